@@ -60,8 +60,6 @@ func (e *explained) against(kind policy.ObstacleKind, name string) []string {
 		}
 	case policy.ObstacleController:
 		return e.controller.Remedies()
-	case policy.ObstaclePause:
-		return []string{"kubectl curfew status"}
 	case policy.ObstacleBreaker:
 		goes, _ := e.of.Goes()
 		switch goes.Source.Level {

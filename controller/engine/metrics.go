@@ -108,10 +108,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	if e.guard.held != "" {
 		open[classClock] = 1
 	}
-	if e.opts.Pauses != nil {
-		view := e.opts.Pauses.Last()
-		open[classPause], open[classUnread] = view.Count(), min(1, len(view.Unread))
-	}
+	view := e.opts.Pauses.Last()
+	open[classPause], open[classUnread] = view.Count(), min(1, len(view.Unread))
 	blocked := map[string]int{ReasonConflict: 0, ReasonDeleteRefused: 0}
 	for _, of := range e.blocked {
 		blocked[of.reason]++

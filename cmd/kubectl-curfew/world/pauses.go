@@ -79,8 +79,8 @@ func (w *World) readPauses(ctx context.Context) error {
 	return err
 }
 
-// HeldByPause are the pauses that hold what a trigger does to an object that is due at an instant; zero is
-// any.
+// HeldByPause are the pauses that hold what a trigger does to an object that is due at an instant;
+// zero is any.
 func (w *World) HeldByPause(facts *policy.Facts, trigger policy.Trigger, at time.Time) (out []policy.Obstacle) {
 	if trigger == policy.TriggerDeadline && !Stops(facts) {
 		return nil

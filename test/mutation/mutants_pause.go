@@ -1,0 +1,49 @@
+package main
+
+const pausing = "controller/pause"
+
+// ofPauses break the emergency stop.
+var ofPauses = []Mutant{
+	{
+		Invariant: "S11", Name: "the age of a read counts from its answer",
+		File: "controller/pause/run.go",
+		Old:  "if g.answer(sent, pauses, err) {", New: "if g.answer(g.options.Clock.Now(), pauses, err) {",
+		Package: pausing, Tests: []string{"TestAge"},
+	},
+	{
+		Invariant: "S11", Name: "a missing CRD of DeletionPauses is no pause",
+		File: "controller/pause/read.go",
+		Old:  "case code == http.StatusNotFound:\n\t\t\treturn nil, fmt.Errorf(\"CustomResourceDefinition", New: "case code == http.StatusNotFound:\n\t\t\treturn nil, nil\n\t\tcase code < 0:\n\t\t\treturn nil, fmt.Errorf(\"CustomResourceDefinition",
+		Package: pausing, Tests: []string{"TestUnreadable"},
+	},
+	{
+		Invariant: "S11", Name: "a stop ignores the pause unless it deletes",
+		File: "controller/pause/transport.go",
+		Old:  "\tif mark == nil {\n\t\treturn t.next", New: "\tif mark == nil || r.Method != http.MethodDelete {\n\t\treturn t.next",
+		Package: pausing, Tests: []string{"TestTransport"},
+	},
+	{
+		Invariant: "S11", Name: "a pause that is accepted while a connection is made is not seen",
+		File: "controller/pause/transport.go",
+		Old:  "!known || mark.in(&view) {", New: "!known && mark.in(&view) {",
+		Package: pausing, Tests: []string{"TestHeldWhileConnecting"},
+	},
+	{
+		Invariant: "S11", Name: "pauses that cannot be read hold nothing",
+		File: "controller/pause/view.go",
+		Old:  "if v.Unread != \"\" {\n\t\treturn true", New: "if v.Unread != \"\" {\n\t\treturn false",
+		Package: pausing, Tests: []string{"TestUnreadable", "TestSafetyNothingWhilePaused"},
+	},
+	{
+		Invariant: "S3", Name: "what a pause held is not looked at when it ends",
+		File: "controller/engine/paused.go",
+		Old:  "if before.parked {", New: "if before.parked && now < 0 {",
+		Package: pausing, Tests: []string{"TestHeldCostsNothing"},
+	},
+	{
+		Invariant: "S3", Name: "a cleanup run gives up because of a pause",
+		File: "controller/cleanup/attempts.go",
+		Old:  "case b.held(left):", New: "case b.held(nil):",
+		Package: cleans, Tests: []string{"TestHeldRun"},
+	},
+}
