@@ -3,7 +3,9 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,7 +35,7 @@ const pauses = 10 * time.Minute
 // after the pause was accepted until it ends, and in the end nothing is left.
 func TestPauseHoldsEverything(t *testing.T) {
 	f := newFixture(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*pauses)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*pauses) // Cleanups use it, too.
 	t.Cleanup(cancel)
 	f.ctx = ctx
 	webhook, err := suite.cluster.StartWebhook(ctx, harness.CurfewOptions{})
@@ -64,10 +66,13 @@ func TestPauseHoldsEverything(t *testing.T) {
 	accepted := time.Now()
 	creating.Wait()
 	f.ok(first.Kill())
-	controller("second")
-	waiting := f.count("one")
-	f.awaitUntil("a while in which nothing is deleted", func() bool { return f.count("one") == waiting && time.Since(accepted) > 15*time.Second })
+	second := controller("second")
 	held := f.count("one")
+	f.awaitUntil("the second controller, which holds all of them", func() bool {
+		return f.measures(second, `curfew_paused_scopes{class="pause"} 1`, fmt.Sprintf("curfew_overdue_objects %d", held))
+	})
+	since := time.Now()
+	f.awaitUntil("a while in which nothing is deleted", func() bool { return f.count("one") == held && time.Since(since) > 5*time.Second })
 	ended := time.Now()
 	f.kubectl("", "delete", v1alpha1.DeletionPauses, "stop")
 	f.left("one", 0)
@@ -142,6 +147,18 @@ func (f *fixture) deleted(prefix string) (count int) {
 		}
 	}
 	return count
+}
+
+// measures reports whether the metrics of a controller have all lines.
+func (f *fixture) measures(of *harness.Curfew, lines ...string) bool {
+	answer, err := http.Get("http://" + of.Metrics + "/metrics")
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	f.ok(err)
+	return !slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains("\n"+string(text), "\n"+line+"\n") })
 }
 
 // left waits until so many exist.
