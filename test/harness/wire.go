@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -24,6 +25,8 @@ type Wire struct {
 	refuse  bool
 	stalled chan struct{} // closed when bytes may go on; nil while they do
 	cuts    int
+	rate    int       // bytes a second; 0: no limit
+	free    time.Time // when what has passed is through, at that rate
 }
 
 // NewWire listens on loopback in front of an API server. Its certificate has to be one for
@@ -100,6 +103,13 @@ func (w *Wire) Resume() {
 	}
 }
 
+// Limit lets so many bytes a second pass, in both directions of all connections together.
+func (w *Wire) Limit(rate int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rate = rate
+}
+
 // reset closes a connection with RST and not with FIN, so that the other side sees a failure and
 // not an end.
 func reset(conn net.Conn) {
@@ -168,7 +178,7 @@ func (w *Wire) pump(from io.Reader, to io.Writer) {
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			w.pass()
+			w.pass(n)
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
 			}
@@ -180,12 +190,23 @@ func (w *Wire) pump(from io.Reader, to io.Writer) {
 }
 
 // pass waits while bytes are held back.
-func (w *Wire) pass() {
+func (w *Wire) pass(n int) {
 	for {
 		w.mu.Lock()
-		stalled := w.stalled
+		stalled, wait := w.stalled, time.Duration(0)
+		if stalled == nil && w.rate > 0 {
+			now := time.Now()
+			if w.free.Before(now) {
+				w.free = now
+			}
+			w.free = w.free.Add(time.Duration(n) * time.Second / time.Duration(w.rate))
+			wait = w.free.Sub(now)
+		}
 		w.mu.Unlock()
 		if stalled == nil {
+			if wait > 0 {
+				<-time.After(wait)
+			}
 			return
 		}
 		<-stalled
