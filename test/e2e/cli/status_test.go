@@ -69,7 +69,7 @@ func becomes(t *testing.T, code int, want map[string]string) {
 var sound = map[string]string{
 	"kinds":      "ok ",
 	"controller": "warning ", "webhook": "ok the API server calls it", "certificate": "ok the webhook's CA is valid until ",
-	"coverage": "ok ", "version": "ok kubectl-curfew ", "triggers": "ok on: ttl, label, ",
+	"coverage": "ok ", "statuses": "ok ", "version": "ok kubectl-curfew ", "triggers": "ok on: ttl, label, ",
 	"deletions": "ok ", "permissions": "ok TTL labels have an effect on ", "cleanup": "ok no policy is stalled", "in-tree TTL": "ok off: ",
 }
 
