@@ -13,9 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -129,7 +132,12 @@ func (t *tallyContest) heat(ctx context.Context, run func(context.Context, jobSe
 	if err != nil {
 		return 0, fmt.Errorf("list Pods: %w", err)
 	}
-	watching, err := t.pod().Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, LabelSelector: "bench=" + set.prefix})
+	// The API server ends the watch of a client that is slow for a moment, so it has to go on from there.
+	watching, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = "bench=" + set.prefix
+			return t.pod().Watch(ctx, options)
+		}})
 	if err != nil {
 		return 0, fmt.Errorf("watch Pods: %w", err)
 	}
@@ -150,6 +158,8 @@ func (t *tallyContest) heat(ctx context.Context, run func(context.Context, jobSe
 	if err := run(ctx, set); err != nil {
 		return 0, err
 	}
+	ended := time.AfterFunc(patience, watching.Stop)
+	defer ended.Stop()
 	times := <-seen
 	if len(times) < set.count {
 		return 0, fmt.Errorf("%d of %d Pods were seen to be released", len(times), set.count)
