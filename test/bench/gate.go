@@ -82,8 +82,6 @@ type gateOutcome struct {
 	Others float64 `json:"others"`
 }
 
-func (o gateOutcome) passed() bool { return o.Verdict == gatePassed || o.Verdict == gateRepeated }
-
 // judgeRows measures all rows and holds them against their limits. A row that fails is measured
 // once more, at once, and the second time counts. A bench that ends with an error is not repeated:
 // an object that was deleted too early is no noise.
