@@ -115,9 +115,9 @@ func TestManyAreAskedAbout(t *testing.T) {
 		code       int
 		after      string
 	}{
-		{"\r", "nothing was changed", 2, "2099-01-01 2099-01-01 2099-01-01"},
-		{"n\r", "nothing was changed", 2, "2099-01-01 2099-01-01 2099-01-01"},
-		{"\x03", "nothing was changed", 2, "2099-01-01 2099-01-01 2099-01-01"},
+		{"\r", "nothing was changed", 1, "2099-01-01 2099-01-01 2099-01-01"},
+		{"n\r", "nothing was changed", 1, "2099-01-01 2099-01-01 2099-01-01"},
+		{"\x03", "nothing was changed", 1, "2099-01-01 2099-01-01 2099-01-01"},
 		{"y\r", "configmap/c extended", 0, "2100-01-01 2100-01-01 2100-01-01"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -70,9 +70,15 @@ func TestExamplesRun(t *testing.T) {
 			total++
 			text := found[1]
 			t.Run(text, func(t *testing.T) {
+				if resumed, ok := strings.CutPrefix(text, "kubectl curfew resume"); ok {
+					kubectl(t, "curfew pause --reason examples --name '"+strings.TrimSpace(resumed)+"'")
+				}
 				got := typed(t, line{text: asTyped(text), dir: dir})
 				if got.code != 0 {
 					t.Errorf("exit status %d\n%s%s", got.code, got.stdout, got.stderr)
+				}
+				if strings.HasPrefix(text, "kubectl curfew pause") {
+					kubectl(t, "curfew resume --all")
 				}
 				if strings.HasPrefix(text, "kubectl curfew expire-now job/build") {
 					w.gone(t, "jobs", "ci", "build")

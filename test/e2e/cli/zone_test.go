@@ -113,10 +113,10 @@ func (z *zone) normalLine(line string) string {
 	return shownLength.ReplaceAllStringFunc(line, func(shown string) string {
 		low, high := lengths(shown)
 		for _, at := range instants {
-			// What was so long after the present is a little less of it later, what was before it a little
-			// more.
+			// The time until an instant is a little more for an object that was created before the present,
+			// and a little less later. The time since an instant is a little more.
 			switch true := at.Sub(present); {
-			case true > 0 && low <= true && true-latest < high && len(twoUnits(true)) == len(shown):
+			case true > 0 && low <= true+laying && true-latest < high && len(twoUnits(true)) == len(shown):
 				return twoUnits(true)
 			case true < 0 && -true < high && low <= -true+latest && len(twoUnits(-true)) == len(shown):
 				return twoUnits(-true)
