@@ -100,8 +100,9 @@ func TestForegroundDeletion(t *testing.T) {
 	r := render{"foreground.e2e.example.com"}
 	suite.revoked.Store(r.group, true)
 	ctx, cancel := harness.Waiting(context.Background(), t.Name()+": its kind to be created")
-	defer cancel()
-	if _, stderr, err := suite.cluster.KubectlInput(ctx, r.role()+"---\n"+r.definition(), "apply", "-f", "-"); err != nil {
+	_, stderr, err := suite.cluster.KubectlInput(ctx, r.role()+"---\n"+r.definition(), "apply", "-f", "-")
+	cancel()
+	if err != nil {
 		t.Fatal(err, stderr)
 	}
 	t.Parallel()

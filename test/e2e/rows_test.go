@@ -48,6 +48,7 @@ var keyRows = map[string][]func(*testing.T){
 	policy.AnnotationLabelSource:    {TestDefaultLabelsOfNewObjects},
 	policy.AnnotationDeleted:        {TestSourcesAreTold},
 	policy.AnnotationFinishedAt:     {TestFinishTimeThatOnlyCurfewSaw},
+	policy.AnnotationSuspendedAt:    {TestSuspendAtTheDeadline},
 	policy.AnnotationCountedBy:      {TestTallyFinalizer},
 	policy.LabelTTL:                 {TestTTLLabel, TestBoundsHoldForLabels, TestStrictOptions},
 }
