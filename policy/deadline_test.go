@@ -54,7 +54,6 @@ func TestJudgeDeadline(t *testing.T) {
 		"unreadable state": {Facts{StateError: errors.New("spec.state.finished: no such key"), State: State{Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0,
 			"its state cannot be read", true},
 		"protected":             {Facts{Annotations: map[string]string{AnnotationProtect: "true"}, State: State{Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is protected by annotation curfew.dev/protect", false},
-		"part of Curfew":        {Facts{Labels: map[string]string{LabelPartOf: PartOfCurfew}, State: State{Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is part of Curfew", false},
 		"marked, protected":     {Facts{Exceeded: start, Annotations: map[string]string{AnnotationProtect: "true"}, State: State{Finished: true, Outcome: Failed}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is protected by annotation curfew.dev/protect", false},
 		"somebody else's":       {Facts{ManagedBy: "kueue.x-k8s.io/multikueue", State: State{Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is managed by kueue.x-k8s.io/multikueue", false},
 		"its own controller's":  {Facts{ManagedBy: "example.com/run", State: State{Started: start}}, hour, false, 0, time.Hour, Stop, time.Hour, "", false},

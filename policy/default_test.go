@@ -35,7 +35,6 @@ func TestNoDefault(t *testing.T) {
 		"managedBy is empty":     {policy.FactsOfJob(job().ManagedBy("").Obj()), "", "1h namespace/ci"},
 		"a MultiKueue copy":      {policy.FactsOfJob(job().Label(policy.LabelMultiKueueOrigin, "east").Obj()), "is managed by MultiKueue", ""},
 		"a copied CronJob's Job": {policy.FactsOfJob(job().Label(policy.LabelMultiKueueOrigin, "").ControlledBy("batch/v1", "CronJob", "n").Obj()), "is managed by MultiKueue", ""},
-		"a part of Curfew":       {policy.FactsOfJob(job().Label(policy.LabelPartOf, policy.PartOfCurfew).Obj()), "is part of Curfew", ""},
 		"a Pod":                  {policy.FactsOfPod(pod().Obj()), "", "1h namespace/ci"},
 		"a Pod OnFailure":        {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyOnFailure).Obj()), "", "1h namespace/ci"},
 		"a Pod Always":           {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyAlways).Obj()), "has restartPolicy Always", ""},

@@ -284,7 +284,6 @@ func TestObstacles(t *testing.T) {
 	}{
 		"nothing":                        {job: finished()},
 		"protected":                      {job: finished().Annotation(policy.AnnotationProtect, "true"), want: []string{"protection! is protected by annotation curfew.dev/protect"}},
-		"part of Curfew":                 {job: finished().Label(policy.LabelPartOf, policy.PartOfCurfew), want: []string{"protection! is part of Curfew"}},
 		"protected namespace":            {job: builders.MakeJob("own", "a"), want: []string{`protection! namespace "own" is protected by the controller's --protect`}},
 		"a bad value":                    {job: finished().Annotation(policy.AnnotationTTL, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
 		"a bad value of what is at work": {job: builders.MakeJob("ci", "a").Created(noon).Annotation(policy.AnnotationTTLFailed, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-failed]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},

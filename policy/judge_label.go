@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -62,10 +63,12 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 // OwnKind reports whether the object is of a kind of Curfew's, such as a LifecyclePolicy.
 func (f *Facts) OwnKind() bool { return f.Profile.Kind.Group == Group }
 
-// CurfewsOwn reports whether the object is a part of Curfew: of its kinds, their
-// CustomResourceDefinitions and, by their label, the other objects of its manifests.
+// CurfewsOwn reports whether the object is a part of Curfew: of its kinds, one of their
+// CustomResourceDefinitions, or installed without a namespace under its name. Objects in Curfew's
+// own namespace are protected with that. No label or owner reference counts, since any author writes
+// these: a tenant's object would escape every TTL, bound and cleanup.
 func (f *Facts) CurfewsOwn() bool {
 	kind := f.Profile.Kind.GroupKind()
-	return f.OwnKind() || f.Labels[LabelPartOf] == PartOfCurfew ||
+	return f.OwnKind() || f.Namespace == "" && slices.Contains(installed[kind], f.Name) ||
 		kind.Group == "apiextensions.k8s.io" && kind.Kind == "CustomResourceDefinition" && strings.HasSuffix(f.Name, "."+Group)
 }

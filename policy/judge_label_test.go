@@ -60,10 +60,8 @@ func TestJudgeLabel(t *testing.T) {
 			change: func(f *policy.Facts) { f.Annotations = annotated("protect", "true") }},
 		"protected by something unreadable": {label: "1m", reason: "is protected by annotation curfew.dev/protect",
 			change: func(f *policy.Facts) { f.Annotations = annotated("protect", "ja") }},
-		"not protected":    {label: "60m", action: policy.Delete, change: func(f *policy.Facts) { f.Annotations = annotated("protect", "false") }},
-		"being deleted":    {label: "1m", reason: "is being deleted already", change: func(f *policy.Facts) { f.Deleting = true }},
-		"a part of Curfew": {label: "1m", reason: "is part of Curfew", change: func(f *policy.Facts) { f.Labels[policy.LabelPartOf] = "curfew" }},
-		"a part of others": {label: "60m", action: policy.Delete, change: func(f *policy.Facts) { f.Labels[policy.LabelPartOf] = "shop" }},
+		"not protected": {label: "60m", action: policy.Delete, change: func(f *policy.Facts) { f.Annotations = annotated("protect", "false") }},
+		"being deleted": {label: "1m", reason: "is being deleted already", change: func(f *policy.Facts) { f.Deleting = true }},
 		"Curfew's own kind": {label: "1m", reason: "is part of Curfew", err: "metadata.labels[curfew.dev/ttl]: Curfew never deletes a LifecyclePolicy: remove the label", change: func(f *policy.Facts) {
 			f.Profile = &policy.Profile{Kind: schema.GroupVersionKind{Group: "curfew.dev", Version: "v1alpha1", Kind: "LifecyclePolicy"}}
 		}},

@@ -47,7 +47,6 @@ func TestJudge(t *testing.T) {
 		"Complete is Unknown": {job: job().TTL(0).Condition(batchv1.JobComplete, corev1.ConditionUnknown, ago(60)), reason: "is not finished"},
 		"being deleted":       {job: job().TTL(0).Complete(ago(60)).Deleting(noon), reason: "is being deleted already"},
 		"protected":           {job: job().TTL(0).Complete(ago(60)).Annotation(policy.AnnotationProtect, "true"), reason: "is protected by annotation curfew.dev/protect"},
-		"part of Curfew":      {job: job().TTL(0).Complete(ago(60)).Label(policy.LabelPartOf, policy.PartOfCurfew), reason: "is part of Curfew"},
 		"protected, somehow":  {job: job().TTL(0).Complete(ago(60)).Annotation(policy.AnnotationProtect, ""), reason: "is protected by annotation curfew.dev/protect"},
 		"not protected":       {job: job().TTL(60).Complete(ago(60)).Annotation(policy.AnnotationProtect, "false"), action: policy.Delete},
 		"never":               {job: job().Annotation(policy.AnnotationTTL, "never").TTL(0).Complete(ago(60)), reason: "its TTL is never"},

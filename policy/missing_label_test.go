@@ -105,7 +105,6 @@ func TestMissingLabel(t *testing.T) {
 		"another Service":                {facts: existing(hour, service("ci")), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}, want: "2d"},
 		"a CronJob's Job":                {facts: existing(hour, cronJobsJob), policies: []*policy.PlatformPolicy{labelPolicy("10s", backfill)}, want: "1m"},
 		"the root CA":                    {facts: existing(hour, func(f *policy.Facts) { f.Name = "kube-root-ca.crt" }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
-		"part of Curfew":                 {facts: existing(hour, func(f *policy.Facts) { f.Labels = map[string]string{policy.LabelPartOf: policy.PartOfCurfew} }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
 		"cannot be computed":             {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("soon", backfill)}, err: `"soon" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`},
 		"a date":                         {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-31", backfill)}, want: "2026-12-31"},
 		"a date that is over":            {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-23", backfill)}, err: "2026-12-23 is over: use a later date"},

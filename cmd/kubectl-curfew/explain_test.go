@@ -210,7 +210,6 @@ func TestFate(t *testing.T) {
 // one away is no advice.
 func TestCurfewsOwnStays(t *testing.T) {
 	for args, object := range map[string]string{
-		"secret/a -n foo":           secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d, app.kubernetes.io/part-of: curfew}"),
 		"secret/a -n curfew-system": strings.Replace(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), "namespace: foo", "namespace: curfew-system", 1),
 	} {
 		code, stdout, stderr, _ := executeIn(t, withObject(t, object, nil), scene{}, append([]string{"explain"}, words(args)...)...)

@@ -43,7 +43,6 @@ func TestWhatIsLabelled(t *testing.T) {
 				w.add("ci", "protected", time.Minute, "annotations: {curfew.dev/protect: 'true'}")
 				w.add("ci", "owned", time.Minute, "ownerReferences: [{apiVersion: v1, kind: Widget, name: o, uid: u, controller: true}]")
 				w.add("ci", "kube-root-ca.crt", time.Minute, "")
-				w.add("ci", "part", time.Minute, "labels: {app.kubernetes.io/part-of: curfew}")
 				w.add("ci", "deleting", time.Minute, "deletionTimestamp: '2000-01-01T00:00:00Z', finalizers: [a/b]")
 				w.add("kube-system", "system", time.Minute, "")
 				w.add("dry", "dry", time.Minute, "")

@@ -100,7 +100,6 @@ func TestLabelChangedUnderTheDelete(t *testing.T) {
 		"protected": func(o *metav1.PartialObjectMetadata) {
 			o.Annotations = map[string]string{policy.AnnotationProtect: "true"}
 		},
-		"Curfew's": func(o *metav1.PartialObjectMetadata) { o.Labels[policy.LabelPartOf] = policy.PartOfCurfew },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -157,7 +157,6 @@ func TestWhatIsKept(t *testing.T) {
 		"terminating":           {all, "{metadata: {deletionTimestamp: '2026-11-30T00:00:00Z'}}", "Terminating"},
 		"protected":             {all, "{metadata: {annotations: {curfew.dev/protect: 'true'}}}", "Protected"},
 		"protected, unreadable": {all, "{metadata: {annotations: {curfew.dev/protect: ja}}}", "Protected"},
-		"part of Curfew":        {all, "{metadata: {labels: {app.kubernetes.io/part-of: curfew}}}", "PartOfCurfew"},
 		"a copy":                {all, "{metadata: {labels: {kueue.x-k8s.io/multikueue-origin: m}}}", "MultiKueueCopy"},
 		"owned":                 {all, "{metadata: {" + owned("A") + "}}", "Owned"},
 		"owned, included":       {strings.Replace(all, "{", "{includeOwned: true, ", 1), "{metadata: {" + owned("A") + "}}", "delete"},

@@ -65,7 +65,6 @@ func TestExempt(t *testing.T) {
 		"a Spark executor":        {ownedBy("v1", "Pod"), ""},
 		"tracked, Job removed":    {func(pod *corev1.Pod) { pod.Finalizers = []string{policy.FinalizerJobTracking} }, "belongs to a Job, which counts it"},
 		"a mirror Pod":            {func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, "is a mirror Pod, which the kubelet deletes"},
-		"part of Curfew":          {func(pod *corev1.Pod) { pod.Labels[policy.LabelPartOf] = policy.PartOfCurfew }, "is part of Curfew"},
 		"a copy of MultiKueue's":  {func(pod *corev1.Pod) { pod.Labels[policy.LabelMultiKueueOrigin] = "m" }, "is a copy made by MultiKueue"},
 		"protected":               {func(pod *corev1.Pod) { pod.Annotations = map[string]string{policy.AnnotationProtect: "true"} }, ""},
 		"finished, being deleted": {func(pod *corev1.Pod) { now := metav1.Now(); pod.DeletionTimestamp = &now }, ""},

@@ -98,11 +98,11 @@ func TestDefaultLabelsOfNewObjects(t *testing.T) {
 	for _, kept := range []row{
 		managed,
 		aConfigMap("owned", reference), aConfigMap("protected", `,"annotations":{"curfew.dev/protect":"true"}`),
-		aConfigMap("part", `,"labels":{"app.kubernetes.io/part-of":"curfew"}`), own,
+		own,
 	} {
 		s.says(s.create(kept.object))
 	}
-	s.unlabelled(configMaps, "owned", "protected", "part", "kube-root-ca.crt")
+	s.unlabelled(configMaps, "owned", "protected", "kube-root-ca.crt")
 	s.unlabelled(widgets, "managed")
 	s.unlabelled(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "owner")
 	if got := s.get(configMaps, "own"); got.GetLabels()[policy.LabelTTL] != "30d" || got.GetAnnotations()[policy.AnnotationLabelSource] != "" {
@@ -161,7 +161,7 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 	for _, old := range []row{
 		aDeployment("old"), aConfigMap("old", ""), anObject(widgets, "Widget", "old", "", ""), anObject(widgets, "Widget", "managed", "", `,"spec":{"managedBy":"example.com/another"}`), anObject(gadgets, "Gadget", "old", "", ""), aConfigMap("owned", reference),
 		aConfigMap("protected", `,"annotations":{"curfew.dev/protect":"true"}`), aConfigMap("removed", `,"annotations":{"curfew.dev/ttl-label-source":"policy/other"}`),
-		aConfigMap("part", `,"labels":{"app.kubernetes.io/part-of":"curfew"}`), aConfigMap("own", `,"labels":{"curfew.dev/ttl":"30d"}`),
+		aConfigMap("own", `,"labels":{"curfew.dev/ttl":"30d"}`),
 	} {
 		s.says(s.create(old.object))
 	}
@@ -197,7 +197,7 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 			}
 		}
 	}
-	s.unlabelled(configMaps, "owned", "protected", "part", "kube-root-ca.crt")
+	s.unlabelled(configMaps, "owned", "protected", "kube-root-ca.crt")
 	s.unlabelled(widgets, "managed")
 	dry.unlabelled(configMaps, "old")
 	for _, name := range []string{"removed", "cancelled"} {

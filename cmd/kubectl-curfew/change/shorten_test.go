@@ -93,8 +93,7 @@ func TestFateOfWhatStays(t *testing.T) {
 		t.Error("an object that is deleted is said to stay")
 	}
 	for name, s := range map[string]*Subject{
-		"protected":      subject(job().Annotation(policy.AnnotationProtect, "true").Map(), &policy.Scope{}),
-		"part of Curfew": subject(job().Label(policy.LabelPartOf, policy.PartOfCurfew).Map(), &policy.Scope{}),
+		"protected": subject(job().Annotation(policy.AnnotationProtect, "true").Map(), &policy.Scope{}),
 	} {
 		if deletion := DeletionOf(s.Explained); deletion != (Deletion{}) {
 			t.Errorf("%s: %+v", name, deletion)

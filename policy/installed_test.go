@@ -1,0 +1,30 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// What is Curfew's is known by its name. A label or owner reference that any author may write makes
+// no object immortal.
+func TestNoLabelMakesAnObjectCurfews(t *testing.T) {
+	job := policy.FactsOfJob(builders.MakeJob("ci", "curfew-controller").Created(noon.Add(-2*time.Hour)).TTL(60).Complete(noon.Add(-time.Hour)).
+		Label(policy.LabelPartOf, policy.PartOfCurfew).Owner(metav1.OwnerReference{APIVersion: "curfew.dev/v1alpha1", Kind: "LifecyclePolicy", Name: "a"}).Obj())
+	effective := policy.Resolve(job, &policy.Scope{})
+	if verdict := policy.Judge(job, &effective, noon); verdict.Action != policy.Delete {
+		t.Errorf("a Job that says to be a part of Curfew: %s, %s", verdict.Action, verdict.Reason)
+	}
+	role := rbacv1.SchemeGroupVersion.WithKind("ClusterRole")
+	for name, want := range map[string]bool{"curfew-controller": true, "curfew-mine": false} {
+		facts := &policy.Facts{Profile: &policy.Profile{Kind: role, ClusterScoped: true}, Name: name, Labels: map[string]string{policy.LabelPartOf: policy.PartOfCurfew}}
+		if got := facts.CurfewsOwn(); got != want {
+			t.Errorf("ClusterRole %s is a part of Curfew: %t, want %t", name, got, want)
+		}
+	}
+}
