@@ -128,8 +128,9 @@ func TestOldReportsOfCleanupAreDeleted(t *testing.T) {
 		if i == 0 {
 			uid = "another"
 		}
-		s.apply(fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: CleanupReport, metadata: {name: run-%d, labels: {%s: %s, %s: %s}}, policy: {name: daily, uid: %[3]s}, run: %[5]s, page: 1}`,
-			i, v1alpha1.LabelCleanupPolicyUID, uid, v1alpha1.LabelCleanupRun, run))
+		report := fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: CleanupReport, metadata: {name: run-%d, labels: {%s: %s, %s: %s}}, policy: {name: daily, uid: %[3]s}, run: %[5]s, page: 1}`,
+			i, v1alpha1.LabelCleanupPolicyUID, uid, v1alpha1.LabelCleanupRun, run)
+		s.passes(s.kubectlInput(report, append([]string{"create", "-f", "-"}, byController...)...))
 	}
 	run := s.awaitCleanup(name).LastRun
 	want := []string{"run-0", "run-3", "run-4", "run-5", "run-6"}

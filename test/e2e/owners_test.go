@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -19,13 +20,25 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
+// asController is the flag with which kubectl acts as the controller of Deployments. What it creates
+// for an owner is admitted with a warning, whatever the rule.
+func (s *space) asController() string {
+	s.Helper()
+	const account = "deployment-controller"
+	_, err := suite.cluster.Client.RbacV1().RoleBindings(s.name).Create(s.ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: metav1.NamespaceSystem}},
+	}, metav1.CreateOptions{})
+	s.ok(err)
+	return "--as=system:serviceaccount:" + metav1.NamespaceSystem + ":" + account
+}
+
 // A controller creates a ReplicaSet from a template with a TTL label, which no rule denies. The
 // Pods, which the ReplicaSet would create again and again, stay; a label of a Pod's own counts.
 func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.passes(s.kubectl("create", "serviceaccount", "builder"))
-	s.mayEdit("builder")
 	root := s.newConfigMap("root")
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}
 	labels := map[string]string{"app": "web", policy.LabelTTL: until(s.ahead(10 * second))}
@@ -36,7 +49,7 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(corev1.RestartPolicyAlways)},
 		},
-	}), "create", "-f", "-", "--as=system:serviceaccount:"+s.name+":builder"))
+	}), "create", "-f", "-", s.asController()))
 	pods := suite.cluster.Client.CoreV1().Pods(s.name)
 	var first *corev1.PodList
 	s.poll("two Pods", func(ctx context.Context) (bool, error) {
@@ -72,8 +85,6 @@ func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
 	s.grant("e2e-replication-controllers", controllers)
 	s.awaitWatched("ReplicationController", true)
 	s.follow("ReplicationController", controllers)
-	s.passes(s.kubectl("create", "serviceaccount", "builder"))
-	s.mayEdit("builder")
 	root := s.newConfigMap("root")
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{
@@ -90,7 +101,7 @@ func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
 	}
 	own := replicating(meta("own"))
 	own.Labels = map[string]string{policy.LabelTTL: until(expiry.Add(second))}
-	s.passes(s.kubectlInput(s.manifest(replicating(meta("copied"), policy.LabelTTL), own), "create", "-f", "-", "--as=system:serviceaccount:"+s.name+":builder"))
+	s.passes(s.kubectlInput(s.manifest(replicating(meta("copied"), policy.LabelTTL), own), "create", "-f", "-", s.asController()))
 	get := func(name string) *corev1.ReplicationController {
 		read, err := suite.cluster.Client.CoreV1().ReplicationControllers(s.name).Get(s.ctx, name, metav1.GetOptions{})
 		s.ok(err)
@@ -117,8 +128,6 @@ func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
 func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.passes(s.kubectl("create", "serviceaccount", "builder"))
-	s.mayEdit("builder")
 	root := s.newConfigMap("root")
 	labels := map[string]string{"app": "web", policy.LabelTTL: until(s.ahead(10 * second))}
 	// Without labels of its own a ReplicationController gets those of its template.
@@ -132,7 +141,7 @@ func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
 			Replicas: ptr.To[int32](1), Selector: map[string]string{"app": "web"}, Template: &template}},
 		&appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}, ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template}},
-	), "create", "-f", "-", "--as=system:serviceaccount:"+s.name+":builder"))
+	), "create", "-f", "-", s.asController()))
 	// No Node here has a kubelet, so the DaemonSet's Pod is not its controller's.
 	daemon, err := suite.cluster.Client.AppsV1().DaemonSets(s.name).Get(s.ctx, "web", metav1.GetOptions{})
 	s.ok(err)
