@@ -188,7 +188,7 @@ func TestNobodyAnswers(t *testing.T) {
 			"the API server rejected your credentials (401 Unauthorized): log in again, or use another --context or --user"},
 		"nothing is asked":        {words("explain"), errors.New("asked"), "name an object: KIND/NAME, KIND NAME, or KIND with -l or --all"},
 		"nothing is to be done":   {words("cancel jobs"), errors.New("asked"), `"jobs" names no object: give jobs/NAME, or -l or --all`},
-		"something else is wrong": {words("expiring -A"), apierrors.NewInternalError(errors.New("x")), "listing kindprofiles: Internal error occurred: x"},
+		"something else is wrong": {words("expiring -A"), apierrors.NewInternalError(errors.New("x")), "listing deletionpauses.curfew.dev: Internal error occurred: x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, objects(t))

@@ -26,8 +26,8 @@ func resumeCommand(env environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "resume [NAME...] [flags]",
 		Short: "End a pause: Curfew deletes and stops again, at the usual pace",
-		Long: `End a pause: delete the DeletionPause. What fell due meanwhile is deleted now, at
-the usual pace and within the usual limits. Look first at what that is:
+		Long: `End a pause: delete the DeletionPause. Curfew then deletes what fell due
+meanwhile, at the usual pace and within the usual limits. Look first at it:
 
   kubectl curfew expiring -A --within 1s
 

@@ -163,7 +163,7 @@ func TestHangingDeletesDelayNoOther(t *testing.T) {
 			t.Errorf("%s was deleted %s after its expiry: as late as if it waited for one that hangs, for %s", object.GetName(), late, hanging)
 		}
 	}
-	s.awaitLog(suite.controller.Log, "requests of a kind take long", `"kind":"Thing"`)
+	s.awaitLog(suite.controller.Log, "requests take long", `"kind":"Thing"`)
 	s.passes(s.kubectl("delete", "validatingwebhookconfiguration", s.name, "--timeout=10m"))
 	s.passes(s.kubectl("wait", "--for=delete", "things."+resource.Group, "--all", "--timeout=10m"))
 }

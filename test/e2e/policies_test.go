@@ -198,7 +198,7 @@ func TestPolicyModeDryRun(t *testing.T) {
 // is deleted.
 func TestPolicyDryRunHoldsWhatIsStamped(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t)
+	s := labelSpace(t)
 	name := s.policy("brake", "kinds: [{group: batch, kind: Job}, {kind: ConfigMap}]", `priority: 10, defaults: {ttlSucceeded: {value: 10s}, ttlLabel: {value: 20s}}`)
 	s.eventually(row{job("probe"), warned(`curfew.dev/ttl-after-succeeded defaulted to 10s from policy "`+name+`"`) + "\n" + warned(`curfew.dev/ttl defaulted to 20s from policy "`+name+`"`)})
 	stamped := s.newJob(job("stamped"))

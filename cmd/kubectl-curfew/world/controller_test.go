@@ -21,7 +21,7 @@ func TestSettingsAreRead(t *testing.T) {
 		"nothing is protected": {map[string]string{"protect": ""}, "me false false [here] []"},
 		"another namespace":    {map[string]string{"namespace": "other"}, "me false false [prod infra other] []"},
 		"no user":              {map[string]string{"user": ""}, "someone false false [prod infra here] []"},
-		"a trigger is off":     {map[string]string{"enable": "label,deadline"}, "me false false [prod infra here] [ttl cleanup]"},
+		"a trigger is off":     {map[string]string{"enable": "label,deadline"}, "me false false [prod infra here] [ttl cleanup tally]"},
 		"a bad value":          {map[string]string{"dry-run": "perhaps"}, `key dry-run: strconv.ParseBool: parsing "perhaps": invalid syntax`},
 		"a missing key":        {map[string]string{"protect": "-"}, "it has no key protect"},
 	} {
