@@ -70,7 +70,7 @@ var sound = map[string]string{
 	"kinds":      "ok ",
 	"controller": "warning ", "webhook": "ok the API server calls it", "certificate": "ok the webhook's CA is valid until ",
 	"coverage": "ok ", "statuses": "ok ", "version": "ok kubectl-curfew ", "triggers": "ok on: ttl, label, ",
-	"deletions": "ok ", "permissions": "ok TTL labels have an effect on ", "cleanup": "ok no policy is stalled", "in-tree TTL": "ok off: ",
+	"deletions": "ok ", "pauses": "ok nothing is paused", "permissions": "ok TTL labels have an effect on ", "cleanup": "ok no policy is stalled", "in-tree TTL": "ok off: ",
 }
 
 // TestStatus: a healthy installation, and then one without its webhook, whose certificate has
