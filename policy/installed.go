@@ -8,14 +8,14 @@ var installed = map[schema.GroupKind][]string{
 	{Group: rbacGroup, Kind: "ClusterRole"}: {
 		"curfew-cleanup", "curfew-controller", "curfew-controller-anything", "curfew-controller-builtin-kinds", "curfew-controller-cleanup",
 		"curfew-controller-core", "curfew-controller-deadlines", "curfew-controller-default-labels", "curfew-controller-deletion",
-		"curfew-controller-kinds", "curfew-controller-labels", "curfew-controller-runtimes", "curfew-controller-tally", "curfew-controller-webhooks",
-		"curfew-edit-tallies", "curfew-impersonate", "curfew-status", "curfew-view", "curfew-webhook", "curfew-webhook-certificates",
+		"curfew-controller-kinds", "curfew-controller-labels", "curfew-controller-pauses", "curfew-controller-runtimes", "curfew-controller-tally", "curfew-controller-webhooks",
+		"curfew-edit-tallies", "curfew-impersonate", "curfew-pause", "curfew-status", "curfew-view", "curfew-view-pauses", "curfew-webhook", "curfew-webhook-certificates",
 		"curfew-webhook-http-api",
 	},
 	{Group: rbacGroup, Kind: "ClusterRoleBinding"}: {
-		"curfew-cleanup", "curfew-controller", "curfew-controller-kinds", "curfew-webhook", "curfew-webhook-certificates", "curfew-webhook-http-api",
+		"curfew-cleanup", "curfew-controller", "curfew-controller-kinds", "curfew-controller-pauses", "curfew-webhook", "curfew-webhook-certificates", "curfew-webhook-http-api",
 	},
-	{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"}:          {"curfew-cleanup", "curfew-controller", "curfew-leader-election"},
+	{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"}:          {"curfew-cleanup", "curfew-controller", "curfew-leader-election", "curfew-pauses"},
 	{Group: registrationGroup, Kind: "MutatingWebhookConfiguration"}:     {"curfew", "curfew-kinds"},
 	{Group: registrationGroup, Kind: "ValidatingWebhookConfiguration"}:   {"curfew", "curfew-kinds"},
 	{Group: registrationGroup, Kind: "ValidatingAdmissionPolicy"}:        {"curfew-controller", "curfew-status", "curfew-webhook"},

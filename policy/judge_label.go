@@ -65,8 +65,8 @@ func (f *Facts) OwnKind() bool { return f.Profile.Kind.Group == Group }
 
 // CurfewsOwn reports whether the object is a part of Curfew: of its kinds, one of their
 // CustomResourceDefinitions, or installed without a namespace under its name. Objects in Curfew's
-// own namespace are protected with that. No label or owner reference counts, since any author writes
-// these: a tenant's object would escape every TTL, bound and cleanup.
+// own namespace are protected with that. No label or owner reference counts, since any author
+// writes these: a tenant's object would escape every TTL, bound and cleanup.
 func (f *Facts) CurfewsOwn() bool {
 	kind := f.Profile.Kind.GroupKind()
 	return f.OwnKind() || f.Namespace == "" && slices.Contains(installed[kind], f.Name) ||
