@@ -47,6 +47,9 @@ func (p *Pauses) InEffect(now time.Time) []Pause {
 // place of DeletionPauses.
 func (c *Controller) confinedTo() bool { return c.Published["only-namespaces"] != "" }
 
+// lacksPauses is what a user may not do who cannot see pauses. A role of its own permits it.
+var lacksPauses = "list " + pauseResource.GroupResource().String()
+
 // readPauses reads the pauses. That the user may not is a note.
 func (w *World) readPauses(ctx context.Context) error {
 	if w.Controller.confinedTo() {
@@ -71,7 +74,7 @@ func (w *World) readPauses(ctx context.Context) error {
 		w.Pauses.Presence = Missing
 		return nil
 	case err == nil && presence == Unread:
-		w.lack("list %s", pauseResource.GroupResource())
+		w.lack("%s", lacksPauses)
 	}
 	for _, object := range found {
 		w.Pauses.All = append(w.Pauses.All, Pause{policy.PauseOf(object), object.Labels[MadeHere] == fieldManager})

@@ -171,6 +171,10 @@ func (w *World) Notes() []string {
 	if more := len(named) - lacksShown; more > 0 {
 		named = append(named[:lacksShown], fmt.Sprintf("%d more", more))
 	}
-	note := "you may not " + strings.Join(named, ", ") + ": what they say is not known; roles curfew-view and view allow it"
+	roles := "curfew-view and view"
+	if slices.Contains(w.lacks, lacksPauses) {
+		roles = "curfew-view, curfew-view-pauses and view"
+	}
+	note := "you may not " + strings.Join(named, ", ") + ": what they say is not known; roles " + roles + " allow it"
 	return append([]string{note}, w.notes...)
 }

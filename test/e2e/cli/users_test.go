@@ -60,8 +60,8 @@ func TestOneNamespaceAlone(t *testing.T) {
 	}
 	// The namespace is that of the context.
 	contains(dev("expiring"), 0, "configmap/mine   2099-01-01 00:00:00 UTC", "   ?\n",
-		"note: you may not get configmaps/curfew-settings and leases/curfew-controller in namespace \"curfew-system\", list kindprofiles.curfew.dev, "+
-			"list lifecyclepolicies.curfew.dev: what they say is not known; roles curfew-view and view allow it")
+		"note: you may not get configmaps/curfew-settings and leases/curfew-controller in namespace \"curfew-system\", list deletionpauses.curfew.dev, list kindprofiles.curfew.dev, "+
+			"list lifecyclepolicies.curfew.dev: what they say is not known; roles curfew-view, curfew-view-pauses and view allow it")
 	contains(dev("expiring configmaps,jobs"), 0, "configmap/mine")
 	// Elsewhere there is nothing to see, which is not the same as nothing.
 	contains(dev("expiring -A"), 2, "you may not list anything in all namespaces: give one with -n, or name kinds")
@@ -109,6 +109,8 @@ func TestViewers(t *testing.T) {
 	}
 	kubectl(t, "create clusterrolebinding curfew-view --clusterrole=curfew-view --serviceaccount=viewed:dev")
 	defer kubectl(t, "delete clusterrolebinding curfew-view")
+	kubectl(t, "create clusterrolebinding curfew-view-pauses --clusterrole=curfew-view-pauses --serviceaccount=viewed:dev")
+	defer kubectl(t, "delete clusterrolebinding curfew-view-pauses")
 	kubectl(t, "create rolebinding curfew-view -n curfew-system --role=curfew-view --serviceaccount=viewed:dev")
 	defer kubectl(t, "delete rolebinding curfew-view -n curfew-system")
 	var have []string

@@ -173,7 +173,8 @@ func TestNormal(t *testing.T) {
 		"a   2026-12-24 15:30:00 CET   2h29m   label   2h29m": "a   2026-12-24 15:30:00 CET   2h30m   label   2h30m",
 		"a   2026-12-24 15:30:00 CET   2h20m   label":         "a   2026-12-24 15:30:00 CET   2h30m   label",
 		"a   2026-12-24 15:30:00 CET   2h19m   label":         "a   2026-12-24 15:30:00 CET   2h19m   label", // too long ago: not hidden
-		"a   2026-12-24 15:30:00 CET   2h31m   label":         "a   2026-12-24 15:30:00 CET   2h31m   label",
+		"a   2026-12-24 15:30:00 CET   2h31m   label":         "a   2026-12-24 15:30:00 CET   2h30m   label",
+		"a   2026-12-24 15:30:00 CET   2h32m   label":         "a   2026-12-24 15:30:00 CET   2h32m   label", // created too early
 		"b   2026-12-24 11:30:00 CET   overdue 1h33m   ttl":   "b   2026-12-24 11:30:00 CET   overdue 1h30m   ttl",
 		"c   2026-12-26 17:30:00 CET   2d4h   label   1d":     "c   2026-12-26 17:30:00 CET   2d4h   label   1d",
 		"Created   2026-12-24 13:00:07 CET, 12s ago":          "Created   2026-12-24 13:00:00 CET, 0s ago",
