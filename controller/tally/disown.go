@@ -159,10 +159,10 @@ func (s *space) mustRelease(uid types.UID, version string) (must, known bool) {
 	switch {
 	case p == nil && s.seen < at, p != nil && (p.version != at || p.unsure || p.orphaned()):
 		return false, false
-	case p == nil || !p.running():
+	case p == nil:
 		return false, true
 	}
-	return true, true
+	return p.disownable(), true
 }
 
 // mustReleasePod is the same for a live state.
@@ -171,5 +171,9 @@ func (s *space) mustReleasePod(live *corev1.Pod) (must, known bool) {
 	defer s.mu.Unlock()
 	p := readPod(live)
 	p.keeper, _ = s.match(live)
-	return p.running(), !p.orphaned()
+	return p.disownable(), !p.orphaned()
 }
+
+// disownable reports whether a Pod is released before Curfew deletes it. One that is being deleted
+// already is not: it counts as failed once it can no longer run.
+func (p *pod) disownable() bool { return p.running() && p.deleting.IsZero() }

@@ -3,6 +3,7 @@ package tally
 import (
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -83,6 +84,48 @@ func TestDeletionFails(t *testing.T) {
 			if len(p.watch.deletions) > 0 {
 				t.Errorf("still deleting %v", p.watch.deletions)
 			}
+		})
+	}
+}
+
+// S7: a Pod that someone else is deleting is not released for a deletion of Curfew's: it has failed
+// once its Node is gone. After a release that would not be counted, unless the answer was lost and
+// the process goes on with what it knew before.
+func TestDeletedBySomeoneElse(t *testing.T) {
+	for name, late := range map[string]bool{"the watch has shown it": false, "the watch is late": true} {
+		t.Run(name, func(t *testing.T) {
+			w, ctx := newWorld(t.Fatalf), t.Context()
+			w.addTally("a", "a")
+			w.create("p", "a", true)
+			w.change("p", func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
+			w.remove("p")
+			p := w.process()
+			p.relist(ctx)
+			if late {
+				w.nodes["n"] = false
+				w.clock.Step(2 * overdueAfter)
+				p.overdue(ctx, p.watch.space)
+				w.change("p", func(pod *corev1.Pod) { pod.Labels["other"] = "new" })
+			}
+			w.around = func(request string, before bool) error {
+				if request == "count" && !before {
+					return errLost
+				}
+				return nil
+			}
+			due := action.Due{Namespace: namespace, Name: "p", UID: w.pods["p"].UID, ResourceVersion: w.pods["p"].ResourceVersion}
+			due.Resource = podResource
+			next := deletes(func(action.Due) action.Result { return action.Result{Outcome: action.Done} })
+			Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
+			if w.pods["p"] == nil {
+				t.Error("it was released")
+			}
+			w.around, w.nodes["n"] = func(string, bool) error { return nil }, false
+			w.clock.Step(2 * overdueAfter)
+			p.step(ctx, "a")
+			w.clock.Step(time.Second)
+			p.settle(ctx)
+			w.expect(t, 0, 0, 1)
 		})
 	}
 }

@@ -339,8 +339,8 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 			w.owed[pod.UID] = types.UID(by)
 		case by != "":
 			w.disowned[pod.UID] = true
-			if old := w.pods[name]; old.Status.Phase == corev1.PodSucceeded || old.Status.Phase == corev1.PodFailed {
-				w.fail("Pod %s is taken from its tally although it has finished", pod.UID)
+			if old := w.pods[name]; old.Status.Phase == corev1.PodSucceeded || old.Status.Phase == corev1.PodFailed || old.DeletionTimestamp != nil {
+				w.fail("Pod %s is taken from its tally although it has finished, or is being deleted", pod.UID)
 			}
 		case by == "" && len(meta.Remove) > 0 && held && !was && !w.mayRelease(pod):
 			w.fail("Pod %s is released although it is tallied", pod.UID)
