@@ -258,7 +258,7 @@ func TestStatus(t *testing.T) {
 		"the Secret may not be read": {notMine: []string{"get secrets"}, want: map[string]string{
 			"certificate": "ok the API server accepts it; you may not get the Secret, which shows until when"}},
 		"anyone writes statuses": {change: func(in *installation) { in.statuses = nil }, want: map[string]string{
-			"statuses": "warning there is no ValidatingAdmissionPolicy curfew-status: whoever has permission for the statuses of Curfew's kinds can falsify them"}},
+			"statuses": "warning there is no ValidatingAdmissionPolicy curfew-status: anyone with permission for the statuses of Curfew's kinds can falsify them"}},
 		"… without a binding": {change: func(in *installation) { in.statuses = []admissionv1.ValidationAction{} }, want: map[string]string{
 			"statuses": "warning there is no ValidatingAdmissionPolicyBinding curfew-status"}},
 		"… which is audited": {change: func(in *installation) { in.statuses = []admissionv1.ValidationAction{admissionv1.Audit} }, want: map[string]string{

@@ -124,7 +124,7 @@ func TestSafetyNothingWhilePaused(t *testing.T) {
 				at(47)
 				stop()
 				stop = a.controller(t, due)
-				mended := at(52)
+				fixed := at(52)
 				a.locked(func() { a.failing = 0 })
 				at(70)
 				stop()
@@ -136,11 +136,11 @@ func TestSafetyNothingWhilePaused(t *testing.T) {
 					switch {
 					case !w.at.Before(accepted.Add(time.Second)) && w.at.Before(resumed) && test.held(w.name):
 						t.Fatalf("%s of %s %s after the pause was accepted", w.method, w.name, w.at.Sub(accepted))
-					case !w.at.Before(broken.Add(time.Second)) && w.at.Before(mended):
+					case !w.at.Before(broken.Add(time.Second)) && w.at.Before(fixed):
 						t.Fatalf("%s of %s while it is not known whether there is a pause, for %s", w.method, w.name, w.at.Sub(broken))
 					case !w.at.Before(resumed) && w.at.Before(resumed.Add(2*time.Second)):
 						resumedSoon++
-					case !w.at.Before(mended) && w.at.Before(mended.Add(2*time.Second)):
+					case !w.at.Before(fixed) && w.at.Before(fixed.Add(2*time.Second)):
 						mendedSoon++
 					}
 				}

@@ -14,7 +14,7 @@ const statusPolicy = "curfew-status"
 // statuses checks that only Curfew may write the statuses of its kinds and its reports.
 func (r *reader) statuses() (State, string) {
 	const hides = "who may write the statuses of Curfew's kinds"
-	const others = ": whoever has permission for the statuses of Curfew's kinds can falsify them"
+	const others = ": anyone with permission for the statuses of Curfew's kinds can falsify them"
 	group := admissionv1.SchemeGroupVersion
 	_, policy, err := world.Read[admissionv1.ValidatingAdmissionPolicy](r.ctx, r.w, group.WithResource("validatingadmissionpolicies"), "", statusPolicy)
 	r.presence(policy, err, "validatingadmissionpolicies/"+statusPolicy, hides)

@@ -88,7 +88,7 @@ func TestPauseHoldsEverything(t *testing.T) {
 	f.due("two", 100, "3s")
 	f.awaitUntil("a while in which the reads fail", func() bool { return time.Since(broken) > 10*time.Second })
 	unread := f.count("two")
-	mended := time.Now()
+	fixed := time.Now()
 	remove()
 	f.left("two", 0)
 
@@ -98,7 +98,7 @@ func TestPauseHoldsEverything(t *testing.T) {
 		switch {
 		case d.At.After(accepted.Add(time.Second)) && d.At.Before(ended):
 			t.Errorf("a DELETE of %s was received %s after the pause was accepted", d.Name, d.At.Sub(accepted))
-		case d.At.After(broken.Add(time.Second)) && d.At.Before(mended):
+		case d.At.After(broken.Add(time.Second)) && d.At.Before(fixed):
 			t.Errorf("a DELETE of %s was received %s after pauses could not be read any more", d.Name, d.At.Sub(broken))
 		}
 	}
