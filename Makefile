@@ -236,9 +236,7 @@ compile = $(COMPILING) go list -export -test -deps $(1) >/dev/null
 run-core:
 	@$(E2E) ./test/e2e/core | $(SAID)
 
-# What only computes takes what the suite beside it leaves.
-run-unit:
-	@nice -n 19 $(MAKE) test-unit
+run-unit: test-unit
 
 run-e2e:
 	@$(E2E) -skip '^TestPeers' ./test/e2e | $(SAID)
@@ -252,7 +250,7 @@ run-others:
 
 run-peers:
 	@[ -n "$(PEERS)" ] || { echo "PEERS is empty, and without a version no controller is started: name one, such as PEERS=v2.3.0" >&2; exit 1; }
-	@$(COMPILING) GOWORK=off GOFLAGS=-mod=readonly nice -n 19 go -C test/peers list -export -deps tool >/dev/null
+	@$(COMPILING) GOWORK=off GOFLAGS=-mod=readonly go -C test/peers list -export -deps tool >/dev/null
 	@PEERS=$(PEERS) $(E2E) -run '^TestPeers' ./test/e2e | $(SAID)
 
 .PHONY: build-demo

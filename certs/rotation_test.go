@@ -1,19 +1,23 @@
 package certs
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // fleet are replicas that share a Secret and two webhook configurations, and API servers that see
@@ -244,4 +248,40 @@ func TestTrustIsObserved(t *testing.T) {
 	if since, ok := seen.observe(nil, epoch).since(m.signing.certificate); !ok || !since.Equal(epoch) {
 		t.Errorf("without a webhook: since %s, %v", since, ok)
 	}
+}
+
+// TestImmutableSecretIsReplaced: an immutable Secret blocks the rotation. Once somebody deletes it
+// the next pass follows at once, however long the loop had backed off.
+func TestImmutableSecretIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "curfew-system", Name: DefaultSecretName}, Immutable: new(true)}
+		c := fake.NewClientBuilder().WithObjects(mutating("curfew"), secret).Build()
+		refused := 0
+		immutable := interceptor.NewClient(c, interceptor.Funcs{
+			Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+				refused++
+				return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), DefaultSecretName, nil)
+			},
+		})
+		s := newSelfSigned(t, immutable, clock.RealClock{}) // the bubble's clock
+		stopped := make(chan error, 1)
+		go func() { stopped <- s.Start(ctx) }()
+		time.Sleep(10*time.Minute + 5*time.Second)
+		if few := refused; s.Ready() || few < 10 || few > 40 {
+			t.Errorf("ready %t after %d writes were refused, want the loop to back off", s.Ready(), few)
+		}
+		if err := c.Delete(ctx, secret); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * calm)
+		synctest.Wait()
+		if !s.Ready() {
+			t.Error("not ready two seconds after the Secret was deleted")
+		}
+		cancel()
+		if err := <-stopped; err != nil {
+			t.Errorf("Start: %v", err)
+		}
+	})
 }

@@ -18,8 +18,8 @@ const (
 	fieldOwner = "curfew-certs"
 	// resync bounds how long a change goes unnoticed where a watch is refused or lost it.
 	resync = time.Minute
-	// calm is the least time between two passes, so that a fight over a field with someone else stays
-	// cheap.
+	// calm is the least time between a change and the pass that it causes, so that a fight over a
+	// field with someone else stays cheap.
 	calm = time.Second
 	// firstRetry and lastRetry bound the wait after a pass that failed.
 	firstRetry = 250 * time.Millisecond
@@ -95,18 +95,11 @@ func (s *SelfSigned) Start(ctx context.Context) error {
 		}
 
 		timer := s.options.Clock.NewTimer(wait)
-		if err != nil {
-			select { // a change does not cut the wait after a failure short: it may well be the cause of it
-			case <-ctx.Done():
-			case <-timer.C():
-			}
-		} else {
-			select {
-			case <-ctx.Done():
-			case <-timer.C():
-			case <-changes:
-				s.pause(ctx, calm)
-			}
+		select {
+		case <-ctx.Done():
+		case <-timer.C():
+		case <-changes: // After a failure, too: somebody may have removed its cause.
+			s.pause(ctx, calm)
 		}
 		timer.Stop()
 	}

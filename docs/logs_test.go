@@ -16,7 +16,7 @@ const more = "…"
 // composed are messages that are made elsewhere than in the call that logs them, by the argument of
 // that call.
 var composed = map[string][]string{
-	"ev.Message": {"deletions are paused: ", "deletions go on: ", "the clock is off ", "the clock jumped by "},
+	"ev.Message": {"deletions are paused: ", "deletions resumed: ", "the clock is off ", "the clock jumped by "},
 }
 
 // logger tells whether an expression is one, and whether it logs only with -v.

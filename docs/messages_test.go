@@ -196,6 +196,8 @@ func changes() []*rules.Request {
 			Access: rules.Access{User: rules.No, Controller: rules.No}},
 		{Operation: rules.Update, Object: with, Facts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{}, Access: rules.Access{User: rules.No},
 			Old: held, OldFacts: policy.FactsOfObject(policy.JobProfile, held), Effective: &due},
+		{Operation: rules.Create, Object: held, Facts: policy.FactsOfObject(policy.JobProfile, held), Access: rules.Access{Policies: map[string]rules.Answer{"platform": rules.No}},
+			Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{{Name: "platform", Protect: &policy.Setting{}}}}},
 		{Operation: rules.Create, Object: forged, Facts: policy.FactsOfObject(policy.JobProfile, forged), Scope: &policy.Scope{}},
 		{Operation: rules.Create, Object: child, Facts: policy.FactsOfObject(policy.ReplicaSetProfile, child), Scope: &policy.Scope{},
 			User: rules.User{Name: "system:serviceaccount:kube-system:deployment-controller"}},

@@ -15,6 +15,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 func parse(t *testing.T, set *token.FileSet, path string) *ast.File {
@@ -195,6 +196,16 @@ func TestRules(t *testing.T) {
 	for _, row := range rows {
 		if !slices.Contains(known, row) {
 			t.Errorf("reference.md has a row for rule %s, which is not registered", row)
+		}
+	}
+}
+
+// The ResourceQuota that bounds CleanupPolicies counts resources by their real names.
+func TestQuotaOfCleanupPolicies(t *testing.T) {
+	text := pages(t)["docs/how-to.md"]
+	for _, resource := range []string{v1alpha1.CleanupPolicies, v1alpha1.CleanupApprovals} {
+		if counted := "count/" + v1alpha1.GroupVersion.WithResource(resource).GroupResource().String() + ": "; !strings.Contains(text, counted) {
+			t.Errorf("no quota has %q", counted)
 		}
 	}
 }

@@ -76,6 +76,42 @@ func TestLeaveNativeTTL(t *testing.T) {
 	}
 }
 
+// TestTenantView: the component lets all users read the platform's own objects and Curfew's settings,
+// and nothing that belongs to a tenant.
+func TestTenantView(t *testing.T) {
+	objects := component(t, "tenant-view")
+	if more := len(objects) - len(build(t, "base")); more != 3 {
+		t.Errorf("%d objects more than the base, want a role and two bindings", more)
+	}
+	everybody := func(subjects []rbacv1.Subject) bool {
+		return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return s.Kind == "Group" })
+	}
+	bound := map[string]bool{}
+	for _, b := range only[*rbacv1.ClusterRoleBinding](objects) {
+		if everybody(b.Subjects) {
+			bound[b.RoleRef.Kind+"/"+b.RoleRef.Name] = true
+		}
+	}
+	for _, b := range only[*rbacv1.RoleBinding](objects) {
+		if everybody(b.Subjects) {
+			bound[b.RoleRef.Kind+"/"+b.RoleRef.Name] = true
+		}
+	}
+	if want := map[string]bool{"ClusterRole/curfew-tenant-view": true, "Role/curfew-view": true}; !maps.Equal(bound, want) {
+		t.Errorf("all users get %v, want %v", bound, want)
+	}
+	for _, role := range only[*rbacv1.ClusterRole](objects) {
+		if role.Name != "curfew-tenant-view" {
+			continue
+		}
+		for _, rule := range role.Rules {
+			if !slices.Equal(rule.Resources, []string{"lifecyclepolicies", "kindprofiles", "deletionpauses"}) || !slices.Equal(rule.Verbs, []string{"get", "list", "watch"}) {
+				t.Errorf("%v", rule)
+			}
+		}
+	}
+}
+
 // TestNoBuiltinProfiles: the component takes the built-in profiles from both Deployments, and the
 // permissions for their kinds, and nothing else.
 func TestNoBuiltinProfiles(t *testing.T) {

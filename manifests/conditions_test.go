@@ -192,7 +192,7 @@ var requests = map[string]request{
 	"Deployment, template annotation":          {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-failed: 1h}}}}}", wants: "- templates.curfew.dev"},
 	"StatefulSet, template deadline":           {resource: "statefulsets", new: "{spec: {template: {metadata: {annotations: {curfew.dev/active-deadline: 1h}}}}}", namespace: "in-use", wants: "- templates.curfew.dev"},
 	"DaemonSet, template label":                {resource: "daemonsets", new: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", wants: "- templates.curfew.dev"},
-	"Deployment, template protect only":        {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/protect: 'true'}}}}}", wants: none},
+	"Deployment, template protect only":        {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/protect: 'true'}}}}}", wants: "- templates.curfew.dev"},
 	"Deployment scaled, template as before":    {resource: "deployments", old: "{spec: {replicas: 1, template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", new: "{spec: {replicas: 2, template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", wants: none},
 	"Deployment, template label changed":       {resource: "deployments", old: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", new: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 2h}}}}}", wants: "- templates.curfew.dev"},
 	"Deployment, template annotation comes":    {resource: "deployments", old: "{spec: {}}", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}", wants: "- templates.curfew.dev"},

@@ -61,6 +61,38 @@ func TestDefaultLabelsConditions(t *testing.T) {
 	evaluate(t, entries, defaultLabelRequests)
 }
 
+// A policy that denies protection of a kind without a profile has a request sent that protects an
+// object. Kinds that no policy names are sent for their label alone.
+func TestProtectionConditions(t *testing.T) {
+	in := &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"}
+	for _, resource := range []string{"configmaps", "services", "deployments"} {
+		in.Labelled = append(in.Labelled, discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource})
+	}
+	entries := coveredWith(t, in, "{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}, {group: apps, kind: Deployment}], namespaceSelector: {matchLabels: {env: dev}}}, bounds: {protect: Deny}}}",
+		"{metadata: {name: b}, spec: {bounds: {protect: Deny}}}")
+	env := environment.MustBaseEnvSet(oldest)
+	for _, w := range entries {
+		if strings.Contains(w.name, "protection") {
+			compile(t, w, env)
+		}
+	}
+	const shielded, other = "{metadata: {name: a, annotations: {curfew.dev/protect: 'true'}}}", "{metadata: {name: a, annotations: {curfew.dev/protect: 'true'}, labels: {app: x}}}"
+	const sent = "- validate-protection.curfew.dev"
+	evaluate(t, entries, map[string]request{
+		"created":             {resource: "configmaps", new: shielded, namespace: "env=dev", wants: sent},
+		"not protected":       {resource: "configmaps", new: bare, namespace: "env=dev", wants: none},
+		"added":               {resource: "configmaps", old: bare, new: shielded, namespace: "env=dev", wants: sent},
+		"changed":             {resource: "configmaps", old: "{metadata: {name: a, annotations: {curfew.dev/protect: 'false'}}}", new: shielded, namespace: "env=dev", wants: sent},
+		"unchanged":           {resource: "configmaps", old: shielded, new: other, namespace: "env=dev", wants: none},
+		"removed":             {resource: "configmaps", old: shielded, new: bare, namespace: "env=dev", wants: none},
+		"elsewhere":           {resource: "configmaps", new: shielded, wants: none},
+		"kind not named":      {resource: "services", new: shielded, namespace: "env=dev", wants: none},
+		"… but labelled":      {resource: "services", new: "{metadata: {name: a, annotations: {curfew.dev/protect: 'true'}, labels: {curfew.dev/ttl: 1d}}}", namespace: "env=dev", wants: byLabel},
+		"labelled":            {resource: "configmaps", new: "{metadata: {name: a, annotations: {curfew.dev/protect: 'true'}, labels: {curfew.dev/ttl: 1d}}}", namespace: "env=dev", wants: byLabel},
+		"protected, labelled": {resource: "services", old: shielded, new: "{metadata: {name: a, annotations: {curfew.dev/protect: 'true'}, labels: {curfew.dev/ttl: 1d}}}", namespace: "env=dev", wants: byLabel},
+	})
+}
+
 // A kind that has a profile is sent as such, not a second time.
 func TestDefaultLabelOfAKindWithAProfile(t *testing.T) {
 	policy := "{metadata: {name: a}, spec: {match: {kinds: [{group: apps, kind: Deployment}]}, defaults: {ttlLabel: {value: 7d}}}}"

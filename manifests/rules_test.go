@@ -56,7 +56,7 @@ type stage struct {
 
 func stages(t *testing.T) []stage {
 	t.Helper()
-	const bounding = `{metadata: {name: a}, spec: {defaults: {ttl: {value: 30m}}, bounds: {minTTL: 10m, maxTTL: 1h, minDeadline: 10m, maxDeadline: 1h}}}`
+	const bounding = `{metadata: {name: a}, spec: {defaults: {ttl: {value: 30m}}, bounds: {minTTL: 10m, maxTTL: 1h, minDeadline: 10m, maxDeadline: 1h, protect: Deny}}}`
 	of := &v1alpha1.LifecyclePolicy{}
 	if err := yaml.UnmarshalStrict([]byte(bounding), of); err != nil {
 		t.Fatal(err)

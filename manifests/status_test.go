@@ -85,30 +85,36 @@ func TestStatusPolicyOnRequests(t *testing.T) {
 		noted   = "{metadata: {name: a, annotations: {a: b}}, spec: {x: 1}, status: {defaults: {sinceTime: '2020-01-01T00:00:00Z'}}}"
 		page    = "{metadata: {name: a}, policy: {name: p, uid: u}, run: r, page: 1, objects: [{name: x}]}"
 		orphan  = "{metadata: {name: a, ownerReferences: []}, policy: {name: p, uid: u}, run: r, page: 1, objects: [{name: x}]}"
+		labels  = "{metadata: {name: a, labels: {curfew.dev/cleanup-run: r, a: b}}, policy: {name: p, uid: u}, run: r, page: 1, objects: [{name: x}]}"
+		moved   = "{metadata: {name: a, labels: {curfew.dev/cleanup-run: s, a: b}}, policy: {name: p, uid: u}, run: r, page: 1, objects: [{name: x}]}"
+		theirs  = "{metadata: {name: a, labels: {curfew.dev/cleanup-run: r, a: c}}, policy: {name: p, uid: u}, run: r, page: 1, objects: [{name: x}]}"
 		another = "{metadata: {name: a}, policy: {name: p, uid: u}, run: r, page: 1, objects: [{name: y}]}"
 	)
 	for name, r := range map[string]struct {
 		request
 		denied bool
 	}{
-		"a policy's status":           {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since}, true},
-		"… that is removed":           {request{resource: "lifecyclepolicies", sub: "status", old: since, new: plain}, true},
-		"… by Curfew":                 {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: controllerSA}, false},
-		"… by its webhook":            {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "system:serviceaccount:curfew-system:curfew-webhook"}, true},
-		"… by an account of the name": {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "system:serviceaccount:team:curfew-controller"}, true},
-		"… by an administrator":       {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "kubernetes-admin"}, true},
-		"metadata by a status write":  {request{resource: "lifecyclepolicies", sub: "status", old: since, new: noted}, false},
-		"a policy's spec":             {request{resource: "lifecyclepolicies", old: plain, new: "{metadata: {name: a}, spec: {x: 2}}"}, false},
-		"a new policy":                {request{resource: "lifecyclepolicies", new: plain}, false},
-		"a tally's counts":            {request{resource: "podtallies", sub: "status", old: plain, new: "{metadata: {name: a}, spec: {x: 1}, status: {succeeded: 99}}"}, true},
-		"a Job's status":              {request{resource: "jobs", sub: "status", old: bareJob, new: "{metadata: {name: a}, spec: {template: {spec: {}}}, status: {active: 1}}"}, false},
-		"a new report":                {request{resource: "cleanupreports", new: page}, true},
-		"… of the cluster":            {request{resource: "clustercleanupreports", new: page}, true},
-		"… by Curfew, a new one":      {request{resource: "cleanupreports", new: page, user: controllerSA}, false},
-		"a changed report":            {request{resource: "cleanupreports", old: page, new: another}, true},
-		"… of the cluster, changed":   {request{resource: "clustercleanupreports", old: page, new: another}, true},
-		"… by Curfew, changed":        {request{resource: "cleanupreports", old: page, new: another, user: controllerSA}, false},
-		"a report's owners":           {request{resource: "cleanupreports", old: page, new: orphan, user: "system:serviceaccount:kube-system:generic-garbage-collector"}, false},
+		"a policy's status":            {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since}, true},
+		"… that is removed":            {request{resource: "lifecyclepolicies", sub: "status", old: since, new: plain}, true},
+		"… by Curfew":                  {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: controllerSA}, false},
+		"… by its webhook":             {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "system:serviceaccount:curfew-system:curfew-webhook"}, true},
+		"… by an account of the name":  {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "system:serviceaccount:team:curfew-controller"}, true},
+		"… by an administrator":        {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "kubernetes-admin"}, true},
+		"metadata by a status write":   {request{resource: "lifecyclepolicies", sub: "status", old: since, new: noted}, false},
+		"a policy's spec":              {request{resource: "lifecyclepolicies", old: plain, new: "{metadata: {name: a}, spec: {x: 2}}"}, false},
+		"a new policy":                 {request{resource: "lifecyclepolicies", new: plain}, false},
+		"a tally's counts":             {request{resource: "podtallies", sub: "status", old: plain, new: "{metadata: {name: a}, spec: {x: 1}, status: {succeeded: 99}}"}, true},
+		"a Job's status":               {request{resource: "jobs", sub: "status", old: bareJob, new: "{metadata: {name: a}, spec: {template: {spec: {}}}, status: {active: 1}}"}, false},
+		"a new report":                 {request{resource: "cleanupreports", new: page}, true},
+		"… of the cluster":             {request{resource: "clustercleanupreports", new: page}, true},
+		"… by Curfew, a new one":       {request{resource: "cleanupreports", new: page, user: controllerSA}, false},
+		"a changed report":             {request{resource: "cleanupreports", old: page, new: another}, true},
+		"… of the cluster, changed":    {request{resource: "clustercleanupreports", old: page, new: another}, true},
+		"… by Curfew, changed":         {request{resource: "cleanupreports", old: page, new: another, user: controllerSA}, false},
+		"the run in a report's labels": {request{resource: "cleanupreports", old: labels, new: moved}, true},
+		"… that are removed":           {request{resource: "cleanupreports", old: labels, new: page}, true},
+		"… of others":                  {request{resource: "cleanupreports", old: labels, new: theirs}, false},
+		"a report's owners":            {request{resource: "cleanupreports", old: page, new: orphan, user: "system:serviceaccount:kube-system:generic-garbage-collector"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			attributes := r.attributes(t, parseUntyped)

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,12 +34,14 @@ func shorter(a, b *Setting) bool { return a.TTL.After < b.TTL.After }
 
 // tighter is the bound that applies of two, a readable one before an unreadable one, and the
 // unreadable bound beside it.
-func tighter(outer, inner *Setting, wins func(a, b *Setting) bool, beside ...*Setting) (bound, unreadable *Setting) {
+func tighter(outer, inner *Setting, wins func(a, b *Setting) bool, beside ...*Setting) (bound, beyond *Setting) {
 	switch {
 	case outer == nil:
 		bound = inner
-	case inner == nil || inner.Err != nil && outer.Err != nil:
+	case inner == nil:
 		bound = outer
+	case inner.Err != nil && outer.Err != nil:
+		bound = unreadable(outer, inner)
 	case outer.Err != nil:
 		bound, beside = inner, append([]*Setting{outer}, beside...)
 	case inner.Err != nil:
@@ -50,7 +51,7 @@ func tighter(outer, inner *Setting, wins func(a, b *Setting) bool, beside ...*Se
 	default:
 		bound = outer
 	}
-	return bound, cmp.Or(beside...)
+	return bound, unreadable(beside...)
 }
 
 // Settings are the bounds that are set, including those that cannot be read. A namespace has one
@@ -125,10 +126,8 @@ func (r Range) check(value TTL) error {
 	if value.Never {
 		r.Min, r.unreadableMin = nil, nil // Never is below no minimum.
 	}
-	for _, bound := range [...]*Setting{r.Min, r.unreadableMin, r.Max, r.unreadableMax} {
-		if bound != nil && bound.Err != nil {
-			return &UnreadableBoundError{Bound: bound}
-		}
+	if bound := unreadable(r.Min, r.unreadableMin, r.Max, r.unreadableMax); bound != nil {
+		return &UnreadableBoundError{Bound: bound}
 	}
 	return nil
 }

@@ -193,3 +193,11 @@ func TestContradictionAtTheUpperBound(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+// A removed TTL beside a maximum that cannot be read is reported.
+func TestRemovedTTLBesideAnUnreadableMaximum(t *testing.T) {
+	facts := &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", Annotations: map[string]string{policy.AnnotationTTLSource: "namespace/ci"}}
+	if got := policy.Resolve(facts, &policy.Scope{Namespace: namespaceOf("max-ttl", "?")}).Succeeded; !got.Set || got.Err == nil {
+		t.Errorf("not reported: %+v", got)
+	}
+}

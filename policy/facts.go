@@ -171,7 +171,8 @@ func (f *Facts) Deadline() *Setting {
 
 // Known reports whether Curfew reads or writes a key.
 func Known(key string) bool {
-	return slices.Contains(ObjectKeys, key) || slices.Contains(NamespaceKeys, key) || key == LabelAggregate || key == LabelFeature || key == AnnotationCountedBy
+	return slices.Contains(ObjectKeys, key) || slices.Contains(NamespaceKeys, key) || key == LabelAggregate || key == LabelFeature || key == AnnotationCountedBy ||
+		key == AnnotationSuspendedAt
 }
 
 // AnnotationPath is the field path of an annotation, as messages and field errors write it.

@@ -13,18 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// FactsOfObject reads an object of any kind from its JSON form, by the paths of its profile.
-// Admission, the command line and the feeds of custom kinds use it. The feeds of Jobs and Pods have
-// typed readers with the same results.
-//
-// Numbers may be int64, float64 or json.Number. A field of the wrong shape is recorded as an error
-// in the field, so that the object is kept and the error reported.
+// FactsOfObject is [FactsOfObjectContext] for the command line, and for profiles without
+// expressions.
 func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 	return FactsOfObjectContext(context.Background(), profile, object)
 }
 
-// FactsOfObjectContext is FactsOfObject with the context of the caller, which limits how long the
-// expressions of a profile may take. A state that was not read in time keeps the object.
+// FactsOfObjectContext reads an object of any kind from its JSON form, by the paths of its profile.
+// Admission and the feeds of custom kinds use it. The feeds of Jobs and Pods have typed readers
+// with the same results. The context limits how long the expressions of a profile may take. A state
+// that was not read in time keeps the object.
+//
+// Numbers may be int64, float64 or json.Number. A field of the wrong shape is recorded as an error
+// in the field, so that the object is kept and the error reported.
 func FactsOfObjectContext(ctx context.Context, profile *Profile, object map[string]any) *Facts {
 	u := unstructured.Unstructured{Object: object}
 	facts := FactsOfMeta(profile, &metav1.ObjectMeta{

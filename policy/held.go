@@ -9,7 +9,7 @@ import "slices"
 
 // StampedBy reports whether a stamp of the object names a policy for which the condition holds.
 func (f *Facts) StampedBy(condition func(name string) bool) bool {
-	label, _ := f.labelSource()
+	label, _ := f.claimedLabel()
 	return slices.ContainsFunc([]Source{
 		ParseSource(f.Annotations[AnnotationTTLSource]), ParseSource(f.Annotations[AnnotationDeadlineSource]), label,
 	}, func(source Source) bool { return source.Level == LevelPolicy && condition(source.Name) })
@@ -19,14 +19,15 @@ func (f *Facts) StampedBy(condition func(name string) bool) bool {
 // stamps claim.
 func WithoutDefaults(facts *Facts) []FieldPath {
 	out := Stamped(facts)
-	if source, _ := facts.labelSource(); source.Level == LevelPolicy {
+	if facts.LabelPolicy() != "" {
 		out = append(out, FieldPath{"metadata", "labels", LabelTTL}, FieldPath{"metadata", "annotations", AnnotationLabelSource})
 	}
 	return out
 }
 
 // holds reports whether a source is a policy in dry-run that gives a value again, as that asks in
-// the scope of a new object with nothing in dry-run.
+// the scope of a new object. Other policies in dry-run decided nothing, or did when the value was
+// stamped: either is enough to hold it (S6).
 func (s *Scope) holds(source Source, givesAgain func(*Scope) bool) bool {
 	if source.Level != LevelPolicy {
 		return false
@@ -35,9 +36,10 @@ func (s *Scope) holds(source Source, givesAgain func(*Scope) bool) bool {
 		if scope == nil || !slices.ContainsFunc(scope.Policies, func(of *PlatformPolicy) bool { return of.Name == source.Name && of.Mode == ModeDryRun }) {
 			return false
 		}
-		creating := scope.asEnforced()
-		creating.Creating = true
-		return givesAgain(creating)
+		return slices.ContainsFunc([]*Scope{scope.enforcing(source.Name), scope.asEnforced()}, func(creating *Scope) bool {
+			creating.Creating = true
+			return givesAgain(creating)
+		})
 	})
 }
 
@@ -64,12 +66,9 @@ func (v Value) gives(source Source, setting *Setting) bool {
 	}
 }
 
-// holdsLabel reports whether a policy in dry-run gave the object its TTL label.
-func (s *Scope) holdsLabel(facts *Facts, source Source) bool {
-	return s.holds(source, func(creating *Scope) bool {
-		text, said := DefaultLabel(facts.withoutLabel(), creating, facts.Created)
-		return said != nil && said.Source == source && (said.Err != nil || text == facts.Labels[LabelTTL])
-	})
+// holdsLabel reports whether the source of a TTL label is a policy in dry-run.
+func (s *Scope) holdsLabel(source Source) bool {
+	return s.holds(source, func(*Scope) bool { return true })
 }
 
 // Held is the obstacle that [Explanation.HeldBy] is to a trigger.
@@ -91,8 +90,8 @@ func (e *Explanation) HeldBy(trigger Trigger) (of Source, ok bool) {
 	case TriggerDeadline:
 		values = []Value{e.Effective.Deadline}
 	case TriggerLabel:
-		source, _ := e.Facts.labelSource()
-		return source, e.LabelKey == LabelTTL && e.Scope.holdsLabel(e.Facts, source)
+		source, _ := e.Scope.labelSource(e.Facts)
+		return source, e.LabelKey == LabelTTL && e.Scope.holdsLabel(source)
 	}
 	at := slices.IndexFunc(values, func(value Value) bool { return value.DryRun })
 	if at < 0 {

@@ -23,6 +23,8 @@ func TestDryRunHoldsWhatIsStamped(t *testing.T) {
 	unknown.TTL.All = &policy.Setting{Path: "spec.match", Err: fmt.Errorf("evaluating: no such key")}
 	capped := trial("a", "ttl-after-finished", "9h")
 	capped.Bounds.TTL.Max = &policy.Setting{Path: "spec.bounds.maxTTL", Text: "1h", TTL: policy.TTL{After: time.Hour}}
+	longer := trial("b")
+	longer.Bounds.TTL.Min = &policy.Setting{Path: "spec.bounds.minTTL", Text: "2h", TTL: policy.TTL{After: 2 * time.Hour}}
 	only := func(policies ...*policy.PlatformPolicy) *policy.Scope {
 		return &policy.Scope{Namespace: namespaceOf(), Policies: policies}
 	}
@@ -42,6 +44,9 @@ func TestDryRunHoldsWhatIsStamped(t *testing.T) {
 		"it gives no TTL any more":          {stamped(3600, "policy/a"), only(trial("a")), "delete policy/a"},
 		"the namespace gives one":           {stamped(3600, "policy/a"), &policy.Scope{Namespace: namespaceOf("default-ttl", "1h"), Policies: []*policy.PlatformPolicy{hour}}, "delete policy/a"},
 		"a policy before it gives one":      {stamped(3600, "policy/z"), only(platform("a", "ttl-after-finished", "1h"), trial("z", "ttl-after-finished", "1h")), "delete policy/z"},
+		"one on trial before it gives one":  {stamped(3600, "policy/a"), only(trial("b", "ttl-after-finished", "2h"), hour), "delete policy/a dry-run"},
+		"one on trial has a minimum":        {stamped(3600, "policy/a"), only(longer, hour), "delete policy/a dry-run"},
+		"one on trial had raised it":        {stamped(7200, "policy/a"), only(longer, hour), "wait policy/a dry-run"},
 		"it clamps its default":             {stamped(3600, "policy/a"), only(capped), "delete policy/a dry-run"},
 		"it cannot be evaluated":            {stamped(60, "policy/a"), only(unknown), "delete policy/a dry-run"},
 		"it matched before":                 {stamped(3600, "policy/a"), &policy.Scope{Namespace: namespaceOf(), Filled: only(hour)}, "delete policy/a dry-run"},
@@ -70,26 +75,34 @@ func verdictText(verdict *policy.Verdict) string {
 
 // The same for a deadline. What was stopped for it before is not stopped further.
 func TestDryRunHoldsStampedDeadlines(t *testing.T) {
-	of := trial("a")
-	of.Deadline = &policy.Setting{Path: "spec.defaults.deadline.value", Text: "1h", TTL: policy.TTL{After: time.Hour}}
+	deadline := func(name, text string, after time.Duration) *policy.PlatformPolicy {
+		out := trial(name)
+		out.Deadline = &policy.Setting{Path: "spec.defaults.deadline.value", Text: text, TTL: policy.TTL{After: after}}
+		return out
+	}
+	of, longer := deadline("a", "1h", time.Hour), trial("b")
+	longer.Bounds.Deadline.Min = &policy.Setting{Path: "spec.bounds.minDeadline", Text: "2h", TTL: policy.TTL{After: 2 * time.Hour}}
 	running := func(seconds int64) *builders.JobWrapper {
 		return builders.MakeJob("ci", "a").Created(noon.Add(-3*time.Hour)).Started(noon.Add(-2*time.Hour)).Deadline(seconds).Annotation(policy.AnnotationDeadlineSource, "policy/a")
 	}
 	for name, test := range map[string]struct {
-		job  *builders.JobWrapper
-		ends bool
-		want string
+		job    *builders.JobWrapper
+		ends   bool
+		before []*policy.PlatformPolicy
+		want   string
 	}{
-		"its value":          {running(3600), false, "stop policy/a dry-run"},
-		"another value":      {running(1800), false, "stop policy/a"},
-		"its value, stopped": {running(3600), true, "stop policy/a dry-run"},
+		"its value":                        {running(3600), false, nil, "stop policy/a dry-run"},
+		"another value":                    {running(1800), false, nil, "stop policy/a"},
+		"its value, stopped":               {running(3600), true, nil, "stop policy/a dry-run"},
+		"one on trial before it gives one": {running(3600), false, []*policy.PlatformPolicy{deadline("b", "2h", 2*time.Hour)}, "stop policy/a dry-run"},
+		"one on trial has a minimum":       {running(3600), false, []*policy.PlatformPolicy{longer}, "stop policy/a dry-run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := policy.FactsOfJob(test.job.Obj())
 			if test.ends {
 				facts.Finished, facts.Exceeded = true, noon.Add(-time.Hour)
 			}
-			effective := policy.ResolveTrial(facts, &policy.Scope{Namespace: namespaceOf(), Policies: []*policy.PlatformPolicy{of}})
+			effective := policy.ResolveTrial(facts, &policy.Scope{Namespace: namespaceOf(), Policies: append(test.before, of)})
 			verdict := policy.JudgeDeadline(facts, &effective, 0, noon)
 			if got := verdictText(&verdict); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
@@ -118,8 +131,8 @@ func TestDryRunHoldsStampedLabels(t *testing.T) {
 		"given to what existed":   {"1h", "policy/a 1h backfill", only(of(policy.ModeDryRun, "1h")), "delete policy/a dry-run"},
 		"its date":                {"2026-12-24T110000Z", "policy/a 2026-12-24T110000Z", only(of(policy.ModeDryRun, "2026-12-24T110000Z")), "delete policy/a dry-run"},
 		"enforced":                {"1h", "policy/a 1h", only(of(policy.ModeEnforce, "1h")), "delete policy/a"},
-		"another label":           {"1h", "policy/a 1h", only(of(policy.ModeDryRun, "90m")), "delete policy/a"},
-		"it does not match":       {"1h", "policy/a 1h", only(), "delete policy/a"},
+		"another label":           {"1h", "policy/a 1h", only(of(policy.ModeDryRun, "90m")), "delete object"},
+		"it does not match":       {"1h", "policy/a 1h", only(), "delete object"},
 		"it cannot be evaluated":  {"1h", "policy/a 1h", only(failing), "delete policy/a dry-run"},
 		"it matched before":       {"1h", "policy/a 1h", &policy.Scope{Namespace: namespaceOf(), Filled: only(of(policy.ModeDryRun, "1h"))}, "delete policy/a dry-run"},
 		"a stamp of another":      {"1h", "policy/a 2h", only(of(policy.ModeDryRun, "1h")), "delete object"},

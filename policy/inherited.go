@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // LimitKeys are the annotations of a trigger that limit an object's lifetime. The label has a key
@@ -25,8 +27,9 @@ func LimitKeys(trigger Trigger) []string {
 
 // TemplateOwners are the objects from whose template a value under one of the keys may come: the
 // controller owner, and a ReplicationController itself, to which the API server copies the labels
-// of its template if it has none. Only these must be read. A CronJob's jobTemplate is not a pod
-// template: what its metadata says about the Job is explicit.
+// of its template if it has none. A claim of a StatefulSet names it in its own name at most. Only
+// these must be read. A CronJob's jobTemplate is not a pod template: what its metadata says about
+// the Job is explicit.
 func (f *Facts) TemplateOwners(keys ...string) (owners []*metav1.OwnerReference) {
 	if !slices.ContainsFunc(keys, func(key string) bool { _, _, ok := f.carried(key); return ok }) {
 		return nil
@@ -36,6 +39,27 @@ func (f *Facts) TemplateOwners(keys ...string) (owners []*metav1.OwnerReference)
 	}
 	if f.Owner != nil && !f.isCronJobsJob() {
 		owners = append(owners, f.Owner)
+	}
+	return append(owners, f.claimOwners()...)
+}
+
+var claimKind = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+
+// claimOwners are the StatefulSets, of whatever UID, whose claim it may be: its name is that of the
+// claim template, of the StatefulSet and an ordinal, and each of the first two may contain dashes.
+// The name of its Pod, which ends alike, is the value of a label of the Pod and at most as long.
+func (f *Facts) claimOwners() (owners []*metav1.OwnerReference) {
+	last := strings.LastIndexByte(f.Name, '-')
+	if f.Profile.Kind.GroupKind() != claimKind || last < 0 {
+		return nil
+	}
+	if _, err := strconv.ParseUint(f.Name[last+1:], 10, 31); err != nil {
+		return nil
+	}
+	for i := 1; i < last-1; i++ {
+		if f.Name[i] == '-' && len(f.Name)-i-1 <= validation.LabelValueMaxLength {
+			owners = append(owners, &metav1.OwnerReference{APIVersion: StatefulSetProfile.Kind.GroupVersion().String(), Kind: StatefulSetProfile.Kind.Kind, Name: f.Name[i+1 : last]})
+		}
 	}
 	return owners
 }
@@ -59,7 +83,7 @@ func (f *Facts) Inherited(owner *metav1.OwnerReference, read map[string]any, key
 	}
 	for _, key := range keys {
 		if value, path, there := f.carried(key); there && templateHas(read, key, value) {
-			return f.keepInherited(fmt.Errorf("%s: %q comes from the template of %s %s, %s: remove it there",
+			return f.keepInherited(fmt.Errorf("%s: %q comes from the template of %s %s, %s",
 				path, value, owner.Kind, owner.Name, f.consequence(owner))), true
 		}
 	}
@@ -67,10 +91,13 @@ func (f *Facts) Inherited(owner *metav1.OwnerReference, read map[string]any, key
 }
 
 func (f *Facts) consequence(owner *metav1.OwnerReference) string {
-	if owner.UID == f.UID {
-		return "whose labels apply to its Pods, and to itself if it has none"
+	switch owner.UID {
+	case f.UID:
+		return "whose labels apply to its Pods, and to itself if it has none: remove it there"
+	case "":
+		return "whose Pods need the volume: remove it from the claim"
 	}
-	return "which creates another object instead"
+	return "which creates another object instead: remove it there"
 }
 
 // OwnerUnreadable is the verdict on an object that may inherit from an owner that Curfew cannot

@@ -28,3 +28,16 @@ func TestNoLabelMakesAnObjectCurfews(t *testing.T) {
 		}
 	}
 }
+
+// What the overlays of the namespaced mode put into a team's namespace is Curfew's by its name.
+func TestRolesOfTheNamespacedOverlaysAreCurfews(t *testing.T) {
+	for _, kind := range []string{"Role", "RoleBinding"} {
+		for name, want := range map[string]bool{"curfew-controller": true, "curfew-webhook": true, "curfew-controller-mine": false} {
+			facts := &policy.Facts{Profile: &policy.Profile{Kind: rbacv1.SchemeGroupVersion.WithKind(kind)}, Namespace: "team-a", Name: name, Created: noon.Add(-2 * time.Hour),
+				Labels: map[string]string{policy.LabelTTL: "1h"}}
+			if verdict := policy.JudgeLabel(facts, policy.LabelTTL, &policy.Scope{}, noon); (verdict.Action == policy.Keep) != want {
+				t.Errorf("%s %s: %s, %s", kind, name, verdict.Action, verdict.Reason)
+			}
+		}
+	}
+}

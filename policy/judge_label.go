@@ -29,7 +29,7 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 	}
 	source, backfill := Source{Level: LevelObject}, false
 	if key == LabelTTL {
-		source, backfill = facts.labelSource()
+		source, backfill = scope.labelSource(facts)
 	}
 	unusable := func(err error) Verdict {
 		return Verdict{Action: Keep, Reason: "its TTL label cannot be used", Source: source,
@@ -56,7 +56,7 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 		return unusable(fmt.Errorf("%s expired before the object was created: use a later one, or delete the object", label))
 	}
 	propagation, _, err := scope.Propagation()
-	return Verdict{Trigger: TriggerLabel, Source: source, Backfill: backfill, DryRun: scope.Mode() == ModeDryRun || scope.holdsLabel(facts, source)}.
+	return Verdict{Trigger: TriggerLabel, Source: source, Backfill: backfill, DryRun: scope.Mode() == ModeDryRun || scope.holdsLabel(source)}.
 		due(label.Expiry(facts.Created), now, Delete).propagated(propagation, err)
 }
 
@@ -64,11 +64,11 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 func (f *Facts) OwnKind() bool { return f.Profile.Kind.Group == Group }
 
 // CurfewsOwn reports whether the object is a part of Curfew: of its kinds, one of their
-// CustomResourceDefinitions, or installed without a namespace under its name. Objects in Curfew's
-// own namespace are protected with that. No label or owner reference counts, since any author
+// CustomResourceDefinitions, or installed under its name. Objects in Curfew's own namespace are
+// protected with that. No label or owner reference counts, since any author
 // writes these: a tenant's object would escape every TTL, bound and cleanup.
 func (f *Facts) CurfewsOwn() bool {
 	kind := f.Profile.Kind.GroupKind()
-	return f.OwnKind() || f.Namespace == "" && slices.Contains(installed[kind], f.Name) ||
+	return f.OwnKind() || slices.Contains(installed[kind], f.Name) ||
 		kind.Group == "apiextensions.k8s.io" && kind.Kind == "CustomResourceDefinition" && strings.HasSuffix(f.Name, "."+Group)
 }

@@ -117,8 +117,11 @@ var ObjectKeys = []string{
 	AnnotationTTLSource, AnnotationDeadlineSource, AnnotationLabelSource, AnnotationFinishedAt, AnnotationBackfill, AnnotationDefaultSince,
 }
 
-// TemplateKeys must not be in a Pod template, neither as annotations nor as labels.
-var TemplateKeys = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationPodTTL, AnnotationActiveDeadline, LabelTTL, LabelKyvernoTTL}
+// TemplateKeys are the keys that rules deny in a Pod template, as annotations or as labels: the
+// protection where a policy denies it, the others everywhere.
+var TemplateKeys = []string{
+	AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationPodTTL, AnnotationActiveDeadline, AnnotationProtect, LabelTTL, LabelKyvernoTTL,
+}
 
 // NamespaceKeys make a Namespace concern Curfew, in addition to ObjectKeys.
 var NamespaceKeys = append([]string{AnnotationDefaultSince, LabelInUse, LabelPodsInUse}, NamespaceAnnotations...)

@@ -115,8 +115,8 @@ func (s *Scope) CheckLabel(label TTLLabel, created time.Time, set BoundSet) erro
 		return unreadable
 	}
 	for _, policy := range s.Policies {
-		if policy.LatestUnreadable != nil && set.includes(policy) && unreadable == nil {
-			unreadable = &UnreadableBoundError{Bound: policy.LatestUnreadable}
+		if late := policy.LatestUnreadable; late != nil && set.includes(policy) && (unreadable == nil || late.undecided() && Undecided(unreadable) == nil) {
+			unreadable = &UnreadableBoundError{Bound: late} // One that denies before any other.
 		}
 		if latest := policy.LatestDate; set.includes(policy) && !latest.IsZero() && label.Expiry(created).After(latest) {
 			return fmt.Errorf("%s is after latestDate %s of %s: use a date up to then",

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,9 +19,10 @@ func labelStamp(label string, said *Setting, backfill bool) string {
 	return text
 }
 
-// labelSource is where the TTL label came from, and whether the object existed when it was given.
-// A stamp counts only beside the label that it names: one that was changed since is its author's.
-func (f *Facts) labelSource() (source Source, backfill bool) {
+// claimedLabel is the policy that the stamp of the TTL label names, and whether the object existed
+// when it was given the label. A stamp counts only beside the label that it names: one that was
+// changed since is its author's.
+func (f *Facts) claimedLabel() (source Source, backfill bool) {
 	given, rest, _ := strings.Cut(f.Annotations[AnnotationLabelSource], " ")
 	label, mark, _ := strings.Cut(rest, " ")
 	source = ParseSource(given)
@@ -30,10 +32,44 @@ func (f *Facts) labelSource() (source Source, backfill bool) {
 	return source, mark == backfilled
 }
 
+// LabelPolicy is the name of the policy that gave the object its TTL label, according to its stamp;
+// "" where there is none.
+func (f *Facts) LabelPolicy() string {
+	source, _ := f.claimedLabel()
+	return source.Name
+}
+
+// labelSource is where the TTL label came from, and whether its deletion is limited to the backfill
+// rate. Anyone who may write the object can write a stamp, so a policy is the source only if it
+// would give the label again. Otherwise the label is its author's, as after an edit of the policy.
+// The rate applies even then: an administrator who edits a policy must not make what was to be
+// deleted slowly be deleted at once. Such objects yield to those whose stamp is proven.
+func (s *Scope) labelSource(facts *Facts) (source Source, backfill bool) {
+	source, backfill = facts.claimedLabel()
+	if source.Level == LevelPolicy && !s.gaveLabel(facts, source) {
+		source = Source{Level: LevelObject}
+	}
+	return source, backfill
+}
+
+// gaveLabel reports whether a policy would give the object, if it were new, the TTL label that it
+// has. A policy that cannot be evaluated may give it (S6).
+func (s *Scope) gaveLabel(facts *Facts, source Source) bool {
+	return slices.ContainsFunc([]*Scope{s, s.Filled}, func(scope *Scope) bool {
+		if scope == nil {
+			return false
+		}
+		// As in [Scope.holds]: others in dry-run may have decided when the label was stamped.
+		return slices.ContainsFunc([]*Scope{scope.enforcing(source.Name), scope.asEnforced()}, func(then *Scope) bool {
+			text, said := DefaultLabel(facts.withoutLabel(), then, facts.Created)
+			return said != nil && said.Source == source && (said.Err != nil || text == facts.Labels[LabelTTL])
+		})
+	})
+}
+
 // forgedLabelSource removes the stamp from a new object whose label no policy gives.
 func forgedLabelSource(facts *Facts, scope *Scope, now time.Time) []Assignment {
-	source, _ := facts.labelSource()
-	if source.Level != LevelPolicy || scope.Mode() == ModeDryRun || DefaultedLabel(facts, scope, now) != nil {
+	if facts.LabelPolicy() == "" || scope.Mode() == ModeDryRun || DefaultedLabel(facts, scope, now) != nil {
 		return nil
 	}
 	return stamp(facts, AnnotationLabelSource, "")

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -29,20 +30,66 @@ func TestSourceOfALabel(t *testing.T) {
 		"runtime/r 30d":          "object false",
 	} {
 		facts := existing(time.Hour, withLabel(policy.LabelTTL), annotation(policy.AnnotationLabelSource, stamp))
-		verdict := policy.JudgeLabel(facts, policy.LabelTTL, &policy.Scope{}, noon)
+		verdict := policy.JudgeLabel(facts, policy.LabelTTL, &policy.Scope{Policies: []*policy.PlatformPolicy{labelPolicy("30d")}}, noon)
 		if got := fmt.Sprint(verdict.Source, " ", verdict.Backfill); got != want || verdict.Action != policy.Wait {
 			t.Errorf("stamp %q: %s, %s; want %s", stamp, got, verdict.Action, want)
 		}
 	}
-	// What cannot be used is the policy's, too. The alias is nobody's but the author's.
-	unusable := &policy.Scope{Policies: []*policy.PlatformPolicy{labelPolicy("1h", atMost("1d"))}}
+	// A label that a later bound forbids is not what the policy gives now. The alias is nobody's but
+	// the author's.
+	bounded := &policy.Scope{Policies: []*policy.PlatformPolicy{labelPolicy("30d", atMost("1d"))}}
 	facts := existing(time.Hour, withLabel(policy.LabelTTL), annotation(policy.AnnotationLabelSource, "policy/p 30d"))
-	if verdict := policy.JudgeLabel(facts, policy.LabelTTL, unusable, noon); verdict.Err == nil || verdict.Source.String() != "policy/p" {
+	if verdict := policy.JudgeLabel(facts, policy.LabelTTL, bounded, noon); verdict.Err == nil || verdict.Source.String() != "object" {
 		t.Errorf("outside the bounds: %v by %s", verdict.Err, verdict.Source)
 	}
 	facts = existing(time.Hour, withLabel(policy.LabelKyvernoTTL), annotation(policy.AnnotationLabelSource, "policy/p 30d"))
 	if verdict := policy.JudgeLabel(facts, policy.LabelKyvernoTTL, &policy.Scope{}, noon); verdict.Source.String() != "object" || verdict.Action != policy.Wait {
 		t.Errorf("the alias: %s by %s", verdict.Action, verdict.Source)
+	}
+}
+
+// Anyone who may write an object can write its stamp. A policy is the source of a label only if it
+// would give that label again. An edit of the policy deletes nothing sooner, and what was backfilled
+// stays limited by the rate of backfill.
+func TestSourceOfALabelIsProven(t *testing.T) {
+	given := labelPolicy("30d")
+	trial := labelPolicy("30d")
+	trial.Mode = policy.ModeDryRun
+	failing := labelPolicy("")
+	failing.Label.Err = errors.New("evaluating: no such key")
+	first := labelPolicy("7d")
+	first.Name, first.Label.Source.Name = "a", "a"
+	other := labelPolicy("7d")
+	other.Name, other.Label.Source.Name, other.Mode = "a", "a", policy.ModeDryRun
+	capped := &policy.PlatformPolicy{Name: "capped", Mode: policy.ModeDryRun, Bounds: policy.Bounds{Label: policy.Range{Max: &policy.Setting{Text: "30d", TTL: policy.TTL{After: 30 * 24 * time.Hour}}}}}
+	dryRun := policy.ParseNamespace("ci", map[string]string{policy.AnnotationMode: "dry-run"}, nil)
+	only := func(policies ...*policy.PlatformPolicy) *policy.Scope { return &policy.Scope{Policies: policies} }
+	for name, c := range map[string]struct {
+		scope *policy.Scope
+		stamp string
+		want  string
+	}{
+		"it gives the label":                {only(given), "policy/p 30d", "policy/p false"},
+		"to an existing object":             {only(given), "policy/p 30d backfill", "policy/p true"},
+		"its match asks for no label":       {&policy.Scope{Filled: only(given)}, "policy/p 30d", "policy/p false"},
+		"the namespace is in dry-run":       {&policy.Scope{Namespace: dryRun, Policies: []*policy.PlatformPolicy{given}}, "policy/p 30d", "policy/p false"},
+		"it is in dry-run":                  {only(trial), "policy/p 30d", "policy/p false"},
+		"another one is, and gives another": {only(other, given), "policy/p 30d", "policy/p false"},
+		"another one is, and cut it":        {only(labelPolicy("90d"), capped), "policy/p 30d", "policy/p false"},
+		"it cannot be evaluated":            {only(failing), "policy/p 30d backfill", "policy/p true"},
+		"it does not exist":                 {only(), "policy/p 30d", "object false"},
+		"it matches, and gives no label":    {only(&policy.PlatformPolicy{Name: "p"}), "policy/p 30d", "object false"},
+		"it was edited":                     {only(labelPolicy("31d")), "policy/p 30d", "object false"},
+		"it was edited after a backfill":    {only(labelPolicy("31d")), "policy/p 30d backfill", "object true"},
+		"it does not exist, and backfilled": {only(given), "policy/made-up 30d backfill", "object true"},
+		"another policy gives the label":    {only(given), "policy/a 30d", "object false"},
+		"another one decides before it":     {only(first, given), "policy/p 30d", "object false"},
+	} {
+		facts := existing(time.Hour, withLabel(policy.LabelTTL), annotation(policy.AnnotationLabelSource, c.stamp))
+		verdict := policy.JudgeLabel(facts, policy.LabelTTL, c.scope, noon)
+		if got := fmt.Sprint(verdict.Source, " ", verdict.Backfill); got != c.want || verdict.Action != policy.Wait || !verdict.Expiry.Equal(facts.Created.Add(30*24*time.Hour)) {
+			t.Errorf("%s: %s, %s until %s; want %s", name, got, verdict.Action, verdict.Expiry, c.want)
+		}
 	}
 }
 

@@ -51,3 +51,15 @@ func (p *Profile) NativeDeleter() string {
 	}
 	return "the " + p.Kind.Kind + "'s own controller"
 }
+
+// left reports whether a TTL is left to Kubernetes: the author of a Job set the native field.
+func (e *Effective) left(facts *Facts, value Value) bool {
+	return e.LeaveNative && facts.Profile.Kind.GroupKind() == JobProfile.Kind.GroupKind() &&
+		value.Source.Level == LevelObject && value.Path == JobProfile.TTL.String()
+}
+
+// LeftToKubernetes reports whether Kubernetes alone deletes the object by its TTL, after each
+// outcome.
+func (e *Effective) LeftToKubernetes(facts *Facts) bool {
+	return e.left(facts, e.Succeeded) && e.left(facts, e.Failed)
+}

@@ -37,6 +37,7 @@ const (
 	ObstaclePause       ObstacleKind = "pause"
 	ObstacleRefused     ObstacleKind = "refused"
 	ObstacleConflict    ObstacleKind = "conflict"
+	ObstacleLimit       ObstacleKind = "limit"
 )
 
 // DefaultProtect are the namespaces that the controller protects beside its own if flag --protect

@@ -129,18 +129,19 @@ func (p *Pause) Over(now time.Time) bool { return !p.Until.IsZero() && !now.Befo
 
 // HoldsAll reports whether it holds everything that a trigger does, wherever.
 func (p *Pause) HoldsAll(trigger Trigger) bool {
-	return len(p.Namespaces) == 0 && p.names(trigger)
+	return len(p.Namespaces) == 0 && p.Names(trigger)
 }
 
 // Holds reports whether it holds what a trigger does to an object. The namespace of a Namespace is
 // its own name, since whatever lies in it is deleted with it. Other cluster-scoped objects have
 // none.
 func (p *Pause) Holds(trigger Trigger, namespace string) bool {
-	return p.names(trigger) && (len(p.Namespaces) == 0 ||
+	return p.Names(trigger) && (len(p.Namespaces) == 0 ||
 		namespace != "" && slices.ContainsFunc(p.Namespaces, func(pattern string) bool { return matchesName(pattern, namespace) }))
 }
 
-func (p *Pause) names(trigger Trigger) bool {
+// Names reports whether it holds what a trigger does, in some namespaces at least.
+func (p *Pause) Names(trigger Trigger) bool {
 	return len(p.Triggers) == 0 || slices.Contains(p.Triggers, trigger)
 }
 

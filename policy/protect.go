@@ -2,7 +2,9 @@ package policy
 
 import (
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -17,3 +19,23 @@ func Protects(patterns []string, namespace string) bool {
 
 // IsPattern reports whether one of the names that [Protects] takes stands for several namespaces.
 func IsPattern(name string) bool { return strings.Contains(name, "*") }
+
+// ProtectedRequest asks, as a match condition of a webhook, whether a request is for a namespace of
+// patterns; "" without any.
+func ProtectedRequest(patterns []string) string {
+	var names, likes, terms []string
+	for _, pattern := range patterns {
+		if IsPattern(pattern) {
+			likes = append(likes, strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*"))
+		} else {
+			names = append(names, strconv.Quote(pattern))
+		}
+	}
+	if len(names) > 0 {
+		terms = append(terms, `request.?namespace.orValue("") in [`+strings.Join(names, ", ")+"]")
+	}
+	if len(likes) > 0 {
+		terms = append(terms, `request.?namespace.orValue("").matches(`+strconv.Quote("^("+strings.Join(likes, "|")+")$")+")")
+	}
+	return strings.Join(terms, " || ")
+}

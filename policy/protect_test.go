@@ -23,6 +23,19 @@ func TestProtects(t *testing.T) {
 	}
 }
 
+func TestProtectedRequest(t *testing.T) {
+	for want, patterns := range map[string][]string{
+		"": nil,
+		`request.?namespace.orValue("") in ["a", "b"]`:                                                  {"a", "b"},
+		`request.?namespace.orValue("").matches("^(x-.*|.*\\.y)$")`:                                     {"x-*", "*.y"},
+		`request.?namespace.orValue("") in ["a"] || request.?namespace.orValue("").matches("^(x-.*)$")`: {"x-*", "a"},
+	} {
+		if got := policy.ProtectedRequest(patterns); got != want {
+			t.Errorf("%q: %s, want %s", patterns, got, want)
+		}
+	}
+}
+
 // A protected namespace gets no default of any form: the kind's own controller would act on one.
 func TestNoDefaultInAProtectedNamespace(t *testing.T) {
 	of := platform("a", "ttl-after-finished", "1m")

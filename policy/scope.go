@@ -125,7 +125,11 @@ func (s *Scope) inDryRun() bool {
 }
 
 // asEnforced is the scope as it would be if nothing were in dry-run.
-func (s *Scope) asEnforced() *Scope {
+func (s *Scope) asEnforced() *Scope { return s.enforcing("") }
+
+// enforcing is the scope as it would be if the namespace and one policy were not in dry-run; ""
+// means all policies.
+func (s *Scope) enforcing(name string) *Scope {
 	out := *s
 	if s.Namespace != nil {
 		namespace := *s.Namespace
@@ -134,7 +138,7 @@ func (s *Scope) asEnforced() *Scope {
 	}
 	out.Policies = slices.Clone(s.Policies)
 	for i, of := range out.Policies {
-		if of.Mode == ModeDryRun {
+		if of.Mode == ModeDryRun && (name == "" || of.Name == name) {
 			enforced := *of
 			enforced.Mode = ModeEnforce
 			out.Policies[i] = &enforced
@@ -169,6 +173,9 @@ type PlatformPolicy struct {
 	// whether the policy sets it for the object.
 	Propagation    metav1.DeletionPropagation
 	PropagationErr error
+	// Protect is the bound that denies annotation [AnnotationProtect], with an error where it is not
+	// known whether the policy matches; nil where authors may set it.
+	Protect *Setting
 	// LatestUnreadable is the latest date where it cannot be read, or where it is not known whether
 	// it applies; else nil.
 	LatestUnreadable *Setting

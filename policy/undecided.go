@@ -1,6 +1,9 @@
 package policy
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+)
 
 // UndecidedError is an evaluation that was stopped before it had a result, for what it cost or how
 // long it took. The content of the object is the cause, so that a value which a bound might forbid
@@ -11,8 +14,13 @@ type UndecidedError struct {
 	Retry bool
 }
 
-// Error implements error.
-func (e *UndecidedError) Error() string { return e.Err.Error() }
+// Error implements error. It names the fix.
+func (e *UndecidedError) Error() string {
+	if e.Retry {
+		return e.Err.Error() + ": try again in a second"
+	}
+	return e.Err.Error() + ": use a smaller object, or cheaper expressions"
+}
 
 // Unwrap returns the cause.
 func (e *UndecidedError) Unwrap() error { return e.Err }
@@ -25,4 +33,23 @@ func Undecided(err error) *UndecidedError {
 		return undecided
 	}
 	return nil
+}
+
+// undecided reports whether the evaluation of a setting was stopped.
+func (s *Setting) undecided() bool { return errors.As(s.Err, new(*UndecidedError)) }
+
+// unreadable is the first of some bounds that cannot be read: one that denies, because its
+// evaluation was stopped, before any other.
+func unreadable(bounds ...*Setting) *Setting {
+	var first *Setting
+	for _, bound := range bounds {
+		switch {
+		case bound == nil || bound.Err == nil:
+		case bound.undecided():
+			return bound
+		default:
+			first = cmp.Or(first, bound)
+		}
+	}
+	return first
 }

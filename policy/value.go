@@ -50,18 +50,6 @@ type Effective struct {
 	PropagationErr error
 }
 
-// left reports whether a TTL is left to Kubernetes: the author of a Job set the native field.
-func (e *Effective) left(facts *Facts, value Value) bool {
-	return e.LeaveNative && facts.Profile.Kind.GroupKind() == JobProfile.Kind.GroupKind() &&
-		value.Source.Level == LevelObject && value.Path == JobProfile.TTL.String()
-}
-
-// LeftToKubernetes reports whether Kubernetes alone deletes the object by its TTL, after each
-// outcome.
-func (e *Effective) LeftToKubernetes(facts *Facts) bool {
-	return e.left(facts, e.Succeeded) && e.left(facts, e.Failed)
-}
-
 // TTL is the value for an outcome.
 func (e *Effective) TTL(outcome Outcome) Value {
 	if outcome == Failed {
@@ -169,10 +157,14 @@ func stamped(facts *Facts, scope *Scope) bool {
 // admission.
 func takenAway(facts *Facts, scope *Scope) Value {
 	limit := scope.BoundsFor(facts, EnforcedBounds).TTL.Max
-	if !limit.readable() {
+	if limit == nil {
 		return Value{}
 	}
-	return Value{Set: true, Source: Source{Level: LevelObject}, Err: fmt.Errorf("its TTL was removed while %s applies: set %s or less", limit.Bound(), limit.TTL)}
+	err := fmt.Errorf("its TTL was removed while %s applies: set %s or less", limit.Bound(), limit.TTL)
+	if limit.Err != nil {
+		err = &UnreadableBoundError{Bound: limit}
+	}
+	return Value{Set: true, Source: Source{Level: LevelObject}, Err: err}
 }
 
 // atLeast raises a stamped default to the minimum. Later bounds never shorten it (S6), but the

@@ -5,11 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -18,6 +14,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // AccessReviewer reports whether a user may delete an object, or do what what.Verb says.
@@ -63,8 +60,10 @@ func (l LocalSubjectAccessReviews) May(ctx context.Context, user authenticationv
 	return answer.Status.Allowed, nil
 }
 
+const verbDelete = "delete"
+
 func reviewOf(user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) authorizationv1.SubjectAccessReviewSpec {
-	what.Verb = cmp.Or(what.Verb, "delete")
+	what.Verb = cmp.Or(what.Verb, verbDelete)
 	return authorizationv1.SubjectAccessReviewSpec{
 		ResourceAttributes: &what, User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user.Extra),
 	}
@@ -86,112 +85,34 @@ func extra(in map[string]authenticationv1.ExtraValue) map[string]authorizationv1
 	return out
 }
 
-// CachedReviews caches answers. It leaves out the object's name, so that a loop that creates a
-// thousand Jobs asks once. Permissions for single names are therefore not seen, and the rule only
-// warns by default.
-type CachedReviews struct {
-	// Limit is how many questions a second go to the API server; 0 means no limit. Where anyone can
-	// call the webhooks, each request may name a user that was never asked about.
-	Limit int
-
-	reviewer AccessReviewer
-	clock    Clock
-	keep     time.Duration
-
-	mu      sync.Mutex
-	answers map[digest]cachedAnswer
-	// asked are the questions since second began.
-	second time.Time
-	asked  int
-}
-
-// LimitAnonymous is the Limit where callers of the webhooks are not authenticated.
-const LimitAnonymous = 100
-
-// errTooMany is the answer beyond the limit.
-var errTooMany = errors.New("too many access reviews in one second")
-
-type cachedAnswer struct {
-	allowed bool
-	until   time.Time
-}
-
-const (
-	// keepAnswers is how long an answer is cached: the next attempt should notice a role that was just
-	// granted.
-	keepAnswers = 10 * time.Second
-	// maxAnswers bounds the memory; beyond it the cache is cleared, which costs a few requests.
-	maxAnswers = 4096
-)
-
-// NewCachedReviews caches a reviewer's answers for ten seconds.
-func NewCachedReviews(reviewer AccessReviewer, clock Clock) *CachedReviews {
-	return &CachedReviews{reviewer: reviewer, clock: clock, keep: keepAnswers, answers: map[digest]cachedAnswer{}}
-}
-
-// May implements [AccessReviewer]. Errors are not cached.
-func (c *CachedReviews) May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
-	what.Name = ""
-	key, now := questionOf(&user, &what), c.clock.Now()
-	c.mu.Lock()
-	known, ok := c.answers[key]
-	fresh := ok && now.Before(known.until)
-	permitted := fresh || c.permit(now)
-	c.mu.Unlock()
-	if fresh {
-		return known.allowed, nil
-	}
-	if !permitted {
-		return false, errTooMany
-	}
-	allowed, err := c.reviewer.May(ctx, user, what)
-	if err != nil {
-		return false, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.answers) >= maxAnswers {
-		clear(c.answers)
-	}
-	c.answers[key] = cachedAnswer{allowed, now.Add(c.keep)}
-	return allowed, nil
-}
-
-// permit counts a question, and reports whether it is within the limit.
-func (c *CachedReviews) permit(now time.Time) bool {
-	if age := now.Sub(c.second); age < 0 || age >= time.Second {
-		c.second, c.asked = now, 0
-	}
-	c.asked++
-	return c.Limit == 0 || c.asked <= c.Limit
-}
-
-// questionOf identifies a question. Names of users and groups may contain any text.
-func questionOf(user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) digest {
-	parts := []string{user.Username, user.UID, what.Verb, what.Group, what.Resource, what.Namespace, strconv.Itoa(len(user.Groups))}
-	parts = append(parts, user.Groups...)
-	for _, key := range slices.Sorted(maps.Keys(user.Extra)) {
-		parts = append(append(parts, key, strconv.Itoa(len(user.Extra[key]))), user.Extra[key]...)
-	}
-	return digestOf(parts...)
-}
-
-// accessTimeout leaves time for an answer within the five seconds that the API server waits.
+// accessTimeout bounds the questions about deleting, and those about updating. Both together leave
+// time for an answer within the five seconds that the API server waits.
 const accessTimeout = 2 * time.Second
 
-// access asks about the user and the controller if the request sets a TTL. Without an answer the
-// rules that need one do not apply, except with --require-delete, where it is an error and the
-// failure policy decides.
+// access asks about the user and the controller if the request sets a TTL, and about the user if it
+// sets a protection that policies deny. Without an answer the rules that need one do not apply,
+// except with --require-delete: that is an error, and the request is denied.
 func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource metav1.GroupVersionResource, who func() (authenticationv1.UserInfo, error)) (rules.Access, error) {
 	if w.reviews == nil {
 		return rules.Access{}, nil
 	}
-	sets := rules.SetsLifetime(review)
-	if sets == nil {
-		return rules.Access{}, nil
-	}
+	out := rules.Access{Policies: w.mayUpdate(ctx, rules.ProtectionDeniedBy(review), who)}
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
 	defer cancel()
+	for sets, access := rules.SetsLifetime(review), &out; sets != nil; sets, access = sets.Also, access.Also {
+		if err := w.mayDelete(ctx, review, resource, sets, who, access); err != nil {
+			return out, err
+		}
+		if sets.Also != nil {
+			access.Also = &rules.Access{}
+		}
+	}
+	return out, nil
+}
+
+// mayDelete asks about the objects that one setting makes Curfew delete.
+func (w *Webhooks) mayDelete(ctx context.Context, review *rules.Request, resource metav1.GroupVersionResource, sets *rules.Lifetime,
+	who func() (authenticationv1.UserInfo, error), access *rules.Access) error {
 	what := authorizationv1.ResourceAttributes{
 		Namespace: review.Facts.Namespace, Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Name: review.Facts.Name,
 	}
@@ -201,19 +122,38 @@ func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource m
 	if review.Facts.IsNamespace() {
 		what.Namespace = review.Facts.Name // Roles in a Namespace apply to requests for it.
 	}
-	var access rules.Access
 	user, err := who()
 	if err == nil {
 		access.User, err = w.ask(ctx, user, what)
 	}
 	if err != nil && w.options.RequireDelete {
-		return access, err
+		return err
 	}
 	if w.controllerUser != "" {
 		controller := authenticationv1.UserInfo{Username: w.controllerUser, Groups: serviceAccountGroups(w.controllerUser)}
 		access.Controller, _ = w.ask(ctx, controller, what)
 	}
-	return access, nil
+	return nil
+}
+
+// mayUpdate asks which of some LifecyclePolicies the user may update.
+func (w *Webhooks) mayUpdate(ctx context.Context, names []string, who func() (authenticationv1.UserInfo, error)) map[string]rules.Answer {
+	if len(names) == 0 || w.reviews == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, accessTimeout) // Of its own: it is never a reason to deny a TTL.
+	defer cancel()
+	out := make(map[string]rules.Answer, len(names))
+	for _, name := range names {
+		user, err := who()
+		if err != nil {
+			return nil
+		}
+		out[name], _ = w.ask(ctx, user, authorizationv1.ResourceAttributes{ // Without an answer the bound applies.
+			Verb: "update", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "lifecyclepolicies", Name: name,
+		})
+	}
+	return out
 }
 
 func (w *Webhooks) ask(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (rules.Answer, error) {

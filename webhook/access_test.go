@@ -1,12 +1,14 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,10 +17,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // answers is an AccessReviewer over a table of user names, which counts.
 type answers struct {
+	mu    sync.Mutex
 	of    map[string]bool
 	err   error
 	asked []string
@@ -26,6 +30,8 @@ type answers struct {
 }
 
 func (a *answers) May(_ context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.asked = append(a.asked, user.Username)
 	a.last = what
 	return a.of[user.Username], a.err
@@ -201,6 +207,105 @@ func TestTallyOfOneWhoMayNotDeletePods(t *testing.T) {
 			if c.says && (access.last.Resource != "pods" || access.last.Namespace != "plain") {
 				t.Errorf("%s: asked about %+v", name, access.last)
 			}
+		}
+	}
+}
+
+// updaters permit by the name of a policy.
+type updaters struct {
+	of    map[string]bool
+	err   error
+	asked []authorizationv1.ResourceAttributes
+}
+
+func (u *updaters) May(_ context.Context, _ authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	if what.Verb == "update" {
+		u.asked = append(u.asked, what)
+	}
+	return what.Verb != "update" || u.of[what.Name], u.err
+}
+
+// A policy that denies protection never binds those who may update that very policy. What cannot be
+// found out is denied, and a request that protects nothing costs no access review.
+func TestProtectionIsLeftToThoseWhoMayUpdateThePolicy(t *testing.T) {
+	const text = "{metadata: {name: platform}, spec: {match: {kinds: [{group: batch, kind: Job}]}, bounds: {protect: Deny}}}"
+	job := func(annotations string) string {
+		return "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: plain, annotations: {" + annotations + "}}, spec: {template: {spec: {}}}}"
+	}
+	const protected, bare, other = `curfew.dev/protect: "true"`, "", `a: b, curfew.dev/protect: "true"`
+	for name, c := range map[string]struct {
+		reviewer *updaters
+		old, new string
+		denied   string
+		asked    int
+	}{
+		"they may":              {reviewer: &updaters{of: map[string]bool{"platform": true}}, new: protected, asked: 1},
+		"they may not":          {reviewer: &updaters{}, new: protected, asked: 1, denied: "ask for the verb update on that LifecyclePolicy"},
+		"they may, another one": {reviewer: &updaters{of: map[string]bool{"other": true}}, new: protected, asked: 1, denied: "ask for the verb update on that LifecyclePolicy"},
+		"no answer":             {reviewer: &updaters{of: map[string]bool{"platform": true}, err: errors.New("no answer")}, new: protected, asked: 1, denied: "whether you may is not known"},
+		"added":                 {reviewer: &updaters{}, old: job(bare), new: protected, asked: 1, denied: "bounds.protect of policy"},
+		"it stands":             {reviewer: &updaters{}, old: job(protected), new: other},
+		"not protected":         {reviewer: &updaters{}, new: bare},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known, err := platform.New(builtinProfiles(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if errs := known.SetPolicy(parsed[v1alpha1.LifecyclePolicy](t, text)); len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			w := newWorld(t, func(o *Options) {
+				o.Platform, o.Access = known, NewCachedReviews(c.reviewer, clocktesting.NewFakeClock(time.Unix(1000, 0)))
+			})
+			for range 2 { // The second answer is cached.
+				response := w.ask(t, ask{path: PathValidate, namespace: "plain", old: c.old, object: job(c.new)})
+				if response.Allowed != (c.denied == "") || !strings.Contains(response.Result.Message, c.denied) {
+					t.Errorf("allowed %t: %s", response.Allowed, response.Result.Message)
+				}
+			}
+			want := authorizationv1.ResourceAttributes{Verb: "update", Group: "curfew.dev", Version: "v1alpha1", Resource: "lifecyclepolicies", Name: "platform"}
+			if c.reviewer.err == nil && len(c.reviewer.asked) != c.asked || len(c.reviewer.asked) > 0 && c.reviewer.asked[0] != want {
+				t.Errorf("asked %+v", c.reviewer.asked)
+			}
+		})
+	}
+}
+
+// deadlines notes until when there may be an answer, by verb.
+type deadlines map[string]time.Time
+
+func (d deadlines) May(ctx context.Context, _ authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	d[cmp.Or(what.Verb, verbDelete)], _ = ctx.Deadline()
+	return true, nil
+}
+
+// The questions about policies take none of the time of those about deleting.
+func TestSlowReviewsOfPolicies(t *testing.T) {
+	known, err := platform.New(builtinProfiles(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := known.SetPolicy(parsed[v1alpha1.LifecyclePolicy](t, "{metadata: {name: platform}, spec: {match: {kinds: [{group: batch, kind: Job}]}, bounds: {protect: Deny}}}")); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	asked := deadlines{}
+	w := newWorld(t, func(o *Options) { o.Platform, o.Access, o.RequireDelete = known, asked, true })
+	w.ask(t, ask{path: PathValidate, namespace: "plain", object: `{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: plain, ` +
+		`annotations: {curfew.dev/protect: "true"}}, spec: {ttlSecondsAfterFinished: 3600, template: {spec: {}}}}`})
+	if len(asked) != 2 || !asked[verbDelete].After(asked["update"]) {
+		t.Errorf("asked %v", asked)
+	}
+}
+
+// Two policies are two questions.
+func TestCachedReviewsOfPolicies(t *testing.T) {
+	behind := &updaters{of: map[string]bool{"a": true}}
+	cached := NewCachedReviews(behind, clocktesting.NewFakeClock(time.Unix(1000, 0)))
+	for name, want := range map[string]bool{"a": true, "b": false} {
+		may, err := cached.May(t.Context(), authenticationv1.UserInfo{Username: "ann"}, authorizationv1.ResourceAttributes{Verb: "update", Resource: "lifecyclepolicies", Name: name})
+		if err != nil || may != want {
+			t.Errorf("%s: %t, %v", name, may, err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -38,6 +39,7 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 			return invalid(fmt.Errorf("request.oldObject: %w", err))
 		}
 	}
+	review.Before = before
 	access, tooMany := rules.CleanupAccessOf(compiled)
 	if tooMany != nil {
 		review.Errors = append(review.Errors, tooMany)
@@ -53,7 +55,7 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 	}
 	if err != nil { // An error would let the policy pass where the webhook fails open.
 		w.log.Error(err, "access reviews of the author of a cleanup policy", "policy", compiled.ID())
-		return unanswered("curfew could not find out in time whether you may delete what the policy matches: try again in a second")
+		return unanswered("curfew could not find out in time whether you may delete what the policy matches", err)
 	}
 	user := w.cleanupUser
 	if account := compiled.Account; account.Name != "" {
@@ -99,8 +101,12 @@ func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p 
 // maxReviews is how many access reviews run at once.
 const maxReviews = 16
 
+// maxCause bounds what a denial says of the reason why there was no answer.
+const maxCause = 256
+
 // unanswered denies a request whose author's permissions could not be found out in time.
-func unanswered(message string) answer {
+func unanswered(message string, why error) answer {
+	message += ", try again in a second: " + policy.ShortenTo(why.Error(), maxCause)
 	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
 	out.response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return out

@@ -76,6 +76,35 @@ func TestCleanupAuthorMayNotLookUp(t *testing.T) {
 	}
 }
 
+// Whoever lifts the approval of a policy is warned, since the next run deletes.
+func TestCleanupApprovalIsLifted(t *testing.T) {
+	const object = `{"apiVersion":"curfew.dev/v1alpha1","kind":"%s","metadata":{%s"name":"a"},"spec":{"schedule":"@daily",%s` +
+		`"approval":"%s","matchConstraints":{"resourceRules":[{"apiGroups":[""],"resources":["pods"]}]}}}`
+	namespaced := func(approval string) string {
+		return fmt.Sprintf(object, cleanupKind, `"namespace":"plain",`, `"serviceAccountName":"janitor",`, approval)
+	}
+	cluster := func(approval string) string { return fmt.Sprintf(object, clusterCleanupKind, "", "", approval) }
+	const warned = "curfew: spec.approval: the policy deletes without an approval from now on"
+	for name, c := range map[string]struct {
+		old, now string
+		want     []string
+	}{
+		"lifted":           {namespaced("Required"), namespaced("NotRequired"), []string{warned + ", unless the controller has --require-approval"}},
+		"lifted, cluster":  {cluster("Required"), cluster("NotRequired"), []string{warned}},
+		"kept":             {namespaced("Required"), namespaced("Required"), nil},
+		"set":              {namespaced("NotRequired"), namespaced("Required"), nil},
+		"new, without one": {"", namespaced("NotRequired"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(o *Options) { o.Access = allBut("") })
+			response := w.ask(t, ask{path: PathValidatePolicy, object: c.now, old: c.old})
+			if !response.Allowed || !slices.Equal(response.Warnings, c.want) {
+				t.Errorf("allowed %v, %+v, warned %q, want %q", response.Allowed, response.Result, response.Warnings, c.want)
+			}
+		})
+	}
+}
+
 // allBut is what nobody may do.
 type allBut string
 

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/webhook/wire"
 )
@@ -51,7 +50,8 @@ func (h *handler) answer(ctx context.Context, review *wire.Review, now time.Time
 	if !h.webhooks.reaches(review) {
 		return untouched()
 	}
-	ctx = expression.Limited(ctx, reviewCost)
+	ctx, end := h.webhooks.limited(ctx)
+	defer end()
 	request, err := h.webhooks.decode(ctx, review)
 	if err != nil {
 		return invalid(err)

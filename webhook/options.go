@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"curfew.dev/curfew/policy"
@@ -129,7 +130,9 @@ type Webhooks struct {
 	counting sync.Mutex
 	pods     PodGetter
 	owners   OwnerReader
-	clock    Clock
+	// ownerReads are the reads of owners that may be under way.
+	ownerReads *semaphore.Weighted
+	clock      Clock
 	// annotationsOnly is --native-ttl=off.
 	annotationsOnly bool
 	// serverTime is the API server's; nil means the clock's.
@@ -170,8 +173,8 @@ func New(options Options) (*Webhooks, error) {
 		only:    options.Only,
 		objects: options.Objects,
 		pods:    options.Pods,
-		owners:  options.Owners,
-		clock:   options.Clock, serverTime: options.ServerTime,
+		owners:  options.Owners, ownerReads: semaphore.NewWeighted(maxOwnerReads),
+		clock: options.Clock, serverTime: options.ServerTime,
 		metrics: metrics,
 		log:     log,
 		options: rules.Options{

@@ -29,6 +29,11 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 		return
 	}
 	facts, owner := review.Facts, review.Facts.Owner
+	// The API server accepts no reference without a UID. A posted review may have one: it must not
+	// find out by name alone what an object in the cluster holds.
+	if owner.UID == "" {
+		return
+	}
 	of := profiles.For(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
 	if w.owners == nil || !of.KnowsTemplate(facts.Profile.Kind.GroupKind()) {
 		review.AdmitChild(decision, nil)
@@ -45,7 +50,7 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
 	defer cancel()
-	read, err := w.owners.Read(ctx, facts.Namespace, owner)
+	read, err := w.readOwner(ctx, facts.Namespace, owner)
 	if err != nil {
 		w.log.V(1).Info("the owner of a new object could not be read, so that the object is admitted", "kind", owner.Kind, "reason", err.Error())
 		review.AdmitChild(decision, nil)
@@ -55,6 +60,18 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	if decision.Allowed() {
 		w.inherited.add(key, review.Now)
 	}
+}
+
+// maxOwnerReads bounds the owners that are read at the same time. Each may have megabytes, and
+// anyone who reaches the port without a client certificate can post reviews.
+const maxOwnerReads = 4
+
+func (w *Webhooks) readOwner(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error) {
+	if err := w.ownerReads.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer w.ownerReads.Release(1)
+	return w.owners.Read(ctx, namespace, owner)
 }
 
 // inherited are denied values that owners were seen to have, so that a rollout of a thousand Pods

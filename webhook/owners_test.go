@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
+	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
@@ -56,6 +59,7 @@ func TestForgedOwner(t *testing.T) {
 		"a tenant's account":                {user: robot, owner: owners{text: older}},
 		"a person":                          {user: person, owner: owners{text: older}},
 		"a node":                            {user: "system:node:a", owner: owners{text: older}},
+		"an owner without a UID":            {user: cronJobController, object: strings.Replace(nightly, "uid: u, ", "", 1), owner: owners{text: older}},
 		"no owner":                          {user: cronJobController, object: strings.Replace(nightly, "controller: true", "controller: false", 1), owner: owners{text: older}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,4 +107,34 @@ func TestOwnersAreReadOnce(t *testing.T) {
 	if create(strings.Replace(nightly, "uid: u,", "uid: v,", 1)) || create(strings.Replace(nightly, "Finished: 0", "Finished: 1", 1)) || owner.reads != 5 {
 		t.Errorf("%d reads, want one for another owner and one for another value", owner.reads)
 	}
+}
+
+// crowd is an OwnerReader that notes how many reads have begun.
+type crowd struct{ started, end chan struct{} }
+
+func (c *crowd) Read(context.Context, string, *metav1.OwnerReference) (map[string]any, error) {
+	c.started <- struct{}{}
+	<-c.end
+	return nil, nil
+}
+
+// S9: posted reviews have no more than four owners read at the same time.
+func TestOwnerReadsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := &crowd{started: make(chan struct{}, 100), end: make(chan struct{})}
+		w := &Webhooks{owners: reader, ownerReads: semaphore.NewWeighted(maxOwnerReads)}
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() { _, _ = w.readOwner(t.Context(), "ci", &metav1.OwnerReference{}) })
+		}
+		synctest.Wait()
+		if got := len(reader.started); got != maxOwnerReads {
+			t.Errorf("%d reads at the same time, want %d", got, maxOwnerReads)
+		}
+		close(reader.end)
+		all.Wait()
+		if got := len(reader.started); got != 50 {
+			t.Errorf("%d reads, want 50", got)
+		}
+	})
 }

@@ -105,12 +105,23 @@ func (s *inUse) Namespace(ctx context.Context, name string) (*policy.NamespacePo
 }
 
 // Limits of what expressions may take in one review. The cost is the same on every machine: half a
-// second of one that is not busy. The time is the backstop, well within the five seconds that the
-// API server waits for all of a review, of which reads take up to two.
+// second of one that is not busy. The time is the backstop for one object. All evaluations of a
+// review end after twice that, well within the five seconds that the API server waits.
 const (
 	reviewCost        = 5 * expression.CostLimit
 	defaultEvaluating = 1500 * time.Millisecond
 )
+
+// reviewKey is the key under which a context has the one that ends the evaluations of its review.
+type reviewKey struct{}
+
+// limited bounds what the expressions of all of a review may cost, and how long they may take: a
+// review may need the context of several objects, and reads in between.
+func (w *Webhooks) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	until, cancel := context.WithTimeout(ctx, 2*w.evaluating)
+	limit := expression.Limited(ctx, reviewCost, "the expressions for this object cost more than one review may")
+	return context.WithValue(limit, reviewKey{}, until), cancel
+}
 
 // scopeOf returns the context of an object, given as facts and as decoded JSON. See [inUse] for
 // bare objects.
@@ -121,6 +132,7 @@ func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[
 	}
 	of := platform.Whole(facts, object)
 	of.Evaluating = w.evaluating
+	of.Until, _ = ctx.Value(reviewKey{}).(context.Context)
 	found, err := platform.ContextOf(ctx, from, of)
 	if err != nil {
 		return nil, err

@@ -103,7 +103,7 @@ func (w *Webhooks) validateTally(ctx context.Context, request *request) answer {
 			review.Author, err = w.ask(ctx, author, authorizationv1.ResourceAttributes{Namespace: request.facts.Namespace, Version: "v1", Resource: "pods"})
 		}
 		if err != nil && w.options.RequireDelete {
-			return unanswered("curfew could not find out in time whether you may delete Pods: try again in a second")
+			return unanswered("curfew could not find out in time whether you may delete Pods", err)
 		}
 	}
 	return decided(rules.ReviewTally(review), request.user.IsPerson())

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientdiscovery "k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -30,20 +32,35 @@ func (c *controller) addCleanup(context.Context) (err error) {
 		Namespaces: func() ([]*policy.NamespacePolicy, error) { return c.namespaces.All(), nil },
 		Protect:    c.options.protected(), DryRun: c.options.dryRun,
 		MinInterval: c.options.cleanupMinInterval, MaxPolicies: c.options.cleanupMaxPolicies, RequireApproval: c.options.requireApproval,
+		Held: func(ctx context.Context, scope string) bool {
+			return c.pauses.Holds(ctx, policy.TriggerCleanup, scope)
+		},
 		ServerTime: c.serverTime,
 		Event: func(object *unstructured.Unstructured, eventType, reason, message string) {
 			recorder.Eventf(object, nil, eventType, reason, "Cleanup", "%s", message)
 		},
-		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
+		Clock: c.clock, Log: c.log, Registerer: metrics.Registry, PolicyNames: c.options.metricsPolicyNames,
 	})
 	return err
 }
 
-// served are the resources that cleanup policies can match.
+// served are the resources that cleanup policies can match. The error may be [match.SilentGroups].
 func (c *controller) served(ctx context.Context) ([]match.Resource, error) {
 	groups, lists, err := clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(c.typed.Discovery()))
-	if err != nil && !clientdiscovery.IsGroupDiscoveryFailedError(err) {
+	if failed, ok := clientdiscovery.GroupDiscoveryFailedErrorGroups(err); ok {
+		err = silent(failed)
+	} else if err != nil {
 		return nil, err
 	}
-	return served.Resources(groups, lists), nil // What an aggregated API does not show is kept.
+	return served.Resources(groups, lists), err
+}
+
+// silent are the groups with a version that does not answer.
+func silent(failed map[schema.GroupVersion]error) match.SilentGroups {
+	var out match.SilentGroups
+	for version := range failed {
+		out = append(out, version.Group)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

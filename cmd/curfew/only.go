@@ -41,7 +41,7 @@ func (o *options) validateOnly() error {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			errs = append(errs, fmt.Errorf("--only-namespaces=%s: %s", name, strings.Join(problems, "; ")))
 		}
-		if slices.Contains(o.protected(), name) {
+		if policy.Protects(o.protected(), name) {
 			errs = append(errs, fmt.Errorf("--only-namespaces=%s: nothing is ever deleted there, see --protect", name))
 		}
 	}

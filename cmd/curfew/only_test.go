@@ -12,7 +12,9 @@ func TestOnlyNamespacesOptions(t *testing.T) {
 		change func(*options)
 		want   string
 	}{
-		"Curfew's own":      {func(o *options) { o.onlyNamespaces = []string{"curfew-system"} }, "nothing is ever deleted there"},
+		"Curfew's own": {func(o *options) { o.onlyNamespaces = []string{"curfew-system"} }, "nothing is ever deleted there"},
+		"a protected pattern": {func(o *options) { o.onlyNamespaces, o.protect = []string{"openshift-x"}, []string{"openshift-*"} },
+			"nothing is ever deleted there"},
 		"no namespace name": {func(o *options) { o.onlyNamespaces = []string{"team_a"} }, "--only-namespaces=team_a"},
 		"both lists":        {func(o *options) { o.onlyNamespaces, o.namespaces = []string{"a"}, []string{"b"} }, "--namespaces: leave it out"},
 		"no trigger left":   {func(o *options) { o.onlyNamespaces, o.enable = []string{"a"}, []string{"cleanup"} }, "name at least one of ttl"},

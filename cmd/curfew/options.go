@@ -44,6 +44,7 @@ type options struct {
 	relistEvery, stuckAfter    time.Duration
 	cleanupMinInterval         time.Duration
 	cleanupMaxPolicies         int
+	metricsPolicyNames         bool
 	requireApproval            bool
 	leaseName                  string
 	leaseDuration, gracePeriod time.Duration
@@ -107,6 +108,7 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute, those of deadlines included; the first minute after a start has no budget; 0 means none")
 	flags.DurationVar(&o.relistEvery, "relist-every", o.relistEvery, "how often everything is listed anew, for what a watch lost")
 	flags.IntVar(&o.cleanupMaxPolicies, "cleanup-max-policies", o.cleanupMaxPolicies, "how many CleanupPolicies of one namespace run; the oldest do")
+	flags.BoolVar(&o.metricsPolicyNames, "metrics-policy-names", o.metricsPolicyNames, "name stalled cleanup policies in metrics, which anyone who reaches /metrics can read")
 	flags.BoolVar(&o.requireApproval, "require-approval", o.requireApproval, "let a new or changed CleanupPolicy delete nothing before somebody has approved it")
 	flags.DurationVar(&o.stuckAfter, "stuck-after", o.stuckAfter, "report what is still terminating after this long")
 }

@@ -17,9 +17,9 @@ func (c *controller) report() settings.Report {
 	paused, everything := c.notices.pauses.Open()
 	out := settings.Report{Paused: settings.ListOf(paused), AllPaused: everything}
 	out.Incomplete, out.IncompleteKinds = settings.IncompleteOf(c.synced.Incomplete())
-	held := c.pauses.Last()
+	held, _ := c.pauses.Last()
 	out.Held, out.HeldUnread = settings.ListOf(held.Messages()), held.Unread
-	skipped, stalled := map[string]bool{}, []string(nil)
+	skipped := map[string]bool{}
 	families, err := metrics.Registry.Gather()
 	if err != nil {
 		c.log.V(1).Info("not all metrics could be read", "reason", err.Error())
@@ -41,9 +41,6 @@ func (c *controller) report() settings.Report {
 					// To the minute, so that the report does not change all the time.
 					out.OldestDue = new(c.clock.Now().Add(-time.Duration(value) * time.Second).UTC().Truncate(time.Minute))
 				}
-			case "curfew_cleanup_stalled_policies":
-				label := labelsOf(metric)
-				stalled = append(stalled, label["policy"]+" ("+label["reason"]+")")
 			case "curfew_kinds_skipped":
 				label := labelsOf(metric)
 				kind := strings.TrimSuffix(label["kind"]+"."+label["group"], ".")
@@ -52,8 +49,9 @@ func (c *controller) report() settings.Report {
 		}
 	}
 	maps.DeleteFunc(skipped, func(_ string, skipped bool) bool { return !skipped })
-	slices.Sort(stalled)
-	out.Stalled = settings.ListOf(stalled)
+	if c.cleanup != nil {
+		out.Stalled = settings.ListOf(c.cleanup.Stalled())
+	}
 	out.Skipped = settings.ListOf(slices.Sorted(maps.Keys(skipped)))
 	c.reportLabels(&out)
 	wanted, err := c.coverage.State()

@@ -28,6 +28,7 @@ import (
 
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/servertime"
 	"curfew.dev/curfew/webhook/api"
 )
@@ -94,7 +95,9 @@ func newProcess(options *options, parts parts) (*process, error) {
 	}
 	var errs [3]error
 	var asks *deletion.Client
-	p.typed, errs[0] = kubernetes.NewForConfig(p.config)
+	typed := rest.CopyConfig(p.config)
+	typed.Wrap(paging.Cap)
+	p.typed, errs[0] = kubernetes.NewForConfig(typed)
 	p.dynamic, errs[1] = dynamic.NewForConfig(p.config)
 	asks, errs[2] = deletion.NewClient(p.config)
 	if err := errors.Join(errs[:]...); err != nil {

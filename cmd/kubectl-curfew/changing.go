@@ -12,9 +12,10 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/change"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
 )
 
-// changing has the flags and steps of extend, expire-now and cancel: plan each object, preview,
+// changing has the flags and steps of extend, expire-now and keep: plan each object, preview,
 // confirm, and patch each in the state that was planned for.
 type changing struct {
 	*connection
@@ -41,7 +42,7 @@ func (c *changing) addFlags(command *cobra.Command) {
 	addSelection(flags, &c.selection)
 	flags.StringArrayVarP(&c.files, "filename", "f", nil, "file with the objects, or - for stdin: what expiring -o json or kubectl get -o json prints; an object that was deleted and created again since is left alone")
 	flags.StringVar(&c.dryRun, "dry-run", c.dryRun, "none, client (send nothing) or server (send it, but store nothing)")
-	flags.BoolVarP(&c.yes, "yes", "y", false, "change more than one object without asking")
+	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
 	c.output.addFlags(command)
 	c.completeFlags(command, map[string][]string{"dry-run": {"client", "none", "server"}, "output": c.output.formats()})
 }
@@ -96,8 +97,12 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 	if c.selection.Namespace, err = c.namespace(); err != nil {
 		return err
 	}
-	if c.selection.References, err = readReferences(c.files, cmd.InOrStdin()); err != nil {
+	leftOut := 0
+	if c.selection.References, leftOut, err = readReferences(c.files, cmd.InOrStdin()); err != nil {
 		return err
+	}
+	if leftOut > 0 {
+		printNotes([]string{fmt.Sprintf("left out %s that only cleanup policies delete: to keep one, annotate it with %s=true", count(leftOut, "object"), policy.AnnotationProtect)}, diagnostics)
 	}
 	if len(c.files) > 0 && len(c.selection.References) == 0 {
 		return c.nothing(print, now, out, diagnostics)
@@ -124,8 +129,11 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	progress.done()
+	if what, _ := w.Controller.Unread(); c.atOnce && what != "" {
+		w.Note(what + " is not known: objects are deleted once it runs and may delete them")
+	}
 	printNotes(w.Notes(), diagnostics)
-	if err := c.preview(ctx, all, ready, now, cmd.InOrStdin(), diagnostics); err != nil {
+	if err := c.preview(ctx, w, all, ready, now, cmd.InOrStdin(), diagnostics); err != nil {
 		return err
 	}
 	progress.again()
@@ -166,6 +174,8 @@ func (c *changing) planOne(ctx context.Context, w *world.World, one world.Select
 		obstacles = append(obstacles, w.HeldByPause(explained.Facts, policy.TriggerLabel, time.Time{})...)
 	}
 	out := &planned{Selected: one, before: change.DeletionOf(explained)}
-	out.plan, out.err = c.plan(&change.Subject{Object: one.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}, obstacles)
+	subject := &change.Subject{Object: one.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}
+	subject.MayUpdate = func(policy string) rules.Answer { return w.MayUpdatePolicy(ctx, policy) }
+	out.plan, out.err = c.plan(subject, obstacles)
 	return out, nil
 }

@@ -12,14 +12,31 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/change"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 )
 
 // preview shows the plans for more than one object, with those that fail, and asks for
-// confirmation.
-func (c *changing) preview(ctx context.Context, all []*planned, ready int, now time.Time, in io.Reader, diagnostics io.Writer) error {
-	if len(all) == 1 {
+// confirmation where the change reaches beyond one object.
+func (c *changing) preview(ctx context.Context, w *world.World, all []*planned, ready int, now time.Time, in io.Reader, diagnostics io.Writer) error {
+	if len(all) > 1 {
+		if err := printPlans(all, now, diagnostics); err != nil {
+			return err
+		}
+	}
+	if ready == 0 || c.yes || c.dryRun != "none" {
 		return nil
 	}
+	question := fmt.Sprintf("Change %s?", count(ready, "object"))
+	if len(all) == 1 {
+		var err error
+		if question, err = c.questionOf(ctx, w, all[0]); err != nil || question == "" {
+			return err
+		}
+	}
+	return c.confirm(ctx, question, in, diagnostics)
+}
+
+func printPlans(all []*planned, now time.Time, diagnostics io.Writer) error {
 	table := newTable("NAMESPACE", "NAME", "NOW", "THEN")
 	for _, each := range all {
 		before, then := deletionText(each.before, now), ""
@@ -36,22 +53,39 @@ func (c *changing) preview(ctx context.Context, all []*planned, ready int, now t
 		}
 		addRow(table, nil, orDash(each.Namespace), each.Kind.Name(each.Name), before, then)
 	}
-	if err := printTable(table, printers.PrintOptions{}, diagnostics); err != nil {
-		return err
+	return printTable(table, printers.PrintOptions{}, diagnostics)
+}
+
+// dependentsUnasked is how many objects expire-now deletes with another one without asking.
+const dependentsUnasked = 10
+
+// questionOf is the question before one object is changed, "" for none. Only expire-now asks:
+// a mistyped name would delete much that nothing brings back.
+func (c *changing) questionOf(ctx context.Context, w *world.World, one *planned) (string, error) {
+	switch {
+	case !c.atOnce:
+		return "", nil
+	case one.Kind.IsNamespace():
+		return fmt.Sprintf("Delete %s and everything in it?", one), nil
+	case one.Kind.ClusterScoped:
+		return fmt.Sprintf("Delete %s, which is cluster-scoped?", one), nil
 	}
-	if ready == 0 || c.yes || c.dryRun != "none" {
-		return nil
+	dependents, unread, err := w.Dependents(ctx, one.Namespace, world.UIDOf(one.Object))
+	switch {
+	case err != nil:
+		return "", err
+	case len(unread) > 0:
+		return fmt.Sprintf("Delete %s and all that it owns? The API server cannot list %s.", one, strings.Join(unread, ", ")), nil
+	case dependents <= dependentsUnasked:
+		return "", nil
 	}
-	if !c.terminal(in) {
-		return fmt.Errorf("%s would be changed, and stdin is not a terminal: pass --yes, or preview with --dry-run=server", count(ready, "object"))
-	}
-	return c.confirm(ctx, fmt.Sprintf("Change %s?", count(ready, "object")), in, diagnostics)
+	return fmt.Sprintf("Delete %s and %s that it owns?", one, count(dependents, "object")), nil
 }
 
 // confirm asks the person at the terminal.
 func (c *connection) confirm(ctx context.Context, question string, in io.Reader, diagnostics io.Writer) error {
 	if !c.terminal(in) {
-		return errors.New("stdin is not a terminal: pass --yes")
+		return errors.New("stdin is not a terminal; pass --yes")
 	}
 	fmt.Fprint(diagnostics, question, " [y/N] ")
 	answer := make(chan string, 1)

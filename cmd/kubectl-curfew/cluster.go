@@ -88,12 +88,15 @@ type overlay struct {
 	profiles []*v1alpha1.KindProfile
 }
 
+// unusableError is about the configuration or the credentials: trying again does not help.
+type unusableError struct{ error }
+
 // open connects and reads what applies to all objects. Warnings of the API server go to warnings.
 func (c *connection) open(ctx context.Context, now time.Time, with overlay, warnings io.Writer) (*world.World, error) {
 	setVerbosity(c.verbosity)
 	clients, err := c.connect(c.config, warnings)
 	if err != nil {
-		return nil, err
+		return nil, &unusableError{err}
 	}
 	builtin, err := profiles.All()
 	if err != nil {
@@ -107,7 +110,7 @@ func (c *connection) open(ctx context.Context, now time.Time, with overlay, warn
 	case ctx.Err() == nil && errors.As(err, &network):
 		return nil, fmt.Errorf("cannot reach the API server: %w: check --context and --kubeconfig", network.Err)
 	case apierrors.IsUnauthorized(err):
-		return nil, errors.New("the API server rejected your credentials (401 Unauthorized): log in again, or use another --context or --user")
+		return nil, &unusableError{errors.New("the API server rejected your credentials (401 Unauthorized): log in again, or use another --context or --user")}
 	}
 	return w, err
 }

@@ -1,6 +1,11 @@
 package main
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	"curfew.dev/curfew/policy"
+)
 
 func words(line string) []string { return strings.Fields(line) }
 
@@ -8,6 +13,19 @@ func words(line string) []string { return strings.Fields(line) }
 const pipedObjects = `{"apiVersion": "v1", "kind": "List", "items": [
 	{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "ci", "name": "build", "uid": "earlier"}},
 	{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": "demo"}}]}`
+
+const (
+	byCleanup  = `{"object": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "%s"}, "trigger": "%s"}`
+	expiryList = `{"apiVersion": "cli.curfew.dev/v1alpha1", "kind": "ExpiryList", "items": [%s]}`
+)
+
+// pipedCleanup is what expiring -o json prints: an object with a label that a cleanup policy deletes
+// as well, and one that only the policy deletes, which is all of cleanupAlone.
+var (
+	cleanupAlone = fmt.Sprintf(expiryList, fmt.Sprintf(byCleanup, "plain", policy.TriggerCleanup))
+	pipedCleanup = fmt.Sprintf(expiryList, fmt.Sprintf(byCleanup, "plain", policy.TriggerCleanup)+", "+
+		fmt.Sprintf(byCleanup, "demo", policy.TriggerCleanup)+", "+fmt.Sprintf(byCleanup, "demo", policy.TriggerLabel))
+)
 
 // clusterGoldens are command lines that ask the cluster of testdata/cluster.
 var clusterGoldens = map[string]golden{
@@ -43,7 +61,7 @@ var clusterGoldens = map[string]golden{
 	"expiring-with-stdin":         {args: words("expiring -A --with -"), scene: scene{stdin: "kind: LifecyclePolicy"}, code: 2},
 	"expiring-with-unknown-field": {args: words("expiring -A --with testdata/misspelt.yaml"), code: 2},
 	"expiring-with-unusable":      {args: words("expiring -A --with testdata/unusable.yaml"), code: 2},
-	"expiring-watch-json":         {args: words("expiring -A --watch -o json"), code: 2},
+	"expiring-watch-name":         {args: words("expiring -n ci --watch -o name"), code: 2},
 	"expiring-over":               {args: words("expiring -A --before 11:00")},
 	"expiring-no-unit":            {args: words("expiring -A --within 6"), code: 2},
 	"expiring-over-day":           {args: []string{"expiring", "-A", "--before", "yesterday"}},
@@ -122,7 +140,7 @@ var clusterGoldens = map[string]golden{
 	"extend-to-overdue":     {args: words("extend cm/plain --to 3h"), code: 1},
 	"extend-unclear":        {args: words("extend pod/unclear -n foo --by 1h")},
 	"extend-unclear-until":  {args: words("extend pod/unclear -n foo --until tomorrow"), code: 1},
-	"cancel-unclear":        {args: words("cancel pod/unclear -n foo --dry-run=client")},
+	"keep-unclear":          {args: words("keep pod/unclear -n foo --dry-run=client")},
 	"extend-to-the-same":    {args: words("extend job/own -n refused --to 7000")},
 	"extend-too-long":       {args: words("extend job/own -n refused --by 2147480000"), code: 1},
 	"extend-terminating":    {args: words("extend secret/stuck -n foo --by 1d"), code: 1},
@@ -153,26 +171,28 @@ var clusterGoldens = map[string]golden{
 	"expire-now-terminating": {args: words("expire-now secret/stuck -n foo")},
 	"expire-now-permission":  {args: words("expire-now cm/demo"), scene: scene{notAllowed: []string{"delete configmaps"}}, code: 1},
 
-	"cancel":            {args: words("cancel job/build -n ci"), code: 1},
-	"cancel-unbounded":  {args: words("cancel job/report -n dry")},
-	"cancel-label":      {args: words("cancel cm/demo")},
-	"cancel-outcomes":   {args: words("cancel job/outcomes -n foo")},
-	"cancel-runtime":    {args: words("cancel trainjob/tune -n lab")},
-	"cancel-default":    {args: words("cancel job/missed -n lab")},
-	"cancel-nothing":    {args: words("cancel cm/plain")},
-	"cancel-all":        {args: words("cancel cm --all -n default --yes")},
-	"cancel-everywhere": {args: words("cancel cm -l app=demo -A --yes")},
+	"keep":            {args: words("keep job/build -n ci"), code: 1},
+	"keep-unbounded":  {args: words("keep job/report -n dry")},
+	"keep-label":      {args: words("keep cm/demo")},
+	"keep-outcomes":   {args: words("keep job/outcomes -n foo")},
+	"keep-runtime":    {args: words("keep trainjob/tune -n lab")},
+	"keep-default":    {args: words("keep job/missed -n lab")},
+	"keep-nothing":    {args: words("keep cm/plain")},
+	"keep-all":        {args: words("keep cm --all -n default --yes")},
+	"keep-everywhere": {args: words("keep cm -l app=demo -A --yes")},
 
 	// What a list names is changed, in its own namespace and only if it is the same object.
 	"pipe-extend":            {args: words("extend -f testdata/expiring.json --by 1d --yes"), code: 1},
 	"pipe-expire-now":        {args: words("expire-now -f - --yes -o name"), scene: scene{stdin: pipedObjects}},
 	"pipe-unasked":           {args: words("extend -f - --by 1d"), scene: scene{stdin: pipedObjects}, code: 2},
-	"pipe-manifest":          {args: words("cancel -f - -n lab --dry-run=client"), scene: scene{stdin: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: missed}\n"}},
-	"pipe-empty":             {args: words("cancel -f -"), scene: scene{stdin: `{"apiVersion":"cli.curfew.dev/v1alpha1","kind":"ExpiryList","items":[]}`}},
-	"pipe-nothing":           {args: words("cancel -f -"), code: 2},
-	"pipe-strange":           {args: words("cancel -f -"), scene: scene{stdin: "apiVersion: v1\nkind: Pod\n"}, code: 2},
-	"pipe-unknown":           {args: words("cancel -f -"), scene: scene{stdin: "apiVersion: v1\nkind: Gadget\nmetadata: {name: a}\n"}, code: 2},
-	"pipe-and-names":         {args: words("cancel job/build -f -"), scene: scene{stdin: pipedObjects}, code: 2},
+	"pipe-manifest":          {args: words("keep -f - -n lab --dry-run=client"), scene: scene{stdin: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: missed}\n"}},
+	"pipe-empty":             {args: words("keep -f -"), scene: scene{stdin: `{"apiVersion":"cli.curfew.dev/v1alpha1","kind":"ExpiryList","items":[]}`}},
+	"pipe-cleanup":           {args: words("extend -f - --by 1d --yes"), scene: scene{stdin: pipedCleanup}},
+	"pipe-cleanup-alone":     {args: words("expire-now -f -"), scene: scene{stdin: cleanupAlone}},
+	"pipe-nothing":           {args: words("keep -f -"), code: 2},
+	"pipe-strange":           {args: words("keep -f -"), scene: scene{stdin: "apiVersion: v1\nkind: Pod\n"}, code: 2},
+	"pipe-unknown":           {args: words("keep -f -"), scene: scene{stdin: "apiVersion: v1\nkind: Gadget\nmetadata: {name: a}\n"}, code: 2},
+	"pipe-and-names":         {args: words("keep job/build -f -"), scene: scene{stdin: pipedObjects}, code: 2},
 	"output-name-everywhere": {args: words("expiring -A -o name"), code: 2},
-	"output-name-changing":   {args: words("cancel cm -l app=demo -A --yes -o name"), code: 2},
+	"output-name-changing":   {args: words("keep cm -l app=demo -A --yes -o name"), code: 2},
 }

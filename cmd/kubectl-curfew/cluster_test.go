@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -106,6 +107,11 @@ type fakeCluster struct {
 	notAllowed, notMine map[string]bool
 	// warn gets the warnings of the API server.
 	warn rest.WarningHandler
+	// deaf: the API server does not call Curfew's webhook.
+	deaf bool
+	// deafIn are namespaces for which it does not, and canaryErr is how it refuses the question.
+	deafIn    []string
+	canaryErr error
 	// actedAs are the users that were impersonated.
 	actedAs []string
 	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH", and the objects that
@@ -155,6 +161,7 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 	c.discovery = &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: lists}}
 	c.objects.PrependReactor("list", "*", c.selectFields)
 	c.objects.PrependReactor("create", "*", c.review)
+	c.objects.PrependReactor("create", "jobs", c.canary)
 	c.objects.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, _ := action.(clienttesting.PatchAction)
 		return patch.GetPatchType() == types.StrategicMergePatchType, nil, nil // A fake knows no fields of Pods.
@@ -183,6 +190,26 @@ func (c *fakeCluster) selectFields(action clienttesting.Action) (bool, runtime.O
 		return !selector.Matches(fields.Set{"metadata.name": item.GetName(), "status.phase": phase, "reason": reason})
 	})
 	return true, found, nil
+}
+
+// canary answers as the webhook does to the question whether it is called.
+func (c *fakeCluster) canary(action clienttesting.Action) (bool, runtime.Object, error) {
+	create, _ := action.(clienttesting.CreateActionImpl)
+	object, _ := create.GetObject().(*unstructured.Unstructured)
+	refused, _, err := c.authorize(action)
+	switch {
+	case refused:
+		return true, nil, err
+	case object.GetGenerateName() != "curfew-canary-":
+		return false, nil, nil
+	case len(create.CreateOptions.DryRun) == 0:
+		return true, nil, errors.New("not a dry run")
+	case c.canaryErr != nil:
+		return true, nil, c.canaryErr
+	case !c.deaf && !slices.Contains(c.deafIn, create.GetNamespace()):
+		c.warn.HandleWarningHeader(299, "", `curfew: metadata.annotations[curfew.dev/ttl-after-finished]: "unreadable" is not a duration`)
+	}
+	return true, object, nil
 }
 
 // review answers access reviews.

@@ -74,7 +74,7 @@ var goldens = map[string]golden{
 	"version":            {args: []string{"version"}},
 	"version-flag":       {args: []string{"--version"}},
 	"options":            {args: []string{"options"}},
-	"help":               {args: []string{"cancel", "--help"}},
+	"help":               {args: []string{"keep", "--help"}},
 	"table":              {args: []string{"lint", "-f", "testdata/manifests", "-R"}, code: 1},
 	"json":               {args: []string{"lint", "-f", "testdata/manifests", "-o", "json"}, code: 1},
 	"yaml":               {args: []string{"lint", "-f", "testdata/manifests", "-o", "yaml"}, code: 1},
@@ -187,7 +187,7 @@ func TestNobodyAnswers(t *testing.T) {
 		"nobody is known": {words("explain job/build -n ci"), apierrors.NewUnauthorized("Unauthorized"),
 			"the API server rejected your credentials (401 Unauthorized): log in again, or use another --context or --user"},
 		"nothing is asked":        {words("explain"), errors.New("asked"), "name an object: KIND/NAME, KIND NAME, or KIND with -l or --all"},
-		"nothing is to be done":   {words("cancel jobs"), errors.New("asked"), `"jobs" names no object: give jobs/NAME, or -l or --all`},
+		"nothing is to be done":   {words("keep jobs"), errors.New("asked"), `"jobs" names no object: give jobs/NAME, or -l or --all`},
 		"something else is wrong": {words("expiring -A"), apierrors.NewInternalError(errors.New("x")), "listing deletionpauses.curfew.dev: Internal error occurred: x"},
 	} {
 		t.Run(name, func(t *testing.T) {

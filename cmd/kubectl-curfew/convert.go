@@ -42,7 +42,7 @@ Exit status: 0 converted, 1 with --strict if something could not be converted,
 2 usage.`,
 		Example: `  kubectl get deletingpolicies,clustercleanuppolicies.kyverno.io -o yaml | kubectl curfew convert -f -
   kubectl curfew convert -f kyverno/ -R > policies.yaml
-  kubectl curfew convert -f rules.yaml --schedule '0 * * * *'`,
+  kubectl curfew convert -f rules.yaml --schedule '0 * * * *' --deployment-time-annotation none`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("%q stands alone: put -f before it", args[0])
@@ -62,6 +62,7 @@ Exit status: 0 converted, 1 with --strict if something could not be converted,
 	flags.BoolVar(&options.strict, "strict", false, "exit with 1 if something could not be converted")
 	flags.StringVar(&options.ServiceAccount, "service-account", options.ServiceAccount, "serviceAccountName of policies in namespaces, which Kyverno does not have")
 	flags.StringVar(&options.Schedule, "schedule", options.Schedule, "schedule of converted rules of kube-janitor")
+	flags.StringVar(&options.DeploymentTime, "deployment-time-annotation", "", "that of kube-janitor, or none if it runs without; if not given, converted rules are suspended")
 	return command
 }
 
@@ -72,6 +73,9 @@ func (o *convertOptions) validate() error {
 	}
 	if problems := validation.IsDNS1123Subdomain(o.ServiceAccount); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--service-account=%s: %s", o.ServiceAccount, strings.Join(problems, "; ")))
+	}
+	if problems := validation.IsQualifiedName(o.DeploymentTime); o.DeploymentTime != "" && len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--deployment-time-annotation=%s: %s", o.DeploymentTime, strings.Join(problems, "; ")))
 	}
 	if _, err := schedule.Parse(o.Schedule, ""); err != nil {
 		errs = append(errs, fmt.Errorf("--schedule: %w", err))

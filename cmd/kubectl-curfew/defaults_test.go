@@ -146,7 +146,7 @@ func TestDefaultsElsewhere(t *testing.T) {
 		"not readable":       {scene{notMine: []string{"get namespaces"}}, "defaults ci", 2, `you may not get namespace "ci": ask for the verb get on it`},
 		"two namespaces":     {scene{}, "defaults ci -n foo", 2, "-n names another namespace than the argument: give one of them"},
 		"in dry-run":         {scene{}, "defaults dry", 0, `note: namespace "dry" is in dry-run: none of this is filled in, admission only announces it`},
-		"policies not known": {scene{notMine: []string{"list lifecyclepolicies"}}, "defaults ci", 0, "note: you may not list lifecyclepolicies.curfew.dev: what they say is not known; roles curfew-view and view allow it"},
+		"policies not known": {scene{notMine: []string{"list lifecyclepolicies"}}, "defaults ci", 0, "note: you may not list lifecyclepolicies.curfew.dev: what they say is not known; component tenant-view permits it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr, _ := execute(t, test.in, words(test.args)...)

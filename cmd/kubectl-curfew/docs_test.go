@@ -10,7 +10,7 @@ import (
 
 var (
 	console = regexp.MustCompile("(?ms)^ *```console\n(.*?)^ *```$")
-	realRun = regexp.MustCompile(`(?m)^\$ (kubectl curfew (?:cancel|defaults|expire-now|expiring|explain|extend|status)(?: .*)?)\n((?:[^$\n].*\n|\n)*)`)
+	realRun = regexp.MustCompile(`(?m)^\$ (kubectl curfew (?:defaults|expire-now|expiring|explain|extend|keep|status)(?: .*)?)\n((?:[^$\n].*\n|\n)*)`)
 	lintRun = regexp.MustCompile(`(?m)^\$ kubectl curfew (lint .*)\n((?:[^$\n].*\n)*)`)
 )
 

@@ -14,7 +14,10 @@ func expireNowCommand(env environment) *cobra.Command {
 		Short: "Have Curfew delete objects now",
 		Long: `Have Curfew delete objects now, by a TTL label that expires at once. Unlike
 kubectl delete, Curfew performs the deletion, with its preconditions, rate
-limit, log and protection. An object whose deletion is blocked is not changed.`,
+limit, log and protection. An object whose deletion is blocked is not changed.
+
+It asks for confirmation before it deletes more than one object, a Namespace or
+another cluster-scoped object, or an object that owns more than 10 others.`,
 		Example: `  # Delete this Job now
   kubectl curfew expire-now job/build -n ci
 

@@ -39,6 +39,13 @@ An object expires by its TTL after finished or its TTL label, or is stopped at
 its deadline. Where its Namespace or its last owner is deleted first, TRIGGER is
 owner and SOURCE names that object.
 
+TRIGGER is cleanup where a cleanup policy would delete an object, judged by what
+exists now: in its next run, or in the time that you name. With several runs in
+that time, "by" means the last of them at the latest. "?" means that
+permissions or limits (maxDeletions, maxPercentage) leave it open. A note names
+policies that you may not read, and those that delete nothing: dry runs, and
+suspended or unapproved ones. See also kubectl curfew preview.
+
 The command asks only the API server, with your own permissions, and judges as
 the controller does. Notes say what you may not read. Without a KIND it lists
 all kinds. Running Pods are listed if they have a TTL label, and with --trigger
@@ -47,6 +54,9 @@ deadline or --ttl-longer-than: the kubelet enforces their deadlines.
 Times are in the time zone of your machine. On a terminal that is too narrow,
 names are shortened, then columns TRIGGER, SOURCE and EXPIRES are left out;
 -o wide always shows everything.
+
+Exit status: 0 the list is complete as far as you may read, 1 a kind could not
+be listed for another reason, 2 there is no answer.
 
 A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday,
 2026-12-24), both (friday 17:00), a duration from now (6h, 1d12h), now, or RFC
@@ -81,34 +91,11 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.before, "before", "", "list what expires before a time, such as 17:00, overdue objects included")
 	flags.StringVar(&o.between, "between", "", "list what expires between two times, such as now..'friday 17:00'")
 	flags.StringVar(&o.longerThan, "ttl-longer-than", "", "list what has a longer TTL, such as 7d, finished or not; never is the longest")
-	flags.StringVar(&o.source, "source", "", "list only this source, such as object, namespace/ci or policy/nightly")
-	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: ttl, label or deadline")
+	flags.StringVar(&o.source, "source", "", "list only this source, such as object, namespace/ci, policy/platform or cleanup/nightly")
+	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: ttl, label, cleanup or deadline")
 	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "keep watching: update the table on a terminal, else print a line for each change")
-	o.completeFlags(command, map[string][]string{"output": o.output.formats(), "trigger": {"deadline", "label", "ttl"}})
-}
-
-// seedQuestions are what people ask, each with the command line that answers it. The help shows
-// them, and tests run them.
-var seedQuestions = []struct{ question, line string }{
-	{"What is deleted in the next 6 hours?", "expiring -A --within 6h"},
-	{"Which Deployments are deleted by 5pm today?", "expiring deployments -A --before 17:00"},
-	{"What is deleted in namespace foo between now and Friday 5pm?", "expiring -n foo --between now..'friday 17:00'"},
-	{"What has a TTL over 7 days?", "expiring -A --ttl-longer-than 7d"},
-	{"What expires in May?", "expiring -A --within may"},
-	{"What would this policy delete now, if it were applied?", "expiring -A --with policy.yaml --source policy/nightly --before now"},
-	{"Why does this object have this expiry, and what blocks it?", "explain job/build -n ci"},
-}
-
-func examples(of []struct{ question, line string }) string {
-	var out strings.Builder
-	for i, each := range of {
-		if i > 0 {
-			out.WriteString("\n\n")
-		}
-		fmt.Fprintf(&out, "  # %s\n  kubectl curfew %s", each.question, each.line)
-	}
-	return out.String()
+	flags.BoolVarP(&o.watch, "watch", "w", false, "keep watching: update the table on a terminal, else print a line for each change; with -o json, a list of the changes")
+	o.completeFlags(command, map[string][]string{"output": o.output.formats(), "trigger": {"cleanup", "deadline", "label", "ttl"}})
 }
 
 // refuseEmpty rejects flags without a value, for example from an unset variable: they would select
@@ -153,6 +140,9 @@ func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, di
 	if len(report.entries) == 0 && query.print == nil {
 		fmt.Fprintln(diagnostics, o.nothing(query, report.namespace))
 	}
+	if report.partial() {
+		return errBadNews
+	}
 	return nil
 }
 
@@ -192,6 +182,11 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if err != nil {
 		return nil, err
 	}
+	cleaned, err := query.cleanup(ctx, w, kinds, reading, progress)
+	if err != nil {
+		return nil, err
+	}
+	entries = append(entries, cleaned...)
 	if len(query.kinds) == 0 && query.selector == "" {
 		entries = append(entries, namespaces...)
 	} else if len(namespaces) > 0 {

@@ -32,6 +32,10 @@ type expiringReport struct {
 	unanswered string
 }
 
+// partial reports whether the API server failed to list a kind that it serves. What the user may
+// not list does not count: few users may list everything.
+func (r *expiringReport) partial() bool { return r.unanswered != "" || len(r.silent) > 0 }
+
 // view is what of a report its table shows.
 type view struct {
 	wide, bareNames, labels, noHeaders bool
@@ -120,6 +124,8 @@ func note(entry *world.Entry) string {
 // expires is when an object is deleted, or how long after it has finished.
 func expires(entry *world.Entry, zone *time.Location) string {
 	switch {
+	case entry.Estimated && entry.Trigger == policy.TriggerCleanup:
+		return "by " + instant(entry.Expiry, zone)
 	case entry.Estimated:
 		return "about " + instant(entry.Expiry, zone)
 	case !entry.Expiry.IsZero():
@@ -137,27 +143,31 @@ func expires(entry *world.Entry, zone *time.Location) string {
 
 // ttlText is how long an object may live. Until a date, that is no round number.
 func ttlText(entry *world.Entry) string {
-	if entry.Trigger == policy.TriggerLabel {
+	switch entry.Trigger {
+	case policy.TriggerLabel:
 		return twoUnits(entry.Value.After)
+	case policy.TriggerCleanup:
+		return "-"
 	}
 	return entry.Value.String()
 }
 
 // entryData is one expiry for programs.
 type entryData struct {
+	Event     string         `json:"event,omitempty" doc:"with --watch, which prints a list each time that rows change: NEW, CHANGED or GONE"`
 	Object    objectData     `json:"object"`
-	Trigger   string         `json:"trigger" doc:"ttl, label or deadline"`
-	Source    string         `json:"source" doc:"object, runtime/NAME, job/NAME or tally/NAME (of a Pod), namespace/NAME or policy/NAME"`
-	TTL       string         `json:"ttl" doc:"the TTL or deadline, as a duration, or never"`
+	Trigger   string         `json:"trigger" doc:"ttl, label, cleanup or deadline"`
+	Source    string         `json:"source" doc:"object, runtime/NAME, job/NAME or tally/NAME (of a Pod), namespace/NAME, policy/NAME, or cleanup/NAME or cleanup/NAMESPACE/NAME of a cleanup policy"`
+	TTL       string         `json:"ttl" doc:"the TTL or deadline, as a duration, or never; 0s for cleanup"`
 	ByOutcome bool           `json:"ttlByOutcome,omitempty" doc:"the outcome decides the TTL; ttl is the longer one"`
 	Expiry    *time.Time     `json:"expiry" doc:"null while the object has not finished"`
-	Estimate  bool           `json:"estimated,omitempty" doc:"the object does not say when it finished: the TTL starts when the controller sees it"`
+	Estimate  bool           `json:"estimated,omitempty" doc:"the object does not say when it finished: the TTL starts when the controller sees it. For cleanup: a run before expiry may delete it, too"`
 	Left      *int64         `json:"leftSeconds" doc:"negative where it is overdue"`
 	Created   *time.Time     `json:"created,omitempty"`
 	Finished  *time.Time     `json:"finished,omitempty"`
 	DeletedBy string         `json:"deletedBy,omitempty" doc:"who deletes it in Curfew's place, by the native TTL"`
 	With      *withData      `json:"deletedWith,omitempty" doc:"its Namespace or owner, if the deletion of that deletes it first; expiry is that of the other object then"`
-	Uncertain bool           `json:"uncertain,omitempty" doc:"what you may not read could block it"`
+	Uncertain bool           `json:"uncertain,omitempty" doc:"what you may not read, or a limit of a cleanup policy, could block it"`
 	Obstacles []obstacleData `json:"obstacles,omitempty"`
 }
 
@@ -222,15 +232,6 @@ func (r *expiringReport) items() []entryData {
 		out = append(out, item)
 	}
 	return out
-}
-
-// timeData is a time in the zone of now; nil where there is none.
-func timeData(at, now time.Time) *time.Time {
-	if at.IsZero() {
-		return nil
-	}
-	local := at.In(now.Location())
-	return &local
 }
 
 func obstaclesData(obstacles []policy.Obstacle) []obstacleData {

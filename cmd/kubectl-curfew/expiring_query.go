@@ -61,20 +61,20 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 		out.longer = &length
 	}
 	switch out.trigger = policy.Trigger(o.trigger); out.trigger {
-	case "", policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline:
+	case "", policy.TriggerTTL, policy.TriggerLabel, policy.TriggerCleanup, policy.TriggerDeadline:
 	default:
-		bad("trigger", o.trigger, errors.New("give ttl, label or deadline"))
+		bad("trigger", o.trigger, errors.New("give ttl, label, cleanup or deadline"))
 	}
 	if o.source != "" && !isSource(o.source) {
-		bad("source", o.source, errors.New("give object, runtime/NAME, namespace/NAME, policy/NAME, job/NAME or tally/NAME"))
+		bad("source", o.source, errors.New("give object, runtime/NAME, namespace/NAME, policy/NAME, cleanup/NAME, job/NAME or tally/NAME"))
 	}
 	_, err := labels.Parse(o.selector)
 	bad("selector", o.selector, err)
 	if out.print, err = o.output.printer(); err != nil {
 		errs = append(errs, err)
 	}
-	if o.watch && out.print != nil {
-		bad("output", o.output.format, errors.New("with --watch give table or wide"))
+	if o.watch && o.output.format == nameFormat {
+		bad("output", o.output.format, errors.New("with --watch a name does not show what changed: give json or jsonpath"))
 	}
 	if o.sortBy != "" {
 		_, err := parsePath(o.sortBy)
@@ -173,5 +173,5 @@ func (o *expiringOptions) nothing(query *expiringQuery, namespace string) string
 func isSource(text string) bool {
 	level, name, _ := strings.Cut(text, "/")
 	return policy.ParseSource(text).String() == text ||
-		name != "" && (level == string(policy.LevelJob) || level == string(policy.LevelTally))
+		name != "" && (level == string(policy.LevelJob) || level == string(policy.LevelTally) || level == string(policy.TriggerCleanup))
 }

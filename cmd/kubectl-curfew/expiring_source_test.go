@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestIsSource(t *testing.T) {
 	for text, want := range map[string]bool{
@@ -10,5 +13,25 @@ func TestIsSource(t *testing.T) {
 		if isSource(text) != want {
 			t.Errorf("%q: %v, want %v", text, !want, want)
 		}
+	}
+}
+
+// TestValueOutsideItsBounds: Curfew keeps such a Job, and its own controller deletes it. The row
+// says why it should not be there.
+func TestValueOutsideItsBounds(t *testing.T) {
+	cluster := clusterOf(t, `{apiVersion: batch/v1, kind: Job, metadata: {name: long, namespace: ci, uid: long, creationTimestamp: "2026-12-24T10:00:00Z"}, spec: {ttlSecondsAfterFinished: 864000},
+  status: {conditions: [{type: Complete, status: "True", lastTransitionTime: "2026-12-24T11:00:00Z"}]}}`)
+	_, stdout, _, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n ci -o wide")...)
+	told := 0
+	for line := range strings.Lines(stdout) {
+		if strings.Contains(line, "above curfew.dev/max-ttl 7d") {
+			told++
+		}
+		if strings.HasPrefix(line, "job.batch/long ") != strings.Contains(line, "above curfew.dev/max-ttl 7d") {
+			t.Errorf("%s", line)
+		}
+	}
+	if told != 1 {
+		t.Errorf("told %d times:\n%s", told, stdout)
 	}
 }

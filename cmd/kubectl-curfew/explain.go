@@ -31,9 +31,10 @@ func explainCommand(env environment) *cobra.Command {
 		Short: "Explain when an object is deleted, why, and what blocks it",
 		Long: `Explain when an object is deleted, or why it is not: what each level of
 precedence sets and which one decides, for its TTL after finished, its TTL label
-and its deadline; what blocks it, who else deletes it, and the command that
-would change it. Of an object that is gone it says how Curfew deleted it, within
-an hour.
+and its deadline; which cleanup policies match it and what their next runs do;
+what blocks it, who else deletes it, such as a CronJob by its history limits,
+and the command that would change it. Of an object that is gone it says how
+Curfew deleted it, within an hour.
 
 It asks the API server alone, with your own permissions, and judges as the
 controller does. What you may not read is said.
@@ -90,6 +91,10 @@ type explained struct {
 	native *policy.NativeDeletion
 	// cascade is the earliest deletion of another object that deletes this one; nil for none.
 	cascade *world.Cascade
+	// cleanups are the next runs of cleanup policies that match it.
+	cleanups []cleanupRun
+	// history are the limits by which a CronJob deletes its Jobs; empty for none.
+	history string
 	// runtime that the object uses; nil for none.
 	runtime *expression.Reference
 	// enforcer says who enforces its deadline.
@@ -122,10 +127,18 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 		return err
 	}
 	var all []*explained
+	next := cleanups{}
 	for i, one := range selected {
 		progress.say("explaining %d of %s", i+1, count(len(selected), "object"))
 		said, err := explain(ctx, w, one, now)
 		if err != nil {
+			return err
+		}
+		facts := said.of.Facts
+		if said.cleanups, err = next.of(ctx, w, one.Kind, facts.Namespace, facts.UID, now); err != nil {
+			return err
+		}
+		if said.history, err = w.HistoryLimits(ctx, facts); err != nil {
 			return err
 		}
 		all = append(all, said)

@@ -23,6 +23,12 @@ func (e *explained) advice() []string {
 		return unique(e.againstObstacles(name))
 	}
 	out := append(e.againstOthers(name), e.againstObstacles(name)...)
+	if e.cleanedFirst() != nil {
+		if _, err := change.Protect(e.subject()); err == nil {
+			out = append(out, "kubectl annotate "+name+" "+policy.AnnotationProtect+"=true")
+		}
+		return unique(out)
+	}
 	if !e.withAnother() && (!e.blocked() || e.unusable() || len(e.entries) == 0 && !e.kept()) {
 		out = append(out, e.aboutExpiry(name)...)
 		out = append(out, e.aboutDeadline(name)...)
@@ -94,8 +100,8 @@ func (e *explained) changing(entry world.Entry, name string) []string {
 	default:
 		out = append(out, e.raise(e.boundsOf(entry.Trigger), e.longer(entry))...)
 	}
-	if _, err := change.Cancel(e.subject()); err == nil {
-		out = append(out, "kubectl curfew cancel "+name)
+	if _, err := change.Keep(e.subject()); err == nil {
+		out = append(out, "kubectl curfew keep "+name)
 	}
 	return out
 }

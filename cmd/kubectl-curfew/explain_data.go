@@ -9,26 +9,28 @@ import (
 
 // explainedItem is one explanation for programs.
 type explainedItem struct {
-	Object      objectData     `json:"object"`
-	Summary     string         `json:"summary" doc:"the first line of the text"`
-	Created     *time.Time     `json:"created,omitempty"`
-	Finished    *time.Time     `json:"finished,omitempty"`
-	State       string         `json:"state"`
-	Expiry      *time.Time     `json:"expiry" doc:"if nothing blocks it"`
-	Trigger     string         `json:"trigger,omitempty" doc:"ttl or label"`
-	Source      string         `json:"source,omitempty"`
-	Deadline    *time.Time     `json:"deadline,omitempty"`
-	DeletedBy   string         `json:"deletedBy,omitempty" doc:"who deletes it in Curfew's place, by the native TTL"`
-	Deleted     *deletedData   `json:"deleted,omitempty" doc:"how Curfew deleted an object that does not exist any more"`
-	With        *withData      `json:"deletedWith,omitempty" doc:"its Namespace or owner, if the deletion of that deletes it first"`
-	Propagation string         `json:"propagationPolicy,omitempty" doc:"where a policy sets it"`
-	Levels      levelsData     `json:"levels"`
-	Bounds      []settingData  `json:"bounds,omitempty"`
-	Obstacles   []obstacleData `json:"obstacles,omitempty"`
-	Unknown     []string       `json:"unknown,omitempty" doc:"what may block it, and you may not check"`
-	Advice      []string       `json:"advice,omitempty" doc:"commands that would change the expiry"`
-	MayChange   bool           `json:"mayChange" doc:"whether you may patch the object"`
-	MayDelete   bool           `json:"mayDelete" doc:"whether you may delete it"`
+	Object      objectData       `json:"object"`
+	Summary     string           `json:"summary" doc:"the first line of the text"`
+	Created     *time.Time       `json:"created,omitempty"`
+	Finished    *time.Time       `json:"finished,omitempty"`
+	State       string           `json:"state"`
+	Expiry      *time.Time       `json:"expiry" doc:"if nothing blocks it"`
+	Trigger     string           `json:"trigger,omitempty" doc:"ttl, label or cleanup"`
+	Source      string           `json:"source,omitempty"`
+	Deadline    *time.Time       `json:"deadline,omitempty"`
+	DeletedBy   string           `json:"deletedBy,omitempty" doc:"who deletes it in Curfew's place, by the native TTL"`
+	Deleted     *deletedData     `json:"deleted,omitempty" doc:"how Curfew deleted an object that does not exist any more"`
+	With        *withData        `json:"deletedWith,omitempty" doc:"its Namespace or owner, if the deletion of that deletes it first"`
+	Propagation string           `json:"propagationPolicy,omitempty" doc:"where a policy sets it"`
+	Cleanup     []cleanupRunData `json:"cleanup,omitempty" doc:"the next runs of cleanup policies that match it"`
+	History     string           `json:"historyLimits,omitempty" doc:"of the CronJob that owns it"`
+	Levels      levelsData       `json:"levels"`
+	Bounds      []settingData    `json:"bounds,omitempty"`
+	Obstacles   []obstacleData   `json:"obstacles,omitempty"`
+	Unknown     []string         `json:"unknown,omitempty" doc:"what may block it, and you may not check"`
+	Advice      []string         `json:"advice,omitempty" doc:"commands that would change the expiry"`
+	MayChange   bool             `json:"mayChange" doc:"whether you may patch the object"`
+	MayDelete   bool             `json:"mayDelete" doc:"whether you may delete it"`
 }
 
 // withData is another object, whose deletion deletes this one.
@@ -70,6 +72,7 @@ func (e *explained) data() explainedItem {
 	out := explainedItem{
 		Object:  objectOf(e.kind, facts.Namespace, facts.Name, facts.UID),
 		Summary: e.summary(), State: e.state(), Created: timeData(facts.Created, e.now), Finished: timeData(facts.FinishTime, e.now),
+		Cleanup: e.cleanupData(), History: e.history,
 		Levels:    levelsData{TTL: levelsOf(e.of.TTL), Deadline: levelsOf(e.of.Deadline)},
 		Obstacles: obstaclesData(e.obstacles), Unknown: e.unknown, Advice: e.advice(), MayChange: e.mayChange, MayDelete: e.mayDelete,
 	}
@@ -86,6 +89,9 @@ func (e *explained) data() explainedItem {
 			out.Expiry, out.Trigger, out.Source = timeData(entry.Expiry, e.now), string(entry.Trigger), entry.Source.String()
 			out.DeletedBy = entry.DeletedBy()
 		}
+	}
+	if run := e.cleanedFirst(); run != nil && !run.Uncertain {
+		out.Expiry, out.Trigger, out.Source, out.DeletedBy = timeData(run.Expiry, e.now), string(run.Trigger), run.Source.String(), ""
 	}
 	for i := range out.Obstacles {
 		out.Obstacles[i].Stops = out.Obstacles[i].Stops && !e.overtaken()

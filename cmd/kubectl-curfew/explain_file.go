@@ -87,7 +87,7 @@ func (o *explainOptions) runFiles(ctx context.Context, in io.Reader, out, diagno
 	if len(all) == 0 {
 		return errors.New("there is no object in what -f names: give at least one")
 	}
-	said := slices.Concat(notes(), unknownNamespaces(all))
+	said := slices.Concat(notes(), unknownNamespaces(all), o.unreviewed(ctx, all, options.Rules.Controller.Protect))
 	if print != nil {
 		return print(forecastData(all, options.Now, said), out)
 	}
@@ -137,6 +137,40 @@ func (o *explainOptions) context(ctx context.Context, progress *progress) (optio
 	options.Source = w.Source()
 	options.Rules = rules.Options{KyvernoLabel: w.Controller.Alias, Controller: w.Controller.Surroundings()}
 	return options, w.Notes, nil
+}
+
+// maxCanaries is about how many namespaces explain -f asks whether admission works there.
+const maxCanaries = 10
+
+// unreviewed are notes about namespaces whose objects the API server does not send to Curfew, or
+// may not. The forecasts are complete without them: an error is a note, too.
+func (o *explainOptions) unreviewed(ctx context.Context, all []*forecast, protect []string) (notes []string) {
+	if o.from.offline {
+		return nil
+	}
+	said := &collectedWarnings{}
+	clients, err := o.connect(o.config, said)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	asks, asked := &canary{objects: clients.Objects, said: said, left: protect}, map[string]bool{"": true}
+	for _, one := range all {
+		namespace := one.of.Facts.Namespace
+		if asked[namespace] || len(asked) > maxCanaries {
+			continue
+		}
+		asked[namespace] = true
+		answer, why, err := asks.reviewed(ctx, namespace)
+		switch {
+		case err != nil:
+			notes = append(notes, oneLine(err.Error()))
+		case answer == rules.No:
+			notes = append(notes, why+": nothing is filled in or rejected until it does; kubectl curfew status shows why")
+		case answer == rules.Unknown && !one.unknown:
+			notes = append(notes, why)
+		}
+	}
+	return notes
 }
 
 func forecastOf(ctx context.Context, linter *lint.Linter, document *lint.Document, options lint.Options) (*forecast, error) {

@@ -23,12 +23,15 @@ type deletedData struct {
 // gone answers for an object that does not exist if Curfew deleted it and a record of that remains.
 // Otherwise it returns an error.
 func (o *explainOptions) gone(ctx context.Context, w *world.World, missing *world.GoneError, now time.Time, print printFunc, out io.Writer) error {
-	found, unread, err := w.Deleted(ctx, missing)
+	found, unnamed, unread, err := w.Deleted(ctx, missing)
 	if err != nil {
 		return err
 	}
 	if found == nil {
 		why := "no record of its deletion by Curfew remains: Events are kept for an hour, and the controller's log has a line for each deletion"
+		if unnamed > 0 {
+			why = fmt.Sprintf("whether Curfew deleted it is not known: it deleted %s that its Events do not name, and the controller's log has a line for each", count(unnamed, "object"))
+		}
 		if len(unread) > 0 {
 			why += "; you may not list Events in namespace " + strings.Join(unread, ", ")
 		}

@@ -75,6 +75,9 @@ func (e *explained) alsoDeletedBy() [][]string {
 		}
 		out = append(out, []string{"   " + e.of.Facts.Profile.NativeDeleter(), text})
 	}
+	if e.history != "" {
+		out = append(out, []string{"   CronJob controller", e.history})
+	}
 	if e.cascade != nil {
 		by := "garbage collector"
 		if e.cascade.OfNamespace() {

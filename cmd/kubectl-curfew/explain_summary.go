@@ -18,6 +18,9 @@ func (e *explained) summary() string {
 	if e.withAnother() {
 		return e.cascadeText("is")
 	}
+	if run := e.cleanedFirst(); run != nil {
+		return e.cleanupSummary(run)
+	}
 	for _, entry := range e.entries {
 		if entry.Trigger == policy.TriggerDeadline {
 			continue

@@ -44,9 +44,9 @@ var advice = map[string]struct {
 	want      []string
 }{
 	"it lives long enough by a day": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 5d}", "2026-12-20T12:00:00Z"), nil,
-		[]string{"kubectl curfew extend job.batch/a -n foo --by 1d", "kubectl curfew cancel job.batch/a -n foo"}},
+		[]string{"kubectl curfew extend job.batch/a -n foo --by 1d", "kubectl curfew keep job.batch/a -n foo"}},
 	"it is overdue by more than a day": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 1h}", "2026-12-20T12:00:00Z"), nil,
-		[]string{"kubectl curfew extend job.batch/a -n foo --until 1d", "kubectl curfew cancel job.batch/a -n foo"}},
+		[]string{"kubectl curfew extend job.batch/a -n foo --until 1d", "kubectl curfew keep job.batch/a -n foo"}},
 	"it has all that its namespace allows": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 5d}", "2026-12-20T12:00:00Z"),
 		map[string]string{"curfew.dev/max-ttl": "5d"},
 		[]string{"kubectl annotate namespace foo curfew.dev/max-ttl=6d --overwrite   # it has all that this allows"}},
@@ -70,7 +70,7 @@ var advice = map[string]struct {
 	"it has no label, and has lived for all that it may": {"secret/a -n foo", secret("creationTimestamp: 2026-12-01T12:00:00Z"), map[string]string{"curfew.dev/max-ttl": "20d"},
 		[]string{"kubectl annotate namespace foo curfew.dev/max-ttl=24d --overwrite   # it has all that this allows"}},
 	"its label says all that it may": {"secret/a -n foo", secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), map[string]string{"curfew.dev/max-ttl": "3d"},
-		[]string{"kubectl annotate namespace foo curfew.dev/max-ttl=4d --overwrite   # it has all that this allows", "kubectl curfew cancel secret/a -n foo"}},
+		[]string{"kubectl annotate namespace foo curfew.dev/max-ttl=4d --overwrite   # it has all that this allows", "kubectl curfew keep secret/a -n foo"}},
 	"it has a deadline, in its field": {"job/a -n foo", job("creationTimestamp: 2026-12-24T11:00:00Z}, spec: {activeDeadlineSeconds: 7200", ""), nil,
 		[]string{"kubectl curfew extend job.batch/a -n foo --to 1d", `kubectl patch job.batch/a -n foo --type=merge -p '{"spec":{"activeDeadlineSeconds":10800}}'`}},
 	"it has a deadline that is over": {"job/a -n foo", job("creationTimestamp: 2026-12-24T07:00:00Z}, spec: {activeDeadlineSeconds: 7200", ""), nil,
@@ -90,9 +90,9 @@ var advice = map[string]struct {
 		"spec: {restartPolicy: Never, activeDeadlineSeconds: 7200}, status: {phase: Running, startTime: \"2026-12-24T11:00:00Z\"}}", nil,
 		[]string{"kubectl curfew extend pod/a -n foo --to 1d"}},
 	"it may not live beyond a date": {"secret/a -n dated", strings.ReplaceAll(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 2026-12-31}"), "namespace: foo", "namespace: dated"), nil,
-		[]string{"kubectl edit lifecyclepolicy dated   # its latest date is in the way", "kubectl curfew cancel secret/a -n dated"}},
+		[]string{"kubectl edit lifecyclepolicy dated   # its latest date is in the way", "kubectl curfew keep secret/a -n dated"}},
 	"a policy does not let it live longer": {"secret/a -n bounded", strings.ReplaceAll(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), "namespace: foo", "namespace: bounded"), nil,
-		[]string{"kubectl edit lifecyclepolicy bounded   # it has all that this allows: maxTTLLabel 3d", "kubectl curfew cancel secret/a -n bounded"}},
+		[]string{"kubectl edit lifecyclepolicy bounded   # it has all that this allows: maxTTLLabel 3d", "kubectl curfew keep secret/a -n bounded"}},
 	"its namespace is protected": {"secret/a -n kube-system", strings.ReplaceAll(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), "foo", "kube-system"), nil,
 		[]string{"kubectl edit deployment/curfew-controller -n curfew-system   # take kube-system out of --protect"}},
 	"it is Curfew's": {"deployment/curfew-controller -n curfew-system", "", nil, nil},
@@ -135,6 +135,12 @@ func withObject(t *testing.T, text string, namespace map[string]string) *fakeClu
 			&unstructured.Unstructured{Object: map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "LifecyclePolicy",
 				"metadata": map[string]any{"name": name, "uid": name},
 				"spec":     map[string]any{"match": map[string]any{"kinds": []any{map[string]any{"kind": "Secret"}}}, "bounds": bounds}}})
+	}
+	if strings.Contains(text, "policy/scratch") { // A stamp counts only where its policy gives the label.
+		all = append(all, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "LifecyclePolicy",
+			"metadata": map[string]any{"name": "scratch", "uid": "scratch"},
+			"spec": map[string]any{"match": map[string]any{"kinds": []any{map[string]any{"group": "batch", "kind": "Job"}}},
+				"defaults": map[string]any{"ttlLabel": map[string]any{"value": "9h"}}}}})
 	}
 	if text != "" {
 		documents, errs := lint.Read(lint.Source{Name: "added", Data: []byte(text)}, lint.Limits{})

@@ -51,6 +51,7 @@ func (e *explained) text(out io.Writer) error {
 		{"TTL label", e.label()},
 		{"Deadline", levels(e.of.Deadline, e.of.ByDeadline)},
 		{"Bounds", e.bounds()},
+		{"Cleanup policies", e.cleanupRows()},
 		{e.blockedTitle(), e.blockers()},
 		{"Also deleted by", e.alsoDeletedBy()},
 		{"To change it", e.toChange()},

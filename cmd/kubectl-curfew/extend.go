@@ -75,7 +75,7 @@ func readTarget(by, until, to string, c *changing) (change.Target, error) {
 		}
 	case to != "":
 		if to == "never" {
-			return out, errors.New("--to=never: use kubectl curfew cancel")
+			return out, errors.New("--to=never: use kubectl curfew keep")
 		}
 		if out.To, err = policy.ParseDuration(to); err != nil {
 			return out, fmt.Errorf("--to=%s: %w", to, err)

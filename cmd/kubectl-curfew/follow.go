@@ -21,7 +21,7 @@ const (
 // follow shows the answer and its changes until ctx is done. While the API server does not answer,
 // the last answer stays, with a note.
 func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
-	screen := o.newScreen(out, diagnostics)
+	screen := o.newScreen(query.print, out, diagnostics)
 	var last *expiringReport
 	away, silent := "", false
 	for {

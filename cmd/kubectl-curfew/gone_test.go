@@ -11,6 +11,12 @@ func deletedEvent(namespace, name, records string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: Event, metadata: {name: %s, namespace: %s, annotations: {curfew.dev/deleted: %q}}, reason: Deleted}", name, namespace, records)
 }
 
+// deletedIn is an Event about a namespace in which 300 objects were deleted, with one record.
+func deletedIn(namespace string) string {
+	records := strings.NewReplacer(`"x"`, `"another"`, `"source"`, `"total":300,"source"`).Replace("[" + byNamespace + "]")
+	return strings.Replace(deletedEvent("default", "of-"+namespace, records), "reason: Deleted", "reason: Deleted, involvedObject: {kind: Namespace, name: "+namespace+"}", 1)
+}
+
 // cleanupReport is a report page about one Job.
 func cleanupReport(name, result string) string {
 	return fmt.Sprintf("{apiVersion: curfew.dev/v1alpha1, kind: ClusterCleanupReport, metadata: {name: weekly-1, creationTimestamp: '2026-12-24T10:30:00Z'}, policy: {name: weekly, uid: u}, run: r, page: 1, "+
@@ -29,6 +35,8 @@ const (
 func TestWhoDeletedIt(t *testing.T) {
 	const none = `error: job.batch/x does not exist in namespace "foo", and no record of its deletion by Curfew remains: ` +
 		"Events are kept for an hour, and the controller's log has a line for each deletion"
+	const unnamed = `error: job.batch/x does not exist in namespace "foo", and whether Curfew deleted it is not known: ` +
+		"it deleted 299 objects that its Events do not name, and the controller's log has a line for each"
 	const own = "job.batch/x in namespace foo does not exist: Curfew deleted it "
 	for name, test := range map[string]struct {
 		events  []string
@@ -44,6 +52,7 @@ func TestWhoDeletedIt(t *testing.T) {
 		"another namespace":         {[]string{deletedEvent("foo", "a", "["+strings.ReplaceAll(byLabel, "foo", "ci")+"]")}, nil, "job/x", 2, none + "\n"},
 		"another kind":              {[]string{deletedEvent("foo", "a", "["+strings.ReplaceAll(byLabel, "jobs.batch", "jobs.batch.volcano.sh")+"]")}, nil, "job/x", 2, none + "\n"},
 		"not a record":              {[]string{deletedEvent("foo", "a", "["+byLabel)}, nil, "job/x", 2, none + "\n"},
+		"after a burst":             {[]string{deletedIn("foo"), deletedIn("ci")}, nil, "job/x", 2, unnamed + "\n"},
 		"the user may list none":    {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, []string{"list events"}, "job/x", 2, none + "; you may not list Events in namespace default, foo\n"},
 		"by a cleanup policy":       {[]string{deletedEvent("foo", "a", "["+byPolicy+"]")}, nil, "job/x", 0, own + "at 2026-12-24 12:00:00 CET, 1h ago, by CleanupPolicy \"nightly\" of namespace \"foo\"\n"},
 		"by a cleanup report":       {[]string{cleanupReport("x", "Deleted")}, []string{"list events"}, "job/x", 0, own + "at 2026-12-24 11:30:00 CET, 1h30m ago, by ClusterCleanupPolicy \"weekly\"\n"},

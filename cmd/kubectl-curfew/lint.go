@@ -57,6 +57,7 @@ directory names, with patterns as in .gitignore.
 With --server, the API server judges each object by a server-side dry run:
 the cluster's own namespaces, policies and settings apply, and its other
 admission too. Nothing is changed. The manifests are not context for each other.
+Where the API server does not call Curfew's webhook, the command fails.
 
 Exit status: 0 nothing would be rejected, 1 something would be (or, with
 --warnings-as-errors, warned about), 2 usage.`,
@@ -114,7 +115,7 @@ func (o *lintOptions) run(ctx context.Context, print printFunc, in io.Reader, ou
 	from := newManifests(files)
 	var judge judge
 	if o.server {
-		judge, err = o.asServer()
+		judge, err = o.asServer(ctx)
 	} else {
 		judge, err = o.asLinter(ctx, from, progress)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,7 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/webhook/lint"
 )
 
@@ -28,14 +31,16 @@ const ruleServer = "server"
 
 // lintServer asks the API server about documents, by a server-side dry run.
 type lintServer struct {
-	objects   dynamic.Interface
+	canary
 	served    func() ([]*metav1.APIResourceList, error)
 	namespace string
-	said      collectedWarnings
+	// unreviewed are findings about namespaces whose objects Curfew may not see. They are asked for
+	// once.
+	unreviewed map[string][]policy.Finding
 }
 
 // asServer judges by what the API server says.
-func (o *lintOptions) asServer() (judge, error) {
+func (o *lintOptions) asServer(ctx context.Context) (judge, error) {
 	namespace := o.namespace
 	if namespace == "" {
 		var err error
@@ -43,17 +48,41 @@ func (o *lintOptions) asServer() (judge, error) {
 			return nil, err
 		}
 	}
-	server := &lintServer{namespace: namespace}
-	clients, err := o.connect(o.config, &server.said)
+	said := &collectedWarnings{}
+	clients, err := o.connect(o.config, said)
 	if err != nil {
 		return nil, err
 	}
-	server.objects = clients.Objects
+	server := &lintServer{namespace: namespace, unreviewed: map[string][]policy.Finding{}, canary: canary{
+		objects: clients.Objects, said: said, left: world.ProtectedNamespaces(ctx, clients, o.curfewNamespace),
+	}}
 	server.served = sync.OnceValues(func() ([]*metav1.APIResourceList, error) {
 		_, lists, err := clients.Discovery.ServerGroupsAndResources()
 		return lists, err
 	})
 	return server.judge, nil
+}
+
+// notReviewed are findings about an object whose namespace the API server does not send to Curfew's
+// webhook, so that no finding means nothing.
+func (l *lintServer) notReviewed(ctx context.Context, namespace string) ([]policy.Finding, error) {
+	if known, ok := l.unreviewed[namespace]; ok || namespace == "" {
+		return known, nil
+	}
+	answer, why, err := l.reviewed(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	finding := policy.Finding{Rule: ruleServer, Severity: policy.Warn, Message: why}
+	switch answer {
+	case rules.Yes:
+		l.unreviewed[namespace] = nil
+		return nil, nil
+	case rules.No:
+		finding.Severity, finding.Message = policy.Deny, why+": not checked; kubectl curfew status shows why"
+	}
+	l.unreviewed[namespace] = []policy.Finding{finding}
+	return l.unreviewed[namespace], nil
 }
 
 // collectedWarnings are the warnings of one request.
@@ -92,7 +121,15 @@ func (l *lintServer) judge(ctx context.Context, document *lint.Document) (*lint.
 		return nil, fmt.Errorf("asking the API server about %s %s: %w", kind.Kind, object.GetName(), err)
 	}
 	defaults, warnings := announced(l.said.texts)
-	return lint.NewResult(document, namespace, defaults, append(findings, warnings...)), nil
+	findings = append(findings, warnings...)
+	if !slices.ContainsFunc(findings, func(f policy.Finding) bool { return f.Rule == lint.RuleNamespace }) {
+		unreviewed, err := l.notReviewed(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		findings = append(findings, unreviewed...)
+	}
+	return lint.NewResult(document, namespace, defaults, findings), nil
 }
 
 // resource is that of a kind; nil where it is not served.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -78,7 +79,78 @@ func server(t *testing.T, broken bool) (cluster *fakeCluster, asked *[]string) {
 		create, _ := action.(clienttesting.CreateActionImpl)
 		return answer("(created)", create.GetNamespace(), create.CreateOptions.DryRun)
 	})
+	cluster.objects.PrependReactor("create", "jobs", cluster.canary)
 	return cluster, asked
+}
+
+// TestWebhookIsNotCalled: lint --server fails then, for the namespace of each object, and explain -f
+// says that nothing is filled in. Where it is not known, both say so and go on.
+func TestWebhookIsNotCalled(t *testing.T) {
+	const (
+		job      = "{apiVersion: batch/v1, kind: Job, metadata: {name: filled, namespace: NS}}"
+		unknown  = "whether the API server calls Curfew's webhook is not known: "
+		silent   = "the API server does not call Curfew's webhook for namespace \"ci\": not checked"
+		nothing  = "note: the API server does not call Curfew's webhook for namespace \"ci\": nothing is filled in or rejected until it does"
+		leftOut  = " is protected or Curfew's own, which may be left out"
+		anothers = "images must have a digest"
+	)
+	refusal := func(code int32) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Message: anothers}}
+	}
+	for name, test := range map[string]struct {
+		line, namespace string
+		deafIn          []string
+		err             error
+		notMine         []string
+		code            int
+		said            string
+	}{
+		"lint":                        {line: "lint --server -n ci -f -"},
+		"lint, not called":            {line: "lint --server -n ci -f -", deafIn: []string{"ci"}, code: exitBadNews, said: silent},
+		"lint, the context's is not":  {line: "lint --server -n other -f -", deafIn: []string{"other"}},
+		"lint, the object's is not":   {line: "lint --server -n other -f -", deafIn: []string{"ci"}, code: exitBadNews, said: silent},
+		"lint, Curfew's own":          {line: "lint --server -f -", namespace: "curfew-system", deafIn: []string{"curfew-system"}, said: unknown + `namespace "curfew-system"` + leftOut},
+		"lint, protected":             {line: "lint --server -f -", namespace: "kube-system", deafIn: []string{"kube-system"}, said: leftOut},
+		"lint, not known":             {line: "lint --server -n ci -f -", notMine: []string{"create jobs"}, said: unknown},
+		"lint, refused by a webhook":  {line: "lint --server -n ci -f -", err: refusal(400), said: unknown + anothers},
+		"lint, refused by a policy":   {line: "lint --server -n ci -f -", err: refusal(422), said: unknown + anothers},
+		"lint, no answer":             {line: "lint --server -n ci -f -", err: refusal(500), code: exitUsage, said: "error: asking whether the API server calls Curfew's webhook: " + anothers},
+		"lint, refused by Curfew":     {line: "lint --server -n ci -f -", err: apierrors.NewBadRequest(`metadata.annotations[curfew.dev/ttl-after-finished]: "unreadable"`)},
+		"explain":                     {line: "explain -n ci -f -"},
+		"explain, not called":         {line: "explain -n ci -f -", deafIn: []string{"ci"}, said: nothing},
+		"explain, protected":          {line: "explain -f -", namespace: "kube-system", deafIn: []string{"kube-system"}, said: leftOut},
+		"explain, not known":          {line: "explain -n ci -f -", notMine: []string{"create jobs"}, said: "note: " + unknown},
+		"explain, refused by another": {line: "explain -n ci -f -", err: refusal(422), said: "note: " + unknown + anothers},
+		"explain, no answer":          {line: "explain -n ci -f -", err: refusal(500), said: "note: asking whether the API server calls Curfew's webhook: " + anothers},
+		"explain, without cluster":    {line: "explain -n ci -f - --offline", deafIn: []string{"ci"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, _ := server(t, false)
+			cluster.deafIn, cluster.canaryErr = test.deafIn, test.err
+			stdin := strings.Replace(job, "NS", cmp.Or(test.namespace, "ci"), 1)
+			code, stdout, stderr, _ := executeIn(t, cluster, scene{stdin: stdin, notMine: test.notMine}, words(test.line)...)
+			said := stdout + stderr
+			if code != test.code || !strings.Contains(said, test.said) || strings.Contains(said, "webhook") != (test.said != "") {
+				t.Errorf("exit status %d, want %d and %q\n%s", code, test.code, test.said, said)
+			}
+		})
+	}
+}
+
+// A namespace is asked about once, and only if an object is in it.
+func TestWebhookIsAskedForOnceANamespace(t *testing.T) {
+	cluster, _ := server(t, false)
+	executeIn(t, cluster, scene{stdin: serverManifests}, "lint", "--server", "-n", "ci", "-f", "-")
+	var asked []string
+	for _, action := range cluster.objects.Actions() {
+		create, _ := action.(clienttesting.CreateActionImpl)
+		if object, ok := create.GetObject().(*unstructured.Unstructured); ok && object.GetGenerateName() == "curfew-canary-" {
+			asked = append(asked, action.GetNamespace())
+		}
+	}
+	if fmt.Sprint(asked) != "[ci]" {
+		t.Errorf("asked about %s", asked)
+	}
 }
 
 func TestLintServer(t *testing.T) {

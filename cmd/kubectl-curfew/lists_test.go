@@ -30,7 +30,7 @@ func TestOneKindFails(t *testing.T) {
 		rows   int
 		stderr string
 	}{
-		"one of many":     {"expiring -n foo", "secrets", broken, exitOK, 9, note},
+		"one of many":     {"expiring -n foo", "secrets", broken, exitBadNews, 9, note},
 		"one is gone":     {"expiring -n foo", "secrets", apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, ""), exitOK, 9, ""},
 		"the one":         {"expiring secrets -n foo", "secrets", broken, exitUsage, 0, "error: listing secrets: Internal error occurred: no conversion\n"},
 		"all":             {"expiring -n foo", "*", broken, exitUsage, 0, ""}, // Which of them is said is a matter of chance.
@@ -209,7 +209,7 @@ func TestSelectionGoesOnTooLong(t *testing.T) {
 		}
 		return true, found, err
 	})
-	code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("cancel cm --all -n default --yes -o name")...)
+	code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("keep cm --all -n default --yes -o name")...)
 	if code != exitOK || stdout != "configmap/demo\nconfigmap/demo-2\nconfigmap/plain\n" || len(sent) != 2 {
 		t.Errorf("exit status %d, sent %q:\n%s%s", code, sent, stdout, stderr)
 	}

@@ -89,6 +89,10 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 			if (code == exitOK) != test.runs || len(patched) > 0 != test.runs || !strings.Contains(stderr, test.says) {
 				t.Errorf("expire-now: exit status %d, patches %q\n%s", code, patched, stderr)
 			}
+			const unknown = "note: whether and how Curfew's controller runs is not known: objects are deleted once it runs and may delete them\n"
+			if strings.Contains(stderr, unknown) != (name == "not for a user") {
+				t.Errorf("expire-now: %s", stderr)
+			}
 			// What is written applies once a controller runs again.
 			code, _, stderr, patched = executeIn(t, test.cluster(t), test.scene, words("extend pod/once -n foo --by 1d")...)
 			if code != exitOK || len(patched) != 1 || !strings.Contains(stderr, test.says) {
@@ -124,7 +128,7 @@ func TestCurfewIsNotInstalled(t *testing.T) {
 		false: "Curfew is not installed in this cluster: the API server serves no kind of group curfew.dev",
 		true:  `Curfew does not run in namespace "curfew-system", which has no Lease curfew-controller and no ConfigMap curfew-settings; --curfew-namespace names another`,
 	} {
-		for _, line := range []string{"expiring -A", "expiring -A --watch", "extend pod/once -n foo --by 1d", "expire-now pod/once -n foo", "cancel pod/once -n foo"} {
+		for _, line := range []string{"expiring -A", "expiring -A --watch", "extend pod/once -n foo --by 1d", "expire-now pod/once -n foo", "keep pod/once -n foo"} {
 			code, stdout, stderr, patched := executeIn(t, uninstalled(t, served), scene{}, words(line)...)
 			if code != exitUsage || stdout != "" || stderr != "error: "+why+"\n" || len(patched) > 0 {
 				t.Errorf("%s: exit status %d, patches %q\n%s%s", line, code, patched, stdout, stderr)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,10 +28,12 @@ var othersGoldens = map[string]golden{
 	"expiring-namespace":              {args: words("expiring -n pr-42 -o wide")},
 }
 
-// clusterOf is the cluster of testdata with more objects.
+// clusterOf is the cluster of testdata with more objects, and without cleanup policies.
 func clusterOf(t *testing.T, texts ...string) *fakeCluster {
 	t.Helper()
-	all := objects(t)
+	all := slices.DeleteFunc(objects(t), func(object runtime.Object) bool {
+		return strings.HasSuffix(object.GetObjectKind().GroupVersionKind().Kind, "CleanupPolicy")
+	})
 	for _, text := range texts {
 		documents, errs := lint.Read(lint.Source{Name: "added", Data: []byte(text)}, lint.Limits{})
 		if len(errs) > 0 {

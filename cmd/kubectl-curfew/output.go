@@ -131,7 +131,7 @@ func (o *output) printerOf(format, argument string) (printFunc, error) {
 	case nameFormat:
 		if o.given("all-namespaces") {
 			return nil, errors.New("names carry no namespace, so it cannot be used with --all-namespaces: " +
-				"pipe -o json to extend, expire-now or cancel with -f -, or give one namespace with -n")
+				"pipe -o json to extend, expire-now or keep with -f -, or give one namespace with -n")
 		}
 		return printNames, nil
 	case columnsFormat, columnsFileFormat:
@@ -186,4 +186,13 @@ func printNames(answer printed, out io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// timeData is a time in the zone of now; nil where there is none.
+func timeData(at, now time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	local := at.In(now.Location())
+	return &local
 }

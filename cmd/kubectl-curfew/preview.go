@@ -181,30 +181,14 @@ func (o *previewOptions) live(ctx context.Context, args []string, now time.Time,
 // previewIn previews a policy in a cluster. stored is the policy as it was read there; nil if it
 // comes from a file, for which this is its first run.
 func previewIn(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, now time.Time, progress *progress) (*previewAnswer, error) {
-	account, err := w.AccountOf(ctx, p.Account)
-	if err != nil {
-		return nil, err
-	}
 	progress.say("listing what the policy matches")
-	result, err := preview.Of(ctx, p, account, survey.Options{
-		Account: account.Name.String(), Served: w.Resources, Source: w.Source(), Protect: w.Controller.Protect, Now: now,
-		Namespaces: func() ([]*policy.NamespacePolicy, error) { return w.NamespacesFor(ctx, p) },
-		Matched: func(ctx context.Context) (cleanup.Matched, error) {
-			if stored == nil {
-				return nil, nil
-			}
-			return w.CleanupMatched(ctx, stored, p, now)
-		},
-	})
+	result, account, err := previewRun(ctx, w, stored, p, survey.Only{}, now)
 	if err != nil {
-		if errors.Is(err, survey.ErrForbidden) && account.Own {
-			err = fmt.Errorf("%w; you may not impersonate it, so your own rights were used", err)
-		}
 		return nil, err
 	}
 	answer := &previewAnswer{Result: result, file: stored == nil, own: account.Own, account: account.Name.String(), controllerDryRun: w.Controller.DryRun}
 	if p.NeedsApproval(w.Controller.Published["require-approval"] == "true") {
-		approved, err := w.Approved(ctx, p)
+		approved, _, err := w.Approved(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -216,4 +200,26 @@ func previewIn(ctx context.Context, w *world.World, stored *world.CleanupPolicy,
 	answer.addNotes()
 	answer.notes = append(answer.notes, w.Notes()...)
 	return answer, nil
+}
+
+// previewRun previews the run of a policy at an instant, or a part of it.
+func previewRun(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, only survey.Only, at time.Time) (*preview.Result, *world.Account, error) {
+	account, err := w.AccountOf(ctx, p.Account)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := preview.Of(ctx, p, account, survey.Options{
+		Account: account.Name.String(), Served: w.Resources, Source: w.Source(), Protect: w.Controller.Protect, Only: only, Now: at,
+		Namespaces: func() ([]*policy.NamespacePolicy, error) { return w.NamespacesFor(ctx, p, only.Namespace) },
+		Matched: func(ctx context.Context) (cleanup.Matched, error) {
+			if stored == nil {
+				return nil, nil
+			}
+			return w.CleanupMatched(ctx, stored, p, at)
+		},
+	})
+	if errors.Is(err, survey.ErrForbidden) && account.Own {
+		err = fmt.Errorf("%w; you may not impersonate it, so your own rights were used", err)
+	}
+	return result, account, err
 }

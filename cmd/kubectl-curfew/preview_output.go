@@ -58,6 +58,9 @@ func (a *previewAnswer) addNotes() {
 	for _, lack := range a.Lacks {
 		a.note("%s may not %s: nothing is shown from there", whose, lack)
 	}
+	for _, one := range a.Unlisted {
+		a.note("%s: nothing is shown from there, and a run keeps what it cannot list", one)
+	}
 }
 
 // print writes the preview for people; wide lists each object. On a terminal it fits the width.

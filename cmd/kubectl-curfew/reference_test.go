@@ -108,7 +108,7 @@ func documents() string {
 	var out strings.Builder
 	out.WriteString("\n## JSON\n\n`-o json` and all formats that templates make of it print one list. Its `apiVersion` is `" + outputVersion +
 		"`; while that stays the same, fields are only added. Times are RFC 3339, in the time zone of your machine. " +
-		"`extend`, `expire-now` and `cancel` read the `object` of each item with `-f`.\n")
+		"`extend`, `expire-now` and `keep` read the `object` of each item with `-f`.\n")
 	seen := map[reflect.Type]bool{}
 	table := func(of reflect.Type) {
 		out.WriteString("\n| field | type | meaning |\n|---|---|---|\n")
@@ -123,7 +123,7 @@ func documents() string {
 	}{
 		{"ExpiryList", "expiring", list[entryData]{}},
 		{"ExplanationList", "explain", list[explainedItem]{}},
-		{"ChangeList", "extend, expire-now and cancel", list[changedItem]{}},
+		{"ChangeList", "extend, expire-now and keep", list[changedItem]{}},
 		{"ForecastList", "explain -f", list[forecastItem]{}},
 		{"CheckList", "status", list[health.Check]{}},
 		{"FindingList", "lint", lintData{}},

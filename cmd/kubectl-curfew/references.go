@@ -13,58 +13,72 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/webhook/lint"
 )
 
 // readReferences reads the objects that -f names: the lists that the commands print, and manifests
-// or objects as kubectl get prints them.
-func readReferences(names []string, in io.Reader) ([]world.Reference, error) {
+// or objects as kubectl get prints them. It leaves out those that only cleanup policies delete: no
+// value of theirs says when.
+func readReferences(names []string, in io.Reader) (out []world.Reference, leftOut int, err error) {
 	if len(names) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
 	sources, err := readSources(names, in)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var out []world.Reference
+	var cleaned []world.Reference
 	empty := true
 	for _, source := range sources {
 		documents, errs := lint.Read(source, lint.Limits{})
 		if len(errs) > 0 {
-			return nil, fmt.Errorf("-f: %w", errs[0])
+			return nil, 0, fmt.Errorf("-f: %w", errs[0])
 		}
 		// A pipe whose first command failed must not look like an empty list.
 		empty = empty && len(bytes.TrimSpace(source.Data)) == 0
 		for _, document := range documents {
-			reference, err := referenceOf(document)
+			reference, trigger, err := referenceOf(document)
 			if err != nil {
-				return nil, fmt.Errorf("-f: %w", &lint.DocumentError{File: document.File, Index: document.Index, Line: document.Line, Err: err})
+				return nil, 0, fmt.Errorf("-f: %w", &lint.DocumentError{File: document.File, Index: document.Index, Line: document.Line, Err: err})
 			}
-			if !slices.Contains(out, reference) { // An object with a TTL and a deadline has two expiries.
-				out = append(out, reference)
+			list := &out
+			if trigger == policy.TriggerCleanup {
+				list = &cleaned
+			}
+			if !slices.Contains(*list, reference) { // An object with a TTL and a deadline has two expiries.
+				*list = append(*list, reference)
 			}
 		}
 	}
 	if empty {
-		return nil, errors.New("-f: there is nothing in it: give a list or a manifest")
+		return nil, 0, errors.New("-f: there is nothing in it: give a list or a manifest")
 	}
-	return out, nil
+	for _, one := range cleaned {
+		if !slices.Contains(out, one) {
+			leftOut++
+		}
+	}
+	return out, leftOut, nil
 }
 
-func referenceOf(document *lint.Document) (world.Reference, error) {
+// referenceOf also returns the trigger of an item of our own lists.
+func referenceOf(document *lint.Document) (world.Reference, policy.Trigger, error) {
 	var object struct {
 		objectData
 		Metadata metav1.ObjectMeta `json:"metadata"`
-		// Object is that of an item of our own lists.
-		Object *objectData `json:"object"`
+		// Object and Trigger are those of an item of our own lists.
+		Object  *objectData    `json:"object"`
+		Trigger policy.Trigger `json:"trigger"`
 	}
 	text, err := json.Marshal(document.Object)
 	if err == nil {
 		err = json.Unmarshal(text, &object)
 	}
 	named := objectData{object.APIVersion, object.Kind, object.Metadata.Namespace, object.Metadata.Name, string(object.Metadata.UID)}
+	trigger := policy.Trigger("")
 	if object.APIVersion == outputVersion && object.Object != nil {
-		named = *object.Object
+		named, trigger = *object.Object, object.Trigger
 	}
 	if err == nil && (named.Name == "" || named.Kind == "") {
 		err = errors.New("names no object: give what kubectl curfew expiring -o json prints, or a manifest with metadata.name")
@@ -72,5 +86,5 @@ func referenceOf(document *lint.Document) (world.Reference, error) {
 	return world.Reference{
 		GroupKind: schema.FromAPIVersionAndKind(named.APIVersion, named.Kind).GroupKind(),
 		Namespace: named.Namespace, Name: named.Name, UID: types.UID(named.UID),
-	}, err
+	}, trigger, err
 }

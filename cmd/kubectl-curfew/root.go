@@ -54,7 +54,7 @@ files or objects that cannot be used.`,
 	}
 	command.SetUsageFunc(usageWithout(command.UsageFunc()))
 	command.AddCommand(
-		expiringCommand(env), explainCommand(env), extendCommand(env), expireNowCommand(env), cancelCommand(env),
+		expiringCommand(env), explainCommand(env), extendCommand(env), expireNowCommand(env), keepCommand(env),
 		statusCommand(env), pauseCommand(env), resumeCommand(env), lintCommand(env), defaultsCommand(env), previewCommand(env), approveCommand(env), reportCommand(env), testCommand(env),
 		tallyCommand(env), convertCommand(), uninstallCommand(env), completionCommand(), versionCommand(), optionsCommand(),
 	)

@@ -19,9 +19,12 @@ type screen interface {
 	show(report *expiringReport) error
 }
 
-func (o *expiringOptions) newScreen(out, diagnostics io.Writer) screen {
+func (o *expiringOptions) newScreen(print printFunc, out, diagnostics io.Writer) screen {
 	view := o.view()
-	if !o.terminal(out) {
+	switch {
+	case print != nil:
+		return &asDocuments{out: out, noteLines: noteLines{out: diagnostics}, printFunc: print, shown: map[string]entryData{}}
+	case !o.terminal(out):
 		return newLines(view, out, diagnostics)
 	}
 	return &inPlace{out: out, view: view, size: func() (int, int) { return terminalSize(out) }}
@@ -93,38 +96,47 @@ func rowsOf(line string, width int) int {
 
 // asLines writes a line for each change, and notes beside them.
 type asLines struct {
-	out, diagnostics io.Writer
-	view             view
-	// print appends a table to text. It writes the header once, and remembers how wide the columns
+	noteLines
+	out  io.Writer
+	view view
+	// printRows appends a table to text. It writes the header once, and remembers how wide the columns
 	// were.
-	print func(table *metav1.Table) error
-	text  bytes.Buffer
+	printRows func(table *metav1.Table) error
+	text      bytes.Buffer
 	// shown are the current rows by object and trigger, without the time that is left.
 	shown map[string][]string
-	// notes that were shown last.
+}
+
+// noteLines prints each note once, while it lasts.
+type noteLines struct {
+	out   io.Writer
 	notes []string
 }
 
+func (n *noteLines) print(notes []string) {
+	for _, note := range notes {
+		if !slices.Contains(n.notes, note) {
+			fmt.Fprintln(n.out, "note:", note)
+		}
+	}
+	n.notes = notes
+}
+
 func newLines(view view, out, diagnostics io.Writer) *asLines {
-	s := &asLines{out: out, diagnostics: diagnostics, view: view, shown: map[string][]string{}}
+	s := &asLines{out: out, noteLines: noteLines{out: diagnostics}, view: view, shown: map[string][]string{}}
 	printer, writer := printers.NewTablePrinter(view.options()), printers.GetNewTabWriter(&s.text)
-	s.print = func(table *metav1.Table) error { return errors.Join(printer.PrintObj(table, writer), writer.Flush()) }
+	s.printRows = func(table *metav1.Table) error { return errors.Join(printer.PrintObj(table, writer), writer.Flush()) }
 	return s
 }
 
 func (s *asLines) show(report *expiringReport) error {
-	for _, note := range report.notes {
-		if !slices.Contains(s.notes, note) {
-			fmt.Fprintln(s.diagnostics, "note:", note)
-		}
-	}
-	s.notes = report.notes
+	s.noteLines.print(report.notes)
 	header := report.header(s.view)
 	table := newTable(append([]string{"EVENT"}, header...)...)
 	left := slices.Index(header, "LEFT")
 	current := map[string]bool{}
 	for _, entry := range report.entries {
-		key := string(entry.UID) + " " + string(entry.Trigger)
+		key := keyOf(entry)
 		current[key] = true
 		cells := report.row(entry, s.view)
 		lasting := slices.Clone(cells)
@@ -132,19 +144,19 @@ func (s *asLines) show(report *expiringReport) error {
 		was, known := s.shown[key]
 		switch {
 		case !known:
-			addRow(table, entry.Labels, append([]string{"NEW"}, cells...)...)
+			addRow(table, entry.Labels, append([]string{eventNew}, cells...)...)
 		case !slices.Equal(was, lasting):
-			addRow(table, entry.Labels, append([]string{"CHANGED"}, cells...)...)
+			addRow(table, entry.Labels, append([]string{eventChanged}, cells...)...)
 		}
 		s.shown[key] = lasting
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.shown)) {
 		if !current[key] {
-			addRow(table, nil, append([]string{"GONE"}, s.shown[key]...)...)
+			addRow(table, nil, append([]string{eventGone}, s.shown[key]...)...)
 			delete(s.shown, key)
 		}
 	}
-	if err := s.print(table); err != nil {
+	if err := s.printRows(table); err != nil {
 		return err
 	}
 	_, err := s.text.WriteTo(s.out)

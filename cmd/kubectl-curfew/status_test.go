@@ -17,6 +17,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -39,8 +40,9 @@ type installation struct {
 	serving        []byte
 	// statuses are the binding of the policy on statuses; without any there is no policy either.
 	statuses  []admissionv1.ValidationAction
-	webhook   map[string]any // status of the Deployment curfew-webhook
-	endpoints []bool         // those that are ready
+	webhook   int32 // ready replicas of the Deployment curfew-webhook, which runs with args
+	args      []string
+	endpoints []bool // those that are ready
 	report    settings.Report
 	settings  map[string]string
 	lease     map[string]any
@@ -73,7 +75,7 @@ func issued(t *testing.T, until time.Time) []byte {
 func healthy(t *testing.T) *installation {
 	t.Helper()
 	in := &installation{
-		serving: issued(t, noon.AddDate(0, 0, 60)), webhook: map[string]any{"readyReplicas": int64(2)}, endpoints: []bool{true, true}, reached: true,
+		serving: issued(t, noon.AddDate(0, 0, 60)), webhook: 2, endpoints: []bool{true, true}, reached: true,
 		lease: map[string]any{}, accounts: []string{"namespace-controller", "ttl-after-finished-controller"},
 		statuses: []admissionv1.ValidationAction{admissionv1.Deny},
 		settings: map[string]string{settings.Version: version, settings.ReportedAt: "2026-12-24T11:59:00Z"},
@@ -167,7 +169,8 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 			&admissionv1.ValidatingAdmissionPolicyBinding{Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: in.statuses}})
 	}
 	add("v1", "Secret", "curfew-system", "curfew-webhook-tls", &corev1.Secret{Data: map[string][]byte{corev1.TLSCertKey: in.serving}})
-	add("apps/v1", "Deployment", "curfew-system", "curfew-webhook", &map[string]any{"spec": map[string]any{"replicas": int64(2)}, "status": in.webhook})
+	add("apps/v1", "Deployment", "curfew-system", "curfew-webhook", &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "curfew", Args: in.args}}}}}, Status: appsv1.DeploymentStatus{ReadyReplicas: in.webhook}})
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "curfew-webhook"}}}
 	for _, ready := range in.endpoints {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
@@ -192,6 +195,22 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 		return true, object, nil
 	})
 	return out
+}
+
+// failClosed has an outage refuse what is not in these namespaces.
+func (in *installation) failClosed(protect ...string) {
+	for _, one := range in.configurations {
+		for i := range one.Webhooks {
+			of := &one.Webhooks[i]
+			if one.Kind != "ValidatingWebhookConfiguration" || one.Name != "curfew" {
+				continue
+			}
+			of.FailurePolicy = new(admissionv1.Fail)
+			if len(protect) > 0 {
+				of.MatchConditions = append(of.MatchConditions, admissionv1.MatchCondition{Name: "not-protected", Expression: "!(" + policy.ProtectedRequest(protect) + ")"})
+			}
+		}
+	}
 }
 
 // rows are the states and messages that status prints, by check.
@@ -225,11 +244,11 @@ func TestStatus(t *testing.T) {
 			"permissions": "unknown before the controller stopped: ", "cleanup": "unknown before the controller stopped: no policy is stalled",
 		}, note: "Curfew deletes and stops nothing until one does"},
 		"no webhook": {change: func(in *installation) {
-			in.reached, in.webhook, in.endpoints = false, map[string]any{}, []bool{false}
+			in.reached, in.webhook, in.endpoints = false, 0, []bool{false}
 		}, code: 1, want: map[string]string{"webhook": "failed no replica is ready: objects are created without defaults and checks"}},
 		"a webhook behind a firewall": {change: func(in *installation) { in.reached = false }, code: 1, want: map[string]string{
 			"webhook": "failed the API server does not reach it: objects are created without defaults and checks"}},
-		"one replica of the webhook": {change: func(in *installation) { in.webhook["readyReplicas"] = int64(1) }, want: map[string]string{
+		"one replica of the webhook": {change: func(in *installation) { in.webhook = 1 }, want: map[string]string{
 			"webhook": "warning the API server calls it; 1 of 2 replicas are ready"}},
 		"not tried": {notMine: []string{"create namespaces"}, want: map[string]string{
 			"webhook": "ok 2 endpoints are ready; not tried, which takes the verb create on namespaces; 2 of 2 replicas are ready"}},
@@ -269,6 +288,17 @@ func TestStatus(t *testing.T) {
 			"coverage": "failed ValidatingWebhookConfiguration curfew-kinds is not what the controller wrote last: requests may not be reviewed"}},
 		"no coverage": {change: func(in *installation) { in.configurations = in.configurations[:2] }, code: 1, want: map[string]string{
 			"coverage": "failed ValidatingWebhookConfiguration curfew-kinds is not what the controller wrote last"}},
+		"an outage refuses nothing": {change: func(in *installation) { in.failClosed("kube-system", "kube-public", "kube-node-lease") }},
+		"an outage refuses requests in kube-system": {change: func(in *installation) { in.failClosed() }, want: map[string]string{
+			"coverage": "warning an outage refuses requests in namespaces of --protect: 8 webhooks of ValidatingWebhookConfiguration curfew have no match condition not-protected: " +
+				`!(request.?namespace.orValue("") in ["kube-system", "kube-public", "kube-node-lease"])`}},
+		"… and in those of a pattern": {change: func(in *installation) {
+			in.settings["protect"], in.args = "kube-system,openshift-*", []string{"webhook", "--protect=openshift-*", "--protect", "kube-system"}
+			in.failClosed("kube-system")
+		}, want: map[string]string{"coverage": "warning an outage refuses requests in namespaces of --protect: 8 webhooks of ValidatingWebhookConfiguration curfew have no match condition not-protected: " +
+			`!(request.?namespace.orValue("") in ["kube-system"] || request.?namespace.orValue("").matches("^(openshift-.*)$"))`}},
+		"another --protect": {change: func(in *installation) { in.settings["protect"] = "kube-system,openshift-*" }, want: map[string]string{
+			"coverage": "warning the webhook runs with --protect=kube-node-lease,kube-public,kube-system, the controller with --protect=kube-system,openshift-*"}},
 		"coverage fails": {change: func(in *installation) { in.report.CoverageError = "no" }, code: 1, want: map[string]string{"coverage": "failed no"}},
 		"another version": {change: func(in *installation) { in.settings[settings.Version] = "v9" }, want: map[string]string{
 			"version": "warning kubectl-curfew dev, controller v9"}},

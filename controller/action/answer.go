@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/controller/confine"
 )
 
 // Origin is which part of the API server wrote an answer. The code alone does not show it: an
@@ -52,8 +54,12 @@ func OriginOf(s *metav1.Status) Origin {
 }
 
 // Failure is the Result of an answer that is an error, or of none (code 0). A 404 is Refused: only
-// the action can report whether it is about the object.
+// the action can report whether it is about the object. So is a request that was never sent: it
+// has certainly not been carried out, and proves nothing about the API server.
 func Failure(code int, origin Origin, err error) Result {
+	if code == 0 && errors.Is(err, confine.ErrOutside) {
+		code = http.StatusBadRequest
+	}
 	out := Result{Outcome: Failed, Code: code, Origin: origin, Err: err}
 	switch {
 	case code == http.StatusConflict && origin != FromAdmission:

@@ -56,8 +56,6 @@ const (
 	every = 10 * time.Minute
 	// gather is how long a change waits for others.
 	gather = time.Second
-	// pageSize bounds what one answer costs in memory, here and in the API server.
-	pageSize = 500
 	// maxUnreadable is how many objects of a kind may be unreadable before its visit ends.
 	maxUnreadable = 10
 	// unlabelled are the objects that may lack a label.
@@ -159,25 +157,25 @@ func (l *Labels) visit(ctx context.Context, of *kind, namespace string) error {
 	var counts counts
 	defer func() { l.report(of, &counts) }()
 	client := l.options.Metadata.Resource(of.VersionResource()).Namespace(namespace)
-	options := metav1.ListOptions{Limit: pageSize, LabelSelector: unlabelled}
-	for {
+	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 		page, err := client.List(ctx, options)
-		if next, ok := paging.Resume(err); ok {
-			options.Continue = next
-			continue
-		}
 		if err != nil {
-			return fmt.Errorf("listing %s: %w", of.GroupResource(), err)
+			return nil, fmt.Errorf("listing %s: %w", of.GroupResource(), err)
 		}
+		return page, nil
+	}
+	_, err := paging.Each(ctx, metav1.ListOptions{LabelSelector: unlabelled}, list, func(page *metav1.PartialObjectMetadataList) error {
 		for i := range page.Items {
 			if err := l.object(ctx, of, &page.Items[i], &counts); err != nil {
 				return err
 			}
 		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return errors.Join(counts.unreadable...)
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
+	return errors.Join(counts.unreadable...)
 }
 
 func (l *Labels) reportMissing(missing map[string]string) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -31,6 +33,24 @@ type Account struct {
 	// Lacks returns the permissions that the account does not have in a namespace, or with "" in
 	// all.
 	Lacks func(ctx context.Context, namespace string, needs []permission.Need) ([]permission.Need, error)
+	// Exists returns the UID of the account, or [errForbidden] if there is none. The API server lets
+	// Curfew act as an account that was deleted, by the bindings that still name it.
+	Exists func(ctx context.Context) (types.UID, error)
+}
+
+// exists reads a service account with Curfew's own rights.
+func exists(client metadata.Interface, name types.NamespacedName) func(context.Context) (types.UID, error) {
+	accounts := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}).Namespace(name.Namespace)
+	return func(ctx context.Context) (types.UID, error) {
+		account, err := accounts.Get(ctx, name.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), err == nil && account.DeletionTimestamp != nil:
+			return "", fmt.Errorf("service account %s does not exist: %w", name, errForbidden)
+		case err != nil:
+			return "", fmt.Errorf("reading service account %s: %w", name, err)
+		}
+		return account.UID, nil
+	}
 }
 
 // reader reads as an account.
@@ -62,6 +82,8 @@ type Accounts struct {
 	// wrap adds to each deletion what Curfew does with its own rights.
 	wrap  func(action.Action) action.Action
 	clock clock.PassiveClock
+	// permissions remembers what the accounts may do.
+	permissions *permission.Cached
 
 	mu    sync.Mutex
 	known *lru.Cache
@@ -69,7 +91,7 @@ type Accounts struct {
 
 // NewAccounts makes accounts for an API server. Policies that name no account use Curfew's own.
 func NewAccounts(config *rest.Config, own types.NamespacedName, wrap func(action.Action) action.Action, clock clock.PassiveClock) *Accounts {
-	return &Accounts{config: config, own: own, wrap: wrap, clock: clock, known: lru.New(maxAccounts)}
+	return &Accounts{config: config, own: own, wrap: wrap, clock: clock, permissions: permission.NewCached(clock), known: lru.New(maxAccounts)}
 }
 
 // Of returns the clients of a service account; the zero name is Curfew's own.
@@ -93,6 +115,10 @@ func (a *Accounts) Of(name types.NamespacedName) (*Account, error) {
 }
 
 func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
+	own, err := metadata.NewForConfig(a.config)
+	if err != nil {
+		return nil, err
+	}
 	config := rest.CopyConfig(a.config)
 	config.Wrap(paging.Cap)
 	// The API server adds the groups of a service account.
@@ -117,11 +143,12 @@ func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
+	reviews := permission.Reviews{Access: authorization.SelfSubjectAccessReviews()}
 	return &Account{
-		Name: name, Objects: objects, Metadata: partial, Delete: a.wrap(deletes),
-		Lacks: permission.NewCached(permission.Reviews{
-			Access: authorization.SelfSubjectAccessReviews(), RulesOf: authorization.SelfSubjectRulesReviews(),
-		}, a.clock).LacksIn,
+		Name: name, Objects: objects, Metadata: partial, Delete: a.wrap(deletes), Exists: exists(own, name),
+		Lacks: func(ctx context.Context, namespace string, needs []permission.Need) ([]permission.Need, error) {
+			return a.permissions.LacksIn(ctx, name.String(), reviews, namespace, needs)
+		},
 	}, nil
 }
 
@@ -137,6 +164,9 @@ func (Action) Do(ctx context.Context, due action.Due) action.Result {
 	if !batch.run.c.unchanged(batch.run.policy) {
 		// Suspended, edited or deleted: the live judgement, which follows a conflict, keeps the object.
 		return action.Result{Outcome: action.Conflict, Err: errChanged}
+	}
+	if !batch.confirmed(ctx) {
+		return action.Result{Outcome: action.Held, Err: pause.ErrHeld} // Nothing is sent: see decide.
 	}
 	result := batch.run.account.Delete.Do(ctx, due)
 	if pause.HeldIn(ctx) {

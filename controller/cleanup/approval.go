@@ -2,7 +2,9 @@ package cleanup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,4 +32,55 @@ func (c *Controller) approved(ctx context.Context, p *cleanup.Policy) (bool, err
 		return false, fmt.Errorf("listing approvals of %s: %w", p.ID(), err)
 	}
 	return found, nil
+}
+
+// errUnapproved: the approval of a live run was deleted. The run deletes nothing more.
+var errUnapproved = errors.New("the approval of the policy was deleted")
+
+// confirm is called before each attempt to delete a batch, and again while that lasts. It is an
+// error if the policy was changed or suspended, if the account of the run was deleted since it
+// began, or created again, or if its approval was deleted. Others of the run wait for the answer.
+func (r *run) confirm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, confirmedFor)
+	defer cancel()
+	at := r.c.options.Clock.Now()
+	if err := r.ledger.store.confirm(ctx); err != nil {
+		return err
+	}
+	uid, err := r.account.Exists(ctx)
+	if err != nil {
+		return err
+	}
+	if uid != r.accountUID {
+		return fmt.Errorf("service account %s was created again during the run: %w", r.account.Name, errForbidden)
+	}
+	approved, err := r.c.approved(ctx, r.policy)
+	if err == nil && !approved {
+		err = errUnapproved
+	}
+	if err == nil {
+		r.confirmed = at
+	}
+	return err
+}
+
+// confirmedFor is how long a DELETE may rest on what was confirmed before.
+const confirmedFor = 10 * time.Second
+
+// confirmed reports whether a DELETE may be sent, and confirms again if that was long ago. The
+// mirror of the policies has no age: where its watch is silent, a suspended policy would go on.
+func (b *batch) confirmed(ctx context.Context) bool {
+	r := b.run
+	r.confirming.Lock() // Requests of the same time share the answer.
+	defer r.confirming.Unlock()
+	if b.unconfirmed == nil && r.c.options.Clock.Since(r.confirmed) >= confirmedFor {
+		b.unconfirmed = r.confirm(ctx)
+	}
+	return b.unconfirmed == nil
+}
+
+// ends reports whether an error of confirm ends the run, or has it wait for somebody. Others may be
+// those of a moment.
+func ends(err error) bool {
+	return isForbidden(err) || errors.Is(err, errUnapproved) || errors.Is(err, errChanged) || errors.Is(err, errGone)
 }

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -18,32 +21,53 @@ const (
 	// waitLeast and waitMost bound the wait between two attempts at a page.
 	waitLeast, waitMost = time.Second, 30 * time.Second
 	// patience is how many attempts in a row may decide nothing: they take a minute and a half.
-	patience = 7
+	// untriedPatience is the same for attempts at which nothing was sent, because another page took
+	// what a breaker lets through: they take a quarter of an hour. Later pages of a kind that an
+	// earlier one gave up on have patience for both.
+	patience, untriedPatience = 7, 35
+	// readAgain is how often objects of a page are read again whose kind cannot be read: that takes
+	// half a minute.
+	readAgain = 5
 )
 
 // decide submits the objects of a page until the outcome of each is known. A busy API server or a
 // webhook that is away must not end the run, which would list everything again.
 func (b *batch) decide(ctx context.Context) error {
+	defer b.learn()
+	most := untriedPatience
+	if b.run.futile(b.order) {
+		most = patience
+	}
 	backoff := loop.NewBackoffOf(waitLeast, waitMost)
 	left := b.undecided()
-	for idle := 0; len(left) > 0; {
+	for idle, untried := 0, 0; len(left) > 0; {
+		before, tries := len(left), b.tries()
 		if err := b.submit(ctx, left); err != nil {
 			return err
 		}
-		before := len(left)
 		switch left = b.undecided(); {
 		case len(left) == 0:
 			return nil
+		case b.unconfirmed != nil:
+			if idle++; idle > patience || ends(b.unconfirmed) {
+				return b.unconfirmed
+			}
 		case b.held(left):
 			backoff.Reset()
-			if err := b.wait(ctx); err != nil {
+			if b.postpone(ctx, left) {
+				left = b.undecided()
+				continue
+			}
+			if err := b.run.wait(ctx); err != nil {
 				return err
 			}
 			continue
 		case len(left) < before:
-			idle = 0
+			idle, untried = 0, 0
 			backoff.Reset()
-		case idle < patience:
+		case b.tries() == tries && untried < most:
+			untried++
+		case b.tries() > tries && idle < patience:
 			idle++
 		default:
 			return b.giveUp(ctx, left)
@@ -55,6 +79,32 @@ func (b *batch) decide(ctx context.Context) error {
 	return nil
 }
 
+// learn notes the resources of which this page deleted nothing and gave up on something, and
+// forgets those of which it deleted an object.
+func (b *batch) learn() {
+	failed, deleted := map[schema.GroupResource]bool{}, map[schema.GroupResource]bool{}
+	for _, item := range b.order {
+		of := schema.GroupResource{Group: item.Group, Resource: item.Resource}
+		failed[of] = failed[of] || item.Result == v1alpha1.ItemFailed || item.Result == v1alpha1.ItemUnknown
+		deleted[of] = deleted[of] || item.Result == v1alpha1.ItemDeleted
+	}
+	b.run.mu.Lock()
+	defer b.run.mu.Unlock()
+	for of := range failed {
+		b.run.failing[of] = !deleted[of] && (failed[of] || b.run.failing[of])
+	}
+}
+
+// futile reports whether an earlier page gave up on all the resources of these objects. A kind
+// whose breaker is open would otherwise have each page of a run wait for a quarter of an hour.
+func (r *run) futile(items []*v1alpha1.CleanupItem) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !slices.ContainsFunc(items, func(item *v1alpha1.CleanupItem) bool {
+		return !r.failing[schema.GroupResource{Group: item.Group, Resource: item.Resource}]
+	})
+}
+
 // giveUp ends with objects that cannot be deleted. Those that fail by themselves, for example
 // because of a webhook of their namespace, have failed if they still exist. Any other trouble
 // interrupts the run.
@@ -64,20 +114,23 @@ func (b *batch) giveUp(ctx context.Context, left []*v1alpha1.CleanupItem) error 
 			return trouble.err
 		}
 	}
-	return b.check(ctx, func(item *v1alpha1.CleanupItem) { b.fail(item, b.trouble[item.UID].err) })
+	failed := func(item *v1alpha1.CleanupItem) { b.fail(item, b.trouble[item.UID].err) }
+	return b.check(ctx, failed, failed)
 }
 
 // check reads the objects that are not decided, and deletes none. What is gone counts as such, and
-// what cannot be known as unknown; exists decides the others.
-func (b *batch) check(ctx context.Context, exists func(*v1alpha1.CleanupItem)) error {
+// what cannot be known as unknown; exists decides the others. Where a kind cannot be read, broken
+// decides; if it is nil, that is an error.
+func (b *batch) check(ctx context.Context, exists, broken func(*v1alpha1.CleanupItem)) error {
 	for _, item := range b.undecided() {
-		object, _, err := b.run.look(ctx, item)
-		if apierrors.IsNotFound(err) {
-			object, err = b.run.lookElsewhere(ctx, item, err)
-		}
+		object, err := b.find(ctx, item, broken != nil)
 		switch {
 		case errors.Is(err, errNotServed):
 			item.Result, item.Message = v1alpha1.ItemUnknown, errNotServed.Error()
+		case b.run.ending && isForbidden(err): // Nobody may read it, and newer runs wait for this one.
+			item.Result, item.Message = v1alpha1.ItemUnknown, "the service account may not read it any more"
+		case broken != nil && unreadable(err):
+			broken(item)
 		case err != nil:
 			return err
 		case object == nil:
@@ -89,6 +142,27 @@ func (b *batch) check(ctx context.Context, exists func(*v1alpha1.CleanupItem)) e
 	return nil
 }
 
+// find reads an object live. It is nil if it is gone. A patient find reads again, a few times for
+// the whole page, where the kind cannot be read: that may be over in a moment.
+func (b *batch) find(ctx context.Context, item *v1alpha1.CleanupItem, patient bool) (*unstructured.Unstructured, error) {
+	for backoff := loop.NewBackoffOf(waitLeast, waitMost); ; b.unread++ {
+		object, _, err := b.run.look(ctx, item)
+		if apierrors.IsNotFound(err) {
+			object, err = b.run.lookElsewhere(ctx, item, err)
+		}
+		if !patient || b.unread == readAgain || !unreadable(err) {
+			return object, err
+		}
+		if !loop.Pause(ctx, b.run.c.options.Clock, backoff.Next()) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// unreadable reports whether a kind cannot be read. A 404 for a kind that discovery shows will be
+// over soon.
+func unreadable(err error) bool { return survey.OfItsKind(err) && !apierrors.IsNotFound(err) }
+
 // undecided are the items without an outcome, those first that were tried least: while deletions
 // are paused, only a few of them are tried.
 func (b *batch) undecided() []*v1alpha1.CleanupItem {
@@ -99,8 +173,23 @@ func (b *batch) undecided() []*v1alpha1.CleanupItem {
 	return left
 }
 
-// submit makes one attempt at each of the objects.
+// tries are the attempts that were made at objects of the page.
+func (b *batch) tries() (all int) {
+	for _, trouble := range b.trouble {
+		all += trouble.tries
+	}
+	return all
+}
+
+// submit makes one attempt at each of the objects, or none if it is not known whether the run may
+// still delete.
 func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error {
+	b.run.confirming.Lock()
+	b.unconfirmed = b.run.confirm(ctx)
+	b.run.confirming.Unlock()
+	if b.unconfirmed != nil {
+		return context.Cause(ctx)
+	}
 	objects := make([]engine.Object, 0, len(items))
 	for _, item := range items {
 		object, err := b.run.objectOf(item)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -65,6 +64,20 @@ func (b *batches) add(items []v1alpha1.CleanupItem) error {
 			b.cancel(err)
 		}
 	})
+	return nil
+}
+
+// submit puts the chosen objects into batches while there are at least so many. It may wait for
+// deletions, and is called when no page of a list is held: those of a hundred runs would take too
+// much memory.
+func (r *run) submit(least int) error {
+	for len(r.chosen) >= least {
+		size := min(len(r.chosen), batchSize)
+		if err := r.batches.add(r.chosen[:size:size]); err != nil {
+			return err
+		}
+		r.chosen = r.chosen[size:]
+	}
 	return nil
 }
 
@@ -173,61 +186,4 @@ func (r *run) forgetKinds() {
 		r.c.options.Engine.ForgetKind(kind)
 		delete(r.kinds, gvr)
 	}
-}
-
-// settle finds out what became of the objects that an interrupted run had announced, and counts
-// those that are gone. It deletes nothing.
-func (r *run) settle(ctx context.Context) error {
-	for _, uncounted := range r.ledger.status().UncountedDeletions {
-		fields, err := r.ledger.store.readPage(ctx, uncounted.Report)
-		if err != nil {
-			return err
-		}
-		known := map[types.UID]bool{}
-		if fields != nil && !fields.Truncated { // Anyone who can update reports could have added others.
-			fields.Objects = slices.DeleteFunc(fields.Objects, func(item v1alpha1.CleanupItem) bool {
-				twice := known[item.UID]
-				known[item.UID] = true
-				return twice || !slices.Contains(uncounted.UIDs, item.UID)
-			})
-		}
-		summarised := fields != nil && fields.Truncated && credible(fields, len(uncounted.UIDs))
-		if err := r.lose(ctx, &uncounted, func(uid types.UID) bool { return !known[uid] && !summarised }); err != nil {
-			return err
-		}
-		if fields == nil || fields.Truncated && !summarised {
-			continue
-		}
-		page := &page{name: uncounted.Report, fields: *fields}
-		err = r.newBatch(page).check(ctx, func(item *v1alpha1.CleanupItem) {
-			item.Result, item.Message = v1alpha1.ItemKept, "the run was interrupted"
-		})
-		if err != nil {
-			return err
-		}
-		if err := r.count(ctx, page); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// lose forgets the objects of a page that somebody deleted or changed: what became of them is not
-// known any more.
-func (r *run) lose(ctx context.Context, page *v1alpha1.UncountedPage, lost func(types.UID) bool) error {
-	left := slices.DeleteFunc(slices.Clone(page.UIDs), lost)
-	count := len(page.UIDs) - len(left)
-	if count == 0 {
-		return nil
-	}
-	r.log.Info("a report page is gone before its objects were counted", "report", page.Report, "objects", count)
-	return r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
-		of := slices.IndexFunc(s.UncountedDeletions, func(u v1alpha1.UncountedPage) bool { return u.Report == page.Report })
-		if s.UncountedDeletions[of].UIDs = left; len(left) == 0 {
-			s.UncountedDeletions = slices.Delete(s.UncountedDeletions, of, of+1)
-		}
-		s.LastRun.Lost += int64(count)
-		message := fmt.Sprintf("report %s was deleted or changed before its objects were counted: up to %d deletions are in no count", page.Report, s.LastRun.Lost)
-		r.cur.set(s, v1alpha1.ConditionCountsExact, metav1.ConditionFalse, v1alpha1.ReasonReportLost, message)
-	})
 }

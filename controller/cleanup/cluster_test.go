@@ -57,29 +57,49 @@ type cluster struct {
 	listing func()
 	// late is by how much the API server's time is after start.
 	late time.Duration
-	// lacks: the account lacks all permissions, or those on lacksOf. asked is how often that was asked.
+	// lacks: the account lacks all permissions, or those on lacksOf. asked is how often that was
+	// asked.
 	lacks   bool
 	lacksOf string
 	asked   int
+	// account is what the API server answers about the service account of the policy; nil: it exists.
+	account func() (types.UID, error)
+	// policy is what the API server answers about the policy; nil: it is as it was.
+	policy func() error
+	// namespaces are those that are known.
+	namespaces []*policy.NamespacePolicy
+	// held reports whether a pause holds a scope; nil: none does.
+	held func(scope string) bool
 	// waited is how long all waits together would have taken.
 	waited time.Duration
 	// answer is what a DELETE is answered in the place of what else would happen; nil: as it happens.
 	answer func(name string) *engine.Result
 	// cause is the error of such an answer; nil: any.
 	cause error
-	// fails are the HTTP statuses with which the DELETEs of some objects fail, by name; 0 is no answer.
+	// fails are the HTTP statuses with which the DELETEs of some objects fail, by name; 0 is no
+	// answer.
 	fails map[string]int
 	// denies are the HTTP statuses with which an admission webhook refuses to delete some objects.
 	denies map[string]int
 	// versions of ConfigMaps that are served; a GET in another one is answered 404. paths is the same
 	// for GETs alone, if it is set: discovery is behind.
 	versions, paths []string
+	// forbidden: ConfigMaps cannot be read.
+	forbidden bool
+	// unlistable is how each LIST of ConfigMaps fails; nil: it does not.
+	unlistable func() error
+	// unreadable is how each GET of a ConfigMap fails; nil: it does not.
+	unreadable func() error
+	// silent are the API groups that discovery does not show.
+	silent cleanup.SilentGroups
 	// registered are the resources that the engine was told of.
 	registered map[schema.GroupVersionResource]bool
 	// beforeStatus is called before each write of the status; it may be nil.
 	beforeStatus func()
 	after        bool
 	dead         bool
+	// forged: somebody else has written or deleted report pages.
+	forged bool
 }
 
 // request reports whether a request reaches the API server and whether its answer comes back.
@@ -114,7 +134,7 @@ func (c *cluster) writeStatus(_ context.Context, status *v1alpha1.CleanupPolicyS
 		uids := 0
 		for _, page := range status.UncountedDeletions {
 			uids += len(page.UIDs)
-			if _, ok := c.pages[page.Report]; !ok {
+			if _, ok := c.pages[page.Report]; !ok && !c.forged {
 				c.t.Errorf("page %s is announced before it is written", page.Report)
 			}
 		}
@@ -132,7 +152,7 @@ func (c *cluster) writePage(_ context.Context, name string, fields *v1alpha1.Cle
 
 func (c *cluster) readPage(_ context.Context, name string) (out *v1alpha1.CleanupReportFields, err error) {
 	err = c.request(func() error {
-		if page, ok := c.pages[name]; ok {
+		if page, ok := c.pages[name]; ok && page.Policy.UID == "policy" {
 			out = page.DeepCopy()
 		}
 		return nil
@@ -140,7 +160,33 @@ func (c *cluster) readPage(_ context.Context, name string) (out *v1alpha1.Cleanu
 	return out, err
 }
 
-func (c *cluster) prune(context.Context) error { return c.request(func() error { return nil }) }
+func (c *cluster) counted(_ context.Context, run string) (deleted int64, last int32, err error) {
+	err = c.request(func() error {
+		for name, page := range c.pages {
+			if page.Run != run || page.DryRun || page.Page > mostPages || name != pageName("p", run, page.Page) {
+				continue
+			}
+			if deleted += min(max(0, page.Deleted), maxBatch); page.Truncated || slices.ContainsFunc(page.Objects, func(item v1alpha1.CleanupItem) bool { return decided(&item) }) {
+				last = max(last, page.Page)
+			}
+		}
+		return nil
+	})
+	return deleted, last, err
+}
+
+func (c *cluster) confirm(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.policy == nil {
+		return nil
+	}
+	return c.policy()
+}
+
+func (c *cluster) prune(context.Context, string, time.Time) error {
+	return c.request(func() error { return nil })
+}
 
 // client lists and reads the ConfigMaps.
 func (c *cluster) client() metadata.Interface {
@@ -153,7 +199,15 @@ func (c *cluster) client() metadata.Interface {
 		list := &metav1.List{}
 		var one runtime.Object
 		err := c.request(func() error {
+			if c.forbidden {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("revoked"))
+			}
 			if get, ok := did.(clienttesting.GetAction); ok {
+				if c.unreadable != nil {
+					if err := c.unreadable(); err != nil {
+						return err
+					}
+				}
 				object, version := c.objects[get.GetName()], get.GetResource().Version
 				if !slices.Contains(c.versions, version) || c.paths != nil && !slices.Contains(c.paths, version) {
 					return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "configmaps"}, get.GetName(), "404 page not found", 0, true)
@@ -166,6 +220,11 @@ func (c *cluster) client() metadata.Interface {
 			}
 			if c.lists++; c.listing != nil {
 				c.listing()
+			}
+			if c.unlistable != nil {
+				if err := c.unlistable(); err != nil {
+					return err
+				}
 			}
 			for _, name := range slices.Sorted(maps.Keys(c.objects)) {
 				list.Items = append(list.Items, runtime.RawExtension{Object: c.objects[name].DeepCopy()})
@@ -251,11 +310,13 @@ func (c *cluster) attempt(ctx context.Context, run engine.Run, o engine.Object, 
 		}
 		o = judged.Object
 	}
-	if c.answer != nil {
-		if result := c.answer(o.Name); result != nil {
-			out.Result, out.Err = *result, cmp.Or(c.cause, errors.New("the answer was an error"))
-			return out
-		}
+	if c.held != nil && c.held(o.Namespace) {
+		out.Result, out.Err = engine.Held, engine.ErrHeldByPause
+		return out
+	}
+	if result := c.answered(o.Name); result != nil {
+		out.Result, out.Err = *result, cmp.Or(c.cause, errors.New("the answer was an error"))
+		return out
 	}
 	result := Action{}.Do(ctx, action.Due{Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion, Run: run})
 	switch result.Outcome {
@@ -269,6 +330,16 @@ func (c *cluster) attempt(ctx context.Context, run engine.Run, o engine.Object, 
 		out.Err = result.Err
 	}
 	return out
+}
+
+// answered is the answer that a test prepared, or nil.
+func (c *cluster) answered(name string) *engine.Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answer == nil {
+		return nil
+	}
+	return c.answer(name)
 }
 
 // Snapshot and Namespace implement platform.Source.
@@ -308,12 +379,20 @@ func newCluster(t *testing.T) *cluster {
 // controller is a new process.
 func (c *cluster) controller() *Controller {
 	c.t.Helper()
-	m, err := newMetrics(prometheus.NewRegistry())
+	m, err := newMetrics(prometheus.NewRegistry(), false)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	clock := hasty{clocktesting.NewFakeClock(start), &c.waited}
-	account := &Account{Metadata: c.client(), Delete: c, Lacks: func(_ context.Context, _ string, needs []permission.Need) ([]permission.Need, error) {
+	clock := hasty{clocktesting.NewFakeClock(start), c}
+	exists := func(context.Context) (types.UID, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.account == nil {
+			return "account", nil
+		}
+		return c.account()
+	}
+	account := &Account{Exists: exists, Metadata: c.client(), Delete: c, Lacks: func(_ context.Context, _ string, needs []permission.Need) ([]permission.Need, error) {
 		if c.asked++; c.lacks || needs[0].Resource.Resource == c.lacksOf {
 			return needs, nil
 		}
@@ -326,9 +405,13 @@ func (c *cluster) controller() *Controller {
 			if len(c.versions) > 0 {
 				out = append(out, cleanup.Resource{GroupResource: schema.GroupResource{Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true, Versions: c.versions})
 			}
+			if len(c.silent) > 0 {
+				return out, c.silent
+			}
 			return out, nil
 		},
-		Namespaces: func() ([]*policy.NamespacePolicy, error) { return nil, nil },
+		Namespaces: func() ([]*policy.NamespacePolicy, error) { return c.namespaces, nil },
+		Held:       func(_ context.Context, scope string) bool { return c.held != nil && c.held(scope) },
 		ServerTime: func(context.Context) (time.Time, error) { return start.Add(c.late), nil }, Clock: clock,
 	}}
 	out.unchanged = func(*cleanup.Policy) bool { return true }
@@ -354,7 +437,7 @@ func (c *cluster) work(ctx context.Context, p *cleanup.Policy) error {
 func tmpPolicy(t *testing.T, edit func(*v1alpha1.CleanupSpec)) *cleanup.Policy {
 	t.Helper()
 	object := &v1alpha1.ClusterCleanupPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "policy", Generation: 1}}
-	object.Spec.Schedule = "@daily"
+	object.Spec.Schedule = "0 2 * * *"
 	object.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"tmp-*"}}}
 	edit(&object.Spec.CleanupSpec)
 	p, errs := cleanup.Compile(expression.NewCompiler(10), object)

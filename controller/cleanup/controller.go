@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
@@ -59,6 +60,9 @@ type Options struct {
 	MaxPolicies int
 	// RequireApproval makes approval mandatory for CleanupPolicies.
 	RequireApproval bool
+	// Held reports whether a pause holds what cleanup runs delete of a scope: see
+	// [policy.PauseScope]. With "" that is a pause without namespaces.
+	Held func(ctx context.Context, scope string) bool
 	// ServerTime is the API server's time, or an error while that is not known.
 	ServerTime func(context.Context) (time.Time, error)
 	// Event records an Event on a policy. It may be nil.
@@ -67,6 +71,8 @@ type Options struct {
 	Clock      clock.Clock
 	Log        logr.Logger
 	Registerer prometheus.Registerer
+	// PolicyNames: metrics name policies. Without, they name only namespaces.
+	PolicyNames bool
 }
 
 const (
@@ -87,6 +93,8 @@ type Controller struct {
 	metrics  *metrics
 	// namespaced and cluster are the policies of both kinds.
 	namespaced, cluster *follow.Mirror[seen]
+	// ages are those of the namespaced ones.
+	ages *ages
 	// unchanged reports whether a policy is still what a run applies.
 	unchanged func(*cleanup.Policy) bool
 
@@ -101,19 +109,23 @@ type Controller struct {
 
 // New makes a controller that does nothing until Run.
 func New(options Options) (*Controller, error) {
+	options.Served = survey.Share(options.Clock, options.Served)
 	c := &Controller{
 		options: options, log: options.Log.WithName("cleanup"), compiler: expression.NewCompiler(expression.DefaultCacheSize),
-		queue: loop.NewRetryQueue(options.Clock, recheck), busy: map[string]bool{}, checked: map[types.UID]checked{},
-		turns: newTurns(options.Clock, runsAtOnce, runsAtOnce), remembering: newTurns(options.Clock, rememberingAtOnce, rememberingShare),
+		queue: loop.NewRetryQueue(options.Clock, recheck), busy: map[string]bool{}, checked: map[types.UID]checked{}, ages: newAges(),
+		turns: newTurns(options.Clock, runsAtOnce, runsShare), remembering: newTurns(options.Clock, rememberingAtOnce, rememberingShare),
 		reviews: newTurns(options.Clock, runsAtOnce, runsAtOnce),
 	}
 	var err error
-	if c.metrics, err = newMetrics(options.Registerer); err != nil {
+	if c.metrics, err = newMetrics(options.Registerer, options.PolicyNames); err != nil {
 		return nil, err
 	}
 	follows := func(resource string) *follow.Mirror[seen] {
 		m := follow.NewMirror(options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)), see, options.Clock, c.log.WithValues("resource", resource))
 		m.OnChange(func(name string, old, now *seen) {
+			if resource == v1alpha1.CleanupPolicies {
+				c.ages.observe(name, old, now)
+			}
 			switch {
 			case name == "":
 			case now == nil:

@@ -2,7 +2,6 @@ package cleanup
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -46,33 +45,20 @@ func TestKilledInTrouble(t *testing.T) {
 			begin := func() *cluster {
 				c := newCluster(t)
 				state.enter(c)
-				c.dead, c.requests, c.killAt, c.after = false, 0, 0, false
 				return c
 			}
 			whole := begin()
+			whole.dead, whole.requests, whole.killAt, whole.after = false, 0, 0, false
 			state.leave(whole)
 			if err := whole.work(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 			state.check(whole, "never killed")
-			for first := range whole.requests + 1 {
-				for _, after := range []bool{false, true} {
-					for second := range whole.requests + 1 {
-						what := fmt.Sprintf("killed at request %d (after: %v) and %d", first, after, second)
-						c := begin()
-						c.killAt, c.after = first, after
-						_ = c.work(t.Context(), p)
-						state.leave(c)
-						c.dead, c.requests, c.killAt, c.after = false, 0, second, !after
-						_ = c.work(t.Context(), p)
-						c.dead, c.killAt = false, 0
-						if err := c.work(t.Context(), p); err != nil {
-							t.Fatalf("%s: %v", what, err)
-						}
-						if state.check(c, what); t.Failed() {
-							return
-						}
-					}
+			for k := range kills(0, whole.requests) {
+				c := begin()
+				c.survive(k, func() error { return c.work(t.Context(), p) }, func() { state.leave(c) })
+				if state.check(c, k.String()); t.Failed() {
+					return
 				}
 			}
 			t.Logf("%d requests", whole.requests)

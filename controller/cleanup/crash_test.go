@@ -2,6 +2,8 @@ package cleanup
 
 import (
 	"fmt"
+	"iter"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,15 +14,60 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
+// kill is when a run is killed: at a request, before or after it takes effect, and then once more
+// while it is resumed. 0 is never.
+type kill struct {
+	first  int
+	after  bool
+	second int
+}
+
+func (k kill) String() string {
+	return fmt.Sprintf("killed at request %d (after: %v) and %d", k.first, k.after, k.second)
+}
+
+// kills are all first kills from a request on, each with a seventh of the second ones. The crash part
+// of make test-full has all of them.
+func kills(from, requests int) iter.Seq[kill] {
+	every := 7
+	if os.Getenv("CRASH") == "full" {
+		every = 1
+	}
+	return func(yield func(kill) bool) {
+		for i := range 2 * (requests - from + 1) {
+			for second := i % every; second <= requests; second += every {
+				if !yield(kill{from + i/2, i%2 == 1, second}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// survive has processes work until one is not killed. between is what happens after the first kill.
+func (c *cluster) survive(k kill, work func() error, between func()) {
+	c.t.Helper()
+	c.dead, c.requests, c.killAt, c.after = false, 0, k.first, k.after
+	_ = work()
+	between()
+	c.dead, c.requests, c.killAt, c.after = false, 0, k.second, !k.after
+	_ = work()
+	c.dead, c.killAt = false, 0
+	if err := work(); err != nil {
+		c.t.Fatalf("%s: %v", k, err)
+	}
+}
+
 // A run is killed at each of its requests, before and after it takes effect, and once more while it
 // is resumed. In the end everything that matches is deleted, nothing else is, and each object is
 // counted once (S7).
 func TestKilledAtEveryRequest(t *testing.T) {
 	for name, edit := range map[string]func(*v1alpha1.CleanupSpec){
-		"one pass":   func(*v1alpha1.CleanupSpec) {},
-		"two passes": func(s *v1alpha1.CleanupSpec) { s.MaxDeletions = new(int64(5)) },
+		"one pass":     func(*v1alpha1.CleanupSpec) {},
+		"two passes":   func(s *v1alpha1.CleanupSpec) { s.MaxDeletions = new(int64(5)) },
+		"a percentage": func(s *v1alpha1.CleanupSpec) { s.MaxPercentage = new(int32(72)) }, // 5 of 7
 		"with a lookup": func(s *v1alpha1.CleanupSpec) {
-			s.Conditions = []v1alpha1.MatchCondition{{Name: "x", Expression: "!lookup.owned"}}
+			s.Conditions = []v1alpha1.CleanupCondition{{Name: "x", Expression: "!lookup.owned"}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,23 +80,11 @@ func TestKilledAtEveryRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			whole.check("never killed")
-			for first := 1; first <= whole.requests; first++ {
-				for _, after := range []bool{false, true} {
-					for second := 0; second <= whole.requests; second += 1 {
-						c := newCluster(t)
-						c.killAt, c.after = first, after
-						_ = c.work(t.Context(), p)
-						c.dead, c.requests, c.killAt, c.after = false, 0, second, !after
-						_ = c.work(t.Context(), p)
-						c.dead, c.killAt = false, 0
-						if err := c.work(t.Context(), p); err != nil {
-							t.Fatalf("killed at request %d (after: %v) and %d: %v", first, after, second, err)
-						}
-						c.check(fmt.Sprintf("killed at request %d (after: %v) and %d", first, after, second))
-						if t.Failed() {
-							return
-						}
-					}
+			for k := range kills(1, whole.requests) {
+				c := newCluster(t)
+				c.survive(k, func() error { return c.work(t.Context(), p) }, func() {})
+				if c.check(k.String()); t.Failed() {
+					return
 				}
 			}
 			t.Logf("%d requests", whole.requests)

@@ -9,8 +9,8 @@
 // (ledger.go): first a report page with the objects of a batch, then status.uncountedDeletions with
 // their UIDs. Only then it deletes. When all outcomes are known it writes them on the page, and
 // then moves the UIDs into the counters, in one status write. After a crash, the next leader reads
-// the page: what has an outcome is counted, what is gone or being deleted is counted too, and
-// anything else is judged and deleted again.
+// the objects on the page: what is gone or being deleted is counted, and anything else is judged
+// and deleted again.
 //
 // With consecutiveRuns a run also leaves which objects have matched (matches.go): on pages first,
 // which the write that ends the run names. The next run counts on from them.

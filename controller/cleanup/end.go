@@ -25,8 +25,17 @@ func (r *run) interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, errOvertaken) || errors.Is(err, errGone) {
 		return err
 	}
+	if reason == v1alpha1.ReasonRunFailed && r.c.stillPaused(ctx, r.policy, r.ledger.status()) {
+		reason = v1alpha1.ReasonPaused
+	}
 	written := r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
-		r.conditions(s, reason, "the run was interrupted and will go on: "+err.Error())
+		r.stalled(s, reason, "the run was interrupted and will go on: "+err.Error())
+		switch { // A resumed run waits for a permission that it lost, not for those that it never had.
+		case reason == v1alpha1.ReasonForbidden:
+			r.cur.permitted(s, err.Error())
+		case r.opened && r.lacks == "":
+			r.cur.permitted(s, "")
+		}
 	})
 	return errors.Join(err, written)
 }
@@ -39,32 +48,37 @@ func (r *run) end(ctx context.Context, phase v1alpha1.RunPhase, reason, message 
 	}
 	now, err := r.c.options.ServerTime(ctx)
 	if err != nil {
-		now = r.info.StartTime.Time
+		now = r.cur.now
 	}
 	err = r.ledger.end(ctx, phase, now, func(s *v1alpha1.CleanupPolicyStatus) {
-		s.LastRun.Listed, s.LastRun.Matched, s.LastRun.DryRun = max(s.LastRun.Listed, r.survey.Listed), max(r.survey.Matched, s.LastRun.Deleted), r.info.DryRun
+		s.LastRun.Listed, s.LastRun.Matched, s.LastRun.DryRun = max(s.LastRun.Listed, r.survey.Listed), max(r.survey.Matched, s.LastRun.Deleted), r.info.DryRun && s.LastRun.Deleted+s.LastRun.Lost == 0
 		s.LastRun.Skipped, s.Matches = nil, matches
 		for _, count := range r.survey.Skipped {
 			s.LastRun.Skipped = append(s.LastRun.Skipped, *count)
 		}
 		slices.SortFunc(s.LastRun.Skipped, func(a, b v1alpha1.SkipCount) int { return strings.Compare(a.Reason, b.Reason) })
-		r.conditions(s, reason, message)
+		r.stalled(s, reason, message)
+		if r.opened {
+			r.cur.permitted(s, r.lacks)
+		}
 	})
 	if err != nil {
 		return err
 	}
 	r.report(phase, reason, message)
-	return r.ledger.prune(ctx)
+	return r.ledger.prune(ctx, r.info.ID, now)
 }
 
 // report tells people how the run ended: one log line, one Event.
 func (r *run) report(phase v1alpha1.RunPhase, reason, message string) {
 	status := r.ledger.status().LastRun
-	verb, count := "deleted", status.Deleted
-	if status.DryRun {
-		verb, count = "would delete", status.Matched
+	text := fmt.Sprintf("deleted %d of %d objects", status.Deleted, status.Listed)
+	switch {
+	case status.DryRun:
+		text = fmt.Sprintf("would delete %d of %d objects", status.Matched, status.Listed)
+	case r.info.DryRun: // Since its approval was deleted.
+		text += fmt.Sprintf(", and would delete %d more", r.survey.Matched)
 	}
-	text := fmt.Sprintf("%s %d of %d objects", verb, count, status.Listed)
 	if message != "" {
 		text += ": " + message
 	}
@@ -73,17 +87,13 @@ func (r *run) report(phase v1alpha1.RunPhase, reason, message string) {
 	r.c.event(r.cur.object, reason != v1alpha1.ReasonComplete, "Cleanup"+string(phase), text)
 }
 
-// conditions sets PermissionsGranted and Stalled.
-func (r *run) conditions(s *v1alpha1.CleanupPolicyStatus, reason, message string) {
+// stalled sets Stalled.
+func (r *run) stalled(s *v1alpha1.CleanupPolicyStatus, reason, message string) {
 	stalled := metav1.ConditionTrue
 	if reason == v1alpha1.ReasonComplete {
 		stalled = metav1.ConditionFalse
 	}
 	r.cur.set(s, v1alpha1.ConditionStalled, stalled, reason, message)
-	if reason != v1alpha1.ReasonForbidden {
-		message = ""
-	}
-	r.cur.permitted(s, message)
 }
 
 // permitted sets PermissionsGranted; lacks says what is missing.

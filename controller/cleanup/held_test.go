@@ -1,17 +1,23 @@
 package cleanup
 
 import (
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// TestHeldRun: a run that a pause holds for a day says so, waits, and then deletes everything. That
-// an hour is all it may take to begin does not end it, even if its process is killed meanwhile.
+// TestHeldRun: a pause holds a run for most of a day. The run reports it, waits, and then deletes
+// everything. Its starting deadline of an hour does not end it, even if the process is killed
+// meanwhile and the next one starts before the pause ends.
 func TestHeldRun(t *testing.T) {
 	for name, killed := range map[string]bool{"the process lives": false, "it is killed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -20,12 +26,10 @@ func TestHeldRun(t *testing.T) {
 			attempts, resumed := 0, false
 			c.answer = func(string) *engine.Result {
 				attempts++
-				if resumed = resumed || c.waited > 24*time.Hour; resumed {
+				if resumed = resumed || c.waited > 23*time.Hour; resumed {
 					return nil
 				}
-				if killed && attempts > 20 {
-					c.dead = true
-				}
+				c.dead = killed && attempts > 20 && c.late == 0
 				held := engine.Held
 				return &held
 			}
@@ -35,8 +39,9 @@ func TestHeldRun(t *testing.T) {
 				if stalled := c.condition(v1alpha1.ConditionStalled); err == nil || !strings.HasPrefix(stalled, "True Paused a pause holds its deletions") {
 					t.Fatalf("%v, %s", err, stalled)
 				}
-				c.dead, resumed, c.late = false, true, 24*time.Hour
-				err = c.controller().finish(t.Context(), c.cur(p, start.Add(24*time.Hour)), true)
+				c.dead, c.waited, c.late = false, 0, 23*time.Hour
+				c.held = func(string) bool { return c.waitedFor() == 0 }
+				err = c.controller().finish(t.Context(), c.cur(p, start.Add(23*time.Hour)), true)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -49,6 +54,30 @@ func TestHeldRun(t *testing.T) {
 	}
 }
 
+// waitedFor is how long all waits together would have taken.
+func (c *cluster) waitedFor() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waited
+}
+
+// TestForgedPause: a status that says that a pause holds a run does not exempt it from its starting
+// deadline. There is none, and nothing is deleted.
+func TestForgedPause(t *testing.T) {
+	c := newCluster(t)
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.StartingDeadlineSeconds = new(int64(3600)) })
+	cur := c.cur(p, start.Add(23*time.Hour))
+	c.late = 23 * time.Hour
+	c.status.LastRun = &v1alpha1.CleanupRun{ID: runID(start, p.UID), Phase: v1alpha1.RunRunning, Generation: p.Generation, ScheduledTime: metav1.NewTime(start), StartTime: metav1.NewTime(start)}
+	cur.set(&c.status, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPaused, messageHeld)
+	if err := c.controller().finish(t.Context(), cur, true); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.sent) > 0 || c.status.LastRun.Phase != v1alpha1.RunFailed {
+		t.Errorf("%d deleted, run %+v", len(c.sent), c.status.LastRun)
+	}
+}
+
 // TestHeldIsNotUnanswered: what a pause held was not sent, so that its outcome is known.
 func TestHeldIsNotUnanswered(t *testing.T) {
 	r := &run{}
@@ -56,5 +85,107 @@ func TestHeldIsNotUnanswered(t *testing.T) {
 	b.answered("a", action.Result{Outcome: action.Held})
 	if b.unanswered["a"] || b.items["a"].Result != "" {
 		t.Errorf("%+v", b.items["a"])
+	}
+}
+
+// A pause of a namespace holds no object of another one: a run of the cluster deletes those first,
+// and comes back for the others. Nothing is deleted during the pause, and nothing is lost.
+func TestPauseOfOneNamespace(t *testing.T) {
+	for name, edit := range map[string]func(*cluster){
+		"before the run": func(*cluster) {},
+		"once objects are on a page": func(c *cluster) {
+			var begun atomic.Bool
+			held := c.held
+			c.held = func(scope string) bool { return begun.Load() && held(scope) }
+			c.policy = func() error { begun.Store(true); return nil }
+		},
+		"more than are remembered": func(*cluster) { laterMost = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer small(1)()
+			defer func(most int) { laterMost = most }(laterMost)
+			c := newCluster(t)
+			for _, name := range []string{"tmp-1", "tmp-2", "tmp-3"} {
+				c.objects[name].Namespace = "prod"
+			}
+			c.held = func(scope string) bool { return scope == "prod" && c.waitedFor() < 23*time.Hour }
+			at := map[string]time.Duration{}
+			c.answer = func(name string) *engine.Result { at[name] = c.waited; return nil }
+			edit(c)
+			if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
+				t.Fatal(err)
+			}
+			c.check(name)
+			for name, waited := range at {
+				if held := name <= "tmp-3"; held != (waited >= 23*time.Hour) || !held && waited > 0 {
+					t.Errorf("%s was deleted after %s", name, waited)
+				}
+			}
+			if want := 1 + 1/laterMost; c.lists != want {
+				t.Errorf("%d lists, want %d", c.lists, want)
+			}
+			if stalled := c.condition(v1alpha1.ConditionStalled); !strings.HasPrefix(stalled, "False Complete") {
+				t.Error(stalled)
+			}
+		})
+	}
+}
+
+// A run that was interrupted for most of a day goes on after its starting deadline only if a pause
+// held it, and still holds something that its policy matches.
+func TestLateRunDuringAPause(t *testing.T) {
+	selects := func(s *v1alpha1.CleanupSpec) {
+		s.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "ci"}}
+	}
+	for name, c := range map[string]struct {
+		edit   func(*v1alpha1.CleanupSpec)
+		scope  string
+		before string // the reason of condition Stalled
+		goesOn bool
+	}{
+		"of everything":                     {nil, "", v1alpha1.ReasonPaused, true},
+		"of its namespace":                  {selects, "ci", v1alpha1.ReasonPaused, true},
+		"of another namespace":              {selects, "prod", v1alpha1.ReasonPaused, false},
+		"of a namespace of the cluster":     {nil, "prod", v1alpha1.ReasonPaused, true},
+		"of none that is known":             {nil, "gone", v1alpha1.ReasonPaused, false},
+		"that came later":                   {nil, "", v1alpha1.ReasonForbidden, false},
+		"of its namespace, and interrupted": {selects, "ci", v1alpha1.ReasonRunFailed, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newCluster(t)
+			for _, name := range []string{"ci", "prod"} {
+				api.namespaces = append(api.namespaces, policy.ParseNamespace(name, nil, map[string]string{"team": name}))
+			}
+			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+				s.StartingDeadlineSeconds = new(int64(3600))
+				if c.edit != nil {
+					c.edit(s)
+				}
+			})
+			api.held = func(scope string) bool { return api.waitedFor() == 0 && (c.scope == "" || scope == c.scope) }
+			cur := api.cur(p, start.Add(23*time.Hour))
+			api.late = 23 * time.Hour
+			api.status.LastRun = &v1alpha1.CleanupRun{ID: runID(start, p.UID), Phase: v1alpha1.RunRunning, Generation: p.Generation, ScheduledTime: metav1.NewTime(start), StartTime: metav1.NewTime(start)}
+			process, before := api.controller(), c.before
+			if before == v1alpha1.ReasonRunFailed {
+				before = v1alpha1.ReasonPaused
+			}
+			cur.set(&api.status, v1alpha1.ConditionStalled, metav1.ConditionTrue, before, messageHeld)
+			if before != c.before {
+				r, err := process.newRun(cur, api.status.LastRun)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := r.interrupted(t.Context(), errKilled); !errors.Is(err, errKilled) {
+					t.Fatal(err)
+				}
+			}
+			if err := process.finish(t.Context(), cur, true); err != nil {
+				t.Fatal(err)
+			}
+			if phase := api.status.LastRun.Phase; (phase == v1alpha1.RunCompleted) != c.goesOn || (phase == v1alpha1.RunFailed) == c.goesOn {
+				t.Errorf("%s, %d deleted", phase, len(api.sent))
+			}
+		})
 	}
 }

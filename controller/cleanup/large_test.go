@@ -6,9 +6,11 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -18,6 +20,7 @@ import (
 // of them takes a few megabytes.
 func TestLargeApprovalsAndReports(t *testing.T) {
 	const total = 16
+	var mu sync.Mutex
 	small, listed := 0, map[string]bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -25,6 +28,8 @@ func TestLargeApprovalsAndReports(t *testing.T) {
 			_, _ = fmt.Fprint(w, "{}")
 			return
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 		to, next := min(total, from+limit), ""
@@ -53,7 +58,7 @@ func TestLargeApprovalsAndReports(t *testing.T) {
 	if approved, err := process.approved(t.Context(), p); approved || err != nil {
 		t.Errorf("approved %v, %v", approved, err)
 	}
-	if err := newStore(client, p, "1", v1alpha1.CleanupPolicyStatus{}).prune(t.Context()); err != nil {
+	if err := newStore(clock.RealClock{}, client, p, "1", v1alpha1.CleanupPolicyStatus{}).prune(t.Context(), "", start); err != nil {
 		t.Error(err)
 	}
 	if small < 4 || len(listed) != 2*total {

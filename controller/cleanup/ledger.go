@@ -39,7 +39,14 @@ type storage interface {
 	// writePage writes a page, whether or not it exists. fresh says that it most likely does not.
 	writePage(ctx context.Context, name string, fields *v1alpha1.CleanupReportFields, fresh bool) error
 	readPage(ctx context.Context, name string) (*v1alpha1.CleanupReportFields, error)
-	prune(ctx context.Context) error
+	// counted is how many objects the pages of a run say that it has deleted, and the number of its
+	// last page with outcomes.
+	counted(ctx context.Context, run string) (deleted int64, last int32, err error)
+	// prune deletes the pages of old runs, and none of the current one.
+	prune(ctx context.Context, current string, now time.Time) error
+	// confirm is an error if the policy is not what the run applies any more, as the API server knows
+	// it.
+	confirm(ctx context.Context) error
 }
 
 // ledger keeps the counts of a run. All changes of the status go through it, one at a time.
@@ -64,11 +71,23 @@ func (l *ledger) status() *v1alpha1.CleanupPolicyStatus {
 	return l.store.current().DeepCopy()
 }
 
-// begin records that a run has started. What an earlier run left uncounted stays.
-func (l *ledger) begin(ctx context.Context, run *v1alpha1.CleanupRun) error {
+// begin records that a run has started. Whatever an earlier run left uncounted is counted by now,
+// unless somebody removed that run from the status: then it is lost, and inexact says so.
+func (l *ledger) begin(ctx context.Context, run *v1alpha1.CleanupRun, inexact func(*v1alpha1.CleanupPolicyStatus)) error {
 	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+		for _, page := range s.UncountedDeletions {
+			run.Lost += int64(len(page.UIDs))
+		}
+		s.UncountedDeletions = nil
 		s.LastRun, s.LastScheduleTime = run, &run.ScheduledTime
-		meta.RemoveStatusCondition((*[]metav1.Condition)(&s.Conditions), v1alpha1.ConditionCountsExact)
+		s.Runs = append(slices.DeleteFunc(s.Runs, func(id string) bool { return id == run.ID }), run.ID)
+		s.Runs = s.Runs[max(0, len(s.Runs)-v1alpha1.KeptRuns):]
+		for _, of := range []string{v1alpha1.ConditionCountsExact, v1alpha1.ConditionPermissionsGranted} {
+			meta.RemoveStatusCondition((*[]metav1.Condition)(&s.Conditions), of)
+		}
+		if run.Lost > 0 {
+			inexact(s)
+		}
 	})
 }
 
@@ -88,22 +107,20 @@ func (l *ledger) announce(ctx context.Context, page *page) error {
 	})
 }
 
-// count writes the outcomes on the page, beyond detailedPages only their numbers. Then it moves the
-// UIDs of the page into the counters. If some outcomes are not known, inexact says so in the same
-// write.
+// count writes the outcomes on the page, and then moves its UIDs into the counters. If some
+// outcomes are not known, inexact says so in the same write. Last, a page beyond detailedPages
+// keeps only their numbers: before, a crash would leave nothing by which to find out what is
+// deleted.
 func (l *ledger) count(ctx context.Context, page *page, inexact func(s *v1alpha1.CleanupPolicyStatus, unknown int64)) error {
 	unknown := page.unknown()
 	deleted := page.tally()
-	if page.fields.Page > detailedPages && unknown == 0 { // Its numbers do not include them.
-		page.summarise()
-	}
 	if err := l.store.writePage(ctx, page.name, &page.fields, false); err != nil {
 		return err
 	}
-	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+	err := l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
 		s.UncountedDeletions = slices.DeleteFunc(s.UncountedDeletions, func(u v1alpha1.UncountedPage) bool { return u.Report == page.name })
 		s.Deleted += page.fields.Deleted
-		if s.LastRun != nil && s.LastRun.ID == page.fields.Run {
+		if s.LastRun != nil {
 			s.LastRun.Deleted += page.fields.Deleted
 		}
 		for kind, count := range deleted {
@@ -113,13 +130,18 @@ func (l *ledger) count(ctx context.Context, page *page, inexact func(s *v1alpha1
 			inexact(s, unknown)
 		}
 	})
+	if err != nil || page.fields.Page <= detailedPages || unknown > 0 { // A summary does not include them.
+		return err
+	}
+	page.summarise()
+	return l.store.writePage(ctx, page.name, &page.fields, false)
 }
 
 // prune deletes the pages of all but the last runs.
-func (l *ledger) prune(ctx context.Context) error {
+func (l *ledger) prune(ctx context.Context, current string, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.store.prune(ctx)
+	return l.store.prune(ctx, current, now)
 }
 
 // end records how a run ended.
@@ -166,12 +188,6 @@ func decided(item *v1alpha1.CleanupItem) bool { return item.Result != "" }
 // tally counts the deleted items, by kind.
 func (p *page) tally() map[metav1.GroupKind]int64 {
 	out := map[metav1.GroupKind]int64{}
-	if p.fields.Truncated { // The process was killed before it counted what it had written.
-		for _, each := range p.fields.Summary {
-			out[metav1.GroupKind{Group: each.Group, Kind: each.Kind}] += each.Count
-		}
-		return out
-	}
 	p.fields.Deleted = 0
 	for i := range p.fields.Objects {
 		item := &p.fields.Objects[i]
@@ -181,18 +197,6 @@ func (p *page) tally() map[metav1.GroupKind]int64 {
 		}
 	}
 	return out
-}
-
-// credible reports whether the summary of a page fits to that many objects.
-func credible(page *v1alpha1.CleanupReportFields, objects int) bool {
-	sum := int64(0)
-	for _, each := range page.Summary {
-		if each.Count < 0 || each.Count > int64(objects) {
-			return false
-		}
-		sum += each.Count
-	}
-	return len(page.Objects) == 0 && sum == page.Deleted && sum <= int64(objects)
 }
 
 // unknown counts the items that may be deleted after they were last seen.
@@ -207,9 +211,6 @@ func (p *page) unknown() (count int64) {
 
 // summarise replaces the items by their numbers.
 func (p *page) summarise() {
-	if p.fields.Truncated {
-		return
-	}
 	type key struct{ group, kind, namespace string }
 	counts := map[key]int64{}
 	for i := range p.fields.Objects {

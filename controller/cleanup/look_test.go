@@ -3,6 +3,7 @@ package cleanup
 import (
 	"testing"
 
+	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -12,12 +13,14 @@ func TestResourceIsNotServed(t *testing.T) {
 	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
 	for name, c := range map[string]struct {
 		versions, paths []string
+		silent          cleanup.SilentGroups
 		waits           bool
 		counted, sent   int
 		lost            int64
 	}{
 		"nothing changed":   {versions: []string{"v1"}, counted: 5, sent: 5},
 		"the kind is gone":  {lost: 5},
+		"its group is away": {silent: cleanup.SilentGroups{""}, lost: 5},
 		"another version":   {versions: []string{"v2"}, counted: 5, sent: 5},
 		"for a short while": {versions: []string{"v1"}, paths: []string{}, waits: true, counted: 5, sent: 5},
 	} {
@@ -29,6 +32,7 @@ func TestResourceIsNotServed(t *testing.T) {
 				t.Fatalf("killed too early or too late: %+v, %v", api.status, api.sent)
 			}
 			api.dead, api.killAt, api.versions, api.paths = false, 0, c.versions, c.paths
+			api.silent = c.silent
 			if err := api.work(t.Context(), p); (err != nil) != c.waits {
 				t.Fatal(err)
 			}
@@ -54,7 +58,7 @@ func TestResourceIsNotServedInMidRun(t *testing.T) {
 	api := newCluster(t)
 	api.paths = []string{}
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
-		s.Conditions = []v1alpha1.MatchCondition{{Name: "x", Expression: "!lookup.owned"}}
+		s.Conditions = []v1alpha1.CleanupCondition{{Name: "x", Expression: "!lookup.owned"}}
 	})
 	if err := api.work(t.Context(), p); err == nil || api.status.Deleted != 0 {
 		t.Errorf("%v: counted %d", err, api.status.Deleted)

@@ -23,7 +23,7 @@ func (r *run) matched(ctx context.Context) (cleanup.Matched, error) {
 	r.late = now.Sub(due) > r.policy.Schedule.Next(due).Sub(due)/2
 	left := r.ledger.status().Matches
 	return r.policy.ReadMatched(left, due, func(number int32) ([]byte, error) {
-		fields, err := r.ledger.store.readPage(ctx, r.matchesName(left.Run, number))
+		fields, err := r.ledger.store.readPage(ctx, matchesName(r.policy.Name, left.Run, number))
 		if fields == nil || err != nil {
 			return nil, err
 		}
@@ -46,13 +46,13 @@ func (r *run) writeMatches(ctx context.Context) (*v1alpha1.CleanupMatches, error
 		fields := &v1alpha1.CleanupReportFields{
 			Policy: v1alpha1.PolicyReference{Name: r.policy.Name, UID: r.policy.UID}, Run: r.info.ID, Page: out.Pages, Matched: page,
 		}
-		if err := r.ledger.store.writePage(ctx, r.matchesName(r.info.ID, out.Pages), fields, true); err != nil {
+		if err := r.ledger.store.writePage(ctx, matchesName(r.policy.Name, r.info.ID, out.Pages), fields, true); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func (r *run) matchesName(run string, number int32) string {
-	return pageName(r.policy.Name, "matched-"+run, number)
+func matchesName(policy, run string, number int32) string {
+	return pageName(policy, "matched-"+run, number)
 }

@@ -2,6 +2,9 @@ package cleanup
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -12,10 +15,18 @@ type metrics struct {
 	runs    *prometheus.CounterVec
 	objects *prometheus.CounterVec
 	stalled *prometheus.GaugeVec
+
+	// names: stalled has a series for each policy, not only for each namespace.
+	names bool
+	mu    sync.Mutex
+	// reasons are those of the stalled policies by name, and counts the values of stalled.
+	reasons map[string]string
+	counts  map[[3]string]int
 }
 
-func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+func newMetrics(registerer prometheus.Registerer, names bool) (*metrics, error) {
 	m := &metrics{
+		names: names, reasons: map[string]string{}, counts: map[[3]string]int{},
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_cleanup_runs_total",
 			Help: "Runs of cleanup policies that ended, by how they ended: Completed, Stalled or Failed.",
@@ -26,8 +37,8 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		}, []string{"result"}),
 		stalled: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_cleanup_stalled_policies",
-			Help: "1 for each cleanup policy that does not delete all that it should, by the reason that its conditions give.",
-		}, []string{"policy", "reason"}),
+			Help: "Cleanup policies that do not delete all that they should, by namespace and the reason that their conditions give; namespace is empty for ClusterCleanupPolicies. With --metrics-policy-names also by policy.",
+		}, []string{"namespace", "policy", "reason"}),
 	}
 	for _, collector := range []prometheus.Collector{m.runs, m.objects, m.stalled} {
 		if err := registerer.Register(collector); err != nil {
@@ -37,14 +48,57 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// observe shows whether a policy is stalled; now is nil for one that is deleted.
+// observe shows whether a policy is stalled; now is nil for one that is deleted. It takes the same
+// time however many policies there are.
 func (m *metrics) observe(resource, name string, now *seen) {
-	policy := "clustercleanuppolicy/" + name
+	policy, namespace := "clustercleanuppolicy/"+name, ""
 	if resource == v1alpha1.CleanupPolicies {
 		policy = "cleanuppolicy/" + name
+		namespace, _, _ = strings.Cut(name, "/")
 	}
-	m.stalled.DeletePartialMatch(prometheus.Labels{"policy": policy})
-	if now != nil && now.stalled != "" {
-		m.stalled.WithLabelValues(policy, now.stalled).Set(1)
+	reason := ""
+	if now != nil {
+		reason = now.stalled
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.reasons[policy]
+	if before == reason {
+		return
+	}
+	if m.add(namespace, policy, before, -1); reason == "" {
+		delete(m.reasons, policy)
+		return
+	}
+	m.reasons[policy] = reason
+	m.add(namespace, policy, reason, 1)
+}
+
+// add adds to a series. The lock is held.
+func (m *metrics) add(namespace, policy, reason string, n int) {
+	if reason == "" {
+		return
+	}
+	if !m.names {
+		policy = ""
+	}
+	series := [3]string{namespace, policy, reason}
+	if m.counts[series] += n; m.counts[series] > 0 {
+		m.stalled.WithLabelValues(series[:]...).Set(float64(m.counts[series]))
+		return
+	}
+	delete(m.counts, series)
+	m.stalled.DeleteLabelValues(series[:]...)
+}
+
+// Stalled are the policies that do not delete all that they should, with the reason.
+func (c *Controller) Stalled() []string {
+	c.metrics.mu.Lock()
+	defer c.metrics.mu.Unlock()
+	out := make([]string, 0, len(c.metrics.reasons))
+	for policy, reason := range c.metrics.reasons {
+		out = append(out, policy+" ("+reason+")")
+	}
+	slices.Sort(out)
+	return out
 }

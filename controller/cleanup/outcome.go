@@ -36,6 +36,11 @@ type batch struct {
 	// unanswered are those of which a DELETE got no answer: it may still be carried out. throttled
 	// are those that an admission webhook answered 429.
 	unanswered, throttled map[types.UID]bool
+	// unconfirmed is why the last attempt stopped sending: see confirm. The run's confirming guards
+	// it.
+	unconfirmed error
+	// unread is how often an object was read again: see find.
+	unread int
 	// err is one that only somebody else can do something about, such as a missing permission.
 	err error
 }
@@ -144,7 +149,7 @@ func (b *batch) Report(o engine.Outcome) {
 		before, paused := b.trouble[item.UID], held || errors.Is(o.Err, engine.ErrPaused)
 		own := o.Result == engine.Failed || paused || o.Result == engine.Throttled && b.throttled[item.UID]
 		b.trouble[item.UID] = trouble{own, held, err, before.tries}
-		if !paused {
+		if !paused && !errors.Is(o.Err, engine.ErrNoSlot) {
 			b.trouble[item.UID] = trouble{own, held, err, before.tries + 1}
 		}
 	}

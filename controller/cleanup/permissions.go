@@ -54,7 +54,10 @@ func (c *Controller) checkPermissions(ctx context.Context, cur *current) error {
 		return err
 	}
 	r.newSurvey(lacksMost)
-	lacks, err := r.survey.Open(ctx)
+	var lacks []string
+	if _, err = r.account.Exists(ctx); err == nil {
+		lacks, err = r.survey.Open(ctx)
+	}
 	message := r.mayNot(lacks)
 	switch {
 	case isForbidden(err):

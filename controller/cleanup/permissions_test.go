@@ -119,8 +119,8 @@ func TestPermissionsBetweenRuns(t *testing.T) {
 	}
 }
 
-// A run whose account may do nothing from the beginning is not complete. It waits, says so, and does
-// all of its work once the permissions are granted.
+// A run whose account may do nothing from the beginning is not complete. It waits, says so, and
+// does all of its work once the permissions are granted.
 func TestForbiddenFromTheBeginning(t *testing.T) {
 	c := newCluster(t)
 	c.lacks = true
@@ -153,7 +153,7 @@ func TestNamespaceObjectTakesAPermission(t *testing.T) {
 	c := newCluster(t)
 	c.lacksOf = "namespaces"
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
-		s.Conditions = []v1alpha1.MatchCondition{{Name: "x", Expression: `namespaceObject.metadata.name == "ci"`}}
+		s.Conditions = []v1alpha1.CleanupCondition{{Name: "x", Expression: `namespaceObject.metadata.name == "ci"`}}
 	})
 	if err := c.work(t.Context(), p); !isForbidden(err) || c.lists != 0 || len(c.sent) != 0 {
 		t.Errorf("the run ended with %v after %d lists: deleted %v", err, c.lists, c.sent)
@@ -163,4 +163,51 @@ func TestNamespaceObjectTakesAPermission(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.check("after the permission was granted")
+}
+
+// A policy whose account never had all permissions is resumed after a crash: it waits for no more
+// than it had when it began.
+func TestPartialRightsAreResumed(t *testing.T) {
+	defer small(2)()
+	c := newCluster(t)
+	c.lacksOf = "secrets"
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+		s.MatchConstraints.ResourceRules[0].Resources = []string{"secrets", "configmaps"}
+	})
+	if err := c.controller().checkPermissions(t.Context(), c.cur(p, start)); err != nil || !strings.HasPrefix(c.condition(v1alpha1.ConditionPermissionsGranted), "False Forbidden") {
+		t.Fatal(err, c.condition(v1alpha1.ConditionPermissionsGranted))
+	}
+	c.answer = func(string) *engine.Result { // Pages are deleted side by side: the second DELETE that comes.
+		if len(c.sent) > 0 {
+			c.dead = true
+		}
+		return nil
+	}
+	if _ = c.work(t.Context(), p); len(c.sent) == 0 || c.status.LastRun == nil {
+		t.Fatal("it was killed too early")
+	}
+	c.dead, c.answer = false, nil
+	if err := c.work(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	c.check("after a crash")
+	if got := c.condition(v1alpha1.ConditionPermissionsGranted); !strings.HasPrefix(got, "False Forbidden") {
+		t.Error(got)
+	}
+}
+
+// A run that ends for another reason does not claim permissions that its account lacks.
+func TestStalledRunReportsMissingPermissions(t *testing.T) {
+	c := newCluster(t)
+	c.lacksOf = "secrets"
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+		s.MatchConstraints.ResourceRules[0].Resources = []string{"secrets", "configmaps"}
+		s.MaxDeletions = new(int64(1))
+	})
+	if err := c.work(t.Context(), p); err != nil || c.status.LastRun.Phase != v1alpha1.RunStalled {
+		t.Fatal(err, c.status.LastRun)
+	}
+	if got := c.condition(v1alpha1.ConditionPermissionsGranted); !strings.HasPrefix(got, "False Forbidden") {
+		t.Error(got)
+	}
 }

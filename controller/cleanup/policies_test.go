@@ -1,11 +1,16 @@
 package cleanup
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -13,8 +18,14 @@ import (
 // A policy that does not delete all that it should is in the metric, with the reason that matters
 // most, until it is well, suspended or deleted. A changed condition is no reason to run it.
 func TestStalledPoliciesAreInTheMetric(t *testing.T) {
+	for _, names := range []bool{false, true} {
+		t.Run(fmt.Sprintf("names %t", names), func(t *testing.T) { testStalledPolicies(t, names) })
+	}
+}
+
+func testStalledPolicies(t *testing.T, names bool) {
 	registry := prometheus.NewRegistry()
-	m, err := newMetrics(registry)
+	m, err := newMetrics(registry, names)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +63,7 @@ func TestStalledPoliciesAreInTheMetric(t *testing.T) {
 			now := see(c.policy)
 			m.observe(v1alpha1.CleanupPolicies, "ci/a", &now)
 			m.observe(v1alpha1.ClusterCleanupPolicies, "b", nil)
+			m.observe(v1alpha1.CleanupPolicies, "ci/a", &now) // nothing new
 			families, err := registry.Gather()
 			if err != nil {
 				t.Fatal(err)
@@ -66,7 +78,7 @@ func TestStalledPoliciesAreInTheMetric(t *testing.T) {
 			}
 			want := c.want
 			if want != "" {
-				want = "cleanuppolicy/ci/a " + want + " "
+				want = map[bool]string{false: "ci  ", true: "ci cleanuppolicy/ci/a "}[names] + want + " "
 			}
 			if have != want {
 				t.Errorf("series %q, want %q", have, want)
@@ -75,5 +87,51 @@ func TestStalledPoliciesAreInTheMetric(t *testing.T) {
 	}
 	if bad, well := see(policy(invalid)), see(policy(ready)); bad == well || bad.spec != well.spec {
 		t.Error("a condition changes what a run depends on")
+	}
+}
+
+// Without names a series counts the policies of a namespace.
+func TestStalledPoliciesOfANamespace(t *testing.T) {
+	m, err := newMetrics(prometheus.NewRegistry(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		m.observe(v1alpha1.CleanupPolicies, fmt.Sprint("ci/", i), &seen{stalled: "Forbidden"})
+	}
+	m.observe(v1alpha1.CleanupPolicies, "ci/1", nil)
+	series := &dto.Metric{}
+	if err := m.stalled.WithLabelValues("ci", "", "Forbidden").Write(series); err != nil || series.GetGauge().GetValue() != 2 {
+		t.Errorf("%v policies of ci are stalled, %v", series.GetGauge().GetValue(), err)
+	}
+	got := (&Controller{metrics: m}).Stalled()
+	if want := []string{"cleanuppolicy/ci/0 (Forbidden)", "cleanuppolicy/ci/2 (Forbidden)"}; !slices.Equal(got, want) {
+		t.Errorf("stalled are %v, want %v", got, want)
+	}
+}
+
+// The age of a policy is found in its own namespace, whatever is created, changed and deleted.
+func TestAges(t *testing.T) {
+	a := newAges()
+	one := func(uid string, hour int) *seen {
+		return &seen{spec: spec{uid: types.UID(uid), created: start.Add(time.Duration(hour) * time.Hour)}}
+	}
+	for _, uid := range []string{"c", "a", "b"} {
+		a.observe("ci/"+uid, nil, one(uid, 1))
+	}
+	a.observe("ci/old", nil, one("old", 0))
+	a.observe("prod/old", nil, one("other", 0))
+	changed := one("a", 1)
+	changed.suspended = true
+	a.observe("ci/a", one("a", 1), changed)
+	for uid, want := range map[string]int{"a": 1, "b": 2, "c": 3} {
+		if got := a.older("ci", one(uid, 1).spec); got != want {
+			t.Errorf("%d policies are older than %s, want %d", got, uid, want)
+		}
+	}
+	a.observe("ci/old", one("old", 0), nil)
+	a.observe("prod/old", one("other", 0), nil)
+	if got := a.older("ci", one("c", 1).spec); got != 2 || len(a.in) != 1 {
+		t.Errorf("%d are older after one was deleted; %d namespaces", got, len(a.in))
 	}
 }

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/engine"
@@ -23,23 +27,43 @@ type run struct {
 	cur     *current
 	policy  *cleanup.Policy
 	account *Account
-	ledger  *ledger
-	log     logr.Logger
-	info    v1alpha1.CleanupRun // as it began
-	survey  *survey.Survey
-	pages   int32 // written so far
+	// accountUID is that of the account when the run began, or was resumed.
+	accountUID types.UID
+	ledger     *ledger
+	log        logr.Logger
+	info       v1alpha1.CleanupRun // as it began
+	survey     *survey.Survey
+	pages      int32 // written so far
 
 	// remembers is the turn of a run that keeps much in memory.
 	remembers *turn
+	// until is how long the turns of its policy may last together.
+	until time.Duration
 	// epoch of the engine before the objects were listed.
 	epoch uint64
 	// late: the matches of the run do not count for the next one.
 	late bool
 	// forbidden: the run was interrupted because its account lost a permission.
 	forbidden bool
+	// opened: lacks says what the account may not do where the policy matches.
+	opened bool
+	lacks  string
+	// resumed: the run was interrupted, and goes on. ending: it only finds out what it has deleted.
+	resumed, ending bool
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionResource]engine.Kind
+	// failing are resources of which the last page deleted nothing and gave up on something.
+	failing map[schema.GroupResource]bool
+	// postponed are objects that a pause holds, and moreHeld says that there are others.
+	postponed []v1alpha1.CleanupItem
+	moreHeld  bool
+	// chosen are objects to be deleted that are in no batch yet. Only the survey uses them.
+	chosen  []v1alpha1.CleanupItem
+	batches *batches
+	// confirmed is when the last confirm began that succeeded; confirming guards it.
+	confirmed  time.Time
+	confirming sync.Mutex
 }
 
 func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, error) {
@@ -50,7 +74,7 @@ func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, erro
 	r := &run{
 		c: c, cur: cur, policy: cur.policy, account: account, ledger: cur.ledger, info: *info,
 		log:   c.log.WithValues("policy", cur.policy.ID(), "run", info.ID),
-		kinds: map[schema.GroupVersionResource]engine.Kind{},
+		kinds: map[schema.GroupVersionResource]engine.Kind{}, failing: map[schema.GroupResource]bool{},
 	}
 	r.newSurvey(0)
 	return r, nil
@@ -61,7 +85,7 @@ func (r *run) newSurvey(mostLacks int) {
 	clients := survey.Clients{Objects: r.account.Objects, Metadata: r.account.Metadata}
 	r.survey = survey.New(r.policy, reader{clients, r.account}, survey.Options{
 		Account: r.account.Name.String(), Served: options.Served, Source: options.Cached, Namespaces: options.Namespaces,
-		Protect: options.Protect, Matched: r.matched, MostLacks: mostLacks, Now: r.info.StartTime.Time, Clock: options.Clock, Between: r.cur.turn.yield,
+		Protect: options.Protect, Matched: r.matched, MostLacks: mostLacks, Now: r.cur.now, Clock: options.Clock, Yield: r.yield, Paged: func(context.Context) error { return r.submit(batchSize) }, Wait: r.away,
 	})
 }
 
@@ -72,7 +96,11 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	r.info.DryRun = r.info.DryRun || !approved
-	if err := r.ledger.begin(ctx, r.info.DeepCopy()); err != nil {
+	err = r.ledger.begin(ctx, r.info.DeepCopy(), func(s *v1alpha1.CleanupPolicyStatus) {
+		message := fmt.Sprintf("status.lastRun was removed before its objects were counted: up to %d deletions are in no count", s.LastRun.Lost)
+		r.cur.set(s, v1alpha1.ConditionCountsExact, metav1.ConditionFalse, v1alpha1.ReasonReportLost, message)
+	})
+	if err != nil {
 		return err
 	}
 	return r.carryOut(ctx)
@@ -81,6 +109,7 @@ func (r *run) start(ctx context.Context) error {
 // resume goes on with a run that was interrupted. What it had announced is counted as far as it is
 // gone; the rest is listed, judged and announced again.
 func (r *run) resume(ctx context.Context) error {
+	r.resumed = true
 	r.forbidden = meta.IsStatusConditionFalse(r.ledger.status().Conditions, v1alpha1.ConditionPermissionsGranted)
 	if err := r.settle(ctx); err != nil {
 		return r.interrupted(ctx, err)
@@ -93,34 +122,49 @@ func (r *run) carryOut(ctx context.Context) error {
 		r.forgetKinds()
 		r.remembers.end()
 	}()
-	r.epoch = r.c.options.Engine.Epoch()
-	status := r.ledger.status()
-	r.pages = status.LastRun.Pages
+	r.epoch, r.until = r.c.options.Engine.Epoch(), r.cur.turn.total()+runTime
+	uid, err := r.account.Exists(ctx)
+	if err != nil {
+		return r.interrupted(ctx, err)
+	}
+	r.accountUID = uid
 	approved, err := r.c.approved(ctx, r.policy)
 	if err != nil {
 		return err
 	}
-	r.info.DryRun = r.info.DryRun || !approved || r.c.options.DryRun
+	r.info.DryRun = r.policy.Spec.DryRun || r.c.options.DryRun || !approved // The status does not decide.
+	deleted := int64(0)
+	if r.resumed || r.policy.Limited() {
+		if deleted, err = r.recount(ctx); err != nil {
+			return r.interrupted(ctx, err)
+		}
+	}
 	lacks, err := r.survey.Open(ctx)
 	if err != nil {
 		return r.interrupted(ctx, err)
 	}
+	r.opened, r.lacks = true, r.mayNot(lacks)
 	if len(lacks) > 0 && (r.forbidden || r.survey.Nowhere()) {
 		// It was begun with this permission, or can do nothing at all, and waits for it.
 		return r.interrupted(ctx, fmt.Errorf("%s: %w", r.mayNot(lacks), errForbidden))
 	}
-	if err := r.firstPass(ctx, status.LastRun.Deleted+status.LastRun.Lost); err != nil {
-		if stalled := (*survey.StallError)(nil); errors.As(err, &stalled) {
-			return r.end(ctx, v1alpha1.RunStalled, stalled.Reason, stalled.Error())
-		}
-		return r.interrupted(ctx, err)
+	if err = r.firstPass(ctx, deleted); err == nil {
+		err = r.deleteAll(ctx)
 	}
-	if err := r.deleteAll(ctx); err != nil {
-		return r.interrupted(ctx, err)
-	}
+	stalled, unlisted := (*survey.StallError)(nil), r.survey.Unlisted()
 	switch {
+	case errors.Is(err, errMoreHeld):
+		return r.again(ctx)
+	case errors.As(err, &stalled):
+		return r.end(ctx, v1alpha1.RunStalled, stalled.Reason, stalled.Error())
+	case errors.Is(err, errTimeUp):
+		return r.end(ctx, v1alpha1.RunFailed, v1alpha1.ReasonTimeLimit, errTimeUp.Error())
+	case err != nil:
+		return r.interrupted(ctx, err)
 	case len(lacks) > 0:
-		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonForbidden, r.mayNot(lacks))
+		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonForbidden, strings.Join(append([]string{r.mayNot(lacks)}, unlisted...), "; "))
+	case len(unlisted) > 0:
+		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonKindNotListed, "kept, because it could not be listed: "+strings.Join(unlisted, "; "))
 	case !approved:
 		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonWaitingForApproval, r.waiting())
 	}
@@ -141,25 +185,50 @@ func (r *run) firstPass(ctx context.Context, deleted int64) error {
 	return r.survey.Count(ctx, deleted)
 }
 
-// deleteAll deletes in batches, two at a time, while it lists on.
+// deleteAll deletes in batches, two at a time, while it lists on. If the time is up it deletes what
+// it has chosen.
 func (r *run) deleteAll(ctx context.Context) error {
-	batches := newBatches(ctx, r)
-	var items []v1alpha1.CleanupItem
+	r.batches = newBatches(ctx, r)
 	err := r.survey.Choose(ctx, func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
 		if decision.Verdict != cleanup.Delete {
 			return nil
 		}
-		if items = append(items, itemOf(at, object)); len(items) < batchSize {
+		item := itemOf(at, object)
+		if !r.info.DryRun && r.heldAlone(ctx, &item) {
+			r.later(&item)
 			return nil
 		}
-		err := batches.add(items)
-		items = nil
-		return err
+		r.chosen = append(r.chosen, item)
+		return nil
 	})
-	if err == nil && len(items) > 0 {
-		err = batches.add(items)
+	timeUp := errors.Is(err, errTimeUp)
+	if timeUp {
+		err = nil
 	}
-	return errors.Join(err, batches.wait())
+	if err == nil {
+		err = r.submit(1)
+	}
+	if err = errors.Join(err, r.batches.wait()); err == nil {
+		err = r.deleteHeld(ctx)
+	}
+	if timeUp && (err == nil || errors.Is(err, errMoreHeld)) {
+		err = errTimeUp
+	}
+	return err
+}
+
+// runTime is how long a run may list and judge. Waiting for a turn, for deletions or for a pause
+// does not count.
+const runTime = time.Hour
+
+var errTimeUp = fmt.Errorf("the run listed and judged objects for %s, its limit, and keeps the rest. The next run begins again: match less, or use cheaper expressions", runTime)
+
+// yield lets other runs work. It is an error if the time of the run is up.
+func (r *run) yield(ctx context.Context, inPage bool) error {
+	if r.until > 0 && r.cur.turn.total() >= r.until {
+		return errTimeUp
+	}
+	return r.cur.turn.yield(ctx, inPage)
 }
 
 func itemOf(at *cleanup.Target, object *unstructured.Unstructured) v1alpha1.CleanupItem {

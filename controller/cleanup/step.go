@@ -1,10 +1,8 @@
 package cleanup
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,7 +41,7 @@ func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Dur
 	p, errs, status := cleanup.Read(c.compiler, object)
 	cur := &current{
 		object: object, policy: p, now: now, turn: turn,
-		ledger: &ledger{store: newStore(c.options.Objects, p, object.GetResourceVersion(), status)},
+		ledger: &ledger{store: newStore(c.options.Clock, c.options.Objects, p, object.GetResourceVersion(), status)},
 	}
 	limits, err := c.limit(p)
 	if err != nil {
@@ -79,30 +77,6 @@ func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Dur
 	return again(), err
 }
 
-// finish brings a run to its end that has begun and has not ended: the process was killed, or
-// something failed. It goes on only while the policy is what it was and no newer run is due.
-func (c *Controller) finish(ctx context.Context, cur *current, mayGoOn bool) error {
-	status := cur.ledger.status()
-	if status.LastRun == nil || status.LastRun.Phase != v1alpha1.RunRunning && len(status.UncountedDeletions) == 0 {
-		return nil
-	}
-	r, err := c.newRun(cur, status.LastRun)
-	if err != nil {
-		return err
-	}
-	why := "the policy was changed or suspended, or its next run was due, before the run was complete"
-	if mayGoOn && status.LastRun.Generation == cur.policy.Generation && status.LastRun.Phase == v1alpha1.RunRunning {
-		if paused(status) || !cur.tooLate(status.LastRun.ScheduledTime.Time) {
-			return r.resume(ctx)
-		}
-		why = "the run was interrupted until its startingDeadlineSeconds had passed"
-	}
-	if err := r.settle(ctx); err != nil {
-		return r.interrupted(ctx, err)
-	}
-	return r.end(ctx, v1alpha1.RunFailed, v1alpha1.ReasonRunFailed, why)
-}
-
 // start starts a run that is due.
 func (c *Controller) start(ctx context.Context, cur *current, due time.Time) error {
 	r, err := c.newRun(cur, &v1alpha1.CleanupRun{
@@ -117,7 +91,14 @@ func (c *Controller) start(ctx context.Context, cur *current, due time.Time) err
 
 // runID is unique to a policy and a scheduled time.
 func runID(due time.Time, policy types.UID) string {
-	return fmt.Sprintf("%s-%.8s", due.UTC().Format("20060102-1504"), policy)
+	return fmt.Sprintf("%s-%.8s", due.UTC().Format(runIDTime), policy)
+}
+
+// runIDTime begins the id of a run, so that the ids of a policy sort by time.
+const runIDTime = "20060102-1504"
+
+func timeOfRun(id string) (time.Time, error) {
+	return time.Parse(runIDTime, id[:min(len(id), len(runIDTime))])
 }
 
 // limit checks what admission checks as well: policies get past it.
@@ -128,19 +109,12 @@ func (c *Controller) limit(p *cleanup.Policy) (errs field.ErrorList, err error) 
 	if p.Namespace == "" {
 		return errs, nil
 	}
-	all, err := c.namespaced.All()
-	if err != nil {
+	if err := c.namespaced.Known(); err != nil {
 		return nil, err
 	}
-	own, older := all[p.Namespace+"/"+p.Name], 0
-	for key, one := range all {
-		namespace, _, _ := strings.Cut(key, "/")
-		if namespace == p.Namespace && one.uid != p.UID && cmp.Or(one.created.Compare(own.created), cmp.Compare(one.uid, p.UID)) < 0 {
-			older++
-		}
-	}
-	if older >= c.options.MaxPolicies {
-		errs = append(errs, field.Forbidden(field.NewPath("metadata", "namespace"), fmt.Sprintf("namespace %q has %d older CleanupPolicies, and %d may run", p.Namespace, older, c.options.MaxPolicies)))
+	own, _ := c.namespaced.Get(p.Namespace + "/" + p.Name)
+	if older := c.ages.older(p.Namespace, spec{uid: p.UID, created: own.created}); older >= c.options.MaxPolicies {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "namespace"), fmt.Sprintf("namespace %q has %d older CleanupPolicies, and %d may run: see --cleanup-max-policies", p.Namespace, older, c.options.MaxPolicies)))
 	}
 	return errs, nil
 }
@@ -148,20 +122,17 @@ func (c *Controller) limit(p *cleanup.Policy) (errs field.ErrorList, err error) 
 // due returns the scheduled time of a run that should start now, and when the next one is due.
 func (cur *current) due() (due, next time.Time) {
 	status := cur.ledger.status()
-	after := cur.object.GetCreationTimestamp().Time
-	if status.ScheduleSinceTime != nil && status.ScheduleSinceTime.After(after) {
-		after = status.ScheduleSinceTime.Time
-	}
+	after := cur.since(status)
 	if cur.changed(status) {
 		if since := cur.changedAt(status); since.After(after) {
 			after = since
 		}
 	}
-	if status.LastScheduleTime != nil && status.LastScheduleTime.After(after) {
-		after = status.LastScheduleTime.Time
+	if last := status.LastScheduleTime; last != nil && last.After(after) && !cur.ahead(last.Time) {
+		after = last.Time
 	}
 	if after.After(cur.now) {
-		after = cur.now // The clock was set back.
+		after = cur.now
 	}
 	due, _ = cur.policy.Schedule.Latest(after, cur.now)
 	if !due.IsZero() && cur.tooLate(due) {
@@ -169,6 +140,19 @@ func (cur *current) due() (due, next time.Time) {
 	}
 	return due, cur.policy.Schedule.Next(cur.now)
 }
+
+// since is the time from which runs are due: when the policy was created, or last changed.
+func (cur *current) since(status *v1alpha1.CleanupPolicyStatus) time.Time {
+	since := cur.object.GetCreationTimestamp().Time
+	if at := status.ScheduleSinceTime; at != nil && (at.After(since) || cur.ahead(since)) {
+		since = at.Time
+	}
+	return since
+}
+
+// ahead reports whether a time that was written down is in the future: the clock was wrong then. It
+// must not stop the policy until the time has come. Two API servers may differ by a little.
+func (cur *current) ahead(at time.Time) bool { return at.After(cur.now.Add(maxClockSkew)) }
 
 // changed reports whether the policy was edited since its status was written.
 func (cur *current) changed(status *v1alpha1.CleanupPolicyStatus) bool {
@@ -199,9 +183,9 @@ func (cur *current) observe(ctx context.Context, errs field.ErrorList, next time
 	before := cur.ledger.status()
 	after := before.DeepCopy()
 	after.SpecHash, after.NextScheduleTime = cur.policy.Hash, nil
-	if cur.changed(before) {
+	if changed := cur.changed(before); changed || cur.ahead(cur.since(before)) {
 		since := metav1.NewTime(cur.now)
-		if len(errs) == 0 {
+		if changed && len(errs) == 0 {
 			since.Time = cur.changedAt(before)
 		}
 		after.ScheduleSinceTime = &since

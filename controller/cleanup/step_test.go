@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/loop"
@@ -55,7 +61,9 @@ func TestDue(t *testing.T) {
 		}},
 		"announced before it was created":         {created: "2026-12-01 01:00", now: "2026-12-01 01:30", status: announced(at("2026-11-01 02:00"))},
 		"changed too late for what was announced": {created: "2026-11-01 01:00", now: "2026-12-01 02:11", deadline: new(int64(600)), status: announced(at("2026-12-01 02:00"))},
-		"the clock was set back":                  {created: "2026-11-01 01:00", now: "2026-12-01 02:00", status: ran(at("2026-12-05 02:00"))},
+		"the clock was set back":                  {created: "2026-11-01 01:00", now: "2026-12-01 02:00", status: ran(at("2026-12-05 02:00")), due: "2026-12-01 02:00"},
+		"another API server's clock is behind":    {created: "2026-11-01 01:00", now: "2026-12-01 01:59", status: ran(at("2026-12-01 02:00"))},
+		"changed while the clock was ahead":       {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: changed(at("2027-12-01 08:00"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Schedule, s.StartingDeadlineSeconds = "0 2 * * *", c.deadline })
@@ -79,6 +87,52 @@ func TestDue(t *testing.T) {
 				if err := cur.observe(t.Context(), nil, next); err != nil {
 					t.Fatal(err)
 				}
+			}
+		})
+	}
+}
+
+// TestClockWasAhead: nothing that was written down while the clock was years ahead stops a policy.
+// Each of its runs is due, but none from before it was created or changed.
+func TestClockWasAhead(t *testing.T) {
+	years := metav1.NewTime(start.AddDate(10, 0, 0))
+	for name, edit := range map[string]func(created *metav1.Time, status *v1alpha1.CleanupPolicyStatus){
+		"right":   func(*metav1.Time, *v1alpha1.CleanupPolicyStatus) {},
+		"ran":     func(_ *metav1.Time, s *v1alpha1.CleanupPolicyStatus) { s.LastScheduleTime = &years },
+		"changed": func(_ *metav1.Time, s *v1alpha1.CleanupPolicyStatus) { s.ScheduleSinceTime = &years },
+		"created": func(created *metav1.Time, _ *v1alpha1.CleanupPolicyStatus) { *created = years },
+		"all": func(created *metav1.Time, s *v1alpha1.CleanupPolicyStatus) {
+			*created, s.LastScheduleTime, s.ScheduleSinceTime, s.NextScheduleTime = years, &years, &years, &years
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api, p := newCluster(t), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+			api.status.ObservedGeneration = p.Generation
+			created := metav1.NewTime(start.AddDate(0, 0, -7))
+			if edit(&created, &api.status); name != "ran" {
+				api.status.LastScheduleTime = &metav1.Time{Time: start}
+			}
+			object := &unstructured.Unstructured{Object: map[string]any{}}
+			object.SetCreationTimestamp(created)
+			runs := 0
+			for minute := range 10 * 24 * 60 {
+				cur := api.cur(p, start.Add(time.Duration(minute+1)*time.Minute))
+				cur.object = object
+				due, next := cur.due()
+				if err := cur.observe(t.Context(), nil, next); err != nil {
+					t.Fatal(err)
+				}
+				if !due.IsZero() {
+					runs++
+					api.status.LastScheduleTime = &metav1.Time{Time: due}
+				}
+			}
+			want := 10
+			if name == "ran" {
+				want++ // Nobody knows whether it ran at the start.
+			}
+			if runs != want {
+				t.Errorf("%d runs in ten days, want %d", runs, want)
 			}
 		})
 	}
@@ -130,6 +184,61 @@ func TestInterruptedRunOfAnotherPolicy(t *testing.T) {
 				t.Errorf("%d deleted before, %d in the end; %d counted, run %+v", deleted, len(c.sent), c.status.Deleted, c.status.LastRun)
 			}
 		})
+	}
+}
+
+// The account of an interrupted run may not read what the run was about to delete, and the policy
+// has changed. Whatever became of these objects is not known, and the new policy runs.
+func TestInterruptedRunThatMayNotRead(t *testing.T) {
+	defer small(2)()
+	c := newCluster(t)
+	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+	c.killAt = 6
+	_ = c.work(t.Context(), p)
+	deleted, announced := len(c.sent), 0
+	for _, page := range c.status.UncountedDeletions {
+		announced += len(page.UIDs)
+	}
+	if c.dead, c.killAt = false, 0; announced == 0 {
+		t.Fatal("it was killed too early")
+	}
+	c.forbidden = true
+	if err := c.work(t.Context(), p); !isForbidden(err) || len(c.status.UncountedDeletions) == 0 {
+		t.Fatalf("the same policy waits for the permission: %v, %+v", err, c.status)
+	}
+	p.Generation = 2
+	if err := c.controller().finish(t.Context(), c.cur(p, start), false); err != nil {
+		t.Fatal(err)
+	}
+	run := c.status.LastRun
+	if len(c.sent) != deleted || run.Phase != v1alpha1.RunFailed || len(c.status.UncountedDeletions) > 0 || run.Lost != int64(announced) || run.Deleted != 0 {
+		t.Errorf("%d of %d announced were deleted; sent %v, run %+v", deleted, announced, c.sent, run)
+	}
+	if exact := c.condition(v1alpha1.ConditionCountsExact); !strings.HasPrefix(exact, "False NoAnswer") {
+		t.Error(exact)
+	}
+}
+
+// A kind that cannot be listed keeps no other kind from its run, which says so.
+func TestKindCannotBeListed(t *testing.T) {
+	c := newCluster(t)
+	process := c.controller()
+	account, err := process.options.Account(types.NamespacedName{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account.Metadata.(*metadatafake.FakeMetadataClient).PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInternalError(errors.New("the conversion webhook failed"))
+	})
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+		s.MatchConstraints.ResourceRules[0].Resources = []string{"secrets", "configmaps"}
+	})
+	if err := process.start(t.Context(), c.cur(p, start), start); err != nil {
+		t.Fatal(err)
+	}
+	c.check("without Secrets")
+	if stalled := c.condition(v1alpha1.ConditionStalled); !strings.HasPrefix(stalled, "True KindNotListed") || !strings.Contains(stalled, "secrets: Internal error") {
+		t.Error(stalled)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,10 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/follow"
-	"curfew.dev/curfew/controller/pause"
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -35,6 +35,7 @@ var errGone = errors.New("the policy is gone")
 
 // store is what a run keeps in the API server: the status of its policy and its report pages.
 type store struct {
+	clock             clock.Clock
 	client            survey.Clients
 	policies, reports dynamic.ResourceInterface
 	policy            *cleanup.Policy
@@ -47,9 +48,9 @@ type store struct {
 }
 
 // newStore keeps the runs of a policy, as it was just read.
-func newStore(client dynamic.Interface, of *cleanup.Policy, resourceVersion string, status v1alpha1.CleanupPolicyStatus) *store {
+func newStore(clock clock.Clock, client dynamic.Interface, of *cleanup.Policy, resourceVersion string, status v1alpha1.CleanupPolicyStatus) *store {
 	s := &store{
-		client: survey.Clients{Objects: client}, policy: of, resourceVersion: resourceVersion, status: status,
+		clock: clock, client: survey.Clients{Objects: client}, policy: of, resourceVersion: resourceVersion, status: status,
 		kind: "ClusterCleanupPolicy", reportKind: "ClusterCleanupReport",
 	}
 	policies, reports := v1alpha1.ClusterCleanupPolicies, v1alpha1.ClusterCleanupReports
@@ -65,8 +66,12 @@ func newStore(client dynamic.Interface, of *cleanup.Policy, resourceVersion stri
 
 func (s *store) current() *v1alpha1.CleanupPolicyStatus { return &s.status }
 
+// conflictsMost is how many conflicts in a row end a write of the status. They take three seconds.
+const conflictsMost = 6
+
 // writeStatus replaces the status. A policy that was edited meanwhile is read again: its spec does
-// not matter here. A status that is not the one this store wrote last ends the run.
+// not matter here. A status that is not the one this store wrote last ends the run. Anyone who may
+// edit the policy can do so all the time, and must not have Curfew write all the time.
 func (s *store) writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyStatus) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.CleanupPolicy{Status: *status})
 	if err != nil {
@@ -77,7 +82,8 @@ func (s *store) writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyS
 	if err != nil {
 		return err
 	}
-	for {
+	backoff := loop.NewBackoff()
+	for conflicts := 0; ; {
 		// The API server takes everything but the status from what it has.
 		out := &unstructured.Unstructured{Object: map[string]any{"status": content["status"]}}
 		out.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(s.kind))
@@ -102,7 +108,28 @@ func (s *store) writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyS
 		if equalStatus(&s.status, &stored) { // The answer to a write of ours was lost.
 			return nil
 		}
+		if conflicts++; conflicts == conflictsMost {
+			return fmt.Errorf("writing the status of %s: it was edited %d times meanwhile: %w", s.policy.ID(), conflicts, err)
+		}
+		if conflicts > 1 && !loop.Pause(ctx, s.clock, backoff.Next()) {
+			return context.Cause(ctx)
+		}
 	}
+}
+
+// confirm reads the policy live. It is an error if it is not what the run applies any more.
+func (s *store) confirm(ctx context.Context) error {
+	live, err := s.policies.Get(ctx, s.policy.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && (live.GetUID() != s.policy.UID || live.GetDeletionTimestamp() != nil):
+		return errGone
+	case err != nil:
+		return fmt.Errorf("reading %s: %w", s.policy.ID(), err)
+	}
+	if live.GetGeneration() != s.policy.Generation {
+		return errChanged
+	}
+	return nil
 }
 
 // reread reads the policy after a conflict.
@@ -186,45 +213,6 @@ func (s *store) readPage(ctx context.Context, name string) (*v1alpha1.CleanupRep
 		return nil, nil
 	}
 	return &page.CleanupReportFields, nil
-}
-
-// keptRuns is how many runs keep their pages.
-const keptRuns = 5
-
-// prune deletes the pages of all but the newest runs, and the matches of all but the last. The ids
-// of runs sort by time.
-func (s *store) prune(ctx context.Context) error {
-	pages := map[string][]string{} // by run
-	var old []string
-	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelCleanupPolicyUID + "=" + string(s.policy.UID)}
-	err := s.client.Each(ctx, s.reportResource, s.policy.Namespace, options, func(page *unstructured.Unstructured) error {
-		run, name := page.GetLabels()[v1alpha1.LabelCleanupRun], page.GetName()
-		matched, _, _ := unstructured.NestedString(page.Object, "matched")
-		switch {
-		case matched == "":
-			pages[run] = append(pages[run], name)
-		case s.status.Matches == nil || run != s.status.Matches.Run:
-			old = append(old, name)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("listing reports of %s: %w", s.policy.ID(), err)
-	}
-	runs := slices.Sorted(maps.Keys(pages))
-	for _, run := range runs[:max(0, len(runs)-keptRuns)] {
-		old = append(old, pages[run]...)
-	}
-	for _, name := range old {
-		err := s.reports.Delete(ctx, name, metav1.DeleteOptions{})
-		if errors.Is(err, pause.ErrHeld) {
-			return nil // The next run prunes it.
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting report %s: %w", name, err)
-		}
-	}
-	return nil
 }
 
 func equalStatus(a, b *v1alpha1.CleanupPolicyStatus) bool { return equality.Semantic.DeepEqual(a, b) }

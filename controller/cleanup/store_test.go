@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,10 +44,10 @@ func TestPolicyIsEditedInMidRun(t *testing.T) {
 		live.SetResourceVersion(fmt.Sprint(version))
 		return true, live.DeepCopy(), nil
 	})
-	ledger := &ledger{store: newStore(client, p, "1", v1alpha1.CleanupPolicyStatus{})}
+	ledger := &ledger{store: newStore(clock.RealClock{}, client, p, "1", v1alpha1.CleanupPolicyStatus{})}
 	run := &v1alpha1.CleanupRun{ID: "run", ScheduledTime: metav1.NewTime(start), StartTime: metav1.NewTime(start.Add(time.Second / 3))}
 	for deleted := range int64(3) {
-		err := ledger.begin(t.Context(), run)
+		err := ledger.begin(t.Context(), run, nil)
 		if err == nil {
 			err = ledger.change(t.Context(), func(s *v1alpha1.CleanupPolicyStatus) { s.Deleted = deleted })
 		}
@@ -61,8 +62,43 @@ func TestPolicyIsEditedInMidRun(t *testing.T) {
 		t.Errorf("status %v", live.Object)
 	}
 	live.Object["status"] = map[string]any{"deleted": int64(7)}
-	if err := ledger.begin(t.Context(), run); !errors.Is(err, errOvertaken) {
+	if err := ledger.begin(t.Context(), run, nil); !errors.Is(err, errOvertaken) {
 		t.Errorf("after another leader wrote the status: %v", err)
+	}
+}
+
+// Somebody edits the policy all the time. The status is written a few times, with pauses, and no
+// more once the context ends.
+func TestStatusConflictsBackOff(t *testing.T) {
+	for name, c := range map[string]struct{ ends, least, most time.Duration }{
+		"the run goes on": {ends: time.Hour, least: 3 * time.Second, most: 6 * time.Second},
+		"the run ends":    {ends: time.Second, most: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupPolicies)
+				client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "ClusterCleanupPolicyList"})
+				p, writes := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), 0
+				client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					live := &unstructured.Unstructured{Object: map[string]any{}}
+					live.SetUID(p.UID)
+					return true, live, nil
+				})
+				client.PrependReactor("update", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					writes++
+					return true, nil, apierrors.NewConflict(resource.GroupResource(), "p", errors.New("it was changed"))
+				})
+				ledger := &ledger{store: newStore(clock.RealClock{}, client, p, "1", v1alpha1.CleanupPolicyStatus{})}
+				ctx, cancel := context.WithTimeout(t.Context(), c.ends)
+				defer cancel()
+				began := time.Now()
+				err := ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) { s.Deleted = 1 })
+				took := time.Since(began)
+				if ended := ctx.Err() != nil; err == nil || apierrors.IsConflict(err) == ended || writes > conflictsMost || took < c.least || took > c.most {
+					t.Errorf("%d writes in %s: %v", writes, took, err)
+				}
+			})
+		})
 	}
 }
 
@@ -70,7 +106,7 @@ func TestPolicyIsEditedInMidRun(t *testing.T) {
 func TestPagesAreReplaced(t *testing.T) {
 	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupReports)
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "ClusterCleanupReportList"})
-	store := newStore(client, tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), "1", v1alpha1.CleanupPolicyStatus{})
+	store := newStore(clock.RealClock{}, client, tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), "1", v1alpha1.CleanupPolicyStatus{})
 	write := func(fields v1alpha1.CleanupReportFields, fresh bool) {
 		t.Helper()
 		fields.Policy, fields.Run, fields.Page = v1alpha1.PolicyReference{Name: "p", UID: "policy"}, "run", 1
@@ -99,6 +135,38 @@ func TestPagesAreReplaced(t *testing.T) {
 		}
 	}
 	write(full, false)
+}
+
+// The pages of a run say how much it has deleted, and which page is the last one. Those of other
+// runs and policies, and names that are not Curfew's, say nothing, and no page takes anything back.
+func TestPagesCount(t *testing.T) {
+	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupReports)
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "ClusterCleanupReportList"})
+	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+	own, other := newStore(clock.RealClock{}, client, p, "1", v1alpha1.CleanupPolicyStatus{}), *p
+	other.UID = "another"
+	write := func(to *store, name, run string, fields v1alpha1.CleanupReportFields) {
+		t.Helper()
+		fields.Policy, fields.Run = v1alpha1.PolicyReference{Name: "p", UID: p.UID}, run
+		if err := to.writePage(t.Context(), name, &fields, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	items := []v1alpha1.CleanupItem{{UID: "1", Result: v1alpha1.ItemDeleted}}
+	write(own, pageName("p", "run", 1), "run", v1alpha1.CleanupReportFields{Page: 1, Deleted: 2, Objects: items})
+	write(own, pageName("p", "run", 2), "run", v1alpha1.CleanupReportFields{Page: 2, Deleted: 3, Truncated: true})
+	write(own, pageName("p", "run", 3), "run", v1alpha1.CleanupReportFields{Page: 3, Objects: []v1alpha1.CleanupItem{{UID: "2"}}})
+	write(own, pageName("p", "run", 4), "run", v1alpha1.CleanupReportFields{Page: 4, DryRun: true, Objects: items})
+	write(own, pageName("p", "run", 5), "run", v1alpha1.CleanupReportFields{Page: 5, Deleted: -100})
+	write(own, pageName("p", "ran", 6), "ran", v1alpha1.CleanupReportFields{Page: 6, Deleted: 7, Objects: items})
+	write(own, "a-copy", "run", v1alpha1.CleanupReportFields{Page: 1, Deleted: 2, Objects: items})
+	write(newStore(clock.RealClock{}, client, &other, "1", v1alpha1.CleanupPolicyStatus{}), "others", "run", v1alpha1.CleanupReportFields{Page: 1, Deleted: 9, Objects: items})
+	if deleted, last, err := own.counted(t.Context(), "run"); deleted != 5 || last != 2 || err != nil {
+		t.Errorf("deleted %d, last page %d, %v", deleted, last, err)
+	}
+	if page, err := newStore(clock.RealClock{}, client, &other, "1", v1alpha1.CleanupPolicyStatus{}).readPage(t.Context(), pageName("p", "run", 1)); page != nil || err != nil {
+		t.Errorf("another policy reads %+v, %v", page, err)
+	}
 }
 
 // process runs ClusterCleanupPolicies with these schedules, by the start of their names, on real

@@ -86,7 +86,7 @@ func randomObject(random *rand.Rand, i int) *metav1.PartialObjectMetadata {
 func randomSpec(random *rand.Rand, spec *v1alpha1.CleanupSpec) {
 	often := func() bool { return random.IntN(2) == 0 }
 	if often() { // It fails on objects without the label.
-		spec.Conditions = []v1alpha1.MatchCondition{{Name: "app", Expression: `object.metadata.labels.app == "a"`}}
+		spec.Conditions = []v1alpha1.CleanupCondition{{Name: "app", Expression: `object.metadata.labels.app == "a"`}}
 	}
 	if often() {
 		spec.KeepNewest = &v1alpha1.KeepNewest{Count: int32(1 + random.IntN(2)), GroupBy: new(v1alpha1.Expression(`"app" in object.metadata.labels ? "x" : "y"`))}

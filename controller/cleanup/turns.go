@@ -8,13 +8,21 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/loop"
 )
 
 const (
 	// runsAtOnce is how many runs list and judge at the same time.
 	runsAtOnce = 4
+	// runsShare is how many of them are of one namespace, so that the first run of another need not
+	// wait.
+	runsShare = 3
 	// slice is how long a run does so before others get a turn.
 	slice = 2 * time.Second
+	// pagesHeld is how many runs may wait for their next turn in the middle of a page, which they keep
+	// in memory. Others finish their page first.
+	pagesHeld = 8
 	// rememberingAtOnce is how many runs with keepNewest or consecutiveRuns are under way, and
 	// rememberingShare how many of one namespace: they keep up to 100,000 UIDs until they end.
 	rememberingAtOnce, rememberingShare = 8, 2
@@ -22,7 +30,7 @@ const (
 
 // turns let a few runs work at a time, and others in their place after a while. The next turn goes
 // to the namespace that has the fewest, and among several to the one whose last turn was longest
-// ago. ClusterCleanupPolicies count as one namespace.
+// ago.
 type turns struct {
 	clock clock.PassiveClock
 	// share is how many turns a namespace may have at once.
@@ -34,6 +42,7 @@ type turns struct {
 	last    map[string]uint64 // when a namespace got its last turn, in turns of all
 	count   uint64
 	waiting []*turn
+	inPage  int // turns that wait in the middle of a page
 }
 
 func newTurns(clock clock.PassiveClock, most, share int) *turns {
@@ -47,6 +56,7 @@ type turn struct {
 	granted   chan struct{}
 	held      bool
 	since     time.Time
+	worked    time.Duration // before since
 }
 
 // take waits for a turn.
@@ -135,24 +145,59 @@ func (u *turn) give() {
 	}
 	t := u.of
 	u.held = false
+	u.worked += t.clock.Since(u.since)
 	t.free++
 	if t.held[u.namespace]--; t.held[u.namespace] == 0 {
 		delete(t.held, u.namespace)
 	}
 }
 
-// yield lets others have their turn if this one has lasted long enough. With an error the turn is
-// over.
-func (u *turn) yield(ctx context.Context) error {
-	if u == nil || u.of.clock.Since(u.since) < slice {
+// yield lets others have their turn if it is their time, between two pages or within one. With an
+// error the turn is over.
+func (u *turn) yield(ctx context.Context, inPage bool) error {
+	if u == nil {
 		return nil
 	}
-	u.of.mu.Lock()
+	t, pages := u.of, 0
+	if inPage {
+		pages = 1
+	}
+	t.mu.Lock()
+	if t.inPage+pages > pagesHeld || !u.over() {
+		t.mu.Unlock()
+		return nil
+	}
+	t.inPage += pages
 	u.queue() // It may be the next: of a namespace without another turn.
 	u.give()
-	u.of.grant()
-	u.of.mu.Unlock()
-	return u.wait(ctx)
+	t.grant()
+	t.mu.Unlock()
+	err := u.wait(ctx)
+	t.mu.Lock()
+	t.inPage -= pages
+	t.mu.Unlock()
+	return err
+}
+
+// over reports whether a turn has lasted long enough, or its namespace has several while another
+// one waits without any. The lock is held.
+func (u *turn) over() bool {
+	t := u.of
+	crowd := t.held[u.namespace] > 1 && slices.ContainsFunc(t.waiting, func(other *turn) bool { return t.held[other.namespace] == 0 })
+	return u.held && (crowd || t.clock.Since(u.since) >= slice)
+}
+
+// total is how long all turns of a run lasted so far.
+func (u *turn) total() time.Duration {
+	if u == nil {
+		return 0
+	}
+	u.of.mu.Lock()
+	defer u.of.mu.Unlock()
+	if !u.held {
+		return u.worked
+	}
+	return u.worked + u.of.clock.Since(u.since)
 }
 
 // away gives the turn to others while f waits for something else. With an error the turn is over.
@@ -167,12 +212,23 @@ func (u *turn) away(ctx context.Context, f func() error) error {
 	return u.take(ctx)
 }
 
-// namespaceOf is the namespace in the key of a policy; empty for a ClusterCleanupPolicy.
+// away waits for a while, and lets other runs work.
+func (r *run) away(ctx context.Context, d time.Duration) error {
+	return r.cur.turn.away(ctx, func() error {
+		if !loop.Pause(ctx, r.c.options.Clock, d) {
+			return context.Cause(ctx)
+		}
+		return nil
+	})
+}
+
+// namespaceOf is the namespace in the key of a policy. A ClusterCleanupPolicy counts as a namespace
+// of its own: only administrators write them, and each may have to list the whole cluster.
 func namespaceOf(key string) string {
 	_, name, _ := strings.Cut(key, "/")
 	namespace, _, namespaced := strings.Cut(name, "/")
 	if !namespaced {
-		return ""
+		return key
 	}
 	return namespace
 }

@@ -2,12 +2,21 @@ package cleanup
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // work has a run work in steps of a second, and yield after each.
@@ -18,7 +27,7 @@ func (t *turns) work(ctx context.Context, namespace string, seconds int) (waited
 	defer turn.end()
 	for i := 0; i < seconds && err == nil && ctx.Err() == nil; i++ {
 		time.Sleep(time.Second)
-		err = turn.yield(ctx)
+		err = turn.yield(ctx, false)
 	}
 	return waited
 }
@@ -59,24 +68,25 @@ func TestTurnsAreShared(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		turns := newTurns(clock.RealClock{}, 2, 2)
-		got := map[string]*int{}
+		got := map[string]*atomic.Int64{}
 		var all sync.WaitGroup
 		for _, namespace := range []string{"crowd", "crowd", "crowd", "crowd", "crowd", "one"} {
 			if got[namespace] == nil {
-				got[namespace] = new(int)
+				got[namespace] = new(atomic.Int64)
 			}
+			seconds := got[namespace]
 			all.Go(func() {
 				turn, err := turns.take(ctx, namespace)
 				for err == nil && ctx.Err() == nil {
 					time.Sleep(time.Second)
-					*got[namespace]++
-					err = turn.yield(ctx)
+					seconds.Add(1)
+					err = turn.yield(ctx, false)
 				}
 				turn.end()
 			})
 		}
 		all.Wait()
-		if crowd, one := *got["crowd"], *got["one"]; one < 580 || crowd < 580 {
+		if crowd, one := got["crowd"].Load(), got["one"].Load(); one < 580 || crowd < 580 {
 			t.Errorf("five runs of a namespace got %d seconds, one of another %d: want the same", crowd, one)
 		}
 	})
@@ -120,4 +130,128 @@ func TestShareAndAway(t *testing.T) {
 			t.Errorf("a turn of %+v after the end", turn)
 		}
 	})
+}
+
+// Runs that work through a long page let others have their turn, but at most pagesHeld of them wait
+// with a page. No namespace keeps the first run of another waiting.
+func TestYieldWithinAPage(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespaceOf func(i int) string
+		within      time.Duration
+	}{
+		"a namespace with all turns": {func(int) string { return "huge" }, 10 * time.Millisecond},
+		"namespaces each of it":      {func(i int) string { return string(rune('A' + i)) }, slice + 10*time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				turns, most := newTurns(clock.RealClock{}, 4, 4), 0
+				var all sync.WaitGroup
+				for i := range 6 {
+					all.Go(func() {
+						turn, err := turns.take(ctx, c.namespaceOf(i))
+						for err == nil && ctx.Err() == nil {
+							time.Sleep(10 * time.Millisecond)
+							err = turn.yield(ctx, true)
+						}
+						turn.end()
+					})
+				}
+				time.Sleep(time.Minute + time.Millisecond)
+				for i := range 20 {
+					if waited := turns.work(ctx, fmt.Sprint("small-", i), 1); waited > c.within {
+						t.Errorf("it waited for %s, want at most %s", waited, c.within)
+					}
+					turns.mu.Lock()
+					most = max(most, turns.inPage)
+					turns.mu.Unlock()
+				}
+				if cancel(); most > pagesHeld {
+					t.Errorf("%d runs wait with a page", most)
+				}
+				all.Wait()
+			})
+		})
+	}
+}
+
+// Beyond pagesHeld, a run finishes its page before others get its turn.
+func TestPagesHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		turns, most := newTurns(clock.RealClock{}, 4, 4), 0
+		var pages atomic.Int64
+		var all sync.WaitGroup
+		for i := range 40 {
+			all.Go(func() {
+				turn, err := turns.take(ctx, string(rune('A'+i)))
+				for err == nil && ctx.Err() == nil {
+					for j := 0; j < 10 && err == nil; j++ {
+						time.Sleep(time.Second)
+						turns.mu.Lock()
+						most = max(most, turns.inPage)
+						turns.mu.Unlock()
+						err = turn.yield(ctx, true)
+					}
+					pages.Add(1)
+					if err == nil {
+						err = turn.yield(ctx, false)
+					}
+				}
+				turn.end()
+			})
+		}
+		all.Wait()
+		if most != pagesHeld || turns.inPage != 0 || pages.Load() < 200 {
+			t.Errorf("up to %d runs waited with a page, want %d; %d do now; %d pages are done", most, pagesHeld, turns.inPage, pages.Load())
+		}
+	})
+}
+
+// The first run of a namespace need not wait for those of another one, even if they never yield.
+// Cleanup policies of the cluster share no turn.
+func TestNoNamespaceHoldsAllTurns(t *testing.T) {
+	c, err := New(Options{Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(), Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for i := range runsAtOnce {
+			_, err := c.turns.take(ctx, namespaceOf(fmt.Sprint("cleanuppolicies/huge/", i)))
+			if (err == nil) != (i < runsShare) {
+				t.Errorf("run %d of the namespace: %v", i, err)
+			}
+		}
+		if _, err := c.turns.take(t.Context(), namespaceOf("cleanuppolicies/small/a")); err != nil {
+			t.Error(err)
+		}
+	})
+	if one, other := namespaceOf("clustercleanuppolicies/a"), namespaceOf("clustercleanuppolicies/b"); one == other {
+		t.Errorf("two ClusterCleanupPolicies count as namespace %q", one)
+	}
+}
+
+// A run that waits for deletions holds no page of objects: all of them are judged by then.
+func TestNoPageIsHeldForDeletions(t *testing.T) {
+	defer small(1)()
+	c := newCluster(t)
+	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+	cur := c.cur(p, start)
+	r, err := c.controller().newRun(cur, &v1alpha1.CleanupRun{ID: runID(start, p.UID), Phase: v1alpha1.RunRunning, Generation: 1, ScheduledTime: metav1.NewTime(start)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.answer = func(name string) *engine.Result {
+		if r.survey.Listed != 7 {
+			t.Errorf("%s is deleted after %d objects of its page", name, r.survey.Listed)
+		}
+		return nil
+	}
+	if err := r.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.check("at once")
 }

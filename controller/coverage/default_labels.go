@@ -30,6 +30,7 @@ func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
 			p.validating = append(p.validating, out)
 		}
 		p.removedLabels(in, k, all)
+		p.protection(in, k, all)
 	}
 }
 

@@ -81,7 +81,7 @@ func (in *Input) plain(key string) string {
 	if bounded := in.bounded(); bounded != "" {
 		terms = append(terms, "!("+bounded+")")
 	}
-	if protected := in.isProtected(); protected != "" {
+	if protected := policy.ProtectedRequest(in.Protect); protected != "" {
 		terms = append(terms, "!("+protected+")")
 	}
 	return strings.Join(append(terms, `authorizer.requestResource.check("delete").allowed()`, in.mayDelete()), " &&\n")

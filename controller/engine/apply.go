@@ -209,6 +209,6 @@ func (e *Engine) trackedElsewhere(j *job) bool {
 	defer e.unlock()
 	return slices.ContainsFunc(e.index.entriesOf(j.object.UID), func(slot uint32) bool {
 		en := e.index.at(slot)
-		return (j.run != nil || en.trigger != j.trigger.id) && en.state != stateTombstone
+		return (j.batch != nil || en.trigger != j.trigger.id) && en.state != stateTombstone
 	})
 }

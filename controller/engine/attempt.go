@@ -30,10 +30,14 @@ type attemptResult struct {
 	// changes.
 	again, rest bool
 	// postponed: the live judgement found that it is not due yet, or that deletions are held. The
-	// index has it already. held: it was a pause.
-	postponed, held bool
-	deleting        time.Time // deletionTimestamp, if the live read found one
+	// index has it already. held: nothing more was sent, and why.
+	postponed bool
+	held      error
+	deleting  time.Time // deletionTimestamp, if the live read found one
 }
+
+// hold leaves the rest of an attempt for later.
+func (res *attemptResult) hold(why error) { res.postponed, res.held, res.Err = true, why, nil }
 
 // attempt carries out the action on one object. If nothing has changed, that is one call of
 // Action.Do. It takes the lock only to write down a live judgement.
@@ -47,7 +51,10 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 				return res
 			}
 		}
-		e.toSend(j)
+		if !e.moveTo(ctx, j, &e.requests) {
+			res.hold(ErrNoSlot)
+			return res
+		}
 		due.update(&res.sent)
 		before := res.Deleted
 		res.Result = e.do(ctx, j, due.Due)
@@ -77,8 +84,8 @@ func (e *Engine) dueOf(j *job) due {
 	d := due{Due: action.Due{
 		Type: j.kind.Type, Priority: j.trigger.Priority, DryRun: j.dry, Reserve: e.Reserve,
 	}}
-	if j.run != nil {
-		d.Priority, d.Run = action.Background, j.run
+	if j.batch != nil {
+		d.Priority, d.Run = action.Background, j.batch.run
 	}
 	return d
 }
@@ -102,7 +109,7 @@ func (e *Engine) conclude(j *job, res *attemptResult) {
 	case action.Again:
 		res.again = true
 	case action.Held:
-		res.postponed, res.held, res.Err = true, true, nil
+		res.hold(ErrHeldByPause)
 	case action.Done:
 		switch {
 		case j.dry:

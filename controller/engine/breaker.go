@@ -55,6 +55,7 @@ const (
 	classClock     = "clock"
 	classAPIServer = "apiserver"
 	classKind      = "kind"
+	classObject    = "object"
 	// classPause and classUnread are in the metric only: see package controller/pause.
 	classPause  = "pause"
 	classUnread = "unread"
@@ -63,10 +64,10 @@ const (
 // sourceClass is the first segment of a source.
 func sourceClass(source string) string {
 	switch class, _, _ := strings.Cut(source, "/"); class {
-	case "object", "namespace", "policy", "runtime":
+	case classObject, "namespace", "policy", "runtime":
 		return class
 	default:
-		return "object"
+		return classObject
 	}
 }
 
@@ -203,7 +204,7 @@ func (b *breakers) forget(kind Kind) (closed []scopeKey) {
 
 // openByClass counts open scopes for the metric.
 func (b *breakers) openByClass() map[string]int {
-	n := map[string]int{classAPIServer: 0, classKind: 0, "object": 0, "namespace": 0, "policy": 0, "runtime": 0}
+	n := map[string]int{classAPIServer: 0, classKind: 0, classObject: 0, "namespace": 0, "policy": 0, "runtime": 0}
 	for k, s := range b.scopes {
 		if s.open {
 			n[k.class]++
@@ -225,7 +226,7 @@ func (k scopeKey) event(open bool, reason, kind string, at time.Time) BreakerEve
 			what += fmt.Sprintf(" in namespace %q", k.namespace)
 		}
 	}
-	message := "deletions go on: " + what
+	message := "deletions resumed: " + what
 	if open {
 		message = fmt.Sprintf("deletions are paused: %s (%s)", what, reason)
 	}

@@ -22,7 +22,7 @@ type job struct {
 	kind    *KindOptions
 	trigger *trigger
 	queue   *queue
-	run     Run // what it was submitted for; nil for an entry of the index
+	batch   *batch // where it was submitted; nil for an entry of the index
 	dry     bool
 	attempt int
 	// unanswered: an earlier DELETE got no answer.

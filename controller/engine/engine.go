@@ -38,7 +38,8 @@ type Engine struct {
 	requests   room    // DELETEs and other actions under way,
 	judgements room    // and live judgements
 	underway   []*stay // those of both that take a slot, in the order in which they were begun, with some that have come to their end
-	turns      uint64  // requests and live judgements so far
+	waiting    []*waiter
+	turns      uint64 // requests and live judgements so far
 	// stuckShares is how many shares are known to take long.
 	stuckShares int
 	pausedTo    time.Duration       // monotonic: Retry-After
@@ -57,9 +58,8 @@ type kindState struct {
 	trigger *trigger
 	gen     uint8
 	tracked int
-	// changed and namespaces: see changes.
-	changed    uint64
-	namespaces changedIn
+	last    lastChanges
+	held    bool // see Engine.Hold
 	// forgotten: nobody uses the handle, so that another scope of the kind may have it.
 	forgotten bool
 }

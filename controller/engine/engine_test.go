@@ -264,7 +264,7 @@ func TestJudgeFails(t *testing.T) {
 	if n := count(*outcomes); n[Deleted] != 8 || n[Failed] != breakerThreshold {
 		t.Fatalf("%v", n)
 	}
-	if len(*events) != 1 || (*events)[0].Class != "runtime" || (*events)[0].Reason != ReasonUnjudged {
+	if len(*events) != 1 || (*events)[0].Class != "runtime" || (*events)[0].Reason != ReasonNotJudged {
 		t.Fatalf("%+v", *events)
 	}
 	w.judgeErr = 0

@@ -43,7 +43,7 @@ type BreakerEvent struct {
 	// Open is true when the pause begins, false when it ends.
 	Open bool
 	// Reason is one CamelCase word for a condition: ClockJump, ClockSkew, NoServerTime,
-	// Unreachable, ServerErrors, Refused, Unjudged.
+	// Unreachable, ServerErrors, Refused, NotJudged.
 	Reason  string
 	Message string
 	At      time.Time

@@ -45,12 +45,12 @@ func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
 		out.Lateness = max(0, out.At.Sub(res.sent.Expiry))
 	}
 	e.judgeScopes(j, &res, r)
-	if j.run != nil {
+	if j.batch != nil {
 		e.finishSubmitted(j, &res, &out, now)
 	} else {
 		e.finishEntry(j, &res, now, r)
 	}
-	if stopped && !out.Result.Final() || out.Result == "" || res.held {
+	if stopped && !out.Result.Final() || out.Result == "" || res.held != nil {
 		return
 	}
 	e.record(j, &res, out)
@@ -62,7 +62,7 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	// and failures that have paused the kind already.
 	troubled := res.troubled(j.kind)
 	own := e.alone(j, r) || res.Code == 0 && e.unheard(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
-		res.result == Throttled && (!troubled || e.singled(j.queue))
+		res.result == Throttled && (!troubled || j.batch != nil || e.singled(j.queue))
 	if !own && (res.Latency > 0 || troubled && res.Code > 0) {
 		e.conc.Observe(pace.Sample{At: r.mono, Latency: res.Latency, InFlight: e.requests.inFlight + 1, Refused: troubled})
 	}
@@ -82,8 +82,8 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 // finishSubmitted reports to the run, and buries what is tracked of an object that is gone.
 func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now int64) {
 	switch {
-	case res.held:
-		out.Result, out.Err = Held, ErrHeldByPause
+	case res.held != nil:
+		out.Result, out.Err = Held, res.held
 	case res.postponed:
 		out.Result = Kept
 	}
@@ -95,7 +95,7 @@ func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now i
 		}
 	}
 	report := *out
-	e.note(func() { j.run.Report(report) })
+	e.note(func() { j.batch.run.Report(report) })
 }
 
 // finishEntry brings the entry of a job into the state that follows.

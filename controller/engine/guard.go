@@ -51,7 +51,7 @@ const (
 	ReasonUnreachable  = "Unreachable"
 	ReasonServerErrors = "ServerErrors"
 	ReasonRefused      = "Refused"
-	ReasonUnjudged     = "Unjudged"
+	ReasonNotJudged    = "NotJudged"
 )
 
 // now returns the instant to decide by in unix nanoseconds, and whether deletions may go on. The

@@ -22,6 +22,7 @@ const (
 	inDue place = iota // of its queue,
 	inLive
 	inBackfill
+	inClaimed
 	inChores // of the index: needs no request, and waits for none
 	// inOwn is added where the entry is in the partition of its namespace.
 	inOwn place = 1 << 7
@@ -31,6 +32,8 @@ func (x *index) placeOf(e *entry) (where place) {
 	switch {
 	case e.state == stateTombstone || e.state == stateTerminating:
 		return inChores
+	case e.flags&flagBackfill != 0 && sourceClass(x.sources.get(e.source)) == classObject:
+		where = inClaimed
 	case e.flags&flagBackfill != 0:
 		where = inBackfill
 	case e.flags&(flagLive|flagJudge) != 0:
@@ -55,6 +58,8 @@ func (x *index) heapOf(e *entry) *heap {
 	switch e.place &^ inOwn {
 	case inBackfill:
 		return &p.backfill
+	case inClaimed:
+		return &p.claimed
 	case inLive:
 		return &p.live
 	default:
@@ -172,24 +177,4 @@ func (h *heap) top() (uint32, bool) {
 		return 0, false
 	}
 	return h.slots[0], true
-}
-
-// eachBefore calls f for the slots of h whose wake is not after now, in no order, and touches
-// nothing else.
-func (x *index) eachBefore(h *heap, now int64, f func(e *entry)) {
-	var walk func(i int)
-	walk = func(i int) {
-		if i >= len(h.slots) {
-			return
-		}
-		e := x.at(h.slots[i])
-		if e.wake > now {
-			return
-		}
-		f(e)
-		for c := i*4 + 1; c <= i*4+4; c++ {
-			walk(c)
-		}
-	}
-	walk(0)
 }

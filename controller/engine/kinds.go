@@ -37,7 +37,7 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	}
 	if i != 0 {
 		if !e.kinds[i].forgotten {
-			e.kinds[i].changed = e.changes.count.Add(1) // What is tracked was judged by other rules.
+			e.forget(&e.kinds[i].last, e.changes.count.Add(1)) // What is tracked was judged by other rules.
 		}
 		e.kinds[i].opts, e.kinds[i].forgotten = &k, false
 		return i, nil
@@ -80,7 +80,6 @@ func (e *Engine) ForgetKind(k Kind) {
 		Judge: func(context.Context, Object) (Judgement, error) {
 			return Judgement{}, errors.New("the kind is not known any more")
 		}}
-	was.forgotten, was.namespaces = true, nil
-	q := e.index.queueOf(k)
-	q.held = slices.DeleteFunc(q.held, func(held Kind) bool { return held == k })
+	was.forgotten, was.held = true, false
+	e.forget(&was.last, was.last.all)
 }

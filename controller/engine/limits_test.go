@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -96,6 +98,33 @@ func TestBackfill(t *testing.T) {
 	}
 	if wait := w.engine.sleepFor(w.server.UnixNano(), w.engine.read(), true); wait != time.Second {
 		t.Errorf("sleeps for %s", wait)
+	}
+}
+
+// Objects that a stamp alone claims to be backfilled yield to those that are, so that forged stamps
+// do not use up the rate of a policy. They are deleted when nothing else needs it.
+func TestClaimedBackfillYields(t *testing.T) {
+	w, outcomes, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 5 })
+	for _, of := range []struct {
+		prefix, source string
+		expired        time.Duration
+	}{{"claimed", "object", 2000 * time.Hour}, {"old", "policy/p", 1000 * time.Hour}} {
+		w.dueSoon(8, of.prefix, func(o *Object) { o.Backfill, o.Source, o.Expiry = true, of.source, epoch.Add(-of.expired) })
+	}
+	w.dueSoon(3, "new", nil)
+	w.advance(time.Second)
+	var got []string
+	for range 4 {
+		w.pump()
+		of := map[string]int{}
+		for _, o := range *outcomes {
+			of[strings.TrimRight(o.Object.Name, "0123456789")]++
+		}
+		got, *outcomes = append(got, fmt.Sprint(of)), nil
+		w.advance(62 * time.Second)
+	}
+	if want := []string{"map[new:3 old:5]", "map[claimed:2 old:3]", "map[claimed:5]", "map[claimed:1]"}; !slices.Equal(got, want) {
+		t.Errorf("deleted by the minute: %q, want %q", got, want)
 	}
 }
 

@@ -51,14 +51,14 @@ func newMetrics(e *Engine) *metrics {
 			Name: "curfew_deletions_by_others_total",
 			Help: "Objects that were due and that somebody else deleted, such as the in-tree TTL controller.",
 		}, byKind),
-		tracked:     desc("curfew_tracked_objects", "Objects that wait for their expiry, or are due and not deleted yet.", "group", "kind"),
+		tracked:     desc("curfew_tracked_objects", "Objects that wait for their expiry, or are due and not deleted yet. Absent in place of 0 while not all objects are known.", "group", "kind"),
 		overdue:     desc("curfew_overdue_objects", "Objects that are due and not deleted yet, without those that curfew_blocked_objects counts. Absent in place of 0 while not all objects are known."),
 		oldest:      desc("curfew_oldest_overdue_seconds", "Age of the oldest overdue object: time since its expiry, 0 if none is overdue. Without objects that wait for the rate of backfill. Absent in place of 0 while not all objects are known."),
 		stuck:       desc("curfew_stuck_objects", "Objects that have been terminating for too long."),
 		blocked:     desc("curfew_blocked_objects", "Objects that are due and cannot be deleted for a reason of their own (DeleteConflict: they change faster than requests are answered; DeleteRefused: admission, or the API server itself, refuses).", "reason"),
 		skew:        desc("curfew_clock_skew_seconds", "Clock of this process minus that of the API server, as far as Date headers prove it."),
 		skewWidth:   desc("curfew_clock_skew_uncertainty_seconds", "Width of the interval in which the skew lies."),
-		paused:      desc("curfew_paused_scopes", "Scopes whose deletions are paused, by class (clock, apiserver, kind, object, namespace, policy, runtime; pause: DeletionPauses in effect; unread: they cannot be read).", "class"),
+		paused:      desc("curfew_paused_scopes", "Scopes whose deletions are paused, by class (clock, apiserver, kind, object, namespace, policy, runtime; pause: DeletionPauses in effect; unread: they cannot be read; both are absent before the first read).", "class"),
 		concurrency: desc("curfew_delete_concurrency", "DELETEs that may be under way at a time."),
 		inFlight:    desc("curfew_deletes_in_flight", "DELETEs under way."),
 	}
@@ -86,30 +86,30 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	e := m.engine
 	known := e.opts.Known == nil || e.opts.Known()
+	unless0 := func(d *prometheus.Desc, v float64, labels ...string) {
+		if known || v > 0 {
+			gauge(d, v, labels...)
+		}
+	}
 	count, oldest := e.overdueNow()
-	if known || count > 0 {
-		gauge(m.overdue, float64(count))
-	}
-	if known || oldest > 0 {
-		gauge(m.oldest, oldest.Seconds())
-	}
+	unless0(m.overdue, float64(count))
+	unless0(m.oldest, oldest.Seconds())
 	r := e.read()
 
 	e.mu.Lock()
 	// Two versions of one kind share a name.
 	tracked := map[schema.GroupKind]int{}
-	for _, k := range e.kinds {
-		if k != nil {
-			tracked[k.opts.GroupKind()] += k.tracked
-		}
+	for _, k := range e.kinds[1:] {
+		tracked[k.opts.GroupKind()] += k.tracked
 	}
 	open := e.breakers.openByClass()
 	open[classClock] = 0
 	if e.guard.held != "" {
 		open[classClock] = 1
 	}
-	view := e.opts.Pauses.Last()
-	open[classPause], open[classUnread] = view.Count(), min(1, len(view.Unread))
+	if view, read := e.opts.Pauses.Last(); read {
+		open[classPause], open[classUnread] = view.Count(), min(1, len(view.Unread))
+	}
 	blocked := map[string]int{ReasonConflict: 0, ReasonDeleteRefused: 0}
 	for _, of := range e.blocked {
 		blocked[of.reason]++
@@ -118,7 +118,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	e.unlock()
 
 	for kind, n := range tracked {
-		gauge(m.tracked, float64(n), kind.Group, kind.Kind)
+		unless0(m.tracked, float64(n), kind.Group, kind.Kind)
 	}
 	for class, n := range open {
 		gauge(m.paused, float64(n), class)

@@ -10,7 +10,8 @@ import (
 // next returns the next thing to do, if something is due and may be done now. What was submitted
 // yields to what is tracked. The lock is held and the clock was checked.
 func (e *Engine) next(now int64, r reading) *job {
-	if !e.running || r.mono < e.pausedTo || e.breakers.blocked(r.mono) > 0 {
+	e.letIn(r)
+	if !e.running || e.halted(r) {
 		return nil
 	}
 	e.doChores(now)
@@ -37,8 +38,8 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 		}
 		kind := e.kinds[en.kind]
 		object := e.index.object(slot)
-		if e.onHold(&object) {
-			e.park(slot, now)
+		if kind.held || e.onHold(&object) {
+			e.park(slot, now, !kind.held)
 			continue
 		}
 		j := &job{
@@ -110,43 +111,63 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 
 // earliest is what should be looked at first, if its time has come: of the partition of the best
 // priority with the fewest requests under way, and among several of these of the one whose last
-// turn was longest ago.
+// turn was longest ago. Entries that are only claimed to be backfilled yield to those that are: a
+// forged stamp must not use up the rate of others.
 func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 	x := e.index
 	full := e.all.Wait(r.mono) > 0 && !e.opts.DryRun
 	backfill := e.backfill.Wait(r.mono) == 0 || e.opts.DryRun
+	earlier := func(one, other *candidate) bool {
+		return one.before(other, func() bool { return x.less(one.slot, other.slot) })
+	}
+	var claim candidate
+	claims, proven := false, false
 	for _, q := range x.queues {
 		if !e.open(q, r) || e.paused.view.HoldsAll(policy.Trigger(q.trigger.Name)) {
 			continue
 		}
 		q.partitions(func(p *partition) {
-			slot, ok := e.topOf(q, p, backfill)
-			if !ok || x.at(slot).wake > now || full && q.trigger.Deletes && x.at(slot).flags&flagDryRun == 0 {
-				return
+			if slot, some := p.backfill.top(); some && x.at(slot).wake <= now {
+				proven = true
 			}
-			if one := (candidate{q, p, slot}); !found || one.before(&first, func() bool { return x.less(slot, first.slot) }) {
+			due := func(heaps ...*heap) (candidate, bool) {
+				slot, ok := e.topOf(q, p, backfill, heaps...)
+				return candidate{q, p, slot}, ok && x.at(slot).wake <= now && !(full && q.trigger.Deletes && x.at(slot).flags&flagDryRun == 0)
+			}
+			if one, ok := due(&p.due, &p.live, &p.backfill); ok && (!found || earlier(&one, &first)) {
 				first, found = one, true
 			}
+			if len(p.claimed.slots) == 0 {
+				return
+			}
+			if one, ok := due(&p.claimed); ok && (!claims || earlier(&one, &claim)) {
+				claim, claims = one, true
+			}
 		})
+	}
+	if claims && !proven && (!found || earlier(&claim, &first)) {
+		return claim, true
 	}
 	return first, found
 }
 
-// topOf is what a partition would begin next, of what there is room for.
-func (e *Engine) topOf(q *queue, p *partition, backfill bool) (first uint32, found bool) {
+// topOf is what a partition would begin next from some of its heaps, of what there is room for.
+func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*heap) (first uint32, found bool) {
 	if !e.room(q, p, false) {
 		return 0, false
 	}
-	for _, h := range p.heaps() {
+	for _, h := range heaps {
 		slot, some := h.top()
-		switch {
-		case !some:
+		if !some {
 			continue
+		}
+		flags, backfilled := e.index.at(slot).flags, h == &p.backfill || h == &p.claimed
+		switch {
 		case h == &p.live && !e.room(q, p, true):
 			continue
-		case h == &p.backfill && !backfill && e.index.at(slot).flags&flagDryRun == 0:
+		case backfilled && !backfill && flags&flagDryRun == 0:
 			continue
-		case h == &p.backfill && e.index.at(slot).flags&(flagLive|flagJudge) != 0 && !e.room(q, p, true):
+		case backfilled && flags&(flagLive|flagJudge) != 0 && !e.room(q, p, true):
 			continue
 		}
 		if !found || e.index.less(slot, first) {
@@ -177,6 +198,9 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 			sooner(time.Duration(e.index.at(slot).wake-now) - pause.Ahead)
 		}
 	})
+	for _, b := range e.submitted {
+		sooner(b.pausedTo - r.mono)
+	}
 	sooner(e.untilApart(r))
 	sooner(e.pausedTo - r.mono)
 	sooner(e.breakers.blocked(r.mono))

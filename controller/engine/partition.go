@@ -11,23 +11,30 @@ package engine
 //
 // Objects without a namespace are one partition. With too many of them, what is left of the queue
 // is slow as a whole.
+//
+// Live judgements have slots of their own and are shared out in the same way.
 type partition struct {
-	share
+	share           // the requests
+	judging   share // the live judgements
 	namespace string
 	due       heap
 	live      heap // what is judged live before its request
 	backfill  heap
+	claimed   heap // backfilled by a stamp that proves nothing: yields to backfill
 }
 
 // partitionsMost bounds the partitions of a queue: each is looked at for each turn.
 const partitionsMost = 128
 
 // heaps are all heaps of a partition.
-func (p *partition) heaps() [3]*heap { return [...]*heap{&p.due, &p.live, &p.backfill} }
+func (p *partition) heaps() [4]*heap { return [...]*heap{&p.due, &p.live, &p.backfill, &p.claimed} }
 
 func (p *partition) empty() bool {
-	return p.inFlight == 0 && len(p.due.slots)+len(p.live.slots)+len(p.backfill.slots) == 0
+	return p.inFlight+p.judging.inFlight == 0 && len(p.due.slots)+len(p.live.slots)+len(p.backfill.slots)+len(p.claimed.slots) == 0
 }
+
+// lastTurn is when something of it was begun last.
+func (p *partition) lastTurn() uint64 { return max(p.turn, p.judging.turn) }
 
 // partition is where an object of a namespace waits.
 func (q *queue) partition(namespace string) *partition {
@@ -45,9 +52,9 @@ func (q *queue) partitions(f func(*partition)) {
 	}
 }
 
-// partitionFor returns the share of a job's namespace, with a partition of its own if there may be
-// one more. What waits of the namespace moves there as it comes up. The lock is held.
-func (e *Engine) partitionFor(j *job) *share {
+// separate gives a job's namespace a partition of its own, if there may be one more. What waits of
+// the namespace moves there as it comes up. The lock is held.
+func (e *Engine) separate(j *job) {
 	q, namespace := j.queue, j.object.Namespace
 	if q.own[namespace] == nil && len(q.own) < partitionsMost {
 		if q.own == nil {
@@ -55,13 +62,12 @@ func (e *Engine) partitionFor(j *job) *share {
 		}
 		q.own[namespace] = &partition{namespace: namespace}
 	}
-	return &q.partition(namespace).share
 }
 
 // dissolve drops the partition of a namespace that is not slow any more and has nothing left. The
 // lock is held.
 func (e *Engine) dissolve(q *queue, namespace string) {
-	if own := q.own[namespace]; own != nil && !own.slow && own.empty() {
+	if own := q.own[namespace]; own != nil && !own.slow && !own.judging.slow && own.empty() {
 		delete(q.own, namespace)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // ErrHeldByPause is the error of submitted objects that are Held because of a DeletionPause.
 var ErrHeldByPause = errors.New("held by a pause")
 
-// heldFor is how long an entry that a pause holds waits, unless something else is held before.
+// heldFor is how long an entry that is held waits, unless something else is held before.
 const heldFor = time.Minute
 
 // paused is what the engine knows of pauses.
@@ -67,13 +67,13 @@ func (e *Engine) onHold(o *Object) bool {
 	return e.paused.view.Holds(policy.Trigger(k.trigger.Name), scopeOf(k.opts, o))
 }
 
-// park has an entry wait until something else is held.
-func (e *Engine) park(slot uint32, now int64) {
+// park has an entry wait until something else is held: by pauses, or by Engine.Hold.
+func (e *Engine) park(slot uint32, now int64, byPause bool) {
 	en := e.index.at(slot)
 	if en.expiry <= now {
 		e.overdue(slot)
 	}
-	e.paused.parked = true
+	e.paused.parked = e.paused.parked || byPause
 	en.flags |= flagParked
 	e.arm(slot, now+int64(heldFor)+int64(e.opts.jitter()*float64(heldFor)))
 }

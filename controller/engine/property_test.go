@@ -331,8 +331,8 @@ func checkBooks(t *rapid.T, e *Engine) {
 	inHeaps, underway := 0, e.requests.inFlight+e.requests.apart+e.judgements.inFlight+e.judgements.apart
 	e.index.eachHeap(func(h *heap) { inHeaps += len(h.slots) })
 	for _, q := range e.index.queues {
-		underway += q.underway + q.judging.inFlight
-		q.partitions(func(p *partition) { underway += p.inFlight + p.apart })
+		underway += q.underway
+		q.partitions(func(p *partition) { underway += p.inFlight + p.apart + p.judging.inFlight + p.judging.apart })
 	}
 	if e.late != late || e.stuck != stuck || e.index.size != size || inHeaps != inHeap || underway != 0 {
 		t.Fatalf("books: late %d/%d, stuck %d/%d, size %d/%d, heap %d/%d, in flight %d", e.late, late, e.stuck, stuck, e.index.size, size,

@@ -24,7 +24,7 @@ func (e *Engine) checkClock(r reading) (now int64, ok bool) {
 func (e *Engine) clockEvent(before string, r reading) {
 	ev := BreakerEvent{Class: classClock, Scope: classClock, Open: e.guard.held != "", Reason: e.guard.held, Message: e.guard.message, At: r.at}
 	if !ev.Open {
-		ev.Reason, ev.Message = before, "deletions go on: the clock agrees with the API server's"
+		ev.Reason, ev.Message = before, "deletions resumed: the clock agrees with the API server's"
 	}
 	if ev.Reason == ReasonNoServerTime {
 		return // every start begins so

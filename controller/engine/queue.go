@@ -18,6 +18,7 @@ import (
 //   - what takes long takes up no slot, see partition and room,
 //   - a 429 of the API server itself pauses everything. A queue that gets it again and again, while
 //     others do not, waits alone, and one request at a time shows whether it is over,
+//   - a 429 to what was submitted delays its own batch: it is the answer to the account of one run,
 //   - any other 429 delays its own object. Where several objects of a queue get one in a row, the
 //     queue waits alone.
 type queue struct {
@@ -26,8 +27,7 @@ type queue struct {
 	// rest are all objects but those of the namespaces that have a partition of their own.
 	rest partition
 	own  map[string]*partition
-	// judging are the live judgements, and underway counts these and the requests of all partitions.
-	judging  share
+	// underway counts the requests and live judgements of all partitions.
 	underway int
 
 	quick   time.Duration // monotonic: the last quick answer, 0: none,
@@ -37,7 +37,6 @@ type queue struct {
 	own429   bool          // some of them not from the API server itself
 	refused  time.Duration // monotonic: the first of these,
 	again    time.Duration // and the last
-	held     []Kind        // see Engine.Hold
 	pausedTo time.Duration // monotonic: Retry-After, where it is this queue alone that is answered so
 }
 
@@ -75,8 +74,8 @@ func (c *candidate) before(other *candidate, earlier func() bool) bool {
 		return c.queue.trigger.Priority < other.queue.trigger.Priority
 	case c.partition.inFlight != other.partition.inFlight:
 		return c.partition.inFlight < other.partition.inFlight
-	case c.partition.turn != other.partition.turn:
-		return c.partition.turn < other.partition.turn
+	case c.partition.lastTurn() != other.partition.lastTurn():
+		return c.partition.lastTurn() < other.partition.lastTurn()
 	default:
 		return earlier()
 	}
@@ -84,58 +83,35 @@ func (c *candidate) before(other *candidate, earlier func() bool) bool {
 
 // open reports whether a queue may send anything now.
 func (e *Engine) open(q *queue, r reading) bool {
-	return len(q.held) == 0 && r.mono >= q.pausedTo && (q.underway == 0 || !e.singled(q))
+	return r.mono >= q.pausedTo && (q.underway == 0 || !e.singled(q))
 }
 
 // room reports whether one more of a partition may be begun; judging means that it is judged live
 // first, and needs a slot of both.
 func (e *Engine) room(q *queue, p *partition, judging bool) bool {
-	return e.roomFor(&e.requests, &p.share) && (!judging || e.roomFor(&e.judgements, &q.judging))
+	return e.roomFor(&e.requests, &p.share) && (!judging || e.roomFor(&e.judgements, &p.judging)) && e.inLine(q, p) < slowMost
 }
 
 // depart notes that a job is under way. The lock is held.
 func (e *Engine) depart(j *job, judging bool) {
-	q := j.queue
-	q.underway++
+	j.queue.underway++
+	in := &e.requests
 	if judging {
-		e.begin(j, &e.judgements, &q.judging, j.started)
-		return
+		in = &e.judgements
 	}
-	e.begin(j, &e.requests, &q.partition(j.object.Namespace).share, j.started)
-}
-
-// toJudge moves a job to the live judgements: it takes no slot of the requests meanwhile. toSend is
-// the reverse.
-func (e *Engine) toJudge(j *job) {
-	e.moveTo(j, &e.judgements, func() *share { return &j.queue.judging })
-}
-
-func (e *Engine) toSend(j *job) {
-	e.moveTo(j, &e.requests, func() *share { return &j.queue.partition(j.object.Namespace).share })
-}
-
-func (e *Engine) moveTo(j *job, to *room, of func() *share) {
-	if j.stay == nil || j.stay.room == to { // Only its worker moves a job.
-		return
-	}
-	r := e.read()
-	e.mu.Lock()
-	defer e.unlock()
-	if was := j.stay; was.room == &e.judgements {
-		e.leave(j)
-		e.took(was, r)
-	}
-	e.begin(j, to, of(), r.mono)
-	j.started = r.mono
-	e.wakeUp() // There is a slot where it was.
+	e.begin(j, in, e.shareOf(j, in), j.started)
 }
 
 // arrive notes that it has come to its end. The lock is held.
 func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 	q, of := j.queue, j.stay
 	q.underway--
+	left := of.over // It waited in line, in vain: what it took before is noted already.
 	e.leave(j)
 	defer e.dissolve(q, j.object.Namespace)
+	if left {
+		return
+	}
 	long := r.mono-of.started >= slowAfter
 	if long {
 		e.took(of, r)
@@ -163,6 +139,12 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 // object waits (see finishEntry), and its queue as well once several objects got one: an object
 // that is tried again is no news. The lock is held.
 func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
+	to := r.mono + min(pauseMost, res.After)
+	if j.batch != nil {
+		// The account of the run is answered so: a tenant can have the API server do that.
+		j.batch.pausedTo = max(j.batch.pausedTo, to, r.mono+retryLeast)
+		return
+	}
 	q, general := j.queue, res.overloaded(j.kind)
 	q.own429 = q.own429 || !general
 	if general || j.attempt == 0 {
@@ -174,7 +156,6 @@ func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 			q.again = r.mono
 		}
 	}
-	to := r.mono + min(pauseMost, res.After)
 	switch {
 	case q.own429 && e.singled(q):
 		// That the kind is meant is a guess: it is asked again soon at first, with another object.

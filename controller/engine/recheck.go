@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"slices"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // changes counts what changed around the objects: namespaces, policies, profiles, runtimes. An
 // entry carries the count from before it was judged, so that one comparison shows whether its
@@ -11,31 +8,50 @@ import (
 // objects it concerns.
 type changes struct {
 	count atomic.Uint64
-	// all and namespaces are the last change that concerns everything, or one namespace. The
-	// engine's lock guards them. kindState.changed and kindState.namespaces are the same for a kind.
-	all        uint64
-	namespaces changedIn
+	// last are the changes that concern all kinds; kindState.last are those of one kind. The
+	// engine's lock guards both.
+	last lastChanges
+	// remembered is how many namespaces are remembered in all of them.
+	remembered int
 }
 
-// changedIn is the last change that concerns one namespace, by its name.
-type changedIn map[string]uint64
+// lastChanges are the last change that concerns everything, and the last in single namespaces.
+type lastChanges struct {
+	all        uint64
+	namespaces map[string]uint64
+}
 
-// changesMost bounds how many namespaces are remembered, and for each kind again. Beyond that
-// everything counts as changed, or all of the kind, which costs one live read before each deletion
-// until the object is judged again.
+func (c *lastChanges) in(namespace string) uint64 { return max(c.all, c.namespaces[namespace]) }
+
+// changesMost bounds how many namespaces are remembered, of all kinds together. Beyond that
+// everything of the kind with the most counts as changed, which costs one live read before each
+// deletion until the object is judged again.
 const changesMost = 10000
 
-// note remembers a change. It returns false, and forgets all, if there are too many namespaces.
-func (c *changedIn) note(namespace string, now uint64) bool {
-	if _, known := (*c)[namespace]; !known && len(*c) >= changesMost {
-		clear(*c)
-		return false
+// remember notes a change in a namespace. The lock is held.
+func (e *Engine) remember(c *lastChanges, namespace string, now uint64) {
+	if _, known := c.namespaces[namespace]; !known {
+		if e.changes.remembered >= changesMost {
+			most := &e.changes.last
+			for _, k := range e.kinds[1:] {
+				if len(k.last.namespaces) > len(most.namespaces) {
+					most = &k.last
+				}
+			}
+			e.forget(most, now)
+		}
+		e.changes.remembered++
 	}
-	if *c == nil {
-		*c = changedIn{}
+	if c.namespaces == nil {
+		c.namespaces = map[string]uint64{}
 	}
-	(*c)[namespace] = now
-	return true
+	c.namespaces[namespace] = now
+}
+
+// forget has everything count as changed in place of single namespaces. The lock is held.
+func (e *Engine) forget(c *lastChanges, now uint64) {
+	e.changes.remembered -= len(c.namespaces)
+	*c = lastChanges{all: now}
 }
 
 // Epoch is the number of changes so far. Take it before you read what an object's judgement depends
@@ -48,10 +64,7 @@ func (e *Engine) Epoch() uint64 { return e.changes.count.Load() }
 func (e *Engine) RecheckNamespace(name string) {
 	e.mu.Lock()
 	defer e.unlock()
-	now := e.changes.count.Add(1)
-	if !e.changes.namespaces.note(name, now) {
-		e.changes.all = now
-	}
+	e.remember(&e.changes.last, name, e.changes.count.Add(1))
 }
 
 // RecheckIn does the same for the objects of some kinds in a namespace. Objects of other kinds do
@@ -61,9 +74,7 @@ func (e *Engine) RecheckIn(namespace string, kinds ...Kind) {
 	defer e.unlock()
 	now := e.changes.count.Add(1)
 	for _, k := range kinds {
-		if of := e.kinds[k]; !of.namespaces.note(namespace, now) {
-			of.changed = now
-		}
+		e.remember(&e.kinds[k].last, namespace, now)
 	}
 }
 
@@ -74,24 +85,27 @@ func (e *Engine) RecheckKinds(kinds ...Kind) {
 	defer e.unlock()
 	now := e.changes.count.Add(1)
 	for _, k := range kinds {
-		e.kinds[k].changed = now
+		e.forget(&e.kinds[k].last, now)
 	}
 }
 
-// Hold stops the deletions of a kind for its trigger until Hold is called again with false: its
-// rules changed, and a Judge that knows the new ones is not registered yet. Nothing is forgotten
-// meanwhile. Afterwards everything is judged again before it is deleted.
+// Hold stops the deletions of a kind, for its trigger and in its scope, until Hold is called again
+// with false: its rules changed, and a Judge that knows the new ones is not registered yet. Nothing
+// is forgotten meanwhile. Afterwards everything is judged again before it is deleted. Other scopes
+// go on: one namespace may lack a permission for long.
 func (e *Engine) Hold(k Kind, on bool) {
+	r := e.read()
 	e.mu.Lock()
 	defer e.unlock()
-	e.kinds[k].changed = e.changes.count.Add(1)
-	q := e.index.queueOf(k)
-	q.held = slices.DeleteFunc(q.held, func(held Kind) bool { return held == k })
-	if on {
-		q.held = append(q.held, k)
-		return
+	of := e.kinds[k]
+	e.forget(&of.last, e.changes.count.Add(1))
+	if of.held && !on {
+		now, _ := e.guard.now(r)
+		e.rewake(now, func(en *entry) bool {
+			return en.kind == k && en.state == stateArmed && en.flags&flagParked != 0
+		})
 	}
-	e.wakeUp()
+	of.held = on
 }
 
 // outdated reports whether something changed after an object was judged, so that its judgement does
@@ -107,6 +121,5 @@ func (e *Engine) outdated(o *Object) bool {
 
 // outdatedLocked is outdated with the lock held.
 func (e *Engine) outdatedLocked(o *Object) bool {
-	kind := e.kinds[o.Kind]
-	return o.Epoch < max(e.changes.all, kind.changed, kind.namespaces[o.Namespace], e.changes.namespaces[o.Namespace])
+	return o.Epoch < max(e.changes.last.in(o.Namespace), e.kinds[o.Kind].last.in(o.Namespace))
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -41,6 +42,17 @@ func TestChangeTakesEffectForTheNextDelete(t *testing.T) {
 				w.engine.RecheckIn(fmt.Sprint("ns-", i), w.labels.kind)
 			}
 		}, 0},
+		"too many namespaces of its kind and another": {func(w *world) {
+			for i := range changesMost/2 + 1 {
+				w.engine.RecheckIn(fmt.Sprint("ns-", i), w.kind, w.labels.kind)
+			}
+		}, 3},
+		"too many namespaces of another kind, after its own": {func(w *world) {
+			w.engine.RecheckIn("ns", w.kind)
+			for i := range changesMost + 1 {
+				w.engine.RecheckIn(fmt.Sprint("ns-", i), w.labels.kind)
+			}
+		}, 3},
 		"too many namespaces to remember": {func(w *world) {
 			for i := range changesMost + 1 {
 				w.engine.RecheckNamespace(fmt.Sprint("ns-", i))
@@ -52,13 +64,41 @@ func TestChangeTakesEffectForTheNextDelete(t *testing.T) {
 			w.dueSoon(3, "j", nil)
 			asked := w.keeps()
 			test.change(w)
-			if len(w.engine.changes.namespaces) > changesMost {
-				t.Errorf("%d namespaces are remembered", len(w.engine.changes.namespaces))
-			}
+			checkRemembered(t, w.engine)
 			w.advance(time.Second)
 			w.pump()
 			if n := count(*outcomes); *asked != test.asked || n[Deleted] != 3-test.asked {
 				t.Errorf("asked %d times, %v; want %d times, and the others deleted", *asked, n, test.asked)
+			}
+		})
+	}
+}
+
+// checkRemembered counts the namespaces that are remembered.
+func checkRemembered(t *testing.T, e *Engine) {
+	t.Helper()
+	n := len(e.changes.last.namespaces)
+	for _, k := range e.kinds[1:] {
+		n += len(k.last.namespaces)
+	}
+	if n > changesMost || n != e.changes.remembered {
+		t.Errorf("%d namespaces are remembered, %d counted: want at most %d", n, e.changes.remembered, changesMost)
+	}
+}
+
+// What is remembered of a kind is forgotten with it, or once all of the kind has changed.
+func TestChangesAreForgotten(t *testing.T) {
+	for name, forget := range map[string]func(w *world){
+		"with the kind":         func(w *world) { w.engine.ForgetKind(w.labels.kind) },
+		"by a change of it all": func(w *world) { w.engine.RecheckKinds(w.labels.kind) },
+		"by Hold":               func(w *world) { w.engine.Hold(w.labels.kind, true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _, _ := ready(t, nil)
+			w.engine.RecheckIn("ns", w.labels.kind)
+			forget(w)
+			if checkRemembered(t, w.engine); w.engine.changes.remembered != 0 {
+				t.Errorf("%d are left", w.engine.changes.remembered)
 			}
 		})
 	}
@@ -208,6 +248,39 @@ func TestHold(t *testing.T) {
 	w.pump()
 	if n := count(*outcomes); n[Deleted] != 3 {
 		t.Errorf("%v, want all deleted after the hold", n)
+	}
+}
+
+// A feed that waits for a permission in one namespace holds its own objects, and no others.
+func TestHoldOfOneNamespace(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	opts := *w.engine.kinds[w.kind].opts
+	opts.Scope = "other"
+	other, err := w.engine.RegisterKind(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.dueSoon(2, "held", nil)
+	w.dueSoon(3, "free", func(o *Object) { o.Kind = other })
+	w.engine.Hold(w.kind, true)
+	w.advance(time.Second)
+	w.pump()
+	deleted := func() (names []string) {
+		for _, one := range *outcomes {
+			if one.Result == Deleted {
+				names = append(names, one.Object.Name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	if got := deleted(); !slices.Equal(got, []string{"free0", "free1", "free2"}) {
+		t.Fatalf("deleted %q while the first scope is held, want all of the other one", got)
+	}
+	w.engine.Hold(w.kind, false)
+	w.pump()
+	if got := deleted(); !slices.Equal(got, []string{"free0", "free1", "free2", "held0", "held1"}) {
+		t.Errorf("deleted %q after the hold", got)
 	}
 }
 

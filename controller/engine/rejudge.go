@@ -17,7 +17,10 @@ const codeUnjudged = -1
 // judgeAgain reads and judges the object of a job live and reports whether to go on with the
 // action. If not, res says why.
 func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due *due) (proceed bool) {
-	e.toJudge(j)
+	if !e.moveTo(ctx, j, &e.judgements) {
+		res.hold(ErrNoSlot)
+		return false
+	}
 	jd, err := e.judge(ctx, j, res.sent)
 	if err != nil {
 		res.unjudged(fmt.Errorf("judging %s %s afresh: %w", j.kind.Kind, nameOf(&j.object), err))
@@ -44,7 +47,11 @@ func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due
 		res.unjudged(fmt.Errorf("verdict %d of %s %s is unknown: this is a bug", jd.Verdict, j.kind.Kind, nameOf(&j.object)))
 		return false
 	}
-	if !e.accept(j, res, &jd.Object) {
+	if !e.moveTo(ctx, j, &e.requests) {
+		res.hold(ErrNoSlot)
+		return false
+	}
+	if !e.accept(j, res, &jd.Object) { // Much may have changed by now.
 		return false
 	}
 	if j.trigger.Payload && res.sent.Payload == nil {
@@ -58,8 +65,8 @@ func (e *Engine) judge(ctx context.Context, j *job, o Object) (Judgement, error)
 	ctx, cancel := context.WithTimeout(ctx, e.opts.RequestTimeout)
 	defer cancel()
 	judge := j.kind.Judge
-	if j.run != nil {
-		judge = j.run.Judge
+	if j.batch != nil {
+		judge = j.batch.run.Judge
 	}
 	epoch := e.Epoch()
 	jd, err := judge(ctx, o)
@@ -82,23 +89,23 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 		// Re-created under the same name (S2): the old one is gone, the new one has a life of its
 		// own.
 		res.result = AlreadyGone
-		if j.run == nil {
+		if j.batch == nil {
 			// A watch may know more of it by now: it counts as a list does.
 			e.apply(judged, now, fromRelist)
 		}
 		return false
 	}
-	if j.run == nil && !e.writeJudgement(j, res, judged, now) {
+	if j.batch == nil && !e.writeJudgement(j, res, judged, now) {
 		res.postponed = true
 		return false
 	}
 	res.sent = *judged
 	switch {
-	case e.outdatedLocked(judged) || len(j.queue.held) > 0:
+	case e.outdatedLocked(judged) || e.kinds[j.object.Kind].held:
 		// Something that concerns it changed during the live read: judge again before anything is
 		// sent.
 	case !ok || nanos(judged.Expiry) > now:
-	case (judged.DryRun || e.opts.DryRun) != j.dry || judged.Backfill != j.object.Backfill:
+	case (judged.DryRun || e.opts.DryRun) != j.dry || judged.Backfill != j.object.Backfill || judged.claimed() != j.object.claimed():
 		// It was admitted under other rules (rates) than those that apply now: start over.
 	default:
 		return true

@@ -55,7 +55,7 @@ const (
 func (e *Engine) begin(j *job, in *room, s *share, at time.Duration) {
 	e.leave(j)
 	e.turns++
-	s.turn = e.turns
+	j.started, s.turn = at, e.turns
 	s.inFlight++
 	j.stay = &stay{job: j, room: in, share: s, started: at, apart: s.slow}
 	if s.slow {
@@ -65,6 +65,15 @@ func (e *Engine) begin(j *job, in *room, s *share, at time.Duration) {
 	}
 	in.inFlight++
 	e.underway = append(e.underway, j.stay)
+}
+
+// shareOf is where a job belongs in a room. The lock is held.
+func (e *Engine) shareOf(j *job, in *room) *share {
+	p := j.queue.partition(j.object.Namespace)
+	if in == &e.judgements {
+		return &p.judging
+	}
+	return &p.share
 }
 
 // leave notes that a job is no longer in the room where it was. The lock is held.
@@ -125,11 +134,10 @@ func (e *Engine) setApartOne(of *stay, r reading) {
 	of.apart = true
 	of.room.inFlight--
 	of.room.apart++
-	if of.room == &e.requests {
-		of.share.inFlight--
-		of.share = e.partitionFor(j)
-		of.share.inFlight++
-	}
+	of.share.inFlight--
+	e.separate(j)
+	of.share = e.shareOf(j, of.room)
+	of.share.inFlight++
 	of.share.apart++
 	e.slow(of.share, j, r.mono-of.started >= slowAfter, r)
 }
@@ -139,7 +147,7 @@ func (e *Engine) slow(s *share, j *job, stuck bool, r reading) {
 	if stuck && !s.stuck {
 		s.stuck = true
 		e.stuckShares++
-		judging := s == &j.queue.judging
+		judging := s == e.shareOf(j, &e.judgements)
 		e.note(func() {
 			e.opts.Log.Info("requests take long: others do not wait for them", "kind", j.kind.Kind, "namespace", j.object.Namespace,
 				"judging", judging, "longerThan", slowAfter.String())
@@ -184,14 +192,14 @@ func (e *Engine) forgive(s *share) {
 func (e *Engine) forgiveIdle(r reading) {
 	idle := func(s *share) bool { return s.slow && s.inFlight == 0 && r.mono-s.since >= remembered }
 	for _, q := range e.index.queues {
-		if idle(&q.judging) {
-			e.forgive(&q.judging)
-		}
 		q.partitions(func(p *partition) {
+			if idle(&p.judging) {
+				e.forgive(&p.judging)
+			}
 			if idle(&p.share) && p.empty() {
 				e.forgive(&p.share)
-				e.dissolve(q, p.namespace)
 			}
+			e.dissolve(q, p.namespace)
 		})
 	}
 }

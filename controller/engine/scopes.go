@@ -29,7 +29,7 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 		}
 	}
 	switch {
-	case res.held, res.postponed && res.result == "", errors.Is(res.Err, ErrRulesChanged):
+	case res.held != nil, res.postponed && res.result == "", errors.Is(res.Err, ErrRulesChanged):
 		return
 	case res.Err != nil && res.Origin == action.FromAdmission:
 		// Whatever code it has, it is one webhook's or policy's, which may concern a single
@@ -40,7 +40,7 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 	case res.result == Throttled:
 		success(scopeAll())
 	case res.result == Failed && res.Code == 0 && e.unheard(j, r) && j.stay.room == &e.judgements:
-		fail(scopeSource(o), ReasonUnjudged) // What need not be judged live goes on.
+		fail(scopeSource(o), ReasonNotJudged) // What need not be judged live goes on.
 	case res.result == Failed && res.Code == 0 && e.unheard(j, r) && j.ofNamespace(r):
 		fail(scopeSource(o), ReasonUnreachable)
 	case res.result == Failed && res.Code == 0 && e.unheard(j, r):
@@ -50,7 +50,7 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 	case res.Code == http.StatusUnauthorized:
 		fail(scopeAll(), ReasonRefused)
 	case res.Code == codeUnjudged:
-		fail(scopeSource(o), ReasonUnjudged)
+		fail(scopeSource(o), ReasonNotJudged)
 	case res.result == Failed:
 		success(scopeAll())
 		fail(scopeKind(o.Kind), ReasonServerErrors)

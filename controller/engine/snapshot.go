@@ -20,8 +20,9 @@ func (e *Engine) trackedNow() (n int) {
 }
 
 // overdueNow counts what is due and not done, and returns the age of the oldest. What waits for the
-// rate of backfill has no age: its expiry may lie years back, although it is not late. The
-// engine's lock is not held.
+// rate of backfill has no age: its expiry may lie years back, although it is not late. While a pause
+// holds a trigger there may be as much as there are objects, so that it is counted piece by piece.
+// The engine's lock is not held.
 func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	r := e.read()
 	e.mu.Lock()
@@ -29,31 +30,20 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	if !ok {
 		now = e.guard.best(r) // By a clock that is wrong nothing might be overdue.
 	}
-	first := now
-	// What is blocked for a reason of its own may never go. It is counted elsewhere, and must not
-	// hide or feign a backlog.
-	count = e.late - len(e.blocked)
-	late := count > 0
-	for _, q := range e.index.queues {
-		q.partitions(func(p *partition) {
-			for _, h := range p.heaps() {
-				e.index.eachBefore(h, now, func(en *entry) {
-					if en.state == stateArmed && en.flags&flagLate == 0 && en.expiry <= now {
-						count++
-						if h != &p.backfill {
-							first = min(first, en.expiry)
-						}
-					}
-				})
-			}
-		})
-	}
+	some := e.late > len(e.blocked) || e.dueBy(now)
 	e.unlock()
-	// Entries that wait for another attempt are in the heap by that instant, not by their expiry.
-	for c, more := 0, late; more; c++ {
+	first := now
+	for c, more := 0, some; more; c++ {
 		e.mu.Lock()
 		more = e.index.each(c, func(slot uint32, en *entry) {
-			if _, blocked := e.blocked[slot]; en.flags&flagLate != 0 && !blocked {
+			late := en.flags&flagLate != 0
+			// What is blocked for a reason of its own may never go. It is counted elsewhere, and must
+			// not hide or feign a backlog.
+			if _, blocked := e.blocked[slot]; blocked || !late && (en.state != stateArmed || en.expiry > now) {
+				return
+			}
+			count++
+			if late || en.flags&flagBackfill == 0 {
 				first = min(first, en.expiry)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Run is what objects are submitted for, such as one run of a cleanup policy. It is also the handle
@@ -21,6 +22,8 @@ type batch struct {
 	run     Run
 	objects []Object    // not begun yet
 	release func() bool // forgets the context
+	// pausedTo is until when it waits, in monotonic time: one of its objects was answered 429.
+	pausedTo time.Duration
 }
 
 // Submit has the action of their trigger carried out on objects that need not be tracked, under the
@@ -82,6 +85,10 @@ func (e *Engine) withdraw(b *batch, why error) {
 func (e *Engine) nextSubmitted(now int64, r reading) *job {
 	for i := 0; i < len(e.submitted); {
 		b := e.submitted[i]
+		if r.mono < b.pausedTo {
+			i++
+			continue
+		}
 		j, ok := e.nextOf(b, now, r)
 		if !ok {
 			return nil
@@ -119,11 +126,11 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 			b.objects = slices.Delete(b.objects, i, i+1)
 			e.turnDown(b, o, Held, ErrHeldByPause)
 			continue
-		case !e.open(queue, r) || !e.room(queue, queue.partition(o.Namespace), judging):
+		case kind.held || !e.open(queue, r) || !e.room(queue, queue.partition(o.Namespace), judging):
 			i++
 			continue
 		}
-		j := &job{object: o, kind: kind.opts, trigger: kind.trigger, queue: queue, run: b.run}
+		j := &job{object: o, kind: kind.opts, trigger: kind.trigger, queue: queue, batch: b}
 		admitted, _, free := e.admit(j, r)
 		if !free {
 			return nil, false // The batch keeps its place.

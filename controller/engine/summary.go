@@ -40,7 +40,7 @@ func (s *summaries) add(k *KindOptions, out *Outcome) {
 		return
 	}
 	key := summaryKey{kind: o.Kind, source: o.Source, trigger: out.Trigger}
-	if class := sourceClass(o.Source); class == "object" || class == "runtime" {
+	if class := sourceClass(o.Source); class == classObject || class == "runtime" {
 		key.namespace = o.Namespace
 	}
 	sum := s.of[key]

@@ -51,7 +51,8 @@ type Object struct {
 	// was resolved live). The engine asks Judge right before it acts.
 	Live bool
 	// Backfill says that a default reached something older than itself. Such deletions have a rate
-	// and a counter of their own instead of a lateness: their expiry may lie years back.
+	// and a counter of their own instead of a lateness: their expiry may lie years back. Where Source
+	// is the object, that is only claimed by a stamp, which nothing proves: it yields to others.
 	Backfill bool
 	// DryRun says that the action is only to be reported. The engine asks for a dry run, reports it
 	// once and keeps the entry idle until it changes.
@@ -64,6 +65,10 @@ type Object struct {
 	// a bounded number of them; where it has none, it asks Judge right before it acts.
 	Payload any
 }
+
+// claimed reports whether nothing but a stamp, which anyone may have written, says that the object
+// was backfilled.
+func (o *Object) claimed() bool { return o.Backfill && sourceClass(o.Source) == classObject }
 
 // Verdict is the result of a live judgement.
 type Verdict uint8
@@ -125,7 +130,8 @@ const (
 	Refused Result = "refused"
 	// Failed: no answer, an answer of the 500s, or the live read failed. Tried again, without end.
 	Failed Result = "error"
-	// Held, for submitted objects only: nothing was sent. A breaker is open, or the engine stopped.
+	// Held, for submitted objects only: nothing was sent. A breaker is open, no slot became free, or
+	// the engine stopped.
 	Held Result = "held"
 )
 

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"context"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,9 +13,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// factsOf reads objects in the forms in which the clients return them.
-func factsOf(profile *policy.Profile) func(runtime.Object) (*policy.Facts, error) {
-	return func(object runtime.Object) (*policy.Facts, error) {
+// factsOf reads objects in the forms in which the clients return them. Expressions of the profile
+// end with ctx, which is an error and says nothing about the object.
+func factsOf(profile *policy.Profile) func(context.Context, runtime.Object) (*policy.Facts, error) {
+	return func(ctx context.Context, object runtime.Object) (*policy.Facts, error) {
 		switch read := object.(type) {
 		case *batchv1.Job:
 			return policy.FactsOfJob(read), nil
@@ -24,7 +26,7 @@ func factsOf(profile *policy.Profile) func(runtime.Object) (*policy.Facts, error
 			facts := policy.FactsOfMeta(profile, &read.ObjectMeta)
 			return &facts, nil
 		case *unstructured.Unstructured:
-			return policy.FactsOfObject(profile, read.Object), nil
+			return policy.FactsOfObjectContext(ctx, profile, read.Object), ctx.Err()
 		default:
 			return nil, fmt.Errorf("got a %T where a %s was asked for", object, profile.Kind.Kind)
 		}

@@ -142,7 +142,7 @@ func (f *trigger) judgeLive(ctx context.Context, tracked engine.Object) (engine.
 	case err != nil: // The kind may not be served at the moment, which says nothing of the object (S3).
 		return engine.Judgement{}, fmt.Errorf("reading %s %s/%s afresh: %w", f.kind.Profile.Name, tracked.Namespace, tracked.Name, err)
 	}
-	facts, err := f.kind.Facts(object)
+	facts, err := f.kind.Facts(ctx, object)
 	if err != nil {
 		return engine.Judgement{}, err
 	}

@@ -38,7 +38,7 @@ type Kind struct {
 	// where Get reads all of it.
 	Whole func(ctx context.Context, namespace, name string) (runtime.Object, error)
 	// Facts reads what the judge needs. The object is not kept.
-	Facts func(object runtime.Object) (*policy.Facts, error)
+	Facts func(ctx context.Context, object runtime.Object) (*policy.Facts, error)
 	// JSON is an object in its JSON form, for the expressions of policies. It is only asked for
 	// where a policy speaks of the kind.
 	JSON func(object runtime.Object) (map[string]any, error)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/action/deletion"
@@ -34,18 +35,40 @@ func (s *timed) Delete(ctx context.Context, r deletion.Request) deletion.Respons
 	return s.store.Delete(ctx, r)
 }
 
-// Labels that existing objects were given are due all at once where they are a date: they are
-// deleted at the backfill rate, on their policy's account. All other labels are on time.
+// Labels that existing objects were given may be due all at once: they are deleted at the backfill
+// rate, on their policy's account. So are those whose stamp nothing proves,
+// as their policy was edited or never existed: after the others, and on no policy's account. All
+// other labels are on time. The same holds where a condition of the policy takes the whole object.
 func TestBackfilledLabelsAreDeletedAtTheirRate(t *testing.T) {
+	t.Run("a policy that does not exist", func(t *testing.T) { backfilledLabels(t, "made-up") })
+	t.Run("a policy that does not match", func(t *testing.T) {
+		backfilledLabels(t, "platform", v1alpha1.MatchCondition{Name: "a", Expression: "!object.metadata.name.matches('forged|blamed')"})
+	})
+}
+
+func backfilledLabels(t *testing.T, named string, conditions ...v1alpha1.MatchCondition) {
 	synctest.Test(t, func(t *testing.T) {
 		const perMinute = 10
 		s := &timed{store: newStore(), at: map[string]time.Time{}}
 		due := time.Now().Add(10 * time.Second)
-		label := in(10 * time.Second)
-		for i := range 21 {
-			for name, stamp := range map[string]string{"given": "policy/p " + label + " backfill", "new": "policy/p " + label, "own": "", "changed": "policy/p 1h backfill"} {
+		const label = "10s"
+		of := lifecycle(t, v1alpha1.LifecyclePolicySpec{
+			Match:    v1alpha1.Match{MatchConditions: conditions, Kinds: []v1alpha1.GroupKind{{Kind: "ConfigMap"}}, ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: policy.LabelTTL, Operator: metav1.LabelSelectorOpDoesNotExist}}}},
+			Defaults: &v1alpha1.Defaults{TTLLabel: &v1alpha1.LabelValue{Value: new(v1alpha1.LabelTTL(label))}},
+		})
+		around := &reads{namespaces: none(), policies: &lagging{cached: []*expression.Policy{of}, live: []*expression.Policy{of}}}
+		live := *around
+		live.live = true
+		for i := range 16 {
+			for name, stamp := range map[string]string{
+				"given": "policy/platform " + label + " backfill", "new": "policy/platform " + label, "own": "", "changed": "policy/platform 1h backfill",
+				"forged": "policy/" + named + " " + label + " backfill", "blamed": "policy/" + named + " " + label,
+			} {
 				object := config(fmt.Sprintf("%s%02d", name, i), policy.LabelTTL, label)
 				object.Annotations = map[string]string{policy.AnnotationLabelSource: stamp}
+				if name == "forged" { // They are due first.
+					object.CreationTimestamp = metav1.NewTime(object.CreationTimestamp.Add(-5 * time.Second))
+				}
 				s.put(object)
 			}
 		}
@@ -60,7 +83,7 @@ func TestBackfilledLabelsAreDeletedAtTheirRate(t *testing.T) {
 		}
 		kind := Labelled(nothing{}, nil, LabelledKind{Kind: configMap, Resource: "configmaps"})
 		kind.List, kind.Watch, kind.Get, kind.Whole = s.list, s.watch, s.get, s.whole
-		feed, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard()})
+		feed, err := New(kind, Options{Engine: engine, Cached: around, Live: &live, Clock: clock.RealClock{}, Log: logr.Discard()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,23 +95,35 @@ func TestBackfilledLabelsAreDeletedAtTheirRate(t *testing.T) {
 		cancel()
 		s.cut()
 		group.Wait()
-		var given []time.Time
-		for i := range 21 {
-			given = append(given, s.at[fmt.Sprintf("given%02d", i)])
-			for _, name := range []string{"new", "own", "changed"} {
-				if late := s.at[fmt.Sprintf("%s%02d", name, i)].Sub(due); late < 0 || late > time.Second {
-					t.Errorf("%s%02d was deleted %s after its expiry", name, i, late)
+		deleted := func(name string) (out []time.Time) {
+			for i := range 16 {
+				out = append(out, s.at[fmt.Sprintf("%s%02d", name, i)])
+			}
+			slices.SortFunc(out, time.Time.Compare)
+			return out
+		}
+		given, forged := deleted("given"), deleted("forged")
+		for _, at := range forged {
+			if at.After(due) && at.Before(given[15]) {
+				t.Errorf("one that is only claimed to be backfilled was deleted at %s, before all that were: %s", at, given[15])
+			}
+		}
+		for _, name := range []string{"new", "own", "changed", "blamed"} {
+			for _, at := range deleted(name) {
+				if late := at.Sub(due); late < 0 || late > time.Second {
+					t.Errorf("%s: deleted %s after its expiry", name, late)
 				}
 			}
 		}
-		slices.SortFunc(given, time.Time.Compare)
-		for i := range len(given) - perMinute {
-			if took := given[i+perMinute].Sub(given[i]); given[i].IsZero() || took < time.Minute {
+		limited := slices.Concat(given, forged)
+		slices.SortFunc(limited, time.Time.Compare)
+		for i := range len(limited) - perMinute {
+			if took := limited[i+perMinute].Sub(limited[i]); limited[i].IsZero() || took < time.Minute {
 				t.Errorf("%d backfilled labels were deleted within %s", perMinute+1, took)
 			}
 		}
-		if sources["policy/p"] != 42 || sources["object"] != 42 {
-			t.Errorf("deleted by source: %v, want 42 of policy/p and 42 of object", sources)
+		if sources["policy/platform"] != 32 || sources["object"] != 64 || len(sources) != 2 {
+			t.Errorf("deleted by source: %v, want 32 of policy/platform and 64 of object", sources)
 		}
 	})
 }

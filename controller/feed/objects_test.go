@@ -1,6 +1,8 @@
 package feed
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -43,7 +45,7 @@ func TestNativeTTLsByOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ended := time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC)
-			facts, err := kind.Facts(&unstructured.Unstructured{Object: map[string]any{
+			facts, err := kind.Facts(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 				"metadata": map[string]any{"name": "a", "namespace": "ci", "creationTimestamp": "2026-03-01T08:00:00Z"},
 				"spec":     map[string]any{"ttlStrategy": test.ttls},
 				"status":   map[string]any{"phase": test.phase, "startedAt": "2026-03-01T08:00:05Z", "finishedAt": ended.Format(time.RFC3339)},
@@ -57,5 +59,18 @@ func TestNativeTTLsByOutcome(t *testing.T) {
 				t.Errorf("%s at %s (%s), want it kept: %t, else %s after its end", verdict.Action, verdict.Expiry, verdict.Reason, test.keep, test.after)
 			}
 		})
+	}
+}
+
+// An expression of a profile that its caller gives up on says nothing about the object, which would
+// be kept, and reported, otherwise.
+func TestFactsEndWithTheirCaller(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	profile := &policy.Profile{State: func(ctx context.Context, _ map[string]any) (policy.State, error) {
+		cancel() // in the middle of it
+		return policy.State{}, ctx.Err()
+	}}
+	if facts, err := factsOf(profile)(ctx, &unstructured.Unstructured{Object: map[string]any{}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v", facts, err)
 	}
 }

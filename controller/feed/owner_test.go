@@ -94,6 +94,50 @@ func TestKeyFromAnOwnersTemplate(t *testing.T) {
 	}
 }
 
+// claimTemplates are labels of the only claim template, by the name of the StatefulSet.
+type claimTemplates map[string]string
+
+func (s claimTemplates) Read(_ context.Context, _ string, owner *metav1.OwnerReference) (map[string]any, error) {
+	label, ok := s[owner.Name]
+	if !ok || owner.Kind != "StatefulSet" {
+		return nil, nil
+	}
+	return map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{
+		map[string]any{"metadata": map[string]any{"name": "data", "labels": map[string]any{policy.LabelTTL: label}}}}}}, nil
+}
+
+// A claim names no owner. One whose label comes from the claim template of a StatefulSet, as its name
+// says, is kept while that exists: its Pods need the volume.
+func TestClaimOfAStatefulSet(t *testing.T) {
+	claims := schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
+	for name, there := range map[string]bool{
+		"data-web-0": true, "data-my-web-11": true, "my-data-my-web-2": true,
+		"data-other-0": false, // whose label is another
+		"data-gone-0":  false,
+		"web-0":        false, // There is no name of a template.
+		"data-web":     false,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				s.put(config(name, policy.LabelTTL, "1m"))
+				of := claimTemplates{"web": "1m", "my-web": "1m", "other": "1h"}
+				stock(t, s, none(), func(options *Options) { options.Owners = of }, LabelledKind{Kind: claims, Resource: "persistentvolumeclaims"})
+				at(2 * time.Minute)
+				expectOn(t, s, "ci/"+name, there)
+			})
+		})
+	}
+	// A claim of the same name for another kind has no owner.
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.put(config("data-web-0", policy.LabelTTL, "1m"))
+		stock(t, s, none(), func(options *Options) { options.Owners = claimTemplates{"web": "1m"} }, LabelledKind{})
+		at(2 * time.Minute)
+		expectOn(t, s, "ci/data-web-0", false)
+	})
+}
+
 // No answer is no reason to forget: once there is one, it decides.
 func TestOwnerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

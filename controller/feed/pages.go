@@ -61,7 +61,7 @@ func (f *Feed) pages(ctx context.Context, namespace, selector string, visit func
 		}
 		sizes.Took(meta.LenList(list), *size, 0)
 		err = meta.EachListItem(list, func(object runtime.Object) error {
-			facts, err := f.kind.Facts(object)
+			facts, err := f.kind.Facts(ctx, object)
 			if err != nil {
 				return err
 			}

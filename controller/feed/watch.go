@@ -115,7 +115,7 @@ func (f *Feed) drain(ctx context.Context, at string, events watch.Interface, rel
 func (f *Feed) event(ctx context.Context, event watch.Event, to sinks) error {
 	switch event.Type {
 	case watch.Added, watch.Modified:
-		facts, err := f.kind.Facts(event.Object)
+		facts, err := f.kind.Facts(ctx, event.Object)
 		if err != nil {
 			return err
 		}

@@ -85,13 +85,13 @@ func (w *world) kind() Kind {
 	kind := Kind{
 		Profile: policy.JobProfile, JSON: jsonOf(policy.JobProfile), Runtime: w.runtime, Propagation: w.propagation,
 		List: w.list, Watch: w.watch, Get: w.get, Patch: w.patch, Triggers: []*Trigger{TTLs(nil)},
-		Facts: func(object runtime.Object) (*policy.Facts, error) {
+		Facts: func(_ context.Context, object runtime.Object) (*policy.Facts, error) {
 			return policy.FactsOfJob(object.(*batchv1.Job)), nil
 		},
 	}
 	if w.pods {
 		kind.Profile, kind.JSON = policy.PodProfile, nil
-		kind.Facts = func(object runtime.Object) (*policy.Facts, error) {
+		kind.Facts = func(_ context.Context, object runtime.Object) (*policy.Facts, error) {
 			return policy.FactsOfPod(podOf(object.(*batchv1.Job))), nil
 		}
 	}

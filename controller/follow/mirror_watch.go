@@ -8,27 +8,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"curfew.dev/curfew/controller/paging"
 )
 
 func (m *Mirror[T]) list(ctx context.Context) (string, error) {
-	options := metav1.ListOptions{Limit: 100}
-	items, at := map[string]T{}, ""
-	for {
-		page, err := m.source.List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		if at == "" {
-			at = page.GetResourceVersion()
-		}
+	items := map[string]T{}
+	at, err := paging.Each(ctx, metav1.ListOptions{Limit: 100}, m.source.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			items[keyOf(&page.Items[i])] = m.read(&page.Items[i])
 		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			m.replace(items)
-			return at, nil
-		}
+		return nil
+	})
+	if err != nil {
+		return "", err
 	}
+	m.replace(items)
+	return at, nil
 }
 
 // follow handles events until the watch can no longer go on.

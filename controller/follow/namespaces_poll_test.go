@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +22,15 @@ import (
 func TestPolledNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "enforce"}, nil))
-		var refuse error
+		var mu sync.Mutex
+		var refused error
+		refuse := func(err error) { mu.Lock(); defer mu.Unlock(); refused = err }
 		reader := interceptor.NewClient(api, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-				if refuse != nil {
-					return refuse
+				mu.Lock()
+				defer mu.Unlock()
+				if refused != nil {
+					return refused
 				}
 				return c.Get(ctx, key, o, opts...)
 			},
@@ -48,9 +53,9 @@ func TestPolledNamespaces(t *testing.T) {
 			}
 		}
 		expect("at first", 1, 0)
-		refuse = apierrors.NewInternalError(context.DeadlineExceeded)
+		refuse(apierrors.NewInternalError(context.DeadlineExceeded))
 		expect("the API server fails", 1, 0)
-		refuse = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "ci", nil)
+		refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "ci", nil))
 		expect("its Role is gone", 0, 0)
 		if got, err := poll.Namespace(ctx, "ci"); err == nil {
 			t.Errorf("an unreadable namespace is judged as %v", got)
@@ -60,7 +65,7 @@ func TestPolledNamespaces(t *testing.T) {
 		if err := api.Update(ctx, dry); err != nil {
 			t.Fatal(err)
 		}
-		refuse = nil
+		refuse(nil)
 		expect("in dry-run, and its Role is back", 1, 1)
 		if got, err := poll.Namespace(ctx, "ci"); err != nil || got.Mode != policy.ModeDryRun {
 			t.Errorf("%v, %v; want dry-run", got, err)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -254,10 +255,10 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, api := stamped(t)
 		n.clock = clock.RealClock{}
-		tries := 0
+		var tries atomic.Int64
 		n.WriteStamps(interceptor.NewClient(api, interceptor.Funcs{Patch: func(ctx context.Context, to client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if strings.HasPrefix(object.GetName(), "bad") {
-				tries++
+				tries.Add(1)
 				return apierrors.NewForbidden(corev1.Resource("namespaces"), object.GetName(), nil)
 			}
 			return to.Patch(ctx, object, patch, options...)
@@ -282,7 +283,7 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 			put(fmt.Sprintf("bad%d", i))
 		}
 		time.Sleep(time.Hour)
-		before := tries
+		before := tries.Load()
 		put("good")
 		synctest.Wait()
 		meta := NamespaceMeta()
@@ -290,8 +291,8 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 			t.Errorf("%v, %v: want it stamped at once", meta.Labels, err)
 		}
 		time.Sleep(time.Minute)
-		if tries -= before; tries < 5*5 || tries > 5*7 {
-			t.Errorf("%d tries in a minute, want each about every %s", tries, writeMost)
+		if got := tries.Load() - before; got < 5*5 || got > 5*7 {
+			t.Errorf("%d tries in a minute, want each about every %s", got, writeMost)
 		}
 		cancel()
 		<-done

@@ -44,7 +44,7 @@ func (o *Owners) Read(ctx context.Context, namespace string, owner *metav1.Owner
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", owner.Kind, owner.Name, err)
-	case read.GetUID() != owner.UID:
+	case owner.UID != "" && read.GetUID() != owner.UID: // Without one, the name alone is known.
 		return nil, nil
 	}
 	return read.Object, nil

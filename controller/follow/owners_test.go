@@ -37,6 +37,7 @@ func TestOwners(t *testing.T) {
 		"there":                           {namespace: "ci", apiVersion: "apps/v1", kind: "ReplicaSet", name: "owner", uid: "uid", there: true},
 		"in a version that was served":    {namespace: "ci", apiVersion: "apps/v1beta1", kind: "ReplicaSet", name: "owner", uid: "uid", there: true},
 		"cluster-scoped":                  {namespace: "ci", apiVersion: "example.com/v1", kind: "Zone", name: "owner", uid: "uid", there: true},
+		"of whatever UID":                 {namespace: "ci", apiVersion: "apps/v1", kind: "ReplicaSet", name: "owner", there: true},
 		"another one of the name":         {namespace: "ci", apiVersion: "apps/v1", kind: "ReplicaSet", name: "owner", uid: "older"},
 		"gone":                            {namespace: "ci", apiVersion: "apps/v1", kind: "ReplicaSet", name: "other", uid: "uid"},
 		"a kind that is not served":       {namespace: "ci", apiVersion: "gone.io/v1", kind: "Thing", name: "owner", uid: "uid", noMatch: true},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -117,22 +118,19 @@ func (p *Policies) Objects() ([]*v1alpha1.LifecyclePolicy, error) {
 // Live lists the policies. What is compiled already is not compiled again.
 func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, error) {
 	var out []*expression.Policy
-	options := metav1.ListOptions{Limit: 100}
-	for {
-		page, err := p.source.List(ctx, options)
-		if p.mirror.absent(ctx, err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("listing LifecyclePolicies: %w", err)
-		}
+	_, err := paging.Each(ctx, metav1.ListOptions{Limit: 100}, p.source.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			out = append(out, p.compile(&page.Items[i]).policy)
 		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return out, nil
-		}
+		return nil
+	})
+	switch {
+	case p.mirror.absent(ctx, err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("listing LifecyclePolicies: %w", err)
 	}
+	return out, nil
 }
 
 // Failed reports policies that could not be evaluated for an object: the log has all of them, and

@@ -189,8 +189,8 @@ func TestPauseShowsInTheStatus(t *testing.T) {
 		}
 		p.Put(changed)
 		expect("changed", "platform", "Ready False InvalidExpression", "Paused True Refused")
-		write("False", "DeletionsGoOn")
-		expect("gone on", "", "Ready False InvalidExpression", "Paused False DeletionsGoOn")
+		write("False", "DeletionsResumed")
+		expect("gone on", "", "Ready False InvalidExpression", "Paused False DeletionsResumed")
 		p.Remove("platform")
 		again := lifecyclePolicy(`"40s"`, 1)
 		again.SetUID("uid-2")

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -67,15 +68,8 @@ func (p *Profiles) read(read *unstructured.Unstructured) compiledProfile {
 
 // Live lists the KindProfiles by name. What is compiled already is not compiled again.
 func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, error) {
-	out, options := map[string]*expression.Profile{}, metav1.ListOptions{Limit: 100}
-	for {
-		page, err := p.mirror.source.List(ctx, options)
-		if p.mirror.absent(ctx, err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("listing KindProfiles: %w", err)
-		}
+	out := map[string]*expression.Profile{}
+	_, err := paging.Each(ctx, metav1.ListOptions{Limit: 100}, p.mirror.source.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			item := &page.Items[i]
 			known, ok := p.mirror.Get(item.GetName())
@@ -85,10 +79,15 @@ func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, er
 			}
 			out[item.GetName()] = known.Profile
 		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return out, nil
-		}
+		return nil
+	})
+	switch {
+	case p.mirror.absent(ctx, err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("listing KindProfiles: %w", err)
 	}
+	return out, nil
 }
 
 // OnChange registers a function that is called with each kind whose profile changed, after the

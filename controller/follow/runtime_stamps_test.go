@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,15 +132,15 @@ func TestStampRuntimesAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, api := stampedRuntimes(t, torch(nil, map[string]string{policy.AnnotationTTL: "1d"}))
-				broken := true
+				var fixed atomic.Bool
 				r.WriteStamps(func(context.Context) (time.Time, error) {
-					if broken && test.time != nil {
+					if !fixed.Load() && test.time != nil {
 						return time.Time{}, test.time
 					}
 					return noon, nil
 				})
 				api.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return broken && test.patch != nil, nil, test.patch
+					return !fixed.Load() && test.patch != nil, nil, test.patch
 				})
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error)
@@ -149,7 +150,7 @@ func TestStampRuntimesAgain(t *testing.T) {
 				if got := sinceOf(t, api); got != "" {
 					t.Errorf("stamped with %q", got)
 				}
-				broken = false
+				fixed.Store(true)
 				time.Sleep(test.after - time.Second)
 				if got := sinceOf(t, api); got != "" {
 					t.Errorf("stamped too soon, with %q", got)
@@ -172,9 +173,9 @@ func TestStampRuntimesAgain(t *testing.T) {
 func TestStampRuntimesLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, api := stampedRuntimes(t, torch(nil, map[string]string{policy.AnnotationTTL: "1d"}))
-		tries := 0
+		var tries atomic.Int64
 		api.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			tries++
+			tries.Add(1)
 			return true, nil, errors.New("never")
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -182,8 +183,8 @@ func TestStampRuntimesLessOften(t *testing.T) {
 		go func() { ended <- r.RunStamps(ctx) }()
 		r.stamper.stampLater(trainingRuntimes, torchKey)
 		time.Sleep(24 * time.Hour)
-		if most := int(24*time.Hour/stampMost) + 10; tries > most || tries < most-20 {
-			t.Errorf("%d tries in a day, want about %d", tries, most)
+		if got, most := tries.Load(), int64(24*time.Hour/stampMost)+10; got > most || got < most-20 {
+			t.Errorf("%d tries in a day, want about %d", got, most)
 		}
 		cancel()
 		if err := <-ended; err != nil {

@@ -133,8 +133,10 @@ func (s *sharing) Runtime(ctx context.Context, reference *expression.Reference) 
 // PodCounter implements [platform.Source].
 func (s *sharing) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
 	key := pod.Namespace + "/" + string(pod.CountedBy())
-	if pod.OwnedByJob() {
-		key = pod.Namespace + "/" + string(pod.Owner.UID)
+	if owner := pod.Owner; pod.OwnedByJob() {
+		// The author of a Pod chooses the reference. By the UID alone, a Pod that names no Job would
+		// share the answer "the Job is gone" with the Pods of the Job that has the UID (S6).
+		key = fmt.Sprintf("%s/%q", pod.Namespace, []string{owner.APIVersion, owner.Kind, owner.Name, string(owner.UID)})
 	}
 	return s.counters.get(ctx, key, func(ctx context.Context) (*policy.PodCounter, error) { return s.source.PodCounter(ctx, pod) })
 }

@@ -1,9 +1,23 @@
 package follow
 
 import (
+	"context"
+	"sync"
+	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/utils/ptr"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -14,4 +28,46 @@ func newSource() *source { return builders.MakeSource() }
 func after(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
+}
+
+// slowly is a source whose answers about Pods take a second.
+type slowly struct{ platform.Source }
+
+func (s slowly) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+	<-time.After(time.Second)
+	return s.Source.PodCounter(ctx, pod)
+}
+
+// Pods with the UID of a Job, and another name for it, get no answer about the Job to share. The
+// Job's own Pod would otherwise be deleted by the namespace's default, although the Job says never.
+func TestForgedOwnersShareNoAnswer(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, meta.RESTScopeNamespace)
+	synctest.Test(t, func(t *testing.T) {
+		finished := time.Now().Add(-2 * time.Hour)
+		pod := func(name, job string) *policy.Facts {
+			owner := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: job, UID: "build", Controller: ptr.To(true)}
+			return policy.FactsOfPod(builders.MakePod("ci", name).Owner(owner).Created(finished).Phase(corev1.PodSucceeded).Terminated(finished).Obj())
+		}
+		build := builders.MakeJob("ci", "build").UID("build").Annotation(policy.AnnotationPodTTL, "never").Map()
+		build["apiVersion"], build["kind"] = "batch/v1", "Job"
+		client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), &unstructured.Unstructured{Object: build})
+		from := Share(slowly{live{Cached{Jobs: NewJobs(&Owners{Client: client, Mapper: mapper})}}})
+		var asking sync.WaitGroup
+		for _, name := range []string{"first", "second"} {
+			asking.Go(func() { _, _ = from.PodCounter(t.Context(), pod(name, "nope")) })
+			synctest.Wait() // The first is being read, and the next read is for the second.
+		}
+		victim := pod("victim", "build")
+		counter, err := from.PodCounter(t.Context(), victim)
+		asking.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ci := policy.ParseNamespace("ci", map[string]string{policy.AnnotationDefaultPodTTL: "1h", policy.AnnotationBackfill: "true"}, nil)
+		effective := policy.Resolve(victim, &policy.Scope{Namespace: ci, Counter: counter})
+		if verdict := policy.Judge(victim, &effective, time.Now()); verdict.Action != policy.Keep || verdict.Source.Level != policy.LevelJob {
+			t.Errorf("its Job says never: %v by %v (%s)", verdict.Action, verdict.Source, verdict.Reason)
+		}
+	})
 }

@@ -28,13 +28,15 @@ type Tallies struct {
 	mirror  *Mirror[compiledTally]
 	log     logr.Logger
 	changed []func(namespace string)
+	// listed are the live PodTallies of a namespace, for judgements.
+	listed *shared[counters]
 
 	mu sync.RWMutex
 	of map[string][]*tally.Tally // by namespace; a changed slice is another slice
 }
 
 func newTallies(source Source, clock clock.Clock, log logr.Logger) *Tallies {
-	t := &Tallies{of: map[string][]*tally.Tally{}, log: log.WithName("tallies")}
+	t := &Tallies{of: map[string][]*tally.Tally{}, listed: newShared[counters](), log: log.WithName("tallies")}
 	t.mirror = NewMirror(source, t.compile, clock, t.log.WithValues("resource", v1alpha1.PodTallies+"."+v1alpha1.GroupVersion.Group))
 	t.mirror.OnChange(t.observe)
 	return t

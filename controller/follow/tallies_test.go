@@ -1,8 +1,11 @@
 package follow
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/policy"
@@ -161,6 +165,44 @@ func TestLiveCounterReadsUnseenTallies(t *testing.T) {
 			if err != nil || (counter != nil) != want || want && !counter.TTL.TTL.Never {
 				t.Errorf("counted by %s: %+v, %v", by, counter, err)
 			}
+		}
+	})
+}
+
+// The author of a Pod writes its counted-by. A hundred Pods with made-up UIDs that are
+// judged at the same time cost one list (S9).
+func TestForgedCountersShareAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := platformFrom(t, map[string]Source{v1alpha1.PodTallies: newSource()})
+		start(t, p)
+		synctest.Wait()
+		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies): "PodTallyList"}, podTally("ci", "a", 1, 0))
+		var lists atomic.Int64
+		client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			lists.Add(1)
+			return false, nil, nil
+		})
+		first := make(chan struct{})
+		listed := p.Tallies.listed
+		go func() { // All ask while this list is read.
+			_, _ = listed.get(t.Context(), "ci", func(context.Context) (counters, error) { <-first; return nil, nil })
+		}()
+		synctest.Wait()
+		for i := range 100 {
+			go func() {
+				pod := policy.FactsOfObject(policy.PodProfile, map[string]any{"metadata": map[string]any{"namespace": "ci", "name": "p",
+					"annotations": map[string]any{policy.AnnotationCountedBy: fmt.Sprint("made-up-", i)}}})
+				if counter, err := p.Tallies.LiveCounter(t.Context(), client, pod); counter != nil || err != nil {
+					t.Errorf("counted by %+v, %v", counter, err)
+				}
+			}()
+		}
+		synctest.Wait()
+		close(first)
+		synctest.Wait()
+		if got := lists.Load(); got != 1 {
+			t.Errorf("%d lists, want one", got)
 		}
 	})
 }

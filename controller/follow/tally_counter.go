@@ -5,8 +5,11 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -35,7 +38,7 @@ func (t *Tallies) LiveCounter(ctx context.Context, client dynamic.Interface, pod
 	}
 	tallies := v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)
 	if known == nil {
-		return findCounter(ctx, client.Resource(tallies).Namespace(pod.Namespace), pod)
+		return t.findCounter(ctx, client, pod)
 	}
 	read, err := client.Resource(tallies).Namespace(pod.Namespace).Get(ctx, known.Source.Name, metav1.GetOptions{})
 	switch {
@@ -49,27 +52,47 @@ func (t *Tallies) LiveCounter(ctx context.Context, client dynamic.Interface, pod
 	return tally.CounterOf(read.Object)
 }
 
-// findCounter looks for the PodTally that counted a Pod among all of its namespace.
-func findCounter(ctx context.Context, client dynamic.ResourceInterface, pod *policy.Facts) (*policy.PodCounter, error) {
+// counterPage is how many PodTallies one request lists. Each may have a megabyte of annotations.
+const counterPage = 25
+
+// findCounter looks for the PodTally that counted a Pod among all of its namespace. The author of a
+// Pod writes its counted-by, and may write a UID into each Pod that no PodTally has. So one list
+// answers all who ask about a namespace at the same time (S9).
+func (t *Tallies) findCounter(ctx context.Context, client dynamic.Interface, pod *policy.Facts) (*policy.PodCounter, error) {
 	if pod.CountedBy() == "" {
 		return nil, nil
 	}
-	options := metav1.ListOptions{Limit: 500}
-	for {
-		page, err := client.List(ctx, options)
-		switch {
-		case IsGone(err):
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("listing PodTallies: %w", err)
-		}
-		for i := range page.Items {
-			if page.Items[i].GetUID() == pod.CountedBy() {
-				return tally.CounterOf(page.Items[i].Object)
-			}
-		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil, nil
-		}
+	all, err := t.listed.get(ctx, pod.Namespace, func(ctx context.Context) (counters, error) {
+		return listCounters(ctx, client.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)).Namespace(pod.Namespace))
+	})
+	if err != nil {
+		return nil, err
 	}
+	one := all[pod.CountedBy()]
+	return one.counter, one.err
+}
+
+// counters are PodTallies by UID, and what is wrong with each.
+type counters map[types.UID]struct {
+	counter *policy.PodCounter
+	err     error
+}
+
+func listCounters(ctx context.Context, client dynamic.ResourceInterface) (counters, error) {
+	all := counters{}
+	_, err := paging.Each(ctx, metav1.ListOptions{Limit: counterPage}, client.List, func(page *unstructured.UnstructuredList) error {
+		for i := range page.Items {
+			one := all[page.Items[i].GetUID()]
+			one.counter, one.err = tally.CounterOf(page.Items[i].Object)
+			all[page.Items[i].GetUID()] = one
+		}
+		return nil
+	})
+	switch {
+	case IsGone(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("listing PodTallies: %w", err)
+	}
+	return all, nil
 }

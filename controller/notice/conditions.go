@@ -47,7 +47,7 @@ func (p *Pauses) wanted(now time.Time) (want map[Target]metav1.Condition, wait t
 	for _, one := range p.open {
 		if one.everything() {
 			all = append(all, one)
-		} else if target := targetOf(one.Source, one.Namespace); target.Name != "" {
+		} else if target := p.targetOf(&one); target.Name != "" {
 			of[target] = append(of[target], one)
 		}
 	}

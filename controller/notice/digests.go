@@ -1,13 +1,11 @@
 package notice
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,11 +31,10 @@ const (
 	// idle is how long an Event is patched after its last change. By default, the API server deletes
 	// Events after an hour.
 	idle = 30 * time.Minute
-	// noteMost is where the API server cuts the text of an Event.
-	noteMost = 1024
-	// kindsMost bounds how many kinds a note names.
-	kindsMost = 8
-	examples  = 10
+	// digestsMost bounds how many sources of deletions get Events of their own at a time. The
+	// deletions of all others share an Event on namespace default. rememberedMost bounds how many
+	// digests are remembered.
+	digestsMost, rememberedMost = 1000, 2000
 )
 
 // Events creates and patches Events of one namespace, of the core group: an Event of events.k8s.io
@@ -60,7 +57,8 @@ type DigestOptions struct {
 	Log      logr.Logger
 }
 
-// Digests keeps one Event for each source and reason in step with what was deleted because of it.
+// Digests keeps one Event for each source and reason in step with what was deleted because of it,
+// for a bounded number of sources.
 type Digests struct {
 	options DigestOptions
 	changed loop.Signal
@@ -76,24 +74,6 @@ type Digests struct {
 type digestKey struct {
 	target Target
 	reason string
-}
-
-// deletions counts what was deleted and names some of it.
-type deletions struct {
-	counts  map[group]int
-	names   []string
-	records []record.Record
-}
-
-type group struct{ kind, trigger string }
-
-// digest is an Event and what it has counted.
-type digest struct {
-	name        string
-	first, last time.Time
-	count       int32 // of changes
-	total       int   // of deletions
-	records     []record.Record
 }
 
 // NewDigests makes digests that are written by Run and Flush.
@@ -121,6 +101,9 @@ func (d *Digests) add(key digestKey, n int, s *engine.Summary) {
 	if n == 0 {
 		return
 	}
+	if d.fresh[key] == nil && !key.target.Policy && len(d.fresh) >= digestsMost { // Administrators write policies.
+		key.target = d.options.others(key.target)
+	}
 	of := d.fresh[key]
 	if of == nil {
 		of = &deletions{counts: map[group]int{}}
@@ -131,25 +114,7 @@ func (d *Digests) add(key digestKey, n int, s *engine.Summary) {
 	for _, name := range s.Examples {
 		of.records = append(of.records, recordOf(s, name))
 	}
-}
-
-func recordOf(s *engine.Summary, name string) record.Record {
-	namespace, name, ok := strings.Cut(name, "/")
-	if !ok {
-		namespace, name = "", namespace
-	}
-	return record.Record{
-		Resource: s.Kind.Resource.GroupResource().String(), Namespace: namespace, Name: name, Trigger: s.Trigger, Source: s.Source,
-		From: s.First.UTC(), To: s.Last.UTC(),
-	}
-}
-
-// annotations are those of the Event. Only real deletions are on record.
-func (e *digest) annotations(reason string) map[string]string {
-	if reason != ReasonDeleted {
-		return nil
-	}
-	return record.Annotations(e.records)
+	of.records = slices.Clip(record.Latest(of.records))
 }
 
 // Run writes until ctx is done. Flush writes what comes after that.
@@ -188,6 +153,7 @@ func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now t
 			return err
 		}
 	}
+	d.forget()
 	d.serial++
 	event := &digest{name: fmt.Sprintf("%s.%x-%d", key.target.Name, now.UnixNano(), d.serial), first: now}
 	d.events[key] = event
@@ -204,44 +170,17 @@ func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now t
 	return err
 }
 
-// add counts deletions and returns the text of the Event: these, and how many there were in all.
-func (e *digest) add(reason string, of *deletions, now time.Time) string {
-	fresh := 0
-	for _, n := range of.counts {
-		fresh += n
+// forget makes room for one more digest. The one that changed longest ago begins again with a new
+// Event.
+func (d *Digests) forget() {
+	if len(d.events) < rememberedMost {
+		return
 	}
-	e.last = now
-	e.count++
-	e.total += fresh
-	e.records = record.Latest(append(e.records, of.records...))
-	note := of.describe(reason)
-	if fresh > len(of.names) {
-		note += ", …"
-	}
-	if e.count > 1 {
-		note += fmt.Sprintf(" (%d since %s)", e.total, e.first.UTC().Format(time.RFC3339))
-	}
-	if len(note) > noteMost {
-		note = strings.ToValidUTF8(note[:noteMost], "")
-	}
-	return note
-}
-
-func (of *deletions) describe(reason string) string {
-	verb := "Deleted"
-	if reason == ReasonWouldDelete {
-		verb = "Would delete (dry-run)"
-	}
-	groups := slices.SortedFunc(maps.Keys(of.counts), func(a, b group) int {
-		return cmp.Or(of.counts[b]-of.counts[a], strings.Compare(a.kind, b.kind), strings.Compare(a.trigger, b.trigger))
-	})
-	var parts []string
-	for i, g := range groups {
-		if i == kindsMost {
-			parts = append(parts, fmt.Sprintf("%d more kinds", len(groups)-i))
-			break
+	var oldest digestKey
+	for key, event := range d.events {
+		if of := d.events[oldest]; of == nil || event.last.Before(of.last) {
+			oldest = key
 		}
-		parts = append(parts, fmt.Sprintf("%d x %s by %s", of.counts[g], g.kind, g.trigger))
 	}
-	return fmt.Sprintf("%s %s: %s", verb, strings.Join(parts, ", "), strings.Join(of.names, ", "))
+	delete(d.events, oldest)
 }

@@ -192,7 +192,7 @@ func TestDigestsOfObjects(t *testing.T) {
 			t.Errorf("%s\nwant %s", event.Message, want)
 		}
 		at := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
-		want := record.Record{Resource: "jobs.batch", Namespace: "ci", Name: "job-9", Trigger: "label", Source: "object", From: at, To: at.Add(time.Second)}
+		want := record.Record{Resource: "jobs.batch", Namespace: "ci", Name: "job-9", Trigger: "label", Source: "object", From: at, To: at.Add(time.Second), Total: 60}
 		if len(records) != 40 || records[39] != want {
 			t.Errorf("%d records, the last %+v", len(records), records[len(records)-1])
 		}
@@ -219,5 +219,58 @@ func TestDigestsOfInventedPolicies(t *testing.T) {
 	digests.Flush(t.Context())
 	if len(events.of) != 1 || len(digests.events) != 1 || !homes["tenant"] || len(homes) != 1 {
 		t.Errorf("%d Events in %v, %d digests", len(events.of), homes, len(digests.events))
+	}
+}
+
+// However many sources there are, a bounded number of Events is written and remembered. The others
+// share one, which counts all of their deletions. A policy always has its own.
+func TestDigestsAreBounded(t *testing.T) {
+	homes := map[string]*store{}
+	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
+	digests := NewDigests(DigestOptions{Instance: "host", Clock: clk, Log: logr.Discard(), UIDs: func(Target) types.UID { return "uid" },
+		Events: func(namespace string) Events {
+			if homes[namespace] == nil {
+				homes[namespace] = &store{of: map[string]*corev1.Event{}}
+			}
+			return homes[namespace]
+		}})
+	const minutes, each = 4, 3 * digestsMost
+	for m := range minutes {
+		var all []engine.Summary
+		for i := range each {
+			namespace := fmt.Sprintf("n%d-%d", m, i)
+			all = append(all, in(namespace, summary("object", "ConfigMap", "label", 2, 0, namespace+"/a", namespace+"/b")))
+		}
+		all = append(all, summary("policy/platform", "Job", "ttl", 1, 0, "ci/a"))
+		digests.Add(all)
+		if fresh := len(digests.fresh); fresh > digestsMost+2 {
+			t.Fatalf("%d sources wait to be written", fresh)
+		}
+		digests.Flush(t.Context())
+		clk.Step(time.Minute)
+	}
+	written := 0
+	for _, home := range homes {
+		written += home.requests
+	}
+	if most := minutes * (digestsMost + 2); written > most || written < minutes*digestsMost || len(digests.events) > rememberedMost {
+		t.Errorf("%d Events were written, want at most %d; %d are remembered", written, most, len(digests.events))
+	}
+	events := strings.Join(homes["default"].all(), "\n")
+	if want := fmt.Sprintf("(%d since", minutes*2*(each-digestsMost)); !strings.Contains(events, want) || !strings.Contains(events, "LifecyclePolicy/platform uid x4: Deleted 1 x Job by ttl") {
+		t.Errorf("Events in default:\n%s\nwant … %s", events, want)
+	}
+}
+
+// However much is deleted for one source before it is written, what is on record is bounded.
+func TestRecordsOfADigestAreBounded(t *testing.T) {
+	digests := NewDigests(DigestOptions{Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Log: logr.Discard(), UIDs: func(Target) types.UID { return "" }})
+	for i := range 1000 {
+		digests.Add([]engine.Summary{in("tenant", summary(fmt.Sprintf("policy/p%d", i), "ConfigMap", "label", 1, 0, fmt.Sprintf("tenant/%d", i)))})
+	}
+	for _, of := range digests.fresh {
+		if len(of.records) > 40 || cap(of.records) > 100 || len(of.names) > examples {
+			t.Errorf("%d records and %d names are kept", len(of.records), len(of.names))
+		}
 	}
 }

@@ -3,12 +3,14 @@ package notice
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy"
 )
 
@@ -17,6 +19,7 @@ const ConditionPaused corev1.NamespaceConditionType = policy.Prefix + "Paused"
 
 // NamespaceClient reads and patches Namespaces.
 type NamespaceClient interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Namespace, error)
 	List(ctx context.Context, options metav1.ListOptions) (*corev1.NamespaceList, error)
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Namespace, error)
 }
@@ -29,42 +32,50 @@ type Namespaces struct {
 	InUse func() []string
 }
 
-// Write implements [Conditions]. Conditions are merged by type, so that no other is touched.
+// Write implements [Conditions]. Conditions are merged by type, so that no other is touched, into
+// the state that was read: the namespace may be created again meanwhile. That a pause is over is
+// written only where a condition says that there is one.
 func (n Namespaces) Write(ctx context.Context, name string, condition metav1.Condition) error {
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NamespaceCondition{{
-		Type: ConditionPaused, Status: corev1.ConditionStatus(condition.Status), LastTransitionTime: condition.LastTransitionTime,
-		Reason: condition.Reason, Message: condition.Message,
-	}}}})
+	live, err := n.Client.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if condition.Status == metav1.ConditionFalse && !paused(live) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion},
+		"status": map[string]any{"conditions": []corev1.NamespaceCondition{{
+			Type: ConditionPaused, Status: corev1.ConditionStatus(condition.Status), LastTransitionTime: condition.LastTransitionTime,
+			Reason: condition.Reason, Message: condition.Message,
+		}}},
+	})
 	if err != nil {
 		return err
 	}
 	_, err = n.Client.Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return client.IgnoreNotFound(err)
+}
+
+// paused reports whether a namespace has the condition.
+func paused(namespace *corev1.Namespace) bool {
+	return slices.ContainsFunc(namespace.Status.Conditions, func(condition corev1.NamespaceCondition) bool {
+		return condition.Type == ConditionPaused && condition.Status == corev1.ConditionTrue
+	})
 }
 
 // Left implements [Conditions].
 func (n Namespaces) Left(ctx context.Context) ([]string, error) {
-	options := metav1.ListOptions{Limit: 500}
 	var out []string
-	for {
-		page, err := n.Client.List(ctx, options)
-		if err != nil {
-			return nil, err
-		}
+	_, err := paging.Each(ctx, metav1.ListOptions{}, n.Client.List, func(page *corev1.NamespaceList) error {
 		for i := range page.Items {
-			for _, condition := range page.Items[i].Status.Conditions {
-				if condition.Type == ConditionPaused && condition.Status == corev1.ConditionTrue {
-					out = append(out, page.Items[i].Name)
-				}
+			if paused(&page.Items[i]) {
+				out = append(out, page.Items[i].Name)
 			}
 		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return out, nil
-		}
-	}
+		return nil
+	})
+	return out, err
 }
 
 // All implements [Conditions].

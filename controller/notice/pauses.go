@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// ReasonGoOn is the reason of the condition and of the Event at the end of a pause.
-	ReasonGoOn = "DeletionsGoOn"
+	// ReasonResumed is the reason of the condition and of the Event at the end of a pause.
+	ReasonResumed = "DeletionsResumed"
 	// actionPause is the action of Events about pauses.
 	actionPause = "Pause"
 
@@ -68,6 +68,15 @@ type pause struct {
 	began time.Time
 }
 
+// targetOf is the object behind the source of a pause. A policy that does not exist is none.
+func (p *Pauses) targetOf(of *pause) Target {
+	target := targetOf(of.Source, of.Namespace)
+	if target.Policy && p.options.UIDs(target) == "" {
+		return targetOf("", of.Namespace)
+	}
+	return target
+}
+
 // everything reports whether a pause concerns all sources.
 func (p *pause) everything() bool { return p.Source == "" }
 
@@ -86,10 +95,10 @@ func (p *Pauses) Breaker(e engine.BreakerEvent) {
 	case p.options.Inside:
 		target.Name = e.Namespace
 	default:
-		target = targetOf(e.Source, e.Namespace)
+		target = p.targetOf(&one)
 	}
 	if target.Name != "" {
-		kind, reason := corev1.EventTypeNormal, ReasonGoOn
+		kind, reason := corev1.EventTypeNormal, ReasonResumed
 		if e.Open {
 			kind, reason = corev1.EventTypeWarning, e.Reason
 		}
@@ -127,7 +136,7 @@ func (p *Pauses) reconcile(ctx context.Context) (again time.Duration, err error)
 	}
 	for target := range p.written {
 		if _, paused := want[target]; !paused && !p.left[target] {
-			want[target] = metav1.Condition{Status: metav1.ConditionFalse, Reason: ReasonGoOn, Message: "deletions go on"}
+			want[target] = metav1.Condition{Status: metav1.ConditionFalse, Reason: ReasonResumed, Message: "deletions resumed"}
 		}
 	}
 	for target, condition := range want {

@@ -139,7 +139,7 @@ func refused(source, namespace, kind string, open bool) engine.BreakerEvent {
 	e := engine.BreakerEvent{Class: "x", Scope: source + namespace + kind, Source: source, Namespace: namespace, Kind: kind, Open: open,
 		Reason: "Refused", Message: "deletions are paused: " + kind + " in " + namespace}
 	if !open {
-		e.Reason, e.Message = "", "deletions go on: "+kind+" in "+namespace
+		e.Reason, e.Message = "", "deletions resumed: "+kind+" in "+namespace
 	}
 	return e
 }
@@ -151,7 +151,7 @@ func clockSkew(open bool) engine.BreakerEvent {
 
 type of = map[string]string
 
-const goesOn = "False DeletionsGoOn: deletions go on"
+const goesOn = "False DeletionsResumed: deletions resumed"
 
 // A pause shows on its source, in a condition and an Event, and so does its end; what concerns
 // another source shows there.
@@ -184,7 +184,7 @@ func TestPauseOfOneSource(t *testing.T) {
 					}
 				}
 				s.expect("gone on", test.namespaces, test.policies)
-				s.said("gone on", "Normal DeletionsGoOn Pause "+test.event+": deletions go on: Job in ci")
+				s.said("gone on", "Normal DeletionsResumed Pause "+test.event+": deletions resumed: Job in ci")
 			})
 		})
 	}
@@ -243,7 +243,7 @@ func TestPauseOfEverything(t *testing.T) {
 		after(time.Minute)
 		s.expect("two seconds", of{}, of{})
 		s.said("two seconds", "Warning ClockSkew Pause v1 Namespace/curfew-system uid-curfew-system: skew: true",
-			"Normal DeletionsGoOn Pause v1 Namespace/curfew-system uid-curfew-system: skew: false")
+			"Normal DeletionsResumed Pause v1 Namespace/curfew-system uid-curfew-system: skew: false")
 
 		open := func(when string, everything bool, want ...string) {
 			t.Helper()

@@ -59,6 +59,15 @@ func (o *DigestOptions) targetOf(s *engine.Summary) Target {
 	return target
 }
 
+// others is the target of the digest that a source shares with others: cluster-scoped objects have
+// it, too. With Inside no other namespace than the source's own may be written, and there are few.
+func (o *DigestOptions) others(target Target) Target {
+	if o.Inside {
+		return target
+	}
+	return digestOf("", "", false)
+}
+
 // home is the namespace that holds the Events about the target.
 func (t Target) home() string {
 	if t.Inside {

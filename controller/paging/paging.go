@@ -1,12 +1,49 @@
-// Package paging reads lists page by page: it goes on with those that the API server ended early
-// ([Resume]), and bounds pages by their size ([Sizes], [Cap]).
+// Package paging reads lists page by page ([Each]): it goes on with those that the API server ended
+// early ([Resume]), and bounds pages by their size ([Sizes], [Cap]).
 package paging
 
 import (
+	"cmp"
+	"context"
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
+
+// Limit is how many objects a page has unless the options say otherwise.
+const Limit = 500
+
+// Each reads a list and passes its pages to take. It returns the resourceVersion of the first
+// page. Where the list outlives the API server's snapshot (see [Resume]), later objects are newer,
+// and a watch from that resourceVersion brings what the earlier pages lack. An error is that of
+// list or take.
+func Each[L runtime.Object](ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), take func(L) error) (at string, err error) {
+	options.Limit = cmp.Or(options.Limit, Limit)
+	for {
+		page, err := list(ctx, options)
+		if next, ok := Resume(err); ok {
+			options.Continue = next
+			continue
+		}
+		if err != nil {
+			return at, err
+		}
+		accessor, err := meta.ListAccessor(page)
+		if err != nil {
+			return at, err
+		}
+		at = cmp.Or(at, accessor.GetResourceVersion())
+		if err := take(page); err != nil {
+			return at, err
+		}
+		if options.Continue = accessor.GetContinue(); options.Continue == "" {
+			return at, nil
+		}
+	}
+}
 
 // Resume returns where a list goes on that took longer than the API server keeps its snapshot: 410
 // with a continue token. From there on the list is not consistent with its beginning. It returns

@@ -1,11 +1,15 @@
 package paging
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestResume(t *testing.T) {
@@ -24,6 +28,42 @@ func TestResume(t *testing.T) {
 	} {
 		if next, ok := Resume(c.err); next != c.next || ok != (c.next != "") {
 			t.Errorf("%s: %q, %v", name, next, ok)
+		}
+	}
+}
+
+func TestEach(t *testing.T) {
+	goesOn := apierrors.NewResourceExpired("too old")
+	goesOn.ErrStatus.Continue = "b2"
+	errBroken := errors.New("broken")
+	for name, c := range map[string]struct {
+		errs  map[string]error
+		takes error
+		err   error
+		read  string
+	}{
+		"three pages":         {read: "a b c"},
+		"the snapshot is old": {errs: map[string]error{"b": goesOn}, read: "a b2 c"},
+		"an error":            {errs: map[string]error{"b": errBroken}, err: errBroken, read: "a"},
+		"an error of take":    {takes: errBroken, err: errBroken, read: "a"},
+	} {
+		next, versions := map[string]string{"": "b", "b": "c", "b2": "c"}, map[string]string{"": "7", "b2": "9"}
+		list := func(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+			at := options.Continue
+			if options.Limit != Limit {
+				t.Errorf("%s: limit %d", name, options.Limit)
+			}
+			page := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(at, "a")}}}}
+			page.Continue, page.ResourceVersion = next[at], versions[at]
+			return page, c.errs[at]
+		}
+		var read []string
+		at, err := Each(t.Context(), metav1.ListOptions{}, list, func(page *metav1.PartialObjectMetadataList) error {
+			read = append(read, page.Items[0].Name)
+			return c.takes
+		})
+		if !errors.Is(err, c.err) || at != "7" || strings.Join(read, " ") != c.read {
+			t.Errorf("%s: read %q at %q, %v", name, read, at, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -55,16 +56,25 @@ func (s *Sizes) TooLarge(err error) bool {
 	return true
 }
 
-type sizeKey struct{}
+type answerKey struct{}
 
-// Measure has [Cap] write down the size of the answers to requests with this context.
+// answer is how large the answer to a request may be, and how large it was.
+type answer struct{ most, size int64 }
+
+// Measure has [Cap] bound the pages that are answered to requests with this context, and write down
+// their size.
 func Measure(ctx context.Context) (measured context.Context, size *int64) {
-	size = new(int64)
-	return context.WithValue(ctx, sizeKey{}, size), size
+	of := &answer{most: maxBytes}
+	return context.WithValue(ctx, answerKey{}, of), &of.size
 }
 
-// Cap answers 413 in the place of a page of several objects that is too large, so that the process
-// never holds it. The API server has no such limit.
+// Bound has [Cap] bound any answer to requests with this context.
+func Bound(ctx context.Context, most int64) context.Context {
+	return context.WithValue(ctx, answerKey{}, &answer{most: most})
+}
+
+// Cap answers 413 in the place of an answer that is too large, so that the process never holds it.
+// The API server has no such limit. A page of one object is never too large.
 func Cap(next http.RoundTripper) http.RoundTripper { return &capped{next} }
 
 type capped struct{ next http.RoundTripper }
@@ -72,13 +82,13 @@ type capped struct{ next http.RoundTripper }
 // RoundTrip implements http.RoundTripper.
 func (c *capped) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := c.next.RoundTrip(request)
-	size, measured := request.Context().Value(sizeKey{}).(*int64)
-	if err != nil || !measured {
+	of, bounded := request.Context().Value(answerKey{}).(*answer)
+	if err != nil || !bounded {
 		return response, err
 	}
 	from := response.Body
 	defer func() { _ = from.Close() }()
-	limit := int64(maxBytes)
+	limit := of.most
 	if request.URL.Query().Get("limit") == "1" {
 		limit = 1 << 40
 	}
@@ -86,8 +96,8 @@ func (c *capped) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if *size = int64(len(body)); *size > limit {
-		status := apierrors.NewRequestEntityTooLargeError("the page has too many large objects").Status()
+	if of.size = int64(len(body)); of.size > limit {
+		status := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the answer has more than %d bytes", limit)).Status()
 		status.Kind, status.APIVersion = "Status", metav1.SchemeGroupVersion.Version
 		if body, err = json.Marshal(status); err != nil {
 			return nil, err

@@ -19,16 +19,23 @@ import (
 )
 
 // TestHeldWhileConnecting: a connection takes long to make, and a pause is accepted meanwhile. The
-// request is not sent, over HTTP/2, which is what API servers speak.
+// request is not sent, neither over HTTP/2, which is what API servers speak, nor over HTTP/1.1,
+// which some proxies before them do.
 func TestHeldWhileConnecting(t *testing.T) {
+	for name, protocol := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
+		t.Run(name, func(t *testing.T) { heldWhileConnecting(t, protocol) })
+	}
+}
+
+func heldWhileConnecting(t *testing.T, protocol int) {
 	var received atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor != 2 {
+		if r.ProtoMajor != protocol {
 			t.Errorf("%s", r.Proto)
 		}
 		received.Add(1)
 	}))
-	server.EnableHTTP2 = true
+	server.EnableHTTP2 = protocol == 2
 	server.StartTLS()
 	defer server.Close()
 	var held atomic.Bool
@@ -64,6 +71,10 @@ func TestHeldWhileConnecting(t *testing.T) {
 	}
 	if resp, err := client.Do(req); !errors.Is(err, pause.ErrHeld) || received.Load() > 0 {
 		t.Errorf("%v, %v, %d requests", resp, err, received.Load())
+	}
+	server.Close() // Waits for requests that are under way.
+	if received.Load() > 0 {
+		t.Errorf("%d requests", received.Load())
 	}
 	if !held.Load() {
 		t.Error("the request was held before it was connected: this test shows nothing")

@@ -109,18 +109,25 @@ func (g *Gate) View() (view View, known bool) {
 	return view, known
 }
 
-// Last is what was known last, however old it is, for people and metrics.
-func (g *Gate) Last() View {
+// Holds is [View.Holds]. It waits until that is known; where ctx ends first, the answer is yes.
+func (g *Gate) Holds(ctx context.Context, trigger policy.Trigger, scope string) bool {
+	view, known := g.wait(ctx)
+	return !known || view.Holds(trigger, scope)
+}
+
+// Last is what was known last, however old it is, for people and metrics. read is false before the
+// first answer.
+func (g *Gate) Last() (view View, read bool) {
 	if g == nil {
-		return View{}
+		return View{}, true
 	}
 	view, known, _ := g.look()
 	if known {
-		return view
+		return view, true
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return View{held: g.pauses}
+	return View{held: g.pauses}, !g.good.IsZero()
 }
 
 // look is View, and what is closed at the next answer.
@@ -147,10 +154,12 @@ func (g *Gate) show(now time.Time) (known bool) {
 	}
 	g.shownOf = of
 	next.Version = g.shown.Version
-	if g.shown.Version == 0 || !reflect.DeepEqual(next, g.shown) {
+	// The reason may differ at each read, as in how long the answer took. That is no change.
+	again := g.shown.Unread != "" && next.Unread != ""
+	if g.shown.Version == 0 || !again && !reflect.DeepEqual(next, g.shown) {
 		next.Version++
-		g.shown = next
 	}
+	g.shown = next
 	return true
 }
 

@@ -105,7 +105,7 @@ func (g *Gate) answer(sent time.Time, pauses []policy.Pause, err error) (changed
 
 // report logs a change.
 func (g *Gate) report() {
-	view := g.Last()
+	view, _ := g.Last()
 	switch {
 	case view.Unread != "":
 		g.options.Log.Info("deletions and stops are paused: whether a pause is in effect cannot be read", "reason", view.Unread)

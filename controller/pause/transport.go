@@ -2,8 +2,10 @@ package pause
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -82,10 +84,15 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// A connection may take long to make. A request whose context is done is not sent.
 	ctx, cancel := context.WithCancelCause(r.Context())
 	resp, err := t.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) {
+		GotConn: func(info httptrace.GotConnInfo) {
 			if view, known := t.gate.View(); !known || mark.in(&view) {
 				mark.held.Store(true)
 				cancel(ErrHeld)
+				// HTTP/1.1 writes a request although its context is done. HTTP/2 does not, and its
+				// connection has other requests.
+				if !speaksHTTP2(info.Conn) {
+					_ = info.Conn.Close()
+				}
 			}
 		},
 	})))
@@ -100,23 +107,32 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+func speaksHTTP2(conn net.Conn) bool {
+	secure, ok := conn.(*tls.Conn)
+	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
+}
+
 // pass waits until a read is new enough, and fails if a pause holds what is marked.
 func (g *Gate) pass(ctx context.Context, mark *Mark) error {
+	if view, known := g.wait(ctx); known && !mark.in(&view) {
+		return nil
+	}
+	mark.held.Store(true)
+	return ErrHeld
+}
+
+// wait is View once a read is new enough. known is false if ctx ends first.
+func (g *Gate) wait(ctx context.Context) (view View, known bool) {
 	for {
 		g.Want()
 		view, known, answered := g.look()
 		if known {
-			if mark.in(&view) {
-				mark.held.Store(true)
-				return ErrHeld
-			}
-			return nil
+			return view, true
 		}
 		select {
 		case <-answered:
 		case <-ctx.Done():
-			mark.held.Store(true)
-			return ErrHeld
+			return View{}, false
 		}
 	}
 }

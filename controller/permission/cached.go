@@ -2,75 +2,58 @@ package permission
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 )
 
 const (
-	// cachedFor is how long what is granted in a namespace is remembered.
+	// cachedFor is how long it is remembered that something is granted.
 	cachedFor = time.Minute
-	// cachedMost is in how many namespaces.
-	cachedMost = 1000
+	// cachedMost is how much is remembered of all accounts together. It takes some 6 MB.
+	cachedMost = 20_000
 )
 
-// Cached asks for all that is granted in a namespace at once, and remembers it for a while. What is
-// not among it is asked for each time, so that a permission counts as soon as it is granted. One
-// that was taken away may still count for a while; the API server refuses its use.
+// Cached remembers for a while what is granted to accounts. What is not granted is asked for each
+// time, so that a permission counts as soon as it is granted. One that was taken away may still
+// count for a while; the API server refuses its use.
+//
+// It asks for single permissions, never for all that an account may do: a tenant may make that list
+// as long as it likes.
 type Cached struct {
-	Reviews
-	clock clock.PassiveClock
-
-	mu    sync.Mutex
-	known map[string]cached
+	clock   clock.PassiveClock
+	granted *lru.Cache // until when, by grant
 }
 
-type cached struct {
-	grants Grants
-	until  time.Time
+// grant is one permission of an account in a namespace.
+type grant struct {
+	Need
+	account, namespace string
 }
 
-// NewCached makes a cache of reviews, which must have RulesOf.
-func NewCached(reviews Reviews, clock clock.PassiveClock) *Cached {
-	return &Cached{Reviews: reviews, clock: clock, known: map[string]cached{}}
+// NewCached makes a cache that remembers nothing yet.
+func NewCached(clock clock.PassiveClock) *Cached {
+	return &Cached{clock: clock, granted: lru.New(cachedMost)}
 }
 
-// LacksIn returns the needs that are not granted in a namespace, or with "" in all.
-func (c *Cached) LacksIn(ctx context.Context, namespace string, needs []Need) ([]Need, error) {
-	grants, err := c.grantsIn(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	var open []Need
+// LacksIn returns the needs that are not granted to an account in a namespace, or with "" in all.
+// The reviews are to ask as that account.
+func (c *Cached) LacksIn(ctx context.Context, account string, reviews Reviews, namespace string, needs []Need) (lacks []Need, err error) {
 	for _, need := range needs {
-		if !grants.grants(need) {
-			open = append(open, need)
+		of, now := grant{need, account, namespace}, c.clock.Now()
+		known, _ := c.granted.Get(of)
+		if until, ok := known.(time.Time); ok && now.Before(until) {
+			continue
 		}
+		missing, err := reviews.LacksIn(ctx, namespace, []Need{need})
+		if err != nil {
+			return nil, err
+		}
+		if len(missing) == 0 {
+			c.granted.Add(of, now.Add(cachedFor))
+		}
+		lacks = append(lacks, missing...)
 	}
-	return c.Reviews.LacksIn(ctx, namespace, open)
-}
-
-func (c *Cached) grantsIn(ctx context.Context, namespace string) (Grants, error) {
-	if namespace == "" {
-		namespace = Nowhere
-	}
-	now := c.clock.Now()
-	c.mu.Lock()
-	found, ok := c.known[namespace]
-	c.mu.Unlock()
-	if ok && now.Before(found.until) {
-		return found.grants, nil
-	}
-	grants, err := c.Rules(ctx, namespace)
-	if err != nil {
-		return Grants{}, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.known) >= cachedMost {
-		clear(c.known)
-	}
-	c.known[namespace] = cached{grants, now.Add(cachedFor)}
-	return grants, nil
+	return lacks, nil
 }

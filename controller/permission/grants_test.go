@@ -18,6 +18,19 @@ func (g granted) MayDelete(context.Context, schema.GroupVersionResource, string)
 	return false, nil
 }
 
+// A right to single objects is none to all of them.
+func TestCoverOfAllObjects(t *testing.T) {
+	rule := authorizationv1.ResourceRule{Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"pods"}}
+	pods := schema.GroupResource{Resource: "pods"}
+	if !(Grants{Rules: []authorizationv1.ResourceRule{rule}}).Cover(pods) {
+		t.Error("a right to all Pods counts for nothing")
+	}
+	rule.ResourceNames = []string{"one"}
+	if (Grants{Rules: []authorizationv1.ResourceRule{rule}}).Cover(pods) {
+		t.Error("a right to one Pod counts for all")
+	}
+}
+
 // With listed namespaces a ClusterRole that Curfew has by mistake widens nothing.
 func TestAskInListedNamespacesOnly(t *testing.T) {
 	may := Grants{Rules: []authorizationv1.ResourceRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}}}

@@ -5,9 +5,12 @@ import (
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"curfew.dev/curfew/controller/paging"
 )
 
 // Verbs are what deleting on time takes: list and watch find objects, get reads them again before
@@ -39,7 +42,11 @@ func ToDelete(resource schema.GroupVersionResource) []Need {
 	return out
 }
 
-// Reviews asks the API server what Curfew itself may do.
+// reviewMost is how large an answer may be. Anyone who may bind a role to an account decides how
+// much the API server has to say of it. The client is to be a [paging.Cap].
+const reviewMost = 256 << 10
+
+// Reviews asks the API server what Curfew itself may do, or the account that it acts as.
 type Reviews struct {
 	Access authorizationclient.SelfSubjectAccessReviewInterface
 	// RulesOf lists all that is granted, as far as the authorizer can; only [Ask] needs it.
@@ -71,11 +78,15 @@ func (r Reviews) MayDelete(ctx context.Context, resource schema.GroupVersionReso
 	return true, nil
 }
 
-// Rules implements [Granter] with one review for all kinds.
+// Rules implements [Granter] with one review for all kinds. It does not read an answer that is too
+// large.
 func (r Reviews) Rules(ctx context.Context, namespace string) (Grants, error) {
-	review, err := r.RulesOf.Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+	review, err := r.RulesOf.Create(paging.Bound(ctx, reviewMost), &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
 	}, metav1.CreateOptions{})
+	if apierrors.IsRequestEntityTooLargeError(err) {
+		return Grants{Incomplete: true}, nil
+	}
 	if err != nil {
 		return Grants{}, fmt.Errorf("asking what Curfew may do in namespace %q: %w", namespace, err)
 	}
@@ -83,7 +94,7 @@ func (r Reviews) Rules(ctx context.Context, namespace string) (Grants, error) {
 }
 
 func (r Reviews) may(ctx context.Context, need Need, namespace string) (bool, error) {
-	review, err := r.Access.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+	review, err := r.Access.Create(paging.Bound(ctx, reviewMost), &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group: need.Resource.Group, Version: need.Resource.Version, Resource: need.Resource.Resource, Subresource: need.Subresource,
 			Verb: need.Verb, Namespace: namespace,

@@ -4,6 +4,7 @@ package record
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"curfew.dev/curfew/policy"
@@ -27,16 +28,24 @@ type Record struct {
 	// From and To are when the deletions that it was among took place.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
+	// Total is set in the last record of an Event: how many objects the Event has counted. It has
+	// records of some of them.
+	Total int `json:"total,omitempty"`
 }
 
 // Latest are the records that one Event holds.
 func Latest(all []Record) []Record { return all[max(0, len(all)-most):] }
 
-// Annotations are those of an Event with records, oldest first, as JSON; nil without any. The text
-// of the Event is for people.
-func Annotations(all []Record) map[string]string {
+// Annotations are those of an Event that has counted a total, with records, oldest first, as JSON;
+// nil without any. The text of the Event is for people.
+func Annotations(all []Record, total int) map[string]string {
+	if len(all) == 0 {
+		return nil
+	}
+	all = slices.Clone(all)
+	all[len(all)-1].Total = total
 	text, err := json.Marshal(all)
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return nil
 	}
 	return map[string]string{policy.AnnotationDeleted: string(text)}

@@ -3,8 +3,11 @@ package tally
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,10 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -25,10 +30,12 @@ import (
 type Client struct {
 	// Objects reads and writes PodTallies, with their managedFields.
 	Objects dynamic.Interface
-	// Watches lists, watches and reads Pods and Nodes, through [paging.Cap].
+	// Watches lists, watches and reads Pods, and reads Nodes, through [paging.Cap].
 	Watches kubernetes.Interface
 	// Metadata patches Pods, and lists them where nothing else matters.
 	Partial metadata.Interface
+	// Confined: nothing of the cluster may be read but what the API server serves.
+	Confined bool
 }
 
 var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -42,33 +49,46 @@ func (c *Client) tallies(namespace string) dynamic.ResourceInterface {
 // Tallies implements Cluster.
 func (c *Client) Tallies(ctx context.Context, namespace string) ([]*Object, error) {
 	var out []*Object
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		page, err := c.tallies(namespace).List(ctx, options)
-		if err != nil {
-			return nil, err
-		}
+	_, err := paging.Each(ctx, metav1.ListOptions{Limit: pageSize}, c.tallies(namespace).List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			object, err := objectOf(&page.Items[i])
 			if err != nil {
-				return nil, err
+				return err
 			}
 			out = append(out, object)
 		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return out, nil
-		}
-	}
+		return nil
+	})
+	return out, err
 }
 
 // Defined implements Cluster. It is a list, since an empty one says more than a 404.
 func (c *Client) Defined(ctx context.Context) (bool, error) {
+	if c.Confined {
+		return c.served(ctx)
+	}
 	name := fields.OneTermEqualSelector(metav1.ObjectNameField, v1alpha1.PodTallies+"."+v1alpha1.GroupVersion.Group)
 	found, err := c.Partial.Resource(definitionResource).List(ctx, metav1.ListOptions{FieldSelector: name.String()})
 	if err != nil {
 		return false, err
 	}
 	return len(found.Items) > 0, nil
+}
+
+// served reports whether the API server serves Curfew's kinds. Only a list of groups with those of
+// Kubernetes says that it does not: discovery shows no groups where it is answered with a 404.
+func (c *Client) served(ctx context.Context) (bool, error) {
+	found, err := discovery.ToServerGroupsInterfaceWithContext(c.Watches.Discovery()).ServerGroupsWithContext(ctx)
+	if err != nil {
+		return false, err
+	}
+	has := func(group string) bool {
+		return slices.ContainsFunc(found.Groups, func(one metav1.APIGroup) bool { return one.Name == group })
+	}
+	if !has(appsv1.GroupName) {
+		return false, errors.New("the API server's groups are incomplete")
+	}
+	return has(v1alpha1.GroupVersion.Group), nil
 }
 
 // Tally implements Cluster.
@@ -151,15 +171,18 @@ func (c *Client) Patch(ctx context.Context, namespace, name string, patch []byte
 }
 
 // Metadata implements Cluster.
-func (c *Client) Metadata(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	return c.Partial.Resource(podResource).List(ctx, options)
+func (c *Client) Metadata(ctx context.Context, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	return c.Partial.Resource(podResource).Namespace(namespace).List(ctx, options)
 }
 
-// NodeGone implements Cluster.
-func (c *Client) NodeGone(ctx context.Context, name string) (bool, error) {
-	_, err := c.Partial.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, name, metav1.GetOptions{})
+// Node implements Cluster.
+func (c *Client) Node(ctx context.Context, name string) (NodeState, error) {
+	node, err := c.Watches.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return true, nil
+		return NodeGone, nil
 	}
-	return false, err
+	if err != nil {
+		return NodeReady, err
+	}
+	return stateOf(node), nil
 }

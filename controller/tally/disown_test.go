@@ -102,7 +102,7 @@ func TestDeletedBySomeoneElse(t *testing.T) {
 			p := w.process()
 			p.relist(ctx)
 			if late {
-				w.nodes["n"] = false
+				w.nodes["n"] = NodeGone
 				w.clock.Step(2 * overdueAfter)
 				p.overdue(ctx, p.watch.space)
 				w.change("p", func(pod *corev1.Pod) { pod.Labels["other"] = "new" })
@@ -120,7 +120,7 @@ func TestDeletedBySomeoneElse(t *testing.T) {
 			if w.pods["p"] == nil {
 				t.Error("it was released")
 			}
-			w.around, w.nodes["n"] = func(string, bool) error { return nil }, false
+			w.around, w.nodes["n"] = func(string, bool) error { return nil }, NodeGone
 			w.clock.Step(2 * overdueAfter)
 			p.step(ctx, "a")
 			w.clock.Step(time.Second)

@@ -21,6 +21,6 @@
 // (disown.go). If it is not deleted after all, its tally adopts it again.
 //
 // Pods with the finalizer that no tally matches are released: in namespaces that are watched at
-// once, elsewhere by a search (sweep.go), which also removes all finalizers where tallies are
-// switched off.
+// once, elsewhere by a search (left.go, sweep.go), which also removes all finalizers where tallies
+// are switched off. In listed namespaces nothing is counted, and there is only the search.
 package tally

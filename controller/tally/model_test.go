@@ -83,7 +83,7 @@ func (m *model) split() { m.zombie, m.process = m.process, m.world.process() }
 func (m *model) users() {
 	name := rapid.SampledFrom([]string{"p", "q"}).Draw(m.t, "pod")
 	app := rapid.SampledFrom([]string{"a", "a", "a", "b", "none"}).Draw(m.t, "app")
-	switch rapid.IntRange(0, 12).Draw(m.t, "user") {
+	switch rapid.IntRange(0, 13).Draw(m.t, "user") {
 	case 0, 1, 9, 10:
 		m.world.create(name, app, rapid.Bool().Draw(m.t, "admitted"))
 	case 2, 3, 11:
@@ -105,8 +105,10 @@ func (m *model) users() {
 		m.world.change(name, func(pod *corev1.Pod) { pod.Labels["app"] = app })
 	case 8:
 		m.tallies()
+	case 12:
+		m.world.force(name)
 	default:
-		m.world.nodes["n"] = rapid.Bool().Draw(m.t, "node")
+		m.world.nodes["n"] = rapid.SampledFrom([]NodeState{NodeReady, NodeNotReady, NodeGone}).Draw(m.t, "node")
 		m.world.clock.Step(2 * overdueAfter)
 		m.process.overdue(context.Background(), m.process.watch.space)
 	}
@@ -220,7 +222,7 @@ func (m *model) end() {
 	ctx := context.Background()
 	m.process.settle(ctx)
 	for _, name := range []string{"p", "q"} {
-		if pod := m.world.pods[name]; pod != nil && pod.DeletionTimestamp != nil && pod.Spec.NodeName == "" {
+		if pod := m.world.pods[name]; pod != nil && m.world.runsNoMore(pod) {
 			m.t.Fatalf("Pod %s can no longer run and is still there", pod.UID)
 		}
 		m.world.change(name, func(pod *corev1.Pod) {

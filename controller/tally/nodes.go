@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -14,26 +15,47 @@ const (
 	overdueAfter = 30 * time.Second
 )
 
-// overdue finds Pods that are being deleted and will never finish, because their Node is gone. It
-// reports whether the namespace has no tallies and may have to be left.
+// NodeState is what matters of a Node.
+type NodeState uint8
+
+// States of a Node. One that is not ready may still run its Pods.
+const (
+	NodeReady NodeState = iota
+	NodeNotReady
+	NodeGone
+)
+
+// stateOf is not ready where the Node says so. The node controller says it of one that is silent.
+func stateOf(node *corev1.Node) NodeState {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return NodeNotReady
+		}
+	}
+	return NodeReady
+}
+
+// overdue finds Pods that are being deleted and will never finish: their Node is gone, or is not
+// ready and they were force-deleted. Kubernetes would not keep such a Pod, wherever it still runs.
+// It reports whether the namespace has no tallies and may have to be left.
 func (c *Controller) overdue(ctx context.Context, s *space) (idle bool) {
 	s.retry()
 	now, err := c.options.ServerTime(ctx)
 	if err != nil {
 		return false
 	}
-	gone := map[string]bool{}
+	states := map[string]NodeState{}
 	waiting, idle := s.terminating(now.Add(-overdueAfter))
 	for _, p := range waiting {
-		lost, known := gone[p.node]
+		state, known := states[p.node]
 		if !known {
-			if lost, err = c.options.Cluster.NodeGone(ctx, p.node); err != nil {
+			if state, err = c.options.Cluster.Node(ctx, p.node); err != nil {
 				c.log.Info("a Node could not be read, trying again", "object", klog.KRef("", p.node), "reason", err.Error())
 				return idle
 			}
-			gone[p.node] = lost
+			states[p.node] = state
 		}
-		if lost {
+		if state == NodeGone || state == NodeNotReady && p.forced {
 			s.lose(p)
 		}
 	}
@@ -77,13 +99,13 @@ func (s *space) terminating(before time.Time) (out []*pod, idle bool) {
 	return out, len(s.tallies) == 0
 }
 
-// lose notes that the Node of a Pod is gone.
+// lose notes that a Pod can no longer run.
 func (s *space) lose(of *pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.pods[of.uid]; p != nil && p.node == of.node {
 		s.account(p, -1)
-		p.nodeGone = true
+		p.lost = true
 		s.account(p, 1)
 		s.enqueue(p)
 	}

@@ -27,7 +27,10 @@ type pod struct {
 	released bool
 	// deleting is when its grace period ends; zero for a Pod that is not being deleted.
 	deleting time.Time
-	nodeGone bool
+	// forced: it was deleted without a grace period, and nothing but the finalizer keeps it.
+	forced bool
+	// lost: its Node is gone, or is not ready and it was force-deleted.
+	lost bool
 	// removed: a request has shown that it does not exist any more. It is kept until the watch says
 	// so, too: an event from before would bring it back (S7).
 	removed bool
@@ -72,16 +75,18 @@ func (p *pod) readMeta(from *metav1.ObjectMeta) {
 	by, marked := from.Annotations[policy.AnnotationCountedBy]
 	p.released = by == policy.CountedByNobody
 	p.counted = marked && !p.released
-	p.deleting = time.Time{}
+	p.deleting, p.forced = time.Time{}, false
 	if from.DeletionTimestamp != nil {
 		p.deleting = from.DeletionTimestamp.Time
+		grace := from.DeletionGracePeriodSeconds
+		p.forced = grace != nil && *grace == 0 && p.held && len(from.Finalizers) == 1
 	}
 }
 
 // outcome is how the Pod finished. A Pod that is being deleted and can no longer run has failed,
 // although its phase will never say so.
 func (p *pod) outcome() outcome {
-	if p.phase == active && !p.deleting.IsZero() && (p.node == "" || p.nodeGone) {
+	if p.phase == active && !p.deleting.IsZero() && (p.node == "" || p.lost) {
 		return failed
 	}
 	return p.phase

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +98,7 @@ func TestRelease(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		w := newWorld(t.Fatalf)
+		w.lock = new(sync.Mutex)
 		w.addTally("a", "a")
 		w.create("p", "a", true)
 		w.known = map[types.UID]bool{} // All may be released.
@@ -121,8 +123,10 @@ func TestRelease(t *testing.T) {
 			t.Errorf("Releasing is %q during and %q after, want %q and %q", during, condition(), "True Disabled", "False Released")
 		}
 		time.Sleep(time.Hour) // Within a bubble: no time passes.
+		w.lock.Lock()
 		w.create("q", "none", false)
 		w.change("q", func(pod *corev1.Pod) { pod.Finalizers = []string{policy.FinalizerTally} })
+		w.lock.Unlock()
 		time.Sleep(sweepEvery + sweepAgain)
 		synctest.Wait()
 		if slices.Contains(w.pods["q"].Finalizers, policy.FinalizerTally) {

@@ -30,10 +30,10 @@ type Cluster interface {
 	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Patch sends a strategic merge patch of a Pod's metadata.
 	Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error)
-	// Metadata is one page of a list of all Pods in the cluster.
-	Metadata(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
-	// NodeGone reports whether a Node does not exist.
-	NodeGone(ctx context.Context, name string) (bool, error)
+	// Metadata is one page of a list of all Pods in a namespace, or with "" in the cluster.
+	Metadata(ctx context.Context, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
+	// Node reads the state of a Node.
+	Node(ctx context.Context, name string) (NodeState, error)
 }
 
 // Object is a PodTally as it was read.

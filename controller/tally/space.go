@@ -121,7 +121,7 @@ func (s *space) observe(from *corev1.Pod, live bool) {
 	}
 	if known != nil {
 		s.account(known, -1)
-		p.queued, p.nodeGone = known.queued, known.nodeGone && known.node == p.node
+		p.queued, p.lost = known.queued, known.lost && known.node == p.node
 		if known.removed || p.version < known.version {
 			// A request has shown a newer state already (S7), whose labels may be others. Only which
 			// tallies exist may be news.

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,36 +30,6 @@ const (
 	sweepAgain = 5 * time.Minute
 )
 
-// sweeps releases the Pods of namespaces without tallies, now and then.
-func (c *Controller) sweeps(ctx context.Context) {
-	for {
-		if _, err := c.options.Tallies.In(metav1.NamespaceAll); err == nil {
-			break
-		}
-		if !loop.Pause(ctx, c.options.Clock, retryFirst) {
-			return
-		}
-	}
-	delay := loop.NewBackoffOf(retryFirst, recheck)
-	for {
-		wait := sweepEvery
-		released, err := c.sweep(ctx, nil)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			wait = delay.Next()
-			c.log.Info("finalizers without a PodTally could not be looked for, trying again", "reason", err.Error())
-		case released > 0:
-			delay.Reset()
-			c.log.Info("released Pods that no PodTally counts", "pods", released)
-		}
-		if !loop.Pause(ctx, c.options.Clock, wait) {
-			return
-		}
-	}
-}
-
 // Release removes the finalizers of all tallies: they are switched off. It looks again now and
 // then, since a process that has not heard of it, or the author of a Pod, may add more. It returns
 // when ctx is done.
@@ -73,7 +44,7 @@ func (c *Controller) Release(ctx context.Context) error {
 		listed, err := c.listedPods(ctx)
 		released := 0
 		if err == nil {
-			released, err = c.sweep(ctx, listed)
+			released, err = c.sweep(ctx, metav1.NamespaceAll, listed)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -140,35 +111,41 @@ func (c *Controller) disabled(ctx context.Context, releasing metav1.ConditionSta
 	return errors.Join(errs...)
 }
 
+// podUID names a Pod by its namespace, too: the status of a tally decides about no other's Pods.
+type podUID struct {
+	namespace string
+	uid       types.UID
+}
+
 // listedPods are the Pods that a status lists, and which tally counts them once it is on again.
-func (c *Controller) listedPods(ctx context.Context) (map[types.UID]types.UID, error) {
+func (c *Controller) listedPods(ctx context.Context) (map[podUID]types.UID, error) {
 	objects, err := c.tallies(ctx, metav1.NamespaceAll)
 	if err != nil {
 		return nil, err
 	}
-	out := map[types.UID]types.UID{}
+	out := map[podUID]types.UID{}
 	for _, object := range objects {
 		listed := readLedger(&object.Status)
 		for _, one := range listed.uncounted {
-			out[one.uid] = object.UID
+			out[podUID{object.Namespace, one.uid}] = object.UID
 		}
 	}
 	return out, nil
 }
 
 // sweep releases Pods with the finalizer: all of them, if tallies are switched off and listed says
-// which are as good as counted, and otherwise those of namespaces in which there is no tally.
-func (c *Controller) sweep(ctx context.Context, listed map[types.UID]types.UID) (released int, err error) {
-	options, failures, counted := metav1.ListOptions{Limit: pageSize}, &failures{}, map[string]bool{}
-	for {
-		page, err := c.options.Cluster.Metadata(ctx, options)
-		if next, ok := paging.Resume(err); ok {
-			options.Continue = next
-			continue
-		}
+// which are as good as counted, and otherwise those of namespaces in which there is no tally. It
+// searches one namespace, or with "" all.
+func (c *Controller) sweep(ctx context.Context, namespace string, listed map[podUID]types.UID) (released int, err error) {
+	failures, counted := &failures{}, map[string]bool{}
+	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		page, err := c.options.Cluster.Metadata(ctx, namespace, options)
 		if err != nil {
-			return released, fmt.Errorf("listing Pods: %w", err)
+			return nil, fmt.Errorf("listing Pods: %w", err)
 		}
+		return page, nil
+	}
+	_, err = paging.Each(ctx, metav1.ListOptions{Limit: pageSize}, list, func(page *metav1.PartialObjectMetadataList) error {
 		var patches []func(context.Context) bool
 		for i := range page.Items {
 			of := &page.Items[i].ObjectMeta
@@ -177,19 +154,18 @@ func (c *Controller) sweep(ctx context.Context, listed map[types.UID]types.UID) 
 			}
 			if listed == nil {
 				if skip, err := c.counts(ctx, counted, of.Namespace); err != nil {
-					return released, err
+					return err
 				} else if skip {
 					continue
 				}
 			}
 			released++
-			patches = append(patches, c.releaseOf(of, listed[of.UID], failures))
+			patches = append(patches, c.releaseOf(of, listed[podUID{of.Namespace, of.UID}], failures))
 		}
 		c.send(ctx, patches)
-		if options.Continue = page.Continue; options.Continue == "" {
-			return released, failures.error()
-		}
-	}
+		return nil
+	})
+	return released, cmp.Or(err, failures.error())
 }
 
 // counts reports whether a live read shows a PodTally in a namespace, which is followed then: the

@@ -213,7 +213,7 @@ func TestSwitchedOff(t *testing.T) {
 	if err != nil || len(listed) == 0 {
 		t.Fatalf("listed %v, %v", listed, err)
 	}
-	if _, err := off.sweep(ctx, listed); err != nil {
+	if _, err := off.sweep(ctx, "", listed); err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range w.pods {
@@ -225,6 +225,29 @@ func TestSwitchedOff(t *testing.T) {
 	status := w.tallies["a"].Status
 	if status.Succeeded != 2 || status.UncountedTerminatedPods != nil || status.Active != 1 {
 		t.Errorf("status %+v", status)
+	}
+}
+
+// The status of a tally says nothing about Pods of another namespace, whatever UIDs it lists.
+func TestSwitchedOffByNamespace(t *testing.T) {
+	w, ctx := newWorld(t.Fatalf), t.Context()
+	w.addTally("a", "a")
+	w.create("victim", "a", true)
+	forged := w.tallies["a"]
+	forged.Namespace = "other"
+	forged.Status.UncountedTerminatedPods = &v1alpha1.UncountedTerminatedPods{Failed: []types.UID{w.pods["victim"].UID}}
+	w.known = map[types.UID]bool{} // All may be released.
+	off := w.process()
+	off.options.Cluster = w
+	listed, err := off.listedPods(ctx)
+	if err != nil || len(listed) != 1 {
+		t.Fatalf("listed %v, %v", listed, err)
+	}
+	if released, err := off.sweep(ctx, "", listed); err != nil || released != 1 {
+		t.Fatalf("released %d, %v", released, err)
+	}
+	if by := w.pods["victim"].Annotations[policy.AnnotationCountedBy]; by != "" {
+		t.Errorf("counted by %q, a tally of another namespace", by)
 	}
 }
 

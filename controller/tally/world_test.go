@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,13 +31,18 @@ var errLost = errors.New("the answer was lost")
 
 // world is an API server in memory, which checks that each Pod is counted once.
 type world struct {
+	// lock is nil where one goroutine does everything, hooks included. Elsewhere it holds off requests
+	// while another is answered, and while the test looks.
+	lock    *sync.Mutex
 	fail    func(format string, args ...any)
 	clock   *clocktesting.FakeClock
 	version int
 	uids    int
 	pods    map[string]*corev1.Pod
 	tallies map[string]*Object
-	nodes   map[string]bool
+	nodes   map[string]NodeState // NodeGone where there is none
+	// lost are Pods that could not run any more when a process read their Node.
+	lost map[types.UID]bool
 	// events are all that watches show.
 	events []watch.Event
 	// around is called before and after the effect of each request; an error takes the place of the
@@ -58,7 +64,7 @@ type world struct {
 func newWorld(fail func(string, ...any)) *world {
 	return &world{
 		fail: fail, clock: clocktesting.NewFakeClock(time.Date(2026, 12, 1, 2, 0, 0, 0, time.UTC)), version: 100,
-		pods: map[string]*corev1.Pod{}, tallies: map[string]*Object{}, nodes: map[string]bool{"n": true},
+		pods: map[string]*corev1.Pod{}, tallies: map[string]*Object{}, nodes: map[string]NodeState{"n": NodeReady, "gone": NodeGone}, lost: map[types.UID]bool{},
 		counted: map[types.UID]types.UID{}, owed: map[types.UID]types.UID{}, disowned: map[types.UID]bool{},
 		around: func(string, bool) error { return nil },
 	}
@@ -131,9 +137,15 @@ func (w *world) remove(name string) {
 	w.change(name, func(pod *corev1.Pod) {
 		if pod.DeletionTimestamp == nil {
 			at := metav1.NewTime(w.clock.Now())
-			pod.DeletionTimestamp = &at
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, ptr.To[int64](30)
 		}
 	})
+}
+
+// force removes a Pod without a grace period.
+func (w *world) force(name string) {
+	w.remove(name)
+	w.change(name, func(pod *corev1.Pod) { pod.DeletionGracePeriodSeconds = ptr.To[int64](0) })
 }
 
 func (w *world) finish(name string, phase corev1.PodPhase) {
@@ -145,6 +157,10 @@ func (w *world) finish(name string, phase corev1.PodPhase) {
 }
 
 func (w *world) request(name string, effect func() error) error {
+	if w.lock != nil {
+		w.lock.Lock()
+		defer w.lock.Unlock()
+	}
 	w.requests++
 	if err := w.around(name, true); err != nil {
 		return err
@@ -222,6 +238,7 @@ func (w *world) check(object *Object, status *v1alpha1.PodTallyStatus) {
 		if by := w.counted[one.uid]; by != "" {
 			w.fail("Pod %s was counted by %s and is listed again by %s", one.uid, by, object.UID)
 		}
+		w.checkOutcome(one)
 	}
 	for _, one := range old.uncounted {
 		if listed[one.uid] {
@@ -247,6 +264,17 @@ func (w *world) check(object *Object, status *v1alpha1.PodTallyStatus) {
 	}
 	if data, err := json.Marshal(status); err != nil || len(data) > 20_000 || len(now.uncounted) > v1alpha1.MaxUncountedPods {
 		w.fail("a status of %d bytes with %d UIDs", len(data), len(now.uncounted))
+	}
+}
+
+// checkOutcome checks how a Pod that a status lists has finished.
+func (w *world) checkOutcome(one entry) {
+	for _, pod := range w.pods {
+		switch {
+		case pod.UID != one.uid, w.lost[one.uid], w.runsNoMore(pod) && pod.Spec.NodeName == "":
+		case one.outcome == succeeded && pod.Status.Phase != corev1.PodSucceeded, one.outcome == failed && pod.Status.Phase != corev1.PodFailed:
+			w.fail("Pod %s is listed as %d in phase %q", one.uid, one.outcome, pod.Status.Phase)
+		}
 	}
 }
 
@@ -277,9 +305,11 @@ func (w *world) Pod(_ context.Context, _, name string) (out *corev1.Pod, err err
 	return out, err
 }
 
-func (w *world) Metadata(context.Context, metav1.ListOptions) (out *metav1.PartialObjectMetadataList, err error) {
+func (w *world) Metadata(_ context.Context, of string, _ metav1.ListOptions) (out *metav1.PartialObjectMetadataList, err error) {
 	err = w.request("metadata", func() error {
-		out = &metav1.PartialObjectMetadataList{}
+		if out = (&metav1.PartialObjectMetadataList{}); of != "" && of != namespace {
+			return nil
+		}
 		for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 			out.Items = append(out.Items, metav1.PartialObjectMetadata{ObjectMeta: *w.pods[name].ObjectMeta.DeepCopy()})
 		}
@@ -288,8 +318,27 @@ func (w *world) Metadata(context.Context, metav1.ListOptions) (out *metav1.Parti
 	return out, err
 }
 
-func (w *world) NodeGone(_ context.Context, name string) (bool, error) {
-	return !w.nodes[name], w.request("node", func() error { return nil })
+func (w *world) Node(_ context.Context, name string) (out NodeState, err error) {
+	err = w.request("node", func() error {
+		out = w.nodes[name]
+		for _, pod := range w.pods {
+			if pod.Spec.NodeName == name && w.runsNoMore(pod) {
+				w.lost[pod.UID] = true
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// runsNoMore reports whether an unfinished Pod will never finish.
+func (w *world) runsNoMore(pod *corev1.Pod) bool {
+	if pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" {
+		return pod.DeletionTimestamp != nil
+	}
+	state := w.nodes[pod.Spec.NodeName]
+	forced := ptr.Deref(pod.DeletionGracePeriodSeconds, 30) == 0 && slices.Equal(pod.Finalizers, []string{policy.FinalizerTally})
+	return state == NodeGone || state == NodeNotReady && forced
 }
 
 // Patch applies the few things that patches say.

@@ -44,6 +44,7 @@ func healthy() world {
 	return world{
 		`curfew_tracked_objects{group="batch",kind="Job",pod="a"}`:                                                                  flat(100),
 		`curfew_tracked_objects{group="batch",kind="Job",pod="b"}`:                                                                  flat(0),
+		`curfew_delete_concurrency{pod="a"}`:                                                                                        flat(8),
 		`leader_election_master_status{name="curfew-controller",pod="a"}`:                                                           flat(1),
 		`leader_election_master_status{name="curfew-controller",pod="b"}`:                                                           flat(0),
 		`curfew_feed_synced{group="batch",kind="Job",purpose="ttl",pod="a"}`:                                                        flat(1),
@@ -131,8 +132,8 @@ const (
 // alertCases are, for each alert, a world in which it fires, and one that comes close.
 var alertCases = map[string]struct{ bad, good world }{
 	"CurfewControllerAbsent": {
-		world{`curfew_tracked_objects{pod="a"}`: during(10*minute, away, flat(1))},
-		world{`curfew_tracked_objects{pod="a"}`: during(3*minute, away, flat(0))},
+		world{`curfew_delete_concurrency{pod="a"}`: during(10*minute, away, flat(1))},
+		world{`curfew_delete_concurrency{pod="a"}`: during(3*minute, away, flat(1))},
 	},
 	"CurfewLeaderMissing": {
 		world{`leader_election_master_status{name="curfew-controller",pod="a"}`: during(10*minute, flat(0), flat(1))},
@@ -183,10 +184,10 @@ var alertCases = map[string]struct{ bad, good world }{
 		world{`curfew_blocked_objects{reason="DeleteRefused"}`: during(30*minute, flat(1), flat(0))},
 	},
 	"CurfewCleanupStalled": {
-		world{`curfew_cleanup_stalled_policies{policy="cleanuppolicy/ci/a",reason="Forbidden"}`: flat(1)},
+		world{`curfew_cleanup_stalled_policies{namespace="ci",reason="Forbidden"}`: flat(1)},
 		world{ // Somebody will approve it, or has corrected it.
-			`curfew_cleanup_stalled_policies{policy="cleanuppolicy/ci/a",reason="WaitingForApproval"}`: flat(1),
-			`curfew_cleanup_stalled_policies{policy="clustercleanuppolicy/b",reason="TooManyMatches"}`: during(20*minute, flat(1), away),
+			`curfew_cleanup_stalled_policies{namespace="ci",reason="WaitingForApproval"}`: flat(1),
+			`curfew_cleanup_stalled_policies{reason="TooManyMatches"}`:                    during(20*minute, flat(1), away),
 		},
 	},
 	"CurfewClockPaused": {

@@ -198,8 +198,10 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 	}
 	one, err := feed.New(feed.Kind{
 		Profile: policy.JobProfile, Triggers: []*feed.Trigger{feed.TTLs(nil)},
-		Get:   func(context.Context, string, string) (runtime.Object, error) { return job, nil },
-		Facts: func(o runtime.Object) (*policy.Facts, error) { return policy.FactsOfJob(o.(*batchv1.Job)), nil },
+		Get: func(context.Context, string, string) (runtime.Object, error) { return job, nil },
+		Facts: func(_ context.Context, o runtime.Object) (*policy.Facts, error) {
+			return policy.FactsOfJob(o.(*batchv1.Job)), nil
+		},
 	}, feed.Options{Engine: expiry, Cached: nothing, Live: nothing, Reports: reports, Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)

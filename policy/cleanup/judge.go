@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/expression"
 )
 
 // Verdict is what a policy says of an object.
@@ -71,12 +70,18 @@ type Object struct {
 	// System reports that nothing in the namespace is deleted: kube-system and the like.
 	System bool
 	Now    time.Time
+
+	// unknown is why a lookup that was asked has no answer; nil if all have one.
+	unknown error
 }
 
 // Judge decides about one object.
 func (p *Policy) Judge(ctx context.Context, o *Object) Decision {
+	o.unknown = nil
 	matched, reason, err := p.matches(ctx, o)
 	switch {
+	case matched && o.unknown != nil: // An operator such as || may have passed over it.
+		return o.undecided()
 	case err != nil:
 		return Decision{Verdict: Skip, Reason: reason, Message: err.Error()}
 	case !matched:
@@ -93,7 +98,10 @@ func (p *Policy) Judge(ctx context.Context, o *Object) Decision {
 	if out.Group, err = p.Expressions.Group(ctx, variables); err == nil {
 		out.Time, err = p.Expressions.Time(ctx, variables, o.Facts.Created)
 	}
-	if err != nil {
+	switch {
+	case o.unknown != nil:
+		return o.undecided()
+	case err != nil:
 		return Decision{Verdict: Skip, Reason: SkipEvaluation, Message: err.Error()}
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %q", o.Resource, o.Facts.Namespace, out.Group))
@@ -183,39 +191,4 @@ func (p *Policy) keeps(o *Object) (reason, message string) {
 		return SkipUncounted, "its Job has not accounted for it yet"
 	}
 	return "", ""
-}
-
-func (o *Object) variables() *expression.Variables {
-	return &expression.Variables{Object: o.JSON, NamespacePolicy: o.Namespace, Now: o.Now, Lookup: o.lookup}
-}
-
-// lookup answers what the object itself shows, and asks for the rest.
-func (o *Object) lookup(name string) (bool, error) {
-	group, kind := o.Facts.Profile.Kind.Group, o.Facts.Profile.Kind.Kind
-	volume := group == "" && (kind == "PersistentVolumeClaim" || kind == "PersistentVolume")
-	switch {
-	case name == expression.LookupOwned:
-		metadata, _ := o.JSON["metadata"].(map[string]any)
-		owners, _ := metadata["ownerReferences"].([]any)
-		return len(owners) > 0, nil
-	case name == expression.LookupBound && volume:
-		status, _ := o.JSON["status"].(map[string]any)
-		phase, _ := status["phase"].(string)
-		switch phase {
-		case "Bound":
-			return true, nil
-		case "Available", "Released", "Pending", "Lost":
-			return false, nil
-		default:
-			return false, fmt.Errorf("%s: status.phase is %q", name, policy.Shorten(phase))
-		}
-	case name == expression.LookupMounted && !volume, name == expression.LookupBound && !volume:
-		return false, fmt.Errorf("%s: is for PersistentVolumes and PersistentVolumeClaims, not for a %s", name, kind)
-	case name == expression.LookupService && !o.Facts.IsPod():
-		return false, fmt.Errorf("%s: is for Pods, not for a %s", name, kind)
-	case o.Lookup == nil:
-		return false, fmt.Errorf("%s is not known here", name)
-	default:
-		return o.Lookup(name)
-	}
 }

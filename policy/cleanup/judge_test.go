@@ -240,6 +240,13 @@ func TestCompileErrors(t *testing.T) {
 	if _, errs := cleanup.CompileNamespaced(expression.NewCompiler(1), namespaced); errs.ToAggregate() == nil {
 		t.Error("a CleanupPolicy without a service account would run with Curfew's rights")
 	}
+	for _, name := range []string{"a:b", "../janitor", "Janitor", "a/b", "janitor?x=y", " janitor"} {
+		namespaced.Spec.ServiceAccountName = name
+		_, errs := cleanup.CompileNamespaced(expression.NewCompiler(1), namespaced)
+		if len(errs) != 1 || errs[0].Field != "spec.serviceAccountName" {
+			t.Errorf("a service account %q: %v", name, errs)
+		}
+	}
 	namespaced.Spec.ServiceAccountName = "janitor"
 	p, errs := cleanup.CompileNamespaced(expression.NewCompiler(1), namespaced)
 	if errs.ToAggregate() != nil || p.Account.String() != "ci/janitor" || p.ID() != "cleanup/ci/p" {

@@ -11,9 +11,12 @@ func (p *Policy) Limited() bool {
 	return p.Spec.MaxDeletions != nil || p.Spec.MaxPercentage != nil
 }
 
-// Allowance is how many objects a run may delete, of matched ones among all objects of the matched
-// kinds and namespaces. An error means that it deletes nothing.
-func (p *Policy) Allowance(matched, all int64) (int64, error) {
+// Allowance is how many more objects a run may delete. matched ones are left among all objects of
+// the matched kinds and namespaces, and it has deleted some before it was interrupted: they count
+// for both. An error means that it deletes nothing more.
+func (p *Policy) Allowance(matched, all, deleted int64) (int64, error) {
+	deleted = max(0, deleted)
+	matched, all = matched+deleted, all+deleted
 	allowed, why := matched, ""
 	if most := p.Spec.MaxDeletions; most != nil && *most < allowed {
 		allowed, why = *most, fmt.Sprintf("spec.maxDeletions is %d", *most)
@@ -24,7 +27,11 @@ func (p *Policy) Allowance(matched, all int64) (int64, error) {
 		}
 	}
 	if why == "" || p.Spec.OnExceed == v1alpha1.ExceedTruncates {
-		return allowed, nil
+		return max(0, allowed-deleted), nil
 	}
-	return 0, fmt.Errorf("%d objects match, and %s: nothing was deleted; raise the limit, narrow the match, or set onExceed: Truncate", matched, why)
+	done := "nothing was deleted"
+	if deleted > 0 {
+		done = fmt.Sprintf("%d were deleted before, and no more", deleted)
+	}
+	return 0, fmt.Errorf("%d objects match, and %s: %s; raise the limit, narrow the match, or set onExceed: Truncate", matched, why, done)
 }

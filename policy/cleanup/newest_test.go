@@ -3,6 +3,7 @@ package cleanup_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,26 +93,38 @@ func TestAllowance(t *testing.T) {
 		spec         string
 		matched, all int64
 		want         int64 // -1: an error
+		deleted      int64
 	}{
-		"no limit":              {"{}", 1000, 1000, 1000},
-		"below":                 {"{maxDeletions: 10}", 9, 1000, 9},
-		"at the limit":          {"{maxDeletions: 10}", 10, 1000, 10},
-		"above":                 {"{maxDeletions: 10}", 11, 1000, -1},
-		"above, truncated":      {"{maxDeletions: 10, onExceed: Truncate}", 11, 1000, 10},
-		"percent":               {"{maxPercentage: 10}", 100, 1000, 100},
-		"more percent":          {"{maxPercentage: 10}", 101, 1000, -1},
-		"percent, truncated":    {"{maxPercentage: 10, onExceed: Truncate}", 101, 1000, 100},
-		"rounded down":          {"{maxPercentage: 10}", 1, 9, -1},
-		"the smaller of both":   {"{maxPercentage: 10, maxDeletions: 50, onExceed: Truncate}", 101, 1000, 50},
-		"the smaller of both 2": {"{maxPercentage: 1, maxDeletions: 50, onExceed: Truncate}", 101, 1000, 10},
-		"nothing matches":       {"{maxPercentage: 1}", 0, 0, 0},
+		"no limit":              {"{}", 1000, 1000, 1000, 0},
+		"below":                 {"{maxDeletions: 10}", 9, 1000, 9, 0},
+		"at the limit":          {"{maxDeletions: 10}", 10, 1000, 10, 0},
+		"above":                 {"{maxDeletions: 10}", 11, 1000, -1, 0},
+		"above, truncated":      {"{maxDeletions: 10, onExceed: Truncate}", 11, 1000, 10, 0},
+		"percent":               {"{maxPercentage: 10}", 100, 1000, 100, 0},
+		"more percent":          {"{maxPercentage: 10}", 101, 1000, -1, 0},
+		"percent, truncated":    {"{maxPercentage: 10, onExceed: Truncate}", 101, 1000, 100, 0},
+		"rounded down":          {"{maxPercentage: 10}", 1, 9, -1, 0},
+		"the smaller of both":   {"{maxPercentage: 10, maxDeletions: 50, onExceed: Truncate}", 101, 1000, 50, 0},
+		"the smaller of both 2": {"{maxPercentage: 1, maxDeletions: 50, onExceed: Truncate}", 101, 1000, 10, 0},
+		"nothing matches":       {"{maxPercentage: 1}", 0, 0, 0, 0},
+		"goes on":               {"{maxDeletions: 10}", 4, 1000, 4, 6},
+		"goes on with more":     {"{maxDeletions: 10}", 5, 1000, -1, 6},
+		"goes on, truncated":    {"{maxDeletions: 10, onExceed: Truncate}", 5, 1000, 4, 6},
+		"goes on, done":         {"{maxDeletions: 10, onExceed: Truncate}", 5, 1000, 0, 12},
+		"goes on by percent":    {"{maxPercentage: 75}", 1, 2, 1, 2},
+		"more than that":        {"{maxPercentage: 75}", 2, 2, -1, 2},
+		"less than nothing":     {"{maxDeletions: 1, onExceed: Truncate}", 5, 10, 1, -1_000_000},
 	} {
-		got, err := compile(t, c.spec).Allowance(c.matched, c.all)
+		got, err := compile(t, c.spec).Allowance(c.matched, c.all, c.deleted)
 		if err != nil {
 			got = -1
 		}
 		if got != c.want {
 			t.Errorf("%s: %d (%v), want %d", name, got, err, c.want)
 		}
+	}
+	_, err := compile(t, "{maxDeletions: 10}").Allowance(5, 100, 6)
+	if err == nil || !strings.Contains(err.Error(), "11 objects match, and spec.maxDeletions is 10: 6 were deleted before, and no more; raise") {
+		t.Error(err)
 	}
 }

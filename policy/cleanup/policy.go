@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy/expression"
@@ -63,8 +64,8 @@ func CompileNamespaced(compiler *expression.Compiler, object *v1alpha1.CleanupPo
 
 func compile(compiler *expression.Compiler, meta *metav1.ObjectMeta, spec *v1alpha1.CleanupSpec, account types.NamespacedName) (*Policy, field.ErrorList) {
 	out := &Policy{Name: meta.Name, UID: meta.UID, Generation: meta.Generation, Account: account, Spec: spec, Hash: hash(spec, account)}
-	var errs field.ErrorList
 	path := field.NewPath("spec")
+	errs := checkAccount(path, account)
 	var err error
 	if out.Schedule, err = schedule.Parse(spec.Schedule, spec.TimeZone); err != nil {
 		errs = append(errs, field.Invalid(path.Child("schedule"), spec.Schedule, err.Error()))
@@ -83,6 +84,23 @@ func compile(compiler *expression.Compiler, meta *metav1.ObjectMeta, spec *v1alp
 	var more field.ErrorList
 	out.Expressions, more = compiler.Cleanup(spec)
 	return out, append(errs, more...)
+}
+
+// checkAccount refuses names that no service account can have: they become part of a user name and
+// of a path.
+func checkAccount(path *field.Path, account types.NamespacedName) (errs field.ErrorList) {
+	if account.Name == "" {
+		return nil
+	}
+	for _, message := range validation.IsDNS1123Subdomain(account.Name) {
+		errs = append(errs, field.Invalid(path.Child("serviceAccountName"), account.Name, message))
+	}
+	if account.Namespace != "" { // A manifest may leave it out.
+		for _, message := range validation.IsDNS1123Label(account.Namespace) {
+			errs = append(errs, field.Invalid(path.Child("serviceAccountNamespace"), account.Namespace, message))
+		}
+	}
+	return errs
 }
 
 func newSelection(path *field.Path, rules []v1alpha1.ResourceRule, namespaces, objects *metav1.LabelSelector, errs *field.ErrorList) *selection {

@@ -2,12 +2,12 @@ package cleanup
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -18,6 +18,20 @@ type Resource struct {
 	Namespaced bool
 	// Versions that are served, the preferred one first.
 	Versions []string
+}
+
+// SilentGroups are API groups that do not answer. Discovery returns it beside the resources of the
+// others: these can be used, and whatever depends on the silent groups is unknown.
+type SilentGroups []string
+
+// Error implements error.
+func (g SilentGroups) Error() string { return "no answer from API groups " + strings.Join(g, ", ") }
+
+// Names reports whether a rule of the policy names an API group, or all.
+func (p *Policy) Names(group string) bool {
+	return slices.ContainsFunc(p.match.rules, func(rule v1alpha1.ResourceRule) bool {
+		return slices.Contains(rule.APIGroups, group) || slices.Contains(rule.APIGroups, wildcard)
+	})
 }
 
 // Target is a resource that a policy lists.
@@ -118,13 +132,4 @@ func (p *Policy) Namespaces(known []*policy.NamespacePolicy) (names []string, al
 	}
 	slices.Sort(names)
 	return names, false
-}
-
-// NeedsObject reports whether the policy has to see more of an object than its metadata.
-func (p *Policy) NeedsObject() bool {
-	if p.Expressions.NeedsObject {
-		return true
-	}
-	// An object shows itself whether it is bound.
-	return slices.Contains(p.Expressions.Lookups, expression.LookupBound)
 }

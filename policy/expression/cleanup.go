@@ -94,7 +94,9 @@ func (c *Cleanup) Matches(ctx context.Context, variables *Variables) (bool, erro
 		holds, err := condition.program.Bool(ctx, variables)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("spec.conditions[%d] (%s): %w", i, condition.name, err))
+			if errs = append(errs, fmt.Errorf("spec.conditions[%d] (%s): %w", i, condition.name, err)); exhausted(err) {
+				return false, errors.Join(errs...)
+			}
 		case !holds:
 			return false, nil
 		}

@@ -25,6 +25,9 @@ func (p *Policy) NotLabelled() []schema.GroupKind {
 	return out
 }
 
+// HasLabel reports whether the policy has a default TTL label.
+func (p *Policy) HasLabel() bool { return p.label != nil }
+
 // ComputesLabel reports whether an expression computes the policy's TTL label.
 func (p *Policy) ComputesLabel() bool { return p.label != nil && p.label.program != nil }
 

@@ -17,8 +17,8 @@ import (
 // escape them by what the object lacks.
 func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variables) (*policy.PlatformPolicy, bool, []error) {
 	if len(p.match.kinds) == 0 && facts.Profile.Unknown {
-		// Every kind with a profile, and this has none: it is given nothing. The bounds hold for
-		// the labels of all kinds.
+		// Every kind with a profile, and this has none: it is given nothing. The bounds apply to
+		// labelled objects of all kinds.
 		bounds, _, errs := LabelBounds(ctx, []*Policy{p}, facts, variables, true)
 		if len(bounds) == 0 {
 			return nil, false, nil
@@ -41,7 +41,7 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	out := &policy.PlatformPolicy{
 		Name: p.Name, Bounds: p.Bounds, Since: p.Since, Backfill: p.Backfill,
 		Mode: p.Mode, WarnBelow: p.WarnBelow, NamesKind: p.match.names(facts.Profile.Kind.GroupKind()),
-		LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation,
+		LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation, Protect: p.protect,
 		TTL: policy.TTLSet{
 			All:       p.ttl.setting(ctx, p.source, variables),
 			Succeeded: p.succeeded.setting(ctx, p.source, variables),
@@ -119,6 +119,9 @@ func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 	}
 	if p.label != nil {
 		out.Label = in("spec.match")
+	}
+	if p.protect != nil {
+		out.Protect = in(p.protect.Path)
 	}
 	if p.Propagation != "" {
 		out.PropagationErr = err

@@ -40,25 +40,26 @@ var loopsOverAll = map[string]string{
 	"conditional":             `object.spec.items.all(c, has(c.x) ? c.x == "a" : c.image == "a")`,
 }
 
-// S9: the time of a loop is proportional to its cost. Before, 80,000 items took 10 to 17 seconds, and
-// eight times the items took 64 times as long.
+// S9: the time of a loop is proportional to its cost. Before, 80,000 items took 10 to 17 seconds,
+// and eight times the items took 64 times as long.
 func TestLoopsAreLinear(t *testing.T) {
 	for name, source := range loopsOverAll {
 		program := mustCompile(t, source, ScopeProfile, ResultBool)
-		// The faster of two: what else runs on the machine only adds to it.
-		fastest := func(items int) time.Duration {
-			object, out := wide(items), time.Duration(math.MaxInt64)
-			for range 2 {
-				began := time.Now()
-				if _, err := program.Bool(context.Background(), &Variables{Object: object}); err != nil && policyUndecided(err) == nil {
-					t.Errorf("%s: %v", name, err)
-				}
-				out = min(out, time.Since(began))
+		small, large := wide(8_000), wide(64_000)
+		took := func(object map[string]any) time.Duration {
+			began := time.Now()
+			if _, err := program.Bool(context.Background(), &Variables{Object: object}); err != nil && policyUndecided(err) == nil {
+				t.Errorf("%s: %v", name, err)
 			}
-			return out
+			return time.Since(began)
 		}
-		if few, many := fastest(8_000), fastest(64_000); many > 30*few {
-			t.Errorf("%s: 8,000 items take %s, and eight times as many %s", name, few, many)
+		// The fastest of some: other processes on the machine only add to the time.
+		few, many := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+		for try := 0; try < 2 || try < 10 && many > 30*few; try++ {
+			few, many = min(few, took(small)), min(many, took(large))
+		}
+		if many > 30*few {
+			t.Fatalf("%s: 8,000 items take %s, and eight times as many %s", name, few, many)
 		}
 	}
 }
@@ -101,7 +102,7 @@ func TestLoopsCostTheSame(t *testing.T) {
 // The expressions of one review share a limit.
 func TestLimitedEvaluations(t *testing.T) {
 	program := mustCompile(t, loopsOverAll["all over items"], ScopeProfile, ResultBool)
-	ctx, evaluated, object := Limited(context.Background(), 3*CostLimit), 0, wide(50_000)
+	ctx, evaluated, object := Limited(context.Background(), 3*CostLimit, "they cost more than one review may"), 0, wide(50_000)
 	for range 100 {
 		_, err := program.Bool(ctx, &Variables{Object: object})
 		if err == nil {
@@ -117,7 +118,7 @@ func TestLimitedEvaluations(t *testing.T) {
 	}
 	// One that exceeds its own limit counts fully.
 	costly := mustCompile(t, cubic, ScopeProfile, ResultBool)
-	ctx = Limited(context.Background(), 2*CostLimit)
+	ctx = Limited(context.Background(), 2*CostLimit, "they cost more than one review may")
 	for i := range 3 {
 		_, err := costly.Bool(ctx, &Variables{Object: numbers(120)})
 		if undecided := policyUndecided(err); undecided == nil || (i == 2) != strings.Contains(err.Error(), "one review") {

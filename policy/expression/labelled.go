@@ -14,27 +14,25 @@ func (p *Policy) ConcernsLabels() bool {
 }
 
 // NeedsWhole reports whether it takes more of an object than its metadata to know the bounds that
-// sorted policies set for its TTL label or, if one of them is in dry-run, whether that policy gave
-// the object its label.
+// policies set for its TTL label, or whether one of them gave the object its label.
 func NeedsWhole(policies []*Policy) bool {
-	trial := slices.ContainsFunc(policies, func(p *Policy) bool { return p.label != nil && p.Mode == policy.ModeDryRun })
 	return slices.ContainsFunc(policies, func(p *Policy) bool {
-		return p.ConcernsLabels() && p.NeedsObject() || trial && p.label != nil && (p.NeedsObject() || p.ComputesLabel())
+		return p.ConcernsLabels() && p.NeedsObject() || p.HasLabel() && (p.NeedsObject() || p.ComputesLabel())
 	})
 }
 
 // NeedsObject reports whether the policy's match needs more of an object than its metadata.
 func (p *Policy) NeedsObject() bool { return len(p.match.conditions) > 0 }
 
-// LabelBounds are the bounds that sorted policies set for the TTL label of one object and the
-// propagation of its deletion, and nothing else of them. If variables hold only the metadata (whole
-// is false), policies that need more are left out and undecided is true: the whole object must then
-// be read before it is deleted.
+// LabelBounds are the bounds that sorted policies set for the TTL label and the protection of one
+// object and the propagation of its deletion, and nothing else of them. If variables hold only the
+// metadata (whole is false), policies that need more are left out and undecided is true: the whole
+// object must then be read before it is deleted.
 func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables, whole bool) (
 	out []*policy.PlatformPolicy, undecided bool, errs []error,
 ) {
 	for _, p := range policies {
-		if !p.ConcernsLabels() {
+		if !p.ConcernsLabels() && (p.protect == nil || !whole) {
 			continue
 		}
 		if p.NeedsObject() && !whole {
@@ -49,11 +47,11 @@ func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, v
 		switch said := p.unusable(err); {
 		case err != nil:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,
-				Bounds: policy.Bounds{Label: said.Bounds.Label}, LatestDate: said.LatestDate, LatestUnreadable: said.LatestUnreadable, PropagationErr: said.PropagationErr})
+				Bounds: policy.Bounds{Label: said.Bounds.Label}, LatestDate: said.LatestDate, LatestUnreadable: said.LatestUnreadable, PropagationErr: said.PropagationErr, Protect: said.Protect})
 			errs = append(errs, p.failure(err))
 		case matched:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,
-				Bounds: policy.Bounds{Label: p.Bounds.Label}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation})
+				Bounds: policy.Bounds{Label: p.Bounds.Label}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation, Protect: p.protect})
 		}
 	}
 	return out, undecided, errs

@@ -37,7 +37,7 @@ type questions struct{ ttl, deadline, label, propagation bool }
 
 // answers reports whether the policy can make a difference. The bounds of all policies count.
 func (p *Policy) answers(open questions) bool {
-	return p.Bounds != (policy.Bounds{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil || p.WarnBelow > 0 ||
+	return p.Bounds != (policy.Bounds{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil || p.protect != nil || p.WarnBelow > 0 ||
 		open.ttl && p.GivesTTL() ||
 		open.deadline && p.deadline != nil ||
 		open.label && p.label != nil ||

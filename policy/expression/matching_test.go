@@ -25,7 +25,7 @@ var specParts = map[string][]string{
 		"", "ttl: {value: 1h}", "ttl: {value: never}", "ttl: {expression: 'null'}", "ttl: {expression: 'object.nothing'}", "ttlFailed: {value: 2d}", "ttlSucceeded: {expression: 'null'}, ttlFailed: {value: 3d}",
 		"deadline: {value: 6h}", "deadline: {expression: 'null'}", "ttlLabel: {value: 7d}", "ttlLabel: {expression: 'null'}", "ttl: {value: 5d}, deadline: {value: 2h}, ttlLabel: {value: 1d}",
 	},
-	"bounds": {"", "", "", "", "", "", "", "maxTTL: 12h", "minTTL: 2h", "maxTTLLabel: 1d", "minTTLLabel: 2d", "maxDeadline: 1h", "latestDate: '2026-03-02'", "latestDate: tomorrow"},
+	"bounds": {"", "", "", "", "", "", "", "maxTTL: 12h", "minTTL: 2h", "maxTTLLabel: 1d", "minTTLLabel: 2d", "maxDeadline: 1h", "latestDate: '2026-03-02'", "latestDate: tomorrow", "protect: Deny"},
 }
 
 // TestWhatIsNotAskedDoesNotCount: leaving policies out that could only say what has been said
@@ -146,7 +146,7 @@ func consequences(facts *policy.Facts, scope *policy.Scope) map[string]any {
 func TestEveryPartOfAPolicyIsAnAnswer(t *testing.T) {
 	known := map[string]string{
 		"Name": "no answer", "NamesKind": "no answer", "Since": "of a default", "Backfill": "of a default", "Mode": "of bounds",
-		"TTL": "first", "Deadline": "first", "Label": "first", "Bounds": "all", "LatestDate": "all", "LatestUnreadable": "all", "WarnBelow": "always asked", "Propagation": "first", "PropagationErr": "first",
+		"TTL": "first", "Deadline": "first", "Label": "first", "Bounds": "all", "LatestDate": "all", "LatestUnreadable": "all", "Protect": "all", "WarnBelow": "always asked", "Propagation": "first", "PropagationErr": "first",
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[policy.PlatformPolicy]()) {
 		if known[field.Name] == "" {

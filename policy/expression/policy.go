@@ -41,6 +41,8 @@ type Policy struct {
 	Bounds policy.Bounds
 	// latestUnreadable is the latest date if it is not a date; else nil.
 	latestUnreadable *policy.Setting
+	// protect denies the annotation that protects objects; else nil.
+	protect *policy.Setting
 
 	match                  match
 	ttl, succeeded, failed *value
@@ -139,6 +141,9 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 	for _, pair := range p.Bounds.Contradictions() {
 		*errs = append(*errs, field.Invalid(field.NewPath(pair.Low.Path), pair.Low.Text, pair.At(pair.Low)))
 	}
+	if spec.Protect != "" { // The schema allows no other value than Deny.
+		p.protect = &policy.Setting{Path: path.Child("protect").String(), Source: p.source, Text: string(spec.Protect)}
+	}
 	if spec.LatestDate != nil {
 		day, err := time.Parse(time.DateOnly, *spec.LatestDate)
 		if err != nil {
@@ -157,6 +162,9 @@ func (p *Policy) Concerns(kind schema.GroupKind) bool { return p.match.concerns(
 
 // GivesTTL reports whether the policy has a default TTL after finished.
 func (p *Policy) GivesTTL() bool { return p.ttl != nil || p.succeeded != nil || p.failed != nil }
+
+// GivesDeadline reports whether the policy has a default deadline.
+func (p *Policy) GivesDeadline() bool { return p.deadline != nil }
 
 // ConstantTTLs are the default TTLs that are not expressions.
 func (p *Policy) ConstantTTLs() []*policy.Setting {
@@ -180,10 +188,10 @@ func (p *Policy) ConstantLabel() *policy.Setting {
 // Bounding has the bounds of the policy in a namespace, whatever the object; nil where it has none
 // there. A policy that may not match all objects of its kinds warns instead of rejecting.
 func (p *Policy) Bounding(namespace *policy.NamespacePolicy) *policy.PlatformPolicy {
-	if p.Bounds == (policy.Bounds{}) || !p.match.namespaces.Matches(labels.Set(namespace.Labels)) {
+	if p.Bounds == (policy.Bounds{}) && p.protect == nil || !p.match.namespaces.Matches(labels.Set(namespace.Labels)) {
 		return nil
 	}
-	out := &policy.PlatformPolicy{Name: p.Name, Bounds: p.Bounds, Mode: p.Mode}
+	out := &policy.PlatformPolicy{Name: p.Name, Bounds: p.Bounds, Mode: p.Mode, Protect: p.protect}
 	if some := p.match.err != nil || !p.match.labels.Empty() || len(p.match.conditions) > 0; some && p.Mode == policy.ModeEnforce {
 		out.Mode = policy.ModeWarn
 	}

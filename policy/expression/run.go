@@ -13,24 +13,52 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Limited returns a context whose evaluations may cost so much together, besides the limit of each.
-// It counts cost and not time, so that an evaluation does not fail because the machine is busy. The
-// last evaluation may exceed it by [CostLimit].
-func Limited(ctx context.Context, cost int64) context.Context {
-	shared := &atomic.Int64{}
-	shared.Store(cost)
-	return context.WithValue(ctx, limitKey{}, shared)
+// Limited returns a context whose evaluations may cost so much together, besides the limit of each
+// and the limits that ctx has. exceeded is the error beyond that. It counts cost and not time, so
+// that an evaluation does not fail because the machine is busy. The last evaluation may exceed it
+// by [CostLimit].
+func Limited(ctx context.Context, cost int64, exceeded string) context.Context {
+	limit := &shared{exceeded: spentError(exceeded)}
+	limit.left.Store(cost)
+	limit.outer, _ = ctx.Value(limitKey{}).(*shared)
+	return context.WithValue(ctx, limitKey{}, limit)
 }
 
-// limitKey is the key under which a context has what its evaluations may still cost.
+// limitKey is the key under which a context has its innermost limit.
 type limitKey struct{}
 
-var errSpent = errors.New("the expressions for this object cost more than one review may: use a smaller object, or cheaper expressions")
+// shared is what the evaluations of a context may still cost. They count for the outer limits, too.
+type shared struct {
+	left     atomic.Int64
+	exceeded spentError
+	outer    *shared
+}
+
+// spentError: the evaluations of a context have cost what they may.
+type spentError string
+
+func (e spentError) Error() string { return string(e) }
+
+// spent returns the error of a limit that is reached, or nil.
+func (s *shared) spent() error {
+	for ; s != nil; s = s.outer {
+		if s.left.Load() <= 0 {
+			return &policy.UndecidedError{Err: s.exceeded}
+		}
+	}
+	return nil
+}
+
+func (s *shared) add(cost int64) {
+	for ; s != nil; s = s.outer {
+		s.left.Add(-cost)
+	}
+}
 
 // exhausted reports whether no later evaluation of the same context can succeed either.
 func exhausted(err error) bool {
 	undecided := (*policy.UndecidedError)(nil)
-	return errors.As(err, &undecided) && (undecided.Retry || errors.Is(undecided.Err, errSpent))
+	return errors.As(err, &undecided) && (undecided.Retry || errors.As(undecided.Err, new(spentError)))
 }
 
 // evaluate runs the program. The context interrupts it; one that can never end costs nothing. An
@@ -39,9 +67,9 @@ func (p *Program) evaluate(ctx context.Context, variables *Variables) (ref.Val, 
 	if err := ctx.Err(); err != nil {
 		return nil, &policy.UndecidedError{Err: fmt.Errorf("evaluating: %w", err), Retry: true}
 	}
-	left, _ := ctx.Value(limitKey{}).(*atomic.Int64)
-	if left != nil && left.Load() <= 0 {
-		return nil, &policy.UndecidedError{Err: errSpent}
+	limit, _ := ctx.Value(limitKey{}).(*shared)
+	if err := limit.spent(); err != nil {
+		return nil, err
 	}
 	var value ref.Val
 	var details *cel.EvalDetails
@@ -53,9 +81,7 @@ func (p *Program) evaluate(ctx context.Context, variables *Variables) (ref.Val, 
 	}
 	stopped := interpreter.EvalCancelledError{}
 	exceeded := errors.As(err, &stopped)
-	if left != nil {
-		left.Add(-p.cost(details, exceeded))
-	}
+	limit.add(p.cost(details, exceeded))
 	switch {
 	case exceeded:
 		return nil, &policy.UndecidedError{Err: fmt.Errorf("evaluating: %w", err)}

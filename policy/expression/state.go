@@ -61,7 +61,7 @@ func (s *states) read(ctx context.Context, object map[string]any) (policy.State,
 		return policy.State{}, s.err
 	}
 	if ctx.Value(limitKey{}) == nil {
-		ctx = Limited(ctx, CostLimit)
+		ctx = Limited(ctx, CostLimit, "the expressions of its profile cost more than they may for one object")
 	}
 	variables := &Variables{Object: object}
 	var state policy.State

@@ -26,6 +26,8 @@ type Object struct {
 	// Evaluating is how long the evaluation of policies may take, after everything is read; 0 means as
 	// long as the context lasts.
 	Evaluating time.Duration
+	// Until ends evaluations as well, for several objects together; nil: nothing else does.
+	Until context.Context
 	// LabelOnly asks for no more than what bounds the TTL label: no defaults, no TTL of a runtime.
 	LabelOnly bool
 }
@@ -73,10 +75,11 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 	}
 	policies := snapshot.Concerning(facts.Profile.Kind.GroupKind())
 	tried := stampedInDryRun(facts, policies)
-	if object.LabelOnly && !tried && !slices.ContainsFunc(policies, (*expression.Policy).ConcernsLabels) {
+	filled := tried || labelledBy(facts, policies) && snapshot.Incomplete() == nil
+	if object.LabelOnly && !filled && !slices.ContainsFunc(policies, (*expression.Policy).ConcernsLabels) {
 		return out, nil
 	}
-	asksRuntime := !object.LabelOnly || !object.MetadataOnly && slices.ContainsFunc(policies, byRuntime(tried))
+	asksRuntime := !object.LabelOnly || !object.MetadataOnly && slices.ContainsFunc(policies, byRuntime(filled))
 	kind := object.Runtime
 	if kind == nil {
 		kind = snapshot.RuntimeOf(facts.Profile.Kind.GroupKind())
@@ -102,7 +105,7 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 	} else {
 		out.Policies, out.Failures = expression.Matching(evaluating, policies, facts, variables)
 	}
-	if tried {
+	if filled {
 		out.readFilled(evaluating, object, policies, variables)
 	}
 	return out, ctx.Err() // An evaluation that was interrupted is no fault of the policy's.
@@ -110,17 +113,25 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 
 // limited is the context of evaluations.
 func (o *Object) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if o.Evaluating > 0 {
-		return context.WithTimeout(ctx, o.Evaluating)
+	if o.Evaluating == 0 {
+		return ctx, func() {}
 	}
-	return ctx, func() {}
+	limited, cancel := context.WithTimeout(ctx, o.Evaluating)
+	switch {
+	case o.Until == nil:
+		return limited, cancel
+	case o.Until.Err() != nil:
+		cancel()
+	}
+	stop := context.AfterFunc(o.Until, cancel)
+	return limited, func() { stop(); cancel() }
 }
 
 // byRuntime asks whether it takes an object's runtime to know if a policy bounds its label or, if a
-// stamp names a policy in dry-run, what policies give.
-func byRuntime(tried bool) func(*expression.Policy) bool {
+// stamp names one, what policies give.
+func byRuntime(filled bool) func(*expression.Policy) bool {
 	return func(p *expression.Policy) bool {
-		return p.ConcernsLabels() && p.MatchAsksRuntime() || tried && p.ReadsRuntime()
+		return p.ConcernsLabels() && p.MatchAsksRuntime() || filled && p.ReadsRuntime()
 	}
 }
 

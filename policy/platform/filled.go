@@ -2,6 +2,7 @@ package platform
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,11 +19,24 @@ func stampedInDryRun(facts *policy.Facts, policies []*expression.Policy) bool {
 	})
 }
 
+// labelledBy reports whether the stamp of an existing object's TTL label names a policy that gives
+// labels. Whether it gave this one takes the scope in which admission filled it in.
+func labelledBy(facts *policy.Facts, policies []*expression.Policy) bool {
+	name := facts.LabelPolicy()
+	return name != "" && !facts.Created.IsZero() && slices.ContainsFunc(policies, func(p *expression.Policy) bool { return p.Name == name && p.HasLabel() })
+}
+
+// errUnread is why it is not known whether a policy gave an object its TTL label.
+var errUnread = errors.New("it takes more than the metadata")
+
 // readFilled gathers the scope in which admission filled in what the stamps claim. A policy may
 // match by the absence of what it fills in, so the policies judge the object without that.
 func (c *Context) readFilled(ctx context.Context, object *Object, policies []*expression.Policy, variables *expression.Variables) {
 	if object.MetadataOnly && expression.NeedsWhole(policies) {
+		// Until the object is read whole, right before it is deleted, its stamp is believed.
 		c.Undecided = true
+		source := policy.Source{Level: policy.LevelPolicy, Name: object.Facts.LabelPolicy()}
+		c.Filled = &policy.Scope{Policies: []*policy.PlatformPolicy{{Name: source.Name, Label: &policy.Setting{Source: source, Err: errUnread}}}}
 		return
 	}
 	before := *variables
@@ -31,7 +45,7 @@ func (c *Context) readFilled(ctx context.Context, object *Object, policies []*ex
 		remove(before.Object, path)
 	}
 	// The feed of a labelled kind knows no more of its profile than the name.
-	facts := policy.FactsOfObject(c.Platform.Profiles.For(object.Facts.Profile.Kind), before.Object)
+	facts := policy.FactsOfObjectContext(ctx, c.Platform.Profiles.For(object.Facts.Profile.Kind), before.Object)
 	matching, _ := expression.Matching(ctx, policies, facts, &before)
 	c.Filled = &policy.Scope{Namespace: c.Namespace, Runtime: c.Runtime, Policies: matching}
 }

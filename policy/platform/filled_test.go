@@ -1,6 +1,8 @@
 package platform_test
 
 import (
+	"cmp"
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,6 +51,49 @@ func TestHeldByDryRun(t *testing.T) {
 			}
 			if verdict.Action != policy.Delete || verdict.DryRun != test.held || found.Undecided != test.undecided {
 				t.Errorf("%s (%s), dry-run %t, undecided %t", verdict.Action, verdict.Reason, verdict.DryRun, found.Undecided)
+			}
+		})
+	}
+}
+
+// The policy that gave an object its TTL label is known from metadata alone where that is enough.
+// Where it is not, its stamp is believed until the object is read whole.
+func TestSourceOfALabelOfAnObject(t *testing.T) {
+	const (
+		namespace = `{apiVersion: v1, kind: Namespace, metadata: {name: ci, labels: {kubernetes.io/metadata.name: ci}}}`
+		constant  = `{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}], objectSelector: {matchExpressions: [{key: curfew.dev/ttl, operator: DoesNotExist}]}}, defaults: {ttlLabel: {value: 1h}}}}`
+		computed  = `{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {expression: "object.data.keep"}}}}`
+		elsewhere = `{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}], namespaceSelector: {matchLabels: {env: prod}}}, defaults: {ttlLabel: {value: 1h}}}}`
+		bounds    = `{metadata: {name: a}, spec: {bounds: {maxTTLLabel: 9d}}}`
+		configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ci, creationTimestamp: "2026-12-24T09:00:00Z", labels: {curfew.dev/ttl: 1h}, annotations: {curfew.dev/ttl-label-source: policy/a 1h backfill}}, data: {keep: %s}}`
+	)
+	now := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		policy, keep string
+		whole        bool
+		want         string
+		undecided    bool
+	}{
+		"constant":               {policy: constant, want: "policy/a"},
+		"constant, read whole":   {policy: constant, whole: true, want: "policy/a"},
+		"it does not match":      {policy: elsewhere, want: "object"},
+		"it gives no label":      {policy: bounds, want: "object"},
+		"computed":               {policy: computed, keep: "2h", want: "policy/a", undecided: true},
+		"computed, read whole":   {policy: computed, keep: "1h", whole: true, want: "policy/a"},
+		"… and it gives another": {policy: computed, keep: "2h", whole: true, want: "object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := contexts.Case{Object: fmt.Sprintf(configMap, cmp.Or(test.keep, "1h")), Namespace: namespace, Policies: []string{test.policy}}
+			facts, object := of.Facts(t, of.Store(t).Snapshot())
+			asked := platform.Whole(facts, object)
+			asked.LabelOnly, asked.MetadataOnly = true, !test.whole
+			found, err := platform.ContextOf(t.Context(), contexts.Source{Case: of, T: t}, asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			verdict := policy.JudgeLabel(facts, policy.LabelTTL, &found.Scope, now)
+			if verdict.Source.String() != test.want || !verdict.Backfill || verdict.Action != policy.Delete || found.Undecided != test.undecided {
+				t.Errorf("%s by %s, backfill %t, undecided %t", verdict.Action, verdict.Source, verdict.Backfill, found.Undecided)
 			}
 		})
 	}

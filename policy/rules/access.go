@@ -18,12 +18,16 @@ const (
 )
 
 // Access has the results of access reviews about deleting the object. Rules have no client: the
-// edge asks if [SetsLifetime] returns something.
+// edge asks if [SetsLifetime] or [ProtectionDeniedBy] returns something.
 type Access struct {
 	// User is whether the user who makes the request may delete the object.
 	User Answer
 	// Controller is whether Curfew's controller may delete it.
 	Controller Answer
+	// Also has the answers about [Lifetime.Also], or nil.
+	Also *Access
+	// Policies are whether the user may update the LifecyclePolicies of [ProtectionDeniedBy], by name.
+	Policies map[string]Answer
 }
 
 // Lifetime is a setting by which a request makes Curfew delete objects.
@@ -34,17 +38,41 @@ type Lifetime struct {
 	Of *policy.Profile
 	// does is the effect of the setting, as messages write it.
 	does string
+	// Also is a setting of the same request for objects of another kind, or nil.
+	Also *Lifetime
 }
 
 // SetsLifetime is the first setting by which the request itself gives objects a TTL, new or
 // changed, or makes Curfew delete one that is due; nil where there is none. Defaults count as set
-// by their author.
+// by their author. A request may do both to the object itself and to others: Also has the second.
 func SetsLifetime(request *Request) *Lifetime {
 	request.attest()
-	facts := request.Facts
-	if facts.Deleting {
+	if request.Facts.Deleting {
 		return nil
 	}
+	own, others := ownLifetime(request), lifetimeOfOthers(request)
+	if own == nil {
+		return others
+	}
+	own.Also = others
+	return own
+}
+
+// lifetimeOfOthers is the setting for the Pods of a Job, or for the objects that use a runtime.
+func lifetimeOfOthers(request *Request) *Lifetime {
+	facts := request.Facts
+	if setting := podTTLChanged(request); setting != nil {
+		return &Lifetime{Setting: setting, Of: policy.PodProfile, does: "sets when each finished Pod of this Job is deleted"}
+	}
+	if setting := runtimeChanged(request); setting != nil {
+		return &Lifetime{Setting: setting, Of: facts.Profile.UsedBy,
+			does: fmt.Sprintf("sets when each %s that uses this %s is deleted", facts.Profile.RuntimeOf, facts.Profile.Kind.Kind)}
+	}
+	return nil
+}
+
+func ownLifetime(request *Request) *Lifetime {
+	facts := request.Facts
 	kind := facts.Profile.Kind.Kind
 	sets := func(setting *policy.Setting) *Lifetime {
 		return &Lifetime{Setting: setting, does: "sets when this " + kind + " is deleted"}
@@ -60,9 +88,6 @@ func SetsLifetime(request *Request) *Lifetime {
 			return sets(setting)
 		}
 	}
-	if setting := podTTLChanged(request); setting != nil {
-		return &Lifetime{Setting: setting, Of: policy.PodProfile, does: "sets when each finished Pod of this Job is deleted"}
-	}
 	if setting := uncovered(request); setting != nil {
 		return sets(setting)
 	}
@@ -71,9 +96,6 @@ func SetsLifetime(request *Request) *Lifetime {
 	}
 	if setting := unprotected(request); setting != nil {
 		return &Lifetime{Setting: setting, does: "without it Curfew deletes this " + kind + " when it is due"}
-	}
-	if setting := runtimeChanged(request); setting != nil {
-		return &Lifetime{Setting: setting, Of: facts.Profile.UsedBy, does: fmt.Sprintf("sets when each %s that uses this %s is deleted", facts.Profile.RuntimeOf, kind)}
 	}
 	return nil
 }

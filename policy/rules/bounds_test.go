@@ -187,3 +187,41 @@ func TestModesSoftenTheNamespacesOwnBounds(t *testing.T) {
 		}
 	}
 }
+
+// A bound that cannot be read does not hide one whose evaluation was stopped, which denies.
+func TestNothingHidesAStoppedEvaluation(t *testing.T) {
+	unread := func(err error) *policy.Setting { return &policy.Setting{Path: "spec.bounds.x", Err: err} }
+	ordinary, stopped := unread(errors.New("no such key: team")), unread(&policy.UndecidedError{Err: errors.New("out of time"), Retry: true})
+	minimum := &policy.PlatformPolicy{Name: "minimum", Bounds: policy.Bounds{TTL: policy.Range{Min: ordinary}, Label: policy.Range{Min: ordinary}, Deadline: policy.Range{Min: ordinary}}}
+	broken := &policy.PlatformPolicy{Name: "broken", Bounds: policy.Bounds{TTL: policy.Range{Max: ordinary}, Label: policy.Range{Max: ordinary}, Deadline: policy.Range{Max: ordinary}}}
+	maximum := &policy.PlatformPolicy{Name: "maximum", Bounds: policy.Bounds{TTL: policy.Range{Max: stopped}, Label: policy.Range{Max: stopped}, Deadline: policy.Range{Max: stopped}}}
+	noDate, lateDate := &policy.PlatformPolicy{Name: "no-date", LatestUnreadable: ordinary}, &policy.PlatformPolicy{Name: "late-date", LatestUnreadable: stopped}
+	for name, test := range map[string]struct {
+		policies []*policy.PlatformPolicy
+		denied   int
+	}{
+		"an ordinary minimum first": {[]*policy.PlatformPolicy{minimum, maximum}, 3},
+		"an ordinary minimum last":  {[]*policy.PlatformPolicy{maximum, minimum}, 3},
+		"an ordinary maximum first": {[]*policy.PlatformPolicy{broken, maximum}, 3},
+		"an ordinary maximum last":  {[]*policy.PlatformPolicy{maximum, broken}, 3},
+		"an ordinary date first":    {[]*policy.PlatformPolicy{noDate, lateDate}, 1},
+		"an ordinary date last":     {[]*policy.PlatformPolicy{lateDate, noDate}, 1},
+		"ordinary ones alone":       {[]*policy.PlatformPolicy{minimum, broken, noDate}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := job().TTL(60).Deadline(60).Label(policy.LabelTTL, "7d").Map()
+			request := &Request{Operation: Create, Object: object, Facts: policy.FactsOfObject(policy.JobProfile, object), Now: noon,
+				Scope: &policy.Scope{Policies: test.policies, Creating: true}}
+			decision := Review(request)
+			denials := decision.Denials()
+			if len(denials) != test.denied {
+				t.Errorf("%d denials of %d: %v", len(denials), test.denied, decision.Findings)
+			}
+			for _, denial := range denials {
+				if !denial.Retry {
+					t.Errorf("not to be tried again: %v", denial)
+				}
+			}
+		})
+	}
+}

@@ -20,6 +20,8 @@ const (
 	CleanupAuthor = "cleanup-author"
 	// CleanupAccount: the service account of a cleanup policy should be allowed the same.
 	CleanupAccount = "cleanup-account"
+	// CleanupApproval: users who may edit a policy can lift its approval.
+	CleanupApproval = "cleanup-approval"
 )
 
 // CleanupAccess is what a cleanup policy does to a resource, and so the permissions that it takes.
@@ -82,6 +84,8 @@ type CleanupRequest struct {
 	Errors, OldErrors field.ErrorList
 	// Policy is the policy, if it compiles; else nil.
 	Policy *cleanup.Policy
+	// Before is the policy before the change, if there was one and it compiles; else nil.
+	Before *cleanup.Policy
 	// AuthorLacks are permissions that the author does not have, and AccountLacks those of the
 	// account that the policy runs as.
 	AuthorLacks, AccountLacks []string
@@ -95,6 +99,14 @@ func ReviewCleanup(r *CleanupRequest) *policy.Decision {
 	path, where := field.NewPath("spec", "matchConstraints", "resourceRules").String(), ""
 	if r.Policy != nil && r.Policy.Namespace != "" {
 		where = fmt.Sprintf(" in namespace %q", r.Policy.Namespace)
+	}
+	if r.Policy != nil && r.Before != nil && r.Before.NeedsApproval(false) && !r.Policy.NeedsApproval(false) {
+		path := field.NewPath("spec", "approval").String()
+		finding := warning(path, string(r.Policy.Spec.Approval), "the policy deletes without an approval from now on, unless the controller has --require-approval")
+		if where == "" {
+			finding.Message = "the policy deletes without an approval from now on"
+		}
+		out.Findings = append(out.Findings, named(Rule{Name: CleanupApproval}, []policy.Finding{finding})...)
 	}
 	if lacks := some(r.AuthorLacks); lacks != "" {
 		message := fmt.Sprintf("the policy deletes objects, but you may not %s%s: ask for this permission, or match less", lacks, where)

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"cmp"
+
 	"curfew.dev/curfew/policy"
 )
 
@@ -9,14 +11,14 @@ var controllerMayDelete = Rule{
 	Name:   "controller-may-delete",
 	Fields: permissionFields,
 	Review: func(r *Request) []policy.Finding {
-		sets := SetsLifetime(r)
-		if sets == nil || r.Access.Controller != No {
-			return nil
+		var out []policy.Finding
+		for sets, access := SetsLifetime(r), &r.Access; sets != nil && access != nil; sets, access = sets.Also, access.Also {
+			if access.Controller != No {
+				continue
+			}
+			kind := cmp.Or(sets.Of, r.Facts.Profile).Kind.Kind
+			out = append(out, warning(sets.Path, sets.Text, "Curfew's controller lacks the permission to delete a "+kind+within(r.Facts)+": it stays until an admin grants that"))
 		}
-		kind := r.Facts.Profile.Kind.Kind
-		if sets.Of != nil {
-			kind = sets.Of.Kind.Kind
-		}
-		return []policy.Finding{warning(sets.Path, sets.Text, "Curfew's controller lacks the permission to delete a "+kind+within(r.Facts)+": it stays until an admin grants that")}
+		return out
 	},
 }

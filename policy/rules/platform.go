@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,7 +21,7 @@ const (
 
 // PlatformRules are the names of the rules about Curfew's own objects alone.
 func PlatformRules() []string {
-	return []string{PolicyCompiles, PolicyBounds, PolicyDryRun, CleanupAuthor, CleanupAccount}
+	return []string{PolicyCompiles, PolicyBounds, PolicyDryRun, CleanupAuthor, CleanupAccount, CleanupApproval}
 }
 
 // PlatformRequest is one change to a LifecyclePolicy or KindProfile.
@@ -47,11 +48,22 @@ func ReviewPlatform(request *PlatformRequest) *policy.Decision {
 
 // dryRun warns those who switch a policy to mode DryRun of what that does not hold.
 func (r *PlatformRequest) dryRun() []policy.Finding {
-	if r.Policy == nil || r.OldPolicy == nil || r.Policy.Mode != policy.ModeDryRun || r.OldPolicy.Mode == policy.ModeDryRun || !r.OldPolicy.GivesTTL() {
+	if r.Policy == nil || r.OldPolicy == nil || r.Policy.Mode != policy.ModeDryRun || r.OldPolicy.Mode == policy.ModeDryRun {
+		return nil
+	}
+	var native []string
+	if r.OldPolicy.GivesTTL() {
+		native = append(native, "ttlSecondsAfterFinished")
+	}
+	if r.OldPolicy.GivesDeadline() {
+		native = append(native, "activeDeadlineSeconds")
+	}
+	if len(native) == 0 {
 		return nil
 	}
 	return named(Rule{Name: PolicyDryRun}, []policy.Finding{warning("spec.mode", "DryRun",
-		"Curfew deletes nothing more by the defaults of this policy, but where admission filled in a native field, such as ttlSecondsAfterFinished of a Job, the kind's own controller deletes by it: remove the field there")})
+		"Curfew deletes and stops nothing more by the defaults of this policy, but where admission filled in a native field, such as "+
+			strings.Join(native, " or ")+" of a Job, the kind's own controller acts on it: remove the field there")})
 }
 
 // compiling treats the message as part of the value, since one field may be wrong in several ways.

@@ -68,7 +68,11 @@ func TestReviewPlatform(t *testing.T) {
 		"a short label": {spec: `{defaults: {ttlLabel: {value: 30s}}}`, want: []string{
 			`warning spec.defaults.ttlLabel.value: 30s is under 60s: an object that gets it is deleted 30s after its creation; use 60s or more`}},
 		"dry-run of TTLs that were given": {old: `{defaults: {ttlFailed: {value: 1h}}}`, spec: `{mode: DryRun, defaults: {ttl: {value: 1h}}}`, want: []string{
-			`warning spec.mode: Curfew deletes nothing more by the defaults of this policy, but where admission filled in a native field, such as ttlSecondsAfterFinished of a Job, the kind's own controller deletes by it: remove the field there`}},
+			`warning spec.mode: Curfew deletes and stops nothing more by the defaults of this policy, but where admission filled in a native field, such as ttlSecondsAfterFinished of a Job, the kind's own controller acts on it: remove the field there`}},
+		"dry-run of a deadline that was given": {old: `{defaults: {deadline: {value: 1h}}}`, spec: `{mode: DryRun, defaults: {deadline: {value: 1h}}}`, want: []string{
+			`warning spec.mode: Curfew deletes and stops nothing more by the defaults of this policy, but where admission filled in a native field, such as activeDeadlineSeconds of a Job, the kind's own controller acts on it: remove the field there`}},
+		"dry-run of both": {old: `{defaults: {ttl: {value: 1h}, deadline: {value: 1h}}}`, spec: `{mode: DryRun}`, want: []string{
+			`warning spec.mode: Curfew deletes and stops nothing more by the defaults of this policy, but where admission filled in a native field, such as ttlSecondsAfterFinished or activeDeadlineSeconds of a Job, the kind's own controller acts on it: remove the field there`}},
 		"dry-run that goes on":   {old: `{mode: DryRun, defaults: {ttl: {value: 1h}}}`, spec: `{mode: DryRun, defaults: {ttl: {value: 2h}}}`},
 		"dry-run of a label":     {old: `{defaults: {ttlLabel: {value: 1h}}}`, spec: `{mode: DryRun, defaults: {ttlLabel: {value: 1h}}}`},
 		"dry-run from the start": {spec: `{mode: DryRun, defaults: {ttl: {value: 1h}}}`},

@@ -51,6 +51,7 @@ func All() []Rule {
 		labelAsAnnotation,
 		annotationAsLabel,
 		unknownKey,
+		protection,
 		shortTTL,
 		hookJob,
 		gitOps,

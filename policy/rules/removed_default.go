@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 
 	"curfew.dev/curfew/policy"
@@ -19,18 +20,24 @@ var removedDefault = Rule{
 			severity, would = policy.Warn, wouldBeRefused
 			limit = r.Scope.BoundsFor(r.Facts, policy.TrialBounds).TTL.Max
 		}
-		if limit == nil || limit.Err != nil || !r.Facts.Profile.Finishable() || runtimeDecides(r.Facts, r.Scope) {
+		stopped := (*policy.UndecidedError)(nil)
+		if limit == nil || limit.Err != nil && (severity == policy.Warn || !errors.As(limit.Err, &stopped)) || !r.Facts.Profile.Finishable() || runtimeDecides(r.Facts, r.Scope) {
 			return nil
 		}
 		level := limit.Source.Level
-		if outer := r.Scope.BoundsFor(r.Facts, policy.OuterBounds).TTL.Max; outer != nil && outer.Err == nil {
+		if outer := r.Scope.BoundsFor(r.Facts, policy.OuterBounds).TTL.Max; outer != nil && (outer.Err == nil || stopped != nil) {
 			level = policy.LevelPolicy // The namespace's mode does not soften it.
 		}
 		before, after := r.OldFacts.TTLs(), r.Facts.TTLs()
 		for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
 			if removed := before.For(outcome); removed != nil && after.For(outcome) == nil {
-				return []policy.Finding{{Field: removed.Path, Value: removed.Text, Severity: severity, Level: level,
-					Message: fmt.Sprintf(would+"cannot be removed while %s applies: set it to %s or less", limit.Bound(), limit.TTL)}}
+				found := policy.Finding{Field: removed.Path, Value: removed.Text, Severity: severity, Level: level}
+				if stopped != nil { // The author could make the object large enough for that.
+					found.Message, found.Retry = "cannot be removed: "+(&policy.UnreadableBoundError{Bound: limit}).Error(), stopped.Retry
+				} else {
+					found.Message = fmt.Sprintf(would+"cannot be removed while %s applies: set it to %s or less", limit.Bound(), limit.TTL)
+				}
+				return []policy.Finding{found}
 			}
 		}
 		return nil

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"testing"
 
 	"curfew.dev/curfew/policy"
@@ -9,6 +10,10 @@ import (
 
 func TestRemovedDefault(t *testing.T) {
 	limit := annotated("max-ttl", "1d")
+	stopped := func(mode policy.Mode) []*policy.PlatformPolicy {
+		high := &policy.Setting{Path: "spec.bounds.maxTTL", Err: &policy.UndecidedError{Err: errors.New("too costly")}}
+		return []*policy.PlatformPolicy{{Name: "p", Mode: mode, Bounds: policy.Bounds{TTL: policy.Range{Max: high}}}}
+	}
 	run(t, removedDefault, map[string]row{
 		"created without": {object: job().Map(), namespace: limit},
 		"changed":         {old: job().TTL(60).Map(), object: job().TTL(600).Map(), namespace: limit},
@@ -17,6 +22,10 @@ func TestRemovedDefault(t *testing.T) {
 		"removed, no bound":         {old: job().TTL(60).Map(), object: job().Map()},
 		"removed, a bound below":    {old: job().TTL(60).Map(), object: job().Map(), namespace: annotated("min-ttl", "1s")},
 		"removed, unreadable bound": {old: job().TTL(60).Map(), object: job().Map(), namespace: annotated("max-ttl", "?")},
+		"removed, a bound whose evaluation was stopped": {old: job().TTL(60).Map(), object: job().Map(), policies: stopped(""),
+			want: []string{"error spec.ttlSecondsAfterFinished: cannot be removed: maxTTL cannot be read: too costly: use a smaller object, or cheaper expressions"}},
+		"removed, such a bound on trial":   {old: job().TTL(60).Map(), object: job().Map(), policies: stopped(policy.ModeDryRun)},
+		"removed, such a bound that warns": {old: job().TTL(60).Map(), object: job().Map(), policies: stopped(policy.ModeWarn)},
 		"removed for one outcome": {old: pod().Annotation(policy.AnnotationTTL, "1h").Map(), object: pod().Annotation(policy.AnnotationTTLFailed, "1h").Map(), namespace: limit,
 			want: []string{"error " + at("ttl-after-finished") + `: cannot be removed while curfew.dev/max-ttl 1d of namespace "ci" applies: set it to 1d or less`}},
 		// A CronJob never finishes, and was told to remove it.

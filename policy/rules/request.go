@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"curfew.dev/curfew/policy"
 )
 
@@ -87,7 +89,10 @@ type Request struct {
 	// Outer returns the policies whose bounds apply in a namespace: to anything for the review of a
 	// Namespace, to the objects that use it for that of a runtime, to Pods for that of a Job. Nil
 	// means none.
-	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
+	Outer func(*policy.NamespacePolicy) []*policy.PlatformPolicy
+	// Below returns the policies whose bounds apply in a namespace to objects of a kind, for what
+	// controllers create from templates. Nil means none.
+	Below     func(schema.GroupKind) func(*policy.NamespacePolicy) []*policy.PlatformPolicy
 	Effective *policy.Effective
 	Access    Access
 	Reached   Reached
@@ -126,6 +131,7 @@ type Subject struct {
 	User      User
 	Scope     *policy.Scope
 	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
+	below     func(schema.GroupKind) []*policy.PlatformPolicy
 	Options   Options
 	Access    Access
 	Now       time.Time
@@ -168,7 +174,7 @@ func within(facts *policy.Facts) string {
 
 // subject is the object of a request, old or new.
 func (r *Request) subject(facts *policy.Facts, object map[string]any) *Subject {
-	return &Subject{Facts: facts, Object: object, Operation: r.Operation, User: r.User, Scope: r.Scope, Outer: r.Outer, Options: r.Options, Access: r.Access, Now: r.Now}
+	return &Subject{Facts: facts, Object: object, Operation: r.Operation, User: r.User, Scope: r.Scope, Outer: r.Outer, below: r.protecting(), Options: r.Options, Access: r.Access, Now: r.Now}
 }
 
 // subjects are the object of a request, old or new, and the templates inside it.

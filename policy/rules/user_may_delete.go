@@ -15,19 +15,22 @@ var userMayDelete = Rule{
 	Name:   "user-may-delete",
 	Fields: permissionFields,
 	Review: func(r *Request) []policy.Finding {
-		sets := SetsLifetime(r)
-		if sets == nil || r.Access.User != No {
-			return nil
+		var out []policy.Finding
+		for sets, access := SetsLifetime(r), &r.Access; sets != nil && access != nil; sets, access = sets.Also, access.Also {
+			if access.User != No {
+				continue
+			}
+			verb, of := "the verb delete", cmp.Or(sets.Of, r.Facts.Profile)
+			if of.Resource != "" {
+				verb += " on " + schema.GroupResource{Group: of.Kind.Group, Resource: of.Resource}.String()
+			}
+			finding := policy.Finding{Field: sets.Path, Value: sets.Text, Severity: policy.Warn,
+				Message: sets.does + ", but you may not delete it yourself: ask for " + verb + within(r.Facts)}
+			if r.Options.RequireDelete {
+				finding.Severity = policy.Deny
+			}
+			out = append(out, finding)
 		}
-		verb, of := "the verb delete", cmp.Or(sets.Of, r.Facts.Profile)
-		if of.Resource != "" {
-			verb += " on " + schema.GroupResource{Group: of.Kind.Group, Resource: of.Resource}.String()
-		}
-		finding := policy.Finding{Field: sets.Path, Value: sets.Text, Severity: policy.Warn,
-			Message: sets.does + ", but you may not delete it yourself: ask for " + verb + within(r.Facts)}
-		if r.Options.RequireDelete {
-			finding.Severity = policy.Deny
-		}
-		return []policy.Finding{finding}
+		return out
 	},
 }

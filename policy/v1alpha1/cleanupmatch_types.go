@@ -79,6 +79,19 @@ type ResourceRule struct {
 	ResourceNames []string `json:"resourceNames,omitempty"`
 }
 
+// CleanupCondition is a CEL expression that must be true.
+type CleanupCondition struct {
+	// name of the condition, for messages.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// expression is a CEL expression over object, namespaceObject, now, variables and lookup. It
+	// returns true or false; null counts as false.
+	// +required
+	Expression Expression `json:"expression"`
+}
+
 // CleanupVariable is a named CEL expression.
 type CleanupVariable struct {
 	// name of the variable: a CEL identifier.

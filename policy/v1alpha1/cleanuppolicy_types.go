@@ -134,14 +134,14 @@ type CleanupSpec struct {
 	// exclude keeps the objects that match all of its parts.
 	// +optional
 	Exclude *CleanupExclusion `json:"exclude,omitempty"`
-	// conditions are CEL expressions over object, namespaceObject, now and variables, and over the
+	// conditions are CEL expressions over object, namespaceObject, now, variables and lookup, with the
 	// functions of the reference page. All of them must be true. If one fails on an object, Curfew
 	// keeps the object and counts it as skipped.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
-	Conditions []MatchCondition `json:"conditions,omitempty"`
+	Conditions []CleanupCondition `json:"conditions,omitempty"`
 	// variables are CEL expressions that conditions and keepNewest can use as variables.NAME. A
 	// variable can use those before it.
 	// +optional

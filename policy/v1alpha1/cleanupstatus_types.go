@@ -19,10 +19,6 @@ const (
 
 // Reasons of the conditions of cleanup policies.
 const (
-	// ReasonInvalidSchedule: the schedule or the time zone cannot be used, or runs are too frequent.
-	ReasonInvalidSchedule = "InvalidSchedule"
-	// ReasonTooManyPolicies: the namespace has more cleanup policies than allowed.
-	ReasonTooManyPolicies = "TooManyPolicies"
 	// ReasonTooManyMatches: more objects match than maxDeletions, maxPercentage or consecutiveRuns
 	// allow.
 	ReasonTooManyMatches = "TooManyMatches"
@@ -41,11 +37,19 @@ const (
 	ReasonPaused = "Paused"
 	// ReasonRunFailed: the run ended before it was complete. The message says why.
 	ReasonRunFailed = "RunFailed"
+	// ReasonTimeLimit: the run listed and judged objects for as long as it may, and kept the rest.
+	ReasonTimeLimit = "TimeLimit"
+	// ReasonKindNotListed: a kind could not be listed, and the run passed it over. The message says
+	// why.
+	ReasonKindNotListed = "KindNotListed"
 	// ReasonTooManyGroups: keepNewest would have to remember too many objects.
 	ReasonTooManyGroups = "TooManyGroups"
 	// ReasonComplete: the last run deleted everything that it should.
 	ReasonComplete = "Complete"
 )
+
+// KeptRuns is how many runs of a policy keep their report pages.
+const KeptRuns = 5
 
 // CleanupPolicyStatus is the observed state of a cleanup policy. Only Curfew writes it.
 type CleanupPolicyStatus struct {
@@ -69,8 +73,15 @@ type CleanupPolicyStatus struct {
 	// lastRun is the current run, or else the last one.
 	// +optional
 	LastRun *CleanupRun `json:"lastRun,omitempty"`
+	// runs are the ids of the last runs, whose report pages stay.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MaxLength=63
+	Runs []string `json:"runs,omitempty"`
 	// deleted is how many objects this policy has deleted in all its runs.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Deleted int64 `json:"deleted,omitempty"`
 	// deletedByKind is the same by kind.
 	// +optional
@@ -122,7 +133,7 @@ type CleanupRun struct {
 	// scheduledTime is when the run was due.
 	// +optional
 	ScheduledTime metav1.Time `json:"scheduledTime,omitempty"`
-	// startTime is when the run started. Expressions see it as now.
+	// startTime is when the run started. Expressions see as now when it started, or was resumed.
 	// +optional
 	StartTime metav1.Time `json:"startTime,omitempty"`
 	// completionTime is when the run ended.
@@ -133,20 +144,25 @@ type CleanupRun struct {
 	DryRun bool `json:"dryRun,omitempty"`
 	// pages is how many report pages the run has written.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Pages int32 `json:"pages,omitempty"`
 	// listed is how many objects the run has looked at.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Listed int64 `json:"listed,omitempty"`
 	// matched is how many objects the run has found to be deleted.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Matched int64 `json:"matched,omitempty"`
 	// deleted is how many of them are deleted. An object counts when the API server accepted its
 	// deletion, or when it was deleted by anyone after the run had listed it.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Deleted int64 `json:"deleted,omitempty"`
 	// lost is how many objects may be deleted and are not in deleted: somebody deleted or changed
 	// their report page before they were counted, or the API server did not answer.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Lost int64 `json:"lost,omitempty"`
 	// skipped counts the objects that were kept although they match, by reason.
 	// +optional
@@ -172,6 +188,7 @@ type CleanupMatches struct {
 	SpecHash string `json:"specHash"`
 	// pages is how many report pages there are.
 	// +required
+	// +kubebuilder:validation:Minimum=0
 	Pages int32 `json:"pages"`
 	// sha256 is the checksum of all pages.
 	// +required
@@ -192,6 +209,7 @@ type KindCount struct {
 	Kind string `json:"kind"`
 	// count of objects.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Count int64 `json:"count,omitempty"`
 }
 
@@ -203,6 +221,7 @@ type SkipCount struct {
 	Reason string `json:"reason"`
 	// count of objects.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	Count int64 `json:"count,omitempty"`
 	// message explains the first of them.
 	// +optional

@@ -180,7 +180,21 @@ type Bounds struct {
 	// +kubebuilder:validation:Format=date
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`
 	LatestDate *string `json:"latestDate,omitempty"`
+	// protect: Deny rejects annotation curfew.dev/protect on new objects, and updates that add it.
+	// Users who may update this policy can still set it. Objects that have the annotation stay
+	// protected. It applies to objects of kinds with a profile or named in match, and to objects with
+	// a TTL label. Absent allows it.
+	// +optional
+	Protect ProtectBound `json:"protect,omitempty"`
 }
+
+// ProtectBound is whether authors may protect objects from Curfew.
+//
+// +kubebuilder:validation:Enum=Deny
+type ProtectBound string
+
+// ProtectDeny denies it.
+const ProtectDeny ProtectBound = "Deny"
 
 // LifecyclePolicyStatus is the observed state of a LifecyclePolicy.
 type LifecyclePolicyStatus struct {

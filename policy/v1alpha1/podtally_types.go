@@ -79,8 +79,6 @@ const (
 	ReasonTooManyTallies = "TooManyTallies"
 	// ReasonNoConflict: no other tally counts a Pod that this one matches.
 	ReasonNoConflict = "NoConflict"
-	// ReasonDeleting: the tally is being deleted.
-	ReasonDeleting = "Deleting"
 	// ReasonReleased: no Pod has a finalizer of this tally any more.
 	ReasonReleased = "Released"
 	// ReasonStatusEdited: someone else than Curfew changed the status, so the counts may be wrong.

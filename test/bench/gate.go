@@ -29,8 +29,8 @@ var gateRows = []gateRow{
 	{"drain", "-only drain -contestants limit,curfew -calls 64 -jobs 3000 -rounds 2", "drain.jobs.3k.vs_limit"},
 	{"label_drain", "-only label_drain -contestants limit,curfew -calls 64 -label_drain-objects 5000 -label_drain-rounds 1", "label.drain.5k.vs_limit"},
 	{"cleanup", "-only cleanup -contestants limit,curfew -calls 64 -cleanup-objects 10000 -cleanup-rounds 1", "cleanup.drain.10k.vs_limit"},
-	{"tally", "-only tally -calls 32 -tally-pods 2000 -tally-rounds 1", "tally.count.vs_limit"},
-	{"deadline", "-only deadline -contestants limit,curfew -calls 64 -deadline-objects 1000 -deadline-rounds 2", "deadline.mark.1k.vs_limit"},
+	{"tally", "-only tally -calls 32 -tally-pods 2000 -tally-rounds 2", "tally.count.vs_limit"},
+	{"deadline", "-only deadline -contestants limit,curfew -calls 64 -deadline-objects 1000 -deadline-rounds 3", "deadline.mark.1k.vs_limit"},
 	{"admission", admissionGate, "admission.p50.10.vs_noop"},
 	{"admission_allocations", admissionGate, "admission.allocs.10"},
 	{"cli_list", "-only cli_list -cli_list-jobs 5000 -cli_list-rounds 5", "cli.expiring.5k.vs_get"},
@@ -80,27 +80,26 @@ type gateOutcome struct {
 	Ratios []float64 `json:"ratios"`
 	// Others is the share of the machine, 0 to 1, that other processes took in the last attempt.
 	Others float64 `json:"others"`
+	// Seconds is how long the attempts took that began for this row.
+	Seconds float64 `json:"seconds"`
 }
 
 // judgeRows measures all rows and holds them against their limits. A row that fails is measured
 // once more, at once, and the second time counts. A bench that ends with an error is not repeated:
 // an object that was deleted too early is no noise.
-func judgeRows(rows []gateRow, limits map[string]gateLimit, measure func(args string) ([]result, error)) []gateOutcome {
-	type series struct {
-		results []result
-		err     error
-	}
-	measured := map[string]series{}
+func judgeRows(rows []gateRow, limits map[string]gateLimit, measure func(args string) attempt) []gateOutcome {
+	measured := map[string]attempt{}
 	var outcomes []gateOutcome
 	for _, row := range rows {
 		o := gateOutcome{Row: row.name, Limit: limits[row.name]}
 		for again := range 2 {
-			s, known := measured[row.args]
+			a, known := measured[row.args]
 			if !known || again > 0 {
-				s.results, s.err = measure(row.args)
-				measured[row.args] = s
+				a = measure(row.args)
+				measured[row.args] = a
+				o.Seconds = round(o.Seconds + a.seconds)
 			}
-			if o.take(row, s.results, s.err); o.Verdict != gateFailed {
+			if o.take(row, a); o.Verdict != gateFailed {
 				break
 			}
 		}
@@ -109,24 +108,33 @@ func judgeRows(rows []gateRow, limits map[string]gateLimit, measure func(args st
 	return outcomes
 }
 
+// attempt is one run of a bench.
+type attempt struct {
+	results []result
+	others  float64 // the share of the machine that other processes took
+	seconds float64
+	err     error
+}
+
 // take judges one attempt.
-func (o *gateOutcome) take(row gateRow, results []result, err error) {
-	i := slices.IndexFunc(results, func(r result) bool { return r.Name == row.result })
+func (o *gateOutcome) take(row gateRow, a attempt) {
+	o.Others = a.others
+	i := slices.IndexFunc(a.results, func(r result) bool { return r.Name == row.result })
 	switch {
-	case err != nil:
-		o.Verdict, o.Error = gateBroken, err.Error()
+	case a.err != nil:
+		o.Verdict, o.Error = gateBroken, a.err.Error()
 		return
 	case i < 0:
 		o.Verdict = gateMissing
 		return
-	case math.IsNaN(results[i].Ratio) || math.IsInf(results[i].Ratio, 0):
-		o.Verdict, o.Error = gateBroken, fmt.Sprintf("%s is %g of %s", row.result, results[i].Ratio, results[i].Baseline)
+	case math.IsNaN(a.results[i].Ratio) || math.IsInf(a.results[i].Ratio, 0):
+		o.Verdict, o.Error = gateBroken, fmt.Sprintf("%s is %g of %s", row.result, a.results[i].Ratio, a.results[i].Baseline)
 		return
 	}
-	o.Result = results[i]
+	o.Result = a.results[i]
 	o.Ratios = append(o.Ratios, o.Result.Ratio)
 	switch {
-	case !o.Limit.holds(o.Result.Ratio):
+	case !o.Limit.holds(o.Result.Ratio, o.Others):
 		o.Verdict = gateFailed
 	case len(o.Ratios) > 1:
 		o.Verdict = gateRepeated
@@ -140,34 +148,9 @@ func (o *gateOutcome) take(row gateRow, results []result, err error) {
 func (e *environment) gate(ctx context.Context, rows []gateRow, limits map[string]gateLimit) error {
 	began, own := time.Now(), e.options
 	defer func() { e.options = own }()
-	taken := map[string]float64{}
-	outcomes := judgeRows(rows, limits, func(args string) ([]result, error) {
-		o, err := parse(strings.Fields(args))
-		if err := errors.Join(ctx.Err(), err); err != nil {
-			return nil, err
-		}
-		chosen, err := choose(o.only)
-		if err != nil {
-			return nil, err
-		}
-		o.dir, o.curfew, o.keep = own.dir, own.curfew, own.keep
-		e.options, e.parallel = o, 0
-		fmt.Fprintf(e.out, "\n== %s: %s\n", chosen[0].name, args)
-		from, err := e.clockOfRow()
-		if err != nil {
-			return nil, err
-		}
-		results, err := chosen[0].run(ctx, e)
-		if to, clocked := e.clockOfRow(); clocked == nil {
-			taken[args] = round(others(from, to))
-		}
-		return results, err
-	})
+	outcomes := judgeRows(rows, limits, func(args string) attempt { return e.attempt(ctx, own, args) })
 	if ctx.Err() != nil {
 		return fmt.Errorf("the gate was interrupted: %w", ctx.Err())
-	}
-	for i, row := range rows {
-		outcomes[i].Others = taken[row.args]
 	}
 	report := gateReport{
 		Source: e.source(ctx), Date: began.UTC().Truncate(time.Second), Kubernetes: e.state.Versions["kubernetes"],
@@ -178,6 +161,32 @@ func (e *environment) gate(ctx context.Context, rows []gateRow, limits map[strin
 	}
 	fmt.Fprintln(e.out)
 	return errors.Join(report.print(e.out), report.failure())
+}
+
+// attempt runs the bench that args name, with the folder and the build of own.
+func (e *environment) attempt(ctx context.Context, own options, args string) (a attempt) {
+	o, err := parse(strings.Fields(args))
+	if err := errors.Join(ctx.Err(), err); err != nil {
+		return attempt{err: err}
+	}
+	chosen, err := choose(o.only)
+	if err != nil {
+		return attempt{err: err}
+	}
+	o.dir, o.curfew, o.keep = own.dir, own.curfew, own.keep
+	e.options, e.parallel = o, 0
+	fmt.Fprintf(e.out, "\n== %s: %s\n", chosen[0].name, args)
+	began := time.Now()
+	from, err := e.clockOfRow()
+	if err != nil {
+		return attempt{err: err}
+	}
+	a.results, a.err = chosen[0].run(ctx, e)
+	a.seconds = time.Since(began).Seconds()
+	if to, err := e.clockOfRow(); err == nil {
+		a.others = round(others(from, to))
+	}
+	return a
 }
 
 // gateRows are the rows to judge and all limits; none where the gate is not asked for.

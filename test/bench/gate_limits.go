@@ -21,11 +21,20 @@ type gateLimit struct {
 	AtMost  float64 `json:"atMost,omitempty"`
 }
 
-func (l gateLimit) holds(ratio float64) bool {
-	if l.AtLeast > 0 {
-		return ratio >= l.AtLeast
+// Where other processes took more than crowded of the machine, each limit is crowdedSlack times
+// wider. Noise breaks the narrow limit there. A lost factor breaks the wide one as well.
+const crowded, crowdedSlack = 0.25, 2
+
+// holds reports whether a ratio keeps the limit, on a machine of which others took a share.
+func (l gateLimit) holds(ratio, others float64) bool {
+	slack := 1.0
+	if others > crowded {
+		slack = crowdedSlack
 	}
-	return ratio <= l.AtMost
+	if l.AtLeast > 0 {
+		return ratio >= l.AtLeast/slack
+	}
+	return ratio <= l.AtMost*slack
 }
 
 func (l gateLimit) String() string {

@@ -35,13 +35,13 @@ func (o gateOutcome) ratios() string {
 
 func (r gateReport) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ROW\tRATIO\tLIMIT\tREACHED\tVERDICT\tOTHERS\tVALUE\tBASELINE")
+	fmt.Fprintln(w, "ROW\tRATIO\tLIMIT\tREACHED\tVERDICT\tOTHERS\tTOOK\tVALUE\tBASELINE")
 	for _, o := range r.Rows {
 		value, baseline := "", ""
 		if o.Result.Name != "" {
 			value, baseline = show(o.Result.Value)+" "+o.Result.Unit, show(o.Result.BaselineValue)+", "+o.Result.Baseline
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%g\t%s\t%.0f%%\t%s\t%s\n", o.Row, o.ratios(), o.Limit, o.Limit.Reached, o.Verdict, o.Others*100, value, baseline)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%g\t%s\t%.0f%%\t%.0f s\t%s\t%s\n", o.Row, o.ratios(), o.Limit, o.Limit.Reached, o.Verdict, o.Others*100, o.Seconds, value, baseline)
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the table: %w", err)

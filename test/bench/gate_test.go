@@ -102,13 +102,16 @@ func TestGateResults(t *testing.T) {
 // attempts answers a row's measurements one after the other.
 type attempts map[string][][]result
 
-func (a attempts) measure(args string) ([]result, error) {
-	if len(a[args]) == 0 {
-		return nil, errors.New("a Job was deleted 1s before it was due")
+// measure is an attempt while other processes take a share of the machine.
+func (a attempts) measure(others float64) func(args string) attempt {
+	return func(args string) attempt {
+		if len(a[args]) == 0 {
+			return attempt{err: errors.New("a Job was deleted 1s before it was due")}
+		}
+		next := a[args][0]
+		a[args] = a[args][1:]
+		return attempt{results: next, others: others, seconds: 20}
 	}
-	next := a[args][0]
-	a[args] = a[args][1:]
-	return next, nil
 }
 
 func TestGateVerdicts(t *testing.T) {
@@ -124,22 +127,28 @@ func TestGateVerdicts(t *testing.T) {
 		results [][]result
 		verdict string
 		ratios  []float64
+		others  float64
 	}{
-		"kept":                           {least, at(0.6), gatePassed, []float64{0.6}},
-		"broken twice":                   {least, at(0.17, 0.18, 0.9), gateFailed, []float64{0.17, 0.18}},
-		"broken once":                    {least, at(0.3, 0.9), gateRepeated, []float64{0.3, 0.9}},
-		"less is better":                 {most, at(1.5), gatePassed, []float64{1.5}},
-		"less is better, broken":         {most, at(9.2, 8), gateFailed, []float64{9.2, 8}},
-		"no such result":                 {least, [][]result{{{Name: "other", Ratio: 1}}}, gateMissing, nil},
-		"no result":                      {least, [][]result{nil}, gateMissing, nil},
-		"an error":                       {least, nil, gateBroken, nil},
-		"an error in the repetition":     {least, at(0.3), gateBroken, []float64{0.3}},
-		"no number":                      {most, at(math.NaN()), gateBroken, nil},
-		"a baseline of nothing":          {least, at(math.Inf(1)), gateBroken, nil},
-		"no such result the second time": {least, append(at(0.3), nil), gateMissing, []float64{0.3}},
+		"kept":                           {least, at(0.6), gatePassed, []float64{0.6}, 0},
+		"broken twice":                   {least, at(0.17, 0.18, 0.9), gateFailed, []float64{0.17, 0.18}, 0},
+		"broken once":                    {least, at(0.3, 0.9), gateRepeated, []float64{0.3, 0.9}, 0},
+		"less is better":                 {most, at(1.5), gatePassed, []float64{1.5}, 0},
+		"less is better, broken":         {most, at(9.2, 8), gateFailed, []float64{9.2, 8}, 0},
+		"no such result":                 {least, [][]result{{{Name: "other", Ratio: 1}}}, gateMissing, nil, 0},
+		"no result":                      {least, [][]result{nil}, gateMissing, nil, 0},
+		"an error":                       {least, nil, gateBroken, nil, 0},
+		"an error in the repetition":     {least, at(0.3), gateBroken, []float64{0.3}, 0},
+		"no number":                      {most, at(math.NaN()), gateBroken, nil, 0},
+		"a baseline of nothing":          {least, at(math.Inf(1)), gateBroken, nil, 0},
+		"no such result the second time": {least, append(at(0.3), nil), gateMissing, []float64{0.3}, 0},
+		"others take a fifth":            {least, at(0.5, 0.5), gateFailed, []float64{0.5, 0.5}, 0.2},
+		"others take half":               {least, at(0.3), gatePassed, []float64{0.3}, 0.5},
+		"others take half, broken":       {least, at(0.29, 0.1), gateFailed, []float64{0.29, 0.1}, 0.5},
+		"others take half, less":         {most, at(3), gatePassed, []float64{3}, 0.5},
+		"others take half, less, broken": {most, at(9.2, 8), gateFailed, []float64{9.2, 8}, 0.5},
 	} {
 		row := gateRow{name: "row", args: "bench", result: "r"}
-		got := judgeRows([]gateRow{row}, map[string]gateLimit{"row": c.limit}, attempts{"bench": c.results}.measure)
+		got := judgeRows([]gateRow{row}, map[string]gateLimit{"row": c.limit}, attempts{"bench": c.results}.measure(c.others))
 		if len(got) != 1 || got[0].Verdict != c.verdict || !reflect.DeepEqual(got[0].Ratios, c.ratios) {
 			t.Errorf("%s: got %+v, want %s, %v", name, got, c.verdict, c.ratios)
 		}
@@ -156,15 +165,15 @@ func TestGateMeasuresABenchOnce(t *testing.T) {
 	limits := map[string]gateLimit{"p50": {Reached: 1, AtMost: 1.5}, "allocations": {Reached: 5, AtMost: 7}}
 	first := []result{{Name: "p50", Ratio: 1}, {Name: "allocs", Ratio: 8}}
 	all := attempts{"admission": {first, {{Name: "p50", Ratio: 3}, {Name: "allocs", Ratio: 6}}}}
-	got := judgeRows(rows, limits, all.measure)
-	if got[0].Verdict != gatePassed || got[1].Verdict != gateRepeated || len(all["admission"]) != 0 {
+	got := judgeRows(rows, limits, all.measure(0))
+	if got[0].Verdict != gatePassed || got[1].Verdict != gateRepeated || len(all["admission"]) != 0 || got[0].Seconds != 20 || got[1].Seconds != 20 {
 		t.Errorf("got %+v, %d left", got, len(all["admission"]))
 	}
 }
 
 func TestGateReport(t *testing.T) {
 	r := gateReport{Source: "0123456789ab", Date: time.Unix(0, 0), Kubernetes: "v1.36.3", Seconds: 500, Rows: []gateOutcome{
-		{Row: "memory", Limit: gateLimit{Reached: 0.032, AtMost: 0.05}, Verdict: gatePassed, Ratios: []float64{0.0321},
+		{Row: "memory", Limit: gateLimit{Reached: 0.032, AtMost: 0.05}, Verdict: gatePassed, Ratios: []float64{0.0321}, Seconds: 21,
 			Result: result{Name: "m", Unit: "B", Value: 160, BaselineValue: 5200, Baseline: "in-tree", Ratio: 0.0321}},
 		{Row: "drain", Limit: gateLimit{Reached: 0.96, AtLeast: 0.64}, Verdict: gateFailed, Ratios: []float64{0.17, 0.18}, Others: 0.9,
 			Result: result{Name: "drain.jobs.3k.vs_limit", Unit: "deletes/s", Value: 250, BaselineValue: 1500, Baseline: "bare loop", Ratio: 0.18}},
@@ -175,11 +184,11 @@ func TestGateReport(t *testing.T) {
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	want := `ROW      RATIO            LIMIT          REACHED  VERDICT  OTHERS  VALUE          BASELINE
-memory   0.0321           at most 0.05   0.032    ok       0%      160 B          5200, in-tree
-drain    0.17, then 0.18  at least 0.64  0.96     FAILED   90%     250 deletes/s  1500, bare loop
-tally    -                at least 0.64  0.97     MISSING  0%                     
-cleanup  -                at least 0.38  0.57     ERROR    0%                     
+	want := `ROW      RATIO            LIMIT          REACHED  VERDICT  OTHERS  TOOK  VALUE          BASELINE
+memory   0.0321           at most 0.05   0.032    ok       0%      21 s  160 B          5200, in-tree
+drain    0.17, then 0.18  at least 0.64  0.96     FAILED   90%     0 s   250 deletes/s  1500, bare loop
+tally    -                at least 0.64  0.97     MISSING  0%      0 s                  
+cleanup  -                at least 0.38  0.57     ERROR    0%      0 s                  
 0123456789ab on Kubernetes v1.36.3, 500 s
 `
 	if out.String() != want {

@@ -50,7 +50,8 @@ var benchCode = map[string][]string{
 }
 
 var (
-	deletionCode = []string{"controller/action", "controller/engine", "controller/feed", "controller/follow", "controller/pace", "policy"}
+	deletionCode = []string{"controller/action", "controller/engine", "controller/feed", "controller/follow", "controller/pace",
+		"controller/pause", "policy"}
 	trackingCode = []string{"controller/engine", "controller/feed", "controller/follow"}
 )
 

@@ -112,6 +112,10 @@ func TestApproveCleanup(t *testing.T) {
 	if !strings.Contains(out.stderr, "would delete 2 of ") || !strings.Contains(out.stderr, "edited-2") {
 		t.Errorf("approve shows\n%s", out.stderr)
 	}
+	lifted := s.passes(s.kubectl("patch", "clustercleanuppolicy", policies["edited"], "--type=merge", "-p", `{"spec":{"suspend":true,"approval":"NotRequired"}}`))
+	if !strings.Contains(lifted.stderr, "spec.approval: the policy deletes without an approval from now on") {
+		t.Errorf("lifting the approval says\n%s", lifted.stderr)
+	}
 }
 
 // A run deletes the reports of the old runs of its policy, and none of another policy's.
@@ -124,16 +128,20 @@ func TestOldReportsOfCleanupAreDeleted(t *testing.T) {
 	live, err := s.readCleanup(s.ctx, name)
 	s.ok(err)
 	for i := range 7 {
-		uid, run := string(live.GetUID()), fmt.Sprintf("19700101-%d", i)
+		uid := string(live.GetUID())
+		run := fmt.Sprintf("19700101-000%d-%.8s", i, uid)
 		if i == 0 {
 			uid = "another"
 		}
-		report := fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: CleanupReport, metadata: {name: run-%d, labels: {%s: %s, %s: %s}}, policy: {name: daily, uid: %[3]s}, run: %[5]s, page: 1}`,
-			i, v1alpha1.LabelCleanupPolicyUID, uid, v1alpha1.LabelCleanupRun, run)
+		report := fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: CleanupReport, metadata: {name: daily-%s-1, labels: {%s: %s, %s: %s}}, policy: {name: daily, uid: %[3]s}, run: %[5]s, page: 1}`,
+			run, v1alpha1.LabelCleanupPolicyUID, uid, v1alpha1.LabelCleanupRun, run)
 		s.passes(s.kubectlInput(report, append([]string{"create", "-f", "-"}, byController...)...))
 	}
 	run := s.awaitCleanup(name).LastRun
-	want := []string{"run-0", "run-3", "run-4", "run-5", "run-6"}
+	var want []string
+	for _, i := range []int{0, 3, 4, 5, 6} {
+		want = append(want, fmt.Sprintf("daily-19700101-000%d-%.8s-1", i, live.GetUID()))
+	}
 	s.poll("old reports to go", func(context.Context) (bool, error) {
 		list, err := s.objects(v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupReports)).Namespace(s.name).List(s.ctx, metav1.ListOptions{})
 		var left []string

@@ -222,8 +222,8 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 		reasonOf(waits, v1alpha1.ConditionPermissionsGranted) != "False Forbidden" {
 		t.Errorf("an account without rights: %+v", waits)
 	}
-	s.awaitMetrics("the policy to count as stalled", func(text string) bool {
-		return len(grep(text, `curfew_cleanup_stalled_policies{policy="cleanuppolicy/`+s.name+`/nobody",reason="Forbidden"} 1`)) == 1
+	s.awaitMetrics("both policies to count as stalled", func(text string) bool {
+		return len(grep(text, `curfew_cleanup_stalled_policies{namespace="`+s.name+`",policy="",reason="Forbidden"} 2`)) == 1
 	})
 	for _, in := range []*space{s, other} {
 		if _, err := suite.cluster.Client.CoreV1().Secrets(in.name).Get(in.ctx, "a", metav1.GetOptions{}); err != nil {

@@ -59,15 +59,27 @@ func TestDenialKeepsThePrecondition(t *testing.T) {
 // namespace.
 func (s *space) reviewDeletes(name string, answer func() admissionv1.AdmissionResponse) {
 	s.Helper()
+	s.reviewDeletesIn([]string{s.name}, func(_ context.Context, request *admissionv1.AdmissionRequest) admissionv1.AdmissionResponse {
+		if request.Name == name {
+			return answer()
+		}
+		return admissionv1.AdmissionResponse{Allowed: true}
+	})
+}
+
+// reviewDeletesIn does so for all Jobs of some namespaces, of which the space's is one. It has
+// as long to answer as the API server allows.
+func (s *space) reviewDeletesIn(namespaces []string, answer func(context.Context, *admissionv1.AdmissionRequest) admissionv1.AdmissionResponse) {
+	s.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
 		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 			s.Errorf("reading a review: %v", err)
 			return
 		}
-		response := admissionv1.AdmissionResponse{Allowed: review.Request.Name != "probe"}
-		if review.Request.Name == name {
-			response = answer()
+		var response admissionv1.AdmissionResponse
+		if review.Request.Name != "probe" {
+			response = answer(r.Context(), review.Request)
 		}
 		response.UID = review.Request.UID
 		review.Request, review.Response = nil, &response
@@ -86,7 +98,9 @@ func (s *space) reviewDeletes(name string, answer func() admissionv1.AdmissionRe
 			AdmissionReviewVersions: []string{"v1"},
 			SideEffects:             new(registrationv1.SideEffectClassNone),
 			FailurePolicy:           new(registrationv1.Fail),
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.name}},
+			TimeoutSeconds:          new(int32(30)),
+			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: namespaces}}},
 			Rules: []registrationv1.RuleWithOperations{{
 				Operations: []registrationv1.OperationType{registrationv1.Delete},
 				Rule:       registrationv1.Rule{APIGroups: []string{"batch"}, APIVersions: []string{"v1"}, Resources: []string{"jobs"}},

@@ -57,6 +57,7 @@ func TestOnlyNamespaces(t *testing.T) {
 		s.setStatus("done", `{"conditions":[{"type":"Complete","status":"True","reason":"Done","lastTransitionTime":"`+now().UTC().Format(time.RFC3339)+`"}]}`)
 	}
 
+	leftIn, leftOut := in.leftByTally(), out.leftByTally()
 	curfew, err := suite.cluster.StartController(in.ctx, harness.CurfewOptions{Name: "only", Home: home.name,
 		Args: []string{"--only-namespaces=" + in.name, "--config-dir=" + dir}})
 	in.ok(err)
@@ -69,6 +70,8 @@ func TestOnlyNamespaces(t *testing.T) {
 		t.Errorf("at its deadline, the Run has the conditions %q, want %q", got, want)
 	}
 	in.passes(in.kubectl("wait", "run.deadline.example.com/done", "--for=delete", "--timeout=10m"))
+	in.passes(in.kubectl("wait", leftIn, "--for=delete", "--timeout=10m"))
+	out.passes(out.kubectl("get", leftOut))
 	in.stillThere(protected)
 	in.stillThere(tooSoon) // The policy of the file rejects its TTL.
 	out.stillThere(jobOut)
@@ -84,4 +87,13 @@ func TestOnlyNamespaces(t *testing.T) {
 			t.Errorf("settings lack %q:\n%s", want, settings)
 		}
 	}
+}
+
+// leftByTally makes a Pod that is being deleted, and that only the finalizer of PodTallies keeps.
+// There is none any more.
+func (s *space) leftByTally() string {
+	s.newPod(pod("left", corev1.RestartPolicyNever))
+	s.passes(s.kubectl("patch", "pod/left", "--type=merge", "-p", `{"metadata":{"finalizers":["`+policy.FinalizerTally+`"]}}`))
+	s.passes(s.kubectl("delete", "pod/left", "--wait=false"))
+	return "pod/left"
 }

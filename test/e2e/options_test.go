@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -108,6 +110,16 @@ func TestStrictOptions(t *testing.T) {
 	lenient.refuses(lenient.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate.curfew.dev", refusal+lenient.notYours("Job")))
 }
 
+// restart restarts the webhook and the controller with further flags.
+func (s *space) restart(args ...string) {
+	s.Helper()
+	port := suite.webhook.WebhookPort
+	s.ok(suite.webhook.Stop(s.ctx))
+	s.ok(startWebhook(s.ctx, port, args...))
+	s.ok(suite.controller.Stop(s.ctx))
+	s.ok(startController(s.ctx, args...))
+}
+
 // With --kyverno-label that label is reviewed and carried out as Curfew's own is, and stands back
 // where that speaks.
 func TestKyvernoLabel(t *testing.T) {
@@ -117,17 +129,9 @@ func TestKyvernoLabel(t *testing.T) {
 	before := s.newConfigMap("before", key, due)
 	s.says(s.create(labelledAs("v1", "ConfigMap", "unread", key, "soon")))
 
-	port := suite.webhook.WebhookPort
-	restart := func(args ...string) {
-		s.Helper()
-		s.ok(suite.webhook.Stop(s.ctx))
-		s.ok(startWebhook(s.ctx, port, args...))
-		s.ok(suite.controller.Stop(s.ctx))
-		s.ok(startController(s.ctx, args...))
-	}
 	s.stillThere(before)
-	restart("--kyverno-label")
-	defer restart()
+	s.restart("--kyverno-label")
+	defer s.restart()
 	s.awaitGone(before)
 	const field = "metadata.labels[cleanup.kyverno.io/ttl]: "
 	notKyvernos := strings.Replace(notALabel, "a date:", "a date that Kyverno reads:", 1)
@@ -189,6 +193,30 @@ func TestProtectedNamespaces(t *testing.T) {
 	s.outlast(now().Add(second))
 	system.stillThere(due)
 	s.ok(system.tryDeleteJob("e2e-protected"))
+}
+
+// A LifecyclePolicy without a namespace selector writes nothing into objects of namespaces that
+// --protect names, be it by a pattern.
+func TestProtectedNamespacesGetNoDefault(t *testing.T) {
+	s, guarded := newSpace(t), newSpace(t)
+	system := *s
+	system.name = metav1.NamespaceSystem
+	s.restart("--protect=" + strings.Join(policy.DefaultProtect(), ",") + "," + guarded.name + "*")
+	defer s.restart()
+	s.Cleanup(func() { s.afterwards("delete", "lifecyclepolicy", s.name, "--ignore-not-found") })
+	s.apply(fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: %[1]s}, spec: {match: {kinds: [{group: batch, kind: Job}],
+		objectSelector: {matchLabels: {tier: %[1]s}}}, defaults: {ttl: {value: 1h}, deadline: {value: 2h}, ttlLabel: {value: 3d}}}}`, s.name))
+	s.poll("the policy to give defaults elsewhere", func(context.Context) (bool, error) {
+		out := s.passes(s.kubectlInput(s.manifest(job("probe", tier(s.name))), "create", "--dry-run=server", "-o", "json", "-f", "-"))
+		return strings.Contains(out.stdout, `"ttlSecondsAfterFinished": 3600`) && strings.Contains(out.stdout, policy.LabelTTL), nil
+	})
+	for _, in := range []*space{&system, guarded} {
+		made := in.newJob(job("e2e-without-defaults", tier(s.name)))
+		if made.Spec.TTLSecondsAfterFinished != nil || made.Spec.ActiveDeadlineSeconds != nil || len(made.Annotations) > 0 || len(made.Labels) != 1 {
+			t.Errorf("in %s, a Job got %v, %v, annotations %v and labels %v", in.name, made.Spec.TTLSecondsAfterFinished, made.Spec.ActiveDeadlineSeconds, made.Annotations, made.Labels)
+		}
+		in.ok(in.tryDeleteJob(made.Name))
+	}
 }
 
 // The metrics tell what was done, and how late.

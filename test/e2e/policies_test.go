@@ -209,7 +209,7 @@ func TestPolicyDryRunHoldsWhatIsStamped(t *testing.T) {
 	mode := func(mode string) string {
 		return s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"mode":"`+mode+`"}}`).stderr
 	}
-	if said := mode("DryRun"); !strings.Contains(said, "spec.mode: Curfew deletes nothing more by the defaults of this policy") {
+	if said := mode("DryRun"); !strings.Contains(said, "spec.mode: Curfew deletes and stops nothing more by the defaults of this policy") {
 		t.Errorf("the warning is %q", said)
 	}
 	s.awaitGone(forged)

@@ -63,6 +63,7 @@ var ruleRows = map[string][]func(*testing.T){
 	"immutable-deadline":    {TestTrainJobDeadlineIsImmutable},
 	"readable-value":        {TestObjectValues, TestJobSetRules, TestRuntimeRules},
 	"bounds":                {TestBounds, TestDeadlineBounds, TestPolicyBounds, TestPolicyModeWarn, TestPolicyModeDryRun, TestJobSetRules, TestTrainJobDefaults, TestUnreadableNamespaceIsTold},
+	"protection":            {TestPolicyDeniesProtection},
 	"native-acts-first":     {TestAnnotationsBesideTheNativeField, TestJobSetRules},
 	"removed-default":       {TestRemovingADefault, TestUpdateRefusesOnlyWhatItChanges},
 	"source-stamp":          {TestSourcesAreNotForAuthors},
@@ -89,6 +90,7 @@ var ruleRows = map[string][]func(*testing.T){
 	rules.PolicyDryRun:      {TestPolicyDryRunHoldsWhatIsStamped},
 	rules.CleanupAuthor:     {TestCleanupPolicyOfThoseWhoMayNotDelete},
 	rules.CleanupAccount:    {TestCleanupWithTheRightsOfAnAccount},
+	rules.CleanupApproval:   {TestApproveCleanup},
 }
 
 // restRows are the other rows: what is told to whom, and who else answers.

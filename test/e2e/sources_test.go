@@ -112,7 +112,7 @@ func TestSourcesAreTold(t *testing.T) {
 			lift()
 			s.awaitGone(last)
 			s.passes(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition+"=false", "--timeout=10m"))
-			s.eventAbout(kind, name, "DeletionsGoOn", "deletions go on", s.name)
+			s.eventAbout(kind, name, "DeletionsResumed", "deletions resumed", s.name)
 			s.eventWith(kind, name, "Deleted", func(message string) bool {
 				// All in one summary, or in two that add up.
 				all, sum := fmt.Sprintf("Deleted %d x Pod", pods), fmt.Sprintf("(%d since ", pods)

@@ -63,7 +63,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S1", Name: "objects are taken up a second early",
 		File: "controller/engine/next.go",
-		Old:  "if !ok || x.at(slot).wake > now ||", New: "if !ok || x.at(slot).wake > now+int64(time.Second) ||",
+		Old:  "ok && x.at(slot).wake <= now &&", New: "ok && x.at(slot).wake <= now+int64(time.Second) &&",
 		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry", "TestRunIsPunctual"},
 	},
 	{
@@ -390,4 +390,4 @@ var mutants = append([]Mutant{
 		Old:  "g.hold(true, ReasonNoServerTime, \"no answer of the API server has told its time yet\")\n\t\treturn r.wall, false", New: "return r.wall, true",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
 	},
-}, slices.Concat(faults, handovers, ofRuntimes, ofPolicies, ofCleanup, ofSchedules, ofCertificates, ofTallyAdmission, ofTally, ofListedNamespaces, stops, ofRechecks, ofPauses, admission)...)
+}, slices.Concat(faults, handovers, ofRuntimes, ofPolicies, ofCleanup, ofInput, ofForgers, ofTenants, ofSchedules, ofCertificates, ofTallyAdmission, ofTally, ofListedNamespaces, stops, ofRechecks, ofPauses, admission)...)

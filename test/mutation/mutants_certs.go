@@ -59,4 +59,10 @@ var ofCertificates = []Mutant{
 		Old:  "return bytes.Contains(present, static) ||", New: "return bytes.Equal(nil, static) ||",
 		Package: "controller/coverage", Tests: []string{"TestKeeperNeverTakesTrustAway"},
 	},
+	{
+		Invariant: "S8", Name: "a change is noticed only after the wait that follows a failure",
+		File: "certs/selfsigned.go",
+		Old:  "case <-changes: // After", New: "case <-map[bool]chan struct{}{true: changes}[err == nil]: // After",
+		Package: certificates, Tests: []string{"TestImmutableSecretIsReplaced"},
+	},
 }

@@ -17,8 +17,14 @@ var faults = []Mutant{
 	{
 		Invariant: "S9", Name: "the expressions of a review share no limit",
 		File: "policy/expression/run.go",
-		Old:  "left.Add(-p.cost(details, exceeded))", New: "_ = p.cost(details, exceeded)",
+		Old:  "limit.add(p.cost(details, exceeded))", New: "_ = p.cost(details, exceeded)",
 		Package: "policy/expression", Tests: []string{"TestLimitedEvaluations", "TestStatesAreLimited"},
+	},
+	{
+		Invariant: "S10", Name: "the stamp of a label is believed unproven",
+		File: "policy/label_stamp.go",
+		Old:  "source.Level == LevelPolicy && !s.gaveLabel(facts, source)", New: "false",
+		Package: "policy", Tests: []string{"TestSourceOfALabelIsProven"},
 	},
 	{
 		Invariant: "S9", Name: "a bound whose evaluation was stopped only warns",
@@ -65,7 +71,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S1", Name: "a live read from before a change permits the DELETE",
 		File: "controller/engine/rejudge.go",
-		Old:  "case e.outdatedLocked(judged) || len(j.queue.held) > 0:", New: "case false:",
+		Old:  "case e.outdatedLocked(judged) || e.kinds[j.object.Kind].held:", New: "case false:",
 		Package: engine, Tests: []string{"TestChangeDuringTheLiveRead", "TestHold"},
 	},
 	{
@@ -77,7 +83,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S1", Name: "a corrected KindProfile does not apply to what is tracked",
 		File: "controller/engine/kinds.go",
-		Old:  "e.kinds[i].changed = e.changes.count.Add(1)", New: "_ = e.changes.count.Add(1)",
+		Old:  "e.forget(&e.kinds[i].last, e.changes.count.Add(1))", New: "_ = e.changes.count.Add(1)",
 		Package: engine, Tests: []string{"TestNewRulesAreAskedBeforeAnythingIsListed"},
 	},
 	{
@@ -103,6 +109,12 @@ var faults = []Mutant{
 		File: "controller/engine/queue.go",
 		Old:  "return res.result == Throttled && res.Origin == action.FromServer && !k.Aggregated", New: "return res.result == Throttled",
 		Package: engine, Tests: []string{"TestThrottledObjects", "TestThrottledKind"},
+	},
+	{
+		Invariant: "S10", Name: "a 429 to one tenant's account pauses everything",
+		File: "controller/engine/queue.go",
+		Old:  "if j.batch != nil {", New: "if false {",
+		Package: engine, Tests: []string{"TestThrottledRunDelaysItselfAlone"},
 	},
 	{
 		Invariant: "S3", Name: "a webhook's 500 counts against its kind",
@@ -253,7 +265,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S3", Name: "no object is overdue while not all are known",
 		File: "controller/engine/metrics.go",
-		Old:  "if known || count > 0 {", New: "if true {",
+		Old:  "if known || v > 0 {", New: "if true {",
 		Package: engine, Tests: []string{"TestOverdueIsUnknown"},
 	},
 	{
@@ -306,7 +318,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a Job that is left to Kubernetes is deleted",
-		File: "policy/value.go",
+		File: "policy/native.go",
 		Old:  "return e.LeaveNative && ", New: "return false && ",
 		Package: decides, Tests: []string{"TestLeaveNative"},
 	},

@@ -46,4 +46,22 @@ var ofPauses = []Mutant{
 		Old:  "case b.held(left):", New: "case b.held(nil):",
 		Package: cleans, Tests: []string{"TestHeldRun"},
 	},
+	{
+		Invariant: "S3", Name: "a pause of a namespace holds a cleanup run everywhere",
+		File: "controller/cleanup/attempts.go",
+		Old:  "if b.postpone(ctx, left) {", New: "if b.postpone(ctx, nil) {",
+		Package: cleans, Tests: []string{"TestPauseOfOneNamespace"},
+	},
+	{
+		Invariant: "S3", Name: "a cleanup run forgets objects that a pause held",
+		File: "controller/cleanup/held.go",
+		Old:  "return errMoreHeld", New: "return nil",
+		Package: cleans, Tests: []string{"TestPauseOfOneNamespace"},
+	},
+	{
+		Invariant: "S11", Name: "a run whose status claims a pause has no starting deadline",
+		File: "controller/cleanup/resume.go",
+		Old:  "!c.stillPaused(ctx, cur.policy, status)", New: "!paused(status)",
+		Package: cleans, Tests: []string{"TestForgedPause"},
+	},
 }

@@ -82,7 +82,7 @@ var ofPolicies = []Mutant{
 	{
 		Invariant: "S6", Name: "what a policy in dry-run has labelled is deleted",
 		File: "policy/judge_label.go",
-		Old:  "scope.Mode() == ModeDryRun || scope.holdsLabel(facts, source)", New: "scope.Mode() == ModeDryRun",
+		Old:  "scope.Mode() == ModeDryRun || scope.holdsLabel(source)", New: "scope.Mode() == ModeDryRun",
 		Package: decides, Tests: []string{"TestDryRunHoldsStampedLabels"},
 	},
 	{
@@ -94,7 +94,7 @@ var ofPolicies = []Mutant{
 	{
 		Invariant: "S6", Name: "a policy in dry-run holds nothing if it matches by what it fills in",
 		File: "policy/platform/context.go",
-		Old:  "\tif tried {", New: "\tif false {",
+		Old:  "\tif filled {", New: "\tif false {",
 		Package: "policy/platform", Tests: []string{"TestHeldByDryRun"},
 	},
 	{
@@ -144,5 +144,11 @@ var ofPolicies = []Mutant{
 		File: "controller/loop/retry_queue.go",
 		Old:  "\t\t\tq.Retry(name, again)\n", New: "\t\t\tq.Retry(name, again)\n\t\t\tPause(ctx, q.clock, q.most)\n",
 		Package: follows, Tests: []string{"TestStampThatFailsDelaysNoOther"},
+	},
+	{
+		Invariant: "S6", Name: "a pod template protects what a policy denies",
+		File: "policy/rules/protection.go",
+		Old:  "range s.Profile.PodTemplates {", New: "range s.Profile.PodTemplates[:0] {",
+		Package: "./policy/rules", Tests: []string{"TestProtectionInTemplates"},
 	},
 }

@@ -5,19 +5,25 @@ var ofRechecks = []Mutant{
 	{
 		Invariant: "S1", Name: "a change of a namespace does not reach its objects",
 		File: "controller/engine/recheck.go",
-		Old:  "kind.namespaces[o.Namespace], e.changes.namespaces[o.Namespace])", New: "kind.namespaces[o.Namespace])",
+		Old:  "max(e.changes.last.in(o.Namespace), ", New: "max(0, ",
 		Package: engine, Tests: []string{"TestChangeTakesEffectForTheNextDelete"},
 	},
 	{
 		Invariant: "S1", Name: "a change that concerns a kind in a namespace does not reach its objects",
 		File: "controller/engine/recheck.go",
-		Old:  "kind.namespaces[o.Namespace], e.changes", New: "e.changes",
+		Old:  ", e.kinds[o.Kind].last.in(o.Namespace))", New: ", e.kinds[o.Kind].last.all)",
 		Package: engine, Tests: []string{"TestChangeTakesEffectForTheNextDelete"},
 	},
 	{
 		Invariant: "S1", Name: "a change is forgotten where too many namespaces have changed for a kind",
 		File: "controller/engine/recheck.go",
-		Old:  "\t\t\tof.changed = now\n", New: "",
+		Old:  "*c = lastChanges{all: now}", New: "*c = lastChanges{all: c.all}",
+		Package: engine, Tests: []string{"TestChangeTakesEffectForTheNextDelete"},
+	},
+	{
+		Invariant: "S10", Name: "namespaces that changed are remembered without bound",
+		File: "controller/engine/recheck.go",
+		Old:  "if e.changes.remembered >= changesMost {", New: "if false {",
 		Package: engine, Tests: []string{"TestChangeTakesEffectForTheNextDelete"},
 	},
 	{
@@ -59,7 +65,25 @@ var ofRechecks = []Mutant{
 	{
 		Invariant: "S10", Name: "a live judgement takes the slot of a request",
 		File: "controller/engine/rejudge.go",
-		Old:  "\te.toJudge(j)\n", New: "",
+		Old:  "if !e.moveTo(ctx, j, &e.judgements) {", New: "if false {",
 		Package: engine, Tests: []string{"TestBlockedJudgementDelaysNobody"},
+	},
+	{
+		Invariant: "S10", Name: "a namespace whose live judgements hang holds up those of its kind",
+		File: "controller/engine/room.go",
+		Old:  "return &p.judging", New: "return &j.queue.rest.judging",
+		Package: engine, Tests: []string{"TestSlowJudgementsOfANamespace"},
+	},
+	{
+		Invariant: "S10", Name: "what was judged live asks for no slot",
+		File: "controller/engine/line.go",
+		Old:  "if !e.roomFor(w.to, s) || w.to == &e.requests && r.mono < e.pausedTo {", New: "if false {",
+		Package: engine, Tests: []string{"TestJudgedWaitForRoom"},
+	},
+	{
+		Invariant: "S3", Name: "what finds out whether an outage is over waits for its end",
+		File: "controller/engine/line.go",
+		Old:  "w.to == &e.requests && r.mono < e.pausedTo {", New: "w.to == &e.requests && e.halted(r) {",
+		Package: engine, Tests: []string{"TestJudgedProbesEndAnOutage"},
 	},
 }

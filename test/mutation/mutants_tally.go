@@ -17,6 +17,12 @@ var ofTally = []Mutant{
 		Package: tallies, Tests: []string{"TestNotFoundReleasesNothing"},
 	},
 	{
+		Invariant: "S7", Name: "a Pod that may still finish counts as failed because its Node is not ready",
+		File: "controller/tally/nodes.go",
+		Old:  "state == NodeNotReady && p.forced", New: "state == NodeNotReady",
+		Package: tallies, Tests: []string{"TestPodsThatRunNoMore"},
+	},
+	{
 		Invariant: "S9", Name: "all PodTallies of a namespace count",
 		File: "policy/tally/limit.go",
 		Old:  "min(len(counting), MaxPerNamespace)", New: "len(counting)",

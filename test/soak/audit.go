@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // audit is what the API server's log tells of Curfew's requests. The API server writes it before it
@@ -50,6 +52,7 @@ func readAudit(path string) (*audit, error) {
 			RequestURI     string
 			Received       time.Time `json:"requestReceivedTimestamp"`
 			User           struct{ Username string }
+			Impersonated   *struct{} `json:"impersonatedUser"`
 			ObjectRef      struct{ Resource, Subresource, Namespace, Name string }
 			ResponseStatus struct{ Code int }
 			RequestObject  struct {
@@ -61,14 +64,16 @@ func readAudit(path string) (*audit, error) {
 			out.torn++
 			continue
 		}
-		if event.User.Username != controllerAccount {
+		// What it does as the account of a cleanup policy the ledger judges: no such account may delete
+		// anything of the fleet.
+		if event.User.Username != controllerAccount || event.Impersonated != nil {
 			continue
 		}
 		if event.ResponseStatus.Code == http.StatusForbidden {
 			out.forbade = append(out.forbade, forbidden{event.Received, event.Verb + " " + event.RequestURI})
 		}
 		out.requests[event.Verb+" "+event.ObjectRef.Resource]++
-		if event.Verb != "delete" || len(event.RequestObject.DryRun) > 0 {
+		if event.Verb != "delete" || len(event.RequestObject.DryRun) > 0 || event.ObjectRef.Resource == v1alpha1.CleanupReports {
 			continue
 		}
 		code := event.ResponseStatus.Code

@@ -59,6 +59,7 @@ type deleteWebhook struct {
 	mu       sync.Mutex
 	random   *rand.Rand
 	calm     bool           // allow everything
+	only     answer         // to every DELETE, unless it is allow
 	troubled map[string]int // by UID: how many DELETEs were troubled
 	repeat   map[string]int // by UID: how many more DELETEs get the last answer
 	last     map[string]answer
@@ -90,6 +91,13 @@ func (d *deleteWebhook) gaveTrouble(uid string) bool {
 	return d.troubled[uid] > 0
 }
 
+// gave is how often it gave an answer.
+func (d *deleteWebhook) gave(one answer) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.counts[one]
+}
+
 // decide picks the answer for one DELETE. Refusals come in a row, because a client may treat the
 // second one differently.
 func (d *deleteWebhook) decide(uid string) (next answer, wait time.Duration, strike bool) {
@@ -97,6 +105,8 @@ func (d *deleteWebhook) decide(uid string) (next answer, wait time.Duration, str
 	defer d.mu.Unlock()
 	defer func() { d.counts[next]++ }()
 	switch {
+	case d.only != allow:
+		return d.only, 0, false
 	case d.calm || d.troubled[uid] >= mostTrouble:
 		return allow, 0, false
 	case d.repeat[uid] > 0:
@@ -156,30 +166,32 @@ func (d *deleteWebhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response}) // the API server may be gone
 }
 
-// register makes the API server ask the webhook about Curfew's DELETEs. The second writer's are
-// none of its business: they must happen.
-func (d *deleteWebhook) register(ctx context.Context, w *world) error {
+// onDelete is a rule for DELETEs of a resource.
+func onDelete(group, resource string) registrationv1.RuleWithOperations {
+	return registrationv1.RuleWithOperations{
+		Operations: []registrationv1.OperationType{registrationv1.Delete},
+		Rule:       registrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
+	}
+}
+
+// register makes the API server ask the webhook about the DELETEs of a user: Curfew, or an account
+// as which it acts. The second writer's are none of its business: they must happen.
+func (d *deleteWebhook) register(ctx context.Context, w *world, name, user string, rules ...registrationv1.RuleWithOperations) error {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: d.server.Certificate().Raw})
 	none, failed := registrationv1.SideEffectClassNone, registrationv1.Fail
 	timeout, url := int32(webhookTimeout/time.Second), d.server.URL
-	rule := func(group, resource string) registrationv1.RuleWithOperations {
-		return registrationv1.RuleWithOperations{
-			Operations: []registrationv1.OperationType{registrationv1.Delete},
-			Rule:       registrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
-		}
-	}
 	_, err := w.typed.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &registrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "soak-deletes"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []registrationv1.ValidatingWebhook{{
-			Name: "deletes.soak.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none, FailurePolicy: &failed, TimeoutSeconds: &timeout,
+			Name: name + ".soak.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none, FailurePolicy: &failed, TimeoutSeconds: &timeout,
 			ClientConfig: registrationv1.WebhookClientConfig{URL: &url, CABundle: authority},
-			Rules:        []registrationv1.RuleWithOperations{rule("batch", jobs), rule("", pods), rule(soakGroup, batches)},
+			Rules:        rules,
 			MatchConditions: []registrationv1.MatchCondition{{
-				Name: "curfew", Expression: fmt.Sprintf("request.userInfo.username == %q", controllerAccount)}},
+				Name: "user", Expression: fmt.Sprintf("request.userInfo.username == %q", user)}},
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("register the DELETE webhook: %w", err)
+		return fmt.Errorf("register the DELETE webhook %s: %w", name, err)
 	}
 	return nil
 }

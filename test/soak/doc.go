@@ -6,6 +6,7 @@
 // tells what went early, what was forgotten and what was wrong, and fails if anything was.
 //
 //	go run ./test/soak                                                  # 20,000 objects; what `make test-full PART=soak` runs
+//	go run ./test/soak -attackers 2000                                  # compares two; what `make test-full PART=attack` runs
 //	go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s  # a quick look; what `make test-e2e` runs
 //
 // The judge knows nothing of Curfew. ledger.go watches etcd itself, with its whole history, so that
@@ -25,4 +26,9 @@
 // the second writer, deletes.go the DELETE webhook, tenants.go changes namespaces and the
 // KindProfile, chaos.go kills and cuts, and replicas.go keeps two controllers running, as a
 // Deployment would, each behind a [harness.Wire].
+//
+// With -attackers there are two runs in which nothing is broken, the second one beside three tenants
+// that attack: see attack.go. They must not have Curfew delete anything wrongly, nor make the p99 of
+// the others' lateness more than twice what it is without them, nor a controller larger than its
+// memory limit: compare.go.
 package main

@@ -29,6 +29,12 @@ func (s *soak) load(ctx context.Context) error {
 	if err := each(ctx, unseen, s.world.create); err != nil {
 		return err
 	}
+	if s.attack != nil {
+		s.say("creating what %d attackers need, %d policies and reports each", len(tenants), s.attack.size)
+		if err := s.attack.prepare(ctx); err != nil {
+			return err
+		}
+	}
 	var err error
 	if s.webhook, err = s.cluster.StartWebhook(ctx, harness.CurfewOptions{Port: s.webhook.WebhookPort}); err != nil {
 		return err
@@ -80,7 +86,7 @@ func (s *soak) expire(ctx context.Context, fleet []*object, window time.Duration
 	group, together := errgroup.WithContext(ctx) // what fails ends the others
 	breaking, stop := context.WithDeadline(together, to)
 	defer stop()
-	s.deletes.calmDown(false)
+	s.deletes.calmDown(s.compared)
 	group.Go(func() error { return s.finishInTime(together, future) })
 	group.Go(func() error { return s.writer.run(together, fleet) })
 	if !s.chaos.quiet {

@@ -25,6 +25,12 @@ type options struct {
 	settle      time.Duration
 	seed        uint64
 	dir         string
+	attackers   int
+
+	// compared: this is one of two runs that are compared, and nothing is broken in either. memory is
+	// the limit of a controller then.
+	compared bool
+	memory   int64
 }
 
 func main() {
@@ -36,6 +42,7 @@ func main() {
 	flag.DurationVar(&o.settle, "settle", 3*time.Minute, "how long what is due may take, once nothing is broken any more")
 	flag.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 takes one of the clock's. Times differ between two runs all the same")
 	flag.StringVar(&o.dir, "dir", ".soak", "folder of the control plane, its logs and the report")
+	flag.IntVar(&o.attackers, "attackers", 0, "how many cleanup policies and forged reports each of three attacking tenants has; 0: none. With attackers there are two runs, the first one without them, and nothing is broken: their latenesses are compared")
 	flag.Parse()
 	klog.SetLogger(logr.Discard()) // client-go complains of every connection that breaks
 	if o.seed == 0 {
@@ -54,7 +61,7 @@ func main() {
 // Job controller, because the soak writes what that would write, and no collector of old Pods.
 const controllers = "clusterrole-aggregation-controller,garbage-collector-controller,namespace-controller,node-lifecycle-controller,root-ca-certificate-publisher-controller,serviceaccount-controller"
 
-func run(ctx context.Context, o *options) (err error) {
+func run(ctx context.Context, o *options) error {
 	root, err := harness.Root()
 	if err != nil {
 		return err
@@ -63,35 +70,63 @@ func run(ctx context.Context, o *options) (err error) {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(root, dir)
 	}
-	place := filepath.Join(dir, "cluster")
-	if err := harness.StopCluster(ctx, place); err != nil {
+	if o.attackers == 0 {
+		_, err := once(ctx, root, dir, o)
 		return err
 	}
+	with := *o
+	with.compared = true
+	if with.memory, err = memoryLimit(root); err != nil {
+		return err
+	}
+	without := with
+	without.attackers = 0
+	before, err := once(ctx, root, filepath.Join(dir, "without"), &without)
+	if err != nil {
+		return fmt.Errorf("without attackers: %w", err)
+	}
+	after, err := once(ctx, root, filepath.Join(dir, "with"), &with)
+	if err != nil {
+		return fmt.Errorf("with attackers: %w", err)
+	}
+	fmt.Printf("\nhonest p99 without attackers %s, with them %s; at most %d of %d MiB of memory\n", before.p99, after.p99, after.peak>>20, with.memory>>20)
+	return compare(before, after, with.memory)
+}
+
+// once runs a soak in a folder of its own.
+func once(ctx context.Context, root, dir string, o *options) (out outcome, err error) {
+	place := filepath.Join(dir, "cluster")
+	if err := harness.StopCluster(ctx, place); err != nil {
+		return out, err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make the soak's folder: %w", err)
+		return out, fmt.Errorf("make the soak's folder: %w", err)
 	}
 	cluster, err := startCluster(ctx, root, place)
 	defer func() {
 		err = errors.Join(err, harness.StopCluster(context.WithoutCancel(ctx), place))
 	}()
 	if err != nil {
-		return err
+		return out, err
 	}
 	s, err := newSoak(cluster, o)
 	if err != nil {
-		return err
+		return out, err
 	}
 	defer s.close()
 	verdict, err := s.run(ctx)
 	if err != nil {
-		return err
+		return out, err
 	}
 	text := s.report(verdict)
 	fmt.Print("\n" + text)
 	if err := os.WriteFile(filepath.Join(dir, "report.md"), []byte(text), 0o644); err != nil {
-		return fmt.Errorf("write the report: %w", err)
+		return out, fmt.Errorf("write the report: %w", err)
 	}
-	return s.failure(verdict)
+	if err := s.failure(verdict); err != nil || !o.compared {
+		return out, err
+	}
+	return outcome{quantile(verdict.calm, .99), s.peak.Load()}, nil
 }
 
 func startCluster(ctx context.Context, root, place string) (*harness.Cluster, error) {

@@ -61,6 +61,10 @@ func (s *soak) report(v *verdicts) string {
 		}
 		row("requests a deletion", "%s", strings.Join(kinds, ", "))
 	}
+	row("most memory of a controller", "%d MiB", s.peak.Load()>>20)
+	if s.attack != nil {
+		row("attackers", "%d, with %d policies and forged reports each; %d DELETEs of theirs were answered 429", len(tenants), s.attack.size, s.attack.throttle.gave(denyThrottled))
+	}
 	row("took", "%s, of which %s after the last thing was mended", s.settled.Sub(s.began).Round(time.Second), s.settled.Sub(s.mended).Round(time.Second))
 	return b.String()
 }
@@ -69,10 +73,12 @@ func spread(sorted []time.Duration) string {
 	if len(sorted) == 0 {
 		return "none"
 	}
-	at := func(share float64) time.Duration {
-		return sorted[int(share*float64(len(sorted)-1))].Round(time.Millisecond)
-	}
+	at := func(share float64) time.Duration { return quantile(sorted, share) }
 	return fmt.Sprintf("p50 %s, p99 %s, at most %s (%d)", at(.5), at(.99), at(1), len(sorted))
+}
+
+func quantile(sorted []time.Duration, share float64) time.Duration {
+	return sorted[int(share*float64(len(sorted)-1))].Round(time.Millisecond)
 }
 
 // failure is an error where anything was not as it has to be. A few examples of each are named.
@@ -95,7 +101,7 @@ func (s *soak) failure(v *verdicts) error {
 	few("DELETEs did not name what they deleted", a.check(s.ledger))
 	few("requests were refused by RBAC", a.refused(s.chaos.record))
 	// A soak in which nothing was put to the test is none.
-	if v.deletions < len(s.fleet)/4 || len(v.lateness) == 0 || len(s.chaos.record) == 0 {
+	if v.deletions < len(s.fleet)/4 || len(v.lateness) == 0 || (len(s.chaos.record) == 0) != s.compared || s.compared && len(v.calm) == 0 {
 		errs = append(errs, fmt.Errorf("only %d objects were deleted by Curfew, with %d disruptions: nothing was tried", v.deletions, len(s.chaos.record)))
 	}
 	if len(errs) == 0 {

@@ -35,6 +35,7 @@ type soak struct {
 	replicas []*replica
 	webhook  *harness.Curfew
 	deletes  *deleteWebhook
+	attack   *attack // nil without attackers
 	fleet    []*object
 
 	// lease is that of the controllers.
@@ -45,6 +46,8 @@ type soak struct {
 	// flips counts how often a namespace was put into dry-run, corrections how often the KindProfile
 	// was changed.
 	flips, corrections atomic.Int64
+	// peak is the most memory that a controller took.
+	peak atomic.Int64
 
 	began, mended, settled time.Time
 }
@@ -71,14 +74,24 @@ func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
 		lease: max(6*time.Second, min(12*time.Second, o.window/6)),
 	}
 	s.writer = &writer{world: world, later: max(2*time.Second, min(20*time.Second, o.window/4)), told: s.told, seed: o.seed, random: newRandom(o.seed, 5), byUID: map[string]*object{}}
+	args := []string{"--lease-duration=" + s.lease.String()}
+	if o.attackers > 0 {
+		args = append(args, "--cleanup-min-interval=1m")
+		if s.attack, err = newAttack(cluster, world, o.attackers); err != nil {
+			return nil, err
+		}
+	}
 	for _, name := range []string{"controller-a", "controller-b"} {
-		r, err := newReplica(cluster, name, []string{"--lease-duration=" + s.lease.String()})
+		r, err := newReplica(cluster, name, args)
 		if err != nil {
 			return nil, err
 		}
+		if o.memory > 0 { // as it finds out in a container
+			r.options.Env = []string{fmt.Sprint("GOMEMLIMIT=", o.memory/10*9)}
+		}
 		s.replicas = append(s.replicas, r)
 	}
-	s.chaos = &chaos{cluster: cluster, replicas: s.replicas, random: newRandom(o.seed, 2), gap: o.gap, longest: o.longest, out: os.Stdout}
+	s.chaos = &chaos{cluster: cluster, replicas: s.replicas, random: newRandom(o.seed, 2), gap: o.gap, longest: o.longest, quiet: o.compared, out: os.Stdout}
 	s.deletes = newDeleteWebhook(newRandom(o.seed, 4))
 	s.deletes.strike = s.writer.strike
 	return s, nil
@@ -86,6 +99,9 @@ func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
 
 func (s *soak) close() {
 	s.deletes.close()
+	if s.attack != nil {
+		s.attack.throttle.close()
+	}
 	s.writer.strikes.Wait()
 	for _, r := range s.replicas {
 		_ = r.wire.Close()
@@ -126,8 +142,16 @@ func (s *soak) run(ctx context.Context) (*verdicts, error) {
 			}
 		})
 	}
+	watching.Go(func() { s.weigh(ctx) })
 	if err := s.load(ctx); err != nil {
 		return nil, err
+	}
+	if s.attack != nil {
+		watching.Go(func() {
+			if err := s.attack.run(ctx); err != nil {
+				cancel(err)
+			}
+		})
 	}
 	// Five parts in seven expire while everything breaks. The next part does so while nothing ends a
 	// leader, since a new one lists everything, and makes good what its predecessor forgot. The last
@@ -155,9 +179,17 @@ func (s *soak) run(ctx context.Context) (*verdicts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sentence(s.ledger, &evidence{
+	out := sentence(s.ledger, &evidence{
 		beats: s.beats, told: s.told, disrupted: s.chaos.record, received: log.received(), troubled: s.deletes.gaveTrouble, end: s.settled,
-	}), nil
+	})
+	if s.attack != nil {
+		wrong, err := s.attack.check(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out.wrong = append(out.wrong, wrong...)
+	}
+	return out, nil
 }
 
 // install brings up the webhook and two controllers, and makes what the fleet needs.
@@ -188,7 +220,7 @@ func (s *soak) install(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := s.deletes.register(ctx, s.world); err != nil {
+	if err := s.deletes.register(ctx, s.world, "soak-deletes", controllerAccount, onDelete("batch", jobs), onDelete("", pods), onDelete(soakGroup, batches)); err != nil {
 		return err
 	}
 	if err := s.patchNamespace(ctx, "platform", `{"metadata":{"labels":{"soak":"platform"}}}`); err != nil {

@@ -101,7 +101,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 		result.fill(facts, request.Scope, w.options.Now)
 		facts = w.factsOf(ctx, document, result.Manifest)
 		effective := policy.Resolve(facts, request.Scope)
-		request.Effective, request.Outer = &effective, w.platform.BoundingUsers(facts.Profile)
+		request.Effective, request.Outer, request.Below = &effective, w.platform.BoundingUsers(facts.Profile), w.platform.BoundingKind
 	}
 	request.Object, request.Facts = result.Manifest, facts
 	if w.options.Access != nil {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -61,19 +62,29 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// S9: members that nobody knows are passed over. The old code compared each of them with all before
-// it: 2.2 seconds.
+// S9: unknown members are skipped. A parser that compares each with all before it takes 64 times as
+// long for eight times as many.
 func TestManyUnknownMembers(t *testing.T) {
-	var text strings.Builder
-	text.WriteString(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{`)
-	for i := range 400_000 {
-		fmt.Fprintf(&text, `"%06x":0,`, i)
+	took := func(members int) time.Duration {
+		var text strings.Builder
+		text.WriteString(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{`)
+		for i := range members {
+			fmt.Fprintf(&text, `"%06x":0,`, i)
+		}
+		text.WriteString(`"uid":"u"}}`)
+		began := time.Now()
+		if review, err := Parse(text.String()); err != nil || review.UID != "u" {
+			t.Errorf("%v, %v", review, err)
+		}
+		return time.Since(began)
 	}
-	text.WriteString(`"uid":"u"}}`)
-	at := time.Now()
-	review, err := Parse(text.String())
-	if took := time.Since(at); err != nil || review.UID != "u" || took > 2*time.Second {
-		t.Errorf("%v after %v", err, took)
+	// The fastest of some: other processes on the machine only add to the time.
+	few, many := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+	for try := 0; try < 2 || try < 10 && many > 30*few; try++ {
+		few, many = min(few, took(50_000)), min(many, took(400_000))
+	}
+	if many > 30*few {
+		t.Errorf("50,000 members take %s, and eight times as many %s", few, many)
 	}
 }
 

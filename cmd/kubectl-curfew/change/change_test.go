@@ -85,11 +85,11 @@ func TestExtendNeverShortens(t *testing.T) {
 	})
 }
 
-// TestCancelLetsStay: nothing deletes it any more, its own controller included.
-func TestCancelLetsStay(t *testing.T) {
+// TestKeepLetsStay: nothing deletes it any more, its own controller included.
+func TestKeepLetsStay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawn(t)
-		plan, err := Cancel(s)
+		plan, err := Keep(s)
 		if _, goes := s.Explained.Goes(); err != nil {
 			if goes {
 				t.Fatalf("refused: %v", err)
@@ -125,9 +125,9 @@ func TestExpireNowGoesNow(t *testing.T) {
 	})
 }
 
-// TestCancelTakesLabels: both labels where both are understood; Kyverno's is left to whoever else
-// reads it where Curfew does not.
-func TestCancelTakesLabels(t *testing.T) {
+// TestKeepTakesLabels: keep removes both labels where Curfew reads both. Where it does not read
+// Kyverno's label, it leaves that label to Kyverno.
+func TestKeepTakesLabels(t *testing.T) {
 	for alias, want := range map[bool]string{
 		true:  "map[cleanup.kyverno.io/ttl:<nil> curfew.dev/ttl:<nil>]",
 		false: "map[curfew.dev/ttl:<nil>]",
@@ -135,7 +135,7 @@ func TestCancelTakesLabels(t *testing.T) {
 		object := builders.MakeJob("ci", "a").Created(noon).Label(policy.LabelTTL, "1d").Label(policy.LabelKyvernoTTL, "2d").Map()
 		s := subject(object, &policy.Scope{})
 		s.Alias = alias
-		plan, err := Cancel(s)
+		plan, err := Keep(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestCancelTakesLabels(t *testing.T) {
 }
 
 // TestLabelIsStampedAsItsOwn: no change leaves a stamp that names the policy whose label it was.
-// After cancel there is always a stamp: without one the object would be given a default label
+// After keep there is always a stamp: without one the object would be given a default label
 // again.
 func TestLabelIsStampedAsItsOwn(t *testing.T) {
 	for stamp, want := range map[string]string{"": "map[]", "policy/p": "map[curfew.dev/ttl-label-source:object]"} {
@@ -169,8 +169,8 @@ func TestLabelIsStampedAsItsOwn(t *testing.T) {
 		if have := stamped(ExpireNow(s, nil)); have != want {
 			t.Errorf("expire-now, stamp %q: %s, want %s", stamp, have, want)
 		}
-		if have := stamped(Cancel(s)); have != "map[curfew.dev/ttl-label-source:object]" {
-			t.Errorf("cancel, stamp %q: %s", stamp, have)
+		if have := stamped(Keep(s)); have != "map[curfew.dev/ttl-label-source:object]" {
+			t.Errorf("keep, stamp %q: %s", stamp, have)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestLabelIsStampedAsItsOwn(t *testing.T) {
 func TestTwiceIsOnce(t *testing.T) {
 	until := noon.Add(48 * time.Hour)
 	for name, change := range map[string]func(*Subject) (*Plan, error){
-		"cancel":       Cancel,
+		"keep":         Keep,
 		"extend until": func(s *Subject) (*Plan, error) { return Extend(s, Target{Until: until}) },
 		"extend to":    func(s *Subject) (*Plan, error) { return Extend(s, Target{To: 72 * time.Hour}) },
 		"expire now":   func(s *Subject) (*Plan, error) { return ExpireNow(s, nil) },
@@ -203,7 +203,7 @@ func TestTwiceIsOnce(t *testing.T) {
 	}
 }
 
-// TestChangedDefaultLosesItsStamp: what extend and cancel write is no default any more.
+// TestChangedDefaultLosesItsStamp: what extend and keep write is no default any more.
 func TestChangedDefaultLosesItsStamp(t *testing.T) {
 	job := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-time.Hour)).TTL(7200).Annotation(policy.AnnotationTTLSource, "policy/platform")
 	stamp := func(plan *Plan, err error) any {
@@ -219,8 +219,8 @@ func TestChangedDefaultLosesItsStamp(t *testing.T) {
 	if got := fmt.Sprint(stamp(Extend(subject(job.Map(), &policy.Scope{}), Target{By: time.Hour}))); got != removed {
 		t.Errorf("extend: %s", got)
 	}
-	if got := fmt.Sprint(stamp(Cancel(subject(job.Map(), &policy.Scope{})))); got != removed {
-		t.Errorf("cancel: %s", got)
+	if got := fmt.Sprint(stamp(Keep(subject(job.Map(), &policy.Scope{})))); got != removed {
+		t.Errorf("keep: %s", got)
 	}
 	labelled := subject(job.Label(policy.LabelTTL, "150m").Map(), &policy.Scope{})
 	plan, err := Extend(labelled, Target{Until: noon.Add(45 * time.Minute)})

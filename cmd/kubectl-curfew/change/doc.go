@@ -1,6 +1,6 @@
 // Package change plans how to make an object expire later, now, or not at all.
 //
-// [Extend], [ExpireNow] and [Cancel] read an explanation (package policy) and return a [Plan]: a
+// [Extend], [ExpireNow] and [Keep] read an explanation (package policy) and return a [Plan]: a
 // merge patch of the one value that decides. The plan is tried on a copy of the object, which the
 // code of the cluster explains and reviews, so that the preview is what will happen. This package
 // reads and writes nothing.

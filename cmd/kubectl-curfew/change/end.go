@@ -45,8 +45,8 @@ func ExpireNow(s *Subject, obstacles []policy.Obstacle) (*Plan, error) {
 	return s.try(patch, warnings...)
 }
 
-// Cancel lets an object stay: it removes the TTL label and sets the TTL after finished to never.
-func Cancel(s *Subject) (*Plan, error) {
+// Keep lets an object stay: it removes the TTL label and sets the TTL after finished to never.
+func Keep(s *Subject) (*Plan, error) {
 	if err := s.untouchable(); err != nil {
 		return nil, err
 	}
@@ -73,6 +73,16 @@ func Cancel(s *Subject) (*Plan, error) {
 		return nil, Nothing("has no expiry")
 	}
 	return s.try(patch, warnings...)
+}
+
+// Protect plans to protect an object, from cleanup policies as well.
+func Protect(s *Subject) (*Plan, error) {
+	if err := s.untouchable(); err != nil {
+		return nil, err
+	}
+	patch := map[string]any{}
+	set(patch, annotation(policy.AnnotationProtect), "true")
+	return s.try(patch)
 }
 
 func (s *Subject) hasTTL() bool {

@@ -19,6 +19,9 @@ type Subject struct {
 	// Alias: the label cleanup.kyverno.io/ttl applies.
 	Alias bool
 	Now   time.Time
+	// MayUpdate asks whether the user may update a LifecyclePolicy, by its name; nil if nobody can be
+	// asked.
+	MayUpdate func(policy string) rules.Answer
 }
 
 // Plan is a change that has been tried on a copy of the object.
@@ -117,11 +120,18 @@ func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
 	changed, facts := s.patched(patch)
 	after := policy.Explain(facts, s.Explained.Scope, policy.Question{Now: s.Now, Alias: s.Alias})
 	plan := &Plan{Patch: patch, Before: DeletionOf(s.Explained), After: DeletionOf(after), Warnings: warnings}
-	decision := rules.Review(&rules.Request{
+	request := &rules.Request{
 		Operation: rules.Update, Object: changed, Old: s.Object, Facts: facts, OldFacts: s.facts(),
 		Scope: s.Explained.Scope, Effective: &after.Effective, Now: s.Now,
 		Options: rules.Options{WarnExpiredLabels: true}, // Each command has its own words for that.
-	})
+	}
+	if s.MayUpdate != nil {
+		request.Access.Policies = map[string]rules.Answer{}
+		for _, name := range rules.ProtectionDeniedBy(request) {
+			request.Access.Policies[name] = s.MayUpdate(name)
+		}
+	}
+	decision := rules.Review(request)
 	if !decision.Allowed() {
 		return nil, errors.New("would be refused: " + decision.Reason())
 	}

@@ -84,7 +84,7 @@ func TestExtendShortensNoLife(t *testing.T) {
 }
 
 // TestFateOfWhatStays: what is protected stays when it finishes, too, and is not said to go; above
-// all not by the cancel that protects it.
+// all not by the keep that protects it.
 func TestFateOfWhatStays(t *testing.T) {
 	job := func() *builders.JobWrapper {
 		return builders.MakeJob("ci", "a").UID("a").Created(noon.Add(-time.Hour)).Annotation(policy.AnnotationTTL, "1h")
@@ -108,8 +108,8 @@ func TestFateOfWhatStays(t *testing.T) {
 	}
 	runtime := &policy.RuntimePolicy{Name: "torch"}
 	runtime.TTL.All = &policy.Setting{Path: "metadata.annotations[curfew.dev/ttl-after-finished]", Text: "10d", TTL: policy.TTL{After: 240 * time.Hour}}
-	plan, err := Cancel(subject(job().Map(), &policy.Scope{Runtime: runtime}))
+	plan, err := Keep(subject(job().Map(), &policy.Scope{Runtime: runtime}))
 	if err != nil || plan.After != (Deletion{}) {
-		t.Errorf("cancelled where a runtime decides: %+v, %v", plan, err)
+		t.Errorf("kept where a runtime decides: %+v, %v", plan, err)
 	}
 }

@@ -55,6 +55,7 @@ func (c *converter) cleanupPolicy(text []byte) {
 		one.match(all[i].path, &all[i].resources)
 		one.exclude(of.Spec.Exclude)
 		one.conditions(of.Spec.Conditions)
+		one.filtered("spec.match")
 		one.owned()
 		one.finish()
 	}
@@ -93,6 +94,21 @@ func (d *draft) owned() {
 	}
 	d.spec.IncludeOwned = true
 	d.note("spec.includeOwned", "objects whose controller exists are deleted, as before: remove it to keep them")
+}
+
+// filtered keeps what Kyverno skips: what it manages, and by its default resourceFilters its own
+// namespace and some kinds. Which kinds these are its configuration may have changed.
+func (d *draft) filtered(path string) {
+	d.condition("not-kyverno", `object.metadata.?namespace.orValue("") != "kyverno" && `+
+		`object.metadata.?labels[?"app.kubernetes.io/managed-by"].orValue("") != "kyverno"`)
+	for _, rule := range d.spec.MatchConstraints.ResourceRules {
+		for _, plural := range rule.Resources {
+			if slices.Contains([]string{"*", "replicasets", "events", "nodes", "apiservices"}, plural) {
+				d.lost(path, "%q: Kyverno's default resourceFilters keep Events, Nodes, APIServices and ReplicaSets, "+
+					"so this may delete more than before. Exclude what they keep, then remove suspend", plural)
+			}
+		}
+	}
 }
 
 // part is a policy for one of several filters. Together the parts delete what the source deletes.

@@ -24,7 +24,7 @@ import (
 
 var (
 	update  = flag.Bool("update", false, "write the golden files again")
-	options = convert.Options{ServiceAccount: "cleaner", Schedule: "*/10 * * * *"}
+	options = convert.Options{ServiceAccount: "cleaner", Schedule: "*/10 * * * *", DeploymentTime: "none"}
 	now     = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 )
 

@@ -76,6 +76,7 @@ func (c *converter) deletingPolicy(text []byte) {
 	for _, condition := range of.Spec.Conditions {
 		d.condition(condition.Name, fromKyverno(condition.Expression))
 	}
+	d.filtered("spec.matchConstraints")
 	d.owned()
 	d.finish()
 }

@@ -69,10 +69,10 @@ func (d *draft) condition(name, expression string) {
 	}
 	name = name[:min(len(name), 60)]
 	unique := name
-	for i := 2; slices.ContainsFunc(d.spec.Conditions, func(c v1alpha1.MatchCondition) bool { return c.Name == unique }); i++ {
+	for i := 2; slices.ContainsFunc(d.spec.Conditions, func(c v1alpha1.CleanupCondition) bool { return c.Name == unique }); i++ {
 		unique = fmt.Sprintf("%s-%d", name, i)
 	}
-	d.spec.Conditions = append(d.spec.Conditions, v1alpha1.MatchCondition{Name: unique, Expression: v1alpha1.Expression(expression)})
+	d.spec.Conditions = append(d.spec.Conditions, v1alpha1.CleanupCondition{Name: unique, Expression: v1alpha1.Expression(expression)})
 }
 
 // never replaces a condition that is not converted: even if the policy is resumed as it is, it

@@ -110,7 +110,7 @@ func (d *draft) janitorRule(path string, of *janitorRule, earlier []janitorRule)
 	if err != nil {
 		d.condition("age", "false")
 	} else {
-		d.condition("age", fmt.Sprintf("now - timestamp(object.metadata.creationTimestamp) > duration(%q)", ttl.String()))
+		d.condition("age", fmt.Sprintf("now - timestamp(%s) > duration(%q)", d.deploymentTime(), ttl.String()))
 	}
 	d.condition("no-ttl", `!object.metadata.?annotations[?"janitor/ttl"].hasValue()`)
 	for i := range earlier {
@@ -121,6 +121,21 @@ func (d *draft) janitorRule(path string, of *janitorRule, earlier []janitorRule)
 	}
 	d.owned()
 	d.finish()
+}
+
+// deploymentTime is from when kube-janitor counts. It may be later than the creation.
+func (d *draft) deploymentTime() string {
+	const created = "object.metadata.creationTimestamp"
+	switch annotation := d.options.DeploymentTime; annotation {
+	case "":
+		d.lost("rules", "a rules file does not show whether kube-janitor runs with --deployment-time-annotation, by which objects live longer: "+
+			"convert with the same flag, or with --deployment-time-annotation=none")
+		return created
+	case "none":
+		return created
+	default:
+		return fmt.Sprintf("object.metadata.?annotations[?%q].orValue(%s)", annotation, created)
+	}
 }
 
 // earlier keeps the objects that an earlier rule gives a longer TTL.

@@ -30,7 +30,7 @@ func TestJanitorExpressions(t *testing.T) {
 		"metadata.namespace != 'temp'":      {[]string{"metadata: {namespace: temp2}"}, []string{"metadata: {namespace: temp}"}},
 		"metadata.labels.app == ''":         {[]string{"metadata: {labels: {app: ''}}"}, []string{"{}", "metadata: {labels: {app: x}}"}},
 		"spec.suspended":                    {[]string{"spec: {suspended: true}", "spec: {suspended: 0}"}, []string{"spec: {suspended: false}", "{}", "spec: {suspended: {}}", "spec: {suspended: []}"}},
-		"metadata.creationTimestamp > '2026-10-01' && !spec.keep": {
+		"metadata.creationTimestamp > '2026-10-01' && !(spec.keep)": {
 			[]string{"{}"}, []string{"spec: {keep: true}", "metadata: {creationTimestamp: '2026-09-01T00:00:00Z'}"}},
 		"metadata.labels.\"app.io/a-b\" || metadata.annotations.x": {
 			[]string{"metadata: {labels: {app.io/a-b: x}}", "metadata: {annotations: {x: y}}"}, []string{"{}", "metadata: {labels: {ab: x}}"}},
@@ -104,13 +104,14 @@ func TestJanitorRulesThatAreNotConverted(t *testing.T) {
 - {id: hook, resources: [configmaps], jmespath: "_context.random_dice", ttl: 9w}
 - {id: after, resources: [configmaps], jmespath: "metadata.name", ttl: 1d}
 - {id: other, resources: [secrets], jmespath: "metadata.name", ttl: 1d}
-- {id: mounted, resources: [persistentvolumeclaims], jmespath: "!_context.pvc_is_not_mounted", ttl: 1d}
+- {id: mounted, resources: [persistentvolumeclaims], jmespath: "!(_context.pvc_is_not_mounted)", ttl: 1d}
+- {id: precedence, resources: [configmaps], jmespath: "!metadata.labels.keep", ttl: 1d}
 - {id: claims, resources: [persistentvolumeclaims], jmespath: "_context.pvc_is_not_mounted", ttl: 2d}
 - {id: claims-too, resources: [persistentvolumeclaims], jmespath: "metadata.name", ttl: 1d}
 - {id: typo, resources: [pods], jmespath: "metadata.name", ttl: 1y}
 - {id: nodes, resources: [nodes], jmespath: "metadata.name", ttl: 1d}
 - {id: extra, resources: [pods], jmespath: "metadata.name", ttl: 1d, unless: x}`)
-	for id, want := range map[string]bool{"hook": true, "after": true, "other": false, "mounted": true, "claims": false, "claims-too": true,
+	for id, want := range map[string]bool{"hook": true, "after": true, "other": false, "mounted": true, "precedence": true, "claims": false, "claims-too": true,
 		"typo": true, "nodes": true, "extra": true} {
 		if suspended[id] != want || compiled[id] == nil {
 			t.Errorf("%s: suspended is %v", id, suspended[id])
@@ -132,5 +133,29 @@ func TestJanitorWildcardIsNamespaced(t *testing.T) {
 	}
 	if !deletes(t, compiled["all"], "kind: Deployment") {
 		t.Error("a Deployment is kept")
+	}
+}
+
+// The flag of kube-janitor by which objects live longer is converted, or the rules are suspended.
+func TestDeploymentTime(t *testing.T) {
+	const rule = "rules: [{id: r, resources: [deployments], jmespath: metadata.name, ttl: 1d}]"
+	const old, deployed = "metadata: {name: a, creationTimestamp: 2020-01-01T00:00:00Z}",
+		"metadata: {name: a, creationTimestamp: 2020-01-01T00:00:00Z, annotations: {example.com/at: 2200-01-01T00:00:00Z}}"
+	for annotation, c := range map[string]struct{ suspended, deletesDeployed bool }{
+		"": {true, true}, "none": {false, true}, "example.com/at": {false, false},
+	} {
+		with := options
+		with.DeploymentTime = annotation
+		result := convert.Source("rules.yaml", []byte(rule), with)
+		if len(result.Policies) != 1 {
+			t.Fatalf("%q: %v", annotation, result.Findings)
+		}
+		compiled := usable(t, &result.Policies[0])
+		if got := result.Policies[0].Cluster.Spec.Suspend; got != c.suspended {
+			t.Errorf("%q: suspended is %t", annotation, got)
+		}
+		if !deletes(t, compiled, old) || deletes(t, compiled, deployed) != c.deletesDeployed {
+			t.Errorf("%q: deletes old %t, deployed %t", annotation, deletes(t, compiled, old), deletes(t, compiled, deployed))
+		}
 	}
 }

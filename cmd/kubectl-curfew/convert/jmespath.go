@@ -1,10 +1,11 @@
 package convert
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/jmespath-community/go-jmespath/pkg/parsing"
 )
 
 // node is an expression of the part of JMESPath that can be converted: paths, literals, functions,
@@ -33,185 +34,74 @@ const (
 	kindCall
 )
 
-// maxDepth bounds the recursion of the parser.
-const maxDepth = 64
+// maxLength bounds the recursion of the parser, which has no limit of its own.
+const maxLength = 4096
 
 // parseJMESPath parses an expression, or names what cannot be converted.
 func parseJMESPath(text string) (*node, error) {
-	tokens, err := tokenize(text)
-	if err != nil {
-		return nil, err
+	if len(text) > maxLength {
+		return nil, fmt.Errorf("is longer than %d bytes", maxLength)
 	}
-	p := &parser{tokens: tokens}
-	out, err := p.or()
-	if err == nil && p.peek() != "" {
-		err = fmt.Errorf("%q is not supported", p.peek())
+	if strings.Contains(text, `\\`) {
+		// The parser reads it as one backslash in 'strings', Kyverno and kube-janitor as two.
+		return nil, fmt.Errorf(`\\ is not supported`)
 	}
-	return out, err
-}
-
-type parser struct {
-	tokens []string
-	depth  int
-}
-
-func (p *parser) peek() string {
-	if len(p.tokens) == 0 {
-		return ""
-	}
-	return p.tokens[0]
-}
-
-func (p *parser) accept(token string) bool {
-	if p.peek() != token {
-		return false
-	}
-	p.tokens = p.tokens[1:]
-	return true
-}
-
-func (p *parser) expect(token string) error {
-	if !p.accept(token) {
-		return fmt.Errorf("%q is not supported here; %q is expected", p.peek(), token)
-	}
-	return nil
-}
-
-func (p *parser) or() (*node, error) {
-	if p.depth++; p.depth > maxDepth {
-		return nil, fmt.Errorf("is nested too deeply")
-	}
-	defer func() { p.depth-- }()
-	return p.chain(kindOr, "||", func() (*node, error) { return p.chain(kindAnd, "&&", p.compare) })
-}
-
-// chain parses operands of one operator.
-func (p *parser) chain(kind nodeKind, operator string, operand func() (*node, error)) (*node, error) {
-	left, err := operand()
-	for err == nil && p.accept(operator) {
-		var right *node
-		right, err = operand()
-		left = &node{kind: kind, args: []*node{left, right}}
-	}
-	return left, err
-}
-
-func (p *parser) compare() (*node, error) {
-	left, err := p.unary()
-	if err != nil {
-		return nil, err
-	}
-	switch operator := p.peek(); operator {
-	case "==", "!=", "<", "<=", ">", ">=":
-		p.accept(operator)
-		right, err := p.unary()
-		return &node{kind: kindCompare, text: operator, args: []*node{left, right}}, err
-	}
-	return left, nil
-}
-
-func (p *parser) unary() (*node, error) {
-	nots := 0
-	for p.accept("!") {
-		nots++
-	}
-	out, err := p.postfix()
-	if nots%2 == 1 {
-		out = &node{kind: kindNot, args: []*node{out}}
-	} else if nots > 0 {
-		err = fmt.Errorf("a double ! is not supported")
-	}
-	return out, err
-}
-
-// postfix parses a value and the path behind it.
-func (p *parser) postfix() (*node, error) {
-	out, err := p.primary()
-	for err == nil {
-		switch {
-		case p.accept("."):
-			out, err = p.field(out)
-		case p.accept("["):
-			out, err = p.bracket(out)
-		default:
-			return out, nil
+	tree, err := parsing.NewParser().Parse(text)
+	if syntax := (parsing.SyntaxError{}); errors.As(err, &syntax) {
+		if syntax.Offset >= len(text) {
+			return nil, fmt.Errorf("the expression ends too early")
 		}
+		return nil, fmt.Errorf("%.20q is not supported", text[syntax.Offset:])
 	}
-	return nil, err
-}
-
-func (p *parser) field(of *node) (*node, error) {
-	name := p.peek()
-	if !isName(name) {
-		return nil, fmt.Errorf("%q is not supported after a dot", name)
-	}
-	p.accept(name)
-	field := &node{kind: kindField, text: unquote(name), args: []*node{of}}
-	switch of.kind {
-	case kindFlatten:
-		return &node{kind: kindProject, args: []*node{of.args[0], {kind: kindField, text: field.text}}}, nil
-	case kindProject:
-		field.args[0] = of.args[1]
-		return &node{kind: kindProject, args: []*node{of.args[0], field}}, nil
-	case kindField, kindIndex:
-		return field, nil
-	}
-	return nil, fmt.Errorf("a field of %q is not supported", of.text)
-}
-
-func (p *parser) bracket(of *node) (*node, error) {
-	token := p.peek()
-	if of.kind != kindField && of.kind != kindIndex {
-		return nil, fmt.Errorf("[%s] is not supported here", token)
-	}
-	if token == "]" || token == "*" {
-		p.accept("*")
-		return &node{kind: kindFlatten, args: []*node{of}}, p.expect("]")
-	}
-	index, err := strconv.ParseUint(token, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("[%s is not supported", token)
+		return nil, err
 	}
-	p.accept(token)
-	return &node{kind: kindIndex, value: int64(index), args: []*node{of}}, p.expect("]")
+	return simplify(&tree, nil)
 }
 
-func (p *parser) primary() (*node, error) {
-	token := p.peek()
-	switch {
-	case token == "":
-		return nil, fmt.Errorf("the expression ends too early")
-	case p.accept("("):
-		out, err := p.or()
+// kinds are the nodes whose arguments are converted one by one.
+var kinds = map[any]nodeKind{parsing.ASTNotExpression: kindNot, parsing.ASTAndExpression: kindAnd, parsing.ASTOrExpression: kindOr,
+	parsing.ASTComparator: kindCompare, parsing.ASTFunctionExpression: kindCall}
+
+var operators = map[any]string{parsing.TOKEQ: "==", parsing.TOKNE: "!=", parsing.TOKLT: "<", parsing.TOKLTE: "<=",
+	parsing.TOKGT: ">", parsing.TOKGTE: ">="}
+
+// symbols name what cannot be converted, as its author wrote it.
+var symbols = map[any]string{parsing.ASTFilterProjection: "[?", parsing.ASTPipe: `"|"`, parsing.ASTCurrentNode: `"@"`, parsing.ASTKeyValPair: `"{"`}
+
+// simplify converts a tree of the parser. Its paths begin at base, or at the root if base is nil.
+func simplify(tree *parsing.ASTNode, base *node) (*node, error) {
+	switch tree.NodeType {
+	case parsing.ASTIdentity:
+		return base, nil
+	case parsing.ASTField:
+		return after(base, &node{kind: kindField, text: tree.Value.(string)})
+	case parsing.ASTIndex:
+		return after(base, &node{kind: kindIndex, value: int64(tree.Value.(int))})
+	case parsing.ASTSubexpression, parsing.ASTIndexExpression:
+		left, err := simplify(&tree.Children[0], base)
 		if err != nil {
 			return nil, err
 		}
-		return out, p.expect(")")
-	case token[0] == '\'':
-		p.accept(token)
-		return &node{kind: kindLiteral, value: strings.ReplaceAll(token[1:len(token)-1], `\'`, "'")}, nil
-	case token[0] == '`':
-		p.accept(token)
-		return literal(token[1 : len(token)-1])
-	case !isName(token):
-		return nil, fmt.Errorf("%q is not supported", token)
+		return simplify(&tree.Children[1], left)
+	case parsing.ASTProjection:
+		return projection(tree, base)
+	case parsing.ASTLiteral:
+		return &node{kind: kindLiteral, value: tree.Value}, nil
 	}
-	p.accept(token)
-	if token[0] != '"' && p.accept("(") {
-		return p.call(token)
+	kind, ok := kinds[tree.NodeType]
+	if !ok {
+		return nil, unsupported(tree)
 	}
-	return &node{kind: kindField, text: unquote(token)}, nil
-}
-
-func (p *parser) call(name string) (*node, error) {
-	out := &node{kind: kindCall, text: name}
-	for !p.accept(")") {
-		if len(out.args) > 0 {
-			if err := p.expect(","); err != nil {
-				return nil, err
-			}
-		}
-		arg, err := p.or()
+	if base != nil {
+		return nil, fmt.Errorf("a function is not supported after a dot")
+	}
+	out := &node{kind: kind, text: operators[tree.Value]}
+	if kind == kindCall {
+		out.text = tree.Value.(string)
+	}
+	for i := range tree.Children {
+		arg, err := simplify(&tree.Children[i], nil)
 		if err != nil {
 			return nil, err
 		}
@@ -220,22 +110,52 @@ func (p *parser) call(name string) (*node, error) {
 	return out, nil
 }
 
-// literal is JSON between backquotes. Old versions of JMESPath take anything else as a string.
-func literal(text string) (*node, error) {
-	var value any
-	if err := json.Unmarshal([]byte(strings.TrimSpace(text)), &value); err != nil {
-		return nil, fmt.Errorf("`%s` is not JSON", text)
+// projection converts LIST[] and LIST[*], with or without a path after it.
+func projection(tree *parsing.ASTNode, base *node) (*node, error) {
+	list, item := &tree.Children[0], &tree.Children[1]
+	if list.NodeType == parsing.ASTFlatten {
+		list = &list.Children[0]
 	}
-	return &node{kind: kindLiteral, value: value}, nil
+	left, err := simplify(list, base)
+	if err != nil {
+		return nil, err
+	}
+	if item.NodeType == parsing.ASTIdentity {
+		return after(left, &node{kind: kindFlatten})
+	}
+	path, err := simplify(item, nil)
+	if err != nil {
+		return nil, err
+	}
+	return after(left, &node{kind: kindProject, args: []*node{path}})
 }
 
-func isName(token string) bool {
-	return token != "" && (token[0] == '"' || token[0] == '_' || token[0] >= 'a' && token[0] <= 'z' || token[0] >= 'A' && token[0] <= 'Z')
+// after appends a step to a path.
+func after(base, step *node) (*node, error) {
+	switch {
+	case base == nil && step.kind == kindField:
+		return step, nil
+	case base == nil:
+		return nil, fmt.Errorf("[ is not supported without a field before it")
+	case base.kind != kindField && base.kind != kindIndex:
+		return nil, fmt.Errorf("a path is not supported after a list, operator, function or literal")
+	case step.kind == kindIndex && step.value.(int64) < 0:
+		return nil, fmt.Errorf("[%d] is not supported", step.value)
+	}
+	step.args = append([]*node{base}, step.args...)
+	return step, nil
 }
 
-func unquote(name string) string {
-	if text, err := strconv.Unquote(name); name[0] == '"' && err == nil {
-		return text
+// unsupported names the first part of the tree that cannot be converted.
+func unsupported(tree *parsing.ASTNode) error {
+	if len(tree.Children) > 0 {
+		if _, err := simplify(&tree.Children[0], nil); err != nil {
+			return err
+		}
 	}
-	return strings.Trim(name, `"`)
+	name := symbols[tree.NodeType]
+	if name == "" {
+		name = strings.TrimPrefix(tree.NodeType.String(), "AST")
+	}
+	return fmt.Errorf("%s is not supported", name)
 }

@@ -104,7 +104,7 @@ func TestConditionsThatAreNotConverted(t *testing.T) {
 		`{key: "{{ limit }}", operator: Equals, value: a}`:                                                                `variable "limit" is not supported: only target is`,
 		`{key: "{{ request.object.metadata.name }}", operator: Equals, value: a}`:                                         `variable "request" is not supported: only target is`,
 		`{key: "a-{{ target.metadata.name }}", operator: Equals, value: a}`:                                               "the key is not one variable in braces",
-		`{key: "{{ target.a }}-{{ target.b }}", operator: Equals, value: a}`:                                              `"}" is not supported`,
+		`{key: "{{ target.a }}-{{ target.b }}", operator: Equals, value: a}`:                                              `"}}-{{ target.b" is not supported`,
 		`{key: "{{ target.status.conditions[?type=='Done'] }}", operator: Equals, value: []}`:                             "[? is not supported",
 		`{key: "{{ target.a | length(@) }}", operator: Equals, value: 1}`:                                                 `"|" is not supported`,
 		`{key: "{{ items(target.a, 'k', 'v') }}", operator: Equals, value: 1}`:                                            "function items is not supported",
@@ -118,7 +118,17 @@ func TestConditionsThatAreNotConverted(t *testing.T) {
 		`{key: "{{ time_since('', '{{ target.metadata.creationTimestamp }}', '') }}", operator: GreaterThan, value: 30d}`: `"30d" is not a duration such as 24h`,
 		`{key: "{{ time_since('2006', target.a, '') }}", operator: GreaterThan, value: 1h}`:                               "time_since is supported without a layout only: time_since('', START, '')",
 		`{key: "{{ ` + strings.Repeat("(", 200) + `a", operator: Equals, value: 1}`:                                       "the key is not one variable in braces",
-		`{key: "{{ ` + strings.Repeat("(", 200) + `a }}", operator: Equals, value: 1}`:                                    "is nested too deeply",
+		`{key: "{{ ` + strings.Repeat("(", 200) + `a }}", operator: Equals, value: 1}`:                                    "the expression ends too early",
+		`{key: "{{ ` + strings.Repeat("(", 5000) + `a }}", operator: Equals, value: 1}`:                                   "is longer than 4096 bytes",
+		`{key: "{{ regex_match('a\\\\b', target.a) }}", operator: Equals, value: true}`:                                   `\\ is not supported`,
+		`{key: "{{ !target.spec.keep }}", operator: Equals, value: true}`:                                                 "a path is not supported after a list, operator, function or literal",
+		`{key: "{{ (target.a[]).b }}", operator: Equals, value: x}`:                                                       "a path is not supported after a list, operator, function or literal",
+		`{key: "{{ target.a[].b[0] }}", operator: Equals, value: x}`:                                                      "only fields are supported after []",
+		`{key: "{{ target.a[].b[*].c }}", operator: Equals, value: x}`:                                                    "only fields are supported after []",
+		`{key: "{{ target.a[*][*] }}", operator: Equals, value: x}`:                                                       "[ is not supported without a field before it",
+		`{key: "{{ target.a[-1] }}", operator: Equals, value: x}`:                                                         "[-1] is not supported",
+		`{key: "{{ target.length(@) }}", operator: Equals, value: 1}`:                                                     "a function is not supported after a dot",
+		`{key: "{{ target.{a: b} }}", operator: Equals, value: 1}`:                                                        `"{" is not supported`,
 	} {
 		t.Run(condition, func(t *testing.T) {
 			for _, list := range []string{"all", "any"} {
@@ -295,5 +305,35 @@ func TestLimitsOfTheSchema(t *testing.T) {
 	last := result.Findings[len(result.Findings)-1]
 	if len(result.Policies) != 0 || !last.Lost || !strings.HasPrefix(last.Reason, "is not written: spec.matchConstraints.resourceRules[0].resourceNames: ") {
 		t.Errorf("%d policies, %v", len(result.Policies), last)
+	}
+}
+
+// What Kyverno skips by default is not deleted: what it manages, its namespace, and some kinds,
+// whose policies are suspended.
+func TestResourceFilters(t *testing.T) {
+	for kind, suspended := range map[string]bool{"ConfigMap": false, "ReplicaSet": true, "Event": true, "Node": true, "'*'": true} {
+		result := convert.Source("x.yaml", []byte(`
+apiVersion: kyverno.io/v2
+kind: ClusterCleanupPolicy
+metadata: {name: a}
+spec: {schedule: "@daily", match: {any: [{resources: {kinds: [`+kind+`]}}]}}
+`), options)
+		if len(result.Policies) != 1 {
+			t.Fatalf("%s: %v", kind, result.Findings)
+		}
+		compiled := usable(t, &result.Policies[0])
+		if got := result.Policies[0].Cluster.Spec.Suspend; got != suspended {
+			t.Errorf("%s: suspended is %t", kind, got)
+		}
+		for object, want := range map[string]bool{
+			"metadata: {name: a, namespace: b}":                                                  true,
+			"metadata: {name: a, namespace: b, labels: {app.kubernetes.io/managed-by: Helm}}":    true,
+			"metadata: {name: a, namespace: b, labels: {app.kubernetes.io/managed-by: kyverno}}": false,
+			"metadata: {name: a, namespace: kyverno}":                                            false,
+		} {
+			if deletes(t, compiled, object) != want {
+				t.Errorf("%s %s: deletes is %t", kind, object, !want)
+			}
+		}
 	}
 }

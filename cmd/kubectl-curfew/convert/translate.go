@@ -197,6 +197,9 @@ func (d dialect) project(n *node) (code, error) {
 	}
 	var path []step
 	for field := n.args[1]; ; field = field.args[0] {
+		if field.kind != kindField {
+			return code{}, fmt.Errorf("only fields are supported after []")
+		}
 		path = append(path, step{field: field.text})
 		if len(field.args) == 0 {
 			break

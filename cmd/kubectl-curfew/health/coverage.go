@@ -8,7 +8,8 @@ import (
 	"curfew.dev/curfew/controller/settings"
 )
 
-// coverage checks that the webhook configurations that the controller writes are as it reported.
+// coverage checks that the webhook configurations that the controller writes are as it reported,
+// and that all parts protect the same namespaces.
 func (r *reader) coverage() (State, string) {
 	if r.noReport != "" {
 		return Unknown, r.noReport
@@ -31,6 +32,9 @@ func (r *reader) coverage() (State, string) {
 		case settings.Fingerprint(one.webhooks) != want:
 			return Failed, fmt.Sprintf("%s %s is not what the controller wrote last: requests may not be reviewed", one.kind, one.name)
 		}
+	}
+	if message := r.protection(); message != "" {
+		return Warning, message
 	}
 	return OK, fmt.Sprintf("%d webhooks, in step with profiles and policies", total)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
@@ -97,6 +98,17 @@ func (r *Report) Worst() State {
 		}
 	}
 	return worst
+}
+
+// Missing are the checks because of which the report is not OK, with their states.
+func (r *Report) Missing() string {
+	var out []string
+	for i, check := range r.Checks {
+		if check.State == Failed || check.State == Unknown && checks[i].essential {
+			out = append(out, check.Name+" "+string(check.State))
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // reader has what several checks need.

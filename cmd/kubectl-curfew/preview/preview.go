@@ -23,6 +23,8 @@ const upcoming = 5
 type Object struct {
 	schema.GroupVersionKind
 	Resource, Namespace, Name, UID string
+	Labels                         map[string]string
+	Created                        time.Time
 	// Reason to keep it, with a message; empty if it is deleted.
 	Reason, Message string
 }
@@ -39,6 +41,8 @@ type Result struct {
 	Skipped         []v1alpha1.SkipCount
 	// Lacks are permissions that the account does not have: where it lacks one, nothing is deleted.
 	Lacks []string
+	// Unlisted are kinds that could not be listed, whose objects are kept, with the reason.
+	Unlisted []string
 	// Stalled is why the run would delete nothing.
 	Stalled *survey.StallError
 	// Upcoming are the next runs.
@@ -65,14 +69,14 @@ func Of(ctx context.Context, p *cleanup.Policy, reader survey.Reader, options su
 	err = s.Choose(ctx, func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
 		out.Objects = append(out.Objects, Object{
 			GroupVersionKind: at.GroupVersionKind(), Resource: at.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
-			UID: string(object.GetUID()), Reason: decision.Reason, Message: decision.Message,
+			UID: string(object.GetUID()), Labels: object.GetLabels(), Created: object.GetCreationTimestamp().Time, Reason: decision.Reason, Message: decision.Message,
 		})
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	out.Listed = s.Listed
+	out.Listed, out.Unlisted = s.Listed, s.Unlisted()
 	if out.Stalled == nil {
 		out.Deleted = s.Matched
 	}

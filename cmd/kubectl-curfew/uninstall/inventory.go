@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,7 +42,8 @@ type resource struct {
 	schema.GroupVersionResource
 	stage stage
 	place place
-	// names are those of objects without Curfew's label.
+	// names are those of objects in Curfew's namespace, and of webhook configurations. Package policy
+	// knows the others.
 	names []string
 }
 
@@ -57,12 +57,15 @@ const (
 	// static and controllers are the webhook configurations of manifests/webhook and of the
 	// controller.
 	static, controllers = "curfew", "curfew-kinds"
-	webhookService      = "curfew-webhook"
+	// webhook is the name of the webhook's objects, its Service included.
+	webhook = "curfew-webhook"
 	// tlsSecret has the CA of the webhooks or their certificate, and caSecret the CA that cert-manager
 	// makes by manifests/components/cert-manager.
 	tlsSecret, caSecret = "curfew-webhook-tls", "curfew-webhook-ca"
 	// lease is the controller's, unless --lease-name names another. One that is left has no effect.
 	lease = "curfew-controller"
+	// controller is the name of the controller's objects.
+	controller = "curfew-controller"
 )
 
 var (
@@ -70,31 +73,32 @@ var (
 	namespaces   = at("", "v1", "namespaces")
 	roleBindings = at(rbac, "v1", "rolebindings")
 	clusterRoles = at(rbac, "v1", "clusterroles")
+	roles        = at(rbac, "v1", "roles")
 )
 
-// resources are in the order in which their objects are deleted. cert-manager would issue a Secret
-// again whose Certificate is still there.
+// resources are in the order in which their objects are deleted, but for Roles. cert-manager would
+// issue a Secret again whose Certificate is still there.
 var resources = []resource{
 	{at(admission, "v1", "mutatingwebhookconfigurations"), webhooks, cluster, []string{static, controllers}},
 	{at(admission, "v1", "validatingwebhookconfigurations"), webhooks, cluster, []string{static, controllers}},
-	{at("apps", "v1", "deployments"), workloads, own, nil},
+	{at("apps", "v1", "deployments"), workloads, own, []string{controller, webhook}},
 	{at(rbac, "v1", "clusterrolebindings"), permissions, cluster, nil},
-	{roleBindings, permissions, everywhere, nil},
+	{roleBindings, permissions, everywhere, []string{controller, "curfew-controller-cleanup", "curfew-tenant-view", "curfew-webhook-certificates"}},
 	{clusterRoles, permissions, cluster, nil},
-	{at(rbac, "v1", "roles"), permissions, everywhere, nil},
-	{at("", "v1", "serviceaccounts"), permissions, own, nil},
+	{roles, permissions, everywhere, []string{controller, "curfew-controller-cleanup", "curfew-status", "curfew-view", "curfew-webhook-certificates"}},
+	{at("", "v1", "serviceaccounts"), permissions, own, []string{"curfew-cleanup", controller, webhook}},
 	{at(admission, "v1", "validatingadmissionpolicybindings"), permissions, cluster, nil},
 	{at(admission, "v1", "validatingadmissionpolicies"), permissions, cluster, nil},
 	{at("flowcontrol.apiserver.k8s.io", "v1", "flowschemas"), rest, cluster, nil},
-	{at("policy", "v1", "poddisruptionbudgets"), rest, own, nil},
-	{at("", "v1", "services"), rest, own, nil},
-	{at("cert-manager.io", "v1", "certificates"), rest, own, nil},
-	{at("cert-manager.io", "v1", "issuers"), rest, own, nil},
+	{at("policy", "v1", "poddisruptionbudgets"), rest, own, []string{controller, webhook}},
+	{at("", "v1", "services"), rest, own, []string{webhook}},
+	{at("cert-manager.io", "v1", "certificates"), rest, own, []string{webhook, caSecret}},
+	{at("cert-manager.io", "v1", "issuers"), rest, own, []string{"curfew-self-signed", caSecret}},
 	{at("", "v1", "secrets"), rest, own, []string{tlsSecret, caSecret}},
-	{at("", "v1", "configmaps"), rest, own, []string{settings.Name}},
+	{at("", "v1", "configmaps"), rest, own, []string{settings.Name, "curfew-dashboard"}},
 	{at("coordination.k8s.io", "v1", "leases"), rest, own, []string{lease}},
-	{at("monitoring.coreos.com", "v1", "prometheusrules"), rest, own, nil},
-	{at("monitoring.coreos.com", "v1", "podmonitors"), rest, own, nil},
+	{at("monitoring.coreos.com", "v1", "prometheusrules"), rest, own, []string{"curfew"}},
+	{at("monitoring.coreos.com", "v1", "podmonitors"), rest, own, []string{controller, webhook}},
 }
 
 // Object is one object of an installation.
@@ -121,7 +125,7 @@ func (i *Installation) inventory(ctx context.Context) error {
 		}
 	}
 	if !i.KeepCRDs {
-		err := i.list(ctx, crds, "", "", func(found *unstructured.Unstructured) {
+		err := i.list(ctx, crds, "", func(found *unstructured.Unstructured) {
 			if _, group, _ := strings.Cut(found.GetName(), "."); group == policy.Group {
 				i.add(found, crds, kinds)
 			}
@@ -130,46 +134,68 @@ func (i *Installation) inventory(ctx context.Context) error {
 			return err
 		}
 	}
-	slices.SortStableFunc(i.Objects, func(a, b *Object) int { return int(a.stage) - int(b.stage) })
+	slices.SortStableFunc(i.Objects, func(a, b *Object) int { return a.turn() - b.turn() })
 	return nil
 }
 
-// findResource finds the objects of one kind: those with Curfew's label, and those with a fixed
-// name.
+// turn orders objects by stage. Roles come before their RoleBindings: a removal that is repeated
+// after an error finds them by these.
+func (o *Object) turn() int {
+	if o.at == roles {
+		return 2*int(o.stage) - 1
+	}
+	return 2 * int(o.stage)
+}
+
+// findResource finds the objects of one kind, by the names that they are installed under. A label
+// that says to be part of Curfew proves nothing, since anyone may write it.
 func (i *Installation) findResource(ctx context.Context, of *resource) error {
-	in, selector := "", policy.LabelPartOf+"="+policy.PartOfCurfew
-	if of.place == own {
-		in = i.Namespace
-	}
-	seen := map[string]bool{}
-	take := func(found *unstructured.Unstructured) {
-		if !seen[found.GetName()] || of.place == everywhere {
-			i.add(found, of.GroupVersionResource, of.stage)
-		}
-		seen[found.GetName()] = true
-	}
-	if of.stage == webhooks {
-		// One of any name that calls Curfew's Service blocks requests as well.
-		return i.list(ctx, of.GroupVersionResource, in, "", func(found *unstructured.Unstructured) {
-			if slices.Contains(of.names, found.GetName()) || found.GetLabels()[policy.LabelPartOf] == policy.PartOfCurfew || i.calls(found) {
-				take(found)
+	if of.place != own {
+		return i.list(ctx, of.GroupVersionResource, "", func(found *unstructured.Unstructured) {
+			if i.installed(of, found) {
+				i.add(found, of.GroupVersionResource, of.stage)
 			}
 		})
 	}
-	if err := i.list(ctx, of.GroupVersionResource, in, selector, take); err != nil {
-		return err
-	}
 	for _, name := range of.names {
-		found, err := i.clients.Objects.Resource(of.GroupVersionResource).Namespace(in).Get(ctx, name, metav1.GetOptions{})
+		found, err := i.clients.Objects.Resource(of.GroupVersionResource).Namespace(i.Namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err):
+		case world.Gone(err):
 		case err != nil:
 			return fmt.Errorf("reading %s %s: %w", of.GroupResource(), name, err)
 		default:
-			take(found)
+			i.add(found, of.GroupVersionResource, of.stage)
 		}
 	}
 	return nil
+}
+
+// installed reports whether a listed object is part of Curfew. In the namespaces of
+// --only-namespaces a RoleBinding of Curfew's names one of its accounts, and a Role of Curfew's is
+// bound by such a RoleBinding.
+func (i *Installation) installed(of *resource, found *unstructured.Unstructured) bool {
+	name, in := found.GetName(), found.GetNamespace()
+	switch {
+	case in != "" && in == i.Namespace:
+		return slices.Contains(of.names, name)
+	case of.stage == webhooks:
+		// One of any name that calls Curfew's Service blocks requests as well.
+		return slices.Contains(of.names, name) || i.calls(found)
+	case !policy.Installed(found.GroupVersionKind().GroupKind(), name):
+		return false
+	case of.GroupVersionResource == roleBindings:
+		subjects, _, _ := unstructured.NestedSlice(found.Object, "subjects")
+		return slices.ContainsFunc(subjects, func(subject any) bool {
+			fields, _ := subject.(map[string]any)
+			return fields["kind"] == "ServiceAccount" && fields["namespace"] == i.Namespace && fields["name"] == name
+		})
+	case in != "":
+		return slices.ContainsFunc(i.Objects, func(one *Object) bool {
+			return one.at == roleBindings && one.GetNamespace() == in && one.GetName() == name
+		})
+	default:
+		return true
+	}
 }
 
 // calls reports whether a webhook configuration calls Curfew's Service.
@@ -179,7 +205,7 @@ func (i *Installation) calls(configuration *unstructured.Unstructured) bool {
 		hook, _ := one.(map[string]any)
 		in, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "namespace")
 		name, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "name")
-		return in == i.Namespace && name == webhookService
+		return in == i.Namespace && name == webhook
 	})
 }
 
@@ -188,28 +214,15 @@ func (i *Installation) add(found *unstructured.Unstructured, of schema.GroupVers
 }
 
 // list passes the objects of a kind to take. That the kind is not served is no error.
-func (i *Installation) list(ctx context.Context, of schema.GroupVersionResource, in, selector string, take func(*unstructured.Unstructured)) error {
-	options := metav1.ListOptions{LabelSelector: selector, Limit: pageSize}
-	for {
-		page, err := i.clients.Objects.Resource(of).Namespace(in).List(ctx, options)
-		if next, ok := paging.Resume(err); ok {
-			options.Continue = next
-			continue
-		}
-		switch {
-		case world.Gone(err):
-			return nil
-		case err != nil:
-			return fmt.Errorf("listing %s: %w", of.GroupResource(), err)
-		}
+func (i *Installation) list(ctx context.Context, of schema.GroupVersionResource, selector string, take func(*unstructured.Unstructured)) error {
+	_, err := paging.Each(ctx, metav1.ListOptions{LabelSelector: selector}, i.clients.Objects.Resource(of).List, func(page *unstructured.UnstructuredList) error {
 		for j := range page.Items {
 			take(&page.Items[j])
 		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
-		}
+		return nil
+	})
+	if err != nil && !world.Gone(err) {
+		return fmt.Errorf("listing %s: %w", of.GroupResource(), err)
 	}
+	return nil
 }
-
-// pageSize is how many objects are read at once.
-const pageSize = 500

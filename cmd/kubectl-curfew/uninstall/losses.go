@@ -73,7 +73,7 @@ var pods = corev1.SchemeGroupVersion.WithResource("pods")
 func (i *Installation) releases(ctx context.Context) error {
 	i.Releases = nil
 	listed := map[types.UID]types.UID{}
-	err := i.list(ctx, v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies), "", "", func(tally *unstructured.Unstructured) {
+	err := i.list(ctx, v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies), "", func(tally *unstructured.Unstructured) {
 		for _, outcome := range []string{"succeeded", "failed"} {
 			uids, _, _ := unstructured.NestedStringSlice(tally.Object, "status", "uncountedTerminatedPods", outcome)
 			for _, uid := range uids {
@@ -94,24 +94,14 @@ func (i *Installation) releases(ctx context.Context) error {
 // metadata passes the metadata of all objects of a kind to take. That the kind is not served is no
 // error.
 func (i *Installation) metadata(ctx context.Context, of schema.GroupVersionResource, take func(*metav1.ObjectMeta)) error {
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		page, err := i.clients.Metadata.Resource(of).List(ctx, options)
-		if next, ok := paging.Resume(err); ok {
-			options.Continue = next
-			continue
-		}
-		switch {
-		case world.Gone(err):
-			return nil
-		case err != nil:
-			return fmt.Errorf("listing %s: %w", of.GroupResource(), err)
-		}
+	_, err := paging.Each(ctx, metav1.ListOptions{}, i.clients.Metadata.Resource(of).List, func(page *metav1.PartialObjectMetadataList) error {
 		for j := range page.Items {
 			take(&page.Items[j].ObjectMeta)
 		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return nil
-		}
+		return nil
+	})
+	if err != nil && !world.Gone(err) {
+		return fmt.Errorf("listing %s: %w", of.GroupResource(), err)
 	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy"
 )
 
@@ -18,17 +19,16 @@ import (
 // the controller's, and bindings of its accounts in namespaces.
 func (i *Installation) remains(ctx context.Context) error {
 	note := func(of schema.GroupVersionResource, found *unstructured.Unstructured) {
-		object := &Object{Unstructured: found, at: of}
-		if found.GetLabels()[policy.LabelPartOf] != policy.PartOfCurfew {
-			i.Remains = append(i.Remains, i.named(object))
+		if !slices.ContainsFunc(i.Objects, func(one *Object) bool { return one.GetUID() == found.GetUID() }) {
+			i.Remains = append(i.Remains, i.named(&Object{Unstructured: found, at: of}))
 		}
 	}
-	err := i.list(ctx, clusterRoles, "", policy.LabelAggregate, func(found *unstructured.Unstructured) { note(clusterRoles, found) })
+	err := i.list(ctx, clusterRoles, policy.LabelAggregate, func(found *unstructured.Unstructured) { note(clusterRoles, found) })
 	if err != nil {
 		return err
 	}
 	for _, of := range []schema.GroupVersionResource{roleBindings, at(rbac, "v1", "clusterrolebindings")} {
-		err := i.list(ctx, of, "", "", func(found *unstructured.Unstructured) {
+		err := i.list(ctx, of, "", func(found *unstructured.Unstructured) {
 			subjects, _, _ := unstructured.NestedSlice(found.Object, "subjects")
 			if slices.ContainsFunc(subjects, i.isOurs) {
 				note(of, found)
@@ -97,7 +97,7 @@ func (i *Installation) others(ctx context.Context) (out []string, err error) {
 			if version.Group == policy.Group && !i.KeepCRDs {
 				continue
 			}
-			page, err := i.clients.Metadata.Resource(version.WithResource(kind.Name)).Namespace(i.Namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
+			page, err := i.clients.Metadata.Resource(version.WithResource(kind.Name)).Namespace(i.Namespace).List(ctx, metav1.ListOptions{Limit: paging.Limit})
 			switch {
 			case world.Gone(err):
 				continue

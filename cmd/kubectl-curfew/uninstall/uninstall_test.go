@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -147,11 +148,11 @@ func TestAllOfTheManifestsIsFound(t *testing.T) {
 	all := map[string]*unstructured.Unstructured{}
 	for _, folder := range []string{"base", "labels", "monitoring"} {
 		for _, one := range built(t, manifests+"/"+folder) {
-			all[one.GetKind()+"/"+one.GetName()] = one
+			all[one.GetKind()+"/"+one.GetNamespace()+"/"+one.GetName()] = one
 		}
 	}
-	for _, one := range added(t, manifests+"/components/*/*.yaml", manifests+"/labels/*.yaml") {
-		all[one.GetKind()+"/"+one.GetName()] = one
+	for _, one := range added(t, manifests+"/components/*/*.yaml", manifests+"/labels/*.yaml", manifests+"/overlays/*/team.yaml") {
+		all[one.GetKind()+"/"+one.GetNamespace()+"/"+one.GetName()] = one
 	}
 	// What Curfew itself creates carries no label.
 	for _, made := range [][3]string{{"v1", "Secret", tlsSecret}, {"v1", "Secret", caSecret}, {"v1", "ConfigMap", "curfew-settings"}, {"coordination.k8s.io/v1", "Lease", lease}} {
@@ -166,6 +167,53 @@ func TestAllOfTheManifestsIsFound(t *testing.T) {
 	}
 	if len(found.Objects) != len(objects) || len(objects) < 50 {
 		t.Errorf("%d objects are found, want %d", len(found.Objects), len(objects))
+	}
+}
+
+// TestLabelsSelectNothing: a label that anyone may write makes no object a part of Curfew, nor does
+// the name of a Role that Curfew's accounts are not bound to.
+func TestLabelsSelectNothing(t *testing.T) {
+	bound := object("rbac.authorization.k8s.io/v1", "RoleBinding", "ci", "curfew-controller")
+	_ = unstructured.SetNestedSlice(bound.Object, []any{map[string]any{"kind": "ServiceAccount", "namespace": "curfew-system", "name": "default"}}, "subjects")
+	theirs := []*unstructured.Unstructured{
+		bound,
+		object("rbac.authorization.k8s.io/v1", "Role", "ci", "curfew-controller"), object("rbac.authorization.k8s.io/v1", "Role", "ci", "mine"),
+		object("rbac.authorization.k8s.io/v1", "RoleBinding", "ci", "mine"), object("rbac.authorization.k8s.io/v1", "Role", "ci", "curfew-view"),
+		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "mine"), object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "mine"),
+		object("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "mine"), object("apps/v1", "Deployment", "curfew-system", "mine"),
+		object("v1", "Service", "curfew-system", "mine"), object("v1", "ServiceAccount", "curfew-system", "mine"),
+		object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "mine"),
+	}
+	for _, one := range theirs {
+		one.SetLabels(map[string]string{"app.kubernetes.io/part-of": "curfew"})
+	}
+	f := newFake(t, append(small(), theirs...)...)
+	if err := f.found(t).Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range theirs {
+		what, _ := meta.UnsafeGuessKindToResource(one.GroupVersionKind())
+		if _, err := f.objects.Resource(what).Namespace(one.GetNamespace()).Get(t.Context(), one.GetName(), metav1.GetOptions{}); err != nil {
+			t.Errorf("%s %s/%s: %v", one.GetKind(), one.GetNamespace(), one.GetName(), err)
+		}
+	}
+	if len(f.changes) < 8 {
+		t.Errorf("it does %q", f.changes)
+	}
+}
+
+// TestRolesBeforeTheirBindings: a removal that failed between the two finds both again.
+func TestRolesBeforeTheirBindings(t *testing.T) {
+	binding := object("rbac.authorization.k8s.io/v1", "RoleBinding", "ci", "curfew-controller")
+	_ = unstructured.SetNestedSlice(binding.Object, []any{map[string]any{"kind": "ServiceAccount", "namespace": "curfew-system", "name": "curfew-controller"}}, "subjects")
+	var kinds []string
+	for _, one := range newFake(t, append(small(), binding, object("rbac.authorization.k8s.io/v1", "Role", "ci", "curfew-controller"))...).found(t).Objects {
+		if one.GetNamespace() == "ci" {
+			kinds = append(kinds, one.GetKind())
+		}
+	}
+	if want := []string{"Role", "RoleBinding"}; !slices.Equal(kinds, want) {
+		t.Errorf("deletes %q, want %q", kinds, want)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // MayI asks whether the user may use a verb on an object.
@@ -26,6 +27,23 @@ func (w *World) MayI(ctx context.Context, kind Kind, namespace, name, verb strin
 		return false, fmt.Errorf("asking whether you may %s %s: %w", verb, kind.Name(name), err)
 	}
 	return review.Status.Allowed, nil
+}
+
+// MayUpdatePolicy asks whether the user may update a LifecyclePolicy, which exempts from its
+// bounds.protect.
+func (w *World) MayUpdatePolicy(ctx context.Context, name string) rules.Answer {
+	kind := Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("LifecyclePolicy"), Resource: v1alpha1.LifecyclePolicies}
+	answer, _ := w.updates.get(name, func() (rules.Answer, error) { // Without an answer the bound applies, as in admission.
+		may, err := w.MayI(ctx, kind, "", name, "update")
+		switch {
+		case err != nil:
+			return rules.Unknown, err
+		case may:
+			return rules.Yes, nil
+		}
+		return rules.No, nil
+	})
+	return answer
 }
 
 // ask creates a review and reads the answer into it. client-go's typed client would link every API

@@ -43,6 +43,11 @@ func (p *CleanupPolicy) String() string {
 	return out
 }
 
+// Source names the policy as the source of deletions.
+func (p *CleanupPolicy) Source() string {
+	return (&cleanup.Policy{Namespace: p.Namespace, Name: p.Name}).ID()
+}
+
 func (p *CleanupPolicy) cluster() bool { return p.Kind == "ClusterCleanupPolicy" }
 
 // at is a resource of the policy's scope: the first for a ClusterCleanupPolicy.
@@ -105,17 +110,25 @@ func (w *World) readCleanupPolicy(ctx context.Context, resource, namespace, name
 		if presence != Found {
 			return nil, presence, err
 		}
-		compile := func(c *expression.Compiler) (*cleanup.Policy, field.ErrorList) { return cleanup.Compile(c, read) }
-		return &CleanupPolicy{"ClusterCleanupPolicy", read.ObjectMeta, read.Spec.CleanupSpec, read.Status, compile}, presence, nil
+		return clusterCleanupPolicy(read), presence, nil
 	}
 	read, presence, err := Read[v1alpha1.CleanupPolicy](ctx, w, at, namespace, name)
 	if presence != Found {
 		return nil, presence, err
 	}
+	return cleanupPolicy(read), presence, nil
+}
+
+func clusterCleanupPolicy(read *v1alpha1.ClusterCleanupPolicy) *CleanupPolicy {
+	compile := func(c *expression.Compiler) (*cleanup.Policy, field.ErrorList) { return cleanup.Compile(c, read) }
+	return &CleanupPolicy{"ClusterCleanupPolicy", read.ObjectMeta, read.Spec.CleanupSpec, read.Status, compile}
+}
+
+func cleanupPolicy(read *v1alpha1.CleanupPolicy) *CleanupPolicy {
 	compile := func(c *expression.Compiler) (*cleanup.Policy, field.ErrorList) {
 		return cleanup.CompileNamespaced(c, read)
 	}
-	return &CleanupPolicy{"CleanupPolicy", read.ObjectMeta, read.Spec.CleanupSpec, read.Status, compile}, presence, nil
+	return &CleanupPolicy{"CleanupPolicy", read.ObjectMeta, read.Spec.CleanupSpec, read.Status, compile}
 }
 
 // CleanupReports are the report pages of a policy that list objects, by run and page.

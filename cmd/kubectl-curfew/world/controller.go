@@ -82,6 +82,14 @@ func (w *World) readController(ctx context.Context) error {
 	return nil
 }
 
+// ProtectedNamespaces are the names and patterns of namespaces that Curfew leaves alone, as far as
+// the user may read them.
+func ProtectedNamespaces(ctx context.Context, clients Clients, namespace string) []string {
+	w := &World{clients: clients, options: Options{Namespace: namespace}}
+	_ = w.readController(ctx) // The defaults are known without an answer.
+	return w.Controller.Protect
+}
+
 // with applies published settings.
 func (c Controller) with(data map[string]string) (Controller, error) {
 	var errs []error

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,14 +21,20 @@ import (
 
 // Deleted is the record of the deletion of an object that is gone, by the Events of the controller
 // (package controller/record) and the reports of cleanup policies; nil where none remains. unread
-// are the namespaces whose Events the user may not list.
-func (w *World) Deleted(ctx context.Context, gone *GoneError) (latest *record.Record, unread []string, err error) {
+// are the namespaces whose Events the user may not list, and unnamed is how many deletions in the
+// object's namespace or by a LifecyclePolicy have no record: after a burst an Event names a few.
+func (w *World) Deleted(ctx context.Context, gone *GoneError) (latest *record.Record, unnamed int, unread []string, err error) {
 	namespaces := []string{metav1.NamespaceAll}
 	for i := 0; i < len(namespaces); i++ {
-		err := w.records(ctx, namespaces[i], func(one record.Record) {
-			if one.Resource == gone.Kind.GroupResource().String() && one.Namespace == gone.Namespace && one.Name == gone.Name &&
-				(latest == nil || latest.To.Before(one.To)) {
-				latest = &one
+		err := w.records(ctx, namespaces[i], func(event *unstructured.Unstructured, all []record.Record) {
+			if concernsNamespace(event, gone.Namespace) && len(all) > 0 {
+				unnamed += max(0, all[len(all)-1].Total-len(all))
+			}
+			for _, one := range all {
+				if one.Resource == gone.Kind.GroupResource().String() && one.Namespace == gone.Namespace && one.Name == gone.Name &&
+					(latest == nil || latest.To.Before(one.To)) {
+					latest = &one
+				}
 			}
 		})
 		switch {
@@ -39,17 +46,25 @@ func (w *World) Deleted(ctx context.Context, gone *GoneError) (latest *record.Re
 		case apierrors.IsForbidden(err):
 			unread = append(unread, namespaces[i])
 		case err != nil:
-			return nil, nil, fmt.Errorf("listing Events with reason %s: %w", record.Reason, err)
+			return nil, 0, nil, fmt.Errorf("listing Events with reason %s: %w", record.Reason, err)
 		}
 	}
 	reported, err := w.reported(ctx, gone)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
 	if reported != nil && (latest == nil || !reported.To.Before(latest.To)) {
 		latest = reported
 	}
-	return latest, unread, nil
+	return latest, unnamed, unread, nil
+}
+
+// concernsNamespace reports whether an Event may be about objects of a namespace: those about other
+// Namespaces are not.
+func concernsNamespace(event *unstructured.Unstructured, namespace string) bool {
+	kind, _, _ := unstructured.NestedString(event.Object, "involvedObject", "kind")
+	name, _, _ := unstructured.NestedString(event.Object, "involvedObject", "name")
+	return kind != "Namespace" || name == cmp.Or(namespace, metav1.NamespaceDefault)
 }
 
 // reported is the record of the deletion in the reports of cleanup policies, which outlast Events;
@@ -87,16 +102,14 @@ func listsDeleted(report *v1alpha1.CleanupReport, gone *GoneError) bool {
 	})
 }
 
-func (w *World) records(ctx context.Context, namespace string, take func(record.Record)) error {
+func (w *World) records(ctx context.Context, namespace string, take func(event *unstructured.Unstructured, all []record.Record)) error {
 	options := metav1.ListOptions{FieldSelector: "reason=" + record.Reason}
 	return pages(ctx, w.lister(corev1.SchemeGroupVersion.WithResource("events"), namespace), options, func(item runtime.Object) error {
 		event, ok := item.(*unstructured.Unstructured)
 		if !ok {
 			return errors.New("an Event has a form that this version does not know")
 		}
-		for _, one := range record.Read(event.GetAnnotations()) {
-			take(one)
-		}
+		take(event, record.Read(event.GetAnnotations()))
 		return nil
 	})
 }

@@ -1,9 +1,11 @@
 package world
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"curfew.dev/curfew/policy/cleanup"
 )
 
 // answering is an API server that answers each path with a text, else with a status.
@@ -96,5 +100,16 @@ func TestRank(t *testing.T) {
 		if have := rank(text, schema.GroupVersion{Group: "batch", Version: "v1"}, jobs); have != want {
 			t.Errorf("%q: %d, want %d", text, have, want)
 		}
+	}
+}
+
+// TestResourcesAreNotAll: a preview learns which groups discovery did not show, as a run does.
+func TestResourcesAreNotAll(t *testing.T) {
+	w := &World{clients: Clients{Discovery: answering(t, map[string]string{"/api": coreGroup, "/apis": otherGroups})}}
+	w.discover = w.askDiscovery
+	_, err := w.Resources(t.Context())
+	silent := cleanup.SilentGroups(nil)
+	if !errors.As(err, &silent) || !slices.Equal(silent, []string{"metrics.k8s.io"}) {
+		t.Errorf("%v", err)
 	}
 }

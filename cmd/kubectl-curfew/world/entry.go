@@ -77,8 +77,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	if err != nil {
 		return nil, err
 	}
-	// An unusable value only blocks its own trigger.
-	obstacles = slices.DeleteFunc(obstacles, func(o policy.Obstacle) bool { return o.Kind == policy.ObstacleValue })
+	obstacles, values := withoutValues(obstacles)
 	if first := out[0].Expiry; !first.IsZero() && !first.After(now) {
 		blocked, err := w.blocked(ctx, facts)
 		if err != nil {
@@ -99,6 +98,9 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 			byNative.Obstacles = entry.Obstacles
 			*entry = byNative
 		}
+		if entry.Native != nil {
+			entry.Obstacles = append(entry.Obstacles, values...)
+		}
 		entry.released()
 		entry.Uncertain = uncertain && entry.Native == nil && entry.Blocker() == nil
 		entry.Kind, entry.Namespace, entry.Name, entry.UID = kind, facts.Namespace, facts.Name, facts.UID
@@ -106,6 +108,19 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 		entry.Created, entry.Finished = facts.Created, facts.FinishTime
 	}
 	return out, nil
+}
+
+// withoutValues takes unusable values out of obstacles: they only block their own trigger. The
+// kind's own controller acts on them all the same.
+func withoutValues(all []policy.Obstacle) (obstacles, values []policy.Obstacle) {
+	for _, one := range all {
+		if one.Kind == policy.ObstacleValue {
+			values = append(values, one)
+		} else {
+			obstacles = append(obstacles, one)
+		}
+	}
+	return obstacles, values
 }
 
 // SwitchedOff is why Curfew does not carry out a trigger of an object at all: it is switched off,

@@ -33,6 +33,7 @@ type Workload struct {
 	Presence
 	Wanted, Ready int32
 	Image         string
+	Args          []string
 }
 
 // defaultLease is the flag's default, and defaultLeaseDuration how long the Lease holds where it
@@ -102,7 +103,7 @@ func (w *World) Workload(ctx context.Context, name string) (Workload, error) {
 	}
 	for i := range read.Spec.Template.Spec.Containers {
 		if container := &read.Spec.Template.Spec.Containers[i]; container.Name == "curfew" {
-			out.Image = container.Image
+			out.Image, out.Args = container.Image, container.Args
 		}
 	}
 	return out, nil

@@ -47,9 +47,6 @@ func (p *Pauses) InEffect(now time.Time) []Pause {
 // place of DeletionPauses.
 func (c *Controller) confinedTo() bool { return c.Published["only-namespaces"] != "" }
 
-// lacksPauses is what a user may not do who cannot see pauses. A role of its own permits it.
-var lacksPauses = "list " + pauseResource.GroupResource().String()
-
 // readPauses reads the pauses. That the user may not is a note.
 func (w *World) readPauses(ctx context.Context) error {
 	if w.Controller.confinedTo() {
@@ -74,7 +71,7 @@ func (w *World) readPauses(ctx context.Context) error {
 		w.Pauses.Presence = Missing
 		return nil
 	case err == nil && presence == Unread:
-		w.lack("%s", lacksPauses)
+		w.lack("list %s", pauseResource.GroupResource())
 	}
 	for _, object := range found {
 		w.Pauses.All = append(w.Pauses.All, Pause{policy.PauseOf(object), object.Labels[MadeHere] == fieldManager})
@@ -88,8 +85,11 @@ func (w *World) HeldByPause(facts *policy.Facts, trigger policy.Trigger, at time
 	if trigger == policy.TriggerDeadline && !Stops(facts) {
 		return nil
 	}
-	kind := facts.Profile.Kind
-	scope := policy.PauseScope(kind.Group, kind.Kind, facts.Namespace, facts.Name)
+	return w.heldByPause(facts.Profile.Kind, facts.Namespace, facts.Name, trigger, at)
+}
+
+func (w *World) heldByPause(kind schema.GroupVersionKind, namespace, name string, trigger policy.Trigger, at time.Time) (out []policy.Obstacle) {
+	scope := policy.PauseScope(kind.Group, kind.Kind, namespace, name)
 	for _, one := range w.Pauses.InEffect(w.options.Now) {
 		if one.Holds(trigger, scope) && (at.IsZero() || !one.Over(at)) {
 			out = append(out, policy.Obstacle{Kind: policy.ObstaclePause, Stops: true, Message: one.Message()})

@@ -94,7 +94,8 @@ func (s source) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodC
 		return s.tallyOf(ctx, pod)
 	}
 	jobs := policy.JobProfile.Kind.GroupVersion().WithResource(policy.JobProfile.Resource)
-	return s.counters.get(string(pod.Owner.UID), func() (*policy.PodCounter, error) {
+	key := fmt.Sprintf("%s/%q", pod.Namespace, []string{pod.Owner.Name, string(pod.Owner.UID)}) // The Pod's author chooses both.
+	return s.counters.get(key, func() (*policy.PodCounter, error) {
 		read, err := s.clients.Objects.Resource(jobs).Namespace(pod.Namespace).Get(ctx, pod.Owner.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsForbidden(err):
@@ -113,7 +114,7 @@ func (s source) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodC
 
 // tallyOf is the PodTally that counted a Pod; nil if it is gone.
 func (s source) tallyOf(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
-	return s.counters.get(string(pod.CountedBy()), func() (*policy.PodCounter, error) {
+	return s.counters.get(pod.Namespace+"/"+string(pod.CountedBy()), func() (*policy.PodCounter, error) {
 		list, err := s.clients.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)).Namespace(pod.Namespace).List(ctx, metav1.ListOptions{})
 		switch {
 		case apierrors.IsForbidden(err):

@@ -84,8 +84,8 @@ func (c *Controller) Remedies() []string {
 	}
 }
 
-// unread says which flags, and whether the controller runs, cannot be known, and why.
-func (c *Controller) unread() (what, why string) {
+// Unread says which flags, and whether the controller runs, cannot be known, and why.
+func (c *Controller) Unread() (what, why string) {
 	switch {
 	case c.State == NotInstalled, c.Unknown == "" && c.State != Unknown:
 		return "", ""
@@ -117,7 +117,7 @@ func (c *Controller) unknown() []string {
 	if only := c.confined(); only != "" {
 		return []string{only}
 	}
-	if what, why := c.unread(); what != "" {
+	if what, why := c.Unread(); what != "" {
 		return []string{what + ": " + why}
 	}
 	return nil
@@ -157,7 +157,7 @@ func (w *World) noteController() {
 	if c.State == Unknown && c.Lease.Presence == Unread && !c.Lease.Unused {
 		lacks = append(lacks, "leases/"+c.Lease.Name)
 	}
-	what, why := c.unread()
+	what, why := c.Unread()
 	switch {
 	case len(lacks) > 0 && (c.Settings != Found || c.Unknown == ""):
 		w.lack("get %s in namespace %q", strings.Join(lacks, " and "), c.Namespace)

@@ -74,16 +74,23 @@ func lacking(ctx context.Context, a *Account, resource schema.GroupVersionResour
 	return "", nil
 }
 
-// Resources are those that cleanup policies can match.
+// Resources are those that cleanup policies can match. The error may be [cleanup.SilentGroups].
 func (w *World) Resources(context.Context) ([]cleanup.Resource, error) {
 	found, err := w.discover()
+	if err == nil && len(found.silent) > 0 {
+		err = cleanup.SilentGroups(found.silent)
+	}
 	return served.Resources(found.groups, found.lists), err
 }
 
-// NamespacesFor are the namespaces that a cleanup policy selects from.
-func (w *World) NamespacesFor(ctx context.Context, p *cleanup.Policy) ([]*policy.NamespacePolicy, error) {
+// NamespacesFor are the namespaces that a cleanup policy selects from; only one, if it is given.
+func (w *World) NamespacesFor(ctx context.Context, p *cleanup.Policy, only string) ([]*policy.NamespacePolicy, error) {
 	if _, all := p.Namespaces(nil); all || p.Namespace != "" {
 		return nil, nil
+	}
+	if only != "" {
+		namespace, err := w.Source().Namespace(ctx, only)
+		return []*policy.NamespacePolicy{namespace}, err
 	}
 	var out []*policy.NamespacePolicy
 	err := pages(ctx, w.clients.listNamespaces, metav1.ListOptions{}, func(item runtime.Object) error {
@@ -104,24 +111,23 @@ func (c Clients) listNamespaces(ctx context.Context, options metav1.ListOptions)
 
 // Approved reports whether somebody has approved a policy as it is now. It is not known if the user
 // may not list approvals.
-func (w *World) Approved(ctx context.Context, p *cleanup.Policy) (bool, error) {
+func (w *World) Approved(ctx context.Context, p *cleanup.Policy) (approved, known bool, err error) {
 	if p.UID == "" {
-		return false, nil // It is not in the cluster.
+		return false, true, nil // It is not in the cluster.
 	}
 	resource := v1alpha1.ClusterCleanupApprovals
 	if p.Namespace != "" {
 		resource = v1alpha1.CleanupApprovals
 	}
-	found := false
-	err := pages(ctx, w.lister(v1alpha1.GroupVersion.WithResource(resource), p.Namespace), metav1.ListOptions{}, func(item runtime.Object) error {
+	err = pages(ctx, w.lister(v1alpha1.GroupVersion.WithResource(resource), p.Namespace), metav1.ListOptions{}, func(item runtime.Object) error {
 		if object, ok := item.(*unstructured.Unstructured); ok {
-			found = found || p.ApprovedBy(object)
+			approved = approved || p.ApprovedBy(object)
 		}
 		return nil
 	})
 	if apierrors.IsForbidden(err) {
 		w.lack("list %s.%s", resource, policy.Group)
-		return false, nil
+		return false, false, nil
 	}
-	return found, err
+	return approved, true, err
 }

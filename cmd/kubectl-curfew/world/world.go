@@ -21,6 +21,7 @@ import (
 	"curfew.dev/curfew/controller/servertime"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -101,6 +102,7 @@ type World struct {
 	runtimes   answers[map[string]any]
 	counters   answers[*policy.PodCounter]
 	access     answers[permission]
+	updates    answers[rules.Answer] // of LifecyclePolicies, by name
 	pauses     answers[[]policy.Obstacle]
 	blockedBy  answers[map[types.UID]policy.Obstacle] // by namespace: see blockedIn
 	fates      answers[fate]                          // of owners and Namespaces
@@ -158,7 +160,7 @@ func (w *World) lack(format string, values ...any) {
 }
 
 // lacksShown is how many of them the note names.
-const lacksShown = 4
+const lacksShown = 2
 
 // Notes say what could not be read, and what that means for the answer.
 func (w *World) Notes() []string {
@@ -171,10 +173,10 @@ func (w *World) Notes() []string {
 	if more := len(named) - lacksShown; more > 0 {
 		named = append(named[:lacksShown], fmt.Sprintf("%d more", more))
 	}
-	roles := "curfew-view and view"
-	if slices.Contains(w.lacks, lacksPauses) {
-		roles = "curfew-view, curfew-view-pauses and view"
+	permits := "component tenant-view permits it"
+	if slices.ContainsFunc(w.lacks, func(lack string) bool { return strings.HasPrefix(lack, "get namespaces/") }) {
+		permits = "component tenant-view and role view permit it"
 	}
-	note := "you may not " + strings.Join(named, ", ") + ": what they say is not known; roles " + roles + " allow it"
+	note := "you may not " + strings.Join(named, ", ") + ": what they say is not known; " + permits
 	return append([]string{note}, w.notes...)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -39,14 +40,12 @@ func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic
 		}
 		found = append(found, *object)
 	} else {
-		options := metav1.ListOptions{Limit: 500}
-		for more := true; more; more = options.Continue != "" {
-			list, err := client.List(ctx, options)
-			if err != nil {
-				return nil, nil, fmt.Errorf("listing %s in namespace %q: %w", child.Resource, s.due.Namespace, err)
-			}
-			found = append(found, list.Items...)
-			options.Continue = list.GetContinue()
+		_, err := paging.Each(ctx, metav1.ListOptions{}, client.List, func(page *unstructured.UnstructuredList) error {
+			found = append(found, page.Items...)
+			return nil
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("listing %s in namespace %q: %w", child.Resource, s.due.Namespace, err)
 		}
 	}
 	var own []unstructured.Unstructured
@@ -75,7 +74,7 @@ func (s *stopping) ranToItsEnd(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		for i := range own {
-			outcome, err := s.outcome(step.Child, &own[i])
+			outcome, err := s.outcome(ctx, step.Child, &own[i])
 			if err != nil || outcome == policy.NoOutcome || exceeded(&own[i]) {
 				return false, err
 			}
@@ -90,18 +89,21 @@ func (s *stopping) ranToItsEnd(ctx context.Context) (bool, error) {
 
 // outcome is how a child has ended for good, as the profile of its kind says; [policy.NoOutcome]
 // where it has not.
-func (s *stopping) outcome(kind *v1alpha1.Child, child *unstructured.Unstructured) (policy.Outcome, error) {
+func (s *stopping) outcome(ctx context.Context, kind *v1alpha1.Child, child *unstructured.Unstructured) (policy.Outcome, error) {
 	var profile *policy.Profile
 	if s.options.Profile != nil {
 		var err error
 		if profile, err = s.options.Profile(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}); err != nil {
-			return policy.NoOutcome, fmt.Errorf("the profile of %s: %w", kind.Kind, err)
+			return policy.NoOutcome, faultf("the profile of %s: %w", kind.Kind, err)
 		}
 	}
 	if profile == nil || !profile.Finishable() || profile.Kind.Version != kind.Version {
 		return outcomeByConditions(child), nil
 	}
-	facts := policy.FactsOfObject(profile, child.Object)
+	facts := policy.FactsOfObjectContext(ctx, profile, child.Object)
+	if err := ctx.Err(); err != nil {
+		return policy.NoOutcome, err
+	}
 	if facts.StateError != nil {
 		return policy.NoOutcome, faultf("the state of %s %s/%s cannot be read: %w", kind.Kind, child.GetNamespace(), child.GetName(), facts.StateError)
 	}
@@ -160,7 +162,7 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 			s.begun = true
 			continue
 		}
-		outcome, err := s.outcome(step.Child, child)
+		outcome, err := s.outcome(ctx, step.Child, child)
 		if err != nil {
 			return false, err
 		}

@@ -171,6 +171,31 @@ func TestWhatRanToItsEndIsLeftAlone(t *testing.T) {
 	}
 }
 
+// A child whose profile cannot be used sends nothing, and is no sign that the API server is away.
+func TestProfileOfAChildFails(t *testing.T) {
+	s := newScene(t, map[string]any{}, time.Time{}, mark(nil), deleteSet, deletePods)
+	s.options.Profile = func(schema.GroupKind) (*policy.Profile, error) { return nil, errors.New("it does not compile") }
+	if got := s.attempt(t); got.Code != http.StatusUnprocessableEntity || len(s.writes()) > 0 {
+		t.Errorf("sent %v, answer %+v", s.writes(), got)
+	}
+}
+
+// A child whose state is not read to its end has not finished, and has no state that cannot be
+// read: it is tried again.
+func TestStateEndsWithTheAttempt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := newScene(t, map[string]any{}, time.Time{}, mark(nil), deleteSet, deletePods)
+	s.options.Profile = func(schema.GroupKind) (*policy.Profile, error) {
+		return &policy.Profile{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Set"}, State: func(ctx context.Context, _ map[string]any) (policy.State, error) {
+			cancel() // in the middle of it
+			return policy.State{Finished: true, Outcome: policy.Succeeded, FinishTime: due}, ctx.Err()
+		}}, nil
+	}
+	if got := s.Do(ctx, s.due); !errors.Is(got.Err, context.Canceled) || got.Code == http.StatusUnprocessableEntity || len(s.writes()) > 0 {
+		t.Errorf("answer %+v", got)
+	}
+}
+
 // Where the profiles are not known yet, it cannot be told whether a child has finished: nothing is
 // stopped.
 func TestProfilesNotKnownYet(t *testing.T) {

@@ -8,9 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
@@ -193,53 +191,4 @@ func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods
 		walk.unknown, walk.next = append(walk.unknown, unknown...), list.Continue
 	}
 	return nil
-}
-
-// above follows the controllers upwards. An owner that is gone, or was re-created, ends the way:
-// what stands above it is then not known to be this object's, and is left to the garbage collector
-// (S5). One that may not be read ends it too, with the reason why it is not known what is above.
-func (x *podIndex) above(ctx context.Context, namespace string, references []metav1.OwnerReference) (uids []types.UID, unknown string, err error) {
-	for range ownersMost {
-		owner := metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: references})
-		if owner == nil {
-			break
-		}
-		uids = append(uids, owner.UID)
-		references, err = x.ownersOf(ctx, namespace, owner)
-		switch {
-		case apierrors.IsForbidden(err):
-			return uids, fmt.Sprintf("%s %s/%s may not be read", owner.Kind, namespace, owner.Name), nil
-		case err != nil:
-			return nil, "", err
-		}
-	}
-	return uids, "", nil
-}
-
-// ownersOf are the owners of an owner, from memory where they were read lately.
-func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1.OwnerReference) ([]metav1.OwnerReference, error) {
-	now, key := x.clock.Now(), ownerKey{namespace, owner.APIVersion, owner.Kind, owner.Name, owner.UID}
-	if known, ok := x.owners.Get(key); ok {
-		if known := known.(ownedBy); now.Sub(known.at) < ownersFresh && !now.Before(known.at) {
-			return known.references, nil
-		}
-	}
-	group, err := schema.ParseGroupVersion(owner.APIVersion)
-	if err != nil {
-		return nil, nil // Nobody's.
-	}
-	// The plural is guessed as the API conventions and every kind that runs Pods have it. A wrong
-	// guess is not found.
-	resource, _ := meta.UnsafeGuessKindToResource(group.WithKind(owner.Kind))
-	object, err := x.client.Resource(resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
-	var references []metav1.OwnerReference
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return nil, fmt.Errorf("reading %s %s/%s, an owner of Pods: %w", owner.Kind, namespace, owner.Name, err)
-	case object.UID == owner.UID:
-		references = object.OwnerReferences
-	}
-	x.owners.Add(key, ownedBy{references, now})
-	return references, nil
 }

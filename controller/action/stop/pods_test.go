@@ -18,6 +18,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/policy"
 )
@@ -84,6 +85,43 @@ func TestOwnerOfPodsMayNotBeRead(t *testing.T) {
 		if again := got.Again > 0; got.Code != http.StatusOK || again != (c.pending || len(c.want) > 0) {
 			t.Errorf("%s: answer %+v", name, got)
 		}
+	}
+}
+
+// Pods that name an owner by a path, or one whose API fails, do not hide the Pods of others. No
+// request is sent for the path.
+func TestForgedOwnersHideNoPods(t *testing.T) {
+	for name, owner := range map[string]metav1.OwnerReference{
+		"name":    {APIVersion: "v1", Kind: "ConfigMap", Name: "../../../../../version"},
+		"kind":    {APIVersion: "v1", Kind: "../../version", Name: "a"},
+		"group":   {APIVersion: "../v1", Kind: "Thing", Name: "a"},
+		"failing": {APIVersion: "failing.io/v1", Kind: "Thing", Name: "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, nil, due.Add(-time.Hour), mark(nil), deletePods)
+			owner.UID, owner.Controller = "x", ptr.To(true)
+			forged := &metav1.PartialObjectMetadata{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "0-forged", UID: "forged", OwnerReferences: []metav1.OwnerReference{owner}},
+			}
+			if err := s.metadata.Tracker().Add(forged); err != nil {
+				t.Fatal(err)
+			}
+			s.metadata.PrependReactor("get", "*", func(asked clienttesting.Action) (bool, runtime.Object, error) {
+				get, _ := asked.(clienttesting.GetAction)
+				switch of := get.GetResource(); {
+				case of.Group == "failing.io":
+					return true, nil, apierrors.NewServiceUnavailable("no backend")
+				case of.Group != "example.com":
+					return true, nil, errors.New("the answer is no object")
+				}
+				return false, nil, nil
+			})
+			s.attempt(t)
+			if sent := s.writes(); !slices.Equal(sent, []string{"delete pods/a-0"}) {
+				t.Errorf("sent %v, want that the object's own Pod is deleted", sent)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package survey
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -10,72 +11,89 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // lookups answer from other objects, read as the account of the policy. What the account may not
-// read is an error, and the object is kept. A list shares what was read of a namespace; right
-// before a DELETE it is read again.
+// read is an error, and the object is kept. All objects of a list share what was read of a
+// namespace; right before their DELETEs it is read again, and shared for liveFor.
 type lookups struct {
 	reader    Reader
 	workloads []workload
-	volumes   map[string]found[*volumes]
-	services  map[string]found[*services]
-	claims    map[string]found[map[string]string] // UID of each claim by namespace and name
+	// lost is why not all workloads are known; nil if they are.
+	lost     error
+	volumes  *memory[*volumes]
+	services *memory[*services]
+	claims   *memory[map[string]string] // UID of each claim by namespace and name
 }
 
-// found is what was read of a namespace, or why it could not be.
-type found[T any] struct {
-	all T
-	err error
+// newLookups makes lookups whose answers end after liveFor by a clock; nil keeps them. served and
+// failed are what discovery has answered.
+func (s *Survey) newLookups(snapshot *platform.Snapshot, served []cleanup.Resource, failed error, clock clock.PassiveClock) *lookups {
+	workloads, err := workloadsOf(snapshot.Profiles, served, failed)
+	return &lookups{s.reader, workloads, err, newMemory[*volumes](clock), newMemory[*services](clock), newMemory[map[string]string](clock)}
 }
 
-func newLookups(reader Reader, workloads []workload) *lookups {
-	return &lookups{reader, workloads, map[string]found[*volumes]{}, map[string]found[*services]{}, map[string]found[map[string]string]{}}
+// liveLookups are shared by all live judgements, for as long as the same workloads are known. An
+// API group that answered when the run began may be silent now.
+func (s *Survey) liveLookups(ctx context.Context, snapshot *platform.Snapshot) *lookups {
+	var served []cleanup.Resource
+	var failed error
+	if slices.Contains(s.policy.Expressions.Lookups, expression.LookupMounted) {
+		served, failed = s.options.Served(ctx)
+	}
+	next := s.newLookups(snapshot, served, failed, s.options.Clock)
+	if s.options.Clock == nil {
+		return next
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live == nil || !reflect.DeepEqual(s.live.workloads, next.workloads) || !reflect.DeepEqual(s.live.lost, next.lost) {
+		s.live = next
+	}
+	return s.live
 }
 
 // answer answers one of expression.Lookups for an object.
 func (l *lookups) answer(ctx context.Context, name string, facts *policy.Facts, object map[string]any) (bool, error) {
 	switch {
 	case name == expression.LookupService:
-		all, err := remember(ctx, l.services, facts.Namespace, l.readServices)
+		all, err := l.services.get(ctx, facts.Namespace, l.readServices)
 		return err == nil && all.selects(facts), err
 	case facts.Profile.Kind.Kind == "PersistentVolumeClaim":
-		all, err := remember(ctx, l.volumes, facts.Namespace, l.readVolumes)
+		all, err := l.volumes.get(ctx, facts.Namespace, l.readVolumes)
 		return err == nil && all.mounts(facts.Name), err
 	default:
 		return l.volumeMounted(ctx, object)
 	}
 }
 
-func remember[T any](ctx context.Context, known map[string]found[T], namespace string, read func(context.Context, string) (T, error)) (T, error) {
-	of, ok := known[namespace]
-	if !ok {
-		of.all, of.err = read(ctx, namespace)
-		known[namespace] = of
-	}
-	return of.all, of.err
-}
-
-// volumeMounted: a PersistentVolume is mounted if its claim exists and is mounted.
+// volumeMounted: a PersistentVolume is mounted if its claim exists and is mounted. The object has
+// its spec: see cleanup.Object.
 func (l *lookups) volumeMounted(ctx context.Context, object map[string]any) (bool, error) {
-	namespace, _, _ := unstructured.NestedString(object, "spec", "claimRef", "namespace")
-	name, _, _ := unstructured.NestedString(object, "spec", "claimRef", "name")
-	uid, _, _ := unstructured.NestedString(object, "spec", "claimRef", "uid")
-	if name == "" {
+	claim, exists, err := unstructured.NestedMap(object, "spec", "claimRef")
+	if err == nil && !exists {
 		return false, nil
 	}
-	claims, err := remember(ctx, l.claims, namespace, l.readClaims)
+	namespace, _ := claim["namespace"].(string)
+	name, _ := claim["name"].(string)
+	uid, _ := claim["uid"].(string)
+	if err != nil || name == "" || namespace == "" {
+		return false, fmt.Errorf("%s: spec.claimRef names no claim", expression.LookupMounted)
+	}
+	claims, err := l.claims.get(ctx, namespace, l.readClaims)
 	if err != nil {
 		return false, err
 	}
 	if found, ok := claims[name]; !ok || uid != "" && found != uid {
 		return false, nil
 	}
-	all, err := remember(ctx, l.volumes, namespace, l.readVolumes)
+	all, err := l.volumes.get(ctx, namespace, l.readVolumes)
 	return err == nil && all.mounts(name), err
 }
 
@@ -101,35 +119,10 @@ func (v *volumes) mounts(claim string) bool {
 	})
 }
 
-// workload is a kind with pod templates. Workloads that are scaled to zero, suspended or between
-// two runs count: their next Pod wants its data back.
-type workload struct {
-	schema.GroupVersionResource
-	namespaced bool
-	templates  []policy.FieldPath
-}
-
-// workloadsOf are the kinds of the profiles that have pod templates and are served.
-func workloadsOf(profiles policy.Profiles, served []cleanup.Resource) []workload {
-	var out []workload
-	for i := range served {
-		profile := profiles[schema.GroupKind{Group: served[i].Group, Kind: served[i].Kind}]
-		if profile != nil && len(profile.PodTemplates) > 0 {
-			out = append(out, workload{served[i].WithVersion(versionOf(profile, &served[i])), served[i].Namespaced, profile.PodTemplates})
-		}
-	}
-	return out
-}
-
-// versionOf is the version whose fields the profile knows, if that is served.
-func versionOf(profile *policy.Profile, of *cleanup.Resource) string {
-	if slices.Contains(of.Versions, profile.Kind.Version) {
-		return profile.Kind.Version
-	}
-	return of.Versions[0]
-}
-
 func (l *lookups) readVolumes(ctx context.Context, namespace string) (*volumes, error) {
+	if l.lost != nil {
+		return nil, l.lost
+	}
 	out := &volumes{names: map[string]bool{}}
 	err := l.each(ctx, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace, func(pod *unstructured.Unstructured) {
 		if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase != "Succeeded" && phase != "Failed" {

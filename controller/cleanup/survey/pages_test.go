@@ -58,7 +58,7 @@ func TestPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			reader, between, seen := &shelf{total: 1150, most: c.most}, 0, 0
 			p := newPages(reader, c.whole)
-			p.between = func(context.Context) error { between++; return nil }
+			p.yield = func(context.Context, bool) error { between++; return nil }
 			err := p.each(t.Context(), schema.GroupVersionResource{}, "", metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 				if object.GetName() != strconv.Itoa(seen) {
 					return fmt.Errorf("%s after %d objects", object.GetName(), seen)
@@ -73,7 +73,7 @@ func TestPages(t *testing.T) {
 		})
 	}
 	p, ended := newPages(&shelf{total: 1000, most: 1000}, false), errors.New("it is over")
-	p.between = func(context.Context) error { return ended }
+	p.yield = func(context.Context, bool) error { return ended }
 	if err := p.each(t.Context(), schema.GroupVersionResource{}, "", metav1.ListOptions{}, func(*unstructured.Unstructured) error { return nil }); !errors.Is(err, ended) {
 		t.Errorf("%v, want that it is over", err)
 	}

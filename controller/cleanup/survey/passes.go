@@ -35,7 +35,7 @@ func (s *Survey) Count(ctx context.Context, deleted int64) error {
 		return err
 	}
 	matched := int64(0)
-	err = s.each(ctx, func(at *Place, object *unstructured.Unstructured) error {
+	err = s.each(ctx, func(ctx context.Context, at *Place, object *unstructured.Unstructured) error {
 		decision, err := s.decide(ctx, &at.Target, object)
 		if err != nil || decision.Verdict != cleanup.Delete {
 			return err
@@ -94,14 +94,12 @@ func (s *Survey) allow(ctx context.Context, matched, deleted int64) (err error) 
 			return err
 		}
 	}
-	// What was deleted before the interruption counts, too. It may still be among all objects, with a
-	// finalizer.
-	allowed, err := s.policy.Allowance(matched+deleted, all)
+	left, err := s.policy.Allowance(matched, all, deleted)
 	if err != nil {
 		s.Matched = matched
 		return &StallError{v1alpha1.ReasonTooManyMatches, err}
 	}
-	s.Left = max(0, allowed-deleted)
+	s.Left = left
 	return nil
 }
 
@@ -110,7 +108,7 @@ func (s *Survey) allow(ctx context.Context, matched, deleted int64) (err error) 
 func (s *Survey) Choose(ctx context.Context, f func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error) error {
 	recent := recentUIDs{}
 	s.Matches.Again()
-	return s.each(ctx, func(at *Place, object *unstructured.Unstructured) error {
+	return s.each(ctx, func(ctx context.Context, at *Place, object *unstructured.Unstructured) error {
 		s.Listed++
 		decision, err := s.decide(ctx, &at.Target, object)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -37,7 +39,8 @@ type Reader interface {
 type Options struct {
 	// Account is how messages name the policy's account.
 	Account string
-	// Served are the resources that can be listed and deleted.
+	// Served are the resources that can be listed and deleted. The error may be
+	// [cleanup.SilentGroups].
 	Served func(context.Context) ([]cleanup.Resource, error)
 	// Source is the platform that decides about objects of a list.
 	Source platform.Source
@@ -50,13 +53,28 @@ type Options struct {
 	Matched func(context.Context) (cleanup.Matched, error)
 	// MostLacks is after how many missing permissions Open stops; 0 means never.
 	MostLacks int
+	// Only limits the survey to a part of what the policy matches.
+	Only Only
 	// Now is the time of the whole survey.
 	Now time.Time
-	// Clock measures how long pages take. They become shorter if that is long; nil if it does not
-	// matter.
+	// Clock measures how long pages take, which become shorter if that is long, and how old the
+	// lookups of live judgements are. With nil neither matters, and no live judgements share lookups.
 	Clock clock.PassiveClock
-	// Between is called between two pages, when none is held. It may wait; nil if nobody else does.
-	Between func(context.Context) error
+	// Yield is called before each question about permissions, between two pages, when none is held,
+	// and before each object of a page. It may wait; nil means that no other survey takes turns.
+	Yield func(ctx context.Context, inPage bool) error
+	// Paged is called after each page, when none is held. It may wait; nil if there is nothing to do.
+	Paged func(ctx context.Context) error
+	// Wait waits before a list that failed is tried again, with no page held; nil if it is not.
+	Wait func(ctx context.Context, d time.Duration) error
+}
+
+// Only is a part of what a policy matches. The limits of a policy do not apply to a part.
+type Only struct {
+	// Namespace, without cluster-scoped objects; empty means all.
+	Namespace string
+	// Resource reports whether a resource is surveyed; nil means all.
+	Resource func(schema.GroupResource) bool
 }
 
 // Survey is one pass or two over everything that a policy may match.
@@ -77,9 +95,12 @@ type Survey struct {
 	reader  Reader
 	options Options
 	at      []Place
-	// workloads may mount volumes, for lookups.
-	workloads []workload
-	lookups   *lookups
+	// silent are the API groups that discovery did not show when the run began.
+	silent  cleanup.SilentGroups
+	lookups *lookups
+	// live are the lookups of live judgements. mu guards them.
+	live *lookups
+	mu   sync.Mutex
 	// spent is how long the objects of the current page took.
 	spent time.Duration
 }
@@ -89,13 +110,21 @@ func New(policy *cleanup.Policy, reader Reader, options Options) *Survey {
 	return &Survey{policy: policy, reader: reader, options: options, Left: -1, Skipped: map[string]*v1alpha1.SkipCount{}}
 }
 
-// JudgeLive decides about an object that was just read, with lookups that are read again.
+// JudgeLive decides about an object that was just read, with lookups that are read again. Many may
+// call it at once.
 func (s *Survey) JudgeLive(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source) (cleanup.Decision, error) {
-	return s.judge(ctx, at, object, source, newLookups(s.reader, s.workloads))
+	snapshot, err := s.snapshot(ctx, source)
+	if err != nil {
+		return cleanup.Decision{}, err
+	}
+	return s.judge(ctx, at, object, source, s.liveLookups(ctx, snapshot))
 }
 
 // decide decides about one object of a list.
 func (s *Survey) decide(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured) (cleanup.Decision, error) {
+	if err := s.yield(ctx, true); err != nil {
+		return cleanup.Decision{}, err
+	}
 	if s.options.Clock != nil {
 		began := s.options.Clock.Now()
 		defer func() { s.spent += s.options.Clock.Since(began) }()
@@ -103,12 +132,24 @@ func (s *Survey) decide(ctx context.Context, at *cleanup.Target, object *unstruc
 	return s.judge(ctx, at, object, s.options.Source, s.lookups)
 }
 
+func (s *Survey) yield(ctx context.Context, inPage bool) error {
+	if s.options.Yield == nil {
+		return nil
+	}
+	return s.options.Yield(ctx, inPage)
+}
+
+// objectCost is what the expressions for one object may cost together, and pageCost those for the
+// objects of a page. What they cannot decide is kept. Tests make them smaller.
+var objectCost, pageCost int64 = expression.CostLimit, 50 * expression.CostLimit
+
 // judge decides about one object, as a list or a live read shows it.
 func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source, lookups *lookups) (cleanup.Decision, error) {
-	snapshot, err := source.Snapshot(ctx)
+	snapshot, err := s.snapshot(ctx, source)
 	if err != nil {
 		return cleanup.Decision{}, err
 	}
+	ctx = expression.Limited(ctx, objectCost, "the expressions cost more than they may for one object")
 	facts := policy.FactsOfObjectContext(ctx, snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
 	judged := &cleanup.Object{
 		Facts: facts, Resource: at.GroupResource(), JSON: object.Object, Now: s.options.Now,
@@ -129,6 +170,16 @@ func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstruct
 		decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipNoUID, Message: "has no UID, without which it cannot be told from another object"}
 	}
 	return decision, ctx.Err()
+}
+
+// snapshot is what a source knows of kinds. It is an error until all KindProfiles are known: one of
+// them may say what mounts a volume, or why an object is kept.
+func (s *Survey) snapshot(ctx context.Context, source platform.Source) (*platform.Snapshot, error) {
+	snapshot, err := source.Snapshot(ctx)
+	if err == nil {
+		err = snapshot.Incomplete()
+	}
+	return snapshot, err
 }
 
 // Get reads one object live, as much of it as the policy needs.

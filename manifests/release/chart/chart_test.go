@@ -104,6 +104,7 @@ var switches = map[string]values{
 	"monitoring":          {"monitoring": true},
 	"no-builtin-profiles": {"builtinProfiles": false},
 	"precreated-webhooks": {"precreatedWebhooks": true},
+	"tenant-view":         {"tenantView": true},
 }
 
 // asBase are values with which the chart runs the image of manifests/base, and without the
@@ -260,6 +261,7 @@ var changes = map[string]struct {
 	"httpAPI":            {true, `"--api-addr=:8443"`},
 	"highAvailability":   {true, `"replicas":3`},
 	"monitoring":         {true, `"kind":"PrometheusRule"`},
+	"tenantView":         {true, `"name":"curfew-tenant-view"`},
 	"crds.install":       {false, ""},
 	"crds.keep":          {false, ""},
 

@@ -76,7 +76,7 @@ func TestOnlyNamespaces(t *testing.T) {
 	if roles != 4 {
 		t.Errorf("%d Roles in the two namespaces, want one for each program", roles)
 	}
-	for _, value := range []string{"deleteAnything", "precreatedWebhooks", "failClosed", "httpAPI", "highAvailability", "monitoring", "leaveNativeTTL"} {
+	for _, value := range []string{"deleteAnything", "precreatedWebhooks", "failClosed", "httpAPI", "highAvailability", "monitoring", "leaveNativeTTL", "tenantView"} {
 		if _, _, err := charttest.Render(chart, namespace, set(values{value: true}, "a")); err == nil {
 			t.Errorf("%s is accepted with onlyNamespaces", value)
 		}

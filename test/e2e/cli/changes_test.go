@@ -54,11 +54,11 @@ func TestLivesAreChanged(t *testing.T) {
 func livesAreChanged(t *testing.T, w *world, space string, within time.Duration) bool {
 	w.space(t, space, nil)
 	due := time.Now().Add(within).Truncate(time.Second)
-	for _, name := range []string{"goes", "extended", "cancelled", "asked"} {
+	for _, name := range []string{"goes", "extended", "kept", "asked"} {
 		w.configMap(t, space, name, map[string]string{policy.LabelTTL: label(due), "who": name})
 	}
 	w.job(t, finishedJob(space, "extended", due.Add(-10*time.Second), 10))
-	w.job(t, finishedJob(space, "cancelled", due.Add(-10*time.Second), 10))
+	w.job(t, finishedJob(space, "kept", due.Add(-10*time.Second), 10))
 	w.configMap(t, space, "at-once", map[string]string{policy.LabelTTL: "2099-01-01"})
 	says := func(text string, code int, stdout string) {
 		t.Helper()
@@ -71,10 +71,10 @@ func livesAreChanged(t *testing.T, w *world, space string, within time.Duration)
 	later := due.Add(24*time.Hour).UTC().Format(layout) + " UTC"
 	says("extend configmap/extended --by 1d", 0, "configmap/extended extended: "+later+" (was: "+was+")\n")
 	says("extend job/extended --by 1d", 0, "job.batch/extended extended: "+later+" (was: "+was+")\n")
-	says("cancel configmap/cancelled", 0, "configmap/cancelled cancelled: stays (was: "+was+")\n")
-	says("cancel job/cancelled", 0, "job.batch/cancelled cancelled: stays (was: "+was+")\n")
+	says("keep configmap/kept", 0, "configmap/kept kept: stays (was: "+was+")\n")
+	says("keep job/kept", 0, "job.batch/kept kept: stays (was: "+was+")\n")
 	says("extend configmap/asked --by 1d --dry-run=server", 0, "configmap/asked extended: "+later+" (was: "+was+") (server dry run)\n")
-	says("cancel configmap/asked --dry-run=client", 0, "configmap/asked cancelled: stays (was: "+was+") (dry run)\n")
+	says("keep configmap/asked --dry-run=client", 0, "configmap/asked kept: stays (was: "+was+") (dry run)\n")
 	if !time.Now().Before(due) {
 		return false
 	}
@@ -88,7 +88,7 @@ func livesAreChanged(t *testing.T, w *world, space string, within time.Duration)
 	if early := time.Until(due); early > 0 {
 		t.Errorf("gone %s early", early)
 	}
-	for _, name := range []string{"extended", "cancelled"} {
+	for _, name := range []string{"extended", "kept"} {
 		for _, resource := range []string{"configmaps", "jobs"} {
 			object, err := w.get(t.Context(), resource, space, name)
 			if err != nil || object == nil || object.GetDeletionTimestamp() != nil {
@@ -139,7 +139,7 @@ func TestManyAreAskedAbout(t *testing.T) {
 		}
 	}
 	// --yes does not ask, and one is done without.
-	if got := kubectl(t, "curfew cancel configmaps -l app=many -n many --yes -o name"); got.stdout != "configmap/a\nconfigmap/b\nconfigmap/c\n" {
+	if got := kubectl(t, "curfew keep configmaps -l app=many -n many --yes -o name"); got.stdout != "configmap/a\nconfigmap/b\nconfigmap/c\n" {
 		t.Errorf("%q", got.stdout)
 	}
 	if have := labels(); have != "" {

@@ -11,7 +11,7 @@ import (
 func TestCompletion(t *testing.T) {
 	laid(t)
 	for text, want := range map[string][]string{
-		"curfew ''":                               {"approve", "cancel", "completion", "convert", "defaults", "expire-now", "expiring", "explain", "extend", "help", "lint", "options", "pause", "preview", "report", "resume", "status", "tally", "test", "uninstall", "version"},
+		"curfew ''":                               {"approve", "completion", "convert", "defaults", "expire-now", "expiring", "explain", "extend", "help", "keep", "lint", "options", "pause", "preview", "report", "resume", "status", "tally", "test", "uninstall", "version"},
 		"curfew exp":                              {"expire-now", "expiring", "explain"},
 		"curfew expiring dep":                     {"deployments.apps"},
 		"curfew explain -n foo deploy/":           {"deploy/evening", "deploy/web", "deploy/weekend"},
@@ -20,8 +20,8 @@ func TestCompletion(t *testing.T) {
 		"curfew expiring -n la":                   {"lab"},
 		"curfew expiring -o ''": {"table", "wide", "json", "yaml", "kyaml", "name", "go-template", "go-template-file",
 			"jsonpath", "jsonpath-as-json", "jsonpath-file", "custom-columns", "custom-columns-file"},
-		"curfew expiring --trigger ''":                 {"deadline", "label", "ttl"},
-		"curfew cancel --dry-run ''":                   {"client", "none", "server"},
+		"curfew expiring --trigger ''":                 {"cleanup", "deadline", "label", "ttl"},
+		"curfew keep --dry-run ''":                     {"client", "none", "server"},
 		"curfew explain --context ''":                  {"curfew-local"},
 		"curfew lint --native-ttl ''":                  {"off", "on"},
 		"curfew completion ''":                         {"bash", "fish", "kubectl", "powershell", "zsh"},

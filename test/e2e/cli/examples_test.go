@@ -163,7 +163,7 @@ func before(help string) string {
 // asTyped is an example as the test runs it: told yes where it would ask, and with an end where it
 // would go on.
 func asTyped(text string) string {
-	for _, changing := range []string{"kubectl curfew extend ", "kubectl curfew cancel ", "kubectl curfew expire-now ", "kubectl curfew approve "} {
+	for _, changing := range []string{"kubectl curfew extend ", "kubectl curfew keep ", "kubectl curfew expire-now ", "kubectl curfew approve "} {
 		if rest, ok := strings.CutPrefix(text, changing); ok && !strings.Contains(text, "--dry-run") && !strings.Contains(text, "--yes") {
 			text = changing + "--yes " + rest
 		}

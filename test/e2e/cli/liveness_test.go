@@ -71,7 +71,7 @@ var bare = map[string]struct {
 }{
 	"kubectl curfew expiring -A":                                  {2, "error: "},
 	"kubectl curfew expire-now serviceaccount/default -n default": {2, "error: "},
-	"kubectl curfew cancel serviceaccount/default -n default":     {2, "error: "},
+	"kubectl curfew keep serviceaccount/default -n default":       {2, "error: "},
 	"kubectl curfew explain namespace/default":                    {0, "note: "},
 	"kubectl curfew status --no-headers":                          {1, "controller   failed   "},
 }

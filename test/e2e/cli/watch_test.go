@@ -93,7 +93,7 @@ func TestWatchLines(t *testing.T) {
 	next("NEW", "configmap/one", "2099-01-01", "00:00:00", "UTC")
 	kubectl(t, "curfew extend -n piped configmap/one --until 2100-01-01")
 	next("CHANGED", "configmap/one", "2100-01-01", "00:00:00", "UTC")
-	kubectl(t, "curfew cancel -n piped configmap/one")
+	kubectl(t, "curfew keep -n piped configmap/one")
 	next("GONE", "configmap/one", "2100-01-01", "00:00:00", "UTC")
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)

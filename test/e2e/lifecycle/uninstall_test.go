@@ -96,7 +96,7 @@ func TestUninstall(t *testing.T) {
 	f.says(warning, "1 LifecyclePolicy\n", "1 ClusterCleanupPolicy\n", "1 PodTally\n", "--keep-crds")
 	f.says(plan, "mutatingwebhookconfiguration.admissionregistration.k8s.io/curfew deleted (server dry run)\n", "1 pod released",
 		"customresourcedefinition.apiextensions.k8s.io/podtallies.curfew.dev deleted (server dry run)\n", "namespace/curfew-system deleted (server dry run)\n")
-	f.says(f.refused("curfew", "uninstall"), "stdin is not a terminal: pass --yes")
+	f.says(f.refused("curfew", "uninstall"), "stdin is not a terminal; pass --yes")
 	f.kubectl(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: reader}, rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list]}]}`, "create", "-f", "-")
 	f.kubectl("", "create", "clusterrolebinding", "reader", "--clusterrole=reader", "--user=ann")
 	f.await("ann's role", func(ctx context.Context) (bool, error) {

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// ownedBy is an object of namespace lab that others own.
+func ownedBy(apiVersion, kind, name string, owners ...string) runtime.Object {
+	metadata := map[string]any{"name": name, "namespace": "lab", "uid": "uid-" + name, "resourceVersion": "7", "creationTimestamp": "2026-12-24T09:00:00Z"}
+	var references []any
+	for _, owner := range owners {
+		references = append(references, map[string]any{"apiVersion": "apps/v1", "kind": "Owner", "name": owner, "uid": "uid-" + owner})
+	}
+	metadata["ownerReferences"] = references
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": metadata}}
+}
+
+// family is a Deployment with a ReplicaSet, and Pods so that it owns as many objects as given.
+func family(owned int) []runtime.Object {
+	out := []runtime.Object{ownedBy("apps/v1", "Deployment", "web"), ownedBy("apps/v1", "ReplicaSet", "web-1", "web"), ownedBy("v1", "Pod", "stranger", "other")}
+	for n := range owned - 1 {
+		out = append(out, ownedBy("v1", "Pod", fmt.Sprint("web-1-", n), "web-1", "web-1"))
+	}
+	return out
+}
+
+// TestExpireNowAsks before it deletes a Namespace, a cluster-scoped object, or one that owns more
+// than 10 others.
+func TestExpireNowAsks(t *testing.T) {
+	const namespace, role, deployment, unread = "Delete namespace/foo and everything in it? [y/N] ",
+		"Delete clusterrole.rbac.authorization.k8s.io/guest, which is cluster-scoped? [y/N] ", "Delete deployment.apps/web in namespace lab and 11 objects that it owns? [y/N] ",
+		"Delete deployment.apps/web in namespace lab and all that it owns? The API server cannot list secrets. [y/N] "
+	for name, test := range map[string]struct {
+		line     string
+		answer   string // "": stdin is no terminal
+		owned    int
+		notMine  string
+		broken   string // a resource that cannot be listed
+		question string
+		code     int
+	}{
+		"namespace, yes":               {line: "expire-now ns/foo", answer: "y", question: namespace},
+		"namespace, no":                {line: "expire-now ns/foo", answer: "n", question: namespace, code: exitBadNews},
+		"namespace, nobody to ask":     {line: "expire-now ns/foo", code: exitUsage},
+		"namespace, --yes":             {line: "expire-now ns/foo --yes"},
+		"cluster-scoped, no":           {line: "expire-now clusterrole/guest", answer: "n", question: role, code: exitBadNews},
+		"cluster-scoped, nobody":       {line: "expire-now clusterrole/guest", code: exitUsage},
+		"owns 11, no":                  {line: "expire-now deploy/web -n lab", answer: "n", owned: 11, question: deployment, code: exitBadNews},
+		"owns 11, nobody to ask":       {line: "expire-now deploy/web -n lab", owned: 11, code: exitUsage},
+		"owns 11, --yes":               {line: "expire-now deploy/web -n lab --yes", owned: 11},
+		"owns 11, one kind forbidden":  {line: "expire-now deploy/web -n lab", owned: 11, notMine: "list secrets", code: exitUsage},
+		"owns 1 or more":               {line: "expire-now deploy/web -n lab", owned: 1, broken: "secrets", code: exitUsage},
+		"owns 1 or more, no":           {line: "expire-now deploy/web -n lab", answer: "n", owned: 1, broken: "secrets", question: unread, code: exitBadNews},
+		"owns 10":                      {line: "expire-now deploy/web -n lab", owned: 10},
+		"keep and extend ask nothing":  {line: "extend clusterrole/guest --by 1d"},
+		"cluster-scoped, keep asks no": {line: "keep clusterrole/guest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newFakeCluster(t, append(objects(t), family(test.owned)...))
+			if test.broken != "" {
+				cluster.metadata.PrependReactor("list", test.broken, func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewInternalError(errors.New("conversion webhook failed"))
+				})
+			}
+			in := scene{stdin: test.answer + "\n", terminal: test.answer != ""}
+			if test.notMine != "" {
+				in.notMine = []string{test.notMine}
+			}
+			code, stdout, stderr, sent := executeIn(t, cluster, in, words(test.line)...)
+			if code != test.code || (len(sent) == 1) != (code == exitOK) {
+				t.Errorf("exit status %d, want %d, sent %q\n%s%s", code, test.code, sent, stdout, stderr)
+			}
+			asked := strings.Contains(stderr, "[y/N]")
+			if asked != (test.question != "") || !strings.Contains(stderr, test.question) {
+				t.Errorf("want the question %q: %s", test.question, stderr)
+			}
+			if refused := "error: stdin is not a terminal; pass --yes\n"; (code == exitUsage) != strings.HasSuffix(stderr, refused) {
+				t.Errorf("exit status %d: %s", code, stderr)
+			}
+		})
+	}
+}

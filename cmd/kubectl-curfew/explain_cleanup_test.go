@@ -1,0 +1,80 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestExplainByCleanupPolicy: the next run of a policy that matches an object is named, with its
+// time and what stops it.
+func TestExplainByCleanupPolicy(t *testing.T) {
+	const when = "2026-12-24 19:00:00 CET, in 6h"
+	for name, c := range map[string]struct {
+		object  string
+		edit    func(*unstructured.Unstructured)
+		notMine []string
+		want    []string
+	}{
+		"deleted":   {"first", nil, nil, []string{"configmap/first in namespace attic expires " + when + ": the next run of cleanup/attic/tonight deletes it\n",
+			"kubectl annotate configmap/first -n attic curfew.dev/protect=true\n", "\n   cleanup/attic/tonight   deletes it " + when + "\n"}},
+		"protected": {"kept", nil, nil, []string{"stays: ", "\n   cleanup/attic/tonight   keeps it " + when + ": is protected by annotation curfew.dev/protect\n"}},
+		"newest":    {"first", spec("keepNewest", map[string]any{"count": int64(1)}), nil, []string{"stays: ", "keeps it " + when + ": is one of the newest: see keepNewest\n"}},
+		"limited":   {"first", spec("maxDeletions", int64(0)), nil, []string{"may be deleted " + when + ", by the next run of cleanup/attic/tonight: see below\n", "may delete it " + when + ": maxDeletions or maxPercentage of the policy may keep it\n"}},
+		"unsure":    {"first", nil, []string{"impersonate serviceaccounts"}, []string{"may delete it " + when + ": you may not impersonate service account attic/janitor"}},
+		"unmatched": {"later", nil, nil, []string{"stays: it has no TTL label"}},
+		"idle":      {"first", spec("approval", "Required"), nil, []string{"stays: ", "note: these cleanup policies delete nothing as they are: cleanup/attic/tonight (not approved)\n"}},
+		"unread":    {"first", nil, []string{"list cleanuppolicies"}, []string{"stays: ", "note: you may not list cleanuppolicies: what these delete is not known\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newFakeCluster(t, append(objects(t), attic(t, c.edit)...))
+			line := words("explain cm/" + c.object + " -n attic")
+			code, stdout, stderr, _ := executeIn(t, cluster, scene{notMine: c.notMine}, line...)
+			for _, want := range c.want {
+				if code != exitOK || !strings.Contains(stdout+stderr, want) {
+					t.Errorf("exit status %d, no %q in\n%s%s", code, want, stdout, stderr)
+				}
+			}
+			if matched := strings.Contains(stdout, "\nCleanup policies\n"); matched == (name == "unmatched" || name == "idle" || name == "unread") {
+				t.Errorf("lists policies: %v\n%s", matched, stdout)
+			}
+		})
+	}
+	_, stdout, _, _ := executeIn(t, newFakeCluster(t, append(objects(t), attic(t, nil)...)), scene{}, words("explain cm/first -n attic -o jsonpath={.items[0].expiry}{.items[0].trigger}{.items[0].source}{.items[0].cleanup}")...)
+	if want := `2026-12-24T19:00:00+01:00cleanupcleanup/attic/tonight[{"result":"WouldDelete","run":"2026-12-24T19:00:00+01:00","source":"cleanup/attic/tonight"}]`; strings.TrimSpace(stdout) != want {
+		t.Errorf("%s, want %s", stdout, want)
+	}
+}
+
+// TestClusterScopedIsForClusterPolicies: policies of namespaces are not even read for an object that
+// is cluster-scoped.
+func TestClusterScopedIsForClusterPolicies(t *testing.T) {
+	cluster := newFakeCluster(t, append(objects(t), attic(t, nil)...))
+	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain clusterrole/guest")...)
+	read := map[string]bool{}
+	for _, action := range cluster.actions() {
+		read[action.GetVerb()+" "+action.GetResource().Resource] = true
+	}
+	if code != exitOK || !read["list clustercleanuppolicies"] || read["list cleanuppolicies"] {
+		t.Errorf("exit status %d after %v\n%s%s", code, read, stdout, stderr)
+	}
+}
+
+// TestExplainHistoryLimits: a CronJob deletes its own Jobs, too.
+func TestExplainHistoryLimits(t *testing.T) {
+	unserved = append(unserved, schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"})
+	defer func() { unserved = unserved[:len(unserved)-1] }()
+	cron := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "CronJob",
+		"metadata": map[string]any{"name": "report", "namespace": "foo", "uid": "cron"}, "spec": map[string]any{"failedJobsHistoryLimit": int64(7)}}}
+	job := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job", "metadata": map[string]any{
+		"name": "a", "namespace": "foo", "uid": "a", "creationTimestamp": "2026-12-24T11:00:00Z",
+		"ownerReferences": []any{map[string]any{"apiVersion": "batch/v1", "kind": "CronJob", "name": "report", "uid": "cron", "controller": true}},
+	}}}
+	cluster := newFakeCluster(t, append(objects(t), cron, job))
+	_, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain job/a -n foo")...)
+	if want := "   CronJob controller   keeps the newest Jobs of CronJob report: successfulJobsHistoryLimit 3, failedJobsHistoryLimit 7\n"; !strings.Contains(stdout, want) {
+		t.Errorf("no %q in\n%s%s", want, stdout, stderr)
+	}
+}

@@ -1,0 +1,133 @@
+package cleanup
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// A kind whose DELETEs a breaker holds costs a run the long patience of its first pages alone.
+func TestPausedKindDoesNotHoldARunForDays(t *testing.T) {
+	defer small(1)()
+	c := newCluster(t)
+	for i := range 40 {
+		object := c.objects["tmp-1"].DeepCopy()
+		object.Name = fmt.Sprintf("tmp-x%02d", i)
+		object.UID = types.UID(object.Name)
+		c.objects[object.Name] = object
+	}
+	c.answer, c.cause = func(string) *engine.Result { return new(engine.Held) }, engine.ErrPaused
+	if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
+		t.Fatal(err)
+	}
+	if run := c.status.LastRun; run.Phase != v1alpha1.RunCompleted || run.Deleted != 0 || run.Lost != 0 {
+		t.Errorf("run %+v", run)
+	}
+	if c.waited < 20*time.Minute || c.waited > 3*time.Hour {
+		t.Errorf("45 pages waited %s", c.waited)
+	}
+}
+
+// Once an object of the kind is deleted, its pages have the long patience again.
+func TestPatienceReturns(t *testing.T) {
+	r := &run{failing: map[schema.GroupResource]bool{}}
+	page := func(results ...v1alpha1.ItemResult) *batch {
+		fields := v1alpha1.CleanupReportFields{}
+		for i, result := range results {
+			fields.Objects = append(fields.Objects, v1alpha1.CleanupItem{Resource: "configmaps", UID: types.UID(fmt.Sprint(i)), Result: result})
+		}
+		return r.newBatch(&page{fields: fields})
+	}
+	for i, c := range []struct {
+		results []v1alpha1.ItemResult
+		futile  bool
+	}{
+		{[]v1alpha1.ItemResult{v1alpha1.ItemKept}, false},
+		{[]v1alpha1.ItemResult{v1alpha1.ItemFailed, v1alpha1.ItemKept}, true},
+		{[]v1alpha1.ItemResult{v1alpha1.ItemKept}, true},
+		{[]v1alpha1.ItemResult{v1alpha1.ItemFailed, v1alpha1.ItemDeleted}, false},
+	} {
+		b := page(c.results...)
+		if b.learn(); r.futile(b.order) != c.futile {
+			t.Errorf("%d: futile %t, want %t", i, !c.futile, c.futile)
+		}
+	}
+}
+
+// Where it cannot be confirmed for a moment that a run may still delete, it sends nothing, waits,
+// and goes on. It lists nothing again for that.
+func TestConfirmationFailsForAMoment(t *testing.T) {
+	for name, c := range map[string]struct {
+		times  int
+		policy bool
+	}{
+		"the account":           {times: 3},
+		"the policy":            {times: 3, policy: true},
+		"the account, for long": {times: 1_000_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer small(1)()
+			api, long := newCluster(t), c.times > 3
+			trouble := errors.New("etcdserver: leader changed")
+			fails := func() error {
+				if api.deletedAlready() {
+					if c.times--; c.times >= 0 {
+						return trouble
+					}
+				}
+				return nil
+			}
+			if c.policy {
+				api.policy = fails
+			} else {
+				api.account = func() (types.UID, error) { return "account", fails() }
+			}
+			err := api.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}))
+			if long {
+				if sent := len(api.sent); !errors.Is(err, trouble) || sent > inFlight {
+					t.Errorf("%v, %d deleted", err, sent)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if api.check(name); api.lists != 1 || api.waited == 0 {
+				t.Errorf("%d lists, waited %s", api.lists, api.waited)
+			}
+		})
+	}
+}
+
+// A policy that is suspended or edited deletes nothing more after a few seconds, although the watch
+// of the policies is silent (S12).
+func TestSuspendedWhileTheWatchIsSilent(t *testing.T) {
+	for name, c := range map[string]struct{ page, most int }{"between two pages": {1, inFlight}, "within a page": {5, 3}} {
+		t.Run(name, func(t *testing.T) {
+			defer small(c.page)()
+			api := newCluster(t)
+			process := api.controller()
+			api.answer = func(string) *engine.Result {
+				process.options.Clock.(hasty).Step(confirmedFor / 3)
+				return nil
+			}
+			api.policy = func() error {
+				if api.deletedAlready() {
+					return errChanged
+				}
+				return nil
+			}
+			err := process.start(t.Context(), api.cur(tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), start), start)
+			if sent := len(api.sent); !errors.Is(err, errChanged) || sent == 0 || sent > c.most {
+				t.Errorf("WRONG DELETE: %v after %d", err, sent)
+			}
+		})
+	}
+}

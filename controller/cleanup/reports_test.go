@@ -1,0 +1,266 @@
+package cleanup
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// archive is an API server with the pages of a policy.
+type archive struct {
+	t      *testing.T
+	policy *cleanup.Policy
+	client *dynamicfake.FakeDynamicClient
+	store  *store
+	now    time.Time
+}
+
+var clusterReports = v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupReports)
+
+func newArchive(t *testing.T) *archive {
+	t.Helper()
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{clusterReports: "ClusterCleanupReportList"})
+	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+	return &archive{t, p, client, newStore(clock.RealClock{}, client, p, "1", v1alpha1.CleanupPolicyStatus{}), start}
+}
+
+// day is the run so many days before the current one.
+func (a *archive) day(ago int) string { return runID(start.AddDate(0, 0, -ago), a.policy.UID) }
+
+// write writes a page as Curfew does.
+func (a *archive) write(run string, fields v1alpha1.CleanupReportFields) {
+	a.t.Helper()
+	fields.Policy, fields.Run, fields.Page = v1alpha1.PolicyReference{Name: "p", UID: a.policy.UID}, run, 1
+	name := pageName("p", run, 1)
+	if len(fields.Matched) > 0 {
+		name = matchesName("p", run, 1)
+	}
+	if err := a.store.writePage(a.t.Context(), name, &fields, true); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// forge changes a page, or makes another one of it.
+func (a *archive) forge(run string, edit func(*unstructured.Unstructured)) {
+	a.t.Helper()
+	reports := a.client.Resource(clusterReports)
+	page, err := reports.Get(a.t.Context(), pageName("p", run, 1), metav1.GetOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	name := page.GetName()
+	if edit(page); page.GetName() == name {
+		_, err = reports.Update(a.t.Context(), page, metav1.UpdateOptions{})
+	} else {
+		_, err = reports.Create(a.t.Context(), page, metav1.CreateOptions{})
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func label(run string) func(*unstructured.Unstructured) {
+	return func(page *unstructured.Unstructured) {
+		labels := page.GetLabels()
+		labels[v1alpha1.LabelCleanupRun] = run
+		page.SetLabels(labels)
+	}
+}
+
+// prune prunes after the current run, and returns the names of the pages that are left.
+func (a *archive) prune() []string {
+	a.t.Helper()
+	if err := a.store.prune(a.t.Context(), a.day(0), a.now); err != nil {
+		a.t.Fatal(err)
+	}
+	list, err := a.client.Resource(clusterReports).List(a.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	names := []string{}
+	for _, page := range list.Items {
+		names = append(names, page.GetName())
+	}
+	return slices.Sorted(slices.Values(names))
+}
+
+// Pages of the last runs stay whatever pages or statuses others have written, but not both. What
+// Curfew has not written stays, too.
+func TestForgedReports(t *testing.T) {
+	const days = v1alpha1.KeptRuns + 2
+	last := func(a *archive) (out []string) {
+		for ago := range v1alpha1.KeptRuns {
+			out = append(out, a.day(v1alpha1.KeptRuns-1-ago))
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		forge func(*archive)
+		// pruned are the runs that lose their pages, by days ago; nil: any but the current one.
+		pruned []int
+	}{
+		"nothing":                       {func(*archive) {}, []int{5, 6}},
+		"no list, as before an upgrade": {func(a *archive) { a.store.status.Runs = nil }, []int{5, 6}},
+		"pages of runs to come, with labels alone": {func(a *archive) {
+			for i := range v1alpha1.KeptRuns {
+				a.forge(a.day(0), func(page *unstructured.Unstructured) {
+					label(fmt.Sprint("99999999-", i))(page)
+					page.SetName(fmt.Sprint("forged-", i))
+				})
+			}
+		}, []int{5, 6}},
+		"pages of runs to come": {func(a *archive) {
+			for i := range v1alpha1.KeptRuns {
+				a.write(a.day(-1-i), v1alpha1.CleanupReportFields{})
+			}
+		}, []int{5, 6}},
+		"no list, and pages of runs to come": {func(a *archive) {
+			a.store.status.Runs = nil
+			for i := range v1alpha1.KeptRuns {
+				a.write(a.day(-1-i), v1alpha1.CleanupReportFields{})
+			}
+		}, []int{5, 6}},
+		"pages of runs that never were": {func(a *archive) {
+			for i := range v1alpha1.KeptRuns {
+				a.write(runID(start.Add(-time.Duration(i+1)*time.Minute), a.policy.UID), v1alpha1.CleanupReportFields{})
+			}
+		}, []int{5, 6}},
+		"pages of another policy": {func(a *archive) {
+			a.forge(a.day(6), func(page *unstructured.Unstructured) {
+				_ = unstructured.SetNestedField(page.Object, "x", "policy", "uid")
+			})
+		}, []int{5}},
+		"labels of a page":      {func(a *archive) { a.forge(a.day(0), label(a.day(6))) }, []int{6}},
+		"the list, to come":     {func(a *archive) { a.store.status.Runs = []string{"99999999-0000-policy", a.day(-1)} }, []int{5, 6}},
+		"the list, of old runs": {func(a *archive) { a.store.status.Runs = []string{a.day(5), a.day(6)} }, []int{}},
+		"the list and pages": {func(a *archive) {
+			a.store.status.Runs, a.now = nil, start.Add(time.Hour)
+			for i := range v1alpha1.KeptRuns {
+				a.write(runID(start.Add(time.Duration(i+1)*time.Minute), a.policy.UID), v1alpha1.CleanupReportFields{})
+			}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newArchive(t)
+			for ago := range days {
+				a.write(a.day(ago), v1alpha1.CleanupReportFields{})
+			}
+			a.store.status.Runs = last(a)
+			c.forge(a)
+			left := a.prune()
+			for ago := range days {
+				if got := !slices.Contains(left, pageName("p", a.day(ago), 1)); got != slices.Contains(c.pruned, ago) && (c.pruned != nil || ago == 0) {
+					t.Errorf("the page of %d days ago is deleted: %t; left %v", ago, got, left)
+				}
+			}
+		})
+	}
+}
+
+// Only the matches that the status names stay.
+func TestPruneMatches(t *testing.T) {
+	a := newArchive(t)
+	for ago := range 3 {
+		a.write(a.day(ago), v1alpha1.CleanupReportFields{Matched: []byte("x")})
+	}
+	a.store.status.Matches = &v1alpha1.CleanupMatches{Run: a.day(1)}
+	if left := a.prune(); !slices.Equal(left, []string{matchesName("p", a.day(1), 1)}) {
+		t.Errorf("left %v", left)
+	}
+}
+
+// A page that was created again, or written, after it was listed as old is not deleted.
+func TestPruneDeletesWhatItListed(t *testing.T) {
+	a, pages := newArchive(t), map[string]*unstructured.Unstructured{}
+	for ago := range v1alpha1.KeptRuns + 3 {
+		a.write(a.day(ago), v1alpha1.CleanupReportFields{})
+	}
+	listed, err := a.client.Resource(clusterReports).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range listed.Items {
+		page := &listed.Items[i]
+		page.SetUID(types.UID("uid-" + page.GetName()))
+		page.SetResourceVersion("1")
+		pages[page.GetName()] = page.DeepCopy()
+	}
+	again, changed, old := pageName("p", a.day(7), 1), pageName("p", a.day(6), 1), pageName("p", a.day(5), 1)
+	a.client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		pages[again].SetUID("another")
+		pages[changed].SetResourceVersion("2")
+		return true, listed, nil
+	})
+	a.client.PrependReactor("delete", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
+		of := did.(clienttesting.DeleteActionImpl)
+		live, wants := pages[of.Name], of.DeleteOptions.Preconditions
+		if wants != nil && (wants.UID != nil && *wants.UID != live.GetUID() || wants.ResourceVersion != nil && *wants.ResourceVersion != live.GetResourceVersion()) {
+			return true, nil, apierrors.NewConflict(clusterReports.GroupResource(), of.Name, errors.New("it was changed"))
+		}
+		delete(pages, of.Name)
+		return true, nil, nil
+	})
+	a.prune()
+	if pages[again] == nil || pages[changed] == nil || pages[old] != nil || len(pages) != v1alpha1.KeptRuns+2 {
+		t.Errorf("left %v, want all but %s", slices.Sorted(maps.Keys(pages)), old)
+	}
+}
+
+// Results that others write on the page of an interrupted run do not count: what exists is not
+// deleted, and what is gone is.
+func TestForgedResults(t *testing.T) {
+	for _, result := range []v1alpha1.ItemResult{v1alpha1.ItemDeleted, v1alpha1.ItemGone, v1alpha1.ItemKept, v1alpha1.ItemFailed} {
+		for killAt, sent := range map[int]int{5: 0, 10: 5} {
+			t.Run(fmt.Sprintf("%s after %d deletions", result, sent), func(t *testing.T) {
+				defer small(5)()
+				c, p := newCluster(t), tmpPolicy(t, nothing)
+				c.killAt, c.after = killAt, sent > 0
+				if _ = c.work(t.Context(), p); len(c.sent) != sent {
+					t.Fatalf("killed too early or too late: %v", c.sent)
+				}
+				for _, page := range c.pages {
+					for i := range page.Objects {
+						page.Objects[i].Result = result
+					}
+				}
+				c.dead, c.killAt = false, 0
+				if err := c.work(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+				if c.status.Deleted != 5 || len(c.sent) != 5 || c.condition(v1alpha1.ConditionCountsExact) != "none" {
+					t.Errorf("deleted %v, counted %d: %s", c.sent, c.status.Deleted, c.condition(v1alpha1.ConditionCountsExact))
+				}
+			})
+		}
+	}
+}
+
+// The status lists the last runs, each once.
+func TestRunsAreListed(t *testing.T) {
+	c := newCluster(t)
+	l := &ledger{store: c}
+	for _, id := range []string{"1", "2", "3", "3", "4", "5", "6"} {
+		if err := l.begin(t.Context(), &v1alpha1.CleanupRun{ID: id}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"2", "3", "4", "5", "6"}; !slices.Equal(c.status.Runs, want) {
+		t.Errorf("runs %v, want %v", c.status.Runs, want)
+	}
+}

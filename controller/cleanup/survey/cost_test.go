@@ -1,0 +1,66 @@
+package survey
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// costly is an expression that exceeds the cost limit of one evaluation on any ConfigMap.
+const costly = `object.kind != "ConfigMap" || [1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c,
+	[1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, a+b+c+d+e+f > 0))))))`
+
+// All expressions for an object have a limit together, and all for a page (S10). What they cannot
+// decide is kept, and the next page is judged as if nothing had happened.
+func TestExpressionsAreLimited(t *testing.T) {
+	before := pageCost
+	pageCost = 3 * expression.CostLimit
+	defer func() { pageCost = before }()
+	w := newWorld()
+	for i := range 5 {
+		w.add("configmaps", "prod", fmt.Sprint("c", i), map[string]any{})
+		w.add("secrets", "prod", fmt.Sprint("s", i), map[string]any{})
+	}
+	yields, kept, deleted := 0, []string(nil), 0
+	s := New(policyOf(t, v1alpha1.CleanupSpec{}, []string{"configmaps", "secrets"}, costly, costly, costly), w, Options{
+		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
+		Namespaces: func() ([]*policy.NamespacePolicy, error) { return nil, nil },
+		Yield: func(_ context.Context, inPage bool) error {
+			if inPage {
+				yields++
+			}
+			return nil
+		},
+	})
+	if _, err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Choose(t.Context(), func(_ *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
+		if decision.Verdict == cleanup.Delete {
+			deleted++
+			return nil
+		}
+		_, why, _ := strings.Cut(decision.Message, "(c")
+		kept = append(kept, decision.Reason+" (c"+why)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const hint = ": use a smaller object, or cheaper expressions"
+	const forOne = "EvaluationFailed (c0): evaluating: operation cancelled: actual cost limit exceeded" + hint + "\n" +
+		"spec.conditions[1] (c1): the expressions cost more than they may for one object" + hint
+	const forPage = "EvaluationFailed (c0): the expressions cost more than they may for the objects of one page of a list" + hint
+	if want := []string{forOne, forOne, forOne, forPage, forPage}; !slices.Equal(kept, want) || deleted != 5 || yields != 10 {
+		t.Errorf("kept %q, want %q; %d deleted, want 5; others could work %d times within pages", kept, want, deleted, yields)
+	}
+}

@@ -1,0 +1,141 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// counting counts the lists of each resource.
+type counting struct {
+	*world
+	lists map[string]int
+}
+
+func (c *counting) List(ctx context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
+	c.lists[resource.Resource]++
+	return c.world.List(ctx, resource, namespace, whole, options)
+}
+
+// However many claims are judged live, what mounts them is listed once a second. A Pod counts at
+// most a second after it was created, and a new kind of workload at once.
+func TestLiveLookupsAreShared(t *testing.T) {
+	w := &counting{newWorld(), map[string]int{}}
+	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	p := policyOf(t, v1alpha1.CleanupSpec{}, []string{"persistentvolumeclaims"}, "!lookup.mounted")
+	s := New(p, w, Options{
+		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
+		Namespaces: func() ([]*policy.NamespacePolicy, error) { return nil, nil }, Now: clock.Now(), Clock: clock,
+	})
+	if _, err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	at := &p.Targets(w.served)[0]
+	judge := func(want cleanup.Verdict) {
+		t.Helper()
+		object, err := s.Get(t.Context(), at, "prod", "data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.JudgeLive(t.Context(), at, object, w); err != nil || got.Verdict != want {
+			t.Errorf("%v, %v; want %v", got, err, want)
+		}
+	}
+	for i := range 200 { // It takes 1.99 seconds.
+		judge(cleanup.Delete)
+		if i == 199 {
+			w.add("pods", "prod", "p", map[string]any{"spec": mounts("data"), "status": map[string]any{"phase": "Running"}})
+		}
+		clock.Step(10 * time.Millisecond)
+	}
+	if got := fmt.Sprint(w.lists); got != "map[deployments:2 pods:2]" {
+		t.Errorf("lists of 200 judgements in two seconds: %s", got)
+	}
+	judge(cleanup.NoMatch)
+	w.objects["pods"] = nil
+	clock.Step(liveFor)
+	judge(cleanup.Delete)
+	w.served = append(w.served, resource("apps.openshift.io", "deploymentconfigs", "DeploymentConfig", true))
+	w.add("deploymentconfigs", "prod", "d", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": mounts("data")}}})
+	judge(cleanup.NoMatch)
+	w.snapshot = platform.SnapshotOf(nil, nil) // No profile has pod templates any more.
+	judge(cleanup.Delete)
+}
+
+// Many policies that wait for permissions ask the API server once in a while what it serves.
+func TestDiscoveryIsShared(t *testing.T) {
+	clock, asked := clocktesting.NewFakeClock(time.Unix(1e9, 0)), 0
+	silent := cleanup.SilentGroups{"example.com"}
+	served := Share(clock, func(context.Context) ([]cleanup.Resource, error) {
+		asked++
+		return newWorld().served, silent
+	})
+	for range 100 { // It takes ten seconds.
+		if got, err := served(t.Context()); len(got) == 0 || !errors.As(err, &silent) {
+			t.Errorf("%v, %v", got, err)
+		}
+		clock.Step(servedFor / 50)
+	}
+	if asked != 2 {
+		t.Errorf("discovery was asked %d times, want 2", asked)
+	}
+}
+
+// Who asks while others read shares what they read if it was asked for less than a second before,
+// and else an answer that is no older than one of its own. The end of one who reads is no answer.
+func TestMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reads := newMemory[int](clock.RealClock{}), 0
+		read := func(ctx context.Context, _ string) (int, error) {
+			reads++
+			now := reads
+			select {
+			case <-time.After(3 * time.Second):
+				return now, nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		}
+		var all sync.WaitGroup
+		ask := func(ctx context.Context, want int, wantErr error) {
+			all.Go(func() {
+				if got, err := m.get(ctx, "ns", read); got != want || !errors.Is(err, wantErr) {
+					t.Errorf("%d, %v; want %d, %v", got, err, want, wantErr)
+				}
+			})
+			synctest.Wait()
+		}
+		ask(t.Context(), 1, nil)
+		time.Sleep(liveFor / 2)
+		ask(t.Context(), 1, nil)
+		time.Sleep(liveFor / 2)
+		ask(t.Context(), 2, nil)
+		time.Sleep(liveFor / 2)
+		ask(t.Context(), 2, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ask(ctx, 0, context.Canceled)
+		cancel()
+		all.Wait()
+		time.Sleep(time.Hour)
+		ctx, cancel = context.WithCancel(t.Context())
+		ask(ctx, 0, context.Canceled)
+		ask(t.Context(), 4, nil)
+		cancel()
+		all.Wait()
+	})
+}

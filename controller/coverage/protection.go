@@ -1,0 +1,27 @@
+package coverage
+
+import (
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// protection adds the webhooks that send objects of a kind without a profile if a request protects
+// them, and a policy that names the kind denies that. Labelled objects are sent for their label.
+func (p *plan) protection(in *Input, k *kind, all []selection) {
+	denies := func(spec *v1alpha1.LifecyclePolicySpec) bool {
+		return k.matches(spec) && spec.Bounds != nil && spec.Bounds.Protect != "" &&
+			slices.Contains(spec.Match.Kinds, v1alpha1.GroupKind{Group: k.Kind.Group, Kind: k.Kind.Kind})
+	}
+	for _, s := range narrowed(in, all, denies) {
+		out := in.entry("validate-protection", k.rule(admissionv1.Create, admissionv1.Update), s.namespaces, admissionv1.MatchCondition{
+			Name: "it-is-protected", Expression: fmt.Sprintf("object.?metadata.?annotations[?%[1]q].hasValue() &&\n("+isCreated+
+				" || object.?metadata.?annotations[?%[1]q] != oldObject.?metadata.?annotations[?%[1]q])", policy.AnnotationProtect)})
+		out.objects.MatchExpressions = slices.Concat(label(policy.LabelTTL, false), s.labels)
+		p.validating = append(p.validating, out)
+	}
+}

@@ -1,0 +1,62 @@
+package docs_test
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+var (
+	reasonConstant = regexp.MustCompile(`(?m)^\s*Reason[A-Za-z]*\s*=\s*"([A-Z][A-Za-z]+)"|\breason: "([A-Z][A-Za-z]+)"|const Reason[A-Za-z]*\s*=\s*"([A-Z][A-Za-z]+)"`)
+	quotedWord     = regexp.MustCompile("`([A-Za-z]+)`")
+)
+
+// TestReasons: the reference lists every reason of an Event or a condition, and no other.
+func TestReasons(t *testing.T) {
+	known := map[string]bool{} // The Events at the end of cleanup runs are named after its phase.
+	for _, phase := range []v1alpha1.RunPhase{v1alpha1.RunCompleted, v1alpha1.RunStalled, v1alpha1.RunFailed} {
+		known["Cleanup"+string(phase)] = true
+	}
+	for _, path := range sources(t, false, "policy", "controller", "webhook", "certs") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range reasonConstant.FindAllStringSubmatch(string(text), -1) {
+			known[match[1]+match[2]+match[3]] = true
+		}
+	}
+	listed := map[string]bool{}
+	for _, section := range []string{"## Events\n", "## Reasons of conditions\n"} {
+		_, text, ok := strings.Cut(reference(t), section)
+		if !ok {
+			t.Fatalf("reference.md has no section %q", section)
+		}
+		text, _, _ = strings.Cut(text, "\n## ")
+		for line := range strings.Lines(text) {
+			if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `") {
+				for _, match := range quotedWord.FindAllStringSubmatch(cells[0], -1) {
+					listed[match[1]] = true
+				}
+			}
+		}
+	}
+	if len(known) < 35 {
+		t.Fatalf("only %d reasons found: %v", len(known), known)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(known)) {
+		if !listed[reason] {
+			t.Errorf("reference.md does not list reason %s", reason)
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(listed)) {
+		if !known[reason] {
+			t.Errorf("reference.md lists reason %s, which the code does not have", reason)
+		}
+	}
+}

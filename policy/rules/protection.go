@@ -1,0 +1,163 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+)
+
+// protection denies annotation curfew.dev/protect where a LifecyclePolicy says bounds.protect:
+// Deny, except to users who may update that policy. If it is not known whether the user may, or
+// whether the policy matches, the bound applies. It is a bound of admission alone: what is
+// protected stays protected. A controller's objects are admitted with what their template has, so
+// that the template is denied, too.
+var protection = Rule{
+	Name: "protection",
+	Fields: []string{AnnotationField(policy.AnnotationProtect), InPodTemplate + AnnotationField(policy.AnnotationProtect),
+		InInherited + AnnotationField(policy.AnnotationProtect)},
+	Check: func(s *Subject) []policy.Finding {
+		var out []policy.Finding
+		for _, at := range s.protections() {
+			var found *policy.Finding
+			for _, of := range s.denying(at) {
+				if finding := s.protectionDenied(of, at); found == nil || finding.Severity == policy.Deny && found.Severity != policy.Deny {
+					found = &finding
+				}
+			}
+			if found != nil {
+				out = append(out, *found)
+			}
+		}
+		return out
+	},
+}
+
+// protected is metadata that has the annotation, of the object or of those made from it. Their kind
+// is empty if it is not known.
+type protected struct {
+	path, text string
+	kind       schema.GroupKind
+}
+
+func (s *Subject) protections() []protected {
+	var out []protected
+	add := func(path string, metadata map[string]any, kind schema.GroupKind) {
+		annotations, _ := metadata["annotations"].(map[string]any)
+		if text, ok := annotations[policy.AnnotationProtect].(string); ok && text != "false" {
+			out = append(out, protected{path, text, kind})
+		}
+	}
+	metadata, _ := s.Object["metadata"].(map[string]any)
+	add("metadata", metadata, s.Profile.Kind.GroupKind())
+	for _, path := range s.Profile.PodTemplates {
+		path.Child("metadata").Walk(s.Object, func(at string, value any) {
+			metadata, _ := value.(map[string]any)
+			add(at, metadata, policy.PodProfile.Kind.GroupKind())
+		})
+	}
+	for _, path := range s.Profile.InheritedMetadata {
+		path.Walk(s.Object, func(at string, value any) {
+			metadata, _ := value.(map[string]any)
+			add(at, metadata, schema.GroupKind{})
+		})
+	}
+	return out
+}
+
+// denying are the policies that deny a protection to the user of the request: those that match the
+// object, and those that bound what is made from it. Without match.kinds a policy applies to
+// objects with a TTL label if their kind has no profile.
+func (s *Subject) denying(at protected) []*policy.PlatformPolicy {
+	if s.Scope == nil {
+		return nil
+	}
+	_, _, labelled := s.Options.ttlLabel(s.Facts)
+	var out []*policy.PlatformPolicy
+	for _, of := range s.Scope.Policies {
+		if of.Protect != nil && (of.NamesKind || labelled || !s.Profile.Unknown) && s.Access.Policies[of.Name] != Yes {
+			out = append(out, of)
+		}
+	}
+	if at.kind.Kind == "" || at.path == "metadata" && !s.IsTemplate() {
+		return out
+	}
+	for _, of := range s.below(at.kind) {
+		matches := func(other *policy.PlatformPolicy) bool { return other.Name == of.Name }
+		if s.Access.Policies[of.Name] != Yes && !slices.ContainsFunc(s.Scope.Policies, matches) {
+			out = append(out, of)
+		}
+	}
+	return out
+}
+
+// protecting returns the policies that deny the protection of objects of a kind in the request's
+// namespace. An object can have tens of thousands of templates: each kind is looked up once (S9).
+func (r *Request) protecting() func(schema.GroupKind) []*policy.PlatformPolicy {
+	known := map[schema.GroupKind][]*policy.PlatformPolicy{}
+	return func(kind schema.GroupKind) []*policy.PlatformPolicy {
+		if r.Below == nil || r.Scope.Namespace == nil {
+			return nil
+		}
+		out, ok := known[kind]
+		if !ok {
+			silent := func(of *policy.PlatformPolicy) bool { return of.Protect == nil }
+			out = slices.DeleteFunc(r.Below(kind)(r.Scope.Namespace), silent)
+			known[kind] = out
+		}
+		return out
+	}
+}
+
+func (s *Subject) protectionDenied(of *policy.PlatformPolicy, at protected) policy.Finding {
+	source := policy.Source{Level: policy.LevelPolicy, Name: of.Name}.Phrase()
+	message := fmt.Sprintf("is against bounds.protect of %s: leave it out, or ask for the verb update on that LifecyclePolicy", source)
+	finding := s.deny(at.path+"."+AnnotationField(policy.AnnotationProtect), at.text, message)
+	finding.Level = policy.LevelPolicy
+	switch of.Mode {
+	case policy.ModeWarn:
+		finding.Severity = policy.Warn
+		return finding
+	case policy.ModeDryRun:
+		finding.Severity, finding.Message = policy.Warn, wouldBeRefused+message
+		return finding
+	}
+	undecided := (*policy.UndecidedError)(nil)
+	switch {
+	case errors.As(of.Protect.Err, &undecided):
+		finding.Message, finding.Retry = fmt.Sprintf("bounds.protect of %s cannot be checked: %v", source, of.Protect.Err), undecided.Retry
+	case s.Access.Policies[of.Name] == Unknown:
+		finding.Message += " (whether you may is not known)"
+	}
+	return finding
+}
+
+// ProtectionDeniedBy are the names of policies that deny a protection which a request sets, unless
+// the user may update them.
+func ProtectionDeniedBy(request *Request) []string {
+	request.attest()
+	if request.Facts.Deleting || request.Scope == nil {
+		return nil
+	}
+	subjects := request.subjects(request.Facts, request.Object)
+	found := checkAll([]Rule{protection}, subjects)
+	if request.Operation == Update && request.OldFacts != nil && len(found) > 0 {
+		found = added(found, checkAll([]Rule{protection}, request.subjects(request.OldFacts, request.Old)))
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	names := map[string]bool{}
+	for _, subject := range subjects {
+		for _, at := range subject.protections() {
+			for _, of := range subject.denying(at) {
+				names[of.Name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,27 @@
+package e2e
+
+import (
+	"testing"
+
+	"curfew.dev/curfew/policy"
+)
+
+// With bounds.protect: Deny, only users who may update that policy protect objects. What is
+// protected stays protected.
+func TestPolicyDeniesProtection(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	name := s.policy("protect", "", `bounds: {protect: Deny}`)
+	s.may("ann", "create", "get", "patch", "delete")
+	protected := s.manifest(job("protected", annotated(policy.AnnotationProtect, "true")))
+	for s.ctx.Err() == nil && !s.kubectlInput(protected, "--as=ann", "create", "--dry-run=server", "-f", "-").failed {
+	}
+	const refusal = "metadata.annotations[curfew.dev/protect]: "
+	reason := `is against bounds.protect of policy "` + name + `": leave it out, or ask for the verb update on that LifecyclePolicy`
+	s.refuses(s.kubectlInput(protected, "--as=ann", "create", "-f", "-"), denied("validate-marked.curfew.dev", refusal+reason))
+	s.says(s.kubectlInput(s.manifest(job("plain", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"))
+	s.refuses(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationProtect+"=true"),
+		`Error from server (Forbidden): admission webhook "validate-marked.curfew.dev" denied the request: `+refusal+reason)
+	s.says(s.kubectl("annotate", "job", "plain", policy.AnnotationProtect+"=true"))
+	s.says(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationTTL+"=1h"))
+}

@@ -1,0 +1,226 @@
+package main
+
+// ofForgers have Curfew believe what tenants wrote into statuses and reports, or delete what
+// cannot be known to be deletable.
+var ofForgers = []Mutant{
+	{
+		Invariant: "S6", Name: "a hash that the status claims is approved",
+		File: "cmd/kubectl-curfew/approve.go",
+		Old:  "if policy.Status.SpecHash != compiled.Hash {", New: "if policy.Status.SpecHash == \"-\" {",
+		Package: "cmd/kubectl-curfew", Tests: []string{"TestForgedHashIsNotApproved"},
+	},
+	{
+		Invariant: "S6", Name: "what a page that names another run has deleted is no part of the run",
+		File: "controller/cleanup/ledger.go",
+		Old:  "if s.LastRun != nil {", New: "if s.LastRun != nil && s.LastRun.ID == page.fields.Run {",
+		Package: cleans, Tests: []string{"TestForgedPages"},
+	},
+	{
+		Invariant: "S7", Name: "what a run announced is forgotten with its status",
+		File: "controller/cleanup/ledger.go",
+		Old:  "run.Lost += int64(len(page.UIDs))", New: "_ = page",
+		Package: cleans, Tests: []string{"TestForgedStatuses"},
+	},
+	{
+		Invariant: "S6", Name: "lost objects do not count towards the limits",
+		File: "controller/cleanup/resume.go",
+		Old:  " + min(max(0, run.Lost), mostCounted), nil", New: ", nil",
+		Package: cleans, Tests: []string{"TestForgedPages"},
+	},
+	{
+		Invariant: "S6", Name: "a run takes its percentage from what the status has deleted",
+		File: "controller/cleanup/resume.go",
+		Old:  "min(max(run.Deleted, counted), mostCounted)", New: "max(run.Deleted, counted)",
+		Package: cleans, Tests: []string{"TestForgedStatuses"},
+	},
+	{
+		Invariant: "S7", Name: "objects on a page that the status does not announce are counted",
+		File: "controller/cleanup/settle.go",
+		Old:  "return twice || !slices.Contains(uncounted.UIDs, item.UID)", New: "return twice",
+		Package: cleans, Tests: []string{"TestForgedPages"},
+	},
+	{
+		Invariant: "S7", Name: "an object that is on a page twice counts twice",
+		File: "controller/cleanup/settle.go",
+		Old:  "return twice || !slices.Contains(uncounted.UIDs, item.UID)", New: "return twice && false || !slices.Contains(uncounted.UIDs, item.UID)",
+		Package: cleans, Tests: []string{"TestLostReportsAreReported"},
+	},
+	{
+		Invariant: "S7", Name: "objects that are taken off a page are not lost",
+		File: "controller/cleanup/settle.go",
+		Old:  "func(uid types.UID) bool { return !known[uid] })", New: "func(uid types.UID) bool { return len(known) == 0 })",
+		Package: cleans, Tests: []string{"TestForgedPages"},
+	},
+	{
+		Invariant: "S7", Name: "the page of another policy is settled",
+		File: "controller/cleanup/store.go",
+		Old:  "if page.Policy.UID != s.policy.UID {", New: "if page.Policy.UID == \"-\" {",
+		Package: cleans, Tests: []string{"TestPagesCount"},
+	},
+	{
+		Invariant: "S6", Name: "a page lowers what a run has deleted",
+		File: "controller/cleanup/reports.go",
+		Old:  "min(max(0, page.Deleted), maxBatch)", New: "min(page.Deleted, maxBatch)",
+		Package: cleans, Tests: []string{"TestPagesCount"},
+	},
+	{
+		Invariant: "S6", Name: "a copy of a page counts",
+		File: "controller/cleanup/reports.go",
+		Old:  " || object.GetName() != pageName(s.policy.Name, run, page.Page) {", New: " {",
+		Package: cleans, Tests: []string{"TestPagesCount"},
+	},
+	{
+		Invariant: "S10", Name: "an account that was created again inherits a run",
+		File: "controller/cleanup/approval.go",
+		Old:  "if uid != r.accountUID {", New: "if uid == \"-\" {",
+		Package: cleans, Tests: []string{"TestAccountIsDeletedInMidRun"},
+	},
+	{
+		Invariant: "S10", Name: "an account that is being deleted exists",
+		File: "controller/cleanup/account.go",
+		Old:  "err == nil && account.DeletionTimestamp != nil:", New: "err == nil && account.UID == \"-\":",
+		Package: cleans, Tests: []string{"TestAccountExists"},
+	},
+	{
+		Invariant: "S6", Name: "an approval that was deleted counts to the end of the run",
+		File: "controller/cleanup/approval.go",
+		Old:  "if err == nil && !approved {", New: "if err == nil && !approved && r.policy == nil {",
+		Package: cleans, Tests: []string{"TestApprovalIsDeletedInMidRun"},
+	},
+	{
+		Invariant: "S6", Name: "a PersistentVolume of another claim's name is mounted by nobody",
+		File: "controller/cleanup/survey/lookups.go",
+		Old:  "if err != nil || name == \"\" || namespace == \"\" {", New: "if err != nil || name == \"\" {",
+		Package: surveys, Tests: []string{"TestClaimOfAVolume"},
+	},
+	{
+		Invariant: "S6", Name: "a workload that is scaled to zero mounts nothing",
+		File: "controller/cleanup/survey/lookups.go",
+		Old:  "for i := 0; err == nil && i < len(l.workloads); i++ {", New: "for i := 0; err == nil && i < 0; i++ {",
+		Package: surveys, Tests: []string{"TestMountedOrUnknown"},
+	},
+	{
+		Invariant: "S6", Name: "an API group that does not answer has no workloads",
+		File: "controller/cleanup/survey/workloads.go",
+		Old:  "if len(profile.PodTemplates) > 0 && slices.Contains(silent, kind.Group) {", New: "if false && len(profile.PodTemplates) > 0 && slices.Contains(silent, kind.Group) {",
+		Package: surveys, Tests: []string{"TestMountedOrUnknown"},
+	},
+	{
+		Invariant: "S6", Name: "a list that failed mounts nothing",
+		File: "controller/cleanup/survey/lookups.go",
+		Old:  "return err == nil && all.mounts(facts.Name), err", New: "return err == nil && all.mounts(facts.Name), nil",
+		Package: surveys, Tests: []string{"TestMountedOrUnknown"},
+	},
+	{
+		Invariant: "S6", Name: "a converted policy deletes what Kyverno manages",
+		File: "cmd/kubectl-curfew/convert/cleanuppolicy.go",
+		Old:  "?\"app.kubernetes.io/managed-by\"].orValue(\"\") != \"kyverno\"`)", New: "?\"app.kubernetes.io/managed-by\"].orValue(\"\") != \"-\"`)",
+		Package: converts, Tests: []string{"TestResourceFilters"},
+	},
+	{
+		Invariant: "S6", Name: "a converted policy deletes kinds that Kyverno's resourceFilters keep",
+		File: "cmd/kubectl-curfew/convert/cleanuppolicy.go",
+		Old:  "[]string{\"*\", \"replicasets\", \"events\", \"nodes\", \"apiservices\"}", New: "[]string{\"*\"}",
+		Package: converts, Tests: []string{"TestResourceFilters"},
+	},
+}
+
+// ofTenants let one tenant delay or exhaust others.
+var ofTenants = []Mutant{
+	{
+		Invariant: "S10", Name: "each question about an account goes to the API server",
+		File: "controller/permission/cached.go",
+		Old:  "ok && now.Before(until) {", New: "ok && false && now.Before(until) {",
+		Package: "controller/permission", Tests: []string{"TestCached"},
+	},
+	{
+		Invariant: "S10", Name: "a namespace is asked about although all are granted",
+		File: "controller/cleanup/survey/places.go",
+		Old:  "if !wide && len(names) > 1 {", New: "if !wide && len(names) < 1 {",
+		Package: surveys, Tests: []string{"TestOneQuestionForAllNamespaces"},
+	},
+	{
+		Invariant: "S10", Name: "an answer to an access review has any size",
+		File: "controller/permission/reviews.go",
+		Old:  "r.Access.Create(paging.Bound(ctx, reviewMost), ", New: "r.Access.Create(ctx, ",
+		Package: cleans, Tests: []string{"TestPaddedRoles"},
+	},
+	{
+		Invariant: "S10", Name: "made-up users cost the API server any number of access reviews",
+		File: "webhook/cached_reviews.go",
+		Old:  "return c.Limit == 0 || c.asked <= c.Limit", New: "return true",
+		Package: admits, Tests: []string{"TestAccessReviewsAreLimited"},
+	},
+	{
+		Invariant: "S10", Name: "expressions for the objects of a page have no limit together",
+		File: "controller/cleanup/survey/pages.go",
+		Old:  "limited = expression.Limited(ctx, pageCost,", New: "_ = expression.Limited(ctx, pageCost,",
+		Package: surveys, Tests: []string{"TestExpressionsAreLimited"},
+	},
+	{
+		Invariant: "S10", Name: "each live judgement lists what its lookups need",
+		File: "controller/cleanup/survey/lookups.go",
+		Old:  "if s.live == nil || ", New: "if true || ",
+		Package: surveys, Tests: []string{"TestLiveLookupsAreShared"},
+	},
+	{
+		Invariant: "S10", Name: "each policy that waits asks for discovery",
+		File: "controller/cleanup/survey/memory.go",
+		Old:  "m.while = servedFor", New: "m.while = 0",
+		Package: surveys, Tests: []string{"TestDiscoveryIsShared"},
+	},
+	{
+		Invariant: "S10", Name: "a namespace has all turns",
+		File: "controller/cleanup/turns.go",
+		Old:  "if t.held[u.namespace] < t.share && (", New: "if (",
+		Package: cleans, Tests: []string{"TestShareAndAway", "TestNoNamespaceHoldsAllTurns"},
+	},
+	{
+		Invariant: "S10", Name: "a turn lasts as long as a run",
+		File: "controller/cleanup/turns.go",
+		Old:  "t.clock.Since(u.since) >= slice)", New: "t.clock.Since(u.since) < 0)",
+		Package: cleans, Tests: []string{"TestSmallRunsStartSoon", "TestTurnsAreShared"},
+	},
+	{
+		Invariant: "S10", Name: "any number of runs wait with a page in memory",
+		File: "controller/cleanup/turns.go",
+		Old:  "if t.inPage+pages > pagesHeld || ", New: "if ",
+		Package: cleans, Tests: []string{"TestPagesHeld"},
+	},
+	{
+		Invariant: "S10", Name: "a run that waits for its deletions keeps its turn",
+		File: "controller/cleanup/turns.go",
+		Old:  "\tu.end()\n\tif err := f(); err != nil {", New: "\tif err := f(); err != nil {",
+		Package: cleans, Tests: []string{"TestShareAndAway"},
+	},
+	{
+		Invariant: "S10", Name: "reviews of permissions keep a turn of runs",
+		File: "controller/cleanup/permissions.go",
+		Old:  "\tcur.turn.end()\n", New: "",
+		Package: cleans, Tests: []string{"TestRunsAreOnTime"},
+	},
+	{
+		Invariant: "S10", Name: "a policy that is edited all the time has its status written without a pause",
+		File: "controller/cleanup/store.go",
+		Old:  "if conflicts > 1 && !loop.Pause(", New: "if conflicts < 0 && !loop.Pause(",
+		Package: cleans, Tests: []string{"TestStatusConflictsBackOff"},
+	},
+	{
+		Invariant: "S12", Name: "what was confirmed once counts to the end of the run",
+		File: "controller/cleanup/approval.go",
+		Old:  "Since(r.confirmed) >= confirmedFor {", New: "Since(r.confirmed) < 0 {",
+		Package: cleans, Tests: []string{"TestSuspendedWhileTheWatchIsSilent"},
+	},
+	{
+		Invariant: "S10", Name: "metrics have a series for each policy",
+		File: "controller/cleanup/metrics.go",
+		Old:  "if !m.names {", New: "if false {",
+		Package: cleans, Tests: []string{"TestStalledPoliciesOfANamespace"},
+	},
+	{
+		Invariant: "S10", Name: "namespaces without cleanup policies are remembered",
+		File: "controller/cleanup/ages.go",
+		Old:  "if a.in[namespace] = list; len(list) == 0 {", New: "if a.in[namespace] = list; len(list) < 0 {",
+		Package: cleans, Tests: []string{"TestAges"},
+	},
+}

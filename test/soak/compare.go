@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// outcome is what is compared of two runs, one of them with attackers.
+type outcome struct {
+	p99  time.Duration // of the lateness of honest objects while nothing else is broken
+	peak int64         // the most memory that a controller took, in bytes
+}
+
+// leastP99 is up to which lateness no run is compared: on a busy machine chance decides about less.
+const leastP99 = time.Second
+
+// compare is an error if the attackers cost the others more than they may.
+func compare(without, with outcome, memory int64) error {
+	var errs []error
+	if most := max(leastP99, 2*without.p99); with.p99 > most {
+		errs = append(errs, fmt.Errorf("the p99 of the lateness is %s with attackers and %s without: at most %s is allowed", with.p99, without.p99, most))
+	}
+	if with.peak > memory {
+		errs = append(errs, fmt.Errorf("a controller took %d MiB of memory, and its limit is %d MiB", with.peak>>20, memory>>20))
+	}
+	return errors.Join(errs...)
+}
+
+// memoryLimit is that of the controller in the manifests.
+func memoryLimit(root string) (int64, error) {
+	text, err := os.ReadFile(filepath.Join(root, "manifests", "deploy", "controller.yaml"))
+	if err != nil {
+		return 0, err
+	}
+	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		var deployment appsv1.Deployment
+		if err := yaml.Unmarshal(document, &deployment); err != nil {
+			return 0, err
+		}
+		for i := range deployment.Spec.Template.Spec.Containers {
+			if limit := deployment.Spec.Template.Spec.Containers[i].Resources.Limits.Memory(); !limit.IsZero() {
+				return limit.Value(), nil
+			}
+		}
+	}
+	return 0, errors.New("manifests/deploy/controller.yaml has no memory limit")
+}
+
+// weigh notes the most memory that a controller takes, each second until ctx ends.
+func (s *soak) weigh(ctx context.Context) {
+	for ctx.Err() == nil {
+		for _, r := range s.replicas {
+			s.peak.Store(max(s.peak.Load(), r.memory()))
+		}
+		pause(ctx, time.Second)
+	}
+}
+
+// memory is the most that the current process took so far; 0 if it is gone.
+func (r *replica) memory() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.current.PID))
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(text), "VmHWM:")
+	kilobytes, _, _ := strings.Cut(strings.TrimSpace(after), " ")
+	out, err := strconv.ParseInt(kilobytes, 10, 64)
+	if err != nil {
+		return 0 // a process that has just ended
+	}
+	return out << 10
+}
