@@ -18,7 +18,7 @@ func TestExplainByCleanupPolicy(t *testing.T) {
 		notMine []string
 		want    []string
 	}{
-		"deleted":   {"first", nil, nil, []string{"configmap/first in namespace attic expires " + when + ": the next run of cleanup/attic/tonight deletes it\n",
+		"deleted": {"first", nil, nil, []string{"configmap/first in namespace attic expires " + when + ": the next run of cleanup/attic/tonight deletes it\n",
 			"kubectl annotate configmap/first -n attic curfew.dev/protect=true\n", "\n   cleanup/attic/tonight   deletes it " + when + "\n"}},
 		"protected": {"kept", nil, nil, []string{"stays: ", "\n   cleanup/attic/tonight   keeps it " + when + ": is protected by annotation curfew.dev/protect\n"}},
 		"newest":    {"first", spec("keepNewest", map[string]any{"count": int64(1)}), nil, []string{"stays: ", "keeps it " + when + ": is one of the newest: see keepNewest\n"}},
