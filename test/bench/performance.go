@@ -179,16 +179,15 @@ type history struct {
 }
 
 // older reports whether the code that a result measures has changed since. If no commit was
-// recorded, a change on the same day counts as later. Where the history does not say, as in a
-// shallow clone or without git, it claims nothing.
+// recorded, or one that is not in the history, a change on the same day counts as later. Where the
+// history does not say, as in a shallow clone or without git, it claims nothing.
 func (h history) older(r recordedResult) bool {
 	folders := append(append([]string{"--"}, benchCode[r.Bench]...), ":(exclude)*_test.go")
 	if r.Commit != "" {
-		if _, err := git(h.ctx, h.root, "cat-file", "-e", r.Commit+"^{commit}"); err != nil {
-			return false
+		if _, err := git(h.ctx, h.root, "cat-file", "-e", r.Commit+"^{commit}"); err == nil {
+			changed, err := git(h.ctx, h.root, append([]string{"diff", "--name-only", r.Commit}, folders...)...)
+			return err == nil && changed != ""
 		}
-		changed, err := git(h.ctx, h.root, append([]string{"diff", "--name-only", r.Commit}, folders...)...)
-		return err == nil && changed != ""
 	}
 	if shallow, err := git(h.ctx, h.root, "rev-parse", "--is-shallow-repository"); err != nil || shallow != "false" {
 		return false

@@ -133,6 +133,9 @@ func TestOlderThanItsCode(t *testing.T) {
 	check("the commit itself", h, known, false)
 	check("a day before", h, dated("2026-11-19"), true)
 	check("the same day", h, dated("2026-11-20"), true)
+	lost := known
+	lost.Commit = strings.Repeat("1", 40)
+	check("a commit that is not in the history", h, lost, true)
 	check("a day later", h, dated("2026-11-21"), false)
 	write("controller/tally/a_test.go", "2")
 	write("docs/page.md", "2")

@@ -71,7 +71,7 @@ func tour(ctx context.Context, stage *stage, manifests string) error {
 	t.kubectl("-n ci get job report").prints("report   Complete")
 
 	t.heading("Meanwhile the cleanup policy has run, and reports what it deleted")
-	t.kubectl("wait --for=jsonpath={.status.lastRun.phase}=Completed clustercleanuppolicy/preview-jobs --timeout=90s").prints("condition met")
+	t.kubectl("wait --for=jsonpath={.status.lastRun.phase}=Completed clustercleanuppolicy/preview-jobs --timeout=10m").prints("condition met")
 	t.kubectl("curfew report preview-jobs -o wide").prints("preview-1", "Deleted").lacks("nightly")
 	t.kubectl("-n ci get jobs").prints("nightly").lacks("preview-1")
 

@@ -41,15 +41,17 @@ func TestWatchesOfAnIdleController(t *testing.T) {
 	f.awaitKnown(controller)
 
 	// What was installed a moment ago may still have a few kinds watched again.
-	limit, paths := time.After(150*time.Second), map[string]int{}
+	limited, end := harness.Waiting(t.Context(), "a minute without a new watch")
+	defer end()
+	paths := map[string]int{}
 	for idle := false; !idle; {
 		select {
 		case path := <-opened:
 			paths[path]++
 		case <-time.After(time.Minute):
 			idle = true
-		case <-limit:
-			t.Fatalf("no minute passes in which no watch is opened again, so far: %v", paths)
+		case <-limited.Done():
+			t.Fatalf("%v, watches so far: %v", context.Cause(limited), paths)
 		}
 	}
 	if len(paths) < 10 {
