@@ -170,15 +170,16 @@ func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
 func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
+	wait := s.slack(15 * second)
 	at := now()
-	explicit := s.finishJob("explicit", at, ttl(15*second))
+	explicit := s.finishJob("explicit", at, ttl(wait))
 	labelled := s.newJob(job("labelled", inTemplate(hold, "true")))
-	s.passes(s.kubectl("label", "job", "labelled", policy.LabelTTL+"="+until(at.Add(15*second))))
+	s.passes(s.kubectl("label", "job", "labelled", policy.LabelTTL+"="+until(at.Add(wait))))
 	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"=dry-run"))
-	if !time.Now().Before(at.Add(12 * second)) {
+	if !time.Now().Before(at.Add(wait - 3*second)) {
 		t.Fatal("this machine was too slow for the test to say anything")
 	}
-	s.outlast(at.Add(15 * second))
+	s.outlast(at.Add(wait))
 	s.stillThere(explicit)
 	s.stillThere(labelled)
 	for _, name := range []string{"explicit", "labelled"} {

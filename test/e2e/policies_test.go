@@ -254,7 +254,7 @@ func TestPolicyPropagation(t *testing.T) {
 			t.Errorf("%s was deleted with propagation %q, want Orphan", object, got)
 		}
 	}
-	waiting := s.finishJob("waiting", now(), ttl(6*second))
+	waiting := s.finishJob("waiting", now(), ttl(s.slack(6*second)))
 	s.policy("foreground", kinds, `priority: 1, propagationPolicy: Foreground`)
 	s.awaitGone(waiting)
 	if got := sent("waiting"); got != metav1.DeletePropagationForeground {

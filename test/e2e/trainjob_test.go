@@ -181,17 +181,17 @@ func TestRuntimeIsReadLive(t *testing.T) {
 	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "1s")...)
 	own, backfill := at("spec.runtimeRef.kind", "TrainingRuntime"), noted(policy.AnnotationBackfill, "true")
 	const unasked = "metadata.annotations[curfew.dev/backfill]: lets the TTL delete 0 TrainJobs that finished before the runtime had it, at most 1000 a minute"
-	s.creates(row{s.runtime("TrainingRuntime", "raised", noted(policy.AnnotationTTL, "1m")), ""})
+	s.creates(row{s.runtime("TrainingRuntime", "raised", noted(policy.AnnotationTTL, "1h")), ""})
 	// The rules by which TrainJobs are sent follow the kinds that are served.
 	s.eventually(row{s.trainJob("probe", "raised", own, noted(policy.AnnotationTTL, "1s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: " +
-		`1s is ignored: runtime "raised" sets 1m; remove it`)})
+		`1s is ignored: runtime "raised" sets 1h; remove it`)})
 	s.creates(
 		row{s.runtime("TrainingRuntime", "changed", noted(policy.AnnotationTTL, "1h"), backfill), warned(unasked)},
 		row{s.runtime("TrainingRuntime", "gone", noted(policy.AnnotationTTL, "1h")), ""},
 		row{s.trainJob("shortened", "changed", own), ""},
 		row{s.trainJob("kept", "gone", own), ""},
 		row{s.trainJob("longer", "raised", own, noted(policy.AnnotationTTL, "1s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: " +
-			`1s is ignored: runtime "raised" sets 1m; remove it`)},
+			`1s is ignored: runtime "raised" sets 1h; remove it`)},
 	)
 	end := now()
 	for _, name := range []string{"shortened", "kept", "longer"} {
