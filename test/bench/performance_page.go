@@ -40,6 +40,8 @@ var goals = []goal{
 	{"", "", "cleanup.memory.extra_mb", "of 64 MB beyond the idle controller", 0, 1},
 	{"counting Pods", "counting-pods", "tally.count.vs_limit", "of the rate of a bare loop of patches", 0.8, 0},
 	{"lateness", "lateness", "lateness.p99_ms.vs_limit", "of the p99 of a bare loop", 0, 1.15},
+	{"", "", "lateness_defaults.p99_ms.vs_limit", "of that, by defaults that are resolved live", 0, 2},
+	{"", "", "lateness_outage.p99_ms.vs_limit", "of that, in the two minutes after an outage", 0, 4},
 	{"deadlines", "deadlines", "deadline.mark.10k.vs_limit", "of the rate of a bare loop", 0.8, 0},
 	{"a restart", "a-restart", "restart.arm_100k.vs_list", "of a bare list", 0, 1.3},
 	{"doing nothing", "doing-nothing", "idle.cpu_1m", "of 0.5% of a core", 0, 1},
