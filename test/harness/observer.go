@@ -10,6 +10,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -42,38 +43,45 @@ type Observer struct {
 
 // Observe watches a namespace until the context ends.
 func (c *Cluster) Observe(ctx context.Context, namespace string) (*Observer, error) {
-	jobs, err := c.Client.BatchV1().Jobs(namespace).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("watch the Jobs of %s: %w", namespace, err)
-	}
-	pods, err := c.Client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		jobs.Stop()
-		return nil, fmt.Errorf("watch the Pods of %s: %w", namespace, err)
-	}
 	observer := &Observer{changed: make(chan struct{})}
-	for kind, watcher := range map[string]watch.Interface{"Job": jobs, "Pod": pods} {
+	for kind, begin := range map[string]func(context.Context, metav1.ListOptions) (watch.Interface, error){
+		"Job": c.Client.BatchV1().Jobs(namespace).Watch, "Pod": c.Client.CoreV1().Pods(namespace).Watch,
+	} {
+		watcher, err := begin(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("watch the %ss of %s: %w", kind, namespace, err)
+		}
 		go func() {
-			observer.Follow(kind, watcher)
-			observer.update(func() { observer.err = errors.Join(observer.err, fmt.Errorf("the watch of %ss ended", kind)) })
+			for err == nil && !observer.Follow(kind, watcher) {
+				watcher, err = begin(ctx, metav1.ListOptions{})
+			}
+			observer.update(func() {
+				observer.err = errors.Join(observer.err, fmt.Errorf("the watch of %ss ended", kind), err)
+			})
 		}()
 	}
 	return observer, nil
 }
 
-// Follow keeps what one more watch tells, until that ends: its kind may go.
-func (o *Observer) Follow(kind string, watcher watch.Interface) {
+// Follow keeps what one more watch tells, until that ends: its kind may go. It returns false if the
+// watch never began, because the API server's cache lagged too far behind etcd.
+func (o *Observer) Follow(kind string, watcher watch.Interface) (began bool) {
 	defer watcher.Stop()
 	for event := range watcher.ResultChan() {
 		object, ok := event.Object.(metav1.Object)
+		if status, failed := event.Object.(*metav1.Status); failed && !began && apierrors.HasStatusCause(apierrors.FromObject(status), metav1.CauseTypeResourceVersionTooLarge) {
+			return false
+		}
+		began = true
 		if !ok {
 			o.update(func() { o.err = fmt.Errorf("the watch of %ss told %s: %v", kind, event.Type, event.Object) })
-			return
+			return true
 		}
 		o.update(func() {
 			o.events = append(o.events, Event{At: time.Now(), Type: event.Type, Kind: kind, Object: object})
 		})
 	}
+	return true
 }
 
 func (o *Observer) update(change func()) {
