@@ -289,9 +289,14 @@ func TestStatus(t *testing.T) {
 		"no coverage": {change: func(in *installation) { in.configurations = in.configurations[:2] }, code: 1, want: map[string]string{
 			"coverage": "failed ValidatingWebhookConfiguration curfew-kinds is not what the controller wrote last"}},
 		"an outage refuses nothing": {change: func(in *installation) { in.failClosed("kube-system", "kube-public", "kube-node-lease") }},
+		"an outage refuses nothing, Curfew's own": {change: func(in *installation) {
+			in.settings["protect"] = "kube-system,openshift-*,kube-public,curfew-system"
+			in.args = []string{"webhook", "--protect=curfew-system,kube-public,openshift-*,kube-system"}
+			in.failClosed("openshift-*", "kube-public", "curfew-system", "kube-system")
+		}},
 		"an outage refuses requests in kube-system": {change: func(in *installation) { in.failClosed() }, want: map[string]string{
 			"coverage": "warning an outage refuses requests in namespaces of --protect: 8 webhooks of ValidatingWebhookConfiguration curfew have no match condition not-protected: " +
-				`!(request.?namespace.orValue("") in ["kube-system", "kube-public", "kube-node-lease"])`}},
+				`!(request.?namespace.orValue("") in ["kube-node-lease", "kube-public", "kube-system"])`}},
 		"… and in those of a pattern": {change: func(in *installation) {
 			in.settings["protect"], in.args = "kube-system,openshift-*", []string{"webhook", "--protect=openshift-*", "--protect", "kube-system"}
 			in.failClosed("kube-system")

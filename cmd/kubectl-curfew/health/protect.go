@@ -19,11 +19,11 @@ const unprotected = "not-protected"
 // refuses, and in the defaults that the webhook gives. It is "" where they agree.
 func (r *reader) protection() string {
 	c := &r.w.Controller
-	protect := slices.DeleteFunc(slices.Clone(c.Protect), func(name string) bool { return name == c.Namespace })
+	protect := othersIn(c.Protect, c.Namespace)
 	var out []string
 	if workload, err := r.w.Workload(r.ctx, "curfew-webhook"); err == nil && workload.Presence == world.Found {
-		theirs := protectIn(workload.Args)
-		if slices.Sort(theirs); !slices.Equal(theirs, slices.Sorted(slices.Values(protect))) {
+		theirs := othersIn(protectIn(workload.Args), c.Namespace)
+		if !slices.Equal(theirs, protect) {
 			out = append(out, fmt.Sprintf("the webhook runs with --protect=%s, the controller with --protect=%s", strings.Join(theirs, ","), strings.Join(protect, ",")))
 		}
 	}
@@ -33,7 +33,9 @@ func (r *reader) protection() string {
 	for _, one := range r.configurations {
 		for i := range one.webhooks {
 			of := &one.webhooks[i]
-			if one.name == static && of.FailurePolicy != nil && *of.FailurePolicy == admissionv1.Fail && asks != "" && !slices.Contains(of.MatchConditions, want) {
+			if one.name == static && of.FailurePolicy != nil && *of.FailurePolicy == admissionv1.Fail && asks != "" && !slices.ContainsFunc(of.MatchConditions, func(have admissionv1.MatchCondition) bool {
+				return have.Name == want.Name && slices.Equal(wordsIn(have.Expression, c.Namespace), wordsIn(want.Expression, c.Namespace))
+			}) {
 				refusing++
 			}
 		}
@@ -42,6 +44,20 @@ func (r *reader) protection() string {
 		out = append(out, fmt.Sprintf("an outage refuses requests in namespaces of --protect: %d webhooks of ValidatingWebhookConfiguration %s have no match condition %s: %s", refusing, static, want.Name, want.Expression))
 	}
 	return strings.Join(out, "; ")
+}
+
+// othersIn are patterns of --protect as a sorted set, without Curfew's own namespace, which is
+// always protected.
+func othersIn(protect []string, own string) []string {
+	out := slices.DeleteFunc(slices.Clone(protect), func(name string) bool { return name == own })
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// wordsIn are the names, patterns and operators of a match condition as a sorted set: their order
+// makes no difference.
+func wordsIn(expression, own string) []string {
+	return othersIn(strings.FieldsFunc(expression, func(c rune) bool { return strings.ContainsRune(`,|()[]" ^$`, c) }), own)
 }
 
 // protectIn reads --protect of a process.
