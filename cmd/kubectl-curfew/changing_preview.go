@@ -26,7 +26,7 @@ func (c *changing) preview(ctx context.Context, w *world.World, all []*planned, 
 	if ready == 0 || c.yes || c.dryRun != "none" {
 		return nil
 	}
-	question := fmt.Sprintf("Change %s?", count(ready, "object"))
+	question := c.questionOfAll(all, ready)
 	if len(all) == 1 {
 		var err error
 		if question, err = c.questionOf(ctx, w, all[0]); err != nil || question == "" {
@@ -56,6 +56,22 @@ func printPlans(all []*planned, now time.Time, diagnostics io.Writer) error {
 	return printTable(table, printers.PrintOptions{}, diagnostics)
 }
 
+// questionOfAll is the question before several objects are changed. It names the Namespaces that
+// expire-now deletes among them.
+func (c *changing) questionOfAll(all []*planned, ready int) string {
+	question := fmt.Sprintf("Change %s?", count(ready, "object"))
+	var namespaces []string
+	for _, each := range all {
+		if c.atOnce && each.err == nil && each.Kind.IsNamespace() {
+			namespaces = append(namespaces, each.Name)
+		}
+	}
+	if len(namespaces) > 0 {
+		question = fmt.Sprintf("Delete %s, with everything in namespaces %s?", count(ready, "object"), some(namespaces))
+	}
+	return question
+}
+
 // dependentsUnasked is how many objects expire-now deletes with another one without asking.
 const dependentsUnasked = 10
 
@@ -70,12 +86,14 @@ func (c *changing) questionOf(ctx context.Context, w *world.World, one *planned)
 	case one.Kind.ClusterScoped:
 		return fmt.Sprintf("Delete %s, which is cluster-scoped?", one), nil
 	}
-	dependents, unread, err := w.Dependents(ctx, one.Namespace, world.UIDOf(one.Object))
+	dependents, forbidden, unread, err := w.Dependents(ctx, one.Namespace, world.UIDOf(one.Object))
 	switch {
 	case err != nil:
 		return "", err
 	case len(unread) > 0:
 		return fmt.Sprintf("Delete %s and all that it owns? The API server cannot list %s.", one, strings.Join(unread, ", ")), nil
+	case len(forbidden) > 0:
+		return fmt.Sprintf("Delete %s and all that it owns? You may not list %s: how many of these is not known.", one, some(forbidden)), nil
 	case dependents <= dependentsUnasked:
 		return "", nil
 	}

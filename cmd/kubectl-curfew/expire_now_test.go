@@ -38,6 +38,7 @@ func TestExpireNowAsks(t *testing.T) {
 	const namespace, role, deployment, unread = "Delete namespace/foo and everything in it? [y/N] ",
 		"Delete clusterrole.rbac.authorization.k8s.io/guest, which is cluster-scoped? [y/N] ", "Delete deployment.apps/web in namespace lab and 11 objects that it owns? [y/N] ",
 		"Delete deployment.apps/web in namespace lab and all that it owns? The API server cannot list secrets. [y/N] "
+	const forbidden = "Delete deployment.apps/web in namespace lab and all that it owns? You may not list pods: how many of these is not known. [y/N] "
 	for name, test := range map[string]struct {
 		line     string
 		answer   string // "": stdin is no terminal
@@ -57,6 +58,8 @@ func TestExpireNowAsks(t *testing.T) {
 		"owns 11, nobody to ask":       {line: "expire-now deploy/web -n lab", owned: 11, code: exitUsage},
 		"owns 11, --yes":               {line: "expire-now deploy/web -n lab --yes", owned: 11},
 		"owns 11, one kind forbidden":  {line: "expire-now deploy/web -n lab", owned: 11, notMine: "list secrets", code: exitUsage},
+		"owns 1, one forbidden":        {line: "expire-now deploy/web -n lab", answer: "n", owned: 1, notMine: "list pods", question: forbidden, code: exitBadNews},
+		"several, a namespace":         {line: "expire-now ns/foo ns/ci", answer: "n", question: "Delete 2 objects, with everything in namespaces foo, ci? [y/N] ", code: exitBadNews},
 		"owns 1 or more":               {line: "expire-now deploy/web -n lab", owned: 1, broken: "secrets", code: exitUsage},
 		"owns 1 or more, no":           {line: "expire-now deploy/web -n lab", answer: "n", owned: 1, broken: "secrets", question: unread, code: exitBadNews},
 		"owns 10":                      {line: "expire-now deploy/web -n lab", owned: 10},

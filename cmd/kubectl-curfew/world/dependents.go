@@ -18,12 +18,11 @@ import (
 const listsAtOnce = 8
 
 // Dependents counts the objects that an object owns, directly or through others. It lists the
-// namespace and leaves out the kinds that the user may not list. unread are resources that the API
-// server cannot list.
-func (w *World) Dependents(ctx context.Context, namespace string, owner types.UID) (n int, unread []string, err error) {
+// namespace. unread are resources that it cannot list, and forbidden those that the user may not.
+func (w *World) Dependents(ctx context.Context, namespace string, owner types.UID) (n int, forbidden, unread []string, err error) {
 	kinds, err := w.Kinds()
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	var mu sync.Mutex
 	owned := map[types.UID][]types.UID{} // by owner
@@ -50,21 +49,24 @@ func (w *World) Dependents(ctx context.Context, namespace string, owner types.UI
 				}
 				return nil
 			})
-			switch status := apierrors.APIStatus(nil); {
-			case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-				return nil // Others can still be counted.
+			mu.Lock()
+			defer mu.Unlock()
+			switch status := apierrors.APIStatus(nil); { // Others can still be counted.
+			case Gone(err):
+			case apierrors.IsForbidden(err):
+				forbidden = append(forbidden, kind.At().GroupResource().String())
 			case errors.As(err, &status):
-				mu.Lock()
-				defer mu.Unlock()
 				unread = append(unread, kind.At().GroupResource().String())
-				return nil
+			default:
+				return err
 			}
-			return err
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
+	slices.Sort(forbidden)
 	slices.Sort(unread)
 	counted := map[types.UID]bool{owner: true}
 	for next := []types.UID{owner}; len(next) > 0; next = next[1:] {
@@ -75,5 +77,5 @@ func (w *World) Dependents(ctx context.Context, namespace string, owner types.UI
 			}
 		}
 	}
-	return len(counted) - 1, unread, nil
+	return len(counted) - 1, forbidden, unread, nil
 }
