@@ -154,9 +154,14 @@ func (o *explainOptions) unreviewed(ctx context.Context, all []*forecast, protec
 		return []string{err.Error()}
 	}
 	asks, asked := &canary{objects: clients.Objects, said: said, left: protect}, map[string]bool{"": true}
+	more := map[string]bool{}
 	for _, one := range all {
 		namespace := one.of.Facts.Namespace
-		if asked[namespace] || len(asked) > maxCanaries {
+		if asked[namespace] {
+			continue
+		}
+		if len(asked) > maxCanaries {
+			more[namespace] = true
 			continue
 		}
 		asked[namespace] = true
@@ -169,6 +174,9 @@ func (o *explainOptions) unreviewed(ctx context.Context, all []*forecast, protec
 		case answer == rules.Unknown && !one.unknown:
 			notes = append(notes, why)
 		}
+	}
+	if len(more) > 0 {
+		notes = append(notes, fmt.Sprintf("whether the API server calls Curfew's webhook is not known for %s more: it is asked about %d", count(len(more), "namespace"), maxCanaries))
 	}
 	return notes
 }

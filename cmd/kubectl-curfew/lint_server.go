@@ -64,9 +64,10 @@ func (o *lintOptions) asServer(ctx context.Context) (judge, error) {
 }
 
 // notReviewed are findings about an object whose namespace the API server does not send to Curfew's
-// webhook, so that no finding means nothing.
+// webhook, so that no finding means nothing. For Namespaces and other cluster-scoped objects the
+// namespace of the context is asked about: a Namespace of the manifests may not exist yet.
 func (l *lintServer) notReviewed(ctx context.Context, namespace string) ([]policy.Finding, error) {
-	if known, ok := l.unreviewed[namespace]; ok || namespace == "" {
+	if known, ok := l.unreviewed[namespace]; ok {
 		return known, nil
 	}
 	answer, why, err := l.reviewed(ctx, namespace)
@@ -123,7 +124,7 @@ func (l *lintServer) judge(ctx context.Context, document *lint.Document) (*lint.
 	defaults, warnings := announced(l.said.texts)
 	findings = append(findings, warnings...)
 	if !slices.ContainsFunc(findings, func(f policy.Finding) bool { return f.Rule == lint.RuleNamespace }) {
-		unreviewed, err := l.notReviewed(ctx, namespace)
+		unreviewed, err := l.notReviewed(ctx, cmp.Or(namespace, l.namespace))
 		if err != nil {
 			return nil, err
 		}

@@ -94,11 +94,17 @@ func TestWebhookIsNotCalled(t *testing.T) {
 		leftOut  = " is protected or Curfew's own, which may be left out"
 		anothers = "images must have a digest"
 	)
+	var many []string
+	for n := range 12 {
+		many = append(many, strings.Replace(job, "NS", fmt.Sprint("ns-", n), 1))
+	}
+	const namespaced = "{apiVersion: v1, kind: Namespace, metadata: {name: new}}"
 	refusal := func(code int32) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Message: anothers}}
 	}
 	for name, test := range map[string]struct {
 		line, namespace string
+		object          string // by default a Job
 		deafIn          []string
 		err             error
 		notMine         []string
@@ -111,6 +117,9 @@ func TestWebhookIsNotCalled(t *testing.T) {
 		"lint, the object's is not":   {line: "lint --server -n other -f -", deafIn: []string{"ci"}, code: exitBadNews, said: silent},
 		"lint, Curfew's own":          {line: "lint --server -f -", namespace: "curfew-system", deafIn: []string{"curfew-system"}, said: unknown + `namespace "curfew-system"` + leftOut},
 		"lint, protected":             {line: "lint --server -f -", namespace: "kube-system", deafIn: []string{"kube-system"}, said: leftOut},
+		"lint, a Namespace":           {line: "lint --server -n other -f -", object: namespaced, deafIn: []string{"other"}, code: exitBadNews, said: "for namespace \"other\": not checked"},
+		"lint, a Namespace, called":   {line: "lint --server -n other -f -", object: namespaced, deafIn: []string{"new"}},
+		"explain, many namespaces":    {line: "explain -f -", object: strings.Join(many, "\n---\n"), said: "whether the API server calls Curfew's webhook is not known for 2 namespaces more: it is asked about 10\n"},
 		"lint, not known":             {line: "lint --server -n ci -f -", notMine: []string{"create jobs"}, said: unknown},
 		"lint, refused by a webhook":  {line: "lint --server -n ci -f -", err: refusal(400), said: unknown + anothers},
 		"lint, refused by a policy":   {line: "lint --server -n ci -f -", err: refusal(422), said: unknown + anothers},
@@ -127,7 +136,7 @@ func TestWebhookIsNotCalled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, _ := server(t, false)
 			cluster.deafIn, cluster.canaryErr = test.deafIn, test.err
-			stdin := strings.Replace(job, "NS", cmp.Or(test.namespace, "ci"), 1)
+			stdin := strings.Replace(cmp.Or(test.object, job), "NS", cmp.Or(test.namespace, "ci"), 1)
 			code, stdout, stderr, _ := executeIn(t, cluster, scene{stdin: stdin, notMine: test.notMine}, words(test.line)...)
 			said := stdout + stderr
 			if code != test.code || !strings.Contains(said, test.said) || strings.Contains(said, "webhook") != (test.said != "") {
