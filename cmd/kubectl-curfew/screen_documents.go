@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
 )
 
 // What happened to a row since the last round of --watch.
@@ -16,8 +17,15 @@ const (
 	eventGone    = "GONE"
 )
 
-// keyOf names a row across rounds: an object has one for its expiry and one for its deadline.
-func keyOf(entry *world.Entry) string { return string(entry.UID) + " " + string(entry.Trigger) }
+// keyOf names a row across rounds: an object has one for its expiry, one for its deadline, and one
+// for each cleanup policy that matches it.
+func keyOf(entry *world.Entry) string {
+	key := string(entry.UID) + " " + string(entry.Trigger)
+	if entry.Trigger == policy.TriggerCleanup {
+		key += " " + entry.Source.String()
+	}
+	return key
+}
 
 // asDocuments prints a list of the rows that changed, each time that some did. Its first list has
 // all rows.
