@@ -28,6 +28,9 @@ type changing struct {
 	done string
 	// atOnce: the objects expire by label now, so that a pause of deletions is an obstacle.
 	atOnce bool
+	// cleanups are the next runs of cleanup policies, if the objects should outlive these; nil if
+	// they do not matter.
+	cleanups cleanups
 	// plan plans the change of one object.
 	plan func(subject *change.Subject, obstacles []policy.Obstacle) (*change.Plan, error)
 }
@@ -98,11 +101,11 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	leftOut := 0
-	if c.selection.References, leftOut, err = readReferences(c.files, cmd.InOrStdin()); err != nil {
+	if c.selection.References, leftOut, err = readReferences(c.files, cmd.InOrStdin(), c.cleanups != nil); err != nil {
 		return err
 	}
 	if leftOut > 0 {
-		printNotes([]string{fmt.Sprintf("left out %s that only cleanup policies delete: to keep one, annotate it with %s=true", count(leftOut, "object"), policy.AnnotationProtect)}, diagnostics)
+		printNotes([]string{fmt.Sprintf("left out %s that only cleanup policies delete: name them to change them, or use kubectl curfew keep", count(leftOut, "object"))}, diagnostics)
 	}
 	if len(c.files) > 0 && len(c.selection.References) == 0 {
 		return c.nothing(print, now, out, diagnostics)
@@ -174,8 +177,33 @@ func (c *changing) planOne(ctx context.Context, w *world.World, one world.Select
 		obstacles = append(obstacles, w.HeldByPause(explained.Facts, policy.TriggerLabel, time.Time{})...)
 	}
 	out := &planned{Selected: one, before: change.DeletionOf(explained)}
+	cleaned, err := c.cleaned(ctx, w, one.Kind, explained.Facts, now)
+	if err != nil {
+		return nil, err
+	}
 	subject := &change.Subject{Object: one.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}
 	subject.MayUpdate = func(policy string) rules.Answer { return w.MayUpdatePolicy(ctx, policy) }
-	out.plan, out.err = c.plan(subject, obstacles)
+	if cleaned != nil {
+		subject.Cleaned = cleaned.Source.String()
+		if before := out.before.Expiry; before.IsZero() || cleaned.Expiry.Before(before) {
+			out.before = change.Deletion{Expiry: cleaned.Expiry}
+		}
+	}
+	if out.plan, out.err = c.plan(subject, obstacles); out.plan != nil {
+		out.plan.Before = out.before
+	}
 	return out, nil
+}
+
+// cleaned is the run of a cleanup policy that may delete an object; nil for none, or where it does
+// not matter.
+func (c *changing) cleaned(ctx context.Context, w *world.World, kind world.Kind, facts *policy.Facts, now time.Time) (*cleanupRun, error) {
+	if c.cleanups == nil {
+		return nil, nil
+	}
+	runs, unknown, err := c.cleanups.of(ctx, w, kind, facts.Namespace, facts.UID, now)
+	if len(unknown) > 0 {
+		w.Note(fmt.Sprintf("to keep an object from cleanup policies that are not known as well, annotate it: kubectl annotate KIND/NAME %s=true", policy.AnnotationProtect))
+	}
+	return firstRun(runs), err
 }

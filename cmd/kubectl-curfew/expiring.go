@@ -40,11 +40,13 @@ its deadline. Where its Namespace or its last owner is deleted first, TRIGGER is
 owner and SOURCE names that object.
 
 TRIGGER is cleanup where a cleanup policy would delete an object, judged by what
-exists now: in its next run, or in the time that you name. With several runs in
-that time, "by" means the last of them at the latest. "?" means that
-permissions or limits (maxDeletions, maxPercentage) leave it open. A note names
-policies that you may not read, and those that delete nothing: dry runs, and
-suspended or unapproved ones. See also kubectl curfew preview.
+exists now: in its next run, or in the time that you name. "by" means one of
+several runs, the last of them at the latest. A run that the controller missed,
+and makes up for, has the time at which it was due. "?" means that permissions
+or limits (maxDeletions, maxPercentage) leave it open. A note says which
+policies you may not read, and how many delete nothing: suspended, unapproved
+and unusable ones, dry runs, and runs over a limit. With --trigger cleanup it
+names them. See also kubectl curfew preview.
 
 The command asks only the API server, with your own permissions, and judges as
 the controller does. Notes say what you may not read. Without a KIND it lists
@@ -182,7 +184,7 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if err != nil {
 		return nil, err
 	}
-	cleaned, err := query.cleanup(ctx, w, kinds, reading, progress)
+	cleaned, cleanupFailed, err := query.cleanup(ctx, w, kinds, reading, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +198,7 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 		w.Note(query.note)
 	}
 	out := &expiringReport{now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries, notes: w.Notes(), unanswered: unanswered,
-		silent: w.SilentGroups()}
+		silent: w.SilentGroups(), cleanupFailed: cleanupFailed}
 	for _, one := range left {
 		if !world.Gone(one.err) {
 			out.unlisted = append(out.unlisted, one.kind.GroupResource())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,20 +16,20 @@ import (
 )
 
 // cleanup finds what the next runs of cleanup policies delete. Without a policy it costs two lists.
-func (q *expiringQuery) cleanup(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, progress *progress) ([]*world.Entry, error) {
+func (q *expiringQuery) cleanup(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, progress *progress) (out []*world.Entry, failed bool, err error) {
 	ofCleanup := strings.HasPrefix(q.source, string(policy.TriggerCleanup)+"/")
 	if q.longer != nil || q.trigger != "" && q.trigger != policy.TriggerCleanup || q.source != "" && !ofCleanup {
-		return nil, nil
+		return nil, false, nil
 	}
 	selector, err := labels.Parse(q.selector)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	all, unread, err := w.CleanupPolicies(ctx, reading.Namespace, false)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	r := &runs{w: w, within: q.runs}
+	r := &runs{w: w, now: q.now, within: q.runs}
 	r.only.Namespace = reading.Namespace
 	if len(q.kinds) > 0 {
 		named := map[schema.GroupResource]bool{}
@@ -42,9 +43,8 @@ func (q *expiringQuery) cleanup(ctx context.Context, w *world.World, kinds []wor
 	all = slices.DeleteFunc(all, func(one *world.CleanupPolicy) bool { return ofCleanup && one.Source() != q.source })
 	due, err := r.due(ctx, all)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var out []*world.Entry
 	for _, one := range due {
 		progress.say("evaluating %s", one.policy.ID())
 		err := r.found(ctx, one, func(entry *world.Entry, kept bool) {
@@ -54,32 +54,36 @@ func (q *expiringQuery) cleanup(ctx context.Context, w *world.World, kinds []wor
 			}
 		})
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	if !ofCleanup && q.trigger == "" { // Asked for all that is deleted.
+	if !ofCleanup && q.trigger == "" && len(r.idle) > 0 { // Asked for all that is deleted.
+		slices.Sort(r.idle)
+		w.Note(fmt.Sprintf("cleanup policies that delete nothing as they are: %d (--trigger cleanup names them)", len(slices.Compact(r.idle))))
 		r.idle = nil
 	}
 	r.note(unread)
-	return out, nil
+	return out, r.failed, nil
 }
 
-// runs are the first and the last run of a policy in the time that is asked about. Without one, it
-// is the next run alone.
-func (q *expiringQuery) runs(p *cleanup.Policy) []time.Time {
-	after := q.now
-	if q.span != nil && q.span.From.After(after) {
-		after = q.span.From.Add(-1)
+// runs are those that decide what is deleted in the time that is asked about: its first and its
+// last run, with those before it, which may delete an object earlier. Without a time, it is the
+// next run.
+func (q *expiringQuery) runs(stored *world.CleanupPolicy, p *cleanup.Policy) []time.Time {
+	out := []time.Time{overdue(stored, p, q.now), p.Schedule.Next(q.now)}
+	if q.span != nil {
+		if q.span.From.After(q.now) {
+			before, _ := p.Schedule.Latest(q.now, q.span.From.Add(-1))
+			out = append(out, before, p.Schedule.Next(q.span.From.Add(-1)))
+		}
+		last, _ := p.Schedule.Latest(q.now, q.span.To.Add(-1))
+		out = append(out, last)
 	}
-	next := p.Schedule.Next(after)
-	switch {
-	case next.IsZero() || q.span != nil && !q.span.Contains(next):
+	out = slices.DeleteFunc(out, func(at time.Time) bool { return at.IsZero() || q.span != nil && !at.Before(q.span.To) })
+	slices.SortFunc(out, time.Time.Compare)
+	out = slices.CompactFunc(out, time.Time.Equal)
+	if q.span != nil && !slices.ContainsFunc(out, q.span.Contains) {
 		return nil
-	case q.span == nil:
-		return []time.Time{next}
 	}
-	if last, _ := p.Schedule.Latest(next, q.span.To.Add(-1)); !last.IsZero() {
-		return []time.Time{next, last}
-	}
-	return []time.Time{next}
+	return out
 }

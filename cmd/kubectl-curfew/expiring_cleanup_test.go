@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 )
 
@@ -58,12 +62,59 @@ func ofTheCluster(policy *unstructured.Unstructured) {
 	spec("maxDeletions", int64(0), "serviceAccountNamespace", "attic", "matchConstraints.namespaceSelector", map[string]any{})(policy)
 }
 
+// both applies several changes to a policy.
+func both(edits ...func(*unstructured.Unstructured)) func(*unstructured.Unstructured) {
+	return func(policy *unstructured.Unstructured) {
+		for _, edit := range edits {
+			edit(policy)
+		}
+	}
+}
+
+func generation(n int64) func(*unstructured.Unstructured) {
+	return func(policy *unstructured.Unstructured) { policy.SetGeneration(n) }
+}
+
+// status merges fields into the status that describes generation 1.
+func status(fields map[string]any) func(*unstructured.Unstructured) {
+	return func(policy *unstructured.Unstructured) {
+		_ = unstructured.SetNestedField(policy.Object, int64(1), "status", "observedGeneration")
+		for name, value := range fields {
+			if nested, ok := value.(map[string]any); ok {
+				for name2, value := range nested {
+					_ = unstructured.SetNestedField(policy.Object, value, "status", name, name2)
+				}
+				continue
+			}
+			_ = unstructured.SetNestedField(policy.Object, value, "status", name)
+		}
+	}
+}
+
+func conditionOf(kind, message string) map[string]any {
+	return map[string]any{"conditions": []any{map[string]any{"type": kind, "status": "False", "reason": "Bad", "message": message, "lastTransitionTime": "2026-12-24T08:00:00Z"}}}
+}
+
+// missed is the status while the controller is down, and running that of a run that goes on.
+var (
+	missed  = map[string]any{"nextScheduleTime": "2026-12-24T06:00:00Z"}
+	running = map[string]any{"lastRun": map[string]any{"id": "now", "phase": "Running", "scheduledTime": "2026-12-24T12:00:00Z"}}
+)
+
+// olderThan replaces the condition of the policy.
+func olderThan(age string) func(*unstructured.Unstructured) {
+	return spec("conditions", []any{map[string]any{"name": "old", "expression": `now - timestamp(object.metadata.creationTimestamp) > duration("` + age + `")`}})
+}
+
 // TestExpiringByCleanupPolicy: the next runs are in the list, judged at their own time, and what is
 // not known of them is said.
 func TestExpiringByCleanupPolicy(t *testing.T) {
 	const (
+		late     = "configmap/first 2026-12-24 13:00:00 CET now cleanup cleanup/attic/tonight -\n"
+		by       = "configmap/first by 2026-12-26 01:00:00 CET 1d12h cleanup cleanup/attic/tonight -\n"
 		first    = "configmap/first 2026-12-24 19:00:00 CET 6h cleanup cleanup/attic/tonight -\n"
-		later    = "configmap/later by 2026-12-25 01:00:00 CET 12h cleanup cleanup/attic/tonight -\n"
+		later    = "configmap/later 2026-12-25 01:00:00 CET 12h cleanup cleanup/attic/tonight -\n"
+		nextOf   = "configmap/later 2026-12-24 19:00:00 CET 6h cleanup cleanup/attic/tonight -\n"
 		unsure   = "configmap/first 2026-12-24 19:00:00 CET 6h cleanup cleanup/attic/tonight ?\n"
 		idle     = "note: these cleanup policies delete nothing as they are: cleanup/attic/tonight ("
 		unlisted = "note: you may not list clustercleanuppolicies: what these delete is not known\n"
@@ -78,7 +129,20 @@ func TestExpiringByCleanupPolicy(t *testing.T) {
 		"tonight":            {line: "-n attic --within 6h", stdout: first},
 		"everywhere":         {line: "-A --within 6h --source cleanup/attic/tonight", stdout: "attic " + first},
 		"two runs":           {line: "-n attic --within 12h", stdout: first + later},
-		"the second run":     {line: "-n attic --between 7h..13h", stdout: strings.NewReplacer("19:00", "01:00", "24 ", "25 ", "6h", "12h").Replace(first) + strings.Replace(later, "by ", "", 1)},
+		"the second run":     {line: "-n attic --between 7h..13h", stdout: later}, // The first run deletes first.
+		"before the time":    {line: "-n attic --between 13h..40h", edit: olderThan("1110m"), stdout: strings.NewReplacer("01:00", "07:00", "12h", "18h").Replace(later)},
+		"many runs":          {line: "-n attic --between 13h..40h", edit: olderThan("31h"), stdout: by + strings.ReplaceAll(by, "first", "later")},
+		"missed":             {line: "-n attic --within 12h", edit: both(olderThan("6h"), status(missed)), stdout: late + nextOf},
+		"missed, edited":     {line: "-n attic", edit: both(olderThan("6h"), status(missed), generation(2)), stdout: late + nextOf},
+		"missed, other time": {line: "-n attic", edit: both(olderThan("6h"), status(missed), generation(2), spec("schedule", "5 */6 * * *")), stdout: strings.NewReplacer("19:00", "13:05", "6h", "5m").Replace(first)},
+		"missed, too late":   {line: "-n attic", edit: both(olderThan("6h"), status(map[string]any{"nextScheduleTime": "2026-12-24T05:00:00Z"}), spec("schedule", "0 5,18 * * *", "startingDeadlineSeconds", int64(3600))), stdout: first + nextOf},
+		"announced":          {line: "-n attic", edit: status(map[string]any{"nextScheduleTime": "2026-12-24T18:00:00Z"}), stdout: first},
+		"running":            {line: "-n attic", edit: both(olderThan("6h"), status(running)), stdout: late + nextOf},
+		"running dry":        {line: "-n attic", edit: both(olderThan("6h"), status(running), status(map[string]any{"lastRun": map[string]any{"dryRun": true}})), stdout: first + nextOf},
+		"not ready":          {line: "-n attic --trigger cleanup", edit: status(conditionOf("Ready", "namespace \"attic\" has 20 older CleanupPolicies")), stderr: idle + "namespace \"attic\" has 20 older CleanupPolicies"},
+		"not ready, edited":  {line: "-n attic --trigger cleanup", edit: both(status(conditionOf("Ready", "bad")), generation(2)), stdout: first},
+		"lacks permissions":  {line: "-n attic", edit: status(conditionOf("PermissionsGranted", "there is no service account")), stdout: unsure},
+		"one is idle":        {line: "-n attic", edit: spec("suspend", true), stderr: "note: cleanup policies that delete nothing as they are: 4 (--trigger cleanup names them)\n"},
 		"too early":          {line: "-n attic --within 5h"},
 		"next run":           {line: "-n attic", stdout: first},
 		"label":              {line: "-n attic --within 12h -l name=later", stdout: later},
@@ -142,5 +206,32 @@ func TestExpiringCostsTwoLists(t *testing.T) {
 	}
 	if lists["selfsubjectaccessreviews"]+lists["cleanupapprovals"] > 0 {
 		t.Errorf("asked for %v", lists)
+	}
+}
+
+// TestRunThatCannotBeJudged: the answer is partial where the API server fails, as for a kind that
+// cannot be listed, and complete where the user may not list it.
+func TestRunThatCannotBeJudged(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		code int
+	}{
+		"fails":     {apierrors.NewInternalError(errors.New("no conversion")), exitBadNews},
+		"too busy":  {apierrors.NewTooManyRequests("later", 1), exitBadNews},
+		"forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no")), exitOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newFakeCluster(t, append(objects(t), attic(t, nil)...))
+			for _, fake := range []*clienttesting.Fake{&cluster.objects.Fake, &cluster.metadata.Fake} {
+				fake.PrependReactor("list", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					list, ok := action.(clienttesting.ListAction) // Those with a TTL label are listed.
+					return ok && list.GetListRestrictions().Labels.Empty(), nil, test.err
+				})
+			}
+			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring -n attic --trigger cleanup --source cleanup/attic/tonight")...)
+			if code != test.code || !strings.Contains(stderr, "note: not known what a run deletes: cleanup/attic/tonight: ") {
+				t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
+			}
+		})
 	}
 }

@@ -30,11 +30,16 @@ type expiringReport struct {
 	// silent are groups that do not answer. unanswered says so of single kinds; empty for none.
 	silent     []string
 	unanswered string
+	// cleanupFailed: the API server failed while runs of cleanup policies were evaluated.
+	cleanupFailed bool
 }
 
-// partial reports whether the API server failed to list a kind that it serves. What the user may
+// partial reports whether the API server failed to list a kind that it serves, or what a run of a
+// cleanup policy matches. What the user may
 // not list does not count: few users may list everything.
-func (r *expiringReport) partial() bool { return r.unanswered != "" || len(r.silent) > 0 }
+func (r *expiringReport) partial() bool {
+	return r.unanswered != "" || len(r.silent) > 0 || r.cleanupFailed
+}
 
 // view is what of a report its table shows.
 type view struct {
@@ -93,6 +98,8 @@ func (r *expiringReport) row(entry *world.Entry, v view) []string {
 	switch {
 	case entry.Uncertain:
 		out = append(out, "?")
+	case blocker == nil && slices.ContainsFunc(entry.Obstacles, func(o policy.Obstacle) bool { return o.Kind == policy.ObstacleValue }):
+		out = append(out, string(policy.ObstacleValue)) // It stops Curfew alone.
 	case blocker == nil:
 		out = append(out, "-")
 	case v.wide:

@@ -93,6 +93,8 @@ type explained struct {
 	cascade *world.Cascade
 	// cleanups are the next runs of cleanup policies that match it.
 	cleanups []cleanupRun
+	// cleanupsUnknown is what is not known of further runs.
+	cleanupsUnknown []string
 	// history are the limits by which a CronJob deletes its Jobs; empty for none.
 	history string
 	// runtime that the object uses; nil for none.
@@ -135,7 +137,7 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 			return err
 		}
 		facts := said.of.Facts
-		if said.cleanups, err = next.of(ctx, w, one.Kind, facts.Namespace, facts.UID, now); err != nil {
+		if said.cleanups, said.cleanupsUnknown, err = next.of(ctx, w, one.Kind, facts.Namespace, facts.UID, now); err != nil {
 			return err
 		}
 		if said.history, err = w.HistoryLimits(ctx, facts); err != nil {

@@ -20,16 +20,22 @@ func TestExplainByCleanupPolicy(t *testing.T) {
 	}{
 		"deleted": {"first", nil, nil, []string{"configmap/first in namespace attic expires " + when + ": the next run of cleanup/attic/tonight deletes it\n",
 			"kubectl annotate configmap/first -n attic curfew.dev/protect=true\n", "\n   cleanup/attic/tonight   deletes it " + when + "\n"}},
-		"protected": {"kept", nil, nil, []string{"stays: ", "\n   cleanup/attic/tonight   keeps it " + when + ": is protected by annotation curfew.dev/protect\n"}},
-		"newest":    {"first", spec("keepNewest", map[string]any{"count": int64(1)}), nil, []string{"stays: ", "keeps it " + when + ": is one of the newest: see keepNewest\n"}},
-		"limited":   {"first", spec("maxDeletions", int64(0)), nil, []string{"may be deleted " + when + ", by the next run of cleanup/attic/tonight: see below\n", "may delete it " + when + ": maxDeletions or maxPercentage of the policy may keep it\n"}},
-		"unsure":    {"first", nil, []string{"impersonate serviceaccounts"}, []string{"may delete it " + when + ": you may not impersonate service account attic/janitor"}},
-		"unmatched": {"later", nil, nil, []string{"stays: it has no TTL label"}},
-		"idle":      {"first", spec("approval", "Required"), nil, []string{"stays: ", "note: these cleanup policies delete nothing as they are: cleanup/attic/tonight (not approved)\n"}},
-		"unread":    {"first", nil, []string{"list cleanuppolicies"}, []string{"stays: ", "note: you may not list cleanuppolicies: what these delete is not known\n"}},
+		"protected":     {"kept", nil, nil, []string{"stays: ", "\n   cleanup/attic/tonight   keeps it " + when + ": is protected by annotation curfew.dev/protect\n"}},
+		"newest":        {"first", spec("keepNewest", map[string]any{"count": int64(1)}), nil, []string{"stays: ", "keeps it " + when + ": is one of the newest: see keepNewest\n"}},
+		"limited":       {"first", spec("maxDeletions", int64(0)), nil, []string{"may be deleted " + when + ", by the next run of cleanup/attic/tonight: see below\n", "may delete it " + when + ": maxDeletions or maxPercentage of the policy may keep it\n"}},
+		"unsure":        {"first", nil, []string{"impersonate serviceaccounts"}, []string{"may delete it " + when + ": you may not impersonate service account attic/janitor"}},
+		"unmatched":     {"later", nil, nil, []string{"stays: it has no TTL label"}},
+		"idle":          {"first", spec("approval", "Required"), nil, []string{"stays: ", "note: these cleanup policies delete nothing as they are: cleanup/attic/tonight (not approved)\n"}},
+		"unread":        {"first", nil, []string{"list cleanuppolicies"}, []string{" stays, as far as is known: it has no TTL label", "\n   not known: you may not list cleanuppolicies: what these delete is not known\n"}},
+		"not evaluated": {"first", nil, []string{"impersonate serviceaccounts", "list configmaps"}, []string{" stays, as far as is known: ", "\n   not known: cleanup/attic/tonight: you may not list configmaps"}},
+		"paused":        {"first", nil, nil, []string{" stays, although the next run of cleanup/attic/tonight would delete it " + when + ": ", "\n   cleanup/attic/tonight   would delete it " + when + ", but "}},
+		"missed":        {"first", both(olderThan("6h"), status(missed)), nil, []string{" expires soon (due 2026-12-24 13:00:00 CET, 0s ago): the next run of cleanup/attic/tonight deletes it\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, append(objects(t), attic(t, c.edit)...))
+			if name == "paused" {
+				cluster = newFakeCluster(t, append(objects(t), append(attic(t, c.edit), paused("stop", "", map[string]any{}))...))
+			}
 			line := words("explain cm/" + c.object + " -n attic")
 			code, stdout, stderr, _ := executeIn(t, cluster, scene{notMine: c.notMine}, line...)
 			for _, want := range c.want {
@@ -37,7 +43,7 @@ func TestExplainByCleanupPolicy(t *testing.T) {
 					t.Errorf("exit status %d, no %q in\n%s%s", code, want, stdout, stderr)
 				}
 			}
-			if matched := strings.Contains(stdout, "\nCleanup policies\n"); matched == (name == "unmatched" || name == "idle" || name == "unread") {
+			if matched := strings.Contains(stdout, "\nCleanup policies\n"); matched == (name == "unmatched" || name == "idle") {
 				t.Errorf("lists policies: %v\n%s", matched, stdout)
 			}
 		})

@@ -23,6 +23,7 @@ type explainedItem struct {
 	With        *withData        `json:"deletedWith,omitempty" doc:"its Namespace or owner, if the deletion of that deletes it first"`
 	Propagation string           `json:"propagationPolicy,omitempty" doc:"where a policy sets it"`
 	Cleanup     []cleanupRunData `json:"cleanup,omitempty" doc:"the next runs of cleanup policies that match it"`
+	Unread      []string         `json:"cleanupUnknown,omitempty" doc:"what is not known of further runs"`
 	History     string           `json:"historyLimits,omitempty" doc:"of the CronJob that owns it"`
 	Levels      levelsData       `json:"levels"`
 	Bounds      []settingData    `json:"bounds,omitempty"`
@@ -72,7 +73,7 @@ func (e *explained) data() explainedItem {
 	out := explainedItem{
 		Object:  objectOf(e.kind, facts.Namespace, facts.Name, facts.UID),
 		Summary: e.summary(), State: e.state(), Created: timeData(facts.Created, e.now), Finished: timeData(facts.FinishTime, e.now),
-		Cleanup: e.cleanupData(), History: e.history,
+		Cleanup: e.cleanupData(), Unread: e.cleanupsUnknown, History: e.history,
 		Levels:    levelsData{TTL: levelsOf(e.of.TTL), Deadline: levelsOf(e.of.Deadline)},
 		Obstacles: obstaclesData(e.obstacles), Unknown: e.unknown, Advice: e.advice(), MayChange: e.mayChange, MayDelete: e.mayDelete,
 	}

@@ -38,7 +38,7 @@ func (e *explained) summary() string {
 		case entry.Expiry.IsZero() && entry.ByOutcome:
 			return "expires after it has finished; how long after depends on how it ends, see below"
 		case entry.Expiry.IsZero() && entry.Value.Never:
-			return "stays: " + ownTTL(entry.Source, "its") + " TTL is never" + fromSource(entry.Source)
+			return e.stays() + ownTTL(entry.Source, "its") + " TTL is never" + fromSource(entry.Source)
 		case entry.Expiry.IsZero():
 			return fmt.Sprintf("expires %s after it has finished, by %s TTL%s", entry.Value, ownTTL(entry.Source, "the"), fromSource(entry.Source))
 		}
@@ -62,7 +62,15 @@ func (e *explained) summary() string {
 	if e.kept() {
 		return "stays: see what blocks it"
 	}
-	return "stays: " + e.whyNot()
+	return e.stays() + e.whyNot()
+}
+
+// stays begins the reason why nothing deletes the object.
+func (e *explained) stays() string {
+	if len(e.cleanupsUnknown) > 0 {
+		return "stays, as far as is known: "
+	}
+	return "stays: "
 }
 
 // sooner adds, for an unfinished object with a label, that its TTL may expire first; "" where it

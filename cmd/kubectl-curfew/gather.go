@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -83,6 +84,12 @@ type leftOut struct {
 func answered(err error) bool {
 	status := apierrors.APIStatus(nil)
 	return errors.As(err, &status)
+}
+
+// failure reports whether the API server failed, rather than refused a request.
+func failure(err error) bool {
+	status := apierrors.APIStatus(nil)
+	return errors.As(err, &status) && (status.Status().Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err))
 }
 
 // noteLeftOut notes which kinds cannot be listed, for lack of a permission or, for example, because

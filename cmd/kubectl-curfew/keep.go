@@ -9,6 +9,7 @@ import (
 
 func keepCommand(env environment) *cobra.Command {
 	options := newChanging(env, "kept")
+	options.cleanups = cleanups{}
 	options.plan = func(subject *change.Subject, _ []policy.Obstacle) (*change.Plan, error) {
 		return change.Keep(subject)
 	}
@@ -18,7 +19,8 @@ func keepCommand(env environment) *cobra.Command {
 		Long: `Keep objects. This removes the TTL label and sets the TTL after finished to
 never: in the annotation, and by removing the kind's own field, which the kind's
 own controller reads. An object that bounds do not allow to stay is not changed.
-Where a training runtime decides the TTL, the object is protected instead. The
+Where a training runtime decides the TTL, the object is protected instead. One
+that the next run of a cleanup policy may delete is protected as well. The
 deadline stays as it is.`,
 		Example: `  # Keep this Job for good
   kubectl curfew keep job/build -n ci

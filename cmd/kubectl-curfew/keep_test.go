@@ -33,3 +33,44 @@ func TestKeepByExemptUsers(t *testing.T) {
 		})
 	}
 }
+
+// TestKeepFromCleanupPolicies: what the next run of a cleanup policy may delete is protected, with or
+// without a TTL. Where policies cannot be read, a note names the annotation.
+func TestKeepFromCleanupPolicies(t *testing.T) {
+	const protects = `"curfew.dev/protect":"true"`
+	job := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job",
+		"metadata": map[string]any{"name": "old", "namespace": "attic", "uid": "old", "creationTimestamp": "2026-12-24T05:00:00Z"},
+		"spec":     map[string]any{"ttlSecondsAfterFinished": int64(864000)},
+		"status":   map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": "2026-12-24T06:00:00Z"}}}}}
+	jobs := spec("matchConstraints.resourceRules", []any{map[string]any{"apiGroups": []any{"batch"}, "resources": []any{"jobs"}}})
+	list := `{"apiVersion": "cli.curfew.dev/v1alpha1", "kind": "ExpiryList", "items": [{"trigger": "cleanup", "object": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "attic", "name": "first"}}]}`
+	for name, test := range map[string]struct {
+		line, stdin    string
+		edit           func(*unstructured.Unstructured)
+		notMine        []string
+		sent           []string // parts of the patch; none: nothing is sent
+		stdout, stderr string
+	}{
+		"no TTL":     {line: "keep cm/first -n attic", sent: []string{protects}, stdout: "configmap/first kept: stays (was: 2026-12-24 19:00:00 CET)\n", stderr: "warning: configmap/first in namespace attic: the next run of cleanup/attic/tonight may delete it, so the object is protected\n"},
+		"a list":     {line: "keep -f -", stdin: list, sent: []string{protects}},
+		"a TTL":      {line: "keep job/old -n attic", edit: jobs, sent: []string{protects, `"curfew.dev/ttl-after-finished":"never"`}, stdout: "kept: stays (was: 2026-12-24 19:00:00 CET)\n"},
+		"unsure":     {line: "keep cm/first -n attic", edit: spec("maxDeletions", int64(0), "onExceed", "Truncate"), sent: []string{protects}},
+		"protected":  {line: "keep cm/kept -n attic", stdout: "unchanged: has no expiry\n"},
+		"not yet":    {line: "keep cm/later -n attic", stdout: "unchanged: has no expiry\n"},
+		"unread":     {line: "keep cm/first -n attic", notMine: []string{"list cleanuppolicies"}, stdout: "unchanged: has no expiry\n", stderr: "note: to keep an object from cleanup policies that are not known as well, annotate it: kubectl annotate KIND/NAME curfew.dev/protect=true\n"},
+		"expire-now": {line: "expire-now -f -", stdin: list, stderr: "note: left out 1 object that only cleanup policies delete: name them to change them, or use kubectl curfew keep\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newFakeCluster(t, append(objects(t), append(attic(t, test.edit), job.DeepCopy())...))
+			code, stdout, stderr, sent := executeIn(t, cluster, scene{notMine: test.notMine, stdin: test.stdin}, words(test.line)...)
+			if code != exitOK || (len(sent) == 1) != (test.sent != nil) || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) {
+				t.Errorf("exit status %d, sent %q\n%s%s", code, sent, stdout, stderr)
+			}
+			for _, part := range test.sent {
+				if !strings.Contains(strings.Join(sent, ""), part) {
+					t.Errorf("no %s in %s", part, sent)
+				}
+			}
+		})
+	}
+}

@@ -20,6 +20,7 @@ import (
 // that is said and the others are told, if nobody named it. Where no answer comes at all, there is
 // none.
 func TestOneKindFails(t *testing.T) {
+	const idle = "note: cleanup policies that delete nothing as they are: 3 (--trigger cleanup names them)\n"
 	const note = "note: secrets cannot be listed, and their expiries are not known: listing secrets: Internal error occurred: no conversion\n"
 	broken, unreachable := apierrors.NewInternalError(errors.New("no conversion")), errors.New("connection refused")
 	for name, test := range map[string]struct {
@@ -30,8 +31,8 @@ func TestOneKindFails(t *testing.T) {
 		rows   int
 		stderr string
 	}{
-		"one of many":     {"expiring -n foo", "secrets", broken, exitBadNews, 9, note},
-		"one is gone":     {"expiring -n foo", "secrets", apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, ""), exitOK, 9, ""},
+		"one of many":     {"expiring -n foo", "secrets", broken, exitBadNews, 9, idle + note},
+		"one is gone":     {"expiring -n foo", "secrets", apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, ""), exitOK, 9, idle},
 		"the one":         {"expiring secrets -n foo", "secrets", broken, exitUsage, 0, "error: listing secrets: Internal error occurred: no conversion\n"},
 		"all":             {"expiring -n foo", "*", broken, exitUsage, 0, ""}, // Which of them is said is a matter of chance.
 		"no answer comes": {"expiring -n foo", "secrets", unreachable, exitUsage, 0, "error: listing secrets: connection refused\n"},

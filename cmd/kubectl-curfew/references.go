@@ -18,9 +18,9 @@ import (
 )
 
 // readReferences reads the objects that -f names: the lists that the commands print, and manifests
-// or objects as kubectl get prints them. It leaves out those that only cleanup policies delete: no
-// value of theirs says when.
-func readReferences(names []string, in io.Reader) (out []world.Reference, leftOut int, err error) {
+// or objects as kubectl get prints them. Unless withCleaned is set, it leaves out those that only
+// cleanup policies delete: no value of theirs says when.
+func readReferences(names []string, in io.Reader, withCleaned bool) (out []world.Reference, leftOut int, err error) {
 	if len(names) == 0 {
 		return nil, 0, nil
 	}
@@ -43,7 +43,7 @@ func readReferences(names []string, in io.Reader) (out []world.Reference, leftOu
 				return nil, 0, fmt.Errorf("-f: %w", &lint.DocumentError{File: document.File, Index: document.Index, Line: document.Line, Err: err})
 			}
 			list := &out
-			if trigger == policy.TriggerCleanup {
+			if trigger == policy.TriggerCleanup && !withCleaned {
 				list = &cleaned
 			}
 			if !slices.Contains(*list, reference) { // An object with a TTL and a deadline has two expiries.

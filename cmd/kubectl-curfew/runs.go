@@ -22,25 +22,19 @@ import (
 // runsAtMost bounds how many cleanup policies one command evaluates: each lists what it matches.
 const runsAtMost = 50
 
-// dueRun is a cleanup policy with its first run in a window, and the last one if there are more.
-type dueRun struct {
-	stored *world.CleanupPolicy
-	policy *cleanup.Policy
-	at     []time.Time
-	// doubt is why nobody can say here which objects the run deletes; nil for none.
-	doubt *policy.Obstacle
-}
-
 // runs evaluates the next runs of cleanup policies.
 type runs struct {
 	w *world.World
 	// only is the part of the cluster that is asked about.
 	only survey.Only
-	// within returns the first and the last run of a policy in the window.
-	within func(*cleanup.Policy) []time.Time
+	now  time.Time
+	// within returns the runs of a policy that are evaluated, in order.
+	within func(*world.CleanupPolicy, *cleanup.Policy) []time.Time
 	// idle are policies whose runs delete nothing, and unknown those that cannot be evaluated, each
 	// with the reason.
 	idle, unknown []string
+	// failed: the API server failed to answer, so that unknown may be known later.
+	failed bool
 }
 
 // due are the policies that have a run in the window and may delete objects in it, by time.
@@ -56,7 +50,7 @@ func (r *runs) due(ctx context.Context, all []*world.CleanupPolicy) ([]*dueRun, 
 		if len(errs) > 0 {
 			continue // It never runs: kubectl curfew status names it.
 		}
-		one := &dueRun{stored: stored, policy: p, at: r.within(p)}
+		one := &dueRun{stored: stored, policy: p, at: r.within(stored, p)}
 		if len(one.at) == 0 || !slices.ContainsFunc(p.Targets(served), r.concerns) {
 			continue
 		}
@@ -73,7 +67,7 @@ func (r *runs) due(ctx context.Context, all []*world.CleanupPolicy) ([]*dueRun, 
 	slices.SortStableFunc(out, func(a, b *dueRun) int { return a.at[0].Compare(b.at[0]) })
 	if more := len(out) - runsAtMost; more > 0 {
 		out = out[:runsAtMost]
-		r.w.Note(fmt.Sprintf("the runs of %d more cleanup policies are not evaluated: name a namespace or a shorter time", more))
+		r.unknown = append(r.unknown, fmt.Sprintf("%d more cleanup policies, which are not evaluated: name a namespace or a shorter time", more))
 	}
 	return out, nil
 }
@@ -82,33 +76,18 @@ func (r *runs) concerns(target cleanup.Target) bool {
 	return (r.only.Resource == nil || r.only.Resource(target.GroupResource())) && (r.only.Namespace == "" || target.Namespaced)
 }
 
-// idle is why the policy deletes nothing; "" if it may.
-func (d *dueRun) idle(ctx context.Context, w *world.World) (why string, err error) {
-	switch {
-	case d.policy.Spec.Suspend:
-		return "suspended", nil
-	case d.policy.Spec.DryRun:
-		return "dry run", nil
-	case !d.policy.NeedsApproval(w.Controller.Published["require-approval"] == "true"):
-		return "", nil
-	}
-	approved, known, err := w.Approved(ctx, d.policy)
-	switch {
-	case !known:
-		d.doubt = &policy.Obstacle{Kind: policy.ObstaclePermission, Message: "you may not list approvals: whether the policy has one is not known"}
-	case !approved:
-		why = "not approved"
-	}
-	return why, err
-}
-
 // found passes the entries of the objects that a run matches to take, and whether the run keeps
 // them. Those that a later run of the window deletes have its time as the latest one.
 func (r *runs) found(ctx context.Context, due *dueRun, take func(entry *world.Entry, kept bool)) error {
 	seen := map[string]bool{}
 	for i, at := range due.at {
 		later := i > 0
-		result, doubt, err := r.evaluate(ctx, due, at)
+		between := later && due.policy.Schedule.Next(due.at[i-1]).Before(at) // A run that is not evaluated.
+		start := at
+		if start.Before(r.now) { // It is late, and starts now.
+			start = r.now
+		}
+		result, doubt, err := r.evaluate(ctx, due, start)
 		if err != nil || result == nil {
 			return err
 		}
@@ -123,7 +102,7 @@ func (r *runs) found(ctx context.Context, due *dueRun, take func(entry *world.En
 			entry := &world.Entry{
 				Kind:      world.Kind{GroupVersionKind: object.GroupVersionKind, Resource: object.Resource, ClusterScoped: object.Namespace == ""},
 				Namespace: object.Namespace, Name: object.Name, UID: types.UID(object.UID), Labels: object.Labels, Created: object.Created,
-				Trigger: policy.TriggerCleanup, Source: due.source(), Expiry: at, Estimated: later,
+				Trigger: policy.TriggerCleanup, Source: due.source(), Expiry: at, Estimated: between,
 			}
 			if unsure != nil {
 				entry.Uncertain, entry.Obstacles = true, []policy.Obstacle{*unsure}
@@ -137,10 +116,6 @@ func (r *runs) found(ctx context.Context, due *dueRun, take func(entry *world.En
 		}
 	}
 	return nil
-}
-
-func (d *dueRun) source() policy.Source {
-	return policy.Source{Level: policy.Level(policy.TriggerCleanup), Name: strings.TrimPrefix(d.policy.ID(), string(policy.TriggerCleanup)+"/")}
 }
 
 // evaluate previews a run; result is nil if it deletes nothing, or cannot be evaluated.
@@ -158,6 +133,7 @@ func (r *runs) evaluate(ctx context.Context, due *dueRun, at time.Time) (result 
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
 	case err != nil:
+		r.failed = r.failed || failure(err)
 		r.unknown = append(r.unknown, p.ID()+": "+oneLine(err.Error()))
 		return nil, nil, nil
 	case result.Stalled != nil:
@@ -196,7 +172,7 @@ func doubtOf(object *preview.Object, ofRun *policy.Obstacle, later bool) *policy
 // be evaluated.
 func (r *runs) note(unread []string) {
 	if len(unread) > 0 {
-		r.w.Note("you may not list " + strings.Join(unread, " and ") + ": what these delete is not known")
+		r.w.Note(unreadText(unread))
 	}
 	if len(r.unknown) > 0 {
 		slices.Sort(r.unknown)
@@ -206,4 +182,8 @@ func (r *runs) note(unread []string) {
 		slices.Sort(r.idle)
 		r.w.Note("these cleanup policies delete nothing as they are: " + some(slices.Compact(r.idle)))
 	}
+}
+
+func unreadText(unread []string) string {
+	return "you may not list " + strings.Join(unread, " and ") + ": what these delete is not known"
 }

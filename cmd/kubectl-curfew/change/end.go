@@ -45,7 +45,8 @@ func ExpireNow(s *Subject, obstacles []policy.Obstacle) (*Plan, error) {
 	return s.try(patch, warnings...)
 }
 
-// Keep lets an object stay: it removes the TTL label and sets the TTL after finished to never.
+// Keep lets an object stay: it removes the TTL label, sets the TTL after finished to never, and
+// protects the object from a cleanup policy.
 func Keep(s *Subject) (*Plan, error) {
 	if err := s.untouchable(); err != nil {
 		return nil, err
@@ -68,6 +69,10 @@ func Keep(s *Subject) (*Plan, error) {
 		} else if err := s.never(patch); err != nil {
 			return nil, err
 		}
+	}
+	if s.Cleaned != "" && !e.Facts.Protected() {
+		set(patch, annotation(policy.AnnotationProtect), "true")
+		warnings = append(warnings, fmt.Sprintf("the next run of %s may delete it, so the object is protected", s.Cleaned))
 	}
 	if len(patch) == 0 {
 		return nil, Nothing("has no expiry")

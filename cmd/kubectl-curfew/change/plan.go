@@ -22,6 +22,8 @@ type Subject struct {
 	// MayUpdate asks whether the user may update a LifecyclePolicy, by its name; nil if nobody can be
 	// asked.
 	MayUpdate func(policy string) rules.Answer
+	// Cleaned is the cleanup policy whose next run may delete the object; empty for none.
+	Cleaned string
 }
 
 // Plan is a change that has been tried on a copy of the object.
