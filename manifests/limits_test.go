@@ -195,6 +195,26 @@ func TestLimitsOfTheController(t *testing.T) {
 		"… and its finalizer": {request{resource: "pods", old: noted(large),
 			new: strings.ReplaceAll(noted(large), tracked, "")}, "finalizer"},
 	})
+	training := func(spec, metadata string) string { return "{metadata: {name: a" + metadata + "}, spec: {" + spec + "}}" }
+	const plan, shell = "template: {spec: {image: a}}", "template: {spec: {image: thief}}"
+	for _, resource := range []string{"trainingruntimes", "clustertrainingruntimes"} {
+		of := func(old, new, denied string) limited { return limited{request{resource: resource, old: old, new: new}, denied} }
+		rows := map[string]limited{
+			"since when its TTL applies":  of(training(plan, ""), training(plan, ", annotations: {curfew.dev/default-since: b}"), ""),
+			"in use":                      of(training(plan, ""), training(plan, ", labels: {curfew.dev/in-use: ''}"), ""),
+			"what it runs":                of(training(plan, ""), training(shell, ""), "spec"),
+			"its TTL":                     of(training(plan, ""), training(plan, ", annotations: {curfew.dev/ttl-after-finished: 1s}"), "annotations"),
+			"a label of others":           of(training(plan, ""), training(plan, ", labels: {a: b}"), "labels"),
+			"… while it is being deleted": of(training(plan, leaving), training(plan, leaving+", labels: {a: b}"), "labels"),
+			"a finalizer of others":       of(training(plan, ", finalizers: [a.example.com/a]"), training(plan, ""), "finalizer"),
+			"its owner":                   of(training(plan, ""), training(plan, ", ownerReferences: [{apiVersion: v1, kind: Pod, name: a, uid: a}]"), "owners"),
+		}
+		named := map[string]limited{}
+		for name, row := range rows {
+			named[resource+" "+name] = row
+		}
+		limitsOf(t, build(t, "base"), "curfew-controller").check(t, controllerSA, named)
+	}
 }
 
 // writtenKeys are all that the controller writes on Pods, Namespaces and runtimes.
