@@ -88,8 +88,9 @@ func TestOneNamespaceAlone(t *testing.T) {
 	contains(dev("extend configmap/mine --by 1d"), 1, `error: configmap/mine in namespace tenant: configmaps "mine" is forbidden`)
 }
 
-// TestViewers: with the roles curfew-view a tenant sees whether something blocks an object. Whether
-// the controller may delete kinds that do not come with Curfew stays open.
+// TestViewers: with component tenant-view a tenant sees whether something blocks an object. Two
+// answers stay open: whether the controller may delete kinds that do not come with Curfew, and what
+// CleanupPolicies delete.
 func TestViewers(t *testing.T) {
 	w := laid(t)
 	w.space(t, "viewed", nil)
@@ -104,16 +105,13 @@ func TestViewers(t *testing.T) {
 		}
 		return out, got.stderr
 	}
-	const noCleanup = "note: you may not list clustercleanuppolicies and cleanuppolicies: what these delete is not known\n"
+	const noCleanup = "note: you may not list cleanuppolicies: what these delete is not known\n"
 	if have, notes := rows(); !slices.Equal(have, []string{"job.batch/build ?", "configmap/labelled ?"}) || strings.Count(notes, "note:") != 2 {
 		t.Errorf("before: %v, %s", have, notes)
 	}
-	kubectl(t, "create clusterrolebinding curfew-view --clusterrole=curfew-view --serviceaccount=viewed:dev")
-	defer kubectl(t, "delete clusterrolebinding curfew-view")
-	kubectl(t, "create clusterrolebinding curfew-view-pauses --clusterrole=curfew-view-pauses --serviceaccount=viewed:dev")
-	defer kubectl(t, "delete clusterrolebinding curfew-view-pauses")
-	kubectl(t, "create rolebinding curfew-view -n curfew-system --role=curfew-view --serviceaccount=viewed:dev")
-	defer kubectl(t, "delete rolebinding curfew-view -n curfew-system")
+	const component = "../../../manifests/components/tenant-view/rbac.yaml"
+	kubectl(t, "apply -f "+component)
+	defer kubectl(t, "delete -f "+component)
 	var have []string
 	var notes string
 	for deadline := time.Now().Add(patience); ; {
