@@ -35,8 +35,7 @@ type expiringReport struct {
 }
 
 // partial reports whether the API server failed to list a kind that it serves, or what a run of a
-// cleanup policy matches. What the user may
-// not list does not count: few users may list everything.
+// cleanup policy matches. What the user may not list does not count: few users may list everything.
 func (r *expiringReport) partial() bool {
 	return r.unanswered != "" || len(r.silent) > 0 || r.cleanupFailed
 }

@@ -161,7 +161,8 @@ func TestWatchIsPolite(t *testing.T) {
 // TestWatchSaysWhatMayNotBeListed: kinds that are left out are named before the first line. If that
 // is every kind, or one that the user named, there is no answer.
 func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
-	const secrets = "note: you may not list secrets: their expiries are not known\n"
+	const secrets = "note: you may not list secrets: their expiries are not known\n" +
+		"note: cleanup policies that delete nothing as they are: 3 (--trigger cleanup names them)\n"
 	cluster := newFakeCluster(t, objects(t))
 	cluster.notMine["list secrets"] = true
 	watch := startWatch(t, cluster, "expiring", "-n", "ci", "--watch")

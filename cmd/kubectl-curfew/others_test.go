@@ -69,7 +69,7 @@ func TestOthersDelete(t *testing.T) {
 		"its annotation is never": {finished(`, annotations: {curfew.dev/ttl-after-finished: never}`, "ttlSecondsAfterFinished: 7200", "2026-12-24T11:30:00Z"),
 			"expires 2026-12-24 14:30:00 CET, in 1h30m: " + kubernetes + "ttlSecondsAfterFinished 7200 (2h), before Curfew would", "1h30m ttl object -"},
 		"its annotation cannot be read": {finished(`, annotations: {curfew.dev/ttl-after-finished: soon}`, "ttlSecondsAfterFinished: 7200", "2026-12-24T11:30:00Z"),
-			"expires 2026-12-24 14:30:00 CET, in 1h30m: " + kubernetes + "ttlSecondsAfterFinished 7200 (2h), whatever keeps Curfew from it", "1h30m ttl object -"},
+			"expires 2026-12-24 14:30:00 CET, in 1h30m: " + kubernetes + "ttlSecondsAfterFinished 7200 (2h), whatever keeps Curfew from it", "1h30m ttl object value"},
 		"its annotation is shorter": {finished(`, annotations: {curfew.dev/ttl-after-finished: 1h}`, "ttlSecondsAfterFinished: 7200", "2026-12-24T11:30:00Z"),
 			"expires 2026-12-24 13:30:00 CET, in 30m, by its own TTL of 1h", "30m ttl object -"},
 		"its label is earlier, and it is protected": {finished(`, labels: {curfew.dev/ttl: 4h}`+protect, "ttlSecondsAfterFinished: 18000", "2026-12-24T11:30:00Z"),
