@@ -161,7 +161,7 @@ chart: ## the Helm chart in dist/, from manifests/base (VERSION and IMAGE as for
 	@$(call release,chart)
 
 .PHONY: release
-release: ## all that is published of a version in dist/: image, chart, install.yaml, plugin archives, krew manifest, checksums (VERSION=v0.1.0, IMAGE=registry.example.com/curfew)
+release: ## all that is published of a version in dist/: image, chart, install.yaml (and install-dry-run.yaml), plugin archives, krew manifest, checksums (VERSION=v0.1.0, IMAGE=registry.example.com/curfew)
 	@rm -rf dist
 	@$(MAKE) krew
 	@$(call release,image chart install checksums)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,15 +92,23 @@ func (r *release) chart() ([]string, error) {
 }
 
 func (r *release) install() ([]string, error) {
-	data, err := chart.InstallYAML(r.chartOptions())
-	if err != nil {
-		return nil, err
-	}
+	var made []string
 	if err := os.MkdirAll(r.dist(), 0o755); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(r.dist(), "install.yaml")
-	return []string{path}, os.WriteFile(path, data, 0o644)
+	for name, dryRun := range map[string]bool{"install.yaml": false, "install-dry-run.yaml": true} {
+		data, err := chart.InstallYAML(r.chartOptions(), dryRun)
+		if err != nil {
+			return nil, err
+		}
+		path := filepath.Join(r.dist(), name)
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			return nil, err
+		}
+		made = append(made, path)
+	}
+	slices.Sort(made)
+	return made, nil
 }
 
 // checksums writes those of all files in dist, in the form that `sha256sum --check` reads. Folders

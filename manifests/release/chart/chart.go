@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -110,8 +111,12 @@ func pack(files map[string][]byte, modified time.Time) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// InstallYAML is manifests/base in a single file, with the image of a version.
-func InstallYAML(o *Options) ([]byte, error) {
+// commands are the first arguments of Curfew's two containers, each in a line of its own.
+var commands = regexp.MustCompile(`(?m)^( *)- (?:controller|webhook)\n`)
+
+// InstallYAML is manifests/base in a single file, with the image of a version. With dryRun, both
+// Deployments have --dry-run.
+func InstallYAML(o *Options, dryRun bool) ([]byte, error) {
 	data, err := Kustomize(o.Root)
 	if err != nil {
 		return nil, err
@@ -119,6 +124,12 @@ func InstallYAML(o *Options) ([]byte, error) {
 	const image = "image: curfew:dev\n"
 	if !bytes.Contains(data, []byte(image)) {
 		return nil, fmt.Errorf("manifests/base: found no %q to replace", image)
+	}
+	if n := len(commands.FindAll(data, -1)); n != 2 {
+		return nil, fmt.Errorf("manifests/base: found %d commands of containers, want 2", n)
+	}
+	if dryRun {
+		data = commands.ReplaceAll(data, []byte("$0$1- --dry-run\n"))
 	}
 	return bytes.ReplaceAll(data, []byte(image), []byte("image: "+o.Repository+":"+o.Version+"\n")), nil
 }

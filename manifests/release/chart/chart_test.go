@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
@@ -384,9 +386,30 @@ func TestLint(t *testing.T) {
 func TestInstallYAML(t *testing.T) {
 	o := *version
 	o.Repository = "registry.example.com/curfew"
-	data, err := InstallYAML(&o)
+	data, err := InstallYAML(&o, false)
 	if err != nil {
 		t.Fatal(err)
+	}
+	dryRun, err := InstallYAML(&o, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dry := 0
+	for _, text := range strings.Split(string(dryRun), "\n---\n") {
+		var deployment struct {
+			Kind string
+			Spec struct {
+				Template struct {
+					Spec struct{ Containers []struct{ Args []string } }
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(text), &deployment); err == nil && deployment.Kind == "Deployment" && slices.Contains(deployment.Spec.Template.Spec.Containers[0].Args, "--dry-run") {
+			dry++
+		}
+	}
+	if live := regexp.MustCompile(`(?m)^ *- --dry-run\n`).ReplaceAll(dryRun, nil); dry != 2 || !bytes.Equal(live, data) {
+		t.Errorf("install-dry-run.yaml: %d Deployments with --dry-run, want 2 and no other difference", dry)
 	}
 	want, err := Kustomize(root)
 	if err != nil {

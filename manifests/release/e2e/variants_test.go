@@ -41,7 +41,7 @@ var variants = map[string]map[string]any{
 // keeping it. What a variant shares with those before is judged once.
 func accept(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
 	t.Helper()
-	install, err := chart.InstallYAML(&chart.Options{Root: root, Repository: "curfew", Version: version})
+	install, err := chart.InstallYAML(&chart.Options{Root: root, Repository: "curfew", Version: version}, false)
 	must(t, err)
 	texts := map[string]string{"install.yaml": string(install)}
 	for name, values := range variants {
