@@ -195,10 +195,14 @@ func TestLimitsOfTheController(t *testing.T) {
 		"… and its finalizer": {request{resource: "pods", old: noted(large),
 			new: strings.ReplaceAll(noted(large), tracked, "")}, "finalizer"},
 	})
-	training := func(spec, metadata string) string { return "{metadata: {name: a" + metadata + "}, spec: {" + spec + "}}" }
+	training := func(spec, metadata string) string {
+		return "{metadata: {name: a" + metadata + "}, spec: {" + spec + "}}"
+	}
 	const plan, shell = "template: {spec: {image: a}}", "template: {spec: {image: thief}}"
 	for _, resource := range []string{"trainingruntimes", "clustertrainingruntimes"} {
-		of := func(old, new, denied string) limited { return limited{request{resource: resource, old: old, new: new}, denied} }
+		of := func(old, new, denied string) limited {
+			return limited{request{resource: resource, old: old, new: new}, denied}
+		}
 		rows := map[string]limited{
 			"since when its TTL applies":  of(training(plan, ""), training(plan, ", annotations: {curfew.dev/default-since: b}"), ""),
 			"in use":                      of(training(plan, ""), training(plan, ", labels: {curfew.dev/in-use: ''}"), ""),
