@@ -149,7 +149,7 @@ krew: ## the kubectl plugin for krew: archives of all platforms and the plugin's
 
 # $(call release,<what to make>)
 RELEASE_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0-g$(VERSION))
-release = $(COMPILING) go -C manifests/release run . -version "$(RELEASE_VERSION)" $(if $(IMAGE),-repository "$(IMAGE)") $(1)
+release = $(COMPILING) go -C manifests/release run . -version "$(RELEASE_VERSION)" $(if $(IMAGE),-repository "$(IMAGE)") $(if $(RUNBOOKS),-runbooks "$(RUNBOOKS)") $(1)
 
 .PHONY: image
 image: ## the container image in dist/: an OCI image layout for amd64 and arm64, and archives to load (VERSION=v0.1.0, IMAGE=registry.example.com/curfew name it)
@@ -161,7 +161,7 @@ chart: ## the Helm chart in dist/, from manifests/base (VERSION and IMAGE as for
 	@$(call release,chart)
 
 .PHONY: release
-release: ## all that is published of a version in dist/: image, chart, install.yaml (and install-dry-run.yaml), plugin archives, krew manifest, checksums (VERSION=v0.1.0, IMAGE=registry.example.com/curfew)
+release: ## all that is published of a version in dist/: image, chart, install.yaml (and install-dry-run.yaml), plugin archives, krew manifest, checksums (VERSION=v0.1.0, IMAGE=registry.example.com/curfew, RUNBOOKS=https://git.example.com/curfew/blob/{version}/ for links of alerts)
 	@rm -rf dist
 	@$(MAKE) krew
 	@$(call release,image chart install checksums)

@@ -19,8 +19,8 @@ import (
 
 // release is what to make.
 type release struct {
-	root, repository, version string
-	platforms                 []string
+	root, repository, version, runbooks string
+	platforms                           []string
 	// revision is the commit, and created its time.
 	revision string
 	created  time.Time
@@ -83,7 +83,7 @@ func (r *release) image() ([]string, error) {
 }
 
 func (r *release) chartOptions() *chart.Options {
-	return &chart.Options{Root: r.root, Out: r.dist(), Repository: r.repository, Version: r.version, Created: r.created}
+	return &chart.Options{Root: r.root, Out: r.dist(), Repository: r.repository, Version: r.version, Created: r.created, Runbooks: r.runbooks}
 }
 
 func (r *release) chart() ([]string, error) {

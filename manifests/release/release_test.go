@@ -81,6 +81,7 @@ func TestMakeRelease(t *testing.T) {
 		"release VERSION=v0.1.0":                              "v0.1.0 image chart install checksums",
 		"release VERSION=0371042":                             "v0.0.0-g0371042 image chart install checksums",
 		"image VERSION=v0.1.0 IMAGE=registry.example.com/c":   `v0.1.0 -repository "registry.example.com/c" image`,
+		"chart VERSION=v0.1.0 RUNBOOKS=https://a.example/":    `v0.1.0 -runbooks "https://a.example/" chart`,
 		"chart VERSION=v0.1.0-3-g037c104":                     "v0.1.0-3-g037c104 chart",
 		"release VERSION=unknown IMAGE=registry.example.com/": `v0.0.0-gunknown -repository "registry.example.com/" image chart install checksums`,
 	} {

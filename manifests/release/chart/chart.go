@@ -29,6 +29,9 @@ type Options struct {
 	Repository, Version string
 	// Created is the time of the files in the archive.
 	Created time.Time
+	// Runbooks begins the links of alerts to their runbooks, with {version} for the version; empty for
+	// no links.
+	Runbooks string
 }
 
 // minimum is the oldest Kubernetes that the tests run on: docs/install.md has the table.
@@ -67,7 +70,7 @@ func number(version string) string { return strings.TrimPrefix(version, "v") }
 // Files are those of the chart, by path.
 func Files(o *Options) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	templates, err := templates(o.Root)
+	templates, err := templates(o)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 // templates are those of all objects, by file name.
-func templates(root string) (map[string]string, error) {
+func templates(o *Options) (map[string]string, error) {
+	root := o.Root
 	base, err := byID(root)
 	if err != nil {
 		return nil, err
@@ -21,6 +22,9 @@ func templates(root string) (map[string]string, error) {
 			return nil, err
 		}
 		maps.Copy(all, with[i])
+	}
+	for _, one := range all {
+		o.link(one)
 	}
 	for name := range needed {
 		if all[name] == nil {
