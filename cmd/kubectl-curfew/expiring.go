@@ -197,6 +197,11 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if query.note != "" {
 		w.Note(query.note)
 	}
+	if query.print != nil || o.output.format == "wide" {
+		if err := w.AddHistory(ctx, reading.Namespace, entries); err != nil {
+			return nil, err
+		}
+	}
 	out := &expiringReport{now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries, notes: w.Notes(), unanswered: unanswered,
 		silent: w.SilentGroups(), cleanupFailed: cleanupFailed}
 	for _, one := range left {

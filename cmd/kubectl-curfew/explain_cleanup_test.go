@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // TestExplainByCleanupPolicy: the next run of a policy that matches an object is named, with its
@@ -78,9 +79,34 @@ func TestExplainHistoryLimits(t *testing.T) {
 		"name": "a", "namespace": "foo", "uid": "a", "creationTimestamp": "2026-12-24T11:00:00Z",
 		"ownerReferences": []any{map[string]any{"apiVersion": "batch/v1", "kind": "CronJob", "name": "report", "uid": "cron", "controller": true}},
 	}}}
+	job.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": "2026-12-24T11:30:00Z"}}}
+	job.Object["spec"] = map[string]any{"ttlSecondsAfterFinished": int64(86400)}
 	cluster := newFakeCluster(t, append(objects(t), cron, job))
 	_, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain job/a -n foo")...)
-	if want := "   CronJob controller   keeps the newest Jobs of CronJob report: successfulJobsHistoryLimit 3, failedJobsHistoryLimit 7\n"; !strings.Contains(stdout, want) {
+	const limits = "keeps the newest Jobs of CronJob report: successfulJobsHistoryLimit 3, failedJobsHistoryLimit 7"
+	if want := "CronJob controller " + limits + "\n"; !strings.Contains(strings.Join(strings.Fields(stdout), " ")+"\n", strings.TrimSpace(want)) {
 		t.Errorf("no %q in\n%s%s", want, stdout, stderr)
+	}
+	for line, want := range map[string]string{
+		"expiring -n foo -o wide": "the CronJob controller " + limits,
+		"expiring jobs -A -o jsonpath={.items[?(@.object.name=='a')].historyLimits}": limits,
+		"expiring -n foo":        "",
+		"expiring -n ci -o wide": "",
+	} {
+		cluster := newFakeCluster(t, append(objects(t), cron, job))
+		_, stdout, stderr, _ := executeIn(t, cluster, scene{}, strings.Fields(line)...)
+		lists := 0
+		for _, action := range cluster.actions() {
+			if list, ok := action.(clienttesting.ListAction); ok && action.GetResource().Resource == "cronjobs" && list.GetListRestrictions().Labels.Empty() {
+				lists++
+			}
+		}
+		if !strings.Contains(stdout, want) || strings.Contains(stdout, "successfulJobsHistoryLimit") != (want != "") || (lists == 1) != (want != "") {
+			t.Errorf("%s: %d lists of CronJobs\n%s%s", line, lists, stdout, stderr)
+		}
+	}
+	cluster.notMine["list cronjobs"] = true
+	if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain job/a -n foo")...); code != exitOK || strings.Contains(stdout+stderr, "istory") {
+		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 }

@@ -37,6 +37,8 @@ type Entry struct {
 	Obstacles []policy.Obstacle
 	// With is set by [World.Follow] where the object is deleted with another one first.
 	With *Cascade
+	// CronJob owns the Job; empty for none. History are its limits, if they were asked for.
+	CronJob, History string
 	// Uncertain: something that the user may not read could keep it from Curfew.
 	Uncertain bool
 }
@@ -104,7 +106,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 		entry.released()
 		entry.Uncertain = uncertain && entry.Native == nil && entry.Blocker() == nil
 		entry.Kind, entry.Namespace, entry.Name, entry.UID = kind, facts.Namespace, facts.Name, facts.UID
-		entry.Labels = facts.Labels
+		entry.Labels, entry.CronJob = facts.Labels, cronJobOf(facts)
 		entry.Created, entry.Finished = facts.Created, facts.FinishTime
 	}
 	return out, nil

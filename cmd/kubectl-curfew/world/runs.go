@@ -2,10 +2,14 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -56,29 +60,55 @@ func (w *World) BlockRun(entry *Entry) {
 	entry.Uncertain = (entry.Uncertain || len(w.Controller.unknown()) > 0) && entry.Blocker() == nil
 }
 
-// HistoryLimits says how many finished Jobs the CronJob that owns a Job keeps; "" for none, and
-// where the user may not read it.
-func (w *World) HistoryLimits(ctx context.Context, facts *policy.Facts) (string, error) {
+// cronJobOf is the name of the CronJob that owns a Job; "" for none.
+func cronJobOf(facts *policy.Facts) string {
 	if facts.Owner == nil || facts.Owner.Kind != "CronJob" || facts.Owner.APIVersion != "batch/v1" {
+		return ""
+	}
+	return facts.Owner.Name
+}
+
+// HistoryLimits says how many finished Jobs the CronJob that owns a Job keeps; "" for none, and
+// where the user may not list CronJobs.
+func (w *World) HistoryLimits(ctx context.Context, facts *policy.Facts) (string, error) {
+	name := cronJobOf(facts)
+	if name == "" {
 		return "", nil
 	}
-	type cronJob struct {
-		Spec struct {
-			Successful *int32 `json:"successfulJobsHistoryLimit"`
-			Failed     *int32 `json:"failedJobsHistoryLimit"`
-		} `json:"spec"`
-	}
-	at := schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}
-	read, presence, err := Read[cronJob](ctx, w, at, facts.Namespace, facts.Owner.Name)
-	if err != nil || presence != Found {
-		return "", err
-	}
-	limit := func(set *int32, otherwise int32) int32 {
-		if set != nil {
-			return *set
+	limits, err := w.historyLimits(ctx, facts.Namespace)
+	return limits[types.NamespacedName{Namespace: facts.Namespace, Name: name}], err
+}
+
+// AddHistory sets History of the Jobs that CronJobs own. It lists the CronJobs of the namespace, or
+// with "" of all, once, and only if there are such Jobs.
+func (w *World) AddHistory(ctx context.Context, namespace string, entries []*Entry) error {
+	for _, entry := range entries {
+		if entry.CronJob == "" {
+			continue
 		}
-		return otherwise
+		limits, err := w.historyLimits(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		entry.History = limits[types.NamespacedName{Namespace: entry.Namespace, Name: entry.CronJob}]
 	}
-	return fmt.Sprintf("keeps the newest Jobs of CronJob %s: successfulJobsHistoryLimit %d, failedJobsHistoryLimit %d", facts.Owner.Name,
-		limit(read.Spec.Successful, 3), limit(read.Spec.Failed, 1)), nil
+	return nil
+}
+
+// historyLimits are the limits of the CronJobs of a namespace, or with "" of all, in words.
+func (w *World) historyLimits(ctx context.Context, namespace string) (map[types.NamespacedName]string, error) {
+	return w.histories.get(namespace, func() (map[types.NamespacedName]string, error) {
+		all, _, err := Items[batchv1.CronJob](ctx, w, batchv1.SchemeGroupVersion.WithResource("cronjobs"), namespace, "")
+		if status := apierrors.APIStatus(nil); errors.As(err, &status) && !Gone(err) {
+			w.Note("history limits of CronJobs are not known: " + err.Error())
+		} else if err != nil && !Gone(err) {
+			return nil, err
+		}
+		out := map[types.NamespacedName]string{}
+		for _, one := range all {
+			out[types.NamespacedName{Namespace: one.Namespace, Name: one.Name}] = fmt.Sprintf("keeps the newest Jobs of CronJob %s: successfulJobsHistoryLimit %d, failedJobsHistoryLimit %d", one.Name,
+				ptr.Deref(one.Spec.SuccessfulJobsHistoryLimit, 3), ptr.Deref(one.Spec.FailedJobsHistoryLimit, 1))
+		}
+		return out, nil
+	})
 }

@@ -104,6 +104,7 @@ type World struct {
 	access     answers[permission]
 	updates    answers[rules.Answer] // of LifecyclePolicies, by name
 	pauses     answers[[]policy.Obstacle]
+	histories  answers[map[types.NamespacedName]string]
 	blockedBy  answers[map[types.UID]policy.Obstacle] // by namespace: see blockedIn
 	fates      answers[fate]                          // of owners and Namespaces
 	ownersRead atomic.Int64
