@@ -125,7 +125,7 @@ func (e *Engine) conclude(j *job, res *attemptResult) {
 		res.result = Conflict
 		res.Err = fmt.Errorf("%s %s %s: it changed %d times meanwhile: %w", j.trigger.verb(), j.kind.Kind, nameOf(&j.object), maxRounds, res.Err)
 	default:
-		res.lost = res.Code == 0
+		res.lost = res.Code == 0 && res.Outcome != action.Refused // Nothing was sent for such a refusal.
 		if !res.lost {
 			res.refusal = res.Err.Error()
 		}

@@ -2,6 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +48,40 @@ func TestRestartWithoutABound(t *testing.T) {
 			t.Error("not deleted at once")
 		}
 	})
+}
+
+// An action that refuses before it sends anything uses up no rate, and a later 404 is no unconfirmed
+// deletion: held Pods must not stop everybody else's deletions.
+func TestUnsentRequestsUseNoRate(t *testing.T) {
+	w, outcomes, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute, o.BackfillPerMinute = 3, 3 })
+	trigger := w.engine.kinds[w.kind].trigger
+	sends, refuses := trigger.Action, true
+	trigger.Action = actionFunc(func(ctx context.Context, due action.Due) action.Result {
+		if refuses && strings.HasPrefix(due.Name, "held") {
+			return action.Result{Outcome: action.Refused, Err: errors.New("PodTallies are not known")}
+		}
+		return sends.Do(ctx, due)
+	})
+	w.dueSoon(5, "held", func(o *Object) { o.Backfill, o.Source, o.Expiry = true, "policy/p", epoch.Add(-time.Hour) })
+	w.advance(time.Second)
+	w.pump()
+	w.dueSoon(3, "other", nil)
+	w.advance(time.Second)
+	w.pump()
+	if n := count(*outcomes); n[Deleted] != 3 || n[Refused] < 5 {
+		t.Errorf("%v: want 3 deleted in the minute in which 5 were refused unsent", n)
+	}
+	refuses, *outcomes = false, nil
+	for i := range 5 {
+		w.erase(w.things[fmt.Sprint("held", i)])
+	}
+	for range 5 {
+		w.advance(time.Minute)
+		w.pump()
+	}
+	if n := count(*outcomes); n[AlreadyGone] != 5 || n[Unconfirmed] != 0 {
+		t.Errorf("%v: want 5 that were gone already", n)
+	}
 }
 
 // What another action deletes comes out of the same budget, and one that deletes nothing needs none
