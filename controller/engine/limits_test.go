@@ -128,6 +128,24 @@ func TestClaimedBackfillYields(t *testing.T) {
 	}
 }
 
+// They yield only to what may be begun: a namespace whose webhook hangs does not hold them up.
+func TestClaimedBackfillYieldsToNobodyWhoHangs(t *testing.T) {
+	s := &tenants{answers: hang, slow: func(r Request) bool { return r.Namespace == "slow" }}
+	s.change = func(o *Object) {
+		if o.Backfill = true; o.Namespace == "slow" {
+			o.Source = "policy/p"
+		}
+	}
+	among(t, s, func(_ *Engine, track func(string, int, time.Time)) {
+		track("slow", 500, time.Now())
+		track("ci", 100, time.Now())
+		pass(2 * time.Minute)
+		if n, _ := s.worst(); n != 100 {
+			t.Errorf("%d of 100 were deleted beside a namespace that hangs", n)
+		}
+	})
+}
+
 func TestRetryAfterPausesEverything(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	w.dueSoon(10, "j", nil)

@@ -111,8 +111,9 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 
 // earliest is what should be looked at first, if its time has come: of the partition of the best
 // priority with the fewest requests under way, and among several of these of the one whose last
-// turn was longest ago. Entries that are only claimed to be backfilled yield to those that are: a
-// forged stamp must not use up the rate of others.
+// turn was longest ago. Entries that are only claimed to be backfilled yield to those that are, if
+// these have room: a forged stamp must not use up the rate of others, and a namespace that hangs
+// must not stop them.
 func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 	x := e.index
 	full := e.all.Wait(r.mono) > 0 && !e.opts.DryRun
@@ -127,7 +128,7 @@ func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 			continue
 		}
 		q.partitions(func(p *partition) {
-			if slot, some := p.backfill.top(); some && x.at(slot).wake <= now {
+			if slot, some := p.backfill.top(); some && x.at(slot).wake <= now && e.fits(q, p, &p.backfill, slot) {
 				proven = true
 			}
 			due := func(heaps ...*heap) (candidate, bool) {
@@ -153,21 +154,13 @@ func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 
 // topOf is what a partition would begin next from some of its heaps, of what there is room for.
 func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*heap) (first uint32, found bool) {
-	if !e.room(q, p, false) {
-		return 0, false
-	}
 	for _, h := range heaps {
 		slot, some := h.top()
-		if !some {
+		if !some || !e.fits(q, p, h, slot) {
 			continue
 		}
-		flags, backfilled := e.index.at(slot).flags, h == &p.backfill || h == &p.claimed
-		switch {
-		case h == &p.live && !e.room(q, p, true):
-			continue
-		case backfilled && !backfill && flags&flagDryRun == 0:
-			continue
-		case backfilled && flags&(flagLive|flagJudge) != 0 && !e.room(q, p, true):
+		backfilled := h == &p.backfill || h == &p.claimed
+		if backfilled && !backfill && e.index.at(slot).flags&flagDryRun == 0 {
 			continue
 		}
 		if !found || e.index.less(slot, first) {
@@ -175,6 +168,12 @@ func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*heap) (f
 		}
 	}
 	return first, found
+}
+
+// fits reports whether a partition has room for what is on top of one of its heaps.
+func (e *Engine) fits(q *queue, p *partition, h *heap, slot uint32) bool {
+	judging := h == &p.live || h != &p.due && e.index.at(slot).flags&(flagLive|flagJudge) != 0
+	return e.room(q, p, judging)
 }
 
 // sleepFor returns how long nothing can be done, at least a millisecond and at most lookAgain.

@@ -20,6 +20,7 @@ type tenants struct {
 	mu        sync.Mutex
 	answers   func(context.Context, Request) Response
 	slow      func(Request) bool
+	change    func(*Object) // changes what is tracked, if not nil
 	late      []time.Duration
 	underway  int
 	most      int
@@ -97,6 +98,9 @@ func among(t *testing.T, s *tenants, f func(e *Engine, track func(namespace stri
 				}
 				if namespace == "" {
 					o.Kind = cluster
+				}
+				if s.change != nil {
+					s.change(&o)
 				}
 				e.Upsert(o)
 			}

@@ -117,6 +117,18 @@ var faults = []Mutant{
 		Package: engine, Tests: []string{"TestThrottledRunDelaysItselfAlone"},
 	},
 	{
+		Invariant: "S10", Name: "a claim to be backfilled yields to nothing",
+		File: "controller/engine/next.go",
+		Old:  "if claims && !proven && (", New: "if _ = proven; claims && (",
+		Package: engine, Tests: []string{"TestClaimedBackfillYields"},
+	},
+	{
+		Invariant: "S3", Name: "a claim to be backfilled yields to a namespace that hangs",
+		File: "controller/engine/next.go",
+		Old:  "x.at(slot).wake <= now && e.fits(q, p, &p.backfill, slot) {", New: "x.at(slot).wake <= now {",
+		Package: engine, Tests: []string{"TestClaimedBackfillYieldsToNobodyWhoHangs"},
+	},
+	{
 		Invariant: "S3", Name: "a webhook's 500 counts against its kind",
 		File: "controller/engine/scopes.go",
 		Old:  "case res.Err != nil && res.Origin == action.FromAdmission:", New: "case false:",
