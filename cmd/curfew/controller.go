@@ -22,6 +22,7 @@ import (
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/controller/tally"
 	"curfew.dev/curfew/policy"
@@ -31,7 +32,7 @@ import (
 // controller are the parts of the controller.
 type controller struct {
 	*process
-	watches    *rest.Config // for all that is watched
+	watches    *rest.Config // for all that is listed and watched
 	objects    dynamic.Interface
 	namespaces *follow.Namespaces
 	policies   *follow.Policies
@@ -108,6 +109,7 @@ func (c *controller) addClients(context.Context) (err error) {
 	c.watches = rest.CopyConfig(c.config)
 	c.watches.Wrap(feed.Buffer)
 	c.objects, err = feed.NewObjects(c.watches)
+	c.watches.Wrap(paging.Cap) // NewObjects has it.
 	return err
 }
 

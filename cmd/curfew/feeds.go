@@ -15,7 +15,6 @@ import (
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -32,8 +31,6 @@ type feedMaker struct {
 }
 
 func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interface, jobs *follow.Jobs, shared feed.Options) (*feedMaker, error) {
-	config = rest.CopyConfig(config)
-	config.Wrap(paging.Cap)
 	protobuf := rest.CopyConfig(config)
 	protobuf.ContentType, protobuf.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	typed, err := kubernetes.NewForConfig(protobuf)

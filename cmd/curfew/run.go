@@ -95,10 +95,10 @@ func newProcess(options *options, parts parts) (*process, error) {
 	}
 	var errs [3]error
 	var asks *deletion.Client
-	typed := rest.CopyConfig(p.config)
-	typed.Wrap(paging.Cap)
-	p.typed, errs[0] = kubernetes.NewForConfig(typed)
-	p.dynamic, errs[1] = dynamic.NewForConfig(p.config)
+	capped := rest.CopyConfig(p.config)
+	capped.Wrap(paging.Cap)
+	p.typed, errs[0] = kubernetes.NewForConfig(capped)
+	p.dynamic, errs[1] = dynamic.NewForConfig(capped)
 	asks, errs[2] = deletion.NewClient(p.config)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)

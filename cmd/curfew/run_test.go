@@ -1,15 +1,34 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"curfew.dev/curfew/controller/tally"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
+
+// kubeconfigOf names a server.
+func kubeconfigOf(t *testing.T, server *httptest.Server) string {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	content := "clusters: [{name: one, cluster: {insecure-skip-tls-verify: true, server: '" + server.URL + "'}}]\ncontexts: [{name: one, context: {cluster: one}}]\ncurrent-context: one\n"
+	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
 
 // Neither what is asked once nor a watch asks for an answer that is packed.
 func TestAnswersAreNotPacked(t *testing.T) {
@@ -19,12 +38,7 @@ func TestAnswersAreNotPacked(t *testing.T) {
 		http.Error(w, "no", http.StatusForbidden)
 	}))
 	defer server.Close()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	content := "clusters: [{name: one, cluster: {insecure-skip-tls-verify: true, server: '" + server.URL + "'}}]\ncontexts: [{name: one, context: {cluster: one}}]\ncurrent-context: one\n"
-	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config, err := restConfig(kubeconfig)
+	config, err := restConfig(kubeconfigOf(t, server))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,5 +53,55 @@ func TestAnswersAreNotPacked(t *testing.T) {
 		if !found || len(got) > 0 {
 			t.Errorf("request %q asked: %v, Accept-Encoding %v, want none", query, found, got)
 		}
+	}
+}
+
+// A tenant may fill each PodTally with more than a megabyte: they are read a few at a time, and what
+// does not concern the counts is not kept.
+func TestLargeTalliesAreListed(t *testing.T) {
+	const total = 30
+	var limits []int
+	discovery := map[string]string{
+		"/api":    `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis":   `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","namespaced":false,"kind":"Namespace","verbs":["list"]}]}`,
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if body, ok := discovery[r.URL.Path]; ok {
+			_, _ = io.WriteString(w, body)
+			return
+		}
+		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+		limits = append(limits, limit)
+		page := &v1alpha1.PodTallyList{}
+		page.APIVersion, page.Kind, page.ResourceVersion = v1alpha1.GroupVersion.String(), "PodTallyList", "7"
+		for i := from; i < min(total, from+limit); i++ {
+			page.Items = append(page.Items, v1alpha1.PodTally{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ci", Name: fmt.Sprint("t", i), Annotations: map[string]string{"large": strings.Repeat("x", 1_400_000)},
+			}})
+		}
+		if from+limit < total {
+			page.Continue = strconv.Itoa(from + limit)
+		}
+		_ = json.NewEncoder(w).Encode(page)
+	}))
+	defer server.Close()
+	p, err := newProcess(&options{kubeconfig: kubeconfigOf(t, server), metricsAddr: "0"}, parts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := (&tally.Client{Objects: p.dynamic}).Tallies(t.Context(), "ci")
+	if err != nil || len(all) != total {
+		t.Fatalf("%d PodTallies, %v", len(all), err)
+	}
+	for _, one := range all {
+		if len(one.Annotations) > 0 {
+			t.Fatalf("the annotations of PodTally %s are kept", one.Name)
+		}
+	}
+	if last := limits[len(limits)-1]; last > 3 {
+		t.Errorf("pages of %d: want few PodTallies in each", limits)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 func (m *Mirror[T]) list(ctx context.Context) (string, error) {
 	items := map[string]T{}
-	at, err := paging.Each(ctx, metav1.ListOptions{Limit: 100}, m.source.List, func(page *unstructured.UnstructuredList) error {
+	at, err := paging.Each(ctx, metav1.ListOptions{}, m.source.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			items[keyOf(&page.Items[i])] = m.read(&page.Items[i])
 		}

@@ -118,7 +118,7 @@ func (p *Policies) Objects() ([]*v1alpha1.LifecyclePolicy, error) {
 // Live lists the policies. What is compiled already is not compiled again.
 func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, error) {
 	var out []*expression.Policy
-	_, err := paging.Each(ctx, metav1.ListOptions{Limit: 100}, p.source.List, func(page *unstructured.UnstructuredList) error {
+	_, err := paging.Each(ctx, metav1.ListOptions{}, p.source.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			out = append(out, p.compile(&page.Items[i]).policy)
 		}

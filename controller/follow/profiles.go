@@ -69,7 +69,7 @@ func (p *Profiles) read(read *unstructured.Unstructured) compiledProfile {
 // Live lists the KindProfiles by name. What is compiled already is not compiled again.
 func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, error) {
 	out := map[string]*expression.Profile{}
-	_, err := paging.Each(ctx, metav1.ListOptions{Limit: 100}, p.mirror.source.List, func(page *unstructured.UnstructuredList) error {
+	_, err := paging.Each(ctx, metav1.ListOptions{}, p.mirror.source.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			item := &page.Items[i]
 			known, ok := p.mirror.Get(item.GetName())

@@ -52,9 +52,6 @@ func (t *Tallies) LiveCounter(ctx context.Context, client dynamic.Interface, pod
 	return tally.CounterOf(read.Object)
 }
 
-// counterPage is how many PodTallies one request lists. Each may have a megabyte of annotations.
-const counterPage = 25
-
 // findCounter looks for the PodTally that counted a Pod among all of its namespace. The author of a
 // Pod writes its counted-by, and may write a UID into each Pod that no PodTally has. So one list
 // answers all who ask about a namespace at the same time (S9).
@@ -80,7 +77,7 @@ type counters map[types.UID]struct {
 
 func listCounters(ctx context.Context, client dynamic.ResourceInterface) (counters, error) {
 	all := counters{}
-	_, err := paging.Each(ctx, metav1.ListOptions{Limit: counterPage}, client.List, func(page *unstructured.UnstructuredList) error {
+	_, err := paging.Each(ctx, metav1.ListOptions{}, client.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			one := all[page.Items[i].GetUID()]
 			one.counter, one.err = tally.CounterOf(page.Items[i].Object)

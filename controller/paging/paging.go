@@ -13,19 +13,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Limit is how many objects a page has unless the options say otherwise.
-const Limit = 500
+// Limit is how many objects a page has at most unless the options say otherwise, and firstLimit the
+// first page.
+const Limit, firstLimit = 500, 50
 
-// Each reads a list and passes its pages to take. It returns the resourceVersion of the first
+// Each reads a list and passes its pages to take. Their bytes are bounded where the client is
+// [Cap]: a tenant may create objects of a megabyte each. It returns the resourceVersion of the first
 // page. Where the list outlives the API server's snapshot (see [Resume]), later objects are newer,
 // and a watch from that resourceVersion brings what the earlier pages lack. An error is that of
 // list or take.
 func Each[L runtime.Object](ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), take func(L) error) (at string, err error) {
-	options.Limit = cmp.Or(options.Limit, Limit)
+	sizes := NewSizes(firstLimit, cmp.Or(options.Limit, Limit))
 	for {
-		page, err := list(ctx, options)
+		options.Limit = sizes.Next()
+		measured, size := Measure(ctx)
+		page, err := list(measured, options)
 		if next, ok := Resume(err); ok {
 			options.Continue = next
+			continue
+		}
+		if sizes.TooLarge(err) {
 			continue
 		}
 		if err != nil {
@@ -35,6 +42,7 @@ func Each[L runtime.Object](ctx context.Context, options metav1.ListOptions, lis
 		if err != nil {
 			return at, err
 		}
+		sizes.Took(meta.LenList(page), *size, 0)
 		at = cmp.Or(at, accessor.GetResourceVersion())
 		if err := take(page); err != nil {
 			return at, err

@@ -50,8 +50,8 @@ func TestEach(t *testing.T) {
 		next, versions := map[string]string{"": "b", "b": "c", "b2": "c"}, map[string]string{"": "7", "b2": "9"}
 		list := func(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 			at := options.Continue
-			if options.Limit != Limit {
-				t.Errorf("%s: limit %d", name, options.Limit)
+			if (at == "") != (options.Limit == firstLimit) || options.Limit > Limit {
+				t.Errorf("%s: limit %d at %q", name, options.Limit, at)
 			}
 			page := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(at, "a")}}}}
 			page.Continue, page.ResourceVersion = next[at], versions[at]
@@ -64,6 +64,36 @@ func TestEach(t *testing.T) {
 		})
 		if !errors.Is(err, c.err) || at != "7" || strings.Join(read, " ") != c.read {
 			t.Errorf("%s: read %q at %q, %v", name, read, at, err)
+		}
+	}
+}
+
+// A page that is too large is read in parts, whatever limit the caller asks for, and the next ones
+// are as small.
+func TestEachReadsLargeObjects(t *testing.T) {
+	const objects, fit = 100, 4
+	for _, limit := range []int64{0, 10, 500} {
+		read, limits := 0, []int64(nil)
+		list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+			of, bounded := ctx.Value(answerKey{}).(*answer)
+			if !bounded {
+				t.Fatal("the client does not know that the page is bounded")
+			}
+			if limits = append(limits, options.Limit); options.Limit > fit {
+				return nil, fmt.Errorf("listing: %w", apierrors.NewRequestEntityTooLargeError("too many large objects"))
+			}
+			page := &metav1.PartialObjectMetadataList{Items: make([]metav1.PartialObjectMetadata, options.Limit)}
+			if of.size = int64(len(page.Items)) * maxBytes / (fit + 1); read+len(page.Items) < objects {
+				page.Continue = "more"
+			}
+			return page, nil
+		}
+		_, err := Each(t.Context(), metav1.ListOptions{Limit: limit}, list, func(page *metav1.PartialObjectMetadataList) error {
+			read += len(page.Items)
+			return nil
+		})
+		if err != nil || read < objects || len(limits) > 3+objects {
+			t.Errorf("limit %d: read %d in pages of %d, %v", limit, read, limits, err)
 		}
 	}
 }

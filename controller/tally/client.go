@@ -28,7 +28,7 @@ import (
 
 // Client is a [Cluster] of clients.
 type Client struct {
-	// Objects reads and writes PodTallies, with their managedFields.
+	// Objects reads and writes PodTallies, with their managedFields, through [paging.Cap].
 	Objects dynamic.Interface
 	// Watches lists, watches and reads Pods, and reads Nodes, through [paging.Cap].
 	Watches kubernetes.Interface
@@ -49,7 +49,7 @@ func (c *Client) tallies(namespace string) dynamic.ResourceInterface {
 // Tallies implements Cluster.
 func (c *Client) Tallies(ctx context.Context, namespace string) ([]*Object, error) {
 	var out []*Object
-	_, err := paging.Each(ctx, metav1.ListOptions{Limit: pageSize}, c.tallies(namespace).List, func(page *unstructured.UnstructuredList) error {
+	_, err := paging.Each(ctx, metav1.ListOptions{}, c.tallies(namespace).List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			object, err := objectOf(&page.Items[i])
 			if err != nil {
@@ -105,6 +105,8 @@ func objectOf(from *unstructured.Unstructured) (*Object, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, &out.PodTally); err != nil {
 		return nil, fmt.Errorf("reading PodTally %s/%s: %w", from.GetNamespace(), from.GetName(), err)
 	}
+	// A tenant may fill these with a megabyte, of each PodTally of a list.
+	out.Labels, out.Annotations, out.OwnerReferences, out.ManagedFields = nil, nil, nil, nil
 	return out, nil
 }
 

@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// pageSize bounds a page of a list. One of large Pods, which a tenant may create, is smaller.
-	pageSize = 500
 	// gather is how long a new tally waits for others: the Pods are listed once for all of them.
 	gather = 500 * time.Millisecond
 	// gatherMost bounds that wait where PodTallies come and go all the time: each time costs a list of
@@ -130,33 +128,20 @@ func (s *space) respec(t *tally, compiled *match.Tally, generation int64, invali
 // another process did before its last write of a status has to be seen (S7).
 func (c *Controller) list(ctx context.Context, s *space) (string, error) {
 	s.beginList()
-	sizes, options, first := paging.NewSizes(pageSize, pageSize), metav1.ListOptions{}, ""
-	for {
-		options.Limit = sizes.Next()
-		measured, size := paging.Measure(ctx)
-		page, err := c.options.Cluster.Pods(measured, s.namespace, options)
-		if next, ok := paging.Resume(err); ok {
-			options.Continue = next
-			continue
-		}
-		if sizes.TooLarge(err) {
-			continue
-		}
-		if err != nil {
-			return "", fmt.Errorf("listing Pods: %w", err)
-		}
-		sizes.Took(len(page.Items), *size, 0)
-		if first == "" {
-			first = page.ResourceVersion
-		}
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+		return c.options.Cluster.Pods(ctx, s.namespace, options)
+	}
+	first, err := paging.Each(ctx, metav1.ListOptions{}, list, func(page *corev1.PodList) error {
 		for i := range page.Items {
 			s.observe(&page.Items[i], false)
 		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			s.endList(first)
-			return first, nil
-		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("listing Pods: %w", err)
 	}
+	s.endList(first)
+	return first, nil
 }
 
 // leave stops following a namespace that has had no tallies, and no Pods with the finalizer, for a

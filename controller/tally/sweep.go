@@ -145,7 +145,7 @@ func (c *Controller) sweep(ctx context.Context, namespace string, listed map[pod
 		}
 		return page, nil
 	}
-	_, err = paging.Each(ctx, metav1.ListOptions{Limit: pageSize}, list, func(page *metav1.PartialObjectMetadataList) error {
+	_, err = paging.Each(ctx, metav1.ListOptions{}, list, func(page *metav1.PartialObjectMetadataList) error {
 		var patches []func(context.Context) bool
 		for i := range page.Items {
 			of := &page.Items[i].ObjectMeta

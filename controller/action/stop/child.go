@@ -29,7 +29,12 @@ func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic
 	if child.Scope == v1alpha1.ScopeCluster {
 		client = s.options.Objects.Resource(resourceOf(child))
 	}
-	var found []unstructured.Unstructured
+	var own []unstructured.Unstructured
+	take := func(object *unstructured.Unstructured) {
+		if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.UID == s.due.UID {
+			own = append(own, *object)
+		}
+	}
 	if child.Named == v1alpha1.ChildNamedSame {
 		object, err := client.Get(ctx, s.due.Name, metav1.GetOptions{})
 		switch {
@@ -38,20 +43,16 @@ func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic
 		case err != nil:
 			return nil, nil, fmt.Errorf("reading %s %s/%s: %w", child.Kind, s.due.Namespace, s.due.Name, err)
 		}
-		found = append(found, *object)
+		take(object)
 	} else {
 		_, err := paging.Each(ctx, metav1.ListOptions{}, client.List, func(page *unstructured.UnstructuredList) error {
-			found = append(found, page.Items...)
+			for i := range page.Items {
+				take(&page.Items[i])
+			}
 			return nil
 		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing %s in namespace %q: %w", child.Resource, s.due.Namespace, err)
-		}
-	}
-	var own []unstructured.Unstructured
-	for i := range found {
-		if owner := metav1.GetControllerOf(&found[i]); owner != nil && owner.UID == s.due.UID {
-			own = append(own, found[i])
 		}
 	}
 	return client, own, nil

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+
+	"curfew.dev/curfew/controller/paging"
 )
 
 var podResource = corev1.SchemeGroupVersion.WithResource("pods")
@@ -160,35 +162,44 @@ func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods
 		of.walk = &podList{below: map[types.UID][]pod{}, began: now}
 	}
 	walk := of.walk
-	for more := true; more; more = walk.next != "" {
-		list, err := x.client.Resource(podResource).Namespace(namespace).List(ctx, metav1.ListOptions{FieldSelector: runningPods, Limit: 500, Continue: walk.next})
+	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		page, err := x.client.Resource(podResource).Namespace(namespace).List(ctx, options)
 		if err != nil {
-			if apierrors.IsResourceExpired(err) {
+			if _, goesOn := paging.Resume(err); apierrors.IsResourceExpired(err) && !goesOn {
 				of.walk = &podList{below: walk.below}
 			}
-			return fmt.Errorf("listing the Pods of namespace %s: %w", namespace, err)
+			return nil, fmt.Errorf("listing the Pods of namespace %s: %w", namespace, err)
 		}
-		page, unknown := map[types.UID][]pod{}, []unknownPod(nil)
-		for i := range list.Items {
-			item := &list.Items[i]
-			if protected(item.Annotations) {
-				continue
-			}
-			above, reason, err := x.above(ctx, namespace, item.OwnerReferences)
-			if err != nil {
-				return err // The owners of this page that were read are remembered.
-			}
-			if reason != "" {
-				unknown = append(unknown, unknownPod{item.CreationTimestamp.Time, reason})
-			}
-			for _, uid := range above {
-				page[uid] = append(page[uid], pod{name: item.Name, uid: item.UID, owners: item.OwnerReferences, deleting: item.DeletionTimestamp != nil})
-			}
-		}
-		for uid, pods := range page {
-			walk.below[uid] = append(walk.below[uid], pods...)
-		}
-		walk.unknown, walk.next = append(walk.unknown, unknown...), list.Continue
+		return page, nil
 	}
+	_, err := paging.Each(ctx, metav1.ListOptions{FieldSelector: runningPods, Continue: walk.next}, list, func(page *metav1.PartialObjectMetadataList) error {
+		return x.read(ctx, namespace, walk, page)
+	})
+	return err
+}
+
+// read adds a page to a list.
+func (x *podIndex) read(ctx context.Context, namespace string, walk *podList, list *metav1.PartialObjectMetadataList) error {
+	page, unknown := map[types.UID][]pod{}, []unknownPod(nil)
+	for i := range list.Items {
+		item := &list.Items[i]
+		if protected(item.Annotations) {
+			continue
+		}
+		above, reason, err := x.above(ctx, namespace, item.OwnerReferences)
+		if err != nil {
+			return err // The owners of this page that were read are remembered.
+		}
+		if reason != "" {
+			unknown = append(unknown, unknownPod{item.CreationTimestamp.Time, reason})
+		}
+		for _, uid := range above {
+			page[uid] = append(page[uid], pod{name: item.Name, uid: item.UID, owners: item.OwnerReferences, deleting: item.DeletionTimestamp != nil})
+		}
+	}
+	for uid, pods := range page {
+		walk.below[uid] = append(walk.below[uid], pods...)
+	}
+	walk.unknown, walk.next = append(walk.unknown, unknown...), list.Continue
 	return nil
 }
