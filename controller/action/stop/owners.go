@@ -28,7 +28,7 @@ func (x *podIndex) above(ctx context.Context, namespace string, references []met
 		switch {
 		case apierrors.IsForbidden(err):
 			return uids, fmt.Sprintf("%s %s/%s may not be read", owner.Kind, namespace, owner.Name), nil
-		case err != nil && answered(err):
+		case err != nil && answered(err) && !comeAgain(err):
 			// A refusal about one owner keeps its Pods. It keeps no Pods of other owners running.
 			return uids, fmt.Sprintf("%s %s/%s cannot be read", owner.Kind, namespace, owner.Name), nil
 		case err != nil:
@@ -71,6 +71,12 @@ func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1
 	}
 	x.owners.Add(key, ownedBy{references, now})
 	return references, nil
+}
+
+// comeAgain reports whether the API server has too much to do for the next owner, too.
+func comeAgain(err error) bool {
+	_, asked := apierrors.SuggestsClientDelay(err)
+	return asked || apierrors.IsTooManyRequests(err)
 }
 
 // answered reports whether an error is an answer of the API server.

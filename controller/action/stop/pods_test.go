@@ -20,6 +20,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
 )
 
@@ -120,6 +121,28 @@ func TestForgedOwnersHideNoPods(t *testing.T) {
 			s.attempt(t)
 			if sent := s.writes(); !slices.Equal(sent, []string{"delete pods/a-0"}) {
 				t.Errorf("sent %v, want that the object's own Pod is deleted", sent)
+			}
+		})
+	}
+}
+
+// An API server that has too much to do is not asked for the next owner, and the object waits for
+// as long as it says.
+func TestOwnersWaitForABusyServer(t *testing.T) {
+	for name, busy := range map[string]error{
+		"429": apierrors.NewTooManyRequests("later", 7),
+		"503": apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "get", sets.GroupResource(), "a", "later", 7, true),
+		"504": apierrors.NewTimeoutError("etcd", 7),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, nil, due.Add(-time.Hour), mark(nil), deletePods)
+			asked := 0
+			s.metadata.PrependReactor("get", "sets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				asked++
+				return true, nil, busy
+			})
+			if got := s.attempt(t); asked != 1 || got.Outcome != action.Throttled && got.Outcome != action.Failed || got.After != 7*time.Second {
+				t.Errorf("asked %d times: %+v", asked, got)
 			}
 		})
 	}
