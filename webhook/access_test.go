@@ -238,11 +238,13 @@ func TestProtectionIsLeftToThoseWhoMayUpdateThePolicy(t *testing.T) {
 		old, new string
 		denied   string
 		asked    int
+		retry    bool
 	}{
 		"they may":              {reviewer: &updaters{of: map[string]bool{"platform": true}}, new: protected, asked: 1},
 		"they may not":          {reviewer: &updaters{}, new: protected, asked: 1, denied: "ask for the verb update on that LifecyclePolicy"},
 		"they may, another one": {reviewer: &updaters{of: map[string]bool{"other": true}}, new: protected, asked: 1, denied: "ask for the verb update on that LifecyclePolicy"},
-		"no answer":             {reviewer: &updaters{of: map[string]bool{"platform": true}, err: errors.New("no answer")}, new: protected, asked: 1, denied: "whether you may is not known"},
+		"no answer":             {reviewer: &updaters{of: map[string]bool{"platform": true}, err: errors.New("no answer")}, new: protected, asked: 1, denied: "is not known yet: try again in a second", retry: true},
+		"never an answer":       {reviewer: &updaters{err: errNoNamespace}, new: protected, asked: 1, denied: "(whether you may is not known)"},
 		"added":                 {reviewer: &updaters{}, old: job(bare), new: protected, asked: 1, denied: "bounds.protect of policy"},
 		"it stands":             {reviewer: &updaters{}, old: job(protected), new: other},
 		"not protected":         {reviewer: &updaters{}, new: bare},
@@ -262,6 +264,9 @@ func TestProtectionIsLeftToThoseWhoMayUpdateThePolicy(t *testing.T) {
 				response := w.ask(t, ask{path: PathValidate, namespace: "plain", old: c.old, object: job(c.new)})
 				if response.Allowed != (c.denied == "") || !strings.Contains(response.Result.Message, c.denied) {
 					t.Errorf("allowed %t: %s", response.Allowed, response.Result.Message)
+				}
+				if !response.Allowed && (response.Result.Code == http.StatusTooManyRequests) != c.retry {
+					t.Errorf("code %d", response.Result.Code)
 				}
 			}
 			want := authorizationv1.ResourceAttributes{Verb: "update", Group: "curfew.dev", Version: "v1alpha1", Resource: "lifecyclepolicies", Name: "platform"}

@@ -10,11 +10,13 @@ import (
 // Answer is the result of an access review.
 type Answer uint8
 
-// The answers. Unknown is the zero value: there was no review.
+// The answers. Unknown is the zero value: there was no review, and there will be none. Later means
+// that the review got no answer this time.
 const (
 	Unknown Answer = iota
 	Yes
 	No
+	Later
 )
 
 // Access has the results of access reviews about deleting the object. Rules have no client: the

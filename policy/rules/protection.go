@@ -130,6 +130,8 @@ func (s *Subject) protectionDenied(of *policy.PlatformPolicy, at protected) poli
 	switch {
 	case errors.As(of.Protect.Err, &undecided):
 		finding.Message, finding.Retry = fmt.Sprintf("bounds.protect of %s cannot be checked: %v", source, of.Protect.Err), undecided.Retry
+	case s.Access.Policies[of.Name] == Later:
+		finding.Message, finding.Retry = finding.Message+" (whether you may is not known yet: try again in a second)", true
 	case s.Access.Policies[of.Name] == Unknown:
 		finding.Message += " (whether you may is not known)"
 	}

@@ -53,6 +53,7 @@ func TestProtection(t *testing.T) {
 		"by one who may update it":       {object: shielded, policies: only(deny), may: map[string]Answer{"p": Yes}},
 		"by one who may update another":  {object: shielded, policies: only(deny), may: map[string]Answer{"q": Yes, "p": No}, want: []string{"error " + message}},
 		"without an answer":              {object: shielded, policies: only(deny), want: []string{"error " + message + unknown}},
+		"no answer yet":                  {object: shielded, policies: only(deny), may: map[string]Answer{"p": Later}, retry: true, want: []string{"error " + message + " (whether you may is not known yet: try again in a second)"}},
 		"not protected":                  {object: open, policies: only(deny)},
 		"no policy denies it":            {object: shielded, policies: only(&policy.PlatformPolicy{Name: "p"})},
 		"added":                          {old: plain, object: shielded, policies: only(deny), want: []string{"error " + message + unknown}},
