@@ -17,7 +17,14 @@ type OwnerReader interface {
 	// Read asks the API server. Nil without an error means that the owner is gone, or that another
 	// object has its name.
 	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
+	// Existing leaves out StatefulSets that are known by name alone and do not exist. One list
+	// answers all who ask about a namespace.
+	Existing(ctx context.Context, namespace string, owners []*metav1.OwnerReference) ([]*metav1.OwnerReference, error)
 }
+
+// fewOwners are read one by one. The name of a claim may have many dashes, and fit as many
+// StatefulSets.
+const fewOwners = 4
 
 // asksOwner reports whether the owner must be read before an object is deleted or stopped.
 func (f *trigger) asksOwner(facts *policy.Facts) bool {
@@ -30,7 +37,14 @@ func (f *trigger) inherited(ctx context.Context, facts *policy.Facts, verdict po
 	if verdict.Action != policy.Delete && verdict.Action != policy.Stop || !f.asksOwner(facts) {
 		return verdict, nil
 	}
-	for _, owner := range facts.TemplateOwners(f.Keys...) {
+	owners := facts.TemplateOwners(f.Keys...)
+	if len(owners) > fewOwners {
+		var err error
+		if owners, err = f.options.Owners.Existing(ctx, facts.Namespace, owners); err != nil {
+			return verdict, err
+		}
+	}
+	for _, owner := range owners {
 		read, err := f.options.Owners.Read(ctx, facts.Namespace, owner)
 		switch {
 		case err != nil && unreadable(err):

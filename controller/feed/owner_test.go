@@ -3,7 +3,10 @@ package feed
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +33,10 @@ func (o *owners) Read(context.Context, string, *metav1.OwnerReference) (map[stri
 	defer o.mu.Unlock()
 	o.reads++
 	return o.object, o.err
+}
+
+func (o *owners) Existing(_ context.Context, _ string, owners []*metav1.OwnerReference) ([]*metav1.OwnerReference, error) {
+	return owners, nil
 }
 
 func (o *owners) count() int {
@@ -104,6 +111,39 @@ func (s claimTemplates) Read(_ context.Context, _ string, owner *metav1.OwnerRef
 	}
 	return map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{
 		map[string]any{"metadata": map[string]any{"name": "data", "labels": map[string]any{policy.LabelTTL: label}}}}}}, nil
+}
+
+func (s claimTemplates) Existing(_ context.Context, _ string, owners []*metav1.OwnerReference) ([]*metav1.OwnerReference, error) {
+	return slices.DeleteFunc(owners, func(owner *metav1.OwnerReference) bool { return s[owner.Name] == "" }), nil
+}
+
+// counted counts what is read.
+type counted struct {
+	claimTemplates
+	reads atomic.Int32
+}
+
+func (c *counted) Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error) {
+	c.reads.Add(1)
+	return c.claimTemplates.Read(ctx, namespace, owner)
+}
+
+// S9: the name of a claim that fits many StatefulSets costs reads of those alone that exist.
+func TestClaimThatFitsManyStatefulSets(t *testing.T) {
+	claims := schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
+	for label, there := range map[string]bool{"1m": true, "1h": false} {
+		synctest.Test(t, func(t *testing.T) {
+			s, of := newStore(), &counted{claimTemplates: claimTemplates{"a-a": label, "web": "1m"}}
+			name := strings.Repeat("a-", 31) + "0"
+			s.put(config(name, policy.LabelTTL, "1m"))
+			stock(t, s, none(), func(options *Options) { options.Owners = of }, LabelledKind{Kind: claims, Resource: "persistentvolumeclaims"})
+			at(2 * time.Minute)
+			expectOn(t, s, "ci/"+name, there)
+			if n := of.reads.Load(); n == 0 || n > 2 {
+				t.Errorf("%d StatefulSets were read, want the one that exists", n)
+			}
+		})
+	}
 }
 
 // A claim names no owner. One whose label comes from the claim template of a StatefulSet, as its name

@@ -3,18 +3,51 @@ package follow
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/policy"
 )
 
 // Owners reads the controller owners of objects, of whatever kind. It implements feed.OwnerReader.
 type Owners struct {
 	Client dynamic.Interface
 	Mapper meta.RESTMapper
+
+	statefulSets shared[map[string]bool]
+}
+
+var statefulSets = appsv1.SchemeGroupVersion.WithResource("statefulsets")
+
+// Existing implements feed.OwnerReader. A role that permits no list lets all be read one by one.
+func (o *Owners) Existing(ctx context.Context, namespace string, owners []*metav1.OwnerReference) ([]*metav1.OwnerReference, error) {
+	names, err := o.statefulSets.get(ctx, namespace, func(ctx context.Context) (map[string]bool, error) {
+		names := map[string]bool{}
+		_, err := paging.Each(ctx, metav1.ListOptions{}, o.Client.Resource(statefulSets).Namespace(namespace).List, func(page *unstructured.UnstructuredList) error {
+			for i := range page.Items {
+				names[page.Items[i].GetName()] = true
+			}
+			return nil
+		})
+		return names, err
+	})
+	switch {
+	case apierrors.IsForbidden(err):
+		return owners, nil
+	case err != nil:
+		return nil, fmt.Errorf("listing StatefulSets: %w", err)
+	}
+	return slices.DeleteFunc(owners, func(owner *metav1.OwnerReference) bool {
+		return owner.UID == "" && owner.Kind == policy.StatefulSetProfile.Kind.Kind && !names[owner.Name]
+	}), nil
 }
 
 // Read implements feed.OwnerReader.

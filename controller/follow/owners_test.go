@@ -2,7 +2,10 @@ package follow
 
 import (
 	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,4 +62,40 @@ func TestOwners(t *testing.T) {
 			}
 		})
 	}
+}
+
+// S9: many who ask which StatefulSets exist share a list a namespace. Where that is forbidden, any
+// may exist.
+func TestStatefulSetsAreListedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": map[string]any{"namespace": "ci", "name": "web"}}}
+		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{statefulSets: "StatefulSetList"}, object)
+		lists, forbidden := 0, error(nil)
+		client.PrependReactor("list", "statefulsets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			time.Sleep(time.Second)
+			lists++
+			return forbidden != nil, nil, forbidden
+		})
+		owners := &Owners{Client: client}
+		asked := func() []*metav1.OwnerReference {
+			return []*metav1.OwnerReference{{Kind: "Thing", Name: "a", UID: "uid"}, {Kind: "StatefulSet", Name: "web"}, {Kind: "StatefulSet", Name: "other"}}
+		}
+		var group sync.WaitGroup
+		for range 100 {
+			group.Go(func() {
+				got, err := owners.Existing(t.Context(), "ci", asked())
+				if err != nil || len(got) != 2 || got[0].Name != "a" || got[1].Name != "web" {
+					t.Errorf("%v, %v", got, err)
+				}
+			})
+		}
+		group.Wait()
+		if lists > 2 {
+			t.Errorf("%d lists for 100 who ask at the same time", lists)
+		}
+		forbidden = apierrors.NewForbidden(statefulSets.GroupResource(), "", errors.New("no"))
+		if got, err := owners.Existing(t.Context(), "ci", asked()); err != nil || len(got) != 3 {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
 }

@@ -32,7 +32,7 @@ type answer[V any] struct {
 	err   error
 }
 
-func newShared[V any]() *shared[V] { return &shared[V]{calls: map[string]*call[V]{}} }
+func newShared[V any]() *shared[V] { return &shared[V]{} }
 
 // get answers with a read of the key that began after get was called.
 func (s *shared[V]) get(ctx context.Context, key string, read func(context.Context) (V, error)) (V, error) {
@@ -40,6 +40,9 @@ func (s *shared[V]) get(ctx context.Context, key string, read func(context.Conte
 	c := s.calls[key]
 	if c == nil {
 		c = &call[V]{now: &answer[V]{read: read, done: make(chan struct{})}}
+		if s.calls == nil {
+			s.calls = map[string]*call[V]{}
+		}
 		s.calls[key] = c
 		// It serves others too, so that it does not end with the one who happened to come first.
 		go s.run(context.WithoutCancel(ctx), key, c)
