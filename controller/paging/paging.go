@@ -17,11 +17,11 @@ import (
 // first page.
 const Limit, firstLimit = 500, 50
 
-// Each reads a list and passes its pages to take. Their bytes are bounded where the client is
-// [Cap]: a tenant may create objects of a megabyte each. It returns the resourceVersion of the first
-// page. Where the list outlives the API server's snapshot (see [Resume]), later objects are newer,
-// and a watch from that resourceVersion brings what the earlier pages lack. An error is that of
-// list or take.
+// Each reads a list and passes its pages to take. If the client is a [Cap], it bounds the bytes of a
+// page: a tenant may create objects of a megabyte each. Each returns the resourceVersion of the
+// first page. Where the list outlives the API server's snapshot (see [Resume]), later objects are
+// newer, and a watch from that resourceVersion brings what the earlier pages lack. An error is that
+// of list or take.
 func Each[L runtime.Object](ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), take func(L) error) (at string, err error) {
 	sizes := NewSizes(firstLimit, cmp.Or(options.Limit, Limit))
 	for {
