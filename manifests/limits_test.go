@@ -221,6 +221,35 @@ func TestLimitsOfTheController(t *testing.T) {
 	}
 }
 
+// Keys that a webhook of others writes may be exempt. They exempt no others, nor the rest of the
+// object.
+func TestLimitsExemptWebhookKeys(t *testing.T) {
+	objects := build(t, "base")
+	for _, one := range only[*admissionv1.ValidatingAdmissionPolicy](objects) {
+		if one.Name == "curfew-controller" {
+			if one.Spec.Variables[0].Name != "webhookKeys" {
+				t.Fatalf("the first variable, which the chart and docs/troubleshooting.md set, is %s", one.Spec.Variables[0].Name)
+			}
+			one.Spec.Variables[0].Expression = `["example.com/owner"]`
+		}
+	}
+	rows := map[string]limited{}
+	for _, where := range []string{"labels", "annotations"} {
+		object := func(keys string) string { return fmt.Sprintf("{metadata: {name: a, %s: {%s}}}", where, keys) }
+		for name, row := range map[string]limited{
+			"added":           {request{old: object("a: b"), new: object("a: b, example.com/owner: x, curfew.dev/in-use: ''")}, ""},
+			"changed":         {request{old: object("example.com/owner: x"), new: object("example.com/owner: y")}, ""},
+			"another":         {request{old: object(""), new: object("example.com/other: x")}, where},
+			"in its place":    {request{old: object("a: b"), new: object("example.com/owner: x")}, where},
+			"another with it": {request{old: object("example.com/owner: x"), new: object("a: b")}, where},
+		} {
+			row.resource = "namespaces"
+			rows[where+" "+name] = row
+		}
+	}
+	limitsOf(t, objects, "curfew-controller").check(t, controllerSA, rows)
+}
+
 // writtenKeys are all that the controller writes on Pods, Namespaces and runtimes.
 var writtenKeys = []string{
 	policy.AnnotationCountedBy, policy.AnnotationDefaultSince, policy.AnnotationFinishedAt, policy.LabelInUse, policy.LabelPodsInUse,

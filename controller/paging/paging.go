@@ -17,8 +17,8 @@ import (
 // first page.
 const Limit, firstLimit = 500, 50
 
-// Each reads a list and passes its pages to take. If the client is a [Cap], it bounds the bytes of a
-// page: a tenant may create objects of a megabyte each. Each returns the resourceVersion of the
+// Each reads a list and passes its pages to take. If the client is a [Cap], the bytes of a page are
+// bounded: a tenant may create objects of a megabyte each. Each returns the resourceVersion of the
 // first page. Where the list outlives the API server's snapshot (see [Resume]), later objects are
 // newer, and a watch from that resourceVersion brings what the earlier pages lack. An error is that
 // of list or take.

@@ -259,6 +259,7 @@ var changes = map[string]struct {
 	"deleteAnything":     {true, `"name":"curfew-controller-anything"`},
 	"precreatedWebhooks": {true, `"name":"curfew-kinds"`},
 	"restorers":          {[]any{"a:b"}, `request.userInfo.username != \"a:b\"`},
+	"webhookKeys":        {[]any{"a.io/b"}, `[\"a.io/b\"]`},
 	"failClosed":         {true, `"--fail-closed"`},
 	"httpAPI":            {true, `"--api-addr=:8443"`},
 	"highAvailability":   {true, `"replicas":3`},

@@ -77,8 +77,11 @@ func parameters(o object) map[string]place {
 			container + ".resources":       {block: fmt.Sprintf("{{- toYaml .Values.%s.resources | nindent 12 }}", part)},
 		}
 	case "ValidatingAdmissionPolicy":
-		if id(o) == "validatingadmissionpolicy-curfew-status" {
+		switch id(o) {
+		case "validatingadmissionpolicy-curfew-status":
 			return map[string]place{".spec.matchConditions": {more: restorersMore}}
+		case "validatingadmissionpolicy-curfew-controller":
+			return map[string]place{".spec.variables.0.expression": {value: "{{ .Values.webhookKeys | toJson | quote }}"}}
 		}
 	case "CustomResourceDefinition":
 		return map[string]place{
