@@ -117,6 +117,18 @@ var faults = []Mutant{
 		Package: engine, Tests: []string{"TestThrottledRunDelaysItselfAlone"},
 	},
 	{
+		Invariant: "S10", Name: "a request that was never sent uses up the rate of deletions",
+		File: "controller/engine/attempt.go",
+		Old:  "res.Code == 0 && res.Outcome != action.Refused", New: "res.Code == 0",
+		Package: engine, Tests: []string{"TestUnsentRequestsUseNoRate"},
+	},
+	{
+		Invariant: "S9", Name: "large objects are listed at once",
+		File: "controller/paging/paging.go",
+		Old:  "if sizes.TooLarge(err) {", New: "if false {",
+		Package: "controller/paging", Tests: []string{"TestEachReadsLargeObjects"},
+	},
+	{
 		Invariant: "S10", Name: "a claim to be backfilled yields to nothing",
 		File: "controller/engine/next.go",
 		Old:  "if claims && !proven && (", New: "if _ = proven; claims && (",
