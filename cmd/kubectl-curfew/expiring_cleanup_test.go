@@ -133,6 +133,7 @@ func TestExpiringByCleanupPolicy(t *testing.T) {
 		"before the time":    {line: "-n attic --between 13h..40h", edit: olderThan("1110m"), stdout: strings.NewReplacer("01:00", "07:00", "12h", "18h").Replace(later)},
 		"many runs":          {line: "-n attic --between 13h..40h", edit: olderThan("31h"), stdout: by + strings.ReplaceAll(by, "first", "later")},
 		"missed":             {line: "-n attic --within 12h", edit: both(olderThan("6h"), status(missed)), stdout: late + nextOf},
+		"missed hours ago":   {line: "-n attic", edit: both(olderThan("6h"), status(map[string]any{"nextScheduleTime": "2026-12-24T05:00:00Z"}), spec("schedule", "0 5,18 * * *")), stdout: strings.NewReplacer("13:00", "06:00", "now", "overdue 7h").Replace(late) + nextOf},
 		"missed, edited":     {line: "-n attic", edit: both(olderThan("6h"), status(missed), generation(2)), stdout: late + nextOf},
 		"missed, other time": {line: "-n attic", edit: both(olderThan("6h"), status(missed), generation(2), spec("schedule", "5 */6 * * *")), stdout: strings.NewReplacer("19:00", "13:05", "6h", "5m").Replace(first)},
 		"missed, too late":   {line: "-n attic", edit: both(olderThan("6h"), status(map[string]any{"nextScheduleTime": "2026-12-24T05:00:00Z"}), spec("schedule", "0 5,18 * * *", "startingDeadlineSeconds", int64(3600))), stdout: first + nextOf},
