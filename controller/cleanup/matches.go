@@ -22,6 +22,10 @@ func (r *run) matched(ctx context.Context) (cleanup.Matched, error) {
 	due := r.info.ScheduledTime.Time
 	r.late = now.Sub(due) > r.policy.Schedule.Next(due).Sub(due)/2
 	left := r.ledger.status().Matches
+	if left != nil && left.Run != runID(left.ScheduledTime.Time, r.policy.UID) {
+		// Set back in a forged status, or else this run would count on from its own matches.
+		return nil, nil
+	}
 	return r.policy.ReadMatched(left, due, func(number int32) ([]byte, error) {
 		fields, err := r.ledger.store.readPage(ctx, matchesName(r.policy.Name, left.Run, number))
 		if fields == nil || err != nil {

@@ -152,6 +152,38 @@ func TestMatchesThatAreLost(t *testing.T) {
 	}
 }
 
+// A status that is set back starts the same run again. The run does not count on from its own
+// matches, so nothing is deleted sooner (S6).
+func TestTheSameRunAgain(t *testing.T) {
+	back := func(at *metav1.Time) { *at = metav1.NewTime(at.AddDate(0, 0, -1)) }
+	for name, forge := range map[string]func(*v1alpha1.CleanupPolicyStatus){
+		"when it last ran":                          func(s *v1alpha1.CleanupPolicyStatus) { back(s.LastScheduleTime) },
+		"when it last ran, and the time of matches": func(s *v1alpha1.CleanupPolicyStatus) { back(s.LastScheduleTime); back(&s.Matches.ScheduledTime) },
+		"these, and the run of matches": func(s *v1alpha1.CleanupPolicyStatus) {
+			back(s.LastScheduleTime)
+			back(&s.Matches.ScheduledTime)
+			s.Matches.Run = runID(s.Matches.ScheduledTime.Time, "policy")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			p := unusedPolicy(t, 3, nil)
+			c.unused(true, "tmp-1")
+			c.days(p, 0, 1)
+			forge(&c.status)
+			cur := c.cur(p, start.AddDate(0, 0, 1).Add(time.Hour))
+			cur.object.SetCreationTimestamp(metav1.NewTime(start.AddDate(0, -1, 0)))
+			due, _ := cur.due()
+			if !due.Equal(start.AddDate(0, 0, 1)) {
+				t.Fatalf("due at %s", due)
+			}
+			if err := c.controller().start(t.Context(), cur, due); err != nil || len(c.sent) > 0 {
+				t.Errorf("%v: deleted %v in the second run", err, c.sent)
+			}
+		})
+	}
+}
+
 // A run that is late by more than half an interval does not count for the next one: an object would
 // be deleted after less time than the policy says (S6).
 func TestLateRunDoesNotCount(t *testing.T) {

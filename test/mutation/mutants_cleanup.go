@@ -56,6 +56,12 @@ var ofCleanup = []Mutant{
 		Package: cleans, Tests: []string{"TestKilledInTrouble"},
 	},
 	{
+		Invariant: "S6", Name: "a run that a forged status starts again counts on from its own matches",
+		File: "controller/cleanup/matches.go",
+		Old:  "if left != nil && left.Run != runID", New: "if false && left.Run != runID",
+		Package: cleans, Tests: []string{"TestTheSameRunAgain"},
+	},
+	{
 		Invariant: "S6", Name: "consecutiveRuns counts on after a missed run",
 		File: "policy/cleanup/matches.go",
 		Old:  " || !p.Schedule.Next(left.ScheduledTime.Time).Equal(due) {", New: " || due.IsZero() {",
