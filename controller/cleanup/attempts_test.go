@@ -113,10 +113,10 @@ func TestForgedResources(t *testing.T) {
 	defer small(5)()
 	c := newCluster(t)
 	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-	c.killAt = 5 // All are announced, and none is deleted.
+	c.killAt = 6 // All are announced, and none is deleted.
 	_ = c.work(t.Context(), p)
 	for _, page := range c.pages {
-		page.Objects[0].Resource, page.Objects[1].Version = "fakes", "v9"
+		page.Objects[0].Version = "v9"
 	}
 	c.dead, c.killAt = false, 0
 	if err := c.work(t.Context(), p); err != nil {
@@ -168,8 +168,8 @@ func TestBusyServerInterruptsTheRun(t *testing.T) {
 	c.check("after the server was busy")
 }
 
-// A page that somebody deletes, or takes objects off, before it is counted is reported. What it
-// still lists is counted, and what is lost counts towards the limits.
+// A page that somebody deletes, or whose objects they change, before it is counted is reported. What
+// is lost counts towards the limits.
 func TestLostReportsAreReported(t *testing.T) {
 	defer small(5)()
 	for name, c := range map[string]struct {
@@ -178,11 +178,13 @@ func TestLostReportsAreReported(t *testing.T) {
 	}{
 		"nothing": {func(*v1alpha1.CleanupReportFields) bool { return true }, 0, 5},
 		"deleted": {func(*v1alpha1.CleanupReportFields) bool { return false }, 5, 0},
-		"cut":     {func(page *v1alpha1.CleanupReportFields) bool { page.Objects = page.Objects[:2]; return true }, 3, 2},
+		"cut":     {func(page *v1alpha1.CleanupReportFields) bool { page.Objects = page.Objects[:2]; return true }, 5, 0},
 		"twice": {func(page *v1alpha1.CleanupReportFields) bool {
 			page.Objects = append(page.Objects, page.Objects...)
 			return true
-		}, 0, 5},
+		}, 5, 0},
+		"another name": {func(page *v1alpha1.CleanupReportFields) bool { page.Objects[0].Name = "keep-1"; return true }, 5, 0},
+		"another run":  {func(page *v1alpha1.CleanupReportFields) bool { page.Run = "another"; return true }, 5, 0},
 		"its numbers alone": {func(page *v1alpha1.CleanupReportFields) bool {
 			summarised(page)
 			page.Objects = nil
@@ -193,7 +195,7 @@ func TestLostReportsAreReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			api := newCluster(t)
 			p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-			api.killAt, api.after = 10, true // Everything is deleted, and nothing counted.
+			api.killAt, api.after = 11, true // Everything is deleted, and nothing counted.
 			_ = api.work(t.Context(), p)
 			if len(api.sent) != 5 || api.status.Deleted != 0 || len(api.status.UncountedDeletions) != 1 {
 				t.Fatalf("killed too early or too late: %v, %+v", api.sent, api.status)

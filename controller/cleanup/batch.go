@@ -126,7 +126,7 @@ func (r *run) newBatch(page *page) *batch {
 func (r *run) count(ctx context.Context, page *page) error {
 	r.observe(page)
 	return r.ledger.count(ctx, page, func(s *v1alpha1.CleanupPolicyStatus, unknown int64) {
-		s.LastRun.Lost += unknown
+		s.LastRun.Lost = plus(s.LastRun.Lost, unknown)
 		message := fmt.Sprintf("DELETEs of report %s have no known outcome: up to %d deletions are in no count", page.name, s.LastRun.Lost)
 		r.cur.set(s, v1alpha1.ConditionCountsExact, metav1.ConditionFalse, v1alpha1.ReasonNoAnswer, message)
 	})

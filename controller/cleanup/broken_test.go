@@ -38,7 +38,7 @@ func TestBrokenKindDoesNotWedgeTheNextRun(t *testing.T) {
 			defer small(5)()
 			api := newCluster(t)
 			p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-			api.killAt = 7 // Two of five are deleted.
+			api.killAt = 8 // Two of five are deleted.
 			_ = api.work(t.Context(), p)
 			if api.dead, api.killAt = false, 0; len(api.sent) != 2 || len(api.status.UncountedDeletions) != 1 {
 				t.Fatalf("killed too early or too late: %v, %+v", api.sent, api.status)

@@ -142,7 +142,7 @@ func TestResumedRunJudgesAgain(t *testing.T) {
 	if err := whole.work(t.Context(), p); err != nil || len(whole.sent) != 2 || whole.objects["tmp-3"] == nil {
 		t.Fatalf("%v: %v", err, whole.sent)
 	}
-	c.killAt = 6 // It has announced tmp-1 and tmp-2.
+	c.killAt = 7 // It has announced tmp-1 and tmp-2.
 	_ = c.work(t.Context(), p)
 	if len(c.status.UncountedDeletions) != 1 || len(c.sent) != 0 {
 		t.Fatalf("killed too early or too late: %+v, %v", c.status.UncountedDeletions, c.sent)

@@ -102,7 +102,7 @@ func (l *ledger) announce(ctx context.Context, page *page) error {
 		uids = append(uids, page.fields.Objects[i].UID)
 	}
 	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
-		s.UncountedDeletions = append(s.UncountedDeletions, v1alpha1.UncountedPage{Report: page.name, UIDs: uids})
+		s.UncountedDeletions = append(s.UncountedDeletions, v1alpha1.UncountedPage{Report: page.name, UIDs: uids, SHA256: sumItems(page.fields.Objects)})
 		s.LastRun.Pages = max(s.LastRun.Pages, page.fields.Page)
 	})
 }
@@ -118,10 +118,10 @@ func (l *ledger) count(ctx context.Context, page *page, inexact func(s *v1alpha1
 		return err
 	}
 	err := l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
-		s.UncountedDeletions = slices.DeleteFunc(s.UncountedDeletions, func(u v1alpha1.UncountedPage) bool { return u.Report == page.name })
-		s.Deleted += page.fields.Deleted
+		s.UncountedDeletions = without(s.UncountedDeletions, page.name)
+		s.Deleted = plus(s.Deleted, page.fields.Deleted)
 		if s.LastRun != nil {
-			s.LastRun.Deleted += page.fields.Deleted
+			s.LastRun.Deleted = plus(s.LastRun.Deleted, page.fields.Deleted)
 		}
 		for kind, count := range deleted {
 			addKind(s, kind, count)
@@ -136,6 +136,15 @@ func (l *ledger) count(ctx context.Context, page *page, inexact func(s *v1alpha1
 	page.summarise()
 	return l.store.writePage(ctx, page.name, &page.fields, false)
 }
+
+// without is all pages but one.
+func without(pages []v1alpha1.UncountedPage, report string) []v1alpha1.UncountedPage {
+	return slices.DeleteFunc(pages, func(u v1alpha1.UncountedPage) bool { return u.Report == report })
+}
+
+// plus adds to a counter of a status. A forged one must not overflow, as the API server would then
+// refuse each status.
+func plus(counter, more int64) int64 { return min(max(0, counter), mostCounted) + more }
 
 // prune deletes the pages of all but the last runs.
 func (l *ledger) prune(ctx context.Context, current string, now time.Time) error {
@@ -158,7 +167,7 @@ func addKind(s *v1alpha1.CleanupPolicyStatus, kind metav1.GroupKind, count int64
 	i := slices.IndexFunc(s.DeletedByKind, func(c v1alpha1.KindCount) bool { return c.Group == kind.Group && c.Kind == kind.Kind })
 	switch {
 	case i >= 0:
-		s.DeletedByKind[i].Count += count
+		s.DeletedByKind[i].Count = plus(s.DeletedByKind[i].Count, count)
 	case len(s.DeletedByKind) < maxKinds:
 		s.DeletedByKind = append(s.DeletedByKind, v1alpha1.KindCount{Group: kind.Group, Kind: kind.Kind, Count: count})
 	}

@@ -27,7 +27,7 @@ func TestResourceIsNotServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer small(5)()
 			api := newCluster(t)
-			api.killAt = 5 // All are announced, and none is deleted.
+			api.killAt = 6 // All are announced, and none is deleted.
 			if _ = api.work(t.Context(), p); len(api.status.UncountedDeletions) != 1 || len(api.sent) != 0 {
 				t.Fatalf("killed too early or too late: %+v, %v", api.status, api.sent)
 			}

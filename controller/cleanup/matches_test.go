@@ -201,7 +201,7 @@ func TestLateRunDoesNotCount(t *testing.T) {
 			p := unusedPolicy(t, 2, nil)
 			api.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-4", "tmp-5")
 			if c.interrupt {
-				api.killAt = 3
+				api.killAt = 4
 				_ = api.day(t.Context(), p, 0)
 				api.dead, api.killAt = false, 0
 			}

@@ -18,15 +18,21 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// counted implements storage. A forged page can only make the run delete less.
+// counted implements storage. A forged page can only make the run delete less. One that was written
+// before the run counts for nothing: its name can be known in advance.
 func (s *store) counted(ctx context.Context, run string) (deleted int64, last int32, err error) {
+	due, err := timeOfRun(run)
+	if err != nil {
+		return 0, 0, nil // No run has such a name: see hasBegun.
+	}
+	due = due.Add(-maxClockSkew)
 	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelCleanupPolicyUID + "=" + string(s.policy.UID) + "," + v1alpha1.LabelCleanupRun + "=" + run}
 	err = s.client.Each(ctx, s.reportResource, s.policy.Namespace, options, func(object *unstructured.Unstructured) error {
 		page := &v1alpha1.CleanupReport{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, page); err != nil {
 			return err
 		}
-		if page.DryRun || page.Page > mostPages || object.GetName() != pageName(s.policy.Name, run, page.Page) {
+		if page.DryRun || page.Page > mostPages || page.CreationTimestamp.Time.Before(due) || object.GetName() != pageName(s.policy.Name, run, page.Page) {
 			return nil
 		}
 		deleted += min(max(0, page.Deleted), maxBatch)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -226,7 +227,7 @@ func TestPruneDeletesWhatItListed(t *testing.T) {
 // deleted, and what is gone is.
 func TestForgedResults(t *testing.T) {
 	for _, result := range []v1alpha1.ItemResult{v1alpha1.ItemDeleted, v1alpha1.ItemGone, v1alpha1.ItemKept, v1alpha1.ItemFailed} {
-		for killAt, sent := range map[int]int{5: 0, 10: 5} {
+		for killAt, sent := range map[int]int{6: 0, 11: 5} {
 			t.Run(fmt.Sprintf("%s after %d deletions", result, sent), func(t *testing.T) {
 				defer small(5)()
 				c, p := newCluster(t), tmpPolicy(t, nothing)
@@ -248,6 +249,53 @@ func TestForgedResults(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Whoever may write the status, and nothing else, costs no page anything: neither with an old page
+// that is announced again, nor with a run that is started again.
+func TestForgedStatusKeepsPages(t *testing.T) {
+	for name, forge := range map[string]func(c *cluster, first, last string){
+		"an old page is announced": func(c *cluster, first, _ string) {
+			items := c.pages[first].Objects
+			c.status.UncountedDeletions = []v1alpha1.UncountedPage{{Report: first, UIDs: []types.UID{items[0].UID, items[1].UID}, SHA256: sumItems(items)}}
+		},
+		"a page of the last run is announced": func(c *cluster, _, last string) {
+			items := c.pages[last].Objects
+			c.status.UncountedDeletions = []v1alpha1.UncountedPage{{Report: last, UIDs: []types.UID{items[0].UID}, SHA256: sumItems(items[:1])}}
+		},
+		"the last run is due again": func(c *cluster, _, _ string) { c.status.LastScheduleTime = new(metav1.NewTime(start)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer small(2)()
+			c, p := newCluster(t), tmpPolicy(t, nothing)
+			c.days(p, 0)
+			for _, object := range []string{"tmp-6", "tmp-7", "tmp-8"} {
+				c.objects[object] = c.objects["keep-1"].DeepCopy()
+				c.objects[object].Name, c.objects[object].UID = object, types.UID("uid-"+object)
+				if object == "tmp-7" {
+					c.days(p, 1)
+				}
+			}
+			deleted, before := c.status.Deleted, maps.Clone(c.pages)
+			forge(c, pageName("p", runID(start, "policy"), 1), pageName("p", runID(start.AddDate(0, 0, 1), "policy"), 1))
+			process, cur := c.controller(), c.cur(p, start.AddDate(0, 0, 1).Add(time.Hour))
+			cur.object.SetCreationTimestamp(metav1.NewTime(start.AddDate(0, -1, 0)))
+			due, _ := cur.due()
+			err := process.finish(t.Context(), cur, due.IsZero())
+			if err == nil && !due.IsZero() {
+				err = process.start(t.Context(), cur, due)
+				deleted++ // tmp-8
+			}
+			if err != nil || c.status.Deleted != deleted || len(c.status.UncountedDeletions) > 0 {
+				t.Errorf("%v: counted %d, want %d; announced %v", err, c.status.Deleted, deleted, c.status.UncountedDeletions)
+			}
+			for at, page := range before {
+				if !equality.Semantic.DeepEqual(page, c.pages[at]) {
+					t.Errorf("%s was %+v, and is %+v", at, page, c.pages[at])
+				}
+			}
+		})
 	}
 }
 

@@ -133,11 +133,10 @@ func (r *run) carryOut(ctx context.Context) error {
 		return err
 	}
 	r.info.DryRun = r.policy.Spec.DryRun || r.c.options.DryRun || !approved // The status does not decide.
-	deleted := int64(0)
-	if r.resumed || r.policy.Limited() {
-		if deleted, err = r.recount(ctx); err != nil {
-			return r.interrupted(ctx, err)
-		}
+	// A new run counts as well: a status that was set back may have it run again.
+	deleted, err := r.recount(ctx)
+	if err != nil {
+		return r.interrupted(ctx, err)
 	}
 	lacks, err := r.survey.Open(ctx)
 	if err != nil {

@@ -2,8 +2,9 @@ package cleanup
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,7 +14,7 @@ import (
 
 // settle finds out what became of the objects that an interrupted run had announced, and counts
 // those that are gone. It deletes nothing. Results that the page already has do not count, as
-// others may have written them: an object is read, by its UID in the status.
+// others may have written them: each object is read.
 func (r *run) settle(ctx context.Context) error {
 	var broken func(*v1alpha1.CleanupItem)
 	if r.ending { // Newer runs wait for this one, and cannot wait until somebody repairs the kind.
@@ -22,31 +23,21 @@ func (r *run) settle(ctx context.Context) error {
 		}
 	}
 	for _, uncounted := range r.ledger.status().UncountedDeletions {
-		fields, err := r.ledger.store.readPage(ctx, uncounted.Report)
+		page, err := r.announced(ctx, &uncounted)
 		if err != nil {
 			return err
 		}
-		if fields == nil {
-			fields = &v1alpha1.CleanupReportFields{}
-		}
-		known, unknown := map[types.UID]bool{}, map[types.UID]bool{}
-		fields.Objects = slices.DeleteFunc(fields.Objects, func(item v1alpha1.CleanupItem) bool {
-			twice := known[item.UID]
-			known[item.UID] = true
-			return twice || !slices.Contains(uncounted.UIDs, item.UID)
-		})
-		if err := r.lose(ctx, &uncounted, func(uid types.UID) bool { return !known[uid] }); err != nil {
-			return err
-		}
-		if len(fields.Objects) == 0 {
+		if page == nil {
+			if err := r.lose(ctx, &uncounted); err != nil {
+				return err
+			}
 			continue
 		}
-		for i := range fields.Objects {
-			item := &fields.Objects[i]
+		unknown := map[types.UID]bool{}
+		for i := range page.fields.Objects {
+			item := &page.fields.Objects[i]
 			unknown[item.UID], item.Result = item.Result == v1alpha1.ItemUnknown, ""
 		}
-		fields.Truncated, fields.Summary = false, nil
-		page := &page{name: uncounted.Report, fields: *fields}
 		err = r.newBatch(page).check(ctx, func(item *v1alpha1.CleanupItem) {
 			item.Result, item.Message = v1alpha1.ItemKept, "the run was interrupted"
 			if unknown[item.UID] { // Its DELETE may still be carried out.
@@ -63,22 +54,42 @@ func (r *run) settle(ctx context.Context) error {
 	return nil
 }
 
-// lose forgets the objects of a page that somebody deleted or changed: what became of them is not
-// known any more.
-func (r *run) lose(ctx context.Context, page *v1alpha1.UncountedPage, lost func(types.UID) bool) error {
-	left := slices.DeleteFunc(slices.Clone(page.UIDs), lost)
-	count := len(page.UIDs) - len(left)
-	if count == 0 {
-		return nil
+// announced reads a page that the status announces. It is nil if it is not exactly what this run
+// announced: others have written the page or the status, and it must be neither counted nor
+// overwritten.
+func (r *run) announced(ctx context.Context, uncounted *v1alpha1.UncountedPage) (*page, error) {
+	fields, err := r.ledger.store.readPage(ctx, uncounted.Report)
+	if err != nil || fields == nil || fields.Run != r.info.ID || uncounted.SHA256 != sumItems(fields.Objects) {
+		return nil, err
 	}
-	r.log.Info("a report page is gone before its objects were counted", "report", page.Report, "objects", count)
+	page := newPage(fields.Policy, fields.Run, fields.Page, false, fields.Objects)
+	if page.name = pageName(r.policy.Name, fields.Run, fields.Page); page.name != uncounted.Report {
+		return nil, nil
+	}
+	return page, nil
+}
+
+// lose forgets a page that somebody deleted or changed: what became of its objects is not known any
+// more.
+func (r *run) lose(ctx context.Context, page *v1alpha1.UncountedPage) error {
+	r.log.Info("a report page was deleted or changed before its objects were counted", "report", page.Report, "objects", len(page.UIDs))
 	return r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
-		of := slices.IndexFunc(s.UncountedDeletions, func(u v1alpha1.UncountedPage) bool { return u.Report == page.Report })
-		if s.UncountedDeletions[of].UIDs = left; len(left) == 0 {
-			s.UncountedDeletions = slices.Delete(s.UncountedDeletions, of, of+1)
+		s.UncountedDeletions = without(s.UncountedDeletions, page.Report)
+		if s.LastRun.Lost = plus(s.LastRun.Lost, int64(len(page.UIDs))); len(page.UIDs) == 0 {
+			return
 		}
-		s.LastRun.Lost += int64(count)
 		message := fmt.Sprintf("report %s was deleted or changed before its objects were counted: up to %d deletions are in no count", page.Report, s.LastRun.Lost)
 		r.cur.set(s, v1alpha1.ConditionCountsExact, metav1.ConditionFalse, v1alpha1.ReasonReportLost, message)
 	})
+}
+
+// sumItems is the checksum of what identifies the objects of a page. Whatever a run finds out about
+// them does not change it.
+func sumItems(items []v1alpha1.CleanupItem) string {
+	sum := sha256.New()
+	for i := range items {
+		item := &items[i]
+		_, _ = fmt.Fprintf(sum, "%q %q %q %q %q %q\n", item.UID, item.Group, item.Kind, item.Resource, item.Namespace, item.Name)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }

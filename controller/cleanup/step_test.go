@@ -168,7 +168,7 @@ func TestInterruptedRunOfAnotherPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
 			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.StartingDeadlineSeconds = new(int64(60)) })
-			c.killAt = 6 // The first batch is announced, and not all of it is deleted.
+			c.killAt = 7 // The first batch is announced, and not all of it is deleted.
 			_ = c.work(t.Context(), p)
 			deleted := len(c.sent)
 			c.dead, c.killAt = false, 0
@@ -193,7 +193,7 @@ func TestInterruptedRunThatMayNotRead(t *testing.T) {
 	defer small(2)()
 	c := newCluster(t)
 	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-	c.killAt = 6
+	c.killAt = 7
 	_ = c.work(t.Context(), p)
 	deleted, announced := len(c.sent), 0
 	for _, page := range c.status.UncountedDeletions {

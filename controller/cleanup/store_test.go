@@ -138,33 +138,42 @@ func TestPagesAreReplaced(t *testing.T) {
 }
 
 // The pages of a run say how much it has deleted, and which page is the last one. Those of other
-// runs and policies, and names that are not Curfew's, say nothing, and no page takes anything back.
+// runs and policies, names that are not Curfew's, and pages from before the run say nothing, and no
+// page takes anything back.
 func TestPagesCount(t *testing.T) {
 	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupReports)
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "ClusterCleanupReportList"})
 	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
 	own, other := newStore(clock.RealClock{}, client, p, "1", v1alpha1.CleanupPolicyStatus{}), *p
 	other.UID = "another"
-	write := func(to *store, name, run string, fields v1alpha1.CleanupReportFields) {
+	write := func(to *store, name, of string, fields v1alpha1.CleanupReportFields) {
 		t.Helper()
-		fields.Policy, fields.Run = v1alpha1.PolicyReference{Name: "p", UID: p.UID}, run
+		fields.Policy, fields.Run = v1alpha1.PolicyReference{Name: "p", UID: p.UID}, of
 		if err := to.writePage(t.Context(), name, &fields, true); err != nil {
 			t.Fatal(err)
 		}
 	}
+	run, created := runID(start, p.UID), start
+	client.PrependReactor("create", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
+		did.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured).SetCreationTimestamp(metav1.NewTime(created))
+		return false, nil, nil
+	})
 	items := []v1alpha1.CleanupItem{{UID: "1", Result: v1alpha1.ItemDeleted}}
-	write(own, pageName("p", "run", 1), "run", v1alpha1.CleanupReportFields{Page: 1, Deleted: 2, Objects: items})
-	write(own, pageName("p", "run", 2), "run", v1alpha1.CleanupReportFields{Page: 2, Deleted: 3, Truncated: true})
-	write(own, pageName("p", "run", 3), "run", v1alpha1.CleanupReportFields{Page: 3, Objects: []v1alpha1.CleanupItem{{UID: "2"}}})
-	write(own, pageName("p", "run", 4), "run", v1alpha1.CleanupReportFields{Page: 4, DryRun: true, Objects: items})
-	write(own, pageName("p", "run", 5), "run", v1alpha1.CleanupReportFields{Page: 5, Deleted: -100})
-	write(own, pageName("p", "ran", 6), "ran", v1alpha1.CleanupReportFields{Page: 6, Deleted: 7, Objects: items})
-	write(own, "a-copy", "run", v1alpha1.CleanupReportFields{Page: 1, Deleted: 2, Objects: items})
-	write(newStore(clock.RealClock{}, client, &other, "1", v1alpha1.CleanupPolicyStatus{}), "others", "run", v1alpha1.CleanupReportFields{Page: 1, Deleted: 9, Objects: items})
-	if deleted, last, err := own.counted(t.Context(), "run"); deleted != 5 || last != 2 || err != nil {
+	write(own, pageName("p", run, 1), run, v1alpha1.CleanupReportFields{Page: 1, Deleted: 2, Objects: items})
+	write(own, pageName("p", run, 2), run, v1alpha1.CleanupReportFields{Page: 2, Deleted: 3, Truncated: true})
+	write(own, pageName("p", run, 3), run, v1alpha1.CleanupReportFields{Page: 3, Objects: []v1alpha1.CleanupItem{{UID: "2"}}})
+	write(own, pageName("p", run, 4), run, v1alpha1.CleanupReportFields{Page: 4, DryRun: true, Objects: items})
+	write(own, pageName("p", run, 5), run, v1alpha1.CleanupReportFields{Page: 5, Deleted: -100})
+	write(own, pageName("p", "20261201-0300-policy", 6), "20261201-0300-policy", v1alpha1.CleanupReportFields{Page: 6, Deleted: 7, Objects: items})
+	created = start.Add(-2 * maxClockSkew)
+	write(own, pageName("p", run, 7), run, v1alpha1.CleanupReportFields{Page: 7, Deleted: 9, Objects: items})
+	created = start
+	write(own, "a-copy", run, v1alpha1.CleanupReportFields{Page: 1, Deleted: 2, Objects: items})
+	write(newStore(clock.RealClock{}, client, &other, "1", v1alpha1.CleanupPolicyStatus{}), "others", run, v1alpha1.CleanupReportFields{Page: 1, Deleted: 9, Objects: items})
+	if deleted, last, err := own.counted(t.Context(), run); deleted != 5 || last != 2 || err != nil {
 		t.Errorf("deleted %d, last page %d, %v", deleted, last, err)
 	}
-	if page, err := newStore(clock.RealClock{}, client, &other, "1", v1alpha1.CleanupPolicyStatus{}).readPage(t.Context(), pageName("p", "run", 1)); page != nil || err != nil {
+	if page, err := newStore(clock.RealClock{}, client, &other, "1", v1alpha1.CleanupPolicyStatus{}).readPage(t.Context(), pageName("p", run, 1)); page != nil || err != nil {
 		t.Errorf("another policy reads %+v, %v", page, err)
 	}
 }

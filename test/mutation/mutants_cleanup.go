@@ -52,7 +52,7 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S7", Name: "objects that a report page lost are lost again at each resume",
 		File: "controller/cleanup/settle.go",
-		Old:  "if s.UncountedDeletions[of].UIDs = left; len(left) == 0 {", New: "if len(left) == 0 {",
+		Old:  "\t\ts.UncountedDeletions = without(s.UncountedDeletions, page.Report)\n", New: "",
 		Package: cleans, Tests: []string{"TestKilledInTrouble"},
 	},
 	{
@@ -112,7 +112,7 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S7", Name: "the objects of a forged report page reach the engine",
 		File: "controller/cleanup/settle.go",
-		Old:  "\t\tpage := &page{name: uncounted.Report, fields: *fields}\n", New: "\t\tpage := &page{name: uncounted.Report, fields: *fields}\n\t\tif len(fields.Objects) > 0 {\n\t\t\t_, _ = r.objectOf(&page.fields.Objects[0])\n\t\t}\n",
+		Old:  "\t\tunknown := map[types.UID]bool{}\n", New: "\t\tunknown := map[types.UID]bool{}\n\t\t_, _ = r.objectOf(&page.fields.Objects[0])\n",
 		Package: cleans, Tests: []string{"TestForgedResources"},
 	},
 	{
