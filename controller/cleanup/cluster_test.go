@@ -398,7 +398,7 @@ func (c *cluster) controller() *Controller {
 		}
 		return nil, nil
 	}}
-	out := &Controller{log: logr.Discard(), metrics: m, checked: map[types.UID]checked{}, remembering: newTurns(clock, 1, 1), reviews: newTurns(clock, 1, 1), options: Options{
+	out := &Controller{log: logr.Discard(), metrics: m, checked: map[types.UID]checked{}, remembering: newTurns(clock, 1, 1), reviews: newTurns(clock, 1, 1), judging: newTurns(clock, judgingAtOnce, judgingShare), options: Options{
 		Account: func(types.NamespacedName) (*Account, error) { return account, nil }, Engine: c, Cached: c, Live: c,
 		Served: func(context.Context) ([]cleanup.Resource, error) {
 			out := []cleanup.Resource{{GroupResource: schema.GroupResource{Resource: "secrets"}, Kind: "Secret", Namespaced: true, Versions: []string{"v1"}}}

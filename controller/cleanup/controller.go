@@ -99,8 +99,9 @@ type Controller struct {
 	unchanged func(*cleanup.Policy) bool
 
 	// turns are those of runs that list and judge, remembering those of runs that keep much in memory
-	// until they end, and reviews those of policies whose permissions are checked between runs.
-	turns, remembering, reviews *turns
+	// until they end, reviews those of policies whose permissions are checked between runs, and judging
+	// those of live judgements.
+	turns, remembering, reviews, judging *turns
 
 	mu      sync.Mutex
 	busy    map[string]bool
@@ -114,7 +115,7 @@ func New(options Options) (*Controller, error) {
 		options: options, log: options.Log.WithName("cleanup"), compiler: expression.NewCompiler(expression.DefaultCacheSize),
 		queue: loop.NewRetryQueue(options.Clock, recheck), busy: map[string]bool{}, checked: map[types.UID]checked{}, ages: newAges(),
 		turns: newTurns(options.Clock, runsAtOnce, runsShare), remembering: newTurns(options.Clock, rememberingAtOnce, rememberingShare),
-		reviews: newTurns(options.Clock, runsAtOnce, runsAtOnce),
+		reviews: newTurns(options.Clock, runsAtOnce, runsAtOnce), judging: newTurns(options.Clock, judgingAtOnce, judgingShare),
 	}
 	var err error
 	if c.metrics, err = newMetrics(options.Registerer, options.PolicyNames); err != nil {

@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -25,7 +27,9 @@ type batch struct {
 	run *run
 	// order are the items of the page, and items the same by UID.
 	order []*v1alpha1.CleanupItem
-	items map[types.UID]*v1alpha1.CleanupItem
+	// budget is what all live judgements of the page may cost, whenever it is tried again.
+	budget *expression.Budget
+	items  map[types.UID]*v1alpha1.CleanupItem
 
 	mu sync.Mutex
 	// left are submitted and not reported yet. When there are none, done is closed.
@@ -69,7 +73,12 @@ func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, e
 		b.keep(o.UID, errChanged.Error())
 		return engine.Judgement{Verdict: engine.Keep}, nil
 	}
-	decision, err := b.run.survey.JudgeLive(ctx, targetOf(&item), object, b.run.c.options.Live)
+	place, err := b.run.c.judging.take(ctx, cmp.Or(b.run.policy.Namespace, b.run.policy.ID()))
+	if err != nil {
+		return engine.Judgement{}, err
+	}
+	decision, err := b.run.survey.JudgeLive(ctx, targetOf(&item), object, b.run.c.options.Live, b.budget)
+	place.end()
 	if err != nil {
 		return engine.Judgement{}, err
 	}

@@ -3,6 +3,7 @@ package cleanup
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -254,4 +256,50 @@ func TestNoPageIsHeldForDeletions(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.check("at once")
+}
+
+// Live judgements take turns like runs, and those of a batch have one budget, whichever attempt asks
+// for them (S10).
+func TestLiveJudgementsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := newCluster(t), tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+			s.Conditions = []v1alpha1.CleanupCondition{{Name: "cheap", Expression: `object.metadata.name != ""`}}
+		})
+		process := c.controller()
+		r, err := process.newRun(c.cur(p, start), &v1alpha1.CleanupRun{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		items := []v1alpha1.CleanupItem{{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "ci", Name: "tmp-1", UID: "uid-tmp-1"}}
+		b := r.newBatch(newPage(v1alpha1.PolicyReference{}, "run", 1, false, items))
+		b.budget = expression.NewBudget(1, "the budget is spent")
+		var others []*turn
+		for i := range judgingAtOnce {
+			other, err := process.judging.take(t.Context(), fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			others = append(others, other)
+		}
+		judged := make(chan engine.Judgement, 1)
+		judge := func() {
+			judgement, err := b.Judge(t.Context(), engine.Object{UID: "uid-tmp-1"})
+			if err != nil {
+				t.Error(err)
+			}
+			judged <- judgement
+		}
+		go judge()
+		if synctest.Wait(); len(judged) > 0 {
+			t.Error("judged without a turn")
+		}
+		others[0].end()
+		if got := <-judged; got.Verdict != engine.Track {
+			t.Errorf("the first attempt: %+v, %s", got, items[0].Message)
+		}
+		go judge()
+		if got := <-judged; got.Verdict != engine.Keep || !strings.Contains(items[0].Message, "the budget is spent") {
+			t.Errorf("the second attempt: %+v, %s", got, items[0].Message)
+		}
+	})
 }

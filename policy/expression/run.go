@@ -18,10 +18,24 @@ import (
 // that an evaluation does not fail because the machine is busy. The last evaluation may exceed it
 // by [CostLimit].
 func Limited(ctx context.Context, cost int64, exceeded string) context.Context {
-	limit := &shared{exceeded: spentError(exceeded)}
-	limit.left.Store(cost)
+	limit := NewBudget(cost, exceeded)
 	limit.outer, _ = ctx.Value(limitKey{}).(*shared)
-	return context.WithValue(ctx, limitKey{}, limit)
+	return limit.In(ctx)
+}
+
+// Budget is a limit that evaluations of several contexts share: see [Limited].
+type Budget struct{ shared }
+
+// NewBudget makes a limit. exceeded is the error beyond it.
+func NewBudget(cost int64, exceeded string) *Budget {
+	b := &Budget{shared{exceeded: spentError(exceeded)}}
+	b.left.Store(cost)
+	return b
+}
+
+// In returns a context whose evaluations count for the budget, in the place of limits that ctx has.
+func (b *Budget) In(ctx context.Context) context.Context {
+	return context.WithValue(ctx, limitKey{}, &b.shared)
 }
 
 // limitKey is the key under which a context has its innermost limit.

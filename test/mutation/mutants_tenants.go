@@ -235,4 +235,22 @@ var ofTenants = []Mutant{
 		Old:  "if a.in[namespace] = list; len(list) == 0 {", New: "if a.in[namespace] = list; len(list) < 0 {",
 		Package: cleans, Tests: []string{"TestAges"},
 	},
+	{
+		Invariant: "S10", Name: "live judgements take no turns",
+		File: "controller/cleanup/outcome.go",
+		Old:  "place, err := b.run.c.judging.take(ctx, cmp.Or(b.run.policy.Namespace, b.run.policy.ID()))", New: "place, err := (*turn)(nil), cmp.Or(ctx.Err())",
+		Package: cleans, Tests: []string{"TestLiveJudgementsAreLimited"},
+	},
+	{
+		Invariant: "S10", Name: "each attempt to delete a batch may cost as much as a page",
+		File: "controller/cleanup/outcome.go",
+		Old:  "b.run.c.options.Live, b.budget)", New: "b.run.c.options.Live, survey.NewBudget())",
+		Package: cleans, Tests: []string{"TestLiveJudgementsAreLimited"},
+	},
+	{
+		Invariant: "S10", Name: "live judgements have no budget",
+		File: "controller/cleanup/survey/survey.go",
+		Old:  "s.judge(budget.In(ctx), at,", New: "s.judge(ctx, at,",
+		Package: surveys, Tests: []string{"TestLiveExpressionsAreLimited"},
+	},
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
@@ -62,5 +63,28 @@ func TestExpressionsAreLimited(t *testing.T) {
 	const forPage = "EvaluationFailed (c0): the expressions cost more than they may for the objects of one page of a list" + hint
 	if want := []string{forOne, forOne, forOne, forPage, forPage}; !slices.Equal(kept, want) || deleted != 5 || yields != 10 {
 		t.Errorf("kept %q, want %q; %d deleted, want 5; others could work %d times within pages", kept, want, deleted, yields)
+	}
+}
+
+// Those for the live judgements of a batch have a limit, too.
+func TestLiveExpressionsAreLimited(t *testing.T) {
+	before := pageCost
+	pageCost = 2 * expression.CostLimit
+	defer func() { pageCost = before }()
+	w := newWorld()
+	w.add("configmaps", "prod", "c", map[string]any{})
+	s := New(policyOf(t, v1alpha1.CleanupSpec{}, []string{"configmaps"}, costly), w, Options{
+		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
+		Namespaces: func() ([]*policy.NamespacePolicy, error) { return nil, nil },
+	})
+	if _, err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	budget := NewBudget()
+	for i, want := range []string{"actual cost limit exceeded", "actual cost limit exceeded", "the objects of one batch"} {
+		decision, err := s.JudgeLive(t.Context(), &cleanup.Target{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true}, w.objects["configmaps"][0], w, budget)
+		if err != nil || decision.Verdict != cleanup.Skip || !strings.Contains(decision.Message, want) {
+			t.Errorf("judgement %d: %+v %v, want %s", i+1, decision, err, want)
+		}
 	}
 }

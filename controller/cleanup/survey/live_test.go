@@ -52,7 +52,7 @@ func TestLiveLookupsAreShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.JudgeLive(t.Context(), at, object, w); err != nil || got.Verdict != want {
+		if got, err := s.JudgeLive(t.Context(), at, object, w, NewBudget()); err != nil || got.Verdict != want {
 			t.Errorf("%v, %v; want %v", got, err, want)
 		}
 	}

@@ -110,14 +110,20 @@ func New(policy *cleanup.Policy, reader Reader, options Options) *Survey {
 	return &Survey{policy: policy, reader: reader, options: options, Left: -1, Skipped: map[string]*v1alpha1.SkipCount{}}
 }
 
-// JudgeLive decides about an object that was just read, with lookups that are read again. Many may
-// call it at once.
-func (s *Survey) JudgeLive(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source) (cleanup.Decision, error) {
+// NewBudget is what the expressions for the live judgements of a batch may cost together: as much as
+// those for a page of a list.
+func NewBudget() *expression.Budget {
+	return expression.NewBudget(pageCost, "the expressions cost more than they may for the objects of one batch")
+}
+
+// JudgeLive decides about an object that was just read, with lookups that are read again. Its
+// expressions count for the budget. Many may call it at once.
+func (s *Survey) JudgeLive(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source, budget *expression.Budget) (cleanup.Decision, error) {
 	snapshot, err := s.snapshot(ctx, source)
 	if err != nil {
 		return cleanup.Decision{}, err
 	}
-	return s.judge(ctx, at, object, source, s.liveLookups(ctx, snapshot))
+	return s.judge(budget.In(ctx), at, object, source, s.liveLookups(ctx, snapshot))
 }
 
 // decide decides about one object of a list.
