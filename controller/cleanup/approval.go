@@ -6,32 +6,46 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/controller/cleanup/survey"
-	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// approved reports whether the first run of the policy as it is now may delete.
-func (c *Controller) approved(ctx context.Context, p *cleanup.Policy) (bool, error) {
-	if !p.NeedsApproval(c.options.RequireApproval) {
+// approved reports whether the run may delete: its policy needs no approval, or has one as it is now.
+// All approvals are listed only to find one. Anyone who can create some in the namespace could
+// otherwise make each batch wait for thousands.
+func (r *run) approved(ctx context.Context) (bool, error) {
+	p, objects := r.policy, r.c.options.Objects
+	if !p.NeedsApproval(r.c.options.RequireApproval) {
 		return true, nil
 	}
-	resource := v1alpha1.ClusterCleanupApprovals
+	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupApprovals)
 	if p.Namespace != "" {
-		resource = v1alpha1.CleanupApprovals
+		resource = v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupApprovals)
 	}
-	found := false
-	err := survey.Clients{Objects: c.options.Objects}.Each(ctx, v1alpha1.GroupVersion.WithResource(resource), p.Namespace, metav1.ListOptions{}, func(one *unstructured.Unstructured) error {
-		found = found || p.ApprovedBy(one)
+	if r.approval != "" {
+		one, err := objects.Resource(resource).Namespace(p.Namespace).Get(ctx, r.approval, metav1.GetOptions{})
+		switch {
+		case err == nil && p.ApprovedBy(one):
+			return true, nil
+		case err != nil && !apierrors.IsNotFound(err):
+			return false, fmt.Errorf("reading approval %s of %s: %w", r.approval, p.ID(), err)
+		}
+		r.approval = "" // There may be another one.
+	}
+	err := survey.Clients{Objects: objects}.Each(ctx, resource, p.Namespace, metav1.ListOptions{}, func(one *unstructured.Unstructured) error {
+		if p.ApprovedBy(one) {
+			r.approval = one.GetName()
+		}
 		return nil
 	})
 	if err != nil {
 		return false, fmt.Errorf("listing approvals of %s: %w", p.ID(), err)
 	}
-	return found, nil
+	return r.approval != "", nil
 }
 
 // errUnapproved: the approval of a live run was deleted. The run deletes nothing more.
@@ -54,7 +68,7 @@ func (r *run) confirm(ctx context.Context) error {
 	if uid != r.accountUID {
 		return fmt.Errorf("service account %s was created again during the run: %w", r.account.Name, errForbidden)
 	}
-	approved, err := r.c.approved(ctx, r.policy)
+	approved, err := r.approved(ctx)
 	if err == nil && !approved {
 		err = errUnapproved
 	}

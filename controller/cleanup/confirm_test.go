@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -61,13 +61,20 @@ func TestAccountIsDeletedInMidRun(t *testing.T) {
 }
 
 // approvals has one approval of a policy while it is approved.
-func approvals(uid types.UID, hash string, approved func() bool) dynamic.Interface {
+func approvals(uid types.UID, hash string, approved func() bool) *dynamicfake.FakeDynamicClient {
 	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupApprovals)
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "ClusterCleanupApprovalList"})
+	approval := unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "yes"}, "spec": map[string]any{"policyUID": string(uid), "specHash": hash}}}
+	client.PrependReactor("get", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
+		if name := did.(clienttesting.GetAction).GetName(); name != "yes" || !approved() {
+			return true, nil, apierrors.NewNotFound(resource.GroupResource(), name)
+		}
+		return true, approval.DeepCopy(), nil
+	})
 	client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		list := &unstructured.UnstructuredList{Object: map[string]any{}}
 		if approved() {
-			list.Items = append(list.Items, unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"policyUID": string(uid), "specHash": hash}}})
+			list.Items = append(list.Items, *approval.DeepCopy())
 		}
 		return true, list, nil
 	})
@@ -105,6 +112,27 @@ func TestApprovalIsDeletedInMidRun(t *testing.T) {
 	}
 	if stalled := c.condition(v1alpha1.ConditionStalled); len(c.sent) != sent || !strings.HasPrefix(stalled, "True WaitingForApproval") || c.status.Deleted != int64(sent) {
 		t.Errorf("deleted %d, then %d, counted %d: %s", sent, len(c.sent), c.status.Deleted, stalled)
+	}
+}
+
+// A run lists approvals once, to find its own.
+func TestApprovalsAreListedOnce(t *testing.T) {
+	defer small(1)()
+	c := newCluster(t)
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Approval = v1alpha1.ApprovalRequired })
+	objects := approvals(p.UID, p.Hash, func() bool { return true })
+	process := c.controller()
+	process.options.Objects = objects
+	if err := process.start(t.Context(), c.cur(p, start), start); err != nil {
+		t.Fatal(err)
+	}
+	c.check("approved")
+	did := map[string]int{}
+	for _, action := range objects.Actions() {
+		did[action.GetVerb()]++
+	}
+	if did["list"] != 1 || did["get"] < 5 {
+		t.Errorf("%v, want 1 list and a read before each of 5 batches", did)
 	}
 }
 

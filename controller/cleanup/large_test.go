@@ -55,7 +55,11 @@ func TestLargeApprovalsAndReports(t *testing.T) {
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Approval = v1alpha1.ApprovalRequired })
 	process := newCluster(t).controller()
 	process.options.Objects = client
-	if approved, err := process.approved(t.Context(), p); approved || err != nil {
+	r, err := process.newRun(&current{policy: p, ledger: &ledger{store: newCluster(t)}}, &v1alpha1.CleanupRun{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if approved, err := r.approved(t.Context()); approved || err != nil {
 		t.Errorf("approved %v, %v", approved, err)
 	}
 	if err := newStore(clock.RealClock{}, client, p, "1", v1alpha1.CleanupPolicyStatus{}).prune(t.Context(), "", start); err != nil {

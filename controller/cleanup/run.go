@@ -29,11 +29,13 @@ type run struct {
 	account *Account
 	// accountUID is that of the account when the run began, or was resumed.
 	accountUID types.UID
-	ledger     *ledger
-	log        logr.Logger
-	info       v1alpha1.CleanupRun // as it began
-	survey     *survey.Survey
-	pages      int32 // written so far
+	// approval is the name of the one that was found; confirming guards it during batches.
+	approval string
+	ledger   *ledger
+	log      logr.Logger
+	info     v1alpha1.CleanupRun // as it began
+	survey   *survey.Survey
+	pages    int32 // written so far
 
 	// remembers is the turn of a run that keeps much in memory.
 	remembers *turn
@@ -91,7 +93,7 @@ func (r *run) newSurvey(mostLacks int) {
 
 // start begins a new run and carries it out.
 func (r *run) start(ctx context.Context) error {
-	approved, err := r.c.approved(ctx, r.policy)
+	approved, err := r.approved(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,7 +130,7 @@ func (r *run) carryOut(ctx context.Context) error {
 		return r.interrupted(ctx, err)
 	}
 	r.accountUID = uid
-	approved, err := r.c.approved(ctx, r.policy)
+	approved, err := r.approved(ctx)
 	if err != nil {
 		return err
 	}
