@@ -48,6 +48,15 @@ func (r *run) approved(ctx context.Context) (bool, error) {
 	return r.approval != "", nil
 }
 
+// waiting says how to approve the policy.
+func (r *run) waiting() string {
+	kind := "ClusterCleanupApproval"
+	if r.policy.Namespace != "" {
+		kind = "CleanupApproval"
+	}
+	return fmt.Sprintf("nobody has approved the policy as it is now: look at the report of this run, and create a %s with policyUID %s and specHash %s", kind, r.policy.UID, r.policy.Hash)
+}
+
 // errUnapproved: the approval of a live run was deleted. The run deletes nothing more.
 var errUnapproved = errors.New("the approval of the policy was deleted")
 

@@ -1,14 +1,17 @@
 package cleanup
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -84,6 +87,27 @@ func TestOnePermissionRevokedInMidRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.check("after the permission was granted again")
+}
+
+// A run that waits for a permission asks until a few are missing, not for each namespace every time.
+func TestForbiddenRunAsksLittle(t *testing.T) {
+	c := newCluster(t)
+	c.lacks = true
+	for i := range 40 {
+		c.namespaces = append(c.namespaces, policy.ParseNamespace(fmt.Sprint("n", i), nil, map[string]string{"team": "a"}))
+	}
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+		s.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	})
+	for i, most := range []int{50, lacksMost + 1, lacksMost + 1} {
+		before := c.asked
+		if err := c.work(t.Context(), p); !isForbidden(err) {
+			t.Errorf("the run ended with %v", err)
+		}
+		if asked := c.asked - before; asked > most {
+			t.Errorf("attempt %d asked %d times, want at most %d", i+1, asked, most)
+		}
+	}
 }
 
 // Missing permissions show before the first run. They are asked for when a policy is new or

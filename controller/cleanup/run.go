@@ -113,6 +113,9 @@ func (r *run) start(ctx context.Context) error {
 func (r *run) resume(ctx context.Context) error {
 	r.resumed = true
 	r.forbidden = meta.IsStatusConditionFalse(r.ledger.status().Conditions, v1alpha1.ConditionPermissionsGranted)
+	if r.forbidden { // It waits while anything is missing, and need not ask for everything each time.
+		r.newSurvey(lacksMost)
+	}
 	if err := r.settle(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
@@ -237,13 +240,4 @@ func itemOf(at *cleanup.Target, object *unstructured.Unstructured) v1alpha1.Clea
 		Group: at.Group, Version: at.Version, Kind: at.Kind, Resource: at.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
 		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
 	}
-}
-
-// waiting says how to approve the policy.
-func (r *run) waiting() string {
-	kind := "ClusterCleanupApproval"
-	if r.policy.Namespace != "" {
-		kind = "CleanupApproval"
-	}
-	return fmt.Sprintf("nobody has approved the policy as it is now: look at the report of this run, and create a %s with policyUID %s and specHash %s", kind, r.policy.UID, r.policy.Hash)
 }

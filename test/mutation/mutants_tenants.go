@@ -253,4 +253,16 @@ var ofTenants = []Mutant{
 		Old:  "s.judge(budget.In(ctx), at,", New: "s.judge(ctx, at,",
 		Package: surveys, Tests: []string{"TestLiveExpressionsAreLimited"},
 	},
+	{
+		Invariant: "S10", Name: "a forbidden run asks for every permission every half a minute",
+		File: "controller/cleanup/run.go",
+		Old:  "r.newSurvey(lacksMost)", New: "r.newSurvey(0)",
+		Package: cleans, Tests: []string{"TestForbiddenRunAsksLittle"},
+	},
+	{
+		Invariant: "S10", Name: "all approvals are listed before each batch",
+		File: "controller/cleanup/approval.go",
+		Old:  "if r.approval != \"\" {", New: "if r.approval != \"\" && ctx.Err() != nil {",
+		Package: cleans, Tests: []string{"TestApprovalsAreListedOnce"},
+	},
 }
