@@ -40,6 +40,15 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 		}
 	}
 	review.Before = before
+	if w.policyLimit != nil && request.old == nil && request.kind.Kind == cleanupKind {
+		full, err := w.policyLimit.check(ctx, request.facts.Namespace)
+		if full != nil {
+			review.Errors = append(review.Errors, full)
+		}
+		if err != nil {
+			w.log.V(1).Info("a new cleanup policy is admitted uncounted", "namespace", request.facts.Namespace, "reason", err.Error())
+		}
+	}
 	access, tooMany := rules.CleanupAccessOf(compiled)
 	if tooMany != nil {
 		review.Errors = append(review.Errors, tooMany)

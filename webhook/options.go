@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
+	"k8s.io/client-go/metadata"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"curfew.dev/curfew/policy"
@@ -36,6 +37,10 @@ type Clock interface {
 type Options struct {
 	// CleanupInterval is the shortest time between two runs of a cleanup policy.
 	CleanupInterval time.Duration
+	// CleanupPolicies lists CleanupPolicies, and CleanupMaxPolicies is how many of a namespace are
+	// admitted. With nil they are not counted.
+	CleanupPolicies    metadata.Interface
+	CleanupMaxPolicies int
 	// Platform holds the profiles and policies.
 	Platform *platform.Store
 	// Runtimes reads the runtimes that objects use; nil means that none is read.
@@ -150,6 +155,7 @@ type Webhooks struct {
 	cleanupUser    string
 	// cleanupInterval is the shortest time between two runs of a cleanup policy.
 	cleanupInterval time.Duration
+	policyLimit     *policyLimit // nil: there is none
 }
 
 // New checks the options, registers the metrics and returns the webhooks.
@@ -188,6 +194,7 @@ func New(options Options) (*Webhooks, error) {
 		controllerUser:  options.ControllerUser,
 		cleanupUser:     options.CleanupUser,
 		cleanupInterval: options.CleanupInterval,
+		policyLimit:     newPolicyLimit(options.CleanupPolicies, options.CleanupMaxPolicies, options.Clock),
 	}, nil
 }
 

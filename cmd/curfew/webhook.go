@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/certs"
@@ -53,6 +54,10 @@ func (a *admission) addHandlers(context.Context) error {
 	if err != nil {
 		return err
 	}
+	policies, err := metadata.NewForConfig(a.config)
+	if err != nil {
+		return err
+	}
 	var tallies webhook.TallyGetter // no typed nil
 	if a.options.on(policy.TriggerTally) {
 		tallies = a.platform.Platform.Tallies
@@ -88,12 +93,14 @@ func (a *admission) addHandlers(context.Context) error {
 		WarnExpired:     a.options.expiredLabels == "warn",
 		KyvernoLabel:    a.options.kyvernoLabel,
 		CleanupInterval: a.options.cleanupMinInterval,
+		CleanupPolicies: policies,
 		MaxReview:       maxReview.Value(),
 		Memory:          memoryLimit(),
 		Controller:      policy.Surroundings{Protect: a.options.protected(), DryRun: a.options.dryRun, Off: a.options.off()},
 		Logger:          a.log.WithName("webhook"),
 
 		ControllerAccounts: a.options.controllerAccounts,
+		CleanupMaxPolicies: a.options.cleanupMaxPolicies,
 	})
 	return err
 }

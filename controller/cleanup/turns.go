@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -44,12 +45,13 @@ type turns struct {
 	held    map[string]int
 	last    map[string]uint64 // when a namespace got its last turn, in turns of all
 	count   uint64
-	waiting []*turn
-	inPage  int // turns that wait in the middle of a page
+	waiting map[string][]*turn // by namespace, who came first first: one may have thousands
+	came    uint64             // how many have waited so far
+	inPage  int                // turns that wait in the middle of a page
 }
 
 func newTurns(clock clock.PassiveClock, most, share int) *turns {
-	return &turns{clock: clock, share: share, free: most, held: map[string]int{}, last: map[string]uint64{}}
+	return &turns{clock: clock, share: share, free: most, held: map[string]int{}, last: map[string]uint64{}, waiting: map[string][]*turn{}}
 }
 
 // turn is what one run has, or waits for. A nil turn never waits.
@@ -57,6 +59,7 @@ type turn struct {
 	of        *turns
 	namespace string
 	granted   chan struct{}
+	came      uint64
 	held      bool
 	since     time.Time
 	worked    time.Duration // before since
@@ -79,7 +82,9 @@ func (u *turn) take(ctx context.Context) error {
 // queue has a turn wait. The lock is held.
 func (u *turn) queue() {
 	u.granted = make(chan struct{})
-	u.of.waiting = append(u.of.waiting, u)
+	u.of.came++
+	u.came = u.of.came
+	u.of.waiting[u.namespace] = append(u.of.waiting[u.namespace], u)
 }
 
 func (u *turn) wait(ctx context.Context) error {
@@ -91,28 +96,38 @@ func (u *turn) wait(ctx context.Context) error {
 	t := u.of
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := slices.Index(t.waiting, u)
-	if i < 0 {
+	if !t.leave(u) {
 		return nil // It was granted at the last moment.
 	}
-	t.waiting = slices.Delete(t.waiting, i, i+1)
 	return context.Cause(ctx)
+}
+
+// leave has a turn wait no more, and reports whether it did. The lock is held.
+func (t *turns) leave(u *turn) bool {
+	line := t.waiting[u.namespace]
+	i := slices.Index(line, u)
+	if i < 0 {
+		return false
+	}
+	if t.waiting[u.namespace] = slices.Delete(line, i, i+1); len(line) == 1 {
+		delete(t.waiting, u.namespace)
+	}
+	return true
 }
 
 // grant gives out the free turns. The lock is held.
 func (t *turns) grant() {
 	for t.free > 0 {
-		next := -1
-		for i, u := range t.waiting {
-			if t.held[u.namespace] < t.share && (next < 0 || t.before(u, t.waiting[next])) {
-				next = i
+		var u *turn
+		for namespace, line := range t.waiting {
+			if t.held[namespace] < t.share && (u == nil || t.before(line[0], u)) {
+				u = line[0]
 			}
 		}
-		if next < 0 {
+		if u == nil {
 			return
 		}
-		u := t.waiting[next]
-		t.waiting = slices.Delete(t.waiting, next, next+1)
+		t.leave(u)
 		t.free--
 		t.count++
 		t.held[u.namespace]++
@@ -122,12 +137,13 @@ func (t *turns) grant() {
 	}
 }
 
-// before reports whether a turn is given out before another one that has waited for longer.
-func (t *turns) before(u, older *turn) bool {
-	if mine, other := t.held[u.namespace], t.held[older.namespace]; mine != other {
-		return mine < other
-	}
-	return t.last[u.namespace] < t.last[older.namespace]
+// before reports whether a turn is given out before another one.
+func (t *turns) before(u, other *turn) bool {
+	return cmp.Or(
+		cmp.Compare(t.held[u.namespace], t.held[other.namespace]),
+		cmp.Compare(t.last[u.namespace], t.last[other.namespace]),
+		cmp.Compare(u.came, other.came),
+	) < 0
 }
 
 // end gives a turn back, if it is not over already.
@@ -186,8 +202,17 @@ func (u *turn) yield(ctx context.Context, inPage bool) error {
 // one waits without any. The lock is held.
 func (u *turn) over() bool {
 	t := u.of
-	crowd := t.held[u.namespace] > 1 && slices.ContainsFunc(t.waiting, func(other *turn) bool { return t.held[other.namespace] == 0 })
-	return u.held && (crowd || t.clock.Since(u.since) >= slice)
+	if !u.held || t.clock.Since(u.since) >= slice {
+		return u.held
+	}
+	if t.held[u.namespace] > 1 {
+		for namespace := range t.waiting {
+			if t.held[namespace] == 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // total is how long all turns of a run lasted so far.

@@ -265,4 +265,10 @@ var ofTenants = []Mutant{
 		Old:  "if r.approval != \"\" {", New: "if r.approval != \"\" && ctx.Err() != nil {",
 		Package: cleans, Tests: []string{"TestApprovalsAreListedOnce"},
 	},
+	{
+		Invariant: "S10", Name: "admission counts no cleanup policies",
+		File: "webhook/limit.go",
+		Old:  "return len(list.Items) >= l.most, nil", New: "return false, nil",
+		Package: "webhook", Tests: []string{"TestCleanupPoliciesAreCounted"},
+	},
 }
