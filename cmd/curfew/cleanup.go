@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +27,10 @@ func (c *controller) addCleanup(context.Context) (err error) {
 	if !c.options.on(policy.TriggerCleanup) {
 		return nil
 	}
+	reports, err := resource.ParseQuantity(c.options.cleanupReportBytes)
+	if err != nil {
+		return fmt.Errorf("--cleanup-report-bytes=%s: %w", c.options.cleanupReportBytes, err)
+	}
 	recorder := c.mgr.GetEventRecorder("curfew-cleanup")
 	c.cleanup, err = cleanup.New(cleanup.Options{
 		Objects: c.objects, Account: cleanup.NewAccounts(c.config, types.NamespacedName{Namespace: c.options.namespace, Name: cleanupAccount}, c.disowning, c.clock).Of, Engine: c.engine,
@@ -32,6 +38,7 @@ func (c *controller) addCleanup(context.Context) (err error) {
 		Namespaces: func() ([]*policy.NamespacePolicy, error) { return c.namespaces.All(), nil },
 		Protect:    c.options.protected(), DryRun: c.options.dryRun,
 		MinInterval: c.options.cleanupMinInterval, MaxPolicies: c.options.cleanupMaxPolicies, RequireApproval: c.options.requireApproval,
+		ReportBytes: reports.Value(),
 		Held: func(ctx context.Context, scope string) bool {
 			return c.pauses.Holds(ctx, policy.TriggerCleanup, scope)
 		},

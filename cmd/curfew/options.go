@@ -29,6 +29,7 @@ type options struct {
 	port                       int
 	warnBelow                  string
 	maxReviewSize              string
+	cleanupReportBytes         string
 	requireDelete              bool
 	controllerAccounts         []string
 	strictLabels               bool
@@ -64,7 +65,7 @@ func defaultOptions() *options {
 	return &options{
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s", expiredLabels: "deny", maxReviewSize: "40Mi",
 		enable: triggerNames(), builtinProfiles: true, leaderElect: true, protect: policy.DefaultProtect(),
-		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20, leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
+		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20, cleanupReportBytes: "64Mi", leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 		servingOptions: defaultServing(),
 	}
 }
@@ -108,6 +109,7 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")
 	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute, those of deadlines included; the first minute after a start has no budget; 0 means none")
 	flags.DurationVar(&o.relistEvery, "relist-every", o.relistEvery, "how often everything is listed anew, for what a watch lost")
+	flags.StringVar(&o.cleanupReportBytes, "cleanup-report-bytes", o.cleanupReportBytes, "how much the CleanupReports of one namespace may take; the oldest are deleted beyond it; 0 means any size")
 	flags.BoolVar(&o.metricsPolicyNames, "metrics-policy-names", o.metricsPolicyNames, "name stalled cleanup policies in metrics, which anyone who reaches /metrics can read")
 	flags.BoolVar(&o.requireApproval, "require-approval", o.requireApproval, "let a new or changed CleanupPolicy delete nothing before somebody has approved it")
 	flags.DurationVar(&o.stuckAfter, "stuck-after", o.stuckAfter, "report what is still terminating after this long")
@@ -139,6 +141,9 @@ func (o *options) validate() error {
 	}
 	if _, err := policy.ParseDuration(o.warnBelow); err != nil {
 		bad("warn-below", o.warnBelow, err.Error())
+	}
+	if size, err := resource.ParseQuantity(o.cleanupReportBytes); err != nil || size.Sign() < 0 {
+		bad("cleanup-report-bytes", o.cleanupReportBytes, "give a size such as 64Mi, or 0")
 	}
 	if size, err := resource.ParseQuantity(o.maxReviewSize); err != nil || size.Value() < 1<<20 || size.Value() > 1<<30 {
 		bad("max-review-size", o.maxReviewSize, "give a size from 1Mi to 1Gi, such as 40Mi")

@@ -58,6 +58,8 @@ type Options struct {
 	MinInterval time.Duration
 	// MaxPolicies is how many CleanupPolicies of a namespace may run.
 	MaxPolicies int
+	// ReportBytes is how much the reports of a namespace may take; 0 means any number.
+	ReportBytes int64
 	// RequireApproval makes approval mandatory for CleanupPolicies.
 	RequireApproval bool
 	// Held reports whether a pause holds what cleanup runs delete of a scope: see

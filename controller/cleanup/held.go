@@ -170,3 +170,13 @@ func paused(s *v1alpha1.CleanupPolicyStatus) bool {
 	stalled := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStalled)
 	return stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason == v1alpha1.ReasonPaused
 }
+
+// away waits for a while, and lets other runs work.
+func (r *run) away(ctx context.Context, d time.Duration) error {
+	return r.cur.turn.away(ctx, func() error {
+		if !loop.Pause(ctx, r.c.options.Clock, d) {
+			return context.Cause(ctx)
+		}
+		return nil
+	})
+}

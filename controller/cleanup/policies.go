@@ -85,3 +85,14 @@ func (c *Controller) stillApplies(p *cleanup.Policy) bool {
 	now, ok := mirror.Get(key)
 	return ok && now.uid == p.UID && now.generation <= p.Generation && !now.suspended && !now.deleting
 }
+
+// namespaceOf is the namespace in the key of a policy. A ClusterCleanupPolicy counts as a namespace
+// of its own: only administrators write them, and each may have to list the whole cluster.
+func namespaceOf(key string) string {
+	_, name, _ := strings.Cut(key, "/")
+	namespace, _, namespaced := strings.Cut(name, "/")
+	if !namespaced {
+		return key
+	}
+	return namespace
+}

@@ -53,9 +53,10 @@ func (s *store) counted(ctx context.Context, run string) (deleted int64, last in
 func (s *store) prune(ctx context.Context, current string, now time.Time) error {
 	pages := map[string][]listedPage{} // by run
 	var old []listedPage
+	own := v1alpha1.PolicyReference{Name: s.policy.Name, UID: s.policy.UID}
 	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelCleanupPolicyUID + "=" + string(s.policy.UID)}
 	err := s.client.Each(ctx, s.reportResource, s.policy.Namespace, options, func(object *unstructured.Unstructured) error {
-		page, one := s.ownPage(object, now), listedPage{object.GetName(), object.GetUID(), object.GetResourceVersion()}
+		page, one := verifiedPage(object, own, now), listedPage{object.GetName(), object.GetUID(), object.GetResourceVersion()}
 		switch {
 		case page == nil:
 		case len(page.Matched) == 0:
@@ -74,23 +75,26 @@ func (s *store) prune(ctx context.Context, current string, now time.Time) error 
 			old = append(old, pages[run]...)
 		}
 	}
-	return s.deletePages(ctx, old)
+	if err := s.deletePages(ctx, old); err != nil || s.reportBytes <= 0 || s.policy.Namespace == "" || len(pages[current]) == 0 {
+		return err // A run that has written no page did not exceed anything.
+	}
+	return s.trim(ctx, current, now)
 }
 
-// ownPage reads a page. It is nil if a store would not have written it so by now: those of others
-// are neither old runs nor a reason to delete one.
-func (s *store) ownPage(object *unstructured.Unstructured, now time.Time) *v1alpha1.CleanupReportFields {
+// verifiedPage reads a page of a policy. It is nil if a store would not have written it so by now:
+// those of others are neither old runs nor a reason to delete one.
+func verifiedPage(object *unstructured.Unstructured, of v1alpha1.PolicyReference, now time.Time) *v1alpha1.CleanupReportFields {
 	page := &v1alpha1.CleanupReport{}
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, page) != nil {
 		return nil
 	}
-	name := pageName(s.policy.Name, page.Run, page.Page)
+	name := pageName(of.Name, page.Run, page.Page)
 	if len(page.Matched) > 0 {
-		name = matchesName(s.policy.Name, page.Run, page.Page)
+		name = matchesName(of.Name, page.Run, page.Page)
 	}
 	due, err := timeOfRun(page.Run)
-	if err != nil || due.After(now.Add(maxClockSkew)) || page.Run != runID(due, s.policy.UID) ||
-		page.Policy.UID != s.policy.UID || page.Name != name || page.Labels[v1alpha1.LabelCleanupRun] != page.Run {
+	if err != nil || due.After(now.Add(maxClockSkew)) || page.Run != runID(due, of.UID) ||
+		page.Policy.UID != of.UID || page.Name != name || page.Labels[v1alpha1.LabelCleanupRun] != page.Run {
 		return nil
 	}
 	return &page.CleanupReportFields

@@ -39,10 +39,9 @@ func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Dur
 	}
 	began := c.options.Clock.Now()
 	p, errs, status := cleanup.Read(c.compiler, object)
-	cur := &current{
-		object: object, policy: p, now: now, turn: turn,
-		ledger: &ledger{store: newStore(c.options.Clock, c.options.Objects, p, object.GetResourceVersion(), status)},
-	}
+	store := newStore(c.options.Clock, c.options.Objects, p, object.GetResourceVersion(), status)
+	store.reportBytes = c.options.ReportBytes
+	cur := &current{object: object, policy: p, now: now, turn: turn, ledger: &ledger{store: store}}
 	limits, err := c.limit(p)
 	if err != nil {
 		return 0, err

@@ -42,6 +42,8 @@ type store struct {
 	// kinds of the policy and its pages.
 	kind, reportKind string
 	reportResource   schema.GroupVersionResource
+	// reportBytes is how much all report pages of the namespace may take; 0 means any number.
+	reportBytes int64
 	// resourceVersion of the policy, and status as it was last read or written.
 	resourceVersion string
 	status          v1alpha1.CleanupPolicyStatus

@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
-
-	"curfew.dev/curfew/controller/loop"
 )
 
 const (
@@ -238,25 +235,4 @@ func (u *turn) away(ctx context.Context, f func() error) error {
 		return err
 	}
 	return u.take(ctx)
-}
-
-// away waits for a while, and lets other runs work.
-func (r *run) away(ctx context.Context, d time.Duration) error {
-	return r.cur.turn.away(ctx, func() error {
-		if !loop.Pause(ctx, r.c.options.Clock, d) {
-			return context.Cause(ctx)
-		}
-		return nil
-	})
-}
-
-// namespaceOf is the namespace in the key of a policy. A ClusterCleanupPolicy counts as a namespace
-// of its own: only administrators write them, and each may have to list the whole cluster.
-func namespaceOf(key string) string {
-	_, name, _ := strings.Cut(key, "/")
-	namespace, _, namespaced := strings.Cut(name, "/")
-	if !namespaced {
-		return key
-	}
-	return namespace
 }

@@ -34,36 +34,6 @@ var ofForgers = []Mutant{
 		Package: cleans, Tests: []string{"TestForgedStatuses"},
 	},
 	{
-		Invariant: "S7", Name: "a page whose objects somebody changed is counted",
-		File: "controller/cleanup/settle.go",
-		Old:  " || uncounted.SHA256 != sumItems(fields.Objects) {", New: " {",
-		Package: cleans, Tests: []string{"TestLostReportsAreReported", "TestForgedPages"},
-	},
-	{
-		Invariant: "S7", Name: "an old page that a forged status announces is counted again",
-		File: "controller/cleanup/settle.go",
-		Old:  "fields.Run != r.info.ID || ", New: "",
-		Package: cleans, Tests: []string{"TestForgedStatusKeepsPages"},
-	},
-	{
-		Invariant: "S7", Name: "a run that a forged status starts again overwrites its pages",
-		File: "controller/cleanup/run.go",
-		Old:  "deleted, err := r.recount(ctx)\n", New: "deleted, err := int64(0), error(nil)\n\tif r.resumed || r.policy.Limited() {\n\t\tdeleted, err = r.recount(ctx)\n\t}\n",
-		Package: cleans, Tests: []string{"TestForgedStatusKeepsPages"},
-	},
-	{
-		Invariant: "S6", Name: "a page that was planted before the run counts towards its limits",
-		File: "controller/cleanup/reports.go",
-		Old:  "page.CreationTimestamp.Time.Before(due)", New: "false",
-		Package: cleans, Tests: []string{"TestPagesCount"},
-	},
-	{
-		Invariant: "S7", Name: "objects of a page that somebody changed are not lost",
-		File: "controller/cleanup/settle.go",
-		Old:  "plus(s.LastRun.Lost, int64(len(page.UIDs)))", New: "plus(s.LastRun.Lost, 0)",
-		Package: cleans, Tests: []string{"TestForgedPages"},
-	},
-	{
 		Invariant: "S7", Name: "the page of another policy is settled",
 		File: "controller/cleanup/store.go",
 		Old:  "if page.Policy.UID != s.policy.UID {", New: "if page.Policy.UID == \"-\" {",
@@ -234,41 +204,5 @@ var ofTenants = []Mutant{
 		File: "controller/cleanup/ages.go",
 		Old:  "if a.in[namespace] = list; len(list) == 0 {", New: "if a.in[namespace] = list; len(list) < 0 {",
 		Package: cleans, Tests: []string{"TestAges"},
-	},
-	{
-		Invariant: "S10", Name: "live judgements take no turns",
-		File: "controller/cleanup/outcome.go",
-		Old:  "place, err := b.run.c.judging.take(ctx, cmp.Or(b.run.policy.Namespace, b.run.policy.ID()))", New: "place, err := (*turn)(nil), cmp.Or(ctx.Err())",
-		Package: cleans, Tests: []string{"TestLiveJudgementsAreLimited"},
-	},
-	{
-		Invariant: "S10", Name: "each attempt to delete a batch may cost as much as a page",
-		File: "controller/cleanup/outcome.go",
-		Old:  "b.run.c.options.Live, b.budget)", New: "b.run.c.options.Live, survey.NewBudget())",
-		Package: cleans, Tests: []string{"TestLiveJudgementsAreLimited"},
-	},
-	{
-		Invariant: "S10", Name: "live judgements have no budget",
-		File: "controller/cleanup/survey/survey.go",
-		Old:  "s.judge(budget.In(ctx), at,", New: "s.judge(ctx, at,",
-		Package: surveys, Tests: []string{"TestLiveExpressionsAreLimited"},
-	},
-	{
-		Invariant: "S10", Name: "a forbidden run asks for every permission every half a minute",
-		File: "controller/cleanup/run.go",
-		Old:  "r.newSurvey(lacksMost)", New: "r.newSurvey(0)",
-		Package: cleans, Tests: []string{"TestForbiddenRunAsksLittle"},
-	},
-	{
-		Invariant: "S10", Name: "all approvals are listed before each batch",
-		File: "controller/cleanup/approval.go",
-		Old:  "if r.approval != \"\" {", New: "if r.approval != \"\" && ctx.Err() != nil {",
-		Package: cleans, Tests: []string{"TestApprovalsAreListedOnce"},
-	},
-	{
-		Invariant: "S10", Name: "admission counts no cleanup policies",
-		File: "webhook/limit.go",
-		Old:  "return len(list.Items) >= l.most, nil", New: "return false, nil",
-		Package: "webhook", Tests: []string{"TestCleanupPoliciesAreCounted"},
 	},
 }

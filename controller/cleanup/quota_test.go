@@ -1,0 +1,102 @@
+package cleanup
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Beyond the quota of a namespace its oldest reports are deleted, of whatever policy. Reports of runs
+// that have not ended, of the run that just did, matches that the next run reads, and what Curfew
+// has not written stay.
+func TestReportQuota(t *testing.T) {
+	const size = 10_000
+	for name, c := range map[string]struct {
+		most int64
+		left string
+	}{
+		"no quota":          {0, "another-1 p-0 p-1 p-2 p-matches q-1 q-2 q-3"},
+		"all fit":           {9 * size, "another-1 p-0 p-1 p-2 p-matches q-1 q-2 q-3"},
+		"two are too many":  {55_000, "another-1 p-0 p-1 p-matches q-1 q-2"},
+		"nothing would fit": {1, "another-1 p-0 p-matches q-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policies, reports := v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupPolicies), v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupReports)
+			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{policies: "CleanupPolicyList", reports: "CleanupReportList"})
+			created := start
+			client.PrependReactor("create", v1alpha1.CleanupReports, func(did clienttesting.Action) (bool, runtime.Object, error) {
+				created = created.Add(time.Minute)
+				did.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured).SetCreationTimestamp(metav1.NewTime(created))
+				return false, nil, nil
+			})
+			stores, names := map[string]*store{}, map[string]string{}
+			run := func(of string, ago int) string { return runID(start.AddDate(0, 0, -ago), types.UID("uid-"+of)) }
+			for _, of := range []string{"p", "q", "another"} {
+				policy := *tmpPolicy(t, nothing)
+				policy.Namespace, policy.Name, policy.UID = "ci", of, types.UID("uid-"+of)
+				stores[of] = newStore(clock.RealClock{}, client, &policy, "1", v1alpha1.CleanupPolicyStatus{})
+			}
+			stores["p"].status.Matches = &v1alpha1.CleanupMatches{Run: run("p", 4)}
+			stores["q"].status.LastRun = &v1alpha1.CleanupRun{ID: run("q", 2), Phase: v1alpha1.RunRunning}
+			for _, of := range []string{"p", "q"} {
+				live := &v1alpha1.CleanupPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: of, UID: types.UID("uid-" + of)}, Status: stores[of].status}
+				content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+				if err != nil {
+					t.Fatal(err)
+				}
+				content["apiVersion"], content["kind"] = v1alpha1.GroupVersion.String(), "CleanupPolicy"
+				if _, err := client.Resource(policies).Namespace("ci").Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write := func(of string, ago int, matched bool) {
+				id := run(of, ago)
+				fields := v1alpha1.CleanupReportFields{Policy: v1alpha1.PolicyReference{Name: of, UID: types.UID("uid-" + of)}, Run: id, Page: 1}
+				at, short := pageName(of, id, 1), of+"-"+string(rune('0'+ago))
+				if matched {
+					fields.Matched, at, short = make([]byte, size*3/4), matchesName(of, id, 1), of+"-matches"
+				} else {
+					fields.Objects = []v1alpha1.CleanupItem{{Message: strings.Repeat("x", size)}}
+				}
+				if names[at] = short; stores[of].writePage(t.Context(), at, &fields, true) != nil {
+					t.Fatal("writing a page failed")
+				}
+			}
+			write("p", 4, true)
+			write("q", 3, false)
+			write("p", 2, false)
+			write("q", 2, false)
+			write("p", 1, false)
+			write("q", 1, false)
+			write("another", 1, false)
+			write("p", 0, false)
+			stores["p"].reportBytes = c.most
+			if err := stores["p"].prune(t.Context(), run("p", 0), start); err != nil {
+				t.Fatal(err)
+			}
+			list, err := client.Resource(reports).Namespace("ci").List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var left []string
+			for i := range list.Items {
+				left = append(left, names[list.Items[i].GetName()])
+			}
+			if slices.Sort(left); strings.Join(left, " ") != c.left {
+				t.Errorf("left %v, want %s", left, c.left)
+			}
+		})
+	}
+}
