@@ -18,6 +18,8 @@ type Resource struct {
 	Namespaced bool
 	// Versions that are served, the preferred one first.
 	Versions []string
+	// Undeletable: it cannot be listed, read and deleted. No policy matches it.
+	Undeletable bool
 }
 
 // SilentGroups are API groups that do not answer. Discovery returns it beside the resources of the
@@ -58,7 +60,7 @@ func (p *Policy) Targets(served []Resource) []Target {
 	for i := range served {
 		one := &served[i]
 		version, name, ok := p.match.target(one)
-		if !ok || one.Group == policy.Group || p.Namespace != "" && !one.Namespaced {
+		if !ok || one.Undeletable || one.Group == policy.Group || p.Namespace != "" && !one.Namespaced {
 			continue
 		}
 		out = append(out, Target{GroupVersionResource: one.WithVersion(version), Kind: one.Kind, Namespaced: one.Namespaced, Name: name})

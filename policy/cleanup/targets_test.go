@@ -23,6 +23,7 @@ var served = []cleanup.Resource{
 	{GroupResource: schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, Kind: "Lease", Namespaced: true, Versions: []string{"v1"}},
 	{GroupResource: schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "roles"}, Kind: "Role", Namespaced: true, Versions: []string{"v1"}},
 	{GroupResource: schema.GroupResource{Group: "example.com", Resource: "widgets"}, Kind: "Widget", Versions: []string{"v2", "v1"}},
+	{GroupResource: schema.GroupResource{Group: "example.com", Resource: "gauges"}, Kind: "Gauge", Namespaced: true, Versions: []string{"v1"}, Undeletable: true},
 	{GroupResource: schema.GroupResource{Group: "curfew.dev", Resource: "lifecyclepolicies"}, Kind: "LifecyclePolicy", Versions: []string{"v1alpha1"}},
 	{GroupResource: schema.GroupResource{Group: "curfew.dev", Resource: "cleanupreports"}, Kind: "CleanupReport", Namespaced: true, Versions: []string{"v1alpha1"}},
 }

@@ -28,8 +28,9 @@ func Versions(group *metav1.APIGroup) []string {
 	return out
 }
 
-// Resources returns the resources that discovery shows and that can be listed, read and deleted,
-// each with its versions, the preferred one first.
+// Resources returns the resources that discovery shows, each with its versions, the preferred one
+// first. One that can be listed, read and deleted in some versions has only these. The others are
+// kept: a workload that nobody may delete still mounts its volumes.
 func Resources(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) []cleanup.Resource {
 	var out []cleanup.Resource
 	at := map[schema.GroupResource]int{}
@@ -43,15 +44,22 @@ func Resources(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) []cle
 			for i := range lists[list].APIResources {
 				resource := &lists[list].APIResources[i]
 				name := schema.GroupResource{Group: version.Group, Resource: resource.Name}
-				if strings.Contains(resource.Name, "/") || Duplicates[name] || !cleanable(resource.Verbs) {
+				if strings.Contains(resource.Name, "/") || Duplicates[name] {
 					continue
 				}
-				if known, ok := at[name]; ok {
+				one := cleanup.Resource{
+					GroupResource: name, Kind: resource.Kind, Namespaced: resource.Namespaced, Versions: []string{version.Version}, Undeletable: !cleanable(resource.Verbs),
+				}
+				known, ok := at[name]
+				switch {
+				case !ok:
+					at[name] = len(out)
+					out = append(out, one)
+				case out[known].Undeletable == one.Undeletable:
 					out[known].Versions = append(out[known].Versions, version.Version)
-					continue
+				case out[known].Undeletable:
+					out[known] = one
 				}
-				at[name] = len(out)
-				out = append(out, cleanup.Resource{GroupResource: name, Kind: resource.Kind, Namespaced: resource.Namespaced, Versions: []string{version.Version}})
 			}
 		}
 	}

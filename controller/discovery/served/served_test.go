@@ -1,0 +1,44 @@
+package served
+
+import (
+	"reflect"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy/cleanup"
+)
+
+// Whatever cannot be deleted is still known to lookups, and policies do not match it. The versions
+// of the rest are those in which it can be deleted.
+func TestUndeletable(t *testing.T) {
+	all := metav1.Verbs{"list", "get", "delete"}
+	version := func(name string, verbs metav1.Verbs) *metav1.APIResourceList {
+		return &metav1.APIResourceList{GroupVersion: "a/" + name, APIResources: []metav1.APIResource{{Name: "runners", Kind: "Runner", Namespaced: true, Verbs: verbs}}}
+	}
+	group := &metav1.APIGroup{
+		Name: "a", PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: "a/v1"},
+		Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: "a/v1"}, {GroupVersion: "a/v2"}},
+	}
+	for name, c := range map[string]struct {
+		one, two    metav1.Verbs
+		versions    []string
+		undeletable bool
+	}{
+		"both":    {all, all, []string{"v1", "v2"}, false},
+		"first":   {all, metav1.Verbs{"list"}, []string{"v1"}, false},
+		"second":  {metav1.Verbs{"list"}, all, []string{"v2"}, false},
+		"neither": {metav1.Verbs{"list", "get"}, metav1.Verbs{"list"}, []string{"v1", "v2"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Resources([]*metav1.APIGroup{group}, []*metav1.APIResourceList{version("v1", c.one), version("v2", c.two)})
+			want := []cleanup.Resource{{
+				GroupResource: schema.GroupResource{Group: "a", Resource: "runners"}, Kind: "Runner", Namespaced: true, Versions: c.versions, Undeletable: c.undeletable,
+			}}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
