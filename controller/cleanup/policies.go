@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -58,11 +59,22 @@ func stalledReason(object *unstructured.Unstructured) string {
 		{v1alpha1.ConditionStalled, metav1.ConditionTrue},
 	} {
 		if c := meta.FindStatusCondition(status.Conditions, bad.condition); c != nil && c.Status == bad.status {
+			if !slices.Contains(reasons, c.Reason) {
+				return otherReason // Others may have written it: each would be a series.
+			}
 			return c.Reason
 		}
 	}
 	return ""
 }
+
+// reasons are those that Curfew gives, and otherReason stands for all others.
+var reasons = []string{
+	v1alpha1.ReasonInvalidField, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonForbidden, v1alpha1.ReasonTooManyMatches, v1alpha1.ReasonTooManyGroups,
+	v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonPaused, v1alpha1.ReasonKindNotListed, v1alpha1.ReasonTimeLimit, v1alpha1.ReasonRunFailed,
+}
+
+const otherReason = "Other"
 
 // known reports whether a policy of this name is known: it may have been created again during a run
 // of the old one.

@@ -37,7 +37,7 @@ func testStalledPolicies(t *testing.T, names bool) {
 	condition := func(kind, status, reason string) any {
 		return map[string]any{"type": kind, "status": status, "reason": reason}
 	}
-	ready, invalid := condition("Ready", "True", "Accepted"), condition("Ready", "False", "InvalidSchedule")
+	ready, invalid := condition("Ready", "True", "Accepted"), condition("Ready", "False", "InvalidField")
 	granted, forbidden := condition("PermissionsGranted", "True", "Granted"), condition("PermissionsGranted", "False", "Forbidden")
 	done, stalled := condition("Stalled", "False", "Complete"), condition("Stalled", "True", "TooManyMatches")
 	suspended := policy(ready, granted, stalled)
@@ -53,7 +53,8 @@ func testStalledPolicies(t *testing.T, names bool) {
 		"well":            {policy(ready, granted, done), ""},
 		"above its limit": {policy(ready, granted, stalled), "TooManyMatches"},
 		"forbidden":       {policy(ready, forbidden, stalled), "Forbidden"},
-		"unusable":        {policy(invalid, forbidden, stalled), "InvalidSchedule"},
+		"unusable":        {policy(invalid, forbidden, stalled), "InvalidField"},
+		"forged":          {policy(condition("Ready", "False", "x-1")), "Other"},
 		"suspended":       {suspended, ""},
 		"being deleted":   {deleted, ""},
 	} {

@@ -14,8 +14,13 @@ import (
 
 // settle finds out what became of the objects that an interrupted run had announced, and counts
 // those that are gone. It deletes nothing. Results that the page already has do not count, as
-// others may have written them: each object is read.
+// others may have written them: each object is read. Other runs have the turn meanwhile, since this
+// may wait for a kind that cannot be read.
 func (r *run) settle(ctx context.Context) error {
+	return r.cur.turn.away(ctx, func() error { return r.settleAll(ctx) })
+}
+
+func (r *run) settleAll(ctx context.Context) error {
 	var broken func(*v1alpha1.CleanupItem)
 	if r.ending { // Newer runs wait for this one, and cannot wait until somebody repairs the kind.
 		broken = func(item *v1alpha1.CleanupItem) {

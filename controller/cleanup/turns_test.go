@@ -303,3 +303,29 @@ func TestLiveJudgementsAreLimited(t *testing.T) {
 		}
 	})
 }
+
+// An interrupted run has no turn while it finds out what it has deleted.
+func TestSettlingTakesNoTurn(t *testing.T) {
+	defer small(5)()
+	c, p := newCluster(t), tmpPolicy(t, nothing)
+	c.killAt = 7 // Some are deleted, and nothing is counted.
+	_ = c.work(t.Context(), p)
+	c.dead, c.killAt = false, 0
+	process, cur, reads := c.controller(), c.cur(p, start), 0
+	turns := newTurns(clock.RealClock{}, 1, 1)
+	turn, err := turns.take(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cur.turn = turn
+	c.unreadable = func() error {
+		if reads++; turn.held {
+			t.Error("it reads with a turn")
+		}
+		return nil
+	}
+	if err := process.finish(t.Context(), cur, true); err != nil || reads == 0 || !turn.held {
+		t.Errorf("%v: %d reads, and it has the turn again: %t", err, reads, turn.held)
+	}
+	c.check("settled")
+}

@@ -80,4 +80,16 @@ var ofRuns = []Mutant{
 		Old:  "s.reportBytes <= 0 ||", New: "s.reportBytes >= 0 ||",
 		Package: cleans, Tests: []string{"TestReportQuota"},
 	},
+	{
+		Invariant: "S10", Name: "an interrupted run keeps its turn while it reads what it has deleted",
+		File: "controller/cleanup/settle.go",
+		Old:  "return r.cur.turn.away(ctx, func() error { return r.settleAll(ctx) })", New: "return r.settleAll(ctx)",
+		Package: cleans, Tests: []string{"TestSettlingTakesNoTurn"},
+	},
+	{
+		Invariant: "S6", Name: "a lookup forgets workloads that cannot be deleted",
+		File: "controller/discovery/served/served.go",
+		Old:  "if strings.Contains(resource.Name, \"/\") || Duplicates[name] {", New: "if strings.Contains(resource.Name, \"/\") || Duplicates[name] || !cleanable(resource.Verbs) {",
+		Package: "controller/discovery/served", Tests: []string{"TestUndeletable"},
+	},
 }
