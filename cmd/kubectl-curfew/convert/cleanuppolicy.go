@@ -107,6 +107,10 @@ func (d *draft) filtered(path string) {
 				d.lost(path, "%q: Kyverno's default resourceFilters keep Events, Nodes, APIServices and ReplicaSets, "+
 					"so this may delete more than before. Exclude what they keep, then remove suspend", plural)
 			}
+			if slices.Contains([]string{"clusterroles", "clusterrolebindings"}, plural) {
+				d.lost(path, "%q: Kyverno's default resourceFilters keep those whose names begin with kyverno:, "+
+					"so this may delete more than before. Exclude them, then remove suspend", plural)
+			}
 		}
 	}
 }
