@@ -32,6 +32,7 @@ func init() {
 		"preview-stalled":      {args: words("preview -f testdata/cleanup/limited.yaml --manifests testdata/cleanup/cluster -o wide"), code: 1},
 		"preview-truncated":    {args: words("preview -f testdata/cleanup/truncated.yaml --manifests testdata/cleanup/cluster -o wide")},
 		"preview-consecutive":  {args: words("preview -f testdata/cleanup/consecutive.yaml --manifests testdata/cleanup/cluster -o wide")},
+		"preview-mounted":      {args: words("preview -f testdata/cleanup-volumes/unmounted.yaml --manifests testdata/cleanup-volumes/cluster -o wide")},
 
 		"test":         {args: words("test testdata/cleanup")},
 		"test-failing": {args: words("test testdata/cleanup testdata/cleanup-failing"), code: 1},
