@@ -42,8 +42,8 @@ const (
 	fullMost = 4096
 )
 
-// check returns an error if a namespace has as many policies as it may. Where they cannot be counted
-// the policy is admitted: the controller counts as well.
+// check returns an error if a namespace has as many policies as it may. Where they cannot be
+// counted the policy is admitted: the controller counts as well.
 func (l *policyLimit) check(ctx context.Context, namespace string) (*field.Error, error) {
 	full, err := l.isFull(ctx, namespace)
 	if err != nil || !full {

@@ -63,13 +63,8 @@ func (a *admission) addHandlers(context.Context) error {
 		tallies = a.platform.Platform.Tallies
 	}
 	var namespaces webhook.NamespaceGetter = a.platform.Namespaces
-	var reviews webhook.AccessReviewer = webhook.SubjectAccessReviews{Client: a.typed.AuthorizationV1().SubjectAccessReviews()}
 	if a.options.only() {
-		namespaces, reviews = a.fresh, webhook.LocalSubjectAccessReviews{Client: a.typed.AuthorizationV1()}
-	}
-	cached := webhook.NewCachedReviews(reviews, a.clock)
-	if a.options.clientCAFile == "" {
-		cached.Limit = webhook.LimitAnonymous
+		namespaces = a.fresh
 	}
 	a.handlers, err = webhook.New(webhook.Options{
 		Only:            a.options.onlyNamespaces,
@@ -85,7 +80,7 @@ func (a *admission) addHandlers(context.Context) error {
 		Registerer:      metrics.Registry,
 		WarnBelow:       warnBelow,
 		AnnotationsOnly: a.options.annotationsOnly(),
-		Access:          cached,
+		Access:          a.reviews(),
 		ControllerUser:  "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
 		CleanupUser:     "system:serviceaccount:" + a.options.namespace + ":" + cleanupAccount,
 		RequireDelete:   a.options.requireDelete,
@@ -103,6 +98,19 @@ func (a *admission) addHandlers(context.Context) error {
 		CleanupMaxPolicies: a.options.cleanupMaxPolicies,
 	})
 	return err
+}
+
+// reviews asks what users may do.
+func (a *admission) reviews() *webhook.CachedReviews {
+	var reviews webhook.AccessReviewer = webhook.SubjectAccessReviews{Client: a.typed.AuthorizationV1().SubjectAccessReviews()}
+	if a.options.only() {
+		reviews = webhook.LocalSubjectAccessReviews{Client: a.typed.AuthorizationV1()}
+	}
+	cached := webhook.NewCachedReviews(reviews, a.clock)
+	if a.options.clientCAFile == "" {
+		cached.Limit = webhook.LimitAnonymous
+	}
+	return cached
 }
 
 // ready is what has to be true before requests may come.

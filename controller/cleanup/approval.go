@@ -14,8 +14,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// approved reports whether the run may delete: its policy needs no approval, or has one as it is now.
-// All approvals are listed only to find one. Anyone who can create some in the namespace could
+// approved reports whether the run may delete: its policy needs no approval, or has one as it is
+// now. All approvals are listed only to find one. Anyone who can create some in the namespace could
 // otherwise make each batch wait for thousands.
 func (r *run) approved(ctx context.Context) (bool, error) {
 	p, objects := r.policy, r.c.options.Objects

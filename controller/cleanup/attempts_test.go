@@ -168,8 +168,8 @@ func TestBusyServerInterruptsTheRun(t *testing.T) {
 	c.check("after the server was busy")
 }
 
-// A page that somebody deletes, or whose objects they change, before it is counted is reported. What
-// is lost counts towards the limits.
+// A page that somebody deletes, or whose objects they change, before it is counted is reported.
+// What is lost counts towards the limits.
 func TestLostReportsAreReported(t *testing.T) {
 	defer small(5)()
 	for name, c := range map[string]struct {

@@ -101,8 +101,8 @@ type Controller struct {
 	unchanged func(*cleanup.Policy) bool
 
 	// turns are those of runs that list and judge, remembering those of runs that keep much in memory
-	// until they end, reviews those of policies whose permissions are checked between runs, and judging
-	// those of live judgements.
+	// until they end, reviews those of policies whose permissions are checked between runs, and
+	// judging those of live judgements.
 	turns, remembering, reviews, judging *turns
 
 	mu      sync.Mutex

@@ -1,15 +1,19 @@
 package cleanup
 
 import (
+	"cmp"
+	"context"
 	"maps"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -77,7 +81,7 @@ var forgeries = map[string]forgery{
 // killed once more while it goes on. Spec, clock and limits hold, and each object counts once.
 func TestForgedStatuses(t *testing.T) {
 	for name, forged := range forgeries {
-		t.Run(name, func(t *testing.T) { forged.enumerate(t, func(c *cluster) { forged.forge(&c.status) }) })
+		t.Run(name, func(t *testing.T) { forged.enumerate(t, (*cluster).work, func(c *cluster) { forged.forge(&c.status) }) })
 	}
 }
 
@@ -119,7 +123,7 @@ func TestForgedPages(t *testing.T) {
 	for name, damage := range damages {
 		for of, forged := range map[string]forgery{"": {nothing, nil, 5, 5}, " (limited)": {some, nil, 3, 0}, " (dry run)": {dry, nil, 0, 0}} {
 			t.Run(name+of, func(t *testing.T) {
-				forged.enumerate(t, func(c *cluster) {
+				forged.enumerate(t, (*cluster).work, func(c *cluster) {
 					c.forged = true
 					for at, page := range maps.Clone(c.pages) {
 						c.pages["copy-of-"+at] = *page.DeepCopy()
@@ -137,7 +141,7 @@ func TestForgedPages(t *testing.T) {
 
 // enumerate kills a run twice at each of its requests. Meanwhile somebody forges what he likes, and
 // one of the objects stops to match.
-func (forged *forgery) enumerate(t *testing.T, forge func(*cluster)) {
+func (forged *forgery) enumerate(t *testing.T, work func(*cluster, context.Context, *cleanup.Policy) error, forge func(*cluster)) {
 	defer small(2)()
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
 		forged.spec(s)
@@ -151,12 +155,12 @@ func (forged *forgery) enumerate(t *testing.T, forge func(*cluster)) {
 		return c
 	}
 	whole := begin()
-	if err := whole.work(t.Context(), p); err != nil {
+	if err := work(whole, t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	for k := range kills(2, whole.requests+1) { // The first one writes the status.
 		c, kept := begin(), types.UID("")
-		c.survive(k, func() error { return c.work(t.Context(), p) }, func() {
+		c.survive(k, func() error { return work(c, t.Context(), p) }, func() {
 			if object := c.objects["tmp-4"]; object != nil {
 				object.Labels, object.ResourceVersion, kept = map[string]string{"keep": ""}, "8", object.UID
 			}
@@ -182,7 +186,7 @@ func (c *cluster) checkForged(forged *forgery, kept types.UID, what string) {
 			c.t.Errorf("%s: %s was deleted %d times", what, uid, times)
 		}
 	}
-	run := c.status.LastRun
+	run := cmp.Or(c.status.LastRun, &v1alpha1.CleanupRun{})
 	if run.Phase == v1alpha1.RunRunning || len(c.status.UncountedDeletions) > 0 {
 		c.t.Errorf("%s: the run goes on: %+v %v", what, run, c.status.UncountedDeletions)
 	}
@@ -220,6 +224,89 @@ func TestForgedRun(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// step is a step of a process for the policy, which exists for a month.
+func (c *cluster) step(ctx context.Context, p *cleanup.Policy) error {
+	cur := c.cur(p, start)
+	cur.object.SetCreationTimestamp(metav1.NewTime(start.AddDate(0, -1, 0)))
+	_, _, err := c.controller().advance(ctx, cur, nil)
+	return err
+}
+
+var (
+	twice    = func(s *v1alpha1.CleanupSpec) { s.ConsecutiveRuns = 2 }
+	tomorrow = new(metav1.NewTime(start.AddDate(0, 0, 1)))
+	before   = new(metav1.NewTime(start.AddDate(0, 0, -1)))
+	longAgo  = new(metav1.NewTime(start.AddDate(-50, 0, 0)))
+	some50   = new(metav1.NewTime(start.AddDate(50, 0, 0)))
+)
+
+// timings decide when the policy runs, and what it counts on from.
+var timings = map[string]forgery{
+	"it never ran":              {some, func(s *v1alpha1.CleanupPolicyStatus) { s.LastScheduleTime = nil }, 3, 3},
+	"it ran the day before":     {some, func(s *v1alpha1.CleanupPolicyStatus) { s.LastScheduleTime = before }, 3, 3},
+	"all of it, the day before": {nothing, func(s *v1alpha1.CleanupPolicyStatus) { s.LastScheduleTime = before }, 5, 4},
+	"it ran in fifty years":     {some, func(s *v1alpha1.CleanupPolicyStatus) { s.LastScheduleTime = some50 }, 3, 3},
+	"since tomorrow":            {some, func(s *v1alpha1.CleanupPolicyStatus) { s.ScheduleSinceTime = tomorrow }, 3, 0},
+	"since fifty years ago":     {some, func(s *v1alpha1.CleanupPolicyStatus) { s.ScheduleSinceTime, s.LastScheduleTime = longAgo, nil }, 3, 3},
+	"next, the day before":      {some, func(s *v1alpha1.CleanupPolicyStatus) { s.NextScheduleTime, s.ObservedGeneration = before, 7 }, 3, 0},
+	"next, the same day": {some, func(s *v1alpha1.CleanupPolicyStatus) {
+		s.NextScheduleTime, s.ObservedGeneration = new(metav1.NewTime(start)), 7
+	}, 3, 0},
+	"next, and it never ran": {some, func(s *v1alpha1.CleanupPolicyStatus) {
+		s.NextScheduleTime, s.LastScheduleTime, s.ObservedGeneration = longAgo, nil, 7
+	}, 3, 0},
+	"no runs": {some, func(s *v1alpha1.CleanupPolicyStatus) { s.Runs, s.LastScheduleTime = nil, before }, 3, 3},
+	"other runs": {some, func(s *v1alpha1.CleanupPolicyStatus) {
+		s.Runs, s.LastScheduleTime = []string{"1", "2", "3", "4", "5"}, before
+	}, 3, 3},
+	"no run, and it never ran":    {some, func(s *v1alpha1.CleanupPolicyStatus) { s.LastRun, s.LastScheduleTime = nil, nil }, 3, 0},
+	"it has never matched before": {twice, func(s *v1alpha1.CleanupPolicyStatus) { s.LastScheduleTime = before }, 0, 0},
+	"it matched the day before": {twice, func(s *v1alpha1.CleanupPolicyStatus) {
+		if s.LastScheduleTime = before; s.Matches != nil {
+			s.Matches.ScheduledTime = *before
+		}
+	}, 0, 0},
+	"another run matched the day before": {twice, func(s *v1alpha1.CleanupPolicyStatus) {
+		if s.LastScheduleTime = before; s.Matches != nil {
+			s.Matches.ScheduledTime, s.Matches.Run = *before, runID(before.Time, "policy")
+		}
+	}, 0, 0},
+}
+
+// The same for what decides when a run is due, through the steps of the controller. A run that is
+// started again has the limits, the pages and the matches of the first one.
+func TestForgedTimings(t *testing.T) {
+	for name, forged := range timings {
+		t.Run(name, func(t *testing.T) { forged.enumerate(t, (*cluster).step, func(c *cluster) { forged.forge(&c.status) }) })
+	}
+}
+
+// An old page that a forged status announces is neither counted nor changed, wherever the run is
+// killed.
+func TestForgedAnnouncements(t *testing.T) {
+	forged := forgery{some, nil, 3, 0}
+	id := runID(before.Time, "policy")
+	old := v1alpha1.CleanupReportFields{Policy: v1alpha1.PolicyReference{Name: "p", UID: "policy"}, Run: id, Page: 1}
+	uids := []types.UID{}
+	for _, name := range []string{"gone-1", "gone-2", "keep-1", "tmp-1"} {
+		item := v1alpha1.CleanupItem{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "ci", Name: name, UID: types.UID("uid-" + name), Result: v1alpha1.ItemDeleted}
+		old.Objects, uids = append(old.Objects, item), append(uids, item.UID)
+	}
+	var clusters []*cluster
+	forged.enumerate(t, (*cluster).step, func(c *cluster) {
+		clusters = append(clusters, c)
+		c.pages[pageName("p", id, 1)] = *old.DeepCopy()
+		c.status.UncountedDeletions = append(c.status.UncountedDeletions[:min(1, len(c.status.UncountedDeletions))], v1alpha1.UncountedPage{
+			Report: pageName("p", id, 1), UIDs: uids, SHA256: sumItems(old.Objects),
+		})
+	})
+	for _, c := range clusters {
+		if page := c.pages[pageName("p", id, 1)]; !equality.Semantic.DeepEqual(page, old) {
+			t.Fatalf("the old page is %+v", page)
+		}
 	}
 }
 

@@ -89,7 +89,8 @@ func TestOnePermissionRevokedInMidRun(t *testing.T) {
 	c.check("after the permission was granted again")
 }
 
-// A run that waits for a permission asks until a few are missing, not for each namespace every time.
+// A run that waits for a permission asks until a few are missing, not for each namespace every
+// time.
 func TestForbiddenRunAsksLittle(t *testing.T) {
 	c := newCluster(t)
 	c.lacks = true

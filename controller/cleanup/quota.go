@@ -16,8 +16,8 @@ import (
 )
 
 // trim deletes the oldest report pages of a namespace, of whatever policy, while all of them take
-// more than reportBytes. Pages that a policy of the namespace still needs stay. Pages that no policy
-// of the namespace has written are neither counted nor deleted.
+// more than reportBytes. Pages that a policy of the namespace still needs stay. Pages that no
+// policy of the namespace has written are neither counted nor deleted.
 func (s *store) trim(ctx context.Context, current string, now time.Time) error {
 	policies, err := s.neighbours(ctx)
 	if err != nil {
@@ -72,7 +72,8 @@ type neighbour struct {
 	status v1alpha1.CleanupPolicyStatus
 }
 
-// needs reports whether a run that has not ended may read a page, or the next one the matches on it.
+// needs reports whether a run that has not ended may read a page, or the next one the matches on
+// it.
 func (n *neighbour) needs(page *v1alpha1.CleanupReportFields) bool {
 	if len(page.Matched) > 0 {
 		return n.status.Matches != nil && n.status.Matches.Run == page.Run

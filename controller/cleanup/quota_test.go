@@ -18,9 +18,9 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Beyond the quota of a namespace its oldest reports are deleted, of whatever policy. Reports of runs
-// that have not ended, of the run that just did, matches that the next run reads, and what Curfew
-// has not written stay.
+// Beyond the quota of a namespace its oldest reports are deleted, of whatever policy. Reports of
+// runs that have not ended, of the run that just did, matches that the next run reads, and what
+// Curfew has not written stay.
 func TestReportQuota(t *testing.T) {
 	const size = 10_000
 	for name, c := range map[string]struct {

@@ -47,33 +47,36 @@ func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Dur
 		return 0, err
 	}
 	errs = append(errs, limits...)
-	usable := len(errs) == 0 && !p.Spec.Suspend
-	due, next := time.Time{}, time.Time{}
-	if usable {
-		due, next = cur.due()
-	}
+	ran, next, err := c.advance(ctx, cur, errs)
 	again := func() time.Duration {
 		if next.IsZero() {
 			return permissionsEvery
 		}
 		return min(permissionsEvery, max(next.Sub(now)-c.options.Clock.Since(began), time.Second))
 	}
-	if err := cur.observe(ctx, errs, next); err != nil {
-		return again(), err
-	}
-	if err := c.finish(ctx, cur, usable && due.IsZero()); err != nil {
-		return again(), err
-	}
-	if !due.IsZero() {
-		if err := c.start(ctx, cur, due); err != nil {
-			return again(), err
-		}
+	if err == nil && ran {
 		return time.Second, nil // Then the next run is looked for.
 	}
-	if len(errs) == 0 {
+	if err == nil && len(errs) == 0 {
 		err = c.review(ctx, cur, again())
 	}
 	return again(), err
+}
+
+// advance brings the last run to its end and starts the one that is due. It reports whether it has
+// started one, and when the next is due.
+func (c *Controller) advance(ctx context.Context, cur *current, errs field.ErrorList) (ran bool, next time.Time, err error) {
+	usable, due := len(errs) == 0 && !cur.policy.Spec.Suspend, time.Time{}
+	if usable {
+		due, next = cur.due()
+	}
+	if err := cur.observe(ctx, errs, next); err != nil {
+		return false, next, err
+	}
+	if err := c.finish(ctx, cur, usable && due.IsZero()); err != nil || due.IsZero() {
+		return false, next, err
+	}
+	return true, next, c.start(ctx, cur, due)
 }
 
 // start starts a run that is due.

@@ -16,8 +16,8 @@ const (
 	// runsShare is how many of them are of one namespace, so that the first run of another need not
 	// wait.
 	runsShare = 3
-	// judgingAtOnce is how many objects all runs judge live at the same time, and judgingShare how many
-	// of them are of one namespace. Their expressions take CPU time beside the deletions of others.
+	// judgingAtOnce is how many objects all runs judge live at the same time, and judgingShare how
+	// many of them are of one namespace. Their expressions take CPU time that others need.
 	judgingAtOnce, judgingShare = 4, 3
 	// slice is how long a run does so before others get a turn.
 	slice = 2 * time.Second

@@ -258,8 +258,8 @@ func TestNoPageIsHeldForDeletions(t *testing.T) {
 	c.check("at once")
 }
 
-// Live judgements take turns like runs, and those of a batch have one budget, whichever attempt asks
-// for them (S10).
+// Live judgements take turns like runs, and those of a batch have one budget, whichever attempt
+// asks for them (S10).
 func TestLiveJudgementsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := newCluster(t), tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {

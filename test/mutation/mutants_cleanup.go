@@ -59,7 +59,7 @@ var ofCleanup = []Mutant{
 		Invariant: "S6", Name: "a run that a forged status starts again counts on from its own matches",
 		File: "controller/cleanup/matches.go",
 		Old:  "if left != nil && left.Run != runID", New: "if false && left.Run != runID",
-		Package: cleans, Tests: []string{"TestTheSameRunAgain"},
+		Package: cleans, Tests: []string{"TestTheSameRunAgain", "TestForgedTimings"},
 	},
 	{
 		Invariant: "S6", Name: "consecutiveRuns counts on after a missed run",

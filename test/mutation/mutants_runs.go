@@ -12,7 +12,7 @@ var ofRuns = []Mutant{
 		Invariant: "S7", Name: "an old page that a forged status announces is counted again",
 		File: "controller/cleanup/settle.go",
 		Old:  "fields.Run != r.info.ID || ", New: "",
-		Package: cleans, Tests: []string{"TestForgedStatusKeepsPages"},
+		Package: cleans, Tests: []string{"TestForgedStatusKeepsPages", "TestForgedAnnouncements"},
 	},
 	{
 		Invariant: "S7", Name: "a run that a forged status starts again overwrites its pages",

@@ -154,13 +154,13 @@ var ofTenants = []Mutant{
 	{
 		Invariant: "S10", Name: "a namespace has all turns",
 		File: "controller/cleanup/turns.go",
-		Old:  "if t.held[u.namespace] < t.share && (", New: "if (",
+		Old:  "if t.held[namespace] < t.share && (", New: "if (",
 		Package: cleans, Tests: []string{"TestShareAndAway", "TestNoNamespaceHoldsAllTurns"},
 	},
 	{
 		Invariant: "S10", Name: "a turn lasts as long as a run",
 		File: "controller/cleanup/turns.go",
-		Old:  "t.clock.Since(u.since) >= slice)", New: "t.clock.Since(u.since) < 0)",
+		Old:  "|| t.clock.Since(u.since) >= slice {", New: "|| t.clock.Since(u.since) < 0 {",
 		Package: cleans, Tests: []string{"TestSmallRunsStartSoon", "TestTurnsAreShared"},
 	},
 	{

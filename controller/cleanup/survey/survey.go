@@ -110,8 +110,8 @@ func New(policy *cleanup.Policy, reader Reader, options Options) *Survey {
 	return &Survey{policy: policy, reader: reader, options: options, Left: -1, Skipped: map[string]*v1alpha1.SkipCount{}}
 }
 
-// NewBudget is what the expressions for the live judgements of a batch may cost together: as much as
-// those for a page of a list.
+// NewBudget is what the expressions for the live judgements of a batch may cost together: as much
+// as those for a page of a list.
 func NewBudget() *expression.Budget {
 	return expression.NewBudget(pageCost, "the expressions cost more than they may for the objects of one batch")
 }
