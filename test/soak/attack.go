@@ -34,7 +34,7 @@ type attack struct {
 // The namespaces of the tenants. Each has size policies, size reports that claim to be of one of
 // them, and an account with hundreds of large roles.
 const (
-	// expensive has conditions that cost more than they may.
+	// expensive has conditions that cost as much as they may, and are evaluated again before each DELETE.
 	expensive = "attack-expensive"
 	// throttled has a webhook that answers its account 429.
 	throttled = "attack-throttled"
@@ -48,12 +48,15 @@ const (
 	attackObjects = 200
 	attackRoles   = 300
 	janitor       = "janitor"
-	// costly exceeds the limit of one evaluation.
-	costly = `[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, ` +
-		`[1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, a+b+c+d+e+f > 0))))))`
+	// costly is true and costs 986,665, just below the limit of one evaluation.
+	costly = `[1,2,3,4,5,6,7,8].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, ` +
+		`[1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, a+b+c+d+e > 0)))))`
 )
 
 var tenants = []string{expensive, throttled, bound}
+
+// honest has what ClusterCleanupPolicies delete beside the attack.
+const honest = "attack-honest"
 
 func newAttack(cluster *harness.Cluster, world *world, size int) (*attack, error) {
 	custom, err := dynamic.NewForConfig(cluster.Config)
@@ -80,6 +83,9 @@ func (a *attack) prepare(ctx context.Context) error {
 		return fmt.Errorf("let others write reports: %w\n%s", err, stderr)
 	}
 	if err := a.throttle.register(ctx, a.world, "attack-throttle", "system:serviceaccount:"+throttled+":"+janitor, onDelete("", "configmaps")); err != nil {
+		return err
+	}
+	if err := a.prepareHonest(ctx); err != nil {
 		return err
 	}
 	// The first policy is the oldest, and runs.
@@ -116,10 +122,25 @@ func (a *attack) policy(ctx context.Context, tenant string, i int) error {
 	rule := map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}, "resourceNames": []any{"drop-*"}}
 	spec := map[string]any{"schedule": "* * * * *", "serviceAccountName": janitor, "matchConstraints": map[string]any{"resourceRules": []any{rule}}}
 	if tenant == expensive {
-		rule["resourceNames"] = []any{"*"}
-		spec["conditions"] = []any{map[string]any{"name": "a", "expression": costly}}
+		spec["conditions"] = []any{map[string]any{"name": "a", "expression": costly}, map[string]any{"name": "b", "expression": "!lookup.owned"}}
 	}
 	return a.create(ctx, "CleanupPolicy", tenant, fmt.Sprint("p-", i), nil, map[string]any{"spec": spec})
+}
+
+// prepareHonest makes a namespace with objects and a ClusterCleanupPolicy that deletes some of them.
+func (a *attack) prepareHonest(ctx context.Context) error {
+	if err := a.cluster.NewNamespace(ctx, honest, nil); err != nil {
+		return err
+	}
+	if _, stderr, err := a.cluster.KubectlInput(ctx, strings.ReplaceAll(honestPolicy, "$", honest), "apply", "-f", "-"); err != nil {
+		return fmt.Errorf("make a ClusterCleanupPolicy: %w\n%s", err, stderr)
+	}
+	for i := range 2 * attackObjects {
+		if err := a.object(ctx, honest, i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *attack) policies(tenant string) dynamic.ResourceInterface {
@@ -186,12 +207,12 @@ func unlessThere(err error) error {
 	return err
 }
 
-// run deletes an account and creates it again until ctx ends, and makes more for it to delete.
+// run deletes an account and creates it again until ctx ends, and makes more to delete.
 func (a *attack) run(ctx context.Context) error {
 	accounts := a.world.typed.CoreV1().ServiceAccounts(bound)
 	for i := 2 * attackObjects; ; i += 20 {
 		for j := range 10 {
-			if err := a.object(ctx, bound, i+2*j+1); err != nil {
+			if err := errors.Join(a.object(ctx, bound, i+2*j+1), a.object(ctx, expensive, i+2*j+1)); err != nil {
 				return ignoreEnd(ctx, err)
 			}
 		}
@@ -217,24 +238,15 @@ func ignoreEnd(ctx context.Context, err error) error {
 // check returns what was deleted that no policy may delete, and an error if there was no attack.
 func (a *attack) check(ctx context.Context) (wrong []string, err error) {
 	for _, tenant := range tenants {
-		list, err := a.world.typed.CoreV1().ConfigMaps(tenant).List(ctx, metav1.ListOptions{})
+		keep, drop, err := a.left(ctx, tenant)
 		if err != nil {
 			return nil, err
 		}
-		kept, dropped := attackObjects, attackObjects
-		for i := range list.Items {
-			switch name, _, _ := strings.Cut(list.Items[i].Name, "-"); name {
-			case "keep":
-				kept--
-			case "drop":
-				dropped--
-			}
+		if keep < attackObjects {
+			wrong = append(wrong, fmt.Sprintf("%d ConfigMaps of %s that match no policy", attackObjects-keep, tenant))
 		}
-		if kept > 0 {
-			wrong = append(wrong, fmt.Sprintf("%d ConfigMaps of %s that match no policy", kept, tenant))
-		}
-		if dropped > 0 && tenant != bound {
-			wrong = append(wrong, fmt.Sprintf("%d ConfigMaps of %s that a condition or a webhook keeps", dropped, tenant))
+		if drop < attackObjects && tenant == throttled {
+			wrong = append(wrong, fmt.Sprintf("%d ConfigMaps of %s that a webhook keeps", attackObjects-drop, tenant))
 		}
 		policies, err := a.policies(tenant).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -253,7 +265,46 @@ func (a *attack) check(ctx context.Context) (wrong []string, err error) {
 	if a.throttle.gave(denyThrottled) == 0 {
 		return nil, fmt.Errorf("no DELETE of %s was answered 429", throttled)
 	}
-	return wrong, nil
+	return wrong, a.checkHonest(ctx)
+}
+
+// checkHonest is an error unless the ClusterCleanupPolicy has deleted what it matches, and no more.
+// Its run may be under way.
+func (a *attack) checkHonest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, honestWithin)
+	defer cancel()
+	for {
+		keep, drop, err := a.left(ctx, honest)
+		switch {
+		case err != nil:
+			return fmt.Errorf("ConfigMaps of %s: %w", honest, err)
+		case keep == attackObjects && drop == 0:
+			return nil
+		case keep < attackObjects || ctx.Err() != nil:
+			return fmt.Errorf("a ClusterCleanupPolicy has left %d of %d ConfigMaps to keep and %d to delete", keep, attackObjects, drop)
+		}
+		pause(ctx, time.Second)
+	}
+}
+
+// honestWithin is how long the next run of a ClusterCleanupPolicy may take: it starts each minute.
+const honestWithin = 90 * time.Second
+
+// left is how many ConfigMaps of each name a namespace has.
+func (a *attack) left(ctx context.Context, namespace string) (keep, drop int, err error) {
+	list, err := a.world.typed.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, 0, err
+	}
+	for i := range list.Items {
+		switch name, _, _ := strings.Cut(list.Items[i].Name, "-"); name {
+		case "keep":
+			keep++
+		case "drop":
+			drop++
+		}
+	}
+	return keep, drop, nil
 }
 
 // attackAccount is an account that may delete ConfigMaps of a namespace, and as which Curfew acts.
@@ -267,4 +318,15 @@ const attackAccount = `
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate, namespace: $},
  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}
+`
+
+// honestPolicy is a ClusterCleanupPolicy, and what its account may do.
+const honestPolicy = `
+{apiVersion: curfew.dev/v1alpha1, kind: ClusterCleanupPolicy, metadata: {name: honest}, spec: {schedule: "* * * * *", matchConstraints: {
+ namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: $}}, resourceRules: [{apiGroups: [""], resources: [configmaps], resourceNames: ["drop-*"]}]}}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: swept, namespace: $}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, delete]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: swept, namespace: $},
+ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: swept}, subjects: [{kind: ServiceAccount, name: curfew-cleanup, namespace: curfew-system}]}
 `

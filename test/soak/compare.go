@@ -21,8 +21,8 @@ type outcome struct {
 	peak int64         // the most memory that a controller took, in bytes
 }
 
-// leastP99 is up to which lateness no run is compared: on a busy machine chance decides about less.
-const leastP99 = time.Second
+// leastP99 is up to which lateness no run is compared: chance decides about less.
+const leastP99 = 150 * time.Millisecond
 
 // compare is an error if the attackers cost the others more than they may.
 func compare(without, with outcome, memory int64) error {
