@@ -154,7 +154,7 @@ var ofTenants = []Mutant{
 	{
 		Invariant: "S10", Name: "a namespace has all turns",
 		File: "controller/cleanup/turns.go",
-		Old:  "if t.held[namespace] < t.share && (", New: "if (",
+		Old:  "if t.held[namespace] < t.share && (", New: "if t.held[namespace] >= 0 && (",
 		Package: cleans, Tests: []string{"TestShareAndAway", "TestNoNamespaceHoldsAllTurns"},
 	},
 	{
