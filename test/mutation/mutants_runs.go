@@ -65,7 +65,7 @@ var ofRuns = []Mutant{
 	{
 		Invariant: "S10", Name: "admission counts no cleanup policies",
 		File: "webhook/limit.go",
-		Old:  "return len(list.Items) >= l.most, nil", New: "return false, nil",
+		Old:  "return len(list.Items) >= l.most, nil", New: "return len(list.Items) > l.most, nil",
 		Package: "webhook", Tests: []string{"TestCleanupPoliciesAreCounted"},
 	},
 	{
