@@ -58,6 +58,7 @@ func TestExpireNowAsks(t *testing.T) {
 		"owns 11, nobody to ask":       {line: "expire-now deploy/web -n lab", owned: 11, code: exitUsage},
 		"owns 11, --yes":               {line: "expire-now deploy/web -n lab --yes", owned: 11},
 		"owns 11, one kind forbidden":  {line: "expire-now deploy/web -n lab", owned: 11, notMine: "list secrets", code: exitUsage},
+		"owns 1, secrets forbidden":    {line: "expire-now deploy/web -n lab", owned: 1, notMine: "list secrets"},
 		"owns 1, one forbidden":        {line: "expire-now deploy/web -n lab", answer: "n", owned: 1, notMine: "list pods", question: forbidden, code: exitBadNews},
 		"several, a namespace":         {line: "expire-now ns/foo ns/ci", answer: "n", question: "Delete 2 objects, with everything in namespaces foo, ci? [y/N] ", code: exitBadNews},
 		"owns 1 or more":               {line: "expire-now deploy/web -n lab", owned: 1, broken: "secrets", code: exitUsage},

@@ -22,9 +22,8 @@ const (
 	// inFlight is how many batches are deleted at once. The UIDs of all are in the status: 500 of
 	// them take less than 20 kB.
 	inFlight = 2
-	// maxSkipReasons and maxKinds bound the status.
-	maxSkipReasons = 32
-	maxKinds       = 256
+	// maxKinds bounds the status.
+	maxKinds = 256
 )
 
 // batchSize is how many objects are deleted together, and detailedPages how many pages of a run

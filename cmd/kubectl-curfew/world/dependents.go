@@ -19,6 +19,7 @@ const listsAtOnce = 8
 
 // Dependents counts the objects that an object owns, directly or through others. It lists the
 // namespace. unread are resources that it cannot list, and forbidden those that the user may not.
+// Few users may list every kind, so forbidden names only the kinds that own or are Pods.
 func (w *World) Dependents(ctx context.Context, namespace string, owner types.UID) (n int, forbidden, unread []string, err error) {
 	kinds, err := w.Kinds()
 	if err != nil {
@@ -53,6 +54,7 @@ func (w *World) Dependents(ctx context.Context, namespace string, owner types.UI
 			defer mu.Unlock()
 			switch status := apierrors.APIStatus(nil); { // Others can still be counted.
 			case Gone(err):
+			case apierrors.IsForbidden(err) && kind.Profile.State == nil && kind.Group != "apps":
 			case apierrors.IsForbidden(err):
 				forbidden = append(forbidden, kind.At().GroupResource().String())
 			case errors.As(err, &status):
