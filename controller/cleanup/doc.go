@@ -1,7 +1,7 @@
 // Package cleanup runs cleanup policies.
 //
 // [Controller] follows CleanupPolicies and ClusterCleanupPolicies (policies.go) and starts a run
-// when one is due (schedule.go). A run (run.go) lists what the policy matches, page by page, as the
+// when one is due (step.go). A run (run.go) lists what the policy matches, page by page, as the
 // policy's service account (account.go): package survey finds what is to be deleted. That goes to
 // the engine in batches, as its lowest priority, and comes back as outcomes (batch.go).
 //

@@ -27,9 +27,9 @@
 // than the change insufficient: the Judge is asked first (recheck.go).
 //
 // Four things may hold actions back, and each is a metric and a [BreakerEvent]: the clock
-// (clock.go, skew.go: a jump, or a skew against the API server's Date header beyond a bound), a
-// breaker (breaker.go: the API server cannot be reached, a kind answers with errors, a source's
-// deletions are refused), a rate (package controller/pace: deletions a minute, backfill a minute)
+// (guard.go: a jump, or a skew against the API server's Date header beyond a bound), a breaker
+// (breaker.go: the API server cannot be reached, a kind answers with errors, a source's deletions
+// are refused), a rate (package controller/pace: deletions a minute, backfill a minute)
 // and Retry-After.
 //
 // Nothing is kept on disk. After a restart the feeds list everything again, and what fell due

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -222,4 +223,20 @@ func eachCall(s source, tell func(pkg, name string, at token.Position)) {
 		}
 		return true
 	})
+}
+
+var goFile = regexp.MustCompile(`\b[a-z0-9_]+\.go\b`)
+
+// A doc.go names files of its own folder, so that a reader finds them.
+func TestDocsNameFilesThatExist(t *testing.T) {
+	for _, s := range sources(t) {
+		if path.Base(s.path) != "doc.go" {
+			continue
+		}
+		for _, name := range goFile.FindAllString(strings.Join(s.lines, "\n"), -1) {
+			if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(path.Dir(s.path)), name)); err != nil {
+				t.Errorf("%s names %s, which is not in its folder", s.path, name)
+			}
+		}
+	}
 }

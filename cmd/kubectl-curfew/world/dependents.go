@@ -70,6 +70,11 @@ func (w *World) Dependents(ctx context.Context, namespace string, owner types.UI
 	}
 	slices.Sort(forbidden)
 	slices.Sort(unread)
+	return descendants(owned, owner), forbidden, unread, nil
+}
+
+// descendants counts the objects below an owner.
+func descendants(owned map[types.UID][]types.UID, owner types.UID) int {
 	counted := map[types.UID]bool{owner: true}
 	for next := []types.UID{owner}; len(next) > 0; next = next[1:] {
 		for _, uid := range owned[next[0]] {
@@ -79,5 +84,5 @@ func (w *World) Dependents(ctx context.Context, namespace string, owner types.UI
 			}
 		}
 	}
-	return len(counted) - 1, forbidden, unread, nil
+	return len(counted) - 1
 }
