@@ -40,8 +40,8 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 		}
 	}
 	review.Before = before
-	if w.policyLimit != nil && request.old == nil && request.kind.Kind == cleanupKind {
-		full, err := w.policyLimit.check(ctx, request.facts.Namespace)
+	if w.policyLimit != nil && len(errs) == 0 && request.old == nil && request.kind.Kind == cleanupKind {
+		full, err := w.policyLimit.check(ctx, request.facts.Namespace, request.facts.Name)
 		if full != nil {
 			review.Errors = append(review.Errors, full)
 		}

@@ -65,7 +65,7 @@ var ofRuns = []Mutant{
 	{
 		Invariant: "S10", Name: "admission counts no cleanup policies",
 		File: "webhook/limit.go",
-		Old:  "return len(list.Items) >= l.most, nil", New: "return len(list.Items) > l.most, nil",
+		Old:  "return err == nil && n >= l.most, err", New: "return err == nil && n > l.most, err",
 		Package: "webhook", Tests: []string{"TestCleanupPoliciesAreCounted"},
 	},
 	{
