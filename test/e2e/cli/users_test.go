@@ -109,7 +109,10 @@ func TestViewers(t *testing.T) {
 	if have, notes := rows(); !slices.Equal(have, []string{"job.batch/build ?", "configmap/labelled ?"}) || strings.Count(notes, "note:") != 2 {
 		t.Errorf("before: %v, %s", have, notes)
 	}
-	const component = "../../../manifests/components/tenant-view/rbac.yaml"
+	component, err := filepath.Abs("../../../manifests/components/tenant-view/rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	kubectl(t, "apply -f "+component)
 	defer kubectl(t, "delete -f "+component)
 	var have []string
