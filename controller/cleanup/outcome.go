@@ -73,12 +73,9 @@ func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, e
 		b.keep(o.UID, errChanged.Error())
 		return engine.Judgement{Verdict: engine.Keep}, nil
 	}
-	place, err := b.run.c.judging.take(ctx, cmp.Or(b.run.policy.Namespace, b.run.policy.ID()))
-	if err != nil {
-		return engine.Judgement{}, err
-	}
-	decision, err := b.run.survey.JudgeLive(ctx, targetOf(&item), object, b.run.c.options.Live, b.budget)
-	place.end()
+	place := &turn{of: b.run.c.judging, namespace: cmp.Or(b.run.policy.Namespace, b.run.policy.ID())}
+	defer place.end()
+	decision, err := b.run.survey.JudgeLive(ctx, targetOf(&item), object, b.run.c.options.Live, b.budget, place.judging)
 	if err != nil {
 		return engine.Judgement{}, err
 	}
@@ -95,6 +92,18 @@ func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, e
 		return engine.Judgement{Verdict: engine.Track, Object: o, Finalizers: object.GetFinalizers()}, nil
 	}
 	return engine.Judgement{Verdict: engine.Keep}, nil
+}
+
+// judging is away for a live judgement. Without a turn in time nothing is wrong with its object.
+func (u *turn) judging(ctx context.Context, f func() error) error {
+	u.end()
+	if err := cmp.Or(f(), ctx.Err()); err != nil {
+		return err
+	}
+	if err := u.take(ctx); err != nil {
+		return fmt.Errorf("%w: %w", engine.ErrNoSlot, err)
+	}
+	return nil
 }
 
 // keep notes why an object is kept. It has to match in consecutiveRuns again.

@@ -17,7 +17,8 @@ const (
 	// wait.
 	runsShare = 3
 	// judgingAtOnce is how many objects all runs judge live at the same time, and judgingShare how
-	// many of them are of one namespace. Their expressions take CPU time that others need.
+	// many of them are of one namespace. Their expressions take CPU time that others need; what they
+	// read does not count.
 	judgingAtOnce, judgingShare = 4, 3
 	// slice is how long a run does so before others get a turn.
 	slice = 2 * time.Second

@@ -2,6 +2,7 @@ package cleanup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -300,6 +301,45 @@ func TestLiveJudgementsAreLimited(t *testing.T) {
 		go judge()
 		if got := <-judged; got.Verdict != engine.Keep || !strings.Contains(items[0].Message, "the budget is spent") {
 			t.Errorf("the second attempt: %+v, %s", got, items[0].Message)
+		}
+	})
+}
+
+// A live judgement has no place while it reads. Where it gets none in time, nothing is wrong with its
+// object, unless the reads took the time (S10).
+func TestLookupsHoldNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, places := newCluster(t), newTurns(clock.RealClock{}, 1, 1)
+		place := &turn{of: places, namespace: "slow"}
+		for range 2 {
+			if err := place.judging(t.Context(), func() error {
+				if places.free != 1 {
+					t.Error("it reads with a place")
+				}
+				return nil
+			}); err != nil || !place.held {
+				t.Errorf("%v, held %t", err, place.held)
+			}
+		}
+		process := c.controller()
+		process.judging = places
+		r, err := process.newRun(c.cur(tmpPolicy(t, nothing), start), &v1alpha1.CleanupRun{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		items := []v1alpha1.CleanupItem{{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "ci", Name: "tmp-1", UID: "uid-tmp-1"}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		b := r.newBatch(newPage(v1alpha1.PolicyReference{}, "run", 1, false, items))
+		if _, err := b.Judge(ctx, engine.Object{UID: "uid-tmp-1"}); !errors.Is(err, engine.ErrNoSlot) {
+			t.Errorf("without a place: %v", err)
+		}
+		late := func() error { <-ctx.Done(); return nil }
+		if err := place.judging(ctx, late); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrNoSlot) {
+			t.Errorf("after a slow read: %v", err)
+		}
+		if places.free != 1 || len(places.waiting) != 0 {
+			t.Errorf("%d places are free, %d wait", places.free, len(places.waiting))
 		}
 	})
 }

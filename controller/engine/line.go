@@ -11,6 +11,7 @@ import (
 const lineMost = 2 * time.Second
 
 // ErrNoSlot is the error of submitted objects that are Held because too much else was under way.
+// [Run.Judge] may return it, too.
 var ErrNoSlot = errors.New("no slot became free in time")
 
 // waiter is a job between two rooms. It takes a slot of neither.

@@ -22,7 +22,11 @@ func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due
 		return false
 	}
 	jd, err := e.judge(ctx, j, res.sent)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNoSlot):
+		res.hold(ErrNoSlot)
+		return false
+	case err != nil:
 		res.unjudged(fmt.Errorf("judging %s %s afresh: %w", j.kind.Kind, nameOf(&j.object), err))
 		return false
 	}

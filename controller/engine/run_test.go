@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -285,6 +286,11 @@ func TestDeleteNow(t *testing.T) {
 		stale.ResourceVersion = "6"
 		if out := deleteNow(t.Context(), e, stale, func(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Keep}, nil }); out.Result != Kept {
 			t.Errorf("changed, and its judge says keep: %+v", out)
+		}
+		if out := deleteNow(t.Context(), e, stale, func(context.Context, Object) (Judgement, error) {
+			return Judgement{}, fmt.Errorf("judging: %w", ErrNoSlot)
+		}); out.Result != Held || !errors.Is(out.Err, ErrNoSlot) {
+			t.Errorf("its judge gets no slot: %+v", out)
 		}
 		if out := deleteNow(t.Context(), e, stale, func(_ context.Context, o Object) (Judgement, error) {
 			o.ResourceVersion = "7"

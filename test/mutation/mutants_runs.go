@@ -35,18 +35,24 @@ var ofRuns = []Mutant{
 	{
 		Invariant: "S10", Name: "live judgements take no turns",
 		File: "controller/cleanup/outcome.go",
-		Old:  "place, err := b.run.c.judging.take(ctx, cmp.Or(b.run.policy.Namespace, b.run.policy.ID()))", New: "place, err := (*turn)(nil), cmp.Or(ctx.Err())",
+		Old:  "b.budget, place.judging)", New: "b.budget, func(_ context.Context, f func() error) error { return f() })",
 		Package: cleans, Tests: []string{"TestLiveJudgementsAreLimited"},
+	},
+	{
+		Invariant: "S10", Name: "live judgements keep their place while they read",
+		File: "controller/cleanup/outcome.go",
+		Old:  "\tu.end()\n\tif err := cmp.Or(f(), ctx.Err())", New: "\tif err := cmp.Or(f(), ctx.Err())",
+		Package: cleans, Tests: []string{"TestLookupsHoldNoPlace"},
 	},
 	{
 		Invariant: "S10", Name: "each attempt to delete a batch may cost as much as a page",
 		File: "controller/cleanup/outcome.go",
-		Old:  "b.run.c.options.Live, b.budget)", New: "b.run.c.options.Live, survey.NewBudget())",
+		Old:  "b.run.c.options.Live, b.budget,", New: "b.run.c.options.Live, survey.NewBudget(),",
 		Package: cleans, Tests: []string{"TestLiveJudgementsAreLimited"},
 	},
 	{
 		Invariant: "S10", Name: "live judgements have no budget",
-		File: "controller/cleanup/survey/survey.go",
+		File: "controller/cleanup/survey/live.go",
 		Old:  "s.judge(budget.In(ctx), at,", New: "s.judge(ctx, at,",
 		Package: surveys, Tests: []string{"TestLiveExpressionsAreLimited"},
 	},

@@ -66,6 +66,8 @@ func TestExpressionsAreLimited(t *testing.T) {
 	}
 }
 
+func here(_ context.Context, f func() error) error { return f() }
+
 // Those for the live judgements of a batch have a limit, too.
 func TestLiveExpressionsAreLimited(t *testing.T) {
 	before := pageCost
@@ -82,7 +84,7 @@ func TestLiveExpressionsAreLimited(t *testing.T) {
 	}
 	budget := NewBudget()
 	for i, want := range []string{"actual cost limit exceeded", "actual cost limit exceeded", "the objects of one batch"} {
-		decision, err := s.JudgeLive(t.Context(), &cleanup.Target{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true}, w.objects["configmaps"][0], w, budget)
+		decision, err := s.JudgeLive(t.Context(), &cleanup.Target{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true}, w.objects["configmaps"][0], w, budget, here)
 		if err != nil || decision.Verdict != cleanup.Skip || !strings.Contains(decision.Message, want) {
 			t.Errorf("judgement %d: %+v %v, want %s", i+1, decision, err, want)
 		}

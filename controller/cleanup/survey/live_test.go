@@ -25,17 +25,22 @@ import (
 type counting struct {
 	*world
 	lists map[string]int
+	// listing is called before each list, if it is set.
+	listing func()
 }
 
 func (c *counting) List(ctx context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
 	c.lists[resource.Resource]++
+	if c.listing != nil {
+		c.listing()
+	}
 	return c.world.List(ctx, resource, namespace, whole, options)
 }
 
 // However many claims are judged live, what mounts them is listed once a second. A Pod counts at
 // most a second after it was created, and a new kind of workload at once.
 func TestLiveLookupsAreShared(t *testing.T) {
-	w := &counting{newWorld(), map[string]int{}}
+	w := &counting{world: newWorld(), lists: map[string]int{}}
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	p := policyOf(t, v1alpha1.CleanupSpec{}, []string{"persistentvolumeclaims"}, "!lookup.mounted")
 	s := New(p, w, Options{
@@ -52,7 +57,7 @@ func TestLiveLookupsAreShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.JudgeLive(t.Context(), at, object, w, NewBudget()); err != nil || got.Verdict != want {
+		if got, err := s.JudgeLive(t.Context(), at, object, w, NewBudget(), here); err != nil || got.Verdict != want {
 			t.Errorf("%v, %v; want %v", got, err, want)
 		}
 	}
@@ -75,6 +80,45 @@ func TestLiveLookupsAreShared(t *testing.T) {
 	judge(cleanup.NoMatch)
 	w.snapshot = platform.SnapshotOf(nil, nil) // No profile has pod templates any more.
 	judge(cleanup.Delete)
+}
+
+// Lookups are read away, and a judgement that may not go on after one has no verdict, whatever its
+// expressions make of that.
+func TestLookupsAreReadAway(t *testing.T) {
+	w := &counting{world: newWorld(), lists: map[string]int{}}
+	p := policyOf(t, v1alpha1.CleanupSpec{}, []string{"persistentvolumeclaims"}, "!lookup.mounted || true")
+	s := New(p, w, Options{
+		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
+		Namespaces: func() ([]*policy.NamespacePolicy, error) { return nil, nil },
+	})
+	if _, err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	times, isAway, errOver := 0, false, errors.New("no place")
+	w.listing = func() {
+		if !isAway {
+			t.Error("listed while it may evaluate")
+		}
+	}
+	for most, want := range map[int]error{0: errOver, 1: errOver, 2: nil} {
+		times = 0
+		away := func(_ context.Context, f func() error) error {
+			isAway = true
+			err := f()
+			if isAway = false; times == most {
+				return errOver
+			}
+			times++
+			return err
+		}
+		object := w.objects["persistentvolumeclaims"][0]
+		if decision, err := s.JudgeLive(t.Context(), &p.Targets(w.served)[0], object, w, NewBudget(), away); !errors.Is(err, want) || want == nil && decision.Verdict != cleanup.Delete {
+			t.Errorf("%d reads: %v, %v; want error %v", most, decision, err, want)
+		}
+	}
+	if w.lists["pods"] != 2 {
+		t.Errorf("lists %v", w.lists)
+	}
 }
 
 // Many policies that wait for permissions ask the API server once in a while what it serves.

@@ -1,8 +1,8 @@
 package survey
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -110,22 +110,6 @@ func New(policy *cleanup.Policy, reader Reader, options Options) *Survey {
 	return &Survey{policy: policy, reader: reader, options: options, Left: -1, Skipped: map[string]*v1alpha1.SkipCount{}}
 }
 
-// NewBudget is what the expressions for the live judgements of a batch may cost together: as much
-// as those for a page of a list.
-func NewBudget() *expression.Budget {
-	return expression.NewBudget(pageCost, "the expressions cost more than they may for the objects of one batch")
-}
-
-// JudgeLive decides about an object that was just read, with lookups that are read again. Its
-// expressions count for the budget. Many may call it at once.
-func (s *Survey) JudgeLive(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source, budget *expression.Budget) (cleanup.Decision, error) {
-	snapshot, err := s.snapshot(ctx, source)
-	if err != nil {
-		return cleanup.Decision{}, err
-	}
-	return s.judge(budget.In(ctx), at, object, source, s.liveLookups(ctx, snapshot))
-}
-
 // decide decides about one object of a list.
 func (s *Survey) decide(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured) (cleanup.Decision, error) {
 	if err := s.yield(ctx, true); err != nil {
@@ -135,7 +119,11 @@ func (s *Survey) decide(ctx context.Context, at *cleanup.Target, object *unstruc
 		began := s.options.Clock.Now()
 		defer func() { s.spent += s.options.Clock.Since(began) }()
 	}
-	return s.judge(ctx, at, object, s.options.Source, s.lookups)
+	in, err := s.surroundings(ctx, object, s.options.Source)
+	if err != nil {
+		return cleanup.Decision{}, err
+	}
+	return s.judge(ctx, at, object, in)
 }
 
 func (s *Survey) yield(ctx context.Context, inPage bool) error {
@@ -150,32 +138,37 @@ func (s *Survey) yield(ctx context.Context, inPage bool) error {
 var objectCost, pageCost int64 = expression.CostLimit, 50 * expression.CostLimit
 
 // judge decides about one object, as a list or a live read shows it.
-func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source, lookups *lookups) (cleanup.Decision, error) {
-	snapshot, err := s.snapshot(ctx, source)
-	if err != nil {
-		return cleanup.Decision{}, err
-	}
+func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, in *surroundings) (cleanup.Decision, error) {
 	ctx = expression.Limited(ctx, objectCost, "the expressions cost more than they may for one object")
-	facts := policy.FactsOfObjectContext(ctx, snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
+	facts := policy.FactsOfObjectContext(ctx, in.snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
+	var lost error // why nothing may be evaluated any more
 	judged := &cleanup.Object{
 		Facts: facts, Resource: at.GroupResource(), JSON: object.Object, Now: s.options.Now,
-		System: policy.Protects(s.options.Protect, facts.Namespace),
-		Lookup: func(name string) (bool, error) { return lookups.answer(ctx, name, facts, object.Object) },
+		System:    policy.Protects(s.options.Protect, facts.Namespace),
+		Namespace: in.namespace,
+		Lookup: func(name string) (answer bool, err error) {
+			if in.away == nil {
+				return in.lookups.answer(ctx, name, facts, object.Object)
+			}
+			if lost == nil {
+				lost = in.away(ctx, func() error {
+					answer, err = in.lookups.answer(ctx, name, facts, object.Object)
+					return nil
+				})
+			}
+			return answer && lost == nil, cmp.Or(lost, err)
+		},
 	}
 	if facts.IsNamespace() {
 		// Deleting a Namespace deletes all that is in it.
 		judged.System = policy.Protects(s.options.Protect, facts.Name)
 		judged.Namespace = policy.ParseNamespace(facts.Name, facts.Annotations, facts.Labels)
-	} else if facts.Namespace != "" {
-		if judged.Namespace, err = source.Namespace(ctx, facts.Namespace); err != nil && !errors.Is(err, platform.ErrUnknown) {
-			return cleanup.Decision{}, err
-		}
 	}
 	decision := s.policy.Judge(ctx, judged)
 	if decision.Verdict == cleanup.Delete && facts.UID == "" {
 		decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipNoUID, Message: "has no UID, without which it cannot be told from another object"}
 	}
-	return decision, ctx.Err()
+	return decision, cmp.Or(lost, ctx.Err())
 }
 
 // snapshot is what a source knows of kinds. It is an error until all KindProfiles are known: one of

@@ -85,7 +85,7 @@ func TestDiscoveryFailsDuringARun(t *testing.T) {
 			}
 			s.options.Served = func(context.Context) ([]cleanup.Resource, error) { return w.served, c.err }
 			at := &s.policy.Targets(w.served)[0]
-			decision, err := s.JudgeLive(t.Context(), at, w.objects["persistentvolumeclaims"][0], w, NewBudget())
+			decision, err := s.JudgeLive(t.Context(), at, w.objects["persistentvolumeclaims"][0], w, NewBudget(), here)
 			if err != nil || decision.Verdict != c.want {
 				t.Errorf("a live read decides %+v, %v", decision, err)
 			}
@@ -127,7 +127,7 @@ func TestKindProfilesAreNotKnown(t *testing.T) {
 	if err != nil || len(listed) != 1 {
 		t.Fatal(listed, err)
 	}
-	if decision, err := s.JudgeLive(t.Context(), &cleanup.Target{Kind: "PersistentVolumeClaim", Namespaced: true}, complete.objects["persistentvolumeclaims"][0], w, NewBudget()); err == nil || decision.Verdict == cleanup.Delete {
+	if decision, err := s.JudgeLive(t.Context(), &cleanup.Target{Kind: "PersistentVolumeClaim", Namespaced: true}, complete.objects["persistentvolumeclaims"][0], w, NewBudget(), here); err == nil || decision.Verdict == cleanup.Delete {
 		t.Errorf("a live read decides %+v, %v", decision, err)
 	}
 }

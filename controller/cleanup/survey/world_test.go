@@ -160,7 +160,7 @@ func (w *world) survey(t *testing.T, p *cleanup.Policy) (s *Survey, listed, live
 		if err != nil {
 			return err
 		}
-		again, err := s.JudgeLive(t.Context(), at, read, w, NewBudget())
+		again, err := s.JudgeLive(t.Context(), at, read, w, NewBudget(), here)
 		if again.Verdict == cleanup.Delete {
 			live = append(live, object.GetName())
 		}
