@@ -198,7 +198,7 @@ func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error
 		}
 		objects = append(objects, object)
 	}
-	b.left, b.done = len(objects), make(chan struct{})
+	b.left, b.done, b.budget = len(objects), make(chan struct{}), survey.NewBudget()
 	b.run.c.options.Engine.Submit(ctx, b, objects...)
 	<-b.done // The engine gives back what it holds when ctx ends.
 	if b.err != nil {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -115,7 +114,7 @@ func (r *run) batch(ctx context.Context, page *page) error {
 
 // newBatch is what deletes the objects of a page.
 func (r *run) newBatch(page *page) *batch {
-	b := &batch{run: r, budget: survey.NewBudget(), items: map[types.UID]*v1alpha1.CleanupItem{}, trouble: map[types.UID]trouble{}, unanswered: map[types.UID]bool{}, throttled: map[types.UID]bool{}}
+	b := &batch{run: r, items: map[types.UID]*v1alpha1.CleanupItem{}, trouble: map[types.UID]trouble{}, unanswered: map[types.UID]bool{}, throttled: map[types.UID]bool{}}
 	for i := range page.fields.Objects {
 		item := &page.fields.Objects[i]
 		b.order, b.items[item.UID] = append(b.order, item), item

@@ -27,7 +27,7 @@ type batch struct {
 	run *run
 	// order are the items of the page, and items the same by UID.
 	order []*v1alpha1.CleanupItem
-	// budget is what all live judgements of the page may cost, whenever it is tried again.
+	// budget is what all live judgements of one attempt may cost.
 	budget *expression.Budget
 	items  map[types.UID]*v1alpha1.CleanupItem
 
@@ -83,6 +83,10 @@ func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, e
 	switch {
 	case decision.Verdict == cleanup.NoMatch:
 		b.keep(o.UID, "it does not match any more")
+	case decision.Reason == cleanup.SkipEvaluation && b.budget.Spent():
+		b.mu.Lock()
+		b.fail(b.items[o.UID], errors.New(decision.Message)) // Others spent it, so it still matches.
+		b.mu.Unlock()
 	case decision.Verdict == cleanup.Skip:
 		b.keep(o.UID, decision.Message)
 	case newest != nil && newest.Keeps(decision.Group, decision.Time, o.UID):

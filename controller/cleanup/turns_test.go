@@ -259,8 +259,8 @@ func TestNoPageIsHeldForDeletions(t *testing.T) {
 	c.check("at once")
 }
 
-// Live judgements take turns like runs, and those of a batch have one budget, whichever attempt
-// asks for them (S10).
+// Live judgements take turns like runs, and those of an attempt at a batch have one budget
+// (S10). What it leaves undecided has failed. The next attempt has a budget of its own.
 func TestLiveJudgementsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := newCluster(t), tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
@@ -296,11 +296,15 @@ func TestLiveJudgementsAreLimited(t *testing.T) {
 		}
 		others[0].end()
 		if got := <-judged; got.Verdict != engine.Track {
-			t.Errorf("the first attempt: %+v, %s", got, items[0].Message)
+			t.Errorf("the first: %+v, %s", got, items[0].Message)
 		}
 		go judge()
-		if got := <-judged; got.Verdict != engine.Keep || !strings.Contains(items[0].Message, "the budget is spent") {
-			t.Errorf("the second attempt: %+v, %s", got, items[0].Message)
+		if got := <-judged; got.Verdict != engine.Keep || items[0].Result != v1alpha1.ItemFailed || !strings.Contains(items[0].Message, "the budget is spent") {
+			t.Errorf("the second: %+v, %s, %s", got, items[0].Result, items[0].Message)
+		}
+		r.accountUID = "account"
+		if err := b.submit(t.Context(), b.order); err != nil || b.unconfirmed != nil || b.budget.Spent() {
+			t.Errorf("the next attempt: %v, %v, and its budget is spent: %t", err, b.unconfirmed, b.budget.Spent())
 		}
 	})
 }

@@ -38,6 +38,9 @@ func (b *Budget) In(ctx context.Context) context.Context {
 	return context.WithValue(ctx, limitKey{}, &b.shared)
 }
 
+// Spent reports whether nothing more can be evaluated.
+func (b *Budget) Spent() bool { return b.left.Load() <= 0 }
+
 // limitKey is the key under which a context has its innermost limit.
 type limitKey struct{}
 

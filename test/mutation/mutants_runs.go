@@ -45,7 +45,7 @@ var ofRuns = []Mutant{
 		Package: cleans, Tests: []string{"TestLookupsHoldNoPlace"},
 	},
 	{
-		Invariant: "S10", Name: "each attempt to delete a batch may cost as much as a page",
+		Invariant: "S10", Name: "each live judgement may cost as much as a page",
 		File: "controller/cleanup/outcome.go",
 		Old:  "b.run.c.options.Live, b.budget,", New: "b.run.c.options.Live, survey.NewBudget(),",
 		Package: cleans, Tests: []string{"TestLiveJudgementsAreLimited"},

@@ -12,8 +12,8 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// NewBudget is what the expressions for the live judgements of a batch may cost together: as much
-// as those for a page of a list.
+// NewBudget is what the expressions for the live judgements of an attempt at a batch may cost
+// together: as much as those for a page of a list.
 func NewBudget() *expression.Budget {
 	return expression.NewBudget(pageCost, "the expressions cost more than they may for the objects of one batch")
 }
