@@ -27,7 +27,9 @@ func (s *store) trim(ctx context.Context, current string, now time.Time) error {
 		listedPage
 		created time.Time
 		bytes   int64
-		needed  bool
+		of      types.UID
+		run     string
+		matched bool
 	}
 	var pages []sized
 	total := int64(0)
@@ -44,20 +46,28 @@ func (s *store) trim(ctx context.Context, current string, now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("report %s: %w", object.GetName(), err)
 		}
-		own := of.UID == s.policy.UID && page.Run == current
 		total += int64(len(text))
 		pages = append(pages, sized{
-			listedPage{object.GetName(), object.GetUID(), object.GetResourceVersion()}, object.GetCreationTimestamp().Time, int64(len(text)), own || of.needs(page),
+			listedPage{object.GetName(), object.GetUID(), object.GetResourceVersion()}, object.GetCreationTimestamp().Time, int64(len(text)), of.UID, page.Run, len(page.Matched) > 0,
 		})
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("listing the reports of namespace %s: %w", s.policy.Namespace, err)
 	}
+	if total <= s.reportBytes {
+		return nil
+	}
+	// A run that began meanwhile needs its pages: it was in no status before.
+	if policies, err = s.neighbours(ctx); err != nil {
+		return err
+	}
 	slices.SortFunc(pages, func(a, b sized) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) })
 	var old []listedPage
 	for _, page := range pages {
-		if total > s.reportBytes && !page.needed {
+		of, known := policies[page.of]
+		needed := !known || page.of == s.policy.UID && page.run == current || of.needs(page.run, page.matched)
+		if total > s.reportBytes && !needed {
 			total -= page.bytes
 			old = append(old, page.listedPage)
 		}
@@ -74,12 +84,12 @@ type neighbour struct {
 
 // needs reports whether a run that has not ended may read a page, or the next one the matches on
 // it.
-func (n *neighbour) needs(page *v1alpha1.CleanupReportFields) bool {
-	if len(page.Matched) > 0 {
-		return n.status.Matches != nil && n.status.Matches.Run == page.Run
-	}
+func (n *neighbour) needs(id string, matched bool) bool {
 	run := n.status.LastRun
-	return run != nil && run.ID == page.Run && (run.Phase == v1alpha1.RunRunning || len(n.status.UncountedDeletions) > 0)
+	if matched && n.status.Matches != nil && n.status.Matches.Run == id {
+		return true
+	}
+	return run != nil && run.ID == id && (run.Phase == v1alpha1.RunRunning || !matched && len(n.status.UncountedDeletions) > 0)
 }
 
 // neighbours are the policies of the namespace, by UID.

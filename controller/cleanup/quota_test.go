@@ -25,12 +25,15 @@ func TestReportQuota(t *testing.T) {
 	const size = 10_000
 	for name, c := range map[string]struct {
 		most int64
-		left string
+		// begins: the run of q begins while the reports are listed.
+		begins bool
+		left   string
 	}{
-		"no quota":          {0, "another-1 p-0 p-1 p-2 p-matches q-1 q-2 q-3"},
-		"all fit":           {9 * size, "another-1 p-0 p-1 p-2 p-matches q-1 q-2 q-3"},
-		"two are too many":  {55_000, "another-1 p-0 p-1 p-matches q-1 q-2"},
-		"nothing would fit": {1, "another-1 p-0 p-matches q-2"},
+		"no quota":          {0, false, "another-1 p-0 p-1 p-2 p-matches q-1 q-2 q-3 q-matches"},
+		"all fit":           {9 * size, false, "another-1 p-0 p-1 p-2 p-matches q-1 q-2 q-3 q-matches"},
+		"two are too many":  {65_000, false, "another-1 p-0 p-1 p-matches q-1 q-2 q-matches"},
+		"nothing would fit": {1, false, "another-1 p-0 p-matches q-2 q-matches"},
+		"a run begins":      {1, true, "another-1 p-0 p-matches q-2 q-matches"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policies, reports := v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupPolicies), v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupReports)
@@ -57,6 +60,13 @@ func TestReportQuota(t *testing.T) {
 					t.Fatal(err)
 				}
 				content["apiVersion"], content["kind"] = v1alpha1.GroupVersion.String(), "CleanupPolicy"
+				if of == "q" && c.begins {
+					running := (&unstructured.Unstructured{Object: content}).DeepCopy()
+					delete(content, "status")
+					client.PrependReactor("list", v1alpha1.CleanupReports, func(clienttesting.Action) (bool, runtime.Object, error) {
+						return false, nil, client.Tracker().Update(policies, running, "ci")
+					})
+				}
 				if _, err := client.Resource(policies).Namespace("ci").Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
@@ -78,6 +88,7 @@ func TestReportQuota(t *testing.T) {
 			write("q", 3, false)
 			write("p", 2, false)
 			write("q", 2, false)
+			write("q", 2, true)
 			write("p", 1, false)
 			write("q", 1, false)
 			write("another", 1, false)

@@ -77,7 +77,13 @@ var ofRuns = []Mutant{
 	{
 		Invariant: "S7", Name: "the quota of reports costs a run in progress its pages",
 		File: "controller/cleanup/quota.go",
-		Old:  "own || of.needs(page),", New: "own,",
+		Old:  " || of.needs(page.run, page.matched)", New: "",
+		Package: cleans, Tests: []string{"TestReportQuota"},
+	},
+	{
+		Invariant: "S7", Name: "the quota costs a run its pages if it began while they were listed",
+		File: "controller/cleanup/quota.go",
+		Old:  "if policies, err = s.neighbours(ctx); err != nil {", New: "if err != nil {",
 		Package: cleans, Tests: []string{"TestReportQuota"},
 	},
 	{
