@@ -24,7 +24,8 @@ type policyLimit struct {
 	most   int
 	clock  Clock
 	counts singleflight.Group
-	// slots bounds how many lists are under way. Each reads one policy, as large as its author made it.
+	// slots bounds how many lists are under way. Each reads one policy, as large as its author made
+	// it.
 	slots chan struct{}
 
 	mu   sync.Mutex
