@@ -86,7 +86,7 @@ func TestCertManager(t *testing.T) {
 		})
 		t.Logf("renewal %d after %s", renewal+1, time.Since(load.begun).Round(time.Millisecond))
 	}
-	load.end(f)
+	load.end(f, 0)
 	if after := f.generations(); after != before {
 		t.Errorf("the configurations changed from generation %v to %v: somebody fights over the CA bundle", before, after)
 	}

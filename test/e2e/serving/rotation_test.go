@@ -46,7 +46,7 @@ func TestNoCallFails(t *testing.T) {
 		}
 	}
 	t.Logf("%d restarts of both replicas", restarts)
-	load.end(f)
+	load.end(f, 2*restarts)
 }
 
 // rotate deletes the CA's Secret and waits until another CA signs. With damage the Secret becomes
