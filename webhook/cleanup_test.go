@@ -76,7 +76,7 @@ func TestCleanupAuthorMayNotLookUp(t *testing.T) {
 	}
 }
 
-// Whoever lifts the approval of a policy is warned, since the next run deletes.
+// A user who lifts the approval of a policy is warned, since the next run deletes.
 func TestCleanupApprovalIsLifted(t *testing.T) {
 	const object = `{"apiVersion":"curfew.dev/v1alpha1","kind":"%s","metadata":{%s"name":"a"},"spec":{"schedule":"@daily",%s` +
 		`"approval":"%s","matchConstraints":{"resourceRules":[{"apiGroups":[""],"resources":["pods"]}]}}}`

@@ -48,7 +48,7 @@ func (s *store) counted(ctx context.Context, run string) (deleted int64, last in
 }
 
 // prune deletes the pages of old runs, and the matches of all runs but the last. A page stays if
-// status.runs names its run, or if its run is one of the newest with pages: whoever forges the
+// status.runs names its run, or if its run is one of the newest with pages. A user who forges the
 // status or pages, but not both, can have no page of the last runs deleted.
 func (s *store) prune(ctx context.Context, current string, now time.Time) error {
 	pages := map[string][]listedPage{} // by run

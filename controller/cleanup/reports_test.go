@@ -252,8 +252,8 @@ func TestForgedResults(t *testing.T) {
 	}
 }
 
-// Whoever may write the status, and nothing else, costs no page anything: neither with an old page
-// that is announced again, nor with a run that is started again.
+// A user who may write the status alone costs no page anything: neither by announcing an old page
+// again, nor by starting a run again.
 func TestForgedStatusKeepsPages(t *testing.T) {
 	for name, forge := range map[string]func(c *cluster, first, last string){
 		"an old page is announced": func(c *cluster, first, _ string) {
