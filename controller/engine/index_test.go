@@ -141,19 +141,6 @@ type triggered struct {
 	trigger uint8
 }
 
-func unpackAny(x *index, e *entry) types.UID {
-	for c := range x.chunks {
-		if ch := x.chunks[c]; ch != nil {
-			for i := range ch.entries {
-				if &ch.entries[i] == e {
-					return x.object(uint32(c*chunkSize + i)).UID
-				}
-			}
-		}
-	}
-	return ""
-}
-
 func TestNanos(t *testing.T) {
 	for name, c := range map[string]struct {
 		in   time.Time
