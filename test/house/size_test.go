@@ -13,7 +13,7 @@ import (
 // The limits of hand-written code that is shipped. What breaks one today stands in
 // exceptions_test.go, with how far it may go.
 const (
-	maxFile        = 250 // lines
+	maxFile        = 400 // lines
 	maxFunction    = 60  // lines
 	maxComment     = 100 // columns, where a tab is one
 	maxOtherFile   = 450 // lines of tests and what stands beside them
