@@ -6,14 +6,15 @@ import (
 	"slices"
 )
 
-// Bounds limit what may be set. Label applies to the lifetime that a TTL label grants.
+// Bounds limit the values that authors may set. Label applies to the lifetime that a TTL label
+// grants.
 type Bounds struct{ TTL, Label, Deadline Range }
 
 // Range is a minimum and a maximum; nil means no bound. A bound that cannot be read keeps every
 // object that it might have bound (S6).
 type Range struct {
 	Min, Max *Setting
-	// Bounds that cannot be read beside those above that can. Neither lifts the other.
+	// Unreadable bounds beside the readable ones above. Neither lifts the other.
 	unreadableMin, unreadableMax *Setting
 }
 
@@ -32,8 +33,8 @@ func (r Range) narrow(inner Range) Range {
 func longer(a, b *Setting) bool  { return a.TTL.After > b.TTL.After }
 func shorter(a, b *Setting) bool { return a.TTL.After < b.TTL.After }
 
-// tighter is the bound that applies of two, a readable one before an unreadable one, and the
-// unreadable bound beside it.
+// tighter returns the bound that applies out of two, preferring a readable one, and the unreadable
+// bound beside it.
 func tighter(outer, inner *Setting, wins func(a, b *Setting) bool, beside ...*Setting) (bound, beyond *Setting) {
 	switch {
 	case outer == nil:
@@ -54,8 +55,8 @@ func tighter(outer, inner *Setting, wins func(a, b *Setting) bool, beside ...*Se
 	return bound, unreadable(beside...)
 }
 
-// Settings are the bounds that are set, including those that cannot be read. A namespace has one
-// for TTLs and labels.
+// Settings returns the bounds that are set, including unreadable ones. A namespace has one bound
+// for both TTLs and labels.
 func (b Bounds) Settings() []*Setting {
 	var out []*Setting
 	for _, setting := range slices.Concat(b.TTL.settings(), b.Label.settings(), b.Deadline.settings()) {
@@ -78,7 +79,7 @@ type Contradiction struct {
 	Low, High *Setting
 }
 
-// At is the message for the field of one of the two, which names the other.
+// At returns the message for the field of one of the two bounds. It names the other.
 func (c *Contradiction) At(one *Setting) string {
 	if one == c.High {
 		return fmt.Sprintf("%s is below %s: raise it, or lower the other", c.High.TTL, c.Low.beside(one))
@@ -86,7 +87,8 @@ func (c *Contradiction) At(one *Setting) string {
 	return fmt.Sprintf("%s is above %s: lower it, or raise the other", c.Low.TTL, c.High.beside(one))
 }
 
-// Contradictions are those of the bounds. One that cannot be read contradicts nothing.
+// Contradictions returns each minimum that is above its maximum. An unreadable bound contradicts
+// nothing.
 func (b Bounds) Contradictions() []*Contradiction {
 	var out []*Contradiction
 	for i, r := range []Range{b.TTL, b.Label, b.Deadline} {
@@ -100,14 +102,14 @@ func (b Bounds) Contradictions() []*Contradiction {
 	return out
 }
 
-// CheckTTL says how a TTL lies outside the bounds, or returns nil. An unreadable bound is an error
-// only where the readable ones are kept, so that it never hides that they are not.
+// CheckTTL reports how a TTL lies outside the bounds, or returns nil. An unreadable bound is an
+// error only if the TTL keeps the readable ones, so that it never hides a violation.
 func (b Bounds) CheckTTL(ttl TTL) error { return b.TTL.check(ttl) }
 
-// CheckLabel is the same for the lifetime that a TTL label grants.
+// CheckLabel does the same for the lifetime that a TTL label grants.
 func (b Bounds) CheckLabel(life TTL) error { return b.Label.check(life) }
 
-// CheckDeadline is the same for a deadline. Never means that there is to be none.
+// CheckDeadline does the same for a deadline. Never means no deadline.
 func (b Bounds) CheckDeadline(deadline TTL) error {
 	err := b.Deadline.check(deadline)
 	if deadline.Never && Violated(err) {
@@ -132,8 +134,8 @@ func (r Range) check(value TTL) error {
 	return nil
 }
 
-// Clamp moves a default into the range. The minimum has the last word: where the two contradict
-// each other, longer is safer.
+// Clamp moves a default into the range. If the two bounds contradict each other, the minimum wins:
+// longer is safer.
 func (r Range) Clamp(value TTL) TTL {
 	if r.Max.readable() && (value.Never || value.After > r.Max.TTL.After) {
 		value = TTL{After: r.Max.TTL.After}
@@ -157,7 +159,7 @@ type UnreadableBoundError struct {
 	Bound *Setting
 }
 
-// Error names the bound, where it is set and what is wrong with it.
+// Error names the bound, the object that sets it, and the fault.
 func (e *UnreadableBoundError) Error() string {
 	return fmt.Sprintf("%s%s cannot be read: %v", fieldName(e.Bound.Path), e.Bound.of(), e.Bound.Err)
 }
@@ -165,7 +167,7 @@ func (e *UnreadableBoundError) Error() string {
 // Bound is a bound as messages name it: curfew.dev/max-ttl 1d of namespace "ci".
 func (s *Setting) Bound() string { return fieldName(s.Path) + " " + s.TTL.String() + s.of() }
 
-// beside leaves out the source where another setting has the same.
+// beside leaves out the source if the other setting has the same one.
 func (s *Setting) beside(other *Setting) string {
 	if s.Source == other.Source {
 		return fieldName(s.Path) + " " + s.TTL.String()
@@ -182,10 +184,10 @@ func (s *Setting) of() string {
 
 func (s *Setting) readable() bool { return s != nil && s.Err == nil }
 
-// BoundSet selects bounds by what happens to a value outside of them.
+// BoundSet selects bounds by their effect on a value outside of them.
 type BoundSet uint8
 
-// The sets. Bounds of policies are outer; those of the namespace may only narrow them.
+// The sets. Policies set the outer bounds, which the namespace may only narrow.
 const (
 	// AllBounds clamp defaults. Outside of them there is at least a warning.
 	AllBounds BoundSet = iota
@@ -194,7 +196,7 @@ const (
 	EnforcedBounds
 	// OuterBounds leave out the namespace as well: its mode does not soften them.
 	OuterBounds
-	// TrialBounds are those of the policies in dry-run, which no other set includes.
+	// TrialBounds are the bounds of policies in dry-run. No other set includes them.
 	TrialBounds
 )
 
@@ -223,8 +225,8 @@ func (s *Scope) Bounds(set BoundSet) Bounds {
 	return bounds
 }
 
-// BoundsFor are the bounds of a set for one object. A max-ttl under a minute does not bind a
-// CronJob's Job, which has to stay that long.
+// BoundsFor returns the bounds of a set for one object. A max-ttl under a minute does not bind a
+// CronJob's Job, because the Job must stay for [minCronJobTTL].
 func (s *Scope) BoundsFor(facts *Facts, set BoundSet) Bounds {
 	bounds := s.Bounds(set)
 	if high := bounds.TTL.Max; high.readable() && high.TTL.After < minCronJobTTL && facts.isCronJobsJob() {

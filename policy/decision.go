@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Severity says what a finding does to the request.
+// Severity is the effect of a finding on the request.
 type Severity string
 
 // The severities.
@@ -15,7 +15,7 @@ const (
 	Warn Severity = "warning"
 )
 
-// Finding is what one rule finds about one field.
+// Finding is a fault that one rule finds in one field.
 type Finding struct {
 	// Rule is the name of the rule, as files and documentation name it.
 	Rule string `json:"rule"`
@@ -23,14 +23,14 @@ type Finding struct {
 	Field string `json:"field"`
 	// Value is the text at the field. Two findings about the same value are the same finding.
 	Value string `json:"-"`
-	// Severity is what the finding does.
+	// Severity is the effect on the request.
 	Severity Severity `json:"severity"`
 	// Level is where the violated limit is set, if known. A namespace's mode softens only limits of
 	// its own.
 	Level Level `json:"-"`
 	// Retry means that the same request may be allowed a moment later.
 	Retry bool `json:"-"`
-	// Message says what is wrong and what to do; it does not repeat the field.
+	// Message names the fault and the fix; it does not repeat the field.
 	Message string `json:"message"`
 }
 

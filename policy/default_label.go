@@ -12,8 +12,8 @@ import (
 // gave a moment ago.
 const labelMargin = time.Minute
 
-// withoutBackfill is the time that a label must leave an existing object if its policy does not
-// say backfill: somebody has to be able to notice.
+// withoutBackfill is the time that a label must leave an existing object if its policy does not set
+// backfill, so that people can notice.
 const withoutBackfill = time.Hour
 
 // ErrNeedsBackfill is why [MissingLabel] does not give a label that expires too soon.
@@ -75,7 +75,7 @@ func WithheldLabel(facts *Facts, scope *Scope, now time.Time) string {
 // mayGetLabel reports whether an object may be given a TTL label, if a policy has one for it.
 func mayGetLabel(facts *Facts, scope *Scope) bool {
 	_, labelled := facts.Labels[LabelTTL]
-	// A default would outrank what the author said in the alias.
+	// A default would outrank the value that the author set in the alias.
 	_, aliased := facts.Labels[LabelKyvernoTTL]
 	// NoDefault lets the Pods of a Job through for default-pod-ttl, which is resolved live. A label
 	// is written, so not there (S5).
@@ -119,8 +119,8 @@ func (s *Scope) label(facts *Facts, of *PlatformPolicy, created, now time.Time) 
 	return label.String(), &said
 }
 
-// LabelAssignments are what gives an object a TTL label, with the policy that it came from.
-// backfill means that the object exists.
+// LabelAssignments give an object a TTL label, and name the policy that it came from. backfill
+// means that the object exists.
 func LabelAssignments(facts *Facts, label string, said *Setting, backfill bool) []Assignment {
 	if label == "" {
 		return nil

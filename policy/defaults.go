@@ -14,9 +14,9 @@ type Assignment struct {
 	Value any
 }
 
-// Defaults is what admission fills in on CREATE: the TTL (the native field if the profile has one
-// and the TTL is one constant, else annotations), the deadline, and their sources. It is
-// idempotent, and empty in a namespace in dry-run.
+// Defaults returns the values that admission fills in on CREATE: the TTL (the native field if the
+// profile has one and the TTL is one constant, else annotations), the deadline, and their sources.
+// It is idempotent, and empty in a namespace in dry-run.
 func Defaults(facts *Facts, effective *Effective, scope *Scope) []Assignment {
 	if scope.Mode() == ModeDryRun {
 		return nil

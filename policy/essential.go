@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// essentialGroups and essentialKinds are what a cluster depends on or what is not worth a label.
-// Nothing that matches objects by rule, instead of by their own label, reaches them.
+// essentialGroups and essentialKinds list kinds that a cluster depends on, or that are not worth a
+// label. Nothing that matches objects by rule, instead of by their own label, reaches them.
 var (
 	essentialGroups = []string{
 		Group, "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",

@@ -20,7 +20,7 @@ type Explanation struct {
 	ByTTL, ByLabel, ByDeadline Verdict
 }
 
-// Question has what an explanation depends on beside the object and its scope.
+// Question holds the inputs of an explanation beside the object and its scope.
 type Question struct {
 	// Alias means that the label cleanup.kyverno.io/ttl is understood.
 	Alias bool

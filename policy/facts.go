@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Facts is what Curfew knows about one object, of any kind. It is read once, shared, and never
-// changed.
+// Facts holds all that Curfew knows about one object, of any kind. It is read once, shared, and
+// never changed.
 type Facts struct {
 	Profile *Profile
 

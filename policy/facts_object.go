@@ -44,8 +44,8 @@ func FactsOfObjectContext(ctx context.Context, profile *Profile, object map[stri
 	}
 	facts.DeadlineByCurfew = profile.DeadlineByCurfew != nil && profile.DeadlineByCurfew(ctx, object)
 	if value, ok := profile.ManagedBy.Get(object); ok && profile.ManagedBy != nil {
-		// A value of a wrong shape is somebody else's too: it must not open the door to a default
-		// (S6).
+		// A value of a wrong shape counts as another controller too: it must not open the door to a
+		// default (S6).
 		facts.ManagedBy = fmt.Sprint(value)
 	}
 	if facts.IsPod() {

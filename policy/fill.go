@@ -2,8 +2,8 @@ package policy
 
 import "time"
 
-// FillIn is what admission writes into a new object, the TTL label included. An earlier call for
-// the same object is undone first, so that a second call has the same result.
+// FillIn returns the values that admission writes into a new object, the TTL label included. An
+// earlier call for the same object is undone first, so that a second call has the same result.
 func FillIn(facts *Facts, scope *Scope, now time.Time) ([]Assignment, Effective) {
 	facts = Unfilled(facts, scope)
 	effective := Resolve(facts, scope)

@@ -7,7 +7,7 @@ import "slices"
 // so that a forged one gains nothing. If the policy cannot be evaluated, it may give that value:
 // the object is held (S6).
 
-// StampedBy reports whether a stamp of the object names a policy for which the condition holds.
+// StampedBy reports whether a stamp of the object names a policy that meets the condition.
 func (f *Facts) StampedBy(condition func(name string) bool) bool {
 	label, _ := f.claimedLabel()
 	return slices.ContainsFunc([]Source{

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Action is what the controller is to do with an object.
+// Action is the step that the controller takes with an object.
 type Action uint8
 
 // The actions.
@@ -106,7 +106,7 @@ func (v Verdict) due(expiry, now time.Time, act Action) Verdict {
 	return v
 }
 
-// propagated is a verdict with what the policies set; an error keeps the object.
+// propagated is a verdict with the propagation that the policies set; an error keeps the object.
 func (v Verdict) propagated(propagation metav1.DeletionPropagation, err error) Verdict {
 	if err != nil {
 		return Verdict{Action: Keep, Reason: "what becomes of its dependents is not known", Source: v.Source, Err: err}
@@ -115,7 +115,7 @@ func (v Verdict) propagated(propagation metav1.DeletionPropagation, err error) V
 	return v
 }
 
-// Judge decides by the TTL after finished what happens to an object at the instant now. The verdict
+// Judge decides what happens to an object at the instant now by its TTL after finished. The verdict
 // is valid for exactly the resourceVersion in the facts (S1).
 func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	if verdict, ok := facts.untouchable(); ok {

@@ -31,13 +31,13 @@ const (
 	// AnnotationFinishedAt records a finish time (RFC 3339) that only Curfew observed.
 	AnnotationFinishedAt = Prefix + "finished-at"
 	// AnnotationSuspendedAt records when Curfew suspended an object for its deadline (RFC 3339). While
-	// the object is suspended, what it still runs is stopped.
+	// the object is suspended, Curfew stops everything that it still runs.
 	AnnotationSuspendedAt = Prefix + "suspended-at"
 	// AnnotationCountedBy is the UID of the PodTally that has counted the Pod. Such a Pod is never
 	// counted again, even after tallies were switched off and on (S7).
 	AnnotationCountedBy = Prefix + "counted-by"
-	// CountedByNobody is its value on an unfinished Pod that Curfew is about to delete. If it cannot
-	// delete the Pod, the Pod is counted after all.
+	// CountedByNobody is its value on an unfinished Pod that Curfew is about to delete. If Curfew
+	// cannot delete the Pod, a tally counts the Pod after all.
 	CountedByNobody = "nobody"
 	// AnnotationDeleted lists, on an Event, the last objects that Curfew deleted.
 	AnnotationDeleted = Prefix + "deleted"
@@ -85,7 +85,7 @@ const (
 	FinalizerJobTracking = "batch.kubernetes.io/job-tracking"
 	// JobController is the value of spec.managedBy that means Kubernetes' own Job controller.
 	JobController = "kubernetes.io/job-controller"
-	// LabelAggregate on a ClusterRole adds its rules to what the controller may do.
+	// LabelAggregate on a ClusterRole adds its rules to the permissions of the controller.
 	LabelAggregate = Prefix + "aggregate-to-controller"
 	// LabelFeature on a ClusterRole names the feature of the controller that its rules are for.
 	LabelFeature = Prefix + "controller-feature"

@@ -21,7 +21,7 @@ var kyvernoUnits = withNames(map[time.Duration][]string{
 	week:             {"w", "wk", "wks", "week", "weeks"},
 })
 
-// goUnits are those of [time.ParseDuration].
+// goUnits are the units that [time.ParseDuration] reads.
 var goUnits = func() map[string]time.Duration {
 	out := maps.Clone(units)
 	delete(out, "d")

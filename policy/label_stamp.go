@@ -9,7 +9,7 @@ import (
 // backfilled ends the stamp of a label that an existing object was given.
 const backfilled = "backfill"
 
-// labelStamp is what [AnnotationLabelSource] says of a label that a policy gave, for example
+// labelStamp is the text of [AnnotationLabelSource] for a label that a policy gave, for example
 // "policy/scratch 30d".
 func labelStamp(label string, said *Setting, backfill bool) string {
 	text := said.Source.String() + " " + label
@@ -39,11 +39,11 @@ func (f *Facts) LabelPolicy() string {
 	return source.Name
 }
 
-// labelSource is where the TTL label came from, and whether its deletion is limited to the backfill
-// rate. Anyone who may write the object can write a stamp, so a policy is the source only if it
+// labelSource returns the source of the TTL label, and whether the backfill rate limits the
+// deletion. Anyone who may write the object can write a stamp, so a policy is the source only if it
 // would give the label again. Otherwise the label is its author's, as after an edit of the policy.
-// The rate applies even then: an administrator who edits a policy must not make what was to be
-// deleted slowly be deleted at once. Such objects yield to those whose stamp is proven.
+// The rate applies even then: an edit of the policy must not delete at once the objects that were
+// to be deleted slowly. These objects yield to objects with a proven stamp.
 func (s *Scope) labelSource(facts *Facts) (source Source, backfill bool) {
 	source, backfill = facts.claimedLabel()
 	if source.Level == LevelPolicy && !s.gaveLabel(facts, source) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Mode says what Curfew does in a namespace, or with a policy.
+// Mode selects what Curfew does in a namespace, or with a policy.
 type Mode string
 
 // The modes. Enforce is what an absent annotation means.
@@ -21,7 +21,7 @@ const (
 	ModeEnforce Mode = "enforce"
 	// ModeWarn fills in and deletes, and warns instead of rejecting.
 	ModeWarn Mode = "warn"
-	// ModeDryRun changes, rejects and deletes nothing, and reports what it would do.
+	// ModeDryRun changes, rejects and deletes nothing; it only reports.
 	ModeDryRun Mode = "dry-run"
 )
 
@@ -103,7 +103,7 @@ func namespaceBounds(annotations map[string]string) Bounds {
 	}
 }
 
-// Settings are the TTLs, deadlines and bounds that are set, including those that cannot be read.
+// Settings returns the TTLs, deadlines and bounds that are set, including unreadable ones.
 func (n *NamespacePolicy) Settings() []*Setting {
 	return append(append(n.TTL.Settings(), present(n.PodTTL, n.Deadline)...), n.Bounds.Settings()...)
 }
@@ -229,7 +229,7 @@ func keptSince(present, hash string, now time.Time) string {
 	case hash == "":
 	case fits && (now.IsZero() || !at.After(now)):
 		return present
-	case !now.IsZero(): // A time in the future is somebody's mistake, and nothing would ever be younger than it.
+	case !now.IsZero(): // A time in the future is a mistake: no object would ever be younger.
 		return FormatSince(now, hash)
 	}
 	return ""

@@ -53,8 +53,8 @@ func LeftToPolicies(facts *Facts, namespace *NamespacePolicy) (ttl, deadline boo
 	return namespace.ttlFor(facts).Empty(), namespace.Deadline == nil
 }
 
-// ttlFor is what the namespace sets for one object. default-pod-ttl wins for Pods, and is all of a
-// namespace that applies to owned Pods.
+// ttlFor returns the TTL that the namespace sets for one object. default-pod-ttl wins for Pods, and
+// is all of a namespace that applies to owned Pods.
 func (n *NamespacePolicy) ttlFor(facts *Facts) TTLSet {
 	if facts.IsPod() && (n.PodTTL != nil || facts.Owner != nil) {
 		return TTLSet{All: n.PodTTL}

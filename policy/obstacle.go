@@ -11,14 +11,14 @@ import (
 type Obstacle struct {
 	// Kind is a word for machines, such as protection or finalizer.
 	Kind ObstacleKind
-	// Message says what blocks the object, as in "is protected by annotation curfew.dev/protect".
+	// Message names the obstacle, as in "is protected by annotation curfew.dev/protect".
 	Message string
 	// Stops means that Curfew does not delete the object. Other obstacles may keep it for a while,
 	// or have it created again.
 	Stops bool
 }
 
-// ObstacleKind says what kind of thing blocks an object.
+// ObstacleKind is the kind of an obstacle.
 type ObstacleKind string
 
 // The kinds of obstacles.
@@ -146,7 +146,7 @@ func dryRuns(scope *Scope, around Surroundings) []Obstacle {
 	}
 }
 
-// unusableOnceFinished is what will keep an unfinished object once it has finished.
+// unusableOnceFinished returns the obstacles that will keep an unfinished object when it finishes.
 func (e *Explanation) unusableOnceFinished() []string {
 	if e.Facts.Finished || e.ByTTL.Err != nil || !e.Facts.Profile.Finishable() {
 		return nil
@@ -168,7 +168,8 @@ func (e *Explanation) unusableOnceFinished() []string {
 
 const timeFormat = "2006-01-02T15:04:05Z"
 
-// foreignFinalizers are those that neither the garbage collector nor the Job controller removes.
+// foreignFinalizers returns the finalizers that neither the garbage collector nor the Job
+// controller removes.
 func foreignFinalizers(facts *Facts) []string {
 	return slices.DeleteFunc(slices.Clone(facts.Finalizers), func(name string) bool {
 		return name == "foregroundDeletion" || name == "orphan" || name == FinalizerJobTracking || name == FinalizerTally

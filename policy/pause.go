@@ -29,7 +29,7 @@ const (
 // pauseMost bounds how many names a pause has, as the schema of DeletionPauses does.
 const pauseMost = 100
 
-// PausableTriggers are those that a pause can name.
+// PausableTriggers are the triggers that a pause can name.
 func PausableTriggers() []Trigger {
 	return []Trigger{TriggerTTL, TriggerLabel, TriggerCleanup, TriggerDeadline}
 }
@@ -192,7 +192,7 @@ func (p *Pause) String() string {
 	return what + ", until " + p.Until.UTC().Format(time.RFC3339)
 }
 
-// Message says who holds what, and why.
+// Message names the pause, what it holds, and its reason.
 func (p *Pause) Message() string {
 	kind := "DeletionPause"
 	if p.Name == PauseConfigMap {

@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PodCounter is what counts a finished Pod: its Job, or the PodTally that counted it.
+// PodCounter is the object that counts a finished Pod: its Job, or the PodTally that counted it.
 type PodCounter struct {
 	// Source names it: job/build.
 	Source Source
-	// TTL is what it sets for the Pods that it has counted; nil if nothing.
+	// TTL is the TTL that it sets for the Pods that it has counted; nil if it sets none.
 	TTL *Setting
 	// FailsByPods means that the Job controller still reads the failed Pods of the Job.
 	FailsByPods bool
@@ -47,7 +47,7 @@ func (f *Facts) PodTTL() *Setting {
 	return ttlSetting("metadata.annotations", f.Annotations, AnnotationPodTTL)
 }
 
-// CounterOfJob is what a Job says about its Pods.
+// CounterOfJob reads the settings of a Job for its Pods.
 func CounterOfJob(job *batchv1.Job) *PodCounter {
 	out := &PodCounter{
 		Source: Source{LevelJob, job.Name}, TTL: ttlSetting("metadata.annotations", job.Annotations, AnnotationPodTTL),
@@ -74,7 +74,7 @@ func CounterOfOwner(object map[string]any) (*PodCounter, error) {
 	return CounterOfJob(job), nil
 }
 
-// UnreadableCounter stands for what counts a Pod and cannot be read.
+// UnreadableCounter stands for a Job or PodTally that counts a Pod and cannot be read.
 func UnreadableCounter(pod *Facts, err error) *PodCounter {
 	if pod.OwnedByJob() {
 		return UnreadableJob(pod.Owner.Name, err)
@@ -113,7 +113,7 @@ func (c *PodCounter) level() level {
 	return level{source: c.Source, set: TTLSet{All: c.TTL}, final: c.Err != nil}
 }
 
-// counted is what the Pod's Job or tally says, which can change without the Pod.
+// counted is the value that the Pod's Job or tally sets. It can change without the Pod.
 func (w *walk) counted(setting *Setting) Value {
 	value := Value{Set: true, Source: w.winner.source, Live: true}
 	if setting == nil {

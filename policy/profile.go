@@ -16,7 +16,7 @@ type Profile struct {
 	Name string
 	// Unknown means that the kind has no profile.
 	Unknown bool
-	// Kind and Resource are those that the profile describes; Resource is the plural in URLs.
+	// Kind and Resource name the kind that the profile describes; Resource is the plural in URLs.
 	Kind     schema.GroupVersionKind
 	Resource string
 	// ClusterScoped kinds have no namespace, so no namespace's annotations apply to them.
@@ -29,7 +29,7 @@ type Profile struct {
 	// where the kind has none. TTLFailed does not apply to an object that Errored.
 	TTLSucceeded, TTLFailed FieldPath
 	// Deadline is the native field that holds an active deadline: whole seconds or, with
-	// DurationDeadline, a Go duration such as "1h0m0s", of which 0 means none.
+	// DurationDeadline, a Go duration such as "1h0m0s" (0 means none).
 	Deadline         FieldPath
 	DurationDeadline bool
 	// AnnotatedDeadline means that Curfew enforces annotation curfew.dev/active-deadline on this

@@ -59,7 +59,7 @@ type walk struct {
 	closed string
 	// trial asks the policies in dry-run where no other level decides.
 	trial bool
-	// trace is nil where nobody asks for one. Otherwise steps record the levels after the winner as
+	// trace is nil if the caller wants none. Otherwise steps record the levels after the winner as
 	// well.
 	trace *Trace
 	steps []Step
@@ -210,7 +210,7 @@ func (w *walk) activeDeadline() {
 		if w.ask(next) {
 			return
 		}
-		// Its deadline may be longer than those of the levels below (S6).
+		// Its deadline may be longer than the deadlines of the levels below (S6).
 		if unusable && w.close("no default, as the runtime may say a longer one") {
 			return
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// RuntimePolicy is what a training runtime sets for the objects that use it.
+// RuntimePolicy holds the settings of a training runtime for the objects that use it.
 type RuntimePolicy struct {
 	// Name as sources write it.
 	Name string

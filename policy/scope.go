@@ -147,8 +147,8 @@ func (s *Scope) enforcing(name string) *Scope {
 	return &out
 }
 
-// PlatformPolicy is what a LifecyclePolicy sets for one object that it matches. Its expressions are
-// evaluated already.
+// PlatformPolicy holds the settings of a LifecyclePolicy for one object that it matches. Its
+// expressions are evaluated already.
 type PlatformPolicy struct {
 	Name     string
 	TTL      TTLSet

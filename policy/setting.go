@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Setting is one value as its author wrote it, with its place and what is wrong with it.
+// Setting is one value as its author wrote it, with its place and its fault.
 type Setting struct {
 	// Path of the field, such as metadata.annotations[curfew.dev/default-ttl].
 	Path string
@@ -23,7 +23,8 @@ type Setting struct {
 	Err error
 }
 
-// Field is what people call the field: the annotation's key, or the last name of the path.
+// Field is the name that people use for the field: the annotation's key, or the last name of the
+// path.
 func (s *Setting) Field() string { return fieldName(s.Path) }
 
 // Shown is the value as its author wrote it. Seconds are also shown as a duration: 864000 (10d).
@@ -87,7 +88,7 @@ func (s TTLSet) Natives() []*Setting {
 	return TTLSet{Native: s.Native, NativeSucceeded: s.NativeSucceeded, NativeFailed: s.NativeFailed}.Settings()
 }
 
-// Settings are those that are set, in a fixed order.
+// Settings returns the settings that are set, in a fixed order.
 func (s TTLSet) Settings() []*Setting {
 	return present(s.Native, s.NativeSucceeded, s.NativeFailed, s.All, s.Succeeded, s.Failed)
 }

@@ -41,7 +41,7 @@ func Decider(steps []Step) *Step {
 	return nil
 }
 
-// step records a level. It runs only where somebody asks for the trace.
+// step records a level. It runs only if the caller wants the trace.
 func (w *walk) step(from *level, decides bool) Step {
 	step := Step{Source: from.source, Settings: from.set.Settings(), Decides: decides}
 	runtime := w.scope.Runtime
@@ -136,7 +136,7 @@ func (w *walk) whyReached(from *level) string {
 	}
 }
 
-// finish completes the step that decides with what its settings came to.
+// finish adds the resulting values to the step that decides.
 func (w *walk) finish(e *Effective) []Step {
 	step, of := Decider(w.steps), []Value{e.Succeeded, e.Failed}
 	switch {

@@ -25,8 +25,8 @@ func (e *UndecidedError) Error() string {
 // Unwrap returns the cause.
 func (e *UndecidedError) Unwrap() error { return e.Err }
 
-// Undecided is the stopped evaluation because of which a value cannot be compared with a bound; nil
-// where that is not the reason.
+// Undecided returns the stopped evaluation that keeps a value from being compared with a bound; nil
+// for any other error.
 func Undecided(err error) *UndecidedError {
 	unreadable, undecided := (*UnreadableBoundError)(nil), (*UndecidedError)(nil)
 	if errors.As(err, &unreadable) && errors.As(unreadable.Bound.Err, &undecided) {

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Unfilled undoes, in the facts alone, what an earlier call of admission for the same CREATE filled
-// in. The API server calls again if another webhook changed the object in between, and the answer
-// must be the same. Only a value that the scope would fill in again exactly counts as Curfew's; any
-// other stamp is the author's.
+// Unfilled removes from the facts the values that an earlier admission call for the same CREATE
+// filled in. The API server calls again if another webhook changed the object in between, and the
+// answer must be the same. A value counts as Curfew's only if the scope would fill in exactly that
+// value again; any other stamp is the author's.
 func Unfilled(facts *Facts, scope *Scope) *Facts {
 	out := facts
 	if _, ok := defaultSource(facts.Annotations, AnnotationTTLSource); ok {
@@ -24,8 +24,8 @@ func Unfilled(facts *Facts, scope *Scope) *Facts {
 	return out
 }
 
-// withoutFilledTTL are the facts without the TTL that their stamp claims was filled in; false if
-// admission would not fill in exactly that.
+// withoutFilledTTL returns the facts without the TTL that admission filled in, according to their
+// stamp; false if admission would not fill in exactly that TTL.
 func (f *Facts) withoutFilledTTL(scope *Scope) (*Facts, bool) {
 	without, count := f.without(AnnotationTTLSource), 1
 	if _, ok := defaultSource(f.Annotations, AnnotationTTLSource); ok {
@@ -55,10 +55,10 @@ func (f *Facts) withoutDeadline() *Facts {
 	return without
 }
 
-// Attested are the facts of a new object without the stamps that admission would not write in any
-// of the scopes, and the keys of those. A stamp claims that the value is a default; if it is not,
-// the value is the author's. Only a CREATE can be checked like this: later the defaults, and their
-// inputs, may differ.
+// Attested returns the facts of a new object without the stamps that admission would not write in
+// any of the scopes, and the keys of these stamps. A stamp claims that the value is a default; if
+// it is not, the value is the author's. Only a CREATE can be checked like this: later the defaults,
+// and their inputs, may differ.
 func Attested(facts *Facts, scopes ...*Scope) (attested *Facts, forged []string) {
 	attested = facts
 	for _, stamp := range []struct {

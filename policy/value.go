@@ -25,7 +25,7 @@ type Value struct {
 	Live bool
 	// Backfill means that the default reaches an object older than itself, at a capped rate.
 	Backfill bool
-	// DryRun means that a policy in dry-run gives or gave the value: what is due is only reported.
+	// DryRun means that a policy in dry-run gives or gave the value: Curfew only reports due objects.
 	DryRun bool
 	// Err says why the value of the level that decides cannot be used: keep, and report (S6).
 	Err error
@@ -41,9 +41,9 @@ type Effective struct {
 	Deadline          Value
 	// DryRun means that Curfew only reports when the object is due.
 	DryRun bool
-	// LeaveNative is that of the scope.
+	// LeaveNative is copied from the scope.
 	LeaveNative bool
-	// Counter is that of the scope.
+	// Counter is copied from the scope.
 	Counter *PodCounter
 	// Propagation of a deletion, see [Scope.Propagation].
 	Propagation    metav1.DeletionPropagation
@@ -58,7 +58,7 @@ func (e *Effective) TTL(outcome Outcome) Value {
 	return e.Succeeded
 }
 
-// setting is what the level sets for an outcome; nil where it sets nothing.
+// setting returns the setting of the level for an outcome; nil if the level sets none.
 func (l *level) setting(facts *Facts, outcome Outcome) *Setting {
 	setting := l.set.For(outcome)
 	if facts.Errored && outcome == Failed && setting == l.set.NativeFailed {
@@ -67,7 +67,7 @@ func (l *level) setting(facts *Facts, outcome Outcome) *Setting {
 	return setting
 }
 
-// value is what a setting of the winner comes to.
+// value turns a setting of the winner into the effective value.
 func (w *walk) value(setting *Setting) Value {
 	switch w.winner.source.Level {
 	case LevelObject:

@@ -13,7 +13,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Verdict is what a policy says of an object.
+// Verdict is the decision of a policy on one object.
 type Verdict uint8
 
 // The verdicts.
@@ -52,12 +52,12 @@ type Decision struct {
 	Verdict Verdict
 	// Reason in one word, and Message, for Skip.
 	Reason, Message string
-	// Group and Time are what keepNewest groups and sorts by, for Delete.
+	// Group and Time are the values that keepNewest groups and sorts by, for Delete.
 	Group string
 	Time  time.Time
 }
 
-// Object is what the policy judges.
+// Object is an object that the policy judges.
 type Object struct {
 	Facts    *policy.Facts
 	Resource schema.GroupResource

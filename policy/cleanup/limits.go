@@ -6,7 +6,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Limited reports whether a run must count what matches before it deletes anything.
+// Limited reports whether a run must count the matching objects before it deletes any.
 func (p *Policy) Limited() bool {
 	return p.Spec.MaxDeletions != nil || p.Spec.MaxPercentage != nil
 }

@@ -53,7 +53,7 @@ func (o *Object) undecided() Decision {
 	return Decision{Verdict: Skip, Reason: SkipLookup, Message: o.unknown.Error()}
 }
 
-// answer answers what the object itself shows, and asks for the rest.
+// answer answers the lookups that the object itself decides, and asks for the rest.
 func (o *Object) answer(name string) (bool, error) {
 	group, kind := o.Facts.Profile.Kind.Group, o.Facts.Profile.Kind.Kind
 	volume := group == "" && (kind == claimKind || kind == volumeKind)

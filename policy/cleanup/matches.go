@@ -123,7 +123,7 @@ func (m *Matches) AtLeast(runs int32) (count int64) {
 	return count
 }
 
-// Encode returns what the next run has to know. A run that stalls has no second pass.
+// Encode returns the state that the next run needs. A run that stalls has no second pass.
 func (m *Matches) Encode() []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +139,7 @@ func (m *Matches) Encode() []byte {
 	return out
 }
 
-// SumMatches is the checksum of what [Matches.Encode] returned.
+// SumMatches is the checksum of the text that [Matches.Encode] returned.
 func SumMatches(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])

@@ -26,9 +26,9 @@ type Policy struct {
 	Generation      int64
 	// Account is the service account whose rights count; zero means Curfew's own.
 	Account types.NamespacedName
-	// Spec is what both kinds have in common. Do not change it.
+	// Spec has the fields that both kinds share. Do not change it.
 	Spec *v1alpha1.CleanupSpec
-	// Hash of what decides which objects are deleted.
+	// Hash of the fields that decide which objects are deleted.
 	Hash string
 	// Schedule of the runs; nil if it cannot be read.
 	Schedule *schedule.Schedule
@@ -118,8 +118,8 @@ func newSelection(path *field.Path, rules []v1alpha1.ResourceRule, namespaces, o
 	return &selection{rules: rules, namespaces: selector("namespaceSelector", namespaces), labels: selector("objectSelector", objects)}
 }
 
-// hash identifies what decides which objects are deleted: all of the spec but suspend, which only
-// stops the policy.
+// hash identifies the fields that decide which objects are deleted: all of the spec but suspend,
+// which only stops the policy.
 func hash(spec *v1alpha1.CleanupSpec, account types.NamespacedName) string {
 	decides := *spec
 	decides.Suspend = false
@@ -128,7 +128,7 @@ func hash(spec *v1alpha1.CleanupSpec, account types.NamespacedName) string {
 		Account string
 	}{&decides, account.String()})
 	if err != nil {
-		return "" // Structs of strings and numbers always marshal; "" is approved by nobody.
+		return "" // Structs of strings and numbers always marshal; no approval names "".
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
@@ -138,7 +138,7 @@ func hash(spec *v1alpha1.CleanupSpec, account types.NamespacedName) string {
 // policy. Anyone who can update a policy may suspend it, or make it a dry run.
 func (p *Policy) Widens(before *Policy) bool {
 	if p.Spec.Suspend {
-		return false // It does nothing until somebody resumes it, who is asked then.
+		return false // It does nothing until a user resumes it; the rule checks that user then.
 	}
 	if before == nil || before.Spec.Suspend {
 		return true

@@ -34,8 +34,8 @@ func Read(compiler *expression.Compiler, object *unstructured.Unstructured) (*Po
 	return p, errs, of.Status
 }
 
-// NeedsApproval reports whether somebody has to approve the policy. mandatory is
-// --require-approval, which concerns CleanupPolicies only.
+// NeedsApproval reports whether the policy needs an approval. mandatory is --require-approval,
+// which applies to CleanupPolicies only.
 func (p *Policy) NeedsApproval(mandatory bool) bool {
 	return p.Spec.Approval == v1alpha1.ApprovalRequired || p.Namespace != "" && mandatory
 }

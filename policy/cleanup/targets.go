@@ -53,8 +53,8 @@ func (t *Target) GroupVersionKind() schema.GroupVersionKind {
 // wildcard matches any group or resource in a rule.
 const wildcard = "*"
 
-// Targets are the resources that the policy lists, of those that are served. A CleanupPolicy never
-// lists cluster-scoped resources, and no policy lists Curfew's own.
+// Targets returns the served resources that the policy lists. A CleanupPolicy never lists
+// cluster-scoped resources, and no policy lists Curfew's own.
 func (p *Policy) Targets(served []Resource) []Target {
 	var out []Target
 	for i := range served {
@@ -118,8 +118,8 @@ func names(rule *v1alpha1.ResourceRule, resource schema.GroupResource, kind stri
 // ServerSelector is the label selector that the API server applies to lists.
 func (p *Policy) ServerSelector() labels.Selector { return p.match.labels }
 
-// Namespaces are those of all that the policy lists: its own, or those that its namespaceSelector
-// matches. all means that it lists the whole cluster.
+// Namespaces returns the namespaces in which the policy lists objects: its own, or all that its
+// namespaceSelector matches. all means that it lists the whole cluster.
 func (p *Policy) Namespaces(known []*policy.NamespacePolicy) (names []string, all bool) {
 	if p.Namespace != "" {
 		return []string{p.Namespace}, false

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// DefaultCacheSize is how many expressions a [Compiler] keeps: those of some hundred policies and
+// DefaultCacheSize is how many expressions a [Compiler] keeps, enough for some hundred policies and
 // profiles.
 const DefaultCacheSize = 1024
 

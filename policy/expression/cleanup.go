@@ -53,7 +53,7 @@ func (c *Compiler) Cleanup(spec *v1alpha1.CleanupSpec) (*Cleanup, field.ErrorLis
 		one := &spec.Variables[i]
 		program := compile(path.Child("variables").Index(i).Child("expression"), one.Expression, ResultAny)
 		if program == nil {
-			return out, errs // Those that use it would fail for no other reason.
+			return out, errs // Expressions that use it would fail for no other reason.
 		}
 		out.variables = append(out.variables, variable{one.Name, program})
 		known = append(known, declared{one.Name, program.returns})
@@ -104,7 +104,7 @@ func (c *Cleanup) Matches(ctx context.Context, variables *Variables) (bool, erro
 	return len(errs) == 0, errors.Join(errs...)
 }
 
-// Group is what keepNewest groups an object by; "" without groupBy.
+// Group is the value that keepNewest groups an object by; "" without groupBy.
 func (c *Cleanup) Group(ctx context.Context, variables *Variables) (string, error) {
 	if c.groupBy == nil {
 		return "", nil
@@ -116,7 +116,7 @@ func (c *Cleanup) Group(ctx context.Context, variables *Variables) (string, erro
 	return text, nil
 }
 
-// Time is what keepNewest sorts an object by; created without sortBy.
+// Time is the instant that keepNewest sorts an object by; created without sortBy.
 func (c *Cleanup) Time(ctx context.Context, variables *Variables, created time.Time) (time.Time, error) {
 	if c.sortBy == nil {
 		return created, nil

@@ -144,7 +144,7 @@ func stoppable(steps []v1alpha1.StopStep) bool {
 	return len(steps) == 0 || steps[0].Action == v1alpha1.StopMarkFailed || steps[0].Action == v1alpha1.StopSuspend
 }
 
-// withoutStop is what remains if Curfew cannot stop an object: the kind's own controller, or
+// withoutStop is the profile if Curfew cannot stop an object: the kind's own controller, or
 // nothing.
 func (e *Enforcement) withoutStop() *Enforcement {
 	if e.By == v1alpha1.EnforcedByCurfew {

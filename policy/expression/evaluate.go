@@ -11,10 +11,10 @@ import (
 // For evaluates the policy for one object and reports whether it matches. Variables hold the
 // object, its namespace (only its metadata is used) and its runtime.
 //
-// The errors are those of evaluating, for the condition Ready and for metrics; each is also in the
-// result. If the match cannot be evaluated, every setting of the policy becomes an error in the
-// result: the object is kept (S6). Its bounds apply all the same: the author of an object must not
-// escape them by what the object lacks.
+// For returns the errors of the evaluation, for the condition Ready and for metrics; each is also
+// in the result. If the match cannot be evaluated, every setting of the policy becomes an error in
+// the result: the object is kept (S6). The bounds of the policy apply all the same: the author of
+// an object must not escape them by leaving out a field.
 func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variables) (*policy.PlatformPolicy, bool, []error) {
 	if len(p.match.kinds) == 0 && facts.Profile.Unknown {
 		// Every kind with a profile, and this has none: it is given nothing. The bounds apply to

@@ -114,7 +114,7 @@ func (s *sizes) comprehension(loop ast.ComprehensionExpr) int {
 	}
 	defer s.bind(loop.AccuVar(), collected)()
 	s.of(loop.LoopCondition())
-	// Once more, since what is collected has the type of what the first step made of it.
+	// Once more, since the first step gives the collected value its type.
 	collected = max(collected, s.of(loop.LoopStep()))
 	s.variables[loop.AccuVar()] = collected
 	return max(collected, s.of(loop.Result()))

@@ -22,7 +22,7 @@ type Policy struct {
 	// Generation of the object that was compiled.
 	Generation int64
 	Priority   int32
-	// Mode is what happens with the defaults and bounds.
+	// Mode selects how the defaults and bounds apply.
 	Mode policy.Mode
 	// WarnBelow is the TTL under which authors are warned; zero where the policy sets none.
 	WarnBelow time.Duration

@@ -13,7 +13,7 @@ import (
 const maxMessage = 32768
 
 // Ready is the condition that shows whether a generation of a policy or profile can be used: the
-// errors of compiling it, or else those of evaluating it. The caller sets lastTransitionTime, for
+// errors of its compilation, or else of its evaluation. The caller sets lastTransitionTime, for
 // instance by meta.SetStatusCondition.
 func Ready(generation int64, compiling field.ErrorList, evaluating []error) metav1.Condition {
 	condition := metav1.Condition{

@@ -44,14 +44,15 @@ func (b *Budget) Spent() bool { return b.left.Load() <= 0 }
 // limitKey is the key under which a context has its innermost limit.
 type limitKey struct{}
 
-// shared is what the evaluations of a context may still cost. They count for the outer limits, too.
+// shared is the cost that the evaluations of a context have left. It counts for the outer limits,
+// too.
 type shared struct {
 	left     atomic.Int64
 	exceeded spentError
 	outer    *shared
 }
 
-// spentError: the evaluations of a context have cost what they may.
+// spentError: the evaluations of a context have used up their cost limit.
 type spentError string
 
 func (e spentError) Error() string { return string(e) }
@@ -110,7 +111,7 @@ func (p *Program) evaluate(ctx context.Context, variables *Variables) (ref.Val, 
 	return unwrap(value), nil
 }
 
-// cost is what an evaluation cost, at least 1.
+// cost is the cost of an evaluation, at least 1.
 func (p *Program) cost(details *cel.EvalDetails, exceeded bool) int64 {
 	cost := uint64(0)
 	if actual := details.ActualCost(); actual != nil {

@@ -154,7 +154,7 @@ func (r *Runtime) Unreadable(err error) *policy.RuntimePolicy {
 }
 
 // Policy has the settings of the runtime for the objects that use it. A nil runtime is missing.
-// fields are those in which any kind that uses the runtime finds a TTL.
+// fields are the paths at which any kind that uses the runtime finds a TTL.
 func (r *Reference) Policy(runtime map[string]any, fields []policy.FieldPath) *policy.RuntimePolicy {
 	source := policy.Source{Level: policy.LevelRuntime, Name: r.Name}
 	said := &policy.RuntimePolicy{Name: r.Name, Path: r.path, Namespaced: r.Namespace != ""}
@@ -173,7 +173,7 @@ func (r *Reference) Policy(runtime map[string]any, fields []policy.FieldPath) *p
 	if said.Deadline = facts.Deadline(); said.Deadline != nil {
 		said.Deadline.Source = source
 	}
-	// The hash has to cover what is read here, even if another profile is in effect by now.
+	// The hash must cover the fields read here, even if another profile is in effect by now.
 	said.ReadSince(facts, runtime, slices.Concat(fields, r.from.ttl))
 	return said
 }

@@ -7,8 +7,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Definition is what Curfew keeps of a CustomResourceDefinition: the kind it serves, and the fields
-// of each version.
+// Definition is the part of a CustomResourceDefinition that Curfew keeps: the kind it serves, and
+// the fields of each version.
 type Definition struct {
 	Kind          schema.GroupKind
 	Resource      string
@@ -98,8 +98,8 @@ const (
 	ShapeScalar
 )
 
-// Schema is what is kept of the schema of one version: the names of fields and the shapes of their
-// values. A nil schema is unknown and may have any field.
+// Schema is the part of a version's schema that Curfew keeps: the names of fields and the shapes of
+// their values. A nil schema is unknown and may have any field.
 type Schema struct {
 	shape Shape
 	// open parts may have any field.

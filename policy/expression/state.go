@@ -67,7 +67,7 @@ func (s *states) read(ctx context.Context, object map[string]any) (policy.State,
 	var state policy.State
 	var err error
 	fail := func(name string, err error) (policy.State, error) {
-		// Half a state is none: what is wrong in one expression may be wrong in the others.
+		// Half a state is none: a fault in one expression may be in the others, too.
 		return policy.State{}, fmt.Errorf("spec.state.%s: %w", name, err)
 	}
 	if s.suspended != nil {

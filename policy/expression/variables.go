@@ -27,7 +27,7 @@ type Variables struct {
 	Now time.Time
 	// Lookup answers one of [Lookups] for the object; nil if nothing can be looked up.
 	Lookup func(name string) (bool, error)
-	// computed is what the variables of the object's cleanup policy are; nil without any.
+	// computed holds the variables of the object's cleanup policy; nil without any.
 	computed func(name string) (ref.Val, error)
 }
 
@@ -50,7 +50,7 @@ func (a activation) ResolveName(name string) (any, bool) {
 	}
 }
 
-// resolveLate looks up what costs something, only where an expression asks for it.
+// resolveLate looks up the values that cost something, only where an expression uses them.
 func (a activation) resolveLate(name string) (any, bool) {
 	var value any
 	err := fmt.Errorf("%s is not known here", name)

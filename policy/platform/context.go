@@ -28,7 +28,7 @@ type Object struct {
 	Evaluating time.Duration
 	// Until ends evaluations as well, for several objects together; nil: nothing else does.
 	Until context.Context
-	// LabelOnly asks for no more than what bounds the TTL label: no defaults, no TTL of a runtime.
+	// LabelOnly asks only for the bounds of the TTL label: no defaults, no TTL of a runtime.
 	LabelOnly bool
 }
 
@@ -37,13 +37,12 @@ func Whole(facts *policy.Facts, object map[string]any) *Object {
 	return &Object{Facts: facts, JSON: func() (map[string]any, error) { return object, nil }}
 }
 
-// Context is what decides how one object is treated.
+// Context holds everything that decides how Curfew treats one object.
 type Context struct {
 	policy.Scope
-	// Platform is what the object is judged by.
+	// Platform is the snapshot that the object is judged by.
 	Platform *Snapshot
-	// NamespaceUnknown means that the [Source] does not know the namespace, of which only the name
-	// counts.
+	// NamespaceUnknown means that the [Source] does not know the namespace. Only its name counts.
 	NamespaceUnknown bool
 	// Undecided means that a policy which may bound the label has to see more than the metadata.
 	Undecided bool
@@ -147,8 +146,8 @@ func (c *Context) readNamespace(ctx context.Context, source Source, facts *polic
 	return err
 }
 
-// UnknownNamespace is a namespace of which no more than the name is known, and so the label that
-// the API server gives it.
+// UnknownNamespace is a namespace that Curfew knows by name alone, with the label that the API
+// server derives from the name.
 func UnknownNamespace(name string) *policy.NamespacePolicy {
 	return policy.ParseNamespace(name, nil, map[string]string{corev1.LabelMetadataName: name})
 }

@@ -12,14 +12,15 @@ import (
 // Served is a kind that has a profile, or that others use as their runtime, as the API server
 // serves it.
 type Served struct {
-	// Profile as it applies to the installed version, linked with those of the templates inside.
+	// Profile as it applies to the installed version, linked with the profiles of the templates
+	// inside.
 	*expression.Profile
 	// Schema of the installed version.
 	Schema *expression.Schema
-	// TTL and Deadline are the fields in which objects of the kind set, as a runtime, those of the
-	// objects that use them.
+	// TTL and Deadline are the fields in which a runtime of the kind sets the TTL and the deadline of
+	// the objects that use it.
 	TTL, Deadline []policy.FieldPath
-	// IsRuntime means that objects of other kinds may use those of this kind as their runtime.
+	// IsRuntime means that objects of other kinds may use objects of this kind as their runtime.
 	IsRuntime bool
 	// RuntimeDeadline means that a runtime which objects of the kind may use has a deadline, or that
 	// this is not known.

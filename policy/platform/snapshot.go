@@ -12,7 +12,7 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// parts are what a snapshot is made of.
+// parts are the contents of a snapshot.
 type parts struct {
 	// builtin profiles come with Curfew; a KindProfile of the same kind replaces one.
 	builtin []*expression.Profile
@@ -76,7 +76,7 @@ func (s *Snapshot) Definition(kind schema.GroupKind) *expression.Definition {
 	return s.definitions[kind]
 }
 
-// Propagation is what the profile of a kind says about dependents, whatever the trigger; "" if it
+// Propagation is the propagation policy of the profile of a kind, whatever the trigger; "" if it
 // says nothing. It is an error until the KindProfiles are known, since one of them may say that
 // dependents stay.
 func (s *Snapshot) Propagation(kind schema.GroupKind) (metav1.DeletionPropagation, error) {
@@ -134,8 +134,8 @@ func (s *Snapshot) Bounding(namespace *policy.NamespacePolicy) []*policy.Platfor
 	return bounding(s.Policies, namespace)
 }
 
-// BoundingUsers are those whose bounds apply there to other objects that an object of a kind sets
-// a TTL for: those that use a runtime, and the Pods of a Job.
+// BoundingUsers are the policies whose bounds apply there to the objects that an object of the kind
+// sets a TTL for: the objects that use a runtime, and the Pods of a Job.
 func (s *Snapshot) BoundingUsers(of *policy.Profile) func(*policy.NamespacePolicy) []*policy.PlatformPolicy {
 	switch kind := of.Kind.GroupKind(); {
 	case of.UsedBy != nil:
@@ -146,7 +146,7 @@ func (s *Snapshot) BoundingUsers(of *policy.Profile) func(*policy.NamespacePolic
 	return nil
 }
 
-// BoundingKind are those whose bounds apply there to a kind.
+// BoundingKind are the policies whose bounds apply there to a kind.
 func (s *Snapshot) BoundingKind(kind schema.GroupKind) func(*policy.NamespacePolicy) []*policy.PlatformPolicy {
 	concerning := s.Concerning(kind)
 	return func(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
@@ -164,7 +164,8 @@ func bounding(policies []*expression.Policy, namespace *policy.NamespacePolicy) 
 	return out
 }
 
-// With is the snapshot with further policies and profiles, which replace those of the same name.
+// With returns the snapshot with further policies and profiles. They replace others of the same
+// name.
 func (s *Snapshot) With(policies []*expression.Policy, profiles []*expression.Profile) *Snapshot {
 	if len(policies)+len(profiles) == 0 {
 		return s

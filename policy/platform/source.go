@@ -8,25 +8,25 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// Source reads what decides how an object is treated: from a cache, live, from files, or once for a
-// command.
+// Source reads the objects that decide how Curfew treats an object: from a cache, live, from files,
+// or once for a command.
 //
 // Namespace, Runtime and PodCounter may return [ErrUnknown], and Runtime an [UnreadableError]. Any
 // other error ends [ContextOf].
 type Source interface {
 	// Snapshot is the platform to judge one object by.
 	Snapshot(ctx context.Context) (*Snapshot, error)
-	// Namespace is what a namespace says. It is nil if the namespace is gone: its objects go with it.
+	// Namespace returns the settings of a namespace. It is nil if the namespace does not exist any
+	// more: Kubernetes deletes its objects.
 	Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
 	// Runtime is the runtime that an object refers to. It is nil if there is none, or if its kind is
 	// not served.
 	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
-	// PodCounter is what counts a Pod. It is nil for a Pod that nothing counts.
+	// PodCounter returns the Job or PodTally that counts a Pod; nil for a Pod that nothing counts.
 	PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error)
 }
 
-// ErrUnknown means that a [Source] has no way to find out. What is unknown says nothing, and
-// nothing is concluded from that.
+// ErrUnknown means that a [Source] has no way to find out. Callers must conclude nothing from it.
 var ErrUnknown = errors.New("not known")
 
 // UnreadableError means that a runtime cannot be read at the moment. The objects that use it are

@@ -44,7 +44,7 @@ func New(builtin []*v1alpha1.KindProfile) (*Store, error) {
 // Snapshot is the platform at this moment.
 func (s *Store) Snapshot() *Snapshot { return s.current.Load() }
 
-// Compiler is what the store compiles with. Compiling the same generation again costs little.
+// Compiler returns the compiler of the store. Compiling the same generation again costs little.
 func (s *Store) Compiler() *expression.Compiler { return s.compiler }
 
 // SetPolicy adds a LifecyclePolicy or replaces its previous generation. What cannot be used of it
@@ -58,7 +58,7 @@ func (s *Store) SetPolicy(object *v1alpha1.LifecyclePolicy) field.ErrorList {
 // RemovePolicy forgets a LifecyclePolicy.
 func (s *Store) RemovePolicy(name string) { s.PutPolicy(name, nil) }
 
-// PutPolicy is [Store.SetPolicy] for what is compiled already; nil removes it.
+// PutPolicy is [Store.SetPolicy] for a compiled policy; nil removes it.
 func (s *Store) PutPolicy(name string, compiled *expression.Policy) {
 	s.change(func() { put(s.parts.policies, name, compiled) })
 }
@@ -74,7 +74,7 @@ func (s *Store) SetProfile(object *v1alpha1.KindProfile) field.ErrorList {
 // RemoveProfile forgets a KindProfile, so that a built-in one of the kind applies again.
 func (s *Store) RemoveProfile(name string) { s.PutProfile(name, nil) }
 
-// PutProfile is [Store.SetProfile] for what is compiled already; nil removes it.
+// PutProfile is [Store.SetProfile] for a compiled profile; nil removes it.
 func (s *Store) PutProfile(name string, compiled *expression.Profile) {
 	s.change(func() { put(s.parts.profiles, name, compiled) })
 }

@@ -66,10 +66,10 @@ func runtimeBounds(s *Subject) []policy.Finding {
 	return out
 }
 
-// outside is the finding about a value outside of some bounds. Those of policies come first, since
-// a namespace's mode softens only its own. An unreadable bound is a warning, because the author of
-// the value cannot fix it. A bound whose evaluation was stopped is a denial, because the author
-// could make the object large enough for that.
+// outside returns the finding about a value outside of some bounds. Bounds of policies come first,
+// since a namespace's mode softens only its own. An unreadable bound is a warning, because the
+// author of the value cannot fix it. A bound whose evaluation was stopped is a denial, because the
+// author could make the object large enough for that.
 func outside(s *Subject, setting *policy.Setting, check func(policy.BoundSet) error) []policy.Finding {
 	outer, enforced := check(policy.OuterBounds), check(policy.EnforcedBounds)
 	var out policy.Finding

@@ -80,14 +80,14 @@ func CleanupAccessOf(p *cleanup.Policy) ([]CleanupAccess, *field.Error) {
 
 // CleanupRequest is one change of a cleanup policy.
 type CleanupRequest struct {
-	// Errors are those of compiling the policy, and OldErrors of the old one.
+	// Errors are the compile errors of the policy, and OldErrors of the old one.
 	Errors, OldErrors field.ErrorList
 	// Policy is the policy, if it compiles; else nil.
 	Policy *cleanup.Policy
 	// Before is the policy before the change, if there was one and it compiles; else nil.
 	Before *cleanup.Policy
-	// AuthorLacks are permissions that the author does not have, and AccountLacks those of the
-	// account that the policy runs as.
+	// AuthorLacks are permissions that the author does not have, and AccountLacks permissions that the
+	// account of the policy does not have.
 	AuthorLacks, AccountLacks []string
 	Options                   Options
 }

@@ -18,7 +18,7 @@ var expiredLabel = Rule{
 	// labels are compared, not findings.
 	Review: func(r *Request) []policy.Finding {
 		if r.byController() {
-			return nil // A policy's backfill labels what is older than its default.
+			return nil // A policy's backfill labels objects older than its default.
 		}
 		before := map[string][2]string{} // by path
 		if r.OldFacts != nil {
@@ -53,8 +53,8 @@ func (s *Subject) expiredLabel(key, text string) []policy.Finding {
 	return []policy.Finding{{Field: s.path(policy.LabelPath(key)), Value: text, Severity: severity, Message: said + effect}}
 }
 
-// effectOfExpired is what an expired label does, and whether that is denied. The controller asks
-// the same judge.
+// effectOfExpired is the effect of an expired label, and whether admission denies it. The
+// controller asks the same judge.
 func (s *Subject) effectOfExpired(key string, atCreation bool) (policy.Severity, string) {
 	kind, verdict := s.Profile.Kind.Kind, s.labelVerdict(key)
 	switch brake := s.brake(); {

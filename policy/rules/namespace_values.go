@@ -38,8 +38,8 @@ var namespaceValues = Rule{
 	},
 }
 
-// contradictions are the bounds of a namespace that contradict those of a policy, so that no value
-// is left.
+// contradictions finds the bounds of a namespace that contradict the bounds of a policy, so that no
+// value is left.
 func contradictions(s *Subject, namespace *policy.NamespacePolicy, outer *policy.PlatformPolicy) []policy.Finding {
 	var out []policy.Finding
 	for _, pair := range outer.Bounds.Narrow(namespace.Bounds).Contradictions() {

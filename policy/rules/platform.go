@@ -26,11 +26,11 @@ func PlatformRules() []string {
 
 // PlatformRequest is one change to a LifecyclePolicy or KindProfile.
 type PlatformRequest struct {
-	// Errors are the errors of compiling the object, and OldErrors those of compiling the old one.
+	// Errors are the compile errors of the object, and OldErrors of the old one.
 	Errors, OldErrors field.ErrorList
 	// Policy is the LifecyclePolicy, and OldPolicy the old one; nil for KindProfiles and on CREATE.
 	Policy, OldPolicy *expression.Policy
-	// Namespaces are those with bounds.
+	// Namespaces are the namespaces with bounds.
 	Namespaces []*policy.NamespacePolicy
 	Options    Options
 	Now        time.Time
@@ -46,7 +46,8 @@ func ReviewPlatform(request *PlatformRequest) *policy.Decision {
 	return out
 }
 
-// dryRun warns those who switch a policy to mode DryRun of what that does not hold.
+// dryRun warns authors who switch a policy to mode DryRun about the deletions that this does not
+// hold.
 func (r *PlatformRequest) dryRun() []policy.Finding {
 	if r.Policy == nil || r.OldPolicy == nil || r.Policy.Mode != policy.ModeDryRun || r.OldPolicy.Mode == policy.ModeDryRun {
 		return nil

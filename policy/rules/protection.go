@@ -13,9 +13,9 @@ import (
 
 // protection denies annotation curfew.dev/protect where a LifecyclePolicy says bounds.protect:
 // Deny, except to users who may update that policy. If it is not known whether the user may, or
-// whether the policy matches, the bound applies. It is a bound of admission alone: what is
-// protected stays protected. A controller's objects are admitted with what their template has, so
-// that the template is denied, too.
+// whether the policy matches, the bound applies. It is a bound of admission alone: protected
+// objects stay protected. A controller's objects are admitted with the annotations of their
+// template, so the rule denies the template, too.
 var protection = Rule{
 	Name: "protection",
 	Fields: []string{AnnotationField(policy.AnnotationProtect), InPodTemplate + AnnotationField(policy.AnnotationProtect),
@@ -37,8 +37,8 @@ var protection = Rule{
 	},
 }
 
-// protected is metadata that has the annotation, of the object or of those made from it. Their kind
-// is empty if it is not known.
+// protected is metadata that has the annotation, of the object or of the objects made from it.
+// Their kind is empty if it is not known.
 type protected struct {
 	path, text string
 	kind       schema.GroupKind
@@ -69,9 +69,9 @@ func (s *Subject) protections() []protected {
 	return out
 }
 
-// denying are the policies that deny a protection to the user of the request: those that match the
-// object, and those that bound what is made from it. Without match.kinds a policy applies to
-// objects with a TTL label if their kind has no profile.
+// denying returns the policies that deny a protection to the user of the request: policies that
+// match the object, and policies that bound the objects made from it. Without match.kinds a policy
+// applies to objects with a TTL label if their kind has no profile.
 func (s *Subject) denying(at protected) []*policy.PlatformPolicy {
 	if s.Scope == nil {
 		return nil

@@ -7,16 +7,16 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Rule is one check of admission. Check finds what is wrong with a subject as it stands;
-// Transition, for the few rules about a change, what is wrong with an UPDATE; Review, for those
-// about the user, what is wrong with the request. Those that a rule does not need are nil.
+// Rule is one check of admission. Check finds faults in a subject as it stands; Transition, for the
+// few rules about a change, finds faults in an UPDATE; Review, for rules about the user, finds
+// faults in the request. Functions that a rule does not need are nil.
 type Rule struct {
 	Name string
-	// Fields are those that the rule finds fault with. A test in package manifests checks that the
-	// match conditions send every object with such a fault to the webhook.
+	// Fields are the fields that the rule finds fault with. A test in package manifests checks that
+	// the match conditions send every object with such a fault to the webhook.
 	Fields []string
-	// InUse are fields for which alone nothing is sent. The rule finds fault with them where the
-	// namespace or a policy uses Curfew.
+	// InUse are fields that alone do not cause a request to be sent. The rule finds fault with them
+	// where the namespace or a policy uses Curfew.
 	InUse []string
 	// Beside are fields that never cause a request to be sent. The rule finds fault with them on
 	// requests that are sent for another reason.

@@ -11,7 +11,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Operation is what the request does.
+// Operation is the operation of the request.
 type Operation string
 
 // The operations that admission reviews.
@@ -117,7 +117,7 @@ func (r *Request) attest() {
 	r.Facts, r.forged, r.attested = &created, forged, true
 }
 
-// Subject is what a rule checks: an object, or a template of one inside another object.
+// Subject is an object that a rule checks, or a template of one inside another object.
 type Subject struct {
 	*policy.Facts
 	Object map[string]any

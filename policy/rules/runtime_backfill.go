@@ -10,7 +10,7 @@ import (
 // Reached is how many finished objects a runtime's TTL reaches by backfill. Rules have no client:
 // the edge counts if [Backfills] says so.
 type Reached struct {
-	// Known is false if nobody counted.
+	// Known is false if the edge did not count.
 	Known bool
 	Count int
 	// More means that there may be more than Count.

@@ -8,8 +8,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// shortTTL warns of a TTL under warnBelow (60s): nobody can read the logs or the status before the
-// object is deleted.
+// shortTTL warns of a TTL under warnBelow (60s): it leaves no time to read the logs or the status
+// before Curfew deletes the object.
 var shortTTL = Rule{
 	Name:   "short-ttl",
 	Fields: append(slices.Clone(lifetimeFields), podTTLField...),

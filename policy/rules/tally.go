@@ -25,7 +25,7 @@ const (
 type TallyRequest struct {
 	// Tally is the new state, and Old the state before; nil on CREATE.
 	Tally, Old *tally.Tally
-	// Errors are those of compiling the tally, and OldErrors of the old one.
+	// Errors are the compile errors of the tally, and OldErrors of the old one.
 	Errors, OldErrors field.ErrorList
 	// Namespace of the tally, and the policies whose bounds apply to Pods there.
 	Namespace *policy.NamespacePolicy

@@ -57,7 +57,7 @@ func unknown(key string) string {
 	return "is not a key of Curfew, and has no effect: " + fix
 }
 
-// writtenKeys are those that people write.
+// writtenKeys are the keys that people write.
 var writtenKeys = slices.Concat(policy.NamespaceAnnotations, policy.LifetimeAnnotations, []string{policy.AnnotationPodTTL, policy.AnnotationProtect, policy.LabelTTL})
 
 // nearest is the known key that differs least, "" where none is near. Up to a third of the letters

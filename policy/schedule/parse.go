@@ -9,7 +9,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// maxLength is that of the CRD. It bounds what a schedule costs to parse.
+// maxLength is the limit of the CRD. It bounds the cost of parsing a schedule.
 const maxLength = 256
 
 // descriptors are the forms without fields. The parser knows "@every", too: an interval without a

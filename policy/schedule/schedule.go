@@ -91,7 +91,7 @@ func (s *Schedule) Latest(after, now time.Time) (at time.Time, missed int) {
 	return at, missed
 }
 
-// wall is what the clock shows at an instant, written as if it were in UTC.
+// wall is the clock time at an instant, written as if it were in UTC.
 func (s *Schedule) wall(at time.Time) time.Time { return at.UTC().Add(s.offset(at)) }
 
 func (s *Schedule) offset(at time.Time) time.Duration {

@@ -9,7 +9,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Counter is what the tally says about the Pods that it has counted.
+// Counter holds the settings of the tally for the Pods that it has counted.
 func (t *Tally) Counter() *policy.PodCounter {
 	return &policy.PodCounter{Source: policy.Source{Level: policy.LevelTally, Name: t.Name}, TTL: t.TTL}
 }
@@ -20,6 +20,6 @@ func CounterOf(object map[string]any) (*policy.PodCounter, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, read); err != nil {
 		return nil, fmt.Errorf("reading the PodTally: %w", err)
 	}
-	compiled, _ := Compile(read) // What cannot be used of it is in the counter.
+	compiled, _ := Compile(read) // The counter holds the errors.
 	return compiled.Counter(), nil
 }
