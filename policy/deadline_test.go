@@ -16,7 +16,7 @@ func TestJudgeDeadline(t *testing.T) {
 	}
 	start := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	native := NativeField{Set: true, Seconds: 3600}
-	hour := Value{Set: true, TTL: TTL{After: time.Hour}, Source: Source{LevelNamespace, "ci"}, Live: true}
+	hour := Value{Set: true, TTL: TTL{After: time.Hour}, Source: Source{Level: LevelNamespace, Name: "ci"}, Live: true}
 	for name, c := range map[string]struct {
 		facts  Facts
 		value  Value

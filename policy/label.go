@@ -120,7 +120,7 @@ func (s *Scope) CheckLabel(label TTLLabel, created time.Time, set BoundSet) erro
 		}
 		if latest := policy.LatestDate; set.includes(policy) && !latest.IsZero() && label.Expiry(created).After(latest) {
 			return fmt.Errorf("%s is after latestDate %s of %s: use a date up to then",
-				label, latest.UTC().Format(labelDate), Source{LevelPolicy, policy.Name}.Phrase())
+				label, latest.UTC().Format(labelDate), Source{Level: LevelPolicy, Name: policy.Name}.Phrase())
 		}
 	}
 	return unreadable

@@ -58,34 +58,34 @@ var hashed = []string{
 
 // NamespaceOf is [ParseNamespace] for a namespace that exists.
 func NamespaceOf(meta *metav1.ObjectMeta) *NamespacePolicy {
-	policy := ParseNamespace(meta.Name, meta.Annotations, meta.Labels)
-	policy.UID, policy.ResourceVersion, policy.Created = meta.UID, meta.ResourceVersion, meta.CreationTimestamp.Time
-	return policy
+	namespace := ParseNamespace(meta.Name, meta.Annotations, meta.Labels)
+	namespace.UID, namespace.ResourceVersion, namespace.Created = meta.UID, meta.ResourceVersion, meta.CreationTimestamp.Time
+	return namespace
 }
 
 // ParseNamespace reads the annotations of a namespace. The policy is usable whatever is wrong with
 // it: an unreadable value means keep (S6) and is listed in Errors.
 func ParseNamespace(name string, annotations, labels map[string]string) *NamespacePolicy {
-	policy := &NamespacePolicy{Name: name, Labels: labels, Annotations: annotations, Mode: ModeEnforce, Hash: DefaultsHash(annotations)}
-	policy.TTL = ttlSet("metadata.annotations", annotations,
+	namespace := &NamespacePolicy{Name: name, Labels: labels, Annotations: annotations, Mode: ModeEnforce, Hash: DefaultsHash(annotations)}
+	namespace.TTL = ttlSet("metadata.annotations", annotations,
 		AnnotationDefaultTTL, AnnotationDefaultTTLSucceeded, AnnotationDefaultTTLFailed)
-	policy.PodTTL = ttlSetting("metadata.annotations", annotations, AnnotationDefaultPodTTL)
+	namespace.PodTTL = ttlSetting("metadata.annotations", annotations, AnnotationDefaultPodTTL)
 	if text, ok := annotations[AnnotationDefaultDeadline]; ok {
-		policy.Deadline = deadlineSetting(AnnotationPath(AnnotationDefaultDeadline), text)
+		namespace.Deadline = deadlineSetting(AnnotationPath(AnnotationDefaultDeadline), text)
 	}
-	policy.Bounds = namespaceBounds(annotations)
-	for _, setting := range policy.Settings() {
-		setting.Source = Source{LevelNamespace, name}
+	namespace.Bounds = namespaceBounds(annotations)
+	for _, setting := range namespace.Settings() {
+		setting.Source = Source{Level: LevelNamespace, Name: name}
 		if setting.Err != nil {
-			policy.Errors = append(policy.Errors, fieldError(setting.Path, setting.Text, setting.Err))
+			namespace.Errors = append(namespace.Errors, fieldError(setting.Path, setting.Text, setting.Err))
 		}
 	}
-	policy.parseMode(annotations)
-	policy.parseBackfill(annotations)
-	if at, hash, ok := ParseSince(annotations[AnnotationDefaultSince]); ok && hash == policy.Hash {
-		policy.Since = at
+	namespace.parseMode(annotations)
+	namespace.parseBackfill(annotations)
+	if at, hash, ok := ParseSince(annotations[AnnotationDefaultSince]); ok && hash == namespace.Hash {
+		namespace.Since = at
 	}
-	return policy
+	return namespace
 }
 
 func namespaceBounds(annotations map[string]string) Bounds {

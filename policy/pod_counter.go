@@ -50,7 +50,7 @@ func (f *Facts) PodTTL() *Setting {
 // CounterOfJob reads the settings of a Job for its Pods.
 func CounterOfJob(job *batchv1.Job) *PodCounter {
 	out := &PodCounter{
-		Source: Source{LevelJob, job.Name}, TTL: ttlSetting("metadata.annotations", job.Annotations, AnnotationPodTTL),
+		Source: Source{Level: LevelJob, Name: job.Name}, TTL: ttlSetting("metadata.annotations", job.Annotations, AnnotationPodTTL),
 		FailsByPods: failsByPods(job),
 	}
 	if manager := job.Spec.ManagedBy; manager != nil && *manager != JobController && !stateOfJob(job).Finished {
@@ -84,7 +84,7 @@ func UnreadableCounter(pod *Facts, err error) *PodCounter {
 
 // UnreadableJob stands for the Job of a Pod that cannot be read.
 func UnreadableJob(name string, err error) *PodCounter {
-	return &PodCounter{Source: Source{LevelJob, name}, Err: fmt.Errorf("Job %s cannot be read, and its %s may say never: %w", name, AnnotationPodTTL, err)}
+	return &PodCounter{Source: Source{Level: LevelJob, Name: name}, Err: fmt.Errorf("Job %s cannot be read, and its %s may say never: %w", name, AnnotationPodTTL, err)}
 }
 
 // failsByPods reports whether the Job controller still looks for a failed Pod that fails the Job

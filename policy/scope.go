@@ -55,7 +55,7 @@ func ParseSource(text string) Source {
 	if found && len(text) <= maxSourceText {
 		switch level := Level(level); level {
 		case LevelRuntime, LevelNamespace, LevelPolicy:
-			return Source{level, name}
+			return Source{Level: level, Name: name}
 		}
 	}
 	return Source{Level: LevelObject}
@@ -108,7 +108,7 @@ func (s *Scope) Mode() Mode {
 // stay (S6).
 func (s *Scope) Propagation() (propagation metav1.DeletionPropagation, of Source, err error) {
 	for _, each := range s.Policies {
-		of = Source{LevelPolicy, each.Name}
+		of = Source{Level: LevelPolicy, Name: each.Name}
 		switch {
 		case each.PropagationErr != nil:
 			return "", of, fmt.Errorf("spec.propagationPolicy of %s: %w", of.Phrase(), each.PropagationErr)

@@ -12,12 +12,12 @@ import (
 func Unfilled(facts *Facts, scope *Scope) *Facts {
 	out := facts
 	if _, ok := defaultSource(facts.Annotations, AnnotationTTLSource); ok {
-		if without, ok := facts.withoutFilledTTL(scope); ok {
+		if without, ok := withoutFilledTTL(facts, scope); ok {
 			out = without
 		}
 	}
 	if _, ok := defaultSource(facts.Annotations, AnnotationDeadlineSource); ok {
-		if facts.filledDeadline(scope) {
+		if filledDeadline(facts, scope) {
 			out = out.withoutDeadline()
 		}
 	}
@@ -26,21 +26,21 @@ func Unfilled(facts *Facts, scope *Scope) *Facts {
 
 // withoutFilledTTL returns the facts without the TTL that admission filled in, according to their
 // stamp; false if admission would not fill in exactly that TTL.
-func (f *Facts) withoutFilledTTL(scope *Scope) (*Facts, bool) {
-	without, count := f.without(AnnotationTTLSource), 1
-	if _, ok := defaultSource(f.Annotations, AnnotationTTLSource); ok {
-		without, count = f.withoutTTL(), len(f.TTLs().Settings())+1
+func withoutFilledTTL(facts *Facts, scope *Scope) (*Facts, bool) {
+	without, count := facts.without(AnnotationTTLSource), 1
+	if _, ok := defaultSource(facts.Annotations, AnnotationTTLSource); ok {
+		without, count = facts.withoutTTL(), len(facts.TTLs().Settings())+1
 	}
 	effective := Resolve(without, scope)
-	return without, f.holds(ttlAssignments(without, &effective, scope), count)
+	return without, hasAssigned(facts, ttlAssignments(without, &effective, scope), count)
 }
 
 // filledDeadline reports whether admission would fill in exactly the deadline that the facts have,
 // with its stamp.
-func (f *Facts) filledDeadline(scope *Scope) bool {
-	without := f.withoutDeadline()
+func filledDeadline(facts *Facts, scope *Scope) bool {
+	without := facts.withoutDeadline()
 	effective := Resolve(without, scope)
-	return f.holds(deadlineAssignments(without, &effective, scope), 2)
+	return hasAssigned(facts, deadlineAssignments(without, &effective, scope), 2)
 }
 
 func (f *Facts) withoutTTL() *Facts {
@@ -65,8 +65,8 @@ func Attested(facts *Facts, scopes ...*Scope) (attested *Facts, forged []string)
 		key  string
 		true func(*Scope) bool
 	}{
-		{AnnotationTTLSource, func(scope *Scope) bool { _, ok := facts.withoutFilledTTL(scope); return ok }},
-		{AnnotationDeadlineSource, facts.filledDeadline},
+		{AnnotationTTLSource, func(scope *Scope) bool { _, ok := withoutFilledTTL(facts, scope); return ok }},
+		{AnnotationDeadlineSource, func(scope *Scope) bool { return filledDeadline(facts, scope) }},
 	} {
 		text, ok := facts.Annotations[stamp.key]
 		if !ok || text == string(LevelObject) {
@@ -151,13 +151,13 @@ func (f *Facts) without(annotations ...string) *Facts {
 	return &out
 }
 
-// holds reports whether there are exactly count assignments and the facts have all of them.
-func (f *Facts) holds(assignments []Assignment, count int) bool {
+// hasAssigned reports whether there are exactly count assignments and the facts have all of them.
+func hasAssigned(facts *Facts, assignments []Assignment, count int) bool {
 	if len(assignments) != count {
 		return false
 	}
 	for _, assignment := range assignments {
-		native, isNative := f.native(assignment.Path)
+		native, isNative := facts.native(assignment.Path)
 		if seconds, ok := assignment.Value.(int64); ok && (!native.Set || native.Err != nil || native.Seconds != seconds) {
 			return false
 		}
@@ -167,7 +167,7 @@ func (f *Facts) holds(assignments []Assignment, count int) bool {
 			}
 			continue
 		}
-		if text, ok := f.Annotations[assignment.Path[len(assignment.Path)-1]]; !ok || text != assignment.Value {
+		if text, ok := facts.Annotations[assignment.Path[len(assignment.Path)-1]]; !ok || text != assignment.Value {
 			return false
 		}
 	}

@@ -22,7 +22,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "the stamp of a label is believed unproven",
-		File: "policy/label_stamp.go",
+		File: "policy/default_label.go",
 		Old:  "source.Level == LevelPolicy && !s.gaveLabel(facts, source)", New: "false",
 		Package: "policy", Tests: []string{"TestSourceOfALabelIsProven"},
 	},
@@ -307,7 +307,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S6", Name: "a runtime's deadline reaches TrainJobs that run",
 		File: "policy/resolve.go",
-		Old:  "next := level{source: Source{LevelRuntime, of.Name}, set: TTLSet{All: of.Deadline}}", New: "next := level{source: Source{LevelRuntime, of.Name}, set: TTLSet{All: of.Deadline}, backfill: true}",
+		Old:  "next := level{source: Source{Level: LevelRuntime, Name: of.Name}, set: TTLSet{All: of.Deadline}}", New: "next := level{source: Source{Level: LevelRuntime, Name: of.Name}, set: TTLSet{All: of.Deadline}, backfill: true}",
 		Package: decides, Tests: []string{"TestRuntimeDeadlineDoesNotReachWhatRuns"},
 	},
 	{

@@ -51,7 +51,7 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a stamp counts beside any label",
-		File: "policy/label_stamp.go",
+		File: "policy/default_label.go",
 		Old:  "source.Level != LevelPolicy || label != f.Labels[LabelTTL] {", New: "source.Level != LevelPolicy || label == \"\" {",
 		Package: decides, Tests: []string{"TestSourceOfALabel"},
 	},
