@@ -146,6 +146,21 @@ func (r Range) Clamp(value TTL) TTL {
 	return value
 }
 
+// AtLeast raises a value to the minimum, and returns an error if there is an unreadable minimum.
+func (r Range) AtLeast(value TTL) (TTL, error) {
+	var err error
+	for _, bound := range [...]*Setting{r.Min, r.unreadableMin} {
+		switch {
+		case bound == nil:
+		case bound.Err != nil:
+			err = &UnreadableBoundError{Bound: bound}
+		default:
+			value.After = max(value.After, bound.TTL.After)
+		}
+	}
+	return value, err
+}
+
 // Violated reports whether an error of a check says that a value lies outside a bound, and not that
 // the bound cannot be read.
 func Violated(err error) bool {

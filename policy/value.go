@@ -173,15 +173,7 @@ func (v *Value) atLeast(within Range) {
 	if v.Err != nil || v.TTL.Never {
 		return
 	}
-	for _, bound := range [...]*Setting{within.Min, within.unreadableMin} {
-		switch {
-		case bound == nil:
-		case bound.Err != nil:
-			v.Err = &UnreadableBoundError{Bound: bound}
-		default:
-			v.TTL.After = max(v.TTL.After, bound.TTL.After)
-		}
-	}
+	v.TTL, v.Err = within.AtLeast(v.TTL)
 }
 
 // defaultOf is the source of the default that the object carries, by its stamp. The stamp of

@@ -237,7 +237,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S5", Name: "what another cluster's manager answers for is given a default",
 		File: "policy/nodefault.go",
-		Old:  "if manager := facts.ForeignManager(); manager != \"\" {", New: "if manager := facts.ForeignManager(); manager == \"?\" {",
+		Old:  "if manager := facts.ForeignManager(); manager != \"\" {\n\t\treturn \"is", New: "if manager := facts.ForeignManager(); manager == \"?\" {\n\t\treturn \"is",
 		Package: decides, Tests: []string{"TestNoDefault"},
 	},
 	{

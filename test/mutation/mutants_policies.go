@@ -10,13 +10,13 @@ var ofPolicies = []Mutant{
 	{
 		Invariant: "S6", Name: "a default label reaches what is older than it without backfill",
 		File: "policy/default_label.go",
-		Old:  "if !policy.Backfill && (policy.Since.IsZero() || !facts.Created.After(policy.Since)) {", New: "if false {",
+		Old:  "if !of.Backfill && (of.Since.IsZero() || !facts.Created.After(of.Since)) {", New: "if false {",
 		Package: decides, Tests: []string{"TestMissingLabel"},
 	},
 	{
 		Invariant: "S6", Name: "without backfill a label is given that expires soon",
 		File: "policy/default_label.go",
-		Old:  "err == nil && !policy.Backfill && label", New: "err == nil && false && label",
+		Old:  "err == nil && !of.Backfill && label", New: "err == nil && false && label",
 		Package: decides, Tests: []string{"TestMissingLabel"},
 	},
 	{
