@@ -17,7 +17,7 @@ type CleanupApproval struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what is approved.
+	// spec identifies the approved policy.
 	// +required
 	Spec CleanupApprovalSpec `json:"spec"`
 }
@@ -42,7 +42,7 @@ type ClusterCleanupApproval struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what is approved.
+	// spec identifies the approved policy.
 	// +required
 	Spec CleanupApprovalSpec `json:"spec"`
 }
@@ -56,7 +56,7 @@ type ClusterCleanupApprovalList struct {
 	Items           []ClusterCleanupApproval `json:"items"`
 }
 
-// CleanupApprovalSpec says what is approved. It is immutable.
+// CleanupApprovalSpec identifies the approved policy. It is immutable.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an approval is immutable: create another one"
 type CleanupApprovalSpec struct {

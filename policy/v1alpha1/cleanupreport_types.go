@@ -65,7 +65,7 @@ type ClusterCleanupReportList struct {
 	Items           []ClusterCleanupReport `json:"items"`
 }
 
-// CleanupReportFields are what a report page says.
+// CleanupReportFields are the fields of a report page.
 type CleanupReportFields struct {
 	// policy that the run belongs to.
 	// +required
@@ -140,7 +140,7 @@ type CleanupItem struct {
 	// resourceVersion that was judged.
 	// +required
 	ResourceVersion string `json:"resourceVersion"`
-	// result is what became of the object. Absent means that it is not known yet.
+	// result is the outcome for the object. Absent means that it is not known yet.
 	// +optional
 	Result ItemResult `json:"result,omitempty"`
 	// message says why an object was not deleted.
@@ -149,16 +149,16 @@ type CleanupItem struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ItemResult is what became of an object.
+// ItemResult is the outcome for an object.
 //
 // +kubebuilder:validation:Enum=Deleted;Gone;Kept;Failed;Unknown;WouldDelete
 type ItemResult string
 
-// What became of an object.
+// The outcomes for an object.
 const (
 	// ItemDeleted: the API server accepted the deletion.
 	ItemDeleted ItemResult = "Deleted"
-	// ItemGone: somebody else had deleted it, or it was being deleted.
+	// ItemGone: a user or controller had deleted it, or it was being deleted.
 	ItemGone ItemResult = "Gone"
 	// ItemKept: it did not match any more.
 	ItemKept ItemResult = "Kept"

@@ -12,8 +12,8 @@ const (
 	ConditionPermissionsGranted = "PermissionsGranted"
 	// ConditionStalled reports that the last run did not delete everything that matches, and why.
 	ConditionStalled = "Stalled"
-	// ConditionCountsExact is false if somebody deleted a report page of the last run before its
-	// objects were counted, or if it is not known whether an object was deleted.
+	// ConditionCountsExact is false if a report page of the last run was deleted before its objects
+	// were counted, or if it is not known whether an object was deleted.
 	ConditionCountsExact = "CountsExact"
 )
 
@@ -31,7 +31,7 @@ const (
 	// ReasonNoAnswer: DELETEs got no answer, and the objects still existed when they were last read,
 	// or their resource was not served any more.
 	ReasonNoAnswer = "NoAnswer"
-	// ReasonWaitingForApproval: nobody has approved the policy as it is now.
+	// ReasonWaitingForApproval: no approval covers the policy as it is now.
 	ReasonWaitingForApproval = "WaitingForApproval"
 	// ReasonPaused: a DeletionPause holds the deletions of the run, which goes on afterwards.
 	ReasonPaused = "Paused"
@@ -56,7 +56,7 @@ type CleanupPolicyStatus struct {
 	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// specHash identifies the fields of the spec that decide what is deleted. An approval names it.
+	// specHash identifies the spec fields that select the objects to delete. An approval names it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SpecHash string `json:"specHash,omitempty"`
@@ -159,8 +159,8 @@ type CleanupRun struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Deleted int64 `json:"deleted,omitempty"`
-	// lost is how many objects may be deleted and are not in deleted: somebody deleted or changed
-	// their report page before they were counted, or the API server did not answer.
+	// lost is how many objects may be deleted and are not in deleted: their report page was deleted or
+	// changed before they were counted, or the API server did not answer.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Lost int64 `json:"lost,omitempty"`

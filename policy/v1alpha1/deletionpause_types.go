@@ -20,7 +20,7 @@ type DeletionPause struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what is paused, for how long, and why.
+	// spec selects the deletions to pause, for how long, and why.
 	// +required
 	Spec DeletionPauseSpec `json:"spec"`
 }
@@ -39,7 +39,7 @@ type DeletionPauseList struct {
 // +kubebuilder:validation:Enum=ttl;label;cleanup;deadline
 type PauseTrigger string
 
-// DeletionPauseSpec says what is paused, for how long, and why.
+// DeletionPauseSpec selects the deletions to pause, for how long, and why.
 type DeletionPauseSpec struct {
 	// triggers are why Curfew would act: ttl, label, cleanup and deadline. Absent or empty means all.
 	// PodTallies go on counting.
@@ -58,7 +58,7 @@ type DeletionPauseSpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[-a-z0-9*]+$`
 	Namespaces []string `json:"namespaces,omitempty"`
 	// until is when the pause ends, by the clock of the API server. Absent means that it lasts until
-	// somebody deletes it.
+	// you delete it.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 	// reason says why, for the people who wonder. kubectl curfew status and explain show it.

@@ -51,8 +51,8 @@ type LifecyclePolicySpec struct {
 	// match selects the objects that the policy applies to. An absent part matches everything.
 	// +optional
 	Match Match `json:"match,omitempty"`
-	// defaults apply to objects for which the object, its runtime and its namespace set no value.
-	// Absent means no defaults.
+	// defaults apply to an object if the object, its runtime and its namespace set no value. Absent
+	// means no defaults.
 	// +optional
 	Defaults *Defaults `json:"defaults,omitempty"`
 	// bounds limit the values that authors may set. Curfew rejects a value outside the bounds (see
