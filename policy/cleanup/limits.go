@@ -1,7 +1,13 @@
 package cleanup
 
 import (
+	"cmp"
+	"container/heap"
+	"errors"
 	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -34,4 +40,101 @@ func (p *Policy) Allowance(matched, all, deleted int64) (int64, error) {
 		done = fmt.Sprintf("%d were deleted before, and no more", deleted)
 	}
 	return 0, fmt.Errorf("%d objects match, and %s: %s; raise the limit, narrow the match, or set onExceed: Truncate", matched, why, done)
+}
+
+// MaxRemembered is how many objects keepNewest may have to remember in one run.
+const MaxRemembered = 100_000
+
+// ErrTooMany reports that keepNewest would have to remember more than [MaxRemembered] objects.
+var ErrTooMany = errors.New("keepNewest would have to remember more than 100000 objects: use fewer groups, a smaller count or a narrower match")
+
+// Newest finds the newest objects of each group. A first pass adds all objects, a second one asks
+// which are kept.
+type Newest struct {
+	count  int
+	groups map[string]*oldestFirst
+	size   int
+	kept   map[types.UID]bool
+}
+
+// NewNewest keeps count objects of each group.
+func NewNewest(count int) *Newest {
+	return &Newest{count: count, groups: map[string]*oldestFirst{}}
+}
+
+// Add is for the first pass. Of objects of the same time the one whose UID sorts last counts as
+// newer, so that both passes and every retry agree.
+func (n *Newest) Add(group string, at time.Time, uid types.UID) error {
+	of := n.groups[group]
+	if of == nil {
+		of = &oldestFirst{}
+		n.groups[group] = of
+	}
+	heap.Push(of, member{at, uid})
+	if of.Len() > n.count {
+		heap.Pop(of)
+		return nil
+	}
+	if n.size++; n.size > MaxRemembered {
+		return ErrTooMany
+	}
+	return nil
+}
+
+// Keeps reports in the second pass whether an object is kept. One that the first pass did not see
+// is newer than all, or was not matched then: it is kept, too.
+func (n *Newest) Keeps(group string, at time.Time, uid types.UID) bool {
+	if n.kept == nil {
+		n.kept = make(map[types.UID]bool, n.size)
+		n.EachKept(func(uid types.UID) { n.kept[uid] = true })
+	}
+	of := n.groups[group]
+	if n.kept[uid] || of == nil || of.Len() < n.count {
+		return true
+	}
+	// Newer than the oldest that is kept: it was added or changed meanwhile.
+	return (*of)[0].compare(member{at, uid}) < 0
+}
+
+// Kept is how many objects the first pass found to be kept.
+func (n *Newest) Kept() int { return n.size }
+
+// EachKept calls f for each of them.
+func (n *Newest) EachKept(f func(uid types.UID)) {
+	for _, of := range n.groups {
+		for _, one := range *of {
+			f(one.uid)
+		}
+	}
+}
+
+type member struct {
+	at  time.Time
+	uid types.UID
+}
+
+func (m member) compare(other member) int {
+	return cmp.Or(m.at.Compare(other.at), cmp.Compare(m.uid, other.uid))
+}
+
+// oldestFirst is a heap.
+type oldestFirst []member
+
+func (o oldestFirst) Len() int           { return len(o) }
+func (o oldestFirst) Less(i, j int) bool { return o[i].compare(o[j]) < 0 }
+func (o oldestFirst) Swap(i, j int)      { o[i], o[j] = o[j], o[i] }
+
+// Push implements heap.Interface.
+func (o *oldestFirst) Push(x any) {
+	if one, ok := x.(member); ok {
+		*o = append(*o, one)
+	}
+}
+
+// Pop implements heap.Interface.
+func (o *oldestFirst) Pop() any {
+	last := len(*o) - 1
+	out := (*o)[last]
+	*o = (*o)[:last]
+	return out
 }

@@ -3,7 +3,7 @@
 // ValidatingAdmissionPolicies: the same libraries, the same cost model.
 //
 // A [Compiler] compiles each expression once (environment.go, compile.go) and keeps the program, or
-// the error, in a bounded cache (cache.go). [Compiler.Profile] compiles a KindProfile into a
+// the error, in a bounded cache. [Compiler.Profile] compiles a KindProfile into a
 // [Profile]: field paths, and a state function that evaluates its expressions. [Compiler.Policy]
 // compiles a LifecyclePolicy into a [Policy], and [Policy.For] evaluates it for one object. Both
 // return a usable result together with a list of errors, field by field, with line and column.

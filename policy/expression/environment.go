@@ -1,10 +1,15 @@
 package expression
 
 import (
+	"encoding/json"
 	"fmt"
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/util/version"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -89,4 +94,72 @@ func newEnvironment(scope Scope) (*cel.Env, error) {
 		return nil, fmt.Errorf("building the CEL environment: %w", err)
 	}
 	return set.StoredExpressionsEnv(), nil
+}
+
+// adapter converts decoded JSON to CEL values. Unlike CEL's own adapter it treats a json.Number as
+// a number, and not as a string, so that an expression means the same however its object was
+// decoded.
+type adapter struct{}
+
+// NativeToValue implements types.Adapter.
+func (a adapter) NativeToValue(value any) ref.Val {
+	switch v := value.(type) {
+	case map[string]any:
+		return types.NewStringInterfaceMap(a, v)
+	case []any:
+		return types.NewDynamicList(a, v)
+	case json.Number:
+		return number(v)
+	default:
+		return types.DefaultTypeAdapter.NativeToValue(value)
+	}
+}
+
+func number(n json.Number) ref.Val {
+	if whole, err := n.Int64(); err == nil {
+		return types.Int(whole)
+	}
+	real, err := n.Float64()
+	if err != nil {
+		return types.NewErr("%q is not a number", string(n))
+	}
+	return types.Double(real)
+}
+
+// linear keeps the time of a loop proportional to its cost. CEL's cost tracker pushes the values of
+// each iteration on a stack, removes them when the loop ends, and searches all of it several times
+// an iteration: the time of a loop grows with the square of its items, and its cost does not. The
+// option makes the tracker drop the last iteration when the next one begins. The cost stays the
+// same, give or take one for each iteration.
+func linear(compiled *cel.Ast) cel.ProgramOption {
+	conditions := map[int64]bool{}
+	ast.PreOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(expr ast.Expr) {
+		if expr.Kind() == ast.ComprehensionKind {
+			conditions[expr.AsComprehension().LoopCondition().ID()] = true
+		}
+	}))
+	return cel.CustomDecoratorV2(func(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		if conditions[node.ID()] {
+			return &iteration{node}, nil
+		}
+		return node, nil
+	})
+}
+
+// iteration is the condition of a loop, which begins each iteration. To the cost tracker it is a
+// call whose argument is its own last value: the tracker drops what lies above an argument, counts
+// a call (1, as the condition does otherwise), and pushes the result.
+type iteration struct{ interpreter.InterpretableV2 }
+
+var _ interpreter.InterpretableCall = (*iteration)(nil)
+
+// Function implements interpreter.InterpretableCall.
+func (i *iteration) Function() string { return "iteration" }
+
+// OverloadID implements interpreter.InterpretableCall.
+func (i *iteration) OverloadID() string { return "iteration" }
+
+// Args implements interpreter.InterpretableCall.
+func (i *iteration) Args() []interpreter.InterpretableV2 {
+	return []interpreter.InterpretableV2{i.InterpretableV2}
 }

@@ -2,9 +2,13 @@ package expression
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -203,4 +207,107 @@ func Sort(policies []*Policy) {
 	slices.SortFunc(policies, func(a, b *Policy) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
 	})
+}
+
+// AsksNamespace reports whether the policy depends on more of an object's namespace than its name.
+func (p *Policy) AsksNamespace() bool { return p.asksNamespace }
+
+// ReadsNamespace reports whether an expression of the policy reads the namespace of an object.
+func (p *Policy) ReadsNamespace() bool { return p.readsNamespace }
+
+// ReadsRuntime reports whether an expression of the policy reads the runtime of an object.
+func (p *Policy) ReadsRuntime() bool { return p.readsRuntime }
+
+// MatchAsksRuntime reports whether the policy's match depends on the runtime of an object.
+func (p *Policy) MatchAsksRuntime() bool { return p.matchAsksRuntime }
+
+// VariesIn reports whether the policy may match, or set, something else for each object of a kind
+// in a namespace.
+func (p *Policy) VariesIn(namespace *policy.NamespacePolicy) bool {
+	if !p.match.namespaces.Matches(labels.Set(namespace.Labels)) {
+		return false
+	}
+	computed := func(v *value) bool { return v != nil && v.constant == nil }
+	return p.match.err != nil || !p.match.labels.Empty() || len(p.match.conditions) > 0 ||
+		slices.ContainsFunc([]*value{p.ttl, p.succeeded, p.failed, p.deadline, p.label}, computed)
+}
+
+// DefaultsHash is a short hash of everything that decides which object gets which default: the
+// defaults, the bounds that clamp them, the match, the priority, and whether the mode is DryRun. It
+// is "" for a policy without defaults.
+func DefaultsHash(object *v1alpha1.LifecyclePolicy) string {
+	if object.Spec.Defaults == nil {
+		return ""
+	}
+	decides := v1alpha1.LifecyclePolicySpec{
+		Match: object.Spec.Match, Defaults: object.Spec.Defaults, Bounds: object.Spec.Bounds, Priority: object.Spec.Priority,
+	}
+	if object.Spec.Mode == v1alpha1.PolicyDryRun {
+		// What was created in the meantime is older than the defaults once they apply (S6).
+		decides.Mode = object.Spec.Mode
+	}
+	text, err := json.Marshal(&decides)
+	if err != nil {
+		// Plain data always marshals. If it ever did not, no hash fits, and the defaults reach
+		// nothing older (S6).
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:6])
+}
+
+// StampPolicy says what status.defaults of a policy must be now; nil for a policy without defaults.
+// One whose hash fits is kept. One that does not, or is in the future, or before the policy's
+// creation, becomes now, so that a new default never reaches older objects (S6).
+func StampPolicy(object *v1alpha1.LifecyclePolicy, now time.Time) *v1alpha1.DefaultsStatus {
+	hash, stands := DefaultsHash(object), object.Status.Defaults
+	if created := object.CreationTimestamp.Time; now.Before(created) {
+		now = created // API servers differ by a second.
+	}
+	switch {
+	case hash == "":
+		return nil
+	case stands != nil && stands.Hash == hash && !stands.SinceTime.IsZero() && !stands.SinceTime.After(now) && !stands.SinceTime.Time.Before(object.CreationTimestamp.Time):
+		return stands
+	default:
+		return &v1alpha1.DefaultsStatus{SinceTime: metav1.NewTime(now.UTC().Truncate(time.Second)), Hash: hash}
+	}
+}
+
+// maxMessage is the longest message of a condition that the API server accepts.
+const maxMessage = 32768
+
+// Ready is the condition that shows whether a generation of a policy or profile can be used: the
+// errors of its compilation, or else of its evaluation. The caller sets lastTransitionTime, for
+// instance by meta.SetStatusCondition.
+func Ready(generation int64, compiling field.ErrorList, evaluating []error) metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: generation,
+		Reason: v1alpha1.ReasonAccepted, Message: "everything can be used",
+	}
+	var lines []string
+	switch {
+	case len(compiling) > 0:
+		condition.Reason = v1alpha1.ReasonInvalidField
+		for _, err := range compiling {
+			if err.Origin == originExpression {
+				condition.Reason = v1alpha1.ReasonInvalidExpression
+			}
+			// Without the value: an expression is long, and stands in the spec.
+			lines = append(lines, err.Field+": "+err.Detail)
+		}
+	case len(evaluating) > 0:
+		condition.Reason = v1alpha1.ReasonEvaluationFailed
+		for _, err := range evaluating {
+			lines = append(lines, err.Error())
+		}
+	default:
+		return condition
+	}
+	condition.Status = metav1.ConditionFalse
+	condition.Message = strings.Join(lines, "; ")
+	if runes := []rune(condition.Message); len(runes) > maxMessage {
+		condition.Message = string(runes[:maxMessage-1]) + "…"
+	}
+	return condition
 }

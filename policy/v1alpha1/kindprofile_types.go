@@ -217,3 +217,139 @@ type KindProfileStatus struct {
 	// +optional
 	Conditions Conditions `json:"conditions,omitempty"`
 }
+
+// NativeFields are the paths of the kind's own fields for TTL, deadline, suspension and controller.
+type NativeFields struct {
+	// ttl is the path of the field with the TTL after finished, in whole seconds. Admission sets the
+	// field, and the kind's own controller may delete the object before Curfew does.
+	// +optional
+	TTL *FieldPath `json:"ttl,omitempty"`
+	// ttlSucceeded is the path of the field with the TTL after finished for objects that succeeded, in
+	// whole seconds. It overrides ttl.
+	// +optional
+	TTLSucceeded *FieldPath `json:"ttlSucceeded,omitempty"`
+	// ttlFailed is the path of the field with the TTL after finished for objects that failed, in whole
+	// seconds. It overrides ttl. It does not apply to objects with outcome "Error", because the kind's
+	// own controller does not apply it to them.
+	// +optional
+	TTLFailed *FieldPath `json:"ttlFailed,omitempty"`
+	// deadline is the path of the field that limits how long an object may be active. See
+	// deadlineFormat for its unit.
+	// +optional
+	Deadline *FieldPath `json:"deadline,omitempty"`
+	// deadlineFormat is the format of the deadline field: Seconds or Duration. Seconds is a whole
+	// number. Duration is a string such as "1h0m0s", where 0 means no deadline. Defaults to Seconds.
+	// +optional
+	// +kubebuilder:default=Seconds
+	// +kubebuilder:validation:Enum=Seconds;Duration
+	DeadlineFormat DeadlineFormat `json:"deadlineFormat,omitempty"`
+	// suspend is the field that suspends an object, and the value to set.
+	// +optional
+	Suspend *SuspendField `json:"suspend,omitempty"`
+	// managedBy is the field that assigns an object to another controller.
+	// +optional
+	ManagedBy *ManagedByField `json:"managedBy,omitempty"`
+}
+
+// DeadlineFormat is the format of a deadline field.
+type DeadlineFormat string
+
+// The formats.
+const (
+	FormatSeconds  DeadlineFormat = "Seconds"
+	FormatDuration DeadlineFormat = "Duration"
+)
+
+// SuspendField is the field that suspends an object.
+type SuspendField struct {
+	// path of the field.
+	// +required
+	Path FieldPath `json:"path"`
+	// value that suspends the object. "true" and "false" are written as booleans, any other value as a
+	// string. Defaults to "true".
+	// +optional
+	// +kubebuilder:default="true"
+	// +kubebuilder:validation:MaxLength=63
+	Value string `json:"value,omitempty"`
+}
+
+// ManagedByField is the field that assigns an object to another controller. Such an object gets no
+// default.
+type ManagedByField struct {
+	// path of the field.
+	// +required
+	Path FieldPath `json:"path"`
+	// default is the value for the kind's own controller. An absent field means the same.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Default string `json:"default"`
+}
+
+// Runtime describes the runtimes that objects of a kind refer to, such as a training runtime, a
+// pipeline or a workflow template. The TTL of a runtime is platform policy and overrides the TTL of
+// the object that refers to it. Its deadline is a default: Curfew writes it into new objects that
+// have none.
+type Runtime struct {
+	// reference contains the paths of the fields that name the runtime of an object. An object without
+	// a name there uses no runtime.
+	// +required
+	Reference RuntimeReference `json:"reference"`
+	// kinds of runtime that objects may refer to.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Kinds []RuntimeKind `json:"kinds"`
+}
+
+// RuntimeReference defines how an object names its runtime.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.kind) || has(self.defaultKind) || has(self.clusterScope)",message="set kind, defaultKind or clusterScope: one name can belong to several kinds"
+type RuntimeReference struct {
+	// name is the path of the field with the name of the runtime.
+	// +required
+	Name FieldPath `json:"name"`
+	// apiGroup is the path of the field with the API group of the runtime. Absent means that only
+	// defaultAPIGroup applies.
+	// +optional
+	APIGroup *FieldPath `json:"apiGroup,omitempty"`
+	// defaultAPIGroup is the API group of the runtime if the object sets none. Absent means any group
+	// in kinds.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DefaultAPIGroup *string `json:"defaultAPIGroup,omitempty"`
+	// kind is the path of the field with the kind of the runtime. Absent means that only defaultKind
+	// applies.
+	// +optional
+	Kind *FieldPath `json:"kind,omitempty"`
+	// defaultKind is the kind of the runtime if the object sets none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	DefaultKind *string `json:"defaultKind,omitempty"`
+	// clusterScope is the path of a boolean field, for references without a kind. True selects the
+	// cluster-scoped kind of runtime, false or absent the namespaced one.
+	// +optional
+	ClusterScope *FieldPath `json:"clusterScope,omitempty"`
+}
+
+// RuntimeKind is a kind of runtime. Curfew looks up a namespaced runtime in the namespace of the
+// object that refers to it.
+//
+// The annotations curfew.dev/ttl-after-finished, -succeeded and -failed on a runtime apply too, and
+// override its fields.
+type RuntimeKind struct {
+	ProfiledKind `json:",inline"`
+	// ttl lists the paths of fields with a TTL after finished, in whole seconds. The first field that
+	// is set applies. Empty means that only annotations apply.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	TTL []FieldPath `json:"ttl,omitempty"`
+	// deadline lists the paths of fields with a deadline, in whole seconds. The first field that is
+	// set applies. Empty means that only annotations apply.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	Deadline []FieldPath `json:"deadline,omitempty"`
+}

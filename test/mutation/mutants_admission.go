@@ -28,7 +28,7 @@ var admission = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a forged sinceTime is not corrected",
-		File: "policy/expression/since.go",
+		File: "policy/expression/policy.go",
 		Old:  " && !stands.SinceTime.Time.Before(object.CreationTimestamp.Time):", New: ":",
 		Package: "policy/expression", Tests: []string{"TestStampPolicy"},
 	},

@@ -285,7 +285,7 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "keepNewest keeps the oldest",
-		File: "policy/cleanup/newest.go",
+		File: "policy/cleanup/limits.go",
 		Old:  "return o[i].compare(o[j]) < 0", New: "return o[i].compare(o[j]) > 0",
 		Package: matches, Tests: []string{"TestNewestAgainstSorting"},
 	},

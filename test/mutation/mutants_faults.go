@@ -10,13 +10,13 @@ const (
 var faults = []Mutant{
 	{
 		Invariant: "S9", Name: "the time of a loop grows with the square of its items",
-		File: "policy/expression/iteration.go",
+		File: "policy/expression/environment.go",
 		Old:  "if conditions[node.ID()] {", New: "if false {",
 		Package: "policy/expression", Tests: []string{"TestLoopsAreLinear"},
 	},
 	{
 		Invariant: "S9", Name: "the expressions of a review share no limit",
-		File: "policy/expression/run.go",
+		File: "policy/expression/limits.go",
 		Old:  "limit.add(p.cost(details, exceeded))", New: "_ = p.cost(details, exceeded)",
 		Package: "policy/expression", Tests: []string{"TestLimitedEvaluations", "TestStatesAreLimited"},
 	},
@@ -300,7 +300,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S4", Name: "a stored profile may stop an object with any first step",
-		File: "policy/expression/enforcement.go",
+		File: "policy/expression/profile.go",
 		Old:  "\t\tif !stoppable(way.Stop) {\n\t\t\treturn out.withoutStop()\n\t\t}\n", New: "",
 		Package: "policy/expression", Tests: []string{"TestFirstStepOfAStoredProfile"},
 	},
