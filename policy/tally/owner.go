@@ -34,12 +34,6 @@ func Counted(pod *policy.Facts) bool {
 // Held reports whether the Pod has the finalizer of tallies.
 func Held(pod *policy.Facts) bool { return slices.Contains(pod.Finalizers, policy.FinalizerTally) }
 
-// Adoptable reports whether an existing Pod may get the finalizer. The API server adds none to a
-// Pod that is being deleted.
-func Adoptable(pod *policy.Facts) bool {
-	return !pod.Deleting && !Held(pod) && !Counted(pod) && Exempt(pod) == ""
-}
-
 // Before reports whether t keeps a Pod that both tallies match: the older one does, or else the one
 // whose name comes first. One that is not created yet is the youngest.
 func (t *Tally) Before(other *Tally) bool {
@@ -66,14 +60,23 @@ func Owner(tallies []*Tally, pod *policy.Facts) *Tally {
 	return owner
 }
 
-// Conflicts are the tallies that match a Pod which an older one counts.
-func Conflicts(tallies []*Tally, pod *policy.Facts) []*Tally {
-	owner := Owner(tallies, pod)
-	var out []*Tally
-	for _, tally := range tallies {
-		if tally != owner && tally.Selects(pod) {
-			out = append(out, tally)
+// MaxPerNamespace is how many PodTallies of a namespace count Pods: the oldest do. Each is matched
+// with every Pod of the namespace, and kept with each Pod that it matches (S9).
+const MaxPerNamespace = 100
+
+// Within returns the tallies of a namespace that count, the oldest first, and the others. Those
+// that are being deleted do neither.
+func Within(tallies []*Tally) (counting, excess []*Tally) {
+	counting = slices.DeleteFunc(slices.Clone(tallies), func(each *Tally) bool { return each.Deleting })
+	slices.SortFunc(counting, func(a, b *Tally) int {
+		switch {
+		case a.Before(b):
+			return -1
+		case b.Before(a):
+			return 1
 		}
-	}
-	return out
+		return 0
+	})
+	most := min(len(counting), MaxPerNamespace)
+	return counting[:most], counting[most:]
 }

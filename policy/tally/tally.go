@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -96,3 +97,18 @@ func (t *Tally) Covers(other *Tally) bool {
 
 // String names the tally in messages: PodTally "ci/builds".
 func (t *Tally) String() string { return fmt.Sprintf("PodTally %q", t.Namespace+"/"+t.Name) }
+
+// Counter holds the settings of the tally for the Pods that it has counted.
+func (t *Tally) Counter() *policy.PodCounter {
+	return &policy.PodCounter{Source: policy.Source{Level: policy.LevelTally, Name: t.Name}, TTL: t.TTL}
+}
+
+// CounterOf is the same for a PodTally in its JSON form.
+func CounterOf(object map[string]any) (*policy.PodCounter, error) {
+	read := &v1alpha1.PodTally{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, read); err != nil {
+		return nil, fmt.Errorf("reading the PodTally: %w", err)
+	}
+	compiled, _ := Compile(read) // The counter holds the errors.
+	return compiled.Counter(), nil
+}

@@ -82,27 +82,6 @@ func TestExempt(t *testing.T) {
 	}
 }
 
-func TestAdoptable(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*corev1.Pod)
-		want   bool
-	}{
-		"a bare Pod":    {nil, true},
-		"finished":      {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }, true},
-		"being deleted": {func(pod *corev1.Pod) { now := metav1.Now(); pod.DeletionTimestamp = &now }, false},
-		"held":          {func(pod *corev1.Pod) { pod.Finalizers = []string{policy.FinalizerTally} }, false},
-		"counted":       {func(pod *corev1.Pod) { pod.Annotations = map[string]string{policy.AnnotationCountedBy: "another"} }, false},
-		"released": {func(pod *corev1.Pod) {
-			pod.Annotations = map[string]string{policy.AnnotationCountedBy: policy.CountedByNobody}
-		}, true},
-		"of a Job": {ownedBy("batch/v1", "Job"), false},
-	} {
-		if got := tally.Adoptable(pod(c.change)); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}
-
 func TestOwner(t *testing.T) {
 	build := map[string]string{"app": "build"}
 	older, younger := podTally("z", noon, build), podTally("a", noon.Add(time.Second), build)
@@ -114,19 +93,18 @@ func TestOwner(t *testing.T) {
 	elsewhere.Namespace = "other"
 	unborn := podTally("0", time.Time{}, build)
 	for name, c := range map[string]struct {
-		tallies   []*v1alpha1.PodTally
-		want      string
-		conflicts string
+		tallies []*v1alpha1.PodTally
+		want    string
 	}{
-		"none":                {nil, "", ""},
-		"one":                 {[]*v1alpha1.PodTally{younger}, "a", ""},
-		"the older":           {[]*v1alpha1.PodTally{younger, older}, "z", "a"},
-		"the order is no say": {[]*v1alpha1.PodTally{older, younger}, "z", "a"},
-		"same second":         {[]*v1alpha1.PodTally{older, twin}, "y", "z"},
-		"does not match":      {[]*v1alpha1.PodTally{other, younger}, "a", ""},
-		"being deleted":       {[]*v1alpha1.PodTally{deleting, younger}, "a", ""},
-		"another namespace":   {[]*v1alpha1.PodTally{elsewhere, younger}, "a", ""},
-		"not created yet":     {[]*v1alpha1.PodTally{unborn, younger}, "a", "0"},
+		"none":                {nil, ""},
+		"one":                 {[]*v1alpha1.PodTally{younger}, "a"},
+		"the older":           {[]*v1alpha1.PodTally{younger, older}, "z"},
+		"the order is no say": {[]*v1alpha1.PodTally{older, younger}, "z"},
+		"same second":         {[]*v1alpha1.PodTally{older, twin}, "y"},
+		"does not match":      {[]*v1alpha1.PodTally{other, younger}, "a"},
+		"being deleted":       {[]*v1alpha1.PodTally{deleting, younger}, "a"},
+		"another namespace":   {[]*v1alpha1.PodTally{elsewhere, younger}, "a"},
+		"not created yet":     {[]*v1alpha1.PodTally{unborn, younger}, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var tallies []*tally.Tally
@@ -137,12 +115,8 @@ func TestOwner(t *testing.T) {
 			if owner := tally.Owner(tallies, pod(nil)); owner != nil {
 				got = owner.Name
 			}
-			conflicts := ""
-			for _, each := range tally.Conflicts(tallies, pod(nil)) {
-				conflicts += each.Name
-			}
-			if got != c.want || conflicts != c.conflicts {
-				t.Errorf("owner %q, conflicts %q; want %q, %q", got, conflicts, c.want, c.conflicts)
+			if got != c.want {
+				t.Errorf("owner %q, want %q", got, c.want)
 			}
 		})
 	}
