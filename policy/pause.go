@@ -26,8 +26,8 @@ const (
 	pauseNamespaces = "namespaces"
 )
 
-// pauseMost bounds how many names a pause has, as the schema of DeletionPauses does.
-const pauseMost = 100
+// maxPauseNames bounds how many names a pause has, as the schema of DeletionPauses does.
+const maxPauseNames = 100
 
 // PausableTriggers are the triggers that a pause can name.
 func PausableTriggers() []Trigger {
@@ -86,8 +86,8 @@ func PauseOfConfigMap(data map[string]string) (Pause, error) {
 		}
 		out.Namespaces = append(out.Namespaces, text)
 	}
-	if len(out.Triggers)+len(out.Namespaces) > pauseMost {
-		errs = append(errs, fmt.Errorf("triggers and namespaces: more than %d names", pauseMost))
+	if len(out.Triggers)+len(out.Namespaces) > maxPauseNames {
+		errs = append(errs, fmt.Errorf("triggers and namespaces: more than %d names", maxPauseNames))
 	}
 	if text := strings.TrimSpace(data[pauseUntil]); text != "" {
 		var err error
