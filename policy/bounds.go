@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Bounds limit the values that authors may set. Label applies to the lifetime that a TTL label
@@ -239,6 +240,10 @@ func (s *Scope) Bounds(set BoundSet) Bounds {
 	}
 	return bounds
 }
+
+// minCronJobTTL lets the CronJob controller see its Job finished. Else it reports MissingJob and
+// loses status.lastSuccessfulTime.
+const minCronJobTTL = time.Minute
 
 // BoundsFor returns the bounds of a set for one object. A max-ttl under a minute does not bind a
 // CronJob's Job, because the Job must stay for [minCronJobTTL].

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -185,10 +184,6 @@ func defaultOf(facts *Facts, scope *Scope, stamp string) (Source, bool) {
 	source, ok := defaultSource(facts.Annotations, stamp)
 	return source, ok && (source.Level != LevelNamespace || source.Name == facts.Namespace)
 }
-
-// minCronJobTTL lets the CronJob controller see its Job finished. Else it reports MissingJob and
-// loses status.lastSuccessfulTime.
-const minCronJobTTL = time.Minute
 
 // defaulted is a default that the winner gives the object, moved into the bounds.
 func (w *walk) defaulted(setting *Setting) Value {
