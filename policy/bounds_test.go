@@ -135,7 +135,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// What is kept for an unreadable bound is kept after any number of further ones.
+// An unreadable bound keeps an object, whatever further bounds follow.
 func TestNarrowRemembersWhatCannotBeRead(t *testing.T) {
 	bounds := boundsOf("a", "max-ttl", "?").Narrow(boundsOf("b", "max-ttl", "3h", "min-deadline", "?")).Narrow(boundsOf("c", "max-ttl", "1h", "min-deadline", "1m")).Narrow(policy.Bounds{})
 	if err := bounds.CheckTTL(policy.TTL{After: 2 * time.Hour}); !policy.Violated(err) {

@@ -55,7 +55,7 @@ func TestJudgeDeadline(t *testing.T) {
 			"its state cannot be read", true},
 		"protected":             {Facts{Annotations: map[string]string{AnnotationProtect: "true"}, State: State{Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is protected by annotation curfew.dev/protect", false},
 		"marked, protected":     {Facts{Exceeded: start, Annotations: map[string]string{AnnotationProtect: "true"}, State: State{Finished: true, Outcome: Failed}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is protected by annotation curfew.dev/protect", false},
-		"somebody else's":       {Facts{ManagedBy: "kueue.x-k8s.io/multikueue", State: State{Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is managed by kueue.x-k8s.io/multikueue", false},
+		"another manager's":     {Facts{ManagedBy: "kueue.x-k8s.io/multikueue", State: State{Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is managed by kueue.x-k8s.io/multikueue", false},
 		"its own controller's":  {Facts{ManagedBy: "example.com/run", State: State{Started: start}}, hour, false, 0, time.Hour, Stop, time.Hour, "", false},
 		"being deleted":         {Facts{Deleting: true, State: State{Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is being deleted already", false},
 		"started in the future": {Facts{State: State{Started: start.Add(time.Hour)}}, hour, false, 0, time.Hour, Wait, 2 * time.Hour, "", false},

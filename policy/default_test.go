@@ -64,7 +64,7 @@ func TestNoDefault(t *testing.T) {
 	}
 }
 
-// A managedBy of a wrong shape is somebody else's: it opens no door to a default (S6).
+// A managedBy of a wrong shape counts as another controller: it opens no door to a default (S6).
 func TestManagedByOfAWrongShape(t *testing.T) {
 	object := builders.MakeJob("ci", "a").ManagedBy("x").Map()
 	object["spec"].(map[string]any)["managedBy"] = int64(7)
@@ -93,7 +93,7 @@ func TestPodsOfJobs(t *testing.T) {
 }
 
 // A CronJob's Job stays a minute, so that its controller has seen it finish; neither a short
-// default nor a short max-ttl changes that, and what is unreadable keeps.
+// default nor a short max-ttl changes that, and an unreadable value keeps.
 func TestCronJobsJobStaysAMinute(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespace []string
@@ -116,7 +116,7 @@ func TestCronJobsJobStaysAMinute(t *testing.T) {
 			}
 		})
 	}
-	// What is filled in must not be kept by the judge for being above the maximum.
+	// The judge must not keep an object because a filled-in value is above the maximum.
 	job := builders.MakeJob("ci", "a").ControlledBy("batch/v1", "CronJob", "nightly").TTL(60).Obj()
 	if got := policy.Resolve(policy.FactsOfJob(job), &policy.Scope{Namespace: namespaceOf("max-ttl", "30")}); got.Succeeded.Err != nil {
 		t.Errorf("60s on a CronJob's Job: %v", got.Succeeded.Err)
@@ -161,7 +161,7 @@ func TestYoungerAndOlderThanTheDefault(t *testing.T) {
 			}
 		})
 	}
-	// A default that says nothing of since when it holds reaches nobody.
+	// A default without default-since reaches no object.
 	facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon).Obj())
 	unstamped := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("default-ttl", "1h"), nil)}
 	if got := policy.Resolve(facts, unstamped).Succeeded; got.Set {
@@ -169,7 +169,7 @@ func TestYoungerAndOlderThanTheDefault(t *testing.T) {
 	}
 	unstamped.Creating = true
 	if got := policy.Resolve(facts, unstamped).Succeeded; !got.Set {
-		t.Error("a default without default-since does not reach what is being created")
+		t.Error("a default without default-since does not reach an object on CREATE")
 	}
 }
 

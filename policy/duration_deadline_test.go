@@ -125,8 +125,8 @@ func TestStampedDeadlineAndBounds(t *testing.T) {
 	}
 }
 
-// No default deadline for a Pod, though a KindProfile of somebody's should allow it; the Pods of a
-// Job, which NoDefault lets through for default-pod-ttl, least of all (S5).
+// No default deadline for a Pod, even if a KindProfile allows it; the Pods of a Job, which
+// NoDefault lets through for default-pod-ttl, least of all (S5).
 func TestNoDefaultDeadlineForPods(t *testing.T) {
 	profile := *policy.PodProfile
 	profile.DefaultDeadline = true
@@ -148,8 +148,8 @@ func saidDeadline(text string) *policy.RuntimePolicy {
 }
 
 // A runtime's deadline is a default: after the object's own, which a runtime that is gone or bad
-// does not disable, and before those of the namespace. It is moved into the bounds, and written
-// into the object with its source.
+// does not disable, and before the defaults of the namespace. It is moved into the bounds, and
+// written into the object with its source.
 func TestRuntimeDeadline(t *testing.T) {
 	gone := &policy.RuntimePolicy{Name: "torch", Missing: true}
 	for name, test := range map[string]struct {
@@ -288,7 +288,7 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 		"protected":          {profile: &both, text: "8h", changes: map[string]any{"annotations": map[string]any{policy.AnnotationActiveDeadline: "8h", policy.AnnotationProtect: "true"}}, want: "8h object"},
 		"a copy":             {profile: &both, text: "8h", changes: map[string]any{"labels": map[string]any{policy.LabelMultiKueueOrigin: "hub"}}, want: "8h object"},
 		"a kind without":     {profile: pipelineRun, text: "8h"},
-		"nobody acts on it":  {profile: &ignored, text: "8h", want: "8h object"},
+		"no controller acts": {profile: &ignored, text: "8h", want: "8h object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := pipelineRunWith(test.own)

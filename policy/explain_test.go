@@ -42,7 +42,7 @@ func TestExplainLevels(t *testing.T) {
 		scope policy.Scope
 		want  []string
 	}{
-		"nobody says anything": {job: builders.MakeJob("ci", "a"), scope: policy.Scope{Namespace: namespaceOf()},
+		"no level sets a value": {job: builders.MakeJob("ci", "a"), scope: policy.Scope{Namespace: namespaceOf()},
 			want: []string{"  runtime (the object uses no runtime)", "  object", "  namespace/ci"}},
 		"the object": {job: builders.MakeJob("ci", "a").TTL(60), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h"), Policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "2h"), platform("b")}},
 			want: []string{"  runtime (the object uses no runtime)", "* object: 60", "  namespace/ci: 1h (not used: a level above sets the value)", "  policy/a: 2h (not used: a level above sets the value)", "  policy/b"}},
@@ -130,7 +130,7 @@ func TestExplainDeadlineAndBounds(t *testing.T) {
 }
 
 // TestExplainRuntimeDeadline: a runtime's deadline comes after the object's own and before other
-// defaults; of one that is gone nobody knows what it says.
+// defaults; the settings of a deleted one are unknown.
 func TestExplainRuntimeDeadline(t *testing.T) {
 	said := &policy.Setting{Path: "metadata.annotations[curfew.dev/active-deadline]", Text: "1h", TTL: policy.TTL{After: time.Hour}}
 	namespace := namespaceOf("default-deadline", "2h")
@@ -286,7 +286,7 @@ func TestObstacles(t *testing.T) {
 		"protected":                      {job: finished().Annotation(policy.AnnotationProtect, "true"), want: []string{"protection! is protected by annotation curfew.dev/protect"}},
 		"protected namespace":            {job: builders.MakeJob("own", "a"), want: []string{`protection! namespace "own" is protected by the controller's --protect`}},
 		"a bad value":                    {job: finished().Annotation(policy.AnnotationTTL, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
-		"a bad value of what is at work": {job: builders.MakeJob("ci", "a").Created(noon).Annotation(policy.AnnotationTTLFailed, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-failed]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
+		"a bad value that is in effect":  {job: builders.MakeJob("ci", "a").Created(noon).Annotation(policy.AnnotationTTLFailed, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-failed]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
 		"a bad value, for both outcomes": {job: builders.MakeJob("ci", "a").Created(noon).Annotation(policy.AnnotationTTL, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
 		"a bad label":                    {job: finished().Label(policy.LabelTTL, "1y"), want: []string{`value! its TTL label cannot be used: metadata.labels[curfew.dev/ttl]: "1y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`}},
 		"no finish time":                 {job: builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).TTL(60).Complete(time.Time{}), want: []string{"value! does not say when it finished: " + noFinishTime}},

@@ -20,7 +20,7 @@ func TestInherited(t *testing.T) {
 		owner               map[string]any
 		keys                []string
 		asks                bool
-		want                string // part of what is reported; "" where the value counts
+		want                string // part of the report; "" if the value counts
 	}{
 		"Pod of a ReplicaSet, label": {
 			apiVersion: "apps/v1", kind: "ReplicaSet", labels: map[string]string{LabelTTL: "1h"}, keys: []string{LabelTTL}, asks: true,

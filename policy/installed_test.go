@@ -11,7 +11,7 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// What is Curfew's is known by its name. A label or owner reference that any author may write makes
+// Curfew knows its own objects by name. A label or owner reference that any author may write makes
 // no object immortal.
 func TestNoLabelMakesAnObjectCurfews(t *testing.T) {
 	job := policy.FactsOfJob(builders.MakeJob("ci", "curfew-controller").Created(noon.Add(-2*time.Hour)).TTL(60).Complete(noon.Add(-time.Hour)).

@@ -100,7 +100,7 @@ func TestJudgeLabel(t *testing.T) {
 		"alias":                     {alias: "60m", key: policy.LabelKyvernoTTL, action: policy.Delete},
 		"alias, in Kyverno's words": {alias: "2mins", key: policy.LabelKyvernoTTL, in: -58 * time.Minute, action: policy.Delete},
 		"alias, unreadable":         {alias: "5400", key: policy.LabelKyvernoTTL, reason: "its TTL label cannot be used", err: `metadata.labels[cleanup.kyverno.io/ttl]: "5400" is neither`},
-		"alias nobody asked for":    {alias: "1m", reason: "has no TTL label"},
+		"alias is not enabled":      {alias: "1m", reason: "has no TTL label"},
 		"alias beside the label":    {alias: "1m", label: "2h", key: policy.LabelKyvernoTTL, reason: "label curfew.dev/ttl decides"},
 		"alias beside a bad label":  {alias: "1m", label: "soon", key: policy.LabelKyvernoTTL, reason: "label curfew.dev/ttl decides"},
 		"the label beside an alias": {alias: "1m", label: "2h", in: time.Hour, action: policy.Wait},
@@ -149,7 +149,7 @@ func TestAnyLabelKeepsAsLongAsItSays(t *testing.T) {
 		verdict := policy.JudgeLabel(facts, policy.LabelTTL, &policy.Scope{}, noon)
 		if verdict.Action == policy.Keep {
 			if verdict.Err == nil {
-				t.Fatalf("%q keeps the object and nobody is told", text)
+				t.Fatalf("%q keeps the object without a report", text)
 			}
 			return
 		}

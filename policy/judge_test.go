@@ -156,7 +156,7 @@ func TestActionString(t *testing.T) {
 	}
 }
 
-// S6: a start that nobody has set is no reason to fail what has just begun.
+// S6: a missing start time is no reason to fail an object that has just begun.
 func TestTheEpochIsNoStart(t *testing.T) {
 	job := builders.MakeJob("ci", "a").Deadline(5).Started(time.Unix(0, 0))
 	for reader, facts := range map[string]*policy.Facts{

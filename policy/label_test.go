@@ -170,7 +170,7 @@ func FuzzParseTTLLabel(f *testing.F) {
 		if !got.At.IsZero() && got.After != 0 {
 			t.Fatalf("ParseTTLLabel(%q) = %+v: both a time from creation and an instant", text, got)
 		}
-		// One grammar: what is no date is what any other duration is.
+		// One grammar: any text that is no date is read as a duration.
 		if after, err := policy.ParseDuration(text); got.At.IsZero() && (err != nil || after != got.After) {
 			t.Fatalf("ParseTTLLabel(%q) = %v, ParseDuration has %v, %v", text, got.After, after, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// labelPolicy gives a TTL label to what is younger than a day.
+// labelPolicy gives a TTL label to objects younger than a day.
 func labelPolicy(text string, change ...func(*policy.PlatformPolicy)) *policy.PlatformPolicy {
 	source := policy.Source{Level: policy.LevelPolicy, Name: "p"}
 	out := &policy.PlatformPolicy{Name: "p", Since: noon.Add(-24 * time.Hour), Label: &policy.Setting{Path: "spec.defaults.ttlLabel.value", Text: text, Source: source}}
@@ -109,7 +109,7 @@ func TestMissingLabel(t *testing.T) {
 		"a date":                         {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-31", backfill)}, want: "2026-12-31"},
 		"a date that is over":            {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-23", backfill)}, err: "2026-12-23 is over: use a later date"},
 		"clamped":                        {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-31", backfill, atMost("10d"))}, want: "10d"},
-		"clamped to what is long over":   {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-31", backfill, atMost("2d"))}, err: "2026-12-31 is longer than the bounds allow an object of this age: raise them, or use a duration"},
+		"clamped to an instant long ago": {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-31", backfill, atMost("2d"))}, err: "2026-12-31 is longer than the bounds allow an object of this age: raise them, or use a duration"},
 		"a bound that cannot be read":    {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d", atMost("long"))}, err: `maxTTLLabel cannot be read: "long" is not a duration: ` + fix + ", or never"},
 		"latest date before its expiry":  {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("30d", backfill, func(p *policy.PlatformPolicy) { p.LatestDate = noon.Add(24 * time.Hour) })}, want: "2026-12-25T120000Z"},
 		"latest date after its expiry":   {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill, func(p *policy.PlatformPolicy) { p.LatestDate = noon.Add(-time.Hour) })}, want: "2d"},

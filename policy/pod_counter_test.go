@@ -133,7 +133,7 @@ func TestPodsOfAJobManagedByAnother(t *testing.T) {
 		job    *builders.JobWrapper
 		reason string
 	}{
-		"nobody else":             {jobWith("0"), ""},
+		"no other counter":        {jobWith("0"), ""},
 		"Kubernetes' own":         {jobWith("0").ManagedBy(policy.JobController), ""},
 		"another":                 {jobWith("0").ManagedBy("example.com/batch"), kept},
 		"it announces the end":    {jobWith("0").ManagedBy("example.com/batch").Condition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, noon), kept},
@@ -179,7 +179,7 @@ func TestCounterOfOwner(t *testing.T) {
 	broken := jobWith("1h").Map()
 	broken["spec"] = "none"
 	if _, err := policy.CounterOfOwner(broken); err == nil {
-		t.Error("what is no Job was read as one that says nothing")
+		t.Error("an object that is no Job was read as a Job without settings")
 	}
 }
 

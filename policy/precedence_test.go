@@ -17,7 +17,7 @@ func TestPrecedence(t *testing.T) {
 		policies                   []*policy.PlatformPolicy
 		succeeded, failed          string
 	}{
-		"nobody": {},
+		"no level": {},
 		"runtime longer than object": {
 			runtime: []string{"ttl-after-finished", "9h"}, object: []string{"ttl-after-finished", "1h"},
 			succeeded: "9h runtime/torch", failed: "9h runtime/torch",
@@ -193,11 +193,11 @@ func TestDeadlinePrecedence(t *testing.T) {
 		policies  []*policy.PlatformPolicy
 		want      string
 	}{
-		"nobody":                     {job: builders.MakeJob("ci", "a")},
-		"object":                     {job: builders.MakeJob("ci", "a").Deadline(60), namespace: []string{"default-deadline", "1h"}, want: "1m object"},
-		"object of 0":                {job: builders.MakeJob("ci", "a").Deadline(0), namespace: []string{"default-deadline", "1h"}, want: "unusable object"},
-		"object outside":             {job: builders.MakeJob("ci", "a").Deadline(60), namespace: []string{"min-deadline", "1h"}, want: "unusable object"},
-		"annotation nobody enforces": {job: builders.MakeJob("ci", "a").Annotation(policy.AnnotationActiveDeadline, "60"), namespace: []string{"default-deadline", "1h"}, want: "1h namespace/ci"},
+		"no level":                 {job: builders.MakeJob("ci", "a")},
+		"object":                   {job: builders.MakeJob("ci", "a").Deadline(60), namespace: []string{"default-deadline", "1h"}, want: "1m object"},
+		"object of 0":              {job: builders.MakeJob("ci", "a").Deadline(0), namespace: []string{"default-deadline", "1h"}, want: "unusable object"},
+		"object outside":           {job: builders.MakeJob("ci", "a").Deadline(60), namespace: []string{"min-deadline", "1h"}, want: "unusable object"},
+		"annotation has no effect": {job: builders.MakeJob("ci", "a").Annotation(policy.AnnotationActiveDeadline, "60"), namespace: []string{"default-deadline", "1h"}, want: "1h namespace/ci"},
 		"namespace": {
 			job: builders.MakeJob("ci", "a"), namespace: []string{"default-deadline", "1h"},
 			policies: []*policy.PlatformPolicy{{Name: "a", Deadline: deadline("60"), Backfill: true}}, want: "1h namespace/ci",

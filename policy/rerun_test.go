@@ -39,7 +39,7 @@ func TestJobSetOfATrainJobIsKept(t *testing.T) {
 		"a later version":   {profile: jobSet, owner: owner("trainer.kubeflow.org/v2", "TrainJob"), label: "2020-01-01", err: label},
 		"never, unlabelled": {profile: jobSet, owner: trainJob, annotation: "never"},
 		"no TTL":            {profile: jobSet, owner: trainJob},
-		"of nobody":         {profile: jobSet, annotation: "60", label: "1m", ttl: policy.Delete, lab: policy.Delete},
+		"without an owner":  {profile: jobSet, annotation: "60", label: "1m", ttl: policy.Delete, lab: policy.Delete},
 		"of another kind":   {profile: jobSet, owner: owner("example.com/v1", "TrainJob"), annotation: "60", label: "1m", ttl: policy.Delete, lab: policy.Delete},
 		"its Secret":        {profile: secret, owner: trainJob, label: "1m", lab: policy.Delete},
 	} {

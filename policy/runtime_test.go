@@ -121,12 +121,12 @@ func TestRuntimeHash(t *testing.T) {
 	}
 	base := policy.RuntimeHash(runtime(map[string]any{"ttl": int64(60)}), fields)
 	for name, other := range map[string]map[string]any{
-		"another value":      runtime(map[string]any{"ttl": int64(61)}),
-		"the other field":    runtime(map[string]any{"policy": map[string]any{"ttl": int64(60)}}),
-		"one more field":     runtime(map[string]any{"ttl": int64(60), "policy": map[string]any{"ttl": int64(60)}}),
-		"an annotation":      runtime(map[string]any{"ttl": int64(60)}, "ttl-after-failed", "1h"),
-		"what is unreadable": runtime(map[string]any{"ttl": "60"}),
-		"no TTL":             runtime(nil),
+		"another value":     runtime(map[string]any{"ttl": int64(61)}),
+		"the other field":   runtime(map[string]any{"policy": map[string]any{"ttl": int64(60)}}),
+		"one more field":    runtime(map[string]any{"ttl": int64(60), "policy": map[string]any{"ttl": int64(60)}}),
+		"an annotation":     runtime(map[string]any{"ttl": int64(60)}, "ttl-after-failed", "1h"),
+		"an unreadable TTL": runtime(map[string]any{"ttl": "60"}),
+		"no TTL":            runtime(nil),
 	} {
 		if policy.RuntimeHash(other, fields) == base {
 			t.Errorf("%s does not change the hash", name)

@@ -39,7 +39,7 @@ func TestUnknownLookupsKeep(t *testing.T) {
 	if got := newest.Judge(context.Background(), o); said(got) != "LookupFailed" {
 		t.Errorf("in groupBy: %s", said(got))
 	}
-	// The same object is judged again by what is known now.
+	// The same object is judged again with the current answers.
 	o.Lookup = func(string) (bool, error) { return false, nil }
 	if got := newest.Judge(context.Background(), o); said(got) != "delete" {
 		t.Errorf("with an answer: %s", said(got))

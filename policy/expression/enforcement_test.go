@@ -20,8 +20,8 @@ func TestFirstStepOfAStoredProfile(t *testing.T) {
 	for name, c := range map[string]struct {
 		by    v1alpha1.Enforcer
 		steps []v1alpha1.StopStep
-		// enforced is whether the profile says who enforces at all, stops how many steps Curfew
-		// takes, and err what is reported.
+		// enforced is whether the profile says who enforces at all, stops how many steps Curfew takes,
+		// and err the reported error.
 		enforced bool
 		stops    int
 		err      string

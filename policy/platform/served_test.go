@@ -12,7 +12,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Runs refer to Recipes, of which nobody wrote a profile, and hold templates of Jobs.
+// Runs refer to Recipes, which have no profile, and hold templates of Jobs.
 const runs = `
 metadata: {name: runs}
 spec:
@@ -91,7 +91,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// served is a kind of which CustomResourceDefinition serves these fields in its spec.
+// served is a kind whose CustomResourceDefinition serves these fields in its spec.
 func served(group, version, kind, resource string, fields ...string) expression.Definition {
 	spec := map[string]any{}
 	for _, field := range fields {

@@ -25,7 +25,7 @@ func TestAccessRules(t *testing.T) {
 		warnings    []string
 	}{
 		"both may":             {object: mine.Map(), access: rules.Access{User: rules.Yes, Controller: rules.Yes}},
-		"nobody asked":         {object: mine.Map()},
+		"nothing asked":        {object: mine.Map()},
 		"user may not":         {object: mine.Map(), access: rules.Access{User: rules.No}, warnings: []string{"curfew: " + user}},
 		"user may not, strict": {object: mine.Map(), access: rules.Access{User: rules.No}, require: true, denied: user},
 		"controller may not":   {object: mine.Map(), access: rules.Access{Controller: rules.No}, warnings: []string{"curfew: " + controller}},
@@ -68,7 +68,7 @@ func TestAccessRules(t *testing.T) {
 
 func plainly() *builders.JobWrapper { return builders.MakeJob("ci", "a") }
 
-// A TTL after finished on what never finishes has no effect, so that it matters to nobody who may
+// A TTL after finished on an object that never finishes has no effect. No rule checks who may
 // delete the object.
 func TestNobodyIsAskedAboutATTLWithoutEffect(t *testing.T) {
 	annotated := builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationTTL, "1h").Map()

@@ -34,7 +34,7 @@ func TestBounds(t *testing.T) {
 		"the platform's, which the namespace cannot widen": {object: job().TTL(172800).Map(), namespace: annotated("max-ttl", "3d"),
 			policies: []*policy.PlatformPolicy{outer},
 			want:     []string{`error spec.ttlSecondsAfterFinished: 172800 (2d) is above curfew.dev/max-ttl 1d of namespace "x": use 1d or less`}},
-		"a bound that cannot be read refuses nobody": {object: job().TTL(5).Map(), namespace: annotated("max-ttl", "?"),
+		"an unreadable bound refuses no request": {object: job().TTL(5).Map(), namespace: annotated("max-ttl", "?"),
 			want: []string{`warning spec.ttlSecondsAfterFinished: cannot be checked, so the object will be kept: ` +
 				`curfew.dev/max-ttl of namespace "ci" cannot be read: "?" is not a duration: ` + durations}},
 		"the minute of a CronJob's Job": {object: job().ControlledBy("batch/v1", "CronJob", "n").TTL(60).Map(), namespace: annotated("max-ttl", "30")},

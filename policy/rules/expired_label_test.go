@@ -37,10 +37,10 @@ func TestExpiredLabel(t *testing.T) {
 		request     Request
 		want        []string
 	}{
-		"a short life for an old object":   {old: old(), object: old(ttl, "3d"), want: []string{wouldDelete}},
-		"by backfill":                      {old: old(), object: old(ttl, "3d"), request: Request{User: User{Name: curfewItself}, Options: Options{ControllerUser: curfewItself}}},
-		"by somebody, and backfill exists": {old: old(), object: old(ttl, "3d"), request: Request{User: User{Name: "dana"}, Options: Options{ControllerUser: curfewItself}}, want: []string{wouldDelete}},
-		"relaxed":                          {old: old(), object: old(ttl, "3d"), request: Request{Options: relaxed}, want: []string{"warning " + path + "3d expired at 2026-11-27T12:00:00Z: Curfew deletes the Job at once; use a later one"}},
+		"a short life for an old object": {old: old(), object: old(ttl, "3d"), want: []string{wouldDelete}},
+		"by backfill":                    {old: old(), object: old(ttl, "3d"), request: Request{User: User{Name: curfewItself}, Options: Options{ControllerUser: curfewItself}}},
+		"by a user, and backfill exists": {old: old(), object: old(ttl, "3d"), request: Request{User: User{Name: "dana"}, Options: Options{ControllerUser: curfewItself}}, want: []string{wouldDelete}},
+		"relaxed":                        {old: old(), object: old(ttl, "3d"), request: Request{Options: relaxed}, want: []string{"warning " + path + "3d expired at 2026-11-27T12:00:00Z: Curfew deletes the Job at once; use a later one"}},
 		"relaxed, and kept for lack of rights": {old: old(), object: old(ttl, "3d"), request: Request{Options: relaxed, Access: Access{Controller: No}},
 			want: []string{"warning " + path + "3d expired at 2026-11-27T12:00:00Z: Curfew would delete the Job at once, but may not; use a later one"}},
 		"a namespace does not soften it":    {old: old(), object: old(ttl, "3d"), request: Request{Scope: warnMode}, want: []string{wouldDelete}},

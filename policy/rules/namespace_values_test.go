@@ -30,7 +30,7 @@ func TestNamespaceValues(t *testing.T) {
 		"ttl": {object: namespace("default-ttl", "soon"),
 			want: []string{"error " + at("default-ttl") + `: "soon" is not a duration: ` + durations + ", or never"}},
 		"mode": {object: namespace("mode", "audit"), want: []string{"error " + at("mode") + `: "audit" is not a mode: use enforce, warn or dry-run`}},
-		// The mode of the namespace itself does not soften what is wrong with it.
+		// The mode of the namespace itself does not soften its own faults.
 		"in dry-run":  {object: namespace("mode", "dry-run", "backfill", "yes"), want: []string{"error " + at("backfill") + `: "yes" is neither "true" nor "false": use one of them`}},
 		"min and max": {object: namespace("min-ttl", "2h", "max-ttl", "1h"), want: []string{"error " + at("min-ttl") + `: 2h is above curfew.dev/max-ttl 1h: lower it, or raise the other`}},
 		"min and a policy's max": {object: namespace("min-ttl", "2h"), policies: outer(maximum, policy.ModeEnforce),

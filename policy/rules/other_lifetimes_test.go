@@ -34,13 +34,13 @@ func TestOtherWaysToHaveAnObjectDeleted(t *testing.T) {
 		user        string
 		old, object map[string]any
 		namespace   map[string]string
-		// field that is asked about; "" where nobody is.
+		// field that is asked about; "" if no user is checked.
 		field string
 	}{
-		"protection of what is due":               {old: protected(finished().TTL(60)), object: finished().TTL(60).Map(), field: protection},
+		"protection of a due object":              {old: protected(finished().TTL(60)), object: finished().TTL(60).Map(), field: protection},
 		"… set to false":                          {old: protected(finished().TTL(60)), object: finished().TTL(60).Annotation(policy.AnnotationProtect, "false").Map(), field: protection},
-		"… of what is due by its label":           {old: protected(finished().Label(policy.LabelTTL, "2026-12-24")), object: finished().Label(policy.LabelTTL, "2026-12-24").Map(), field: protection},
-		"… of what is due in a while":             {old: protected(finished().TTL(86400)), object: finished().TTL(86400).Map(), field: protection},
+		"… of an object due by its label":         {old: protected(finished().Label(policy.LabelTTL, "2026-12-24")), object: finished().Label(policy.LabelTTL, "2026-12-24").Map(), field: protection},
+		"… of an object due in a while":           {old: protected(finished().TTL(86400)), object: finished().TTL(86400).Map(), field: protection},
 		"… of what has not finished":              {old: protected(builders.MakeJob("ci", "a").TTL(60)), object: builders.MakeJob("ci", "a").TTL(60).Map()},
 		"… of what has no TTL":                    {old: protected(finished()), object: finished().Map()},
 		"… of what never goes":                    {old: protected(finished().Annotation(policy.AnnotationTTL, "never")), object: finished().Annotation(policy.AnnotationTTL, "never").Map()},

@@ -53,7 +53,8 @@ func TestProtectedBesideTheNativeField(t *testing.T) {
 }
 
 // A stamp that Curfew would not write makes nothing of a new object's TTL that it is not: the
-// author is asked for the permission, warned, and announced no default. It refuses nobody.
+// author is asked for the permission, warned, and announced no default. The rule refuses no
+// request.
 func TestForgedStampOnCreate(t *testing.T) {
 	platform := &policy.PlatformPolicy{Name: "platform", TTL: (&policy.Facts{Profile: policy.JobProfile, Annotations: map[string]string{policy.AnnotationTTL: "1m"}}).TTLs()}
 	for name, test := range map[string]struct {

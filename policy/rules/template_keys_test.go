@@ -137,8 +137,8 @@ func TestKeysInTemplatesSayWhereTheyBelong(t *testing.T) {
 	}
 }
 
-// Labels in a CronJob's Job template are the label of each Job; what is wrong with them is said
-// where they are written.
+// Labels in a CronJob's Job template are the label of each Job; the rule reports their faults where
+// they are written.
 func TestTTLLabelInAJobTemplate(t *testing.T) {
 	const field = "spec.jobTemplate.metadata.labels[curfew.dev/ttl]: "
 	cronJob := func(label string) map[string]any {

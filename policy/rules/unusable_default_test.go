@@ -20,7 +20,7 @@ func TestUnusableDefault(t *testing.T) {
 	})
 }
 
-// A policy whose date went stale gives no label, which nobody would see but for the warning.
+// A policy whose date went stale gives no label. Without the warning no user would see that.
 func TestUnusableDefaultLabel(t *testing.T) {
 	old := &policy.PlatformPolicy{Name: "year", LatestDate: noon.Add(-time.Hour),
 		Label: &policy.Setting{Path: "spec.defaults.ttlLabel.value", Text: "7d", Source: policy.Source{Level: policy.LevelPolicy, Name: "year"}}}
