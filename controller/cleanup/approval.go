@@ -87,7 +87,7 @@ func (r *run) confirm(ctx context.Context) error {
 	return err
 }
 
-// confirmedFor is how long a DELETE may rest on what was confirmed before.
+// confirmedFor is how long a DELETE may rely on the last confirmation.
 const confirmedFor = 10 * time.Second
 
 // confirmed reports whether a DELETE may be sent, and confirms again if that was long ago. The
@@ -102,8 +102,8 @@ func (b *batch) confirmed(ctx context.Context) bool {
 	return b.unconfirmed == nil
 }
 
-// ends reports whether an error of confirm ends the run, or has it wait for somebody. Others may be
-// those of a moment.
+// ends reports whether an error of confirm ends the run, or makes it wait until a user acts. The
+// run tries again after any other error.
 func ends(err error) bool {
 	return isForbidden(err) || errors.Is(err, errUnapproved) || errors.Is(err, errChanged) || errors.Is(err, errGone)
 }

@@ -79,8 +79,8 @@ func (b *batch) decide(ctx context.Context) error {
 	return nil
 }
 
-// learn notes the resources of which this page deleted nothing and gave up on something, and
-// forgets those of which it deleted an object.
+// learn marks a resource as failing if this page gave up on one of its objects and deleted none. It
+// clears the mark if the page deleted one.
 func (b *batch) learn() {
 	failed, deleted := map[schema.GroupResource]bool{}, map[schema.GroupResource]bool{}
 	for _, item := range b.order {
@@ -118,16 +118,16 @@ func (b *batch) giveUp(ctx context.Context, left []*v1alpha1.CleanupItem) error 
 	return b.check(ctx, failed, failed)
 }
 
-// check reads the objects that are not decided, and deletes none. What is gone counts as such, and
-// what cannot be known as unknown; exists decides the others. Where a kind cannot be read, broken
-// decides; if it is nil, that is an error.
+// check reads the undecided objects and deletes none. It marks an object that is gone as Gone, and
+// one that cannot be known as Unknown; exists decides about the others. Where a kind cannot be
+// read, broken decides; a nil broken makes that an error.
 func (b *batch) check(ctx context.Context, exists, broken func(*v1alpha1.CleanupItem)) error {
 	for _, item := range b.undecided() {
 		object, err := b.find(ctx, item, broken != nil)
 		switch {
 		case errors.Is(err, errNotServed):
 			item.Result, item.Message = v1alpha1.ItemUnknown, errNotServed.Error()
-		case b.run.ending && isForbidden(err): // Nobody may read it, and newer runs wait for this one.
+		case b.run.ending && isForbidden(err): // The account may not read it, and newer runs wait for this one.
 			item.Result, item.Message = v1alpha1.ItemUnknown, "the service account may not read it any more"
 		case broken != nil && unreadable(err):
 			broken(item)
@@ -163,8 +163,8 @@ func (b *batch) find(ctx context.Context, item *v1alpha1.CleanupItem, patient bo
 // over soon.
 func unreadable(err error) bool { return survey.OfItsKind(err) && !apierrors.IsNotFound(err) }
 
-// undecided are the items without an outcome, those first that were tried least: while deletions
-// are paused, only a few of them are tried.
+// undecided returns the items without an outcome, the least tried ones first: while deletions are
+// paused, only a few of them are tried.
 func (b *batch) undecided() []*v1alpha1.CleanupItem {
 	left := slices.DeleteFunc(slices.Clone(b.order), decided)
 	slices.SortStableFunc(left, func(one, other *v1alpha1.CleanupItem) int {

@@ -68,7 +68,7 @@ func (b *batches) add(items []v1alpha1.CleanupItem) error {
 }
 
 // submit puts the chosen objects into batches while there are at least so many. It may wait for
-// deletions, and is called when no page of a list is held: those of a hundred runs would take too
+// deletions, so call it while no page of a list is held: the pages of a hundred runs would take too
 // much memory.
 func (r *run) submit(least int) error {
 	for len(r.chosen) >= least {

@@ -95,14 +95,13 @@ type Controller struct {
 	metrics  *metrics
 	// namespaced and cluster are the policies of both kinds.
 	namespaced, cluster *follow.Mirror[seen]
-	// ages are those of the namespaced ones.
+	// ages tell how long each namespaced policy has existed.
 	ages *ages
 	// unchanged reports whether a policy is still what a run applies.
 	unchanged func(*cleanup.Policy) bool
 
-	// turns are those of runs that list and judge, remembering those of runs that keep much in memory
-	// until they end, reviews those of policies whose permissions are checked between runs, and
-	// judging those of live judgements.
+	// turns limits the runs that list and judge at once, remembering the runs that keep much in memory
+	// until they end, reviews the permission checks between runs, and judging the live judgements.
 	turns, remembering, reviews, judging *turns
 
 	mu      sync.Mutex
@@ -200,7 +199,7 @@ func (c *Controller) work(ctx context.Context, key string) {
 	}
 }
 
-// begin reports whether nobody works on a policy, and reserves it.
+// begin reserves a policy, and reports false if another worker has it.
 func (c *Controller) begin(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,7 +40,7 @@ func (r *run) interrupted(ctx context.Context, err error) error {
 	return errors.Join(err, written)
 }
 
-// end ends the run. What has matched is on its pages before the status names them.
+// end ends the run. It writes the matches on their pages before the status names these pages.
 func (r *run) end(ctx context.Context, phase v1alpha1.RunPhase, reason, message string) error {
 	matches, err := r.writeMatches(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *run) stalled(s *v1alpha1.CleanupPolicyStatus, reason, message string) {
 	r.cur.set(s, v1alpha1.ConditionStalled, stalled, reason, message)
 }
 
-// permitted sets PermissionsGranted; lacks says what is missing.
+// permitted sets PermissionsGranted; lacks names the missing permissions.
 func (cur *current) permitted(s *v1alpha1.CleanupPolicyStatus, lacks string) {
 	if lacks == "" {
 		cur.set(s, v1alpha1.ConditionPermissionsGranted, metav1.ConditionTrue, v1alpha1.ReasonGranted, "")

@@ -29,8 +29,8 @@ func (b *batch) held(items []*v1alpha1.CleanupItem) bool {
 	return slices.ContainsFunc(items, func(item *v1alpha1.CleanupItem) bool { return b.trouble[item.UID].held })
 }
 
-// postpone leaves objects to the end of the run that a pause of their namespace holds, so that it
-// does not hold those of others. It reports whether there were any.
+// postpone leaves objects whose namespace is paused to the end of the run, so that they do not hold
+// up other namespaces. It reports whether there were any.
 func (b *batch) postpone(ctx context.Context, items []*v1alpha1.CleanupItem) (any bool) {
 	for _, item := range items {
 		if b.trouble[item.UID].held && b.run.heldAlone(ctx, item) {
@@ -111,7 +111,7 @@ func (r *run) again(ctx context.Context) error {
 	return r.carryOut(ctx)
 }
 
-// released takes those of the postponed objects that no pause holds any more.
+// released takes the postponed objects that no pause holds any more.
 func (r *run) released(ctx context.Context) (free []v1alpha1.CleanupItem) {
 	held := map[string]bool{}
 	r.postponed = slices.DeleteFunc(r.postponed, func(item v1alpha1.CleanupItem) bool {

@@ -70,8 +70,9 @@ func (l *ledger) status() *v1alpha1.CleanupPolicyStatus {
 	return l.store.current().DeepCopy()
 }
 
-// begin records that a run has started. Whatever an earlier run left uncounted is counted by now,
-// unless somebody removed that run from the status: then it is lost, and inexact says so.
+// begin records that a run has started. Every deletion that an earlier run left uncounted is
+// counted by now, unless another writer removed that run from the status. Then its count is lost,
+// and inexact says so.
 func (l *ledger) begin(ctx context.Context, run *v1alpha1.CleanupRun, inexact func(*v1alpha1.CleanupPolicyStatus)) error {
 	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
 		for _, page := range s.UncountedDeletions {
@@ -108,8 +109,8 @@ func (l *ledger) announce(ctx context.Context, page *page) error {
 
 // count writes the outcomes on the page, and then moves its UIDs into the counters. If some
 // outcomes are not known, inexact says so in the same write. Last, a page beyond detailedPages
-// keeps only their numbers: before, a crash would leave nothing by which to find out what is
-// deleted.
+// loses its objects and keeps only their numbers. Not before: after a crash, the objects show what
+// was deleted.
 func (l *ledger) count(ctx context.Context, page *page, inexact func(s *v1alpha1.CleanupPolicyStatus, unknown int64)) error {
 	unknown := page.unknown()
 	deleted := page.tally()

@@ -19,7 +19,7 @@ type metrics struct {
 	// names: stalled has a series for each policy, not only for each namespace.
 	names bool
 	mu    sync.Mutex
-	// reasons are those of the stalled policies by name, and counts the values of stalled.
+	// reasons holds, by policy name, why a policy is stalled, and counts how often each reason occurs.
 	reasons map[string]string
 	counts  map[[3]string]int
 }

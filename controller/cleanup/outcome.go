@@ -37,15 +37,15 @@ type batch struct {
 	done chan struct{}
 	// trouble is why items could not be deleted for now.
 	trouble map[types.UID]trouble
-	// unanswered are those of which a DELETE got no answer: it may still be carried out. throttled
-	// are those that an admission webhook answered 429.
+	// unanswered are the objects whose DELETE got no answer and may still be carried out. throttled
+	// are the objects whose DELETE an admission webhook answered with 429.
 	unanswered, throttled map[types.UID]bool
 	// unconfirmed is why the last attempt stopped sending: see confirm. The run's confirming guards
 	// it.
 	unconfirmed error
 	// unread is how often an object was read again: see find.
 	unread int
-	// err is one that only somebody else can do something about, such as a missing permission.
+	// err is an error that only a user can fix, such as a missing permission.
 	err error
 }
 

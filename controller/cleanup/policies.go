@@ -15,7 +15,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// seen is what is kept of a policy.
+// seen is the part of a policy that the controller keeps.
 type seen struct {
 	spec
 	// stalled is the reason why the policy does not delete all that it should, or "".

@@ -81,8 +81,8 @@ func (s *store) prune(ctx context.Context, current string, now time.Time) error 
 	return s.trim(ctx, current, now)
 }
 
-// verifiedPage reads a page of a policy. It is nil if a store would not have written it so by now:
-// those of others are neither old runs nor a reason to delete one.
+// verifiedPage reads a page of a policy. It returns nil if a store would not have written the page
+// by now: a page by another writer is neither an old run nor a reason to delete one.
 func verifiedPage(object *unstructured.Unstructured, of v1alpha1.PolicyReference, now time.Time) *v1alpha1.CleanupReportFields {
 	page := &v1alpha1.CleanupReport{}
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, page) != nil {

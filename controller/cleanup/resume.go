@@ -7,8 +7,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// finish brings a run to its end that has begun and has not ended: the process was killed, or
-// something failed. It goes on only while the policy is what it was and no newer run is due.
+// finish completes a run that was interrupted: the process was killed, or something failed. It
+// deletes more only while the policy is unchanged and no newer run is due.
 func (c *Controller) finish(ctx context.Context, cur *current, mayGoOn bool) error {
 	status := cur.ledger.status()
 	if status.LastRun == nil || status.LastRun.Phase != v1alpha1.RunRunning && len(status.UncountedDeletions) == 0 {

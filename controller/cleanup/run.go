@@ -21,7 +21,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// run is one run of a policy: a survey, and what it deletes.
+// run is one run of a policy: a survey, and the deletion of the objects that it finds.
 type run struct {
 	c       *Controller
 	cur     *current
@@ -50,12 +50,14 @@ type run struct {
 	// opened: lacks says what the account may not do where the policy matches.
 	opened bool
 	lacks  string
-	// resumed: the run was interrupted, and goes on. ending: it only finds out what it has deleted.
+	// resumed: the run was interrupted and is continued. ending: it deletes no more, and only finds
+	// out which objects it has deleted.
 	resumed, ending bool
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionResource]engine.Kind
-	// failing are resources of which the last page deleted nothing and gave up on something.
+	// failing are resources of objects that were given up on, until a page deletes one of their
+	// objects.
 	failing map[schema.GroupResource]bool
 	// postponed are objects that a pause holds, and moreHeld says that there are others.
 	postponed []v1alpha1.CleanupItem
@@ -108,8 +110,8 @@ func (r *run) start(ctx context.Context) error {
 	return r.carryOut(ctx)
 }
 
-// resume goes on with a run that was interrupted. What it had announced is counted as far as it is
-// gone; the rest is listed, judged and announced again.
+// resume continues a run that was interrupted. It counts the announced objects that are gone, and
+// lists, judges and announces the rest again.
 func (r *run) resume(ctx context.Context) error {
 	r.resumed = true
 	r.forbidden = meta.IsStatusConditionFalse(r.ledger.status().Conditions, v1alpha1.ConditionPermissionsGranted)

@@ -12,17 +12,16 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// settle finds out what became of the objects that an interrupted run had announced, and counts
-// those that are gone. It deletes nothing. Results that the page already has do not count, as
-// others may have written them: each object is read. Other runs have the turn meanwhile, since this
-// may wait for a kind that cannot be read.
+// settle reads the objects that an interrupted run had announced, and counts those that are gone.
+// It deletes nothing. It ignores results that are on the page already, as others may have written
+// them. Other runs have the turn meanwhile, since this may wait for a kind that cannot be read.
 func (r *run) settle(ctx context.Context) error {
 	return r.cur.turn.away(ctx, func() error { return r.settleAll(ctx) })
 }
 
 func (r *run) settleAll(ctx context.Context) error {
 	var broken func(*v1alpha1.CleanupItem)
-	if r.ending { // Newer runs wait for this one, and cannot wait until somebody repairs the kind.
+	if r.ending { // Newer runs wait for this one, and cannot wait until a user repairs the kind.
 		broken = func(item *v1alpha1.CleanupItem) {
 			item.Result, item.Message = v1alpha1.ItemUnknown, "its kind cannot be read"
 		}
@@ -74,8 +73,7 @@ func (r *run) announced(ctx context.Context, uncounted *v1alpha1.UncountedPage) 
 	return page, nil
 }
 
-// lose forgets a page that somebody deleted or changed: what became of its objects is not known any
-// more.
+// lose forgets a page that another writer deleted or changed: its outcomes are unknown from now on.
 func (r *run) lose(ctx context.Context, page *v1alpha1.UncountedPage) error {
 	r.log.Info("a report page was deleted or changed before its objects were counted", "report", page.Report, "objects", len(page.UIDs))
 	return r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {

@@ -24,7 +24,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// errOvertaken: somebody else wrote the status of the policy, such as another leader.
+// errOvertaken: another writer, such as another leader, wrote the status of the policy.
 var errOvertaken = errors.New("the status of the policy was written by somebody else")
 
 // errChanged: the policy was edited or suspended during a run, which then deletes nothing more.

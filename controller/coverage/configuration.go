@@ -186,9 +186,9 @@ func merge(existing *unstructured.Unstructured, want *webhooks) (*unstructured.U
 	return asUnstructured(have)
 }
 
-// keepsBundle reports whether the bundle that is there stays. The webhook or cert-manager's
-// cainjector injects it, here and into the static configuration, of which an older state may have
-// been read: a CA that is trusted here is never taken out.
+// keepsBundle reports whether the present bundle stays. The webhook or cert-manager's cainjector
+// injects it, here and into the static configuration, and the read of the static one may be old. A
+// CA that is trusted here is therefore never removed.
 func keepsBundle(have *webhooks, static []byte) bool {
 	present := have.Webhooks[0].ClientConfig.CABundle
 	return bytes.Contains(present, static) || len(present) > 0 && len(injections(have.Annotations)) > 0

@@ -12,9 +12,9 @@ import (
 )
 
 // defaultLabels adds the webhooks that send new objects of kinds without a profile, because a
-// policy that names their kind gives them a TTL label. What was given one carries a Curfew
-// annotation, so that the webhooks for labelled objects have it validated and announced. Those that
-// were given none are validated here: a policy without effect is worth a warning.
+// policy that names their kind gives them a TTL label. An object that gets one also gets a Curfew
+// annotation, so that the webhooks for labelled objects have it validated and announced. An object
+// that gets none is validated here: a policy without effect is worth a warning.
 func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
 	for _, served := range in.Labelled {
 		if slices.ContainsFunc(known, func(k *kind) bool { return k.Kind.GroupKind() == served.GroupKind() }) {

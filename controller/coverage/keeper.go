@@ -65,7 +65,7 @@ type Options struct {
 const (
 	// gather is how long a change waits for others.
 	gather = 500 * time.Millisecond
-	// writeEvery is the least time between two writes, in case somebody else keeps undoing them.
+	// writeEvery is the least time between two writes, in case another writer keeps undoing them.
 	writeEvery = time.Second
 	// patience bounds the wait for [Options.Labelled], [Options.Deletable] and
 	// [Options.RuntimesKnown].

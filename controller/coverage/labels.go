@@ -11,8 +11,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// annotationLabels are annotations that somebody may have taken for labels, which objects of any
-// kind are sent for. A selector cannot ask for one of several keys, so that each has a webhook.
+// annotationLabels are annotations that users may mistake for labels. Objects of any kind that
+// carry one are sent. A selector cannot ask for one of several keys, so each key has a webhook.
 var annotationLabels = []struct{ name, key string }{
 	{"validate-labels-protect", policy.AnnotationProtect},
 	{"validate-labels-deadline", policy.AnnotationActiveDeadline},
@@ -52,8 +52,8 @@ func (p *plan) ttlLabel(in *Input, name, key, changed string, others ...admissio
 		in.labelled(name, key, admissionv1.AllScopes, label(policy.LabelInUse, false), "!(\n"+indent(in.plain(key))+"\n)", changed, others...))
 }
 
-// labelled is a webhook for objects with a label: new ones for which created holds, and others for
-// which changed holds.
+// labelled is a webhook for objects with a label: it sends new objects that meet created, and
+// others that meet changed.
 func (in *Input) labelled(name, key string, scope admissionv1.ScopeType, namespaces []metav1.LabelSelectorRequirement, created, changed string, others ...admissionv1.MatchCondition) entry {
 	// On UPDATE the API server also selects by the old labels. The new ones decide.
 	updated := fmt.Sprintf("object.?metadata.?labels[?%q].hasValue()", key) + " && (\n" + indent(changed) + "\n)"
@@ -158,7 +158,7 @@ var reviewed = admissionv1.MatchCondition{Name: "is-reviewed", Expression: `!(re
 !(request.kind.group == "" && request.kind.kind in ["Endpoints", "Event"]) &&
 !(request.kind.group == "autoscaling" && request.kind.kind == "Scale")`}
 
-// elsewhere leaves out kinds of which other webhooks send every object with a Curfew key: a denial
+// elsewhere leaves out a kind if another webhook sends all its objects with a Curfew key. A denial
 // names its webhook, which should not be one or the other by chance.
 func elsewhere(kinds []*kind) admissionv1.MatchCondition {
 	names := []string{"/Namespace", "/Binding"}

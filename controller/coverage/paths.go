@@ -30,7 +30,8 @@ func (p *paths) at(path policy.FieldPath) *paths {
 	return p
 }
 
-// differ asks whether a request changes one of the paths: the terms of which one has to hold.
+// differ returns terms that ask whether a request changes one of the paths. One of them has to be
+// true.
 func (p *paths) differ(at node) []string {
 	var found found
 	p.collect(at, &found)

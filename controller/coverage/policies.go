@@ -19,9 +19,9 @@ type selection struct {
 	policies           []*v1alpha1.LifecyclePolicy
 }
 
-// selections groups policies by their selectors, in an order that is always the same. It leaves out
-// policies with a bad selector: they give nobody a default, and the API server would refuse a
-// webhook with it.
+// selections groups policies by their selectors, in a stable order. It leaves out policies with a
+// bad selector: they give no object a default, and the API server would refuse a webhook with that
+// selector.
 func selections(policies []*v1alpha1.LifecyclePolicy) []selection {
 	var out []selection
 	for _, p := range sorted(policies) {
@@ -53,7 +53,7 @@ func selectorsOf(p *v1alpha1.LifecyclePolicy) (namespaces, labels []metav1.Label
 	return requirements(match.NamespaceSelector), requirements(match.ObjectSelector), true
 }
 
-// requirements returns those of a selector, sorted, so that equal selectors have equal
+// requirements returns the requirements of a selector, sorted, so that equal selectors have equal
 // requirements.
 func requirements(selector *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
 	if selector == nil || selector.Size() > maxCondition {

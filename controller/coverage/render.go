@@ -51,7 +51,8 @@ func Configurations(in *Input, static *admissionv1.MutatingWebhookConfiguration,
 }
 
 // render makes the configuration; nil if there is nothing to send, or nowhere to send it. It sets
-// every field that the API server would default, so that what is stored equals what was wanted.
+// every field that the API server would default, so that the stored configuration equals the wanted
+// one.
 func (v variant) render(of *plan, static *webhooks) *webhooks {
 	entries := v.entries(of)
 	client, timeout := v.target(static)

@@ -19,7 +19,7 @@ type Place struct {
 // changed. Call it before Run.
 func (l *Labels) OnChange(f func()) { l.changed = append(l.changed, f) }
 
-// Everywhere are the resources of which Curfew may delete objects in all namespaces, in a stable
+// Everywhere returns the resources whose objects Curfew may delete in all namespaces, in a stable
 // order. It returns false until that is known.
 func (l *Labels) Everywhere() ([]schema.GroupResource, bool) {
 	l.mu.Lock()

@@ -76,7 +76,7 @@ func lacksVerb(verbs metav1.Verbs) bool {
 	return slices.ContainsFunc(requiredVerbs, func(verb string) bool { return !slices.Contains(verbs, verb) })
 }
 
-// service is what is read of an APIService: a version of a group that is served.
+// service is the part of an APIService that is read: a version of a group that is served.
 type service struct {
 	schema.GroupVersion
 	// custom means that CustomResourceDefinitions are behind it: the API server keeps the APIService

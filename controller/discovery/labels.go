@@ -30,12 +30,12 @@ type Options struct {
 	Discover func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 	// Definitions are the kinds of CustomResourceDefinitions, which are known without discovery.
 	Definitions func() (map[schema.GroupResource]Kind, error)
-	// Propagation is what a kind's profile says of dependents, or "". A kind for which it changes gets
-	// a new feed.
+	// Propagation returns the deletion propagation of a kind's profile, or "". A kind gets a new feed
+	// when it changes.
 	Propagation func(kind schema.GroupKind) (metav1.DeletionPropagation, error)
 	// APIServices report when groups come and go.
 	APIServices follow.Source
-	// Identify asks who Curfew is to the API server, and Granter what it may do. RBAC is the source of
+	// Identify asks for Curfew's own identity, and Granter for its permissions. RBAC is the source of
 	// roles or bindings.
 	Identify func(ctx context.Context) (permission.Identity, error)
 	Granter  permission.Granter
@@ -90,7 +90,7 @@ type Labels struct {
 	places     []Place
 }
 
-// New makes a Labels. The errors are those of registering metrics.
+// New makes a Labels. It fails if its metrics cannot be registered.
 func New(options Options) (*Labels, error) {
 	l := &Labels{
 		options: options, log: options.Log.WithName("labels"), wake: loop.NewSignal(), reported: map[schema.GroupKind]string{},
@@ -122,8 +122,8 @@ func New(options Options) (*Labels, error) {
 	return l, nil
 }
 
-// Again asks again what is served and permitted, for example because a CustomResourceDefinition has
-// come or gone.
+// Again asks again which kinds are served and permitted, for example because a
+// CustomResourceDefinition was created or deleted.
 func (l *Labels) Again() {
 	l.fresh.Store(true)
 	l.wake.Set()
@@ -147,8 +147,8 @@ func (l *Labels) Run(ctx context.Context) error {
 	return nil
 }
 
-// refresh asks what is served and permitted, and starts and stops feeds. What could not be asked
-// stays as it was.
+// refresh asks which kinds are served and permitted, and starts and stops feeds. An answer that
+// cannot be had keeps its last value.
 func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 	next := time.Duration(askAgain)
 	if l.fresh.Swap(false) {
@@ -215,8 +215,8 @@ func (l *Labels) specs(kind Kind, namespace string, propagation metav1.DeletionP
 	return []*feedset.Spec{label, &alias}
 }
 
-// discover finds out what is served beside custom kinds. Where a group does not answer, what was
-// known of it stays: an aggregated API that is down for a moment has not lost its kinds.
+// discover finds the kinds that are served, except for custom kinds. Where a group does not answer,
+// its known kinds stay: an aggregated API that is down for a moment has not lost its kinds.
 func (l *Labels) discover(ctx context.Context) error {
 	groups, lists, err := l.options.Discover(ctx)
 	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)

@@ -47,7 +47,7 @@ type Profiles struct {
 	source  *feedset.Source
 }
 
-// NewProfiles makes a Profiles. The errors are those of registering metrics. Call it before the
+// NewProfiles makes a Profiles. It fails if its metrics cannot be registered. Call it before the
 // platform is followed.
 func NewProfiles(options ProfilesOptions) (*Profiles, error) {
 	p := &Profiles{options: options, log: options.Log.WithName("kinds"), dirty: loop.NewSignal()}

@@ -17,7 +17,7 @@ const (
 	gone      = "no longer served"
 )
 
-// report logs what has changed, in one line for all kinds, and keeps the metrics.
+// report logs the changes, in one line for all kinds, and keeps the metrics.
 func (l *Labels) report(states map[schema.GroupKind]string) {
 	changed := map[string][]string{}
 	count := 0

@@ -1,5 +1,5 @@
-// Package follow keeps local copies of what decides how objects are treated, and reports what
-// changes.
+// Package follow keeps local copies of the objects that decide how others are treated (policies,
+// profiles, namespaces and such), and reports their changes.
 //
 // A [Mirror] (mirror.go) follows one small kind; a kind that is not served has no objects until it
 // is. [Platform] (platform.go) follows policies, profiles, kinds and training runtimes, and keeps a

@@ -8,8 +8,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// failures are what failed of policies on objects, for the condition Ready: the first few of each
-// generation, since one expression can fail on any number of objects.
+// failures records the errors of a policy's expressions on objects, for the condition Ready: the
+// first few of each generation, since one expression can fail on any number of objects.
 type failures struct {
 	mu       sync.Mutex
 	byPolicy map[string]failure

@@ -29,8 +29,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Files are the objects in the YAML files of a directory, in place of those of the API server. An
-// empty directory name means that there are none.
+// Files reads objects from the YAML files of a directory, instead of from the API server. An empty
+// directory name means that there are none.
 type Files struct {
 	Dir string
 	// Stored returns an object as the API server would store it, or why that would reject it.
@@ -102,7 +102,7 @@ type fileWatch struct {
 func (w fileWatch) Stop()                          { w.cancel() }
 func (w fileWatch) ResultChan() <-chan watch.Event { return w.events }
 
-// Read reads all files, and returns the objects and what their content is known by.
+// Read reads all files, and returns the objects and a fingerprint of their content.
 func (f Files) Read(ctx context.Context) ([]unstructured.Unstructured, string, error) {
 	if f.Dir == "" {
 		return nil, "none", nil

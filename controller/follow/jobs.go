@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Jobs keeps what Jobs say about their Pods. Most say nothing, and cost nothing. It implements
-// feed.Observer: the feed of Jobs shows it what it sees, so that Jobs are watched once.
+// Jobs keeps what Jobs say about their Pods. Most Jobs say nothing, and cost nothing. It implements
+// feed.Observer: the feed of Jobs shows it each Job, so that Jobs are watched once.
 type Jobs struct {
 	// Owners reads a Job live.
 	Owners *Owners
@@ -28,7 +28,7 @@ type Jobs struct {
 	listing, changed bool
 }
 
-// seenJobs are what the feeds of Jobs have seen.
+// seenJobs are the Jobs that the feeds of Jobs have seen.
 type seenJobs struct {
 	mu       sync.RWMutex
 	of       map[types.UID]seenJob
@@ -50,7 +50,8 @@ func NewJobs(owners *Owners) *Jobs {
 	return &Jobs{Owners: owners, seenJobs: &seenJobs{of: map[types.UID]seenJob{}}}
 }
 
-// In is the observer of a feed of one namespace, or with "" of all. What it sees is known to j.
+// In returns the observer for a feed of one namespace, or with "" of all. j learns each Job that it
+// sees.
 func (j *Jobs) In(namespace string) *Jobs {
 	if namespace == j.namespace {
 		return j
@@ -149,14 +150,14 @@ func (s *seenJob) same(other *seenJob) bool {
 	return s.TTL == nil || s.TTL.Text == other.TTL.Text
 }
 
-// hasCounted reports whether some of its Pods may have been counted. Those of a finished Job have,
-// whatever another controller wrote into its status.
+// hasCounted reports whether some Pods of the Job may have been counted. The Pods of a finished Job
+// have been, no matter what another controller wrote into its status.
 func hasCounted(job *batchv1.Job) bool {
 	uncounted := job.Status.UncountedTerminatedPods
 	return job.Status.Succeeded+job.Status.Failed > 0 || uncounted != nil && len(uncounted.Succeeded)+len(uncounted.Failed) > 0 || policy.FactsOfJob(job).Finished
 }
 
-// PodCounter is what the Job of a Pod said when it was last seen; nil where it said nothing. A
+// PodCounter returns what the Job of a Pod said when it was last seen; nil if it said nothing. A
 // Job that has not been seen yet says nothing either: it is read live before a Pod is deleted.
 func (j *Jobs) PodCounter(pod *policy.Facts) *policy.PodCounter {
 	j.mu.RLock()

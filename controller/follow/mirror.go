@@ -24,7 +24,7 @@ type Source interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// Mirror keeps what is read off the objects of a small kind in step with the API server. Unlike an
+// Mirror keeps a value for each object of a small kind in step with the API server. Unlike an
 // informer it can follow a custom kind that is not served: the kind has no objects until it is.
 type Mirror[T any] struct {
 	source Source
@@ -61,14 +61,14 @@ const (
 // errNotKnown: nothing has been heard of the API server yet.
 var errNotKnown = errors.New("not listed yet")
 
-// NewMirror makes a mirror that keeps what read returns, by "namespace/name", or by name for
+// NewMirror makes a mirror that keeps the results of read, by "namespace/name", or by name for
 // cluster-scoped kinds.
 func NewMirror[T any](source Source, read func(*unstructured.Unstructured) T, clock clock.Clock, log logr.Logger) *Mirror[T] {
 	return &Mirror[T]{source: source, read: read, clock: clock, log: log, items: map[string]T{}, err: errNotKnown, wake: loop.NewSignal(), listed: make(chan struct{})}
 }
 
-// OnChange registers a function that is told of each change: old is nil for what is new, new for
-// what is gone. Call it before Run.
+// OnChange registers a function that is called with each change: old is nil for a new object, new
+// for one that is gone. Call it before Run.
 func (m *Mirror[T]) OnChange(f func(key string, old, new *T)) { m.changed = append(m.changed, f) }
 
 // Wake looks again at a kind that was not served.

@@ -20,7 +20,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// NamespaceMeta is what is read of a Namespace: its metadata.
+// NamespaceMeta is the part of a Namespace that is read: its metadata.
 func NamespaceMeta() *metav1.PartialObjectMetadata {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -28,7 +28,7 @@ func NamespaceMeta() *metav1.PartialObjectMetadata {
 }
 
 // StripNamespace is a cache transform that leaves what Curfew reads: the metadata, which the
-// expressions of policies may look at, without what is only there for kubectl and the API server.
+// expressions of policies may use, without the parts that only kubectl and the API server need.
 func StripNamespace(object any) (any, error) {
 	meta, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -39,9 +39,8 @@ func StripNamespace(object any) (any, error) {
 	return meta, nil
 }
 
-// Namespaces follows the namespaces of a cache and reports what changes. With
-// [Namespaces.WriteStamps] it also keeps Curfew's own keys on them in step with what their authors
-// wrote.
+// Namespaces follows the namespaces of a cache and reports changes. With [Namespaces.WriteStamps]
+// it also keeps Curfew's own keys on a Namespace in step with the annotations that users write.
 type Namespaces struct {
 	reader client.Reader // live reads
 	clock  clock.Clock
@@ -59,8 +58,8 @@ type Namespaces struct {
 	added   []func(name string)
 }
 
-// goneNamespace is what a namespace said at last. Where one of its name is created again, feeds
-// that are ahead of the cache have judged by it.
+// goneNamespace is the last state of a deleted namespace. If one of its name is created again,
+// feeds that are ahead of the cache have judged by that state.
 type goneNamespace struct {
 	at                  time.Time
 	annotations, labels map[string]string
@@ -69,7 +68,8 @@ type goneNamespace struct {
 // goneFor is how long that is kept.
 const goneFor = 10 * time.Minute
 
-// NewNamespaces follows the namespaces of a cache. What that does not know is read with reader.
+// NewNamespaces follows the namespaces of a cache. It reads a namespace that the cache lacks with
+// reader.
 func NewNamespaces(ctx context.Context, from cache.Cache, reader client.Reader, clock clock.Clock, log logr.Logger) (*Namespaces, error) {
 	n := &Namespaces{
 		reader: reader, clock: clock, log: log.WithName("namespaces"),
@@ -95,9 +95,9 @@ func NewNamespaces(ctx context.Context, from cache.Cache, reader client.Reader, 
 // Curfew's have changed. Call it before the cache starts.
 func (n *Namespaces) OnChange(f func(name string)) { n.changed = append(n.changed, f) }
 
-// OnOthers registers a function that is told of each namespace of which nothing but others'
-// annotations have changed. They come and go often, and nobody but the expressions of policies
-// looks at them. Call it before the cache starts.
+// OnOthers registers a function that is called with each namespace if only annotations that are not
+// Curfew's have changed. They change often, and only the expressions of policies use them. Call it
+// before the cache starts.
 func (n *Namespaces) OnOthers(f func(name string)) { n.others = append(n.others, f) }
 
 // OnAdd registers a function that is called for each namespace that has annotations of Curfew and
@@ -202,7 +202,7 @@ func usesCurfew(namespace *policy.NamespacePolicy) bool {
 	return false
 }
 
-// Namespace answers from the cache, and reads live what the cache does not have yet.
+// Namespace answers from the cache, and reads a namespace live that the cache lacks.
 func (n *Namespaces) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
 	n.mu.RLock()
 	known, ok := n.known[name]

@@ -46,7 +46,7 @@ type Fresh struct {
 	shared *shared[*policy.NamespacePolicy]
 }
 
-// Fresh answers by the API server instead of by what was polled.
+// Fresh answers from the API server instead of from the last poll.
 func (p *Poll) Fresh() *Fresh { return &Fresh{p.Namespaces, newShared[*policy.NamespacePolicy]()} }
 
 // Namespace asks the API server.

@@ -53,7 +53,7 @@ func (p *Policies) Write(_ context.Context, name string, condition metav1.Condit
 	return nil
 }
 
-// Left are the policies whose condition Paused is True, whoever wrote it.
+// Left returns the policies whose condition Paused is True, no matter who wrote it.
 func (p *Policies) Left(context.Context) ([]string, error) {
 	all, err := p.mirror.All()
 	if err != nil {

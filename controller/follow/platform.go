@@ -54,7 +54,7 @@ type Platform struct {
 	onKinds     []func()
 }
 
-// NewPlatform makes a follower. Errors are those of built-in profiles, which a test rules out.
+// NewPlatform makes a follower. It fails only if a built-in profile is bad, which a test rules out.
 func NewPlatform(options Options) (*Platform, error) {
 	store, err := platform.New(options.Builtin)
 	if err != nil {
@@ -102,7 +102,7 @@ func (p *Platform) kindsChanged() {
 	}
 }
 
-// Store is what the follower keeps current.
+// Store returns the store that the follower keeps current.
 func (p *Platform) Store() *platform.Store { return p.store }
 
 // NeedLeaderElection is false: every replica answers admission requests.
@@ -158,7 +158,7 @@ func (p *Platform) Profile(kind schema.GroupKind) (*policy.Profile, error) {
 	return snapshot.Profiles[kind], snapshot.Incomplete()
 }
 
-// Propagation is what the profile of a kind says about dependents. See
+// Propagation returns the deletion propagation of a kind's profile. See
 // [platform.Snapshot.Propagation].
 func (p *Platform) Propagation(kind schema.GroupKind) (metav1.DeletionPropagation, error) {
 	return p.store.Snapshot().Propagation(kind)

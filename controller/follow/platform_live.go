@@ -14,8 +14,8 @@ import (
 )
 
 // unserved reports whether no CustomResourceDefinition serves a resource that the API server
-// answered with 404. It is known from what is followed, while that is watched. Where one serves the
-// resource, or the watch is away, the API server is asked.
+// answered with 404. While the definitions are watched, the copy here answers. If it shows one that
+// serves the resource, or the watch is down, the API server is asked.
 func (p *Platform) unserved(definitions Source, of schema.GroupVersionResource) func(context.Context) (bool, error) {
 	name, ask := of.GroupResource().String(), unserved(definitions, of)
 	return func(ctx context.Context) (bool, error) {

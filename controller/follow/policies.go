@@ -22,7 +22,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// compiledPolicy is one LifecyclePolicy and what cannot be used of it.
+// compiledPolicy is one LifecyclePolicy and its errors.
 type compiledPolicy struct {
 	object *v1alpha1.LifecyclePolicy
 	policy *expression.Policy
@@ -115,7 +115,7 @@ func (p *Policies) Objects() ([]*v1alpha1.LifecyclePolicy, error) {
 	return out, nil
 }
 
-// Live lists the policies. What is compiled already is not compiled again.
+// Live lists the policies. It compiles only the ones that are not compiled yet.
 func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, error) {
 	var out []*expression.Policy
 	_, err := paging.Each(ctx, metav1.ListOptions{}, p.source.List, func(page *unstructured.UnstructuredList) error {

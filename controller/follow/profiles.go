@@ -21,7 +21,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// compiledProfile is one KindProfile and what cannot be used of it.
+// compiledProfile is one KindProfile and its errors.
 type compiledProfile struct {
 	*expression.Profile
 	object *v1alpha1.KindProfile
@@ -66,7 +66,7 @@ func (p *Profiles) read(read *unstructured.Unstructured) compiledProfile {
 	return out
 }
 
-// Live lists the KindProfiles by name. What is compiled already is not compiled again.
+// Live lists the KindProfiles by name. It compiles only the ones that are not compiled yet.
 func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, error) {
 	out := map[string]*expression.Profile{}
 	_, err := paging.Each(ctx, metav1.ListOptions{}, p.mirror.source.List, func(page *unstructured.UnstructuredList) error {
@@ -123,7 +123,8 @@ func (p *Profiles) WriteStatuses(ctx context.Context) error {
 	return nil
 }
 
-// writeStatuses has the status of all KindProfiles written. Each depends on what is served as well.
+// writeStatuses queues a write of the status of each KindProfile, as each depends on the served
+// kinds as well.
 func (p *Profiles) writeStatuses() {
 	own, err := p.mirror.All()
 	if err != nil || p.status == nil {

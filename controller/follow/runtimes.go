@@ -17,8 +17,8 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// Runtimes follows the training runtimes, and what else objects refer to, of the kinds that are
-// served.
+// Runtimes follows the training runtimes and the other objects that workloads refer to, for the
+// kinds that are served.
 type Runtimes struct {
 	source func(resource schema.GroupVersionResource) Source
 	client dynamic.Interface
@@ -51,7 +51,7 @@ func (r *Runtimes) OnChange(f func(resource schema.GroupVersionResource, namespa
 	r.changed = append(r.changed, f)
 }
 
-// Runtime reads a runtime from the cache, and live what that does not know. Nil means that there is
+// Runtime reads a runtime from the cache, and live if the cache lacks it. Nil means that there is
 // none.
 func (r *Runtimes) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	key := reference.Name

@@ -22,7 +22,7 @@ type shared[V any] struct {
 	calls map[string]*call[V]
 }
 
-// call is what is being read, and what is to be read next for those who came too late for it.
+// call is the read under way, and the next one for callers that came too late for it.
 type call[V any] struct{ now, next *answer[V] }
 
 type answer[V any] struct {
@@ -68,7 +68,7 @@ func (a *answer[V]) wait(ctx context.Context) (V, error) {
 	}
 }
 
-// run reads for as long as somebody waits.
+// run reads for as long as a caller waits.
 func (s *shared[V]) run(ctx context.Context, key string, c *call[V]) {
 	for {
 		s.mu.Lock()

@@ -69,7 +69,7 @@ func (t *Tallies) findCounter(ctx context.Context, client dynamic.Interface, pod
 	return one.counter, one.err
 }
 
-// counters are PodTallies by UID, and what is wrong with each.
+// counters holds PodTallies by UID, each with its error.
 type counters map[types.UID]struct {
 	counter *policy.PodCounter
 	err     error

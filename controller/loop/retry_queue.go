@@ -13,7 +13,7 @@ type RetryQueue struct {
 	clock clock.Clock
 	most  time.Duration
 	// later are the names that wait, and next is the earliest of their times; zero if none waits.
-	// failures counts those of a name in a row. All are guarded by the mutex of the queue.
+	// failures counts the failures of a name in a row. The mutex of the queue guards all of them.
 	later    map[string]time.Time
 	next     time.Time
 	failures map[string]int
@@ -66,7 +66,7 @@ func (q *RetryQueue) Done(name string) {
 	delete(q.failures, name)
 }
 
-// Remove drops a name that needs no work any more, and what is known of it.
+// Remove drops a name that needs no more work, with its failures.
 func (q *RetryQueue) Remove(name string) {
 	q.Queue.Remove(name)
 	q.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Signal wakes one loop. Signals that nobody has received yet count as one.
+// Signal wakes one loop. Signals that have not been received yet count as one.
 type Signal chan struct{}
 
 // NewSignal makes a signal that is not set.
@@ -21,7 +21,7 @@ func (s Signal) Set() {
 	}
 }
 
-// Clear drops a signal that nobody has received yet.
+// Clear drops a signal that has not been received yet.
 func (s Signal) Clear() {
 	select {
 	case <-s:

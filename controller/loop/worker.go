@@ -7,8 +7,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Worker brings something in step with what it depends on: at each signal, again while that fails,
-// and when Do asks for it.
+// Worker runs a step at each signal, again while it fails, and when Do asks for it.
 type Worker struct {
 	Clock  clock.Clock
 	Signal Signal

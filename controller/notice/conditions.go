@@ -20,7 +20,7 @@ type Conditions interface {
 	// Write writes the condition Paused of one source, under the name that it has there. A missing
 	// object is not an error.
 	Write(ctx context.Context, name string, condition metav1.Condition) error
-	// Left returns the sources whose condition is True, whoever wrote it.
+	// Left returns the sources whose condition is True, no matter who wrote it.
 	Left(ctx context.Context) ([]string, error)
 	// All returns the sources that a pause of everything concerns.
 	All() []string

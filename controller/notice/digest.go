@@ -20,7 +20,7 @@ const (
 	examples  = 10
 )
 
-// deletions counts what was deleted and names some of it.
+// deletions counts deleted objects and names some of them.
 type deletions struct {
 	counts  map[group]int
 	names   []string
@@ -29,7 +29,7 @@ type deletions struct {
 
 type group struct{ kind, trigger string }
 
-// digest is an Event and what it has counted.
+// digest is an Event and the deletions that it has counted.
 type digest struct {
 	name        string
 	first, last time.Time
@@ -49,7 +49,7 @@ func recordOf(s *engine.Summary, name string) record.Record {
 	}
 }
 
-// annotations are those of the Event. Only real deletions are on record.
+// annotations returns the annotations of the Event. Only real deletions are on record.
 func (e *digest) annotations(reason string) map[string]string {
 	if reason != ReasonDeleted {
 		return nil

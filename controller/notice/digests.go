@@ -44,7 +44,7 @@ type Events interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Event, error)
 }
 
-// DigestOptions are those of [Digests]. All are required.
+// DigestOptions configure [Digests]. All are required.
 type DigestOptions struct {
 	// Events of a namespace.
 	Events func(namespace string) Events
@@ -57,8 +57,8 @@ type DigestOptions struct {
 	Log      logr.Logger
 }
 
-// Digests keeps one Event for each source and reason in step with what was deleted because of it,
-// for a bounded number of sources.
+// Digests keeps one Event for each source and reason in step with the deletions that it caused, for
+// a bounded number of sources.
 type Digests struct {
 	options DigestOptions
 	changed loop.Signal
@@ -82,7 +82,7 @@ func NewDigests(options DigestOptions) *Digests {
 	return &Digests{options: options, changed: loop.NewSignal(), fresh: map[digestKey]*deletions{}, events: map[digestKey]*digest{}}
 }
 
-// Add takes what was deleted since the last call. It does not block.
+// Add takes the deletions since the last call. It does not block.
 func (d *Digests) Add(summaries []engine.Summary) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +125,7 @@ func (d *Digests) Run(ctx context.Context) error {
 	return nil
 }
 
-// Flush writes what has not been written. A failed write is not repeated, since the log and the
+// Flush writes all unwritten digests. It does not repeat a failed write, since the log and the
 // metrics have everything.
 func (d *Digests) Flush(ctx context.Context) {
 	d.mu.Lock()

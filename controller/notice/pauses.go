@@ -35,7 +35,7 @@ const (
 	retryKnow  = 10 * time.Second
 )
 
-// PauseOptions are those of [Pauses]. All are required.
+// PauseOptions configure [Pauses]. All are required.
 type PauseOptions struct {
 	Recorder             events.EventRecorder
 	Namespaces, Policies Conditions

@@ -20,9 +20,9 @@ const (
 	goodTime = time.Second
 )
 
-// Sizes adapts the number of objects in a page to how large they are and how long they take: small
+// Sizes adapts the number of objects in a page to their size and to the time of an answer: small
 // objects come by the hundred, and large ones never take more than some megabytes. It relies on
-// [Cap] to end what is too large.
+// [Cap] to end an answer that is too large.
 type Sizes struct{ next, most int64 }
 
 // NewSizes begins with pages of a first size, which grow up to a largest one.
@@ -110,5 +110,5 @@ func (c *capped) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// WrappedRoundTripper lets client-go find what is below.
+// WrappedRoundTripper lets client-go find the transport below.
 func (c *capped) WrappedRoundTripper() http.RoundTripper { return c.next }

@@ -44,7 +44,7 @@ type Options struct {
 	Changed func()
 }
 
-// Gate knows what is held. All methods are safe for concurrent use. Those of a nil Gate hold
+// Gate knows the pauses in effect. All methods are safe for concurrent use. A nil Gate holds
 // nothing.
 type Gate struct {
 	options Options
@@ -72,7 +72,7 @@ func New(options Options) *Gate {
 // Use sets the reader, before Run: it needs clients, which need the gate in their transport.
 func (g *Gate) Use(read Reader, changed func()) { g.options.Read, g.options.Changed = read, changed }
 
-// OnAnswer sets what is called after each read.
+// OnAnswer sets the function that is called after each read.
 func (g *Gate) OnAnswer(wake func()) {
 	if g == nil {
 		return
@@ -100,7 +100,8 @@ func (g *Gate) Want() {
 	}
 }
 
-// View is what is held now. known is false while no read is new enough: wait for the next answer.
+// View returns the pauses in effect now. known is false while no read is new enough: wait for the
+// next answer.
 func (g *Gate) View() (view View, known bool) {
 	if g == nil {
 		return View{}, true
@@ -115,8 +116,8 @@ func (g *Gate) Holds(ctx context.Context, trigger policy.Trigger, scope string) 
 	return !known || view.Holds(trigger, scope)
 }
 
-// Last is what was known last, however old it is, for people and metrics. read is false before the
-// first answer.
+// Last returns the newest pauses that are known, no matter how old, for people and metrics. read is
+// false before the first answer.
 func (g *Gate) Last() (view View, read bool) {
 	if g == nil {
 		return View{}, true
@@ -130,7 +131,7 @@ func (g *Gate) Last() (view View, read bool) {
 	return View{held: g.pauses}, !g.good.IsZero()
 }
 
-// look is View, and what is closed at the next answer.
+// look is View, and a channel that the next answer closes.
 func (g *Gate) look() (View, bool, <-chan struct{}) {
 	now := g.options.Clock.Now()
 	g.mu.Lock()
@@ -139,7 +140,7 @@ func (g *Gate) look() (View, bool, <-chan struct{}) {
 	return g.shown, known, g.answered
 }
 
-// show brings what is shown up to date, and reports whether it is known. The lock is held.
+// show updates the view, and reports whether it is known. The lock is held.
 func (g *Gate) show(now time.Time) (known bool) {
 	fresh := !g.good.IsZero() && age(now, g.good) < maxAge
 	next, of := View{held: g.pauses}, g.good

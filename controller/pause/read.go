@@ -22,7 +22,7 @@ import (
 const (
 	// pausesMost is how many DeletionPauses one LIST reads. With more, everything is held.
 	pausesMost = 500
-	// bodyMost bounds what is read of an answer.
+	// bodyMost bounds how much of an answer is read.
 	bodyMost = 4 << 20
 )
 
@@ -116,7 +116,7 @@ func (s *source) read(ctx context.Context, agent string) ([]policy.Pause, error)
 		return nil, fmt.Errorf("the answer is larger than %d bytes", bodyMost)
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNotFound:
 		var status metav1.Status
-		_ = json.Unmarshal(data, &status) // What is no Status has no message.
+		_ = json.Unmarshal(data, &status) // A body that is no Status has no message.
 		return nil, action.Describe(resp.StatusCode, status.Reason, status.Message)
 	}
 	pauses, err := s.decode(resp.StatusCode, data)

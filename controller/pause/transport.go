@@ -112,7 +112,7 @@ func speaksHTTP2(conn net.Conn) bool {
 	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// pass waits until a read is new enough, and fails if a pause holds what is marked.
+// pass waits until a read is new enough, and fails if a pause holds the marked request.
 func (g *Gate) pass(ctx context.Context, mark *Mark) error {
 	if view, known := g.wait(ctx); known && !mark.in(&view) {
 		return nil

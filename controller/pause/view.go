@@ -4,7 +4,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// View is what is held at a moment. It never changes.
+// View is the set of pauses in effect at a moment. It never changes.
 type View struct {
 	// Unread says why the pauses cannot be read: then everything is held. "" where they are known.
 	Unread string

@@ -15,7 +15,7 @@ type Identity struct {
 }
 
 // Bindings follows the roles that are bound to Curfew, so that changed permissions are noticed at
-// once. It knows when to ask and in which namespaces; what is granted, only the API server knows.
+// once. It knows when to ask and in which namespaces; only the API server knows the permissions.
 type Bindings struct {
 	identity Identity
 	changed  func()
@@ -61,7 +61,7 @@ func (b *Bindings) isUs(item any) bool {
 	}
 }
 
-// BindingChanged takes what was read of a binding before and after a change.
+// BindingChanged takes the value that was read of a binding before and after a change.
 func (b *Bindings) BindingChanged(key string, old, new *string) {
 	was, is := "", ""
 	if old != nil {

@@ -15,9 +15,9 @@ const (
 	cachedMost = 20_000
 )
 
-// Cached remembers for a while what is granted to accounts. What is not granted is asked for each
-// time, so that a permission counts as soon as it is granted. One that was taken away may still
-// count for a while; the API server refuses its use.
+// Cached remembers for a while the permissions of accounts. It asks each time for a permission that
+// was refused, so that it counts as soon as it is granted. One that was taken away may still count
+// for a while; the API server refuses its use.
 //
 // It asks for single permissions, never for all that an account may do: a tenant may make that list
 // as long as it likes.

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Nowhere is a namespace that cannot exist, because of its dot: what is granted there is granted
-// everywhere.
+// Nowhere is a namespace that cannot exist, because of its dot: a permission that is granted there
+// is granted everywhere.
 const Nowhere = "curfew.nowhere"
 
 // Grants are what Curfew may do in one namespace, as far as the authorizer can list it.
@@ -58,8 +58,8 @@ type Answers struct {
 	namespaces map[string]Grants
 }
 
-// Ask asks what is granted everywhere, and what more in some namespaces. With only, nothing counts
-// that is granted elsewhere.
+// Ask asks for the permissions in all namespaces, and for more in some namespaces. With only, no
+// permission outside these counts.
 func Ask(ctx context.Context, granter Granter, namespaces []string, only bool) (*Answers, error) {
 	out := &Answers{granter: granter, namespaces: map[string]Grants{}}
 	var err error

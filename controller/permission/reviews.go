@@ -33,7 +33,7 @@ func (n Need) String() string {
 	return text
 }
 
-// ToDelete is what it takes to delete objects of a resource on time.
+// ToDelete returns the permissions that timely deletion of a resource's objects needs.
 func ToDelete(resource schema.GroupVersionResource) []Need {
 	var out []Need
 	for _, verb := range Verbs {
@@ -42,8 +42,8 @@ func ToDelete(resource schema.GroupVersionResource) []Need {
 	return out
 }
 
-// reviewMost is how large an answer may be. Anyone who may bind a role to an account decides how
-// much the API server has to say of it. The client is to be a [paging.Cap].
+// reviewMost is how large an answer may be. Anyone who may bind a role to an account decides the
+// size of the answer. The client has to be a [paging.Cap].
 const reviewMost = 256 << 10
 
 // Reviews asks the API server what Curfew itself may do, or the account that it acts as.

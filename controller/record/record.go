@@ -36,8 +36,8 @@ type Record struct {
 // Latest are the records that one Event holds.
 func Latest(all []Record) []Record { return all[max(0, len(all)-most):] }
 
-// Annotations are those of an Event that has counted a total, with records, oldest first, as JSON;
-// nil without any. The text of the Event is for people.
+// Annotations returns the annotations of an Event that has counted a total, with records, oldest
+// first, as JSON; nil without any. The text of the Event is for people.
 func Annotations(all []Record, total int) map[string]string {
 	if len(all) == 0 {
 		return nil
@@ -51,8 +51,8 @@ func Annotations(all []Record, total int) map[string]string {
 	return map[string]string{policy.AnnotationDeleted: string(text)}
 }
 
-// Read reads the records of an Event. What cannot be read is none: the API server cut it, or
-// somebody else wrote it.
+// Read reads the records of an Event. It returns none if they are unreadable: the API server cut
+// them, or another writer wrote them.
 func Read(annotations map[string]string) []Record {
 	var out []Record
 	if json.Unmarshal([]byte(annotations[policy.AnnotationDeleted]), &out) != nil {

@@ -30,7 +30,7 @@ type Report struct {
 	OldestDue *time.Time `json:"oldestDue,omitempty"`
 	Stuck     int        `json:"stuck"`
 	Blocked   int        `json:"blocked"`
-	// Incomplete are kinds of which not all objects are known, the first few of IncompleteKinds.
+	// Incomplete are kinds whose objects are not all known, the first few of IncompleteKinds.
 	Incomplete      []Incomplete `json:"incomplete,omitempty"`
 	IncompleteKinds int          `json:"incompleteKinds,omitempty"`
 	// Paused are the pauses of deletions, in words; AllPaused says that one concerns everything.
@@ -54,7 +54,7 @@ type Report struct {
 	CoverageError string            `json:"coverageError,omitempty"`
 }
 
-// Incomplete is a kind of which not all objects have been known since then.
+// Incomplete is a kind whose objects have not all been known since then.
 type Incomplete struct {
 	Group string    `json:"group"`
 	Kind  string    `json:"kind"`
@@ -89,7 +89,7 @@ const (
 	nameMost = 300
 )
 
-// ListOf is a list of names, of which it keeps the first few.
+// ListOf makes a list of names, and keeps the first few of them.
 func ListOf(names []string) List {
 	out := List{Count: len(names)}
 	for _, name := range names[:min(listMost, len(names))] {
@@ -121,7 +121,7 @@ func ReadReport(data map[string]string) (report Report, at time.Time, ok bool, e
 const NoWebhooks = "none"
 
 // Fingerprint identifies the webhooks of a configuration, without the CA bundles, which the webhook
-// injects. Those of a validating configuration have the fields of mutating ones.
+// injects. Pass validating webhooks as mutating ones, which have all their fields.
 func Fingerprint(webhooks []admissionv1.MutatingWebhook) string {
 	if len(webhooks) == 0 {
 		return NoWebhooks

@@ -23,7 +23,7 @@ import (
 // Name of the ConfigMap. The controller's Role allows no other.
 const Name = "curfew-settings"
 
-// Keys beside those of flags.
+// Keys beside the names of flags.
 const (
 	// User is the controller's user name.
 	User    = "user"
@@ -35,7 +35,7 @@ var Resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"
 
 const (
 	fieldManager = "curfew-controller"
-	// applyEvery brings back what somebody changed or deleted.
+	// applyEvery restores a report that another writer changed or deleted.
 	applyEvery = 10 * time.Minute
 	// reportEvery is how often the report is made. It is written where it differs.
 	reportEvery = time.Minute

@@ -75,8 +75,9 @@ func (c *Client) Defined(ctx context.Context) (bool, error) {
 	return len(found.Items) > 0, nil
 }
 
-// served reports whether the API server serves Curfew's kinds. Only a list of groups with those of
-// Kubernetes says that it does not: discovery shows no groups where it is answered with a 404.
+// served reports whether the API server serves Curfew's kinds. Only a list of groups that has the
+// groups of Kubernetes shows that it does not: discovery shows no groups where it is answered with
+// a 404.
 func (c *Client) served(ctx context.Context) (bool, error) {
 	found, err := discovery.ToServerGroupsInterfaceWithContext(c.Watches.Discovery()).ServerGroupsWithContext(ctx)
 	if err != nil {

@@ -35,7 +35,7 @@ type Options struct {
 type Tallies interface {
 	// OnChange registers a function that is called with the namespace of one that has changed.
 	OnChange(f func(namespace string))
-	// Namespaces are those with PodTallies, of which In is an error until all are known.
+	// Namespaces returns the namespaces with PodTallies. In fails for them until all are known.
 	Namespaces() []string
 	In(namespace string) ([]*match.Tally, error)
 }

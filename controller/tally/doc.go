@@ -1,9 +1,8 @@
-// Package tally counts the Pods of PodTallies, exactly, whatever crashes (S7, KEP-2307).
+// Package tally counts the Pods of PodTallies, exactly, through any crash (S7, KEP-2307).
 //
-// [Controller] follows PodTallies and watches the Pods of the namespaces that have some
-// (follow.go). A space (space.go) is such a namespace: a state machine that keeps little of each
-// Pod and sends no request. Its plan (plan.go) is what a tally needs next, and round (round.go)
-// carries that out:
+// [Controller] follows PodTallies and watches the Pods of their namespaces (follow.go). Each such
+// namespace has a space (space.go): a state machine that keeps little of each Pod and sends no
+// request. Its plan (plan.go) is the next step of a tally, and round (round.go) carries it out:
 //
 //  1. The status lists the UIDs of finished Pods. In the same write, those of an earlier round that
 //     are through move into the counters.
@@ -12,15 +11,16 @@
 //  3. A Pod without the finalizer and with the annotation, or gone, is through.
 //
 // Before a process counts in a namespace it raises status.transitions of all tallies: no other
-// process can write their statuses after that. A Pod is listed only if its finalizer was seen later
-// than that, in a list that no cache served or in the answer to a request: else another process
-// might have counted it. A write whose answer was lost is repeated until its outcome is known
-// (status.go). What the watch shows late never replaces what a request has shown.
+// process can write their statuses after that. A process lists a Pod in a status only if it saw the
+// Pod's finalizer later than that, in a list that no cache served or in the answer to a request.
+// Otherwise another process might have counted the Pod. A write whose answer was lost is repeated
+// until its outcome is known (status.go). A late event of the watch never replaces the answer to a
+// request.
 //
 // A Pod that Curfew deletes before it has finished is released first, with counted-by: nobody
-// (disown.go). If it is not deleted after all, its tally adopts it again.
+// (disown.go). If it survives, its tally adopts it again.
 //
-// Pods with the finalizer that no tally matches are released: in namespaces that are watched at
-// once, elsewhere by a search (left.go, sweep.go), which also removes all finalizers where tallies
-// are switched off. In listed namespaces nothing is counted, and there is only the search.
+// Pods with the finalizer that no tally matches are released: at once in watched namespaces,
+// elsewhere by a search (left.go, sweep.go), which also removes all finalizers where tallies are
+// switched off. In listed namespaces nothing is counted, and there is only the search.
 package tally

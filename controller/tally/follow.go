@@ -54,8 +54,8 @@ func (c *Controller) follow(ctx context.Context, w *watched) {
 	}
 }
 
-// load reads the tallies of a namespace. Those that are known keep what is known of them; of the
-// others nothing may be known that is older than their status (S7), so that Pods are listed next.
+// load reads the tallies of a namespace. It keeps the state of known tallies. State of the others
+// may not be older than their status (S7), so the Pods are listed next.
 func (c *Controller) load(ctx context.Context, w *watched) error {
 	objects, err := c.tallies(ctx, w.namespace)
 	if err != nil {
@@ -102,8 +102,8 @@ func (c *Controller) forget(namespace string, now []*tally) {
 	}
 }
 
-// kept are the tallies of which nothing has to be read again. If another process has written one
-// status, it may have taken over the others, too.
+// kept returns the tallies that need no new read. If another process has written one status, it may
+// have taken over the others, too.
 func (s *space) kept() map[types.UID]*tally {
 	s.mu.Lock()
 	defer s.mu.Unlock()

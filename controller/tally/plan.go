@@ -11,29 +11,30 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// tally is a PodTally and what is known of it.
+// tally is a PodTally and its known state.
 type tally struct {
 	name  string
 	uid   types.UID
 	match *match.Tally
 
-	// version and status are those of its object as it was last read or written, and ledger is that
-	// status' exact part.
+	// version and status belong to the PodTally as it was last read or written, and ledger is the
+	// exact part of that status.
 	version string
 	status  v1alpha1.PodTallyStatus
 	ledger  ledger
-	// pending is a write whose answer was lost. Nothing else is done before it is known what became
-	// of it: a Pod that it lists may be as good as counted.
+	// pending is a write whose answer was lost. Nothing else is done until its outcome is known: a Pod
+	// that it lists may be as good as counted.
 	pending *plan
 	wrote   time.Time
-	// generation is that of the newest spec, and invalid what is wrong with it.
+	// generation is the generation of the newest spec, and invalid its error.
 	generation int64
 	invalid    error
 	edited     string // who else has written the status
 	overtaken  bool   // by another process
 	current    bool   // it is one of the namespace's
 
-	// active are Pods with the finalizer that have not finished, conflicts those of an older tally.
+	// active are Pods with the finalizer that have not finished, conflicts the Pods that an older
+	// tally holds.
 	active, conflicts int64
 	// work are Pods that may need something, the longest waiting first.
 	work []types.UID
@@ -173,8 +174,8 @@ func (s *space) abandon(t *tally, p *plan) {
 	}
 }
 
-// removals are the Pods that a status lists and that still have to lose the finalizer. One that
-// lost it to somebody else needs the annotation: it could be adopted again otherwise.
+// removals returns the Pods that a status lists and that still have to lose the finalizer. A Pod
+// that lost it to another writer still needs the annotation: otherwise it could be adopted again.
 func (s *space) removals(t *tally) []*pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()

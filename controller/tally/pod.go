@@ -13,7 +13,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// pod is what is kept of a Pod that a tally selects, or that carries the finalizer.
+// pod is the kept state of a Pod that a tally selects, or that carries the finalizer.
 type pod struct {
 	name    string
 	uid     types.UID
@@ -68,7 +68,7 @@ func readPod(from *corev1.Pod) *pod {
 	return p
 }
 
-// readMeta takes over metadata that is at least as new as what is known.
+// readMeta takes over metadata that is at least as new as the known state.
 func (p *pod) readMeta(from *metav1.ObjectMeta) {
 	p.version = versionOf(from.ResourceVersion)
 	p.held = slices.Contains(from.Finalizers, policy.FinalizerTally)

@@ -134,7 +134,7 @@ func overloaded(err error) bool {
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// failures are those of one round.
+// failures collects the errors of one round.
 type failures struct {
 	mu    sync.Mutex
 	first error

@@ -44,7 +44,7 @@ func newSpace(namespace string, wake func(t *tally)) *space {
 	return s
 }
 
-// setTallies replaces the tallies. What was known of one that stays is kept. The Pods have to be
+// setTallies replaces the tallies, and keeps the state of each that stays. The Pods have to be
 // listed next.
 func (s *space) setTallies(now []*tally) {
 	s.mu.Lock()

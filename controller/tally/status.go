@@ -18,13 +18,13 @@ import (
 var (
 	// errGone: the tally was deleted, or created again under its name.
 	errGone = errors.New("the PodTally is gone")
-	// errOvertaken: another Curfew process has written the status. What is known of the Pods is older
-	// than that, so that they are listed again.
+	// errOvertaken: another Curfew process has written the status. The known state of the Pods is
+	// older than that, so they are listed again.
 	errOvertaken = errors.New("PodTallies were changed, or another process counts them")
 )
 
 // writePlan writes the status of a plan. When its answer is lost, the plan stays pending, and the
-// same status is written again until it is known what became of it.
+// same status is written again until its outcome is known.
 func (c *Controller) writePlan(ctx context.Context, s *space, t *tally, p *plan) error {
 	if t.pending == nil {
 		now, err := c.options.ServerTime(ctx)

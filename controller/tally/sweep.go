@@ -133,9 +133,9 @@ func (c *Controller) listedPods(ctx context.Context) (map[podUID]types.UID, erro
 	return out, nil
 }
 
-// sweep releases Pods with the finalizer: all of them, if tallies are switched off and listed says
-// which are as good as counted, and otherwise those of namespaces in which there is no tally. It
-// searches one namespace, or with "" all.
+// sweep releases Pods with the finalizer. If tallies are switched off it releases all, and listed
+// has the Pods that are as good as counted. Otherwise it releases the Pods of namespaces without a
+// tally. It searches one namespace, or with "" all.
 func (c *Controller) sweep(ctx context.Context, namespace string, listed map[podUID]types.UID) (released int, err error) {
 	failures, counted := &failures{}, map[string]bool{}
 	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {

@@ -40,7 +40,7 @@ func (s *space) when(t *tally, now time.Time) (at time.Time, ok bool) {
 	return at, true
 }
 
-// rest ends a round. What is left of the work has another one, after a failure later and later.
+// rest ends a round. Another round does the remaining work; after a failure, later and later.
 func (s *space) rest(t *tally, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *space) rest(t *tally, err error, now time.Time) {
 	}
 }
 
-// overtake notes that nothing that is known of a tally is to be trusted.
+// overtake notes that the known state of a tally cannot be trusted.
 func (s *space) overtake(t *tally) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -59,7 +59,7 @@ func (c Clients) Get(ctx context.Context, resource schema.GroupVersionResource, 
 	return out, convert(meta, out)
 }
 
-// convert makes an object of which only the metadata is known.
+// convert makes an object from metadata alone.
 func convert(meta *metav1.PartialObjectMetadata, out *unstructured.Unstructured) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// lookups answer from other objects, read as the account of the policy. What the account may not
-// read is an error, and the object is kept. All objects of a list share what was read of a
-// namespace; right before their DELETEs it is read again, and shared for liveFor.
+// lookups answer from other objects, read as the account of the policy. If the account may not read
+// them, the lookup fails and the object is kept. All objects of a list share the reads of a
+// namespace. Right before a DELETE the namespace is read again, and the answer shared for liveFor.
 type lookups struct {
 	reader    Reader
 	workloads []workload

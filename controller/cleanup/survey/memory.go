@@ -21,7 +21,7 @@ const servedFor = 5 * time.Second
 // liveMost is of how many namespaces live answers are kept.
 const liveMost = 100
 
-// memory remembers what was read of namespaces. Each is read once, however many ask.
+// memory remembers reads of namespaces. It reads each namespace once, for any number of callers.
 type memory[T any] struct {
 	// clock makes answers end after a while; nil keeps them.
 	clock clock.PassiveClock
@@ -31,7 +31,7 @@ type memory[T any] struct {
 	known map[string]*found[T]
 }
 
-// found is what was read of a namespace, or why it could not be.
+// found is the result of reading a namespace, or the error.
 type found[T any] struct {
 	turn chan struct{} // held while it is read or used
 	ok   bool

@@ -17,8 +17,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// pageSize bounds the objects of one answer, and wholePageSize those of the first answer if it has
-// whole objects, which may have a megabyte each.
+// pageSize bounds the objects of one answer, and wholePageSize the objects of the first answer if
+// they are whole objects, which may have a megabyte each.
 const pageSize, wholePageSize = 500, 50
 
 // each calls f for every object that the policy may match, with a context that limits what the
@@ -220,7 +220,7 @@ func (p *pages) each(ctx context.Context, resource schema.GroupVersionResource, 
 	}
 }
 
-// listError is a list that failed, not what was done with its objects.
+// listError is the failure of a list itself, as opposed to a failure to handle its objects.
 type listError struct{ err error }
 
 func (e *listError) Error() string { return e.err.Error() }

@@ -12,7 +12,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// StallError means that the policy deletes nothing, for a reason that somebody has to change.
+// StallError means that the policy deletes nothing until a user changes something.
 type StallError struct {
 	Reason string
 	err    error

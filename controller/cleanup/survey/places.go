@@ -11,8 +11,8 @@ import (
 	"curfew.dev/curfew/policy/cleanup"
 )
 
-// maxNamespaces is up to how many namespaces are listed one by one. Above it the whole cluster is
-// listed and what is elsewhere is passed over.
+// maxNamespaces is the largest number of namespaces that are listed one by one. For more of them
+// the survey lists the whole cluster and skips all other objects.
 const maxNamespaces = 50
 
 // ErrForbidden: the account of the policy lacks a permission without which nothing can be judged.

@@ -17,7 +17,7 @@ var Duplicates = map[schema.GroupResource]bool{
 	{Group: "project.openshift.io", Resource: "projects"}: true, // Namespaces, which --protect and their own mode apply to
 }
 
-// Versions are those of a group, the preferred one first.
+// Versions returns the versions of a group, the preferred one first.
 func Versions(group *metav1.APIGroup) []string {
 	out := []string{group.PreferredVersion.GroupVersion}
 	for _, of := range group.Versions {
@@ -29,8 +29,8 @@ func Versions(group *metav1.APIGroup) []string {
 }
 
 // Resources returns the resources that discovery shows, each with its versions, the preferred one
-// first. One that can be listed, read and deleted in some versions has only these. The others are
-// kept: a workload that nobody may delete still mounts its volumes.
+// first. A resource that can be listed, read and deleted in some versions has only these. Resources
+// that cannot are kept: a workload that cannot be deleted still mounts its volumes.
 func Resources(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) []cleanup.Resource {
 	var out []cleanup.Resource
 	at := map[schema.GroupResource]int{}
