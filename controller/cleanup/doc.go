@@ -1,6 +1,6 @@
 // Package cleanup runs cleanup policies.
 //
-// [Controller] follows CleanupPolicies and ClusterCleanupPolicies (policies.go) and starts a run
+// [Controller] follows CleanupPolicies and ClusterCleanupPolicies (controller.go) and starts a run
 // when one is due (step.go). A run (run.go) lists the matching objects, page by page, as the
 // policy's service account (account.go): package survey finds the objects to delete. The run gives
 // them to the engine in batches, as its lowest priority, and gets outcomes back (batch.go).
@@ -12,7 +12,7 @@
 // leader reads the objects on the page: it counts an object that is gone or being deleted, and
 // judges and deletes the others again.
 //
-// With consecutiveRuns a run also records the objects that matched (matches.go). It writes them on
+// With consecutiveRuns a run also records the objects that matched (run.go). It writes them on
 // pages first, and the write that ends the run names these pages. The next run counts on from them.
 //
 // Any failure ends a run just like a crash, and the controller resumes it after a while. There is

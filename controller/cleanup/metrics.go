@@ -2,7 +2,6 @@ package cleanup
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -89,16 +88,4 @@ func (m *metrics) add(namespace, policy, reason string, n int) {
 	}
 	delete(m.counts, series)
 	m.stalled.DeleteLabelValues(series[:]...)
-}
-
-// Stalled are the policies that do not delete all that they should, with the reason.
-func (c *Controller) Stalled() []string {
-	c.metrics.mu.Lock()
-	defer c.metrics.mu.Unlock()
-	out := make([]string, 0, len(c.metrics.reasons))
-	for policy, reason := range c.metrics.reasons {
-		out = append(out, policy+" ("+reason+")")
-	}
-	slices.Sort(out)
-	return out
 }

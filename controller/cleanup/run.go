@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -242,4 +243,113 @@ func itemOf(at *cleanup.Target, object *unstructured.Unstructured) v1alpha1.Clea
 		Group: at.Group, Version: at.Version, Kind: at.Kind, Resource: at.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
 		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
 	}
+}
+
+// finish completes a run that was interrupted: the process was killed, or something failed. It
+// deletes more only while the policy is unchanged and no newer run is due.
+func (c *Controller) finish(ctx context.Context, cur *current, mayGoOn bool) error {
+	status := cur.ledger.status()
+	if status.LastRun == nil || status.LastRun.Phase != v1alpha1.RunRunning && len(status.UncountedDeletions) == 0 {
+		return nil
+	}
+	r, err := c.newRun(cur, status.LastRun)
+	if err != nil {
+		return err
+	}
+	why := "the policy was changed or suspended, or its next run was due, before the run was complete"
+	if mayGoOn && status.LastRun.Generation == cur.policy.Generation && status.LastRun.Phase == v1alpha1.RunRunning {
+		switch {
+		case cur.tooLate(status.LastRun.ScheduledTime.Time) && !c.stillPaused(ctx, cur.policy, status):
+			why = "the run was interrupted until its startingDeadlineSeconds had passed"
+		case !cur.hasBegun(status.LastRun):
+			why = "status.lastRun does not name the last run of the schedule"
+		default:
+			return r.resume(ctx)
+		}
+	}
+	r.ending = true
+	if err := r.settle(ctx); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	return r.end(ctx, v1alpha1.RunFailed, v1alpha1.ReasonRunFailed, why)
+}
+
+// hasBegun reports whether a run is the last one that the schedule has begun. Who may write the
+// status could otherwise start runs at any time, each with the full limits of the policy. Such a
+// user can still have the last run of the schedule carried out again: it deletes what the spec says
+// now, by the clock of now, up to the limits of one run (see recount).
+func (cur *current) hasBegun(run *v1alpha1.CleanupRun) bool {
+	at, schedule := run.ScheduledTime.Time, cur.policy.Schedule
+	return run.ID == runID(at, cur.policy.UID) && !cur.ahead(at) &&
+		schedule.Next(at.Add(-time.Second)).Equal(at) && schedule.Next(at).After(cur.now)
+}
+
+// mostPages and mostCounted bound what a status says of a run, far above what one can do.
+const mostPages, mostCounted = 10_000_000, 1 << 40
+
+// recount returns how many objects the run has deleted, or may have, by its pages or the status,
+// whichever says more. It finds the number of its next page.
+func (r *run) recount(ctx context.Context) (deleted int64, err error) {
+	counted, last, err := r.ledger.store.counted(ctx, r.info.ID)
+	if err != nil {
+		return 0, err
+	}
+	run := r.ledger.status().LastRun
+	if r.pages = max(run.Pages, last); r.pages > mostPages {
+		r.pages = last
+	}
+	return min(max(run.Deleted, counted), mostCounted) + min(max(0, run.Lost), mostCounted), nil
+}
+
+// matchesPerPage is how many matches a report page has at most: they take 300 kB. Tests make it
+// smaller.
+var matchesPerPage = 25_000
+
+// matched reads in how many runs in a row objects have matched before this one. A run that begins
+// to read objects too late leaves no matches: the next one would find the same objects soon after.
+func (r *run) matched(ctx context.Context) (cleanup.Matched, error) {
+	now, err := r.c.options.ServerTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	due := r.info.ScheduledTime.Time
+	r.late = now.Sub(due) > r.policy.Schedule.Next(due).Sub(due)/2
+	left := r.ledger.status().Matches
+	if left != nil && left.Run != runID(left.ScheduledTime.Time, r.policy.UID) {
+		// Set back in a forged status, or else this run would count on from its own matches.
+		return nil, nil
+	}
+	return r.policy.ReadMatched(left, due, func(number int32) ([]byte, error) {
+		fields, err := r.ledger.store.readPage(ctx, matchesName(r.policy.Name, left.Run, number))
+		if fields == nil || err != nil {
+			return nil, err
+		}
+		return fields.Matched, nil
+	})
+}
+
+// writeMatches writes the matches of this run on pages. The pages of the run before stay until the
+// status names these: a run that is interrupted reads them again, and so counts nothing twice.
+func (r *run) writeMatches(ctx context.Context) (*v1alpha1.CleanupMatches, error) {
+	if r.survey.Matches == nil || r.late {
+		return nil, nil
+	}
+	text := r.survey.Matches.Encode()
+	out := &v1alpha1.CleanupMatches{
+		Run: r.info.ID, ScheduledTime: r.info.ScheduledTime, SpecHash: r.policy.Hash, SHA256: cleanup.SumMatches(text),
+	}
+	for page := range slices.Chunk(text, matchesPerPage*cleanup.MatchSize) {
+		out.Pages++
+		fields := &v1alpha1.CleanupReportFields{
+			Policy: v1alpha1.PolicyReference{Name: r.policy.Name, UID: r.policy.UID}, Run: r.info.ID, Page: out.Pages, Matched: page,
+		}
+		if err := r.ledger.store.writePage(ctx, matchesName(r.policy.Name, r.info.ID, out.Pages), fields, true); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func matchesName(policy, run string, number int32) string {
+	return pageName(policy, "matched-"+run, number)
 }

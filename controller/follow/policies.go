@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
@@ -183,4 +186,142 @@ func (p *Policies) writeStatus(name string, of *compiledPolicy) {
 		return p.status.Patch(now, &of.object.ObjectMeta, status.ObservedGeneration, status.Conditions, conditions,
 			status.Defaults, expression.StampPolicy(of.object, now))
 	})
+}
+
+// failures records the errors of a policy's expressions on objects, for the condition Ready: the
+// first few of each generation, since one expression can fail on any number of objects.
+type failures struct {
+	mu       sync.Mutex
+	byPolicy map[string]failure
+}
+
+type failure struct {
+	generation int64
+	// reasons are told once, whatever the object; errs are the same with the object that was the
+	// first.
+	reasons []string
+	errs    []error
+}
+
+// maxFailures is how many failures of a policy are told. One is enough to see that something is
+// wrong, and several expressions may be.
+const maxFailures = 3
+
+// add reports whether there is something new to tell.
+func (f *failures) add(object string, failed *expression.PolicyError) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one := f.byPolicy[failed.Policy]
+	if one.generation > failed.Generation {
+		return false
+	}
+	if one.generation < failed.Generation {
+		one = failure{generation: failed.Generation}
+	}
+	reason := failed.Err.Error()
+	if len(one.errs) == maxFailures || slices.Contains(one.reasons, reason) {
+		return false
+	}
+	one.reasons = append(one.reasons, reason)
+	one.errs = append(one.errs, fmt.Errorf("%w (%s, which is kept)", failed.Err, object))
+	if f.byPolicy == nil {
+		f.byPolicy = map[string]failure{}
+	}
+	f.byPolicy[failed.Policy] = one
+	return true
+}
+
+// of are the failures of a generation of a policy.
+func (f *failures) of(policy string, generation int64) []error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if one := f.byPolicy[policy]; one.generation == generation {
+		return slices.Clone(one.errs)
+	}
+	return nil
+}
+
+func (f *failures) forget(policy string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.byPolicy, policy)
+}
+
+// pauses are the conditions Paused that policies are to have, by name. Of those that are not here,
+// the condition is left as it stands.
+type pauses struct {
+	mu   sync.Mutex
+	have map[string]metav1.Condition
+}
+
+func (p *pauses) of(name string) (metav1.Condition, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	condition, ok := p.have[name]
+	return condition, ok
+}
+
+func (p *pauses) set(name string, condition metav1.Condition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.have == nil {
+		p.have = map[string]metav1.Condition{}
+	}
+	condition.Type = v1alpha1.ConditionPaused
+	p.have[name] = condition
+}
+
+func (p *pauses) forget(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.have, name)
+}
+
+// Write has the condition Paused of one policy written with the rest of its status. It implements
+// notice.Conditions, as do Left and All.
+func (p *Policies) Write(_ context.Context, name string, condition metav1.Condition) error {
+	known, ok := p.mirror.Get(name)
+	if !ok || p.status == nil {
+		return nil
+	}
+	p.pauses.set(name, condition)
+	p.writeStatus(name, &known)
+	return nil
+}
+
+// Left returns the policies whose condition Paused is True, no matter who wrote it.
+func (p *Policies) Left(context.Context) ([]string, error) {
+	all, err := p.mirror.All()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for name, compiled := range all {
+		if meta.IsStatusConditionTrue(compiled.object.Status.Conditions, v1alpha1.ConditionPaused) {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// All are the names of all policies that are known.
+func (p *Policies) All() []string {
+	all, err := p.mirror.All()
+	if err != nil {
+		return nil
+	}
+	out := make([]string, 0, len(all))
+	for name := range all {
+		out = append(out, name)
+	}
+	return out
+}
+
+// UID is that of a policy, "" where it is not known.
+func (p *Policies) UID(name string) types.UID {
+	known, ok := p.mirror.Get(name)
+	if !ok {
+		return ""
+	}
+	return known.object.UID
 }

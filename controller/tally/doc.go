@@ -7,7 +7,7 @@
 //  1. The status lists the UIDs of finished Pods. In the same write, those of an earlier round that
 //     are through move into the counters.
 //  2. Each listed Pod loses its finalizer and gets the annotation curfew.dev/counted-by, in one
-//     patch (requests.go). All tallies share one pool of requests (pool.go), in turn.
+//     patch (client.go). All tallies share one pool of requests (pool.go), in turn.
 //  3. A Pod without the finalizer and with the annotation, or gone, is through.
 //
 // Before a process counts in a namespace it raises status.transitions of all tallies: no other
@@ -21,6 +21,6 @@
 // (disown.go). If it survives, its tally adopts it again.
 //
 // Pods with the finalizer that no tally matches are released: at once in watched namespaces,
-// elsewhere by a search (left.go, sweep.go), which also removes all finalizers where tallies are
+// elsewhere by a search (sweep.go, sweep.go), which also removes all finalizers where tallies are
 // switched off. In listed namespaces nothing is counted, and there is only the search.
 package tally

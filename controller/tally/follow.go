@@ -7,8 +7,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/paging"
@@ -184,4 +188,174 @@ func (c *Controller) edited(namespace string, t *tally, editor, outcome string) 
 		object.Namespace, object.Name, object.UID = namespace, t.name, t.uid
 		c.options.Event(object, corev1.EventTypeWarning, v1alpha1.ReasonStatusEdited, fmt.Sprintf("%s changed the status, which only Curfew may write: %s", editor, outcome))
 	}
+}
+
+// events follows the Pods until everything has to be listed again.
+func (c *Controller) events(ctx context.Context, w *watched, at string) error {
+	over := c.options.Clock.NewTimer(chores)
+	defer over.Stop()
+	for ctx.Err() == nil {
+		events, err := c.options.Cluster.Watch(ctx, w.namespace, metav1.ListOptions{ResourceVersion: at, AllowWatchBookmarks: true})
+		if err != nil {
+			return fmt.Errorf("watching Pods: %w", err)
+		}
+		next, again, err := c.drain(ctx, w, at, events, over)
+		events.Stop()
+		if again || err != nil {
+			return err
+		}
+		if next == at {
+			return nil // A watch that brings nothing is not opened again: it might be too old.
+		}
+		at = next
+	}
+	return ctx.Err()
+}
+
+// drain follows one watch until it ends. It reports whether everything has to be listed again.
+func (c *Controller) drain(ctx context.Context, w *watched, at string, events watch.Interface, chore clock.Timer) (next string, again bool, err error) {
+	var relist <-chan time.Time
+	defer func() {
+		if relist != nil {
+			w.again.Set() // The watch has ended before its time.
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return at, true, ctx.Err()
+		case <-w.again:
+			if relist == nil {
+				relist = c.options.Clock.After(w.gathering(c.options.Clock.Now()))
+			}
+		case <-relist:
+			relist = nil
+			return at, true, nil
+		case <-chore.C():
+			if chore.Reset(chores); c.overdue(ctx, w.space) {
+				return at, true, nil
+			}
+		case event, ok := <-events.ResultChan():
+			if !ok {
+				return at, false, nil
+			}
+			if event.Type == watch.Error {
+				if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+					return at, true, err
+				}
+				return at, true, nil
+			}
+			pod, isPod := event.Object.(*corev1.Pod)
+			if !isPod {
+				return at, true, fmt.Errorf("got a %T where a Pod was asked for", event.Object)
+			}
+			switch at = pod.ResourceVersion; event.Type {
+			case watch.Added, watch.Modified:
+				w.observe(pod, false)
+			case watch.Deleted:
+				w.gone(pod.UID, at)
+			case watch.Bookmark:
+				w.progress(at)
+			}
+		}
+	}
+}
+
+// gathering is how long to wait for other changes before everything is listed again.
+func (w *watched) gathering(now time.Time) time.Duration {
+	if since := now.Sub(w.gathered); since < 0 || since > calm {
+		w.pace = loop.NewBackoffOf(gather, gatherMost)
+	}
+	w.gathered = now
+	return w.pace.Next()
+}
+
+// read is a PodTally as it was read.
+type read struct {
+	object   *Object
+	compiled *match.Tally
+	invalid  error
+}
+
+// split compiles the PodTallies of a namespace, and returns those that count and those that are too
+// many. Admission denies these, but they may be older than that, or have been created at once.
+func split(objects []*Object) (counting, excess []*read) {
+	of, all := map[*match.Tally]*read{}, make([]*match.Tally, 0, len(objects))
+	for _, object := range objects {
+		compiled, errs := match.Compile(&object.PodTally)
+		of[compiled] = &read{object, compiled, errs.ToAggregate()}
+		all = append(all, compiled)
+	}
+	within, beyond := match.Within(all)
+	for _, compiled := range within {
+		counting = append(counting, of[compiled])
+	}
+	for _, compiled := range beyond {
+		excess = append(excess, of[compiled])
+	}
+	return counting, excess
+}
+
+// exclude has tallies that are too many say so. What their statuses list is counted once they are
+// among the oldest.
+func (c *Controller) exclude(ctx context.Context, excess []*read) {
+	failures := &failures{}
+	var writes []func(context.Context) bool
+	for _, one := range excess {
+		status := one.object.Status.DeepCopy()
+		if excluded(status) {
+			continue
+		}
+		writes = append(writes, func(ctx context.Context) bool {
+			ctx, cancel := context.WithTimeout(ctx, requestMost)
+			defer cancel()
+			now, err := c.options.ServerTime(ctx)
+			if err == nil {
+				meta.SetStatusCondition((*[]metav1.Condition)(&status.Conditions), metav1.Condition{
+					Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooManyTallies,
+					Message:            fmt.Sprintf("the namespace has %d older PodTallies, and no more may count", match.MaxPerNamespace),
+					ObservedGeneration: one.object.Generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
+				})
+				_, err = c.options.Cluster.WriteStatus(ctx, one.object.Namespace, one.object.Name, one.object.UID, one.object.ResourceVersion, status)
+			}
+			if err != nil && !apierrors.IsNotFound(err) {
+				failures.add(err)
+			}
+			return overloaded(err)
+		})
+	}
+	c.send(ctx, writes)
+	if err := failures.error(); err != nil {
+		c.log.Info("PodTallies that are too many could not be reported", "reason", err.Error())
+	}
+}
+
+// excluded reports whether a status says that its tally is one too many.
+func excluded(status *v1alpha1.PodTallyStatus) bool {
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonTooManyTallies
+}
+
+// adjust takes over changes of the specs that change no more than ttlAfterCounted: a selector is
+// immutable. It reports whether there are no others, so that nothing has to be listed again.
+func (s *space) adjust(known []*match.Tally) bool {
+	counting, _ := match.Within(known)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ready || len(counting) != len(s.tallies) {
+		return false
+	}
+	for i, one := range counting { // Both are in the same order.
+		t := s.tallies[i]
+		if t.uid != one.UID || t.overtaken || t.invalid != nil || one.TTL != nil && one.TTL.Err != nil {
+			return false
+		}
+	}
+	for i, one := range counting {
+		if t := s.tallies[i]; one.Generation > t.generation {
+			t.match, t.generation = one, one.Generation
+			s.wake(t)
+		}
+	}
+	return true
 }

@@ -199,3 +199,10 @@ func (s *space) again(pods []*pod) {
 		}
 	}
 }
+
+// hold keeps a plan whose status may have been written.
+func (s *space) hold(t *tally, p *plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.pending = p
+}

@@ -144,3 +144,79 @@ func versionOf(version string) uint64 {
 	}
 	return v
 }
+
+const (
+	// chores is how often Pods that are being deleted are checked.
+	chores = 30 * time.Second
+	// overdueAfter is how long after its grace period a Pod may still be running.
+	overdueAfter = 30 * time.Second
+)
+
+// NodeState is what matters of a Node.
+type NodeState uint8
+
+// States of a Node. One that is not ready may still run its Pods.
+const (
+	NodeReady NodeState = iota
+	NodeNotReady
+	NodeGone
+)
+
+// stateOf is not ready where the Node says so. The node controller says it of one that is silent.
+func stateOf(node *corev1.Node) NodeState {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return NodeNotReady
+		}
+	}
+	return NodeReady
+}
+
+// refuse has a Pod wait whose patch was refused.
+func (s *space) refuse(of *pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pods[of.uid]; p != nil && p.version == of.version {
+		p.refused = true
+	}
+}
+
+// retry has some Pods tried again whose patches were refused.
+func (s *space) retry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := perRound
+	for _, p := range s.pods {
+		if p.refused && left > 0 {
+			left--
+			p.refused = false
+			s.enqueue(p)
+		}
+	}
+}
+
+// terminating are unfinished Pods whose grace period ended before a time. idle means that there are
+// no tallies.
+func (s *space) terminating(before time.Time) (out []*pod, idle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.pods {
+		if p.running() && !p.deleting.IsZero() && p.deleting.Before(before) {
+			copied := *p
+			out = append(out, &copied)
+		}
+	}
+	return out, len(s.tallies) == 0
+}
+
+// lose notes that a Pod can no longer run.
+func (s *space) lose(of *pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pods[of.uid]; p != nil && p.node == of.node {
+		s.account(p, -1)
+		p.lost = true
+		s.account(p, 1)
+		s.enqueue(p)
+	}
+}

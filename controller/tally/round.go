@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+
+	"curfew.dev/curfew/controller/loop"
 )
 
 const (
@@ -157,4 +159,99 @@ func (f *failures) error() error {
 		return fmt.Errorf("%d Pods, the first: %w", f.count, f.first)
 	}
 	return f.first
+}
+
+const (
+	// writeEvery is the time between two writes of a status that counts few Pods, and idleEvery that
+	// between two that only say how many Pods are active.
+	writeEvery = time.Second
+	idleEvery  = 5 * time.Second
+	// writeAtOnce is how many Pods make a write worth while at any time.
+	writeAtOnce = 100
+)
+
+// eager reports whether the next write need not wait: it is the first, it counts many Pods, or many
+// wait to be listed and there is room.
+func (t *tally) eager(settled int) bool {
+	room := maxUncounted - len(t.ledger.uncounted)
+	return t.status.StartTime == nil || settled >= writeAtOnce || len(t.work) >= writeAtOnce && room >= writeAtOnce
+}
+
+// when is the time at which a tally should have a round; not ok if it needs none.
+func (s *space) when(t *tally, now time.Time) (at time.Time, ok bool) {
+	at = now
+	switch since := now.Sub(t.wrote); {
+	case !s.ready || !t.current || t == s.orphans && len(t.work) == 0:
+		return at, false
+	case t == s.orphans || since < 0 || t.eager(0):
+	case len(t.work) > 0 || len(t.ledger.uncounted) > 0 || t.pending != nil:
+		at = t.wrote.Add(writeEvery)
+	default:
+		at = t.wrote.Add(idleEvery)
+	}
+	if at.Before(t.notBefore) {
+		at = t.notBefore
+	}
+	return at, true
+}
+
+// rest ends a round. Another round does the remaining work; after a failure, later and later.
+func (s *space) rest(t *tally, err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.due = time.Time{}
+	if err == nil {
+		t.failures, t.notBefore = nil, time.Time{}
+	} else {
+		if t.failures == nil {
+			t.failures = loop.NewBackoffOf(retryFirst, recheck)
+		}
+		t.notBefore = now.Add(t.failures.Next())
+	}
+	settled := 0
+	for _, one := range t.ledger.uncounted {
+		if s.pods[one.uid].settled() {
+			settled++
+		}
+	}
+	if settled >= writeAtOnce && err == nil {
+		t.wrote = time.Time{} // They are counted at once.
+	}
+	if err != nil || len(t.work) > 0 || len(t.ledger.uncounted) > 0 || t != s.orphans && t.active != t.status.Active {
+		s.wake(t)
+	}
+}
+
+// overtake notes that the known state of a tally cannot be trusted.
+func (s *space) overtake(t *tally) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.overtaken = true
+}
+
+// overdue finds Pods that are being deleted and will never finish: their Node is gone, or is not
+// ready and they were force-deleted. Kubernetes would not keep such a Pod, wherever it still runs.
+// It reports whether the namespace has no tallies and may have to be left.
+func (c *Controller) overdue(ctx context.Context, s *space) (idle bool) {
+	s.retry()
+	now, err := c.options.ServerTime(ctx)
+	if err != nil {
+		return false
+	}
+	states := map[string]NodeState{}
+	waiting, idle := s.terminating(now.Add(-overdueAfter))
+	for _, p := range waiting {
+		state, known := states[p.node]
+		if !known {
+			if state, err = c.options.Cluster.Node(ctx, p.node); err != nil {
+				c.log.Info("a Node could not be read, trying again", "object", klog.KRef("", p.node), "reason", err.Error())
+				return idle
+			}
+			states[p.node] = state
+		}
+		if state == NodeGone || state == NodeNotReady && p.forced {
+			s.lose(p)
+		}
+	}
+	return idle
 }

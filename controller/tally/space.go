@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy"
 )
 
 // space is a namespace: its tallies, and the Pods that concern them. It is a state machine without
@@ -233,4 +235,23 @@ func (s *space) progress(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = max(s.seen, versionOf(version))
+}
+
+// match finds the tally that counts a Pod, and the younger ones that match it, too.
+func (s *space) match(from *corev1.Pod) (keeper *tally, others []*tally) {
+	facts := policy.FactsOfPod(from)
+	for _, t := range s.tallies {
+		switch {
+		case !t.match.Selects(facts):
+		case keeper == nil:
+			keeper = t
+		default:
+			others = append(others, t)
+		}
+	}
+	if slices.Equal(others, s.conflicting) {
+		return keeper, s.conflicting
+	}
+	s.conflicting = others
+	return keeper, others
 }

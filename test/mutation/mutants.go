@@ -92,7 +92,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S1", Name: "policies are taken from the cache right before the deletion",
-		File: "controller/follow/platform_live.go",
+		File: "controller/follow/platform.go",
 		Old:  "policies, errPolicies = p.Policies.Live(ctx)", New: "policies = p.store.Snapshot().Policies",
 		Package: "controller/follow", Tests: []string{"TestLiveReadsPastTheCache"},
 	},

@@ -42,25 +42,25 @@ var ofInput = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a resumed run takes its limits from the status",
-		File: "controller/cleanup/resume.go",
+		File: "controller/cleanup/run.go",
 		Old:  "max(run.Deleted, counted)", New: "max(run.Deleted, counted-counted)",
 		Package: cleans, Tests: []string{"TestForgedStatuses"},
 	},
 	{
 		Invariant: "S7", Name: "results that others wrote on a page are counted",
-		File: "controller/cleanup/settle.go",
+		File: "controller/cleanup/end.go",
 		Old:  "item.Result == v1alpha1.ItemUnknown, \"\"", New: "item.Result == v1alpha1.ItemUnknown, item.Result",
 		Package: cleans, Tests: []string{"TestForgedResults"},
 	},
 	{
 		Invariant: "S6", Name: "pages of others push out those of the last runs",
-		File: "controller/cleanup/reports.go",
+		File: "controller/cleanup/store.go",
 		Old:  " && !slices.Contains(s.status.Runs, run) {", New: " {",
 		Package: cleans, Tests: []string{"TestForgedReports"},
 	},
 	{
 		Invariant: "S6", Name: "a status starts runs that the schedule does not",
-		File: "controller/cleanup/resume.go",
+		File: "controller/cleanup/run.go",
 		Old:  "case !cur.hasBegun(status.LastRun):", New: "case false:",
 		Package: cleans, Tests: []string{"TestForgedRun"},
 	},
@@ -120,7 +120,7 @@ var ofInput = []Mutant{
 	},
 	{
 		Invariant: "S12", Name: "a policy that was suspended goes on where the watch is silent",
-		File: "controller/cleanup/approval.go",
+		File: "controller/cleanup/gates.go",
 		Old:  "if err := r.ledger.store.confirm(ctx); err != nil {", New: "if err := ctx.Err(); err != nil {",
 		Package: cleans, Tests: []string{"TestSuspendedWhileTheWatchIsSilent"},
 	},

@@ -35,7 +35,7 @@ var ofListedNamespaces = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a listed namespace that is no longer readable stays known",
-		File: "controller/follow/namespaces_poll.go",
+		File: "controller/follow/namespaces.go",
 		Old:  " || apierrors.IsForbidden(err)", New: "",
 		Package: follows, Tests: []string{"TestPolledNamespaces"},
 	},
@@ -59,7 +59,7 @@ var ofListedNamespaces = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "admission in listed namespaces fills in the defaults of the last poll",
-		File: "controller/follow/namespaces_poll.go",
+		File: "controller/follow/namespaces.go",
 		Old:  "return f.LiveNamespace(ctx, name) })", New: "return f.Namespaces.Namespace(ctx, name) })",
 		Package: follows, Tests: []string{"TestFreshNamespaces"},
 	},

@@ -54,13 +54,13 @@ var ofPauses = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a cleanup run forgets objects that a pause held",
-		File: "controller/cleanup/held.go",
+		File: "controller/cleanup/gates.go",
 		Old:  "return errMoreHeld", New: "return nil",
 		Package: cleans, Tests: []string{"TestPauseOfOneNamespace"},
 	},
 	{
 		Invariant: "S11", Name: "a run whose status claims a pause has no starting deadline",
-		File: "controller/cleanup/resume.go",
+		File: "controller/cleanup/run.go",
 		Old:  "!c.stillPaused(ctx, cur.policy, status)", New: "!paused(status)",
 		Package: cleans, Tests: []string{"TestForgedPause"},
 	},

@@ -34,19 +34,19 @@ var ofRechecks = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "rules from before a known change permit the DELETE",
-		File: "controller/follow/shared.go",
+		File: "controller/follow/source.go",
 		Old:  "r.ok && r.as == r.known()", New: "r.ok",
 		Package: "controller/follow", Tests: []string{"TestRecent"},
 	},
 	{
 		Invariant: "S1", Name: "rules that were read long ago permit the DELETE",
-		File: "controller/follow/shared.go",
+		File: "controller/follow/source.go",
 		Old:  "age < 0 || age >= recentFor", New: "age < 0",
 		Package: "controller/follow", Tests: []string{"TestRecent"},
 	},
 	{
 		Invariant: "S6", Name: "CRDs that are not watched at the moment count as absent",
-		File: "controller/follow/platform_live.go",
+		File: "controller/follow/platform.go",
 		Old:  "if p.definitions.following.Load() {", New: "{",
 		Package: "controller/follow", Tests: []string{"TestLiveReadsWithoutCRDs"},
 	},

@@ -4,13 +4,13 @@ package main
 var ofRuns = []Mutant{
 	{
 		Invariant: "S7", Name: "a page whose objects somebody changed is counted",
-		File: "controller/cleanup/settle.go",
+		File: "controller/cleanup/end.go",
 		Old:  " || uncounted.SHA256 != sumItems(fields.Objects) {", New: " {",
 		Package: cleans, Tests: []string{"TestLostReportsAreReported", "TestForgedPages"},
 	},
 	{
 		Invariant: "S7", Name: "an old page that a forged status announces is counted again",
-		File: "controller/cleanup/settle.go",
+		File: "controller/cleanup/end.go",
 		Old:  "fields.Run != r.info.ID || ", New: "",
 		Package: cleans, Tests: []string{"TestForgedStatusKeepsPages", "TestForgedAnnouncements"},
 	},
@@ -22,31 +22,31 @@ var ofRuns = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a page that was planted before the run counts towards its limits",
-		File: "controller/cleanup/reports.go",
+		File: "controller/cleanup/store.go",
 		Old:  "page.CreationTimestamp.Time.Before(due)", New: "false",
 		Package: cleans, Tests: []string{"TestPagesCount"},
 	},
 	{
 		Invariant: "S7", Name: "objects of a page that somebody changed are not lost",
-		File: "controller/cleanup/settle.go",
+		File: "controller/cleanup/end.go",
 		Old:  "plus(s.LastRun.Lost, int64(len(page.UIDs)))", New: "plus(s.LastRun.Lost, 0)",
 		Package: cleans, Tests: []string{"TestForgedPages"},
 	},
 	{
 		Invariant: "S10", Name: "live judgements take no turns",
-		File: "controller/cleanup/outcome.go",
+		File: "controller/cleanup/batch.go",
 		Old:  "b.budget, place.judging)", New: "b.budget, func(_ context.Context, f func() error) error { return f() })",
 		Package: cleans, Tests: []string{"TestLiveJudgementsAreLimited"},
 	},
 	{
 		Invariant: "S10", Name: "live judgements keep their place while they read",
-		File: "controller/cleanup/outcome.go",
+		File: "controller/cleanup/batch.go",
 		Old:  "\tu.end()\n\tif err := cmp.Or(f(), ctx.Err())", New: "\tif err := cmp.Or(f(), ctx.Err())",
 		Package: cleans, Tests: []string{"TestLookupsHoldNoPlace"},
 	},
 	{
 		Invariant: "S10", Name: "each live judgement may cost as much as a page",
-		File: "controller/cleanup/outcome.go",
+		File: "controller/cleanup/batch.go",
 		Old:  "b.run.c.options.Live, b.budget,", New: "b.run.c.options.Live, survey.NewBudget(),",
 		Package: cleans, Tests: []string{"TestLiveJudgementsAreLimited"},
 	},
@@ -64,7 +64,7 @@ var ofRuns = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "all approvals are listed before each batch",
-		File: "controller/cleanup/approval.go",
+		File: "controller/cleanup/gates.go",
 		Old:  "if r.approval != \"\" {", New: "if r.approval != \"\" && ctx.Err() != nil {",
 		Package: cleans, Tests: []string{"TestApprovalsAreListedOnce"},
 	},
@@ -88,13 +88,13 @@ var ofRuns = []Mutant{
 	},
 	{
 		Invariant: "S9", Name: "reports have no quota",
-		File: "controller/cleanup/reports.go",
+		File: "controller/cleanup/store.go",
 		Old:  "s.reportBytes <= 0 ||", New: "s.reportBytes >= 0 ||",
 		Package: cleans, Tests: []string{"TestReportQuota"},
 	},
 	{
 		Invariant: "S10", Name: "an interrupted run keeps its turn while it reads what it has deleted",
-		File: "controller/cleanup/settle.go",
+		File: "controller/cleanup/end.go",
 		Old:  "return r.cur.turn.away(ctx, func() error { return r.settleAll(ctx) })", New: "return r.settleAll(ctx)",
 		Package: cleans, Tests: []string{"TestSettlingTakesNoTurn"},
 	},

@@ -18,7 +18,7 @@ var ofTally = []Mutant{
 	},
 	{
 		Invariant: "S7", Name: "a Pod that may still finish counts as failed because its Node is not ready",
-		File: "controller/tally/nodes.go",
+		File: "controller/tally/pod.go",
 		Old:  "state == NodeNotReady && p.forced", New: "state == NodeNotReady",
 		Package: tallies, Tests: []string{"TestPodsThatRunNoMore"},
 	},
@@ -84,13 +84,13 @@ var ofTally = []Mutant{
 	},
 	{
 		Invariant: "S5", Name: "all finalizers of a Pod are removed, not only that of tallies",
-		File: "controller/tally/requests.go",
+		File: "controller/tally/client.go",
 		Old:  "`json:\"$deleteFromPrimitiveList/finalizers,omitempty\"`", New: "`json:\"finalizers-,omitempty\"`",
 		Package: tallies, Tests: []string{"TestPatches"},
 	},
 	{
 		Invariant: "S2", Name: "a Pod that was created again under the name is patched",
-		File: "controller/tally/requests.go",
+		File: "controller/tally/client.go",
 		Old:  "`json:\"uid\"`", New: "`json:\"-\"`",
 		Package: tallies, Tests: []string{"TestPatches"},
 	},

@@ -23,13 +23,13 @@ var ofForgers = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "lost objects do not count towards the limits",
-		File: "controller/cleanup/resume.go",
+		File: "controller/cleanup/run.go",
 		Old:  " + min(max(0, run.Lost), mostCounted), nil", New: ", nil",
 		Package: cleans, Tests: []string{"TestForgedPages"},
 	},
 	{
 		Invariant: "S6", Name: "a run takes its percentage from what the status has deleted",
-		File: "controller/cleanup/resume.go",
+		File: "controller/cleanup/run.go",
 		Old:  "min(max(run.Deleted, counted), mostCounted)", New: "max(run.Deleted, counted)",
 		Package: cleans, Tests: []string{"TestForgedStatuses"},
 	},
@@ -41,19 +41,19 @@ var ofForgers = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a page lowers what a run has deleted",
-		File: "controller/cleanup/reports.go",
+		File: "controller/cleanup/store.go",
 		Old:  "min(max(0, page.Deleted), maxBatch)", New: "min(page.Deleted, maxBatch)",
 		Package: cleans, Tests: []string{"TestPagesCount"},
 	},
 	{
 		Invariant: "S6", Name: "a copy of a page counts",
-		File: "controller/cleanup/reports.go",
+		File: "controller/cleanup/store.go",
 		Old:  " || object.GetName() != pageName(s.policy.Name, run, page.Page) {", New: " {",
 		Package: cleans, Tests: []string{"TestPagesCount"},
 	},
 	{
 		Invariant: "S10", Name: "an account that was created again inherits a run",
-		File: "controller/cleanup/approval.go",
+		File: "controller/cleanup/gates.go",
 		Old:  "if uid != r.accountUID {", New: "if uid == \"-\" {",
 		Package: cleans, Tests: []string{"TestAccountIsDeletedInMidRun"},
 	},
@@ -65,7 +65,7 @@ var ofForgers = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "an approval that was deleted counts to the end of the run",
-		File: "controller/cleanup/approval.go",
+		File: "controller/cleanup/gates.go",
 		Old:  "if err == nil && !approved {", New: "if err == nil && !approved && r.policy == nil {",
 		Package: cleans, Tests: []string{"TestApprovalIsDeletedInMidRun"},
 	},
@@ -177,7 +177,7 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "reviews of permissions keep a turn of runs",
-		File: "controller/cleanup/permissions.go",
+		File: "controller/cleanup/account.go",
 		Old:  "\tcur.turn.end()\n", New: "",
 		Package: cleans, Tests: []string{"TestRunsAreOnTime"},
 	},
@@ -189,7 +189,7 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S12", Name: "what was confirmed once counts to the end of the run",
-		File: "controller/cleanup/approval.go",
+		File: "controller/cleanup/gates.go",
 		Old:  "Since(r.confirmed) >= confirmedFor {", New: "Since(r.confirmed) < 0 {",
 		Package: cleans, Tests: []string{"TestSuspendedWhileTheWatchIsSilent"},
 	},
@@ -201,7 +201,7 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "namespaces without cleanup policies are remembered",
-		File: "controller/cleanup/ages.go",
+		File: "controller/cleanup/turns.go",
 		Old:  "if a.in[namespace] = list; len(list) == 0 {", New: "if a.in[namespace] = list; len(list) < 0 {",
 		Package: cleans, Tests: []string{"TestAges"},
 	},
