@@ -185,8 +185,8 @@ const (
 	// permissionsEvery is how often the permissions of a policy are checked between its runs, plus up
 	// to a fifth by chance.
 	permissionsEvery = 5 * time.Minute
-	// lacksMost is how many missing permissions a condition names.
-	lacksMost = 3
+	// maxLacks is how many missing permissions a condition names.
+	maxLacks = 3
 )
 
 // errDue ends a review of permissions.
@@ -223,7 +223,7 @@ func (c *Controller) checkPermissions(ctx context.Context, cur *current) error {
 	if err != nil {
 		return err
 	}
-	r.newSurvey(lacksMost)
+	r.newSurvey(maxLacks)
 	var lacks []string
 	if _, err = r.account.Exists(ctx); err == nil {
 		lacks, err = r.survey.Open(ctx)
@@ -255,7 +255,7 @@ func (c *Controller) permissionsDue(cur *current) bool {
 func (c *Controller) permissionsChecked(cur *current) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.checked) >= checkedMost {
+	if len(c.checked) >= maxChecked {
 		clear(c.checked)
 	}
 	// #nosec G404 -- jitter.
@@ -270,13 +270,13 @@ type checked struct {
 	at, until  time.Time
 }
 
-// checkedMost bounds how many policies are remembered; those that are gone are among them.
-const checkedMost = 10_000
+// maxChecked bounds how many policies are remembered, deleted ones included.
+const maxChecked = 10_000
 
 // mayNot says what the account lacks; empty for nothing.
 func (r *run) mayNot(lacks []string) string {
 	if len(lacks) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("service account %s may not %s", r.account.Name, strings.Join(lacks[:min(lacksMost, len(lacks))], ", "))
+	return fmt.Sprintf("service account %s may not %s", r.account.Name, strings.Join(lacks[:min(maxLacks, len(lacks))], ", "))
 }

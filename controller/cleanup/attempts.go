@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// waitLeast and waitMost bound the wait between two attempts at a page.
-	waitLeast, waitMost = time.Second, 30 * time.Second
+	// minWait and maxWait bound the wait between two attempts at a page.
+	minWait, maxWait = time.Second, 30 * time.Second
 	// patience is how many attempts in a row may decide nothing: they take a minute and a half.
 	// untriedPatience is the same for attempts at which nothing was sent, because another page took
 	// what a breaker lets through: they take a quarter of an hour. Later pages of a kind that an
@@ -41,7 +41,7 @@ func (b *batch) decide(ctx context.Context) error {
 	if b.run.futile(b.order) {
 		most = patience
 	}
-	backoff := loop.NewBackoffOf(waitLeast, waitMost)
+	backoff := loop.NewBackoffOf(minWait, maxWait)
 	left := b.undecided()
 	for idle, untried := 0, 0; len(left) > 0; {
 		before, tries := len(left), b.tries()
@@ -148,7 +148,7 @@ func (b *batch) check(ctx context.Context, exists, broken func(*v1alpha1.Cleanup
 // find reads an object live. It is nil if it is gone. A patient find reads again, a few times for
 // the whole page, where the kind cannot be read: that may be over in a moment.
 func (b *batch) find(ctx context.Context, item *v1alpha1.CleanupItem, patient bool) (*unstructured.Unstructured, error) {
-	for backoff := loop.NewBackoffOf(waitLeast, waitMost); ; b.unread++ {
+	for backoff := loop.NewBackoffOf(minWait, maxWait); ; b.unread++ {
 		object, _, err := b.run.look(ctx, item)
 		if apierrors.IsNotFound(err) {
 			object, err = b.run.lookElsewhere(ctx, item, err)

@@ -264,8 +264,9 @@ func see(object *unstructured.Unstructured) seen {
 	return out
 }
 
-// stalledReason is that of the first condition that reports a policy that does not delete all that
-// it should: it cannot be used, its account lacks a permission, or its last run was stalled.
+// stalledReason returns why a policy does not delete all that it should: it cannot be used, its
+// account lacks a permission, or its last run was stalled. The first such condition gives the
+// reason.
 func stalledReason(object *unstructured.Unstructured) string {
 	var status struct {
 		Conditions []metav1.Condition `json:"conditions"`
@@ -292,7 +293,7 @@ func stalledReason(object *unstructured.Unstructured) string {
 	return ""
 }
 
-// reasons are those that Curfew gives, and otherReason stands for all others.
+// reasons are the reasons that Curfew gives, and otherReason stands for all others.
 var reasons = []string{
 	v1alpha1.ReasonInvalidField, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonForbidden, v1alpha1.ReasonTooManyMatches, v1alpha1.ReasonTooManyGroups,
 	v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonPaused, v1alpha1.ReasonKindNotListed, v1alpha1.ReasonTimeLimit, v1alpha1.ReasonRunFailed,

@@ -20,8 +20,8 @@ import (
 )
 
 // approved reports whether the run may delete: its policy needs no approval, or has one as it is
-// now. All approvals are listed only to find one. Anyone who can create some in the namespace could
-// otherwise make each batch wait for thousands.
+// now. All approvals are listed only to find one. Anyone who can
+// create some in the namespace could otherwise make each batch wait for thousands.
 func (r *run) approved(ctx context.Context) (bool, error) {
 	p, objects := r.policy, r.c.options.Objects
 	if !p.NeedsApproval(r.c.options.RequireApproval) {
@@ -116,9 +116,9 @@ func ends(err error) bool {
 // heldEvery is how often a run looks whether a pause still holds its objects.
 const heldEvery = 2 * time.Second
 
-// laterMost is how many objects a run remembers that a pause of their namespace holds. They take 3
+// maxLater is how many objects a run remembers that a pause of their namespace holds. They take 3
 // MB. If there are more, it lists again in the end. Tests make it smaller.
-var laterMost = 10_000
+var maxLater = 10_000
 
 const messageHeld = "a pause holds its deletions: kubectl curfew status shows which. The run goes on afterwards"
 
@@ -155,7 +155,7 @@ func (r *run) heldAlone(ctx context.Context, item *v1alpha1.CleanupItem) bool {
 func (r *run) later(item *v1alpha1.CleanupItem) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.postponed) == laterMost {
+	if len(r.postponed) == maxLater {
 		r.moreHeld = true
 		return
 	}

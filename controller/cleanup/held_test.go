@@ -99,11 +99,11 @@ func TestPauseOfOneNamespace(t *testing.T) {
 			c.held = func(scope string) bool { return begun.Load() && held(scope) }
 			c.policy = func() error { begun.Store(true); return nil }
 		},
-		"more than are remembered": func(*cluster) { laterMost = 1 },
+		"more than are remembered": func(*cluster) { maxLater = 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer small(1)()
-			defer func(most int) { laterMost = most }(laterMost)
+			defer func(most int) { maxLater = most }(maxLater)
 			c := newCluster(t)
 			for _, name := range []string{"tmp-1", "tmp-2", "tmp-3"} {
 				c.objects[name].Namespace = "prod"
@@ -121,7 +121,7 @@ func TestPauseOfOneNamespace(t *testing.T) {
 					t.Errorf("%s was deleted after %s", name, waited)
 				}
 			}
-			if want := 1 + 1/laterMost; c.lists != want {
+			if want := 1 + 1/maxLater; c.lists != want {
 				t.Errorf("%d lists, want %d", c.lists, want)
 			}
 			if stalled := c.condition(v1alpha1.ConditionStalled); !strings.HasPrefix(stalled, "False Complete") {

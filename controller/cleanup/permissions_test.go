@@ -100,7 +100,7 @@ func TestForbiddenRunAsksLittle(t *testing.T) {
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
 		s.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 	})
-	for i, most := range []int{50, lacksMost + 1, lacksMost + 1} {
+	for i, most := range []int{50, maxLacks + 1, maxLacks + 1} {
 		before := c.asked
 		if err := c.work(t.Context(), p); !isForbidden(err) {
 			t.Errorf("the run ended with %v", err)

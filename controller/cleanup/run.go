@@ -28,7 +28,7 @@ type run struct {
 	cur     *current
 	policy  *cleanup.Policy
 	account *Account
-	// accountUID is that of the account when the run began, or was resumed.
+	// accountUID is the UID of the account when the run began, or was resumed.
 	accountUID types.UID
 	// approval is the name of the one that was found; confirming guards it during batches.
 	approval string
@@ -117,7 +117,7 @@ func (r *run) resume(ctx context.Context) error {
 	r.resumed = true
 	r.forbidden = meta.IsStatusConditionFalse(r.ledger.status().Conditions, v1alpha1.ConditionPermissionsGranted)
 	if r.forbidden { // It waits while anything is missing, and need not ask for everything each time.
-		r.newSurvey(lacksMost)
+		r.newSurvey(maxLacks)
 	}
 	if err := r.settle(ctx); err != nil {
 		return r.interrupted(ctx, err)

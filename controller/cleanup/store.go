@@ -71,8 +71,8 @@ func newStore(clock clock.Clock, client dynamic.Interface, of *cleanup.Policy, r
 
 func (s *store) current() *v1alpha1.CleanupPolicyStatus { return &s.status }
 
-// conflictsMost is how many conflicts in a row end a write of the status. They take three seconds.
-const conflictsMost = 6
+// maxConflicts is how many conflicts in a row end a write of the status. They take three seconds.
+const maxConflicts = 6
 
 // writeStatus replaces the status. A policy that was edited meanwhile is read again: its spec does
 // not matter here. A status that is not the one this store wrote last ends the run. Anyone who may
@@ -113,7 +113,7 @@ func (s *store) writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyS
 		if equalStatus(&s.status, &stored) { // The answer to a write of ours was lost.
 			return nil
 		}
-		if conflicts++; conflicts == conflictsMost {
+		if conflicts++; conflicts == maxConflicts {
 			return fmt.Errorf("writing the status of %s: it was edited %d times meanwhile: %w", s.policy.ID(), conflicts, err)
 		}
 		if conflicts > 1 && !loop.Pause(ctx, s.clock, backoff.Next()) {

@@ -16,7 +16,8 @@ var ErrOutside = errors.New("refused by --only-namespaces before it was sent")
 
 // Options of a [Transport].
 type Options struct {
-	// Namespaces are those that Curfew works in. Requests about a Namespace itself only read it.
+	// Namespaces are the namespaces that Curfew works in. Requests about a Namespace itself only read
+	// it.
 	Namespaces []string
 	// Own is the namespace that Curfew runs in. It reads and writes its Lease, its settings and
 	// Events there, and deletes nothing.

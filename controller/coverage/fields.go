@@ -159,8 +159,8 @@ func quote(text string) string { return strconv.Quote(text) }
 
 // paths is a tree of field paths, so that a condition walks what they share only once.
 type paths struct {
-	// own marks the object's metadata, inherited that of a template in it: their keys concern Curfew.
-	// value marks a field.
+	// own marks the object's metadata, and inherited the metadata of a template in it: their keys
+	// concern Curfew. value marks a field.
 	own, inherited, value bool
 	below                 map[string]*paths
 }

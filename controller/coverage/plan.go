@@ -150,7 +150,8 @@ func (p *plan) kind(in *Input, k *kind) {
 		in.entry("defaults-marked", create, label(policy.LabelInUse, false), k.mayBeDefaulted()))
 }
 
-// entry is a webhook that never sends objects in Curfew's own namespace, nor those being deleted.
+// entry makes a webhook that never sends objects in Curfew's own namespace, nor objects being
+// deleted.
 func (in *Input) entry(name string, rule admissionv1.RuleWithOperations, namespaces []metav1.LabelSelectorRequirement, conditions ...admissionv1.MatchCondition) entry {
 	return entry{
 		name:  name,

@@ -35,8 +35,8 @@ func (k Kind) VersionResource() schema.GroupVersionResource {
 var requiredVerbs = []string{"list", "watch", "delete"}
 
 // kindsOf returns the kinds that discovery shows, each in the version that its group prefers among
-// those with the required verbs, and the kinds that have no such version. Groups and versions for
-// which skip is true are left out.
+// the versions with the required verbs, and the kinds that have no such version. It leaves out
+// groups and versions that skip rejects.
 func kindsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, skip func(schema.GroupVersion) bool) (kinds map[schema.GroupResource]Kind, lacking []string) {
 	byVersion := map[string]*metav1.APIResourceList{}
 	for _, list := range lists {

@@ -41,8 +41,8 @@ type Options struct {
 	Identify func(ctx context.Context) (permission.Identity, error)
 	Granter  permission.Granter
 	RBAC     func(resource string) follow.Source
-	// Namespaces are asked about for kinds that may not be deleted everywhere, beside those in which a
-	// role is bound to Curfew; with Only nowhere else.
+	// Namespaces are asked about for kinds that may not be deleted everywhere, like the namespaces in
+	// which a role is bound to Curfew. With Only no other namespace is asked about.
 	Namespaces []string
 	Only       bool
 	Alias      bool // has the label's alias watched as well

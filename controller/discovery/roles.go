@@ -52,7 +52,7 @@ func (l *Labels) identity(ctx context.Context) (permission.Identity, bool) {
 	}
 }
 
-// namespaces are those in which more may be granted than everywhere.
+// namespaces returns the namespaces in which more may be granted than everywhere.
 func (l *Labels) namespaces() []string {
 	if l.options.Only {
 		return l.options.Namespaces

@@ -108,8 +108,8 @@ func (j *Jobs) Forget(uid types.UID) {
 	delete(j.of, uid)
 }
 
-// See implements feed.Observer. The watch of Pods may be ahead of that of Jobs. So the Pods of a
-// Job are judged again when it is first seen to have counted some, even if it says nothing new.
+// See implements feed.Observer. The watch of Pods may be ahead of the watch of Jobs. So the Pods of
+// a Job are judged again when it is first seen to have counted some, even if it says nothing new.
 func (j *Jobs) See(object runtime.Object) {
 	job, ok := object.(*batchv1.Job)
 	if !ok {

@@ -53,14 +53,14 @@ const (
 	// absentFor is how long a kind that is not served is left alone, and at most one that may not be
 	// read. Wake cuts it short.
 	absentFor = 30 * time.Second
-	// retryFirst and retryMost bound the wait after other failures. It is short: while the kind is not
+	// retryFirst and maxRetry bound the wait after other failures. It is short: while the kind is not
 	// followed, objects are judged by what it said before. For the same reason the first refusals are
 	// retried at once: an API server that has just started refuses until it has read its roles.
 	retryFirst = 200 * time.Millisecond
-	retryMost  = 2 * time.Second
+	maxRetry   = 2 * time.Second
 )
 
-// errNotKnown: nothing has been heard of the API server yet.
+// errNotKnown: the API server has not answered yet.
 var errNotKnown = errors.New("not listed yet")
 
 // NewMirror makes a mirror that keeps the results of read, by "namespace/name", or by name for
@@ -106,8 +106,8 @@ func (m *Mirror[T]) absent(ctx context.Context, err error) bool {
 	return err == nil && unserved
 }
 
-// Known returns why the objects are not known yet, or nil once they are and all who follow the kind
-// have been told.
+// Known returns why the objects are not known yet, or nil once they are and each function of
+// OnChange was called.
 func (m *Mirror[T]) Known() error {
 	select {
 	case <-m.listed:
@@ -134,7 +134,7 @@ func (m *Mirror[T]) Wait(ctx context.Context) error {
 
 // Run follows the kind until ctx is done.
 func (m *Mirror[T]) Run(ctx context.Context) {
-	delay, forbidden, absent := loop.NewBackoffOf(retryFirst, retryMost), loop.NewBackoffOf(retryFirst, absentFor), false
+	delay, forbidden, absent := loop.NewBackoffOf(retryFirst, maxRetry), loop.NewBackoffOf(retryFirst, absentFor), false
 	for ctx.Err() == nil {
 		at, err := m.list(ctx)
 		if err == nil {

@@ -95,8 +95,8 @@ func NewNamespaces(ctx context.Context, from cache.Cache, reader client.Reader, 
 	return n, nil
 }
 
-// OnChange registers a function that is told of each namespace whose labels or annotations of
-// Curfew's have changed. Call it before the cache starts.
+// OnChange registers a function that is called with each namespace if Curfew's labels or
+// annotations on it have changed. Call it before the cache starts.
 func (n *Namespaces) OnChange(f func(name string)) { n.changed = append(n.changed, f) }
 
 // OnOthers registers a function that is called with each namespace if only annotations that are not
@@ -226,7 +226,7 @@ func (n *Namespaces) LiveNamespace(ctx context.Context, name string) (*policy.Na
 	return policy.NamespaceOf(&meta.ObjectMeta), nil
 }
 
-// UID is that of a namespace, "" where it is not known.
+// UID returns the UID of a namespace, "" where it is not known.
 func (n *Namespaces) UID(name string) types.UID {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

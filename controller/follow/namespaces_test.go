@@ -36,7 +36,7 @@ func stamped(t *testing.T, objects ...client.Object) (*Namespaces, client.WithWa
 		reader: api, clock: clocktesting.NewFakeClock(noon.Add(-time.Hour)), log: logr.Discard(),
 		known: map[string]*policy.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
 		// The local clock is behind.
-		stamper: stamper{client: api, serverTime: func(context.Context) (time.Time, error) { return noon, nil }, pending: loop.NewRetryQueue(clocktesting.NewFakeClock(noon), writeMost)},
+		stamper: stamper{client: api, serverTime: func(context.Context) (time.Time, error) { return noon, nil }, pending: loop.NewRetryQueue(clocktesting.NewFakeClock(noon), maxWrite)},
 	}, api
 }
 
@@ -292,7 +292,7 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if got := tries.Load() - before; got < 5*5 || got > 5*7 {
-			t.Errorf("%d tries in a minute, want each about every %s", got, writeMost)
+			t.Errorf("%d tries in a minute, want each about every %s", got, maxWrite)
 		}
 		cancel()
 		<-done

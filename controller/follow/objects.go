@@ -18,8 +18,8 @@ import (
 type Objects struct{ client rest.Interface }
 
 const (
-	// eachMost bounds the objects that one list reads, and eachBytes their size.
-	eachMost  = 500
+	// maxEach bounds the objects that one list reads, and eachBytes their size.
+	maxEach   = 500
 	eachBytes = 16 << 20
 )
 
@@ -42,7 +42,7 @@ func (o *Objects) Each(ctx context.Context, resource schema.GroupVersionResource
 		path = []string{"/api", resource.Version}
 	}
 	request := o.client.Get().AbsPath(path...).NamespaceIfScoped(namespace, namespace != "").Resource(resource.Resource)
-	body, err := request.Param("limit", strconv.Itoa(eachMost)).SetHeader("Accept", "application/json").Stream(ctx)
+	body, err := request.Param("limit", strconv.Itoa(maxEach)).SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
 		return false, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
 	}

@@ -197,13 +197,12 @@ type failures struct {
 
 type failure struct {
 	generation int64
-	// reasons are told once, whatever the object; errs are the same with the object that was the
-	// first.
+	// reasons are reported once, whatever the object; errs are the same with the first object.
 	reasons []string
 	errs    []error
 }
 
-// maxFailures is how many failures of a policy are told. One is enough to see that something is
+// maxFailures is how many failures of a policy are reported. One is enough to see that something is
 // wrong, and several expressions may be.
 const maxFailures = 3
 
@@ -247,8 +246,8 @@ func (f *failures) forget(policy string) {
 	delete(f.byPolicy, policy)
 }
 
-// pauses are the conditions Paused that policies are to have, by name. Of those that are not here,
-// the condition is left as it stands.
+// pauses are the wanted Paused conditions, by policy name. The conditions of all other policies
+// stay as they are.
 type pauses struct {
 	mu   sync.Mutex
 	have map[string]metav1.Condition
@@ -317,7 +316,7 @@ func (p *Policies) All() []string {
 	return out
 }
 
-// UID is that of a policy, "" where it is not known.
+// UID returns the UID of a policy, "" where it is not known.
 func (p *Policies) UID(name string) types.UID {
 	known, ok := p.mirror.Get(name)
 	if !ok {

@@ -127,7 +127,7 @@ func TestStampRuntimesAgain(t *testing.T) {
 		"the time is unknown": {time: errors.New("the API server's time is not known"), after: stampAgain},
 		"no answer":           {patch: errors.New("no route"), after: stampAgain},
 		"a proxy's 404":       {patch: apierrors.NewGenericServerResponse(http.StatusNotFound, "PATCH", trainingRuntimes.GroupResource(), "torch", "no such page", 0, true), after: stampAgain},
-		"forbidden":           {patch: apierrors.NewForbidden(trainingRuntimes.GroupResource(), "torch", nil), after: stampMost},
+		"forbidden":           {patch: apierrors.NewForbidden(trainingRuntimes.GroupResource(), "torch", nil), after: maxStamp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestStampRuntimesLessOften(t *testing.T) {
 		go func() { ended <- r.RunStamps(ctx) }()
 		r.stamper.stampLater(trainingRuntimes, torchKey)
 		time.Sleep(24 * time.Hour)
-		if got, most := tries.Load(), int64(24*time.Hour/stampMost)+10; got > most || got < most-20 {
+		if got, most := tries.Load(), int64(24*time.Hour/maxStamp)+10; got > most || got < most-20 {
 			t.Errorf("%d tries in a day, want about %d", got, most)
 		}
 		cancel()

@@ -105,7 +105,7 @@ func (r *Runtimes) deadline(of *expression.Runtime) (says, known bool) {
 	return says, known
 }
 
-// follow begins with the runtimes of the kinds that are served, and ends with those that no kind
+// follow starts to follow the runtimes of the served kinds, and stops with runtimes that no kind
 // uses any more.
 func (r *Runtimes) follow(ctx context.Context, snapshot *platform.Snapshot) {
 	r.mu.Lock()

@@ -146,13 +146,12 @@ func (s *sharing) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.Po
 	return s.counters.get(ctx, key, func(ctx context.Context) (*policy.PodCounter, error) { return s.source.PodCounter(ctx, pod) })
 }
 
-// sharedTimeout bounds one shared read. Who waits for it has a bound of his own.
+// sharedTimeout bounds one shared read. Each caller that waits for it has its own bound.
 const sharedTimeout = 30 * time.Second
 
-// shared lets many ask for the same thing at once and reads it once, without making anyone's answer
-// older: an answer is shared only among those who asked before its read began. So each is as fresh
-// as one that the asker had read for himself (S1, S6), and a thousand deletions that hang on one
-// namespace read it a few times a round trip, and not a thousand times.
+// shared reads once for many callers. A read answers only the callers that asked before it began.
+// So no answer is older than one that its caller had read itself (S1, S6), and a thousand deletions
+// that need one namespace read it a few times a round trip, and not a thousand times.
 type shared[V any] struct {
 	mu    sync.Mutex
 	calls map[string]*call[V]
@@ -231,7 +230,7 @@ func (s *shared[V]) run(ctx context.Context, key string, c *call[V]) {
 type recent[V any] struct {
 	shared *shared[V]
 	clock  clock.Clock
-	// read reads, and known is what has been heard of changes so far.
+	// read reads, and known returns the changes that were seen so far.
 	read  func(context.Context) (V, error)
 	known func() any
 

@@ -30,7 +30,7 @@ type stamper struct {
 
 // WriteStamps has namespaces stamped, once [Namespaces.Run] runs. Call it before the cache starts.
 func (n *Namespaces) WriteStamps(writer client.Client, serverTime func(context.Context) (time.Time, error)) {
-	n.stamper.client, n.stamper.serverTime, n.stamper.pending = writer, serverTime, loop.NewRetryQueue(n.clock, writeMost)
+	n.stamper.client, n.stamper.serverTime, n.stamper.pending = writer, serverTime, loop.NewRetryQueue(n.clock, maxWrite)
 }
 
 // StampTallied has namespaces with a PodTally labelled. Call it before the cache and the platform
@@ -145,16 +145,16 @@ type runtimeStamper struct {
 }
 
 const (
-	// stampAgain is how long a stamp waits that failed for the first time, and stampMost how long it
+	// stampAgain is how long a stamp waits that failed for the first time, and maxStamp how long it
 	// waits at most, as one that may not be written does from the first time on.
 	stampAgain = 5 * time.Second
-	stampMost  = 5 * time.Minute
+	maxStamp   = 5 * time.Minute
 )
 
 // WriteStamps has runtimes stamped, once [Runtimes.RunStamps] runs. Call it before the follower
 // starts.
 func (r *Runtimes) WriteStamps(serverTime ServerTime) {
-	r.stamper = runtimeStamper{serverTime, loop.NewRetryQueue(r.clock, stampMost)}
+	r.stamper = runtimeStamper{serverTime, loop.NewRetryQueue(r.clock, maxStamp)}
 }
 
 func (s *runtimeStamper) stampLater(resource schema.GroupVersionResource, key string) {
@@ -182,7 +182,7 @@ func (r *Runtimes) RunStamps(ctx context.Context) error {
 		}
 		r.log.Info("could not stamp a runtime, trying again", "runtime", name, "reason", err.Error())
 		if apierrors.IsForbidden(err) {
-			return stampMost
+			return maxStamp
 		}
 		return stampAgain
 	})

@@ -39,11 +39,11 @@ type Statuses struct {
 	pending map[string]MakePatch
 }
 
-// writeAgain and writeMost bound how long a write that failed waits by itself: an object that can
+// writeAgain and maxWrite bound how long a write that failed waits by itself: an object that can
 // never be written delays no other.
 const (
 	writeAgain = 200 * time.Millisecond
-	writeMost  = 10 * time.Second
+	maxWrite   = 10 * time.Second
 )
 
 // ServerTime answers with the API server's time. An error means that it is not known, and that
@@ -58,11 +58,11 @@ func NewStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, log 
 	if serverTime == nil {
 		serverTime = func(context.Context) (time.Time, error) { return clock.Now(), nil }
 	}
-	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, queue: loop.NewRetryQueue(clock, writeMost), pending: map[string]MakePatch{}}
+	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, queue: loop.NewRetryQueue(clock, maxWrite), pending: map[string]MakePatch{}}
 }
 
-// Patch is that of a status with these conditions, or nil where there is nothing to write. defaults
-// are nil for kinds that have none.
+// Patch makes the patch of a status with these conditions, or nil where there is nothing to write.
+// defaults are nil for kinds that have none.
 func (s *Statuses) Patch(now time.Time, object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, set []metav1.Condition, old, defaults *v1alpha1.DefaultsStatus) []byte {
 	new := slices.Clone([]metav1.Condition(conditions))
 	changed := false

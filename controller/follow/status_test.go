@@ -44,7 +44,7 @@ func TestStatusesDelayNoOther(t *testing.T) {
 		go func() { statuses.Run(ctx); close(done) }()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if most := broken * (int(time.Hour/writeMost) + 10); tried > most || tried < most/2 {
+		if most := broken * (int(time.Hour/maxWrite) + 10); tried > most || tried < most/2 {
 			t.Errorf("%d tries in an hour, want about %d", tried, most)
 		}
 		began := time.Now()

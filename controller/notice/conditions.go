@@ -18,8 +18,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// scopesMost is how many scopes a message names.
-const scopesMost = 3
+// maxScopes is how many scopes a message names.
+const maxScopes = 3
 
 // Conditions writes the condition on one kind of source.
 type Conditions interface {
@@ -81,7 +81,7 @@ func conditionOf(pauses []pause) metav1.Condition {
 	slices.SortFunc(pauses, func(a, b pause) int { return strings.Compare(a.Message, b.Message) })
 	var messages []string
 	for i, one := range pauses {
-		if i == scopesMost {
+		if i == maxScopes {
 			messages = append(messages, fmt.Sprintf("and %d more", len(pauses)-i))
 			break
 		}

@@ -33,10 +33,10 @@ const (
 	// idle is how long an Event is patched after its last change. By default, the API server deletes
 	// Events after an hour.
 	idle = 30 * time.Minute
-	// digestsMost bounds how many sources of deletions get Events of their own at a time. The
-	// deletions of all others share an Event on namespace default. rememberedMost bounds how many
+	// maxDigests bounds how many sources of deletions get Events of their own at a time. The
+	// deletions of all others share an Event on namespace default. maxRemembered bounds how many
 	// digests are remembered.
-	digestsMost, rememberedMost = 1000, 2000
+	maxDigests, maxRemembered = 1000, 2000
 )
 
 // Events creates and patches Events of one namespace, of the core group: an Event of events.k8s.io
@@ -103,7 +103,7 @@ func (d *Digests) add(key digestKey, n int, s *engine.Summary) {
 	if n == 0 {
 		return
 	}
-	if d.fresh[key] == nil && !key.target.Policy && len(d.fresh) >= digestsMost { // Administrators write policies.
+	if d.fresh[key] == nil && !key.target.Policy && len(d.fresh) >= maxDigests { // Administrators write policies.
 		key.target = d.options.others(key.target)
 	}
 	of := d.fresh[key]
@@ -175,7 +175,7 @@ func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now t
 // forget makes room for one more digest. The one that changed longest ago begins again with a new
 // Event.
 func (d *Digests) forget() {
-	if len(d.events) < rememberedMost {
+	if len(d.events) < maxRemembered {
 		return
 	}
 	var oldest digestKey
@@ -188,11 +188,11 @@ func (d *Digests) forget() {
 }
 
 const (
-	// noteMost is where the API server cuts the text of an Event.
-	noteMost = 1024
-	// kindsMost bounds how many kinds a note names.
-	kindsMost = 8
-	examples  = 10
+	// maxNote is where the API server cuts the text of an Event.
+	maxNote = 1024
+	// maxKinds bounds how many kinds a note names.
+	maxKinds = 8
+	examples = 10
 )
 
 // deletions counts deleted objects and names some of them.
@@ -249,8 +249,8 @@ func (e *digest) add(reason string, of *deletions, now time.Time) string {
 	if e.count > 1 {
 		note += fmt.Sprintf(" (%d since %s)", e.total, e.first.UTC().Format(time.RFC3339))
 	}
-	if len(note) > noteMost {
-		note = strings.ToValidUTF8(note[:noteMost], "")
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote], "")
 	}
 	return note
 }
@@ -265,7 +265,7 @@ func (of *deletions) describe(reason string) string {
 	})
 	var parts []string
 	for i, g := range groups {
-		if i == kindsMost {
+		if i == maxKinds {
 			parts = append(parts, fmt.Sprintf("%d more kinds", len(groups)-i))
 			break
 		}

@@ -139,7 +139,7 @@ func TestDigestOfManyKinds(t *testing.T) {
 	if want := "Deleted 40 x Kind39 by label, 39 x Kind38 by label,"; !strings.HasPrefix(note, want) || !strings.Contains(note, "33 x Kind32 by label, 32 more kinds: ä") {
 		t.Errorf("%s\nwant %s …", note, want)
 	}
-	if len(note) > noteMost {
+	if len(note) > maxNote {
 		t.Errorf("%d bytes", len(note))
 	}
 }
@@ -234,7 +234,7 @@ func TestDigestsAreBounded(t *testing.T) {
 			}
 			return homes[namespace]
 		}})
-	const minutes, each = 4, 3 * digestsMost
+	const minutes, each = 4, 3 * maxDigests
 	for m := range minutes {
 		var all []engine.Summary
 		for i := range each {
@@ -243,7 +243,7 @@ func TestDigestsAreBounded(t *testing.T) {
 		}
 		all = append(all, summary("policy/platform", "Job", "ttl", 1, 0, "ci/a"))
 		digests.Add(all)
-		if fresh := len(digests.fresh); fresh > digestsMost+2 {
+		if fresh := len(digests.fresh); fresh > maxDigests+2 {
 			t.Fatalf("%d sources wait to be written", fresh)
 		}
 		digests.Flush(t.Context())
@@ -253,11 +253,11 @@ func TestDigestsAreBounded(t *testing.T) {
 	for _, home := range homes {
 		written += home.requests
 	}
-	if most := minutes * (digestsMost + 2); written > most || written < minutes*digestsMost || len(digests.events) > rememberedMost {
+	if most := minutes * (maxDigests + 2); written > most || written < minutes*maxDigests || len(digests.events) > maxRemembered {
 		t.Errorf("%d Events were written, want at most %d; %d are remembered", written, most, len(digests.events))
 	}
 	events := strings.Join(homes["default"].all(), "\n")
-	if want := fmt.Sprintf("(%d since", minutes*2*(each-digestsMost)); !strings.Contains(events, want) || !strings.Contains(events, "LifecyclePolicy/platform uid x4: Deleted 1 x Job by ttl") {
+	if want := fmt.Sprintf("(%d since", minutes*2*(each-maxDigests)); !strings.Contains(events, want) || !strings.Contains(events, "LifecyclePolicy/platform uid x4: Deleted 1 x Job by ttl") {
 		t.Errorf("Events in default:\n%s\nwant … %s", events, want)
 	}
 }

@@ -29,10 +29,10 @@ const (
 	settled = 2 * time.Minute
 	// pace is the least time between two writes: pauses come when the API server has trouble enough.
 	pace = 20 * time.Millisecond
-	// retryFirst and retryMost bound the wait after a failed write, retryKnow that after a failed
+	// retryFirst and maxRetry bound the wait after a failed write, retryKnow that after a failed
 	// read.
 	retryFirst = time.Second
-	retryMost  = time.Minute
+	maxRetry   = time.Minute
 	retryKnow  = 10 * time.Second
 )
 
@@ -123,7 +123,7 @@ func (p *Pauses) Breaker(e engine.BreakerEvent) {
 func (p *Pauses) Run(ctx context.Context) error {
 	p.began = p.options.Clock.Now()
 	p.changed.Set()
-	loop.Worker{Clock: p.options.Clock, Signal: p.changed, Backoff: loop.NewBackoffOf(retryFirst, retryMost), Do: p.reconcile}.Run(ctx)
+	loop.Worker{Clock: p.options.Clock, Signal: p.changed, Backoff: loop.NewBackoffOf(retryFirst, maxRetry), Do: p.reconcile}.Run(ctx)
 	return nil
 }
 

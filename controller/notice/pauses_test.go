@@ -301,7 +301,7 @@ func TestConditionThatCannotBeWritten(t *testing.T) {
 		}
 		s.pauses.Breaker(refused("namespace/exp", "exp", "Job", false))
 		s.namespaces.set(nil)
-		after(2 * retryMost)
+		after(2 * maxRetry)
 		s.expect("it can be written again", of{"ci": "True Refused: deletions are paused: Job in ci"}, of{})
 	})
 }

@@ -17,7 +17,7 @@ import (
 type Target struct {
 	Policy bool
 	Name   string
-	// Inside means that the notice is stored in the Namespace that it is about, where those who may
+	// Inside means that the notice is stored in the Namespace that it is about, where users who may
 	// see its objects may see it.
 	Inside bool
 }
@@ -35,8 +35,8 @@ func targetOf(source, namespace string) Target {
 	}
 }
 
-// digestOf is the target of a digest. What objects ask for themselves is reported inside their
-// namespace, or for cluster-scoped objects inside default, as is usual for Events about those. With
+// digestOf returns the target of a digest. Deletions by an object's own setting are reported inside
+// its namespace, or for cluster-scoped objects inside default, as is usual for their Events. With
 // inside, everything is reported in the namespace of the object.
 func digestOf(source, namespace string, inside bool) Target {
 	if inside {

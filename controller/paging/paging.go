@@ -1,4 +1,4 @@
-// Package paging reads lists page by page ([Each]): it goes on with those that the API server ended
+// Package paging reads lists page by page ([Each]): it continues lists that the API server ended
 // early ([Resume]), and bounds pages by their size ([Sizes], [Cap]).
 package paging
 

@@ -23,8 +23,8 @@ const (
 	maxAge = 800 * time.Millisecond
 	// readTimeout ends a read whose answer would be too old.
 	readTimeout = time.Second
-	// readsMost bounds the reads under way.
-	readsMost = 4
+	// maxReads bounds the reads under way.
+	maxReads = 4
 	// wantFor is how long reads go on after something was due.
 	wantFor = 2 * time.Second
 	// Ahead is how long before an expiry the reads begin, so that the deletion waits for none.

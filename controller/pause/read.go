@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// pausesMost is how many DeletionPauses one LIST reads. With more, everything is held.
-	pausesMost = 500
-	// bodyMost bounds how much of an answer is read.
-	bodyMost = 4 << 20
+	// maxPauses is how many DeletionPauses one LIST reads. With more, everything is held.
+	maxPauses = 500
+	// maxBody bounds how much of an answer is read.
+	maxBody = 4 << 20
 )
 
 // source reads from the API server, by hand: the Date header of the answer decides whether a pause
@@ -37,7 +37,7 @@ type source struct {
 
 // OfCluster reads the DeletionPauses of the cluster.
 func OfCluster(config *rest.Config) (Reader, error) {
-	path := fmt.Sprintf("/apis/%s/%s?limit=%d", v1alpha1.GroupVersion, v1alpha1.DeletionPauses, pausesMost)
+	path := fmt.Sprintf("/apis/%s/%s?limit=%d", v1alpha1.GroupVersion, v1alpha1.DeletionPauses, maxPauses)
 	return newSource(config, path, func(code int, body []byte) ([]policy.Pause, error) {
 		var list v1alpha1.DeletionPauseList
 		switch {
@@ -46,7 +46,7 @@ func OfCluster(config *rest.Config) (Reader, error) {
 		case json.Unmarshal(body, &list) != nil || list.Kind != "DeletionPauseList":
 			return nil, errors.New("the answer is no list of DeletionPauses")
 		case list.Continue != "":
-			return nil, fmt.Errorf("there are more than %d: delete those that have ended", pausesMost)
+			return nil, fmt.Errorf("there are more than %d: delete those that have ended", maxPauses)
 		}
 		var out []policy.Pause
 		for i := range list.Items {
@@ -108,12 +108,12 @@ func (s *source) read(ctx context.Context, agent string) ([]policy.Pause, error)
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, bodyMost+1))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("reading the answer: %w", err)
-	case len(data) > bodyMost:
-		return nil, fmt.Errorf("the answer is larger than %d bytes", bodyMost)
+	case len(data) > maxBody:
+		return nil, fmt.Errorf("the answer is larger than %d bytes", maxBody)
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNotFound:
 		var status metav1.Status
 		_ = json.Unmarshal(data, &status) // A body that is no Status has no message.

@@ -13,7 +13,7 @@ import (
 func (g *Gate) Run(ctx context.Context) error {
 	var reads sync.WaitGroup
 	defer reads.Wait()
-	free := make(chan struct{}, readsMost)
+	free := make(chan struct{}, maxReads)
 	timer := g.options.Clock.NewTimer(idleEvery)
 	defer timer.Stop()
 	for {

@@ -22,7 +22,7 @@ func (v *View) Holds(trigger policy.Trigger, scope string) bool {
 	return v.some(func(p *policy.Pause) bool { return p.Holds(trigger, scope) })
 }
 
-// HoldsAll reports whether all actions of a trigger are held, wherever.
+// HoldsAll reports whether all actions of a trigger are held, in any namespace.
 func (v *View) HoldsAll(trigger policy.Trigger) bool {
 	return v.some(func(p *policy.Pause) bool { return p.HoldsAll(trigger) })
 }

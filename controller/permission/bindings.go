@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Identity is who Curfew's controller is to the API server.
+// Identity is Curfew's controller as the API server knows it.
 type Identity struct {
 	User   string
 	Groups []string
@@ -98,7 +98,7 @@ func (b *Bindings) RoleChanged(key string, old, new *string) {
 	}
 }
 
-// Namespaces returns those in which a role is bound to Curfew.
+// Namespaces returns the namespaces in which a role is bound to Curfew.
 func (b *Bindings) Namespaces() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

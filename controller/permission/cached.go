@@ -11,8 +11,8 @@ import (
 const (
 	// cachedFor is how long it is remembered that something is granted.
 	cachedFor = time.Minute
-	// cachedMost is how much is remembered of all accounts together. It takes some 6 MB.
-	cachedMost = 20_000
+	// maxCached is how much is remembered of all accounts together. It takes some 6 MB.
+	maxCached = 20_000
 )
 
 // Cached remembers for a while the permissions of accounts. It asks each time for a permission that
@@ -34,11 +34,11 @@ type grant struct {
 
 // NewCached makes a cache that remembers nothing yet.
 func NewCached(clock clock.PassiveClock) *Cached {
-	return &Cached{clock: clock, granted: lru.New(cachedMost)}
+	return &Cached{clock: clock, granted: lru.New(maxCached)}
 }
 
 // LacksIn returns the needs that are not granted to an account in a namespace, or with "" in all.
-// The reviews are to ask as that account.
+// The reviews have to ask as that account. ask as that account.
 func (c *Cached) LacksIn(ctx context.Context, account string, reviews Reviews, namespace string, needs []Need) (lacks []Need, err error) {
 	for _, need := range needs {
 		of, now := grant{need, account, namespace}, c.clock.Now()

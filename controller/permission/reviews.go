@@ -42,9 +42,9 @@ func ToDelete(resource schema.GroupVersionResource) []Need {
 	return out
 }
 
-// reviewMost is how large an answer may be. Anyone who may bind a role to an account decides the
+// maxReview is how large an answer may be. Anyone who may bind a role to an account decides the
 // size of the answer. The client has to be a [paging.Cap].
-const reviewMost = 256 << 10
+const maxReview = 256 << 10
 
 // Reviews asks the API server what Curfew itself may do, or the account that it acts as.
 type Reviews struct {
@@ -81,7 +81,7 @@ func (r Reviews) MayDelete(ctx context.Context, resource schema.GroupVersionReso
 // Rules implements [Granter] with one review for all kinds. It does not read an answer that is too
 // large.
 func (r Reviews) Rules(ctx context.Context, namespace string) (Grants, error) {
-	review, err := r.RulesOf.Create(paging.Bound(ctx, reviewMost), &authorizationv1.SelfSubjectRulesReview{
+	review, err := r.RulesOf.Create(paging.Bound(ctx, maxReview), &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
 	}, metav1.CreateOptions{})
 	if apierrors.IsRequestEntityTooLargeError(err) {
@@ -94,7 +94,7 @@ func (r Reviews) Rules(ctx context.Context, namespace string) (Grants, error) {
 }
 
 func (r Reviews) may(ctx context.Context, need Need, namespace string) (bool, error) {
-	review, err := r.Access.Create(paging.Bound(ctx, reviewMost), &authorizationv1.SelfSubjectAccessReview{
+	review, err := r.Access.Create(paging.Bound(ctx, maxReview), &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group: need.Resource.Group, Version: need.Resource.Version, Resource: need.Resource.Resource, Subresource: need.Subresource,
 			Verb: need.Verb, Namespace: namespace,

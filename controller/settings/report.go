@@ -22,9 +22,9 @@ const (
 // Report is the state of the controller that only it knows, for kubectl curfew status. It is small,
 // whatever the size of the cluster.
 type Report struct {
-	// Tracked are objects that wait for their expiry, Overdue those that are due and not deleted
-	// yet, OldestDue since when, of the objects that are known. Stuck and Blocked are as in the
-	// metrics.
+	// Tracked counts objects that wait for their expiry, and Overdue the objects that are due and not
+	// deleted yet, OldestDue since when. Stuck and Blocked are as in the metrics. All count known
+	// objects only.
 	Tracked   int        `json:"tracked"`
 	Overdue   int        `json:"overdue"`
 	OldestDue *time.Time `json:"oldestDue,omitempty"`
@@ -44,7 +44,7 @@ type Report struct {
 	Skipped List `json:"skipped"`
 	// Stalled are cleanup policies that do not delete all that they should, with the reason.
 	Stalled List `json:"stalled"`
-	// LabelKinds is the number of kinds whose TTL labels take effect, and Unlabelled are those
+	// LabelKinds is the number of kinds whose TTL labels take effect, and Unlabelled lists the kinds
 	// whose labels do not, for lack of a permission.
 	LabelKinds int  `json:"labelKinds"`
 	Unlabelled List `json:"unlabelled"`
@@ -66,7 +66,7 @@ func (i Incomplete) GroupKind() schema.GroupKind {
 	return schema.GroupKind{Group: i.Group, Kind: i.Kind}
 }
 
-// IncompleteOf are the first few kinds, those that have waited longest, and the number of all.
+// IncompleteOf returns the first few kinds, the longest waiting first, and the number of all.
 func IncompleteOf(since map[schema.GroupKind]time.Time) (first []Incomplete, kinds int) {
 	for kind, at := range since {
 		first = append(first, Incomplete{kind.Group, kind.Kind, at.UTC().Truncate(time.Second)})
@@ -74,7 +74,7 @@ func IncompleteOf(since map[schema.GroupKind]time.Time) (first []Incomplete, kin
 	slices.SortFunc(first, func(a, b Incomplete) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.GroupKind().String(), b.GroupKind().String()))
 	})
-	return first[:min(listMost, len(first))], len(first)
+	return first[:min(maxList, len(first))], len(first)
 }
 
 // List names a few of many.
@@ -85,16 +85,16 @@ type List struct {
 
 // Bounds of a [List].
 const (
-	listMost = 20
-	nameMost = 300
+	maxList = 20
+	maxName = 300
 )
 
 // ListOf makes a list of names, and keeps the first few of them.
 func ListOf(names []string) List {
 	out := List{Count: len(names)}
-	for _, name := range names[:min(listMost, len(names))] {
-		if len(name) > nameMost {
-			name = name[:nameMost]
+	for _, name := range names[:min(maxList, len(names))] {
+		if len(name) > maxName {
+			name = name[:maxName]
 		}
 		out.First = append(out.First, name)
 	}

@@ -30,7 +30,7 @@ const (
 	Version = "version"
 )
 
-// Resource is that of ConfigMaps.
+// Resource is the resource of ConfigMaps.
 var Resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 const (

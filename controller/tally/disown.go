@@ -97,8 +97,8 @@ func (c *Controller) disown(ctx context.Context, due *action.Due) (string, error
 // errUnlisted: PodTallies cannot be read, and one may have to count the Pod.
 var errUnlisted = errors.New("PodTallies are not known, and one may have to count it, or say that it stays")
 
-// unlisted decides about a Pod while PodTallies cannot be read. Only a Pod that carries their
-// finalizer waits, and one that expires by a setting which that of a PodTally would outrank.
+// unlisted decides about a Pod while PodTallies cannot be read. A Pod waits only if it carries
+// their finalizer, or expires by a setting that a PodTally's would outrank.
 func (c *Controller) unlisted(ctx context.Context, due *action.Due, cause error) (string, error) {
 	live, err := c.options.Cluster.Pod(ctx, due.Namespace, due.Name)
 	if err != nil {

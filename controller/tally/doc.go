@@ -4,8 +4,8 @@
 // namespace has a space (space.go): a state machine that keeps little of each Pod and sends no
 // request. Its plan (plan.go) is the next step of a tally, and round (round.go) carries it out:
 //
-//  1. The status lists the UIDs of finished Pods. In the same write, those of an earlier round that
-//     are through move into the counters.
+//  1. The status lists the UIDs of finished Pods. In the same write, the UIDs of an earlier round
+//     that are through move into the counters.
 //  2. Each listed Pod loses its finalizer and gets the annotation curfew.dev/counted-by, in one
 //     patch (client.go). All tallies share one pool of requests (pool.go), in turn.
 //  3. A Pod without the finalizer and with the annotation, or gone, is through.

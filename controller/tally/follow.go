@@ -23,10 +23,10 @@ import (
 const (
 	// gather is how long a new tally waits for others: the Pods are listed once for all of them.
 	gather = 500 * time.Millisecond
-	// gatherMost bounds that wait where PodTallies come and go all the time: each time costs a list of
+	// maxGather bounds that wait where PodTallies come and go all the time: each time costs a list of
 	// all Pods of the namespace. After calm, it is short again.
-	gatherMost = 30 * time.Second
-	calm       = time.Minute
+	maxGather = 30 * time.Second
+	calm      = time.Minute
 	// linger is how long a namespace without tallies is watched: admission may add finalizers until
 	// it has heard that the tally is gone.
 	linger = 5 * time.Minute
@@ -264,7 +264,7 @@ func (c *Controller) drain(ctx context.Context, w *watched, at string, events wa
 // gathering is how long to wait for other changes before everything is listed again.
 func (w *watched) gathering(now time.Time) time.Duration {
 	if since := now.Sub(w.gathered); since < 0 || since > calm {
-		w.pace = loop.NewBackoffOf(gather, gatherMost)
+		w.pace = loop.NewBackoffOf(gather, maxGather)
 	}
 	w.gathered = now
 	return w.pace.Next()
@@ -277,8 +277,9 @@ type read struct {
 	invalid  error
 }
 
-// split compiles the PodTallies of a namespace, and returns those that count and those that are too
-// many. Admission denies these, but they may be older than that, or have been created at once.
+// split compiles the PodTallies of a namespace, and returns the ones that count and the ones beyond
+// the limit. Admission denies the latter, but they may be older than that, or have been created at
+// once.
 func split(objects []*Object) (counting, excess []*read) {
 	of, all := map[*match.Tally]*read{}, make([]*match.Tally, 0, len(objects))
 	for _, object := range objects {
@@ -307,7 +308,7 @@ func (c *Controller) exclude(ctx context.Context, excess []*read) {
 			continue
 		}
 		writes = append(writes, func(ctx context.Context) bool {
-			ctx, cancel := context.WithTimeout(ctx, requestMost)
+			ctx, cancel := context.WithTimeout(ctx, maxRequest)
 			defer cancel()
 			now, err := c.options.ServerTime(ctx)
 			if err == nil {

@@ -151,7 +151,7 @@ func TestListsAreGathered(t *testing.T) {
 		waits = append(waits, p.watch.gathering(w.clock.Now()))
 		w.clock.Step(waits[len(waits)-1])
 	}
-	if waits[0] > time.Second || waits[9] < gatherMost/2 || waits[9] > 2*gatherMost {
+	if waits[0] > time.Second || waits[9] < maxGather/2 || waits[9] > 2*maxGather {
 		t.Errorf("waits %v", waits)
 	}
 	w.clock.Step(2 * calm)

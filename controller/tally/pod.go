@@ -126,13 +126,13 @@ func (p *pod) running() bool {
 	return !p.removed && p.keeper != nil && p.held && !p.counted && p.outcome() == active
 }
 
-// orphaned reports whether it is unfinished and carries the finalizer, and no tally that is known
-// counts it: it is about to be released, unless its tally is only heard of later.
+// orphaned reports whether it is unfinished and carries the finalizer, and no known tally counts
+// it: it is about to be released, unless its tally becomes known later.
 func (p *pod) orphaned() bool {
 	return !p.removed && p.keeper == nil && p.held && p.outcome() == active
 }
 
-// resourceVersion is that of the newest state that is known.
+// resourceVersion returns the newest known resourceVersion.
 func (p *pod) resourceVersion() string { return strconv.FormatUint(p.version, 10) }
 
 // versionOf reads a resourceVersion. One that is no number is older than all others, so that what

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// roundMost bounds how long patches of one round are begun. Those that are left come again.
-	roundMost = 10 * time.Second
-	// requestMost bounds one request.
-	requestMost = 30 * time.Second
+	// maxRound bounds how long patches of one round are begun. Those that are left come again.
+	maxRound = 10 * time.Second
+	// maxRequest bounds one request.
+	maxRequest = 30 * time.Second
 )
 
 // round does what a tally needs now: one write of its status, and the patches that it allows. A
@@ -37,7 +37,7 @@ func (c *Controller) round(ctx context.Context, s *space, t *tally) error {
 		s.again(p.releases)
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, roundMost)
+	limited, cancel := context.WithTimeout(ctx, maxRound)
 	defer cancel()
 	failures, refusals := new(failures), new(failures)
 	var patches []func(context.Context) bool
@@ -59,8 +59,8 @@ func (c *Controller) round(ctx context.Context, s *space, t *tally) error {
 	return failures.error()
 }
 
-// checkOrphans is an error if the Pods that are about to be released may belong to a PodTally that
-// admission has heard of and this process has not. One that is deleted right then would not count.
+// checkOrphans returns an error if the Pods that are about to be released may belong to a PodTally
+// that admission knows and this process does not. A Pod that is deleted right then would not count.
 func (c *Controller) checkOrphans(ctx context.Context, s *space, t *tally, p *plan) error {
 	if t != s.orphans || len(p.releases) == 0 {
 		return nil
@@ -75,7 +75,7 @@ func (c *Controller) checkOrphans(ctx context.Context, s *space, t *tally, p *pl
 	return nil
 }
 
-// knows reports whether there are no other PodTallies than those that are known.
+// knows reports whether the known PodTallies are all there are.
 func (s *space) knows(live []*Object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *space) knows(live []*Object) bool {
 // the API server had too much to do.
 func (c *Controller) patch(s *space, of *pod, step string, body []byte, failures, refusals *failures) func(context.Context) bool {
 	return func(ctx context.Context) bool {
-		ctx, cancel := context.WithTimeout(ctx, requestMost)
+		ctx, cancel := context.WithTimeout(ctx, maxRequest)
 		defer cancel()
 		began := c.options.Clock.Now()
 		meta, err := c.options.Cluster.Patch(ctx, s.namespace, of.name, body)
@@ -230,7 +230,7 @@ func (s *space) overtake(t *tally) {
 }
 
 // overdue finds Pods that are being deleted and will never finish: their Node is gone, or is not
-// ready and they were force-deleted. Kubernetes would not keep such a Pod, wherever it still runs.
+// ready and they were force-deleted. Kubernetes would not keep such a Pod, even if it still runs.
 // It reports whether the namespace has no tallies and may have to be left.
 func (c *Controller) overdue(ctx context.Context, s *space) (idle bool) {
 	s.retry()

@@ -116,7 +116,7 @@ func (c *Controller) takeOver(ctx context.Context, namespace string, fresh []*ta
 	var writes []func(context.Context) bool
 	for _, t := range fresh {
 		writes = append(writes, func(ctx context.Context) bool {
-			ctx, cancel := context.WithTimeout(ctx, requestMost)
+			ctx, cancel := context.WithTimeout(ctx, maxRequest)
 			defer cancel()
 			t.status.Transitions++
 			began := c.options.Clock.Now()

@@ -25,14 +25,14 @@ const (
 	// sweepEvery is how often all Pods are listed to find finalizers of tallies that do not exist any
 	// more: deleted while Curfew was not running, or right before a Pod was created.
 	sweepEvery = time.Hour
-	// sweepAgain is the wait for a second look after tallies were switched off: until admission has
-	// heard of it, it adds finalizers.
+	// sweepAgain is the wait for a second look after tallies were switched off: admission adds
+	// finalizers until it knows of that.
 	sweepAgain = 5 * time.Minute
 )
 
 // Release removes the finalizers of all tallies: they are switched off. It looks again now and
-// then, since a process that has not heard of it, or the author of a Pod, may add more. It returns
-// when ctx is done.
+// then, since a process that does not know of that, or the author of a Pod, may add more. It
+// returns when ctx is done.
 func (c *Controller) Release(ctx context.Context) error {
 	c.report(ctx, metav1.ConditionTrue)
 	delay := loop.NewBackoffOf(retryFirst, recheck)
@@ -168,8 +168,8 @@ func (c *Controller) sweep(ctx context.Context, namespace string, listed map[pod
 	return released, cmp.Or(err, failures.error())
 }
 
-// counts reports whether a live read shows a PodTally in a namespace, which is followed then: the
-// PodTally may be newer than what this process has heard of. Each namespace is read once.
+// counts reports whether a live read shows a PodTally in a namespace, which is followed then: this
+// process may not know the PodTally yet. Each namespace is read once.
 func (c *Controller) counts(ctx context.Context, known map[string]bool, namespace string) (bool, error) {
 	if out, ok := known[namespace]; ok {
 		return out, nil
@@ -192,7 +192,7 @@ func (c *Controller) releaseOf(of *metav1.ObjectMeta, countedBy types.UID, failu
 		body = counting(of.UID, countedBy)
 	}
 	return func(ctx context.Context) bool {
-		ctx, cancel := context.WithTimeout(ctx, requestMost)
+		ctx, cancel := context.WithTimeout(ctx, maxRequest)
 		defer cancel()
 		began := c.options.Clock.Now()
 		_, err := c.options.Cluster.Patch(ctx, namespace, name, body)

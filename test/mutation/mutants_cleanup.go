@@ -27,8 +27,9 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S7", Name: "a resumed run forgets what was announced",
-		File: "controller/cleanup/run.go",
-		Old:  "if err := r.settle(ctx); err != nil {", New: "if err := ctx.Err(); err != nil {",
+		File:    "controller/cleanup/run.go",
+		Old:     "if err := r.settle(ctx); err != nil {\n\t\treturn r.interrupted(ctx, err)\n\t}\n\treturn r.carryOut(ctx)",
+		New:     "if err := ctx.Err(); err != nil {\n\t\treturn r.interrupted(ctx, err)\n\t}\n\treturn r.carryOut(ctx)",
 		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
 	},
 	{
@@ -238,7 +239,7 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S10", Name: "an answer about permissions has any size",
 		File: "controller/permission/reviews.go",
-		Old:  "const reviewMost = 256 << 10", New: "const reviewMost = 1 << 40",
+		Old:  "const maxReview = 256 << 10", New: "const maxReview = 1 << 40",
 		Package: "controller/permission", Tests: []string{"TestLongRules"},
 	},
 	{

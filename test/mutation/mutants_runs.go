@@ -59,7 +59,7 @@ var ofRuns = []Mutant{
 	{
 		Invariant: "S10", Name: "a forbidden run asks for every permission every half a minute",
 		File: "controller/cleanup/run.go",
-		Old:  "r.newSurvey(lacksMost)", New: "r.newSurvey(0)",
+		Old:  "r.newSurvey(maxLacks)", New: "r.newSurvey(0)",
 		Package: cleans, Tests: []string{"TestForbiddenRunAsksLittle"},
 	},
 	{

@@ -18,7 +18,7 @@ var ofTally = []Mutant{
 	},
 	{
 		Invariant: "S7", Name: "a Pod that may still finish counts as failed because its Node is not ready",
-		File: "controller/tally/pod.go",
+		File: "controller/tally/round.go",
 		Old:  "state == NodeNotReady && p.forced", New: "state == NodeNotReady",
 		Package: tallies, Tests: []string{"TestPodsThatRunNoMore"},
 	},

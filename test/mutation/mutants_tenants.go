@@ -124,7 +124,7 @@ var ofTenants = []Mutant{
 	{
 		Invariant: "S10", Name: "an answer to an access review has any size",
 		File: "controller/permission/reviews.go",
-		Old:  "r.Access.Create(paging.Bound(ctx, reviewMost), ", New: "r.Access.Create(ctx, ",
+		Old:  "r.Access.Create(paging.Bound(ctx, maxReview), ", New: "r.Access.Create(ctx, ",
 		Package: cleans, Tests: []string{"TestPaddedRoles"},
 	},
 	{

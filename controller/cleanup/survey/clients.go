@@ -18,7 +18,7 @@ type Clients struct {
 	Metadata metadata.Interface
 }
 
-// List is that of [Reader].
+// List implements [Reader].
 func (c Clients) List(ctx context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
 	if whole {
 		list, err := c.Objects.Resource(resource).Namespace(namespace).List(ctx, options)
@@ -46,7 +46,7 @@ func (c Clients) Each(ctx context.Context, resource schema.GroupVersionResource,
 	return newPages(c, true).each(ctx, resource, namespace, options, f)
 }
 
-// Get is that of [Reader].
+// Get implements [Reader].
 func (c Clients) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, whole bool) (*unstructured.Unstructured, error) {
 	if whole {
 		return c.Objects.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})

@@ -12,14 +12,14 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// NewBudget is what the expressions for the live judgements of an attempt at a batch may cost
-// together: as much as those for a page of a list.
+// NewBudget returns the budget of all expressions in the live judgements of one attempt at a batch:
+// the same as for a page of a list.
 func NewBudget() *expression.Budget {
 	return expression.NewBudget(pageCost, "the expressions cost more than they may for the objects of one batch")
 }
 
 // Away calls f, which reads from the API server, and then waits until expressions may be evaluated.
-// Its error is that of f, or why the wait ended.
+// It returns the error of f, or why the wait ended.
 type Away func(ctx context.Context, f func() error) error
 
 // JudgeLive decides about an object that was just read, with lookups that are read again. Its

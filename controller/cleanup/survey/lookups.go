@@ -105,8 +105,8 @@ func (l *lookups) readClaims(ctx context.Context, namespace string) (map[string]
 	return out, err
 }
 
-// volumes are the claims of a namespace that something mounts: by name, and those that StatefulSets
-// make from their templates, TEMPLATE-STATEFULSET-ORDINAL.
+// volumes are the claims of a namespace that something mounts: by name, and for StatefulSets by the
+// prefix of the names that they make from their templates, TEMPLATE-STATEFULSET-ORDINAL.
 type volumes struct {
 	names    map[string]bool
 	prefixes []string

@@ -18,8 +18,8 @@ const liveFor = time.Second
 // mounts a volume.
 const servedFor = 5 * time.Second
 
-// liveMost is of how many namespaces live answers are kept.
-const liveMost = 100
+// maxLive is of how many namespaces live answers are kept.
+const maxLive = 100
 
 // memory remembers reads of namespaces. It reads each namespace once, for any number of callers.
 type memory[T any] struct {
@@ -85,7 +85,7 @@ func (m *memory[T]) of(namespace string) *found[T] {
 	defer m.mu.Unlock()
 	of := m.known[namespace]
 	if of == nil {
-		if m.clock != nil && len(m.known) >= liveMost {
+		if m.clock != nil && len(m.known) >= maxLive {
 			clear(m.known)
 		}
 		of = &found[T]{turn: make(chan struct{}, 1)}

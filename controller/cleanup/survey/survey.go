@@ -79,7 +79,7 @@ type Only struct {
 
 // Survey is one pass or two over everything that a policy may match.
 type Survey struct {
-	// Matched objects are to be deleted, as far as the limits allow; Listed are all that were judged.
+	// Matched are the objects to delete, as far as the limits allow; Listed are all that were judged.
 	Matched, Listed int64
 	// Skipped are objects that match and are kept, by reason.
 	Skipped map[string]*v1alpha1.SkipCount
@@ -133,8 +133,8 @@ func (s *Survey) yield(ctx context.Context, inPage bool) error {
 	return s.options.Yield(ctx, inPage)
 }
 
-// objectCost is what the expressions for one object may cost together, and pageCost those for the
-// objects of a page. What they cannot decide is kept. Tests make them smaller.
+// objectCost bounds the cost of all expressions for one object, and pageCost the cost for all
+// objects of a page. An object is kept if they cannot decide within it. Tests make them smaller.
 var objectCost, pageCost int64 = expression.CostLimit, 50 * expression.CostLimit
 
 // judge decides about one object, as a list or a live read shows it.
