@@ -136,6 +136,23 @@ func TestApprovalsAreListedOnce(t *testing.T) {
 	}
 }
 
+// A role that may list approvals and not get them still lets approved policies run.
+func TestApprovalsAreListedWithoutGet(t *testing.T) {
+	defer small(1)()
+	c := newCluster(t)
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Approval = v1alpha1.ApprovalRequired })
+	objects := approvals(p.UID, p.Hash, func() bool { return true })
+	objects.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: v1alpha1.ClusterCleanupApprovals}, "yes", errForbidden)
+	})
+	process := c.controller()
+	process.options.Objects = objects
+	if err := process.start(t.Context(), c.cur(p, start), start); err != nil {
+		t.Fatal(err)
+	}
+	c.check("approved")
+}
+
 // A policy whose account does not exist says so before its first run.
 func TestAccountThatNeverExisted(t *testing.T) {
 	c := newCluster(t)

@@ -20,7 +20,7 @@ import (
 )
 
 // approved reports whether the run may delete: its policy needs no approval, or has one as it is
-// now. All approvals are listed only to find one. Anyone who can
+// now. All approvals are listed only to find one, or where Curfew's role lacks "get". Anyone who can
 // create some in the namespace could otherwise make each batch wait for thousands.
 func (r *run) approved(ctx context.Context) (bool, error) {
 	p, objects := r.policy, r.c.options.Objects
@@ -36,7 +36,7 @@ func (r *run) approved(ctx context.Context) (bool, error) {
 		switch {
 		case err == nil && p.ApprovedBy(one):
 			return true, nil
-		case err != nil && !apierrors.IsNotFound(err):
+		case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
 			return false, fmt.Errorf("reading approval %s of %s: %w", r.approval, p.ID(), err)
 		}
 		r.approval = "" // There may be another one.
