@@ -21,7 +21,7 @@ import (
 	"curfew.dev/curfew/controller/permission"
 )
 
-// Every request of an account names the service account, and those of another one do not (S10).
+// Every request of an account names its own service account, and no other (S10).
 func TestAccountsImpersonate(t *testing.T) {
 	var mu sync.Mutex
 	var users []string

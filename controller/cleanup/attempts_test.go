@@ -27,7 +27,8 @@ func (c *cluster) results() map[string]v1alpha1.ItemResult {
 	return out
 }
 
-// What is answered 429, 500 or not at all is submitted again, and nothing is listed again for it.
+// A DELETE that is answered 429, 500 or not at all is submitted again, and nothing is listed again
+// for it.
 func TestTransientAnswersDoNotEndTheRun(t *testing.T) {
 	for _, result := range []engine.Result{engine.Throttled, engine.Failed, engine.Held} {
 		c := newCluster(t)
@@ -107,8 +108,8 @@ func TestRefusedAfterNoAnswer(t *testing.T) {
 	}
 }
 
-// Whatever somebody writes into a report page, the engine, which never forgets a resource, is told
-// of none that the policy does not list.
+// A user may write any resource into a report page. The engine, which never forgets a resource,
+// sees only resources that the policy lists.
 func TestForgedResources(t *testing.T) {
 	defer small(5)()
 	c := newCluster(t)
@@ -168,8 +169,8 @@ func TestBusyServerInterruptsTheRun(t *testing.T) {
 	c.check("after the server was busy")
 }
 
-// A page that somebody deletes, or whose objects they change, before it is counted is reported.
-// What is lost counts towards the limits.
+// A page that a user deletes, or whose objects a user changes, before it is counted is reported.
+// Lost objects count towards the limits.
 func TestLostReportsAreReported(t *testing.T) {
 	defer small(5)()
 	for name, c := range map[string]struct {

@@ -22,9 +22,9 @@ func converts(times int) func() error {
 	}
 }
 
-// A run was interrupted, its policy has changed, and what it was about to delete cannot be read.
-// The new policy does not wait until somebody repairs the kind, but it waits a little: the answer
-// may be the one of a moment, and then the counts stay exact.
+// A run was interrupted, its policy has changed, and the objects that it was about to delete cannot
+// be read. The new policy does not wait until a user repairs the kind. But it waits a little: the
+// failure may last a moment only, and then the counts stay exact.
 func TestBrokenKindDoesNotWedgeTheNextRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		times int

@@ -98,7 +98,7 @@ type cluster struct {
 	beforeStatus func()
 	after        bool
 	dead         bool
-	// forged: somebody else has written or deleted report pages.
+	// forged: another writer has written or deleted report pages.
 	forged bool
 }
 

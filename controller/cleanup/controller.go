@@ -108,7 +108,6 @@ type Controller struct {
 	turns, remembering, reviews, judging *turns
 
 	mu      sync.Mutex
-	busy    map[string]bool
 	checked map[types.UID]checked
 }
 
@@ -117,7 +116,7 @@ func New(options Options) (*Controller, error) {
 	options.Served = survey.Share(options.Clock, options.Served)
 	c := &Controller{
 		options: options, log: options.Log.WithName("cleanup"), compiler: expression.NewCompiler(expression.DefaultCacheSize),
-		queue: loop.NewRetryQueue(options.Clock, recheck), busy: map[string]bool{}, checked: map[types.UID]checked{}, ages: newAges(),
+		queue: loop.NewRetryQueue(options.Clock, recheck), checked: map[types.UID]checked{}, ages: newAges(),
 		turns: newTurns(options.Clock, runsAtOnce, runsShare), remembering: newTurns(options.Clock, rememberingAtOnce, rememberingShare),
 		reviews: newTurns(options.Clock, runsAtOnce, runsAtOnce), judging: newTurns(options.Clock, judgingAtOnce, judgingShare),
 	}
@@ -165,12 +164,11 @@ func (c *Controller) serve(ctx context.Context) {
 		if !ok {
 			break
 		}
-		if !c.begin(key) {
-			c.queue.AddAfter(key, retryFirst)
+		if !c.queue.Begin(key) {
 			continue
 		}
 		all.Go(func() {
-			defer c.done(key)
+			defer c.queue.End(key)
 			c.work(ctx, key)
 		})
 	}
@@ -200,23 +198,6 @@ func (c *Controller) work(ctx context.Context, key string) {
 		c.queue.Done(key)
 		c.queue.AddAfter(key, again)
 	}
-}
-
-// begin reserves a policy, and reports false if another worker has it.
-func (c *Controller) begin(key string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.busy[key] {
-		return false
-	}
-	c.busy[key] = true
-	return true
-}
-
-func (c *Controller) done(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.busy, key)
 }
 
 // read reads a policy live. The error is errGone if it does not exist.

@@ -66,7 +66,7 @@ func TestKilledInTrouble(t *testing.T) {
 	}
 }
 
-// loseReport kills a run that has deleted everything and counted nothing. Then somebody leaves only
+// loseReport kills a run that has deleted everything and counted nothing. Then a user leaves only
 // so many objects on its page, or deletes it.
 func loseReport(left int) func(c *cluster) {
 	return func(c *cluster) {

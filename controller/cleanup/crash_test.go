@@ -92,7 +92,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	}
 }
 
-// check compares what is left, what was counted and what was sent.
+// check compares the remaining objects, the counts and the sent requests.
 func (c *cluster) check(what string) {
 	c.t.Helper()
 	for name, object := range c.objects {

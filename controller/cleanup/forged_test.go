@@ -76,16 +76,16 @@ var forgeries = map[string]forgery{
 	"it runs, of no time": {dry, func(s *v1alpha1.CleanupPolicyStatus) { *s.LastRun = v1alpha1.CleanupRun{Phase: v1alpha1.RunRunning} }, 0, 0},
 }
 
-// A status is input. Somebody who may write it, and nothing else, does so while a run is
-// interrupted at any request, before or after it took effect, or when it has ended; the run is
-// killed once more while it goes on. Spec, clock and limits hold, and each object counts once.
+// A status is input. A user who may write only the status does so while a run is interrupted at any
+// request, before or after it took effect, or when it has ended; the run is killed once more while
+// it goes on. Spec, clock and limits hold, and each object counts once.
 func TestForgedStatuses(t *testing.T) {
 	for name, forged := range forgeries {
 		t.Run(name, func(t *testing.T) { forged.enumerate(t, (*cluster).work, func(c *cluster) { forged.forge(&c.status) }) })
 	}
 }
 
-// damages are what somebody who may write report pages, and nothing else, does to each of them.
+// damages are what a user who may write only report pages can do to each of them.
 var damages = map[string]func(*v1alpha1.CleanupReportFields) (left bool){
 	"lost": func(*v1alpha1.CleanupReportFields) bool { return false },
 	"cut": func(page *v1alpha1.CleanupReportFields) bool {
@@ -139,8 +139,8 @@ func TestForgedPages(t *testing.T) {
 	}
 }
 
-// enumerate kills a run twice at each of its requests. Meanwhile somebody forges what he likes, and
-// one of the objects stops to match.
+// enumerate kills a run twice at each of its requests. Meanwhile a user forges a status, and one of
+// the objects stops to match.
 func (forged *forgery) enumerate(t *testing.T, work func(*cluster, context.Context, *cleanup.Policy) error, forge func(*cluster)) {
 	defer small(2)()
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {

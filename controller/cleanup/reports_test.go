@@ -223,8 +223,8 @@ func TestPruneDeletesWhatItListed(t *testing.T) {
 	}
 }
 
-// Results that others write on the page of an interrupted run do not count: what exists is not
-// deleted, and what is gone is.
+// Results that others write on the page of an interrupted run do not count: an object that exists
+// counts as not deleted, and one that is gone as deleted.
 func TestForgedResults(t *testing.T) {
 	for _, result := range []v1alpha1.ItemResult{v1alpha1.ItemDeleted, v1alpha1.ItemGone, v1alpha1.ItemKept, v1alpha1.ItemFailed} {
 		for killAt, sent := range map[int]int{6: 0, 11: 5} {

@@ -129,7 +129,7 @@ func TestClockWasAhead(t *testing.T) {
 			}
 			want := 10
 			if name == "ran" {
-				want++ // Nobody knows whether it ran at the start.
+				want++ // It is unknown whether it ran at the start.
 			}
 			if runs != want {
 				t.Errorf("%d runs in ten days, want %d", runs, want)

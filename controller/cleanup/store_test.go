@@ -25,7 +25,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Somebody edits the policy during a run: its metadata and spec do not matter for the status, whose
+// A user edits the policy during a run: its metadata and spec do not matter for the status, whose
 // times the API server stores in whole seconds.
 func TestPolicyIsEditedInMidRun(t *testing.T) {
 	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupPolicies)
@@ -67,8 +67,8 @@ func TestPolicyIsEditedInMidRun(t *testing.T) {
 	}
 }
 
-// Somebody edits the policy all the time. The status is written a few times, with pauses, and no
-// more once the context ends.
+// A user edits the policy all the time. The status is written a few times, with pauses, and no more
+// once the context ends.
 func TestStatusConflictsBackOff(t *testing.T) {
 	for name, c := range map[string]struct{ ends, least, most time.Duration }{
 		"the run goes on": {ends: time.Hour, least: 3 * time.Second, most: 6 * time.Second},
@@ -137,7 +137,7 @@ func TestPagesAreReplaced(t *testing.T) {
 	write(full, false)
 }
 
-// The pages of a run say how much it has deleted, and which page is the last one. Those of other
+// The pages of a run say how much it has deleted, and which page is the last one. Pages of other
 // runs and policies, names that are not Curfew's, and pages from before the run say nothing, and no
 // page takes anything back.
 func TestPagesCount(t *testing.T) {
@@ -183,7 +183,7 @@ func TestPagesCount(t *testing.T) {
 func (c *cluster) process(schedules map[string]string, review func(context.Context) error) *Controller {
 	c.t.Helper()
 	out, clock := c.controller(), clock.RealClock{}
-	out.compiler, out.queue, out.busy = expression.NewCompiler(10), loop.NewRetryQueue(clock, recheck), map[string]bool{}
+	out.compiler, out.queue = expression.NewCompiler(10), loop.NewRetryQueue(clock, recheck)
 	out.turns, out.reviews = newTurns(clock, runsAtOnce, runsAtOnce), newTurns(clock, runsAtOnce, runsAtOnce)
 	out.options.Clock = clock
 	out.options.ServerTime = func(context.Context) (time.Time, error) { return time.Now(), nil }

@@ -12,7 +12,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// slow is a platform source for which each object takes a while.
+// slow is a platform source that takes a while for each object.
 type slow struct {
 	platform.Source
 	clock *clocktesting.FakeClock

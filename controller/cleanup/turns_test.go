@@ -95,7 +95,7 @@ func TestTurnsAreShared(t *testing.T) {
 	})
 }
 
-// A namespace has at most its share even if nobody else wants a turn, and a run that waits for
+// A namespace has at most its share even if no other wants a turn, and a run that waits for
 // something else has none.
 func TestShareAndAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestPagesHeld(t *testing.T) {
 	})
 }
 
-// The first run of a namespace need not wait for those of another one, even if they never yield.
+// The first run of a namespace need not wait for the runs of another one, even if they never yield.
 // Cleanup policies of the cluster share no turn.
 func TestNoNamespaceHoldsAllTurns(t *testing.T) {
 	c, err := New(Options{Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(), Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())})
@@ -259,8 +259,9 @@ func TestNoPageIsHeldForDeletions(t *testing.T) {
 	c.check("at once")
 }
 
-// Live judgements take turns like runs, and those of an attempt at a batch have one budget
-// (S10). What it leaves undecided has failed. The next attempt has a budget of its own.
+// Live judgements take turns like runs, and all judgements of an attempt at a batch share one
+// budget (S10). Objects that it leaves undecided have failed. The next attempt has a budget of its
+// own.
 func TestLiveJudgementsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := newCluster(t), tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {

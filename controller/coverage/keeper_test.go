@@ -119,7 +119,7 @@ func (s *store) put(object *unstructured.Unstructured, event watch.EventType) {
 	}
 }
 
-// set is what somebody else writes.
+// set writes a configuration as another client.
 func (s *store) set(t *testing.T, object any) {
 	t.Helper()
 	content, err := asUnstructured(object)
@@ -135,7 +135,7 @@ func (s *store) set(t *testing.T, object any) {
 	s.put(content, event)
 }
 
-// edit changes what is there.
+// edit changes the stored configuration.
 func (s *store) edit(change func(*unstructured.Unstructured)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -380,7 +380,7 @@ func TestKeeperTriesAgain(t *testing.T) {
 	})
 }
 
-// Somebody who undoes every write does not keep the API server busy.
+// A client that undoes every write does not keep the API server busy.
 func TestKeeperFightsSlowly(t *testing.T) {
 	kinds := jobSets(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -422,7 +422,7 @@ func TestKeeperFillsInWhatWasCreatedInAdvance(t *testing.T) {
 	})
 }
 
-// What is being deleted is left alone, and made anew once it is gone.
+// A configuration that is being deleted is left alone, and made again once it is gone.
 func TestKeeperLeavesWhatIsTerminating(t *testing.T) {
 	kinds := jobSets(t)
 	synctest.Test(t, func(t *testing.T) {

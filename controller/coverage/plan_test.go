@@ -120,7 +120,7 @@ func TestBuiltinProfiles(t *testing.T) {
 	}
 }
 
-// What is written has to be what the API server stores, and what it takes.
+// The written configuration has to be the one that the API server stores, and accepts.
 func TestConfigurationsSayEverything(t *testing.T) {
 	of := &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.LifecyclePolicySpec{
 		Defaults: &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{}}}}
@@ -370,7 +370,7 @@ func TestPathsOfOtherVersionsAreLeftOut(t *testing.T) {
 	}
 }
 
-// A profile of many paths must not keep the API server busy: it compiles each expression anew
+// A profile of many paths must not keep the API server busy: it compiles each expression again
 // whenever the configuration changes. (A chain of optFlatMap took it ten minutes and more for an
 // ordinary profile.) The largest profile that the schema lets through gets conditions that ask less
 // and send more.

@@ -107,7 +107,7 @@ func TestChangedProfileHoldsItsKind(t *testing.T) {
 		c.profiles.Remove("own")
 		after(10 * time.Second)
 		expect("hold jobsets", "changed JobSet", "hold jobsets")
-		c.profiles.Put(ownProfile("unheeded", 2)) // the profile in effect, of which no feed knows yet
+		c.profiles.Put(ownProfile("unheeded", 2)) // the profile in effect, which no feed knows yet
 		after(10 * time.Second)
 		expect("hold jobsets", "changed JobSet", "hold jobsets")
 		c.profiles.Put(ownProfile("zero", 1)) // which is not in effect: no feed has started since

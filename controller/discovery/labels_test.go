@@ -174,8 +174,8 @@ func binding(namespace, name, role, account string) *unstructured.Unstructured {
 	return object
 }
 
-// Permissions that come and go are noticed by their roles, and nothing is asked for a role of
-// somebody else.
+// Changed permissions are noticed by their roles, and the role of another user makes Curfew ask
+// nothing.
 func TestPermissionsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := keep(t, func(e *cluster) {
@@ -261,7 +261,7 @@ func TestPermissionsInNamespaces(t *testing.T) {
 			e.rules[permission.Nowhere] = rule("", "configmaps")
 			e.rules["team"] = rule("", "secrets", "nodes")
 			e.rules["named"] = rule("", "secrets")
-			e.rules["unknown"] = everything() // nobody tells of it
+			e.rules["unknown"] = everything() // no event reports it
 		}, func(o *Options) { o.Namespaces = []string{"named"} })
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "secrets.v1@named")

@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/controller/permission"
 )
 
-// A kind that no trigger judges has no feed, and where deadlines are switched off nobody asks for
-// the permissions that they take.
+// A kind that no trigger judges has no feed. Where deadlines are switched off Curfew does not ask
+// for their permissions.
 func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

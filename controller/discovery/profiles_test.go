@@ -146,8 +146,8 @@ func TestKindsComeAndGo(t *testing.T) {
 	})
 }
 
-// A native field that the installed version lacks would drop what is written to it; once it has it,
-// no restart is needed.
+// A native field that the installed version lacks would drop a written value; once it has it, no
+// restart is needed.
 func TestSchemaChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := begin(t)
@@ -163,7 +163,7 @@ func TestSchemaChanges(t *testing.T) {
 		}
 		c.definitions.Put(jobSets(2, "ttlSecondsAfterFinished")) // such as a status update
 		after(2 * time.Second)
-		c.expect(t, []string{"jobsets", "jobsets"}, nil) // What is tracked stays for the new feed.
+		c.expect(t, []string{"jobsets", "jobsets"}, nil) // Tracked objects stay for the new feed.
 	})
 }
 

@@ -38,7 +38,7 @@ func (c *counter) read(ctx context.Context) (int, error) {
 	}
 }
 
-// Nobody gets an answer that was read before he asked, however many share it (S1).
+// No caller gets an answer that was read before it asked, however many share it (S1).
 func TestSharedIsNeverOlderThanTheQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newShared[int](), &counter{}
@@ -90,8 +90,7 @@ func TestSharedKeysAreApart(t *testing.T) {
 	})
 }
 
-// An error is for those who share it, and for nobody who comes later. Who gives up leaves the
-// others alone.
+// Only the callers that share a read get its error. One that gives up leaves the others alone.
 func TestSharedErrorsAndGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newShared[int](), &counter{value: 7}

@@ -158,6 +158,25 @@ func TestWorkOfAQueue(t *testing.T) {
 
 // A name that waits delays no other, and a clock that is set back makes it wait no longer than the
 // maximum.
+// A name has one worker at a time. What was added during its work is worked on after it, once.
+func TestNamesUnderWork(t *testing.T) {
+	queue := loop.NewRetryQueue(clock.RealClock{}, time.Minute)
+	if !queue.Begin("a") || !queue.Begin("b") || queue.Begin("a") || queue.Begin("a") {
+		t.Error("want one worker for each name")
+	}
+	if name, ok := queue.Pop(); ok {
+		t.Errorf("%s has two workers", name)
+	}
+	queue.End("b")
+	queue.End("a")
+	if name, ok := queue.Pop(); !ok || name != "a" {
+		t.Errorf("%q, want a again", name)
+	}
+	if name, ok := queue.Pop(); ok || !queue.Begin("a") {
+		t.Errorf("%q, want no more work, and a free", name)
+	}
+}
+
 func TestRetryQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := loop.NewRetryQueue(clock.RealClock{}, time.Minute)
@@ -191,7 +210,7 @@ func TestRetryQueue(t *testing.T) {
 			queue.Retry("a", time.Second)
 			next(want)
 		}
-		queue.Retry("b", time.Second) // Failures of one name are not those of another.
+		queue.Retry("b", time.Second) // Failures of one name do not count for another.
 		next("b 18s")
 		queue.Done("a")
 		queue.Retry("a", time.Second)

@@ -17,6 +17,8 @@ type RetryQueue struct {
 	later    map[string]time.Time
 	next     time.Time
 	failures map[string]int
+	// working has the names under work, and whether another worker has asked for one meanwhile.
+	working map[string]bool
 }
 
 // NewRetryQueue makes an empty queue in which no name waits for longer than most.
@@ -30,7 +32,7 @@ func NewFairQueue(clock clock.Clock, most time.Duration, group func(name string)
 }
 
 func newRetryQueue(queue *Queue, clock clock.Clock, most time.Duration) *RetryQueue {
-	return &RetryQueue{Queue: queue, clock: clock, most: most, later: map[string]time.Time{}, failures: map[string]int{}}
+	return &RetryQueue{Queue: queue, clock: clock, most: most, later: map[string]time.Time{}, failures: map[string]int{}, working: map[string]bool{}}
 }
 
 // AddAfter appends a name after a while.
@@ -57,6 +59,26 @@ func (q *RetryQueue) RetryWithin(name string, first, most time.Duration) {
 	}
 	q.failures[name]++
 	q.addAfter(name, d)
+}
+
+// Begin reserves a name for a worker, which calls End after its work. If another worker has the
+// name, Begin returns false, and the name is appended again when that worker calls End.
+func (q *RetryQueue) Begin(name string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, taken := q.working[name]
+	q.working[name] = taken
+	return !taken
+}
+
+// End releases a name that Begin has reserved.
+func (q *RetryQueue) End(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.working[name] {
+		q.add(name)
+	}
+	delete(q.working, name)
 }
 
 // Done ends the failures of a name: the next one waits for as long as the first.

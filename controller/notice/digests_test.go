@@ -116,7 +116,7 @@ func TestDigests(t *testing.T) {
 	say(summary("namespace/ci", "Job", "ttl", 1, 0, "ci/g"))
 	expect("forgotten, and a minute later", "Deleted v1 Namespace/ci uid-ci x2: Deleted 1 x Job by ttl: ci/g (3 since 2026-12-24T12:10:00Z)")
 
-	// What has long been idle begins anew, and keeps nothing in memory.
+	// A digest that was idle for long begins again, and keeps nothing in memory.
 	clk.Step(idle + time.Second)
 	say(summary("namespace/exp", "Job", "ttl", 1, 0, "exp/a"))
 	if len(digests.events) != 1 {
@@ -144,8 +144,8 @@ func TestDigestOfManyKinds(t *testing.T) {
 	}
 }
 
-// What objects asked for themselves is reported inside their namespace, and what is cluster-scoped
-// inside default. Ten objects are named, and forty are on record, the latest ones.
+// Deletions by an object's own setting are reported inside its namespace, and of cluster-scoped
+// objects inside default. Ten objects are named, and forty are on record, the latest ones.
 func TestDigestsOfObjects(t *testing.T) {
 	stores := map[string]*store{}
 	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
@@ -262,7 +262,7 @@ func TestDigestsAreBounded(t *testing.T) {
 	}
 }
 
-// However much is deleted for one source before it is written, what is on record is bounded.
+// However much is deleted for one source before it is written, the records are bounded.
 func TestRecordsOfADigestAreBounded(t *testing.T) {
 	digests := NewDigests(DigestOptions{Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Log: logr.Discard(), UIDs: func(Target) types.UID { return "" }})
 	for i := range 1000 {

@@ -163,7 +163,8 @@ func TestPauseOfOneSource(t *testing.T) {
 	}{
 		"namespace": {"namespace/ci", "ci", of{"ci": "True Refused: deletions are paused: Job in ci"}, of{}, "v1 Namespace/ci uid-ci"},
 		"policy":    {"policy/platform", "ci", of{}, of{"platform": "True Refused: deletions are paused: Job in ci"}, "curfew.dev/v1alpha1 LifecyclePolicy/platform uid-platform"},
-		// What an object or its runtime says has no source but what is gone: the namespace is told.
+		// The setting of an object or its runtime has no source that outlives the object: the namespace
+		// is notified.
 		"object":  {"object", "ci", of{"ci": "True Refused: deletions are paused: Job in ci"}, of{}, "v1 Namespace/ci uid-ci"},
 		"runtime": {"runtime/torch", "ci", of{"ci": "True Refused: deletions are paused: Job in ci"}, of{}, "v1 Namespace/ci uid-ci"},
 	} {
@@ -190,7 +191,7 @@ func TestPauseOfOneSource(t *testing.T) {
 	}
 }
 
-// An object that lies in no namespace has nobody to be told.
+// A cluster-scoped object has no namespace to notify.
 func TestPauseOfClusterScopedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, nil)
@@ -257,7 +258,7 @@ func TestPauseOfEverything(t *testing.T) {
 		s.pauses.Breaker(clockSkew(true))
 		open("everything", true, "deletions are paused: Job in exp", "skew: true")
 		after(lasting / 2)
-		s.pauses.Breaker(clockSkew(true)) // said once more does not begin it anew
+		s.pauses.Breaker(clockSkew(true)) // a second report does not begin it again
 		after(lasting/2 + time.Second)
 		both := "True Refused: deletions are paused: Job in exp; skew: true"
 		s.expect("it lasts", of{"ci": "True ClockSkew: skew: true", "exp": both}, of{"platform": "True ClockSkew: skew: true"})

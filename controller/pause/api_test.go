@@ -34,7 +34,7 @@ type api struct {
 	body    string // in the place of a list
 	reads   int
 	writes  []write
-	// attempts are those of the engine to delete.
+	// attempts are the engine's attempts to delete.
 	attempts int
 }
 

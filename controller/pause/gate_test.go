@@ -181,8 +181,8 @@ func TestUntil(t *testing.T) {
 	})
 }
 
-// TestTransport: the last check is in the transport. Reads pass, and what is not marked passes
-// unless it is a DELETE.
+// TestTransport: the last check is in the transport. Reads pass, and a request without a mark
+// passes unless it is a DELETE.
 func TestTransport(t *testing.T) {
 	label := everything
 	label.Triggers = []v1alpha1.PauseTrigger{v1alpha1.PauseTrigger(policy.TriggerLabel)}

@@ -171,7 +171,7 @@ func TestPunctual(t *testing.T) {
 	})
 }
 
-// TestHeldCostsNothing: what is held takes no worker and makes no attempt, and is deleted at once
+// TestHeldCostsNothing: a held object takes no worker and makes no attempt, and is deleted at once
 // when the pause ends.
 func TestHeldCostsNothing(t *testing.T) {
 	for name, namespaces := range map[string][]string{"everything": nil, "namespaces": {"team-*"}} {

@@ -13,8 +13,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// What is granted is asked for once a minute, account and namespace. What is not, each time: a
-// permission counts as soon as it is granted. Nothing lists all that is granted.
+// A granted permission is asked for once a minute, account and namespace. A refused one is asked
+// for each time: it counts as soon as it is granted. Nothing lists all permissions.
 func TestCached(t *testing.T) {
 	granted, asked := "list", 0
 	client := fake.NewClientset()

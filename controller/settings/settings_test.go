@@ -17,7 +17,7 @@ import (
 	"curfew.dev/curfew/controller/settings"
 )
 
-// applied records what is applied.
+// applied records the applied objects.
 type applied struct {
 	dynamic.ResourceInterface
 	errs    []error
@@ -35,7 +35,8 @@ func (a *applied) Apply(_ context.Context, name string, object *unstructured.Uns
 	return object, nil
 }
 
-// TestPublisher: what fails is tried again, and what somebody changed comes back.
+// TestPublisher: a failed write is tried again, and a report that another writer changed comes
+// back.
 func TestPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target := &applied{errs: []error{errors.New("one"), errors.New("two")}}

@@ -62,7 +62,6 @@ type Controller struct {
 	mu      sync.Mutex
 	running context.Context     // nil before Run
 	spaces  map[string]*watched // by namespace
-	busy    map[string]bool
 	// work is what the names in the queue stand for.
 	work map[string]*tally
 	all  sync.WaitGroup
@@ -94,7 +93,7 @@ func New(options Options) (*Controller, error) {
 func newController(options Options) (c *Controller, err error) {
 	c = &Controller{
 		options: options, log: options.Log.WithName("tally"), queue: loop.NewFairQueue(options.Clock, recheck, namespaceOf), send: newPool(options.Clock).run,
-		spaces: map[string]*watched{}, busy: map[string]bool{}, work: map[string]*tally{},
+		spaces: map[string]*watched{}, work: map[string]*tally{},
 	}
 	c.metrics, err = newMetrics(options.Registerer)
 	return c, err
@@ -193,25 +192,17 @@ func (c *Controller) wake(s *space, t *tally) {
 
 // do has a round of a tally.
 func (c *Controller) do(ctx context.Context, key string) {
+	if !c.queue.Begin(key) {
+		return
+	}
+	defer c.queue.End(key)
 	namespace := namespaceOf(key)
 	c.mu.Lock()
 	w, t := c.spaces[namespace], c.work[key]
-	if w == nil || t == nil {
-		c.mu.Unlock()
-		return
-	}
-	if c.busy[key] {
-		c.mu.Unlock()
-		c.queue.AddAfter(key, writeEvery/10)
-		return
-	}
-	c.busy[key] = true
 	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.busy, key)
-	}()
+	if w == nil || t == nil {
+		return
+	}
 	err := c.round(ctx, w.space, t)
 	switch {
 	case ctx.Err() != nil:

@@ -152,7 +152,7 @@ type deletes func(action.Due) action.Result
 
 func (f deletes) Do(_ context.Context, due action.Due) action.Result { return f(due) }
 
-// tallies creates or deletes one, or edits what is not its status.
+// tallies creates or deletes one, or edits anything but its status.
 func (m *model) tallies() {
 	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(m.t, "tally")
 	object := m.world.tallies[name]

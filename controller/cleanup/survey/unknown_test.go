@@ -17,7 +17,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// A volume is mounted if anything that may exist mounts its claim. What is not known keeps it: in a
+// A volume is mounted if anything that may exist mounts its claim. An unknown answer keeps it: in a
 // list and right before the DELETE, under any operator.
 func TestMountedOrUnknown(t *testing.T) {
 	used := func(w *world) {
