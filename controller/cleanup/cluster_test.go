@@ -163,7 +163,7 @@ func (c *cluster) readPage(_ context.Context, name string) (out *v1alpha1.Cleanu
 func (c *cluster) counted(_ context.Context, run string) (deleted int64, last int32, err error) {
 	err = c.request(func() error {
 		for name, page := range c.pages {
-			if page.Run != run || page.DryRun || page.Page > mostPages || name != pageName("p", run, page.Page) {
+			if page.Run != run || page.DryRun || page.Page > maxPages || name != pageName("p", run, page.Page) {
 				continue
 			}
 			if deleted += min(max(0, page.Deleted), maxBatch); page.Truncated || slices.ContainsFunc(page.Objects, func(item v1alpha1.CleanupItem) bool { return decided(&item) }) {

@@ -144,7 +144,7 @@ func without(pages []v1alpha1.UncountedPage, report string) []v1alpha1.Uncounted
 
 // plus adds to a counter of a status. A forged one must not overflow, as the API server would then
 // refuse each status.
-func plus(counter, more int64) int64 { return min(max(0, counter), mostCounted) + more }
+func plus(counter, more int64) int64 { return min(max(0, counter), maxCounted) + more }
 
 // prune deletes the pages of all but the last runs.
 func (l *ledger) prune(ctx context.Context, current string, now time.Time) error {

@@ -85,12 +85,12 @@ func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, erro
 	return r, nil
 }
 
-func (r *run) newSurvey(mostLacks int) {
+func (r *run) newSurvey(limit int) {
 	options := &r.c.options
 	clients := survey.Clients{Objects: r.account.Objects, Metadata: r.account.Metadata}
 	r.survey = survey.New(r.policy, reader{clients, r.account}, survey.Options{
 		Account: r.account.Name.String(), Served: options.Served, Source: options.Cached, Namespaces: options.Namespaces,
-		Protect: options.Protect, Matched: r.matched, MostLacks: mostLacks, Now: r.cur.now, Clock: options.Clock, Yield: r.yield, Paged: func(context.Context) error { return r.submit(batchSize) }, Wait: r.away,
+		Protect: options.Protect, Matched: r.matched, MaxLacks: limit, Now: r.cur.now, Clock: options.Clock, Yield: r.yield, Paged: func(context.Context) error { return r.submit(batchSize) }, Wait: r.away,
 	})
 }
 
@@ -284,8 +284,8 @@ func (cur *current) hasBegun(run *v1alpha1.CleanupRun) bool {
 		schedule.Next(at.Add(-time.Second)).Equal(at) && schedule.Next(at).After(cur.now)
 }
 
-// mostPages and mostCounted bound what a status says of a run, far above what one can do.
-const mostPages, mostCounted = 10_000_000, 1 << 40
+// maxPages and maxCounted bound what a status says of a run, far above what one can do.
+const maxPages, maxCounted = 10_000_000, 1 << 40
 
 // recount returns how many objects the run has deleted, or may have, by its pages or the status,
 // whichever says more. It finds the number of its next page.
@@ -295,10 +295,10 @@ func (r *run) recount(ctx context.Context) (deleted int64, err error) {
 		return 0, err
 	}
 	run := r.ledger.status().LastRun
-	if r.pages = max(run.Pages, last); r.pages > mostPages {
+	if r.pages = max(run.Pages, last); r.pages > maxPages {
 		r.pages = last
 	}
-	return min(max(run.Deleted, counted), mostCounted) + min(max(0, run.Lost), mostCounted), nil
+	return min(max(run.Deleted, counted), maxCounted) + min(max(0, run.Lost), maxCounted), nil
 }
 
 // matchesPerPage is how many matches a report page has at most: they take 300 kB. Tests make it

@@ -244,7 +244,7 @@ func (s *store) counted(ctx context.Context, run string) (deleted int64, last in
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, page); err != nil {
 			return err
 		}
-		if page.DryRun || page.Page > mostPages || page.CreationTimestamp.Time.Before(due) || object.GetName() != pageName(s.policy.Name, run, page.Page) {
+		if page.DryRun || page.Page > maxPages || page.CreationTimestamp.Time.Before(due) || object.GetName() != pageName(s.policy.Name, run, page.Page) {
 			return nil
 		}
 		deleted += min(max(0, page.Deleted), maxBatch)

@@ -48,8 +48,8 @@ func (c *Client) tallies(namespace string) dynamic.ResourceInterface {
 }
 
 // Tallies implements Cluster.
-func (c *Client) Tallies(ctx context.Context, namespace string) ([]*Object, error) {
-	var out []*Object
+func (c *Client) Tallies(ctx context.Context, namespace string) ([]*StoredTally, error) {
+	var out []*StoredTally
 	_, err := paging.Each(ctx, metav1.ListOptions{}, c.tallies(namespace).List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			object, err := objectOf(&page.Items[i])
@@ -94,7 +94,7 @@ func (c *Client) served(ctx context.Context) (bool, error) {
 }
 
 // Tally implements Cluster.
-func (c *Client) Tally(ctx context.Context, namespace, name string) (*Object, error) {
+func (c *Client) Tally(ctx context.Context, namespace, name string) (*StoredTally, error) {
 	live, err := c.tallies(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -102,8 +102,8 @@ func (c *Client) Tally(ctx context.Context, namespace, name string) (*Object, er
 	return objectOf(live)
 }
 
-func objectOf(from *unstructured.Unstructured) (*Object, error) {
-	out := &Object{Editor: editorOf(from.GetManagedFields())}
+func objectOf(from *unstructured.Unstructured) (*StoredTally, error) {
+	out := &StoredTally{Editor: editorOf(from.GetManagedFields())}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, &out.PodTally); err != nil {
 		return nil, fmt.Errorf("reading PodTally %s/%s: %w", from.GetNamespace(), from.GetName(), err)
 	}
@@ -194,8 +194,8 @@ func (c *Client) Node(ctx context.Context, name string) (NodeState, error) {
 // Cluster are the requests of a Controller.
 type Cluster interface {
 	// Tallies lists the PodTallies of a namespace, and Tally reads one. Both are live.
-	Tallies(ctx context.Context, namespace string) ([]*Object, error)
-	Tally(ctx context.Context, namespace, name string) (*Object, error)
+	Tallies(ctx context.Context, namespace string) ([]*StoredTally, error)
+	Tally(ctx context.Context, namespace, name string) (*StoredTally, error)
 	// Defined reports whether the CustomResourceDefinition of PodTallies exists.
 	Defined(ctx context.Context) (bool, error)
 	// WriteStatus replaces the status of one that has the UID and resourceVersion, and returns the
@@ -214,8 +214,8 @@ type Cluster interface {
 	Node(ctx context.Context, name string) (NodeState, error)
 }
 
-// Object is a PodTally as it was read.
-type Object struct {
+// StoredTally is a PodTally as it was read.
+type StoredTally struct {
 	v1alpha1.PodTally
 	// Editor is who wrote the counts of the status last, unless that was Curfew.
 	Editor string

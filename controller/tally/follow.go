@@ -272,7 +272,7 @@ func (w *watched) gathering(now time.Time) time.Duration {
 
 // read is a PodTally as it was read.
 type read struct {
-	object   *Object
+	object   *StoredTally
 	compiled *match.Tally
 	invalid  error
 }
@@ -280,7 +280,7 @@ type read struct {
 // split compiles the PodTallies of a namespace, and returns the ones that count and the ones beyond
 // the limit. Admission denies the latter, but they may be older than that, or have been created at
 // once.
-func split(objects []*Object) (counting, excess []*read) {
+func split(objects []*StoredTally) (counting, excess []*read) {
 	of, all := map[*match.Tally]*read{}, make([]*match.Tally, 0, len(objects))
 	for _, object := range objects {
 		compiled, errs := match.Compile(&object.PodTally)

@@ -51,7 +51,7 @@ type proxied struct {
 	defined error
 }
 
-func (p *proxied) Tallies(context.Context, string) ([]*Object, error) {
+func (p *proxied) Tallies(context.Context, string) ([]*StoredTally, error) {
 	return nil, apierrors.NewGenericServerResponse(404, "get", tallyKind, "", "404 page not found", 0, true)
 }
 

@@ -31,7 +31,7 @@ type view struct {
 	tallies map[types.UID]bool
 }
 
-func (v *view) Tallies(ctx context.Context, namespace string) ([]*Object, error) {
+func (v *view) Tallies(ctx context.Context, namespace string) ([]*StoredTally, error) {
 	out, err := v.world.Tallies(ctx, namespace)
 	if err == nil {
 		v.tallies = map[types.UID]bool{}

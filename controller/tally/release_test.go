@@ -66,7 +66,7 @@ func TestKindIsGone(t *testing.T) {
 // unserved is a cluster without the kind.
 type unserved struct{ *view }
 
-func (u *unserved) Tallies(ctx context.Context, namespace string) ([]*Object, error) {
+func (u *unserved) Tallies(ctx context.Context, namespace string) ([]*StoredTally, error) {
 	_, _ = u.view.Tallies(ctx, namespace)
 	return nil, apierrors.NewNotFound(tallyKind, "")
 }

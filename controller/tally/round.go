@@ -76,7 +76,7 @@ func (c *Controller) checkOrphans(ctx context.Context, s *space, t *tally, p *pl
 }
 
 // knows reports whether the known PodTallies are all there are.
-func (s *space) knows(live []*Object) bool {
+func (s *space) knows(live []*StoredTally) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counting, _ := split(live)

@@ -91,7 +91,7 @@ func (c *Controller) put(ctx context.Context, s *space, t *tally, p *plan) (stri
 // tallies lists the PodTallies of a namespace. A missing CRD is not an error: their Pods have to be
 // released. A 404 alone does not say that it is missing: a proxy, or an API server that does not
 // know the CRD yet, answers the same.
-func (c *Controller) tallies(ctx context.Context, namespace string) ([]*Object, error) {
+func (c *Controller) tallies(ctx context.Context, namespace string) ([]*StoredTally, error) {
 	out, err := c.options.Cluster.Tallies(ctx, namespace)
 	if apierrors.IsNotFound(err) {
 		defined, unsure := c.options.Cluster.Defined(ctx)

@@ -39,7 +39,7 @@ type world struct {
 	version int
 	uids    int
 	pods    map[string]*corev1.Pod
-	tallies map[string]*Object
+	tallies map[string]*StoredTally
 	nodes   map[string]NodeState // NodeGone where there is none
 	// lost are Pods that could not run any more when a process read their Node.
 	lost map[types.UID]bool
@@ -64,7 +64,7 @@ type world struct {
 func newWorld(fail func(string, ...any)) *world {
 	return &world{
 		fail: fail, clock: clocktesting.NewFakeClock(time.Date(2026, 12, 1, 2, 0, 0, 0, time.UTC)), version: 100,
-		pods: map[string]*corev1.Pod{}, tallies: map[string]*Object{}, nodes: map[string]NodeState{"n": NodeReady, "gone": NodeGone}, lost: map[types.UID]bool{},
+		pods: map[string]*corev1.Pod{}, tallies: map[string]*StoredTally{}, nodes: map[string]NodeState{"n": NodeReady, "gone": NodeGone}, lost: map[types.UID]bool{},
 		counted: map[types.UID]types.UID{}, owed: map[types.UID]types.UID{}, disowned: map[types.UID]bool{},
 		around: func(string, bool) error { return nil },
 	}
@@ -91,7 +91,7 @@ func (w *world) owner(pod *corev1.Pod) *match.Tally {
 
 func (w *world) addTally(name, value string) {
 	w.uids++
-	object := &Object{}
+	object := &StoredTally{}
 	object.Namespace, object.Name, object.UID, object.Generation = namespace, name, types.UID(fmt.Sprint("tally-", w.uids)), 1
 	object.CreationTimestamp, object.ResourceVersion = metav1.NewTime(w.clock.Now()), w.next()
 	object.Spec.Selector.MatchLabels = map[string]string{"app": value}
@@ -177,7 +177,7 @@ var (
 	tallyKind = schema.GroupResource{Group: policy.Group, Resource: v1alpha1.PodTallies}
 )
 
-func (w *world) Tallies(context.Context, string) (out []*Object, err error) {
+func (w *world) Tallies(context.Context, string) (out []*StoredTally, err error) {
 	err = w.request("tallies", func() error {
 		for _, name := range slices.Sorted(maps.Keys(w.tallies)) {
 			object := *w.tallies[name]
@@ -189,7 +189,7 @@ func (w *world) Tallies(context.Context, string) (out []*Object, err error) {
 	return out, err
 }
 
-func (w *world) Tally(_ context.Context, _, name string) (out *Object, err error) {
+func (w *world) Tally(_ context.Context, _, name string) (out *StoredTally, err error) {
 	err = w.request("tally", func() error {
 		object := w.tallies[name]
 		if object == nil {
@@ -221,7 +221,7 @@ func (w *world) WriteStatus(_ context.Context, _, name string, uid types.UID, ve
 }
 
 // check checks a status against the one that it replaces.
-func (w *world) check(object *Object, status *v1alpha1.PodTallyStatus) {
+func (w *world) check(object *StoredTally, status *v1alpha1.PodTallyStatus) {
 	if object.Editor != "" {
 		return
 	}

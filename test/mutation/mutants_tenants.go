@@ -24,13 +24,13 @@ var ofForgers = []Mutant{
 	{
 		Invariant: "S6", Name: "lost objects do not count towards the limits",
 		File: "controller/cleanup/run.go",
-		Old:  " + min(max(0, run.Lost), mostCounted), nil", New: ", nil",
+		Old:  " + min(max(0, run.Lost), maxCounted), nil", New: ", nil",
 		Package: cleans, Tests: []string{"TestForgedPages"},
 	},
 	{
 		Invariant: "S6", Name: "a run takes its percentage from what the status has deleted",
 		File: "controller/cleanup/run.go",
-		Old:  "min(max(run.Deleted, counted), mostCounted)", New: "max(run.Deleted, counted)",
+		Old:  "min(max(run.Deleted, counted), maxCounted)", New: "max(run.Deleted, counted)",
 		Package: cleans, Tests: []string{"TestForgedStatuses"},
 	},
 	{

@@ -58,7 +58,7 @@ func (s *Survey) Open(ctx context.Context) (lacks []string, err error) {
 		if only.Resource != nil && !only.Resource(target.GroupResource()) {
 			continue
 		}
-		if s.options.MostLacks > 0 && len(lacks) >= s.options.MostLacks {
+		if s.options.MaxLacks > 0 && len(lacks) >= s.options.MaxLacks {
 			break
 		}
 		if !target.Namespaced && !all {
@@ -99,7 +99,7 @@ func (s *Survey) place(ctx context.Context, target cleanup.Target, names []strin
 		names = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range names {
-		if s.options.MostLacks > 0 && len(lacks) >= s.options.MostLacks {
+		if s.options.MaxLacks > 0 && len(lacks) >= s.options.MaxLacks {
 			break
 		}
 		if err := s.yield(ctx, false); err != nil {

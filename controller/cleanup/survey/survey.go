@@ -51,8 +51,8 @@ type Options struct {
 	// Matched returns in how many runs in a row objects have matched before, for consecutiveRuns; nil
 	// for a first run.
 	Matched func(context.Context) (cleanup.Matched, error)
-	// MostLacks is after how many missing permissions Open stops; 0 means never.
-	MostLacks int
+	// MaxLacks is after how many missing permissions Open stops; 0 means never.
+	MaxLacks int
 	// Only limits the survey to a part of what the policy matches.
 	Only Only
 	// Now is the time of the whole survey.
