@@ -20,8 +20,8 @@ import (
 )
 
 // approved reports whether the run may delete: its policy needs no approval, or has one as it is
-// now. All approvals are listed only to find one, or where Curfew's role lacks "get". Anyone who can
-// create some in the namespace could otherwise make each batch wait for thousands.
+// now. All approvals are listed only to find one, or where Curfew's role lacks "get". Anyone who
+// can create some in the namespace could otherwise make each batch wait for thousands.
 func (r *run) approved(ctx context.Context) (bool, error) {
 	p, objects := r.policy, r.c.options.Objects
 	if !p.NeedsApproval(r.c.options.RequireApproval) {

@@ -240,8 +240,8 @@ type UncountedPage struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=250
 	UIDs []types.UID `json:"uids"`
-	// sha256 is the checksum of their UIDs, kinds, namespaces and names. Without it the page is treated
-	// as changed, and its deletions are not counted.
+	// sha256 is the checksum of their UIDs, kinds, namespaces and names. Without it the page is
+	// treated as changed, and its deletions are not counted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SHA256 string `json:"sha256,omitempty"`
