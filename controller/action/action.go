@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Action carries out what is due.
+// Action acts on an object that is due: it deletes or stops it.
 type Action interface {
 	// Do makes one attempt. It acts on exactly the state that Due names, or returns Conflict.
 	Do(ctx context.Context, due Due) Result
 }
 
-// Type is what requests for objects of a kind depend on.
+// Type holds the properties of a kind that requests for its objects depend on.
 type Type struct {
 	// Resource is the group, version and plural resource that requests are sent to.
 	Resource schema.GroupVersionResource
@@ -23,7 +23,7 @@ type Type struct {
 	Kind string
 	// Namespaced reports whether objects of the kind live in namespaces.
 	Namespaced bool
-	// Propagation is what a DELETE asks for unless the object names another one; empty means
+	// Propagation is the policy of a DELETE, unless the object names another one. Empty means
 	// Background.
 	Propagation metav1.DeletionPropagation
 	// Protobuf reports whether the kind is built in, so that bodies may be protobuf.
@@ -51,7 +51,7 @@ const (
 	Background
 )
 
-// Due is one object, in the state that was judged, and what is to be done with it.
+// Due is one object, in the state that was judged, with the settings of the attempt.
 type Due struct {
 	Type
 	Namespace, Name string
@@ -66,15 +66,16 @@ type Due struct {
 	Propagation metav1.DeletionPropagation
 	// DryRun: send requests as dry runs, and change nothing.
 	DryRun bool
-	// Payload is what the judgement of this state left for the action.
+	// Payload is the data that the judgement of this state left for the action.
 	Payload any
 	// Run is the handle with which the object was submitted; nil for a tracked object. The engine
 	// reports to it. An action may ask it for more, such as the account whose rights to use.
 	Run any
-	// Finalizers are those that a live read right before this attempt found; nil without one.
+	// Finalizers of the object, as a live read right before this attempt found them. Nil without
+	// such a read.
 	Finalizers []string
-	// Disproved is how many attempts in a row failed with Result.VersionConflict, although a live
-	// read after each found the very resourceVersion that it carried.
+	// Disproved counts the attempts in a row that failed with Result.VersionConflict although a
+	// live read after each found the same resourceVersion that the request carried.
 	Disproved int
 	// Reserve takes another deletion from the budget of --max-deletions-per-minute. Call settle
 	// once if ok. An action that deletes the object itself has one already. Nil means no bound.
@@ -89,14 +90,14 @@ func (d *Due) ObjectName() string {
 	return d.Namespace + "/" + d.Name
 }
 
-// Outcome is what came of an attempt.
+// Outcome classifies the result of an attempt.
 type Outcome uint8
 
 const (
 	// Failed: no answer, or an answer of the 500s.
 	Failed Outcome = iota
-	// Done: there is nothing more to do. The object is deleted, if that is what its trigger does;
-	// otherwise there is nothing to do until it changes.
+	// Done: there is nothing more to do. If the trigger deletes, the object is deleted. Otherwise
+	// there is nothing to do until the object changes.
 	Done
 	// Again: the action asks for another attempt, Result.After from now.
 	Again
@@ -112,10 +113,11 @@ const (
 	Held
 )
 
-// Result is what came of one attempt, with what the engine has to know of the API server's answer.
+// Result is the result of one attempt. It describes the API server's answer to the engine.
 type Result struct {
 	Outcome Outcome
-	// After is how long to wait: for Again as the action asks, otherwise as Retry-After does.
+	// After is how long to wait before the next attempt: the action chooses it for Again, the
+	// Retry-After header otherwise.
 	After time.Duration
 	// Deleted is how many objects the attempt deleted.
 	Deleted int
@@ -129,7 +131,7 @@ type Result struct {
 	// VersionConflict reports that a Conflict is about the resourceVersion that the request
 	// carried.
 	VersionConflict bool
-	// Latency is how long one request took. The engine's concurrency follows from it. 0 if the
-	// attempt shows nothing of what the API server can take.
+	// Latency is how long one request took. The engine derives its concurrency from it. 0 if the
+	// attempt says nothing about the load of the API server.
 	Latency time.Duration
 }

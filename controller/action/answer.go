@@ -87,10 +87,11 @@ func FailureOf(err error) (out Result, ok bool) {
 	return out, true
 }
 
-// messageMost bounds what an error repeats of an answer's message.
+// messageMost bounds the part of an answer's message that an error repeats.
 const messageMost = 1024
 
-// Describe is the error for an answer. A webhook may write what it likes, and this is logged.
+// Describe returns the error for an answer. It is logged, and a webhook chooses the message, so it
+// is bounded.
 func Describe(code int, reason metav1.StatusReason, message string) error {
 	if reason == "" || reason == metav1.StatusReasonUnknown {
 		reason = metav1.StatusReason(http.StatusText(code))

@@ -27,7 +27,8 @@ type Options struct {
 	// Places are the kinds that are served and where their labels take effect, or false until they
 	// are known.
 	Places func() ([]discovery.Place, bool)
-	// Metadata lists and patches objects. Whole reads those of which a policy must see more.
+	// Metadata lists and patches objects. Whole reads objects whose policies need more than
+	// metadata.
 	Metadata metadata.Interface
 	Whole    dynamic.Interface
 	// Cached says which objects may lack a label, Live decides.
@@ -40,7 +41,7 @@ type Options struct {
 	Failed func(object string, errs []error)
 	// Protect are the namespaces in which the controller deletes nothing.
 	Protect []string
-	// DryRun only reports what would be labelled.
+	// DryRun only reports the objects that would be labelled.
 	DryRun bool
 	// PerMinute bounds how many objects are labelled; 0 means no bound.
 	PerMinute int
@@ -51,8 +52,8 @@ type Options struct {
 }
 
 const (
-	// every is how often kinds are listed again, for what bypassed admission meanwhile, and for
-	// namespaces that a policy matches now.
+	// every is how often kinds are listed again, to find objects that bypassed admission meanwhile
+	// and namespaces that a policy has come to match.
 	every = 10 * time.Minute
 	// gather is how long a change waits for others.
 	gather = time.Second
@@ -103,7 +104,7 @@ func New(options Options) (*Labels, error) {
 // Again starts a round, because a policy or a kind has changed.
 func (l *Labels) Again() { l.changed.Set() }
 
-// Run labels what lacks a label until ctx is done.
+// Run labels objects that lack a label until ctx is done.
 func (l *Labels) Run(ctx context.Context) error {
 	l.Again()
 	loop.Worker{
@@ -151,8 +152,8 @@ func (l *Labels) round(ctx context.Context) (time.Duration, error) {
 	return every, errors.Join(errs...)
 }
 
-// visit lists the objects of a kind in a namespace, or with "" in all, and labels what lacks a
-// label.
+// visit lists the objects of a kind in a namespace, or with "" in all, and labels the objects that
+// lack a label.
 func (l *Labels) visit(ctx context.Context, of *kind, namespace string) error {
 	var counts counts
 	defer func() { l.report(of, &counts) }()
@@ -194,7 +195,7 @@ func (l *Labels) reportMissing(missing map[string]string) {
 	l.reported = missing
 }
 
-// counts is what became of the objects of one kind.
+// counts are the results for the objects of one kind.
 type counts struct {
 	given, moved, failed, dryRun, withheld int
 	unreadable                             []error

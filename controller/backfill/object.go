@@ -19,9 +19,9 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// object labels one object if it lacks a label. If it changed since it was listed, it is judged
-// once more in its newest state; the next round sees what keeps changing. An error ends the list:
-// something that concerns more than this object could not be read.
+// object labels one object if it lacks a label. If the object has changed since it was listed,
+// object judges it once more in its newest state; the next round judges objects that keep changing.
+// An error ends the list: something that concerns more than this object could not be read.
 func (l *Labels) object(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata, counts *counts) error {
 	moved, err := l.label(ctx, of, meta, counts)
 	if err != nil || !moved {
@@ -53,8 +53,8 @@ func (l *Labels) unreadable(ctx context.Context, counts *counts, err error) erro
 	return nil
 }
 
-// label makes one attempt on one state of an object, and reports whether that is not its state any
-// more.
+// label makes one attempt on one state of an object, and reports whether the object has changed
+// since.
 func (l *Labels) label(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata, counts *counts) (moved bool, err error) {
 	may, err := l.mayLack(ctx, of, meta)
 	if err != nil || !may {
@@ -90,7 +90,7 @@ func (l *Labels) label(ctx context.Context, of *kind, meta *metav1.PartialObject
 // mono is the time since the start, which no change of the wall clock moves.
 func (l *Labels) mono() time.Duration { return l.options.Clock.Since(l.began) }
 
-// mayLack reports whether an object may lack a label, by its metadata and what is cached.
+// mayLack reports whether an object may lack a label, judged by its metadata and cached namespaces.
 func (l *Labels) mayLack(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (bool, error) {
 	facts := policy.FactsOfMeta(of.profile, &meta.ObjectMeta)
 	_, given := facts.Annotations[policy.AnnotationLabelSource]
@@ -115,23 +115,23 @@ func (l *Labels) mayLack(ctx context.Context, of *kind, meta *metav1.PartialObje
 	return false, nil
 }
 
-// finding is what an object lacks.
+// finding is the label that an object lacks.
 type finding struct {
 	facts *policy.Facts // of the state that was judged
 	label string        // "" if it lacks none
 	said  *policy.Setting
-	// withheld means that only a dry-run keeps it from a label.
+	// withheld means that the object gets no label only because of a dry run.
 	withheld bool
 }
 
-// subject is an object that is judged: its metadata, and the whole of it once that was read.
+// subject is the object that is judged: its metadata, and all of it once it was read whole.
 type subject struct {
 	meta  *metav1.PartialObjectMetadata
 	whole map[string]any
 }
 
-// judge decides which label an object lacks. Only if it lacks one by what is cached, what decides
-// is read live.
+// judge decides which label an object lacks. It reads the policies and the namespace live only if
+// the cached ones say that the object lacks a label.
 func (l *Labels) judge(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (finding, error) {
 	object := &subject{meta: meta}
 	found, err := l.judgeBy(ctx, l.options.Cached, of, object)
@@ -149,8 +149,8 @@ type pinned struct {
 
 func (p pinned) Snapshot(context.Context) (*platform.Snapshot, error) { return p.snapshot, nil }
 
-// judgeBy judges an object by one source. That source's policies say whether the object is read
-// whole: they may have changed since the list began.
+// judgeBy judges an object by one source. The policies of that source decide whether the object is
+// read whole, since they may have changed after the list began.
 func (l *Labels) judgeBy(ctx context.Context, source platform.Source, of *kind, object *subject) (found finding, err error) {
 	snapshot, err := source.Snapshot(ctx)
 	if err == nil {
@@ -188,7 +188,8 @@ type unreadableError struct{ error }
 
 func (e *unreadableError) Unwrap() error { return e.error }
 
-// read returns the object that is judged, whole where that is needed; nil if it is gone.
+// read returns the facts and the JSON form of the object, read whole if a policy needs that. It
+// returns nil if the object is gone.
 func (l *Labels) read(ctx context.Context, of *kind, object *subject) (*policy.Facts, map[string]any, error) {
 	meta := object.meta
 	if of.whole && object.whole == nil {

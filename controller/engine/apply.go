@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// origin is who says something of an object.
+// origin tells whether a state comes from a watch or from a list.
 type origin uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	newer
 )
 
-// compareVersion compares a resourceVersion with that of an entry.
+// compareVersion compares a resourceVersion with the version of an entry.
 func compareVersion(en *entry, version string) order {
 	rv, ok := packVersion(version)
 	switch {
@@ -39,7 +39,7 @@ func compareVersion(en *entry, version string) order {
 	}
 }
 
-// apply brings the index in line with a judgement of an object. The engine's lock is held.
+// apply updates the index with a judgement of an object. The engine's lock is held.
 func (e *Engine) apply(o *Object, now int64, from origin) {
 	x := e.index
 	slot, ok := e.lookup(o.Kind, o.UID)
@@ -59,16 +59,15 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 	cmp := compareVersion(en, o.ResourceVersion)
 	switch en.state {
 	case stateTombstone:
-		// Events that were sent before the DELETE still come in. After a while, or with a newer
-		// state, the object is believed to exist after all: a DELETE that got lost must not make it
-		// immortal (S3).
+		// Events that were sent before the DELETE still come in. After KeepOut, or with a newer
+		// state, the object does exist after all: a lost DELETE must not make it immortal (S3).
 		if now < en.wake && cmp != newer {
 			return
 		}
 		e.revive(slot, o)
 	case stateTerminating:
 		// A deletionTimestamp is never removed, so this is an old state, unless etcd was restored.
-		// A whole list is reason enough to judge it live.
+		// If a whole list shows it, judge it live.
 		if from == fromWatch && cmp != newer {
 			return
 		}
@@ -84,9 +83,9 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 		}
 	default:
 		if cmp == older {
-			// Old news. If a whole list says so and the object would be due sooner, or is no longer
-			// done with, then perhaps resourceVersions went backwards: judge it live rather than
-			// trust either (S3).
+			// An old state. If a whole list shows it and the object would be due sooner, or has to
+			// be acted on again, then resourceVersions may have gone backwards: judge it live
+			// rather than trust either state (S3).
 			at, dry := nanos(o.Expiry), en.flags&flagDryRun != 0
 			if from == fromRelist && (en.state == stateArmed && at < en.wake || en.state == stateReported && (at != en.expiry || o.DryRun != dry)) {
 				en.flags |= flagLive
@@ -98,7 +97,7 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 	}
 }
 
-// update writes a newer state into a waiting entry and moves it to where it belongs.
+// update writes a newer state into a waiting entry and moves the entry to its place.
 func (e *Engine) update(slot uint32, o *Object) {
 	en := e.index.at(slot)
 	expiry, dry, phase := en.expiry, en.flags&flagDryRun, en.phase
@@ -116,7 +115,7 @@ func (e *Engine) update(slot uint32, o *Object) {
 	}
 }
 
-// write is index.set with the books kept.
+// write is index.set that also keeps the payload and the number of tracked objects.
 func (e *Engine) write(slot uint32, o *Object) {
 	en := e.index.at(slot)
 	if en.kind != o.Kind && tracked(en.state) {
@@ -127,7 +126,7 @@ func (e *Engine) write(slot uint32, o *Object) {
 	e.payloads.keep(e.kinds[o.Kind].trigger, o)
 }
 
-// revive tracks what was thought to be gone or going.
+// revive tracks an object again that was considered gone or terminating.
 func (e *Engine) revive(slot uint32, o *Object) {
 	e.write(slot, o)
 	en := e.index.at(slot)
@@ -175,8 +174,8 @@ func (e *Engine) terminating(o *Object, since time.Time) {
 	}
 }
 
-// countForeign counts an object that was due and that somebody else deletes. What Curfew may have
-// deleted itself is not counted: a request is under way, was accepted, or got no answer.
+// countForeign counts a due object that another client deletes. It does not count an object that
+// Curfew may have deleted: a request is under way, was accepted, or got no answer.
 func (e *Engine) countForeign(slot uint32, uid types.UID, since time.Time) {
 	en := e.index.at(slot)
 	t := e.triggers[en.trigger]
@@ -202,8 +201,7 @@ func (e *Engine) reportedElsewhere(o *Object) bool {
 	})
 }
 
-// trackedElsewhere reports whether there is an entry of the object of a job other than the job's
-// own.
+// trackedElsewhere reports whether the object of a job has an entry other than the job's own.
 func (e *Engine) trackedElsewhere(j *job) bool {
 	e.mu.Lock()
 	defer e.unlock()

@@ -12,35 +12,36 @@ import (
 // get their turn.
 const maxRounds = 5
 
-// attemptResult is what came of a job.
+// attemptResult is the result of a job.
 type attemptResult struct {
-	// Result is the action's last. A live judgement that failed fills in Code, Origin, After and
-	// Err.
+	// Result is the last result of the action. A live judgement that failed sets Code, Origin,
+	// After and Err.
 	action.Result
-	// result is what to report; empty while there is nothing to report yet.
+	// result is reported; empty while there is nothing to report yet.
 	result Result
-	// refusal is what the API server answered when it did not accept the action.
+	// refusal is the API server's answer if it did not accept the action.
 	refusal string
 	// lost: the action sent a request and got no answer.
 	lost      bool
 	conflicts int
-	// sent is the state that was judged last. It is what the action was carried out on.
+	// sent is the state that was judged last. The action was carried out on this state.
 	sent Object
 	// again and rest: the action asks for another attempt, or has nothing to do until the object
 	// changes.
 	again, rest bool
-	// postponed: the live judgement found that it is not due yet, or that deletions are held. The
-	// index has it already. held: nothing more was sent, and why.
+	// postponed: the live judgement found that the object is not due yet, or that deletions are
+	// held. The index has that judgement already. held is the reason why no further request was
+	// sent.
 	postponed bool
 	held      error
 	deleting  time.Time // deletionTimestamp, if the live read found one
 }
 
-// hold leaves the rest of an attempt for later.
+// hold postpones the rest of an attempt.
 func (res *attemptResult) hold(why error) { res.postponed, res.held, res.Err = true, why, nil }
 
-// attempt carries out the action on one object. If nothing has changed, that is one call of
-// Action.Do. It takes the lock only to write down a live judgement.
+// attempt carries out the action on one object. If nothing has changed it calls Action.Do once. It
+// takes the lock only to record a live judgement.
 func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 	res := attemptResult{sent: j.object}
 	due := e.dueOf(j)
@@ -73,13 +74,13 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 	}
 }
 
-// due is what the action is given, and whether the attempt before was a conflict about the version.
+// due is the argument of the action. conflict: the attempt before failed with a version conflict.
 type due struct {
 	action.Due
 	conflict bool
 }
 
-// dueOf is what the action is given of a job, but for the state of the object.
+// dueOf returns the argument of the action for a job, without the state of the object.
 func (e *Engine) dueOf(j *job) due {
 	d := due{Due: action.Due{
 		Type: j.kind.Type, Priority: j.trigger.Priority, DryRun: j.dry, Reserve: e.Reserve,
@@ -103,7 +104,7 @@ func (e *Engine) do(ctx context.Context, j *job, due action.Due) action.Result {
 	return e.pausable(ctx, j, due)
 }
 
-// conclude says what the last answer of the action means.
+// conclude derives the result to report from the last answer of the action.
 func (e *Engine) conclude(j *job, res *attemptResult) {
 	switch res.Outcome {
 	case action.Again:
@@ -134,7 +135,7 @@ func (e *Engine) conclude(j *job, res *attemptResult) {
 	}
 }
 
-// missing is what to report of an object that does not exist.
+// missing is the result for an object that does not exist.
 func (j *job) missing() Result {
 	if j.unanswered {
 		return Unconfirmed
@@ -153,9 +154,8 @@ func resultOf(o action.Outcome) Result {
 	}
 }
 
-// confirm reads an object that a 404 calls missing, before anything else that is tracked of it is
-// dropped: the answer may be about something else, such as a status subresource that the kind does
-// not have.
+// confirm reads an object live after a 404, before its other entries are dropped: the answer may be
+// about something else, such as a status subresource that the kind does not have.
 func (e *Engine) confirm(ctx context.Context, j *job, res *attemptResult, due *due) {
 	answer := res.Result
 	res.Err = nil

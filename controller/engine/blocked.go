@@ -24,12 +24,12 @@ const ReasonConflict = "DeleteConflict"
 const messageConflict = "it changes before the API server answers a request for it: " +
 	"look for a slow admission webhook, and for what keeps writing the object"
 
-// ReasonDeleteRefused: the API server refuses the DELETE of this object whatever Curfew's
-// permissions are, as an admission policy, an admission webhook or the API server's own rules do. A
-// missing permission concerns more than one object, and is what breakers report.
+// ReasonDeleteRefused: an admission policy, an admission webhook or a rule of the API server
+// refuses the DELETE of this object, independently of Curfew's permissions. Breakers report a
+// missing permission, since that concerns more than one object.
 const ReasonDeleteRefused = "DeleteRefused"
 
-// refusalMost bounds what is quoted of a refusal.
+// refusalMost bounds how much of a refusal is quoted.
 const refusalMost = 512
 
 func messageRefused(refusal string) string {
@@ -39,7 +39,8 @@ func messageRefused(refusal string) string {
 	return "the API server refuses to delete it: " + refusal
 }
 
-// blockage is what blocks an object, and when that was reported last, in monotonic time.
+// blockage is the reason why an object is blocked, and when that was reported last, in monotonic
+// time.
 type blockage struct {
 	reason   string
 	reported time.Duration
@@ -53,8 +54,8 @@ const reportEvery = 30 * time.Minute
 // it through maxRounds changes.
 const blockedAfter = 3
 
-// reportBlocked reports what blocks the deletion of an object that is due, once and every half
-// hour. The lock is held.
+// reportBlocked reports why a due object cannot be deleted, once and every half hour. The lock is
+// held.
 func (e *Engine) reportBlocked(slot uint32, res *attemptResult, reason, message string, r reading) {
 	was, known := e.blocked[slot]
 	if known && was.reason == reason && r.mono-was.reported < reportEvery {

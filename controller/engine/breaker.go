@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// breakers pause scopes whose deletions the API server does not take, so that a hundred thousand
+// breakers pause scopes whose deletions the API server does not accept, so that a hundred thousand
 // objects that cannot be deleted cost a few probes and not a hundred thousand refusals a round.
-// Three widths of scope:
+// There are three scopes:
 //
 //   - everything, when no answer comes or the token is refused
-//   - one kind, when its DELETEs are answered with errors of the 500s, or not at all while others are
-//   - one source in one namespace for one kind, when its DELETEs are refused (403, 422 ...), as RBAC
-//     would
+//   - one kind, when its DELETEs are answered with errors of the 500s, or get no answer while those
+//     for other kinds do
+//   - one source in one namespace for one kind, when its DELETEs are refused (403, 422 ...), for
+//     instance by RBAC
 //
-// A scope opens after several different objects failed in a row. From then on a few objects are let
-// through at growing intervals; the first success closes it, and what waited is served at once. An
-// object that was let through in vain steps behind the others, so that one that can never be
-// deleted does not block one that can (S3).
+// A scope opens after several different objects failed in a row. From then on the breaker lets a
+// few objects through at growing intervals. The first success closes the scope, and the waiting
+// objects are tried at once. An object whose probe failed steps behind the others, so that an
+// object that can never be deleted does not block the others (S3).
 type breakers struct {
 	scopes map[scopeKey]*scope
 	open   int
@@ -45,8 +46,8 @@ type scope struct {
 const (
 	breakerThreshold = 5
 	breakerMaxProbes = 50
-	// breakerIdle is how long a scope concerns no object until it is looked whether any is left:
-	// what waits for it, or for another attempt, comes back sooner, unless a rate holds it back.
+	// breakerIdle is how long a scope concerns no object before the engine checks whether any
+	// object waits for it: unless a rate holds a waiting object back, it is tried again sooner.
 	breakerIdle = 2 * backoffMost
 )
 
@@ -84,8 +85,8 @@ func (k scopeKey) String() string {
 
 func newBreakers() *breakers { return &breakers{scopes: map[scopeKey]*scope{}} }
 
-// limits of the interval between rounds of probes: an API server that is away is looked for often,
-// a missing permission seldom.
+// intervals bounds the interval between rounds of probes: an unreachable API server is probed
+// often, a missing permission seldom.
 func (k scopeKey) intervals() (first, most time.Duration) {
 	if k.class == classAPIServer {
 		return time.Second, 10 * time.Second
@@ -127,8 +128,8 @@ func (b *breakers) admit(o *Object, mono time.Duration) (ok bool, wait time.Dura
 	return true, 0
 }
 
-// blocked returns for how long everything is paused, 0 if it is not: so that the engine need not
-// touch every entry.
+// blocked returns for how long everything is paused, or 0. It saves the engine from touching every
+// entry.
 func (b *breakers) blocked(mono time.Duration) time.Duration {
 	if s := b.scopes[scopeAll()]; b.open > 0 && s != nil && s.open && s.probes == 0 && mono < s.next {
 		return s.next - mono
@@ -136,8 +137,8 @@ func (b *breakers) blocked(mono time.Duration) time.Duration {
 	return 0
 }
 
-// fail counts a failure. fresh says that it is this object's first in a row: one object that fails
-// for ever opens nothing.
+// fail counts a failure. fresh: it is this object's first failure in a row. One object that keeps
+// failing opens no scope.
 func (b *breakers) fail(k scopeKey, reason string, fresh bool, mono time.Duration) (opened bool) {
 	s := b.scopes[k]
 	if s == nil {
@@ -174,11 +175,11 @@ func (b *breakers) succeed(k scopeKey) (closed bool) {
 	return s.open
 }
 
-// shut reports whether a scope is open, in the sense in which a breaker is.
+// shut reports whether the breaker of a scope is open.
 func (b *breakers) shut(k scopeKey) bool { s := b.scopes[k]; return s != nil && s.open }
 
-// idle are the scopes that have not concerned an object for long. Those that are not open are
-// dropped at once.
+// idle returns the open scopes that have not concerned an object for long. It drops such scopes
+// that are not open.
 func (b *breakers) idle(mono time.Duration) (open []scopeKey) {
 	for k, s := range b.scopes {
 		switch {
@@ -192,7 +193,7 @@ func (b *breakers) idle(mono time.Duration) (open []scopeKey) {
 	return open
 }
 
-// forget drops what is known of one kind, and answers with the scopes that were open.
+// forget drops the scopes of one kind and returns those that were open.
 func (b *breakers) forget(kind Kind) (closed []scopeKey) {
 	for k := range b.scopes {
 		if k.kind == kind && k.class != classAPIServer && b.succeed(k) {

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// doChores lets go of old tombstones and reports what is stuck.
+// doChores drops old tombstones and reports objects that are stuck.
 func (e *Engine) doChores(now int64) {
 	for {
 		slot, some := e.index.chores.top()
@@ -19,7 +19,7 @@ func (e *Engine) doChores(now int64) {
 	}
 }
 
-// reportStuck says once that an object has been terminating for too long.
+// reportStuck reports once that an object has been terminating for too long.
 func (e *Engine) reportStuck(slot uint32) {
 	en := e.index.at(slot)
 	since := time.Unix(0, en.wake).Add(-e.opts.StuckAfter).UTC()

@@ -8,11 +8,10 @@ import (
 )
 
 const (
-	// lookAgain is how long the dispatcher sleeps at most: a timer runs on monotonic time, and a
-	// clock that is set forward must not make an hour's wait of it.
+	// lookAgain bounds how long the dispatcher sleeps: a timer runs on monotonic time, so it would
+	// not notice that the clock was set forward.
 	lookAgain = time.Second
-	// retryLeast is how soon something that is past due may be tried again: never 0, never
-	// negative.
+	// retryLeast is the shortest wait before an overdue object is tried again: never 0 or negative.
 	retryLeast = time.Second
 )
 
@@ -27,11 +26,11 @@ type job struct {
 	attempt int
 	// unanswered: an earlier DELETE got no answer.
 	unanswered bool
-	started    time.Duration // monotonic: when it was taken up, or went from judging to sending
-	stay       *stay         // where it is now
+	started    time.Duration // monotonic: when it entered its current room
+	stay       *stay         // in its current room
 }
 
-// Run acts on what is due until ctx ends, then waits for the requests under way. It runs once.
+// Run acts on due objects until ctx ends, then waits for the requests under way. It runs once.
 func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
 	if e.running || e.stopped {
@@ -42,7 +41,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	// The process before this one may have used up the budget, and a crash loop would delete
 	// without bound.
 	e.all.Exhaust(e.read().mono)
-	e.guard.held = "" // What holds deletions now is published now.
+	e.guard.held = "" // Publish a hold that began before Run.
 	e.unlock()
 	timer := e.opts.Clock.NewTimer(lookAgain)
 	defer timer.Stop()
@@ -58,8 +57,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// stop ends all: nothing is begun any more, runs get their outcomes, and what was deleted is
-// summarized.
+// stop begins no new attempts, reports outcomes to the runs, waits for the workers and writes the
+// last summary.
 func (e *Engine) stop() {
 	e.mu.Lock()
 	e.running, e.stopped = false, true
@@ -71,12 +70,12 @@ func (e *Engine) stop() {
 	e.unlock()
 }
 
-// dispatch gives what is due to new workers, and returns how long to sleep.
+// dispatch starts workers for due objects, and returns how long to sleep.
 func (e *Engine) dispatch(ctx context.Context) time.Duration {
 	r := e.read()
 	e.mu.Lock()
 	defer e.unlock()
-	e.sleeping = math.MinInt64 // awake: nobody need kick
+	e.sleeping = math.MinInt64 // awake: no kick is needed
 	now, ok := e.checkClock(r)
 	e.setApart(r)
 	e.pingIfNeeded(ctx, r)
@@ -100,7 +99,7 @@ func (e *Engine) dispatch(ctx context.Context) time.Duration {
 	return wait
 }
 
-// work carries out a job, and then whatever else is due.
+// work carries out a job, and then other jobs while any is due.
 func (e *Engine) work(ctx context.Context, j *job) {
 	defer e.workers.Done()
 	for j != nil {
@@ -116,8 +115,8 @@ func (e *Engine) work(ctx context.Context, j *job) {
 				case j != nil && e.requests.inFlight < e.conc.Limit():
 					e.wakeUp() // the limit grew: there is room for one more worker
 				case j == nil && now+int64(e.sleepFor(now, r, true)) < e.sleeping:
-					// The dispatcher went to sleep while more was due than might be under way, so
-					// that it did not see what comes after that.
+					// The dispatcher went to sleep while all slots were taken, so it has not seen
+					// the entries that come next.
 					e.wakeUp()
 				}
 			}

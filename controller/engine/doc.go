@@ -1,30 +1,30 @@
 // Package engine decides when an action is carried out, and how fast.
 //
 // It knows neither kinds nor policy, and sends no request about an object itself. A [Trigger] names
-// one reason for which objects become due and the action that is then carried out; all of them are
-// listed in [Options.Triggers]. A feed lists and watches one kind, judges what it sees and says
-// what is due when: [Engine.Upsert] inserts, postpones or advances, [Engine.Remove] cancels,
-// [Engine.Terminating] hands over what is already being deleted, and a [Relist] drops what a full
-// list no longer shows. The engine keeps that in a compact index (about 140 bytes an object, see
-// index.go), ordered by the instant something has to be done. An object has one entry for each
-// trigger: neither overwrites or cancels the other, and the first that is due acts.
+// one reason why objects become due and the action on due objects; [Options.Triggers] lists all of
+// them. A feed lists and watches one kind, judges each object and tells the engine when it is due:
+// [Engine.Upsert] inserts, postpones or advances an object, [Engine.Remove] cancels it,
+// [Engine.Terminating] hands over an object that is already being deleted, and a [Relist] drops
+// objects that a full list no longer shows. The engine keeps them in a compact index (about 140
+// bytes an object, see index.go), ordered by the instant at which the engine must look at them. An
+// object has one entry for each trigger: no entry overwrites or cancels another, and the first due
+// entry acts.
 //
-// When an entry is due, [Engine.Run] gives it to a worker, and the worker calls Action.Do for the
-// very state that was judged (S1, S2). Deleted: one log line, one lateness sample, and a tombstone
-// that keeps stale watch events from bringing the entry back. Conflict: the kind's [Judge] reads
-// the object live and decides again, in the same worker and at once. Anything else: the entry stays
-// and is tried again, for ever, after a backoff of at least a second (S3). Which part of the API
-// server wrote an answer (action.Origin) decides what it is evidence of: an admission webhook
-// chooses its code and its Retry-After freely. The number of workers follows from what the API
-// server answers (package controller/pace), never from a fixed number.
+// When an entry is due, [Engine.Run] gives it to a worker, and the worker calls Action.Do for
+// exactly the state that was judged (S1, S2). Deleted: one log line, one lateness sample, and a
+// tombstone that keeps stale watch events from bringing the entry back. Conflict: the kind's
+// [Judge] reads the object live and decides again, in the same worker and at once. Anything else:
+// the entry stays and is tried again, without end, after a backoff of at least a second (S3). The
+// engine interprets an answer by the part of the API server that wrote it (action.Origin): an
+// admission webhook chooses its code and its Retry-After freely. The engine derives the number of
+// workers from the API server's answers (package controller/pace).
 //
-// [Engine.Submit] carries out the action of a trigger on objects that are not tracked, such as
-// those of a cleanup run, and yields to everything that is. A [Run] judges them and gets every
-// outcome.
+// [Engine.Submit] carries out the action of a trigger on untracked objects, such as the objects of
+// a cleanup run. They yield to all tracked objects. A [Run] judges them and gets every outcome.
 //
 // When a namespace, a policy, a profile or a runtime changes, [Engine.RecheckNamespace],
-// [Engine.RecheckKinds] and [Engine.RecheckIn] make every judgement that depends on it and is older
-// than the change insufficient: the Judge is asked first (recheck.go).
+// [Engine.RecheckKinds] and [Engine.RecheckIn] invalidate every older judgement that depends on it:
+// the engine calls the Judge before the action (recheck.go).
 //
 // Four things may hold actions back, and each is a metric and a [BreakerEvent]: the clock
 // (guard.go: a jump, or a skew against the API server's Date header beyond a bound), a breaker
@@ -32,6 +32,6 @@
 // are refused), a rate (package controller/pace: deletions a minute, backfill a minute)
 // and Retry-After.
 //
-// Nothing is kept on disk. After a restart the feeds list everything again, and what fell due
-// meanwhile is done at once.
+// Nothing is kept on disk. After a restart the feeds list everything again, and the engine acts at
+// once on objects that fell due meanwhile.
 package engine

@@ -20,9 +20,9 @@ type Engine struct {
 	workers sync.WaitGroup
 
 	mu         sync.Mutex
-	notes      []func()       // logs and hooks, run after mu is let go
+	notes      []func()       // logs and hooks, run after mu is released
 	events     []BreakerEvent // to be published
-	publishing bool           // somebody publishes them
+	publishing bool           // a goroutine publishes them
 	triggers   []*trigger
 	index      *index
 	payloads   payloads
@@ -37,16 +37,16 @@ type Engine struct {
 	stopped    bool
 	requests   room    // DELETEs and other actions under way,
 	judgements room    // and live judgements
-	underway   []*stay // those of both that take a slot, in the order in which they were begun, with some that have come to their end
+	underway   []*stay // stays that take a slot, in both rooms, in the order of their start; some have ended
 	waiting    []*waiter
 	turns      uint64 // requests and live judgements so far
-	// stuckShares is how many shares are known to take long.
+	// stuckShares counts shares with flag stuck.
 	stuckShares int
 	pausedTo    time.Duration       // monotonic: Retry-After
-	sleeping    int64               // until which instant the dispatcher sleeps, to know whether an earlier one must wake it
+	sleeping    int64               // the dispatcher sleeps until then; an earlier instant must wake it
 	late        int                 // entries with flagLate
 	stuck       int                 // entries with flagStuck
-	blocked     map[uint32]blockage // by slot: what was reported as blocked and is still due
+	blocked     map[uint32]blockage // by slot: due objects that were reported as blocked
 	summary     summaries
 	changes     changes
 	paused      paused
@@ -60,7 +60,7 @@ type kindState struct {
 	tracked int
 	last    lastChanges
 	held    bool // see Engine.Hold
-	// forgotten: nobody uses the handle, so that another scope of the kind may have it.
+	// forgotten: no feed uses the handle, so another scope of the kind may get it.
 	forgotten bool
 }
 
@@ -100,15 +100,15 @@ func New(o Options) (*Engine, error) {
 // either.
 func (e *Engine) DryRun() bool { return e.opts.DryRun }
 
-// Upsert tracks an object, or postpones or advances what is tracked under its UID for the kind's
-// trigger. A state that is older than the tracked one changes nothing. An object that was just
-// deleted stays out for Options.KeepOut, unless its resourceVersion is newer. Do not call it for
-// objects that carry a deletionTimestamp: that is Terminating.
+// Upsert tracks an object, or postpones or advances the entry of its UID for the kind's trigger. A
+// state that is older than the tracked one changes nothing. An object that was just deleted stays
+// out for Options.KeepOut, unless its resourceVersion is newer. For objects that carry a
+// deletionTimestamp call Terminating instead.
 func (e *Engine) Upsert(o Object) { e.upsert(o, fromWatch) }
 
 func (e *Engine) upsert(o Object, from origin) {
 	if o.Expiry.IsZero() {
-		// What has no expiry is kept (S6).
+		// An object without an expiry is kept (S6).
 		e.Cancel(o.Kind, o.UID, o.ResourceVersion)
 		return
 	}
@@ -120,7 +120,7 @@ func (e *Engine) upsert(o Object, from origin) {
 	}
 }
 
-// Remove drops what is tracked under the UID: the watch says that the object is gone.
+// Remove drops the entry of the UID: the watch reported that the object is gone.
 func (e *Engine) Remove(k Kind, uid types.UID) {
 	e.mu.Lock()
 	defer e.unlock()
@@ -129,9 +129,9 @@ func (e *Engine) Remove(k Kind, uid types.UID) {
 	}
 }
 
-// Cancel drops what is tracked under the UID, because in the state of the given resourceVersion the
-// object exists and has no expiry. It changes nothing if a newer state is tracked, or if the object
-// is being deleted.
+// Cancel drops the entry of the UID, because in the state of the given resourceVersion the object
+// exists and has no expiry. It changes nothing if a newer state is tracked, or if the object is
+// being deleted.
 func (e *Engine) Cancel(k Kind, uid types.UID, resourceVersion string) {
 	e.mu.Lock()
 	defer e.unlock()
@@ -153,9 +153,9 @@ func (e *Engine) Cancel(k Kind, uid types.UID, resourceVersion string) {
 	}
 }
 
-// Terminating says that an object carries a deletionTimestamp (since), whoever deleted it. It is
-// not deleted again, and it is reported once it has been there for Options.StuckAfter, until
-// Remove. Object.Expiry may be zero.
+// Terminating notes that an object carries a deletionTimestamp (since), from Curfew or from another
+// client. The engine does not delete it again. It reports the object as stuck after
+// Options.StuckAfter, until Remove. Object.Expiry may be zero.
 func (e *Engine) Terminating(o Object, since time.Time) {
 	e.mu.Lock()
 	defer e.unlock()
@@ -174,7 +174,7 @@ func (e *Engine) valid(o *Object) bool {
 	return false
 }
 
-// note leaves something to be done once the lock is let go.
+// note calls f once the lock is released.
 func (e *Engine) note(f func()) { e.notes = append(e.notes, f) }
 
 func (e *Engine) unlock() {

@@ -13,13 +13,13 @@ type StuckObject struct {
 	Since time.Time
 }
 
-// Summary is what was deleted for one source over a summary interval: enough for one aggregated
+// Summary counts the deletions for one source over a summary interval: enough for one aggregated
 // Event on that source.
 type Summary struct {
 	Source    string
 	Trigger   string
 	Kind      KindOptions
-	Namespace string // the one namespace if all lay in one, else empty
+	Namespace string // of all objects if they share it, else empty
 	Deleted   int
 	DryRun    int
 	First     time.Time
@@ -28,13 +28,13 @@ type Summary struct {
 	Examples []string
 }
 
-// BreakerEvent says that deletions of a scope are paused or go on.
+// BreakerEvent reports that deletions of a scope are paused or resumed.
 type BreakerEvent struct {
-	// Class is what is paused: "clock" and "apiserver" (everything), "kind", or the class of the
-	// source: "object", "namespace", "policy", "runtime".
+	// Class of the scope: "clock" and "apiserver" (everything), "kind", or the class of the source:
+	// "object", "namespace", "policy", "runtime".
 	Class string
-	// Scope tells scopes apart. It is the same in the event that begins a pause and in the one that
-	// ends it, and no two scopes that are paused at a time share it. It is not for people.
+	// Scope identifies the scope. Both events of a pause have the same, and no two scopes that are
+	// paused at a time share it. It is not meant for people.
 	Scope string
 	// Kind, Namespace and Source name the scope as far as the class has them.
 	Kind      string

@@ -13,8 +13,7 @@ const (
 	// last attempt.
 	backoffFirst = retryLeast
 	backoffMost  = 5 * time.Minute
-	// backoffTrouble bounds it where the fault is not the object's: no answer, or an error of the
-	// 500s.
+	// backoffTrouble bounds it if the object is not the cause: no answer, or an error of the 500s.
 	backoffTrouble = 30 * time.Second
 	// pauseMost bounds for how long one Retry-After pauses everything.
 	pauseMost = 30 * time.Second
@@ -30,7 +29,7 @@ func backoff(n int, most time.Duration, chance float64) time.Duration {
 	return d + time.Duration(chance*0.3*float64(d))
 }
 
-// finish writes down what came of a job. The lock is held. stopped: the engine is stopping, so a
+// finish records the result of a job. The lock is held. stopped: the engine is stopping, so a
 // failure is not reported.
 func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
 	e.arrive(j, &res, r)
@@ -56,10 +55,10 @@ func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
 	e.record(j, &res, out)
 }
 
-// observe lets the concurrency and the rates know.
+// observe updates the concurrency and the rates with a result.
 func (e *Engine) observe(j *job, res *attemptResult, r reading) {
-	// What a kind does to its own requests proves nothing about the API server: how long they take,
-	// and failures that have paused the kind already.
+	// Latency and failures that a kind causes for its own requests prove nothing about the API
+	// server.
 	troubled := res.troubled(j.kind)
 	own := e.alone(j, r) || res.Code == 0 && e.unheard(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
 		res.result == Throttled && (!troubled || j.batch != nil || e.singled(j.queue))
@@ -69,7 +68,7 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	if j.dry {
 		return
 	}
-	// What got no answer may have been carried out.
+	// A request without an answer may have been carried out.
 	happened := res.result == Deleted || res.lost
 	if j.trigger.Deletes {
 		e.all.Done(r.mono, happened)
@@ -79,7 +78,7 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	}
 }
 
-// finishSubmitted reports to the run, and buries what is tracked of an object that is gone.
+// finishSubmitted reports to the run, and buries all entries of an object that is gone.
 func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now int64) {
 	switch {
 	case res.held != nil:
@@ -98,7 +97,7 @@ func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now i
 	e.note(func() { j.batch.run.Report(report) })
 }
 
-// finishEntry brings the entry of a job into the state that follows.
+// finishEntry puts the entry of a job into its next state.
 func (e *Engine) finishEntry(j *job, res *attemptResult, now int64, r reading) {
 	gone := res.deleting.IsZero() && (res.result == Deleted || res.result == AlreadyGone || res.result == Unconfirmed)
 	if gone {
@@ -110,8 +109,7 @@ func (e *Engine) finishEntry(j *job, res *attemptResult, now int64, r reading) {
 	}
 	en := e.index.at(slot)
 	if en.state != stateInFlight {
-		// Removed and tracked again meanwhile, or terminating. That the object is gone applies all
-		// the same.
+		// Removed and tracked again meanwhile, or terminating. The object is gone all the same.
 		if gone && en.state == stateArmed {
 			e.bury(slot, now)
 		}
@@ -147,7 +145,7 @@ func (e *Engine) finishEntry(j *job, res *attemptResult, now int64, r reading) {
 	}
 }
 
-// retry has an entry wait for its next attempt after a failure.
+// retry makes an entry wait for its next attempt after a failure.
 func (e *Engine) retry(slot uint32, res *attemptResult, now int64, r reading) {
 	en := e.index.at(slot)
 	if en.attempts < 255 {
@@ -175,8 +173,8 @@ func (e *Engine) retry(slot uint32, res *attemptResult, now int64, r reading) {
 	e.retryAt(slot, now, now+int64(wait))
 }
 
-// await has an entry wait for the end of an object that is being deleted, unless another trigger
-// does so already: a stuck object is reported once.
+// await makes an entry wait until a terminating object is gone, unless another trigger's entry does
+// so already: a stuck object is reported once.
 func (e *Engine) await(slot uint32, j *job, stuck int64) {
 	if e.reportedElsewhere(&j.object) {
 		e.release(slot)
@@ -185,8 +183,7 @@ func (e *Engine) await(slot uint32, j *job, stuck int64) {
 	e.enter(slot, stateTerminating, stuck)
 }
 
-// retryAt arms an entry for its expiry, or, where that is past, for another instant, which lies in
-// the future.
+// retryAt arms an entry for its expiry, or for the given future instant if the expiry is past.
 func (e *Engine) retryAt(slot uint32, now, retry int64) {
 	en := e.index.at(slot)
 	if en.expiry > now {
@@ -198,8 +195,8 @@ func (e *Engine) retryAt(slot uint32, now, retry int64) {
 	e.arm(slot, retry)
 }
 
-// goneForOthers buries what other triggers wait to do with an object that is gone: the first that
-// is due deletes it, and nobody sends a second DELETE. One that is under way finishes by itself.
+// goneForOthers buries the waiting entries that other triggers have for an object that is gone, so
+// that the engine sends no second DELETE. An attempt that is under way finishes by itself.
 func (e *Engine) goneForOthers(uid types.UID, own *trigger, now int64) {
 	for _, slot := range e.index.entriesOf(uid) {
 		if en := e.index.at(slot); en.trigger != own.id && (en.state == stateArmed || en.state == stateReported) {

@@ -25,19 +25,18 @@ const (
 	pingHeld = time.Second
 )
 
-// guard decides what time it is for deletions, and whether it is known well enough. It never
-// answers with an instant that is later than the API server's own time as far as Date headers prove
-// it (S1).
+// guard decides by which instant to delete, and whether the time is known well enough. The instant
+// is never later than the API server's own time, as far as Date headers prove that (S1).
 type guard struct {
 	skew    *servertime.Skew // nil: not checked
 	maxSkew time.Duration
 
 	started bool
 	offset  time.Duration // wall minus mono at the last reading
-	jumps   int           // how many were noticed
+	jumps   int           // number of jumps noticed
 	jumped  time.Duration // the jump that is being waited out, 0: none
 	since   time.Duration // mono at which the jump was noticed
-	good    int64         // the last instant that deletions went by,
+	good    int64         // the last instant at which deletions were allowed,
 	goodAt  time.Duration // and its mono; 0, 0: none yet
 	held    string        // reason of the current hold, "": none
 	message string
@@ -55,8 +54,7 @@ const (
 )
 
 // now returns the instant to decide by in unix nanoseconds, and whether deletions may go on. The
-// instant is the wall clock, set back by what the wall clock is proven to be ahead of the API
-// server.
+// instant is the wall clock minus the amount by which it is proven to be ahead of the API server.
 func (g *guard) now(r reading) (int64, bool) {
 	now, ok := g.decide(r)
 	if ok {
@@ -65,9 +63,9 @@ func (g *guard) now(r reading) (int64, bool) {
 	return now, ok
 }
 
-// best is what time it probably is, to show what is overdue while deletions are held: by the API
-// server's clock, or, while that is not known, by the time since deletions last
-// went on.
+// best is the most probable time. It serves to count overdue objects while deletions are held. It
+// is the API server's time or, if that is unknown, the last good instant plus the monotonic time
+// since.
 func (g *guard) best(r reading) int64 {
 	if g.skew != nil {
 		if est := g.skew.Estimate(r.wall); est.Known {

@@ -1,8 +1,8 @@
 package engine
 
-// heap is a 4-ary heap of slots, ordered by the instant their entry wants to be looked at, then by
-// expiry. Each entry knows its place, so that it can be postponed, advanced or taken out where it
-// is: that is what client-go's delaying queue and controller-runtime's priority queue cannot do.
+// heap is a 4-ary heap of slots, ordered by the wake time of their entries, then by expiry. Each
+// entry knows its position, so that it can be postponed, advanced or removed in place, which
+// client-go's delaying queue and controller-runtime's priority queue cannot do.
 type heap struct {
 	slots []uint32
 }
@@ -15,7 +15,7 @@ func (x *index) less(a, b uint32) bool {
 	return ea.expiry < eb.expiry
 }
 
-// place is which heap an entry is in, or belongs into.
+// place names the heap that an entry is in, or belongs into.
 type place uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	inBackfill
 	inClaimed
 	inChores // of the index: needs no request, and waits for none
-	// inOwn is added where the entry is in the partition of its namespace.
+	// inOwn is added if the entry is in the partition of its namespace.
 	inOwn place = 1 << 7
 )
 
@@ -79,7 +79,7 @@ func (x *index) eachHeap(f func(*heap)) {
 	}
 }
 
-// push puts an entry that is in no heap into the one where it belongs.
+// push puts an entry that is in no heap into the heap where it belongs.
 func (x *index) push(slot uint32) {
 	e := x.at(slot)
 	e.place = x.placeOf(e)
@@ -113,7 +113,7 @@ func (x *index) pull(slot uint32) {
 	}
 }
 
-// move puts an entry where its state and its wake instant belong.
+// move puts an entry where it belongs by its state and its wake time.
 func (x *index) move(slot uint32) {
 	e := x.at(slot)
 	if e.pos < 0 || e.place != x.placeOf(e) {
@@ -171,7 +171,7 @@ func (x *index) down(h *heap, i int) {
 	x.at(slot).pos = int32(i)
 }
 
-// top returns the slot that wants to be looked at first.
+// top returns the slot with the earliest wake time.
 func (h *heap) top() (uint32, bool) {
 	if len(h.slots) == 0 {
 		return 0, false

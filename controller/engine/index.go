@@ -15,11 +15,11 @@ import (
 
 // entry is one object. The only pointer in it is the name's.
 type entry struct {
-	uid    [16]byte // the UUID, or a digest of whatever else the UID is (flagOddUID)
+	uid    [16]byte // the UUID, or a digest of a UID in another form (flagOddUID)
 	rv     uint64   // resourceVersion, 0 with flagOddRV
 	expiry int64    // unix nanoseconds
 	epoch  uint64   // see changes
-	wake   int64    // when to look at it next: expiry, next attempt, end of a tombstone, when it counts as stuck
+	wake   int64    // when to look at it next: expiry, next attempt, end of a tombstone, report as stuck
 	name   string
 	ns     uint32
 	source uint32
@@ -29,9 +29,9 @@ type entry struct {
 
 	state    state
 	attempts uint8 // failed attempts in a row, saturating
-	trigger  uint8 // that of its kind
+	trigger  uint8 // of its kind
 	phase    uint8
-	gen      uint8 // relist generation of the kind in which it was last seen
+	gen      uint8 // relist generation of the kind when it was last seen
 	place    place // which heap it is in
 
 	propagation uint8 // in propagations
@@ -51,11 +51,11 @@ const (
 	flagStuck       // terminating for too long, and reported
 	flagUnanswered  // a DELETE got no answer and may have been carried out
 	flagUpserted    // in flight, and a feed has upserted it meanwhile
-	flagJudge       // waits for a slot to be judged live, although it does not say flagLive
+	flagJudge       // waits for a slot to be judged live, without flagLive
 )
 
-// propagations are the policies that an entry names by a number. What is none of them is
-// Background, the second: it cascades, and it honours finalizers.
+// propagations are the policies that an entry stores as a number. Any other policy is stored as
+// Background, which cascades and honours finalizers.
 var propagations = []metav1.DeletionPropagation{"", metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
 
 type state uint8
@@ -127,7 +127,7 @@ func (x *index) lookup(uid types.UID, trigger uint8) (uint32, bool) {
 	})
 }
 
-// entriesOf are the entries of a UID, whatever their trigger.
+// entriesOf are the entries of a UID for all triggers.
 func (x *index) entriesOf(uid types.UID) (slots []uint32) {
 	bin, odd := packUID(uid)
 	x.table.find(x.table.hash(&bin), func(slot uint32) bool {
@@ -139,8 +139,7 @@ func (x *index) entriesOf(uid types.UID) (slots []uint32) {
 	return slots
 }
 
-// set writes what callers say of an object into its entry; state, wake and attempts are not
-// touched.
+// set writes a judged object into its entry. It does not touch state, wake and attempts.
 func (x *index) set(slot uint32, o *Object) {
 	e := x.at(slot)
 	if waits := e.pos >= 0 && (x.queueOf(e.kind) != x.queueOf(o.Kind) || x.namespaces.get(e.ns) != o.Namespace); waits {
@@ -227,7 +226,7 @@ func (x *index) uid(slot uint32) types.UID {
 	return x.oddUIDs[slot]
 }
 
-// phaseID interns a phase. There are few; beyond 255 they share one name.
+// phaseID interns a phase. There are few phases; beyond 255 they share one name.
 func (x *index) phaseID(s string) uint8 {
 	for i, t := range x.phases {
 		if t == s {

@@ -1,8 +1,8 @@
 package engine
 
-// interner gives equal strings one small number, counts who uses it, and forgets the string with
-// its last user, so that namespaces and sources that came and went leave nothing behind. Number 0
-// is always the empty string.
+// interner gives equal strings one small number and counts its users. It forgets a string with its
+// last user, so that deleted namespaces and sources leave nothing behind. Number 0 is always the
+// empty string.
 type interner struct {
 	ids     map[string]uint32
 	strings []string
@@ -14,8 +14,7 @@ func newInterner() *interner {
 	return &interner{ids: map[string]uint32{}, strings: []string{""}, users: []uint32{0}}
 }
 
-// add returns the number of s and counts one more user. The caller must hand in a string that holds
-// on to nothing bigger.
+// add returns the number of s and counts one more user. It copies s.
 func (in *interner) add(s string) uint32 {
 	if s == "" {
 		return 0

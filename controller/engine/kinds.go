@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RegisterKind makes a kind known for a trigger and returns its handle. The same Resource, Trigger
-// and Scope again replace the options and keep the handle and what is tracked.
+// RegisterKind registers a kind for a trigger and returns its handle. Registering the same
+// Resource, Trigger and Scope again replaces the options and keeps the handle and its objects.
 func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	if k.Resource.Resource == "" || k.Resource.Version == "" {
 		return 0, fmt.Errorf("engine: KindOptions.Resource is %q: give version and plural resource", k.Resource)
@@ -29,15 +29,15 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	defer e.unlock()
 	i := e.kindOf(&k)
 	if i == 0 {
-		// Of the same resource and trigger, so that what is still under way for the one that is
-		// gone cannot be mistaken for anything else.
+		// Reuse a handle of the same resource and trigger only: jobs of the forgotten scope may
+		// still be under way.
 		i = Kind(max(0, slices.IndexFunc(e.kinds, func(s *kindState) bool {
 			return s != nil && s.forgotten && s.opts.Resource == k.Resource && s.trigger == t
 		})))
 	}
 	if i != 0 {
 		if !e.kinds[i].forgotten {
-			e.forget(&e.kinds[i].last, e.changes.count.Add(1)) // What is tracked was judged by other rules.
+			e.forget(&e.kinds[i].last, e.changes.count.Add(1)) // Its objects were judged by other rules.
 		}
 		e.kinds[i].opts, e.kinds[i].forgotten = &k, false
 		return i, nil
@@ -64,9 +64,10 @@ func (e *Engine) lookup(k Kind, uid types.UID) (uint32, bool) {
 	return e.index.lookup(uid, e.kinds[k].trigger.id)
 }
 
-// ForgetKind drops all that is tracked of a kind, as when its CRD is gone. Its feed must have
-// ended: the handle may be another scope's from now on. Namespaces come and go by the thousand,
-// each with handles of its own for every kind that is watched in it alone.
+// ForgetKind drops all objects of a kind, for instance when its CRD is gone. Its feed must have
+// ended: another scope may get the handle from now on. Handles are reused because thousands of
+// namespaces may come and go, each with its own handles for the kinds that are watched by
+// namespace.
 func (e *Engine) ForgetKind(k Kind) {
 	e.sweep(k, func(*entry) bool { return true })
 	e.mu.Lock()
@@ -75,7 +76,7 @@ func (e *Engine) ForgetKind(k Kind) {
 	for _, scope := range e.breakers.forget(k) {
 		e.publish(scope.event(false, "", was.opts.Kind, e.opts.Clock.Now()))
 	}
-	// What is kept of it holds on to no feed.
+	// The options that remain must not hold on to a feed.
 	was.opts = &KindOptions{Type: was.opts.Type, Trigger: was.opts.Trigger, Scope: was.opts.Scope,
 		Judge: func(context.Context, Object) (Judgement, error) {
 			return Judgement{}, errors.New("the kind is not known any more")

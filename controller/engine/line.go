@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lineMost is how long a job waits for a slot. What it judged by grows old meanwhile.
+// lineMost is how long a job waits for a slot. Its judgement grows old meanwhile.
 const lineMost = 2 * time.Second
 
 // ErrNoSlot is the error of submitted objects that are Held because too much else was under way.
@@ -21,8 +21,8 @@ type waiter struct {
 	in  chan struct{} // closed once the job is there
 }
 
-// moveTo moves a job to another room, as soon as that has a slot. It returns false if there is none
-// in time. Only the job's own worker calls it.
+// moveTo moves a job to another room as soon as that has a slot. It returns false if no slot
+// becomes free in time. Only the job's own worker calls it.
 func (e *Engine) moveTo(ctx context.Context, j *job, to *room) bool {
 	if j.stay.room == to {
 		return true
@@ -50,7 +50,7 @@ func (e *Engine) moveTo(ctx context.Context, j *job, to *room) bool {
 	return i < 0 // It may have come in at the last moment.
 }
 
-// lineUp has a job leave the room where it is, and wait for another one.
+// lineUp moves a job out of its room and into the line for another one.
 func (e *Engine) lineUp(j *job, to *room) *waiter {
 	r := e.read()
 	e.mu.Lock()
@@ -67,9 +67,10 @@ func (e *Engine) lineUp(j *job, to *room) *waiter {
 	return w
 }
 
-// letIn gives free slots to the jobs that wait for one, before anything else is begun. After a 429
-// of the API server no request is. The breakers have let them through already: the one that finds
-// out whether an outage is over must not wait for its end. The lock is held.
+// letIn gives free slots to the jobs in line, before any new job begins. After a 429 of the API
+// server it lets in no request. It does not ask the breakers, which have admitted these jobs
+// already: a probe that finds out whether an outage is over must not wait for the end of the
+// outage. The lock is held.
 func (e *Engine) letIn(r reading) {
 	if len(e.waiting) == 0 {
 		return
@@ -85,7 +86,7 @@ func (e *Engine) letIn(r reading) {
 	})
 }
 
-// halted reports whether no request may be sent for now, whatever it is about. The lock is held.
+// halted reports whether no request at all may be sent for now. The lock is held.
 func (e *Engine) halted(r reading) bool {
 	return r.mono < e.pausedTo || e.breakers.blocked(r.mono) > 0
 }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// metrics are the engine's. Counters and the histogram are written to as things happen, gauges are
-// read off the engine when they are scraped. No label is a namespace, a name or a source.
+// metrics are the engine's metrics. Events update the counters and the histogram; a scrape reads
+// the gauges from the engine. No label is a namespace, a name or a source.
 type metrics struct {
 	engine *Engine
 
@@ -18,14 +18,14 @@ type metrics struct {
 	tracked, overdue, oldest, stuck, blocked, skew, skewWidth, paused, concurrency, inFlight *prometheus.Desc
 }
 
-// latenessBuckets are fine below a second, where the engine should be, and reach to what an outage
-// makes of it.
+// latenessBuckets are fine below a second, the normal lateness, and reach up to the lateness after
+// a long outage.
 var latenessBuckets = []float64{
 	.001, .0025, .005, .01, .02, .03, .05, .075, .1, .15, .2, .3, .5, .75, 1,
 	1.5, 2, 3, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400,
 }
 
-// byKind are the labels of what is counted for each trigger and kind.
+// byKind are the labels of metrics for each trigger and kind.
 var byKind = []string{"trigger", "group", "kind"}
 
 func newMetrics(e *Engine) *metrics {

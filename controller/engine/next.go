@@ -7,8 +7,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// next returns the next thing to do, if something is due and may be done now. What was submitted
-// yields to what is tracked. The lock is held and the clock was checked.
+// next returns the next job that is due and may begin now, or nil. Submitted objects yield to
+// tracked ones. The lock is held and the clock was checked.
 func (e *Engine) next(now int64, r reading) *job {
 	e.letIn(r)
 	if !e.running || e.halted(r) {
@@ -34,7 +34,7 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 		if en.expiry <= now {
 			e.overdue(slot)
 		} else {
-			en.flags |= flagLive // looked at early, for a reason: never acted on unread (S1)
+			en.flags |= flagLive // Woken before its expiry: judge it live before acting (S1).
 		}
 		kind := e.kinds[en.kind]
 		object := e.index.object(slot)
@@ -58,7 +58,7 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 			if judging {
 				en.flags |= flagJudge
 			}
-			e.index.move(slot) // Where it waits it holds up nothing else.
+			e.index.move(slot) // In the heap of live judgements it holds up nothing else.
 			continue
 		}
 		admitted, wait, free := e.admit(j, r)
@@ -66,7 +66,8 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 			return nil
 		}
 		if !admitted {
-			// Among those that wait for a breaker, the least tried come first: see breakers.
+			// Of the entries that wait for a breaker, the least tried ones come first: see
+			// breakers.
 			en.flags |= flagParked
 			back := time.Duration((float64(en.attempts) + e.opts.jitter()) * float64(10*time.Millisecond))
 			e.arm(slot, now+int64(max(retryLeast, wait)+back))
@@ -79,14 +80,13 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 	}
 }
 
-// judges reports whether an object is judged live before its action is carried out, as far as is
-// known now.
+// judges reports whether an object will be judged live before its action, as far as is known now.
 func (e *Engine) judges(kind *kindState, o *Object) bool {
 	return o.Live || kind.opts.UIDOnly || kind.trigger.Payload && o.Payload == nil || e.outdatedLocked(o) ||
 		e.opts.Behind != nil && e.opts.Behind()
 }
 
-// admit asks rates and breakers. free is false if a rate has no room.
+// admit checks rates and breakers. free is false if a rate has no room.
 func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, free bool) {
 	j.dry = j.object.DryRun || e.opts.DryRun
 	j.started = r.mono
@@ -109,11 +109,10 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 	return true, 0, true
 }
 
-// earliest is what should be looked at first, if its time has come: of the partition of the best
-// priority with the fewest requests under way, and among several of these of the one whose last
-// turn was longest ago. Entries that are only claimed to be backfilled yield to those that are, if
-// these have room: a forged stamp must not use up the rate of others, and a namespace that hangs
-// must not stop them.
+// earliest returns the first due entry of the partition with the best priority and the fewest
+// requests under way; of several such partitions it takes the one whose last turn was longest ago.
+// Claimed backfill (see heap claimed) yields to proven backfill that has room: a forged stamp must
+// not use up the rate of others, and a namespace whose webhook hangs must not stop them.
 func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 	x := e.index
 	full := e.all.Wait(r.mono) > 0 && !e.opts.DryRun
@@ -152,7 +151,8 @@ func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 	return first, found
 }
 
-// topOf is what a partition would begin next from some of its heaps, of what there is room for.
+// topOf returns the entry that a partition would begin next from some of its heaps, if there is
+// room for it.
 func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*heap) (first uint32, found bool) {
 	for _, h := range heaps {
 		slot, some := h.top()
@@ -170,7 +170,7 @@ func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*heap) (f
 	return first, found
 }
 
-// fits reports whether a partition has room for what is on top of one of its heaps.
+// fits reports whether a partition has room for the top entry of one of its heaps.
 func (e *Engine) fits(q *queue, p *partition, h *heap, slot uint32) bool {
 	judging := h == &p.live || h != &p.due && e.index.at(slot).flags&(flagLive|flagJudge) != 0
 	return e.room(q, p, judging)

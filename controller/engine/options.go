@@ -16,10 +16,10 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultMaxSkew is the skew against the API server beyond which deletions wait. Hosts that
-	// keep time are within a tenth of a second of each other, and the Date header alone is a second
-	// coarse; more than five seconds is a clock that nobody keeps. Below the bound the engine waits
-	// for the later of the two clocks, so no object is deleted early.
+	// DefaultMaxSkew is the skew against the API server beyond which deletions wait. Synchronized
+	// hosts are within a tenth of a second of each other, and the Date header alone is a second
+	// coarse; a skew of more than five seconds means that a clock is not synchronized. Below the
+	// bound the engine waits for the later of the two clocks, so no object is deleted early.
 	DefaultMaxSkew = 5 * time.Second
 	// DefaultStuckAfter is how long an object may be terminating before it is reported.
 	DefaultStuckAfter = 15 * time.Minute
@@ -30,25 +30,25 @@ const (
 	DefaultKeepOut = time.Minute
 	// DefaultRequestTimeout bounds one attempt of an action and one live judgement.
 	DefaultRequestTimeout = 30 * time.Second
-	// DefaultMaxConcurrency is where growth of the concurrency ends.
+	// DefaultMaxConcurrency bounds the concurrency.
 	DefaultMaxConcurrency = 256
 	// DefaultSummaryEvery is the interval of the summary line and of OnSummary.
 	DefaultSummaryEvery = time.Minute
 )
 
-// Options says what an Engine works with. Triggers are required, all else has a default.
+// Options configure an Engine. Triggers are required, all else has a default.
 type Options struct {
-	// Triggers are why objects become due, and what is done then. Required.
+	// Triggers are the reasons why objects become due, with their actions. Required.
 	Triggers []Trigger
-	// Skew is the estimate of the API server's time; wrap every transport with Skew.Wrap. While it
-	// is nil no skew is checked, and a jump of the clock is only waited out for as long as wall and
-	// monotonic time disagree again.
+	// Skew is the estimate of the API server's time; wrap every transport with Skew.Wrap. With nil
+	// no skew is checked, and after a jump of the clock the engine only waits until wall and
+	// monotonic time agree again.
 	Skew *servertime.Skew
 	// Ping makes the API server send a Date header, for instance Client.Ping. Called at most once a
 	// second, and only when no other answer came lately. Needed with Skew.
 	Ping servertime.Ping
-	// Behind reports whether the caches that objects were judged by may be behind the API server, as
-	// after an outage. Then every object is judged live first. Nil means that they never are.
+	// Behind reports whether the caches that objects are judged by may be behind the API server, as
+	// after an outage. Then the engine judges every object live first. Nil means never.
 	Behind func() bool
 	// Pauses holds actions while a DeletionPause names them. Nil means that nothing ever does.
 	Pauses *pause.Gate
@@ -56,8 +56,8 @@ type Options struct {
 	Clock clock.WithTicker
 	// Log gets one line a deletion and one summary line an interval.
 	Log logr.Logger
-	// Known reports whether all objects of all kinds are known. While they are not, no gauge says that
-	// none is overdue. Nil means always.
+	// Known reports whether all objects of all kinds are known. Until then, gauges of overdue
+	// objects are absent instead of 0. Nil means always.
 	Known func() bool
 	// Registerer gets the metrics; nil means none are registered.
 	Registerer prometheus.Registerer
@@ -72,9 +72,8 @@ type Options struct {
 	// MaxConcurrency caps DELETEs in flight; 0 means DefaultMaxConcurrency. The engine finds its
 	// own number below that.
 	MaxConcurrency int
-	// FavourDrain lets the engine take all that the API server gives, until it refuses (429) or
-	// becomes several times slower. The default keeps a short queue, so that other clients notice
-	// little.
+	// FavourDrain lets the engine load the API server until it refuses (429) or becomes several
+	// times slower. The default keeps a short queue, so that other clients notice little.
 	FavourDrain bool
 	// DryRun makes every deletion a dry run, whatever the object says.
 	DryRun bool
@@ -92,16 +91,16 @@ type Options struct {
 	// DefaultSummaryEvery.
 	SummaryEvery time.Duration
 
-	// OnSummary is called once an interval with what was deleted, a Summary per source, trigger and
-	// kind, if anything was.
+	// OnSummary is called once an interval with a Summary per source, trigger and kind, if anything
+	// was deleted.
 	OnSummary func([]Summary)
-	// OnBreaker is called when deletions of a scope are paused and when they go on, one call at a
-	// time and in that order.
+	// OnBreaker is called when deletions of a scope are paused and when they are resumed, one call
+	// at a time and in that order.
 	OnBreaker func(BreakerEvent)
 	// OnStuck is called once for each object that has been terminating for too long.
 	OnStuck func(StuckObject)
-	// OnBlocked is called once for each object that cannot be deleted for a reason of its own. It
-	// is tried again all the same.
+	// OnBlocked is called for each object that cannot be deleted for a reason of its own, and again
+	// every half hour. The engine keeps trying.
 	OnBlocked func(BlockedObject)
 
 	// monotonic gives the monotonic time of a clock reading. Tests replace it to let wall and
@@ -113,7 +112,7 @@ type Options struct {
 	observe func(Outcome)
 }
 
-// complete fills in defaults and names what is wrong.
+// complete fills in defaults and returns an error for each invalid option.
 func (o Options) complete() (Options, error) {
 	var errs []error
 	if o.Skew != nil && o.Ping == nil {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// packUID gives the 16 bytes of a UUID in canonical form; anything else is digested, and flagged as
-// odd.
+// packUID returns the 16 bytes of a UUID in canonical form. For any other UID it returns a digest
+// and odd.
 func packUID(uid types.UID) (bin [16]byte, odd bool) {
 	if len(uid) == 36 && uid[8] == '-' && uid[13] == '-' && uid[18] == '-' && uid[23] == '-' {
 		ok := true
@@ -60,7 +60,7 @@ func unpackUID(bin *[16]byte) types.UID {
 	return types.UID(b[:])
 }
 
-// packVersion reads a resourceVersion that survives being a number: decimal, no leading zero.
+// packVersion reads a resourceVersion that a number can represent: decimal, without a leading zero.
 func packVersion(version string) (uint64, bool) {
 	if version == "" || version[0] == '0' || version[0] == '+' {
 		return 0, false
@@ -69,8 +69,8 @@ func packVersion(version string) (uint64, bool) {
 	return rv, err == nil
 }
 
-// nanos bounds an instant to what int64 nanoseconds can say, towards later: an absurdly early
-// expiry becomes 1970, which is just as due, and an absurdly late one never comes.
+// nanos bounds an instant to the range of int64 nanoseconds, towards later: a very early expiry
+// becomes 1970, which is just as due, and a very late one never comes.
 func nanos(t time.Time) int64 {
 	switch s := t.Unix(); {
 	case s >= math.MaxInt64/int64(time.Second):

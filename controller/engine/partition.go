@@ -1,29 +1,30 @@
 package engine
 
-// partition is what waits of a queue: of one namespace that is answered slowly, or of all others.
-// A namespace's admission webhook may take its time for each DELETE, or hang. Then
+// partition holds the waiting entries of a queue: of one slow namespace, or of all other
+// namespaces. The admission webhooks of a namespace may answer each DELETE slowly, or never. Then
 //
-//   - a request that has been under way for slowAfter takes up no slot any more, and its namespace
-//     gets a partition of its own: its requests never take up a slot, and only a few of them are
+//   - a request that has been under way for slowAfter gives its slot back, and its namespace gets a
+//     partition of its own: requests of that partition take no slot, and only a few of them are
 //     sent at a time, until they are answered quickly again,
-//   - while one is known to take that long, others are suspected after waryAfter,
-//   - all of them together have at most half of what may be under way, and take turns.
+//   - while one partition is known to be stuck, requests of others count as slow after waryAfter,
+//   - all slow partitions together may have at most half of Options.MaxConcurrency under way, and
+//     take turns.
 //
-// Objects without a namespace are one partition. With too many of them, what is left of the queue
-// is slow as a whole.
+// Objects without a namespace share a partition. Beyond partitionsMost slow namespaces, the rest of
+// the queue becomes slow as a whole.
 //
-// Live judgements have slots of their own and are shared out in the same way.
+// Live judgements have their own slots, which are shared out in the same way.
 type partition struct {
 	share           // the requests
 	judging   share // the live judgements
 	namespace string
 	due       heap
-	live      heap // what is judged live before its request
+	live      heap // entries that are judged live before their request
 	backfill  heap
-	claimed   heap // backfilled by a stamp that proves nothing: yields to backfill
+	claimed   heap // backfill that only an unproven stamp claims: yields to backfill
 }
 
-// partitionsMost bounds the partitions of a queue: each is looked at for each turn.
+// partitionsMost bounds the partitions of a queue: every turn looks at all of them.
 const partitionsMost = 128
 
 // heaps are all heaps of a partition.
@@ -33,10 +34,10 @@ func (p *partition) empty() bool {
 	return p.inFlight+p.judging.inFlight == 0 && len(p.due.slots)+len(p.live.slots)+len(p.backfill.slots)+len(p.claimed.slots) == 0
 }
 
-// lastTurn is when something of it was begun last.
+// lastTurn is when a job of the partition began last.
 func (p *partition) lastTurn() uint64 { return max(p.turn, p.judging.turn) }
 
-// partition is where an object of a namespace waits.
+// partition returns the partition of a namespace.
 func (q *queue) partition(namespace string) *partition {
 	if own := q.own[namespace]; own != nil {
 		return own
@@ -52,8 +53,8 @@ func (q *queue) partitions(f func(*partition)) {
 	}
 }
 
-// separate gives a job's namespace a partition of its own, if there may be one more. What waits of
-// the namespace moves there as it comes up. The lock is held.
+// separate gives a job's namespace a partition of its own, if there may be one more. Waiting
+// entries of the namespace move there when they reach the top of their heap. The lock is held.
 func (e *Engine) separate(j *job) {
 	q, namespace := j.queue, j.object.Namespace
 	if q.own[namespace] == nil && len(q.own) < partitionsMost {
@@ -64,8 +65,8 @@ func (e *Engine) separate(j *job) {
 	}
 }
 
-// dissolve drops the partition of a namespace that is not slow any more and has nothing left. The
-// lock is held.
+// dissolve drops the partition of a namespace that is no longer slow and is empty. The lock is
+// held.
 func (e *Engine) dissolve(q *queue, namespace string) {
 	if own := q.own[namespace]; own != nil && !own.slow && !own.judging.slow && own.empty() {
 		delete(q.own, namespace)

@@ -13,17 +13,17 @@ import (
 // ErrHeldByPause is the error of submitted objects that are Held because of a DeletionPause.
 var ErrHeldByPause = errors.New("held by a pause")
 
-// heldFor is how long an entry that is held waits, unless something else is held before.
+// heldFor is how long a held entry waits, unless the pauses change before.
 const heldFor = time.Minute
 
-// paused is what the engine knows of pauses.
+// paused is the view of pauses that the engine acts by.
 type paused struct {
 	view   pause.View
-	parked bool // entries wait for another view
+	parked bool // entries wait for a change of the view
 }
 
-// passable reports whether it is known what is held. If something is due, or soon will be, it has
-// that read. The lock is held.
+// passable reports whether the engine knows the current pauses. If an entry is due, or soon will
+// be, it requests a read of the pauses. The lock is held.
 func (e *Engine) passable(now int64) bool {
 	if e.opts.Pauses == nil {
 		return true
@@ -45,7 +45,7 @@ func (e *Engine) passable(now int64) bool {
 	return true
 }
 
-// dueBy reports whether an entry wants to be looked at by an instant.
+// dueBy reports whether an entry has to be looked at by an instant.
 func (e *Engine) dueBy(at int64) (found bool) {
 	for _, q := range e.index.queues {
 		q.partitions(func(p *partition) {
@@ -67,7 +67,7 @@ func (e *Engine) onHold(o *Object) bool {
 	return e.paused.view.Holds(policy.Trigger(k.trigger.Name), scopeOf(k.opts, o))
 }
 
-// park has an entry wait until something else is held: by pauses, or by Engine.Hold.
+// park makes an entry wait until the pauses change, or Engine.Hold lets its kind go on.
 func (e *Engine) park(slot uint32, now int64, byPause bool) {
 	en := e.index.at(slot)
 	if en.expiry <= now {

@@ -7,11 +7,12 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// payloadsMost bounds how many payloads are kept. What falls out is judged live before the action.
+// payloadsMost bounds how many payloads are kept. An object whose payload was dropped is judged
+// live before the action.
 const payloadsMost = 1 << 16
 
-// payloads keeps what actions need of the states that were judged, for triggers with payloads. An
-// entry of the index pays nothing for it.
+// payloads keeps the payloads of judged states, for triggers with payloads. Entries of other
+// triggers pay nothing for it.
 type payloads struct {
 	of *lru.Cache // payloadKey → payload
 }
@@ -28,14 +29,14 @@ type payload struct {
 
 func newPayloads(most int) payloads { return payloads{of: lru.New(most)} }
 
-// keep remembers the payload of a state, in the place of an earlier one.
+// keep remembers the payload of a state and replaces an earlier one.
 func (p payloads) keep(t *trigger, o *Object) {
 	if t.Payload && o.Payload != nil {
 		p.of.Add(payloadKey{t.id, types.UID(strings.Clone(string(o.UID)))}, payload{strings.Clone(o.ResourceVersion), o.Payload})
 	}
 }
 
-// get is the payload of just this state; nil if it is not known.
+// get returns the payload of exactly this state, or nil if it is not known.
 func (p payloads) get(t *trigger, o *Object) any {
 	found, _ := p.of.Get(payloadKey{t.id, o.UID})
 	if known, ok := found.(payload); ok && known.resourceVersion == o.ResourceVersion {

@@ -15,14 +15,15 @@ type pinger struct {
 	jumps   int
 }
 
-// precise is how narrow an estimate is narrowed on purpose; DELETEs narrow it further by the way.
+// precise is the width down to which pings narrow the estimate; the answers to DELETEs narrow it
+// further. narrowMost bounds the number of these pings.
 const (
 	precise    = 50 * time.Millisecond
 	narrowMost = 10
 )
 
-// pingIfNeeded asks for the API server's time if deletions wait for it, if the last answer is a
-// while ago, or if it is known only coarsely. The lock is held.
+// pingIfNeeded asks for the API server's time if deletions wait for it, if the last answer is too
+// old, or if the estimate is coarse. The lock is held.
 func (e *Engine) pingIfNeeded(ctx context.Context, r reading) {
 	p := &e.ping
 	if e.opts.Skew == nil || p.busy || r.mono < p.next {

@@ -10,7 +10,7 @@ func (e *Engine) checkClock(r reading) (now int64, ok bool) {
 		return now, ok
 	}
 	if e.guard.jumps != jumps {
-		// What waits for another attempt or as a tombstone counted from a clock that was wrong.
+		// Retries and tombstones were scheduled by a clock that was wrong.
 		e.rewake(now+int64(backoffMost), func(en *entry) bool {
 			return en.state == stateArmed && en.wake > en.expiry || en.state == stateTombstone
 		})
@@ -27,20 +27,20 @@ func (e *Engine) clockEvent(before string, r reading) {
 		ev.Reason, ev.Message = before, "deletions resumed: the clock agrees with the API server's"
 	}
 	if ev.Reason == ReasonNoServerTime {
-		return // every start begins so
+		return // Every start begins with this hold.
 	}
 	e.publish(ev)
 }
 
-// publish leaves an event to be published. The lock is held.
+// publish queues an event. The lock is held.
 func (e *Engine) publish(ev BreakerEvent) {
 	e.events = append(e.events, ev)
 	e.note(e.publishAll)
 }
 
-// publishAll publishes pauses one by one, in the order in which they began and ended: a pause whose
-// end overtakes its beginning would last for ever for a listener. What comes up meanwhile is left
-// to the goroutine that publishes already.
+// publishAll publishes the events one by one, in order: if the end of a pause overtook its
+// beginning, a listener would believe that the pause never ends. If another goroutine is publishing
+// already, that goroutine publishes the new events.
 func (e *Engine) publishAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,22 +9,23 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// A queue is what waits of one resource for one trigger. A request may take long for reasons that
-// concern its kind alone: a conversion or admission webhook that hangs, an aggregated API that is
-// away. Other kinds must not wait for it. Therefore
+// A queue holds the waiting entries of one resource for one trigger. A request may take long for
+// reasons that concern its kind only: a conversion or admission webhook that hangs, an aggregated
+// API that is down. Other kinds must not wait for it. Therefore
 //
-//   - of the queues in which something is due, the one with the fewest requests under way is served
-//     first, and among several of these the one whose last turn was longest ago,
-//   - what takes long takes up no slot, see partition and room,
+//   - of the queues with due entries, the one with the fewest requests under way is served first,
+//     and of several such queues the one whose last turn was longest ago,
+//   - a slow request takes no slot, see partition and room,
 //   - a 429 of the API server itself pauses everything. A queue that gets it again and again, while
 //     others do not, waits alone, and one request at a time shows whether it is over,
-//   - a 429 to what was submitted delays its own batch: it is the answer to the account of one run,
-//   - any other 429 delays its own object. Where several objects of a queue get one in a row, the
+//   - a 429 for a submitted object delays its own batch: the API server answers the account of that
+//     run,
+//   - any other 429 delays its own object. If several objects of a queue get one in a row, the
 //     queue waits alone.
 type queue struct {
 	of      schema.GroupVersionResource
 	trigger *trigger
-	// rest are all objects but those of the namespaces that have a partition of their own.
+	// rest are the objects of all namespaces without a partition of their own.
 	rest partition
 	own  map[string]*partition
 	// underway counts the requests and live judgements of all partitions.
@@ -33,19 +34,18 @@ type queue struct {
 	quick   time.Duration // monotonic: the last quick answer, 0: none,
 	quickOf string        // and its namespace
 
-	refusals int           // answers of 429 in a row, those to requests that were under way together counted as one;
+	refusals int           // answers of 429 in a row; answers to concurrent requests count as one
 	own429   bool          // some of them not from the API server itself
-	refused  time.Duration // monotonic: the first of these,
+	refused  time.Duration // monotonic: the first of them,
 	again    time.Duration // and the last
-	pausedTo time.Duration // monotonic: Retry-After, where it is this queue alone that is answered so
+	pausedTo time.Duration // monotonic: Retry-After, if only this queue gets 429
 }
 
 const (
-	// refusedMost is how often everything is paused because of a queue that is answered 429, while
-	// others are not.
+	// refusedMost is how often a queue that gets 429, while others do not, pauses everything.
 	refusedMost = 3
-	// remembered is how long a quick answer shows that a queue as a whole does not hang, and for how
-	// long a share counts as slow that has nothing to do.
+	// remembered is how long a quick answer shows that a queue as a whole does not hang, and how
+	// long an idle share counts as slow.
 	remembered = 10 * time.Minute
 )
 
@@ -60,7 +60,7 @@ func (e *Engine) queueFor(o *KindOptions, t *trigger) *queue {
 	return q
 }
 
-// candidate is what a partition could do next.
+// candidate is the next entry of a partition.
 type candidate struct {
 	queue     *queue
 	partition *partition
@@ -86,8 +86,8 @@ func (e *Engine) open(q *queue, r reading) bool {
 	return r.mono >= q.pausedTo && (q.underway == 0 || !e.singled(q))
 }
 
-// room reports whether one more of a partition may be begun; judging means that it is judged live
-// first, and needs a slot of both.
+// room reports whether one more job of a partition may begin. judging: the job is judged live
+// first, and needs a slot in both rooms.
 func (e *Engine) room(q *queue, p *partition, judging bool) bool {
 	return e.roomFor(&e.requests, &p.share) && (!judging || e.roomFor(&e.judgements, &p.judging)) && e.inLine(q, p) < slowMost
 }
@@ -102,11 +102,11 @@ func (e *Engine) depart(j *job, judging bool) {
 	e.begin(j, in, e.shareOf(j, in), j.started)
 }
 
-// arrive notes that it has come to its end. The lock is held.
+// arrive notes that a job has ended. The lock is held.
 func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 	q, of := j.queue, j.stay
 	q.underway--
-	left := of.over // It waited in line, in vain: what it took before is noted already.
+	left := of.over // It waited in line in vain; moveTo has noted its stay before that.
 	e.leave(j)
 	defer e.dissolve(q, j.object.Namespace)
 	if left {
@@ -135,13 +135,13 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 	}
 }
 
-// throttle obeys a 429. If the API server itself has too much to do, it pauses everything. Else the
-// object waits (see finishEntry), and its queue as well once several objects got one: an object
-// that is tried again is no news. The lock is held.
+// throttle handles a 429. If the API server itself is overloaded, everything pauses. Otherwise the
+// object waits (see finishEntry), and its queue as well once several different objects got a 429.
+// The lock is held.
 func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 	to := r.mono + min(pauseMost, res.After)
 	if j.batch != nil {
-		// The account of the run is answered so: a tenant can have the API server do that.
+		// The answer is for the account of the run: a tenant can make the API server send it.
 		j.batch.pausedTo = max(j.batch.pausedTo, to, r.mono+retryLeast)
 		return
 	}
@@ -158,7 +158,8 @@ func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 	}
 	switch {
 	case q.own429 && e.singled(q):
-		// That the kind is meant is a guess: it is asked again soon at first, with another object.
+		// It is a guess that the answer is about the kind: retry soon at first, with another
+		// object.
 		q.pausedTo = max(q.pausedTo, min(to, r.mono+retryLeast<<min(q.refusals-refusedMost, 10)))
 	case e.singled(q):
 		q.pausedTo = max(q.pausedTo, to)
@@ -167,33 +168,33 @@ func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 	}
 }
 
-// overloaded reports whether a 429 says that the API server itself has too much to do. An
-// aggregated API server has filters of its own.
+// overloaded reports whether a 429 means that the API server itself is overloaded. An aggregated
+// API server has filters of its own.
 func (res *attemptResult) overloaded(k *KindOptions) bool {
 	return res.result == Throttled && res.Origin == action.FromServer && !k.Aggregated
 }
 
-// singled reports whether it is a queue alone that is answered 429. The lock is held.
+// singled reports whether only this queue gets 429. The lock is held.
 func (e *Engine) singled(q *queue) bool {
 	return q.refusals >= refusedMost &&
 		(q.own429 || slices.ContainsFunc(e.index.queues, func(other *queue) bool { return other != q && other.quick > q.refused }))
 }
 
-// alone reports whether it was the kind or the namespace of a job that took long: others were
-// answered quickly meanwhile. The lock is held.
+// alone reports whether a job took long because of its kind or its namespace: requests of other
+// queues were answered quickly meanwhile. The lock is held.
 func (e *Engine) alone(j *job, r reading) bool {
 	return r.mono-j.started >= slowAfter && slices.ContainsFunc(e.index.queues, func(q *queue) bool { return q.quick > j.started })
 }
 
-// ofNamespace reports whether it is the namespace of a job that hangs, and not its kind: the last
-// quick answer of the kind was to another namespace, and is not long ago. The lock is held.
+// ofNamespace reports whether the namespace of a job hangs, and not its kind: the last quick answer
+// for the kind was for another namespace, and recent. The lock is held.
 func (j *job) ofNamespace(r reading) bool {
 	q := j.queue
 	return j.object.Namespace != "" && q.quick > 0 && q.quickOf != j.object.Namespace && r.mono-q.quick < remembered
 }
 
-// unheard reports whether a job waited in vain for an answer of its own, while the API server
-// answered others. The lock is held.
+// unheard reports whether a job got no answer while the API server answered others. The lock is
+// held.
 func (e *Engine) unheard(j *job, r reading) bool {
 	if e.alone(j, r) {
 		return true

@@ -2,20 +2,20 @@ package engine
 
 import "sync/atomic"
 
-// changes counts what changed around the objects: namespaces, policies, profiles, runtimes. An
+// changes counts changes in the context of objects: namespaces, policies, profiles, runtimes. An
 // entry carries the count from before it was judged, so that one comparison shows whether its
-// judgement is older than the last change that concerns it. A change costs the same however many
-// objects it concerns.
+// judgement is older than the last change that concerns it. The cost of a change does not depend on
+// the number of objects that it concerns.
 type changes struct {
 	count atomic.Uint64
-	// last are the changes that concern all kinds; kindState.last are those of one kind. The
+	// last are the changes that concern all kinds, and kindState.last the changes of one kind. The
 	// engine's lock guards both.
 	last lastChanges
-	// remembered is how many namespaces are remembered in all of them.
+	// remembered is the number of namespaces in all of them.
 	remembered int
 }
 
-// lastChanges are the last change that concerns everything, and the last in single namespaces.
+// lastChanges hold the last change that concerns everything, and the last change of each namespace.
 type lastChanges struct {
 	all        uint64
 	namespaces map[string]uint64
@@ -23,8 +23,8 @@ type lastChanges struct {
 
 func (c *lastChanges) in(namespace string) uint64 { return max(c.all, c.namespaces[namespace]) }
 
-// changesMost bounds how many namespaces are remembered, of all kinds together. Beyond that
-// everything of the kind with the most counts as changed, which costs one live read before each
+// changesMost bounds how many namespaces are remembered, for all kinds together. Beyond it, the
+// kind with the most namespaces counts as changed everywhere, which costs one live read before each
 // deletion until the object is judged again.
 const changesMost = 10000
 
@@ -48,7 +48,7 @@ func (e *Engine) remember(c *lastChanges, namespace string, now uint64) {
 	c.namespaces[namespace] = now
 }
 
-// forget has everything count as changed in place of single namespaces. The lock is held.
+// forget replaces the changes of single namespaces with a change of everything. The lock is held.
 func (e *Engine) forget(c *lastChanges, now uint64) {
 	e.changes.remembered -= len(c.namespaces)
 	*c = lastChanges{all: now}
@@ -58,9 +58,9 @@ func (e *Engine) forget(c *lastChanges, now uint64) {
 // on, and pass it as Object.Epoch.
 func (e *Engine) Epoch() uint64 { return e.changes.count.Load() }
 
-// RecheckNamespace says that the settings of a namespace changed. Before the next DELETE of each
-// object in it the kind's Judge reads and judges the object again, also where a worker has judged
-// it already but has not sent its DELETE yet. Call it after caches show the change.
+// RecheckNamespace notes that the settings of a namespace changed. Before the next DELETE of each
+// object in it the kind's Judge reads and judges the object again, even if a worker has judged it
+// already but has not sent its DELETE yet. Call it after caches show the change.
 func (e *Engine) RecheckNamespace(name string) {
 	e.mu.Lock()
 	defer e.unlock()
@@ -90,9 +90,9 @@ func (e *Engine) RecheckKinds(kinds ...Kind) {
 }
 
 // Hold stops the deletions of a kind, for its trigger and in its scope, until Hold is called again
-// with false: its rules changed, and a Judge that knows the new ones is not registered yet. Nothing
-// is forgotten meanwhile. Afterwards everything is judged again before it is deleted. Other scopes
-// go on: one namespace may lack a permission for long.
+// with false: its rules changed, and no Judge with the new rules is registered yet. The engine
+// keeps the objects, and afterwards judges each again before it deletes it. Other scopes go on,
+// since one namespace may lack a permission for long.
 func (e *Engine) Hold(k Kind, on bool) {
 	r := e.read()
 	e.mu.Lock()
@@ -108,8 +108,8 @@ func (e *Engine) Hold(k Kind, on bool) {
 	of.held = on
 }
 
-// outdated reports whether something changed after an object was judged, so that its judgement does
-// not permit a DELETE any more.
+// outdated reports whether the context of an object changed after it was judged, so that the
+// judgement no longer permits a DELETE.
 func (e *Engine) outdated(o *Object) bool {
 	if o.Epoch == e.changes.count.Load() {
 		return false // The common case takes no lock.

@@ -10,8 +10,8 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// codeUnjudged stands for an HTTP status where the live judgement failed for a reason that is not
-// the API server's.
+// codeUnjudged stands for the HTTP status of a live judgement that failed without an answer of the
+// API server as its cause.
 const codeUnjudged = -1
 
 // judgeAgain reads and judges the object of a job live and reports whether to go on with the
@@ -78,8 +78,7 @@ func (e *Engine) judge(ctx context.Context, j *job, o Object) (Judgement, error)
 	return jd, err
 }
 
-// accept writes down a live judgement that says when the object is due, and reports whether to go
-// on.
+// accept records a live judgement with verdict Track, and reports whether to go on with the action.
 func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed bool) {
 	r := e.read()
 	e.mu.Lock()
@@ -90,11 +89,11 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 		return false
 	}
 	if judged.UID != j.object.UID {
-		// Re-created under the same name (S2): the old one is gone, the new one has a life of its
-		// own.
+		// Re-created under the same name (S2): the old object is gone, and the new one is tracked
+		// on its own.
 		res.result = AlreadyGone
 		if j.batch == nil {
-			// A watch may know more of it by now: it counts as a list does.
+			// A watch may have shown a newer state by now: treat this one like a list.
 			e.apply(judged, now, fromRelist)
 		}
 		return false
@@ -110,7 +109,7 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 		// sent.
 	case !ok || nanos(judged.Expiry) > now:
 	case (judged.DryRun || e.opts.DryRun) != j.dry || judged.Backfill != j.object.Backfill || judged.claimed() != j.object.claimed():
-		// It was admitted under other rules (rates) than those that apply now: start over.
+		// It was admitted under other rates than apply now: start over.
 	default:
 		return true
 	}
@@ -127,8 +126,8 @@ func (e *Engine) writeJudgement(j *job, res *attemptResult, judged *Object, now 
 	}
 	en := e.index.at(slot)
 	if compareVersion(en, res.sent.ResourceVersion) != same && compareVersion(en, judged.ResourceVersion) == older {
-		// While the answer was on its way, the watch showed a state that is newer than it: look
-		// again. (A number that is greater but was there before proves nothing: etcd may have been
+		// During the read the watch showed a state that is newer than the answer: judge again. (A
+		// higher version that the entry had before the read proves nothing: etcd may have been
 		// restored.)
 		return false
 	}
@@ -139,9 +138,10 @@ func (e *Engine) writeJudgement(j *job, res *attemptResult, judged *Object, now 
 	return true
 }
 
-// contradicted reports whether a live judgement conflicts with another one of the same state: a
-// feed judged it meanwhile, after something else than the object had changed, or the kind has other
-// rules now. Neither is known to be the newer, so the object stays for now (S6). The lock is held.
+// contradicted reports whether a live judgement conflicts with another judgement of the same state:
+// a feed judged it meanwhile, after the context of the object had changed, or the kind has other
+// rules now. Neither judgement is known to be newer, so the object is kept for now (S6). The lock
+// is held.
 func (e *Engine) contradicted(slot uint32, j *job, sent, seen *Object, now int64) bool {
 	if e.kinds[j.object.Kind].opts != j.kind {
 		return true
@@ -153,8 +153,8 @@ func (e *Engine) contradicted(slot uint32, j *job, sent, seen *Object, now int64
 	return en.expiry > now && en.expiry != nanos(sent.Expiry) || en.flags&flagDryRun != 0 && !sent.DryRun && !seen.DryRun
 }
 
-// unjudged says that the live judgement failed. It classifies errors of the API machinery as if the
-// action had met them.
+// unjudged records that the live judgement failed. It classifies errors of the API server as if the
+// action had got them.
 func (res *attemptResult) unjudged(err error) {
 	var network net.Error
 	out, answered := action.FailureOf(err)

@@ -6,19 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Relist is one full list of a kind, as it comes in page by page. What it does not show is gone. It
-// needs no memory: entries carry the generation in which they were last seen.
+// Relist is one full list of a kind, page by page. Objects that it does not show are gone. It needs
+// no memory: entries carry the generation in which they were last seen.
 //
-// A kind that takes several lists (by phase, by label) runs them all into one Relist. A Relist that
-// is not ended changes nothing more than its calls did: the next one stands for itself. One at a
-// time for a kind.
+// A kind with several lists (by phase, by label) passes all of them to one Relist. A Relist without
+// End drops nothing, and does not affect the next one. A kind has one Relist at a time.
 type Relist struct {
 	engine *Engine
 	kind   Kind
 	gen    uint8
 }
 
-// BeginRelist starts a list of a kind. Watches may go on meanwhile: what they say counts as seen.
+// BeginRelist starts a list of a kind. Watches may go on meanwhile: objects that they show count as
+// seen.
 func (e *Engine) BeginRelist(k Kind) *Relist {
 	e.mu.Lock()
 	defer e.unlock()
@@ -37,10 +37,10 @@ func (r *Relist) Cancel(uid types.UID, resourceVersion string) {
 	r.engine.Cancel(r.kind, uid, resourceVersion)
 }
 
-// End drops what was not seen since BeginRelist and returns how many that were. resourceVersion is
-// the list's own, of its first page, and of several lists the lowest: entries that are newer are
-// not judged by it, since a list may come from a cache that lags behind the watch (S3). Where it is
-// not a number, all that was not seen is dropped. Call it only when every page has come in.
+// End drops the objects that were not seen since BeginRelist and returns their number.
+// resourceVersion is the version of the list's first page, or the lowest of several lists: newer
+// entries are kept, since a list may come from a cache that lags behind the watch (S3). If it is
+// not a number, End drops all unseen objects. Call it only after every page.
 func (r *Relist) End(resourceVersion string) (dropped int) {
 	limit, numeric := packVersion(resourceVersion)
 	return r.engine.sweep(r.kind, func(en *entry) bool {

@@ -4,22 +4,22 @@ import (
 	"time"
 )
 
-// room is how much of one sort is under way: requests, or live judgements. There are as many slots
-// for requests as the API server is found to bear (package controller/pace). A live judgement takes
-// none of these: many of them may wait for one shared read.
+// room counts the jobs that send requests, or the jobs that are judged live. Package
+// controller/pace decides how many slots there are for requests. A live judgement takes no slot of
+// these: many judgements may wait for one shared read.
 type room struct {
-	inFlight int // what takes a slot,
-	apart    int // and what takes none, because it takes long: see partition
+	inFlight int // jobs with a slot
+	apart    int // jobs without a slot, because they are slow: see partition
 }
 
-// share is how much of one sort is under way of a queue, or of a part of it.
+// share counts the jobs of one partition in one room.
 type share struct {
-	inFlight int    // all that is under way,
-	apart    int    // and how many of these take no slot
+	inFlight int    // all jobs under way
+	apart    int    // jobs without a slot
 	turn     uint64 // when it was served last, in turns of all
-	slow     bool   // what is begun takes no slot
-	// stuck: something took longer than slowAfter, and not only longer than others may wait once
-	// that is known of one. since is when that was last noticed, or slow, in monotonic time.
+	slow     bool   // new jobs take no slot
+	// stuck: a job took longer than slowAfter, and not only longer than waryAfter. since is when
+	// the share was last found slow or stuck, in monotonic time.
 	stuck bool
 	since time.Duration
 	good  int // quick answers in a row
@@ -36,22 +36,23 @@ type stay struct {
 }
 
 const (
-	// slowAfter is far more than an API server takes that is merely busy, and no more than the
-	// second that everybody may be late.
+	// slowAfter is far longer than a busy API server takes, and no longer than the second by which
+	// any deletion may be late.
 	slowAfter = time.Second
-	// waryAfter takes its place while something is known to take long: others may hang as well, and
-	// each of them would cost everybody a second. Who is suspected wrongly has slots all the same.
+	// waryAfter replaces slowAfter while a share is stuck: others may hang as well, and each would
+	// delay all deletions by a second. A share that is slow by mistake still makes progress.
 	waryAfter = slowAfter / 10
-	// slowMost is how many of a slow share are under way, slowMostAll of all of them, and never more
-	// than half of Options.MaxConcurrency. There may be more from before it was known.
+	// slowMost bounds the jobs of a slow share, and slowMostAll the jobs of all slow shares; never
+	// more than half of Options.MaxConcurrency. Jobs that began before the share was slow may
+	// exceed it.
 	slowMost = 16
-	// judgingLeast is how many live judgements may be under way, however few DELETEs: they share
-	// most of what they read.
+	// judgingLeast is how many live judgements may be under way even if fewer DELETEs may: they
+	// share most of their reads.
 	judgingLeast = 32
 	slowMostAll  = 64
 )
 
-// begin notes that a job is under way, in a room. It leaves the one where it was. The lock is held.
+// begin moves a job into a room, and out of its previous one. The lock is held.
 func (e *Engine) begin(j *job, in *room, s *share, at time.Duration) {
 	e.leave(j)
 	e.turns++
@@ -67,7 +68,7 @@ func (e *Engine) begin(j *job, in *room, s *share, at time.Duration) {
 	e.underway = append(e.underway, j.stay)
 }
 
-// shareOf is where a job belongs in a room. The lock is held.
+// shareOf returns the share of a job in a room. The lock is held.
 func (e *Engine) shareOf(j *job, in *room) *share {
 	p := j.queue.partition(j.object.Namespace)
 	if in == &e.judgements {
@@ -76,7 +77,7 @@ func (e *Engine) shareOf(j *job, in *room) *share {
 	return &p.share
 }
 
-// leave notes that a job is no longer in the room where it was. The lock is held.
+// leave moves a job out of its room. The lock is held.
 func (e *Engine) leave(j *job) {
 	of := j.stay
 	if of == nil || of.over {
@@ -92,14 +93,14 @@ func (e *Engine) leave(j *job) {
 	of.room.inFlight--
 }
 
-// roomFor reports whether one more of a share may be begun in a room. The lock is held.
+// roomFor reports whether one more job of a share may begin in a room. The lock is held.
 func (e *Engine) roomFor(in *room, s *share) bool {
 	if !s.slow {
 		return in.inFlight < e.limit(in)
 	}
 	most := max(1, min(slowMostAll, e.opts.MaxConcurrency/2))
-	// Those that have nothing under way come first: however many hang, one that has recovered is
-	// answered soon.
+	// Shares without a job under way come first: however many hang, a share that has recovered is
+	// found soon.
 	return in.apart < most && (s.inFlight == 0 || s.inFlight < slowMost && in.apart < max(1, most*3/4))
 }
 
@@ -111,8 +112,7 @@ func (e *Engine) limit(in *room) int {
 	return max(e.conc.Limit(), min(judgingLeast, e.opts.MaxConcurrency))
 }
 
-// setApart has those that were begun longest ago take up no slot any more, if that is too long ago.
-// The lock is held.
+// setApart takes the slots of jobs that have been under way for too long. The lock is held.
 func (e *Engine) setApart(r reading) {
 	for len(e.underway) > 0 {
 		of := e.underway[0]
@@ -127,8 +127,8 @@ func (e *Engine) setApart(r reading) {
 	}
 }
 
-// setApartOne takes the slot of a job, and has others of its namespace take none until one is
-// answered quickly. The lock is held.
+// setApartOne takes the slot of a job. Other jobs of its namespace get none until its requests are
+// answered quickly again. The lock is held.
 func (e *Engine) setApartOne(of *stay, r reading) {
 	j := of.job
 	of.apart = true
@@ -142,7 +142,7 @@ func (e *Engine) setApartOne(of *stay, r reading) {
 	e.slow(of.share, j, r.mono-of.started >= slowAfter, r)
 }
 
-// slow notes that something of a share takes long. The lock is held.
+// slow notes that a job of a share takes long. The lock is held.
 func (e *Engine) slow(s *share, j *job, stuck bool, r reading) {
 	if stuck && !s.stuck {
 		s.stuck = true
@@ -156,7 +156,7 @@ func (e *Engine) slow(s *share, j *job, stuck bool, r reading) {
 	s.slow, s.since, s.good = true, r.mono, 0
 }
 
-// took notes how long a job was in a room that it has left. The lock is held.
+// took notes how long a job was in the room that it has left. The lock is held.
 func (e *Engine) took(of *stay, r reading) {
 	switch {
 	case r.mono-of.started < slowAfter:
@@ -166,8 +166,8 @@ func (e *Engine) took(of *stay, r reading) {
 	}
 }
 
-// quick notes that something of a share was answered quickly. One answer alone proves little where
-// others hang. The lock is held.
+// quick notes a quick answer for a share. A slow share needs slowMost of them in a row, since one
+// answer proves little while others hang. The lock is held.
 func (e *Engine) quick(s *share, j *job) {
 	if s.good++; !s.slow || s.apart > 0 || s.good < slowMost {
 		return
@@ -180,7 +180,7 @@ func (e *Engine) quick(s *share, j *job) {
 	e.forgive(s)
 }
 
-// forgive forgets that a share took long. The lock is held.
+// forgive ends the slow state of a share. The lock is held.
 func (e *Engine) forgive(s *share) {
 	if s.stuck {
 		e.stuckShares--
@@ -188,7 +188,7 @@ func (e *Engine) forgive(s *share) {
 	s.slow, s.stuck = false, false
 }
 
-// forgiveIdle does so for what has had nothing to do for long. The lock is held.
+// forgiveIdle does so for shares that have been idle for long. The lock is held.
 func (e *Engine) forgiveIdle(r reading) {
 	idle := func(s *share) bool { return s.slow && s.inFlight == 0 && r.mono-s.since >= remembered }
 	for _, q := range e.index.queues {
@@ -204,7 +204,7 @@ func (e *Engine) forgiveIdle(r reading) {
 	}
 }
 
-// patience is how long something may take before others no longer wait for it.
+// patience is how long a job may keep its slot.
 func (e *Engine) patience() time.Duration {
 	if e.stuckShares > 0 {
 		return waryAfter
@@ -212,7 +212,7 @@ func (e *Engine) patience() time.Duration {
 	return slowAfter
 }
 
-// untilApart returns how long until setApart is to be called, 0: nothing is under way.
+// untilApart returns how long until setApart has to be called, or 0 if nothing is under way.
 func (e *Engine) untilApart(r reading) time.Duration {
 	for _, of := range e.underway {
 		if !of.over {

@@ -12,7 +12,7 @@ func (res *attemptResult) troubled(k *KindOptions) bool {
 	return res.overloaded(k) || res.result == Failed && res.Code != codeUnjudged && res.Origin != action.FromAdmission
 }
 
-// judgeScopes lets the breakers know.
+// judgeScopes updates the breakers with a result.
 func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 	b, o := e.breakers, &j.object
 	fresh := j.attempt == 0
@@ -32,15 +32,14 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 	case res.held != nil, res.postponed && res.result == "", errors.Is(res.Err, ErrRulesChanged):
 		return
 	case res.Err != nil && res.Origin == action.FromAdmission:
-		// Whatever code it has, it is one webhook's or policy's, which may concern a single
-		// namespace.
+		// The code is chosen by one webhook or policy, which may apply to a single namespace.
 		success(scopeAll())
 		success(scopeKind(o.Kind))
 		fail(scopeSource(o), ReasonRefused)
 	case res.result == Throttled:
 		success(scopeAll())
 	case res.result == Failed && res.Code == 0 && e.unheard(j, r) && j.stay.room == &e.judgements:
-		fail(scopeSource(o), ReasonNotJudged) // What need not be judged live goes on.
+		fail(scopeSource(o), ReasonNotJudged) // Other sources go on.
 	case res.result == Failed && res.Code == 0 && e.unheard(j, r) && j.ofNamespace(r):
 		fail(scopeSource(o), ReasonUnreachable)
 	case res.result == Failed && res.Code == 0 && e.unheard(j, r):
@@ -69,7 +68,7 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 	e.publishScopes(j, opened, reason, closed, r)
 }
 
-// publishScopes publishes which scopes are paused from now on, and which no longer.
+// publishScopes publishes which scope has been paused and which scopes have been resumed.
 func (e *Engine) publishScopes(j *job, opened scopeKey, reason string, closed []scopeKey, r reading) {
 	kind := j.kind.Kind
 	if opened.class != "" {
@@ -79,14 +78,14 @@ func (e *Engine) publishScopes(j *job, opened scopeKey, reason string, closed []
 		for _, k := range closed {
 			e.publish(k.event(false, "", kind, r.at))
 		}
-		// What was parked, or backed off for the same reason, is tried at once.
+		// Try parked entries at once.
 		now, _ := e.guard.now(r)
 		e.rewake(now, func(en *entry) bool { return en.state == stateArmed && en.flags&flagParked != 0 })
 	}
 }
 
-// closeIdle closes scopes for which nothing waits any more, as when all objects of a namespace went
-// with it: nobody would ever prove that they can be closed. The lock is held.
+// closeIdle closes scopes without waiting objects, for instance after their namespace was deleted:
+// no success would ever close them. The lock is held.
 func (e *Engine) closeIdle(r reading) {
 	for _, k := range e.breakers.idle(r.mono) {
 		if e.waitsFor(k) {
@@ -102,8 +101,8 @@ func (e *Engine) closeIdle(r reading) {
 	}
 }
 
-// waitsFor reports whether an object is tracked whose deletion a scope holds back, or will. It
-// walks the whole index: for rare events.
+// waitsFor reports whether a scope holds back, or will hold back, the deletion of a tracked object.
+// It walks the whole index: call it for rare events only.
 func (e *Engine) waitsFor(k scopeKey) (found bool) {
 	for c, more := 0, true; more && !found; c++ {
 		more = e.index.each(c, func(slot uint32, en *entry) {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// alloc makes an entry for a UID that has none for a trigger. It is in no heap.
+// alloc makes an entry for a UID that has none for the trigger. It is in no heap.
 func (x *index) alloc(uid types.UID, trigger uint8) uint32 {
 	c := x.chunkWithRoom()
 	ch := x.chunks[c]
@@ -61,7 +61,7 @@ func (x *index) newChunk() *chunk {
 	return ch
 }
 
-// release takes an entry out altogether and lets go of its memory.
+// release removes an entry and frees its memory.
 func (x *index) release(slot uint32) {
 	x.pull(slot)
 	e := x.at(slot)

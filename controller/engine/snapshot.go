@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// Tracked is how many objects wait for their expiry or its being carried out.
+// Tracked is the number of objects that wait for their expiry or for their action.
 func (e *Engine) Tracked() int {
 	e.mu.Lock()
 	defer e.unlock()
@@ -19,10 +19,10 @@ func (e *Engine) trackedNow() (n int) {
 	return n
 }
 
-// overdueNow counts what is due and not done, and returns the age of the oldest. What waits for the
-// rate of backfill has no age: its expiry may lie years back, although it is not late. While a pause
-// holds a trigger there may be as much as there are objects, so that it is counted piece by piece.
-// The engine's lock is not held.
+// overdueNow counts the overdue objects and returns the age of the oldest. Objects that wait for
+// the rate of backfill have no age: their expiry may lie years back although they are not late.
+// While a pause holds a trigger, all objects may be overdue, so overdueNow walks the index chunk by
+// chunk. The engine's lock is not held.
 func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	r := e.read()
 	e.mu.Lock()
@@ -37,8 +37,8 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 		e.mu.Lock()
 		more = e.index.each(c, func(slot uint32, en *entry) {
 			late := en.flags&flagLate != 0
-			// What is blocked for a reason of its own may never go. It is counted elsewhere, and must
-			// not hide or feign a backlog.
+			// A blocked object may never be deleted. It is counted as blocked, and must not hide or
+			// look like a backlog.
 			if _, blocked := e.blocked[slot]; blocked || !late && (en.state != stateArmed || en.expiry > now) {
 				return
 			}

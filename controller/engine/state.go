@@ -23,7 +23,7 @@ func (e *Engine) rest(slot uint32, s state) {
 
 func tracked(s state) bool { return s == stateArmed || s == stateInFlight || s == stateReported }
 
-// to changes the state and keeps the books.
+// to changes the state and updates the counters.
 func (e *Engine) to(slot uint32, s state) {
 	en := e.index.at(slot)
 	if was, is := tracked(en.state), tracked(s); was != is {
@@ -47,7 +47,7 @@ func (e *Engine) overdue(slot uint32) {
 	}
 }
 
-// punctual is the reverse.
+// punctual is the reverse of overdue.
 func (e *Engine) punctual(slot uint32) {
 	delete(e.blocked, slot)
 	if en := e.index.at(slot); en.flags&flagLate != 0 {
@@ -56,7 +56,7 @@ func (e *Engine) punctual(slot uint32) {
 	}
 }
 
-// bury keeps an entry as a tombstone: the object is gone, and its name need not be held any more.
+// bury turns an entry into a tombstone. The object is gone, so its name is dropped.
 func (e *Engine) bury(slot uint32, now int64) {
 	en := e.index.at(slot)
 	if en.flags&flagStuck != 0 {
@@ -68,7 +68,7 @@ func (e *Engine) bury(slot uint32, now int64) {
 	e.enter(slot, stateTombstone, now+int64(e.opts.KeepOut))
 }
 
-// release takes an entry out and keeps the books.
+// release removes an entry and updates the counters.
 func (e *Engine) release(slot uint32) {
 	en := e.index.at(slot)
 	e.punctual(slot)
@@ -88,8 +88,8 @@ func (e *Engine) dropPayload(slot uint32) {
 	}
 }
 
-// rewake lets entries be looked at again at an instant, wherever they wait. It walks the whole
-// index: for rare events.
+// rewake moves the wake time of waiting entries forward to an instant. It walks the whole index:
+// call it for rare events only.
 func (e *Engine) rewake(at int64, which func(en *entry) bool) {
 	for c := 0; e.index.each(c, func(slot uint32, en *entry) {
 		if en.pos >= 0 && en.wake > at && which(en) {
@@ -102,7 +102,7 @@ func (e *Engine) rewake(at int64, which func(en *entry) bool) {
 	e.wakeUp()
 }
 
-// wakeUp lets the dispatcher look again.
+// wakeUp wakes the dispatcher.
 func (e *Engine) wakeUp() {
 	select {
 	case e.kick <- struct{}{}:

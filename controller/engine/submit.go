@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Run is what objects are submitted for, such as one run of a cleanup policy. It is also the handle
-// that the action gets as Due.Run.
+// Run is the owner of submitted objects, such as one run of a cleanup policy. The action gets it as
+// Due.Run.
 type Run interface {
-	// Judge reads one of its objects live and judges it, like the Judge of a kind.
+	// Judge reads one submitted object live and judges it, like the Judge of a kind.
 	Judge(ctx context.Context, o Object) (Judgement, error)
 	// Report gets one outcome of each object, from the worker that acted. It must not block.
 	Report(o Outcome)
 }
 
-// batch is what was submitted at once.
+// batch holds the objects of one call of Submit.
 type batch struct {
 	run     Run
 	objects []Object    // not begun yet
@@ -26,11 +26,11 @@ type batch struct {
 	pausedTo time.Duration
 }
 
-// Submit has the action of their trigger carried out on objects that need not be tracked, under the
-// same preconditions, limits, rates and breakers, but after everything that is tracked and due.
-// Each gets one attempt. Conflicts within it are judged by the run and tried again at once. What
-// Object.Expiry says is not due is Kept. What still waits when ctx ends is Held. Batches take
-// turns, so that a small one never waits for all of a large one.
+// Submit carries out the action of their trigger on objects that need not be tracked, under the
+// same preconditions, limits, rates and breakers, but after all tracked objects that are due. Each
+// object gets one attempt. If it meets a conflict, the run judges the object and the engine tries
+// again at once. Objects that are not due by their Expiry are Kept. Objects that still wait when
+// ctx ends are Held. Batches take turns, so that a small one never waits for all of a large one.
 func (e *Engine) Submit(ctx context.Context, run Run, objects ...Object) {
 	b := &batch{run: run}
 	e.mu.Lock()
@@ -55,7 +55,7 @@ func (e *Engine) Submit(ctx context.Context, run Run, objects ...Object) {
 
 var errStopped = errors.New("the engine has stopped")
 
-// turnDown reports an object for which nothing is sent. The lock is held.
+// turnDown reports an object without sending a request. The lock is held.
 func (e *Engine) turnDown(b *batch, o Object, result Result, err error) {
 	out := Outcome{Object: o, Result: result, At: e.read().at, Err: err}
 	if int(o.Kind) < len(e.kinds) && o.Kind != 0 {
@@ -64,7 +64,7 @@ func (e *Engine) turnDown(b *batch, o Object, result Result, err error) {
 	e.note(func() { b.run.Report(out) })
 }
 
-// withdraw turns down what still waits of a batch, or with nil of all.
+// withdraw turns down the waiting objects of a batch, or with nil of all batches.
 func (e *Engine) withdraw(b *batch, why error) {
 	e.mu.Lock()
 	defer e.unlock()

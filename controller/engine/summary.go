@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// summaries collects what was deleted, by source, until it is reported: one Event on a source,
-// never one a deletion.
+// summaries collects deletions by source until they are reported, so that a source gets one Event
+// and not one for each deletion.
 type summaries struct {
 	of       map[summaryKey]*Summary
 	last     time.Duration
@@ -18,8 +18,8 @@ type summaries struct {
 type summaryKey struct {
 	kind            Kind
 	source, trigger string
-	// namespace keeps apart what objects, or their runtimes, asked for themselves: that concerns their
-	// namespaces.
+	// namespace is set if the expiry came from the object or its runtime: such a summary concerns
+	// the namespace.
 	namespace string
 }
 
@@ -70,7 +70,7 @@ func (s *summaries) add(k *KindOptions, out *Outcome) {
 
 func (s *summaries) due(mono, every time.Duration) bool { return mono-s.last >= every }
 
-// summarize reports what was collected. The lock is held.
+// summarize reports the collected deletions. The lock is held.
 func (e *Engine) summarize(r reading) {
 	s := &e.summary
 	s.last = r.mono
@@ -98,7 +98,7 @@ func (e *Engine) summarize(r reading) {
 	})
 }
 
-// record counts an outcome and leaves its log line to be written. The lock is held.
+// record counts an outcome and queues its log line. The lock is held.
 func (e *Engine) record(j *job, res *attemptResult, out Outcome) {
 	m, o, group, kind := e.metrics, &out.Object, j.kind.Resource.Group, j.kind.Kind
 	if res.conflicts > 0 {

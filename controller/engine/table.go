@@ -33,7 +33,7 @@ func (t *table) hash(uid *[16]byte) uint64 {
 	return h
 }
 
-// find returns the slot for which same answers true.
+// find returns the slot that same accepts.
 func (t *table) find(hash uint64, same func(slot uint32) bool) (uint32, bool) {
 	s := &t.shards[hash%tableShards]
 	if s.used == 0 {
@@ -88,7 +88,7 @@ func (t *table) remove(hash uint64, slot uint32, hashOf func(slot uint32) uint64
 		}
 		i = (i + 1) & mask
 	}
-	// Shift back what would otherwise not be found past the hole.
+	// Shift back cells that a search would not find behind the hole.
 	for j := (i + 1) & mask; s.cells[j] != 0; j = (j + 1) & mask {
 		home := hashOf(s.cells[j]-1) >> 8 & mask
 		if (j-home)&mask >= (j-i)&mask {

@@ -8,12 +8,12 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// Trigger is one reason for which objects become due. An object has at most one entry for each:
-// what is known of it for one trigger changes nothing for another, and the first that is due acts.
+// Trigger is one reason why objects become due. An object has at most one entry for each trigger.
+// The entries are independent, and the first that is due acts.
 type Trigger struct {
 	// Name is the trigger's name in KindOptions, metrics and logs. Required.
 	Name string
-	// Action carries out what is due. Required.
+	// Action is carried out on due objects. Required.
 	Action action.Action
 	// Deletes says that the action deletes the object itself: Done means that it is gone, and each
 	// attempt counts against the budget of deletions. Otherwise Done means that there is nothing
@@ -21,7 +21,7 @@ type Trigger struct {
 	Deletes bool
 	// Payload says that the action needs Object.Payload.
 	Payload bool
-	// Priority is Normal or, for what yields to others, Background.
+	// Priority is Normal, or Background for a trigger that yields to others.
 	Priority action.Priority
 }
 
@@ -31,7 +31,7 @@ type trigger struct {
 	id uint8
 }
 
-// label is what metrics and logs call it.
+// label is the name in metrics and logs.
 func (t *trigger) label(phase string) string {
 	if phase == "" {
 		return t.Name
@@ -39,7 +39,7 @@ func (t *trigger) label(phase string) string {
 	return t.Name + "-" + phase
 }
 
-// verb is what the action does, in errors.
+// verb names the action in errors.
 func (t *trigger) verb() string {
 	if t.Deletes {
 		return "deleting"
@@ -47,7 +47,7 @@ func (t *trigger) verb() string {
 	return "acting on"
 }
 
-// triggersMost is how many an entry can tell apart.
+// triggersMost is the number of triggers that fit into entry.trigger.
 const triggersMost = 256
 
 func register(list []Trigger) ([]*trigger, error) {

@@ -15,14 +15,14 @@ import (
 // valid for the engine that returned it.
 type Kind uint16
 
-// KindOptions register a kind for a trigger.
+// KindOptions describe a kind that is registered for a trigger.
 type KindOptions struct {
-	// Type is what requests for the kind depend on. Resource and Kind are required.
+	// Type describes the kind for requests. Resource and Kind are required.
 	action.Type
 	// Trigger is the name of the trigger that objects are tracked for. Required.
 	Trigger string
-	// Scope tells apart feeds of a resource that see different objects, by namespace or by label.
-	// They have handles, relists and breakers of their own. An object may move from one to another.
+	// Scope distinguishes feeds of a resource that see different objects, by namespace or by label.
+	// Each has its own handle, relists and breakers. An object may move from one to another.
 	Scope string
 	// Judge reads one object live. Required.
 	Judge Judge
@@ -39,8 +39,8 @@ type Object struct {
 	// Expiry is the instant at which the object is due. Zero is not an expiry: Upsert then removes
 	// the entry.
 	Expiry time.Time
-	// Phase tells apart what a trigger is due for; empty where there is only one thing. It follows
-	// the trigger's name in metrics and logs: "deadline", and with a phase "deadline-check".
+	// Phase distinguishes several purposes of one trigger; usually empty. It follows the trigger's
+	// name in metrics and logs: "deadline", and with a phase "deadline-check".
 	Phase string
 	// Source is where the expiry came from: "object", "runtime/<name>", "namespace/<name>",
 	// "policy/<name>".
@@ -50,9 +50,10 @@ type Object struct {
 	// Live says that the expiry may change without the object changing (a runtime, a default that
 	// was resolved live). The engine asks Judge right before it acts.
 	Live bool
-	// Backfill says that a default reached something older than itself. Such deletions have a rate
-	// and a counter of their own instead of a lateness: their expiry may lie years back. Where Source
-	// is the object, that is only claimed by a stamp, which nothing proves: it yields to others.
+	// Backfill says that a default applies to an object that is older than the default. Such
+	// deletions have their own rate and their own counter instead of a lateness: their expiry may
+	// lie years back. If Source is the object, only a stamp claims the backfill and nothing proves
+	// it: it yields to other backfill.
 	Backfill bool
 	// DryRun says that the action is only to be reported. The engine asks for a dry run, reports it
 	// once and keeps the entry idle until it changes.
@@ -61,13 +62,14 @@ type Object struct {
 	// since that concerns the object, the engine asks Judge right before it acts, as if Live were
 	// set.
 	Epoch uint64
-	// Payload is what the action needs of this state, for triggers with payloads. The engine keeps
-	// a bounded number of them; where it has none, it asks Judge right before it acts.
+	// Payload is the data that the action needs of this state, for triggers with payloads. The
+	// engine keeps a bounded number of payloads; if it has none, it calls Judge right before it
+	// acts.
 	Payload any
 }
 
-// claimed reports whether nothing but a stamp, which anyone may have written, says that the object
-// was backfilled.
+// claimed reports whether only a stamp, which anyone may have written, says that the object is
+// backfill.
 func (o *Object) claimed() bool { return o.Backfill && sourceClass(o.Source) == classObject }
 
 // Verdict is the result of a live judgement.
@@ -87,36 +89,36 @@ const (
 // Judgement is the answer of a Judge.
 type Judgement struct {
 	Verdict Verdict
-	// Object is what is to be tracked from now on, with the resourceVersion of the live read; for
-	// Track only. If its UID is not the one that was asked about, the old one counts as gone and
-	// this one is tracked beside it.
+	// Object is tracked from now on, with the resourceVersion of the live read; for Track only. If
+	// its UID differs from the judged object's, the old object counts as gone and this one is
+	// tracked beside it.
 	Object Object
 	// Since is the deletionTimestamp; for BeingDeleted only.
 	Since time.Time
-	// Finalizers are those of the state that was read; for Track only.
+	// Finalizers of the state that was read; for Track only.
 	Finalizers []string
 }
 
 // Judge reads one object live (a quorum read: GET without resourceVersion) and judges it. Many
-// workers call it at once. An error means that it could not be read or judged: the engine tries
-// again later, without end. A runtime or namespace that cannot be read is an error, not Keep and
-// never Track.
+// workers call it at once. An error means that the object could not be read or judged: the engine
+// tries again later, without end. If a runtime or namespace cannot be read, return an error, not
+// Keep or Track.
 type Judge func(ctx context.Context, o Object) (Judgement, error)
 
-// ErrRulesChanged is what a [Judge] returns while the rules that it judges by are about to be
-// replaced. The engine tries again later. It is no evidence against the source of the object.
+// ErrRulesChanged is the error of a [Judge] whose rules are about to be replaced. The engine tries
+// again later. The error does not count against the source of the object.
 var ErrRulesChanged = errors.New("waiting until objects are judged by the new rules")
 
-// Result is what came of an attempt, and the label "result" of curfew_deletion_attempts_total.
+// Result is the result of an attempt, and the label "result" of curfew_deletion_attempts_total.
 type Result string
 
 const (
 	// Deleted: the DELETE was accepted.
 	Deleted Result = "deleted"
-	// AlreadyGone: somebody else deleted the object, or is deleting it.
+	// AlreadyGone: another client deleted the object, or is deleting it.
 	AlreadyGone Result = "already_gone"
-	// Unconfirmed: the object is gone, and an earlier request of ours got no answer: it was
-	// probably that one.
+	// Unconfirmed: the object is gone. An earlier request of Curfew got no answer and probably
+	// deleted it.
 	Unconfirmed Result = "unconfirmed"
 	// DryRun: the API server would have accepted the request.
 	DryRun Result = "dry_run"
@@ -130,13 +132,13 @@ const (
 	Refused Result = "refused"
 	// Failed: no answer, an answer of the 500s, or the live read failed. Tried again, without end.
 	Failed Result = "error"
-	// Held, for submitted objects only: nothing was sent. A breaker is open, no slot became free, or
-	// the engine stopped.
+	// Held, for submitted objects only: nothing was sent. A breaker is open, no slot became free,
+	// or the engine stopped.
 	Held Result = "held"
 )
 
-// Final reports whether the object is done with: deleted, gone, only reported, or not to be
-// deleted.
+// Final reports whether nothing more happens to the object: it is deleted, gone, only reported, or
+// kept.
 func (r Result) Final() bool {
 	switch r {
 	case Deleted, AlreadyGone, Unconfirmed, DryRun, Kept:
@@ -146,12 +148,12 @@ func (r Result) Final() bool {
 	}
 }
 
-// Outcome is one Result with what it is about.
+// Outcome is one Result with its object.
 type Outcome struct {
 	Object Object
-	// Trigger is why it was due, as in metrics and logs.
+	// Trigger is the trigger for which the object was due, as in metrics and logs.
 	Trigger string
-	// Result is empty if the action did something and has not come to an end.
+	// Result is empty if the action did something and asks for another attempt.
 	Result Result
 	// Deleted is how many objects were deleted.
 	Deleted int

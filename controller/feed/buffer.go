@@ -9,10 +9,10 @@ import (
 // bufferSize holds some forty events.
 const bufferSize = 64 << 10
 
-// Buffer wraps a transport so that watches are taken off the connection in large pieces. A watch is
-// read four bytes and one event at a time, and HTTP/2 answers nearly every read with a frame that
-// allows the API server to send as much again: a write for us, a read for it, and a tenth of what a
-// long list costs both.
+// Buffer wraps a transport so that watches are read from the connection in large pieces. client-go
+// reads a watch four bytes and one event at a time, and HTTP/2 answers nearly every read with a
+// frame that allows the API server to send as much again. These frames are a tenth of the cost of a
+// long list, for both sides.
 func Buffer(next http.RoundTripper) http.RoundTripper { return &buffered{next} }
 
 type buffered struct{ next http.RoundTripper }
@@ -27,7 +27,7 @@ func (b *buffered) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// WrappedRoundTripper lets client-go find what is below.
+// WrappedRoundTripper lets client-go find the wrapped transport.
 func (b *buffered) WrappedRoundTripper() http.RoundTripper { return b.next }
 
 type bufferedBody struct {

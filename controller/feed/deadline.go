@@ -6,8 +6,9 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// Deadlines is the trigger for deadlines. Its payload is what it takes to stop the object in just
-// the state that was judged. It is nil for kinds whose deadlines are left to their own controllers.
+// Deadlines is the trigger for deadlines. Its payload is a stop.State, with which the action stops
+// the object in exactly the state that was judged. It is nil for kinds whose own controllers
+// enforce deadlines.
 func Deadlines(profile *expression.Profile) *Trigger {
 	way := profile.Enforcement
 	if way == nil || len(way.Stop) == 0 {

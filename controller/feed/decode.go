@@ -18,10 +18,10 @@ import (
 	"curfew.dev/curfew/controller/paging"
 )
 
-// NewObjects is a dynamic client whose watches cost little. The dynamic client's own goes over each
-// event a dozen times, to find its end, its kind and what is in it; here each is a line, of which
-// the object alone is decoded. metadata.managedFields, half of a small object, are taken away: no
-// judge looks at them (package expression).
+// NewObjects is a dynamic client whose watches cost little. The ordinary dynamic client parses each
+// event a dozen times, to find its end, its kind and its content. This one reads each event as a
+// line and decodes only its object. It drops metadata.managedFields, half of a small object: no
+// judge reads them (package expression).
 func NewObjects(config *rest.Config) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
 	config.Wrap(paging.Cap)
@@ -38,7 +38,7 @@ func NewObjects(config *rest.Config) (dynamic.Interface, error) {
 	return dynamic.New(plain), nil
 }
 
-// lineSerializer reads JSON watches by lines; all else it leaves to the serializer that it wraps.
+// lineSerializer reads JSON watches by lines and leaves everything else to the wrapped serializer.
 type lineSerializer struct{ runtime.NegotiatedSerializer }
 
 // SupportedMediaTypes implements runtime.NegotiatedSerializer.
@@ -67,7 +67,8 @@ func (lines) NewFrameReader(r io.ReadCloser) io.ReadCloser {
 type lineReader struct {
 	io.Closer
 	in *bufio.Reader
-	// rest is what of the line has been read and not been handed on, and ends whether it ends it.
+	// rest is the part of the line that was read from in but not returned yet. ends reports whether
+	// rest ends the line.
 	rest []byte
 	ends bool
 }
@@ -99,8 +100,8 @@ func (l *lineReader) Read(data []byte) (int, error) {
 // lineEvents takes the envelope off an event.
 type lineEvents struct{ runtime.Serializer }
 
-// Decode implements runtime.Decoder. What it finds points into data, which holds until the next
-// event is read: until then the object in it has been decoded (k8s.io/client-go/rest/watch).
+// Decode implements runtime.Decoder. The returned object points into data, which is valid until the
+// next event is read: client-go decodes the object before that (k8s.io/client-go/rest/watch).
 func (s lineEvents) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if event, ok := into.(*metav1.WatchEvent); ok {
 		if kind, object, ok := envelope(data); ok {
@@ -111,8 +112,8 @@ func (s lineEvents) Decode(data []byte, defaults *schema.GroupVersionKind, into 
 	return s.Serializer.Decode(data, defaults, into)
 }
 
-// envelope reads {"type":"MODIFIED","object":{…}} as the API server writes it; not ok where it is
-// written otherwise.
+// envelope reads {"type":"MODIFIED","object":{…}} as the API server writes it. ok is false for any
+// other form.
 func envelope(data []byte) (kind string, object []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(data, []byte(`{"type":"`))
 	if !ok {
@@ -126,11 +127,11 @@ func envelope(data []byte) (kind string, object []byte, ok bool) {
 	return string(name), object, ok
 }
 
-// plainObjects decodes objects of which nothing is known beforehand, as those of a watch.
+// plainObjects decodes objects of unknown kinds, such as the objects of a watch.
 type plainObjects struct{ runtime.Serializer }
 
-// Decode implements runtime.Decoder. Errors of the API server, lists, and what is no JSON are not
-// its business.
+// Decode implements runtime.Decoder. It leaves errors of the API server, lists, and anything but
+// JSON to the wrapped serializer.
 func (s plainObjects) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if into == nil {
 		if object, err := decodeObject(data); err == nil {
@@ -157,5 +158,5 @@ func decodeObject(data []byte) (map[string]any, error) {
 	return object, nil
 }
 
-// statusKind is what the API server's errors are.
+// statusKind is the kind of the API server's errors.
 var statusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}

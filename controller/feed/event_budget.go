@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// repeatAfter is after how long the same is reported again. The API server forgets Events after
-	// an hour.
+	// repeatAfter is how long until the same report is written again. The API server keeps Events
+	// for an hour.
 	repeatAfter = 25 * time.Minute
 	// maxRemembered bounds how many reports are remembered, twice.
 	maxRemembered = 10_000
@@ -31,11 +31,11 @@ const (
 type report struct {
 	on             *corev1.ObjectReference
 	reason, action string
-	// what is the same for all objects that share an Event.
+	// what describes the problem. All objects that share an Event have the same.
 	what, text string
 }
 
-// outcome is what became of a report.
+// outcome says whether and how a report was made.
 type outcome uint8
 
 const (
@@ -63,7 +63,7 @@ type eventBudget struct {
 	unnamed         int // counted in no group
 }
 
-// group is what objects of one Event have in common.
+// group identifies the Event that objects share.
 type group struct{ namespace, apiVersion, kind, reason, what string }
 
 // sharedEvent is an Event that objects share.
@@ -138,8 +138,8 @@ func (b *eventBudget) before(of *report, now time.Time) bool {
 	return false
 }
 
-// take answers with the Events that objects share, the oldest first, and how many objects are in
-// none. What is left is for the next time.
+// take returns the oldest Events that objects share, and how many objects are counted in none. The
+// next call returns the remaining Events.
 func (b *eventBudget) take() (out []sharedEvent, unnamed int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

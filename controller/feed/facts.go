@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// factsOf reads objects in the forms in which the clients return them. Expressions of the profile
-// end with ctx, which is an error and says nothing about the object.
+// factsOf reads objects in the forms that the clients return. If ctx ends while an expression of
+// the profile is evaluated, that is an error and no fact about the object.
 func factsOf(profile *policy.Profile) func(context.Context, runtime.Object) (*policy.Facts, error) {
 	return func(ctx context.Context, object runtime.Object) (*policy.Facts, error) {
 		switch read := object.(type) {

@@ -21,17 +21,17 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// Options are what all feeds share.
+// Options are common to all feeds.
 type Options struct {
 	Engine *engine.Engine
-	// Cached finds out when an object may be due, and may be behind. Live decides right before an
-	// object is deleted or stopped.
+	// Cached decides when an object may be due; it may lag. Live decides right before an object is
+	// deleted or stopped.
 	Cached, Live platform.Source
-	// Failed is told which policies failed on an object (such as Job ci/build), which was kept for
-	// that. It may be nil.
+	// Failed gets the errors of policies on an object (such as Job ci/build), which is kept because
+	// of them. It may be nil.
 	Failed func(object string, errs []error)
-	// Owners are read before an object is deleted by a value that may come from its owner's
-	// template. While it is nil no owner is asked.
+	// Owners reads the owner of an object before the object is deleted by a value that may come
+	// from the owner's template. With nil no owner is read.
 	Owners  OwnerReader
 	Reports *Reports
 	Clock   clock.Clock
@@ -45,22 +45,23 @@ type Options struct {
 	AnnotationsOnly bool
 	// LeaveNative is --leave-native-ttl.
 	LeaveNative bool
-	// Propagation is what DELETE asks for where the kind's profile does not say; empty means
+	// Propagation is the policy of a DELETE for kinds whose profile sets none. Empty means
 	// Background.
 	Propagation metav1.DeletionPropagation
-	// RelistEvery is how often everything is listed anew, for what a watch lost (S3).
+	// RelistEvery is how often the feed lists all objects again, to find changes that its watch
+	// missed (S3).
 	RelistEvery time.Duration
-	// Forbidden is told when the API server refuses to list or watch, which it may have allowed
-	// before; nil tells nobody.
+	// Forbidden is called when the API server refuses to list or watch, which it may have allowed
+	// before. It may be nil.
 	Forbidden func()
-	// Listed is told each time that a kind has been listed whole, and how many objects came; nil
-	// where nobody minds. It must not block.
+	// Listed is called with the number of objects each time that a kind has been listed completely.
+	// It may be nil and must not block.
 	Listed func(objects int)
-	// Synced reports which feeds know all of their objects; nil where nobody asks.
+	// Synced reports which feeds know all of their objects. It may be nil.
 	Synced *SyncedMetric
 }
 
-// DefaultRelistEvery is how often a feed lists everything anew.
+// DefaultRelistEvery is how often a feed lists all objects again.
 const DefaultRelistEvery = 30 * time.Minute
 
 // Feed streams one kind into the engine. It keeps no object.
@@ -70,19 +71,20 @@ type Feed struct {
 	options  Options
 	log      logr.Logger
 	rejudge  *loop.RetryQueue
-	// unlabelled are the Jobs whose Pods are found by owner when they are judged again.
+	// unlabelled are the Jobs whose Pods carry no label of the Job. The feed finds them by owner
+	// when it judges them again.
 	unlabelled jobsOf
 	finishes   *recorder
 	synced     atomic.Bool
-	// cut counts the streams in a row that ended before their list did. pagedUntil is until when lists
-	// are read in pages after too many of them, or after one that stalled.
+	// cut counts the streams in a row that ended before their list was complete. After too many, or
+	// after a stream that stalled, lists are read in pages until pagedUntil.
 	cut        int
 	pagedUntil time.Time
-	// gap is since when not all objects are known; nil while they are, and changes are being watched.
+	// gap is nil while all objects are known and their changes are being watched.
 	gap atomic.Pointer[gap]
-	// seen is whether there has been any object at all. Of most kinds, none has a label.
+	// seen is true once there was any object at all. Most kinds have no object with a label.
 	seen atomic.Bool
-	// unread is whether an object was kept because its runtime could not be read.
+	// unread is true if an object was kept because its runtime could not be read.
 	unread atomic.Bool
 }
 
@@ -105,7 +107,7 @@ func New(kind Kind, options Options) (*Feed, error) {
 		options.ServerTime = func(context.Context) (time.Time, error) { return options.Clock.Now(), nil }
 	}
 	if kind.Observer == nil {
-		kind.Observer = nobody{}
+		kind.Observer = noObserver{}
 	}
 	feed := &Feed{
 		kind: kind, options: options,
@@ -154,7 +156,7 @@ func (f *Feed) register(what *Trigger) error {
 // Synced reports whether the kind has been listed whole since the start.
 func (f *Feed) Synced() bool { return f.synced.Load() }
 
-// Kind is what the feed streams.
+// Kind is the kind that the feed streams.
 func (f *Feed) Kind() schema.GroupKind { return f.kind.Profile.Kind.GroupKind() }
 
 // Handles are the engine's handles of the kind, one for each trigger.
@@ -180,8 +182,8 @@ func (f *Feed) Run(ctx context.Context) error {
 	f.gap.Store(&gap{since: f.options.Clock.Now()})
 	f.options.Synced.enter(f)
 	defer f.options.Synced.leave(f)
-	// All of it ends before Run does: a successor that judges by another profile must not be
-	// contradicted.
+	// All goroutines end before Run does, so that they do not contradict a successor that judges by
+	// another profile.
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { f.rejudgeLoop(ctx) })
@@ -215,8 +217,8 @@ func (f *Feed) tellForbidden(err error) {
 	}
 }
 
-// stream brings everything into the engine and then follows the changes until it is time to list
-// anew.
+// stream passes all objects to the engine and then follows the changes until it is time to list
+// again.
 func (f *Feed) stream(ctx context.Context, delay *loop.Backoff) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -231,7 +233,7 @@ func (f *Feed) stream(ctx context.Context, delay *loop.Backoff) error {
 	began := f.options.Clock.Now()
 	err = f.follow(ctx, at, events, relist.C())
 	if f.options.Clock.Since(began) >= usefulAfter {
-		delay.Reset() // Otherwise nothing can be watched from where the list ended.
+		delay.Reset() // A watch that ends sooner shows that the list cannot be followed: back off.
 	}
 	if errors.Is(err, errListAgain) {
 		return nil

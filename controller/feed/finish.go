@@ -41,8 +41,8 @@ func newRecorder(feed *Feed) *recorder {
 	return &recorder{feed: feed, pending: loop.NewRetryQueue(feed.options.Clock, retryMost), of: map[string]finish{}}
 }
 
-// recordFinish has an unknown finish time written down. In dry-run nothing is written: the object
-// is due as if it had been, counted from when it was first seen finished.
+// recordFinish makes the recorder write down an unknown finish time. In a dry run nothing is
+// written: the TTL counts from when the object was first seen finished.
 func (f *trigger) recordFinish(state *State, verdict policy.Verdict) (policy.Verdict, any, error) {
 	facts := state.Facts
 	verdict.DryRun = verdict.DryRun || f.options.Engine.DryRun()
@@ -62,9 +62,9 @@ func (f *trigger) recordFinish(state *State, verdict policy.Verdict) (policy.Ver
 	return verdict, payload, err
 }
 
-// add keeps and returns the first instant at which an object was seen finished. It keeps the newest
-// state, which can be patched: an object that is judged again because its context has changed may
-// have been listed before the watch reported a newer state.
+// add records and returns when an object was first seen finished. It keeps the newest state, since
+// only that can be patched: an object that is judged again because its context has changed may have
+// been listed before the watch reported a newer state.
 func (r *recorder) add(new finish) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,8 +84,8 @@ func (r *recorder) add(new finish) time.Time {
 	return new.seen
 }
 
-// begin and end enclose a list of the whole kind. Objects that it does not show are gone, although
-// no watch reported it.
+// begin and end enclose a list of the whole kind. Objects that the list does not show are gone,
+// even if no watch reported that.
 func (r *recorder) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,11 +109,11 @@ func (one *finish) after(resourceVersion string) bool {
 	return err == nil && order > 0
 }
 
-// forget drops what is to be written on an object that is gone.
+// forget drops the finish time of an object that is gone.
 func (r *recorder) forget(uid types.UID) { r.forgetBy(uid, "") }
 
-// forgetBy drops it because of a state in which nothing has to be written, unless that is an older
-// state.
+// forgetBy drops it because nothing has to be written in a state, unless a newer state is to be
+// patched.
 func (r *recorder) forgetBy(uid types.UID, resourceVersion string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,8 +123,8 @@ func (r *recorder) forgetBy(uid types.UID, resourceVersion string) {
 	}
 }
 
-// moved notes that the object is no longer in the state that was to be patched. Nothing is written
-// until the next state comes, which counts even if it is older (etcd restored).
+// moved notes that the object has left the state that was to be patched. Nothing is written until
+// the next state comes, even if that has an older version (etcd restored).
 func (r *recorder) moved(key, resourceVersion string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,12 +166,12 @@ func (r *recorder) run(ctx context.Context) {
 }
 
 const (
-	// retryFirst and retryMost bound the wait after a failure, which doubles with each.
+	// retryFirst and retryMost bound the wait after a failure, which doubles with each failure.
 	retryFirst = time.Second
 	retryMost  = 5 * time.Minute
 )
 
-// retry has one written again after a while.
+// retry writes a finish time again after a while.
 func (r *recorder) retry(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +207,7 @@ func (r *recorder) write(ctx context.Context, job finish) error {
 
 var (
 	errTime = errors.New("the API server's time")
-	// errNotWritten is what users see; what the API server answered is in the controller's log.
+	// errNotWritten is shown to users. The controller's log has the API server's answer.
 	errNotWritten = errors.New("the API server refused annotation " + policy.AnnotationFinishedAt)
 )
 
@@ -218,8 +218,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// roundUp goes to the next whole second, which is all that the annotation holds: rounding down
-// would shorten a life (S6).
+// roundUp rounds up to the whole seconds that the annotation holds: rounding down would shorten the
+// object's life (S6).
 func roundUp(at time.Time) time.Time {
 	return at.UTC().Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }

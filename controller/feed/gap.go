@@ -5,8 +5,8 @@ import "time"
 // gap is a time in which a feed does not know all objects, or does not watch their changes.
 type gap struct {
 	since time.Time
-	// planned: the kind is being listed again because it is time to, and nothing has failed. That
-	// counts once it takes long.
+	// planned: the kind is being listed again on schedule, and nothing has failed. Such a gap
+	// counts only if the list takes long.
 	planned bool
 }
 
@@ -37,7 +37,7 @@ func (f *Feed) complete() {
 	}
 }
 
-// incompleteSince is since when not all objects are known; zero while they are.
+// incompleteSince returns since when not all objects are known, or zero while they are.
 func (f *Feed) incompleteSince() time.Time {
 	open := f.gap.Load()
 	if open == nil || open.planned && f.options.Clock.Since(open.since) < stallAfter {

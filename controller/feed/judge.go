@@ -17,7 +17,7 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// sink is the part of the engine, or of one of its relists, that a judged object is told to.
+// sink is the part of the engine, or of one of its relists, that takes judged objects.
 type sink interface {
 	Upsert(engine.Object)
 	Terminating(engine.Object, time.Time)
@@ -63,11 +63,11 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 	f.seen.Store(true)
 	f.kind.Observer.See(object)
 	if f.kind.Label == "" && (!facts.Finished || !facts.FinishTime.IsZero()) {
-		// Should it finish again without a word of when, that is another instant (S6).
+		// If it finishes again and its status has no finish time, that is a new instant (S6).
 		f.finishes.forgetBy(facts.UID, facts.ResourceVersion)
 	}
 	var around *platform.Context
-	epoch := f.options.Engine.Epoch() // before the context is read: what changes from here on is newer
+	epoch := f.options.Engine.Epoch() // Read before the context: later changes are newer than the judgement.
 	for i, one := range f.triggers {
 		switch {
 		case facts.Deleting:
@@ -113,13 +113,13 @@ func (f *trigger) object(facts *policy.Facts, verdict policy.Verdict) engine.Obj
 	return engine.Object{
 		Kind: f.handle, Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID, ResourceVersion: facts.ResourceVersion,
 		Expiry: verdict.Expiry, Phase: phase(verdict.Trigger), Source: verdict.Source.String(),
-		// A runtime can begin to speak at any time, so that it is asked again whatever decided.
+		// A runtime can set a TTL at any time, so read it again even if another source decided.
 		Live: verdict.Live || f.kind.Runtime != nil || f.asksOwner(facts), Backfill: verdict.Backfill, DryRun: verdict.DryRun,
 		Propagation: verdict.Propagation,
 	}
 }
 
-// phase tells apart what a deadline is due for.
+// phase distinguishes a check of an object that was stopped from its deadline.
 func phase(trigger policy.Trigger) string {
 	if trigger == policy.TriggerDeadlineCheck {
 		return "check"
@@ -132,8 +132,8 @@ func (f *Feed) Judge(ctx context.Context, tracked engine.Object) (engine.Judgeme
 	return f.triggers[0].judgeLive(ctx, tracked)
 }
 
-// judgeLive reads one object and its context live and judges what is there now. The engine asks on
-// conflict, and where something outside of the object decides (S1).
+// judgeLive reads one object and its context live and judges its current state. The engine calls it
+// after a conflict, and if something outside of the object decides (S1).
 func (f *trigger) judgeLive(ctx context.Context, tracked engine.Object) (engine.Judgement, error) {
 	object, err := f.read(ctx, tracked.Namespace, tracked.Name)
 	switch {
@@ -148,7 +148,7 @@ func (f *trigger) judgeLive(ctx context.Context, tracked engine.Object) (engine.
 	}
 	switch {
 	case facts.Deleting && facts.UID != tracked.UID:
-		return engine.Judgement{Verdict: engine.Gone}, nil // That the name's next bearer goes, too, is told by the watch (S2).
+		return engine.Judgement{Verdict: engine.Gone}, nil // The watch reports the new object of that name (S2).
 	case facts.Deleting:
 		return engine.Judgement{Verdict: engine.BeingDeleted, Since: facts.DeletingSince}, nil
 	}
@@ -169,8 +169,8 @@ func (f *trigger) judgeLive(ctx context.Context, tracked engine.Object) (engine.
 	f.report(facts, verdict)
 	switch verdict.Action {
 	case policy.Wait, policy.Delete, policy.Stop:
-		// A re-created object comes back under its own UID, so that the engine never takes it for
-		// the old one (S2).
+		// The answer carries the UID of a re-created object, so that the engine does not treat it
+		// as the old one (S2).
 		due := f.object(facts, verdict)
 		due.Payload = payload
 		if f.kind.Label != "" {

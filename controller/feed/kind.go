@@ -15,14 +15,13 @@ import (
 // Kind is how one kind is read from the API server.
 type Kind struct {
 	Profile *policy.Profile
-	// Protobuf tells that the kind is built in and speaks it.
+	// Protobuf reports that the kind is built in and supports protobuf.
 	Protobuf bool
-	// Aggregated tells that another API server answers for the kind.
+	// Aggregated reports that an aggregated API server serves the kind.
 	Aggregated bool
-	// FieldSelector and LabelSelector narrow list and watch to what can be due.
+	// FieldSelector and LabelSelector narrow list and watch to objects that can be due.
 	FieldSelector, LabelSelector string
-	// Label is the key of the TTL label by which objects expire, where the kind is watched for that
-	// alone; else "".
+	// Label is the key of the TTL label if the kind is watched only for that label; else "".
 	Label string
 	// Triggers are why objects of the kind may be due. At least one.
 	Triggers []*Trigger
@@ -37,19 +36,19 @@ type Kind struct {
 	// Whole is a quorum read of one object in its JSON form where Get reads metadata alone; nil
 	// where Get reads all of it.
 	Whole func(ctx context.Context, namespace, name string) (runtime.Object, error)
-	// Facts reads what the judge needs. The object is not kept.
+	// Facts reads the facts that the judge needs. The object is not kept.
 	Facts func(ctx context.Context, object runtime.Object) (*policy.Facts, error)
-	// JSON is an object in its JSON form, for the expressions of policies. It is only asked for
-	// where a policy speaks of the kind.
+	// JSON is an object in its JSON form, for the expressions of policies. It is only called if a
+	// policy applies to the kind.
 	JSON func(object runtime.Object) (map[string]any, error)
-	// Runtime says which runtime an object uses; nil for kinds that know none.
+	// Runtime finds the runtime that an object uses; nil for kinds without runtimes.
 	Runtime *expression.Runtime
 	// Propagation of deletions; empty means Background.
 	Propagation metav1.DeletionPropagation
-	// Patch sends a merge patch; nil where nothing is ever written to the kind.
+	// Patch sends a merge patch; nil if Curfew never writes to the kind.
 	Patch func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error
 
-	// Observer is shown all states; nil where nobody is.
+	// Observer sees all states. It may be nil.
 	Observer Observer
 
 	// rules are the profile that the objects are judged by; nil for Jobs, Pods and labels, which

@@ -14,26 +14,26 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// LabelledKind is a kind whose objects go by a TTL label.
+// LabelledKind is a kind whose objects expire by a TTL label.
 type LabelledKind struct {
 	Kind          schema.GroupVersionKind
 	Resource      string
 	ClusterScoped bool
-	// Protobuf tells that the kind is built in and speaks it.
+	// Protobuf reports that the kind is built in and supports protobuf.
 	Protobuf bool
-	// Aggregated tells that another API server answers for the kind.
+	// Aggregated reports that an aggregated API server serves the kind.
 	Aggregated bool
 	// Namespace is the only one that is watched; "" for all.
 	Namespace string
-	// Alias asks for label cleanup.kyverno.io/ttl instead of curfew.dev/ttl.
+	// Alias watches label cleanup.kyverno.io/ttl instead of curfew.dev/ttl.
 	Alias bool
-	// Propagation of deletions; empty means what the feeds' options say.
+	// Propagation of deletions; empty means Options.Propagation.
 	Propagation metav1.DeletionPropagation
 }
 
-// Labelled is any kind at all. Only objects that carry the label are listed and watched, and of
-// those only metadata: a Secret is never read. Where a LifecyclePolicy has to see more in order to
-// tell whether its bounds hold, the object is read whole, once, right before it would be deleted.
+// Labelled is any kind at all. It lists and watches only objects that carry the label, and only
+// their metadata: a Secret is never read. If a LifecyclePolicy needs more to decide whether its
+// bounds apply, the object is read whole, once, right before it would be deleted.
 func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledKind) Kind {
 	profile := &policy.Profile{Name: kind.Kind.Kind, Kind: kind.Kind, Resource: kind.Resource, ClusterScoped: kind.ClusterScoped}
 	at := kind.Kind.GroupVersion().WithResource(kind.Resource)

@@ -21,13 +21,13 @@ import (
 var errStalled = errors.New("no bookmark came that ends the list")
 
 const (
-	// stallAfter is how long a stream may bring nothing before its list is given up, at the next
-	// look or the one after it. streamMost is how long it may last.
+	// stallAfter is how often a stream is checked. A stream without any event since the last check
+	// has stalled. streamMost bounds how long a stream may take to bring the list.
 	stallAfter = time.Minute
 	streamMost = 10 * time.Minute
-	// streamTries is how many streams in a row may end early.
+	// streamTries is how many streams in a row may end early before lists are read in pages.
 	streamTries = 2
-	// pagedFor is how long pages are read after that, before a stream is tried again.
+	// pagedFor is how long lists are read in pages before a stream is tried again.
 	pagedFor = time.Hour
 )
 
@@ -48,7 +48,7 @@ func (l listing) sinks() sinks {
 	return to
 }
 
-// end drops what the list has not shown.
+// end drops the objects that the list has not shown.
 func (l listing) end(at string) {
 	for _, one := range l {
 		one.End(at)
@@ -71,9 +71,9 @@ func (l *listed) Cancel(uid types.UID, resourceVersion string) {
 	l.Relist.Cancel(uid, resourceVersion)
 }
 
-// listAll brings every object into the engine and drops what is gone. It streams where the API
-// server can (KEP-3157), so that neither side holds the list, and reads pages elsewhere. It returns
-// the resourceVersion to watch from, and the watch itself where there is one already.
+// listAll passes every object to the engine and drops objects that are gone. It streams if the API
+// server can (KEP-3157), so that neither side holds the list, and reads pages otherwise. It returns
+// the resourceVersion to watch from, and the watch itself if a stream has opened one.
 func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 	if f.options.Clock.Now().Before(f.pagedUntil) {
 		at, err := f.listPages(ctx)
@@ -82,7 +82,8 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 	at, events, err := f.listStream(ctx)
 	switch {
 	case errors.Is(err, errStalled) || f.cut >= streamTries && ctx.Err() == nil:
-		// A stream that is cut begins again with the first object, a page with its own.
+		// A stream that breaks starts over with the first object; a list in pages only repeats a
+		// page.
 		f.log.Info("the stream of a list does not come to its end, reading pages", "reason", err.Error())
 		f.cut, f.pagedUntil = 0, f.options.Clock.Now().Add(pagedFor)
 	case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
@@ -161,8 +162,7 @@ func (f *Feed) known(relist listing, began time.Time) {
 }
 
 // initialEvents handles the events of a stream that begins with the list, up to the bookmark that
-// ends the list. Until that comes the list is incomplete, so a stream without it must not last for
-// ever (S3).
+// ends the list. The list is incomplete until that bookmark, so a stream without it must end (S3).
 func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist listing, began time.Time) (string, error) {
 	to := relist.sinks()
 	over := f.options.Clock.NewTimer(stallAfter)

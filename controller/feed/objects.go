@@ -12,7 +12,7 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// Objects is any kind with a profile: what a KindProfile teaches Curfew.
+// Objects is a kind with a KindProfile.
 func Objects(client dynamic.Interface, profile *expression.Profile, namespace string) Kind {
 	out := Untyped(client, profile.Profile, namespace)
 	out.Runtime, out.Propagation, out.rules = profile.Runtime, profile.Propagation, profile

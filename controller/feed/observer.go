@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Observer is shown every state of a kind's objects before it is judged. Begin and End enclose a
-// list of the whole kind: objects that it does not show are gone.
+// Observer sees every state of a kind's objects before it is judged. Begin and End enclose a list
+// of the whole kind: objects that the list does not show are gone.
 type Observer interface {
 	Begin()
 	See(object runtime.Object)
@@ -14,10 +14,10 @@ type Observer interface {
 	End()
 }
 
-// nobody observes kinds that no other kind depends on.
-type nobody struct{}
+// noObserver observes kinds that no other kind depends on.
+type noObserver struct{}
 
-func (nobody) Begin()             {}
-func (nobody) See(runtime.Object) {}
-func (nobody) Forget(types.UID)   {}
-func (nobody) End()               {}
+func (noObserver) Begin()             {}
+func (noObserver) See(runtime.Object) {}
+func (noObserver) Forget(types.UID)   {}
+func (noObserver) End()               {}

@@ -18,12 +18,12 @@ type OwnerReader interface {
 	// object has its name.
 	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
 	// Existing leaves out StatefulSets that are known by name alone and do not exist. One list
-	// answers all who ask about a namespace.
+	// serves all callers for a namespace.
 	Existing(ctx context.Context, namespace string, owners []*metav1.OwnerReference) ([]*metav1.OwnerReference, error)
 }
 
-// fewOwners are read one by one. The name of a claim may have many dashes, and fit as many
-// StatefulSets.
+// fewOwners is how many owners are read one by one. The name of a claim may have many dashes, and
+// fit as many StatefulSets.
 const fewOwners = 4
 
 // asksOwner reports whether the owner must be read before an object is deleted or stopped.
@@ -31,8 +31,8 @@ func (f *trigger) asksOwner(facts *policy.Facts) bool {
 	return f.options.Owners != nil && len(facts.TemplateOwners(f.Keys...)) > 0
 }
 
-// inherited replaces the verdict on an object that is due by a value from its owner's template, or
-// whose owner cannot be read. It reads the owner live, and only where something is due.
+// inherited replaces the verdict on a due object if its value comes from its owner's template or
+// its owner cannot be read. It reads the owner live, and only if the object is due.
 func (f *trigger) inherited(ctx context.Context, facts *policy.Facts, verdict policy.Verdict) (policy.Verdict, error) {
 	if verdict.Action != policy.Delete && verdict.Action != policy.Stop || !f.asksOwner(facts) {
 		return verdict, nil

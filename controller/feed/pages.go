@@ -14,8 +14,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// pageTries is how often a page is read whose connection breaks. Without that, a long list might
-// never come to its end.
+// pageTries is how often a page is requested if its connection breaks. Without retries a long list
+// might never end.
 const pageTries = 5
 
 // pages lists in pages and visits each object. It returns the resourceVersion of the first page:

@@ -15,8 +15,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// RejudgeNamespace asks for all objects of a namespace to be judged again, because what the
-// namespace says has changed.
+// RejudgeNamespace judges all objects of a namespace again, because its settings have changed.
 func (f *Feed) RejudgeNamespace(name string) {
 	if f.kind.Profile.ClusterScoped || f.kind.Namespace != "" && f.kind.Namespace != name {
 		return
@@ -29,8 +28,8 @@ func (f *Feed) RejudgeNamespace(name string) {
 	}
 }
 
-// RejudgeAll asks for all objects to be judged again, because a policy or a runtime of the whole
-// cluster has changed.
+// RejudgeAll judges all objects again, because a policy or a runtime of the whole cluster has
+// changed.
 func (f *Feed) RejudgeAll() {
 	f.options.Engine.RecheckKinds(f.Handles()...)
 	if f.seen.Load() {
@@ -38,9 +37,9 @@ func (f *Feed) RejudgeAll() {
 	}
 }
 
-// RejudgePods asks for the Pods of one Job to be judged again, because the Job says something else
-// about them. Each of them is judged live before it is deleted anyway. labelled: the Pods carry the
-// Job's label. Otherwise one list of the namespace finds the Pods of all such Jobs by their owners.
+// RejudgePods judges the Pods of one Job again, because settings of the Job have changed. Each Pod
+// is judged live before it is deleted anyway. labelled: the Pods carry the Job's label. Otherwise
+// one list of the namespace finds the Pods of all such Jobs by their owners.
 func (f *Feed) RejudgePods(namespace string, job types.UID, labelled bool) {
 	if !f.seen.Load() || f.kind.Namespace != "" && f.kind.Namespace != namespace {
 		return
@@ -55,8 +54,9 @@ func (f *Feed) RejudgePods(namespace string, job types.UID, labelled bool) {
 	}
 }
 
-// gatherJobs is how long Jobs are gathered whose Pods are found by owner: another controller may
-// finish a hundred a second, and each list is as long as the namespace has finished Pods.
+// gatherJobs is how long RejudgePods collects Jobs without labelled Pods before it lists a
+// namespace: another controller may finish a hundred Jobs a second, and each list holds all
+// finished Pods of the namespace.
 const gatherJobs = time.Second
 
 // jobsOf are UIDs of Jobs by namespace.
@@ -93,7 +93,7 @@ const (
 	rejudgeMost  = 10 * time.Second
 )
 
-// rejudgeLoop lists the namespaces, and Pods of Jobs, that have to be judged again.
+// rejudgeLoop lists and judges again the namespaces and Pods that the queue names.
 func (f *Feed) rejudgeLoop(ctx context.Context) {
 	f.rejudge.Work(ctx, func(ctx context.Context, key string) time.Duration {
 		name, job, ofJob := strings.Cut(key, "/")

@@ -17,15 +17,15 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Reports reports on single objects: those kept because a value cannot be used, and those that are
-// not deleted in time. Package notice reports to Namespaces and policies.
+// Reports reports on single objects: objects that are kept because a value cannot be used, and
+// objects that are not deleted in time. Package notice reports to Namespaces and policies.
 //
 // An object is judged again with each change and each list, but gets an Event for the same reason
 // only now and then. Beyond a rate, objects share one Event on their Namespace (event_budget.go),
 // so that a bound that thousands of objects break costs no request and no memory for each.
 type Reports struct {
-	// UID is that of a Namespace, for the Event that objects share; nil leaves it out. Set it
-	// before Run.
+	// UID returns the UID of a Namespace, for the Event that objects share; nil leaves it out. Set
+	// it before Run.
 	UID func(namespace string) types.UID
 
 	events   events.EventRecorder
@@ -72,8 +72,8 @@ func (f *Feed) report(facts *policy.Facts, verdict policy.Verdict) {
 	f.options.Reports.kept(f.reference(facts.Namespace, facts.Name, facts.UID), verdict.Reason, verdict.Err, verdict.Source.String())
 }
 
-// notHeld reports an object that a policy in dry-run keeps from Curfew alone: the default that the
-// policy gave is in the native field, by which the kind's own controller deletes.
+// notHeld reports an object that a policy in dry-run protects from Curfew only: the policy's
+// default is in the native field, and the kind's own controller deletes by that field.
 func (f *Feed) notHeld(facts *policy.Facts, verdict policy.Verdict) {
 	if !verdict.DryRun || verdict.Trigger != policy.TriggerTTL || verdict.Source.Level != policy.LevelPolicy {
 		return
@@ -94,7 +94,7 @@ func (f *Feed) reference(namespace, name string, uid types.UID) *corev1.ObjectRe
 	return &corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: namespace, Name: name, UID: uid}
 }
 
-// kept says of an object that it stays, and why.
+// kept reports that an object is kept, and why.
 func (r *Reports) kept(on *corev1.ObjectReference, because string, err error, source string) {
 	log := r.log
 	switch r.say(report{on: on, reason: "Kept", action: "Judge", what: because, text: because + ": " + err.Error()}) {
@@ -157,7 +157,7 @@ func (r *Reports) Run(ctx context.Context) error {
 	}
 }
 
-// flush writes what objects share.
+// flush writes the Events that objects share.
 func (r *Reports) flush() {
 	shared, unnamed := r.budget.take()
 	for i := range shared {

@@ -55,15 +55,16 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 }
 
 var (
-	// errPoliciesChanged lasts until the cache has the policy: it says what is read of an object.
+	// errPoliciesChanged lasts until the cache has the new policy, which decides how much of an
+	// object is read.
 	errPoliciesChanged = fmt.Errorf("a LifecyclePolicy has changed: %w", engine.ErrRulesChanged)
 	// errProfileChanged lasts until a feed with the new profile has replaced this one.
 	errProfileChanged = fmt.Errorf("its KindProfile has changed: %w", engine.ErrRulesChanged)
 )
 
-// tolerant keeps the objects that use a runtime which cannot be read. An error would end the whole
-// list, or the watch, for the sake of one object, and nothing of the kind would ever be known whole
-// (S3). They are judged again after unreadFor.
+// tolerant keeps objects whose runtime cannot be read. An error would end the whole list or watch
+// because of one object, so that the feed would never know all objects of the kind (S3). The feed
+// judges the kept objects again after unreadFor.
 type tolerant struct {
 	platform.Source
 	feed     *Feed
@@ -89,7 +90,7 @@ func (t *tolerant) Runtime(ctx context.Context, reference *expression.Reference)
 	return nil, &platform.UnreadableError{Err: err}
 }
 
-// PodCounter implements [platform.Source]. A Pod is kept while what counts it may not be read.
+// PodCounter implements [platform.Source]. A Pod is kept while its counter may not be read.
 func (t *tolerant) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
 	counter, err := t.Source.PodCounter(ctx, pod)
 	if err != nil && unreadable(err) {
@@ -98,18 +99,19 @@ func (t *tolerant) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.P
 	return counter, err
 }
 
-// needed reports whether the runtime decides if an object is deleted or stopped now. It does not
-// for an object that runs with a deadline of its own, or has failed for one: a bad runtime never
-// disables that. No TTL deletes what runs, and what has failed is kept from its TTL meanwhile.
+// needed reports whether the runtime decides if an object is deleted or stopped now. It does not if
+// the object runs with its own deadline, or has failed because of a deadline: an unreadable runtime
+// never disables a deadline. No TTL deletes a running object, and the failed object is kept until
+// its runtime can be read.
 func (t *tolerant) needed() bool {
 	own := !t.facts.Finished && t.facts.Deadline() != nil || !t.facts.Exceeded.IsZero()
 	return t.live && (!own || slices.ContainsFunc(t.snapshot.Concerning(t.facts.Profile.Kind.GroupKind()), (*expression.Policy).MatchAsksRuntime))
 }
 
-// unreadFor is how long it takes until objects whose runtime could not be read are judged again.
+// unreadFor is how long until objects whose runtime could not be read are judged again.
 const unreadFor = time.Minute
 
-// lookAgain judges the kind again, for as long as runtimes cannot be read.
+// lookAgain judges the kind again while runtimes cannot be read.
 func (f *Feed) lookAgain(ctx context.Context) {
 	for loop.Pause(ctx, f.options.Clock, unreadFor) {
 		if f.unread.Swap(false) {

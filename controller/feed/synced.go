@@ -10,13 +10,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// SyncedMetric reports of which kinds all objects are known, as metrics curfew_feed_synced and
-// curfew_feed_incomplete_seconds. Feeds enter it when they begin to run and leave it when they end,
-// so that neither a standby nor a kind that is gone counts. A kind that is watched namespace by
-// namespace is known once each of its feeds is: no label is a namespace.
+// SyncedMetric reports whether all objects of each kind are known, as metrics curfew_feed_synced
+// and curfew_feed_incomplete_seconds. Feeds enter it when they begin to run and leave it when they
+// end, so that neither a standby nor a kind that is gone counts. A kind that is watched namespace
+// by namespace is synced once all of its feeds are: no label is a namespace.
 type SyncedMetric struct {
 	clock clock.PassiveClock
-	// changed is called when a feed has come to know all objects, or does not any more.
+	// changed is called when a feed has become complete or incomplete.
 	changed func()
 
 	mu          sync.Mutex
@@ -24,13 +24,13 @@ type SyncedMetric struct {
 	synced, age *prometheus.Desc
 }
 
-// series is what the metrics distinguish.
+// series are the labels of the metrics.
 type series struct {
 	kind    schema.GroupKind
 	purpose string
 }
 
-// NewSyncedMetric registers the metrics. changed must not block; nil where nobody is notified.
+// NewSyncedMetric registers the metrics. changed must not block and may be nil.
 func NewSyncedMetric(registerer prometheus.Registerer, clock clock.PassiveClock, changed func()) (*SyncedMetric, error) {
 	labels := []string{"group", "kind", "purpose"}
 	c := &SyncedMetric{
@@ -72,7 +72,7 @@ func (c *SyncedMetric) change() {
 	}
 }
 
-// Incomplete are the kinds of which not all objects are known, with since when.
+// Incomplete returns the kinds whose objects are not all known, with the time since when.
 func (c *SyncedMetric) Incomplete() map[schema.GroupKind]time.Time {
 	out := map[schema.GroupKind]time.Time{}
 	for of, since := range c.since() {
@@ -86,7 +86,7 @@ func (c *SyncedMetric) Incomplete() map[schema.GroupKind]time.Time {
 	return out
 }
 
-// since is since when not all objects are known; zero where they are.
+// since returns since when the objects are not all known, or zero if they are.
 func (c *SyncedMetric) since() map[series]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,22 +8,22 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// Trigger is one reason for which a feed tracks its objects. The triggers of a kind share its watch
-// and what is read of each state. Otherwise they are independent.
+// Trigger is one reason to track the objects of a feed. The triggers of a kind share its watch and
+// the facts of each state. Otherwise they are independent.
 type Trigger struct {
 	// Name of the trigger, as the engine knows it.
 	Name policy.Trigger
-	// Keys are the annotations and labels by which it acts. A value that an owner's template gave to
-	// an object does not count.
+	// Keys are the annotations and labels by which it acts. A value that an object has from its
+	// owner's template does not count.
 	Keys []string
-	// Idle reports, from the object alone, that nothing can be due. It saves reading the context. Nil
-	// means that the context is always read.
+	// Idle reports, from the object alone, that nothing can be due. It saves reading the context.
+	// Nil means that the context is always read.
 	Idle func(facts *policy.Facts) bool
 	// Judge judges one state of an object, and returns the payload that the action needs, if any.
 	Judge func(state *State) (policy.Verdict, any, error)
 }
 
-// State is one state of an object, with what decides how it is treated.
+// State is one state of an object, with the context that it is judged in.
 type State struct {
 	Facts   *policy.Facts
 	Context *platform.Context

@@ -15,11 +15,11 @@ import (
 	"curfew.dev/curfew/controller/loop"
 )
 
-// errListAgain ends a watch whose time has come.
+// errListAgain ends a watch when the next list is due.
 var errListAgain = errors.New("time to list again")
 
 // follow handles events from a resourceVersion on, and resumes a watch where it ended. It returns
-// errListAgain when the relist is due, and the error when the API server cannot resume.
+// errListAgain when the relist is due, and the API server's error if the watch cannot be resumed.
 func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) error {
 	delay := loop.NewBackoff()
 	for {
@@ -68,9 +68,9 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 	}
 }
 
-// refused reports whether a watch cannot be resumed from its resourceVersion: that is too old, or
-// unknown because the kind was removed and is back. All other errors pass, also a missing
-// permission, which an API server that has just started may not have read yet.
+// refused reports whether a watch cannot be resumed from its resourceVersion: it is too old, or
+// unknown because the kind was removed and created again. All other errors are temporary, including
+// a missing permission: an API server that has just started may not have read the roles yet.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {

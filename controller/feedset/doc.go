@@ -5,8 +5,9 @@
 // [Set.Apply] whenever it changes: the typed kinds, the kinds with a profile, and the kinds that
 // may carry a TTL label. A trigger with feeds of its own brings a Source of its own. The [Set] does
 // the rest (set.go). A feed waits until Curfew has the permissions that it needs (needs.go) and
-// until those it replaces have ended (running.go): no object comes to the engine from two feeds of
-// one kind. What an ended feed tracked is forgotten, unless its successor judges all of it again.
+// until the feeds that it replaces have ended (running.go): no two feeds of one kind pass the same
+// object to the engine. When a feed ends, the engine forgets the objects that the feed tracked,
+// unless its successor judges all of them again.
 //
 // While the rules of a kind have changed and no feed knows the new ones yet, the deletions of that
 // kind are on hold (hold.go).

@@ -18,9 +18,9 @@ type Needs struct {
 	All    []permission.Need
 }
 
-// recheck is how often missing permissions are asked for again, which no event reports, once they
-// have been missing for a while. At first it is sooner: an API server that has just started refuses
-// what it has not read the permission for yet.
+// recheck is the longest wait before missing permissions are checked again: no event reports that
+// one was granted. The first checks come sooner, since an API server that has just started refuses
+// requests until it has read the roles.
 const recheck = time.Minute
 
 // ask asks until all permissions are granted, and reports those that are not, once. It returns
@@ -51,7 +51,7 @@ func (s *Set) ask(ctx context.Context, source *Source, spec *Spec, needs *Needs)
 	}
 }
 
-// text is what is missing, as log lines show it: verbs alone where all needs are of the kind
+// text lists the missing permissions for log lines: only the verbs if all needs are for the kind
 // itself.
 func (n *Needs) text(missing []permission.Need) string {
 	var out []string

@@ -17,7 +17,7 @@ type running struct {
 	cancel context.CancelFunc
 	// after are the feeds that have to end first.
 	after []<-chan struct{}
-	// done is closed once the feed has ended and what it tracked is forgotten or left to a successor.
+	// done is closed once the feed has ended and its objects are forgotten or left to a successor.
 	done chan struct{}
 	// feed is nil until it was made. Guarded by the set's mutex.
 	feed Feed
@@ -62,8 +62,9 @@ func (r *running) make(ctx context.Context) Feed {
 	return nil
 }
 
-// began lets the feed take over what its predecessor tracked. What it does not track itself, nobody
-// judges any more: for example deadlines, after the kind's own controller has come to enforce them.
+// began lets the feed take over the objects of its predecessor. It forgets the handles that the
+// feed does not use, since no feed judges them any more: for example deadlines, once the kind's own
+// controller enforces them.
 func (r *running) began(feed Feed) {
 	s := r.set
 	s.mu.Lock()
@@ -87,7 +88,7 @@ func (r *running) began(feed Feed) {
 	}
 }
 
-// ended forgets what the feed tracked, unless its successor takes it over, or the process ends.
+// ended forgets the objects of the feed, unless its successor takes them over or the process ends.
 func (r *running) ended() {
 	s := r.set
 	s.mu.Lock()

@@ -18,8 +18,8 @@ import (
 type Options struct {
 	// Tracker is the engine.
 	Tracker Tracker
-	// Lacks returns the permissions that Curfew does not have in a namespace, or with "" everywhere;
-	// nil means that it has all.
+	// Lacks returns the permissions that Curfew does not have in a namespace, or with ""
+	// everywhere; nil means that it has all.
 	Lacks func(ctx context.Context, namespace string, needs []permission.Need) ([]permission.Need, error)
 	Clock clock.Clock
 }
@@ -32,7 +32,7 @@ type Set struct {
 	running map[Key]*running
 	// ending are feeds that have been stopped and have not ended yet.
 	ending []*running
-	// tracked are the engine's handles of what has been tracked under a key and not been forgotten.
+	// tracked are the engine's handles that are in use for a key, until ForgetKind.
 	tracked map[Key][]engine.Kind
 	// changes counts, by kind, the changes of rules that no feed knows yet.
 	changes map[schema.GroupKind]int
@@ -82,8 +82,8 @@ func (s *Set) Apply(ctx context.Context, source *Source, specs []*Spec, seen Cha
 	}
 }
 
-// start runs a feed as soon as all that it replaces have ended: one in another version, one of all
-// namespaces instead of one. The mutex is held.
+// start runs a feed as soon as all feeds that it replaces have ended: a feed in another version, or
+// one of all namespaces instead of one. The mutex is held.
 func (s *Set) start(ctx context.Context, source *Source, spec *Spec) {
 	ctx, cancel := context.WithCancel(ctx)
 	one := &running{set: s, source: source, spec: spec, cancel: cancel, done: make(chan struct{})}
@@ -113,9 +113,8 @@ func (s *Set) Run(ctx context.Context) error {
 	return nil
 }
 
-// Rejudge has objects judged again because their context changed: those in a namespace, or with ""
-// all, of the feeds that the change concerns. A feed that has not started yet judges everything
-// when it does.
+// Rejudge makes the feeds that a change concerns judge the objects in a namespace, or with "" all
+// of their objects, again. A feed that has not started yet judges everything when it starts.
 func (s *Set) Rejudge(namespace string, concerns func(*Spec) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +132,8 @@ func (s *Set) Rejudge(namespace string, concerns func(*Spec) bool) {
 // RejudgeNamespace has all objects in a namespace judged again.
 func (s *Set) RejudgeNamespace(name string) { s.Rejudge(name, func(*Spec) bool { return true }) }
 
-// RejudgePods has the finished Pods of a Job judged again; labelled means that they carry its
-// label. With an empty UID these are all Pods of the namespace, or of the cluster.
+// RejudgePods judges the finished Pods of a Job again. labelled means that they carry its label.
+// With an empty UID it judges all finished Pods of the namespace, or of the cluster.
 func (s *Set) RejudgePods(namespace string, job types.UID, labelled bool) {
 	pods := finish(policy.PodProfile).Key
 	if job == "" {

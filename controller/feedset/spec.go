@@ -12,8 +12,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// Purpose is what a feed watches its objects for. A trigger with feeds of its own has a purpose of
-// its own.
+// Purpose names the triggers that a feed serves. A trigger with feeds of its own has its own
+// purpose.
 type Purpose string
 
 const (
@@ -25,7 +25,7 @@ const (
 	Alias Purpose = "label-alias"
 )
 
-// Key says what a feed watches. No two feeds with the same key run at once.
+// Key identifies the objects that a feed watches. No two feeds with the same key run at once.
 type Key struct {
 	Resource schema.GroupResource
 	Purpose  Purpose
@@ -48,8 +48,8 @@ type Spec struct {
 	Profile *expression.Profile
 	// Propagation of deletions; "" where the kind's profile says nothing.
 	Propagation metav1.DeletionPropagation
-	// Version differs from that of another spec with the same key when a new feed has to replace the
-	// running one.
+	// Version differs from that of another spec with the same key when a new feed has to replace
+	// the running one.
 	Version string
 	// Required permissions are waited for. While one of Optional is missing, the kind is watched
 	// nonetheless.
@@ -59,8 +59,8 @@ type Spec struct {
 	Forbidden func()
 }
 
-// In are copies of specs for single namespaces; without namespaces the specs themselves. A feed in
-// a namespace sees no cluster-scoped objects, and may read no runtime that is one.
+// In copies specs for single namespaces; without namespaces it returns the specs themselves. A feed
+// in a namespace sees no cluster-scoped objects and may read no cluster-scoped runtime.
 func In(namespaces []string, specs []*Spec) []*Spec {
 	if len(namespaces) == 0 {
 		return specs
@@ -79,13 +79,13 @@ func In(namespaces []string, specs []*Spec) []*Spec {
 	return out
 }
 
-// VersionResource is what the feed sends its requests to.
+// VersionResource is the resource that the feed sends its requests to.
 func (s *Spec) VersionResource() schema.GroupVersionResource {
 	return s.Kind.GroupVersion().WithResource(s.Resource.Resource)
 }
 
-// inherits reports whether the feed may keep what its predecessor tracked: it lists the same
-// resource and judges all of it again.
+// inherits reports whether the feed may keep the objects of its predecessor: it lists the same
+// resource and judges all of them again.
 func (s *Spec) inherits(from *Spec) bool {
 	return s.Purpose == Finish && s.VersionResource() == from.VersionResource()
 }
@@ -96,11 +96,11 @@ type Feed interface {
 	Run(ctx context.Context) error
 	RejudgeNamespace(name string)
 	RejudgeAll()
-	// Handles are the engine's handles of what the feed tracks.
+	// Handles are the engine's handles that the feed uses.
 	Handles() []engine.Kind
 }
 
-// Tracker is the part of the engine that holds and forgets what feeds track.
+// Tracker is the part of the engine that holds and forgets the objects of feeds.
 type Tracker interface {
 	Hold(kind engine.Kind, on bool)
 	ForgetKind(kind engine.Kind)
@@ -111,6 +111,7 @@ type Source struct {
 	// Make makes the feed of a spec, registered with the engine.
 	Make func(spec *Spec) (Feed, error)
 	Log  logr.Logger
-	// Skipped counts, by group, kind and reason, what is not watched or not for all purposes.
+	// Skipped reports, by group, kind and reason, the kinds that are not watched, or not for all
+	// purposes.
 	Skipped *prometheus.GaugeVec
 }

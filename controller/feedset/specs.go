@@ -12,7 +12,7 @@ import (
 )
 
 // Typed are the feeds of the kinds that Curfew knows without a KindProfile. Without the permission
-// to patch Pods, those that do not say when they finished are kept.
+// to patch Pods, Curfew keeps Pods whose status does not say when they finished.
 func Typed() []*Spec {
 	jobs, pods := finish(policy.JobProfile), finish(policy.PodProfile)
 	pods.Optional = []Needs{{
@@ -22,8 +22,8 @@ func Typed() []*Spec {
 	return []*Spec{jobs, pods}
 }
 
-// OfProfile is the feed of a kind with a profile. The version tells one profile, as it holds for
-// one schema, from another.
+// OfProfile is the feed of a kind with a profile. The version changes with the profile and with the
+// schema that it applies to.
 func OfProfile(profile *expression.Profile, version string) *Spec {
 	spec := finish(profile.Profile)
 	spec.Profile, spec.Version, spec.Propagation = profile, version, profile.Propagation
@@ -38,7 +38,7 @@ func OfProfile(profile *expression.Profile, version string) *Spec {
 // ReasonDeadline is the reason of the needs that deadlines have.
 const ReasonDeadline = "deadline"
 
-// toStamp is what it takes to stamp the runtimes of a kind with default-since.
+// toStamp are the permissions to stamp the runtimes of a kind with default-since.
 func toStamp(profile *expression.Profile) []permission.Need {
 	if profile.Runtime == nil {
 		return nil
@@ -57,7 +57,7 @@ func finish(profile *policy.Profile) *Spec {
 	}
 }
 
-// toStop is what it takes to stop objects of a kind at their deadline.
+// toStop are the permissions to stop objects of a kind at their deadline.
 func toStop(profile *expression.Profile) []permission.Need {
 	if profile.Enforcement == nil {
 		return nil

@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// Concurrency finds out how many DELETEs may be under way, from what the answers say. It is TCP
-// Vegas over requests: of the requests under way, those that the latency cannot account for are
-// waiting in a queue somewhere in the API server.
+// Concurrency finds out how many DELETEs may be under way, from the latency of the answers. It is
+// TCP Vegas over requests: the requests under way that the latency does not account for are waiting
+// in a queue somewhere in the API server.
 //
 //	queued = limit * (1 - base/latency)
 //
-// Few queued: grow. Many queued: shrink. That settles where the API server is busy all the time and
-// its queue short, whatever the machine, and gives way as soon as other clients make it slower.
-// Refusals (429, timeouts, errors of the 500s) halve it, and it comes back to where that happened
-// slowly. The base is the least mean latency of late; it is sought again every few seconds with
-// very few requests at a time, so that a queue of our own making is never taken for it. Where work
-// comes in short bursts, that is done more rarely: each search delays a burst.
+// Few queued: grow. Many queued: shrink. On any machine the limit settles where the API server is
+// always busy and its queue is short, and it shrinks as soon as other clients slow the API server
+// down. Refusals (429, timeouts, errors of the 500s) halve the limit, and it grows slowly near the
+// value where that happened. The base is the lowest recent mean latency. It is measured again every
+// few seconds with very few requests at a time, so that Curfew's own queue does not count as base
+// latency. If work comes in short bursts it is measured less often, since each measurement delays a
+// burst.
 //
 // It is fed with samples and holds no clock and no lock; the engine's lock guards it.
 type Concurrency struct {
 	max float64
-	// alpha and beta bound what may be queued. An API server is more than its processors: requests
-	// that wait for etcd's next commit look queued and cost nobody anything. With 2 to 4 queued a
-	// drain got 0.6 of what the API server can do, with 10 to 16 three quarters, and of a hundred
-	// objects that fall due together the last went later than a bare loop would have deleted it;
-	// with 14 and more it is deleted sooner. From 32 on it only got slower for everybody
-	// (docs/performance.md).
+	// alpha and beta bound how many requests may be queued. Requests that wait for etcd's next
+	// commit look queued too, but cost no other client anything. With 2 to 4 queued requests a
+	// drain reached 0.6 of the API server's throughput, with 10 to 16 three quarters, but the last
+	// of a hundred objects that fell due together was deleted later than by a bare loop; with 14
+	// and more it is deleted sooner. From 32 on all clients only got slower (docs/performance.md).
 	alpha, beta float64
 
 	limit    float64
@@ -79,7 +79,7 @@ func (c *Concurrency) Steady() int {
 // Window is what the samples of the current window come to.
 func (c *Concurrency) Window() (samples int, latency time.Duration) { return c.count, c.sum }
 
-// Limit is how many may be under way.
+// Limit is how many requests may be under way.
 func (c *Concurrency) Limit() int { return max(1, int(c.limit)) }
 
 // Sample is one answer.

@@ -2,25 +2,24 @@ package pace
 
 import "time"
 
-// Rate bounds how many deletions fall into any 60 seconds. When the API server deletes an object is
-// known no better than that it is between request and answer: so a deletion counts from when it is
-// sent until a minute after its answer. It counts in slices of a second over monotonic time and
-// looks back over the full minute and the slice it began in, so the bound is never exceeded,
-// whatever the burst.
+// Rate bounds how many deletions fall into any 60 seconds. The API server deletes an object at some
+// time between request and answer, so a deletion counts from its request until a minute after its
+// answer. Rate counts in slices of a second of monotonic time and looks back over the full minute
+// and the slice that it began in, so no burst exceeds the bound.
 type Rate struct {
 	Limit    int // 0: no bound
 	underway int
 	slices   [61]int // deletions by the second of their answer
 	total    int
 	last     int64 // the slice that was written last, in seconds
-	// claims is how many deletions Reserve refused lately, the last time at claimed. So much room
-	// is left to it: a backlog of the engine's own takes all room the moment there is any. It is
-	// never more than half of the limit.
+	// claims is how many deletions Reserve refused lately, the last time at claimed. Take leaves
+	// that much room to Reserve, since the engine's own backlog would otherwise use all room at
+	// once. It is at most half of the limit.
 	claims  int
 	claimed time.Duration
 }
 
-// claimFor is how long room is left for a claim. Callers that are refused ask again sooner.
+// claimFor is how long Take leaves room for a claim. Refused callers of Reserve ask again sooner.
 const claimFor = 10 * time.Second
 
 func (r *Rate) advance(mono time.Duration) {
@@ -62,8 +61,7 @@ func (r *Rate) Reserve(mono time.Duration) bool {
 	return true
 }
 
-// Exhaust takes all of a minute's room: nobody knows how many deletions another process sent before
-// this one.
+// Exhaust takes all of a minute's room: the previous process may have sent any number of deletions.
 func (r *Rate) Exhaust(mono time.Duration) {
 	r.advance(mono)
 	if more := r.Limit - r.total; more > 0 {
@@ -72,7 +70,7 @@ func (r *Rate) Exhaust(mono time.Duration) {
 	}
 }
 
-// Done says what came of one that Take counted: whether it may have happened.
+// Done ends a deletion that Take or Reserve counted. happened says whether it may have happened.
 func (r *Rate) Done(mono time.Duration, happened bool) {
 	r.underway--
 	if happened && r.Limit > 0 {

@@ -1,3 +1,3 @@
-// Package servertime knows the API server's time, from the Date header of its answers: how far this
-// host's clock is off it ([Skew]), and what time to stamp objects with ([ServerTime]).
+// Package servertime estimates the API server's time from the Date header of its answers: how far
+// this host's clock is off ([Skew]), and which time to stamp objects with ([ServerTime]).
 package servertime

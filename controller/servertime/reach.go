@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Reach notices when the API server did not answer. Watches begin again by themselves, but each
-// only after its own backoff: until then, caches show what was true before the outage.
+// Reach notices when the API server did not answer. Watches reconnect by themselves, but each only
+// after its own backoff: until then, caches show the state from before the outage.
 type Reach struct {
 	clock  clock.PassiveClock
 	failed atomic.Int64 // when, in nanoseconds; 0: never
@@ -52,5 +52,5 @@ func (t *reachTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper lets client-go see what is wrapped.
+// WrappedRoundTripper lets client-go see the wrapped transport.
 func (t *reachTransport) WrappedRoundTripper() http.RoundTripper { return t.next }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ServerTime is the API server's time. What Curfew stamps on objects is stamped by it: a stamp by a
-// clock that is behind would shorten lives long after that clock was set (S6).
+// ServerTime is the API server's time. Curfew stamps objects with it: a stamp from a clock that is
+// behind would still shorten an object's life after that clock was corrected (S6).
 type ServerTime struct {
 	skew *Skew
 	ping Ping
@@ -38,16 +38,16 @@ func (s *ServerTime) Now(ctx context.Context) (time.Time, error) {
 }
 
 const (
-	// freshFor is how old an answer may be to tell the time by. The engine asks for one more often
-	// than that.
+	// freshFor is the maximum age of the answer that the time is derived from. The engine asks for
+	// answers more often.
 	freshFor = 3 * PingEvery
 	// pingFor bounds how long a stamp waits for an answer. A review waits for it.
 	pingFor = 2 * time.Second
 )
 
-// serverTime is the latest that the API server's clock may show. It counts from the last answer by
-// monotonic time, so that a clock that is set in between changes nothing. It is not known where
-// wall and monotonic time disagree about the time since, as after the host slept.
+// serverTime returns the latest time that the API server's clock may show. It counts from the last
+// answer by monotonic time, so that setting the clock in between has no effect. It returns false if
+// wall and monotonic time disagree about the time since that answer, as after the host slept.
 func (s *Skew) serverTime() (time.Time, bool) {
 	now := s.clock.Now()
 	s.mu.Lock()

@@ -65,11 +65,11 @@ func (t *skewTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// dates reports whether the API server itself dates the answer to a request for a path. Requests
-// for an aggregated API it passes on, and the answer has the Date of the server of that API, as an
-// error of the 500s may have that of a proxy. So this names paths that are never passed on and that
-// Curfew asks for all the time. What comes before the API's own part belongs to the server's
-// address.
+// dates reports whether the API server itself writes the Date header of the answer for a path. The
+// API server passes requests for an aggregated API on, and that API's server dates the answer; an
+// error of the 500s may carry the Date of a proxy. So dates accepts only paths that are never
+// passed on and that Curfew requests all the time. Segments before the API's own belong to the
+// server's address.
 func dates(path string) bool {
 	segments := strings.Split(strings.Trim(path, "/"), "/")
 	for i, segment := range segments {
@@ -78,7 +78,7 @@ func dates(path string) bool {
 		case segment == "apis":
 			return len(rest) > 1 && (rest[0] == "batch" || rest[0] == "coordination.k8s.io") && rest[1] == "v1"
 		case segment == "api" && len(rest) > 0 && rest[0] == "v1":
-			return !slices.Contains(rest, "proxy") // what a Pod, a Service or a node answers
+			return !slices.Contains(rest, "proxy") // A Pod, a Service or a node answers.
 		case segment == "version" && len(rest) == 0:
 			return true
 		}
@@ -86,7 +86,7 @@ func dates(path string) bool {
 	return false
 }
 
-// WrappedRoundTripper lets client-go see what is wrapped.
+// WrappedRoundTripper lets client-go see the wrapped transport.
 func (t *skewTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 const (
@@ -97,8 +97,7 @@ const (
 	PingEvery = 10 * time.Second
 )
 
-// drift is how fast two clocks may part, in parts per million: the limit of what time daemons slew
-// by.
+// drift is how fast two clocks may diverge, in parts per million: time daemons slew by no more.
 const drift = 500
 
 // Learn takes in the Date header of one answer. Wrap does so for each that passes.
@@ -135,8 +134,8 @@ func (s *Skew) observe(epoch uint64, sent, received time.Time, header string) {
 	s.known, s.lo, s.hi, s.at, s.received = true, lo, hi, t1, received
 }
 
-// Invalidate forgets what is known, as after a jump of the clock; answers under way do not count
-// either.
+// Invalidate forgets the estimate, for instance after a jump of the clock. Answers to requests
+// under way are ignored as well.
 func (s *Skew) Invalidate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +158,7 @@ func (s *Skew) Estimate(wall int64) Estimate {
 	return Estimate{Known: s.known, Lo: time.Duration(s.lo - wider), Hi: time.Duration(s.hi + wider), Age: time.Duration(age)}
 }
 
-// Proven is the skew nearest to none that the answers allow: positive, this clock is ahead by at
+// Proven is the smallest skew that the answers allow. If it is positive, this clock is ahead by at
 // least that much.
 func (e Estimate) Proven() time.Duration {
 	switch {
@@ -174,9 +173,9 @@ func (e Estimate) Proven() time.Duration {
 	}
 }
 
-// PingIn says how long to wait, at least wait, until an answer would tell most: when the server's
-// second turns over if the skew lies in the middle of what is possible. So each ping halves the
-// interval, instead of repeating the last one.
+// PingIn returns how long to wait, at least wait, until an answer would narrow the estimate most:
+// when the server's second turns over if the skew lies in the middle of the interval. So each ping
+// halves the interval, instead of repeating the last one.
 func (e Estimate) PingIn(wall int64, wait time.Duration) time.Duration {
 	if !e.Known {
 		return wait

@@ -26,8 +26,8 @@ type Client struct {
 	agent string
 }
 
-// NewClient makes a client from a REST config. Credentials, TLS, proxies and wrappers (Skew.Wrap)
-// are those of the config; its QPS and burst do not apply, since the engine finds its own pace.
+// NewClient makes a client from a REST config. It uses the config's credentials, TLS, proxies and
+// wrappers (Skew.Wrap), but not its QPS and burst: the engine finds its own pace.
 func NewClient(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = 0 // the engine bounds each request
@@ -49,11 +49,11 @@ func NewClient(config *rest.Config) (*Client, error) {
 const (
 	typeJSON     = "application/json"
 	typeProtobuf = "application/vnd.kubernetes.protobuf"
-	// Where the object is still there (finalizers), only its metadata comes back. Errors come as
-	// Status whatever is asked for.
+	// The API server returns an object that still exists (finalizers): ask for its metadata only.
+	// Errors always come as Status.
 	acceptJSON     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	acceptProtobuf = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/vnd.kubernetes.protobuf,application/json"
-	// bodyMost bounds what is read of an answer.
+	// bodyMost bounds how much of an answer is read.
 	bodyMost = 1 << 20
 )
 

@@ -43,20 +43,20 @@ type Request struct {
 type Response struct {
 	// Code is the HTTP status, 0 if there was no answer.
 	Code int
-	// Reason and Message are those of the Status in the body of an error.
+	// Reason and Message of the Status in the body of an error.
 	Reason  metav1.StatusReason
 	Message string
 	// Origin is which part of the API server wrote an error.
 	Origin action.Origin
 	// ObjectMissing distinguishes, for 404, "no such object" from "no such resource".
 	ObjectMissing bool
-	// RetryAfter is what the server asked for, 0 if it did not.
+	// RetryAfter is the wait that the server asked for, 0 if it asked for none.
 	RetryAfter time.Duration
 	// Err is set when no answer was received.
 	Err error
 }
 
-// Action deletes what is due.
+// Action deletes the object that is due.
 type Action struct {
 	sender  Sender
 	clock   clock.PassiveClock
@@ -109,13 +109,13 @@ func (a *Action) Do(ctx context.Context, due action.Due) action.Result {
 }
 
 // refusesVersion reports whether the API cannot honour a resourceVersion precondition for the state
-// that was just read live, so that the UID has to do (DESIGN section 4.2): it answers with a
-// conflict although the version is current.
+// that was just read live: it answers with a conflict although the version is current. The UID is
+// then the only precondition (DESIGN section 4.2).
 //
-// An API server that honours the precondition never does that, with one exception: Background
-// removes the finalizers of the garbage collector, and where no other is left the API server
-// compares the precondition with an empty resourceVersion (k8s.io/apiserver,
-// registry.Store.Delete). Behind an aggregated API may be anything, so there it takes two.
+// An API server that honours the precondition does that in one case only: Background removes the
+// finalizers of the garbage collector, and if no other finalizer is left the API server compares
+// the precondition with an empty resourceVersion (k8s.io/apiserver, registry.Store.Delete). An
+// aggregated API may behave in any way, so two such answers are needed there.
 func refusesVersion(due *action.Due) bool {
 	switch {
 	case due.Disproved == 0:
@@ -130,7 +130,7 @@ func refusesVersion(due *action.Due) bool {
 	}
 }
 
-// propagation is what the DELETE asks for.
+// propagation returns the policy of the DELETE.
 func propagation(due *action.Due) metav1.DeletionPropagation {
 	return cmp.Or(due.Propagation, due.Type.Propagation, metav1.DeletePropagationBackground)
 }

@@ -4,7 +4,7 @@
 // object and no other state is deleted (S1, S2). Objects and aggregated APIs that cannot honour a
 // resourceVersion are deleted by UID alone, right after a live read (DESIGN, section 4.2).
 //
-// [Client] sends the requests. It writes them by hand and reads only the bodies of errors: at the
-// rates at which Curfew drains, what a client spends on encoding is taken from the API server on
-// the same machine.
+// [Client] sends the requests. It writes them by hand and reads only the bodies of errors: when
+// Curfew drains a backlog, a client that spends CPU on encoding takes it from the API server on the
+// same machine.
 package deletion

@@ -58,10 +58,10 @@ func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic
 	return client, own, nil
 }
 
-// ranToItsEnd reports whether everything that the object runs has finished by itself. Then the
-// object has its outcome, which its own controller has yet to write: what completed has succeeded,
-// and what failed has a reason of its own. Neither is overwritten. The children are read live. One
-// whose state cannot be read is an error: nothing is stopped then.
+// ranToItsEnd reports whether all children of the object have finished by themselves. Then the
+// object has its outcome, although its own controller has not written it yet, and Curfew must not
+// overwrite a success or another reason for the failure. It reads the children live. If the state
+// of a child cannot be read it returns an error, and nothing is stopped.
 func (s *stopping) ranToItsEnd(ctx context.Context) (bool, error) {
 	var looked []v1alpha1.Child
 	found := false
@@ -88,8 +88,8 @@ func (s *stopping) ranToItsEnd(ctx context.Context) (bool, error) {
 	return found, nil
 }
 
-// outcome is how a child has ended for good, as the profile of its kind says; [policy.NoOutcome]
-// where it has not.
+// outcome returns the final outcome of a child by the profile of its kind, or [policy.NoOutcome] if
+// the child has not finished.
 func (s *stopping) outcome(ctx context.Context, kind *v1alpha1.Child, child *unstructured.Unstructured) (policy.Outcome, error) {
 	var profile *policy.Profile
 	if s.options.Profile != nil {
@@ -111,7 +111,8 @@ func (s *stopping) outcome(ctx context.Context, kind *v1alpha1.Child, child *uns
 	return facts.Outcome, nil
 }
 
-// outcomeByConditions is for kinds without a profile, by the conditions that most kinds have.
+// outcomeByConditions judges children of kinds without a profile by the conditions that most kinds
+// use.
 func outcomeByConditions(child *unstructured.Unstructured) policy.Outcome {
 	is := func(names ...string) bool {
 		return hasTrue(child, func(condition, _ string) bool { return slices.Contains(names, condition) })
@@ -145,10 +146,10 @@ func hasTrue(object *unstructured.Unstructured, fits func(condition, reason stri
 	return false
 }
 
-// markChild fails the object through its child, whose controller stops what it runs and whose own
-// controller copies the mark. It holds once the object itself says so; while there is no child
-// there is nothing to mark, and it is looked for again. A child that is not as it was read a moment
-// ago, which may have completed, is a conflict: nothing else is stopped before it was judged again.
+// markChild fails the object through its child: the child's controller stops the child, and the
+// object's controller copies the mark. The step holds when the object itself is marked as failed.
+// If no child exists yet, the next attempt looks again. If the child has changed since it was read,
+// it may have completed: that is a conflict, and Curfew judges again before it stops anything else.
 func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
 	if !s.seen.exceeded.IsZero() {
 		s.begun = true
@@ -205,8 +206,8 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 	return !s.seen.exceeded.IsZero(), nil
 }
 
-// protected reports whether an object is out of Curfew's reach. What runs on below it is its
-// author's will.
+// protected reports whether the author has protected an object from Curfew. Everything below it
+// keeps running as well.
 func protected(annotations map[string]string) bool {
 	return (&policy.Facts{Annotations: annotations}).Protected()
 }

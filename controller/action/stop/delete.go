@@ -15,7 +15,7 @@ import (
 // readMost bounds how often one attempt reads the same object again before its DELETE.
 const readMost = 3
 
-// below is an object that runs below the one that is stopped.
+// below is a child or a Pod of the object that Curfew stops.
 type below struct {
 	action.Type
 	meta *metav1.ObjectMeta
@@ -23,10 +23,10 @@ type below struct {
 	read func(context.Context) (*metav1.ObjectMeta, error)
 }
 
-// delete deletes an object in the state of a live read, if that is still the object that was found
-// below the stopped one (S1, S2). It takes the way of all of Curfew's deletions, so that a tallied
-// Pod is released first. pending reports that --max-deletions-per-minute had no room, or that the
-// action asks for another attempt.
+// delete deletes a child or a Pod in the state of a live read, if that read still finds the object
+// that was found below the stopped one (S1, S2). It uses the same action as all deletions of
+// Curfew, so that a tallied Pod is released first. pending reports that --max-deletions-per-minute
+// had no room, or that the action asks for another attempt.
 func (s *stopping) delete(ctx context.Context, object below) (pending bool, err error) {
 	if err := s.confirm(ctx); err != nil {
 		return true, err
@@ -81,7 +81,7 @@ func sameController(now, then *metav1.ObjectMeta) bool {
 	return a != nil && b != nil && a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion
 }
 
-// refusal is the error of a DELETE that failed, with what the API server answered.
+// refusal is the error of a DELETE that failed. It carries the API server's answer.
 type refusal struct {
 	action.Result
 	doing string

@@ -21,11 +21,11 @@ import (
 // defaultCondition is the type of the condition that says that an object failed.
 const defaultCondition = "Failed"
 
-// conditions is where the mark is written in one state of an object.
+// conditions describes where in one state of an object the mark is to be written.
 type conditions struct {
 	// status and list report whether status, and the list of conditions in it, are there.
 	status, list bool
-	// at are the places of the conditions by type.
+	// at is the index of each condition, by its type.
 	at map[string]int
 }
 
@@ -53,9 +53,9 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// patch is a JSON Patch (RFC 6902) that writes a condition into just the state that was seen: it
-// replaces the one of the type that is there and never adds a second (a CRD need not say that
-// conditions are keyed by type). Other fields of the status go with it.
+// patch returns a JSON Patch (RFC 6902) that writes a condition into exactly the state that was
+// seen. It replaces an existing condition of the same type and never adds a second one (a CRD need
+// not declare that conditions are keyed by type). It also writes the given fields of the status.
 func (c conditions) patch(uid types.UID, resourceVersion string, condition metav1.Condition, fields map[string]string) ([]byte, error) {
 	write := operation{Op: "add", Path: "/status/conditions/-", Value: condition}
 	at, there := c.at[condition.Type]
@@ -78,11 +78,11 @@ func (c conditions) patch(uid types.UID, resourceVersion string, condition metav
 	return json.Marshal(patch)
 }
 
-// escaped is a name in a JSON Pointer (RFC 6901).
+// escaped escapes a name for a JSON Pointer (RFC 6901).
 var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 
-// mark fails the object itself, in the state that was judged. It holds where the object is marked
-// already, by whomever.
+// mark fails the object itself, in the state that was judged. The step holds if the object is
+// marked already, by Curfew or by another controller.
 func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
 	if !s.seen.exceeded.IsZero() {
 		s.begun = true
@@ -102,14 +102,13 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 	if s.due.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	// The answer is of no interest: of all that there is to ask for, its metadata costs both sides
-	// least.
+	// The answer is not used. Asking for the metadata only costs both sides least.
 	_, err = s.options.Metadata.Resource(s.plan.Resource).Namespace(s.due.Namespace).
 		Patch(ctx, s.due.Name, types.JSONPatchType, patch, options, "status")
 	s.took = s.options.Clock.Now().Sub(now)
 	switch {
 	case apierrors.IsInvalid(err), apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && statusCode(err) == 422:
-		// The object is not, or no longer, as it was seen. The engine judges it live.
+		// The object has changed since it was seen. The engine judges it live.
 		return false, apierrors.NewConflict(s.plan.Resource.GroupResource(), s.due.Name, err)
 	case apierrors.IsNotFound(err):
 		// The object is gone, or its kind has no status subresource: a read shows which.
@@ -173,9 +172,10 @@ func statusCode(err error) int {
 	return 0
 }
 
-// suspend sets the kind's own field. The UID in the patch keeps it off what was re-created under
-// the name (S2), and the resourceVersion off what has completed, or was given more time, since it
-// was judged (S1). Where this attempt has written the mark, that went by the state already.
+// suspend sets the kind's own field. The UID in the patch protects an object that was re-created
+// under the same name (S2). The resourceVersion protects an object that has completed or was given
+// more time since it was judged (S1). If this attempt has written the mark, that patch has checked
+// the resourceVersion already.
 func (s *stopping) suspend(ctx context.Context) (_ bool, err error) {
 	if s.seen.suspended && !s.seen.exceeded.IsZero() {
 		s.begun = true
@@ -220,9 +220,9 @@ func (s *stopping) suspend(ctx context.Context) (_ bool, err error) {
 	return true, nil
 }
 
-// record is the annotation with which Curfew recognises its own suspension: a suspended object has
-// no deadline, and yet Curfew has to stop what it runs. The patch changes the spec once. The next
-// change of the spec ends the record.
+// record returns the annotation by which Curfew recognises its own suspension: a suspended object
+// has no deadline, but Curfew still has to stop its Pods. The patch changes the spec once. The next
+// change of the spec invalidates the record.
 func (s *stopping) record(ctx context.Context) (map[string]string, error) {
 	now, err := s.options.ServerTime(ctx)
 	if err != nil {

@@ -14,9 +14,10 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// above follows the controllers upwards. An owner that is gone, or was re-created, ends the way:
-// what stands above it is then not known to be this object's, and is left to the garbage collector
-// (S5). One that may not be read ends it too, with the reason why it is not known what is above.
+// above follows the controllers upwards and returns their UIDs. It stops at an owner that is gone
+// or was re-created: nothing proves that the owners above it own this object, so its Pods are left
+// to the garbage collector (S5). It also stops at an owner that Curfew may not read, and returns
+// the reason as unknown.
 func (x *podIndex) above(ctx context.Context, namespace string, references []metav1.OwnerReference) (uids []types.UID, unknown string, err error) {
 	for range ownersMost {
 		owner := metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: references})
@@ -38,7 +39,7 @@ func (x *podIndex) above(ctx context.Context, namespace string, references []met
 	return uids, "", nil
 }
 
-// ownersOf are the owners of an owner, from memory where they were read lately.
+// ownersOf returns the owners of an owner. It reads them at most once within ownersFresh.
 func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1.OwnerReference) ([]metav1.OwnerReference, error) {
 	now, key := x.clock.Now(), ownerKey{namespace, owner.APIVersion, owner.Kind, owner.Name, owner.UID}
 	if known, ok := x.owners.Get(key); ok {
@@ -48,16 +49,17 @@ func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1
 	}
 	group, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
-		return nil, nil // Nobody's.
+		return nil, nil // No such owner can exist.
 	}
-	// The plural is guessed as the API conventions and every kind that runs Pods have it. A wrong
-	// guess is not found.
+	// Guess the plural by the API conventions, which every kind that runs Pods follows. The API
+	// server answers a wrong guess with 404.
 	resource, _ := meta.UnsafeGuessKindToResource(group.WithKind(owner.Kind))
-	// The author of a Pod chooses the reference, and the client does not check it. Curfew would send
-	// a request to any path, and the odd answer would hide all Pods of the namespace.
+	// The author of a Pod chooses the reference, and the client does not check it. Without this
+	// check Curfew would send requests to arbitrary paths, and an unexpected answer would hide all
+	// Pods of the namespace.
 	for _, segment := range []string{resource.Group, resource.Version, resource.Resource, owner.Name} {
 		if len(content.IsPathSegmentName(segment)) > 0 {
-			return nil, nil // Nobody's.
+			return nil, nil // No such owner can exist.
 		}
 	}
 	object, err := x.client.Resource(resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
@@ -73,7 +75,8 @@ func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1
 	return references, nil
 }
 
-// comeAgain reports whether the API server has too much to do for the next owner, too.
+// comeAgain reports whether the API server is overloaded, so that reading the next owner would
+// fail, too.
 func comeAgain(err error) bool {
 	_, asked := apierrors.SuggestsClientDelay(err)
 	return asked || apierrors.IsTooManyRequests(err)

@@ -20,18 +20,18 @@ import (
 var podResource = corev1.SchemeGroupVersion.WithResource("pods")
 
 const (
-	// runningPods are those that are not finished; what is being deleted is among them.
+	// runningPods selects the Pods that have not finished, including Pods that are being deleted.
 	runningPods = "status.phase!=Succeeded,status.phase!=Failed"
-	// ownersMost is how many owners lie between a Pod and what runs it: Pod, Job, JobSet, TrainJob
-	// are three.
+	// ownersMost bounds the chain of owners that is followed. Pod, Job, JobSet, TrainJob has three.
 	ownersMost = 5
-	// podsFresh is how long one list of a namespace's Pods serves all objects in it. A look that is
-	// that much too old is made up for by the next one.
+	// podsFresh is how long one list of a namespace's Pods serves all objects in it. The next
+	// attempt finds the Pods that such a list missed.
 	podsFresh = time.Second
-	// walkMost is how long a list that was broken off may be resumed: the API server forgets where
-	// it was after five minutes.
+	// walkMost is how long an interrupted list may be resumed: a continue token expires after five
+	// minutes.
 	walkMost = 4 * time.Minute
-	// ownersFresh is how long the owners of an object are remembered, and ownersKept of how many.
+	// ownersFresh is how long the owners of an object are remembered, and ownersKept for how many
+	// objects.
 	ownersFresh = time.Minute
 	ownersKept  = 1 << 14
 )
@@ -54,8 +54,9 @@ type podIndex struct {
 	byName map[string]*namespacePods
 }
 
-// ownerKey names an owner as a Pod refers to it. The author of a Pod chooses the reference. So a
-// UID alone would let one Pod change what is known of the owner of another, in any namespace.
+// ownerKey names an owner as a Pod refers to it. The author of a Pod chooses the reference: if the
+// UID alone were the key, one Pod could overwrite the cached owners of another Pod's owner, in any
+// namespace.
 type ownerKey struct {
 	namespace, apiVersion, kind, name string
 	uid                               types.UID
@@ -70,15 +71,15 @@ type ownedBy struct {
 type namespacePods struct {
 	mu sync.Mutex
 	at time.Time
-	// found is a whole list; nil where there is none. walk is one that is under way: it is resumed
-	// where it was broken off.
+	// found is the last complete list, or nil. walk is a list under way: the next call resumes it.
 	found, walk *podList
 }
 
-// podList is what a list of a namespace's Pods found.
+// podList holds the Pods that a list of a namespace found.
 type podList struct {
 	below map[types.UID][]pod // by the UID of each object above them
-	// unknown are Pods with an owner that may not be read: nobody can tell what is above them.
+	// unknown are Pods with an owner that Curfew may not read, so the objects above them are
+	// unknown.
 	unknown []unknownPod
 	began   time.Time
 	next    string // the continue token
@@ -94,8 +95,8 @@ func newPodIndex(client metadata.Interface, clock clock.PassiveClock) *podIndex 
 	return &podIndex{client: client, clock: clock, owners: lru.New(ownersKept), byName: map[string]*namespacePods{}}
 }
 
-// below are the Pods that run below an object, and why there may be more. With an error come those
-// that were found before it.
+// below returns the Pods that run below an object, and the reason why more may run there. With an
+// error it returns the Pods that were found before it.
 func (x *podIndex) below(ctx context.Context, namespace string, uid types.UID, created time.Time) (running []pod, unknown string, err error) {
 	x.mu.Lock()
 	of := x.byName[namespace]
@@ -131,8 +132,7 @@ func (n *namespacePods) resumable(now time.Time) bool {
 	return n.walk != nil && now.Sub(n.walk.began) < walkMost && !now.Before(n.walk.began)
 }
 
-// dropStale lets go of the lists of other namespaces that nobody will use any more: namespaces come
-// and go.
+// dropStale drops the lists of other namespaces that are too old to be used or resumed.
 func (x *podIndex) dropStale(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -147,16 +147,16 @@ func (x *podIndex) dropStale(now time.Time) {
 	}
 }
 
-// forget drops what is known of a namespace, after Pods in it were deleted.
+// forget drops the list of a namespace after Pods in it were deleted.
 func (x *podIndex) forget(namespace string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.byName, namespace)
 }
 
-// list goes through the Pods of a namespace page by page, and on from where an earlier call was
-// broken off: a namespace may hold more than one attempt has time for. The namespace's mutex is
-// held.
+// list reads the Pods of a namespace page by page. It resumes an earlier call that was interrupted:
+// a namespace may hold more Pods than one attempt has time for. The caller holds the namespace's
+// mutex.
 func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods, now time.Time) error {
 	if !of.resumable(now) {
 		of.walk = &podList{below: map[types.UID][]pod{}, began: now}

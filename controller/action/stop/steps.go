@@ -31,13 +31,13 @@ type stopping struct {
 	// confirmed means that the object was just as it was judged when this attempt wrote to it, or
 	// read it live.
 	confirmed bool
-	// left means that what the object ran has finished by itself, so that nothing was done.
+	// left means that all children have finished by themselves, so that nothing was done.
 	left bool
 }
 
-// steps carries out what does not hold yet. An error in the first step ends the attempt: an object
-// is never stopped without having been failed in the state that was judged, or a completion that
-// came first would be undone.
+// steps carries out the steps that do not hold yet. An error in the first step ends the attempt: if
+// Curfew stopped an object before it failed it in the state that was judged, it could undo a
+// completion that came first.
 func (s *stopping) steps(ctx context.Context) (pending bool, err error) {
 	if first := s.plan.Steps; len(first) == 0 || first[0].Action != v1alpha1.StopMarkFailed && first[0].Action != v1alpha1.StopSuspend {
 		return true, faultf("the first step that stops a %s is neither MarkFailed nor Suspend: correct spec.deadline.enforcement of its KindProfile", s.plan.Kind.Kind)
@@ -67,9 +67,9 @@ func (s *stopping) steps(ctx context.Context) (pending bool, err error) {
 	return pending, errors.Join(errs...)
 }
 
-// confirm reads the object live, unless this attempt has written to it already, and answers with a
-// conflict where it is not as it was judged. It comes before whatever is written to or deleted
-// below the object (S1, S2).
+// confirm reads the object live, unless this attempt has written to it already, and returns a
+// conflict if it has changed since it was judged. Call it before anything below the object is
+// written or deleted (S1, S2).
 func (s *stopping) confirm(ctx context.Context) error {
 	if s.confirmed {
 		return nil

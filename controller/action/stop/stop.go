@@ -47,20 +47,20 @@ type Options struct {
 	Settle time.Duration
 }
 
-// DefaultSettle is how long after the mark an object is looked at again: by then a reconcile that
-// had begun before the mark has ended, and whatever it re-created or overwrote was seen.
+// DefaultSettle is how long after the mark Curfew checks an object again: by then every reconcile
+// that began before the mark has ended, and Curfew has seen what it re-created or overwrote.
 const DefaultSettle = time.Minute
 
 const (
-	// lookLeast and lookMost bound how long it is until an object that was failed is looked at
-	// again.
+	// lookLeast and lookMost bound the wait until Curfew checks a failed object again.
 	lookLeast = time.Second
 	lookMost  = 20 * time.Second
-	// leftMost bounds it for an object that is left alone: its own controller may be away for long.
+	// leftMost bounds it for an object whose children have finished: its controller may be down for
+	// long.
 	leftMost = 5 * time.Minute
 	// pendingMost bounds it while a step does not hold yet.
 	pendingMost = 5 * time.Second
-	// loggedMost bounds for how many states it is remembered what was logged once.
+	// loggedMost bounds how many log lines are remembered in order not to repeat them.
 	loggedMost = 1 << 14
 )
 
@@ -70,14 +70,14 @@ type Plan struct {
 	Resource schema.GroupVersionResource
 	// Steps of the profile, for the installed version of the kind.
 	Steps []v1alpha1.StopStep
-	// Suspend is the field that suspends an object, and SuspendValue what it then holds; nil where
-	// the kind has none.
+	// Suspend is the field that suspends an object, and SuspendValue the value that does so. Both
+	// are nil if the kind has no such field.
 	Suspend      policy.FieldPath
 	SuspendValue any
 }
 
-// State is the payload that the action needs: how the kind is stopped, and what a feed saw of the
-// object when it judged it, so that one request writes the mark into just that state.
+// State is the payload of the action: how the kind is stopped, and the state of the object that a
+// feed judged, so that one request writes the mark into exactly that state.
 type State struct {
 	plan *Plan
 	// deadline and started are for the message; zero where the object is finished.
@@ -93,7 +93,8 @@ type State struct {
 	generation int64
 }
 
-// StateOf is the payload for an object in its JSON form, of which only what the mark needs is kept.
+// StateOf returns the payload for an object in its JSON form. It keeps only the parts that the mark
+// needs.
 func StateOf(plan *Plan, facts *policy.Facts, object map[string]any, deadline time.Duration) *State {
 	generation, _, _ := unstructured.NestedInt64(object, "metadata", "generation")
 	return &State{
@@ -184,15 +185,14 @@ func (s *Action) Do(ctx context.Context, due action.Due) action.Result {
 	return out
 }
 
-// logKey is what is logged once for one state of an object.
+// logKey identifies a log line that is written once for one state of an object.
 type logKey struct {
 	uid             types.UID
 	resourceVersion string
 	what            string
 }
 
-// firstTime reports whether something is to be logged of this state of the object for the first
-// time.
+// firstTime reports whether a log line about this state of the object has not been written yet.
 func (s *stopping) firstTime(what string) bool {
 	key := logKey{s.due.UID, s.due.ResourceVersion, what}
 	_, before := s.logged.Get(key)
@@ -200,8 +200,8 @@ func (s *stopping) firstTime(what string) bool {
 	return !before
 }
 
-// next is when to look again. While a step does not hold that is soon; afterwards ever more rarely,
-// until the mark has settled.
+// next returns when to check again: soon while a step does not hold, then less and less often until
+// the mark has settled.
 func (s *Action) next(seen *State, justMarked, pending bool) action.Result {
 	again := func(after time.Duration) action.Result {
 		return action.Result{Outcome: action.Again, After: max(after, lookLeast)}
@@ -219,16 +219,15 @@ func (s *Action) next(seen *State, justMarked, pending bool) action.Result {
 	}
 }
 
-// fault is an error that no answer of the API server is behind, and that a retry alone does not
-// cure.
+// fault is an error that no answer of the API server caused and that a retry alone does not fix.
 type fault struct{ error }
 
 func (f fault) Unwrap() error { return f.error }
 
 func faultf(format string, args ...any) error { return fault{fmt.Errorf(format, args...)} }
 
-// resultOf turns an error into what the engine understands, so that its backoff and its breakers
-// apply to deadlines too. A 404 about a child, or a subresource, is not about the object.
+// resultOf turns an error into a Result, so that the engine's backoff and breakers apply to
+// deadlines too. A 404 about a child or a subresource does not mean that the object is gone.
 func resultOf(err error, due *action.Due) action.Result {
 	if out, ok := refused(err); ok {
 		return out
