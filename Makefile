@@ -124,9 +124,9 @@ bench-gate: build ## a little of make bench in 10 minutes: fails where a ratio b
 .PHONY: bench-gate-proof
 bench-gate-proof: build ## see the gate fail: with a build of Curfew that waits 5 ms before each deletion (ROWS=label_drain)
 	@mkdir -p .bench; rm -f .bench/gate.json
-	@sed '/^func (e \*Engine) next(/a\	time.Sleep(5 * time.Millisecond)' controller/engine/next.go >.bench/slow-next.go
-	@if cmp -s controller/engine/next.go .bench/slow-next.go; then echo "found no place for the wait in controller/engine/next.go" >&2; exit 1; fi
-	@echo '{"Replace": {"$(CURDIR)/controller/engine/next.go": "$(CURDIR)/.bench/slow-next.go"}}' >.bench/slow.json
+	@sed '/^func (e \*Engine) next(/a\	time.Sleep(5 * time.Millisecond)' controller/engine/dispatch.go >.bench/slow-next.go
+	@if cmp -s controller/engine/dispatch.go .bench/slow-next.go; then echo "found no place for the wait in controller/engine/dispatch.go" >&2; exit 1; fi
+	@echo '{"Replace": {"$(CURDIR)/controller/engine/dispatch.go": "$(CURDIR)/.bench/slow-next.go"}}' >.bench/slow.json
 	@go build -overlay .bench/slow.json -o .bench/curfew-slow ./cmd/curfew
 	@go run ./test/bench -gate -rows '$(or $(ROWS),drain)' -curfew $(CURDIR)/.bench/curfew-slow || true
 	@if ! grep -q '"verdict": "FAILED"' .bench/gate.json; then echo "the gate does not notice a wait of 5 ms" >&2; exit 1; fi

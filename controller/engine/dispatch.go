@@ -5,6 +5,9 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"curfew.dev/curfew/controller/pause"
+	"curfew.dev/curfew/policy"
 )
 
 const (
@@ -123,4 +126,236 @@ func (e *Engine) work(ctx context.Context, j *job) {
 		}
 		e.unlock()
 	}
+}
+
+// next returns the next job that is due and may begin now, or nil. Submitted objects yield to
+// tracked ones. The lock is held and the clock was checked.
+func (e *Engine) next(now int64, r reading) *job {
+	e.letIn(r)
+	if !e.running || e.halted(r) {
+		return nil
+	}
+	e.doChores(now)
+	if !e.passable(now) {
+		return nil
+	}
+	if j := e.nextTracked(now, r); j != nil {
+		return j
+	}
+	return e.nextSubmitted(now, r)
+}
+
+func (e *Engine) nextTracked(now int64, r reading) *job {
+	for {
+		of, ok := e.earliest(now, r)
+		if !ok {
+			return nil
+		}
+		slot, en := of.slot, e.index.at(of.slot)
+		if en.expiry <= now {
+			e.overdue(slot)
+		} else {
+			en.flags |= flagLive // Woken before its expiry: judge it live before acting (S1).
+		}
+		kind := e.kinds[en.kind]
+		object := e.index.object(slot)
+		if kind.held || e.onHold(&object) {
+			e.park(slot, now, !kind.held)
+			continue
+		}
+		j := &job{
+			object:     object,
+			kind:       kind.opts,
+			trigger:    kind.trigger,
+			queue:      of.queue,
+			attempt:    int(en.attempts),
+			unanswered: en.flags&flagUnanswered != 0,
+		}
+		if j.trigger.Payload {
+			j.object.Payload = e.payloads.get(j.trigger, &j.object)
+		}
+		judging := e.judges(kind, &j.object)
+		if !e.room(of.queue, of.queue.partition(j.object.Namespace), judging) {
+			if judging {
+				en.flags |= flagJudge
+			}
+			e.index.move(slot) // In the heap of live judgements it holds up nothing else.
+			continue
+		}
+		admitted, wait, free := e.admit(j, r)
+		if !free {
+			return nil
+		}
+		if !admitted {
+			// Of the entries that wait for a breaker, the least tried ones come first: see
+			// breakers.
+			en.flags |= flagParked
+			back := time.Duration((float64(en.attempts) + e.opts.jitter()) * float64(10*time.Millisecond))
+			e.arm(slot, now+int64(max(retryLeast, wait)+back))
+			continue
+		}
+		en.flags &^= flagParked | flagUpserted | flagJudge
+		e.rest(slot, stateInFlight)
+		e.depart(j, judging)
+		return j
+	}
+}
+
+// judges reports whether an object will be judged live before its action, as far as is known now.
+func (e *Engine) judges(kind *kindState, o *Object) bool {
+	return o.Live || kind.opts.UIDOnly || kind.trigger.Payload && o.Payload == nil || e.outdatedLocked(o) ||
+		e.opts.Behind != nil && e.opts.Behind()
+}
+
+// admit checks rates and breakers. free is false if a rate has no room.
+func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, free bool) {
+	j.dry = j.object.DryRun || e.opts.DryRun
+	j.started = r.mono
+	if !j.dry {
+		if j.trigger.Deletes && e.all.Wait(r.mono) > 0 || j.object.Backfill && e.backfill.Wait(r.mono) > 0 {
+			return false, 0, false
+		}
+	}
+	if ok, wait := e.breakers.admit(&j.object, r.mono); !ok {
+		return false, wait, true
+	}
+	if !j.dry {
+		if j.trigger.Deletes { // Other actions reserve for each DELETE: see action.Due.Reserve.
+			e.all.Take(r.mono)
+		}
+		if j.object.Backfill {
+			e.backfill.Take(r.mono)
+		}
+	}
+	return true, 0, true
+}
+
+// earliest returns the first due entry of the partition with the best priority and the fewest
+// requests under way; of several such partitions it takes the one whose last turn was longest ago.
+// Claimed backfill (see heap claimed) yields to proven backfill that has room: a forged stamp must
+// not use up the rate of others, and a namespace whose webhook hangs must not stop them.
+func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
+	x := e.index
+	full := e.all.Wait(r.mono) > 0 && !e.opts.DryRun
+	backfill := e.backfill.Wait(r.mono) == 0 || e.opts.DryRun
+	earlier := func(one, other *candidate) bool {
+		return one.before(other, func() bool { return x.less(one.slot, other.slot) })
+	}
+	var claim candidate
+	claims, proven := false, false
+	for _, q := range x.queues {
+		if !e.open(q, r) || e.paused.view.HoldsAll(policy.Trigger(q.trigger.Name)) {
+			continue
+		}
+		q.partitions(func(p *partition) {
+			if slot, some := p.backfill.top(); some && x.at(slot).wake <= now && e.fits(q, p, &p.backfill, slot) {
+				proven = true
+			}
+			due := func(heaps ...*heap) (candidate, bool) {
+				slot, ok := e.topOf(q, p, backfill, heaps...)
+				return candidate{q, p, slot}, ok && x.at(slot).wake <= now && !(full && q.trigger.Deletes && x.at(slot).flags&flagDryRun == 0)
+			}
+			if one, ok := due(&p.due, &p.live, &p.backfill); ok && (!found || earlier(&one, &first)) {
+				first, found = one, true
+			}
+			if len(p.claimed.slots) == 0 {
+				return
+			}
+			if one, ok := due(&p.claimed); ok && (!claims || earlier(&one, &claim)) {
+				claim, claims = one, true
+			}
+		})
+	}
+	if claims && !proven && (!found || earlier(&claim, &first)) {
+		return claim, true
+	}
+	return first, found
+}
+
+// topOf returns the entry that a partition would begin next from some of its heaps, if there is
+// room for it.
+func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*heap) (first uint32, found bool) {
+	for _, h := range heaps {
+		slot, some := h.top()
+		if !some || !e.fits(q, p, h, slot) {
+			continue
+		}
+		backfilled := h == &p.backfill || h == &p.claimed
+		if backfilled && !backfill && e.index.at(slot).flags&flagDryRun == 0 {
+			continue
+		}
+		if !found || e.index.less(slot, first) {
+			first, found = slot, true
+		}
+	}
+	return first, found
+}
+
+// fits reports whether a partition has room for the top entry of one of its heaps.
+func (e *Engine) fits(q *queue, p *partition, h *heap, slot uint32) bool {
+	judging := h == &p.live || h != &p.due && e.index.at(slot).flags&(flagLive|flagJudge) != 0
+	return e.room(q, p, judging)
+}
+
+// sleepFor returns how long nothing can be done, at least a millisecond and at most lookAgain.
+func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
+	wait := lookAgain
+	sooner := func(d time.Duration) {
+		if d > 0 {
+			wait = min(wait, d)
+		}
+	}
+	sooner(e.ping.next - r.mono)
+	if !ok {
+		return max(wait, time.Millisecond)
+	}
+	for _, q := range e.index.queues {
+		sooner(q.pausedTo - r.mono)
+	}
+	e.index.eachHeap(func(h *heap) {
+		if slot, some := h.top(); some {
+			sooner(time.Duration(e.index.at(slot).wake - now))
+			sooner(time.Duration(e.index.at(slot).wake-now) - pause.Ahead)
+		}
+	})
+	for _, b := range e.submitted {
+		sooner(b.pausedTo - r.mono)
+	}
+	sooner(e.untilApart(r))
+	sooner(e.pausedTo - r.mono)
+	sooner(e.breakers.blocked(r.mono))
+	sooner(e.all.Wait(r.mono))
+	sooner(e.backfill.Wait(r.mono))
+	return max(wait, time.Millisecond)
+}
+
+// doChores drops old tombstones and reports objects that are stuck.
+func (e *Engine) doChores(now int64) {
+	for {
+		slot, some := e.index.chores.top()
+		if !some || e.index.at(slot).wake > now {
+			return
+		}
+		if e.index.at(slot).state == stateTombstone {
+			e.release(slot)
+		} else {
+			e.reportStuck(slot)
+		}
+	}
+}
+
+// reportStuck reports once that an object has been terminating for too long.
+func (e *Engine) reportStuck(slot uint32) {
+	en := e.index.at(slot)
+	since := time.Unix(0, en.wake).Add(-e.opts.StuckAfter).UTC()
+	en.flags |= flagStuck
+	e.stuck++
+	e.index.pull(slot)
+	o, kind := e.index.object(slot), e.kinds[en.kind].opts
+	e.note(func() {
+		e.opts.Log.Info("object is stuck terminating: look at its finalizers", "kind", kind.Kind, "object", nameOf(&o), "uid", o.UID, "deletionTimestamp", since)
+		if e.opts.OnStuck != nil {
+			e.opts.OnStuck(StuckObject{Object: o, Kind: *kind, Since: since})
+		}
+	})
 }

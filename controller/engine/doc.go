@@ -27,7 +27,7 @@
 // the engine calls the Judge before the action (recheck.go).
 //
 // Four things may hold actions back, and each is a metric and a [BreakerEvent]: the clock
-// (guard.go: a jump, or a skew against the API server's Date header beyond a bound), a breaker
+// (clock.go: a jump, or a skew against the API server's Date header beyond a bound), a breaker
 // (breaker.go: the API server cannot be reached, a kind answers with errors, a source's deletions
 // are refused), a rate (package controller/pace: deletions a minute, backfill a minute)
 // and Retry-After.

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -163,4 +165,111 @@ type Outcome struct {
 	Lateness time.Duration
 	// Err says why, for results that are not final. It names the object.
 	Err error
+}
+
+// Trigger is one reason why objects become due. An object has at most one entry for each trigger.
+// The entries are independent, and the first that is due acts.
+type Trigger struct {
+	// Name is the trigger's name in KindOptions, metrics and logs. Required.
+	Name string
+	// Action is carried out on due objects. Required.
+	Action action.Action
+	// Deletes says that the action deletes the object itself: Done means that it is gone, and each
+	// attempt counts against the budget of deletions. Otherwise Done means that there is nothing
+	// to do until the object changes.
+	Deletes bool
+	// Payload says that the action needs Object.Payload.
+	Payload bool
+	// Priority is Normal, or Background for a trigger that yields to others.
+	Priority action.Priority
+}
+
+// trigger is a registered Trigger. It never changes.
+type trigger struct {
+	Trigger
+	id uint8
+}
+
+// label is the name in metrics and logs.
+func (t *trigger) label(phase string) string {
+	if phase == "" {
+		return t.Name
+	}
+	return t.Name + "-" + phase
+}
+
+// verb names the action in errors.
+func (t *trigger) verb() string {
+	if t.Deletes {
+		return "deleting"
+	}
+	return "acting on"
+}
+
+// triggersMost is the number of triggers that fit into entry.trigger.
+const triggersMost = 256
+
+func register(list []Trigger) ([]*trigger, error) {
+	var errs []error
+	var out []*trigger
+	if len(list) == 0 || len(list) > triggersMost {
+		errs = append(errs, fmt.Errorf("engine: Options.Triggers has %d entries: give 1 to %d", len(list), triggersMost))
+	}
+	for i, t := range list {
+		switch {
+		case t.Name == "":
+			errs = append(errs, fmt.Errorf("engine: Options.Triggers[%d].Name is empty", i))
+		case t.Action == nil:
+			errs = append(errs, fmt.Errorf("engine: Options.Triggers[%d].Action of %q is nil", i, t.Name))
+		case slices.ContainsFunc(out, func(other *trigger) bool { return other.Name == t.Name }):
+			errs = append(errs, fmt.Errorf("engine: Options.Triggers has two of the name %q", t.Name))
+		}
+		out = append(out, &trigger{Trigger: t, id: uint8(i)})
+	}
+	return out, errors.Join(errs...)
+}
+
+// StuckObject is an object that has been terminating for longer than Options.StuckAfter.
+type StuckObject struct {
+	Object Object
+	// Kind is what was registered for Object.Kind.
+	Kind KindOptions
+	// Since is its deletionTimestamp.
+	Since time.Time
+}
+
+// Summary counts the deletions for one source over a summary interval: enough for one aggregated
+// Event on that source.
+type Summary struct {
+	Source    string
+	Trigger   string
+	Kind      KindOptions
+	Namespace string // of all objects if they share it, else empty
+	Deleted   int
+	DryRun    int
+	First     time.Time
+	Last      time.Time
+	// Examples are the first few, "namespace/name".
+	Examples []string
+}
+
+// BreakerEvent reports that deletions of a scope are paused or resumed.
+type BreakerEvent struct {
+	// Class of the scope: "clock" and "apiserver" (everything), "kind", or the class of the source:
+	// "object", "namespace", "policy", "runtime".
+	Class string
+	// Scope identifies the scope. Both events of a pause have the same, and no two scopes that are
+	// paused at a time share it. It is not meant for people.
+	Scope string
+	// Kind, Namespace and Source name the scope as far as the class has them.
+	Kind      string
+	Namespace string
+	Source    string
+	// Open is true when the pause begins, false when it ends.
+	Open bool
+	// Reason is one CamelCase word for a condition: ClockJump, ClockSkew, NoServerTime,
+	// Unreachable, ServerErrors, Refused, NotJudged.
+	Reason  string
+	Message string
+	At      time.Time
 }

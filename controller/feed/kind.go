@@ -2,11 +2,19 @@ package feed
 
 import (
 	"context"
+	"fmt"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -63,3 +71,177 @@ func (k *Kind) scope() string {
 	}
 	return k.Namespace
 }
+
+// finishedPods leaves the Pods in phase Succeeded and Failed, in one list and one watch.
+const finishedPods = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+
+// Jobs is the kind batch/v1 Job. The API offers no selector for finished Jobs, so that all are
+// watched, in one namespace or with "" in all.
+func Jobs(client kubernetes.Interface, namespace string) Kind {
+	return typed(policy.JobProfile, client.BatchV1().Jobs, namespace)
+}
+
+// Pods is the kind v1 Pod. Only finished ones are listed and watched, in one namespace
+// or with "" in all.
+func Pods(client kubernetes.Interface, namespace string) Kind {
+	kind := typed(policy.PodProfile, client.CoreV1().Pods, namespace)
+	kind.FieldSelector = finishedPods
+	kind.Patch = func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error {
+		_, err := client.CoreV1().Pods(namespace).Patch(ctx, name, kind, patch, metav1.PatchOptions{})
+		return err
+	}
+	return kind
+}
+
+// typedClient is the part of a typed client that a feed needs.
+type typedClient[T, L runtime.Object] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
+}
+
+func typed[T, L runtime.Object, C typedClient[T, L]](profile *policy.Profile, in func(namespace string) C, namespace string) Kind {
+	return Kind{
+		Profile:   profile,
+		Namespace: namespace,
+		Protobuf:  true,
+		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+			return in(namespace).List(ctx, options)
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return in(namespace).Watch(ctx, options)
+		},
+		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
+			return in(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		Facts: factsOf(profile), JSON: jsonOf(profile),
+	}
+}
+
+// Objects is a kind with a KindProfile.
+func Objects(client dynamic.Interface, profile *expression.Profile, namespace string) Kind {
+	out := Untyped(client, profile.Profile, namespace)
+	out.Runtime, out.Propagation, out.rules = profile.Runtime, profile.Propagation, profile
+	return out
+}
+
+// Untyped is any kind at all, read in its JSON form.
+func Untyped(client dynamic.Interface, profile *policy.Profile, namespace string) Kind {
+	resource := client.Resource(profile.Kind.GroupVersion().WithResource(profile.Resource))
+	return Kind{
+		Profile: profile, Namespace: namespace,
+		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+			return resource.Namespace(namespace).List(ctx, options)
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return resource.Namespace(namespace).Watch(ctx, options)
+		},
+		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
+			return resource.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		Facts: factsOf(profile), JSON: jsonOf(profile),
+	}
+}
+
+// LabelledKind is a kind whose objects expire by a TTL label.
+type LabelledKind struct {
+	Kind          schema.GroupVersionKind
+	Resource      string
+	ClusterScoped bool
+	// Protobuf reports that the kind is built in and supports protobuf.
+	Protobuf bool
+	// Aggregated reports that an aggregated API server serves the kind.
+	Aggregated bool
+	// Namespace is the only one that is watched; "" for all.
+	Namespace string
+	// Alias watches label cleanup.kyverno.io/ttl instead of curfew.dev/ttl.
+	Alias bool
+	// Propagation of deletions; empty means Options.Propagation.
+	Propagation metav1.DeletionPropagation
+}
+
+// Labelled is any kind at all. It lists and watches only objects that carry the label, and only
+// their metadata: a Secret is never read. If a LifecyclePolicy needs more to decide whether its
+// bounds apply, the object is read whole, once, right before it would be deleted.
+func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledKind) Kind {
+	profile := &policy.Profile{Name: kind.Kind.Kind, Kind: kind.Kind, Resource: kind.Resource, ClusterScoped: kind.ClusterScoped}
+	at := kind.Kind.GroupVersion().WithResource(kind.Resource)
+	resource := client.Resource(at)
+	out := Kind{
+		Profile: profile, Protobuf: kind.Protobuf, Aggregated: kind.Aggregated, Propagation: kind.Propagation, Namespace: kind.Namespace,
+		Label: policy.LabelTTL, LabelSelector: policy.LabelTTL,
+		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+			return resource.Namespace(namespace).List(ctx, options)
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return resource.Namespace(kind.Namespace).Watch(ctx, options)
+		},
+		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
+			return resource.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		Whole: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
+			return whole.Resource(at).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		Facts: factsOf(profile), JSON: jsonOf(profile),
+	}
+	if kind.Alias {
+		// A selector cannot ask for one of two keys, so the alias has a watch of its own. An object
+		// that has both is seen by the first alone.
+		out.Label = policy.LabelKyvernoTTL
+		out.LabelSelector = policy.LabelKyvernoTTL + ",!" + policy.LabelTTL
+	}
+	out.Triggers = []*Trigger{labelled(out.Label)}
+	return out
+}
+
+// factsOf reads objects in the forms that the clients return. If ctx ends while an expression of
+// the profile is evaluated, that is an error and no fact about the object.
+func factsOf(profile *policy.Profile) func(context.Context, runtime.Object) (*policy.Facts, error) {
+	return func(ctx context.Context, object runtime.Object) (*policy.Facts, error) {
+		switch read := object.(type) {
+		case *batchv1.Job:
+			return policy.FactsOfJob(read), nil
+		case *corev1.Pod:
+			return policy.FactsOfPod(read), nil
+		case *metav1.PartialObjectMetadata:
+			facts := policy.FactsOfMeta(profile, &read.ObjectMeta)
+			return &facts, nil
+		case *unstructured.Unstructured:
+			return policy.FactsOfObjectContext(ctx, profile, read.Object), ctx.Err()
+		default:
+			return nil, fmt.Errorf("got a %T where a %s was asked for", object, profile.Kind.Kind)
+		}
+	}
+}
+
+// jsonOf turns objects into their JSON form, with the kind that typed lists and watches leave out.
+func jsonOf(profile *policy.Profile) func(runtime.Object) (map[string]any, error) {
+	return func(object runtime.Object) (map[string]any, error) {
+		if read, ok := object.(*unstructured.Unstructured); ok {
+			return read.Object, nil
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return nil, err
+		}
+		content["apiVersion"], content["kind"] = profile.Kind.GroupVersion().String(), profile.Kind.Kind
+		return content, nil
+	}
+}
+
+// Observer sees every state of a kind's objects before it is judged. Begin and End enclose a list
+// of the whole kind: objects that the list does not show are gone.
+type Observer interface {
+	Begin()
+	See(object runtime.Object)
+	Forget(uid types.UID)
+	End()
+}
+
+// noObserver observes kinds that no other kind depends on.
+type noObserver struct{}
+
+func (noObserver) Begin()             {}
+func (noObserver) See(runtime.Object) {}
+func (noObserver) Forget(types.UID)   {}
+func (noObserver) End()               {}

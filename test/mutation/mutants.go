@@ -44,7 +44,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S1", Name: "what a fresh look finds not to be due is deleted all the same",
-		File: "controller/engine/rejudge.go",
+		File: "controller/engine/attempt.go",
 		Old:  "case !ok || nanos(judged.Expiry) > now:", New: "case !ok:",
 		Package: engine, Tests: []string{"TestSafety", "TestConflictIsJudgedAtOnce"},
 	},
@@ -56,31 +56,31 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S1", Name: "a fresh look overrules a feed that says meanwhile that it is due later",
-		File: "controller/engine/rejudge.go",
+		File: "controller/engine/attempt.go",
 		Old:  "return en.expiry > now && en.expiry != nanos(sent.Expiry) || en.flags", New: "return en.flags",
 		Package: engine, Tests: []string{"TestPostponedDuringTheFreshLook"},
 	},
 	{
 		Invariant: "S1", Name: "objects are taken up a second early",
-		File: "controller/engine/next.go",
+		File: "controller/engine/dispatch.go",
 		Old:  "ok && x.at(slot).wake <= now &&", New: "ok && x.at(slot).wake <= now+int64(time.Second) &&",
 		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry", "TestRunIsPunctual"},
 	},
 	{
 		Invariant: "S1", Name: "an object that is due by a clock that is ahead goes by that clock",
-		File: "controller/engine/guard.go",
+		File: "controller/engine/clock.go",
 		Old:  "return r.wall - int64(max(0, proven)), g.held == \"\"", New: "return r.wall, g.held == \"\"",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
 	},
 	{
 		Invariant: "S1", Name: "deletions go on while the clock is off beyond the bound",
-		File: "controller/engine/guard.go",
+		File: "controller/engine/clock.go",
 		Old:  "g.hold(proven > g.maxSkew || proven < -g.maxSkew, ReasonClockSkew,", New: "g.hold(false, ReasonClockSkew,",
 		Package: engine, Tests: []string{"TestGuard"},
 	},
 	{
 		Invariant: "S1", Name: "a jump of the clock is not noticed",
-		File: "controller/engine/guard.go",
+		File: "controller/engine/clock.go",
 		Old:  "if d := offset - g.offset; d > servertime.JumpBound || d < -servertime.JumpBound {", New: "if d := offset - g.offset; d > servertime.JumpBound && d < -servertime.JumpBound {",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard", "TestGuardAlone"},
 	},
@@ -140,13 +140,13 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a list from a cache that lags sweeps out what the watch has told since",
-		File: "controller/engine/relist.go",
+		File: "controller/engine/entries.go",
 		Old:  "en.flags&flagOddRV != 0 || en.rv <= limit)", New: "en.flags&flagOddRV != 0 || en.rv <= limit || true)",
 		Package: engine, Tests: []string{"TestSafety", "TestRelistSweeps"},
 	},
 	{
 		Invariant: "S3", Name: "what the API server accepted and lost is never believed to exist again",
-		File: "controller/engine/state.go",
+		File: "controller/engine/entries.go",
 		Old:  "stateTombstone, now+int64(e.opts.KeepOut))", New: "stateTombstone, now+100_000*int64(e.opts.KeepOut))",
 		Package: engine, Tests: []string{"TestTombstone"},
 	},
@@ -164,7 +164,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "one trigger cancels what another tracks",
-		File: "controller/engine/kinds.go",
+		File: "controller/engine/engine.go",
 		Old:  "return e.index.lookup(uid, e.kinds[k].trigger.id)", New: "return e.index.lookup(uid, 0)",
 		Package: engine, Tests: []string{"TestSafety", "TestTriggersDoNotCancelEachOther"},
 	},
@@ -182,7 +182,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a fresh look hides what the watch has told while it was on its way",
-		File: "controller/engine/rejudge.go",
+		File: "controller/engine/attempt.go",
 		Old:  "compareVersion(en, res.sent.ResourceVersion) != same &&", New: "false &&",
 		Package: engine, Tests: []string{"TestWatchOvertakesTheFreshLook"},
 	},
@@ -386,7 +386,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S8", Name: "something is deleted before the API server has told its time",
-		File: "controller/engine/guard.go",
+		File: "controller/engine/clock.go",
 		Old:  "g.hold(true, ReasonNoServerTime, \"no answer of the API server has told its time yet\")\n\t\treturn r.wall, false", New: "return r.wall, true",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
 	},

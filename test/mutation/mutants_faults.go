@@ -58,7 +58,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "conflicts of different states add up",
-		File: "controller/engine/rejudge.go",
+		File: "controller/engine/attempt.go",
 		Old:  "} else {\n\t\tdue.Disproved = 0\n\t}", New: "}",
 		Package: engine, Tests: []string{"TestNoFallbackWhileItChanges"},
 	},
@@ -70,7 +70,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "a live read from before a change permits the DELETE",
-		File: "controller/engine/rejudge.go",
+		File: "controller/engine/attempt.go",
 		Old:  "case e.outdatedLocked(judged) || e.kinds[j.object.Kind].held:", New: "case false:",
 		Package: engine, Tests: []string{"TestChangeDuringTheLiveRead", "TestHold"},
 	},
@@ -82,7 +82,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "a corrected KindProfile does not apply to what is tracked",
-		File: "controller/engine/kinds.go",
+		File: "controller/engine/engine.go",
 		Old:  "e.forget(&e.kinds[i].last, e.changes.count.Add(1))", New: "_ = e.changes.count.Add(1)",
 		Package: engine, Tests: []string{"TestNewRulesAreAskedBeforeAnythingIsListed"},
 	},
@@ -130,19 +130,19 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "a claim to be backfilled yields to nothing",
-		File: "controller/engine/next.go",
+		File: "controller/engine/dispatch.go",
 		Old:  "if claims && !proven && (", New: "if _ = proven; claims && (",
 		Package: engine, Tests: []string{"TestClaimedBackfillYields"},
 	},
 	{
 		Invariant: "S3", Name: "a claim to be backfilled yields to a namespace that hangs",
-		File: "controller/engine/next.go",
+		File: "controller/engine/dispatch.go",
 		Old:  "x.at(slot).wake <= now && e.fits(q, p, &p.backfill, slot) {", New: "x.at(slot).wake <= now {",
 		Package: engine, Tests: []string{"TestClaimedBackfillYieldsToNobodyWhoHangs"},
 	},
 	{
 		Invariant: "S3", Name: "a webhook's 500 counts against its kind",
-		File: "controller/engine/scopes.go",
+		File: "controller/engine/breaker.go",
 		Old:  "case res.Err != nil && res.Origin == action.FromAdmission:", New: "case false:",
 		Package: engine, Tests: []string{"TestOneTenantsWebhook"},
 	},
@@ -178,19 +178,19 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S4", Name: "what ran to its end is stopped at its deadline",
-		File: "controller/action/stop/steps.go",
+		File: "controller/action/stop/stop.go",
 		Old:  "if s.left, err = s.ranToItsEnd(ctx); s.left || err != nil {", New: "if s.left, err = s.ranToItsEnd(ctx); err != nil {",
 		Package: deadlines, Tests: []string{"TestWhatRanToItsEndIsLeftAlone"},
 	},
 	{
 		Invariant: "S4", Name: "a deadline may begin with any step",
-		File: "controller/action/stop/steps.go",
+		File: "controller/action/stop/stop.go",
 		Old:  "if first := s.plan.Steps; len(first) == 0 || first[0].Action", New: "if first := s.plan.Steps; len(first) == 0 || false && first[0].Action",
 		Package: deadlines, Tests: []string{"TestFirstStepFailsOrSuspends", "TestNothingIsStoppedBeforeTheFirstStep", "TestDryRunDeletesNothing"},
 	},
 	{
 		Invariant: "S4", Name: "later steps do not wait for the first",
-		File: "controller/action/stop/steps.go",
+		File: "controller/action/stop/stop.go",
 		Old:  "if i > 0 && !s.begun {", New: "if i > 0 && false {",
 		Package: deadlines, Tests: []string{"TestNothingIsStoppedBeforeTheFirstStep", "TestDryRunDeletesNothing", "TestOnlyTheJudgedStateIsStopped"},
 	},
@@ -270,7 +270,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "overdue is zero while the clock is wrong",
-		File: "controller/engine/snapshot.go",
+		File: "controller/engine/report.go",
 		Old:  "now = e.guard.best(r)", New: "",
 		Package: engine, Tests: []string{"TestOverdueWhileTheClockIsWrong"},
 	},
@@ -288,13 +288,13 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "no object is overdue while not all are known",
-		File: "controller/engine/metrics.go",
+		File: "controller/engine/report.go",
 		Old:  "if known || v > 0 {", New: "if true {",
 		Package: engine, Tests: []string{"TestOverdueIsUnknown"},
 	},
 	{
 		Invariant: "S2", Name: "a deadline's steps do not look whether it is the judged object",
-		File: "controller/action/stop/steps.go",
+		File: "controller/action/stop/stop.go",
 		Old:  "case object.UID != s.due.UID || object.ResourceVersion != s.due.ResourceVersion:", New: "case object.UID == \"?\":",
 		Package: deadlines, Tests: []string{"TestOnlyTheJudgedStateIsStopped"},
 	},

@@ -36,7 +36,7 @@ var ofPauses = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "what a pause held is not looked at when it ends",
-		File: "controller/engine/paused.go",
+		File: "controller/engine/recheck.go",
 		Old:  "if before.parked {", New: "if before.parked && now < 0 {",
 		Package: pausing, Tests: []string{"TestHeldCostsNothing"},
 	},

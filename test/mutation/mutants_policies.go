@@ -27,7 +27,7 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S5", Name: "the controller does not look who manages an existing object",
-		File: "controller/backfill/kind.go",
+		File: "controller/backfill/labels.go",
 		Old:  "!out.profile.Unknown || mayBeManaged(place, snapshot, out.profile)", New: "!out.profile.Unknown",
 		Package: backfills, Tests: []string{"TestManagedObjects"},
 	},
@@ -39,7 +39,7 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "a label is given to a state that was not judged",
-		File: "controller/backfill/give.go",
+		File: "controller/backfill/object.go",
 		Old:  ", \"resourceVersion\": facts.ResourceVersion}", New: "}",
 		Package: backfills, Tests: []string{"TestWhatIsLabelled", "TestObjectThatChanges"},
 	},
@@ -135,7 +135,7 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a profile that is edited pauses deletions",
-		File: "controller/engine/scopes.go",
+		File: "controller/engine/breaker.go",
 		Old:  ", errors.Is(res.Err, ErrRulesChanged):", New: ", res.Err == nil && errors.Is(res.Err, ErrRulesChanged):",
 		Package: engine, Tests: []string{"TestRulesAreReplaced"},
 	},

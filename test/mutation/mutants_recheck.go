@@ -52,19 +52,19 @@ var ofRechecks = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "a namespace that is slow holds up its kind",
-		File: "controller/engine/partition.go",
+		File: "controller/engine/queue.go",
 		Old:  "if q.own[namespace] == nil && len(q.own) < partitionsMost {", New: "if false {",
 		Package: engine, Tests: []string{"TestSlowNamespaces"},
 	},
 	{
 		Invariant: "S10", Name: "a namespace that does not answer pauses its kind",
-		File: "controller/engine/scopes.go",
+		File: "controller/engine/breaker.go",
 		Old:  "e.unheard(j, r) && j.ofNamespace(r):", New: "false:",
 		Package: engine, Tests: []string{"TestSlowNamespaces"},
 	},
 	{
 		Invariant: "S10", Name: "a live judgement takes the slot of a request",
-		File: "controller/engine/rejudge.go",
+		File: "controller/engine/attempt.go",
 		Old:  "if !e.moveTo(ctx, j, &e.judgements) {", New: "if false {",
 		Package: engine, Tests: []string{"TestBlockedJudgementDelaysNobody"},
 	},
@@ -76,13 +76,13 @@ var ofRechecks = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "what was judged live asks for no slot",
-		File: "controller/engine/line.go",
+		File: "controller/engine/room.go",
 		Old:  "if !e.roomFor(w.to, s) || w.to == &e.requests && r.mono < e.pausedTo {", New: "if false {",
 		Package: engine, Tests: []string{"TestJudgedWaitForRoom"},
 	},
 	{
 		Invariant: "S3", Name: "what finds out whether an outage is over waits for its end",
-		File: "controller/engine/line.go",
+		File: "controller/engine/room.go",
 		Old:  "w.to == &e.requests && r.mono < e.pausedTo {", New: "w.to == &e.requests && e.halted(r) {",
 		Package: engine, Tests: []string{"TestJudgedProbesEndAnOutage"},
 	},

@@ -22,7 +22,7 @@ var stops = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "an owner is known by its UID alone",
-		File: "controller/action/stop/owners.go",
+		File: "controller/action/stop/pods.go",
 		Old:  "ownerKey{namespace, owner.APIVersion, owner.Kind, owner.Name, owner.UID}", New: "ownerKey{uid: owner.UID}",
 		Package: deadlines, Tests: []string{"TestOwnersAreKnownByTheirWholeReference"},
 	},

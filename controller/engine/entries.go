@@ -210,3 +210,172 @@ func (e *Engine) trackedElsewhere(j *job) bool {
 		return (j.batch != nil || en.trigger != j.trigger.id) && en.state != stateTombstone
 	})
 }
+
+// arm makes an entry wait until an instant.
+func (e *Engine) arm(slot uint32, wake int64) { e.enter(slot, stateArmed, wake) }
+
+// enter puts an entry into a state in which it waits in a heap.
+func (e *Engine) enter(slot uint32, s state, wake int64) {
+	e.to(slot, s)
+	en := e.index.at(slot)
+	en.wake = wake
+	e.index.move(slot)
+	if wake < e.sleeping {
+		e.sleeping = wake
+		e.wakeUp()
+	}
+}
+
+// rest puts an entry into a state in which it waits in no heap.
+func (e *Engine) rest(slot uint32, s state) {
+	e.index.pull(slot)
+	e.to(slot, s)
+}
+
+func tracked(s state) bool { return s == stateArmed || s == stateInFlight || s == stateReported }
+
+// to changes the state and updates the counters.
+func (e *Engine) to(slot uint32, s state) {
+	en := e.index.at(slot)
+	if was, is := tracked(en.state), tracked(s); was != is {
+		if is {
+			e.kinds[en.kind].tracked++
+		} else {
+			e.kinds[en.kind].tracked--
+		}
+	}
+	en.state = s
+	if s != stateArmed && s != stateInFlight {
+		e.punctual(slot)
+	}
+}
+
+// overdue marks an entry whose time has come.
+func (e *Engine) overdue(slot uint32) {
+	if en := e.index.at(slot); en.flags&flagLate == 0 {
+		en.flags |= flagLate
+		e.late++
+	}
+}
+
+// punctual is the reverse of overdue.
+func (e *Engine) punctual(slot uint32) {
+	delete(e.blocked, slot)
+	if en := e.index.at(slot); en.flags&flagLate != 0 {
+		en.flags &^= flagLate
+		e.late--
+	}
+}
+
+// bury turns an entry into a tombstone. The object is gone, so its name is dropped.
+func (e *Engine) bury(slot uint32, now int64) {
+	en := e.index.at(slot)
+	if en.flags&flagStuck != 0 {
+		e.stuck--
+		en.flags &^= flagStuck
+	}
+	en.name = ""
+	e.dropPayload(slot)
+	e.enter(slot, stateTombstone, now+int64(e.opts.KeepOut))
+}
+
+// release removes an entry and updates the counters.
+func (e *Engine) release(slot uint32) {
+	en := e.index.at(slot)
+	e.punctual(slot)
+	if tracked(en.state) {
+		e.kinds[en.kind].tracked--
+	}
+	if en.flags&flagStuck != 0 {
+		e.stuck--
+	}
+	e.dropPayload(slot)
+	e.index.release(slot)
+}
+
+func (e *Engine) dropPayload(slot uint32) {
+	if t := e.triggers[e.index.at(slot).trigger]; t.Payload {
+		e.payloads.drop(t, e.index.uid(slot))
+	}
+}
+
+// rewake moves the wake time of waiting entries forward to an instant. It walks the whole index:
+// call it for rare events only.
+func (e *Engine) rewake(at int64, which func(en *entry) bool) {
+	for c := 0; e.index.each(c, func(slot uint32, en *entry) {
+		if en.pos >= 0 && en.wake > at && which(en) {
+			en.flags &^= flagParked
+			en.wake = at
+			e.index.move(slot)
+		}
+	}); c++ {
+	}
+	e.wakeUp()
+}
+
+// wakeUp wakes the dispatcher.
+func (e *Engine) wakeUp() {
+	select {
+	case e.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Relist is one full list of a kind, page by page. Objects that it does not show are gone. It needs
+// no memory: entries carry the generation in which they were last seen.
+//
+// A kind with several lists (by phase, by label) passes all of them to one Relist. A Relist without
+// End drops nothing, and does not affect the next one. A kind has one Relist at a time.
+type Relist struct {
+	engine *Engine
+	kind   Kind
+	gen    uint8
+}
+
+// BeginRelist starts a list of a kind. Watches may go on meanwhile: objects that they show count as
+// seen.
+func (e *Engine) BeginRelist(k Kind) *Relist {
+	e.mu.Lock()
+	defer e.unlock()
+	e.kinds[k].gen++
+	return &Relist{engine: e, kind: k, gen: e.kinds[k].gen}
+}
+
+// Upsert is Engine.Upsert for an object in the list.
+func (r *Relist) Upsert(o Object) { r.engine.upsert(o, fromRelist) }
+
+// Terminating is Engine.Terminating for an object in the list.
+func (r *Relist) Terminating(o Object, since time.Time) { r.engine.Terminating(o, since) }
+
+// Cancel is Engine.Cancel for an object in the list that has no expiry.
+func (r *Relist) Cancel(uid types.UID, resourceVersion string) {
+	r.engine.Cancel(r.kind, uid, resourceVersion)
+}
+
+// End drops the objects that were not seen since BeginRelist and returns their number.
+// resourceVersion is the version of the list's first page, or the lowest of several lists: newer
+// entries are kept, since a list may come from a cache that lags behind the watch (S3). If it is
+// not a number, End drops all unseen objects. Call it only after every page.
+func (r *Relist) End(resourceVersion string) (dropped int) {
+	limit, numeric := packVersion(resourceVersion)
+	return r.engine.sweep(r.kind, func(en *entry) bool {
+		return en.gen != r.gen && (!numeric || en.flags&flagOddRV != 0 || en.rv <= limit)
+	})
+}
+
+// sweep drops entries of a kind, chunk by chunk, so that deletions go on in between.
+func (e *Engine) sweep(k Kind, which func(en *entry) bool) (dropped int) {
+	for c, more := 0, true; more; c++ {
+		e.mu.Lock()
+		more = e.index.each(c, func(slot uint32, en *entry) {
+			if en.kind == k && which(en) {
+				if tracked(en.state) {
+					dropped++
+				}
+				e.release(slot)
+			}
+		})
+		e.unlock()
+	}
+	return dropped
+}
