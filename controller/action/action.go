@@ -90,12 +90,12 @@ func (d *Due) ObjectName() string {
 	return d.Namespace + "/" + d.Name
 }
 
-// Outcome classifies the result of an attempt.
-type Outcome uint8
+// Class classifies the result of an attempt.
+type Class uint8
 
 const (
 	// Failed: no answer, or an answer of the 500s.
-	Failed Outcome = iota
+	Failed Class = iota
 	// Done: there is nothing more to do. If the trigger deletes, the object is deleted. Otherwise
 	// there is nothing to do until the object changes.
 	Done
@@ -115,7 +115,7 @@ const (
 
 // Result is the result of one attempt. It describes the API server's answer to the engine.
 type Result struct {
-	Outcome Outcome
+	Outcome Class
 	// After is how long to wait before the next attempt: the action chooses it for Again, the
 	// Retry-After header otherwise.
 	After time.Duration

@@ -87,8 +87,8 @@ func FailureOf(err error) (out Result, ok bool) {
 	return out, true
 }
 
-// messageMost bounds the part of an answer's message that an error repeats.
-const messageMost = 1024
+// maxMessage bounds the part of an answer's message that an error repeats.
+const maxMessage = 1024
 
 // Describe returns the error for an answer. It is logged, and a webhook chooses the message, so it
 // is bounded.
@@ -99,8 +99,8 @@ func Describe(code int, reason metav1.StatusReason, message string) error {
 	switch {
 	case message == "":
 		return fmt.Errorf("%d %s", code, reason)
-	case len(message) > messageMost:
-		return fmt.Errorf("%d %s: %s…", code, reason, strings.ToValidUTF8(message[:messageMost], ""))
+	case len(message) > maxMessage:
+		return fmt.Errorf("%d %s: %s…", code, reason, strings.ToValidUTF8(message[:maxMessage], ""))
 	default:
 		return fmt.Errorf("%d %s: %s", code, reason, message)
 	}

@@ -14,7 +14,7 @@ import (
 func TestNeverSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error
-		outcome Outcome
+		outcome Class
 		code    int
 	}{
 		"refused before it was sent": {fmt.Errorf("DELETE /api: %w", confine.ErrOutside), Refused, http.StatusBadRequest},

@@ -20,8 +20,8 @@ type attemptResult struct {
 	// Result is the last result of the action. A live judgement that failed sets Code, Origin,
 	// After and Err.
 	action.Result
-	// result is reported; empty while there is nothing to report yet.
-	result Result
+	// reported is the result to report; empty while there is nothing to report yet.
+	reported Result
 	// refusal is the API server's answer if it did not accept the action.
 	refusal string
 	// lost: the action sent a request and got no answer.
@@ -117,23 +117,23 @@ func (e *Engine) conclude(j *job, res *attemptResult) {
 	case action.Done:
 		switch {
 		case j.dry:
-			res.result = DryRun
+			res.reported = DryRun
 		case j.trigger.Deletes:
-			res.result = Deleted
+			res.reported = Deleted
 		default:
 			res.rest = true
 		}
 	case action.Gone:
-		res.result, res.Err = j.missing(), nil
+		res.reported, res.Err = j.missing(), nil
 	case action.Conflict:
-		res.result = Conflict
+		res.reported = Conflict
 		res.Err = fmt.Errorf("%s %s %s: it changed %d times meanwhile: %w", j.trigger.verb(), j.kind.Kind, nameOf(&j.object), maxRounds, res.Err)
 	default:
 		res.lost = res.Code == 0 && res.Outcome != action.Refused // Nothing was sent for such a refusal.
 		if !res.lost {
 			res.refusal = res.Err.Error()
 		}
-		res.result = resultOf(res.Outcome)
+		res.reported = resultOf(res.Outcome)
 		res.Err = fmt.Errorf("%s %s %s: %w", j.trigger.verb(), j.kind.Kind, nameOf(&j.object), res.Err)
 	}
 }
@@ -146,7 +146,7 @@ func (j *job) missing() Result {
 	return AlreadyGone
 }
 
-func resultOf(o action.Outcome) Result {
+func resultOf(o action.Class) Result {
 	switch o {
 	case action.Throttled:
 		return Throttled
@@ -163,7 +163,7 @@ func (e *Engine) confirm(ctx context.Context, j *job, res *attemptResult, due *d
 	answer := res.Result
 	res.Err = nil
 	if e.judgeAgain(ctx, j, res, due) {
-		res.result, res.Result = Refused, answer
+		res.reported, res.Result = Refused, answer
 		res.Outcome = action.Refused
 		res.Err = fmt.Errorf("%s %s %s: the object exists, and the answer was %w", j.trigger.verb(), j.kind.Kind, nameOf(&j.object), answer.Err)
 	}
@@ -197,13 +197,13 @@ func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due
 	due.conflict, due.Finalizers = false, jd.Finalizers
 	switch jd.Verdict {
 	case Keep:
-		res.result = Kept
+		res.reported = Kept
 		return false
 	case Gone:
-		res.result = j.missing()
+		res.reported = j.missing()
 		return false
 	case BeingDeleted:
-		res.result, res.deleting = AlreadyGone, jd.Since
+		res.reported, res.deleting = AlreadyGone, jd.Since
 		return false
 	case Track:
 	default:
@@ -244,13 +244,13 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 	defer e.unlock()
 	now, ok := e.checkClock(r)
 	if judged.Expiry.IsZero() || !e.valid(judged) {
-		res.result = Kept
+		res.reported = Kept
 		return false
 	}
 	if judged.UID != j.object.UID {
 		// Re-created under the same name (S2): the old object is gone, and the new one is tracked
 		// on its own.
-		res.result = AlreadyGone
+		res.reported = AlreadyGone
 		if j.batch == nil {
 			// A watch may have shown a newer state by now: treat this one like a list.
 			e.apply(judged, now, fromRelist)
@@ -327,5 +327,5 @@ func (res *attemptResult) unjudged(err error) {
 		out.Outcome, out.Code = action.Failed, http.StatusInternalServerError
 	}
 	out.Err, out.Latency = err, res.Latency
-	res.Result, res.result = out, resultOf(out.Outcome)
+	res.Result, res.reported = out, resultOf(out.Outcome)
 }

@@ -52,7 +52,7 @@ const (
 	breakerMaxProbes = 50
 	// breakerIdle is how long a scope concerns no object before the engine checks whether any
 	// object waits for it: unless a rate holds a waiting object back, it is tried again sooner.
-	breakerIdle = 2 * backoffMost
+	breakerIdle = 2 * maxBackoff
 )
 
 // Classes of scopes, as in BreakerEvent.Class and the label class of curfew_paused_scopes.
@@ -240,7 +240,7 @@ func (k scopeKey) event(open bool, reason, kind string, at time.Time) BreakerEve
 
 // troubled reports whether an answer is a reason to ask for less at a time.
 func (res *attemptResult) troubled(k *KindOptions) bool {
-	return res.overloaded(k) || res.result == Failed && res.Code != codeUnjudged && res.Origin != action.FromAdmission
+	return res.overloaded(k) || res.reported == Failed && res.Code != codeUnjudged && res.Origin != action.FromAdmission
 }
 
 // judgeScopes updates the breakers with a result.
@@ -260,35 +260,35 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 		}
 	}
 	switch {
-	case res.held != nil, res.postponed && res.result == "", errors.Is(res.Err, ErrRulesChanged):
+	case res.held != nil, res.postponed && res.reported == "", errors.Is(res.Err, ErrRulesChanged):
 		return
 	case res.Err != nil && res.Origin == action.FromAdmission:
 		// The code is chosen by one webhook or policy, which may apply to a single namespace.
 		success(scopeAll())
 		success(scopeKind(o.Kind))
 		fail(scopeSource(o), ReasonRefused)
-	case res.result == Throttled:
+	case res.reported == Throttled:
 		success(scopeAll())
-	case res.result == Failed && res.Code == 0 && e.unheard(j, r) && j.stay.room == &e.judgements:
+	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && j.stay.room == &e.judgements:
 		fail(scopeSource(o), ReasonNotJudged) // Other sources go on.
-	case res.result == Failed && res.Code == 0 && e.unheard(j, r) && j.ofNamespace(r):
+	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && j.ofNamespace(r):
 		fail(scopeSource(o), ReasonUnreachable)
-	case res.result == Failed && res.Code == 0 && e.unheard(j, r):
+	case res.reported == Failed && res.Code == 0 && e.unheard(j, r):
 		fail(scopeKind(o.Kind), ReasonUnreachable)
-	case res.result == Failed && res.Code == 0:
+	case res.reported == Failed && res.Code == 0:
 		fail(scopeAll(), ReasonUnreachable)
 	case res.Code == http.StatusUnauthorized:
 		fail(scopeAll(), ReasonRefused)
 	case res.Code == codeUnjudged:
 		fail(scopeSource(o), ReasonNotJudged)
-	case res.result == Failed:
+	case res.reported == Failed:
 		success(scopeAll())
 		fail(scopeKind(o.Kind), ReasonServerErrors)
-	case res.result == Refused:
+	case res.reported == Refused:
 		success(scopeAll())
 		success(scopeKind(o.Kind))
 		fail(scopeSource(o), ReasonRefused)
-	case res.result == Conflict:
+	case res.reported == Conflict:
 		success(scopeAll())
 		success(scopeKind(o.Kind))
 	default:

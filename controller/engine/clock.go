@@ -134,10 +134,10 @@ type pinger struct {
 }
 
 // precise is the width down to which pings narrow the estimate; the answers to DELETEs narrow it
-// further. narrowMost bounds the number of these pings.
+// further. maxNarrows bounds the number of these pings.
 const (
 	precise    = 50 * time.Millisecond
-	narrowMost = 10
+	maxNarrows = 10
 )
 
 // pingIfNeeded asks for the API server's time if deletions wait for it, if the last answer is too
@@ -151,7 +151,7 @@ func (e *Engine) pingIfNeeded(ctx context.Context, r reading) {
 		p.jumps, p.narrows = e.guard.jumps, 0
 	}
 	est := e.opts.Skew.Estimate(r.wall)
-	coarse := est.Hi-est.Lo > precise && p.narrows < narrowMost
+	coarse := est.Hi-est.Lo > precise && p.narrows < maxNarrows
 	if est.Known && e.guard.held == "" && est.Age < servertime.PingEvery && !coarse {
 		return
 	}
@@ -187,7 +187,7 @@ func (e *Engine) checkClock(r reading) (now int64, ok bool) {
 	}
 	if e.guard.jumps != jumps {
 		// Retries and tombstones were scheduled by a clock that was wrong.
-		e.rewake(now+int64(backoffMost), func(en *entry) bool {
+		e.rewake(now+int64(maxBackoff), func(en *entry) bool {
 			return en.state == stateArmed && en.wake > en.expiry || en.state == stateTombstone
 		})
 	}

@@ -14,8 +14,8 @@ const (
 	// lookAgain bounds how long the dispatcher sleeps: a timer runs on monotonic time, so it would
 	// not notice that the clock was set forward.
 	lookAgain = time.Second
-	// retryLeast is the shortest wait before an overdue object is tried again: never 0 or negative.
-	retryLeast = time.Second
+	// minRetry is the shortest wait before an overdue object is tried again: never 0 or negative.
+	minRetry = time.Second
 )
 
 // job is one object in the hands of a worker.
@@ -191,7 +191,7 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 			// breakers.
 			en.flags |= flagParked
 			back := time.Duration((float64(en.attempts) + e.opts.jitter()) * float64(10*time.Millisecond))
-			e.arm(slot, now+int64(max(retryLeast, wait)+back))
+			e.arm(slot, now+int64(max(minRetry, wait)+back))
 			continue
 		}
 		en.flags &^= flagParked | flagUpserted | flagJudge

@@ -78,7 +78,7 @@ func New(o Options) (*Engine, error) {
 		kick:     make(chan struct{}, 1),
 		triggers: triggers,
 		index:    newIndex(),
-		payloads: newPayloads(payloadsMost),
+		payloads: newPayloads(maxPayloads),
 		kinds:    []*kindState{nil},
 		guard:    guard{skew: o.Skew, maxSkew: o.MaxSkew},
 		breakers: newBreakers(),

@@ -313,8 +313,8 @@ func TestJudgeErrorClasses(t *testing.T) {
 	} {
 		var res attemptResult
 		res.unjudged(fmt.Errorf("wrapped: %w", c.err))
-		if res.result != c.want || res.Code != c.code || res.Err == nil {
-			t.Errorf("%s: %s %d %v, want %s %d", name, res.result, res.Code, res.Err, c.want, c.code)
+		if res.reported != c.want || res.Code != c.code || res.Err == nil {
+			t.Errorf("%s: %s %d %v, want %s %d", name, res.reported, res.Code, res.Err, c.want, c.code)
 		}
 		if name == "too many" && res.After != 4*time.Second {
 			t.Errorf("%s: Retry-After %s", name, res.After)

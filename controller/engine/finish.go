@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// backoffFirst and backoffMost bound how long an entry waits for its next attempt. There is no
+	// backoffFirst and maxBackoff bound how long an entry waits for its next attempt. There is no
 	// last attempt.
-	backoffFirst = retryLeast
-	backoffMost  = 5 * time.Minute
+	backoffFirst = minRetry
+	maxBackoff   = 5 * time.Minute
 	// backoffTrouble bounds it if the object is not the cause: no answer, or an error of the 500s.
 	backoffTrouble = 30 * time.Second
-	// pauseMost bounds for how long one Retry-After pauses everything.
-	pauseMost = 30 * time.Second
+	// maxPause bounds for how long one Retry-After pauses everything.
+	maxPause = 30 * time.Second
 )
 
 // backoff is the wait after the nth failure in a row, n from 1: doubling, at least a second, up to
@@ -38,10 +38,10 @@ func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
 	now, _ := e.checkClock(r)
 	e.observe(j, &res, r)
 	out := Outcome{
-		Object: res.sent, Trigger: j.trigger.label(res.sent.Phase), Result: res.result, Deleted: res.Deleted,
+		Object: res.sent, Trigger: j.trigger.label(res.sent.Phase), Result: res.reported, Deleted: res.Deleted,
 		At: time.Unix(0, now).UTC(), Err: res.Err,
 	}
-	if res.result == Deleted || res.result == Unconfirmed {
+	if res.reported == Deleted || res.reported == Unconfirmed {
 		out.Lateness = max(0, out.At.Sub(res.sent.Expiry))
 	}
 	e.judgeScopes(j, &res, r)
@@ -61,8 +61,8 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	// Latency and failures that a kind causes for its own requests prove nothing about the API
 	// server.
 	troubled := res.troubled(j.kind)
-	own := e.alone(j, r) || res.Code == 0 && e.unheard(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
-		res.result == Throttled && (!troubled || j.batch != nil || e.singled(j.queue))
+	own := e.alone(j, r) || res.Code == 0 && e.unheard(j, r) || res.reported == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
+		res.reported == Throttled && (!troubled || j.batch != nil || e.singled(j.queue))
 	if !own && (res.Latency > 0 || troubled && res.Code > 0) {
 		e.conc.Observe(pace.Sample{At: r.mono, Latency: res.Latency, InFlight: e.requests.inFlight + 1, Refused: troubled})
 	}
@@ -70,7 +70,7 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 		return
 	}
 	// A request without an answer may have been carried out.
-	happened := res.result == Deleted || res.lost
+	happened := res.reported == Deleted || res.lost
 	if j.trigger.Deletes {
 		e.all.Done(r.mono, happened)
 	}
@@ -100,7 +100,7 @@ func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now i
 
 // finishEntry puts the entry of a job into its next state.
 func (e *Engine) finishEntry(j *job, res *attemptResult, now int64, r reading) {
-	gone := res.deleting.IsZero() && (res.result == Deleted || res.result == AlreadyGone || res.result == Unconfirmed)
+	gone := res.deleting.IsZero() && (res.reported == Deleted || res.reported == AlreadyGone || res.reported == Unconfirmed)
 	if gone {
 		e.goneForOthers(j.object.UID, j.trigger, now)
 	}
@@ -123,7 +123,7 @@ func (e *Engine) finishEntry(j *job, res *attemptResult, now int64, r reading) {
 		e.await(slot, j, en.wake)
 	case res.again, res.rest && moved:
 		en.attempts = 0
-		e.retryAt(slot, now, now+int64(max(res.After, retryLeast)))
+		e.retryAt(slot, now, now+int64(max(res.After, minRetry)))
 	case res.rest:
 		en.attempts = 0
 		e.rest(slot, stateReported)
@@ -133,14 +133,14 @@ func (e *Engine) finishEntry(j *job, res *attemptResult, now int64, r reading) {
 		e.await(slot, j, nanos(res.deleting.Add(e.opts.StuckAfter)))
 	case res.postponed:
 		en.attempts = 0
-		e.retryAt(slot, now, now+int64(retryLeast))
-	case res.result == DryRun && !moved && (en.flags&flagDryRun != 0 || e.opts.DryRun):
+		e.retryAt(slot, now, now+int64(minRetry))
+	case res.reported == DryRun && !moved && (en.flags&flagDryRun != 0 || e.opts.DryRun):
 		en.attempts = 0
 		e.rest(slot, stateReported)
-	case res.result == Kept && !moved && en.flags&flagUpserted == 0:
+	case res.reported == Kept && !moved && en.flags&flagUpserted == 0:
 		e.release(slot)
-	case res.result == DryRun, res.result == Kept:
-		e.retryAt(slot, now, now+int64(retryLeast))
+	case res.reported == DryRun, res.reported == Kept:
+		e.retryAt(slot, now, now+int64(minRetry))
 	default:
 		e.retry(slot, res, now, r)
 	}
@@ -159,16 +159,16 @@ func (e *Engine) retry(slot uint32, res *attemptResult, now int64, r reading) {
 		switch {
 		case res.refusal != "" && res.Denied():
 			e.reportBlocked(slot, res, ReasonDeleteRefused, messageRefused(res.refusal), r)
-		case res.result == Conflict:
+		case res.reported == Conflict:
 			e.reportBlocked(slot, res, ReasonConflict, messageConflict, r)
 		}
 	}
-	most := backoffMost
-	if res.result == Failed || res.result == Conflict || res.result == Throttled {
+	most := maxBackoff
+	if res.reported == Failed || res.reported == Conflict || res.reported == Throttled {
 		most = backoffTrouble
 	}
-	wait := max(backoff(int(en.attempts), most, e.opts.jitter()), min(res.After, backoffMost))
-	if (res.result == Failed || res.result == Refused) && res.After == 0 {
+	wait := max(backoff(int(en.attempts), most, e.opts.jitter()), min(res.After, maxBackoff))
+	if (res.reported == Failed || res.reported == Refused) && res.After == 0 {
 		en.flags |= flagParked // if a breaker is open it is woken when that closes
 	}
 	e.retryAt(slot, now, now+int64(wait))
@@ -230,12 +230,12 @@ const messageConflict = "it changes before the API server answers a request for 
 // missing permission, since that concerns more than one object.
 const ReasonDeleteRefused = "DeleteRefused"
 
-// refusalMost bounds how much of a refusal is quoted.
-const refusalMost = 512
+// maxRefusal bounds how much of a refusal is quoted.
+const maxRefusal = 512
 
 func messageRefused(refusal string) string {
-	if len(refusal) > refusalMost {
-		refusal = strings.ToValidUTF8(refusal[:refusalMost], "") + "…"
+	if len(refusal) > maxRefusal {
+		refusal = strings.ToValidUTF8(refusal[:maxRefusal], "") + "…"
 	}
 	return "the API server refuses to delete it: " + refusal
 }

@@ -113,7 +113,7 @@ func TestRetryOutlivesAWrongClock(t *testing.T) {
 				metricValue(t, w.engine, "curfew_overdue_objects")
 			}
 			w.pump()
-			w.advance(backoffMost + time.Second)
+			w.advance(maxBackoff + time.Second)
 			w.pump()
 			if len(w.things) != 0 {
 				t.Error("it waits for the clock that was wrong")
@@ -148,7 +148,7 @@ func TestPingsNarrow(t *testing.T) {
 		off := time.Duration(rapid.IntRange(-4_000_000, 4_000_000).Draw(t, "skew µs")) * time.Microsecond
 		local := epoch.Add(time.Duration(rapid.IntRange(0, 1e6).Draw(t, "start µs")) * time.Microsecond)
 		s := servertime.NewSkew(clocktesting.NewFakeClock(local))
-		for range narrowMost {
+		for range maxNarrows {
 			s.Learn(local, local, header(local.Add(-off)))
 			wait := s.Estimate(local.UnixNano()).PingIn(local.UnixNano(), pingHeld)
 			if wait < pingHeld || wait > pingHeld+time.Second {
@@ -157,7 +157,7 @@ func TestPingsNarrow(t *testing.T) {
 			local = local.Add(wait)
 		}
 		if est := s.Estimate(local.UnixNano()); est.Hi-est.Lo > precise || est.Lo > off || est.Hi < off {
-			t.Fatalf("after %d pings (%s, %s] for %s", narrowMost, est.Lo, est.Hi, off)
+			t.Fatalf("after %d pings (%s, %s] for %s", maxNarrows, est.Lo, est.Hi, off)
 		}
 	})
 }

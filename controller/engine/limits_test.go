@@ -211,11 +211,11 @@ func TestRetriesForEver(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	for n, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: backoffMost, 255: backoffMost} {
-		if got := backoff(n, backoffMost, 0); got != want {
+	for n, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: maxBackoff, 255: maxBackoff} {
+		if got := backoff(n, maxBackoff, 0); got != want {
 			t.Errorf("backoff(%d) = %s, want %s", n, got, want)
 		}
-		if got := backoff(n, backoffMost, 0.999); got < want || got > want*13/10 {
+		if got := backoff(n, maxBackoff, 0.999); got < want || got > want*13/10 {
 			t.Errorf("backoff(%d) with chance = %s", n, got)
 		}
 	}

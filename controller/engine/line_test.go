@@ -104,8 +104,8 @@ func TestJudgedWaitNotForLong(t *testing.T) {
 			t.Errorf("%d are left during the pause, want 1", n)
 		}
 		pass(5 * time.Second)
-		if n, old := e.Tracked(), time.Duration(old.Load()); n != 0 || old > lineMost {
-			t.Errorf("%d are left; the judgement was %s old: want none, and at most %s", n, old, lineMost)
+		if n, old := e.Tracked(), time.Duration(old.Load()); n != 0 || old > maxInLine {
+			t.Errorf("%d are left; the judgement was %s old: want none, and at most %s", n, old, maxInLine)
 		}
 	})
 }
@@ -143,8 +143,8 @@ func TestJudgedProbesEndAnOutage(t *testing.T) {
 	})
 }
 
-// A namespace's live judgements hang, so many of them that they would take all slots for long. Others
-// of the same kind are judged live as well, and on time.
+// A namespace's live judgements hang, so many of them that they would take all slots for long.
+// Others of the same kind are judged live as well, and on time.
 func TestSlowJudgementsOfANamespace(t *testing.T) {
 	s := &tenants{slow: func(Request) bool { return false }}
 	var hanging, most atomic.Int32

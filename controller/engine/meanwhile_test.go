@@ -192,7 +192,7 @@ func TestRevivedUnderAWrongClock(t *testing.T) {
 	w.pump()
 	w.jump(0)
 	w.pump()
-	if next, ok := w.engine.Next(); !ok || next.After(w.server.Add(2*backoffMost)) {
+	if next, ok := w.engine.Next(); !ok || next.After(w.server.Add(2*maxBackoff)) {
 		t.Errorf("looked at next at %s, %s from now", next, next.Sub(w.server))
 	}
 }

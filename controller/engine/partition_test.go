@@ -148,8 +148,8 @@ func TestSlowNamespaces(t *testing.T) {
 				if n, most := s.worst(); n < 1200 || most > 20*time.Millisecond {
 					t.Errorf("%d others were deleted in 20 minutes, up to %s late: want 1200, and at most 20ms", n, most)
 				}
-				if underway > DefaultMaxConcurrency/2 || underway > slowMostAll {
-					t.Errorf("%d of the slow were under way at once, want at most %d", underway, slowMostAll)
+				if underway > DefaultMaxConcurrency/2 || underway > maxSlowAll {
+					t.Errorf("%d of the slow were under way at once, want at most %d", underway, maxSlowAll)
 				}
 				if slices.ContainsFunc(s.kindPause, func(message string) bool { return !strings.Contains(message, "ClusterWidget") }) {
 					t.Errorf("all of a kind waits for some namespaces: %q", s.kindPause)
@@ -226,8 +226,8 @@ func TestBlockedJudgementDelaysNobody(t *testing.T) {
 				if n, most := s.worst(); n != 100 || most > test.late {
 					t.Errorf("%d others were deleted, up to %s late: want 100 and at most %s", n, most, test.late)
 				}
-				if judging > test.most+slowMost {
-					t.Errorf("%d live judgements were under way, want at most %d", judging, test.most+slowMost)
+				if judging > test.most+maxSlow {
+					t.Errorf("%d live judgements were under way, want at most %d", judging, test.most+maxSlow)
 				}
 				cancel()
 				<-done

@@ -7,9 +7,9 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// payloadsMost bounds how many payloads are kept. An object whose payload was dropped is judged
+// maxPayloads bounds how many payloads are kept. An object whose payload was dropped is judged
 // live before the action.
-const payloadsMost = 1 << 16
+const maxPayloads = 1 << 16
 
 // payloads keeps the payloads of judged states, for triggers with payloads. Entries of other
 // triggers pay nothing for it.

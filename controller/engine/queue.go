@@ -42,8 +42,8 @@ type queue struct {
 }
 
 const (
-	// refusedMost is how often a queue that gets 429, while others do not, pauses everything.
-	refusedMost = 3
+	// maxRefused is how often a queue that gets 429, while others do not, pauses everything.
+	maxRefused = 3
 	// remembered is how long a quick answer shows that a queue as a whole does not hang, and how
 	// long an idle share counts as slow.
 	remembered = 10 * time.Minute
@@ -89,7 +89,7 @@ func (e *Engine) open(q *queue, r reading) bool {
 // room reports whether one more job of a partition may begin. judging: the job is judged live
 // first, and needs a slot in both rooms.
 func (e *Engine) room(q *queue, p *partition, judging bool) bool {
-	return e.roomFor(&e.requests, &p.share) && (!judging || e.roomFor(&e.judgements, &p.judging)) && e.inLine(q, p) < slowMost
+	return e.roomFor(&e.requests, &p.share) && (!judging || e.roomFor(&e.judgements, &p.judging)) && e.inLine(q, p) < maxSlow
 }
 
 // depart notes that a job is under way. The lock is held.
@@ -116,7 +116,7 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 	if long {
 		e.took(of, r)
 	}
-	if res.result == Throttled && res.Origin != action.FromAdmission {
+	if res.reported == Throttled && res.Origin != action.FromAdmission {
 		e.throttle(j, res, r)
 		return
 	}
@@ -139,10 +139,10 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 // object waits (see finishEntry), and its queue as well once several different objects got a 429.
 // The lock is held.
 func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
-	to := r.mono + min(pauseMost, res.After)
+	to := r.mono + min(maxPause, res.After)
 	if j.batch != nil {
 		// The answer is for the account of the run: a tenant can make the API server send it.
-		j.batch.pausedTo = max(j.batch.pausedTo, to, r.mono+retryLeast)
+		j.batch.pausedTo = max(j.batch.pausedTo, to, r.mono+minRetry)
 		return
 	}
 	q, general := j.queue, res.overloaded(j.kind)
@@ -160,7 +160,7 @@ func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 	case q.own429 && e.singled(q):
 		// It is a guess that the answer is about the kind: retry soon at first, with another
 		// object.
-		q.pausedTo = max(q.pausedTo, min(to, r.mono+retryLeast<<min(q.refusals-refusedMost, 10)))
+		q.pausedTo = max(q.pausedTo, min(to, r.mono+minRetry<<min(q.refusals-maxRefused, 10)))
 	case e.singled(q):
 		q.pausedTo = max(q.pausedTo, to)
 	case general:
@@ -171,12 +171,12 @@ func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 // overloaded reports whether a 429 means that the API server itself is overloaded. An aggregated
 // API server has filters of its own.
 func (res *attemptResult) overloaded(k *KindOptions) bool {
-	return res.result == Throttled && res.Origin == action.FromServer && !k.Aggregated
+	return res.reported == Throttled && res.Origin == action.FromServer && !k.Aggregated
 }
 
 // singled reports whether only this queue gets 429. The lock is held.
 func (e *Engine) singled(q *queue) bool {
-	return q.refusals >= refusedMost &&
+	return q.refusals >= maxRefused &&
 		(q.own429 || slices.ContainsFunc(e.index.queues, func(other *queue) bool { return other != q && other.quick > q.refused }))
 }
 
@@ -217,7 +217,7 @@ func (e *Engine) unheard(j *job, r reading) bool {
 //   - all slow partitions together may have at most half of Options.MaxConcurrency under way, and
 //     take turns.
 //
-// Objects without a namespace share a partition. Beyond partitionsMost slow namespaces, the rest of
+// Objects without a namespace share a partition. Beyond maxPartitions slow namespaces, the rest of
 // the queue becomes slow as a whole.
 //
 // Live judgements have their own slots, which are shared out in the same way.
@@ -231,8 +231,8 @@ type partition struct {
 	claimed   heap // backfill that only an unproven stamp claims: yields to backfill
 }
 
-// partitionsMost bounds the partitions of a queue: every turn looks at all of them.
-const partitionsMost = 128
+// maxPartitions bounds the partitions of a queue: every turn looks at all of them.
+const maxPartitions = 128
 
 // heaps are all heaps of a partition.
 func (p *partition) heaps() [4]*heap { return [...]*heap{&p.due, &p.live, &p.backfill, &p.claimed} }
@@ -264,7 +264,7 @@ func (q *queue) partitions(f func(*partition)) {
 // entries of the namespace move there when they reach the top of their heap. The lock is held.
 func (e *Engine) separate(j *job) {
 	q, namespace := j.queue, j.object.Namespace
-	if q.own[namespace] == nil && len(q.own) < partitionsMost {
+	if q.own[namespace] == nil && len(q.own) < maxPartitions {
 		if q.own == nil {
 			q.own = map[string]*partition{}
 		}

@@ -181,8 +181,8 @@ func TestHangingKind(t *testing.T) {
 				}
 				u.peak()
 				pass(time.Minute)
-				if n := u.peak(); n > slowMost {
-					t.Errorf("%d DELETEs of Widgets under way at once, want at most %d", n, slowMost)
+				if n := u.peak(); n > maxSlow {
+					t.Errorf("%d DELETEs of Widgets under way at once, want at most %d", n, maxSlow)
 				}
 				if got := breakers(); !slices.Equal(got, []string{c.event}) {
 					t.Errorf("breakers: %q, want %q alone", got, c.event)
@@ -314,8 +314,8 @@ func TestManyHangingKinds(t *testing.T) {
 		u.peak()
 		u.lateness()
 		pass(4 * time.Minute)
-		if n := u.peak(); n > slowMostAll || n < slowMost {
-			t.Errorf("%d DELETEs that hang under way at once, want from %d to %d", n, slowMost, slowMostAll)
+		if n := u.peak(); n > maxSlowAll || n < maxSlow {
+			t.Errorf("%d DELETEs that hang under way at once, want from %d to %d", n, maxSlow, maxSlowAll)
 		}
 		if n, late := u.lateness(); n != 240 || late > 20*time.Millisecond {
 			t.Errorf("%d Jobs went, up to %s late: want 240 and at most 20ms", n, late)
@@ -341,7 +341,7 @@ func TestHangingKindAlone(t *testing.T) {
 	})
 }
 
-// A kind that is slow but goes: no more than slowMost of it are under way once that is known, and
+// A kind that is slow but goes: no more than maxSlow of it are under way once that is known, and
 // it does not become worse for that.
 func TestSlowKind(t *testing.T) {
 	besides(t, slowly(3*time.Second, http.StatusOK), func(t *testing.T, e *Engine, u *uneven, track func(string, int, time.Time), breakers func() []string) {
@@ -356,12 +356,12 @@ func TestSlowKind(t *testing.T) {
 		if n, late := u.lateness(); n != 100 || late > 20*time.Millisecond {
 			t.Errorf("%d Jobs went, up to %s late: want 100 and at most 20ms", n, late)
 		}
-		if n := u.peak(); n != slowMost {
-			t.Errorf("%d DELETEs of Widgets under way at once, want %d", n, slowMost)
+		if n := u.peak(); n != maxSlow {
+			t.Errorf("%d DELETEs of Widgets under way at once, want %d", n, maxSlow)
 		}
 		pass(time.Minute)
 		if n := e.Tracked(); n != 0 {
-			t.Errorf("%d are left although 320 of 3s each, %d at a time, take a minute", n, slowMost)
+			t.Errorf("%d are left although 320 of 3s each, %d at a time, take a minute", n, maxSlow)
 		}
 		if got := breakers(); len(got) != 0 {
 			t.Errorf("breakers: %q", got)

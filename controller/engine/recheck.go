@@ -32,15 +32,15 @@ type lastChanges struct {
 
 func (c *lastChanges) in(namespace string) uint64 { return max(c.all, c.namespaces[namespace]) }
 
-// changesMost bounds how many namespaces are remembered, for all kinds together. Beyond it, the
+// maxChanges bounds how many namespaces are remembered, for all kinds together. Beyond it, the
 // kind with the most namespaces counts as changed everywhere, which costs one live read before each
 // deletion until the object is judged again.
-const changesMost = 10000
+const maxChanges = 10000
 
 // remember notes a change in a namespace. The lock is held.
 func (e *Engine) remember(c *lastChanges, namespace string, now uint64) {
 	if _, known := c.namespaces[namespace]; !known {
-		if e.changes.remembered >= changesMost {
+		if e.changes.remembered >= maxChanges {
 			most := &e.changes.last
 			for _, k := range e.kinds[1:] {
 				if len(k.last.namespaces) > len(most.namespaces) {

@@ -33,28 +33,28 @@ func TestChangeTakesEffectForTheNextDelete(t *testing.T) {
 		"another kind in its namespace": {func(w *world) { w.engine.RecheckIn("ns", w.labels.kind) }, 0},
 		"its kind in another namespace": {func(w *world) { w.engine.RecheckIn("other", w.kind) }, 0},
 		"too many namespaces of its kind": {func(w *world) {
-			for i := range changesMost + 1 {
+			for i := range maxChanges + 1 {
 				w.engine.RecheckIn(fmt.Sprint("ns-", i), w.kind)
 			}
 		}, 3},
 		"too many namespaces of another kind": {func(w *world) {
-			for i := range changesMost + 1 {
+			for i := range maxChanges + 1 {
 				w.engine.RecheckIn(fmt.Sprint("ns-", i), w.labels.kind)
 			}
 		}, 0},
 		"too many namespaces of its kind and another": {func(w *world) {
-			for i := range changesMost/2 + 1 {
+			for i := range maxChanges/2 + 1 {
 				w.engine.RecheckIn(fmt.Sprint("ns-", i), w.kind, w.labels.kind)
 			}
 		}, 3},
 		"too many namespaces of another kind, after its own": {func(w *world) {
 			w.engine.RecheckIn("ns", w.kind)
-			for i := range changesMost + 1 {
+			for i := range maxChanges + 1 {
 				w.engine.RecheckIn(fmt.Sprint("ns-", i), w.labels.kind)
 			}
 		}, 3},
 		"too many namespaces to remember": {func(w *world) {
-			for i := range changesMost + 1 {
+			for i := range maxChanges + 1 {
 				w.engine.RecheckNamespace(fmt.Sprint("ns-", i))
 			}
 		}, 3},
@@ -81,8 +81,8 @@ func checkRemembered(t *testing.T, e *Engine) {
 	for _, k := range e.kinds[1:] {
 		n += len(k.last.namespaces)
 	}
-	if n > changesMost || n != e.changes.remembered {
-		t.Errorf("%d namespaces are remembered, %d counted: want at most %d", n, e.changes.remembered, changesMost)
+	if n > maxChanges || n != e.changes.remembered {
+		t.Errorf("%d namespaces are remembered, %d counted: want at most %d", n, e.changes.remembered, maxChanges)
 	}
 }
 

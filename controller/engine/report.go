@@ -28,9 +28,9 @@ type summaryKey struct {
 
 const (
 	summaryExamples = 10
-	// summaryMost bounds how many sources are kept apart within one interval; the rest share an
+	// maxSummaries bounds how many sources are kept apart within one interval; the rest share an
 	// entry without a source.
-	summaryMost = 10000
+	maxSummaries = 10000
 )
 
 func (s *summaries) add(k *KindOptions, out *Outcome) {
@@ -48,7 +48,7 @@ func (s *summaries) add(k *KindOptions, out *Outcome) {
 	}
 	sum := s.of[key]
 	if sum == nil {
-		if len(s.of) >= summaryMost {
+		if len(s.of) >= maxSummaries {
 			key.source, key.namespace = "", ""
 			sum = s.of[key]
 		}

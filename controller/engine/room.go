@@ -45,14 +45,14 @@ const (
 	// waryAfter replaces slowAfter while a share is stuck: others may hang as well, and each would
 	// delay all deletions by a second. A share that is slow by mistake still makes progress.
 	waryAfter = slowAfter / 10
-	// slowMost bounds the jobs of a slow share, and slowMostAll the jobs of all slow shares; never
+	// maxSlow bounds the jobs of a slow share, and maxSlowAll the jobs of all slow shares; never
 	// more than half of Options.MaxConcurrency. Jobs that began before the share was slow may
 	// exceed it.
-	slowMost = 16
-	// judgingLeast is how many live judgements may be under way even if fewer DELETEs may: they
+	maxSlow = 16
+	// minJudging is how many live judgements may be under way even if fewer DELETEs may: they
 	// share most of their reads.
-	judgingLeast = 32
-	slowMostAll  = 64
+	minJudging = 32
+	maxSlowAll = 64
 )
 
 // begin moves a job into a room, and out of its previous one. The lock is held.
@@ -101,10 +101,10 @@ func (e *Engine) roomFor(in *room, s *share) bool {
 	if !s.slow {
 		return in.inFlight < e.limit(in)
 	}
-	most := max(1, min(slowMostAll, e.opts.MaxConcurrency/2))
+	most := max(1, min(maxSlowAll, e.opts.MaxConcurrency/2))
 	// Shares without a job under way come first: however many hang, a share that has recovered is
 	// found soon.
-	return in.apart < most && (s.inFlight == 0 || s.inFlight < slowMost && in.apart < max(1, most*3/4))
+	return in.apart < most && (s.inFlight == 0 || s.inFlight < maxSlow && in.apart < max(1, most*3/4))
 }
 
 // limit is how many slots a room has.
@@ -112,7 +112,7 @@ func (e *Engine) limit(in *room) int {
 	if in == &e.requests {
 		return e.conc.Limit()
 	}
-	return max(e.conc.Limit(), min(judgingLeast, e.opts.MaxConcurrency))
+	return max(e.conc.Limit(), min(minJudging, e.opts.MaxConcurrency))
 }
 
 // setApart takes the slots of jobs that have been under way for too long. The lock is held.
@@ -169,10 +169,10 @@ func (e *Engine) took(of *stay, r reading) {
 	}
 }
 
-// quick notes a quick answer for a share. A slow share needs slowMost of them in a row, since one
+// quick notes a quick answer for a share. A slow share needs maxSlow of them in a row, since one
 // answer proves little while others hang. The lock is held.
 func (e *Engine) quick(s *share, j *job) {
-	if s.good++; !s.slow || s.apart > 0 || s.good < slowMost {
+	if s.good++; !s.slow || s.apart > 0 || s.good < maxSlow {
 		return
 	}
 	if s.stuck {
@@ -225,8 +225,8 @@ func (e *Engine) untilApart(r reading) time.Duration {
 	return 0
 }
 
-// lineMost is how long a job waits for a slot. Its judgement grows old meanwhile.
-const lineMost = 2 * time.Second
+// maxInLine is how long a job waits for a slot. Its judgement grows old meanwhile.
+const maxInLine = 2 * time.Second
 
 // ErrNoSlot is the error of submitted objects that are Held because too much else was under way.
 // [Run.Judge] may return it, too.
@@ -251,7 +251,7 @@ func (e *Engine) moveTo(ctx context.Context, j *job, to *room) bool {
 		return true // The common case takes no timer.
 	default:
 	}
-	over := e.opts.Clock.NewTimer(lineMost)
+	over := e.opts.Clock.NewTimer(maxInLine)
 	defer over.Stop()
 	select {
 	case <-w.in:

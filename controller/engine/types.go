@@ -206,14 +206,14 @@ func (t *trigger) verb() string {
 	return "acting on"
 }
 
-// triggersMost is the number of triggers that fit into entry.trigger.
-const triggersMost = 256
+// maxTriggers is the number of triggers that fit into entry.trigger.
+const maxTriggers = 256
 
 func register(list []Trigger) ([]*trigger, error) {
 	var errs []error
 	var out []*trigger
-	if len(list) == 0 || len(list) > triggersMost {
-		errs = append(errs, fmt.Errorf("engine: Options.Triggers has %d entries: give 1 to %d", len(list), triggersMost))
+	if len(list) == 0 || len(list) > maxTriggers {
+		errs = append(errs, fmt.Errorf("engine: Options.Triggers has %d entries: give 1 to %d", len(list), maxTriggers))
 	}
 	for i, t := range list {
 		switch {

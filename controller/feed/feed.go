@@ -112,7 +112,7 @@ func New(kind Kind, options Options) (*Feed, error) {
 	feed := &Feed{
 		kind: kind, options: options,
 		log:     options.Log.WithName("feed").WithValues("kind", kind.Profile.Kind.Kind),
-		rejudge: loop.NewRetryQueue(options.Clock, rejudgeMost),
+		rejudge: loop.NewRetryQueue(options.Clock, maxRejudge),
 	}
 	if kind.Label != "" {
 		feed.log = options.Log.WithName("labels").WithValues("resource", kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource).String())

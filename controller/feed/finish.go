@@ -38,7 +38,7 @@ type finish struct {
 }
 
 func newRecorder(feed *Feed) *recorder {
-	return &recorder{feed: feed, pending: loop.NewRetryQueue(feed.options.Clock, retryMost), of: map[string]finish{}}
+	return &recorder{feed: feed, pending: loop.NewRetryQueue(feed.options.Clock, maxRetry), of: map[string]finish{}}
 }
 
 // recordFinish makes the recorder write down an unknown finish time. In a dry run nothing is
@@ -166,9 +166,9 @@ func (r *recorder) run(ctx context.Context) {
 }
 
 const (
-	// retryFirst and retryMost bound the wait after a failure, which doubles with each failure.
+	// retryFirst and maxRetry bound the wait after a failure, which doubles with each failure.
 	retryFirst = time.Second
-	retryMost  = 5 * time.Minute
+	maxRetry   = 5 * time.Minute
 )
 
 // retry writes a finish time again after a while.
@@ -176,7 +176,7 @@ func (r *recorder) retry(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if one, ok := r.of[key]; ok {
-		r.pending.AddAfter(key, min(retryFirst<<min(one.failures, 16), retryMost))
+		r.pending.AddAfter(key, min(retryFirst<<min(one.failures, 16), maxRetry))
 		one.failures++
 		r.of[key] = one
 	}

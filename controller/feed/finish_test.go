@@ -302,8 +302,8 @@ func TestFinishTimeThatCannotBeWritten(t *testing.T) {
 				tries++
 			}
 		}
-		if day := int(24 * time.Hour / retryMost); tries < day || tries > day+20 {
-			t.Errorf("%d tries in a day, want one every %s", tries, retryMost)
+		if day := int(24 * time.Hour / maxRetry); tries < day || tries > day+20 {
+			t.Errorf("%d tries in a day, want one every %s", tries, maxRetry)
 		}
 		for i := range 20 { // at any time between two tries
 			late := "late" + strconv.Itoa(i)
@@ -315,7 +315,7 @@ func TestFinishTimeThatCannotBeWritten(t *testing.T) {
 		w.mu.Lock()
 		w.denied = ""
 		w.mu.Unlock()
-		at(retryMost + 8*time.Second)
+		at(maxRetry + 8*time.Second)
 		expect(t, w, "a", false)
 	})
 }

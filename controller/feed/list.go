@@ -25,9 +25,9 @@ var errStalled = errors.New("no bookmark came that ends the list")
 
 const (
 	// stallAfter is how often a stream is checked. A stream without any event since the last check
-	// has stalled. streamMost bounds how long a stream may take to bring the list.
+	// has stalled. maxStream bounds how long a stream may take to bring the list.
 	stallAfter = time.Minute
-	streamMost = 10 * time.Minute
+	maxStream  = 10 * time.Minute
 	// streamTries is how many streams in a row may end early before lists are read in pages.
 	streamTries = 2
 	// pagedFor is how long lists are read in pages before a stream is tried again.
@@ -176,7 +176,7 @@ func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist
 		case <-ctx.Done():
 			return "", ctx.Err()
 		case now := <-over.C():
-			if !progress || now.Sub(began) >= streamMost {
+			if !progress || now.Sub(began) >= maxStream {
 				return "", fmt.Errorf("%w: %s", errStalled, f.kind.Profile.Resource)
 			}
 			progress = false

@@ -87,10 +87,10 @@ func (j *jobsOf) take(namespace string) map[types.UID]bool {
 	return j.of[namespace]
 }
 
-// rejudgeAgain and rejudgeMost bound how long a namespace that could not be listed waits by itself.
+// rejudgeAgain and maxRejudge bound how long a namespace that could not be listed waits by itself.
 const (
 	rejudgeAgain = 200 * time.Millisecond
-	rejudgeMost  = 10 * time.Second
+	maxRejudge   = 10 * time.Second
 )
 
 // rejudgeLoop lists and judges again the namespaces and Pods that the queue names.

@@ -133,7 +133,7 @@ func referenceOf(object *engine.Object, kind *engine.KindOptions) *corev1.Object
 
 // say writes an Event on the object, unless the same was reported lately or too much is reported
 // now.
-func (r *Reports) say(of report) outcome {
+func (r *Reports) say(of report) manner {
 	how := r.budget.admit(&of, r.clock.Now())
 	if how == reportedAlone {
 		r.write(&of)
@@ -180,16 +180,16 @@ func (r *Reports) flush() {
 	}
 }
 
-// noteMost is how long the API server lets the text of an Event be.
-const noteMost = 1024
+// maxNote is how long the API server lets the text of an Event be.
+const maxNote = 1024
 
 // cut shortens a text to what fits into an Event.
 func cut(text string) string {
 	const more = "…"
-	if len(text) <= noteMost {
+	if len(text) <= maxNote {
 		return text
 	}
-	return strings.ToValidUTF8(text[:noteMost-len(more)], "") + more
+	return strings.ToValidUTF8(text[:maxNote-len(more)], "") + more
 }
 
 func name(namespace, name string) string {
@@ -226,12 +226,12 @@ type report struct {
 	what, text string
 }
 
-// outcome says whether and how a report was made.
-type outcome uint8
+// manner says whether and how a report was made.
+type manner uint8
 
 const (
 	// reportedBefore: the same was reported on this object a while ago.
-	reportedBefore outcome = iota
+	reportedBefore manner = iota
 	// reportedAlone: the object has an Event of its own.
 	reportedAlone
 	// reportedTogether: it is counted in an Event that objects share.
@@ -274,7 +274,7 @@ func newEventBudget() *eventBudget {
 }
 
 // admit decides how a report is made.
-func (b *eventBudget) admit(of *report, now time.Time) outcome {
+func (b *eventBudget) admit(of *report, now time.Time) manner {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.before(of, now) {

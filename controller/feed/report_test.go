@@ -194,7 +194,7 @@ func TestReportsAreBounded(t *testing.T) {
 			}
 		}
 		for _, event := range out.events {
-			if _, note, _ := strings.Cut(event, ": "); len(note) > noteMost || !utf8.ValidString(note) {
+			if _, note, _ := strings.Cut(event, ": "); len(note) > maxNote || !utf8.ValidString(note) {
 				t.Fatalf("an Event of %d bytes", len(note))
 			}
 		}

@@ -264,7 +264,7 @@ func TestStreamThatNeverEnds(t *testing.T) {
 				}
 				most := 2*stallAfter + 2*time.Second
 				if busy {
-					most = streamMost + 2*time.Second
+					most = maxStream + 2*time.Second
 				}
 				if took := time.Since(began); took > most {
 					t.Fatalf("all was known after %s, want that within %s", took, most)

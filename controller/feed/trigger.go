@@ -61,8 +61,8 @@ func labelled(key string) *Trigger {
 	}
 }
 
-// Deadlines is the trigger for deadlines. Its payload is a stop.State, with which the action stops
-// the object in exactly the state that was judged. It is nil for kinds whose own controllers
+// Deadlines is the trigger for deadlines. Its payload is a stop.Payload, with which the action
+// stops the object in exactly the state that was judged. It is nil for kinds whose own controllers
 // enforce deadlines.
 func Deadlines(profile *expression.Profile) *Trigger {
 	way := profile.Enforcement
@@ -83,7 +83,7 @@ func Deadlines(profile *expression.Profile) *Trigger {
 			if err != nil {
 				return verdict, nil, err
 			}
-			return verdict, stop.StateOf(plan, state.Facts, content, effective.Deadline.TTL.After), nil
+			return verdict, stop.PayloadOf(plan, state.Facts, content, effective.Deadline.TTL.After), nil
 		},
 	}
 }

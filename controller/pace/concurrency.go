@@ -54,8 +54,8 @@ const (
 	concurrencyEpoch = 10 * time.Second
 	// idleEpoch is the length of an epoch of short bursts: idle moments less than
 	// concurrencyEpoch apart.
-	idleEpoch   = time.Minute
-	windowLeast = 8
+	idleEpoch = time.Minute
+	minWindow = 8
 )
 
 func NewConcurrency(limit int, favourDrain bool) *Concurrency {
@@ -118,7 +118,7 @@ func (c *Concurrency) Observe(s Sample) {
 	c.peak = max(c.peak, s.InFlight)
 	// A window covers at least one round of all that may be under way, so that its mean belongs to
 	// this limit.
-	if c.count < max(windowLeast, c.Limit()) {
+	if c.count < max(minWindow, c.Limit()) {
 		return
 	}
 	c.close(s.At, s.InFlight-1)

@@ -189,7 +189,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S3", Name: "a fresh look that says keep hides that it is due again",
 		File: "controller/engine/finish.go",
-		Old:  "case res.result == Kept && !moved && en.flags&flagUpserted == 0:", New: "case res.result == Kept && !moved:",
+		Old:  "case res.reported == Kept && !moved && en.flags&flagUpserted == 0:", New: "case res.reported == Kept && !moved:",
 		Package: engine, Tests: []string{"TestDueAgainDuringTheFreshLook"},
 	},
 	{

@@ -107,7 +107,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S3", Name: "every 429 pauses everything",
 		File: "controller/engine/queue.go",
-		Old:  "return res.result == Throttled && res.Origin == action.FromServer && !k.Aggregated", New: "return res.result == Throttled",
+		Old:  "return res.reported == Throttled && res.Origin == action.FromServer && !k.Aggregated", New: "return res.reported == Throttled",
 		Package: engine, Tests: []string{"TestThrottledObjects", "TestThrottledKind"},
 	},
 	{

@@ -23,7 +23,7 @@ var ofRechecks = []Mutant{
 	{
 		Invariant: "S10", Name: "namespaces that changed are remembered without bound",
 		File: "controller/engine/recheck.go",
-		Old:  "if e.changes.remembered >= changesMost {", New: "if false {",
+		Old:  "if e.changes.remembered >= maxChanges {", New: "if false {",
 		Package: engine, Tests: []string{"TestChangeTakesEffectForTheNextDelete"},
 	},
 	{
@@ -53,7 +53,7 @@ var ofRechecks = []Mutant{
 	{
 		Invariant: "S10", Name: "a namespace that is slow holds up its kind",
 		File: "controller/engine/queue.go",
-		Old:  "if q.own[namespace] == nil && len(q.own) < partitionsMost {", New: "if false {",
+		Old:  "if q.own[namespace] == nil && len(q.own) < maxPartitions {", New: "if false {",
 		Package: engine, Tests: []string{"TestSlowNamespaces"},
 	},
 	{

@@ -53,8 +53,8 @@ const (
 	// Errors always come as Status.
 	acceptJSON     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	acceptProtobuf = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/vnd.kubernetes.protobuf,application/json"
-	// bodyMost bounds how much of an answer is read.
-	bodyMost = 1 << 20
+	// maxBody bounds how much of an answer is read.
+	maxBody = 1 << 20
 )
 
 // Delete implements Sender.
@@ -74,7 +74,7 @@ func (c *Client) Delete(ctx context.Context, r Request) Response {
 	}
 	defer func() {
 		// Read to the end, so that the connection is used again.
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, bodyMost))
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxBody))
 		_ = resp.Body.Close()
 	}()
 	out := Response{Code: resp.StatusCode}
@@ -84,7 +84,7 @@ func (c *Client) Delete(ctx context.Context, r Request) Response {
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
 		out.RetryAfter = time.Duration(s) * time.Second
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, bodyMost))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	status, ok := decodeStatus(data)
 	if err != nil || !ok {
 		out.Origin = action.OriginOf(nil)
@@ -114,7 +114,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, bodyMost))
+	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxBody))
 	return errors.Join(err, resp.Body.Close())
 }
 

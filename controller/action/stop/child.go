@@ -183,11 +183,7 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 		if err != nil {
 			return false, err
 		}
-		options := metav1.PatchOptions{FieldManager: fieldManager}
-		if s.due.DryRun {
-			options.DryRun = []string{metav1.DryRunAll}
-		}
-		_, err = client.Patch(ctx, child.GetName(), types.JSONPatchType, patch, options, "status")
+		_, err = client.Patch(ctx, child.GetName(), types.JSONPatchType, patch, s.patchOptions(), "status")
 		switch {
 		case apierrors.IsNotFound(err) && s.isThere(ctx, client, child):
 			return false, faultf("%s %s/%s cannot be marked as failed, since %s has no status subresource: add it to the CustomResourceDefinition",

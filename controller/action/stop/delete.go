@@ -12,8 +12,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// readMost bounds how often one attempt reads the same object again before its DELETE.
-const readMost = 3
+// maxReads bounds how often one attempt reads the same object again before its DELETE.
+const maxReads = 3
 
 // below is a child or a Pod of the object that Curfew stops.
 type below struct {
@@ -35,7 +35,7 @@ func (s *stopping) delete(ctx context.Context, object below) (pending bool, err 
 		Type: object.Type, Namespace: object.meta.Namespace, Name: object.meta.Name, UID: object.meta.UID,
 		Propagation: metav1.DeletePropagationBackground, Expiry: s.due.Expiry, Source: s.due.Source, Trigger: string(policy.TriggerDeadline),
 	}
-	for range readMost {
+	for range maxReads {
 		now, err := object.read(ctx)
 		switch {
 		case err != nil:

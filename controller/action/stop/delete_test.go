@@ -124,8 +124,8 @@ type answering struct{ action.Result }
 
 func (a answering) Do(context.Context, action.Due) action.Result { return a.Result }
 
-// A child with the annotation protect is neither failed nor deleted, and neither are its Pods, since
-// nothing has failed the object. Curfew looks again ever more rarely.
+// A child with the annotation protect is neither failed nor deleted, and neither are its Pods,
+// since nothing has failed the object. Curfew looks again ever more rarely.
 func TestProtectedChildIsNotMarked(t *testing.T) {
 	s := newScene(t, map[string]any{"annotations": map[string]any{policy.AnnotationProtect: "true"}}, time.Time{}, mark(child), deletePods)
 	s.due.Expiry = due.Add(-10 * time.Second)
@@ -155,14 +155,14 @@ func TestOwnersAreKnownByTheirWholeReference(t *testing.T) {
 	}
 }
 
-// An object that Curfew suspended is looked at until its Pods are gone. The suspension itself, which
-// stops the deadline, does not end that.
+// An object that Curfew suspended is looked at until its Pods are gone. The suspension itself,
+// which stops the deadline, does not end that.
 func TestStopGoesOnAfterSuspend(t *testing.T) {
 	suspend := v1alpha1.StopStep{Action: v1alpha1.StopSuspend}
 	s := newScene(t, nil, time.Time{}, suspend, deletePods)
 	s.plan.Suspend, s.plan.SuspendValue = policy.FieldPath{"spec", "suspend"}, true
 	object := map[string]any{"metadata": map[string]any{"generation": int64(3)}}
-	s.due.Payload = StateOf(s.plan, &policy.Facts{State: policy.State{Started: due.Add(-time.Hour)}}, object, time.Hour)
+	s.due.Payload = PayloadOf(s.plan, &policy.Facts{State: policy.State{Started: due.Add(-time.Hour)}}, object, time.Hour)
 	var patch string
 	s.objects.PrependReactor("patch", "runs", func(got clienttesting.Action) (bool, runtime.Object, error) {
 		patch = string(got.(clienttesting.PatchAction).GetPatch())
@@ -178,7 +178,7 @@ func TestStopGoesOnAfterSuspend(t *testing.T) {
 	profile := &policy.Profile{AnnotatedDeadline: true, State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{Suspended: true}, nil }}
 	object = map[string]any{"metadata": map[string]any{"generation": int64(4), "uid": string(types.UID("run")), "annotations": map[string]any{policy.AnnotationSuspendedAt: record}}}
 	facts := policy.FactsOfObject(profile, object)
-	s.due.Payload = StateOf(s.plan, facts, object, time.Hour)
+	s.due.Payload = PayloadOf(s.plan, facts, object, time.Hour)
 	s.options.Delete, patch = deleter{s}, ""
 	if got := s.attempt(t); got.Outcome != action.Again {
 		t.Errorf("%+v, want another look", got.Result)

@@ -2,7 +2,7 @@
 // controller does not, or did not.
 //
 // It is the action of deadlines. A feed judges each object by policy.JudgeDeadline and passes a
-// [State] of it as the payload (stop.go). When the deadline is due, [Action.Do] carries out the
+// [Payload] to the action (stop.go). When the deadline is due, [Action.Do] carries out the
 // steps of the kind's profile (KindProfile.spec.deadline.enforcement.stop), in their order:
 // MarkFailed writes the condition Failed with reason DeadlineExceeded (mark.go), Suspend sets the
 // kind's field, Delete deletes a child (child.go), and DeletePods deletes the Pods that still run

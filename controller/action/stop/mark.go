@@ -98,13 +98,9 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	options := metav1.PatchOptions{FieldManager: fieldManager}
-	if s.due.DryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
 	// The answer is not used. Asking for the metadata only costs both sides least.
 	_, err = s.options.Metadata.Resource(s.plan.Resource).Namespace(s.due.Namespace).
-		Patch(ctx, s.due.Name, types.JSONPatchType, patch, options, "status")
+		Patch(ctx, s.due.Name, types.JSONPatchType, patch, s.patchOptions(), "status")
 	s.took = s.options.Clock.Now().Sub(now)
 	switch {
 	case apierrors.IsInvalid(err), apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && statusCode(err) == 422:
@@ -129,6 +125,14 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 
 // fieldManager is the name under which the API server notes who wrote the mark.
 const fieldManager = "curfew-deadline"
+
+func (s *stopping) patchOptions() metav1.PatchOptions {
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	if s.due.DryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	return options
+}
 
 func (s *stopping) condition(step v1alpha1.StopStep, now time.Time) metav1.Condition {
 	kind := step.ConditionType
@@ -207,12 +211,8 @@ func (s *stopping) suspend(ctx context.Context) (_ bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	options := metav1.PatchOptions{FieldManager: fieldManager}
-	if s.due.DryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
 	_, err = s.options.Objects.Resource(s.plan.Resource).Namespace(s.due.Namespace).
-		Patch(ctx, s.due.Name, types.MergePatchType, patch, options)
+		Patch(ctx, s.due.Name, types.MergePatchType, patch, s.patchOptions())
 	if err != nil {
 		return false, fmt.Errorf("suspending %s %s/%s: %w", s.plan.Kind.Kind, s.due.Namespace, s.due.Name, err)
 	}

@@ -110,21 +110,21 @@ func TestNext(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(start)
 	s := &Action{options: Options{Clock: clock, Settle: time.Minute}}
 	for name, c := range map[string]struct {
-		seen            State
+		seen            Payload
 		marked, pending bool
 		after           time.Duration
 		want            action.Result
 	}{
-		"just marked":           {State{}, true, false, 0, action.Result{Outcome: action.Again, After: time.Second}},
-		"marked, not seen yet":  {State{}, false, false, time.Hour, action.Result{Outcome: action.Again, After: time.Second}},
-		"a second later":        {State{exceeded: start}, false, false, time.Second, action.Result{Outcome: action.Again, After: time.Second}},
-		"8s later":              {State{exceeded: start}, false, false, 8 * time.Second, action.Result{Outcome: action.Again, After: 8 * time.Second}},
-		"50s later":             {State{exceeded: start}, false, false, 50 * time.Second, action.Result{Outcome: action.Again, After: 20 * time.Second}},
-		"settled":               {State{exceeded: start}, false, false, time.Minute, action.Result{Outcome: action.Done}},
-		"50s later, Pods run":   {State{exceeded: start}, false, true, 50 * time.Second, action.Result{Outcome: action.Again, After: 5 * time.Second}},
-		"an hour on, Pods run":  {State{exceeded: start}, false, true, time.Hour, action.Result{Outcome: action.Again, After: 5 * time.Second}},
-		"marked in the future":  {State{exceeded: start}, false, false, -time.Minute, action.Result{Outcome: action.Again, After: time.Second}},
-		"pending in the future": {State{exceeded: start}, false, true, -time.Minute, action.Result{Outcome: action.Again, After: time.Second}},
+		"just marked":           {Payload{}, true, false, 0, action.Result{Outcome: action.Again, After: time.Second}},
+		"marked, not seen yet":  {Payload{}, false, false, time.Hour, action.Result{Outcome: action.Again, After: time.Second}},
+		"a second later":        {Payload{exceeded: start}, false, false, time.Second, action.Result{Outcome: action.Again, After: time.Second}},
+		"8s later":              {Payload{exceeded: start}, false, false, 8 * time.Second, action.Result{Outcome: action.Again, After: 8 * time.Second}},
+		"50s later":             {Payload{exceeded: start}, false, false, 50 * time.Second, action.Result{Outcome: action.Again, After: 20 * time.Second}},
+		"settled":               {Payload{exceeded: start}, false, false, time.Minute, action.Result{Outcome: action.Done}},
+		"50s later, Pods run":   {Payload{exceeded: start}, false, true, 50 * time.Second, action.Result{Outcome: action.Again, After: 5 * time.Second}},
+		"an hour on, Pods run":  {Payload{exceeded: start}, false, true, time.Hour, action.Result{Outcome: action.Again, After: 5 * time.Second}},
+		"marked in the future":  {Payload{exceeded: start}, false, false, -time.Minute, action.Result{Outcome: action.Again, After: time.Second}},
+		"pending in the future": {Payload{exceeded: start}, false, true, -time.Minute, action.Result{Outcome: action.Again, After: time.Second}},
 	} {
 		clock.SetTime(start.Add(c.after))
 		if got := s.next(&c.seen, c.marked, c.pending); got != c.want {

@@ -164,8 +164,8 @@ func TestWhatRanToItsEndIsLeftAlone(t *testing.T) {
 			if sent := s.writes(); !slices.Equal(sent, want) || got.Code != c.code {
 				t.Errorf("%s, dry run %v: sent %v, want %v; answer %+v", name, dryRun, sent, want, got)
 			}
-			if len(c.want) == 0 && c.code == http.StatusOK && got.Again != lookMost {
-				t.Errorf("%s: it is looked at again in %s, want %s", name, got.Again, lookMost)
+			if len(c.want) == 0 && c.code == http.StatusOK && got.Again != maxLook {
+				t.Errorf("%s: it is looked at again in %s, want %s", name, got.Again, maxLook)
 			}
 		}
 	}

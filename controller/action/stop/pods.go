@@ -26,14 +26,14 @@ var podResource = corev1.SchemeGroupVersion.WithResource("pods")
 const (
 	// runningPods selects the Pods that have not finished, including Pods that are being deleted.
 	runningPods = "status.phase!=Succeeded,status.phase!=Failed"
-	// ownersMost bounds the chain of owners that is followed. Pod, Job, JobSet, TrainJob has three.
-	ownersMost = 5
+	// maxOwners bounds the chain of owners that is followed. Pod, Job, JobSet, TrainJob has three.
+	maxOwners = 5
 	// podsFresh is how long one list of a namespace's Pods serves all objects in it. The next
 	// attempt finds the Pods that such a list missed.
 	podsFresh = time.Second
-	// walkMost is how long an interrupted list may be resumed: a continue token expires after five
+	// maxWalk is how long an interrupted list may be resumed: a continue token expires after five
 	// minutes.
-	walkMost = 4 * time.Minute
+	maxWalk = 4 * time.Minute
 	// ownersFresh is how long the owners of an object are remembered, and ownersKept for how many
 	// objects.
 	ownersFresh = time.Minute
@@ -133,7 +133,7 @@ func (n *namespacePods) fresh(now time.Time) bool {
 
 // resumable reports whether a list that was broken off may go on. The mutex is held.
 func (n *namespacePods) resumable(now time.Time) bool {
-	return n.walk != nil && now.Sub(n.walk.began) < walkMost && !now.Before(n.walk.began)
+	return n.walk != nil && now.Sub(n.walk.began) < maxWalk && !now.Before(n.walk.began)
 }
 
 // dropStale drops the lists of other namespaces that are too old to be used or resumed.
@@ -213,7 +213,7 @@ func (x *podIndex) read(ctx context.Context, namespace string, walk *podList, li
 // to the garbage collector (S5). It also stops at an owner that Curfew may not read, and returns
 // the reason as unknown.
 func (x *podIndex) above(ctx context.Context, namespace string, references []metav1.OwnerReference) (uids []types.UID, unknown string, err error) {
-	for range ownersMost {
+	for range maxOwners {
 		owner := metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: references})
 		if owner == nil {
 			break

@@ -66,7 +66,7 @@ func TestOwnerOfPodsMayNotBeRead(t *testing.T) {
 		"a younger Pod": {false, due.Add(-2 * time.Hour), true, nil},
 	} {
 		s := newScene(t, nil, due.Add(-time.Hour), mark(nil), deletePods)
-		s.due.Payload = StateOf(s.plan, &policy.Facts{Exceeded: due.Add(-time.Hour), Created: c.created}, nil, 0)
+		s.due.Payload = PayloadOf(s.plan, &policy.Facts{Exceeded: due.Add(-time.Hour), Created: c.created}, nil, 0)
 		born := metav1.NewTime(due.Add(-time.Hour))
 		yes := true
 		s.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -53,16 +53,16 @@ type Options struct {
 const DefaultSettle = time.Minute
 
 const (
-	// lookLeast and lookMost bound the wait until Curfew checks a failed object again.
-	lookLeast = time.Second
-	lookMost  = 20 * time.Second
-	// leftMost bounds it for an object whose children have finished: its controller may be down for
+	// minLook and maxLook bound the wait until Curfew checks a failed object again.
+	minLook = time.Second
+	maxLook = 20 * time.Second
+	// maxLeft bounds it for an object whose children have finished: its controller may be down for
 	// long.
-	leftMost = 5 * time.Minute
-	// pendingMost bounds it while a step does not hold yet.
-	pendingMost = 5 * time.Second
-	// loggedMost bounds how many log lines are remembered in order not to repeat them.
-	loggedMost = 1 << 14
+	maxLeft = 5 * time.Minute
+	// maxPending bounds it while a step does not hold yet.
+	maxPending = 5 * time.Second
+	// maxLogged bounds how many log lines are remembered in order not to repeat them.
+	maxLogged = 1 << 14
 )
 
 // Plan is how objects of one kind are stopped.
@@ -77,9 +77,9 @@ type Plan struct {
 	SuspendValue any
 }
 
-// State is the payload of the action: how the kind is stopped, and the state of the object that a
+// Payload is the payload of the action: how the kind is stopped, and the state of the object that a
 // feed judged, so that one request writes the mark into exactly that state.
-type State struct {
+type Payload struct {
 	plan *Plan
 	// deadline and started are for the message; zero where the object is finished.
 	deadline time.Duration
@@ -94,11 +94,11 @@ type State struct {
 	generation int64
 }
 
-// StateOf returns the payload for an object in its JSON form. It keeps only the parts that the mark
-// needs.
-func StateOf(plan *Plan, facts *policy.Facts, object map[string]any, deadline time.Duration) *State {
+// PayloadOf returns the payload for an object in its JSON form. It keeps only the parts that the
+// mark needs.
+func PayloadOf(plan *Plan, facts *policy.Facts, object map[string]any, deadline time.Duration) *Payload {
 	generation, _, _ := unstructured.NestedInt64(object, "metadata", "generation")
-	return &State{
+	return &Payload{
 		plan: plan, deadline: deadline, started: facts.Started, exceeded: facts.Exceeded, created: facts.Created,
 		conditions: conditionsOf(object), suspended: facts.Suspended, generation: generation,
 	}
@@ -133,7 +133,7 @@ func New(options Options) (*Action, error) {
 	}
 	s := &Action{
 		options: options, log: options.Log.WithName("deadline"), pods: newPodIndex(options.Metadata, options.Clock),
-		logged: lru.New(loggedMost),
+		logged: lru.New(maxLogged),
 		marks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_deadlines_exceeded_total",
 			Help: "Objects that Curfew failed because they were active beyond their deadline, by kind.",
@@ -155,9 +155,9 @@ func New(options Options) (*Action, error) {
 }
 
 // Do implements [action.Action]: it stops the object, which it never deletes. Its payload is a
-// [State].
+// [Payload].
 func (s *Action) Do(ctx context.Context, due action.Due) action.Result {
-	seen, ok := due.Payload.(*State)
+	seen, ok := due.Payload.(*Payload)
 	if !ok {
 		return resultOf(faultf("got a %T where a state of %s was needed: this is a bug", due.Payload, due.Kind), &due)
 	}
@@ -172,12 +172,12 @@ func (s *Action) Do(ctx context.Context, due action.Due) action.Result {
 			s.log.Info("left alone at its deadline: what it ran has finished, and its own controller has yet to say so",
 				"kind", due.Kind, "object", due.ObjectName(), "uid", due.UID)
 		}
-		out = action.Result{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), lookMost), leftMost)}
+		out = action.Result{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), maxLook), maxLeft)}
 	case due.DryRun:
 		out = action.Result{Outcome: action.Done}
 	case !stop.begun:
 		// No child that could be marked: it is protected, or not created yet.
-		out = action.Result{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), lookLeast), lookMost)}
+		out = action.Result{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), minLook), maxLook)}
 	default:
 		out = s.next(seen, stop.marked, pending)
 		out.Latency = stop.took
@@ -203,18 +203,18 @@ func (s *stopping) firstTime(what string) bool {
 
 // next returns when to check again: soon while a step does not hold, then less and less often until
 // the mark has settled.
-func (s *Action) next(seen *State, justMarked, pending bool) action.Result {
+func (s *Action) next(seen *Payload, justMarked, pending bool) action.Result {
 	again := func(after time.Duration) action.Result {
-		return action.Result{Outcome: action.Again, After: max(after, lookLeast)}
+		return action.Result{Outcome: action.Again, After: max(after, minLook)}
 	}
 	if justMarked || seen.exceeded.IsZero() {
 		return again(0)
 	}
 	switch age := s.options.Clock.Now().Sub(seen.exceeded); {
 	case pending:
-		return again(min(age, pendingMost))
+		return again(min(age, maxPending))
 	case age < s.options.Settle:
-		return again(min(age, lookMost))
+		return again(min(age, maxLook))
 	default:
 		return action.Result{Outcome: action.Done}
 	}
@@ -250,7 +250,7 @@ func resultOf(err error, due *action.Due) action.Result {
 type stopping struct {
 	*Action
 	plan *Plan
-	seen *State
+	seen *Payload
 	due  *action.Due
 	// marked reports that this attempt wrote the mark, and took how long that took.
 	marked bool

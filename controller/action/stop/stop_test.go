@@ -114,7 +114,7 @@ func newScene(t *testing.T, set map[string]any, exceeded time.Time, steps ...v1a
 	s.plan = &Plan{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Run"}, Resource: runs, Steps: steps}
 	s.due = action.Due{
 		Type: action.Type{Resource: runs, Kind: "Run"}, Namespace: "ns", Name: "a", UID: "run", ResourceVersion: "7", Expiry: now,
-		Payload: StateOf(s.plan, &policy.Facts{State: policy.State{Started: now.Add(-time.Hour)}, Exceeded: exceeded}, map[string]any{}, time.Hour),
+		Payload: PayloadOf(s.plan, &policy.Facts{State: policy.State{Started: now.Add(-time.Hour)}, Exceeded: exceeded}, map[string]any{}, time.Hour),
 	}
 	return s
 }
