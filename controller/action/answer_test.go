@@ -10,7 +10,7 @@ import (
 	"curfew.dev/curfew/controller/confine"
 )
 
-// A request that --only-namespaces refuses was never sent: nobody waits for its answer.
+// A request that --only-namespaces refuses was never sent, so no answer to it is missing.
 func TestNeverSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error

@@ -121,7 +121,7 @@ func TestPolicyChangesDuringTheRound(t *testing.T) {
 	})
 }
 
-// Nothing is read live for an object that gets no label by what is cached.
+// Nothing is read live for an object that gets no label by the cached policies.
 func TestNothingIsReadLiveInVain(t *testing.T) {
 	run(t, func(w *world) {
 		w.policy("p", `{match: {kinds: [{kind: ConfigMap}], matchConditions: [{name: a, expression: "object.data.tier == 'yes'"}]}, defaults: {ttlLabel: {value: 30d}}}`)

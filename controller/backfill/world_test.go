@@ -36,7 +36,7 @@ import (
 
 var configMaps = discovery.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps"}
 
-// world is a cluster with objects of one kind, and what is written to it.
+// world is a cluster with objects of one kind. It records all writes.
 type world struct {
 	*testing.T
 	objects  []*unstructured.Unstructured

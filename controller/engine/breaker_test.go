@@ -138,8 +138,8 @@ func TestBreakerOneObject(t *testing.T) {
 	}
 }
 
-// A pause ends when nothing is left that it holds back, as when a namespace is deleted: nobody
-// would ever prove that it is over. While something is left it lasts, however long.
+// A pause ends when it holds back no object any more, for instance after a namespace was deleted:
+// no success would ever end it. While any object is left the pause lasts.
 func TestBreakerOfWhatIsGone(t *testing.T) {
 	for name, code := range map[string]int{"source": http.StatusForbidden, "kind": http.StatusInternalServerError, "apiserver": 0} {
 		t.Run(name, func(t *testing.T) {

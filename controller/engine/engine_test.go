@@ -386,8 +386,8 @@ func TestRegistering(t *testing.T) {
 	}
 }
 
-// Kinds that come and go, as those of single namespaces do, leave nothing behind: neither handles
-// nor the feeds that had them. A deletion that is under way meanwhile ends, and is nobody else's.
+// Kinds that come and go, such as the kinds of single namespaces, leave neither handles nor feeds
+// behind. A deletion under way meanwhile ends and does not affect the next kind.
 func TestForgottenKindsLeaveNothing(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	scoped := func(i int) Kind {

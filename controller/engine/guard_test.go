@@ -89,8 +89,8 @@ func TestScrapeNoticesAJump(t *testing.T) {
 	}
 }
 
-// S3: what waits for another attempt by a clock that was a day ahead does not wait for a day,
-// whoever notices first that it was set right.
+// S3: a retry that was scheduled by a clock a day ahead does not wait for a day, no matter which
+// goroutine first notices that the clock was corrected.
 func TestRetryOutlivesAWrongClock(t *testing.T) {
 	for name, scraped := range map[string]bool{"noticed by the engine": false, "noticed by a scrape": true} {
 		t.Run(name, func(t *testing.T) {

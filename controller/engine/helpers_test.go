@@ -39,7 +39,7 @@ func deletes(sender deletion.Sender) []Trigger {
 	return []Trigger{{Name: "ttl", Action: do, Deletes: true}, {Name: "label", Action: do, Deletes: true}}
 }
 
-// triggers are those of a world. Latencies are measured by its monotonic clock.
+// triggers are the triggers of a world. Its monotonic clock measures latencies.
 func (w *world) triggers() []Trigger {
 	w.metrics = prometheus.NewRegistry()
 	do, err := deletion.New(deleterFunc(func(ctx context.Context, r Request) Response {
@@ -168,8 +168,7 @@ type Status struct {
 	Next time.Time
 }
 
-// Lookup returns what is known of one object: where it is tracked for several reasons, the one that
-// comes first.
+// Lookup returns the entry of an object, or the one that is due first if it has several.
 func (e *Engine) Lookup(uid types.UID) (Status, bool) {
 	e.mu.Lock()
 	defer e.unlock()

@@ -53,7 +53,7 @@ func TestMaxDeletionsPerMinuteWithoutAnswers(t *testing.T) {
 	}
 }
 
-// Who is stuck is reported, and what is gone is let go of, however much is due before: they need no
+// Stuck objects are reported and tombstones dropped although much is due before: they need no
 // request.
 func TestChoresDoNotWait(t *testing.T) {
 	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 1 })
@@ -80,7 +80,7 @@ func TestChoresDoNotWait(t *testing.T) {
 	}
 }
 
-// Backfilled deletions have a rate of their own and hold up nobody else.
+// Backfill has its own rate and delays no other deletions.
 func TestBackfill(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 5 })
 	w.dueSoon(20, "old", func(o *Object) { o.Backfill = true; o.Expiry = epoch.Add(-1000 * time.Hour) })

@@ -126,7 +126,7 @@ func TestDryRunBeginsDuringTheFreshLook(t *testing.T) {
 	}
 }
 
-// A kind is judged by other rules from now on, and a fresh look by those of before is under way.
+// The rules of a kind change while a live read by the old rules is under way.
 func TestRulesChangeDuringTheFreshLook(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.dueSoon(1, "j", func(o *Object) { o.Live = true })

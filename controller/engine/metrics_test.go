@@ -171,8 +171,8 @@ func TestLateness(t *testing.T) {
 	}
 }
 
-// TestDeletionsByOthers: what somebody else deletes after its expiry is counted once, and what
-// Curfew may have deleted itself is not.
+// TestDeletionsByOthers: an object that another client deletes after its expiry is counted once. An
+// object that Curfew may have deleted itself is not counted.
 func TestDeletionsByOthers(t *testing.T) {
 	deletes := func(w *world, x *thing) { x.deleting = w.server; w.changed(x) }
 	for name, c := range map[string]struct {
@@ -242,8 +242,8 @@ func TestBackfillIsNotOverdue(t *testing.T) {
 	}
 }
 
-// While not all objects are known, no gauge says that none is overdue; what is known to be overdue
-// shows all the same.
+// While not all objects are known, no gauge reports 0 overdue objects; overdue objects that are
+// known are reported.
 func TestOverdueIsUnknown(t *testing.T) {
 	known := false
 	w, _, _ := ready(t, func(o *Options) { o.Known = func() bool { return known } })
@@ -268,7 +268,7 @@ func TestOverdueIsUnknown(t *testing.T) {
 	}
 }
 
-// Before the first read nobody knows whether a pause is in effect.
+// Before the first read it is unknown whether a pause is in effect.
 func TestPausesAreUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := pause.New(pause.Options{Clock: clock.RealClock{}, Read: func(context.Context) ([]policy.Pause, error) { return nil, nil }})

@@ -186,8 +186,8 @@ func TestNoFallbackWhileItChanges(t *testing.T) {
 	}
 }
 
-// One namespace's webhook answers 429, 401 or 500 to its own objects and asks for 30 seconds:
-// nobody else is late.
+// One namespace's webhook answers 429, 401 or 500 for its own objects and asks for 30 seconds: no
+// other object is late.
 func TestOneTenantsWebhook(t *testing.T) {
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusUnauthorized} {
 		for _, bad := range []int{1, 10, 300} {

@@ -24,7 +24,7 @@ var widgets = KindOptions{Type: action.Type{Resource: schema.GroupVersionResourc
 	Judge: func(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Gone}, nil },
 }
 
-// uneven is an API server of which one kind is special.
+// uneven is an API server that treats one kind differently.
 type uneven struct {
 	mu      sync.Mutex
 	answers func(ctx context.Context, r Request) Response // of Widgets
@@ -226,8 +226,8 @@ func TestKindThatHangsNowAndThen(t *testing.T) {
 	})
 }
 
-// A kind whose DELETEs fail at once is paused. What is let through as a probe fails as well, and
-// slows nobody down.
+// A kind whose DELETEs fail at once is paused. Its probes fail as well, and slow down no other
+// kind.
 func TestFailingKindSlowsNobody(t *testing.T) {
 	besides(t, slowly(5*time.Millisecond, http.StatusInternalServerError), func(t *testing.T, e *Engine, u *uneven, track func(string, int, time.Time), breakers func() []string) {
 		start := time.Now().Truncate(time.Second).Add(time.Minute)
@@ -245,10 +245,10 @@ func TestFailingKindSlowsNobody(t *testing.T) {
 	})
 }
 
-// One kind is always answered 429. Where the API server itself says so, everything is paused a few
-// times, since it may have too much to do. That others are answered shows that it has not: from
-// then on that kind waits alone, and is tried again without end. Where whoever serves the kind says
-// so, others never wait.
+// One kind always gets 429. If the answer is from the API server itself, everything pauses a few
+// times, since it may be overloaded. Answers to other kinds show that it is not: from then on only
+// that kind waits, and is tried again without end. If the answer is from the server of the kind,
+// other kinds never wait.
 func TestThrottledKind(t *testing.T) {
 	for name, origin := range map[string]action.Origin{"by the API server": action.FromServer, "by an aggregated API": action.FromResource} {
 		t.Run(name, func(t *testing.T) { throttledKind(t, origin) })
@@ -408,7 +408,7 @@ func TestKindsTakeTurnsOneAtATime(t *testing.T) {
 	}
 }
 
-// Where the API server itself is away nobody else is heard of, and everything is paused.
+// If the API server itself is unreachable no kind gets an answer, and everything is paused.
 func TestNoAnswerToAnybody(t *testing.T) {
 	besides(t, hang, func(t *testing.T, _ *Engine, _ *uneven, track func(string, int, time.Time), breakers func() []string) {
 		track("Widget", 100, time.Now())

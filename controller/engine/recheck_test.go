@@ -18,8 +18,8 @@ func (w *world) keeps() *int {
 	return &asked
 }
 
-// What was judged before a change is judged again before its DELETE, whatever its source; nothing
-// else is.
+// Objects that were judged before a change are judged again before their DELETE, for any source; no
+// other objects are.
 func TestChangeTakesEffectForTheNextDelete(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(w *world)
@@ -86,7 +86,7 @@ func checkRemembered(t *testing.T, e *Engine) {
 	}
 }
 
-// What is remembered of a kind is forgotten with it, or once all of the kind has changed.
+// The changes of a kind are forgotten with the kind, or once the whole kind has changed.
 func TestChangesAreForgotten(t *testing.T) {
 	for name, forget := range map[string]func(w *world){
 		"with the kind":         func(w *world) { w.engine.ForgetKind(w.labels.kind) },

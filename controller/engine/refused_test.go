@@ -76,8 +76,8 @@ func TestObjectThatMayNeverBeDeleted(t *testing.T) {
 	}
 }
 
-// While the clock is wrong nothing is deleted. What is due is overdue all the same, by the API
-// server's time or by how much time has gone by.
+// While the clock is wrong nothing is deleted. Due objects still count as overdue, by the API
+// server's time or by the monotonic time since.
 func TestOverdueWhileTheClockIsWrong(t *testing.T) {
 	for name, test := range map[string]struct {
 		off     time.Duration

@@ -119,8 +119,8 @@ func TestRunOfSubmissions(t *testing.T) {
 	}
 }
 
-// What is submitted yields to everything that is tracked and due, and so does a trigger of priority
-// Background among what is tracked.
+// Submitted objects yield to all tracked objects that are due, and so does a trigger of priority
+// Background.
 func TestSubmissionsYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

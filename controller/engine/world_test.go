@@ -302,7 +302,7 @@ func (w *world) restore() {
 	w.labels.events, w.labels.listing, w.labels.broken = nil, nil, true
 }
 
-// list is what is there, as a list shows it.
+// list returns all objects, as a list shows them.
 func (w *world) list() []thing {
 	list := make([]thing, 0, len(w.things))
 	for _, t := range w.things {

@@ -15,9 +15,9 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// One watch serves both: what is failed at its deadline and what is deleted by its TTL, also what
-// was failed a moment before. The mark goes into the very state that was watched, without another
-// look.
+// One watch serves both triggers: objects fail at their deadline and are deleted by their TTL, even
+// right after they failed. The mark goes into exactly the state that was watched, without another
+// read.
 func TestOneWatchForTTLsAndDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)
@@ -53,7 +53,7 @@ func TestOneWatchForTTLsAndDeadlines(t *testing.T) {
 	})
 }
 
-// What is withdrawn for one trigger does not concern the other, whether an event says so or a list.
+// An event or a list that cancels an object for one trigger does not affect the other trigger.
 func TestTriggersOfOneFeedAreApart(t *testing.T) {
 	for name, silent := range map[string]bool{"by the watch": false, "by the list": true} {
 		t.Run(name, func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestCompletionWinsForBothTriggers(t *testing.T) {
 	})
 }
 
-// A permission that is taken away stops neither trigger for good: what is known goes on time, and
-// what comes meanwhile is found once it is granted.
+// A revoked permission stops no trigger for good: known objects are handled on time, and new
+// objects are found once the permission is granted again.
 func TestPermissionOfASharedWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)

@@ -183,7 +183,7 @@ func TestNamespaceThatChangesItsMind(t *testing.T) {
 		if engine.Tracked() != 1 || !slices.Equal(w.lists, []string{"ci"}) {
 			t.Fatalf("tracked %d after lists of %q; want 1 after listing namespace ci alone", engine.Tracked(), w.lists)
 		}
-		// The default is taken back, and nobody tells the feed: a default is read live before it
+		// The default is removed without a notification to the feed: it is read live before it
 		// deletes.
 		n.set("ci", nil)
 		at(time.Minute)

@@ -78,8 +78,8 @@ func TestNoFinishTimeIsWrittenInDryRun(t *testing.T) {
 	})
 }
 
-// S6: what is started again, before its first end was written down, ends a second time, and from
-// then on its TTL counts.
+// S6: an object that starts again before its first finish time was written finishes a second time,
+// and its TTL counts from then.
 func TestFinishTimeOfWhatIsStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -129,8 +129,9 @@ func TestFinishTimeByAClockThatIsBehind(t *testing.T) {
 	})
 }
 
-// S3: what is judged again may have been listed before the watch told of a newer state. A finish
-// time that waits to be written on that is neither forgotten for it nor written on what is no more.
+// S3: an object that is judged again may have been listed before the watch reported a newer state.
+// A finish time that waits to be written on the newer state is neither dropped nor written on the
+// older one.
 func TestFinishTimeAndAnOlderList(t *testing.T) {
 	for name, finishedBefore := range map[string]bool{"which shows it finished": true, "which shows it at work": false} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +163,7 @@ func TestFinishTimeAndAnOlderList(t *testing.T) {
 	}
 }
 
-// What is to be written on an object is forgotten with it, by the next list at the latest.
+// A pending finish time is forgotten with its object, by the next list at the latest.
 func TestFinishTimeOfWhatIsGone(t *testing.T) {
 	for name, missed := range map[string]bool{"told by the watch": false, "missed by the watch": true} {
 		t.Run(name, func(t *testing.T) {

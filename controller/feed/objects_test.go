@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// S6: of several native TTLs that counts which the kind's own controller goes by. An Argo Workflow
-// in phase Error did not fail, to it.
+// S6: of several native TTLs, the one that the kind's own controller uses takes effect. For Argo, a
+// Workflow in phase Error did not fail.
 func TestNativeTTLsByOutcome(t *testing.T) {
 	all, err := profiles.All()
 	if err != nil {

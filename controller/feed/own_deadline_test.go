@@ -14,7 +14,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// noRuntimes are runtimes that nobody may read.
+// noRuntimes are runtimes that may not be read.
 type noRuntimes struct{}
 
 func (noRuntimes) Get(context.Context, *expression.Reference) (map[string]any, error) {

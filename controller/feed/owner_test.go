@@ -117,7 +117,7 @@ func (s claimTemplates) Existing(_ context.Context, _ string, owners []*metav1.O
 	return slices.DeleteFunc(owners, func(owner *metav1.OwnerReference) bool { return s[owner.Name] == "" }), nil
 }
 
-// counted counts what is read.
+// counted counts the reads.
 type counted struct {
 	claimTemplates
 	reads atomic.Int32
@@ -146,8 +146,8 @@ func TestClaimThatFitsManyStatefulSets(t *testing.T) {
 	}
 }
 
-// A claim names no owner. One whose label comes from the claim template of a StatefulSet, as its name
-// says, is kept while that exists: its Pods need the volume.
+// A claim names no owner. One whose label comes from the claim template of a StatefulSet, as its
+// name says, is kept while that exists: its Pods need the volume.
 func TestClaimOfAStatefulSet(t *testing.T) {
 	claims := schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
 	for name, there := range map[string]bool{

@@ -44,8 +44,8 @@ func runKind(t *testing.T, w *world, kind Kind) (*Feed, *engine.Engine) {
 	return feed, engine
 }
 
-// S3: each stream ends before its list does, while others write. After two of them the list is read
-// in pages, which come to their end, and what is due is deleted.
+// S3: each stream ends before its list is complete, while other clients write. After two such
+// streams the list is read in pages, which does complete, and due objects are deleted.
 func TestStreamsThatAreCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

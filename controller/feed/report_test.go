@@ -118,8 +118,8 @@ func TestDryRunThatDoesNotHold(t *testing.T) {
 }
 
 // S9: a bound that thousands of objects break, judged again and again, costs few Events and log
-// lines. Nobody is left out: the objects of another namespace have Events of their own, and those
-// without one share one that counts them and says why. The metric counts all.
+// lines. Each object is reported: the objects of another namespace have their own Events, and
+// objects without one share an Event that counts them and gives the reason. The metric counts all.
 func TestManyKeptObjectsShareEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, out, registry := keptFeed(t)

@@ -16,7 +16,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// lagging is a policyReader and a runtimeReader whose cache may lag behind what is live.
+// lagging is a policyReader and a runtimeReader whose cache may lag behind the API server.
 type lagging struct {
 	mu             sync.Mutex
 	cached, live   []*expression.Policy
@@ -295,8 +295,8 @@ func TestRejudgeAll(t *testing.T) {
 	})
 }
 
-// Objects that live by their namespace's default fall due together: it is read for many at once,
-// and yet nothing goes by a word that was taken back before it was asked for (S1, S6).
+// Objects with their namespace's default fall due together: one read of the namespace serves many
+// of them, but no object is deleted by a default that was removed before that read began (S1, S6).
 func TestDrainByADefault(t *testing.T) {
 	for name, withdrawn := range map[string]bool{"to the end": false, "withdrawn in the middle": true} {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,7 @@ func (s *store) put(object *metav1.PartialObjectMetadata) {
 	s.objects[key] = object
 }
 
-// change edits what is there.
+// change edits the stored object.
 func (s *store) change(key string, edit func(*metav1.PartialObjectMetadata)) {
 	s.mu.Lock()
 	object := s.objects[key].DeepCopy()

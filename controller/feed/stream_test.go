@@ -125,8 +125,8 @@ func TestWatchThatIsForbidden(t *testing.T) {
 	})
 }
 
-// Whatever works beside the watch has ended when Run has: a successor may judge by another profile,
-// and nobody contradicts it.
+// All goroutines of a feed have ended when Run returns, so that they do not contradict a successor
+// that judges by another profile.
 func TestRunEndsWithAllOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -164,8 +164,8 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 	})
 }
 
-// S3: a list that breaks in the middle, because it is too old to go on or the connection is,
-// forgets nothing that was known before, and is begun anew.
+// S3: a list that breaks in the middle, because its token expired or its connection broke, forgets
+// no known object and starts again.
 func TestListThatBreaksInTheMiddle(t *testing.T) {
 	gone := apierrors.NewResourceExpired("too old")
 	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {

@@ -275,7 +275,7 @@ func (r *track) Delete(_ context.Context, request deletion.Request) deletion.Res
 	return deletion.Response{Code: 200}
 }
 
-// state is what is there, as name: conditions.
+// state lists the objects, as name: conditions.
 func (r *track) state() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -47,7 +47,7 @@ type world struct {
 	refuse error
 	// deaf makes watches from a resourceVersion fail.
 	deaf error
-	// unserved makes reads fail as those of a kind that is not served.
+	// unserved makes reads fail like reads of a kind that is not served.
 	unserved bool
 
 	watchers []*watch.RaceFreeFakeWatcher
@@ -64,7 +64,7 @@ type world struct {
 	pods bool
 	// failing is how many patches are to be answered with an error of the 500s.
 	failing int
-	// denied is the name of an object that an admission webhook lets nobody patch.
+	// denied is the name of an object that an admission webhook refuses to patch.
 	denied string
 	// broken is how many lists are to be answered with an error of the 500s.
 	broken int

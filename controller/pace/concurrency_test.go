@@ -168,7 +168,7 @@ func TestConcurrencyAfterBursts(t *testing.T) {
 	}
 }
 
-// Somebody else needs the API server: the engine makes room, and takes it back later.
+// Another client needs the API server: the engine makes room, and takes it back later.
 func TestConcurrencyYields(t *testing.T) {
 	s := station{servers: 16, service: 5 * time.Millisecond}
 	c := NewConcurrency(256, false)
@@ -218,7 +218,7 @@ func TestConcurrencyRefused(t *testing.T) {
 	}
 }
 
-// What is not used says nothing about what could be: no growth.
+// A limit that is not used does not grow: nothing shows whether a higher one would work.
 func TestConcurrencyIdle(t *testing.T) {
 	c := NewConcurrency(256, false)
 	for i := range 10_000 {

@@ -20,7 +20,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// changePod changes the Pod that runs below the set, as somebody else would.
+// changePod changes the Pod that runs below the set, as another client would.
 func (s *scene) changePod(t *testing.T, change func(*metav1.PartialObjectMetadata)) {
 	t.Helper()
 	pod, err := s.metadata.Resource(podResource).Namespace("ns").Get(t.Context(), "a-0", metav1.GetOptions{})
@@ -135,7 +135,7 @@ func TestProtectedChildIsNotMarked(t *testing.T) {
 	}
 }
 
-// Pods in another namespace that name the UID of an owner change nothing of what is known of it.
+// Pods in another namespace that name the UID of an owner do not affect its cached owners.
 func TestOwnersAreKnownByTheirWholeReference(t *testing.T) {
 	s := newScene(t, nil, due.Add(-time.Hour), mark(nil), deletePods)
 	forged := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: "x", UID: "evil-pod", OwnerReferences: []metav1.OwnerReference{

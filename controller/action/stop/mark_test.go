@@ -156,8 +156,8 @@ func TestResultOf(t *testing.T) {
 	}
 }
 
-// What is suspended without having been marked a moment ago is suspended in the state that was
-// judged (S1), or judged again.
+// If this attempt has not marked the object, Suspend patches exactly the judged state (S1), or the
+// object is judged again.
 func TestSuspendGoesByTheJudgedState(t *testing.T) {
 	mark, suspend := v1alpha1.StopStep{Action: v1alpha1.StopMarkFailed}, v1alpha1.StopStep{Action: v1alpha1.StopSuspend}
 	for name, test := range map[string]struct {

@@ -24,8 +24,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// One list serves all who ask within a second, and lists of namespaces that nobody asks about any
-// more are let go.
+// One list serves all attempts within a second. Lists of namespaces that are no longer used are
+// dropped.
 func TestListsOfPodsAreShortLived(t *testing.T) {
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -50,9 +50,9 @@ func TestListsOfPodsAreShortLived(t *testing.T) {
 	}
 }
 
-// An owner that may not be read is no proof that a Pod is somebody else's: what is known to run
-// below the object is deleted, and the object is looked at again until all is known. Pods that are
-// older than the object are none of its own.
+// An owner that may not be read does not prove that a Pod belongs to another object. The action
+// deletes the Pods known to run below the object, and checks the object again until all owners are
+// known. Pods that are older than the object do not belong to it.
 func TestOwnerOfPodsMayNotBeRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		readable bool

@@ -215,8 +215,8 @@ func TestChildChangesUnderTheMark(t *testing.T) {
 	}
 }
 
-// A child is marked once, and not where it has ended: its verdict stands. Of what is protected,
-// nothing is deleted.
+// A child is marked once, and not at all if it has finished: its own outcome stands. Protected
+// objects are not deleted.
 func TestWhatIsLeftAlone(t *testing.T) {
 	condition := func(kind, reason string) map[string]any {
 		return map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": kind, "status": "True", "reason": reason}}}}
