@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/engine/index"
 )
 
 // maxRounds bounds how often one attempt judges again an object that keeps changing, before others
@@ -266,8 +267,8 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 	case e.outdatedLocked(judged) || e.kinds[j.object.Kind].held:
 		// Something that concerns it changed during the live read: judge again before anything is
 		// sent.
-	case !ok || nanos(judged.Expiry) > now:
-	case (judged.DryRun || e.opts.DryRun) != j.dry || judged.Backfill != j.object.Backfill || judged.claimed() != j.object.claimed():
+	case !ok || index.Nanos(judged.Expiry) > now:
+	case (judged.DryRun || e.opts.DryRun) != j.dry || judged.Backfill != j.object.Backfill || judged.Claimed() != j.object.Claimed():
 		// It was admitted under other rates than apply now: start over.
 	default:
 		return true
@@ -280,11 +281,11 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 // is known. The lock is held.
 func (e *Engine) writeJudgement(j *job, res *attemptResult, judged *Object, now int64) bool {
 	slot, still := e.lookup(j.object.Kind, j.object.UID)
-	if !still || e.index.at(slot).state != stateInFlight {
+	if !still || e.index.At(slot).State != index.InFlight {
 		return false // Cancelled or removed meanwhile by a watch that may know more: leave it at that.
 	}
-	en := e.index.at(slot)
-	if compareVersion(en, res.sent.ResourceVersion) != same && compareVersion(en, judged.ResourceVersion) == older {
+	en := e.index.At(slot)
+	if en.Compare(res.sent.ResourceVersion) != index.Same && en.Compare(judged.ResourceVersion) == index.Older {
 		// During the read the watch showed a state that is newer than the answer: judge again. (A
 		// higher version that the entry had before the read proves nothing: etcd may have been
 		// restored.)
@@ -305,11 +306,11 @@ func (e *Engine) contradicted(slot uint32, j *job, sent, seen *Object, now int64
 	if e.kinds[j.object.Kind].opts != j.kind {
 		return true
 	}
-	en := e.index.at(slot)
-	if order := compareVersion(en, seen.ResourceVersion); order == older || order == newer {
+	en := e.index.At(slot)
+	if order := en.Compare(seen.ResourceVersion); order == index.Older || order == index.Newer {
 		return false
 	}
-	return en.expiry > now && en.expiry != nanos(sent.Expiry) || en.flags&flagDryRun != 0 && !sent.DryRun && !seen.DryRun
+	return en.Expiry > now && en.Expiry != index.Nanos(sent.Expiry) || en.Flags&index.FlagDryRun != 0 && !sent.DryRun && !seen.DryRun
 }
 
 // unjudged records that the live judgement failed. It classifies errors of the API server as if the

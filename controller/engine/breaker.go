@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/engine/index"
 )
 
 // breakers pause scopes whose deletions the API server does not accept, so that a hundred thousand
@@ -60,26 +60,16 @@ const (
 	classClock     = "clock"
 	classAPIServer = "apiserver"
 	classKind      = "kind"
-	classObject    = "object"
+	classObject    = index.ClassObject
 	// classPause and classUnread are in the metric only: see package controller/pause.
 	classPause  = "pause"
 	classUnread = "unread"
 )
 
-// sourceClass is the first segment of a source.
-func sourceClass(source string) string {
-	switch class, _, _ := strings.Cut(source, "/"); class {
-	case classObject, "namespace", "policy", "runtime":
-		return class
-	default:
-		return classObject
-	}
-}
-
 func scopeAll() scopeKey        { return scopeKey{class: classAPIServer} }
 func scopeKind(k Kind) scopeKey { return scopeKey{class: classKind, kind: k} }
 func scopeSource(o *Object) scopeKey {
-	return scopeKey{class: sourceClass(o.Source), kind: o.Kind, namespace: o.Namespace, source: o.Source}
+	return scopeKey{class: index.SourceClass(o.Source), kind: o.Kind, namespace: o.Namespace, source: o.Source}
 }
 
 // String is the same for the same scope, and for no other.
@@ -311,7 +301,7 @@ func (e *Engine) publishScopes(j *job, opened scopeKey, reason string, closed []
 		}
 		// Try parked entries at once.
 		now, _ := e.guard.now(r)
-		e.rewake(now, func(en *entry) bool { return en.state == stateArmed && en.flags&flagParked != 0 })
+		e.rewake(now, func(en *index.Entry) bool { return en.State == index.Armed && en.Flags&index.FlagParked != 0 })
 	}
 }
 
@@ -336,11 +326,11 @@ func (e *Engine) closeIdle(r reading) {
 // It walks the whole index: call it for rare events only.
 func (e *Engine) waitsFor(k scopeKey) (found bool) {
 	for c, more := 0, true; more && !found; c++ {
-		more = e.index.each(c, func(slot uint32, en *entry) {
-			if found || en.state != stateArmed && en.state != stateInFlight || en.flags&flagLate == 0 {
+		more = e.index.Each(c, func(slot uint32, en *index.Entry) {
+			if found || en.State != index.Armed && en.State != index.InFlight || en.Flags&index.FlagLate == 0 {
 				return
 			}
-			switch o := e.index.object(slot); k.class {
+			switch o := e.index.Object(slot); k.class {
 			case classAPIServer:
 				found = true
 			case classKind:

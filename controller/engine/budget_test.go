@@ -50,8 +50,8 @@ func TestRestartWithoutABound(t *testing.T) {
 	})
 }
 
-// An action that refuses before it sends anything uses up no rate, and a later 404 is no unconfirmed
-// deletion: held Pods must not stop everybody else's deletions.
+// An action that refuses before it sends anything uses up no rate, and a later 404 is no
+// unconfirmed deletion: held Pods must not stop everybody else's deletions.
 func TestUnsentRequestsUseNoRate(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute, o.BackfillPerMinute = 3, 3 })
 	trigger := w.engine.kinds[w.kind].trigger

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/servertime"
 )
 
@@ -187,8 +188,8 @@ func (e *Engine) checkClock(r reading) (now int64, ok bool) {
 	}
 	if e.guard.jumps != jumps {
 		// Retries and tombstones were scheduled by a clock that was wrong.
-		e.rewake(now+int64(maxBackoff), func(en *entry) bool {
-			return en.state == stateArmed && en.wake > en.expiry || en.state == stateTombstone
+		e.rewake(now+int64(maxBackoff), func(en *index.Entry) bool {
+			return en.State == index.Armed && en.Wake > en.Expiry || en.State == index.Tombstone
 		})
 	}
 	if e.guard.held != held {

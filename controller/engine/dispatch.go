@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy"
 )
@@ -151,14 +152,14 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 		if !ok {
 			return nil
 		}
-		slot, en := of.slot, e.index.at(of.slot)
-		if en.expiry <= now {
+		slot, en := of.slot, e.index.At(of.slot)
+		if en.Expiry <= now {
 			e.overdue(slot)
 		} else {
-			en.flags |= flagLive // Woken before its expiry: judge it live before acting (S1).
+			en.Flags |= index.FlagLive // Woken before its expiry: judge it live before acting (S1).
 		}
-		kind := e.kinds[en.kind]
-		object := e.index.object(slot)
+		kind := e.kinds[en.Kind]
+		object := e.index.Object(slot)
 		if kind.held || e.onHold(&object) {
 			e.park(slot, now, !kind.held)
 			continue
@@ -168,8 +169,8 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 			kind:       kind.opts,
 			trigger:    kind.trigger,
 			queue:      of.queue,
-			attempt:    int(en.attempts),
-			unanswered: en.flags&flagUnanswered != 0,
+			attempt:    int(en.Attempts),
+			unanswered: en.Flags&index.FlagUnanswered != 0,
 		}
 		if j.trigger.Payload {
 			j.object.Payload = e.payloads.get(j.trigger, &j.object)
@@ -177,9 +178,9 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 		judging := e.judges(kind, &j.object)
 		if !e.room(of.queue, of.queue.partition(j.object.Namespace), judging) {
 			if judging {
-				en.flags |= flagJudge
+				en.Flags |= index.FlagJudge
 			}
-			e.index.move(slot) // In the heap of live judgements it holds up nothing else.
+			e.index.Move(slot) // In the heap of live judgements it holds up nothing else.
 			continue
 		}
 		admitted, wait, free := e.admit(j, r)
@@ -189,13 +190,13 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 		if !admitted {
 			// Of the entries that wait for a breaker, the least tried ones come first: see
 			// breakers.
-			en.flags |= flagParked
-			back := time.Duration((float64(en.attempts) + e.opts.jitter()) * float64(10*time.Millisecond))
+			en.Flags |= index.FlagParked
+			back := time.Duration((float64(en.Attempts) + e.opts.jitter()) * float64(10*time.Millisecond))
 			e.arm(slot, now+int64(max(minRetry, wait)+back))
 			continue
 		}
-		en.flags &^= flagParked | flagUpserted | flagJudge
-		e.rest(slot, stateInFlight)
+		en.Flags &^= index.FlagParked | index.FlagUpserted | index.FlagJudge
+		e.rest(slot, index.InFlight)
 		e.depart(j, judging)
 		return j
 	}
@@ -239,29 +240,29 @@ func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 	full := e.all.Wait(r.mono) > 0 && !e.opts.DryRun
 	backfill := e.backfill.Wait(r.mono) == 0 || e.opts.DryRun
 	earlier := func(one, other *candidate) bool {
-		return one.before(other, func() bool { return x.less(one.slot, other.slot) })
+		return one.before(other, func() bool { return x.Less(one.slot, other.slot) })
 	}
 	var claim candidate
 	claims, proven := false, false
-	for _, q := range x.queues {
+	for _, q := range e.queues {
 		if !e.open(q, r) || e.paused.view.HoldsAll(policy.Trigger(q.trigger.Name)) {
 			continue
 		}
 		q.partitions(func(p *partition) {
-			if slot, some := p.backfill.top(); some && x.at(slot).wake <= now && e.fits(q, p, &p.backfill, slot) {
+			if slot, some := p.Backfill.Top(); some && x.At(slot).Wake <= now && e.fits(q, p, &p.Backfill, slot) {
 				proven = true
 			}
-			due := func(heaps ...*heap) (candidate, bool) {
+			due := func(heaps ...*index.Heap) (candidate, bool) {
 				slot, ok := e.topOf(q, p, backfill, heaps...)
-				return candidate{q, p, slot}, ok && x.at(slot).wake <= now && !(full && q.trigger.Deletes && x.at(slot).flags&flagDryRun == 0)
+				return candidate{q, p, slot}, ok && x.At(slot).Wake <= now && !(full && q.trigger.Deletes && x.At(slot).Flags&index.FlagDryRun == 0)
 			}
-			if one, ok := due(&p.due, &p.live, &p.backfill); ok && (!found || earlier(&one, &first)) {
+			if one, ok := due(&p.Due, &p.Live, &p.Backfill); ok && (!found || earlier(&one, &first)) {
 				first, found = one, true
 			}
-			if len(p.claimed.slots) == 0 {
+			if p.Claimed.Len() == 0 {
 				return
 			}
-			if one, ok := due(&p.claimed); ok && (!claims || earlier(&one, &claim)) {
+			if one, ok := due(&p.Claimed); ok && (!claims || earlier(&one, &claim)) {
 				claim, claims = one, true
 			}
 		})
@@ -274,17 +275,17 @@ func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 
 // topOf returns the entry that a partition would begin next from some of its heaps, if there is
 // room for it.
-func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*heap) (first uint32, found bool) {
+func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*index.Heap) (first uint32, found bool) {
 	for _, h := range heaps {
-		slot, some := h.top()
+		slot, some := h.Top()
 		if !some || !e.fits(q, p, h, slot) {
 			continue
 		}
-		backfilled := h == &p.backfill || h == &p.claimed
-		if backfilled && !backfill && e.index.at(slot).flags&flagDryRun == 0 {
+		backfilled := h == &p.Backfill || h == &p.Claimed
+		if backfilled && !backfill && e.index.At(slot).Flags&index.FlagDryRun == 0 {
 			continue
 		}
-		if !found || e.index.less(slot, first) {
+		if !found || e.index.Less(slot, first) {
 			first, found = slot, true
 		}
 	}
@@ -292,8 +293,8 @@ func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*heap) (f
 }
 
 // fits reports whether a partition has room for the top entry of one of its heaps.
-func (e *Engine) fits(q *queue, p *partition, h *heap, slot uint32) bool {
-	judging := h == &p.live || h != &p.due && e.index.at(slot).flags&(flagLive|flagJudge) != 0
+func (e *Engine) fits(q *queue, p *partition, h *index.Heap, slot uint32) bool {
+	judging := h == &p.Live || h != &p.Due && e.index.At(slot).Flags&(index.FlagLive|index.FlagJudge) != 0
 	return e.room(q, p, judging)
 }
 
@@ -309,13 +310,13 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 	if !ok {
 		return max(wait, time.Millisecond)
 	}
-	for _, q := range e.index.queues {
+	for _, q := range e.queues {
 		sooner(q.pausedTo - r.mono)
 	}
-	e.index.eachHeap(func(h *heap) {
-		if slot, some := h.top(); some {
-			sooner(time.Duration(e.index.at(slot).wake - now))
-			sooner(time.Duration(e.index.at(slot).wake-now) - pause.Ahead)
+	e.index.EachHeap(func(h *index.Heap) {
+		if slot, some := h.Top(); some {
+			sooner(time.Duration(e.index.At(slot).Wake - now))
+			sooner(time.Duration(e.index.At(slot).Wake-now) - pause.Ahead)
 		}
 	})
 	for _, b := range e.submitted {
@@ -332,11 +333,11 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 // doChores drops old tombstones and reports objects that are stuck.
 func (e *Engine) doChores(now int64) {
 	for {
-		slot, some := e.index.chores.top()
-		if !some || e.index.at(slot).wake > now {
+		slot, some := e.index.Chores().Top()
+		if !some || e.index.At(slot).Wake > now {
 			return
 		}
-		if e.index.at(slot).state == stateTombstone {
+		if e.index.At(slot).State == index.Tombstone {
 			e.release(slot)
 		} else {
 			e.reportStuck(slot)
@@ -346,12 +347,12 @@ func (e *Engine) doChores(now int64) {
 
 // reportStuck reports once that an object has been terminating for too long.
 func (e *Engine) reportStuck(slot uint32) {
-	en := e.index.at(slot)
-	since := time.Unix(0, en.wake).Add(-e.opts.StuckAfter).UTC()
-	en.flags |= flagStuck
+	en := e.index.At(slot)
+	since := time.Unix(0, en.Wake).Add(-e.opts.StuckAfter).UTC()
+	en.Flags |= index.FlagStuck
 	e.stuck++
-	e.index.pull(slot)
-	o, kind := e.index.object(slot), e.kinds[en.kind].opts
+	e.index.Pull(slot)
+	o, kind := e.index.Object(slot), e.kinds[en.Kind].opts
 	e.note(func() {
 		e.opts.Log.Info("object is stuck terminating: look at its finalizers", "kind", kind.Kind, "object", nameOf(&o), "uid", o.UID, "deletionTimestamp", since)
 		if e.opts.OnStuck != nil {

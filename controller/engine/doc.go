@@ -6,9 +6,9 @@
 // [Engine.Upsert] inserts, postpones or advances an object, [Engine.Remove] cancels it,
 // [Engine.Terminating] hands over an object that is already being deleted, and a [Relist] drops
 // objects that a full list no longer shows. The engine keeps them in a compact index (about 140
-// bytes an object, see index.go), ordered by the instant at which the engine must look at them. An
-// object has one entry for each trigger: no entry overwrites or cancels another, and the first due
-// entry acts.
+// bytes an object, see package index), ordered by the instant at which the engine must look at
+// them. An object has one entry for each trigger: no entry overwrites or cancels another, and the
+// first due entry acts.
 //
 // When an entry is due, [Engine.Run] gives it to a worker, and the worker calls Action.Do for
 // exactly the state that was judged (S1, S2). Deleted: one log line, one lateness sample, and a

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pace"
 )
 
@@ -26,7 +27,8 @@ type Engine struct {
 	events     []BreakerEvent // to be published
 	publishing bool           // a goroutine publishes them
 	triggers   []*trigger
-	index      *index
+	index      *index.Index
+	queues     []*queue
 	payloads   payloads
 	kinds      []*kindState // by Kind; 0 is none
 	guard      guard
@@ -46,8 +48,8 @@ type Engine struct {
 	stuckShares int
 	pausedTo    time.Duration       // monotonic: Retry-After
 	sleeping    int64               // the dispatcher sleeps until then; an earlier instant must wake it
-	late        int                 // entries with flagLate
-	stuck       int                 // entries with flagStuck
+	late        int                 // entries with index.FlagLate
+	stuck       int                 // entries with index.FlagStuck
 	blocked     map[uint32]blockage // by slot: due objects that were reported as blocked
 	summary     summaries
 	changes     changes
@@ -58,6 +60,7 @@ type Engine struct {
 type kindState struct {
 	opts    *KindOptions // never written to once it is here
 	trigger *trigger
+	queue   *queue
 	gen     uint8
 	tracked int
 	last    lastChanges
@@ -77,7 +80,7 @@ func New(o Options) (*Engine, error) {
 		opts:     o,
 		kick:     make(chan struct{}, 1),
 		triggers: triggers,
-		index:    newIndex(),
+		index:    index.New(),
 		payloads: newPayloads(maxPayloads),
 		kinds:    []*kindState{nil},
 		guard:    guard{skew: o.Skew, maxSkew: o.MaxSkew},
@@ -126,7 +129,7 @@ func (e *Engine) upsert(o Object, from origin) {
 func (e *Engine) Remove(k Kind, uid types.UID) {
 	e.mu.Lock()
 	defer e.unlock()
-	if slot, ok := e.lookup(k, uid); ok && e.index.at(slot).kind == k {
+	if slot, ok := e.lookup(k, uid); ok && e.index.At(slot).Kind == k {
 		e.release(slot)
 	}
 }
@@ -141,15 +144,15 @@ func (e *Engine) Cancel(k Kind, uid types.UID, resourceVersion string) {
 	if !ok {
 		return
 	}
-	en := e.index.at(slot)
-	if en.kind != k {
+	en := e.index.At(slot)
+	if en.Kind != k {
 		return
 	}
-	en.gen = e.kinds[k].gen
-	switch en.state {
-	case stateTombstone, stateTerminating:
+	en.Gen = e.kinds[k].gen
+	switch en.State {
+	case index.Tombstone, index.Terminating:
 	default:
-		if compareVersion(en, resourceVersion) != older {
+		if en.Compare(resourceVersion) != index.Older {
 			e.release(slot)
 		}
 	}
@@ -232,8 +235,9 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	if len(e.kinds) > 65535 {
 		return 0, errors.New("engine: more than 65535 kinds are registered: restart the controller")
 	}
-	e.kinds = append(e.kinds, &kindState{opts: &k, trigger: t})
-	e.index.of = append(e.index.of, e.queueFor(&k, t))
+	q := e.queueFor(&k, t)
+	e.kinds = append(e.kinds, &kindState{opts: &k, trigger: t, queue: q})
+	e.index.AddKind(&q.waiting)
 	return Kind(len(e.kinds) - 1), nil
 }
 
@@ -248,7 +252,7 @@ func (e *Engine) lookup(k Kind, uid types.UID) (uint32, bool) {
 	if k == 0 || int(k) >= len(e.kinds) {
 		return 0, false
 	}
-	return e.index.lookup(uid, e.kinds[k].trigger.id)
+	return e.index.Find(uid, e.kinds[k].trigger.id)
 }
 
 // ForgetKind drops all objects of a kind, for instance when its CRD is gone. Its feed must have
@@ -256,7 +260,7 @@ func (e *Engine) lookup(k Kind, uid types.UID) (uint32, bool) {
 // namespaces may come and go, each with its own handles for the kinds that are watched by
 // namespace.
 func (e *Engine) ForgetKind(k Kind) {
-	e.sweep(k, func(*entry) bool { return true })
+	e.sweep(k, func(*index.Entry) bool { return true })
 	e.mu.Lock()
 	defer e.unlock()
 	was := e.kinds[k]

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pace"
 )
 
@@ -88,8 +89,8 @@ func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now i
 		out.Result = Kept
 	}
 	if out.Result == Deleted || out.Result == Unconfirmed || out.Result == AlreadyGone && res.deleting.IsZero() {
-		for _, slot := range e.index.entriesOf(j.object.UID) {
-			if e.index.at(slot).state != stateTombstone {
+		for _, slot := range e.index.All(j.object.UID) {
+			if e.index.At(slot).State != index.Tombstone {
 				e.bury(slot, now)
 			}
 		}
@@ -108,36 +109,36 @@ func (e *Engine) finishEntry(j *job, res *attemptResult, now int64, r reading) {
 	if !ok {
 		return // removed meanwhile
 	}
-	en := e.index.at(slot)
-	if en.state != stateInFlight {
+	en := e.index.At(slot)
+	if en.State != index.InFlight {
 		// Removed and tracked again meanwhile, or terminating. The object is gone all the same.
-		if gone && en.state == stateArmed {
+		if gone && en.State == index.Armed {
 			e.bury(slot, now)
 		}
 		return
 	}
-	moved := en.expiry != nanos(res.sent.Expiry) || compareVersion(en, res.sent.ResourceVersion) == newer
+	moved := en.Expiry != index.Nanos(res.sent.Expiry) || en.Compare(res.sent.ResourceVersion) == index.Newer
 	switch {
-	case en.flags&flagTerminating != 0:
-		en.flags &^= flagTerminating
-		e.await(slot, j, en.wake)
+	case en.Flags&index.FlagTerminating != 0:
+		en.Flags &^= index.FlagTerminating
+		e.await(slot, j, en.Wake)
 	case res.again, res.rest && moved:
-		en.attempts = 0
+		en.Attempts = 0
 		e.retryAt(slot, now, now+int64(max(res.After, minRetry)))
 	case res.rest:
-		en.attempts = 0
-		e.rest(slot, stateReported)
+		en.Attempts = 0
+		e.rest(slot, index.Reported)
 	case gone:
 		e.bury(slot, now)
 	case !res.deleting.IsZero():
-		e.await(slot, j, nanos(res.deleting.Add(e.opts.StuckAfter)))
+		e.await(slot, j, index.Nanos(res.deleting.Add(e.opts.StuckAfter)))
 	case res.postponed:
-		en.attempts = 0
+		en.Attempts = 0
 		e.retryAt(slot, now, now+int64(minRetry))
-	case res.reported == DryRun && !moved && (en.flags&flagDryRun != 0 || e.opts.DryRun):
-		en.attempts = 0
-		e.rest(slot, stateReported)
-	case res.reported == Kept && !moved && en.flags&flagUpserted == 0:
+	case res.reported == DryRun && !moved && (en.Flags&index.FlagDryRun != 0 || e.opts.DryRun):
+		en.Attempts = 0
+		e.rest(slot, index.Reported)
+	case res.reported == Kept && !moved && en.Flags&index.FlagUpserted == 0:
 		e.release(slot)
 	case res.reported == DryRun, res.reported == Kept:
 		e.retryAt(slot, now, now+int64(minRetry))
@@ -148,14 +149,14 @@ func (e *Engine) finishEntry(j *job, res *attemptResult, now int64, r reading) {
 
 // retry makes an entry wait for its next attempt after a failure.
 func (e *Engine) retry(slot uint32, res *attemptResult, now int64, r reading) {
-	en := e.index.at(slot)
-	if en.attempts < 255 {
-		en.attempts++
+	en := e.index.At(slot)
+	if en.Attempts < 255 {
+		en.Attempts++
 	}
 	if res.lost {
-		en.flags |= flagUnanswered
+		en.Flags |= index.FlagUnanswered
 	}
-	if en.attempts >= blockedAfter {
+	if en.Attempts >= blockedAfter {
 		switch {
 		case res.refusal != "" && res.Denied():
 			e.reportBlocked(slot, res, ReasonDeleteRefused, messageRefused(res.refusal), r)
@@ -167,9 +168,9 @@ func (e *Engine) retry(slot uint32, res *attemptResult, now int64, r reading) {
 	if res.reported == Failed || res.reported == Conflict || res.reported == Throttled {
 		most = backoffTrouble
 	}
-	wait := max(backoff(int(en.attempts), most, e.opts.jitter()), min(res.After, maxBackoff))
+	wait := max(backoff(int(en.Attempts), most, e.opts.jitter()), min(res.After, maxBackoff))
 	if (res.reported == Failed || res.reported == Refused) && res.After == 0 {
-		en.flags |= flagParked // if a breaker is open it is woken when that closes
+		en.Flags |= index.FlagParked // if a breaker is open it is woken when that closes
 	}
 	e.retryAt(slot, now, now+int64(wait))
 }
@@ -181,16 +182,16 @@ func (e *Engine) await(slot uint32, j *job, stuck int64) {
 		e.release(slot)
 		return
 	}
-	e.enter(slot, stateTerminating, stuck)
+	e.enter(slot, index.Terminating, stuck)
 }
 
 // retryAt arms an entry for its expiry, or for the given future instant if the expiry is past.
 func (e *Engine) retryAt(slot uint32, now, retry int64) {
-	en := e.index.at(slot)
-	if en.expiry > now {
+	en := e.index.At(slot)
+	if en.Expiry > now {
 		e.punctual(slot)
-		en.flags &^= flagParked
-		e.arm(slot, en.expiry)
+		en.Flags &^= index.FlagParked
+		e.arm(slot, en.Expiry)
 		return
 	}
 	e.arm(slot, retry)
@@ -199,8 +200,8 @@ func (e *Engine) retryAt(slot uint32, now, retry int64) {
 // goneForOthers buries the waiting entries that other triggers have for an object that is gone, so
 // that the engine sends no second DELETE. An attempt that is under way finishes by itself.
 func (e *Engine) goneForOthers(uid types.UID, own *trigger, now int64) {
-	for _, slot := range e.index.entriesOf(uid) {
-		if en := e.index.at(slot); en.trigger != own.id && (en.state == stateArmed || en.state == stateReported) {
+	for _, slot := range e.index.All(uid) {
+		if en := e.index.At(slot); en.Trigger != own.id && (en.State == index.Armed || en.State == index.Reported) {
 			e.bury(slot, now)
 		}
 	}
@@ -263,7 +264,7 @@ func (e *Engine) reportBlocked(slot uint32, res *attemptResult, reason, message 
 		return
 	}
 	e.blocked[slot] = blockage{reason, r.mono}
-	o, kind, err := e.index.object(slot), e.kinds[e.index.at(slot).kind].opts, res.Err
+	o, kind, err := e.index.Object(slot), e.kinds[e.index.At(slot).Kind].opts, res.Err
 	e.note(func() {
 		e.opts.Log.Info("object cannot be deleted yet", "kind", kind.Kind, "object", nameOf(&o), "uid", o.UID, "expiry", o.Expiry,
 			"reason", reason, "because", message, "err", err)

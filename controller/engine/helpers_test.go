@@ -13,6 +13,7 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/deletion"
+	"curfew.dev/curfew/controller/engine/index"
 )
 
 type (
@@ -109,9 +110,9 @@ func (e *Engine) Next() (time.Time, bool) {
 	defer e.unlock()
 	at := int64(math.MaxInt64)
 	found := false
-	e.index.eachHeap(func(h *heap) {
-		if slot, ok := h.top(); ok {
-			at, found = min(at, e.index.at(slot).wake), true
+	e.index.EachHeap(func(h *index.Heap) {
+		if slot, ok := h.Top(); ok {
+			at, found = min(at, e.index.At(slot).Wake), true
 		}
 	})
 	if !found {
@@ -127,8 +128,8 @@ func (e *Engine) Each(f func(Status) bool) {
 	for c, more := 0, true; more; c++ {
 		batch = batch[:0]
 		e.mu.Lock()
-		more = e.index.each(c, func(slot uint32, en *entry) {
-			if en.state != stateTombstone {
+		more = e.index.Each(c, func(slot uint32, en *index.Entry) {
+			if en.State != index.Tombstone {
 				batch = append(batch, e.status(slot))
 			}
 		})
@@ -174,8 +175,8 @@ func (e *Engine) Lookup(uid types.UID) (Status, bool) {
 	defer e.unlock()
 	var first Status
 	found := false
-	for _, slot := range e.index.entriesOf(uid) {
-		if e.index.at(slot).state == stateTombstone {
+	for _, slot := range e.index.All(uid) {
+		if e.index.At(slot).State == index.Tombstone {
 			continue
 		}
 		if s := e.status(slot); !found || s.Object.Expiry.Before(first.Object.Expiry) {
@@ -186,21 +187,21 @@ func (e *Engine) Lookup(uid types.UID) (Status, bool) {
 }
 
 func (e *Engine) status(slot uint32) Status {
-	en := e.index.at(slot)
-	s := Status{Object: e.index.object(slot), Attempts: int(en.attempts), State: Waiting}
-	if en.pos >= 0 {
-		s.Next = time.Unix(0, en.wake).UTC()
+	en := e.index.At(slot)
+	s := Status{Object: e.index.Object(slot), Attempts: int(en.Attempts), State: Waiting}
+	if en.Waits() {
+		s.Next = time.Unix(0, en.Wake).UTC()
 	}
 	switch {
-	case en.state == stateInFlight:
+	case en.State == index.InFlight:
 		s.State = InFlight
-	case en.state == stateReported:
+	case en.State == index.Reported:
 		s.State = Reported
-	case en.state == stateTerminating && en.flags&flagStuck != 0:
+	case en.State == index.Terminating && en.Flags&index.FlagStuck != 0:
 		s.State = Stuck
-	case en.state == stateTerminating:
+	case en.State == index.Terminating:
 		s.State = Terminating
-	case en.flags&flagLate != 0:
+	case en.Flags&index.FlagLate != 0:
 		s.State = Retrying
 	}
 	return s

@@ -75,7 +75,7 @@ func TestChoresDoNotWait(t *testing.T) {
 	if stuck != 1 {
 		t.Errorf("reported %d times, want once", stuck)
 	}
-	if size, left := w.engine.index.size, len(w.things); size > left+2 {
+	if size, left := w.engine.index.Len(), len(w.things); size > left+2 {
 		t.Errorf("%d entries are held for %d objects", size, left)
 	}
 }

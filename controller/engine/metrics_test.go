@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pace"
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy"
@@ -303,18 +304,18 @@ func TestPausesAreUnknown(t *testing.T) {
 // However much is overdue, a scrape holds up deletions only for as long as a piece of it takes.
 func TestOverdueIsCountedInPieces(t *testing.T) {
 	w, _, _ := ready(t, nil)
-	for i := range 2 * chunkSize {
+	for i := range 2 * 1024 {
 		o := w.object(&thing{name: fmt.Sprint("j", i), uid: uidOf("j", i), rv: 7})
 		o.Expiry = w.server
 		w.engine.Upsert(o)
 	}
 	w.advance(time.Minute)
-	if n, _ := w.engine.overdueNow(); n != 2*chunkSize {
-		t.Fatalf("%d are overdue, want %d", n, 2*chunkSize)
+	if n, _ := w.engine.overdueNow(); n != 2*1024 {
+		t.Fatalf("%d are overdue, want %d", n, 2*1024)
 	}
 	// This runs as soon as the lock is let go.
 	w.engine.mu.Lock()
-	w.engine.note(func() { w.engine.sweep(w.kind, func(*entry) bool { return true }) })
+	w.engine.note(func() { w.engine.sweep(w.kind, func(*index.Entry) bool { return true }) })
 	w.engine.mu.Unlock()
 	if n, _ := w.engine.overdueNow(); n != 0 {
 		t.Errorf("%d were counted before the lock was let go, want a piece at a time", n)

@@ -162,7 +162,7 @@ func TestSlowNamespaces(t *testing.T) {
 				if n := e.Tracked(); n != 0 {
 					t.Errorf("%d are left", n)
 				}
-				for _, q := range e.index.queues {
+				for _, q := range e.queues {
 					if len(q.own) > 0 || q.rest.slow || e.stuckShares != 0 {
 						t.Errorf("%d partitions of %s are left, %d stuck", len(q.own), q.of.Resource, e.stuckShares)
 					}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"curfew.dev/curfew/controller/engine/index"
 )
 
 // TestMain keeps an ordinary run short; -rapid.checks asks for more.
@@ -307,21 +309,21 @@ func unless(no bool, f func(*rapid.T)) func(*rapid.T) {
 // checkBooks compares what the engine counts as it goes with a count of what it holds.
 func checkBooks(t *rapid.T, e *Engine) {
 	var trackedNow, late, stuck, inHeap, size int
-	for c := 0; e.index.each(c, func(slot uint32, en *entry) {
+	for c := 0; e.index.Each(c, func(slot uint32, en *index.Entry) {
 		size++
-		if tracked(en.state) {
+		if tracked(en.State) {
 			trackedNow++
 		}
-		if en.flags&flagLate != 0 {
+		if en.Flags&index.FlagLate != 0 {
 			late++
 		}
-		if en.flags&flagStuck != 0 {
+		if en.Flags&index.FlagStuck != 0 {
 			stuck++
 		}
-		if en.pos >= 0 {
+		if en.Waits() {
 			inHeap++
-		} else if en.state == stateArmed || en.state == stateTombstone || en.state == stateInFlight {
-			t.Fatalf("entry %q in state %d is in no heap", en.name, en.state)
+		} else if en.State == index.Armed || en.State == index.Tombstone || en.State == index.InFlight {
+			t.Fatalf("entry %q in state %d is in no heap", en.Name, en.State)
 		}
 	}); c++ {
 	}
@@ -329,13 +331,13 @@ func checkBooks(t *rapid.T, e *Engine) {
 		t.Fatalf("Tracked() = %d, the index holds %d", got, trackedNow)
 	}
 	inHeaps, underway := 0, e.requests.inFlight+e.requests.apart+e.judgements.inFlight+e.judgements.apart
-	e.index.eachHeap(func(h *heap) { inHeaps += len(h.slots) })
-	for _, q := range e.index.queues {
+	e.index.EachHeap(func(h *index.Heap) { inHeaps += h.Len() })
+	for _, q := range e.queues {
 		underway += q.underway
 		q.partitions(func(p *partition) { underway += p.inFlight + p.apart + p.judging.inFlight + p.judging.apart })
 	}
-	if e.late != late || e.stuck != stuck || e.index.size != size || inHeaps != inHeap || underway != 0 {
-		t.Fatalf("books: late %d/%d, stuck %d/%d, size %d/%d, heap %d/%d, in flight %d", e.late, late, e.stuck, stuck, e.index.size, size,
+	if e.late != late || e.stuck != stuck || e.index.Len() != size || inHeaps != inHeap || underway != 0 {
+		t.Fatalf("books: late %d/%d, stuck %d/%d, size %d/%d, heap %d/%d, in flight %d", e.late, late, e.stuck, stuck, e.index.Len(), size,
 			inHeaps, inHeap, underway)
 	}
 }

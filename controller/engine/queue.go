@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/engine/index"
 )
 
 // A queue holds the waiting entries of one resource for one trigger. A request may take long for
@@ -25,6 +26,8 @@ import (
 type queue struct {
 	of      schema.GroupVersionResource
 	trigger *trigger
+	// waiting holds the waiting entries of all partitions.
+	waiting index.Queue
 	// rest are the objects of all namespaces without a partition of their own.
 	rest partition
 	own  map[string]*partition
@@ -51,12 +54,13 @@ const (
 
 // queueFor finds the queue of a resource and a trigger, or makes one. The lock is held.
 func (e *Engine) queueFor(o *KindOptions, t *trigger) *queue {
-	i := slices.IndexFunc(e.index.queues, func(q *queue) bool { return q.of == o.Resource && q.trigger == t })
+	i := slices.IndexFunc(e.queues, func(q *queue) bool { return q.of == o.Resource && q.trigger == t })
 	if i >= 0 {
-		return e.index.queues[i]
+		return e.queues[i]
 	}
 	q := &queue{of: o.Resource, trigger: t}
-	e.index.queues = append(e.index.queues, q)
+	q.rest.Heaps = &q.waiting.Rest
+	e.queues = append(e.queues, q)
 	return q
 }
 
@@ -177,13 +181,13 @@ func (res *attemptResult) overloaded(k *KindOptions) bool {
 // singled reports whether only this queue gets 429. The lock is held.
 func (e *Engine) singled(q *queue) bool {
 	return q.refusals >= maxRefused &&
-		(q.own429 || slices.ContainsFunc(e.index.queues, func(other *queue) bool { return other != q && other.quick > q.refused }))
+		(q.own429 || slices.ContainsFunc(e.queues, func(other *queue) bool { return other != q && other.quick > q.refused }))
 }
 
 // alone reports whether a job took long because of its kind or its namespace: requests of other
 // queues were answered quickly meanwhile. The lock is held.
 func (e *Engine) alone(j *job, r reading) bool {
-	return r.mono-j.started >= slowAfter && slices.ContainsFunc(e.index.queues, func(q *queue) bool { return q.quick > j.started })
+	return r.mono-j.started >= slowAfter && slices.ContainsFunc(e.queues, func(q *queue) bool { return q.quick > j.started })
 }
 
 // ofNamespace reports whether the namespace of a job hangs, and not its kind: the last quick answer
@@ -225,20 +229,14 @@ type partition struct {
 	share           // the requests
 	judging   share // the live judgements
 	namespace string
-	due       heap
-	live      heap // entries that are judged live before their request
-	backfill  heap
-	claimed   heap // backfill that only an unproven stamp claims: yields to backfill
+	*index.Heaps
 }
 
 // maxPartitions bounds the partitions of a queue: every turn looks at all of them.
 const maxPartitions = 128
 
-// heaps are all heaps of a partition.
-func (p *partition) heaps() [4]*heap { return [...]*heap{&p.due, &p.live, &p.backfill, &p.claimed} }
-
 func (p *partition) empty() bool {
-	return p.inFlight+p.judging.inFlight == 0 && len(p.due.slots)+len(p.live.slots)+len(p.backfill.slots)+len(p.claimed.slots) == 0
+	return p.inFlight+p.judging.inFlight == 0 && p.Due.Len()+p.Live.Len()+p.Backfill.Len()+p.Claimed.Len() == 0
 }
 
 // lastTurn is when a job of the partition began last.
@@ -268,7 +266,7 @@ func (e *Engine) separate(j *job) {
 		if q.own == nil {
 			q.own = map[string]*partition{}
 		}
-		q.own[namespace] = &partition{namespace: namespace}
+		q.own[namespace] = &partition{namespace: namespace, Heaps: q.waiting.Separate(namespace)}
 	}
 }
 
@@ -277,5 +275,6 @@ func (e *Engine) separate(j *job) {
 func (e *Engine) dissolve(q *queue, namespace string) {
 	if own := q.own[namespace]; own != nil && !own.slow && !own.judging.slow && own.empty() {
 		delete(q.own, namespace)
+		q.waiting.Dissolve(namespace)
 	}
 }

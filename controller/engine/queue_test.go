@@ -195,7 +195,7 @@ func TestHangingKind(t *testing.T) {
 				if n := e.Tracked(); n != 0 {
 					t.Errorf("%d are left three minutes after it answers again", n)
 				}
-				if slices.ContainsFunc(e.index.queues, func(q *queue) bool { return q.rest.slow || len(q.own) > 0 || q.rest.judging.slow }) {
+				if slices.ContainsFunc(e.queues, func(q *queue) bool { return q.rest.slow || len(q.own) > 0 || q.rest.judging.slow }) {
 					t.Error("it counts as slow for ever")
 				}
 			})

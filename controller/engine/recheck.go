@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy"
 )
@@ -110,8 +111,8 @@ func (e *Engine) Hold(k Kind, on bool) {
 	e.forget(&of.last, e.changes.count.Add(1))
 	if of.held && !on {
 		now, _ := e.guard.now(r)
-		e.rewake(now, func(en *entry) bool {
-			return en.kind == k && en.state == stateArmed && en.flags&flagParked != 0
+		e.rewake(now, func(en *index.Entry) bool {
+			return en.Kind == k && en.State == index.Armed && en.Flags&index.FlagParked != 0
 		})
 	}
 	of.held = on
@@ -162,7 +163,7 @@ func (e *Engine) passable(now int64) bool {
 	if before := e.paused; before.view.Version != view.Version {
 		e.paused = paused{view: view}
 		if before.parked {
-			e.rewake(now, func(en *entry) bool { return en.state == stateArmed && en.flags&flagParked != 0 })
+			e.rewake(now, func(en *index.Entry) bool { return en.State == index.Armed && en.Flags&index.FlagParked != 0 })
 		}
 	}
 	return true
@@ -170,11 +171,11 @@ func (e *Engine) passable(now int64) bool {
 
 // dueBy reports whether an entry has to be looked at by an instant.
 func (e *Engine) dueBy(at int64) (found bool) {
-	for _, q := range e.index.queues {
+	for _, q := range e.queues {
 		q.partitions(func(p *partition) {
-			for _, h := range p.heaps() {
-				slot, some := h.top()
-				found = found || some && e.index.at(slot).wake <= at
+			for _, h := range p.All() {
+				slot, some := h.Top()
+				found = found || some && e.index.At(slot).Wake <= at
 			}
 		})
 	}
@@ -192,12 +193,12 @@ func (e *Engine) onHold(o *Object) bool {
 
 // park makes an entry wait until the pauses change, or Engine.Hold lets its kind go on.
 func (e *Engine) park(slot uint32, now int64, byPause bool) {
-	en := e.index.at(slot)
-	if en.expiry <= now {
+	en := e.index.At(slot)
+	if en.Expiry <= now {
 		e.overdue(slot)
 	}
 	e.paused.parked = e.paused.parked || byPause
-	en.flags |= flagParked
+	en.Flags |= index.FlagParked
 	e.arm(slot, now+int64(heldFor)+int64(e.opts.jitter()*float64(heldFor)))
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/engine/index"
 )
 
 // summaries collects deletions by source until they are reported, so that a source gets one Event
@@ -43,7 +45,7 @@ func (s *summaries) add(k *KindOptions, out *Outcome) {
 		return
 	}
 	key := summaryKey{kind: o.Kind, source: o.Source, trigger: out.Trigger}
-	if class := sourceClass(o.Source); class == classObject || class == "runtime" {
+	if class := index.SourceClass(o.Source); class == classObject || class == "runtime" {
 		key.namespace = o.Namespace
 	}
 	sum := s.of[key]
@@ -187,16 +189,16 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	first := now
 	for c, more := 0, some; more; c++ {
 		e.mu.Lock()
-		more = e.index.each(c, func(slot uint32, en *entry) {
-			late := en.flags&flagLate != 0
+		more = e.index.Each(c, func(slot uint32, en *index.Entry) {
+			late := en.Flags&index.FlagLate != 0
 			// A blocked object may never be deleted. It is counted as blocked, and must not hide or
 			// look like a backlog.
-			if _, blocked := e.blocked[slot]; blocked || !late && (en.state != stateArmed || en.expiry > now) {
+			if _, blocked := e.blocked[slot]; blocked || !late && (en.State != index.Armed || en.Expiry > now) {
 				return
 			}
 			count++
-			if late || en.flags&flagBackfill == 0 {
-				first = min(first, en.expiry)
+			if late || en.Flags&index.FlagBackfill == 0 {
+				first = min(first, en.Expiry)
 			}
 		})
 		e.unlock()

@@ -194,7 +194,7 @@ func (e *Engine) forgive(s *share) {
 // forgiveIdle does so for shares that have been idle for long. The lock is held.
 func (e *Engine) forgiveIdle(r reading) {
 	idle := func(s *share) bool { return s.slow && s.inFlight == 0 && r.mono-s.since >= remembered }
-	for _, q := range e.index.queues {
+	for _, q := range e.queues {
 		q.partitions(func(p *partition) {
 			if idle(&p.judging) {
 				e.forgive(&p.judging)

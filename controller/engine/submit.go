@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"curfew.dev/curfew/controller/engine/index"
 )
 
 // Run is the owner of submitted objects, such as one run of a cleanup policy. The action gets it as
@@ -115,10 +117,11 @@ func (e *Engine) nextSubmitted(now int64, r reading) *job {
 func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 	for i := 0; i < len(b.objects); {
 		o := b.objects[i]
-		kind, queue := e.kinds[o.Kind], e.index.queueOf(o.Kind)
+		kind := e.kinds[o.Kind]
+		queue := kind.queue
 		judging := e.judges(kind, &o)
 		switch {
-		case nanos(o.Expiry) > now: // S1
+		case index.Nanos(o.Expiry) > now: // S1
 			b.objects = slices.Delete(b.objects, i, i+1)
 			e.turnDown(b, o, Kept, fmt.Errorf("%s is not due before %s", nameOf(&o), o.Expiry))
 			continue

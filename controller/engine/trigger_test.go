@@ -22,7 +22,7 @@ func TestManyTriggers(t *testing.T) {
 		}
 		e.Upsert(Object{Kind: kind, Name: "j", UID: "u", ResourceVersion: "7", Expiry: epoch})
 	}
-	if got := e.Tracked(); got != 40 || len(e.index.entriesOf("u")) != 40 {
+	if got := e.Tracked(); got != 40 || len(e.index.All("u")) != 40 {
 		t.Errorf("%d entries of one object, want one for each trigger", got)
 	}
 	for name, bad := range map[string][]Trigger{

@@ -45,7 +45,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S1", Name: "what a fresh look finds not to be due is deleted all the same",
 		File: "controller/engine/attempt.go",
-		Old:  "case !ok || nanos(judged.Expiry) > now:", New: "case !ok:",
+		Old:  "case !ok || index.Nanos(judged.Expiry) > now:", New: "case !ok:",
 		Package: engine, Tests: []string{"TestSafety", "TestConflictIsJudgedAtOnce"},
 	},
 	{
@@ -57,13 +57,13 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S1", Name: "a fresh look overrules a feed that says meanwhile that it is due later",
 		File: "controller/engine/attempt.go",
-		Old:  "return en.expiry > now && en.expiry != nanos(sent.Expiry) || en.flags", New: "return en.flags",
+		Old:  "return en.Expiry > now && en.Expiry != index.Nanos(sent.Expiry) || en.Flags", New: "return en.Flags",
 		Package: engine, Tests: []string{"TestPostponedDuringTheFreshLook"},
 	},
 	{
 		Invariant: "S1", Name: "objects are taken up a second early",
 		File: "controller/engine/dispatch.go",
-		Old:  "ok && x.at(slot).wake <= now &&", New: "ok && x.at(slot).wake <= now+int64(time.Second) &&",
+		Old:  "ok && x.At(slot).Wake <= now &&", New: "ok && x.At(slot).Wake <= now+int64(time.Second) &&",
 		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry", "TestRunIsPunctual"},
 	},
 	{
@@ -141,13 +141,13 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S3", Name: "a list from a cache that lags sweeps out what the watch has told since",
 		File: "controller/engine/entries.go",
-		Old:  "en.flags&flagOddRV != 0 || en.rv <= limit)", New: "en.flags&flagOddRV != 0 || en.rv <= limit || true)",
+		Old:  "!en.NewerThan(limit))", New: "!en.NewerThan(limit) || true)",
 		Package: engine, Tests: []string{"TestSafety", "TestRelistSweeps"},
 	},
 	{
 		Invariant: "S3", Name: "what the API server accepted and lost is never believed to exist again",
 		File: "controller/engine/entries.go",
-		Old:  "stateTombstone, now+int64(e.opts.KeepOut))", New: "stateTombstone, now+100_000*int64(e.opts.KeepOut))",
+		Old:  "index.Tombstone, now+int64(e.opts.KeepOut))", New: "index.Tombstone, now+100_000*int64(e.opts.KeepOut))",
 		Package: engine, Tests: []string{"TestTombstone"},
 	},
 	{
@@ -165,7 +165,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S3", Name: "one trigger cancels what another tracks",
 		File: "controller/engine/engine.go",
-		Old:  "return e.index.lookup(uid, e.kinds[k].trigger.id)", New: "return e.index.lookup(uid, 0)",
+		Old:  "return e.index.Find(uid, e.kinds[k].trigger.id)", New: "return e.index.Find(uid, 0)",
 		Package: engine, Tests: []string{"TestSafety", "TestTriggersDoNotCancelEachOther"},
 	},
 	{
@@ -183,13 +183,13 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S3", Name: "a fresh look hides what the watch has told while it was on its way",
 		File: "controller/engine/attempt.go",
-		Old:  "compareVersion(en, res.sent.ResourceVersion) != same &&", New: "false &&",
+		Old:  "en.Compare(res.sent.ResourceVersion) != index.Same &&", New: "false &&",
 		Package: engine, Tests: []string{"TestWatchOvertakesTheFreshLook"},
 	},
 	{
 		Invariant: "S3", Name: "a fresh look that says keep hides that it is due again",
 		File: "controller/engine/finish.go",
-		Old:  "case res.reported == Kept && !moved && en.flags&flagUpserted == 0:", New: "case res.reported == Kept && !moved:",
+		Old:  "case res.reported == Kept && !moved && en.Flags&index.FlagUpserted == 0:", New: "case res.reported == Kept && !moved:",
 		Package: engine, Tests: []string{"TestDueAgainDuringTheFreshLook"},
 	},
 	{

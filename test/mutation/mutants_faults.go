@@ -137,7 +137,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S3", Name: "a claim to be backfilled yields to a namespace that hangs",
 		File: "controller/engine/dispatch.go",
-		Old:  "x.at(slot).wake <= now && e.fits(q, p, &p.backfill, slot) {", New: "x.at(slot).wake <= now {",
+		Old:  "x.At(slot).Wake <= now && e.fits(q, p, &p.Backfill, slot) {", New: "x.At(slot).Wake <= now {",
 		Package: engine, Tests: []string{"TestClaimedBackfillYieldsToNobodyWhoHangs"},
 	},
 	{
@@ -149,7 +149,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S3", Name: "an object that never rests is not reported",
 		File: "controller/engine/finish.go",
-		Old:  "if en.attempts >= blockedAfter {", New: "if false {",
+		Old:  "if en.Attempts >= blockedAfter {", New: "if false {",
 		Package: engine, Tests: []string{"TestObjectThatNeverRests", "TestBlockedIsForgotten"},
 	},
 	{

@@ -1,11 +1,8 @@
-package engine
+package index
 
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -28,9 +25,11 @@ func TestIndex(t *testing.T) {
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		x := newIndex()
-		x.queues = []*queue{{}, {}}
-		x.of = []*queue{nil, x.queues[0], x.queues[1], x.queues[0]}
+		x := New()
+		one, two := &Queue{}, &Queue{}
+		for _, q := range []*Queue{one, two, one} {
+			x.AddKind(q)
+		}
 		model := map[triggered]Object{}
 		wakes := map[triggered]int64{}
 		chores := map[triggered]bool{}
@@ -53,49 +52,49 @@ func TestIndex(t *testing.T) {
 			}
 		}
 		put := func(t *rapid.T, slot uint32, o Object) {
-			x.set(slot, &o)
-			x.at(slot).state = rapid.SampledFrom([]state{stateArmed, stateArmed, stateTerminating, stateTombstone}).Draw(t, "state")
-			x.at(slot).wake = x.at(slot).expiry
-			x.move(slot)
-			at := triggered{o.UID, x.at(slot).trigger}
-			model[at], wakes[at], chores[at] = o, o.Expiry.UnixNano(), x.at(slot).state != stateArmed
+			x.Set(slot, &o)
+			x.At(slot).State = rapid.SampledFrom([]State{Armed, Armed, Terminating, Tombstone}).Draw(t, "state")
+			x.At(slot).Wake = x.At(slot).Expiry
+			x.Move(slot)
+			at := triggered{o.UID, x.At(slot).Trigger}
+			model[at], wakes[at], chores[at] = o, o.Expiry.UnixNano(), x.At(slot).State != Armed
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				at := key.Draw(t, "key")
-				slot, ok := x.lookup(at.uid, at.trigger)
+				slot, ok := x.Find(at.uid, at.trigger)
 				if !ok {
-					slot = x.alloc(at.uid, at.trigger)
+					slot = x.Add(at.uid, at.trigger)
 				}
 				put(t, slot, draw(t, at.uid))
 			},
 			"release": func(t *rapid.T) {
 				at := key.Draw(t, "key")
-				if slot, ok := x.lookup(at.uid, at.trigger); ok {
-					x.release(slot)
+				if slot, ok := x.Find(at.uid, at.trigger); ok {
+					x.Release(slot)
 				}
 				delete(model, at)
 				delete(wakes, at)
 			},
 			"rest": func(t *rapid.T) {
 				at := key.Draw(t, "key")
-				if slot, ok := x.lookup(at.uid, at.trigger); ok {
-					x.pull(slot)
+				if slot, ok := x.Find(at.uid, at.trigger); ok {
+					x.Pull(slot)
 				}
 				delete(wakes, at)
 			},
 			"": func(t *rapid.T) {
 				namespaces, odd := map[string]bool{"": true}, 0
 				for at, want := range model {
-					slot, ok := x.lookup(at.uid, at.trigger)
+					slot, ok := x.Find(at.uid, at.trigger)
 					if !ok {
 						t.Fatalf("%v is lost", at)
 					}
-					if got := x.object(slot); got != want {
+					if got := x.Object(slot); got != want {
 						t.Fatalf("got %+v\nwant %+v", got, want)
 					}
 					namespaces[want.Namespace] = true
-					if _, numeric := packVersion(want.ResourceVersion); !numeric {
+					if _, numeric := PackVersion(want.ResourceVersion); !numeric {
 						odd++
 					}
 				}
@@ -103,19 +102,19 @@ func TestIndex(t *testing.T) {
 					t.Fatalf("size %d for %d, %d namespaces for %d, %d odd versions for %d",
 						x.size, len(model), len(x.namespaces.ids), len(namespaces)-1, len(x.oddRVs), odd)
 				}
-				var heaps []*heap
-				x.eachHeap(func(h *heap) { heaps = append(heaps, h) })
+				var heaps []*Heap
+				x.EachHeap(func(h *Heap) { heaps = append(heaps, h) })
 				inHeaps := 0
 				for _, h := range heaps {
 					inHeaps += len(h.slots)
 					for i, slot := range h.slots {
-						e := x.at(slot)
-						o := x.object(slot)
-						if int(e.pos) != i || h != x.heapOf(e) || chores[triggered{o.UID, e.trigger}] != (h == &x.chores) ||
-							h != &x.chores && (o.Backfill != (h == &x.of[o.Kind].rest.backfill || h == &x.of[o.Kind].rest.claimed) || o.claimed() != (h == &x.of[o.Kind].rest.claimed)) || wakes[triggered{o.UID, e.trigger}] != e.wake {
-							t.Fatalf("entry %s: place %d of %d, backfill %v, wake %d", o.UID, e.pos, i, o.Backfill, e.wake)
+						e := x.At(slot)
+						o := x.Object(slot)
+						if int(e.pos) != i || h != x.heapOf(e) || chores[triggered{o.UID, e.Trigger}] != (h == &x.chores) ||
+							h != &x.chores && (o.Backfill != (h == &x.of[o.Kind].Rest.Backfill || h == &x.of[o.Kind].Rest.Claimed) || o.Claimed() != (h == &x.of[o.Kind].Rest.Claimed)) || wakes[triggered{o.UID, e.Trigger}] != e.Wake {
+							t.Fatalf("entry %s: place %d of %d, backfill %v, wake %d", o.UID, e.pos, i, o.Backfill, e.Wake)
 						}
-						if i > 0 && x.less(slot, h.slots[(i-1)/4]) {
+						if i > 0 && x.Less(slot, h.slots[(i-1)/4]) {
 							t.Fatalf("heap is out of order at %d", i)
 						}
 					}
@@ -126,8 +125,8 @@ func TestIndex(t *testing.T) {
 			},
 		})
 		for at := range model {
-			slot, _ := x.lookup(at.uid, at.trigger)
-			x.release(slot)
+			slot, _ := x.Find(at.uid, at.trigger)
+			x.Release(slot)
 		}
 		if x.size != 0 || len(x.oddUIDs) != 0 || len(x.oddRVs) != 0 || len(x.namespaces.ids) != 0 || len(x.sources.ids) != 0 {
 			t.Fatalf("an empty index holds on to something: %+v", x)
@@ -152,82 +151,8 @@ func TestNanos(t *testing.T) {
 		"beyond 2262":    {time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), math.MaxInt64},
 		"end of the era": {time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), math.MaxInt64},
 	} {
-		if got := nanos(c.in); got != c.want {
+		if got := Nanos(c.in); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
-	}
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}
-
-// fill tracks n objects whose names are 30 letters and whose strings are parts of something bigger,
-// as decoded ones are.
-func fill(e *Engine, kind Kind, n int) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for i := range n {
-		big := fmt.Sprintf("name-of-a-finished-job-%07dnamespace-%03d%s", i, i%300, string(make([]byte, 4096)))
-		e.Upsert(Object{
-			Kind: kind, Namespace: big[30:43], Name: big[:30], UID: randomUID(rng), ResourceVersion: strconv.Itoa(1000 + i),
-			Expiry: epoch.Add(time.Duration(rng.IntN(1_000_000)) * time.Second), Source: "namespace/" + big[30:43],
-		})
-	}
-}
-
-func randomUID(rng *rand.Rand) types.UID {
-	var b [16]byte
-	for i := range b {
-		b[i] = byte(rng.UintN(256))
-	}
-	return unpackUID(&b)
-}
-
-// The whole of Curfew has 250 bytes an object; the engine is to leave room for the rest.
-func TestMemory(t *testing.T) {
-	const most = 170
-	for _, n := range []int{20_000, 200_000, 1_000_000} {
-		w := newWorld(t.Fatalf)
-		before := heapInUse()
-		fill(w.engine, w.kind, n)
-		each := float64(heapInUse()-before) / float64(n)
-		t.Logf("%d objects: %.1f bytes each", n, each)
-		if each > most {
-			t.Errorf("%d objects take %.1f bytes each, more than %d", n, each, most)
-		}
-		if got := w.engine.Tracked(); got != n {
-			t.Errorf("%d tracked, want %d", got, n)
-		}
-		var uids []types.UID
-		w.engine.Each(func(s Status) bool { uids = append(uids, s.Object.UID); return true })
-		for _, uid := range uids {
-			w.engine.Remove(w.kind, uid)
-		}
-		uids = nil
-		left := int64(heapInUse()) - int64(before)
-		t.Logf("%d objects gone: %d bytes left", n, left)
-		if left > int64(n)*16+500_000 {
-			t.Errorf("%d bytes are left of %d objects that are gone", left, n)
-		}
-		runtime.KeepAlive(w)
-	}
-}
-
-func BenchmarkUpsert(b *testing.B) {
-	w := newWorld(b.Fatalf)
-	b.ResetTimer()
-	fill(w.engine, w.kind, b.N)
-}
-
-func BenchmarkScrapeWhileMillionTracked(b *testing.B) {
-	w := newWorld(b.Fatalf)
-	fill(w.engine, w.kind, 1_000_000)
-	b.ResetTimer()
-	for range b.N {
-		w.engine.overdueNow()
 	}
 }

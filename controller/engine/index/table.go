@@ -1,4 +1,4 @@
-package engine
+package index
 
 // table finds the slot of a UID. It holds nothing but slot numbers (the UIDs are in the slab), so
 // it costs 5 to 11 bytes an object where a Go map costs 24 to 48 and never shrinks. It is split in

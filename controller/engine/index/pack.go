@@ -1,4 +1,4 @@
-package engine
+package index
 
 import (
 	"crypto/sha256"
@@ -60,8 +60,8 @@ func unpackUID(bin *[16]byte) types.UID {
 	return types.UID(b[:])
 }
 
-// packVersion reads a resourceVersion that a number can represent: decimal, without a leading zero.
-func packVersion(version string) (uint64, bool) {
+// PackVersion reads a resourceVersion that a number can represent: decimal, without a leading zero.
+func PackVersion(version string) (uint64, bool) {
 	if version == "" || version[0] == '0' || version[0] == '+' {
 		return 0, false
 	}
@@ -69,9 +69,9 @@ func packVersion(version string) (uint64, bool) {
 	return rv, err == nil
 }
 
-// nanos bounds an instant to the range of int64 nanoseconds, towards later: a very early expiry
+// Nanos bounds an instant to the range of int64 nanoseconds, towards later: a very early expiry
 // becomes 1970, which is just as due, and a very late one never comes.
-func nanos(t time.Time) int64 {
+func Nanos(t time.Time) int64 {
 	switch s := t.Unix(); {
 	case s >= math.MaxInt64/int64(time.Second):
 		return math.MaxInt64
@@ -83,3 +83,55 @@ func nanos(t time.Time) int64 {
 }
 
 func cloneString(s string) string { return strings.Clone(s) }
+
+// interner gives equal strings one small number and counts its users. It forgets a string with its
+// last user, so that deleted namespaces and sources leave nothing behind. Number 0 is always the
+// empty string.
+type interner struct {
+	ids     map[string]uint32
+	strings []string
+	users   []uint32
+	free    []uint32
+}
+
+func newInterner() *interner {
+	return &interner{ids: map[string]uint32{}, strings: []string{""}, users: []uint32{0}}
+}
+
+// add returns the number of s and counts one more user. It copies s.
+func (in *interner) add(s string) uint32 {
+	if s == "" {
+		return 0
+	}
+	id, ok := in.ids[s]
+	if !ok {
+		s = cloneString(s)
+		if n := len(in.free); n > 0 {
+			id = in.free[n-1]
+			in.free = in.free[:n-1]
+			in.strings[id] = s
+		} else {
+			id = uint32(len(in.strings))
+			in.strings = append(in.strings, s)
+			in.users = append(in.users, 0)
+		}
+		in.ids[s] = id
+	}
+	in.users[id]++
+	return id
+}
+
+// drop counts one user less.
+func (in *interner) drop(id uint32) {
+	if id == 0 {
+		return
+	}
+	in.users[id]--
+	if in.users[id] == 0 {
+		delete(in.ids, in.strings[id])
+		in.strings[id] = ""
+		in.free = append(in.free, id)
+	}
+}
+
+func (in *interner) get(id uint32) string { return in.strings[id] }

@@ -1,4 +1,4 @@
-package engine
+package index
 
 import (
 	"math/bits"
@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// alloc makes an entry for a UID that has none for the trigger. It is in no heap.
-func (x *index) alloc(uid types.UID, trigger uint8) uint32 {
+// Add makes an entry for a UID that has none for the trigger. It is in no heap.
+func (x *Index) Add(uid types.UID, trigger uint8) uint32 {
 	c := x.chunkWithRoom()
 	ch := x.chunks[c]
 	i := ch.free
@@ -19,9 +19,9 @@ func (x *index) alloc(uid types.UID, trigger uint8) uint32 {
 	}
 	slot := uint32(c*chunkSize) + uint32(i)
 	bin, odd := packUID(uid)
-	*e = entry{uid: bin, pos: -1, state: stateArmed, trigger: trigger}
+	*e = Entry{uid: bin, pos: -1, State: Armed, Trigger: trigger}
 	if odd {
-		e.flags |= flagOddUID
+		e.Flags |= FlagOddUID
 		x.oddUIDs[slot] = types.UID(cloneString(string(uid)))
 	}
 	x.table.insert(x.table.hash(&bin), slot, x.hashOf)
@@ -29,7 +29,7 @@ func (x *index) alloc(uid types.UID, trigger uint8) uint32 {
 	return slot
 }
 
-func (x *index) chunkWithRoom() int {
+func (x *Index) chunkWithRoom() int {
 	for w, word := range x.roomy {
 		if word != 0 {
 			c := w*64 + bits.TrailingZeros64(word)
@@ -48,7 +48,7 @@ func (x *index) chunkWithRoom() int {
 	return c
 }
 
-func (x *index) newChunk() *chunk {
+func (x *Index) newChunk() *chunk {
 	if ch := x.spare; ch != nil {
 		x.spare = nil
 		return ch
@@ -61,22 +61,22 @@ func (x *index) newChunk() *chunk {
 	return ch
 }
 
-// release removes an entry and frees its memory.
-func (x *index) release(slot uint32) {
-	x.pull(slot)
-	e := x.at(slot)
+// Release removes an entry and frees its memory.
+func (x *Index) Release(slot uint32) {
+	x.Pull(slot)
+	e := x.At(slot)
 	x.table.remove(x.table.hash(&e.uid), slot, x.hashOf)
 	x.namespaces.drop(e.ns)
 	x.sources.drop(e.source)
-	if e.flags&flagOddUID != 0 {
+	if e.Flags&FlagOddUID != 0 {
 		delete(x.oddUIDs, slot)
 	}
-	if e.flags&flagOddRV != 0 {
+	if e.Flags&FlagOddRV != 0 {
 		delete(x.oddRVs, slot)
 	}
 	c := int(slot / chunkSize)
 	ch := x.chunks[c]
-	*e = entry{pos: ch.free}
+	*e = Entry{pos: ch.free}
 	ch.free = int32(slot % chunkSize)
 	ch.used--
 	if ch.used == 0 {
@@ -87,15 +87,15 @@ func (x *index) release(slot uint32) {
 	x.size--
 }
 
-// each calls f for the entries of one chunk and reports whether there are more chunks. f may
-// release the entry.
-func (x *index) each(c int, f func(slot uint32, e *entry)) bool {
+// Each calls f for the entries of one chunk and reports whether there are more chunks. f may
+// Release the entry.
+func (x *Index) Each(c int, f func(slot uint32, e *Entry)) bool {
 	if c >= len(x.chunks) {
 		return false
 	}
 	if ch := x.chunks[c]; ch != nil {
 		for i := range ch.entries {
-			if ch.entries[i].state != stateFree {
+			if ch.entries[i].State != free {
 				f(uint32(c*chunkSize+i), &ch.entries[i])
 			}
 		}
