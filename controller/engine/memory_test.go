@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -37,8 +38,15 @@ func randomUID(rng *rand.Rand) types.UID {
 	for i := range b {
 		b[i] = byte(rng.UintN(256))
 	}
-	s := fmt.Sprintf("%x", b)
-	return types.UID(s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:])
+	var s [36]byte
+	for i, part := range [][2]int{{0, 4}, {4, 6}, {6, 8}, {8, 10}, {10, 16}} {
+		at := 2*part[0] + i
+		hex.Encode(s[at:], b[part[0]:part[1]])
+		if i > 0 {
+			s[at-1] = '-'
+		}
+	}
+	return types.UID(s[:])
 }
 
 // The whole of Curfew has 250 bytes an object; the engine is to leave room for the rest.
