@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -71,7 +72,7 @@ func TestApprovesWhatWasShown(t *testing.T) {
 				return true, changed, nil
 			})
 			code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("approve clustercleanuppolicy/nightly --yes")...)
-			if code != exitUsage || stdout != "" || len(sent) != 0 || reads != 2 {
+			if code != console.ExitUsage || stdout != "" || len(sent) != 0 || reads != 2 {
 				t.Errorf("exit status %d, sent %v: %s", code, sent, stdout)
 			}
 			if change != nil && !strings.HasSuffix(stderr, "error: clustercleanuppolicy/nightly was changed in between, and was not approved: run the command again\n") {
@@ -104,8 +105,8 @@ func TestPoliciesAreCompleted(t *testing.T) {
 	}
 }
 
-// Others than Curfew may be able to write the status. A hash there that is not that of the spec which
-// the user is shown is never approved.
+// Others than Curfew may be able to write the status. A hash there that is not that of the spec
+// which the user is shown is never approved.
 func TestForgedHashIsNotApproved(t *testing.T) {
 	cluster := newFakeCluster(t, objects(t))
 	at := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupPolicies)
@@ -122,7 +123,7 @@ func TestForgedHashIsNotApproved(t *testing.T) {
 	}
 	code, _, stderr, sent := executeIn(t, cluster, scene{}, words("approve clustercleanuppolicy/nightly --yes")...)
 	want := `error: status.specHash of clustercleanuppolicy/nightly is "ffffffffffffffffffffffffffffffff", but its spec has the hash "fbf17f48946f2405e1004da9688a7e20"`
-	if code != exitUsage || len(sent) != 0 || !strings.Contains(stderr, want) {
+	if code != console.ExitUsage || len(sent) != 0 || !strings.Contains(stderr, want) {
 		t.Errorf("exit status %d, sent %v: %s\nwant %s", code, sent, stderr, want)
 	}
 }

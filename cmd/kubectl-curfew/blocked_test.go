@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/webhook/lint"
 )
 
@@ -61,11 +62,11 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 					blockers[fields[0]] = fields[len(fields)-1]
 				}
 			}
-			if code != exitOK || blockers["job.batch/a"] != test.blocker || blockers["job.batch/b"] != "-" {
+			if code != console.ExitOK || blockers["job.batch/a"] != test.blocker || blockers["job.batch/b"] != "-" {
 				t.Errorf("exit status %d, blockers %v; want %q on a alone\n%s%s", code, blockers, test.blocker, stdout, stderr)
 			}
 			code, stdout, stderr, _ = executeIn(t, cluster, scene{notMine: test.notMine}, words("explain job/a -n foo")...)
-			if code != exitOK || !strings.Contains(stdout, test.summary) || strings.Contains(stdout, refusal) != (test.blocker != "-") || strings.Contains(stdout, "an older one") {
+			if code != console.ExitOK || !strings.Contains(stdout, test.summary) || strings.Contains(stdout, refusal) != (test.blocker != "-") || strings.Contains(stdout, "an older one") {
 				t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 )
@@ -46,13 +47,13 @@ func TestExpiresWhenItIsSent(t *testing.T) {
 		at = at.Add(10 * time.Second) // It takes its time to answer, too.
 		return false, nil, nil
 	})
-	command := root(environment{now: func() time.Time { return at }, connect: cluster.connect, terminal: func(any) bool { return true }})
+	command := root(console.Environment{Now: func() time.Time { return at }, Connect: cluster.connect, Terminal: func(any) bool { return true }})
 	var said bytes.Buffer
 	command.SetArgs(words("expire-now configmaps -l app=demo"))
 	command.SetIn(thoughtful{func() { at = at.Add(time.Minute) }})
 	command.SetOut(&said)
 	command.SetErr(&said)
-	if code := run(t.Context(), command); code != exitOK || sent != 3 {
+	if code := console.Run(t.Context(), command); code != console.ExitOK || sent != 3 {
 		t.Errorf("exit status %d, %d sent: %s", code, sent, said.String())
 	}
 }
@@ -71,8 +72,8 @@ func TestExpireNowByTheServersClock(t *testing.T) {
 		"a minute behind":    {ahead: -time.Minute, takes: []time.Duration{0}},
 		"an hour ahead":      {ahead: time.Hour, takes: []time.Duration{0}},
 		"slow, then faster":  {takes: []time.Duration{10 * time.Second, 0}},
-		"slow all the time":  {takes: []time.Duration{10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second}, code: exitBadNews},
-		"denied for another": {takes: []time.Duration{-1}, code: exitBadNews},
+		"slow all the time":  {takes: []time.Duration{10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second}, code: console.ExitBadNews},
+		"denied for another": {takes: []time.Duration{-1}, code: console.ExitBadNews},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, server := newFakeCluster(t, objects(t)), noon
@@ -92,8 +93,8 @@ func TestExpireNowByTheServersClock(t *testing.T) {
 				}
 				return false, nil, nil
 			})
-			command := root(environment{now: func() time.Time { return server.Add(test.ahead) }, terminal: func(any) bool { return true },
-				connect: func(config clientcmd.ClientConfig, warnings io.Writer) (world.Clients, error) {
+			command := root(console.Environment{Now: func() time.Time { return server.Add(test.ahead) }, Terminal: func(any) bool { return true },
+				Connect: func(config clientcmd.ClientConfig, warnings io.Writer) (world.Clients, error) {
 					clients, err := cluster.connect(config, warnings)
 					clients.ServerTime = func(context.Context) (time.Time, error) { return server, nil }
 					return clients, err
@@ -102,7 +103,7 @@ func TestExpireNowByTheServersClock(t *testing.T) {
 			command.SetArgs(words("expire-now cm/demo"))
 			command.SetOut(&said)
 			command.SetErr(&said)
-			if code := run(t.Context(), command); code != test.code || sent != len(test.takes) {
+			if code := console.Run(t.Context(), command); code != test.code || sent != len(test.takes) {
 				t.Errorf("exit status %d, %d sent: %s", code, sent, said.String())
 			}
 		})
@@ -121,13 +122,13 @@ func TestInterrupted(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		command := root(environment{now: func() time.Time { return noon }, connect: cluster.connect, terminal: func(any) bool { return false }})
+		command := root(console.Environment{Now: func() time.Time { return noon }, Connect: cluster.connect, Terminal: func(any) bool { return false }})
 		var out, said bytes.Buffer
 		command.SetArgs(words("expire-now configmaps -l app=demo --yes -o " + format))
 		command.SetOut(&out)
 		command.SetErr(&said)
-		code := run(ctx, command)
-		if code != exitUsage || !strings.HasSuffix(said.String(), "interrupted before object 3 of 3: those before it are changed\n") {
+		code := console.Run(ctx, command)
+		if code != console.ExitUsage || !strings.HasSuffix(said.String(), "interrupted before object 3 of 3: those before it are changed\n") {
 			t.Errorf("%s: exit status %d: %s", format, code, said.String())
 		}
 		for name, want := range map[string]bool{"demo-2": true, "plain": false} {
@@ -154,7 +155,7 @@ func TestExpireNowIsPaused(t *testing.T) {
 		}))
 		code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("expire-now cm/demo")...)
 		said := strings.Contains(stderr, "error: configmap/demo in namespace default: would stay: since 2026-12-24T11:59:00Z "+message)
-		if (code == exitBadNews) != refused || said != refused || (len(sent) == 0) != refused {
+		if (code == console.ExitBadNews) != refused || said != refused || (len(sent) == 0) != refused {
 			t.Errorf("%s: exit status %d, sent %q\n%s%s", message, code, sent, stdout, stderr)
 		}
 	}

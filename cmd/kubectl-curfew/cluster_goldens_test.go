@@ -19,8 +19,8 @@ const (
 	expiryList = `{"apiVersion": "cli.curfew.dev/v1alpha1", "kind": "ExpiryList", "items": [%s]}`
 )
 
-// pipedCleanup is what expiring -o json prints: an object with a label that a cleanup policy deletes
-// as well, and one that only the policy deletes, which is all of cleanupAlone.
+// pipedCleanup is what expiring -o json prints: an object with a label that a cleanup policy
+// deletes as well, and one that only the policy deletes, which is all of cleanupAlone.
 var (
 	cleanupAlone = fmt.Sprintf(expiryList, fmt.Sprintf(byCleanup, "plain", policy.TriggerCleanup))
 	pipedCleanup = fmt.Sprintf(expiryList, fmt.Sprintf(byCleanup, "plain", policy.TriggerCleanup)+", "+

@@ -114,8 +114,8 @@ type fakeCluster struct {
 	canaryErr error
 	// actedAs are the users that were impersonated.
 	actedAs []string
-	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH", and the objects that
-	// were created.
+	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH", and the objects
+	// that were created.
 	patched []string
 }
 

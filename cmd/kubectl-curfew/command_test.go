@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -50,15 +52,15 @@ func executeIn(t *testing.T, cluster *fakeCluster, in scene, args ...string) (co
 		cluster.notAllowed[key] = true
 	}
 	var out, diagnostics bytes.Buffer
-	command := root(environment{
-		now: func() time.Time { return noon }, connect: cluster.connect,
-		terminal: func(stream any) bool { return in.terminal && stream != &diagnostics },
+	command := root(console.Environment{
+		Now: func() time.Time { return noon }, Connect: cluster.connect,
+		Terminal: func(stream any) bool { return in.terminal && stream != &diagnostics },
 	})
 	command.SetArgs(args)
 	command.SetIn(strings.NewReader(in.stdin))
 	command.SetOut(&out)
 	command.SetErr(&diagnostics)
-	code = run(t.Context(), command)
+	code = console.Run(t.Context(), command)
 	return code, out.String(), diagnostics.String(), cluster.patched
 }
 
@@ -194,7 +196,7 @@ func TestNobodyAnswers(t *testing.T) {
 			cluster := newFakeCluster(t, objects(t))
 			cluster.objects.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
 			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, test.args...)
-			if code != exitUsage || stdout != "" || stderr != "error: "+test.want+"\n" {
+			if code != console.ExitUsage || stdout != "" || stderr != "error: "+test.want+"\n" {
 				t.Errorf("exit status %d: %s%s", code, stdout, stderr)
 			}
 		})
@@ -213,7 +215,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 // TestHelpFits: no description is wider than kubectl's own help.
 func TestHelpFits(t *testing.T) {
 	const helpWidth = 80
-	command := root(environment{})
+	command := root(console.Environment{})
 	for _, each := range append(command.Commands(), command) {
 		for line := range strings.Lines(each.Long) {
 			if len([]rune(strings.TrimSuffix(line, "\n"))) > helpWidth {

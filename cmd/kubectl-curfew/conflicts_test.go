@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 // TestSomebodyElseWasFirst: what was changed in between is read again, so that a change is never
@@ -91,7 +93,7 @@ func TestDryRunIsSentAsSuch(t *testing.T) {
 	for flag, want := range map[string][]string{"none": nil, "server": {metav1.DryRunAll}} {
 		cluster := newFakeCluster(t, objects(t))
 		code, _, stderr, sent := executeIn(t, cluster, scene{}, "extend", "cm/demo", "--by", "1d", "--dry-run="+flag)
-		if code != exitOK || len(sent) != 1 {
+		if code != console.ExitOK || len(sent) != 1 {
 			t.Fatalf("%s: exit status %d, %q: %s", flag, code, sent, stderr)
 		}
 		for _, action := range cluster.objects.Actions() {

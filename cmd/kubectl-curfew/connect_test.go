@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 )
 
-// TestAuthProviders: a kubeconfig file may have an auth-provider, which client-go knows only once its
-// package is linked.
+// TestAuthProviders: a kubeconfig file may have an auth-provider, which client-go knows only once
+// its package is linked.
 func TestAuthProviders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{apiVersion: v1, kind: Config, current-context: a, clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: a, context: {cluster: a, user: a}}],
@@ -19,7 +21,7 @@ func TestAuthProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: file}, &clientcmd.ConfigOverrides{})
-	if _, err := connect(config, io.Discard); err != nil {
+	if _, err := session.Connect(config, io.Discard); err != nil {
 		t.Error(err)
 	}
 }

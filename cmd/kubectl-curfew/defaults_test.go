@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/defaults"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/webhook/lint"
 )
 
@@ -107,8 +109,8 @@ func TestDefaultsForPrograms(t *testing.T) {
 	_, stdout, _, _ := executeIn(t, newFakeCluster(t, with(t, team)), scene{}, "defaults", "-n", "team", "-o", "json")
 	var data struct {
 		Namespace, Mode string
-		Items           []defaultsItem
-		Unusable        []settingData
+		Items           []defaults.Item
+		Unusable        []session.SettingData
 	}
 	if err := json.Unmarshal([]byte(stdout), &data); err != nil {
 		t.Fatal(err)

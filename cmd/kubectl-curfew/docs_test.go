@@ -9,9 +9,9 @@ import (
 )
 
 var (
-	console = regexp.MustCompile("(?ms)^ *```console\n(.*?)^ *```$")
-	realRun = regexp.MustCompile(`(?m)^\$ (kubectl curfew (?:defaults|expire-now|expiring|explain|extend|keep|status)(?: .*)?)\n((?:[^$\n].*\n|\n)*)`)
-	lintRun = regexp.MustCompile(`(?m)^\$ kubectl curfew (lint .*)\n((?:[^$\n].*\n)*)`)
+	transcript = regexp.MustCompile("(?ms)^ *```console\n(.*?)^ *```$")
+	realRun    = regexp.MustCompile(`(?m)^\$ (kubectl curfew (?:defaults|expire-now|expiring|explain|extend|keep|status)(?: .*)?)\n((?:[^$\n].*\n|\n)*)`)
+	lintRun    = regexp.MustCompile(`(?m)^\$ kubectl curfew (lint .*)\n((?:[^$\n].*\n)*)`)
 )
 
 // TestPagesShowWhatLintPrints runs what the pages show, in testdata/docs, and compares output for
@@ -27,7 +27,7 @@ func TestPagesShowWhatLintPrints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, block := range console.FindAllStringSubmatch(string(text), -1) {
+		for _, block := range transcript.FindAllStringSubmatch(string(text), -1) {
 			for _, run := range lintRun.FindAllStringSubmatch(block[1], -1) {
 				if run[2] != "" {
 					runs[run[1]] = run[2]
@@ -78,7 +78,7 @@ func TestPagesShowWhatWasPrinted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, block := range console.FindAllStringSubmatch(string(text), -1) {
+		for _, block := range transcript.FindAllStringSubmatch(string(text), -1) {
 			for _, run := range realRun.FindAllStringSubmatch(block[1], -1) {
 				have := strings.TrimSpace(run[2])
 				if have == "" {

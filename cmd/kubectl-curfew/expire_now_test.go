@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 // ownedBy is an object of namespace lab that others own.
@@ -49,20 +51,20 @@ func TestExpireNowAsks(t *testing.T) {
 		code     int
 	}{
 		"namespace, yes":               {line: "expire-now ns/foo", answer: "y", question: namespace},
-		"namespace, no":                {line: "expire-now ns/foo", answer: "n", question: namespace, code: exitBadNews},
-		"namespace, nobody to ask":     {line: "expire-now ns/foo", code: exitUsage},
+		"namespace, no":                {line: "expire-now ns/foo", answer: "n", question: namespace, code: console.ExitBadNews},
+		"namespace, nobody to ask":     {line: "expire-now ns/foo", code: console.ExitUsage},
 		"namespace, --yes":             {line: "expire-now ns/foo --yes"},
-		"cluster-scoped, no":           {line: "expire-now clusterrole/guest", answer: "n", question: role, code: exitBadNews},
-		"cluster-scoped, nobody":       {line: "expire-now clusterrole/guest", code: exitUsage},
-		"owns 11, no":                  {line: "expire-now deploy/web -n lab", answer: "n", owned: 11, question: deployment, code: exitBadNews},
-		"owns 11, nobody to ask":       {line: "expire-now deploy/web -n lab", owned: 11, code: exitUsage},
+		"cluster-scoped, no":           {line: "expire-now clusterrole/guest", answer: "n", question: role, code: console.ExitBadNews},
+		"cluster-scoped, nobody":       {line: "expire-now clusterrole/guest", code: console.ExitUsage},
+		"owns 11, no":                  {line: "expire-now deploy/web -n lab", answer: "n", owned: 11, question: deployment, code: console.ExitBadNews},
+		"owns 11, nobody to ask":       {line: "expire-now deploy/web -n lab", owned: 11, code: console.ExitUsage},
 		"owns 11, --yes":               {line: "expire-now deploy/web -n lab --yes", owned: 11},
-		"owns 11, one kind forbidden":  {line: "expire-now deploy/web -n lab", owned: 11, notMine: "list secrets", code: exitUsage},
+		"owns 11, one kind forbidden":  {line: "expire-now deploy/web -n lab", owned: 11, notMine: "list secrets", code: console.ExitUsage},
 		"owns 1, secrets forbidden":    {line: "expire-now deploy/web -n lab", owned: 1, notMine: "list secrets"},
-		"owns 1, one forbidden":        {line: "expire-now deploy/web -n lab", answer: "n", owned: 1, notMine: "list pods", question: forbidden, code: exitBadNews},
-		"several, a namespace":         {line: "expire-now ns/foo ns/ci", answer: "n", question: "Delete 2 objects, with everything in namespaces foo, ci? [y/N] ", code: exitBadNews},
-		"owns 1 or more":               {line: "expire-now deploy/web -n lab", owned: 1, broken: "secrets", code: exitUsage},
-		"owns 1 or more, no":           {line: "expire-now deploy/web -n lab", answer: "n", owned: 1, broken: "secrets", question: unread, code: exitBadNews},
+		"owns 1, one forbidden":        {line: "expire-now deploy/web -n lab", answer: "n", owned: 1, notMine: "list pods", question: forbidden, code: console.ExitBadNews},
+		"several, a namespace":         {line: "expire-now ns/foo ns/ci", answer: "n", question: "Delete 2 objects, with everything in namespaces foo, ci? [y/N] ", code: console.ExitBadNews},
+		"owns 1 or more":               {line: "expire-now deploy/web -n lab", owned: 1, broken: "secrets", code: console.ExitUsage},
+		"owns 1 or more, no":           {line: "expire-now deploy/web -n lab", answer: "n", owned: 1, broken: "secrets", question: unread, code: console.ExitBadNews},
 		"owns 10":                      {line: "expire-now deploy/web -n lab", owned: 10},
 		"keep and extend ask nothing":  {line: "extend clusterrole/guest --by 1d"},
 		"cluster-scoped, keep asks no": {line: "keep clusterrole/guest"},
@@ -79,14 +81,14 @@ func TestExpireNowAsks(t *testing.T) {
 				in.notMine = []string{test.notMine}
 			}
 			code, stdout, stderr, sent := executeIn(t, cluster, in, words(test.line)...)
-			if code != test.code || (len(sent) == 1) != (code == exitOK) {
+			if code != test.code || (len(sent) == 1) != (code == console.ExitOK) {
 				t.Errorf("exit status %d, want %d, sent %q\n%s%s", code, test.code, sent, stdout, stderr)
 			}
 			asked := strings.Contains(stderr, "[y/N]")
 			if asked != (test.question != "") || !strings.Contains(stderr, test.question) {
 				t.Errorf("want the question %q: %s", test.question, stderr)
 			}
-			if refused := "error: stdin is not a terminal; pass --yes\n"; (code == exitUsage) != strings.HasSuffix(stderr, refused) {
+			if refused := "error: stdin is not a terminal; pass --yes\n"; (code == console.ExitUsage) != strings.HasSuffix(stderr, refused) {
 				t.Errorf("exit status %d: %s", code, stderr)
 			}
 		})

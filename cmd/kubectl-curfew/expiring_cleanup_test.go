@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 // tonight runs every six hours, next at 19:00 CET, and deletes ConfigMaps that are older than a
@@ -75,8 +77,8 @@ func generation(n int64) func(*unstructured.Unstructured) {
 	return func(policy *unstructured.Unstructured) { policy.SetGeneration(n) }
 }
 
-// status merges fields into the status that describes generation 1.
-func status(fields map[string]any) func(*unstructured.Unstructured) {
+// policyStatus merges fields into the status that describes generation 1.
+func policyStatus(fields map[string]any) func(*unstructured.Unstructured) {
 	return func(policy *unstructured.Unstructured) {
 		_ = unstructured.SetNestedField(policy.Object, int64(1), "status", "observedGeneration")
 		for name, value := range fields {
@@ -132,17 +134,17 @@ func TestExpiringByCleanupPolicy(t *testing.T) {
 		"the second run":     {line: "-n attic --between 7h..13h", stdout: later}, // The first run deletes first.
 		"before the time":    {line: "-n attic --between 13h..40h", edit: olderThan("1110m"), stdout: strings.NewReplacer("01:00", "07:00", "12h", "18h").Replace(later)},
 		"many runs":          {line: "-n attic --between 13h..40h", edit: olderThan("31h"), stdout: by + strings.ReplaceAll(by, "first", "later")},
-		"missed":             {line: "-n attic --within 12h", edit: both(olderThan("6h"), status(missed)), stdout: late + nextOf},
-		"missed hours ago":   {line: "-n attic", edit: both(olderThan("6h"), status(map[string]any{"nextScheduleTime": "2026-12-24T05:00:00Z"}), spec("schedule", "0 5,18 * * *")), stdout: strings.NewReplacer("13:00", "06:00", "now", "overdue 7h").Replace(late) + nextOf},
-		"missed, edited":     {line: "-n attic", edit: both(olderThan("6h"), status(missed), generation(2)), stdout: late + nextOf},
-		"missed, other time": {line: "-n attic", edit: both(olderThan("6h"), status(missed), generation(2), spec("schedule", "5 */6 * * *")), stdout: strings.NewReplacer("19:00", "13:05", "6h", "5m").Replace(first)},
-		"missed, too late":   {line: "-n attic", edit: both(olderThan("6h"), status(map[string]any{"nextScheduleTime": "2026-12-24T05:00:00Z"}), spec("schedule", "0 5,18 * * *", "startingDeadlineSeconds", int64(3600))), stdout: first + nextOf},
-		"announced":          {line: "-n attic", edit: status(map[string]any{"nextScheduleTime": "2026-12-24T18:00:00Z"}), stdout: first},
-		"running":            {line: "-n attic", edit: both(olderThan("6h"), status(running)), stdout: late + nextOf},
-		"running dry":        {line: "-n attic", edit: both(olderThan("6h"), status(running), status(map[string]any{"lastRun": map[string]any{"dryRun": true}})), stdout: first + nextOf},
-		"not ready":          {line: "-n attic --trigger cleanup", edit: status(conditionOf("Ready", "namespace \"attic\" has 20 older CleanupPolicies")), stderr: idle + "namespace \"attic\" has 20 older CleanupPolicies"},
-		"not ready, edited":  {line: "-n attic --trigger cleanup", edit: both(status(conditionOf("Ready", "bad")), generation(2)), stdout: first},
-		"lacks permissions":  {line: "-n attic", edit: status(conditionOf("PermissionsGranted", "there is no service account")), stdout: unsure},
+		"missed":             {line: "-n attic --within 12h", edit: both(olderThan("6h"), policyStatus(missed)), stdout: late + nextOf},
+		"missed hours ago":   {line: "-n attic", edit: both(olderThan("6h"), policyStatus(map[string]any{"nextScheduleTime": "2026-12-24T05:00:00Z"}), spec("schedule", "0 5,18 * * *")), stdout: strings.NewReplacer("13:00", "06:00", "now", "overdue 7h").Replace(late) + nextOf},
+		"missed, edited":     {line: "-n attic", edit: both(olderThan("6h"), policyStatus(missed), generation(2)), stdout: late + nextOf},
+		"missed, other time": {line: "-n attic", edit: both(olderThan("6h"), policyStatus(missed), generation(2), spec("schedule", "5 */6 * * *")), stdout: strings.NewReplacer("19:00", "13:05", "6h", "5m").Replace(first)},
+		"missed, too late":   {line: "-n attic", edit: both(olderThan("6h"), policyStatus(map[string]any{"nextScheduleTime": "2026-12-24T05:00:00Z"}), spec("schedule", "0 5,18 * * *", "startingDeadlineSeconds", int64(3600))), stdout: first + nextOf},
+		"announced":          {line: "-n attic", edit: policyStatus(map[string]any{"nextScheduleTime": "2026-12-24T18:00:00Z"}), stdout: first},
+		"running":            {line: "-n attic", edit: both(olderThan("6h"), policyStatus(running)), stdout: late + nextOf},
+		"running dry":        {line: "-n attic", edit: both(olderThan("6h"), policyStatus(running), policyStatus(map[string]any{"lastRun": map[string]any{"dryRun": true}})), stdout: first + nextOf},
+		"not ready":          {line: "-n attic --trigger cleanup", edit: policyStatus(conditionOf("Ready", "namespace \"attic\" has 20 older CleanupPolicies")), stderr: idle + "namespace \"attic\" has 20 older CleanupPolicies"},
+		"not ready, edited":  {line: "-n attic --trigger cleanup", edit: both(policyStatus(conditionOf("Ready", "bad")), generation(2)), stdout: first},
+		"lacks permissions":  {line: "-n attic", edit: policyStatus(conditionOf("PermissionsGranted", "there is no service account")), stdout: unsure},
 		"one is idle":        {line: "-n attic", edit: spec("suspend", true), stderr: "note: cleanup policies that delete nothing as they are: 4 (--trigger cleanup names them)\n"},
 		"too early":          {line: "-n attic --within 5h"},
 		"next run":           {line: "-n attic", stdout: first},
@@ -174,7 +176,7 @@ func TestExpiringByCleanupPolicy(t *testing.T) {
 			for line := range strings.Lines(stdout) {
 				have += strings.Join(strings.Fields(line), " ") + "\n"
 			}
-			if code != exitOK || have != c.stdout || !strings.Contains(stderr, c.stderr) {
+			if code != console.ExitOK || have != c.stdout || !strings.Contains(stderr, c.stderr) {
 				t.Errorf("exit status %d:\n%s%s\nwant\n%s%s", code, have, stderr, c.stdout, c.stderr)
 			}
 		})
@@ -192,7 +194,7 @@ func TestExpiringCostsTwoLists(t *testing.T) {
 	}
 	lists := map[string]int{}
 	cluster := newFakeCluster(t, others)
-	if code, _, stderr, _ := executeIn(t, cluster, scene{}, "expiring", "-A"); code != exitOK {
+	if code, _, stderr, _ := executeIn(t, cluster, scene{}, "expiring", "-A"); code != console.ExitOK {
 		t.Fatal(stderr)
 	}
 	for _, action := range cluster.actions() {
@@ -217,9 +219,9 @@ func TestRunThatCannotBeJudged(t *testing.T) {
 		err  error
 		code int
 	}{
-		"fails":     {apierrors.NewInternalError(errors.New("no conversion")), exitBadNews},
-		"too busy":  {apierrors.NewTooManyRequests("later", 1), exitBadNews},
-		"forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no")), exitOK},
+		"fails":     {apierrors.NewInternalError(errors.New("no conversion")), console.ExitBadNews},
+		"too busy":  {apierrors.NewTooManyRequests("later", 1), console.ExitBadNews},
+		"forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no")), console.ExitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, append(objects(t), attic(t, nil)...))

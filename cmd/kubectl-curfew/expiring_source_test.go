@@ -5,17 +5,6 @@ import (
 	"testing"
 )
 
-func TestIsSource(t *testing.T) {
-	for text, want := range map[string]bool{
-		"object": true, "namespace/ci": true, "policy/nightly": true, "runtime/torch": true, "job/build": true, "tally/builds": true,
-		"ci": false, "job": false, "job/": false, "tally/": false, "pod/a": false,
-	} {
-		if isSource(text) != want {
-			t.Errorf("%q: %v, want %v", text, !want, want)
-		}
-	}
-}
-
 // TestValueOutsideItsBounds: Curfew keeps such a Job, and its own controller deletes it. The row
 // says why it should not be there.
 func TestValueOutsideItsBounds(t *testing.T) {

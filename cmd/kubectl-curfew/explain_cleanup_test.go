@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 // TestExplainByCleanupPolicy: the next run of a policy that matches an object is named, with its
@@ -30,7 +32,7 @@ func TestExplainByCleanupPolicy(t *testing.T) {
 		"unread":        {"first", nil, []string{"list cleanuppolicies"}, []string{" stays, as far as is known: it has no TTL label", "\n   not known: you may not list cleanuppolicies: what these delete is not known\n"}},
 		"not evaluated": {"first", nil, []string{"impersonate serviceaccounts", "list configmaps"}, []string{" stays, as far as is known: ", "\n   not known: cleanup/attic/tonight: you may not list configmaps"}},
 		"paused":        {"first", nil, nil, []string{" stays, although the next run of cleanup/attic/tonight would delete it " + when + ": ", "\n   cleanup/attic/tonight   would delete it " + when + ", but "}},
-		"missed":        {"first", both(olderThan("6h"), status(missed)), nil, []string{" expires soon (due 2026-12-24 13:00:00 CET, 0s ago): the next run of cleanup/attic/tonight deletes it\n"}},
+		"missed":        {"first", both(olderThan("6h"), policyStatus(missed)), nil, []string{" expires soon (due 2026-12-24 13:00:00 CET, 0s ago): the next run of cleanup/attic/tonight deletes it\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, append(objects(t), attic(t, c.edit)...))
@@ -40,7 +42,7 @@ func TestExplainByCleanupPolicy(t *testing.T) {
 			line := words("explain cm/" + c.object + " -n attic")
 			code, stdout, stderr, _ := executeIn(t, cluster, scene{notMine: c.notMine}, line...)
 			for _, want := range c.want {
-				if code != exitOK || !strings.Contains(stdout+stderr, want) {
+				if code != console.ExitOK || !strings.Contains(stdout+stderr, want) {
 					t.Errorf("exit status %d, no %q in\n%s%s", code, want, stdout, stderr)
 				}
 			}
@@ -55,8 +57,8 @@ func TestExplainByCleanupPolicy(t *testing.T) {
 	}
 }
 
-// TestClusterScopedIsForClusterPolicies: policies of namespaces are not even read for an object that
-// is cluster-scoped.
+// TestClusterScopedIsForClusterPolicies: policies of namespaces are not even read for an object
+// that is cluster-scoped.
 func TestClusterScopedIsForClusterPolicies(t *testing.T) {
 	cluster := newFakeCluster(t, append(objects(t), attic(t, nil)...))
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain clusterrole/guest")...)
@@ -64,7 +66,7 @@ func TestClusterScopedIsForClusterPolicies(t *testing.T) {
 	for _, action := range cluster.actions() {
 		read[action.GetVerb()+" "+action.GetResource().Resource] = true
 	}
-	if code != exitOK || !read["list clustercleanuppolicies"] || read["list cleanuppolicies"] {
+	if code != console.ExitOK || !read["list clustercleanuppolicies"] || read["list cleanuppolicies"] {
 		t.Errorf("exit status %d after %v\n%s%s", code, read, stdout, stderr)
 	}
 }
@@ -106,7 +108,7 @@ func TestExplainHistoryLimits(t *testing.T) {
 		}
 	}
 	cluster.notMine["list cronjobs"] = true
-	if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain job/a -n foo")...); code != exitOK || strings.Contains(stdout+stderr, "istory") {
+	if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain job/a -n foo")...); code != console.ExitOK || strings.Contains(stdout+stderr, "istory") {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/explain"
 )
 
 const plans = `apiVersion: batch/v1
@@ -99,7 +102,7 @@ func TestExplainFileWith(t *testing.T) {
 
 func TestExplainFileForPrograms(t *testing.T) {
 	_, stdout, _, _ := execute(t, scene{stdin: plans}, words("explain -f - -o json")...)
-	var data struct{ Items []forecastItem }
+	var data struct{ Items []explain.ForecastItem }
 	if err := json.Unmarshal([]byte(stdout), &data); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +128,7 @@ func TestExplainFileRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr, _ := execute(t, scene{stdin: test.stdin}, words(test.args)...)
-			if code != exitUsage || !strings.Contains(stderr, test.want+"\n") {
+			if code != console.ExitUsage || !strings.Contains(stderr, test.want+"\n") {
 				t.Errorf("exit status %d: %s", code, stderr)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/webhook/lint"
 )
 
@@ -28,7 +29,7 @@ func explainFor(t *testing.T, cluster *fakeCluster, args ...string) advised {
 	t.Helper()
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, slices.Concat([]string{"explain"}, args, []string{"-o", "json"})...)
 	var out struct{ Items []advised }
-	if err := json.Unmarshal([]byte(stdout), &out); code != exitOK || err != nil || len(out.Items) != 1 {
+	if err := json.Unmarshal([]byte(stdout), &out); code != console.ExitOK || err != nil || len(out.Items) != 1 {
 		t.Fatalf("explain %v: exit status %d, %v: %s%s", args, code, err, stdout, stderr)
 	}
 	return out.Items[0]
@@ -219,7 +220,7 @@ func TestCurfewsOwnStays(t *testing.T) {
 		"secret/a -n curfew-system": strings.Replace(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), "namespace: foo", "namespace: curfew-system", 1),
 	} {
 		code, stdout, stderr, _ := executeIn(t, withObject(t, object, nil), scene{}, append([]string{"explain"}, words(args)...)...)
-		if code != exitOK || !strings.Contains(stdout, "\n   protection   ") || strings.Contains(stdout, "--protect\n") && strings.Contains(stdout, "# take") {
+		if code != console.ExitOK || !strings.Contains(stdout, "\n   protection   ") || strings.Contains(stdout, "--protect\n") && strings.Contains(stdout, "# take") {
 			t.Errorf("%s: exit status %d\n%s%s", args, code, stdout, stderr)
 		}
 	}
@@ -245,7 +246,7 @@ func TestFixedDeadline(t *testing.T) {
 func TestAdviceOfGoldens(t *testing.T) {
 	tried := 0
 	for name, test := range clusterGoldens {
-		if test.args[0] != "explain" || test.code != exitOK || len(test.notMine)+len(test.notAllowed) > 0 || slices.Contains(test.args, "-l") || name == "explain-paused" {
+		if test.args[0] != "explain" || test.code != console.ExitOK || len(test.notMine)+len(test.notAllowed) > 0 || slices.Contains(test.args, "-l") || name == "explain-paused" {
 			continue
 		}
 		args := strings.Join(slices.DeleteFunc(slices.Clone(test.args[1:]), func(arg string) bool { return arg == "-o" || arg == "json" || arg == "yaml" }), " ")
@@ -267,7 +268,7 @@ func try(t *testing.T, cluster *fakeCluster, line, args string) {
 	typed := strings.Fields(line)
 	switch {
 	case strings.HasPrefix(line, "kubectl curfew "):
-		if code, _, stderr, _ := executeIn(t, cluster, scene{}, typed[2:]...); code != exitOK {
+		if code, _, stderr, _ := executeIn(t, cluster, scene{}, typed[2:]...); code != console.ExitOK {
 			t.Errorf("%s: exit status %d: %s", line, code, stderr)
 		}
 	case typed[1] == "label", typed[1] == "annotate":

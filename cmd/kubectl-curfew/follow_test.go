@@ -19,80 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
-	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
-
-func entry(name string, expiry time.Time) *world.Entry {
-	return &world.Entry{
-		Kind: world.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps"},
-		Name: name, Trigger: policy.TriggerLabel, Source: policy.Source{Level: policy.LevelObject}, Expiry: expiry, UID: "uid-" + "x",
-	}
-}
-
-// TestInPlace: each screen overwrites the one before, and never has more lines than fit.
-func TestInPlace(t *testing.T) {
-	var out strings.Builder
-	screen := &inPlace{out: &out, size: func() (int, int) { return 60, 5 }}
-	show := func(now time.Time, entries ...*world.Entry) string {
-		t.Helper()
-		out.Reset()
-		if err := screen.show(&expiringReport{now: now, entries: entries}); err != nil {
-			t.Fatal(err)
-		}
-		return out.String()
-	}
-	first := show(noon, entry("a", noon.Add(time.Hour)))
-	if strings.Contains(first, "\x1b") || strings.Count(first, "\n") != 2 {
-		t.Errorf("the first time: %q", first)
-	}
-	second := show(noon.Add(time.Minute), entry("a", noon.Add(time.Hour)))
-	if !strings.HasPrefix(second, "\x1b[2A\x1b[J") || !strings.Contains(second, "59m") {
-		t.Errorf("a minute later: %q", second)
-	}
-	many := show(noon, entry("a", noon), entry("b", noon), entry("c", noon), entry("d", noon))
-	if strings.Count(many, "\n") != 3 || !strings.Contains(many, "… and 3 more") {
-		t.Errorf("more than fit: %q", many)
-	}
-	if fits := show(noon, entry("a", noon), entry("b", noon)); strings.Count(fits, "\n") != 3 || !strings.Contains(fits, "configmap/b") {
-		t.Errorf("as many as fit: %q", fits)
-	}
-	if more := show(noon, entry("a", noon), entry("b", noon), entry("c", noon)); strings.Count(more, "\n") != 3 || !strings.Contains(more, "… and 2 more") {
-		t.Errorf("one more than fits: %q", more)
-	}
-	for line := range strings.Lines(strings.TrimPrefix(many, "\x1b[2A\x1b[J")) {
-		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 60 {
-			t.Errorf("%d columns: %q", n, line)
-		}
-	}
-	screen.lines = 0
-	if err := screen.show(&expiringReport{now: noon, entries: []*world.Entry{entry("a", noon)}, notes: []string{"jobs.batch cannot be watched"}}); err != nil ||
-		!strings.HasPrefix(out.String()[strings.LastIndex(out.String(), "note: "):], "note: jobs.batch cannot be watched\nNAME ") {
-		t.Errorf("with a note: %q, %v", out.String(), err)
-	}
-	if none := show(noon); !strings.HasPrefix(none, "\x1b[3A\x1b[J") || !strings.Contains(none, "nothing, at 2026-12-24 13:00:00 CET") {
-		t.Errorf("nothing: %q", none)
-	}
-}
-
-// TestWithinMovesOn: --within means the same length of time in every round.
-func TestWithinMovesOn(t *testing.T) {
-	options := &expiringOptions{connection: newConnection(environment{now: func() time.Time { return noon }}), output: newOutput("table", "wide"), within: "1h"}
-	query, err := options.query(t.Context(), nil, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	later := entry("later", noon.Add(90*time.Minute))
-	for at, want := range map[time.Duration]bool{0: false, 30*time.Minute - 1: false, 30 * time.Minute: true, 2 * time.Hour: true} {
-		if have := options.asOf(query, noon.Add(at)).matches(later); have != want {
-			t.Errorf("after %s: %v, want %v", at, have, want)
-		}
-	}
-	options.within, options.before = "", "now"
-	if query, err := options.query(t.Context(), nil, noon); err != nil || !query.span.Contains(noon) || query.span.Contains(noon.Add(1)) {
-		t.Errorf("--before now includes what is due now: %+v, %v", query.span, err)
-	}
-}
 
 var jobsResource = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
 
@@ -184,7 +112,7 @@ func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
 			}
 		}
 		watch := startWatch(t, cluster, append([]string{"expiring", "-n", "ci", "--watch"}, strings.Fields(of)...)...)
-		if code := <-watch.ended; code != exitUsage || !strings.HasSuffix(watch.said.String(), want+"\n") {
+		if code := <-watch.ended; code != console.ExitUsage || !strings.HasSuffix(watch.said.String(), want+"\n") {
 			t.Fatalf("%q: exit status %d: %s", of, code, watch.said.String())
 		}
 	}
@@ -226,7 +154,7 @@ func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 				}
 				if c.ends {
 					go func() { _, _ = io.Copy(io.Discard, watch.reader) }()
-					if code := <-watch.ended; code != exitUsage {
+					if code := <-watch.ended; code != console.ExitUsage {
 						t.Errorf("exit status %d", code)
 					}
 				} else {
@@ -266,12 +194,12 @@ func startWatch(t *testing.T, cluster *fakeCluster, args ...string) *watching {
 	t.Cleanup(cancel)
 	reader, writer := io.Pipe()
 	out := &watching{T: t, cancel: cancel, cluster: cluster, reader: reader, lines: bufio.NewScanner(reader), ended: make(chan int, 1)}
-	command := root(environment{now: func() time.Time { return noon }, connect: cluster.connect, terminal: func(any) bool { return false }})
+	command := root(console.Environment{Now: func() time.Time { return noon }, Connect: cluster.connect, Terminal: func(any) bool { return false }})
 	command.SetArgs(args)
 	command.SetOut(writer)
 	command.SetErr(&out.said)
 	go func() {
-		code := run(ctx, command)
+		code := console.Run(ctx, command)
 		writer.Close()
 		out.ended <- code
 	}()
@@ -294,7 +222,7 @@ func (w *watching) end() {
 	w.Helper()
 	w.cancel()
 	go func() { _, _ = io.Copy(io.Discard, w.reader) }()
-	if code := <-w.ended; code != exitOK {
+	if code := <-w.ended; code != console.ExitOK {
 		w.Errorf("exit status %d", code)
 	}
 }

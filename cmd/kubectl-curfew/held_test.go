@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 // TestHeldByPolicyInDryRun: what the defaults of a policy stamped before its mode became DryRun is
@@ -47,7 +49,7 @@ func TestHeldByPolicyInDryRun(t *testing.T) {
 			}
 			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, "explain", kind+"/a", "-n", "foo")
 			summary, _, _ := strings.Cut(stdout, "\n")
-			if _, have, _ := strings.Cut(summary, " in namespace foo "); code != exitOK || have != test.summary {
+			if _, have, _ := strings.Cut(summary, " in namespace foo "); code != console.ExitOK || have != test.summary {
 				t.Errorf("exit status %d: it\n%s\nwant\n%s%s", code, have, test.summary, stderr)
 			}
 			for _, want := range test.has {

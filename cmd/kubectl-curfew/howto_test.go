@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 var (
@@ -65,7 +67,7 @@ func TestHowToManifestsAreWhole(t *testing.T) {
 		if err != nil || header.Name == "" || template != nil && (len(template.Spec.Containers) == 0 || template.Spec.RestartPolicy == "") {
 			t.Errorf("kubectl create would refuse this (%v):\n%s", err, manifest)
 		}
-		if code, stdout, stderr, _ := execute(t, scene{stdin: manifest}, "lint", "-f", "-"); code != exitOK {
+		if code, stdout, stderr, _ := execute(t, scene{stdin: manifest}, "lint", "-f", "-"); code != console.ExitOK {
 			t.Errorf("%s%s\n%s", stdout, stderr, manifest)
 		}
 	}
@@ -101,7 +103,7 @@ func TestHowToCleanupTestPasses(t *testing.T) {
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: preview-3, namespace: web-ci, creationTimestamp: "2026-12-01T00:00:00Z", annotations: {curfew.dev/protect: "true"}}}
 `)
-	if code, stdout, stderr, _ := execute(t, scene{}, "test", dir); code != exitOK {
+	if code, stdout, stderr, _ := execute(t, scene{}, "test", dir); code != console.ExitOK {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 }

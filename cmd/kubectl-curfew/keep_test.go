@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 // TestKeepByExemptUsers: where a policy denies protection, keep protects a TrainJob for users who
@@ -20,9 +22,9 @@ func TestKeepByExemptUsers(t *testing.T) {
 		stderr     string
 	}{
 		"exempt": {sent: 1, stderr: "warning: "},
-		"others": {notMine: []string{"update lifecyclepolicies"}, code: exitBadNews,
+		"others": {notMine: []string{"update lifecyclepolicies"}, code: console.ExitBadNews,
 			stderr: `would be refused: metadata.annotations[curfew.dev/protect]: is against bounds.protect of policy "strict": leave it out, or ask for the verb update on that LifecyclePolicy` + "\n"},
-		"nobody answers": {notMine: []string{"create selfsubjectaccessreviews"}, code: exitBadNews, stderr: "(whether you may is not known)\n"},
+		"nobody answers": {notMine: []string{"create selfsubjectaccessreviews"}, code: console.ExitBadNews, stderr: "(whether you may is not known)\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, append(objects(t), denies))
@@ -34,8 +36,8 @@ func TestKeepByExemptUsers(t *testing.T) {
 	}
 }
 
-// TestKeepFromCleanupPolicies: what the next run of a cleanup policy may delete is protected, with or
-// without a TTL. Where policies cannot be read, a note names the annotation.
+// TestKeepFromCleanupPolicies: what the next run of a cleanup policy may delete is protected, with
+// or without a TTL. Where policies cannot be read, a note names the annotation.
 func TestKeepFromCleanupPolicies(t *testing.T) {
 	const protects = `"curfew.dev/protect":"true"`
 	job := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job",
@@ -63,7 +65,7 @@ func TestKeepFromCleanupPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, append(objects(t), append(attic(t, test.edit), job.DeepCopy())...))
 			code, stdout, stderr, sent := executeIn(t, cluster, scene{notMine: test.notMine, stdin: test.stdin}, words(test.line)...)
-			if code != exitOK || (len(sent) == 1) != (test.sent != nil) || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) {
+			if code != console.ExitOK || (len(sent) == 1) != (test.sent != nil) || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) {
 				t.Errorf("exit status %d, sent %q\n%s%s", code, sent, stdout, stderr)
 			}
 			for _, part := range test.sent {

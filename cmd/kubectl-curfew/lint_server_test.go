@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 const serverManifests = `apiVersion: batch/v1
@@ -83,8 +85,8 @@ func server(t *testing.T, broken bool) (cluster *fakeCluster, asked *[]string) {
 	return cluster, asked
 }
 
-// TestWebhookIsNotCalled: lint --server fails then, for the namespace of each object, and explain -f
-// says that nothing is filled in. Where it is not known, both say so and go on.
+// TestWebhookIsNotCalled: lint --server fails then, for the namespace of each object, and explain
+// -f says that nothing is filled in. Where it is not known, both say so and go on.
 func TestWebhookIsNotCalled(t *testing.T) {
 	const (
 		job      = "{apiVersion: batch/v1, kind: Job, metadata: {name: filled, namespace: NS}}"
@@ -112,18 +114,18 @@ func TestWebhookIsNotCalled(t *testing.T) {
 		said            string
 	}{
 		"lint":                        {line: "lint --server -n ci -f -"},
-		"lint, not called":            {line: "lint --server -n ci -f -", deafIn: []string{"ci"}, code: exitBadNews, said: silent},
+		"lint, not called":            {line: "lint --server -n ci -f -", deafIn: []string{"ci"}, code: console.ExitBadNews, said: silent},
 		"lint, the context's is not":  {line: "lint --server -n other -f -", deafIn: []string{"other"}},
-		"lint, the object's is not":   {line: "lint --server -n other -f -", deafIn: []string{"ci"}, code: exitBadNews, said: silent},
+		"lint, the object's is not":   {line: "lint --server -n other -f -", deafIn: []string{"ci"}, code: console.ExitBadNews, said: silent},
 		"lint, Curfew's own":          {line: "lint --server -f -", namespace: "curfew-system", deafIn: []string{"curfew-system"}, said: unknown + `namespace "curfew-system"` + leftOut},
 		"lint, protected":             {line: "lint --server -f -", namespace: "kube-system", deafIn: []string{"kube-system"}, said: leftOut},
-		"lint, a Namespace":           {line: "lint --server -n other -f -", object: namespaced, deafIn: []string{"other"}, code: exitBadNews, said: "for namespace \"other\": not checked"},
+		"lint, a Namespace":           {line: "lint --server -n other -f -", object: namespaced, deafIn: []string{"other"}, code: console.ExitBadNews, said: "for namespace \"other\": not checked"},
 		"lint, a Namespace, called":   {line: "lint --server -n other -f -", object: namespaced, deafIn: []string{"new"}},
 		"explain, many namespaces":    {line: "explain -f -", object: strings.Join(many, "\n---\n"), said: "whether the API server calls Curfew's webhook is not known for 2 namespaces more: it is asked about 10\n"},
 		"lint, not known":             {line: "lint --server -n ci -f -", notMine: []string{"create jobs"}, said: unknown},
 		"lint, refused by a webhook":  {line: "lint --server -n ci -f -", err: refusal(400), said: unknown + anothers},
 		"lint, refused by a policy":   {line: "lint --server -n ci -f -", err: refusal(422), said: unknown + anothers},
-		"lint, no answer":             {line: "lint --server -n ci -f -", err: refusal(500), code: exitUsage, said: "error: asking whether the API server calls Curfew's webhook: " + anothers},
+		"lint, no answer":             {line: "lint --server -n ci -f -", err: refusal(500), code: console.ExitUsage, said: "error: asking whether the API server calls Curfew's webhook: " + anothers},
 		"lint, refused by Curfew":     {line: "lint --server -n ci -f -", err: apierrors.NewBadRequest(`metadata.annotations[curfew.dev/ttl-after-finished]: "unreadable"`)},
 		"explain":                     {line: "explain -n ci -f -"},
 		"explain, not called":         {line: "explain -n ci -f -", deafIn: []string{"ci"}, said: nothing},
@@ -181,7 +183,7 @@ func TestLintServer(t *testing.T) {
 		`15 error secret server <none> jobs.batch "secret" is forbidden: jane cannot patch it`,
 		"17 warning unknown server kind the cluster does not serve Widget of example.com/v1: not checked; install its CustomResourceDefinition first",
 	}
-	if code != exitBadNews || !slices.Equal(have, want) {
+	if code != console.ExitBadNews || !slices.Equal(have, want) {
 		t.Errorf("exit status %d, %s\nhave %s\nwant %s", code, stderr, strings.Join(have, "\n"), strings.Join(want, "\n"))
 	}
 	if got := fmt.Sprint(*asked); got != "[ci/denied ci/filled ci/(created) absent/nowhere ci/secret /new]" {
@@ -198,11 +200,11 @@ func TestLintServer(t *testing.T) {
 func TestLintServerWithoutAnswer(t *testing.T) {
 	cluster, _ := server(t, true)
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{stdin: serverManifests}, "lint", "--server", "-f", "-")
-	if code != exitUsage || stdout != "" || stderr != "error: asking the API server about Job denied: Internal error occurred: etcd is away\n" {
+	if code != console.ExitUsage || stdout != "" || stderr != "error: asking the API server about Job denied: Internal error occurred: etcd is away\n" {
 		t.Errorf("exit status %d: %s%s", code, stdout, stderr)
 	}
 	code, _, stderr, _ = executeIn(t, cluster, scene{stdin: serverManifests}, "lint", "--server", "-f", "-", "--strict-labels", "--warn-below=5s")
-	if want := "error: --warn-below: with --server the webhook's own setting applies: leave it out\nerror: --strict-labels: with --server"; code != exitUsage || !strings.Contains(stderr, want) {
+	if want := "error: --warn-below: with --server the webhook's own setting applies: leave it out\nerror: --strict-labels: with --server"; code != console.ExitUsage || !strings.Contains(stderr, want) {
 		t.Errorf("exit status %d: %s", code, stderr)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/controller/settings"
 )
 
@@ -31,11 +33,11 @@ func TestOneKindFails(t *testing.T) {
 		rows   int
 		stderr string
 	}{
-		"one of many":     {"expiring -n foo", "secrets", broken, exitBadNews, 9, idle + note},
-		"one is gone":     {"expiring -n foo", "secrets", apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, ""), exitOK, 9, idle},
-		"the one":         {"expiring secrets -n foo", "secrets", broken, exitUsage, 0, "error: listing secrets: Internal error occurred: no conversion\n"},
-		"all":             {"expiring -n foo", "*", broken, exitUsage, 0, ""}, // Which of them is said is a matter of chance.
-		"no answer comes": {"expiring -n foo", "secrets", unreachable, exitUsage, 0, "error: listing secrets: connection refused\n"},
+		"one of many":     {"expiring -n foo", "secrets", broken, console.ExitBadNews, 9, idle + note},
+		"one is gone":     {"expiring -n foo", "secrets", apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, ""), console.ExitOK, 9, idle},
+		"the one":         {"expiring secrets -n foo", "secrets", broken, console.ExitUsage, 0, "error: listing secrets: Internal error occurred: no conversion\n"},
+		"all":             {"expiring -n foo", "*", broken, console.ExitUsage, 0, ""}, // Which of them is said is a matter of chance.
+		"no answer comes": {"expiring -n foo", "secrets", unreachable, console.ExitUsage, 0, "error: listing secrets: connection refused\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, objects(t))
@@ -77,7 +79,7 @@ func TestAliasIsAskedAbout(t *testing.T) {
 		}}))
 		cluster.changeContext(t, settings.Resource, "curfew-system", settings.Name, field("data/kyverno-label", alias))
 		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring configmaps,pods -n lab -o name")...)
-		if code != exitOK || stdout != want {
+		if code != console.ExitOK || stdout != want {
 			t.Errorf("%s: exit status %d: %s%s", alias, code, stdout, stderr)
 		}
 		asked := 0
@@ -106,7 +108,7 @@ func TestEverywhere(t *testing.T) {
 	cluster := newFakeCluster(t, append(objects(t), pair...))
 	for args, want := range map[string]int{"explain configmaps -l pair=yes -A": 2, "explain configmaps -l pair=yes -n foo": 1} {
 		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...)
-		if n := strings.Count(stdout, "configmap/one in namespace "); code != exitOK || n != want {
+		if n := strings.Count(stdout, "configmap/one in namespace "); code != console.ExitOK || n != want {
 			t.Errorf("%s: %d objects, want %d; exit status %d\n%s%s", args, n, want, code, stdout, stderr)
 		}
 	}
@@ -126,12 +128,12 @@ func TestNothingInNamespaces(t *testing.T) {
 	const nothing = "you may not list anything in all namespaces: give one with -n, or name kinds"
 	for args, refused := range map[string]bool{"expiring -A": true, "expiring clusterroles": false, "expiring namespaces,clusterroles -A": false} {
 		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...)
-		if (code == exitUsage) != refused || strings.Contains(stderr, nothing) != refused {
+		if (code == console.ExitUsage) != refused || strings.Contains(stderr, nothing) != refused {
 			t.Errorf("%s: exit status %d, want that it is refused: %v\n%s%s", args, code, refused, stdout, stderr)
 		}
 	}
 	cluster.notMine["list jobs"] = false
-	if code, _, stderr, _ := executeIn(t, cluster, scene{}, words("expiring -A")...); code != exitOK || !strings.Contains(stderr, "note: you may not list ") {
+	if code, _, stderr, _ := executeIn(t, cluster, scene{}, words("expiring -A")...); code != console.ExitOK || !strings.Contains(stderr, "note: you may not list ") {
 		t.Errorf("with Jobs: exit status %d, want 0 and a note of the rest\n%s", code, stderr)
 	}
 }
@@ -139,7 +141,7 @@ func TestNothingInNamespaces(t *testing.T) {
 // TestSome names a few kinds, and how many more there are.
 func TestSome(t *testing.T) {
 	for n, want := range map[int]string{1: "1", 6: "1, 2, 3, 4, 5, 6", 7: "1, 2, 3, 4, 5, 6 and 1 more"} {
-		if have := some(strings.Split("1234567", "")[:n]); have != want {
+		if have := session.Some(strings.Split("1234567", "")[:n]); have != want {
 			t.Errorf("of %d: %s", n, have)
 		}
 	}
@@ -164,7 +166,7 @@ func TestListGoesOnTooLong(t *testing.T) {
 		return true, found, err
 	})
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n ci -o name")...)
-	if code != exitOK || stdout != "job.batch/active\njob.batch/build\n" {
+	if code != console.ExitOK || stdout != "job.batch/active\njob.batch/build\n" {
 		t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
 	}
 	if have := strings.Join(continued, " "); have != "500 500more 0" {
@@ -185,11 +187,11 @@ func TestOneObjectOneRow(t *testing.T) {
 	defer delete(served, "project.openshift.io/v1")
 	cluster := newFakeCluster(t, append(objects(t), kept("v1", "Namespace"), kept("project.openshift.io/v1", "Project")))
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring -A --between 14:00..16:00")...)
-	if code != exitOK || strings.Contains(stdout, "project.") || !strings.Contains(stdout, "namespace/kept") || !strings.Contains(stdout, "dry-run") {
+	if code != console.ExitOK || strings.Contains(stdout, "project.") || !strings.Contains(stdout, "namespace/kept") || !strings.Contains(stdout, "dry-run") {
 		t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
 	}
 	code, _, stderr, sent := executeIn(t, cluster, scene{}, words("expire-now project/kept")...)
-	if code != exitUsage || len(sent) > 0 {
+	if code != console.ExitUsage || len(sent) > 0 {
 		t.Errorf("exit status %d, sent %q: %s", code, sent, stderr)
 	}
 }
@@ -211,7 +213,7 @@ func TestSelectionGoesOnTooLong(t *testing.T) {
 		return true, found, err
 	})
 	code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("keep cm --all -n default --yes -o name")...)
-	if code != exitOK || stdout != "configmap/demo\nconfigmap/demo-2\nconfigmap/plain\n" || len(sent) != 2 {
+	if code != console.ExitOK || stdout != "configmap/demo\nconfigmap/demo-2\nconfigmap/plain\n" || len(sent) != 2 {
 		t.Errorf("exit status %d, sent %q:\n%s%s", code, sent, stdout, stderr)
 	}
 }
@@ -221,7 +223,7 @@ func TestSelectionGoesOnTooLong(t *testing.T) {
 func TestMeantTwice(t *testing.T) {
 	for _, args := range []string{"extend cm/demo configmap/demo --by 1d", "extend cm demo demo --by 1d", "extend cm,configmaps -l app=demo --by 1d --yes"} {
 		code, stdout, stderr, sent := executeIn(t, newFakeCluster(t, objects(t)), scene{}, words(args)...)
-		if n := strings.Count(strings.Join(sent, "\n"), "default/demo "); code != exitOK || n != 1 {
+		if n := strings.Count(strings.Join(sent, "\n"), "default/demo "); code != console.ExitOK || n != 1 {
 			t.Errorf("%s: exit status %d, sent %d times: %q\n%s%s", args, code, n, sent, stdout, stderr)
 		}
 	}
@@ -235,7 +237,7 @@ func TestDeadlinesOfPods(t *testing.T) {
 		"status": map[string]any{"phase": "Running", "startTime": "2026-12-24T11:00:00Z"},
 	}}))
 	for args, want := range map[string]string{"expiring pods -n lab -o name --trigger deadline": "pod/timed\n", "expiring pods -n lab -o name": ""} {
-		if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...); code != exitOK || stdout != want {
+		if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...); code != console.ExitOK || stdout != want {
 			t.Errorf("%s: exit status %d: %s%s", args, code, stdout, stderr)
 		}
 	}
@@ -261,7 +263,7 @@ func TestFinishesBetweenLists(t *testing.T) {
 	})
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring pods -n lab")...)
 	have := strings.Join(strings.Fields(stdout), " ")
-	if want := "NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER pod/once 2026-12-24 13:59:00 CET 59m ttl object -"; code != exitOK || have != want || lists != 2 {
+	if want := "NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER pod/once 2026-12-24 13:59:00 CET 59m ttl object -"; code != console.ExitOK || have != want || lists != 2 {
 		t.Errorf("exit status %d, %d lists: %s%s", code, lists, stdout, stderr)
 	}
 }
@@ -270,14 +272,14 @@ func TestFinishesBetweenLists(t *testing.T) {
 // delete would miss the second time.
 func TestNamesOnce(t *testing.T) {
 	cluster := withObject(t, job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d, one: name}}, spec: {activeDeadlineSeconds: 7200", ""), nil)
-	if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n foo -l one=name -o name")...); code != exitOK || stdout != "job.batch/a\n" {
+	if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n foo -l one=name -o name")...); code != console.ExitOK || stdout != "job.batch/a\n" {
 		t.Errorf("exit status %d: %q%s", code, stdout, stderr)
 	}
 }
 
 // TestOneLine: nothing that an annotation holds steers the terminal.
 func TestOneLine(t *testing.T) {
-	if have := oneLine("a\tb\x1b[2J\u009b2J\u0085c\u2028d\x7fé…"); have != "a b [2J 2J c d é…" {
+	if have := console.OneLine("a\tb\x1b[2J\u009b2J\u0085c\u2028d\x7fé…"); have != "a b [2J 2J c d é…" {
 		t.Errorf("%q", have)
 	}
 }
@@ -290,7 +292,7 @@ func TestControllerHasToSee(t *testing.T) {
 		cluster.notAllowed[verb+" persistentvolumeclaims"] = true
 		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring pvc -n foo -o wide")...)
 		want := "Curfew's controller, system:serviceaccount:curfew-system:curfew-controller, may not " + verb + " persistentvolumeclaims here"
-		if code != exitOK || !strings.Contains(stdout, want) {
+		if code != console.ExitOK || !strings.Contains(stdout, want) {
 			t.Errorf("%s: exit status %d:\n%s%s", verb, code, stdout, stderr)
 		}
 	}
@@ -338,7 +340,7 @@ func TestProfilesThatNobodyGoesBy(t *testing.T) {
 			all = append(all, test.kind)
 		}
 		code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, all), scene{}, words("expiring -n lab -l one=yes -o name")...)
-		if code != exitOK || stdout != "" || !strings.HasPrefix(stderr, "note: ") {
+		if code != console.ExitOK || stdout != "" || !strings.HasPrefix(stderr, "note: ") {
 			t.Errorf("%s: exit status %d: %s%s", name, code, stdout, stderr)
 		}
 	}

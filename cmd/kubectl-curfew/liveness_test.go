@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy"
 )
 
@@ -78,15 +79,15 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr, _ := executeIn(t, test.cluster(t), test.scene, words("expiring pods -n foo --within 6h -o custom-columns=B:.obstacles[*].kind --no-headers")...)
 			want := strings.Replace(test.blocker, "-", "<none>", 1)
-			if code != exitOK || strings.TrimSpace(stdout) == "" || strings.Trim(stdout, want+"\n") != "" || !strings.Contains(stderr, test.says) {
+			if code != console.ExitOK || strings.TrimSpace(stdout) == "" || strings.Trim(stdout, want+"\n") != "" || !strings.Contains(stderr, test.says) {
 				t.Errorf("expiring: exit status %d\n%s%s", code, stdout, stderr)
 			}
 			code, stdout, stderr, _ = executeIn(t, test.cluster(t), test.scene, words("explain pod/once -n foo")...)
-			if code != exitOK || strings.Contains(stdout, "stays, although it is due") != (test.blocker == "controller") || !strings.Contains(stdout+stderr, test.says) {
+			if code != console.ExitOK || strings.Contains(stdout, "stays, although it is due") != (test.blocker == "controller") || !strings.Contains(stdout+stderr, test.says) {
 				t.Errorf("explain: exit status %d\n%s%s", code, stdout, stderr)
 			}
 			code, _, stderr, patched := executeIn(t, test.cluster(t), test.scene, words("expire-now pod/once -n foo")...)
-			if (code == exitOK) != test.runs || len(patched) > 0 != test.runs || !strings.Contains(stderr, test.says) {
+			if (code == console.ExitOK) != test.runs || len(patched) > 0 != test.runs || !strings.Contains(stderr, test.says) {
 				t.Errorf("expire-now: exit status %d, patches %q\n%s", code, patched, stderr)
 			}
 			const unknown = "note: whether and how Curfew's controller runs is not known: objects are deleted once it runs and may delete them\n"
@@ -95,7 +96,7 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 			}
 			// What is written applies once a controller runs again.
 			code, _, stderr, patched = executeIn(t, test.cluster(t), test.scene, words("extend pod/once -n foo --by 1d")...)
-			if code != exitOK || len(patched) != 1 || !strings.Contains(stderr, test.says) {
+			if code != console.ExitOK || len(patched) != 1 || !strings.Contains(stderr, test.says) {
 				t.Errorf("extend: exit status %d, patches %q\n%s", code, patched, stderr)
 			}
 		})
@@ -106,7 +107,7 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 func TestDeadlinesWithoutController(t *testing.T) {
 	cluster := lease(t, "holderIdentity", "")
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n ci --trigger deadline --no-headers")...)
-	if code != exitOK || !strings.HasSuffix(strings.TrimSpace(stdout), "-") {
+	if code != console.ExitOK || !strings.HasSuffix(strings.TrimSpace(stdout), "-") {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 	const jobSet = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: foo, uid: a, " +
@@ -116,7 +117,7 @@ func TestDeadlinesWithoutController(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("explain jobset/a -n foo")...)
-	if code != exitOK || !strings.Contains(stdout, "nothing stops it: no replica of Curfew's controller leads") {
+	if code != console.ExitOK || !strings.Contains(stdout, "nothing stops it: no replica of Curfew's controller leads") {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 }
@@ -130,12 +131,12 @@ func TestCurfewIsNotInstalled(t *testing.T) {
 	} {
 		for _, line := range []string{"expiring -A", "expiring -A --watch", "extend pod/once -n foo --by 1d", "expire-now pod/once -n foo", "keep pod/once -n foo"} {
 			code, stdout, stderr, patched := executeIn(t, uninstalled(t, served), scene{}, words(line)...)
-			if code != exitUsage || stdout != "" || stderr != "error: "+why+"\n" || len(patched) > 0 {
+			if code != console.ExitUsage || stdout != "" || stderr != "error: "+why+"\n" || len(patched) > 0 {
 				t.Errorf("%s: exit status %d, patches %q\n%s%s", line, code, patched, stdout, stderr)
 			}
 		}
 		code, stdout, stderr, _ := executeIn(t, uninstalled(t, served), scene{}, words("explain pod/once -n foo")...)
-		if code != exitOK || !strings.HasPrefix(stderr, "note: "+why) || !strings.Contains(stdout, "stays, although it is due") || !strings.Contains(stdout, "   controller   "+why) {
+		if code != console.ExitOK || !strings.HasPrefix(stderr, "note: "+why) || !strings.Contains(stdout, "stays, although it is due") || !strings.Contains(stdout, "   controller   "+why) {
 			t.Errorf("explain: exit status %d\n%s%s", code, stdout, stderr)
 		}
 	}
@@ -156,7 +157,7 @@ func TestKindThatIsNotAllKnown(t *testing.T) {
 	})
 	const says = "not known: whether Curfew's controller knows it: not all jobs.batch have been known to it since 2026-12-24T11:50:00Z"
 	for line, want := range map[string]bool{"explain job/build -n ci": true, "explain cm/demo": false} {
-		if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(line)...); code != exitOK || strings.Contains(stdout, says) != want {
+		if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(line)...); code != console.ExitOK || strings.Contains(stdout, says) != want {
 			t.Errorf("%s: exit status %d\n%s%s", line, code, stdout, stderr)
 		}
 	}

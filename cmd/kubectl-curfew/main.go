@@ -1,8 +1,9 @@
 // Command kubectl-curfew is Curfew's command line, a plugin of kubectl: kubectl curfew lint.
 //
-// Each subcommand has its own file, which turns flags into options, calls the packages that decide,
-// and prints what they return. The exit status is 0 for good news, 1 for bad news (lint found
-// errors), and 2 for no answer, for example bad flags.
+// This package lists the subcommands. Each is a package of its own, which turns flags into options,
+// calls the packages that decide, and prints their answer. All share the packages console (output
+// and terminal), folders (manifests in files) and session (the cluster). The exit status is 0 for
+// good news, 1 for bad news (lint found errors), and 2 for no answer, for example bad flags.
 package main
 
 import (
@@ -14,14 +15,18 @@ import (
 	_ "time/tzdata" // Windows has no time zones.
 
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubeconfig files may name an auth-provider, as with kubectl
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 func main() {
+	console.Version = version
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, root(environment{now: time.Now, connect: connect, terminal: terminal}))
+	code := console.Run(ctx, root(console.Environment{Now: time.Now, Connect: session.Connect, Terminal: console.Terminal}))
 	stop()
 	os.Exit(code)
 }

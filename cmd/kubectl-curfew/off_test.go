@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -50,7 +51,8 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	const off = "is switched off (--enable)"
 	for name, test := range map[string]struct {
 		object, enable string
-		// trigger and blocker are those of the row in expiring, and explained is in what explain says.
+		// trigger and blocker are those of the row in expiring, and explained is in what explain
+		// says.
 		trigger, blocker, explained string
 	}{
 		"TTL on":                        {byTTL, "ttl", "ttl", "-", "was due"},
@@ -82,11 +84,11 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 					row = fields[1] + " " + strings.ReplaceAll(fields[2], "<none>", "-")
 				}
 			}
-			if want := test.trigger + " " + test.blocker; code != exitOK || row != want {
+			if want := test.trigger + " " + test.blocker; code != console.ExitOK || row != want {
 				t.Errorf("exit status %d, row %q, want %q\n%s%s", code, row, want, stdout, stderr)
 			}
 			code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("explain "+kind+"/a -n foo")...)
-			if code != exitOK || !strings.Contains(stdout, test.explained) || test.blocker == "-" && strings.Contains(stdout, off) {
+			if code != console.ExitOK || !strings.Contains(stdout, test.explained) || test.blocker == "-" && strings.Contains(stdout, off) {
 				t.Errorf("exit status %d, want %q in:\n%s%s", code, test.explained, stdout, stderr)
 			}
 		})
@@ -97,7 +99,7 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 func TestExpireNowWhileLabelsAreOff(t *testing.T) {
 	cluster := switchedOn(t, "ttl", secret("creationTimestamp: 2026-12-20T11:00:00Z"))
 	code, _, stderr, patched := executeIn(t, cluster, scene{}, words("expire-now secret/a -n foo --yes")...)
-	if code == exitOK || len(patched) > 0 || !strings.Contains(stderr, "trigger label is switched off (--enable)") {
+	if code == console.ExitOK || len(patched) > 0 || !strings.Contains(stderr, "trigger label is switched off (--enable)") {
 		t.Errorf("exit status %d, patches %q: %s", code, patched, stderr)
 	}
 }
@@ -116,11 +118,11 @@ func TestJobsLeftToKubernetes(t *testing.T) {
 		for flag, left := range map[string]bool{"false": false, "true": true} {
 			cluster := withFlag(t, "leave-native-ttl", flag, object)
 			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain job/a -n foo")...)
-			if code != exitOK || strings.Contains(stdout, summary) != left {
+			if code != console.ExitOK || strings.Contains(stdout, summary) != left {
 				t.Errorf("--leave-native-ttl=%s: exit status %d\n%s%s", flag, code, stdout, stderr)
 			}
 			code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("expiring jobs -n foo --within 60d")...)
-			if code != exitOK || object == own && strings.Contains(stdout, "job.batch/a ") == left {
+			if code != console.ExitOK || object == own && strings.Contains(stdout, "job.batch/a ") == left {
 				t.Errorf("--leave-native-ttl=%s: exit status %d\n%s%s", flag, code, stdout, stderr)
 			}
 		}
@@ -133,7 +135,7 @@ func TestWithoutBuiltinProfiles(t *testing.T) {
 		"spec: {ttlSecondsAfterFinished: 3600}, status: {conditions: [{type: Completed, status: \"True\", lastTransitionTime: \"2026-12-20T12:00:00Z\"}]}}"
 	for flag, listed := range map[string]bool{"true": true, "false": false} {
 		code, stdout, stderr, _ := executeIn(t, withFlag(t, "builtin-profiles", flag, finished), scene{}, words("expiring jobsets -n foo --within 60d")...)
-		if code != exitOK || strings.Contains(stdout, "/a ") != listed {
+		if code != console.ExitOK || strings.Contains(stdout, "/a ") != listed {
 			t.Errorf("--builtin-profiles=%s: exit status %d\n%s%s", flag, code, stdout, stderr)
 		}
 	}

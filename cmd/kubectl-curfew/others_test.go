@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -86,7 +87,7 @@ func TestOthersDelete(t *testing.T) {
 			}
 			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, "explain", what, "-n", "foo")
 			summary, _, _ := strings.Cut(stdout, "\n")
-			if _, have, _ := strings.Cut(summary, " in namespace foo "); code != exitOK || have != test.summary {
+			if _, have, _ := strings.Cut(summary, " in namespace foo "); code != console.ExitOK || have != test.summary {
 				t.Errorf("exit status %d: it\n%s\nwant\n%s%s", code, have, test.summary, stderr)
 			}
 			_, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("expiring jobs,jobsets -n foo --no-headers")...)
@@ -149,7 +150,7 @@ func TestCascades(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr, _ := executeIn(t, clusterOf(t, test.objects...), scene{notMine: test.notMine}, words("explain cm/a -n foo")...)
 			summary, _, _ := strings.Cut(stdout, "\n")
-			if _, have, _ := strings.Cut(summary, " in namespace foo "); code != exitOK || have != test.want {
+			if _, have, _ := strings.Cut(summary, " in namespace foo "); code != console.ExitOK || have != test.want {
 				t.Errorf("exit status %d: it %q, want %q\n%s", code, have, test.want, stderr)
 			}
 			const unknown = "not known: whether it is deleted with Secret x: you may not get secrets"
@@ -198,7 +199,7 @@ func TestExpiringFollowsOwners(t *testing.T) {
 					row = strings.Join(fields[1:], " ")
 				}
 			}
-			if code != exitOK || row != test.row {
+			if code != console.ExitOK || row != test.row {
 				t.Errorf("exit status %d: the row is %q, want %q\n%s%s", code, row, test.row, stdout, stderr)
 			}
 			if said := strings.Contains(stderr, "some owners were not read"); said != (test.notMine != nil) {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 // outputGoldens print in the formats of kubectl.
@@ -46,7 +48,7 @@ func TestColumnsFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, stdout, stderr, _ := execute(t, scene{}, words("expiring pvc -n foo -o custom-columns-file="+file)...)
-		if refused := strings.HasSuffix(stderr, "give one line of headers and one of as many paths\n"); stdout != want || refused != (want == "") || (code == exitOK) != (want != "") {
+		if refused := strings.HasSuffix(stderr, "give one line of headers and one of as many paths\n"); stdout != want || refused != (want == "") || (code == console.ExitOK) != (want != "") {
 			t.Errorf("%q: exit status %d: %s%s", text, code, stdout, stderr)
 		}
 	}

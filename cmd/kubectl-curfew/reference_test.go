@@ -12,14 +12,25 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/change"
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/defaults"
+	"curfew.dev/curfew/cmd/kubectl-curfew/expiring"
+	"curfew.dev/curfew/cmd/kubectl-curfew/explain"
 	"curfew.dev/curfew/cmd/kubectl-curfew/health"
+	"curfew.dev/curfew/cmd/kubectl-curfew/lint"
+	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
+	"curfew.dev/curfew/cmd/kubectl-curfew/report"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/cmd/kubectl-curfew/tally"
+	"curfew.dev/curfew/cmd/kubectl-curfew/testcases"
 )
 
 const referencePage = "../../docs/cli.md"
 
 // TestReferencePage holds docs/cli.md to the commands; -update writes it (make generate).
 func TestReferencePage(t *testing.T) {
-	have := page(root(environment{}))
+	have := page(root(console.Environment{}))
 	if *update {
 		if err := os.WriteFile(referencePage, []byte(have), 0o644); err != nil {
 			t.Fatal(err)
@@ -37,16 +48,16 @@ func TestReferencePage(t *testing.T) {
 // TestSeedQuestionsAreAnswered: each has a line in the help, a test that runs it (question-*), and
 // one against a real cluster.
 func TestSeedQuestionsAreAnswered(t *testing.T) {
-	if len(seedQuestions) != 7 {
-		t.Fatalf("%d questions", len(seedQuestions))
+	if len(expiring.Questions) != 7 {
+		t.Fatalf("%d questions", len(expiring.Questions))
 	}
 	_, help, _, _ := execute(t, scene{}, "expiring", "--help")
-	for i, each := range seedQuestions {
-		if !strings.Contains(help, "# "+each.question+"\n  kubectl curfew "+each.line) {
-			t.Errorf("%q does not stand in the help with its line", each.question)
+	for i, each := range expiring.Questions {
+		if !strings.Contains(help, "# "+each.Question+"\n  kubectl curfew "+each.Line) {
+			t.Errorf("%q does not stand in the help with its line", each.Question)
 		}
 		test, ok := clusterGoldens[fmt.Sprintf("question-%d", i+1)]
-		if typed := strings.NewReplacer("policy.yaml", "testdata/policy.yaml", "'", "").Replace(each.line); !ok || strings.Join(test.args, " ") != typed {
+		if typed := strings.NewReplacer("policy.yaml", "testdata/policy.yaml", "'", "").Replace(each.Line); !ok || strings.Join(test.args, " ") != typed {
 			t.Errorf("question-%d runs %q, and the help says %q", i+1, strings.Join(test.args, " "), typed)
 		}
 	}
@@ -70,9 +81,9 @@ func page(root *cobra.Command) string {
 		fmt.Fprintf(&out, "- [%s](#kubectl-curfew-%[1]s): %s\n", command.Name(), lower(command.Short))
 	}
 	out.WriteString("- [flags of all commands that ask a cluster](#flags-of-all-commands-that-ask-a-cluster)\n")
-	shared := newConnection(environment{})
+	shared := session.NewConnection(console.Environment{})
 	connecting := pflag.NewFlagSet("", pflag.ContinueOnError)
-	shared.add(connecting)
+	shared.Add(connecting)
 	for _, command := range commands {
 		fmt.Fprintf(&out, "\n## kubectl curfew %s\n\n%s\n\n```\nkubectl curfew %s\n```\n", command.Name(), paragraphs(command), strings.TrimSuffix(command.Use, " [flags]"))
 		if command.Example != "" {
@@ -106,7 +117,7 @@ func page(root *cobra.Command) string {
 // documents describes what -o json prints.
 func documents() string {
 	var out strings.Builder
-	out.WriteString("\n## JSON\n\n`-o json` and all formats that templates make of it print one list. Its `apiVersion` is `" + outputVersion +
+	out.WriteString("\n## JSON\n\n`-o json` and all formats that templates make of it print one list. Its `apiVersion` is `" + console.OutputVersion +
 		"`; while that stays the same, fields are only added. Times are RFC 3339, in the time zone of your machine. " +
 		"`extend`, `expire-now` and `keep` read the `object` of each item with `-f`.\n")
 	seen := map[reflect.Type]bool{}
@@ -114,31 +125,31 @@ func documents() string {
 		out.WriteString("\n| field | type | meaning |\n|---|---|---|\n")
 		describe(&out, "", of, seen)
 	}
-	table(reflect.TypeFor[list[struct{}]]())
+	table(reflect.TypeFor[console.List[struct{}]]())
 	out.WriteString("\nThe `object` of an item:\n")
-	table(reflect.TypeFor[objectData]())
+	table(reflect.TypeFor[console.ObjectData]())
 	for _, of := range []struct {
 		kind, commands string
 		list           any
 	}{
-		{"ExpiryList", "expiring", list[entryData]{}},
-		{"ExplanationList", "explain", list[explainedItem]{}},
-		{"ChangeList", "extend, expire-now and keep", list[changedItem]{}},
-		{"ForecastList", "explain -f", list[forecastItem]{}},
-		{"CheckList", "status", list[health.Check]{}},
-		{"FindingList", "lint", lintData{}},
-		{"DefaultsList", "defaults", defaultsData{}},
-		{"PreviewList", "preview", previewData{}},
-		{"TestList", "test", list[testItem]{}},
-		{"CleanupRunList", "report", reportData{}},
-		{"TallyList", "tally", list[tallyItem]{}},
+		{"ExpiryList", "expiring", console.List[expiring.Item]{}},
+		{"ExplanationList", "explain", console.List[explain.Item]{}},
+		{"ChangeList", "extend, expire-now and keep", console.List[change.Item]{}},
+		{"ForecastList", "explain -f", console.List[explain.ForecastItem]{}},
+		{"CheckList", "status", console.List[health.Check]{}},
+		{"FindingList", "lint", lint.Data{}},
+		{"DefaultsList", "defaults", defaults.Data{}},
+		{"PreviewList", "preview", preview.Data{}},
+		{"TestList", "test", console.List[testcases.Item]{}},
+		{"CleanupRunList", "report", report.Data{}},
+		{"TallyList", "tally", console.List[tally.Item]{}},
 	} {
 		fmt.Fprintf(&out, "\n### %s\n\nPrinted by %s. ", of.kind, of.commands)
 		whole := reflect.TypeOf(of.list)
 		items, _ := whole.FieldByName("Items")
 		out.WriteString("Its items:\n")
 		table(items.Type.Elem())
-		if _, nested := whole.FieldByName("list"); nested {
+		if _, nested := whole.FieldByName("List"); nested {
 			out.WriteString("\nBeside the items:\n")
 			seen[whole.Field(0).Type] = true
 			table(whole)

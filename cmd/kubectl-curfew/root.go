@@ -1,29 +1,30 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/approve"
+	"curfew.dev/curfew/cmd/kubectl-curfew/change"
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/convert"
+	"curfew.dev/curfew/cmd/kubectl-curfew/defaults"
+	"curfew.dev/curfew/cmd/kubectl-curfew/expiring"
+	"curfew.dev/curfew/cmd/kubectl-curfew/explain"
+	"curfew.dev/curfew/cmd/kubectl-curfew/lint"
+	"curfew.dev/curfew/cmd/kubectl-curfew/pause"
+	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
+	"curfew.dev/curfew/cmd/kubectl-curfew/report"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/cmd/kubectl-curfew/status"
+	"curfew.dev/curfew/cmd/kubectl-curfew/tally"
+	"curfew.dev/curfew/cmd/kubectl-curfew/testcases"
+	"curfew.dev/curfew/cmd/kubectl-curfew/uninstall"
 )
-
-// The exit statuses.
-const (
-	exitOK      = 0
-	exitBadNews = 1
-	exitUsage   = 2
-)
-
-// errBadNews ends a command that has already printed what is wrong.
-var errBadNews = errors.New("bad news")
-
-// errDeclined ends a command whose question was answered with no.
-var errDeclined = errors.New("nothing was changed")
 
 // root is the command line.
-func root(env environment) *cobra.Command {
+func root(env console.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubectl-curfew",
 		Short: "See what Curfew deletes, when and why",
@@ -52,31 +53,24 @@ files or objects that cannot be used.`,
 		Version:       version,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl curfew"},
 	}
-	command.SetUsageFunc(usageWithout(command.UsageFunc()))
+	command.SetUsageFunc(session.UsageWithout(command.UsageFunc()))
 	command.AddCommand(
-		expiringCommand(env), explainCommand(env), extendCommand(env), expireNowCommand(env), keepCommand(env),
-		statusCommand(env), pauseCommand(env), resumeCommand(env), lintCommand(env), defaultsCommand(env), previewCommand(env), approveCommand(env), reportCommand(env), testCommand(env),
-		tallyCommand(env), convertCommand(), uninstallCommand(env), completionCommand(), versionCommand(), optionsCommand(),
+		expiring.Command(env), explain.Command(env), change.ExtendCommand(env), change.ExpireNowCommand(env), change.KeepCommand(env),
+		status.Command(env), pause.Command(env), pause.ResumeCommand(env), lint.Command(env), defaults.Command(env), preview.Command(env), approve.Command(env), report.Command(env), testcases.Command(env),
+		tally.Command(env), convert.Command(), uninstall.Command(env), completionCommand(), versionCommand(), session.OptionsCommand(),
 	)
 	command.CompletionOptions.DisableDefaultCmd = true // Ours has kubectl, too.
 	return command
 }
 
-// run executes a command line and returns the exit status.
-func run(ctx context.Context, command *cobra.Command) int {
-	err := command.ExecuteContext(ctx)
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, errBadNews):
-		return exitBadNews
-	default:
-		for line := range strings.Lines(err.Error() + "\n") { // Joined errors have a line each.
-			fmt.Fprint(command.ErrOrStderr(), "error: ", line)
-		}
-		if errors.Is(err, errDeclined) {
-			return exitBadNews
-		}
-		return exitUsage
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "kubectl curfew version", version)
+			return err
+		},
 	}
 }

@@ -27,6 +27,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
@@ -78,7 +79,7 @@ func healthy(t *testing.T) *installation {
 		serving: issued(t, noon.AddDate(0, 0, 60)), webhook: 2, endpoints: []bool{true, true}, reached: true,
 		lease: map[string]any{}, accounts: []string{"namespace-controller", "ttl-after-finished-controller"},
 		statuses: []admissionv1.ValidationAction{admissionv1.Deny},
-		settings: map[string]string{settings.Version: version, settings.ReportedAt: "2026-12-24T11:59:00Z"},
+		settings: map[string]string{settings.Version: console.Version, settings.ReportedAt: "2026-12-24T11:59:00Z"},
 		report: settings.Report{Tracked: 1200, LabelKinds: 2, Unlabelled: settings.ListOf(make([]string, 58)), Coverage: map[string]string{
 			"MutatingWebhookConfiguration": settings.NoWebhooks,
 		}},

@@ -14,6 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 )
 
@@ -32,18 +33,18 @@ func TestStatusWaits(t *testing.T) {
 	}{
 		"good at once":       {line: "status --wait", asked: 1},
 		"after three checks": {line: "status --wait", bad: 3, asked: 4, lasting: 6 * time.Second},
-		"too late":           {line: "status --wait --timeout 5s", bad: 100, asked: 3, code: exitBadNews, lasting: 5 * time.Second},
-		"without --wait":     {line: "status", bad: 1, asked: 1, code: exitBadNews},
+		"too late":           {line: "status --wait --timeout 5s", bad: 100, asked: 3, code: console.ExitBadNews, lasting: 5 * time.Second},
+		"without --wait":     {line: "status", bad: 1, asked: 1, code: console.ExitBadNews},
 		"away for a moment":  {line: "status --wait", bad: 1, away: 2, asked: 4, lasting: 6 * time.Second},
-		"away at the end": {line: "status --wait --timeout 5s", away: 100, asked: 3, code: exitBadNews, lasting: 5 * time.Second,
+		"away at the end": {line: "status --wait --timeout 5s", away: 100, asked: 3, code: console.ExitBadNews, lasting: 5 * time.Second,
 			said: "error: not good within 5s: reading the settings of Curfew's controller in namespace \"curfew-system\": connection refused\n"},
-		"bad, then away": {line: "status --wait --timeout 5s", bad: 2, away: 100, asked: 3, code: exitBadNews, lasting: 5 * time.Second, said: "connection refused\n"},
-		"what is missing": {line: "status --wait --timeout 5s", bad: 100, asked: 3, code: exitBadNews, lasting: 5 * time.Second,
+		"bad, then away": {line: "status --wait --timeout 5s", bad: 2, away: 100, asked: 3, code: console.ExitBadNews, lasting: 5 * time.Second, said: "connection refused\n"},
+		"what is missing": {line: "status --wait --timeout 5s", bad: 100, asked: 3, code: console.ExitBadNews, lasting: 5 * time.Second,
 			said: "error: not good within 5s: webhook failed\n"},
-		"not known at the end": {line: "status --wait --timeout 3s", tenant: true, asked: 2, code: exitBadNews, lasting: 3 * time.Second,
+		"not known at the end": {line: "status --wait --timeout 3s", tenant: true, asked: 2, code: console.ExitBadNews, lasting: 3 * time.Second,
 			said: "error: not good within 3s: controller unknown, webhook unknown\n"},
-		"away without --wait": {line: "status", away: 1, asked: 1, code: exitUsage, said: "connection refused\n"},
-		"no such context":     {line: "status --wait", misled: true, asked: 1, code: exitUsage, said: "error: no such context\n"},
+		"away without --wait": {line: "status", away: 1, asked: 1, code: console.ExitUsage, said: "connection refused\n"},
+		"no such context":     {line: "status --wait", misled: true, asked: 1, code: console.ExitUsage, said: "error: no such context\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			good, down := healthy(t), healthy(t)
@@ -58,8 +59,8 @@ func TestStatusWaits(t *testing.T) {
 				for _, key := range []string{"get configmaps", "get leases", "get deployments", "create namespaces", "list endpointslices"} {
 					up.notMine[key] = test.tenant
 				}
-				command := root(environment{now: func() time.Time { return noon }, terminal: func(any) bool { return false },
-					connect: func(config clientcmd.ClientConfig, warnings io.Writer) (world.Clients, error) {
+				command := root(console.Environment{Now: func() time.Time { return noon }, Terminal: func(any) bool { return false },
+					Connect: func(config clientcmd.ClientConfig, warnings io.Writer) (world.Clients, error) {
 						asked++
 						switch {
 						case test.misled:
@@ -75,7 +76,7 @@ func TestStatusWaits(t *testing.T) {
 				command.SetArgs(words(test.line))
 				command.SetOut(&out)
 				command.SetErr(&out)
-				code := run(t.Context(), command)
+				code := console.Run(t.Context(), command)
 				if code != test.code || asked != test.asked || time.Since(began) != test.lasting {
 					t.Errorf("exit status %d after %d checks in %s\n%s", code, asked, time.Since(began), out.String())
 				}

@@ -1,6 +1,8 @@
 package main
 
-import "maps"
+import (
+	"maps"
+)
 
 func init() {
 	maps.Copy(clusterGoldens, map[string]golden{

@@ -1,21 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/expiring"
 )
 
 // TestWatchPrintsDocuments: -o json prints all rows first, then only those that change.
@@ -26,7 +22,7 @@ func TestWatchPrintsDocuments(t *testing.T) {
 		documents := json.NewDecoder(watch.reader)
 		expect := func(want ...string) {
 			t.Helper()
-			var document list[entryData]
+			var document console.List[expiring.Item]
 			if err := documents.Decode(&document); err != nil {
 				t.Fatal(err)
 			}
@@ -60,26 +56,4 @@ func TestWatchPrintsDocuments(t *testing.T) {
 			t.Errorf("printed although nothing changed: %s", rest)
 		}
 	})
-}
-
-// TestWatchWithTwoPolicies: an object that two cleanup policies match has a row for each, which do
-// not replace each other.
-func TestWatchWithTwoPolicies(t *testing.T) {
-	run := func(name string) *world.Entry {
-		source := policy.Source{Level: policy.Level(policy.TriggerCleanup), Name: name}
-		return &world.Entry{UID: "a", Name: "a", Trigger: policy.TriggerCleanup, Source: source, Expiry: noon.Add(time.Hour)}
-	}
-	report := &expiringReport{now: noon, entries: []*world.Entry{run("one"), run("two")}}
-	var text bytes.Buffer
-	documentsPrinted := 0
-	lines := newLines(view{noHeaders: true}, &text, io.Discard)
-	documents := &asDocuments{out: io.Discard, noteLines: noteLines{out: io.Discard}, shown: map[string]entryData{}, printFunc: func(printed, io.Writer) error { documentsPrinted++; return nil }}
-	for range 3 {
-		if err := errors.Join(lines.show(report), documents.show(report)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if rows := strings.Count(text.String(), "\n"); rows != 2 || strings.Contains(text.String(), eventChanged) || documentsPrinted != 1 {
-		t.Errorf("%d documents and %d rows:\n%s", documentsPrinted, rows, text.String())
-	}
 }

@@ -184,14 +184,14 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S4", Name: "a list of expiries judges tonight's run as of now",
-		File: "cmd/kubectl-curfew/runs.go",
-		Old:  "previewRun(ctx, r.w, due.stored, p, r.only, at)", New: "previewRun(ctx, r.w, due.stored, p, r.only, due.stored.CreationTimestamp.Time)",
+		File: "cmd/kubectl-curfew/preview/runs.go",
+		Old:  "previewRun(ctx, r.W, due.stored, p, r.Only, at)", New: "previewRun(ctx, r.W, due.stored, p, r.Only, due.stored.CreationTimestamp.Time)",
 		Package: "cmd/kubectl-curfew", Tests: []string{"TestExpiringByCleanupPolicy"},
 	},
 	{
 		Invariant: "S10", Name: "a list of expiries is sure of what an account may delete that the user cannot be",
-		File: "cmd/kubectl-curfew/runs.go",
-		Old:  "case account.Own:", New: "case account.Own && r.w == nil:",
+		File: "cmd/kubectl-curfew/preview/runs.go",
+		Old:  "case account.Own:", New: "case account.Own && r.W == nil:",
 		Package: "cmd/kubectl-curfew", Tests: []string{"TestExpiringByCleanupPolicy"},
 	},
 	{

@@ -5,7 +5,7 @@ package main
 var ofForgers = []Mutant{
 	{
 		Invariant: "S6", Name: "a hash that the status claims is approved",
-		File: "cmd/kubectl-curfew/approve.go",
+		File: "cmd/kubectl-curfew/approve/approve.go",
 		Old:  "if policy.Status.SpecHash != compiled.Hash {", New: "if policy.Status.SpecHash == \"-\" {",
 		Package: "cmd/kubectl-curfew", Tests: []string{"TestForgedHashIsNotApproved"},
 	},

@@ -55,7 +55,8 @@ func Keep(s *Subject) (*Plan, error) {
 	for _, key := range []string{policy.LabelTTL, policy.LabelKyvernoTTL} {
 		if _, ok := e.Facts.Labels[key]; ok && (key == policy.LabelTTL || s.Alias) {
 			set(patch, label(key), nil)
-			// Without a stamp it would look like an object that never had a label, and get a default.
+			// Without a stamp it would look like an object that never had a label, and get a
+			// default.
 			if _, stamped := e.Facts.Annotations[policy.AnnotationLabelSource]; !stamped {
 				set(patch, annotation(policy.AnnotationLabelSource), string(policy.LevelObject))
 			}

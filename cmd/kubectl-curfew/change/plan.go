@@ -19,8 +19,8 @@ type Subject struct {
 	// Alias: the label cleanup.kyverno.io/ttl applies.
 	Alias bool
 	Now   time.Time
-	// MayUpdate asks whether the user may update a LifecyclePolicy, by its name; nil if nobody can be
-	// asked.
+	// MayUpdate asks whether the user may update a LifecyclePolicy, by its name; nil if nobody can
+	// be asked.
 	MayUpdate func(policy string) rules.Answer
 	// Cleaned is the cleanup policy whose next run may delete the object; empty for none.
 	Cleaned string

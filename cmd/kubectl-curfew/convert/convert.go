@@ -23,8 +23,8 @@ type Options struct {
 	ServiceAccount string
 	// Schedule of converted rules of kube-janitor, which has an interval instead.
 	Schedule string
-	// DeploymentTime is kube-janitor's --deployment-time-annotation, "none" if it runs without, or ""
-	// if that is not known. A rules file does not show it.
+	// DeploymentTime is kube-janitor's --deployment-time-annotation, "none" if it runs without, or
+	// "" if that is not known. A rules file does not show it.
 	DeploymentTime string
 }
 

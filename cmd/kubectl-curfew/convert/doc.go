@@ -8,5 +8,5 @@
 // "false": a condition that is dropped silently would delete more than before.
 //
 // JMESPath (jmespath.go) is translated to CEL by translate.go. The translation keeps the object
-// where the two differ.
+// where the two differ. [Command] is kubectl curfew convert.
 package convert

@@ -33,8 +33,8 @@ type Object struct {
 type Result struct {
 	Policy *cleanup.Policy
 	Now    time.Time
-	// Objects that match, by kind, namespace and name. If the run would stall, they are those that it
-	// would delete without the limit.
+	// Objects that match, by kind, namespace and name. If the run would stall, they are those that
+	// it would delete without the limit.
 	Objects []Object
 	// Listed objects were judged, and Deleted would be deleted.
 	Listed, Deleted int64

@@ -13,5 +13,6 @@
 //  4. The CRDs, and with them policies, tallies and reports.
 //  5. The rest, and at last the Namespace, if nothing of somebody else is in it.
 //
-// [Installation.Left] looks at the end whether anything is left that blocks.
+// [Installation.Left] looks at the end whether anything is left that blocks. [Command] is kubectl
+// curfew uninstall (command.go).
 package uninstall

@@ -20,7 +20,8 @@ type Options struct {
 	KeepCRDs bool
 	// Timeout bounds each wait for what was deleted to be gone.
 	Timeout time.Duration
-	// Say reports what is waited for, and Done each object that was deleted, with what became of it.
+	// Say reports what is waited for, and Done each object that was deleted, with what became of
+	// it.
 	Say  func(format string, values ...any)
 	Done func(what string)
 }

@@ -42,8 +42,8 @@ type resource struct {
 	schema.GroupVersionResource
 	stage stage
 	place place
-	// names are those of objects in Curfew's namespace, and of webhook configurations. Package policy
-	// knows the others.
+	// names are those of objects in Curfew's namespace, and of webhook configurations. Package
+	// policy knows the others.
 	names []string
 }
 
@@ -59,8 +59,8 @@ const (
 	static, controllers = "curfew", "curfew-kinds"
 	// webhook is the name of the webhook's objects, its Service included.
 	webhook = "curfew-webhook"
-	// tlsSecret has the CA of the webhooks or their certificate, and caSecret the CA that cert-manager
-	// makes by manifests/components/cert-manager.
+	// tlsSecret has the CA of the webhooks or their certificate, and caSecret the CA that
+	// cert-manager makes by manifests/components/cert-manager.
 	tlsSecret, caSecret = "curfew-webhook-tls", "curfew-webhook-ca"
 	// lease is the controller's, unless --lease-name names another. One that is left has no effect.
 	lease = "curfew-controller"

@@ -31,8 +31,8 @@ type Entry struct {
 	// Estimated: the object does not say when it finished, so that the TTL starts when the
 	// controller sees it.
 	Estimated bool
-	// Native is set where the kind's own controller deletes the object, and Curfew does not, or would
-	// later. No obstacle of Curfew's stops that.
+	// Native is set where the kind's own controller deletes the object, and Curfew does not, or
+	// would later. No obstacle of Curfew's stops that.
 	Native    *policy.NativeDeletion
 	Obstacles []policy.Obstacle
 	// With is set by [World.Follow] where the object is deleted with another one first.

@@ -19,7 +19,8 @@ type Lease struct {
 	Unused bool
 	// Holder is the replica that leads; "" where the last one released the Lease.
 	Holder string
-	// Age is the time since it was renewed, by the API server's clock. Duration is how long it holds.
+	// Age is the time since it was renewed, by the API server's clock. Duration is how long it
+	// holds.
 	Age, Duration time.Duration
 }
 

@@ -32,8 +32,8 @@ type Clients struct {
 	Metadata  metadata.Interface
 	// ServerTime is the API server's time, at most a second ahead; nil means that it is not known.
 	ServerTime func(context.Context) (time.Time, error)
-	// As connects as another user. It is nil where that is impossible: the user already impersonates
-	// somebody, and who may do what is decided for the one who does so.
+	// As connects as another user. It is nil where that is impossible: the user already
+	// impersonates somebody, and who may do what is decided for the one who does so.
 	As func(user string) (Clients, error)
 }
 

@@ -1,0 +1,347 @@
+package change
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
+	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
+)
+
+// changing has the flags and steps of extend, expire-now and keep: plan each object, preview,
+// confirm, and patch each in the state that was planned for.
+type changing struct {
+	*session.Connection
+	selection world.Selection
+	files     []string
+	dryRun    string
+	yes       bool
+	output    *console.Output
+	// done is the result that the command prints: "extended".
+	done string
+	// atOnce: the objects expire by label now, so that a pause of deletions is an obstacle.
+	atOnce bool
+	// cleanups are the next runs of cleanup policies, if the objects should outlive these; nil if
+	// they do not matter.
+	cleanups preview.ObjectRuns
+	// plan plans the change of one object.
+	plan func(subject *Subject, obstacles []policy.Obstacle) (*Plan, error)
+}
+
+func newChanging(env console.Environment, done string) *changing {
+	return &changing{Connection: session.NewConnection(env), dryRun: "none", output: console.NewOutput("text"), done: done}
+}
+
+func (c *changing) addFlags(command *cobra.Command) {
+	flags := command.Flags()
+	c.Add(flags)
+	session.AddSelection(flags, &c.selection)
+	flags.StringArrayVarP(&c.files, "filename", "f", nil, "file with the objects, or - for stdin: what expiring -o json or kubectl get -o json prints; an object that was deleted and created again since is left alone")
+	flags.StringVar(&c.dryRun, "dry-run", c.dryRun, "none, client (send nothing) or server (send it, but store nothing)")
+	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
+	c.output.AddFlags(command)
+	c.CompleteFlags(command, map[string][]string{"dry-run": {"client", "none", "server"}, "output": c.output.Formats()})
+}
+
+const changingUse = "(KIND/NAME... | KIND NAME... | KIND -l SELECTOR | -f FILE)"
+
+func (c *changing) validate() (console.PrintFunc, error) {
+	var errs []error
+	switch c.dryRun {
+	case "none", "client", "server":
+	default:
+		errs = append(errs, fmt.Errorf("--dry-run=%s: give none, client or server", c.dryRun))
+	}
+	print, err := c.output.Printer()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	return print, errors.Join(errs...)
+}
+
+// planned is one object with its plan, or the reason why there is none.
+type planned struct {
+	world.Selected
+	// before is the deletion without the change.
+	before Deletion
+	plan   *Plan
+	err    error
+}
+
+func (p *planned) String() string {
+	if p.Namespace == "" {
+		return p.Kind.Name(p.Name)
+	}
+	return p.Kind.Name(p.Name) + " in namespace " + p.Namespace
+}
+
+// unchanged reports whether the object is already as wanted.
+func (p *planned) unchanged() bool {
+	nothing := (*NothingError)(nil)
+	return errors.As(p.err, &nothing)
+}
+
+// run runs all three commands.
+func (c *changing) run(cmd *cobra.Command, args []string) error {
+	print, err := c.validate()
+	if err != nil {
+		return err
+	}
+	ctx, now := cmd.Context(), c.Now()
+	out, diagnostics := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	c.selection.Args = args
+	if c.selection.Namespace, err = c.Namespace(); err != nil {
+		return err
+	}
+	leftOut := 0
+	if c.selection.References, leftOut, err = readReferences(c.files, cmd.InOrStdin(), c.cleanups != nil); err != nil {
+		return err
+	}
+	if leftOut > 0 {
+		console.PrintNotes([]string{fmt.Sprintf("left out %s that only cleanup policies delete: name them to change them, or use kubectl curfew keep", console.Count(leftOut, "object"))}, diagnostics)
+	}
+	if len(c.files) > 0 && len(c.selection.References) == 0 {
+		return c.nothing(print, now, out, diagnostics)
+	}
+	progress := console.NewProgress(c.Environment, diagnostics)
+	defer progress.Done()
+	w, selected, err := c.Selected(ctx, now, session.Overlay{}, c.selection, progress, progress)
+	if err == nil {
+		err = w.Installed()
+	}
+	if err != nil {
+		return err
+	}
+	var all []*planned
+	ready := 0
+	for i, one := range selected {
+		progress.Say("judging %d of %s", i+1, console.Count(len(selected), "object"))
+		each, err := c.planOne(ctx, w, one, now)
+		if err != nil {
+			return err
+		}
+		if all = append(all, each); each.err == nil {
+			ready++
+		}
+	}
+	progress.Done()
+	if what, _ := w.Controller.Unread(); c.atOnce && what != "" {
+		w.Note(what + " is not known: objects are deleted once it runs and may delete them")
+	}
+	console.PrintNotes(w.Notes(), diagnostics)
+	if err := c.preview(ctx, w, all, ready, now, cmd.InOrStdin(), diagnostics); err != nil {
+		return err
+	}
+	progress.Again()
+	return c.carryOut(ctx, w, all, print, now, out, progress)
+}
+
+// nothing ends a command whose -f is an empty list.
+func (c *changing) nothing(print console.PrintFunc, now time.Time, out, diagnostics io.Writer) error {
+	fmt.Fprintln(diagnostics, "note: the list is empty, so that nothing changes")
+	if print == nil {
+		return nil
+	}
+	return print(printedChanges(nil, now), out)
+}
+
+func (c *changing) planOne(ctx context.Context, w *world.World, one world.Selected, now time.Time) (*planned, error) {
+	if one.Gone != nil {
+		out := &planned{Selected: one, err: one.Gone}
+		if c.atOnce {
+			out.err = Nothing("%s", one.Gone)
+		}
+		return out, nil
+	}
+	explained, err := w.Explain(ctx, one.Kind, one.Object, now)
+	if err != nil {
+		return nil, err
+	}
+	obstacles, err := w.Obstacles(ctx, one.Kind, explained)
+	if err != nil {
+		return nil, err
+	}
+	if c.atOnce {
+		paused, err := w.PausedLabels(ctx, one.Kind, explained.Facts.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		obstacles = append(append(obstacles, paused...), w.SwitchedOff(explained.Facts, policy.TriggerLabel)...)
+		obstacles = append(obstacles, w.HeldByPause(explained.Facts, policy.TriggerLabel, time.Time{})...)
+	}
+	out := &planned{Selected: one, before: DeletionOf(explained)}
+	cleaned, err := c.cleaned(ctx, w, one.Kind, explained.Facts, now)
+	if err != nil {
+		return nil, err
+	}
+	subject := &Subject{Object: one.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}
+	subject.MayUpdate = func(policy string) rules.Answer { return w.MayUpdatePolicy(ctx, policy) }
+	if cleaned != nil {
+		subject.Cleaned = cleaned.Source.String()
+		if before := out.before.Expiry; before.IsZero() || cleaned.Expiry.Before(before) {
+			out.before = Deletion{Expiry: cleaned.Expiry}
+		}
+	}
+	if out.plan, out.err = c.plan(subject, obstacles); out.plan != nil {
+		out.plan.Before = out.before
+	}
+	return out, nil
+}
+
+// cleaned is the run of a cleanup policy that may delete an object; nil for none, or where it does
+// not matter.
+func (c *changing) cleaned(ctx context.Context, w *world.World, kind world.Kind, facts *policy.Facts, now time.Time) (*preview.ObjectRun, error) {
+	if c.cleanups == nil {
+		return nil, nil
+	}
+	runs, unknown, err := c.cleanups.Of(ctx, w, kind, facts.Namespace, facts.UID, now)
+	if len(unknown) > 0 {
+		w.Note(fmt.Sprintf("to keep an object from cleanup policies that are not known as well, annotate it: kubectl annotate KIND/NAME %s=true", policy.AnnotationProtect))
+	}
+	return preview.FirstRun(runs), err
+}
+
+func ExpireNowCommand(env console.Environment) *cobra.Command {
+	options := newChanging(env, "expires now")
+	options.plan, options.atOnce = ExpireNow, true
+	command := &cobra.Command{
+		Use:   "expire-now " + changingUse,
+		Short: "Have Curfew delete objects now",
+		Long: `Have Curfew delete objects now, by a TTL label that expires at once. Unlike
+kubectl delete, Curfew performs the deletion, with its preconditions, rate
+limit, log and protection. An object whose deletion is blocked is not changed.
+
+It asks for confirmation before it deletes more than one object, a Namespace or
+another cluster-scoped object, or an object that owns more than 10 others.`,
+		Example: `  # Delete this Job now
+  kubectl curfew expire-now job/build -n ci
+
+  # Delete all finished Pods of a demo, after a preview
+  kubectl curfew expire-now pods -l app=demo --dry-run=server
+  kubectl curfew expire-now pods -l app=demo`,
+		RunE:              options.run,
+		ValidArgsFunction: options.CompleteObjects(),
+	}
+	options.addFlags(command)
+	return command
+}
+
+func ExtendCommand(env console.Environment) *cobra.Command {
+	options := newChanging(env, "extended")
+	var by, until, to string
+	command := &cobra.Command{
+		Use:   "extend " + changingUse + " (--by DURATION | --until TIME | --to DURATION)",
+		Short: "Let objects live longer",
+		Long: `Let objects live longer: by a duration, until a time, or with another TTL.
+
+This changes the value that decides: the TTL label, the annotation or the kind's
+own field. A default of a namespace or policy is overridden by an annotation.
+The command never shortens a life. --to gives a TTL to an object that has none.
+Bounds are checked before anything is sent, and each object is changed in
+exactly the state that was read.`,
+		Example: `  # Keep a Job for another day
+  kubectl curfew extend job/build -n ci --by 1d
+
+  # Keep all ConfigMaps of a demo until Friday evening
+  kubectl curfew extend configmaps -l app=demo --until 'friday 18:00'
+
+  # Two weeks after it finishes, whenever that is
+  kubectl curfew extend job/train --to 2w --dry-run=server`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target, err := readTarget(by, until, to, options)
+			if err != nil {
+				return err
+			}
+			options.plan = func(subject *Subject, _ []policy.Obstacle) (*Plan, error) {
+				return Extend(subject, target)
+			}
+			return options.run(cmd, args)
+		},
+		ValidArgsFunction: options.CompleteObjects(),
+	}
+	options.addFlags(command)
+	flags := command.Flags()
+	flags.StringVar(&by, "by", "", "how much longer, such as 1d")
+	flags.StringVar(&until, "until", "", "new expiry, such as 'friday 18:00' or 2d")
+	flags.StringVar(&to, "to", "", "new TTL after it finishes, such as 2w; from its creation for kinds that do not finish")
+	return command
+}
+
+func readTarget(by, until, to string, c *changing) (Target, error) {
+	var out Target
+	given := 0
+	for _, text := range []string{by, until, to} {
+		if text != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return out, errors.New("give one of --by, --until and --to")
+	}
+	now := c.Now()
+	var err error
+	switch {
+	case by != "":
+		if out.By, err = policy.ParseDuration(by); err != nil {
+			return out, fmt.Errorf("--by=%s: %w", by, err)
+		}
+		if out.By <= 0 {
+			return out, fmt.Errorf("--by=%s: give more than 0", by)
+		}
+	case to != "":
+		if to == "never" {
+			return out, errors.New("--to=never: use kubectl curfew keep")
+		}
+		if out.To, err = policy.ParseDuration(to); err != nil {
+			return out, fmt.Errorf("--to=%s: %w", to, err)
+		}
+		if out.To <= 0 {
+			return out, fmt.Errorf("--to=%s: give more than 0, or use expire-now", to)
+		}
+	default:
+		if out.Until, err = moment.Parse(until, now); err != nil {
+			return out, fmt.Errorf("--until=%s: %w", until, err)
+		}
+		if !out.Until.After(now) {
+			return out, fmt.Errorf("--until=%s: %s is in the past: give a later time", until, console.Instant(out.Until, now.Location()))
+		}
+	}
+	return out, nil
+}
+
+func KeepCommand(env console.Environment) *cobra.Command {
+	options := newChanging(env, "kept")
+	options.cleanups = preview.ObjectRuns{}
+	options.plan = func(subject *Subject, _ []policy.Obstacle) (*Plan, error) {
+		return Keep(subject)
+	}
+	command := &cobra.Command{
+		Use:   "keep " + changingUse,
+		Short: "Keep objects: remove their expiry",
+		Long: `Keep objects. This removes the TTL label and sets the TTL after finished to
+never: in the annotation, and by removing the kind's own field, which the kind's
+own controller reads. An object that bounds do not allow to stay is not changed.
+Where a training runtime decides the TTL, the object is protected instead. One
+that the next run of a cleanup policy may delete is protected as well. The
+deadline stays as it is.`,
+		Example: `  # Keep this Job for good
+  kubectl curfew keep job/build -n ci
+
+  # Keep all ConfigMaps of a demo
+  kubectl curfew keep configmaps -l app=demo`,
+		RunE:              options.run,
+		ValidArgsFunction: options.CompleteObjects(),
+	}
+	options.addFlags(command)
+	return command
+}

@@ -1,0 +1,303 @@
+package change
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+)
+
+// Item is one change for programs.
+type Item struct {
+	Object   console.ObjectData `json:"object"`
+	Before   deletionData       `json:"before"`
+	After    deletionData       `json:"after"`
+	Patch    json.RawMessage    `json:"patch" doc:"the JSON merge patch; {} where the object was already as wanted"`
+	Warnings []string           `json:"warnings,omitempty" doc:"what admission would warn about"`
+}
+
+type deletionData struct {
+	Expiry    *time.Time `json:"expiry" doc:"null where the object stays or has not finished"`
+	TTL       string     `json:"ttlAfterFinished,omitempty" doc:"of an object that has not finished"`
+	TTLFailed string     `json:"ttlAfterFailed,omitempty" doc:"where it differs after a failure"`
+}
+
+// printedChanges are the changes in the forms that programs read.
+func printedChanges(changed []*planned, now time.Time) console.Printed {
+	var out console.Printed
+	var items []Item
+	for _, each := range changed {
+		if each.Gone != nil {
+			continue
+		}
+		item := changedOf(each, now)
+		items, out.Objects = append(items, item), append(out.Objects, item.Object)
+	}
+	out.Document = console.ListOf("ChangeList", now, items, nil)
+	return out
+}
+
+func changedOf(each *planned, now time.Time) Item {
+	plan := each.plan
+	if each.unchanged() {
+		plan = &Plan{Patch: map[string]any{}, Before: each.before, After: each.before}
+	}
+	patch, err := json.Marshal(plan.Patch)
+	if err != nil {
+		patch = []byte("null") // Plain data always marshals.
+	}
+	deletion := func(of Deletion) deletionData {
+		out := deletionData{Expiry: console.TimeData(of.Expiry, now)}
+		if of.After != nil {
+			out.TTL = of.After.String()
+		}
+		if of.AfterFailure != nil {
+			out.TTLFailed = of.AfterFailure.String()
+		}
+		return out
+	}
+	return Item{
+		Object: session.ObjectOf(each.Kind, each.Namespace, each.Name, world.UIDOf(each.Object)),
+		Before: deletion(plan.Before), After: deletion(plan.After), Patch: patch, Warnings: plan.Warnings,
+	}
+}
+
+// preview shows the plans for more than one object, with those that fail, and asks for
+// confirmation where the change reaches beyond one object.
+func (c *changing) preview(ctx context.Context, w *world.World, all []*planned, ready int, now time.Time, in io.Reader, diagnostics io.Writer) error {
+	if len(all) > 1 {
+		if err := printPlans(all, now, diagnostics); err != nil {
+			return err
+		}
+	}
+	if ready == 0 || c.yes || c.dryRun != "none" {
+		return nil
+	}
+	question := c.questionOfAll(all, ready)
+	if len(all) == 1 {
+		var err error
+		if question, err = c.questionOf(ctx, w, all[0]); err != nil || question == "" {
+			return err
+		}
+	}
+	return c.Confirm(ctx, question, in, diagnostics)
+}
+
+func printPlans(all []*planned, now time.Time, diagnostics io.Writer) error {
+	table := console.NewTable("NAMESPACE", "NAME", "NOW", "THEN")
+	for _, each := range all {
+		before, then := deletionText(each.before, now), ""
+		switch {
+		case each.unchanged():
+			then = "unchanged: " + each.err.Error()
+		case each.err != nil:
+			then = "not changed: " + each.err.Error()
+		default:
+			then = deletionText(each.plan.After, now)
+		}
+		if each.Gone != nil {
+			before = "-"
+		}
+		console.AddRow(table, nil, console.OrDash(each.Namespace), each.Kind.Name(each.Name), before, then)
+	}
+	return console.PrintTable(table, printers.PrintOptions{}, diagnostics)
+}
+
+// questionOfAll is the question before several objects are changed. It names the Namespaces that
+// expire-now deletes among them.
+func (c *changing) questionOfAll(all []*planned, ready int) string {
+	question := fmt.Sprintf("Change %s?", console.Count(ready, "object"))
+	var namespaces []string
+	for _, each := range all {
+		if c.atOnce && each.err == nil && each.Kind.IsNamespace() {
+			namespaces = append(namespaces, each.Name)
+		}
+	}
+	if len(namespaces) > 0 {
+		question = fmt.Sprintf("Delete %s, with everything in namespaces %s?", console.Count(ready, "object"), session.Some(namespaces))
+	}
+	return question
+}
+
+// dependentsUnasked is how many objects expire-now deletes with another one without asking.
+const dependentsUnasked = 10
+
+// questionOf is the question before one object is changed, "" for none. Only expire-now asks:
+// a mistyped name would delete much that nothing brings back.
+func (c *changing) questionOf(ctx context.Context, w *world.World, one *planned) (string, error) {
+	switch {
+	case !c.atOnce:
+		return "", nil
+	case one.Kind.IsNamespace():
+		return fmt.Sprintf("Delete %s and everything in it?", one), nil
+	case one.Kind.ClusterScoped:
+		return fmt.Sprintf("Delete %s, which is cluster-scoped?", one), nil
+	}
+	dependents, forbidden, unread, err := w.Dependents(ctx, one.Namespace, world.UIDOf(one.Object))
+	switch {
+	case err != nil:
+		return "", err
+	case len(unread) > 0:
+		return fmt.Sprintf("Delete %s and all that it owns? The API server cannot list %s.", one, strings.Join(unread, ", ")), nil
+	case len(forbidden) > 0:
+		return fmt.Sprintf("Delete %s and all that it owns? You may not list %s: how many of these is not known.", one, session.Some(forbidden)), nil
+	case dependents <= dependentsUnasked:
+		return "", nil
+	}
+	return fmt.Sprintf("Delete %s and %s that it owns?", one, console.Count(dependents, "object")), nil
+}
+
+// deletionText is a deletion such as 2026-11-20 17:00:00 CET, 2d after it finishes, or stays.
+func deletionText(deletion Deletion, now time.Time) string {
+	switch {
+	case !deletion.Expiry.IsZero():
+		return console.Instant(deletion.Expiry, now.Location())
+	case deletion.AfterFailure != nil:
+		return deletion.After.String() + " after it succeeds, " + deletion.AfterFailure.String() + " after it fails"
+	case deletion.After != nil:
+		return deletion.After.String() + " after it finishes"
+	default:
+		return "stays"
+	}
+}
+
+// carryOut writes the plans and prints what came of each. It continues after a failure. An object
+// that is already as wanted is no failure.
+func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned, print console.PrintFunc, now time.Time, out io.Writer, progress *console.Progress) error {
+	var done []*planned
+	var interrupted error
+	failed := false
+	for i, each := range all {
+		progress.Say("changing %d of %s", i+1, console.Count(len(all), "object"))
+		if interrupted = c.attempt(ctx, w, all, i, progress); interrupted != nil {
+			break
+		}
+		if each.err != nil && !each.unchanged() {
+			failed = true
+			continue
+		}
+		done = append(done, each)
+		if print == nil {
+			progress.Done() // The line itself shows the progress.
+			fmt.Fprintln(out, c.result(each, now))
+		}
+	}
+	progress.Done()
+	if print != nil {
+		if err := print(printedChanges(done, now), out); err != nil {
+			return err
+		}
+	}
+	switch {
+	case interrupted != nil:
+		return interrupted
+	case failed:
+		return console.ErrBadNews
+	default:
+		return nil
+	}
+}
+
+// result is the line of an object. It names the namespace unless -n does.
+func (c *changing) result(each *planned, now time.Time) string {
+	name := each.Kind.Name(each.Name)
+	if c.selection.Everywhere || len(c.selection.References) > 0 {
+		name = each.String()
+	}
+	if each.unchanged() {
+		return name + " unchanged: " + console.OneLine(each.err.Error())
+	}
+	return fmt.Sprintf("%s %s: %s (was: %s)%s", name, c.done, deletionText(each.plan.After, now), deletionText(each.plan.Before, now), c.mode())
+}
+
+// attempt writes one plan and reports errors and warnings to diagnostics. It fails only where the
+// user interrupted it.
+func (c *changing) attempt(ctx context.Context, w *world.World, all []*planned, i int, diagnostics io.Writer) error {
+	each := all[i]
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted before object %d of %d: those before it are changed", i+1, len(all))
+	}
+	if each.err == nil {
+		each.err = c.write(ctx, w, each)
+	}
+	if each.err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted at object %d of %d, %s, which may be changed: those before it are", i+1, len(all), each)
+	}
+	switch {
+	case each.err == nil:
+		for _, warning := range each.plan.Warnings {
+			fmt.Fprintf(diagnostics, "warning: %s: %s\n", each, console.OneLine(warning))
+		}
+	case !each.unchanged():
+		fmt.Fprintf(diagnostics, "error: %s: %s\n", each, console.OneLine(each.err.Error()))
+	}
+	return nil
+}
+
+// mode marks a dry run, as kubectl does.
+func (c *changing) mode() string {
+	switch c.dryRun {
+	case "client":
+		return " (dry run)"
+	case "server":
+		return " (server dry run)"
+	}
+	return ""
+}
+
+// attempts limits the retries for an object that somebody else keeps changing.
+const attempts = 5
+
+// write patches one object. It plans again at the present time, because the confirmation may have
+// taken long. After a conflict it reads the object and tries again. Admission denies a label that
+// is expired: for expire-now the API server's clock counts, and a label that expired on its way is
+// sent again.
+func (c *changing) write(ctx context.Context, w *world.World, each *planned) error {
+	if c.dryRun == "client" {
+		return nil
+	}
+	for left := attempts; ; left-- {
+		again, err := c.planOne(ctx, w, each.Selected, c.sendTime(ctx, w))
+		if err != nil {
+			return err
+		}
+		if again.err != nil {
+			return again.err
+		}
+		each.plan = again.plan
+		err = w.Patch(ctx, each.Kind, each.Object, each.plan.Patch, c.dryRun == "server")
+		tooSlow := c.atOnce && apierrors.IsForbidden(err) && !c.sendTime(ctx, w).Before(each.plan.After.Expiry)
+		if left == 1 || !tooSlow && !apierrors.IsConflict(err) {
+			return err
+		}
+		if tooSlow {
+			continue
+		}
+		fresh, err := w.Get(ctx, each.Kind, each.Namespace, each.Name)
+		if err != nil {
+			return err
+		}
+		if !world.Same(each.Object, fresh.Object) {
+			return errors.New("was deleted and created again in between: check it and try again")
+		}
+		each.Object = fresh.Object
+	}
+}
+
+// sendTime is the time that a change is planned for.
+func (c *changing) sendTime(ctx context.Context, w *world.World) time.Time {
+	if c.atOnce {
+		return w.ServerTime(ctx, c.Now())
+	}
+	return c.Now()
+}

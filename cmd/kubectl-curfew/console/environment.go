@@ -1,0 +1,89 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+)
+
+// Environment is what commands take from the machine. Tests have their own.
+type Environment struct {
+	// Now is the time, in the user's time zone. Each command reads it once, and once more for each
+	// object right before it changes that.
+	Now func() time.Time
+	// Connect makes clients for the cluster that the configuration names.
+	Connect func(config clientcmd.ClientConfig, warnings io.Writer) (world.Clients, error)
+	// Terminal reports whether a stream is a terminal.
+	Terminal func(stream any) bool
+}
+
+// PrintNotes prints what could not be read, and what that means.
+func PrintNotes(notes []string, diagnostics io.Writer) {
+	for _, note := range notes {
+		fmt.Fprintln(diagnostics, "note:", note)
+	}
+}
+
+// The exit statuses.
+const (
+	ExitOK      = 0
+	ExitBadNews = 1
+	ExitUsage   = 2
+)
+
+// ErrBadNews ends a command that has already printed what is wrong.
+var ErrBadNews = errors.New("bad news")
+
+// ErrDeclined ends a command whose question was answered with no.
+var ErrDeclined = errors.New("nothing was changed")
+
+// Run executes a command line and returns the exit status.
+func Run(ctx context.Context, command *cobra.Command) int {
+	err := command.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, ErrBadNews):
+		return ExitBadNews
+	default:
+		for line := range strings.Lines(err.Error() + "\n") { // Joined errors have a line each.
+			fmt.Fprint(command.ErrOrStderr(), "error: ", line)
+		}
+		if errors.Is(err, ErrDeclined) {
+			return ExitBadNews
+		}
+		return ExitUsage
+	}
+}
+
+// Terminal reports whether a stream is a terminal.
+func Terminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// TerminalSize is 0, 0 for a stream whose size is not known.
+func TerminalSize(stream any) (width, height int) {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return 0, 0
+	}
+	width, height, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0, 0
+	}
+	return width, height
+}
+
+// Version is the version of the plugin, which main sets.
+var Version = "dev"

@@ -1,0 +1,58 @@
+package console
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestProgress: nothing within a second, then what is being done, brought up to date, and gone
+// without a trace before anything else is written. Where nobody looks on, nothing ever.
+func TestProgress(t *testing.T) {
+	for name, watched := range map[string]bool{"a person looks on": true, "a pipe": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out strings.Builder // under the lock of progress, which writes to it from its timer
+				progress := NewProgress(Environment{Terminal: func(any) bool { return watched }}, &out)
+				said := func(want string) {
+					t.Helper()
+					synctest.Wait()
+					if !watched {
+						want = strings.NewReplacer("\r\x1b[K", "", "reading...", "", "judging 7 of 9...", "").Replace(want)
+					}
+					progress.mu.Lock()
+					defer progress.mu.Unlock()
+					if out.String() != want {
+						t.Errorf("%q, want %q", out.String(), want)
+					}
+					out.Reset()
+				}
+				progress.Say("reading")
+				time.Sleep(quietFor - time.Nanosecond)
+				said("")
+				time.Sleep(time.Nanosecond)
+				said("\r\x1b[Kreading...")
+				progress.Say("judging %d of %d", 7, 9)
+				time.Sleep(tick)
+				said("\r\x1b[Kjudging 7 of 9...")
+				if _, err := progress.Write([]byte("Warning: x\n")); err != nil {
+					t.Fatal(err)
+				}
+				said("\r\x1b[KWarning: x\n")
+				time.Sleep(tick)
+				said("\r\x1b[Kjudging 7 of 9...")
+				progress.Done()
+				progress.Done()
+				time.Sleep(time.Minute)
+				said("\r\x1b[K")
+				progress.Again()
+				time.Sleep(quietFor - time.Nanosecond)
+				said("")
+				progress.Done()
+				time.Sleep(time.Minute)
+				said("")
+			})
+		})
+	}
+}

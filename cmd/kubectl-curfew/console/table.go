@@ -1,0 +1,178 @@
+package console
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+// gap is what kubectl's printer puts between columns, narrowest the width of a column with it.
+const (
+	gap       = 3
+	narrowest = 6
+)
+
+var (
+	// shortened are columns whose cells may be cut, with the width that they keep.
+	shortened = map[string]int{"NAMESPACE": 10, "NAME": 18, "SOURCE": 12, "FOR EXAMPLE": 40}
+	// dispensable are columns that a narrow terminal does not show, first those that say least.
+	dispensable = []string{"TRIGGER", "SOURCE", "EXPIRES"}
+)
+
+// Fit narrows a table to a terminal: it leaves out columns until the rest fits once names are cut.
+// BLOCKER is never cut. Width 0 is no limit.
+func Fit(table *metav1.Table, width int) {
+	for _, name := range dispensable {
+		if width <= 0 || excess(table, width) <= slack(table) {
+			break
+		}
+		drop(table, name)
+	}
+	if width <= 0 {
+		return
+	}
+	limits := widths(table)
+	for over := excess(table, width); over > 0; over-- {
+		widest, most := -1, 0
+		for i, column := range table.ColumnDefinitions {
+			if keep, ok := shortened[column.Name]; ok && limits[i]-keep > most {
+				widest, most = i, limits[i]-keep
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		limits[widest]--
+	}
+	for _, row := range table.Rows {
+		for i, cell := range row.Cells {
+			row.Cells[i] = Cut(fmt.Sprint(cell), limits[i])
+		}
+	}
+}
+
+// widths are those of the columns, without the gaps.
+func widths(table *metav1.Table) []int {
+	var out []int
+	for i, column := range table.ColumnDefinitions {
+		width := len(column.Name)
+		for _, row := range table.Rows {
+			width = max(width, len(fmt.Sprint(row.Cells[i])))
+		}
+		out = append(out, width)
+	}
+	return out
+}
+
+// excess is by how much a table is wider than the terminal.
+func excess(table *metav1.Table, width int) int {
+	all := widths(table)
+	total := -width
+	for i, column := range all {
+		if i < len(all)-1 {
+			column = max(column+gap, narrowest)
+		}
+		total += column
+	}
+	return total
+}
+
+// slack is by how much a table can be narrowed by cutting cells.
+func slack(table *metav1.Table) int {
+	total := 0
+	for i, width := range widths(table) {
+		if keep, ok := shortened[table.ColumnDefinitions[i].Name]; ok {
+			total += max(0, width-keep)
+		}
+	}
+	return total
+}
+
+func drop(table *metav1.Table, name string) {
+	at := slices.IndexFunc(table.ColumnDefinitions, func(column metav1.TableColumnDefinition) bool { return column.Name == name })
+	if at < 0 {
+		return
+	}
+	table.ColumnDefinitions = slices.Delete(table.ColumnDefinitions, at, at+1)
+	for i := range table.Rows {
+		table.Rows[i].Cells = slices.Delete(table.Rows[i].Cells, at, at+1)
+	}
+}
+
+// Cut takes out the middle of a text that is too long: both ends of a name tell it apart. The
+// printer counts bytes, so that an ellipsis in one character would misalign columns.
+func Cut(text string, width int) string {
+	const ellipsis = "..."
+	if len(text) <= width || width < len(ellipsis) {
+		return text
+	}
+	tail := (width - len(ellipsis)) * 2 / 3
+	return text[:width-len(ellipsis)-tail] + ellipsis + text[len(text)-tail:]
+}
+
+// NewTable is a table as the API server would send it, to be printed by kubectl's printer.
+func NewTable(header ...string) *metav1.Table {
+	out := &metav1.Table{}
+	for _, name := range header {
+		out.ColumnDefinitions = append(out.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
+	}
+	return out
+}
+
+// AddRow adds the row of an object, whose labels may be shown.
+func AddRow(table *metav1.Table, labels map[string]string, cells ...string) {
+	row := metav1.TableRow{Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: labels}}}}
+	for _, cell := range cells {
+		row.Cells = append(row.Cells, OneLine(cell))
+	}
+	table.Rows = append(table.Rows, row)
+}
+
+func PrintTable(table *metav1.Table, options printers.PrintOptions, out io.Writer) error {
+	return printers.NewTablePrinter(options).PrintObj(table, out)
+}
+
+// PrintAligned writes rows without a header, which may differ in their number of cells.
+func PrintAligned(out io.Writer, rows [][]string) error {
+	writer := printers.GetNewTabWriter(out)
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = OneLine(cell)
+		}
+		fmt.Fprintln(writer, strings.Join(cells, "\t"))
+	}
+	return writer.Flush()
+}
+
+// OneLine keeps a text within its row, and free of control characters: some terminals treat U+009B
+// as an escape.
+func OneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+func OrDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}

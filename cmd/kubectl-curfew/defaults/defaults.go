@@ -1,0 +1,242 @@
+package defaults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+)
+
+// defaultsOptions are the flags of defaults.
+type defaultsOptions struct {
+	*session.Connection
+	output *console.Output
+}
+
+func Command(env console.Environment) *cobra.Command {
+	options := defaultsOptions{Connection: session.NewConnection(env), output: console.NewOutput("table")}
+	options.output.Nameless = true // Kinds have no names.
+	command := &cobra.Command{
+		Use:   "defaults [NAMESPACE] [flags]",
+		Short: "Show what new objects are given in a namespace, and which setting decides",
+		Long: `Show, for each kind, what admission fills into a new object in a namespace: the
+TTL after finished by outcome, the deadline and the TTL label, each with the
+setting that decides, and the bounds that apply.
+
+What the object itself sets comes first, and so does its training runtime. A
+LifecyclePolicy that looks at the object (objectSelector, matchConditions,
+expressions) is named and not evaluated; to see what it does to one object, use
+"kubectl curfew explain". Settings that cannot be read are listed.`,
+		Example: `  # What does a Job get in namespace ci?
+  kubectl curfew defaults ci
+
+  # For programs
+  kubectl curfew defaults ci -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return options.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		ValidArgsFunction: options.CompleteNamespaces(),
+	}
+	options.Add(command.Flags())
+	options.output.AddFlags(command)
+	options.CompleteFlags(command, map[string][]string{"output": options.output.Formats()})
+	return command
+}
+
+func (o *defaultsOptions) run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
+	print, err := o.output.Printer()
+	if err != nil {
+		return err
+	}
+	name, err := o.Namespace()
+	if err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		if flag := o.Overrides.Context.Namespace; flag != "" && flag != args[0] {
+			return errors.New("-n names another namespace than the argument: give one of them")
+		}
+		name = args[0]
+	}
+	progress := console.NewProgress(o.Environment, diagnostics)
+	defer progress.Done()
+	progress.Say("reading the settings of namespace %s", name)
+	now := o.Now()
+	w, err := o.Open(ctx, now, session.Overlay{}, progress)
+	if err != nil {
+		return err
+	}
+	namespace, err := w.Namespace(ctx, name)
+	if err != nil {
+		return err
+	}
+	kinds, err := w.Kinds()
+	if err != nil {
+		return err
+	}
+	answer := defaultsAnswer{namespace: namespace, notes: w}
+	for _, kind := range kinds {
+		if kind.ClusterScoped {
+			continue
+		}
+		each, err := w.Defaults(ctx, kind, namespace, now)
+		if err != nil {
+			return err
+		}
+		if kind.Profile.Finishable() || each.LabelFrom != nil {
+			answer.kinds = append(answer.kinds, each)
+		}
+	}
+	progress.Done()
+	if print != nil {
+		return print(console.Printed{Document: answer.data(now)}, out)
+	}
+	if err := answer.table(printers.PrintOptions{NoHeaders: o.output.NoHeaders}, out); err != nil {
+		return err
+	}
+	console.PrintNotes(answer.allNotes(), diagnostics)
+	return nil
+}
+
+// defaultsAnswer is the answer of defaults.
+type defaultsAnswer struct {
+	namespace *policy.NamespacePolicy
+	kinds     []*world.Defaults
+	notes     *world.World
+}
+
+func (a *defaultsAnswer) table(options printers.PrintOptions, out io.Writer) error {
+	table := console.NewTable("KIND", "TTL AFTER SUCCESS", "TTL AFTER FAILURE", "DEADLINE", "TTL LABEL", "BOUNDS")
+	for _, each := range a.kinds {
+		label := "-"
+		if each.LabelFrom != nil {
+			label = "unusable"
+			if each.Label != "" {
+				label = each.Label
+			}
+			label += " (" + each.LabelFrom.Source.String() + ")"
+		}
+		var bounds []string
+		for _, bound := range each.Bounds {
+			bounds = append(bounds, strings.TrimPrefix(bound.Field(), policy.Prefix)+" "+textOf(bound)+" ("+bound.Source.String()+")")
+		}
+		console.AddRow(table, nil, each.Kind.GroupResource().String(), valueText(each.Succeeded), valueText(each.Failed), valueText(each.Deadline), label, console.OrDash(strings.Join(bounds, ", ")))
+	}
+	return console.PrintTable(table, options, out)
+}
+
+func textOf(setting *policy.Setting) string {
+	if setting.Err != nil {
+		return "unusable"
+	}
+	return setting.TTL.String()
+}
+
+// valueText is a default with its source, "-" for none.
+func valueText(value policy.Value) string {
+	switch {
+	case !value.Set:
+		return "-"
+	case value.Err != nil:
+		return "unusable (" + value.Source.String() + ")"
+	default:
+		return value.TTL.String() + " (" + value.Source.String() + ")"
+	}
+}
+
+// unusable are the settings that cannot be used, each once.
+func (a *defaultsAnswer) unusable() []*policy.Setting {
+	var out []*policy.Setting
+	for _, each := range a.kinds {
+		for _, one := range each.Unusable {
+			if !slices.ContainsFunc(out, func(other *policy.Setting) bool { return other.Path == one.Path && other.Source == one.Source }) {
+				out = append(out, one)
+			}
+		}
+	}
+	return out
+}
+
+// allNotes say what the table does not.
+func (a *defaultsAnswer) allNotes() []string {
+	var out []string
+	switch a.namespace.Mode {
+	case policy.ModeDryRun:
+		out = append(out, fmt.Sprintf("namespace %q is in dry-run: none of this is filled in, admission only announces it", a.namespace.Name))
+	case policy.ModeWarn:
+		out = append(out, fmt.Sprintf("namespace %q has mode warn: values outside its own bounds are warned about, not rejected", a.namespace.Name))
+	}
+	for _, one := range a.unusable() {
+		out = append(out, fmt.Sprintf("%s of %s cannot be used: %s", one.Path, one.Source.Phrase(), one.Err))
+	}
+	depends := map[string][]string{}
+	for _, each := range a.kinds {
+		for _, what := range each.Depends {
+			depends[what] = append(depends[what], each.Kind.GroupResource().String())
+		}
+	}
+	for _, what := range sortedKeys(depends) {
+		out = append(out, fmt.Sprintf("%s may decide otherwise for single objects of %s", what, strings.Join(depends[what], ", ")))
+	}
+	return append(out, a.notes.Notes()...)
+}
+
+// Data is the answer for programs.
+type Data struct {
+	console.List[Item]
+	Namespace string                `json:"namespace"`
+	Mode      string                `json:"mode" doc:"of the namespace: enforce, warn or dry-run"`
+	Unusable  []session.SettingData `json:"unusable,omitempty" doc:"settings that cannot be used"`
+}
+
+// Item is what a new object of one kind is given.
+type Item struct {
+	APIVersion string                `json:"apiVersion"`
+	Kind       string                `json:"kind"`
+	Resource   string                `json:"resource"`
+	Succeeded  *session.SettingData  `json:"ttlSucceeded,omitempty" doc:"TTL after success, within the bounds"`
+	Failed     *session.SettingData  `json:"ttlFailed,omitempty" doc:"TTL after failure, within the bounds"`
+	Deadline   *session.SettingData  `json:"deadline,omitempty"`
+	Label      *session.SettingData  `json:"ttlLabel,omitempty"`
+	Bounds     []session.SettingData `json:"bounds,omitempty" doc:"of all sources"`
+	Depends    []string              `json:"depends,omitempty" doc:"what may decide otherwise for single objects: a policy, or the runtime"`
+}
+
+func (a *defaultsAnswer) data(now time.Time) Data {
+	var items []Item
+	for _, each := range a.kinds {
+		item := Item{APIVersion: each.Kind.GroupVersion().String(), Kind: each.Kind.Kind, Resource: each.Kind.Resource,
+			Succeeded: session.ValueData(each.Succeeded), Failed: session.ValueData(each.Failed), Deadline: session.ValueData(each.Deadline), Depends: each.Depends}
+		if from := each.LabelFrom; from != nil {
+			label := session.SettingOf(from)
+			if each.Label != "" {
+				label.Value = each.Label
+			}
+			item.Label = &label
+		}
+		for _, bound := range each.Bounds {
+			item.Bounds = append(item.Bounds, session.SettingOf(bound))
+		}
+		items = append(items, item)
+	}
+	out := Data{List: console.ListOf("DefaultsList", now, items, a.notes.Notes()), Namespace: a.namespace.Name, Mode: string(a.namespace.Mode)}
+	for _, one := range a.unusable() {
+		out.Unusable = append(out.Unusable, session.SettingOf(one))
+	}
+	return out
+}
+
+func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

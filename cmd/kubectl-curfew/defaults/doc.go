@@ -1,0 +1,2 @@
+// Package defaults prints the TTLs that new objects of a namespace get.
+package defaults

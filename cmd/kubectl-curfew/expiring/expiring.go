@@ -1,0 +1,251 @@
+package expiring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+)
+
+// expiringOptions are the flags of expiring, each documented where it is added.
+type expiringOptions struct {
+	*session.Connection
+	output                  *console.Output
+	everywhere              bool
+	selector, sortBy        string
+	within, before, between string
+	longerThan              string
+	source, trigger         string
+	with                    []string
+	watch                   bool
+	showKind, showLabels    bool
+}
+
+func Command(env console.Environment) *cobra.Command {
+	options := expiringOptions{Connection: session.NewConnection(env), output: console.NewOutput("table", "wide")}
+	command := &cobra.Command{
+		Use:   "expiring [KIND...] [flags]",
+		Short: "List what will be deleted, when, why, and what blocks it",
+		Long: `List what will be deleted, when, which setting decided it, and what blocks it.
+An object expires by its TTL after finished or its TTL label, or is stopped at
+its deadline. Where its Namespace or its last owner is deleted first, TRIGGER is
+owner and SOURCE names that object.
+
+TRIGGER is cleanup where a cleanup policy would delete an object, judged by what
+exists now: in its next run, or in the time that you name. "by" means one of
+several runs, the last of them at the latest. A run that the controller missed,
+and makes up for, has the time at which it was due. "?" means that permissions
+or limits (maxDeletions, maxPercentage) leave it open. A note says which
+policies you may not read, and how many delete nothing: suspended, unapproved
+and unusable ones, dry runs, and runs over a limit. With --trigger cleanup it
+names them. See also kubectl curfew preview.
+
+The command asks only the API server, with your own permissions, and judges as
+the controller does. Notes say what you may not read. Without a KIND it lists
+all kinds. Running Pods are listed if they have a TTL label, and with --trigger
+deadline or --ttl-longer-than: the kubelet enforces their deadlines.
+
+Times are in the time zone of your machine. On a terminal that is too narrow,
+names are shortened, then columns TRIGGER, SOURCE and EXPIRES are left out;
+-o wide always shows everything.
+
+Exit status: 0 the list is complete as far as you may read, 1 a kind could not
+be listed for another reason, 2 there is no answer.
+
+A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday,
+2026-12-24), both (friday 17:00), a duration from now (6h, 1d12h), now, or RFC
+3339.`,
+		Example: examples(Questions),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmpty(cmd.Flags(), "within", "before", "between", "ttl-longer-than", "source", "trigger"); err != nil {
+				return err
+			}
+			query, err := options.query(cmd.Context(), args, options.Now())
+			if err != nil {
+				return err
+			}
+			return options.run(cmd.Context(), query, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		ValidArgsFunction: options.CompleteKinds(),
+	}
+	options.addFlags(command)
+	return command
+}
+
+func (o *expiringOptions) addFlags(command *cobra.Command) {
+	flags := command.Flags()
+	o.Add(flags)
+	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "all namespaces, and cluster-scoped objects")
+	flags.StringVarP(&o.selector, "selector", "l", "", "label selector, such as app=web")
+	o.output.AddFlags(command)
+	flags.BoolVar(&o.showKind, "show-kind", true, "show the kind in front of each name")
+	flags.BoolVar(&o.showLabels, "show-labels", false, "show the labels of each object in the last column")
+	flags.StringVar(&o.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; by default by time")
+	flags.StringVar(&o.within, "within", "", "list what expires within a duration, such as 6h, overdue objects included; or within a day or month, such as friday, may or 2026-05")
+	flags.StringVar(&o.before, "before", "", "list what expires before a time, such as 17:00, overdue objects included")
+	flags.StringVar(&o.between, "between", "", "list what expires between two times, such as now..'friday 17:00'")
+	flags.StringVar(&o.longerThan, "ttl-longer-than", "", "list what has a longer TTL, such as 7d, finished or not; never is the longest")
+	flags.StringVar(&o.source, "source", "", "list only this source, such as object, namespace/ci, policy/platform or cleanup/nightly")
+	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: ttl, label, cleanup or deadline")
+	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "keep watching: update the table on a terminal, else print a line for each change; with -o json, a list of the changes")
+	o.CompleteFlags(command, map[string][]string{"output": o.output.Formats(), "trigger": {"cleanup", "deadline", "label", "ttl"}})
+}
+
+// refuseEmpty rejects flags without a value, for example from an unset variable: they would select
+// everything.
+func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		if flag := flags.Lookup(name); flag.Changed && flag.Value.String() == "" {
+			errs = append(errs, fmt.Errorf("--%s= is empty: give a value, or leave it out", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
+	if o.watch {
+		return o.follow(ctx, query, out, diagnostics)
+	}
+	progress := console.NewProgress(o.Environment, diagnostics)
+	defer progress.Done()
+	report, err := o.answer(ctx, query, progress)
+	if err != nil {
+		return err
+	}
+	if report.unanswered != "" {
+		report.notes = append(report.notes, report.unanswered)
+	}
+	progress.Done()
+	if query.print != nil {
+		err = query.print(report.printed(), out)
+	} else {
+		view := o.view()
+		if o.Terminal(out) {
+			view.width, _ = console.TerminalSize(out)
+		}
+		err = view.print(report, out)
+	}
+	if err != nil {
+		return err
+	}
+	console.PrintNotes(report.notes, diagnostics)
+	if len(report.entries) == 0 && query.print == nil {
+		fmt.Fprintln(diagnostics, o.nothing(query, report.namespace))
+	}
+	if report.partial() {
+		return console.ErrBadNews
+	}
+	return nil
+}
+
+func (o *expiringOptions) view() view {
+	return view{wide: o.output.Format == "wide", bareNames: !o.showKind, labels: o.showLabels, noHeaders: o.output.NoHeaders}
+}
+
+// answer reads everything that the query asks about, once.
+func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, progress *console.Progress) (*expiringReport, error) {
+	progress.Say("reading kinds, profiles and policies")
+	w, err := o.Open(ctx, query.now, query.with, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Installed(); err != nil {
+		return nil, err
+	}
+	kinds, err := o.kinds(w, query)
+	if err != nil {
+		return nil, err
+	}
+	reading := world.Query{Selector: query.selector, Unfinished: query.longer != nil || query.trigger == policy.TriggerDeadline}
+	if !o.everywhere {
+		if reading.Namespace, err = o.Namespace(); err != nil {
+			return nil, err
+		}
+	}
+	entries, left, err := gather(ctx, w, kinds, reading, query, progress)
+	if err != nil {
+		return nil, err
+	}
+	unanswered, err := noteLeftOut(w, left, kinds, reading)
+	if err != nil {
+		return nil, err
+	}
+	namespaces, err := expiringNamespaces(ctx, w, kinds, reading.Namespace, query)
+	if err != nil {
+		return nil, err
+	}
+	cleaned, cleanupFailed, err := query.cleanup(ctx, w, kinds, reading, progress)
+	if err != nil {
+		return nil, err
+	}
+	entries = append(entries, cleaned...)
+	if len(query.kinds) == 0 && query.selector == "" {
+		entries = append(entries, namespaces...)
+	} else if len(namespaces) > 0 {
+		w.Note(namespacesText(namespaces, query.now))
+	}
+	if query.note != "" {
+		w.Note(query.note)
+	}
+	if query.print != nil || o.output.Format == "wide" {
+		if err := w.AddHistory(ctx, reading.Namespace, entries); err != nil {
+			return nil, err
+		}
+	}
+	out := &expiringReport{now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries, notes: w.Notes(), unanswered: unanswered,
+		silent: w.SilentGroups(), cleanupFailed: cleanupFailed}
+	for _, one := range left {
+		if !world.Gone(one.err) {
+			out.unlisted = append(out.unlisted, one.kind.GroupResource())
+		}
+	}
+	return out, out.sort()
+}
+
+// byTime sorts entries by expiry, those without one last.
+func byTime(a, b *world.Entry) int {
+	switch {
+	case a.Expiry.IsZero() != b.Expiry.IsZero():
+		if a.Expiry.IsZero() {
+			return 1
+		}
+		return -1
+	case !a.Expiry.Equal(b.Expiry):
+		return a.Expiry.Compare(b.Expiry)
+	default:
+		return strings.Compare(a.Namespace+"/"+a.Kind.Name(a.Name), b.Namespace+"/"+b.Kind.Name(b.Name))
+	}
+}
+
+// kinds are the named ones, else all whose objects can expire. Cluster-scoped kinds are left out
+// where one namespace is asked about.
+func (o *expiringOptions) kinds(w *world.World, query *expiringQuery) ([]world.Kind, error) {
+	if len(query.kinds) > 0 {
+		var out []world.Kind
+		for _, text := range query.kinds {
+			kind, err := w.KindOf(text)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, kind)
+		}
+		return out, nil
+	}
+	all, err := w.Kinds()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(kind world.Kind) bool { return kind.ClusterScoped && !o.everywhere }), nil
+}

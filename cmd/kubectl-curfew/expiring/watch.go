@@ -1,0 +1,323 @@
+package expiring
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+)
+
+// A watch lists every relistEvery, and spends at most a tenth of its time on that: it lists a large
+// cluster less often.
+const (
+	relistEvery = 2 * time.Second
+	relistShare = 10
+)
+
+// follow shows the answer and its changes until ctx is done. While the API server does not answer,
+// the last answer stays, with a note.
+func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
+	screen := o.newScreen(query.print, out, diagnostics)
+	var last *expiringReport
+	away, silent := "", false
+	for {
+		began := time.Now()
+		report, err := o.answer(ctx, o.asOf(query, o.Now()), console.NewProgress(o.Environment, io.Discard))
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			if last == nil {
+				console.PrintNotes(report.notes, diagnostics)
+			}
+			if err := report.keep(last); err != nil {
+				return err
+			}
+			last, away, silent = report, report.unanswered, false
+		case last == nil || world.Refused(err) || world.Gone(err):
+			return err
+		case !silent:
+			silent = true
+			away = fmt.Sprintf("no answer since %s, rows may have changed: %s", console.Instant(last.now, last.now.Location()), console.OneLine(err.Error()))
+		}
+		if err := o.redraw(ctx, screen, last, away, time.Since(began)); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// redraw shows a report once a second, because the time that is left changes, until it is time to
+// list again.
+func (o *expiringOptions) redraw(ctx context.Context, screen screen, report *expiringReport, away string, took time.Duration) error {
+	ticker, next := time.NewTicker(time.Second), time.NewTimer(max(relistEvery, relistShare*took))
+	defer ticker.Stop()
+	defer next.Stop()
+	for {
+		current := *report
+		current.now, current.notes = o.Now(), nil
+		if away != "" {
+			current.notes = []string{away}
+		}
+		if err := screen.show(&current); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-next.C:
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// asOf is the query at another time, which moves --within a duration.
+func (o *expiringOptions) asOf(query *expiringQuery, now time.Time) *expiringQuery {
+	out := *query
+	out.now = now
+	if span, err := moment.ParseWithin(o.within, now); o.within != "" && err == nil {
+		out.span = &span
+	}
+	return &out
+}
+
+// keep keeps the rows of kinds that cannot be listed any more: their objects may still exist.
+func (r *expiringReport) keep(last *expiringReport) error {
+	if last == nil || len(r.unlisted)+len(r.silent) == 0 {
+		return nil
+	}
+	for _, entry := range last.entries {
+		if slices.Contains(r.unlisted, entry.Kind.GroupResource()) || slices.Contains(r.silent, entry.Kind.Group) {
+			r.entries = append(r.entries, entry)
+		}
+	}
+	return r.sort()
+}
+
+// screen shows a report and then later ones.
+type screen interface {
+	show(report *expiringReport) error
+}
+
+func (o *expiringOptions) newScreen(print console.PrintFunc, out, diagnostics io.Writer) screen {
+	view := o.view()
+	switch {
+	case print != nil:
+		return &asDocuments{out: out, noteLines: noteLines{out: diagnostics}, PrintFunc: print, shown: map[string]Item{}}
+	case !o.Terminal(out):
+		return newLines(view, out, diagnostics)
+	}
+	return &inPlace{out: out, view: view, size: func() (int, int) { return console.TerminalSize(out) }}
+}
+
+// inPlace overwrites what it showed before.
+type inPlace struct {
+	out  io.Writer
+	view view
+	size func() (width, height int)
+	// lines that are on the screen; a long one takes several.
+	lines int
+}
+
+func (s *inPlace) show(report *expiringReport) error {
+	var text bytes.Buffer
+	width, height := s.size()
+	s.view.width = width
+	for _, note := range report.notes { // At the top, in a line each.
+		note = "note: " + note
+		if runes := []rune(note); width > 0 && len(runes) > width {
+			note = string(runes[:width-1]) + "…"
+		}
+		fmt.Fprintln(&text, note)
+	}
+	if len(report.entries) == 0 {
+		fmt.Fprintln(&text, "nothing, at", console.Instant(report.now, report.now.Location()))
+	}
+	if err := s.view.print(report, &text); err != nil {
+		return err
+	}
+	lines := within(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"), width, height)
+	text.Reset()
+	if s.lines > 0 {
+		fmt.Fprintf(&text, "\x1b[%dA\x1b[J", s.lines)
+	}
+	s.lines = 0
+	for _, line := range lines {
+		fmt.Fprintln(&text, line)
+		s.lines += rowsOf(line, width)
+	}
+	_, err := text.WriteTo(s.out)
+	return err
+}
+
+// within are as many lines as a screen has place for, with a last one that counts the others.
+func within(lines []string, width, height int) []string {
+	most, rows := height-2, 0
+	for _, line := range lines {
+		rows += rowsOf(line, width)
+	}
+	if height <= 2 || rows <= most {
+		return lines
+	}
+	shown := 0
+	for rows = 1; shown < len(lines) && rows+rowsOf(lines[shown], width) <= most; shown++ {
+		rows += rowsOf(lines[shown], width)
+	}
+	return append(slices.Clone(lines[:shown]), fmt.Sprintf("… and %d more", len(lines)-shown))
+}
+
+// rowsOf is how many rows of the screen a line takes.
+func rowsOf(line string, width int) int {
+	if width <= 0 {
+		return 1
+	}
+	return max(1, (utf8.RuneCountInString(line)+width-1)/width)
+}
+
+// asLines writes a line for each change, and notes beside them.
+type asLines struct {
+	noteLines
+	out  io.Writer
+	view view
+	// printRows appends a table to text. It writes the header once, and remembers how wide the
+	// columns were.
+	printRows func(table *metav1.Table) error
+	text      bytes.Buffer
+	// shown are the current rows by object and trigger, without the time that is left.
+	shown map[string][]string
+}
+
+// noteLines prints each note once, while it lasts.
+type noteLines struct {
+	out   io.Writer
+	notes []string
+}
+
+func (n *noteLines) print(notes []string) {
+	for _, note := range notes {
+		if !slices.Contains(n.notes, note) {
+			fmt.Fprintln(n.out, "note:", note)
+		}
+	}
+	n.notes = notes
+}
+
+func newLines(view view, out, diagnostics io.Writer) *asLines {
+	s := &asLines{out: out, noteLines: noteLines{out: diagnostics}, view: view, shown: map[string][]string{}}
+	printer, writer := printers.NewTablePrinter(view.options()), printers.GetNewTabWriter(&s.text)
+	s.printRows = func(table *metav1.Table) error { return errors.Join(printer.PrintObj(table, writer), writer.Flush()) }
+	return s
+}
+
+func (s *asLines) show(report *expiringReport) error {
+	s.noteLines.print(report.notes)
+	header := report.header(s.view)
+	table := console.NewTable(append([]string{"EVENT"}, header...)...)
+	left := slices.Index(header, "LEFT")
+	current := map[string]bool{}
+	for _, entry := range report.entries {
+		key := keyOf(entry)
+		current[key] = true
+		cells := report.row(entry, s.view)
+		lasting := slices.Clone(cells)
+		lasting[left] = "-"
+		was, known := s.shown[key]
+		switch {
+		case !known:
+			console.AddRow(table, entry.Labels, append([]string{eventNew}, cells...)...)
+		case !slices.Equal(was, lasting):
+			console.AddRow(table, entry.Labels, append([]string{eventChanged}, cells...)...)
+		}
+		s.shown[key] = lasting
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.shown)) {
+		if !current[key] {
+			console.AddRow(table, nil, append([]string{eventGone}, s.shown[key]...)...)
+			delete(s.shown, key)
+		}
+	}
+	if err := s.printRows(table); err != nil {
+		return err
+	}
+	_, err := s.text.WriteTo(s.out)
+	return err
+}
+
+// What happened to a row since the last round of --watch.
+const (
+	eventNew     = "NEW"
+	eventChanged = "CHANGED"
+	eventGone    = "GONE"
+)
+
+// keyOf names a row across rounds: an object has one for its expiry, one for its deadline, and one
+// for each cleanup policy that matches it.
+func keyOf(entry *world.Entry) string {
+	key := string(entry.UID) + " " + string(entry.Trigger)
+	if entry.Trigger == policy.TriggerCleanup {
+		key += " " + entry.Source.String()
+	}
+	return key
+}
+
+// asDocuments prints a list of the rows that changed, each time that some did. Its first list has
+// all rows.
+type asDocuments struct {
+	noteLines
+	console.PrintFunc
+	out   io.Writer
+	began bool
+	// shown are the current rows, without the time that is left.
+	shown map[string]Item
+}
+
+func (s *asDocuments) show(report *expiringReport) error {
+	s.print(report.notes)
+	var changed []Item
+	current := map[string]bool{}
+	for i, item := range report.items() {
+		key := keyOf(report.entries[i])
+		current[key] = true
+		lasting := item
+		lasting.Left = nil
+		was, known := s.shown[key]
+		switch {
+		case !known:
+			item.Event = eventNew
+		case !reflect.DeepEqual(was, lasting):
+			item.Event = eventChanged
+		}
+		s.shown[key] = lasting
+		if item.Event != "" {
+			changed = append(changed, item)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.shown)) {
+		if !current[key] {
+			gone := s.shown[key]
+			gone.Event = eventGone
+			changed = append(changed, gone)
+			delete(s.shown, key)
+		}
+	}
+	if s.began && len(changed) == 0 {
+		return nil
+	}
+	s.began = true
+	return s.PrintFunc(console.Printed{Document: console.ListOf("ExpiryList", report.now, changed, report.notes)}, s.out)
+}

@@ -1,0 +1,352 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/change"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+)
+
+const day = 24 * time.Hour
+
+// advice are commands that would change the expiry or the deadline. None of them expires the object
+// at once, and none is known to be rejected.
+func (e *explained) advice() []string {
+	name := e.kind.Name(e.of.Facts.Name)
+	if e.of.Facts.Namespace != "" {
+		name += " -n " + e.of.Facts.Namespace
+	}
+	if e.of.Facts.Deleting {
+		return unique(e.againstObstacles(name))
+	}
+	out := append(e.againstOthers(name), e.againstObstacles(name)...)
+	if e.cleanedFirst() != nil {
+		if _, err := change.Protect(e.subject()); err == nil {
+			out = append(out, "kubectl annotate "+name+" "+policy.AnnotationProtect+"=true")
+		}
+		return unique(out)
+	}
+	if !e.withAnother() && (!e.blocked() || e.unusable() || len(e.entries) == 0 && !e.kept()) {
+		out = append(out, e.aboutExpiry(name)...)
+		out = append(out, e.aboutDeadline(name)...)
+	}
+	return unique(out)
+}
+
+func (e *explained) againstObstacles(name string) []string {
+	var out []string
+	for _, obstacle := range e.obstacles {
+		if obstacle.Kind == policy.ObstaclePermission && e.kind.ClusterScoped && len(e.entries) == 0 {
+			continue // Nobody asked Curfew to delete it.
+		}
+		out = append(out, e.against(obstacle.Kind, name)...)
+	}
+	return out
+}
+
+// aboutExpiry are the commands that would change the expiry.
+func (e *explained) aboutExpiry(name string) []string {
+	for _, entry := range e.entries {
+		switch {
+		case entry.Trigger == policy.TriggerDeadline:
+		case entry.Source.Level == policy.LevelRuntime:
+			return []string{annotate(e.runtimeName(), ttlKey(e.of.Scope.Runtime.TTL, e.of.Facts.Outcome), e.longer(entry))}
+		case entry.Expiry.IsZero() && entry.Value.Never && !entry.ByOutcome:
+			return []string{annotate(name, ttlKey(e.of.Facts.TTLs(), e.of.Facts.Outcome), e.longer(entry))}
+		default:
+			return e.changing(entry, name)
+		}
+	}
+	if e.backfillLeavesTime() {
+		return []string{"kubectl annotate " + e.runtimeName() + " " + policy.AnnotationBackfill + "=true   # its TTL then deletes whatever finished before it"}
+	}
+	return e.given(name)
+}
+
+// backfillLeavesTime reports whether backfill on its runtime would delete the object, and not at
+// once.
+func (e *explained) backfillLeavesTime() bool {
+	facts := e.of.Facts
+	if !facts.Finished || !e.of.Effective.TTL(facts.Outcome).Unreached() {
+		return false
+	}
+	said := e.of.Scope.Runtime.TTL.For(facts.Outcome)
+	return said != nil && said.Err == nil && !said.TTL.Never && facts.FinishTime.Add(said.TTL.After).After(e.now)
+}
+
+// runtimeName is the runtime in the form that kubectl takes.
+func (e *explained) runtimeName() string {
+	if e.runtime == nil {
+		return "" // An unknown runtime decides nothing.
+	}
+	out := strings.ToLower(e.runtime.Kind.Kind) + "." + e.runtime.Kind.Group + "/" + e.runtime.Name
+	if e.runtime.Namespace != "" {
+		out += " -n " + e.runtime.Namespace
+	}
+	return out
+}
+
+// changing are the commands for an expiry that the object decides, or may override.
+func (e *explained) changing(entry world.Entry, name string) []string {
+	var out []string
+	switch {
+	case e.may(change.Target{By: day}):
+		out = append(out, "kubectl curfew extend "+name+" --by 1d")
+	case e.may(change.Target{Until: e.now.Add(day)}):
+		out = append(out, "kubectl curfew extend "+name+" --until 1d")
+	default:
+		out = append(out, e.raise(e.boundsOf(entry.Trigger), e.longer(entry))...)
+	}
+	if _, err := change.Keep(e.subject()); err == nil {
+		out = append(out, "kubectl curfew keep "+name)
+	}
+	return out
+}
+
+// given are the commands that would give it an expiry, about a day from now.
+func (e *explained) given(name string) []string {
+	facts := e.of.Facts
+	if e.kind.ClusterScoped && !facts.IsNamespace() && e.of.LabelKey == "" {
+		return nil // Such an object rarely is temporary, and belongs to everybody.
+	}
+	if facts.Profile.Finishable() {
+		if to, ok := e.inADay(e.enforced().TTL, e.finished()); ok && e.may(change.Target{To: to}) {
+			return []string{"kubectl curfew extend " + name + " --to " + policy.FormatDuration(to)}
+		}
+	}
+	bounds := e.enforced().Label
+	to, ok := e.inADay(bounds, facts.Created)
+	if !ok {
+		return e.raise(bounds, to)
+	}
+	out := "kubectl label " + name + " " + policy.LabelTTL + "=" + policy.FormatDuration(to)
+	if _, ok := facts.Labels[policy.LabelTTL]; ok {
+		out += " --overwrite"
+	}
+	return []string{out}
+}
+
+// inADay is a number of whole days, counted from an instant, that ends about a day from now, moved
+// into the bounds. ok is false where the bounds allow no time in the future.
+func (e *explained) inADay(bounds policy.Range, from time.Time) (length time.Duration, ok bool) {
+	length = (e.now.Sub(from)/day + 1) * day
+	if from.Add(length).Before(e.now.Add(time.Hour)) {
+		length += day
+	}
+	bounded := bounds.Clamp(policy.TTL{After: length}).After
+	if !from.Add(bounded).After(e.now) {
+		return length, false
+	}
+	return bounded, true
+}
+
+// longer is a TTL that expires a day later than the present one, and at least a day from now.
+func (e *explained) longer(entry world.Entry) time.Duration {
+	from := e.finished()
+	if entry.Trigger == policy.TriggerLabel {
+		from = e.of.Facts.Created
+	}
+	if entry.Value.Never {
+		length, _ := e.inADay(e.boundsOf(entry.Trigger), from)
+		return length
+	}
+	return roundUp(max(entry.Value.After, e.now.Sub(from))+day, time.Hour)
+}
+
+// enforced are the bounds that a new value must keep.
+func (e *explained) enforced() policy.Bounds {
+	return e.of.Scope.BoundsFor(e.of.Facts, policy.EnforcedBounds)
+}
+
+// boundsOf are those of them for a TTL, or for a label.
+func (e *explained) boundsOf(trigger policy.Trigger) policy.Range {
+	if trigger == policy.TriggerLabel {
+		return e.enforced().Label
+	}
+	return e.enforced().TTL
+}
+
+// finished is when a TTL after finished starts.
+func (e *explained) finished() time.Time {
+	if facts := e.of.Facts; facts.Finished && !facts.FinishTime.IsZero() {
+		return facts.FinishTime
+	}
+	return e.now
+}
+
+// raise is the command that raises the bound which does not allow a TTL.
+func (e *explained) raise(bounds policy.Range, to time.Duration) []string {
+	if value := (policy.TTL{After: to}); bounds.Max != nil && bounds.Clamp(value) != value {
+		return []string{raised(bounds.Max, to)}
+	}
+	for _, said := range e.of.Scope.Policies {
+		if !said.LatestDate.IsZero() && e.of.LabelKey != "" {
+			return []string{"kubectl edit lifecyclepolicy " + said.Name + "   # its latest date is in the way"}
+		}
+	}
+	return nil
+}
+
+func raised(bound *policy.Setting, to time.Duration) string {
+	if bound.Source.Level == policy.LevelNamespace {
+		return annotate("namespace "+bound.Source.Name, bound.Field(), to) + "   # it has all that this allows"
+	}
+	return "kubectl edit lifecyclepolicy " + bound.Source.Name + "   # it has all that this allows: " + bound.Field() + " " + bound.Text
+}
+
+// subject is the object in the form that package change takes.
+func (e *explained) subject() *change.Subject {
+	return &change.Subject{Object: e.object, Explained: e.of, Alias: e.controller.Alias, Now: e.now}
+}
+
+// may reports whether extend would succeed.
+func (e *explained) may(target change.Target) bool {
+	_, err := change.Extend(e.subject(), target)
+	return err == nil
+}
+
+func annotate(name, key string, value time.Duration) string {
+	return "kubectl annotate " + name + " " + key + "=" + policy.FormatDuration(value) + " --overwrite"
+}
+
+// ttlKey is the annotation of a level that decides for an outcome, by default the plain one.
+func ttlKey(said policy.TTLSet, outcome policy.Outcome) string {
+	switch decides := said.For(outcome); {
+	case decides == nil:
+	case decides == said.Succeeded:
+		return policy.AnnotationTTLSucceeded
+	case decides == said.Failed:
+		return policy.AnnotationTTLFailed
+	}
+	return policy.AnnotationTTL
+}
+
+func roundUp(length, unit time.Duration) time.Duration {
+	return (length + unit - 1).Truncate(unit)
+}
+
+// unusable reports whether an unusable value keeps the object.
+func (e *explained) unusable() bool {
+	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Kind == policy.ObstacleValue })
+}
+
+func unique(all []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(one string) bool {
+		known := seen[one]
+		seen[one] = true
+		return known
+	})
+}
+
+// against are the commands that remove an obstacle, or show more of it. name is the object in the
+// form that kubectl takes.
+func (e *explained) against(kind policy.ObstacleKind, name string) []string {
+	switch facts := e.of.Facts; kind {
+	case policy.ObstacleProtection:
+		namespace := facts.Namespace
+		if facts.IsNamespace() {
+			namespace = facts.Name
+		}
+		switch {
+		case facts.Protected():
+			return []string{"kubectl annotate " + name + " " + policy.AnnotationProtect + "-"}
+		case !facts.CurfewsOwn() && e.controller.Unknown == "" && namespace != e.controller.Namespace:
+			return []string{"kubectl edit " + e.controller.Name() + "   # take " + namespace + " out of --protect"}
+		}
+	case policy.ObstacleDryRun:
+		if namespace := e.of.Scope.Namespace; namespace != nil && namespace.Mode == policy.ModeDryRun {
+			return []string{"kubectl annotate namespace " + namespace.Name + " " + policy.AnnotationMode + "-"}
+		}
+		for _, trigger := range []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel} {
+			if of, held := e.of.HeldBy(trigger); held {
+				return []string{"kubectl edit lifecyclepolicy " + of.Name + "   # its mode is DryRun"}
+			}
+		}
+		return []string{"kubectl edit " + e.controller.Name() + "   # take --dry-run away"}
+	case policy.ObstacleOff:
+		return []string{"kubectl edit " + e.controller.Name() + "   # add it to --enable, here and in deployment/curfew-webhook"}
+	case policy.ObstacleTerminating, policy.ObstacleFinalizer:
+		if len(facts.Finalizers) > 0 {
+			return []string{"kubectl get " + name + " -o jsonpath='{.metadata.finalizers}'"}
+		}
+	case policy.ObstacleOwner:
+		group, _, found := strings.Cut(facts.Owner.APIVersion, "/")
+		if !found {
+			group = ""
+		}
+		owner := world.Kind{GroupVersionKind: schema.GroupVersionKind{Group: group, Kind: facts.Owner.Kind}}.Name(facts.Owner.Name)
+		if facts.Namespace != "" {
+			owner += " -n " + facts.Namespace
+		}
+		return []string{"kubectl curfew explain " + owner}
+	case policy.ObstaclePermission:
+		role, resource := "curfew-controller-"+e.kind.Resource, e.kind.GroupResource()
+		return []string{
+			"kubectl create clusterrole " + role + " --verb=get,list,watch,delete --resource=" + resource.String(),
+			"kubectl label clusterrole " + role + " " + policy.LabelAggregate + "=true",
+		}
+	case policy.ObstacleController:
+		return e.controller.Remedies()
+	case policy.ObstacleBreaker:
+		goes, _ := e.of.Goes()
+		switch goes.Source.Level {
+		case policy.LevelPolicy:
+			return []string{"kubectl describe lifecyclepolicy " + goes.Source.Name}
+		case policy.LevelNamespace:
+			return []string{"kubectl describe namespace " + goes.Source.Name}
+		default:
+			return []string{"kubectl describe namespace " + facts.Namespace}
+		}
+	}
+	return nil
+}
+
+// aboutDeadline are the commands that would extend the deadline by an hour.
+func (e *explained) aboutDeadline(name string) []string {
+	for _, entry := range e.entries {
+		if entry.Trigger != policy.TriggerDeadline || e.fixedDeadline() != "" {
+			continue
+		}
+		began := entry.Expiry.Add(-entry.Value.After)
+		to := roundUp(max(entry.Value.After, e.now.Sub(began))+time.Hour, time.Minute)
+		bounds := e.enforced()
+		if bounds.CheckDeadline(policy.TTL{After: to}) != nil && bounds.Deadline.Max != nil {
+			return []string{raised(bounds.Deadline.Max, to)}
+		}
+		if e.annotatedDeadline() {
+			return []string{annotate(name, policy.AnnotationActiveDeadline, to)}
+		}
+		return []string{fmt.Sprintf(`kubectl patch %s --type=merge -p '{"spec":{"activeDeadlineSeconds":%d}}'`, name, int64(to/time.Second))}
+	}
+	return nil
+}
+
+// annotatedDeadline reports whether the deadline is, or would be, an annotation.
+func (e *explained) annotatedDeadline() bool {
+	if own := e.of.Facts.Deadline(); own != nil {
+		return own.Field() == policy.AnnotationActiveDeadline
+	}
+	return e.of.Facts.Profile.AnnotatedDeadline
+}
+
+// fixedDeadline says why no command can extend the deadline; "" where one can, or there is none.
+func (e *explained) fixedDeadline() string {
+	profile := e.of.Facts.Profile
+	switch {
+	case e.deadline() == "" || e.of.Facts.Deleting:
+		return ""
+	case profile.ImmutableDeadline, e.of.Facts.IsPod(): // The API server lets that of a Pod be lowered alone.
+		return "its deadline cannot be put off any more"
+	case e.annotatedDeadline(), e.kind.Group == "batch" && e.kind.Kind == "Job":
+		return ""
+	default:
+		return "its deadline stands in " + profile.Deadline.String() + ": whether that can be changed by now its own controller decides"
+	}
+}

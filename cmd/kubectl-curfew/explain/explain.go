@@ -1,0 +1,275 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// explainOptions are the flags of explain.
+type explainOptions struct {
+	*session.Connection
+	selection world.Selection
+	output    *console.Output
+	with      []string
+	// from are manifests to explain instead of objects of the cluster.
+	from fileOptions
+}
+
+func Command(env console.Environment) *cobra.Command {
+	options := explainOptions{Connection: session.NewConnection(env), output: console.NewOutput("text")}
+	command := &cobra.Command{
+		Use:   "explain (KIND/NAME... | KIND NAME... | KIND -l SELECTOR | -f FILE) [flags]",
+		Short: "Explain when an object is deleted, why, and what blocks it",
+		Long: `Explain when an object is deleted, or why it is not: what each level of
+precedence sets and which one decides, for its TTL after finished, its TTL label
+and its deadline; which cleanup policies match it and what their next runs do;
+what blocks it, who else deletes it, such as a CronJob by its history limits,
+and the command that would change it. Of an object that is gone it says how
+Curfew deleted it, within an hour.
+
+It asks the API server alone, with your own permissions, and judges as the
+controller does. What you may not read is said.
+
+With -f, it explains what would happen to the objects of manifests if they were
+created now: by the cluster's namespaces, policies and runtimes, and by those
+among the manifests, which come first. With --offline only these apply.`,
+		Example: `  # When is this Job deleted, why, and what blocks it?
+  kubectl curfew explain job/build -n ci
+
+  # What would happen to the objects of a manifest?
+  kubectl curfew explain -f job.yaml
+
+  # What would a policy change that is not applied yet?
+  kubectl curfew explain job/build -n ci --with policy.yaml
+
+  # For programs
+  kubectl curfew explain configmap/demo -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options.selection.Args = args
+			if len(options.from.files) > 0 {
+				return options.runFiles(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
+			if options.from.offline || options.from.recursive {
+				return errors.New("--offline and -R need -f")
+			}
+			return options.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		ValidArgsFunction: options.CompleteObjects(),
+	}
+	flags := command.Flags()
+	options.Add(flags)
+	session.AddSelection(flags, &options.selection)
+	options.output.AddFlags(command)
+	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
+	options.from.add(flags)
+	options.CompleteFlags(command, map[string][]string{"output": options.output.Formats()})
+	return command
+}
+
+// explained is everything that explain reports about one object.
+type explained struct {
+	kind       world.Kind
+	object     map[string]any
+	controller world.Controller
+	now        time.Time
+	of         *policy.Explanation
+	obstacles  []policy.Obstacle
+	// unknown are possible obstacles that this user cannot check.
+	unknown []string
+	// entries are its expiry and its deadline, without regard to obstacles.
+	entries []world.Entry
+	// native is the deletion by the kind's own controller; nil for none.
+	native *policy.NativeDeletion
+	// cascade is the earliest deletion of another object that deletes this one; nil for none.
+	cascade *world.Cascade
+	// cleanups are the next runs of cleanup policies that match it.
+	cleanups []preview.ObjectRun
+	// cleanupsUnknown is what is not known of further runs.
+	cleanupsUnknown []string
+	// history are the limits by which a CronJob deletes its Jobs; empty for none.
+	history string
+	// runtime that the object uses; nil for none.
+	runtime *expression.Reference
+	// enforcer says who enforces its deadline.
+	enforcer string
+	// What the user may do.
+	mayChange, mayDelete bool
+}
+
+func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) error {
+	now := o.Now()
+	print, err := o.output.Printer()
+	if err != nil {
+		return err
+	}
+	with, err := session.ReadOverlay(ctx, o.with)
+	if err != nil {
+		return err
+	}
+	if o.selection.Namespace, err = o.Namespace(); err != nil {
+		return err
+	}
+	progress := console.NewProgress(o.Environment, diagnostics)
+	defer progress.Done()
+	w, selected, err := o.Selected(ctx, now, with, o.selection, progress, nil)
+	if gone := missing(err); gone != nil && o.selection.One() {
+		progress.Done()
+		return o.gone(ctx, w, gone, now, print, out)
+	}
+	if err != nil {
+		return err
+	}
+	var all []*explained
+	next := preview.ObjectRuns{}
+	for i, one := range selected {
+		progress.Say("explaining %d of %s", i+1, console.Count(len(selected), "object"))
+		said, err := explain(ctx, w, one, now)
+		if err != nil {
+			return err
+		}
+		facts := said.of.Facts
+		if said.cleanups, said.cleanupsUnknown, err = next.Of(ctx, w, one.Kind, facts.Namespace, facts.UID, now); err != nil {
+			return err
+		}
+		if said.history, err = w.HistoryLimits(ctx, facts); err != nil {
+			return err
+		}
+		all = append(all, said)
+	}
+	progress.Done()
+	if print != nil {
+		return print(printedOf(all, now, w.Notes()), out)
+	}
+	console.PrintNotes(w.Notes(), diagnostics)
+	return writeExplained(all, out)
+}
+
+func explain(ctx context.Context, w *world.World, one world.Selected, now time.Time) (*explained, error) {
+	of, err := w.Explain(ctx, one.Kind, one.Object, now)
+	if err != nil {
+		return nil, err
+	}
+	out := &explained{
+		kind: one.Kind, object: one.Object, controller: w.Controller, now: now, of: of,
+		runtime: w.Platform().Reference(of.Facts, one.Object), native: policy.NativeDeletionOf(of.Facts),
+	}
+	out.enforcer = "its own controller stops it"
+	if world.Stops(of.Facts) {
+		out.enforcer = "Curfew stops it"
+		stopped := w.SwitchedOff(of.Facts, policy.TriggerDeadline)
+		stopped = slices.Concat(stopped, of.Held(policy.TriggerDeadline), w.HeldByPause(of.Facts, policy.TriggerDeadline, of.ByDeadline.Expiry))
+		for _, off := range stopped {
+			out.enforcer = "nothing stops it: " + off.Message
+		}
+	}
+	if out.obstacles, err = w.Obstacles(ctx, one.Kind, of); err != nil {
+		return nil, err
+	}
+	if out.obstacles, out.unknown, err = w.WithState(ctx, one.Kind, of, out.obstacles, now); err != nil {
+		return nil, err
+	}
+	if out.entries, err = w.Entries(ctx, one.Kind, one.Object, now); err != nil {
+		return nil, err
+	}
+	cascade, unknown, err := w.Cascade(ctx, one.Object, now)
+	if err != nil {
+		return nil, err
+	}
+	out.cascade, out.unknown = cascade, append(out.unknown, unknown...)
+	for _, entry := range out.entries {
+		if entry.Trigger != policy.TriggerDeadline {
+			out.obstacles = slices.Concat(out.obstacles, w.SwitchedOff(of.Facts, entry.Trigger), of.Held(entry.Trigger),
+				w.HeldByPause(of.Facts, entry.Trigger, entry.Expiry))
+		}
+	}
+	if out.mayChange, err = w.MayI(ctx, one.Kind, of.Facts.Namespace, of.Facts.Name, "patch"); err != nil {
+		return nil, err
+	}
+	out.mayDelete, err = w.MayI(ctx, one.Kind, of.Facts.Namespace, of.Facts.Name, "delete")
+	return out, err
+}
+
+// deletedData is how Curfew deleted an object that does not exist any more.
+type deletedData struct {
+	Trigger string     `json:"trigger"`
+	Source  string     `json:"source"`
+	From    *time.Time `json:"from" doc:"it was deleted between from and to"`
+	To      *time.Time `json:"to"`
+}
+
+// gone answers for an object that does not exist if Curfew deleted it and a record of that remains.
+// Otherwise it returns an error.
+func (o *explainOptions) gone(ctx context.Context, w *world.World, missing *world.GoneError, now time.Time, print console.PrintFunc, out io.Writer) error {
+	found, unnamed, unread, err := w.Deleted(ctx, missing)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		why := "no record of its deletion by Curfew remains: Events are kept for an hour, and the controller's log has a line for each deletion"
+		if unnamed > 0 {
+			why = fmt.Sprintf("whether Curfew deleted it is not known: it deleted %s that its Events do not name, and the controller's log has a line for each", console.Count(unnamed, "object"))
+		}
+		if len(unread) > 0 {
+			why += "; you may not list Events in namespace " + strings.Join(unread, ", ")
+		}
+		return fmt.Errorf("%w, and %s", missing, why)
+	}
+	source := policy.ParseSource(found.Source)
+	by := "by " + ownTTL(source, "the") + " TTL after finished" + fromSource(source)
+	switch policy.Trigger(found.Trigger) {
+	case policy.TriggerLabel:
+		by = "by its TTL label"
+	case policy.TriggerCleanup:
+		by = "by " + cleanupPolicyOf(found.Source)
+	}
+	when := "at " + console.Instant(found.To, now.Location())
+	if found.To.Sub(found.From) >= time.Second {
+		when = "between " + console.Instant(found.From, now.Location()) + " and " + console.Instant(found.To, now.Location())
+	}
+	summary := fmt.Sprintf("does not exist: Curfew deleted it %s, %s, %s", when, console.Relative(found.To, now), by)
+	if print != nil {
+		item := Item{
+			Object: session.ObjectOf(missing.Kind, missing.Namespace, missing.Name, ""), Summary: summary, State: "does not exist",
+			Deleted: &deletedData{found.Trigger, found.Source, console.TimeData(found.From, now), console.TimeData(found.To, now)},
+		}
+		return print(console.Printed{Document: console.ListOf("ExplanationList", now, []Item{item}, w.Notes())}, out)
+	}
+	name := missing.Kind.Name(missing.Name)
+	if missing.Namespace != "" {
+		name += " in namespace " + missing.Namespace
+	}
+	fmt.Fprintf(out, "%s %s\n", name, console.OneLine(summary))
+	return nil
+}
+
+// cleanupPolicyOf names a cleanup policy by the source of its deletions.
+func cleanupPolicyOf(source string) string {
+	name := strings.TrimPrefix(source, "cleanup/")
+	if namespace, name, ok := strings.Cut(name, "/"); ok {
+		return fmt.Sprintf("CleanupPolicy %q of namespace %q", name, namespace)
+	}
+	return fmt.Sprintf("ClusterCleanupPolicy %q", name)
+}
+
+// missing is the error that a named object does not exist; nil for another one.
+func missing(err error) *world.GoneError {
+	var out *world.GoneError
+	if errors.As(err, &out) {
+		return out
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/policy"
+)
+
+func writeExplained(all []*explained, out io.Writer) error {
+	for i, one := range all {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		if err := one.text(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text writes the answer first, then the details.
+func (e *explained) text(out io.Writer) error {
+	facts, zone := e.of.Facts, e.now.Location()
+	name := e.kind.Name(facts.Name)
+	if facts.Namespace != "" {
+		name += " in namespace " + facts.Namespace
+	}
+	fmt.Fprintf(out, "%s %s\n\n", name, console.OneLine(e.summary()))
+	rows := [][]string{{"Created", console.Instant(facts.Created, zone) + ", " + console.Relative(facts.Created, e.now)}}
+	rows = append(rows, []string{"State", e.state()})
+	if deadline := e.deadline(); deadline != "" {
+		rows = append(rows, []string{"Deadline", deadline})
+	}
+	if propagation, of, err := e.of.Scope.Propagation(); err == nil && propagation != "" {
+		rows = append(rows, []string{"Propagation", string(propagation) + ", set by " + of.Phrase()})
+	}
+	if owner := facts.Owner; owner != nil {
+		rows = append(rows, []string{"Owner", owner.Kind + " " + owner.Name})
+	}
+	if err := console.PrintAligned(out, rows); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		title string
+		rows  [][]string
+	}{
+		{"TTL after finished", levels(e.of.TTL, e.of.ByTTL)},
+		{"TTL label", e.label()},
+		{"Deadline", levels(e.of.Deadline, e.of.ByDeadline)},
+		{"Bounds", e.bounds()},
+		{"Cleanup policies", e.cleanupRows()},
+		{e.blockedTitle(), e.blockers()},
+		{"Also deleted by", e.alsoDeletedBy()},
+		{"To change it", e.toChange()},
+	} {
+		if len(part.rows) == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "\n%s\n", part.title)
+		if err := console.PrintAligned(out, part.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *explained) state() string {
+	facts, zone := e.of.Facts, e.now.Location()
+	switch {
+	case facts.StateError != nil:
+		return "cannot be read: " + facts.StateError.Error()
+	case !facts.Profile.Finishable():
+		return "a " + e.kind.Kind + " does not finish"
+	case facts.Finished && facts.FinishTime.IsZero():
+		return facts.Outcome.String() + "; it does not say when"
+	case facts.Finished:
+		return facts.Outcome.String() + " at " + console.Instant(facts.FinishTime, zone) + ", " + console.Relative(facts.FinishTime, e.now)
+	case facts.Suspended:
+		return "suspended"
+	case facts.Started.IsZero():
+		return "not started"
+	default:
+		return "active since " + console.Instant(facts.Started, zone) + ", " + console.Relative(facts.Started, e.now)
+	}
+}
+
+// levels are the levels of precedence. A mark shows the one that decides.
+func levels(all []policy.Step, verdict policy.Verdict) [][]string {
+	if len(all) == 0 {
+		return [][]string{{"   none: " + verdict.Reason}}
+	}
+	var out [][]string
+	for _, said := range all {
+		mark := "   "
+		if said.Decides {
+			mark = " > "
+		}
+		var parts []string
+		for _, setting := range said.Settings {
+			field := setting.Field()
+			if said.Source.Level == policy.LevelPolicy {
+				field = setting.Path
+			}
+			parts = append(parts, session.SettingText(field, setting))
+		}
+		text := strings.Join(parts, ", ")
+		switch {
+		case text == "" && said.Why == "":
+			text = "nothing"
+		case text == "":
+			text = said.Why
+		case said.Why != "":
+			text += "; " + said.Why
+		}
+		out = append(out, []string{mark + said.Source.String(), text})
+	}
+	return out
+}
+
+func (e *explained) label() [][]string {
+	if e.of.LabelKey == "" {
+		return [][]string{{"   none"}}
+	}
+	text := e.of.LabelKey + ": " + e.of.Facts.Labels[e.of.LabelKey]
+	switch verdict := e.of.ByLabel; {
+	case verdict.Err != nil:
+		text += ", which cannot be used: " + verdict.Err.Error()
+	case !verdict.Expiry.IsZero():
+		text += fromSource(verdict.Source) + ", which is " + console.Instant(verdict.Expiry, e.now.Location())
+	}
+	return [][]string{{"   " + text}}
+}
+
+func (e *explained) bounds() [][]string {
+	var out [][]string
+	for _, bound := range e.of.Bounds {
+		text := session.SettingText(bound.Field(), bound)
+		if bound.Source.Name != "" {
+			text += " of " + bound.Source.Phrase()
+		}
+		out = append(out, []string{"   " + text})
+	}
+	for _, said := range e.of.Scope.Policies {
+		if !said.LatestDate.IsZero() {
+			out = append(out, []string{"   latestDate " + said.LatestDate.UTC().Format(time.DateOnly) + " of " + policy.Source{Level: policy.LevelPolicy, Name: said.Name}.Phrase()})
+		}
+	}
+	if len(out) == 0 {
+		return [][]string{{"   none"}}
+	}
+	return out
+}
+
+// blockedTitle names whom the obstacles stop: the kind's own controller knows none of them.
+func (e *explained) blockedTitle() string {
+	if e.overtaken() && e.blocked() {
+		return "Curfew alone is blocked by"
+	}
+	return "Blocked by"
+}
+
+func (e *explained) blockers() [][]string {
+	var out [][]string
+	for _, obstacle := range e.obstacles {
+		out = append(out, []string{"   " + string(obstacle.Kind), obstacle.Message})
+	}
+	if len(out) == 0 {
+		out = append(out, []string{"   nothing"})
+		if len(e.unknown) > 0 {
+			out[0][0] += " that is known"
+		}
+	}
+	for _, what := range e.unknown {
+		out = append(out, []string{"   not known: " + what})
+	}
+	return out
+}
+
+func (e *explained) toChange() [][]string {
+	var out [][]string
+	for _, line := range e.advice() {
+		out = append(out, []string{"   " + line})
+	}
+	if len(out) == 0 {
+		out = append(out, []string{"   nothing can be done about it here"})
+	}
+	if why := e.fixedDeadline(); why != "" {
+		out = append(out, []string{"   " + why})
+	}
+	if !e.mayChange {
+		out = append(out, []string{"   you may not change it: ask for the verb patch on " + e.kind.GroupResource().String()})
+	}
+	return out
+}

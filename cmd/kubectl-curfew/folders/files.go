@@ -1,0 +1,199 @@
+package folders
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/webhook/lint"
+)
+
+// ListFiles lists the files that -f names, in the given order and each once, and those of a
+// directory in the order of their names.
+func ListFiles(names []string, recursive bool, ignored []string, in io.Reader) ([]file, error) {
+	var out []file
+	seen := map[string]bool{}
+	for _, name := range names {
+		files := []file{{Name: name}}
+		if name == "-" {
+			data, err := readAll(in)
+			if err != nil {
+				return nil, fmt.Errorf("reading standard input: %w", err)
+			}
+			files = []file{{data: append([]byte{}, data...)}}
+		} else if info, err := os.Stat(name); err != nil {
+			return nil, fmt.Errorf("-f %s: %w", name, unwrapPath(err))
+		} else if info.IsDir() {
+			if files, err = listFolder(name, recursive, ignored); err != nil {
+				return nil, err
+			}
+		}
+		for _, each := range files {
+			if at := filepath.Clean(each.Name); each.data != nil || !seen[at] {
+				out, seen[at] = append(out, each), true
+			}
+		}
+	}
+	return out, nil
+}
+
+// ReadSources reads files that are to be manifests.
+func ReadSources(names []string, in io.Reader) ([]lint.Source, error) {
+	files, err := ListFiles(names, false, nil, in)
+	if err != nil {
+		return nil, err
+	}
+	var out []lint.Source
+	for i := range files {
+		source, err := files[i].Source()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, source)
+	}
+	return out, nil
+}
+
+// Source reads the file.
+func (f *file) Source() (lint.Source, error) {
+	if f.data != nil {
+		return lint.Source{Data: f.data}, nil
+	}
+	return readFile(f.Name)
+}
+
+func readFile(name string) (lint.Source, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return lint.Source{}, fmt.Errorf("-f %s: %w", name, unwrapPath(err))
+	}
+	defer file.Close()
+	data, err := readAll(file)
+	if err != nil {
+		return lint.Source{}, fmt.Errorf("-f %s: %w", name, unwrapPath(err))
+	}
+	return lint.Source{Name: filepath.ToSlash(name), Data: data}, nil
+}
+
+// readAll reads one byte beyond the limit, which package lint rejects.
+func readAll(in io.Reader) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(in, lint.DefaultMaxBytes+1))
+}
+
+// unwrapPath removes the path from an error whose message already has it.
+func unwrapPath(err error) error {
+	if pathError, ok := err.(*fs.PathError); ok {
+		return pathError.Err
+	}
+	return err
+}
+
+// Manifests reads the documents of files as often as they are needed.
+type Manifests struct {
+	files []file
+	// parsed are the documents of the first files, as long as these have few bytes. The others are
+	// read again each time, so that memory does not grow with their number.
+	parsed      map[int][]*lint.Document
+	Keep, bytes int
+	// Skipped and unreadable are known after the first reading.
+	Skipped    []Skipped
+	Unreadable []error
+	read       bool
+}
+
+// Skipped is a file, or a document of one, that is not judged.
+type Skipped struct {
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty" doc:"of the document; none for a whole file"`
+	Reason string `json:"reason"`
+}
+
+// keptBytes are the bytes of manifests whose documents are kept. Parsed, they take some 30 times
+// the memory.
+const keptBytes = 4 << 20
+
+func NewManifests(files []file) *Manifests {
+	return &Manifests{files: files, Keep: keptBytes, parsed: map[int][]*lint.Document{}}
+}
+
+// Each passes all documents to a function, in their order.
+func (m *Manifests) Each(ctx context.Context, progress *console.Progress, do func(*lint.Document) error) error {
+	for i := range m.files {
+		progress.Say("%d of %s read", i, console.Count(len(m.files), "file"))
+		documents, err := m.documents(i)
+		if err != nil {
+			return err
+		}
+		for _, document := range documents {
+			if err := do(document); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	m.read = true
+	return nil
+}
+
+func (m *Manifests) documents(i int) ([]*lint.Document, error) {
+	from := &m.files[i]
+	if documents, ok := m.parsed[i]; ok {
+		return documents, nil
+	}
+	if from.Skip != "" {
+		m.skip(Skipped{File: filepath.ToSlash(from.Name), Reason: from.Skip})
+		return nil, nil
+	}
+	source, err := from.Source()
+	if err != nil {
+		return nil, err
+	}
+	documents, errs := lint.Read(source, lint.Limits{})
+	if from.found {
+		errs = m.withoutForeign(source, errs)
+	}
+	if !m.read {
+		m.Unreadable = append(m.Unreadable, errs...)
+	}
+	if m.bytes += len(source.Data); m.bytes <= m.Keep {
+		m.parsed[i] = documents
+	}
+	return documents, nil
+}
+
+// withoutForeign leaves out the errors of what is not meant for the API server.
+func (m *Manifests) withoutForeign(source lint.Source, errs []error) []error {
+	return slices.DeleteFunc(errs, func(err error) bool {
+		one := Skipped{File: source.Name, Reason: skippedForeign}
+		if bytes.Contains(source.Data, []byte("{{")) {
+			one.Reason = skippedTemplate
+		}
+		unreadable, limit := (*lint.DocumentError)(nil), (*lint.LimitError)(nil)
+		switch {
+		case errors.As(err, &unreadable) && unreadable.Foreign:
+			one.Line = unreadable.Line
+		case errors.As(err, &limit) && lint.Foreign(source.Data):
+		default:
+			return false
+		}
+		m.skip(one)
+		return true
+	})
+}
+
+// skip records a document, or several of one file for the same reason.
+func (m *Manifests) skip(one Skipped) {
+	last := len(m.Skipped) - 1
+	if !m.read && (last < 0 || m.Skipped[last].File != one.File || m.Skipped[last].Reason != one.Reason) {
+		m.Skipped = append(m.Skipped, one)
+	}
+}

@@ -1,0 +1,241 @@
+package lint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/webhook/lint"
+)
+
+// lintOptions are the flags of lint, each documented where it is added.
+type lintOptions struct {
+	*session.Connection
+	files            []string
+	recursive        bool
+	ignored          []string
+	server           bool
+	namespace        string
+	output           *console.Output
+	warningsAsErrors bool
+	warnBelow        string
+	strictLabels     bool
+	expiredLabels    string
+	kyvernoLabel     bool
+	nativeTTL        string
+}
+
+func Command(env console.Environment) *cobra.Command {
+	options := lintOptions{Connection: session.NewConnection(env), output: console.NewOutput("table", "wide", "github"), warnBelow: "60s", expiredLabels: "deny", nativeTTL: "on"}
+	options.output.Nameless = true // Findings have no names.
+	command := &cobra.Command{
+		Use:   "lint -f FILE|DIR|-",
+		Short: "Show what admission would reject, warn about and fill in",
+		Long: `Show what Curfew's admission would reject, warn about and fill in for the
+objects of manifests. It needs no cluster.
+
+All files are judged together, in any order. Namespaces, LifecyclePolicies,
+KindProfiles and training runtimes among them apply to the other objects, as if
+all were applied; anything else in the cluster is unknown. LifecyclePolicies and
+KindProfiles are checked themselves, schema and expressions. A TTL inside a pod
+template is found as well, which the API server would silently drop.
+
+In a directory lint skips what is not meant for the API server, and counts it:
+Helm templates, Kustomizations and their patches, and what has no apiVersion and
+kind. It also leaves out what --ignore or the file .curfewlintignore in that
+directory names, with patterns as in .gitignore.
+
+With --server, the API server judges each object by a server-side dry run:
+the cluster's own namespaces, policies and settings apply, and its other
+admission too. Nothing is changed. The manifests are not context for each other.
+Where the API server does not call Curfew's webhook, the command fails.
+
+Exit status: 0 nothing would be rejected, 1 something would be (or, with
+--warnings-as-errors, warned about), 2 usage.`,
+		Example: `  kubectl curfew lint -f manifests/ -R
+  kubectl kustomize . | kubectl curfew lint -f -
+  kubectl curfew lint -f job.yaml -o wide     # what is filled in, too
+  kubectl curfew lint -f job.yaml -o github   # annotations in a pull request
+  kubectl curfew lint -f job.yaml --server    # by the policies of the cluster`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("%q stands alone: put -f before it", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			print, err := options.validate(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			return options.run(cmd.Context(), print, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	options.addFlags(command)
+	return command
+}
+
+// judge judges one document.
+type judge func(ctx context.Context, document *lint.Document) (*lint.Result, error)
+
+func (o *lintOptions) run(ctx context.Context, print console.PrintFunc, in io.Reader, out, diagnostics io.Writer) error {
+	files, err := folders.ListFiles(o.files, o.recursive, o.ignored, in)
+	if err != nil {
+		return err
+	}
+	progress := console.NewProgress(o.Environment, diagnostics)
+	defer progress.Done()
+	from := folders.NewManifests(files)
+	var judge judge
+	if o.server {
+		judge, err = o.asServer(ctx)
+	} else {
+		judge, err = o.asLinter(ctx, from, progress)
+	}
+	if err != nil {
+		return err
+	}
+	report := lintReport{Report: lint.NewReport(nil)}
+	if err := from.Each(ctx, progress, func(document *lint.Document) error {
+		result, err := judge(ctx, document)
+		if err == nil {
+			report.Add(result)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	progress.Done()
+	report.Unreadable(from.Unreadable...)
+	report.skipped = from.Skipped
+	if report.Objects+len(from.Unreadable) == 0 {
+		// A pipe whose first command failed must not look like clean manifests.
+		none := "there is no manifest in what -f names: give at least one"
+		if skipped := report.skippedText(); skipped != "" {
+			none += "; " + skipped
+		}
+		return errors.New(none)
+	}
+	if err := o.write(&report, print, out, diagnostics); err != nil {
+		return fmt.Errorf("writing the output: %w", err)
+	}
+	if !report.Allowed || (o.warningsAsErrors && len(report.Findings) > 0) {
+		return console.ErrBadNews
+	}
+	return nil
+}
+
+// asLinter judges by the manifests alone, which it reads once for the context of each.
+func (o *lintOptions) asLinter(ctx context.Context, from *folders.Manifests, progress *console.Progress) (judge, error) {
+	warnBelow, err := policy.ParseDuration(o.warnBelow)
+	if err != nil {
+		return nil, err
+	}
+	own, schemas, err := session.Builtin()
+	if err != nil {
+		return nil, err
+	}
+	linter, err := lint.NewLinter(ctx, lint.Options{
+		Source:          platform.Offline{Platform: own},
+		Schemas:         schemas,
+		Namespace:       o.namespace,
+		Now:             o.Now(),
+		AnnotationsOnly: o.nativeTTL == "off",
+		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels, WarnExpiredLabels: o.expiredLabels == "warn", KyvernoLabel: o.kyvernoLabel, Controller: policy.Surroundings{Protect: policy.DefaultProtect()}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return linter.Judge, session.AddAll(ctx, linter, from, progress)
+}
+
+// Data is the answer for programs.
+type Data struct {
+	console.List[lint.Finding]
+	Allowed  bool              `json:"allowed" doc:"nothing would be rejected"`
+	Objects  int               `json:"objects" doc:"how many objects were judged"`
+	Defaults []lint.Default    `json:"defaults" doc:"what would be filled in"`
+	Skipped  []folders.Skipped `json:"skipped,omitempty" doc:"files and documents in directories that are not meant for the API server"`
+}
+
+func (o *lintOptions) write(report *lintReport, print console.PrintFunc, out, diagnostics io.Writer) error {
+	switch {
+	case print != nil:
+		return print(console.Printed{Document: Data{console.ListOf("FindingList", o.Now(), report.Findings, nil), report.Allowed, report.Objects, report.Defaults, report.skipped}}, out)
+	case o.output.Format == "github":
+		return writeGitHub(report.Report, out)
+	default:
+		return writeFindings(report, o.output.Format == "wide", printers.PrintOptions{NoHeaders: o.output.NoHeaders}, out, diagnostics)
+	}
+}
+
+// offlineFlags are settings of the webhook, which --server leaves to that.
+var offlineFlags = []string{"warn-below", "strict-labels", "expired-labels", "kyverno-label", "native-ttl"}
+
+func (o *lintOptions) addFlags(command *cobra.Command) {
+	flags := command.Flags()
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ContextOverrideFlags.Namespace, names.ClusterOverrideFlags.APIServer = clientcmd.FlagInfo{}, clientcmd.FlagInfo{} // -n is lint's own, and --server no address.
+	o.Bind(flags, names)
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "file or directory with manifests, or - for standard input; may be given more than once")
+	flags.BoolVarP(&o.recursive, "recursive", "R", false, "read the directories below as well")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of manifests that name none; without it default, with --server that of the context")
+	flags.StringArrayVar(&o.ignored, "ignore", nil, "pattern of files to leave out in directories, as in .gitignore, such as charts/ or values-*.yaml; may be given more than once")
+	flags.BoolVar(&o.server, "server", false, "ask the API server, by a server-side dry run, instead of judging by the manifests alone")
+	o.output.AddFlags(command)
+	flags.BoolVar(&o.warningsAsErrors, "warnings-as-errors", false, "exit with 1 on warnings, too")
+	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about, as with the webhook's flag")
+	flags.BoolVar(&o.strictLabels, "strict-labels", false, "deny a TTL label that cannot be read, as with the webhook's flag")
+	flags.StringVar(&o.expiredLabels, "expired-labels", o.expiredLabels, "deny, or warn about, a TTL label that is expired when it is set, as with the webhook's flag")
+	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", false, "check label cleanup.kyverno.io/ttl as curfew.dev/ttl, as with the webhook's flag")
+	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL, "on: constant default TTLs go into the native field; off: into annotations, as with the webhook's flag")
+	session.CompleteFlags(command, map[string]cobra.CompletionFunc{
+		"output":         cobra.FixedCompletions(o.output.Formats(), cobra.ShellCompDirectiveNoFileComp),
+		"native-ttl":     cobra.FixedCompletions([]string{"off", "on"}, cobra.ShellCompDirectiveNoFileComp),
+		"expired-labels": cobra.FixedCompletions([]string{"deny", "warn"}, cobra.ShellCompDirectiveNoFileComp),
+	})
+}
+
+// validate names every flag that cannot be used, with its value and the fix.
+func (o *lintOptions) validate(flags *pflag.FlagSet) (console.PrintFunc, error) {
+	var errs []error
+	if len(o.files) == 0 {
+		errs = append(errs, errors.New("-f is missing: give a file, a directory, or - for standard input"))
+	}
+	for _, name := range offlineFlags {
+		if o.server && flags.Changed(name) {
+			errs = append(errs, fmt.Errorf("--%s: with --server the webhook's own setting applies: leave it out", name))
+		}
+	}
+	if problems := validation.IsDNS1123Label(o.namespace); o.namespace != "" && len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--namespace=%s: %s", o.namespace, strings.Join(problems, "; ")))
+	}
+	print, err := o.output.Printer()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := policy.ParseDuration(o.warnBelow); err != nil {
+		errs = append(errs, fmt.Errorf("--warn-below=%s: %w", o.warnBelow, err))
+	}
+	if o.nativeTTL != "on" && o.nativeTTL != "off" {
+		errs = append(errs, fmt.Errorf("--native-ttl=%s: give on or off", o.nativeTTL))
+	}
+	if o.expiredLabels != "deny" && o.expiredLabels != "warn" {
+		errs = append(errs, fmt.Errorf("--expired-labels=%s: give deny or warn", o.expiredLabels))
+	}
+	return print, errors.Join(errs...)
+}

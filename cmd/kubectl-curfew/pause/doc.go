@@ -1,0 +1,2 @@
+// Package pause creates and deletes DeletionPauses: kubectl curfew pause and resume.
+package pause

@@ -1,0 +1,163 @@
+package pause
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/policy"
+)
+
+// pauseOptions are the flags of pause.
+type pauseOptions struct {
+	*session.Connection
+	triggers      []string
+	length        string
+	reason, named string
+	dryRun        console.DryRun
+}
+
+func Command(env console.Environment) *cobra.Command {
+	options := pauseOptions{Connection: session.NewConnection(env)}
+	command := &cobra.Command{
+		Use:   "pause --reason TEXT [-n NAMESPACE,...] [--trigger TRIGGER,...] [--for DURATION]",
+		Short: "Stop all deletions and stops of Curfew at once, until you resume them",
+		Long: `Stop all deletions and stops of Curfew, or those of some namespaces or triggers.
+One second after the command says so, Curfew sends none that the pause names.
+What falls due meanwhile waits, and is deleted at the usual pace afterwards.
+
+Without -n the pause is for the whole cluster, whatever the namespace of your
+context is. -n takes several names, and patterns: -n 'team-a,ci-*'. The
+Namespaces themselves are held too, other cluster-scoped objects are not.
+
+The command creates a DeletionPause, which takes the right to create it
+(ClusterRole curfew-pause). It says how many objects are deleted all the same,
+because Kubernetes deletes them by a field such as ttlSecondsAfterFinished.`,
+		Example: `  # Something is wrong: stop everything
+  kubectl curfew pause --reason 'Jobs of team-a vanish, ticket 4711'
+
+  # A restore of two namespaces, for at most two hours
+  kubectl curfew pause -n team-a,team-b --for 2h --reason restore
+
+  # Stop what TTL labels delete
+  kubectl curfew pause --trigger label --reason 'wrong default label'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return options.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	options.Add(command.Flags())
+	flags := command.Flags()
+	flags.StringVar(&options.reason, "reason", "", "why, for the people who wonder; required")
+	flags.StringSliceVar(&options.triggers, "trigger", nil, "what to hold: ttl, label, cleanup, deadline; all by default")
+	flags.StringVar(&options.length, "for", "", "how long, such as 30m, 2h or 1d; until you resume by default")
+	flags.StringVar(&options.named, "name", "", "name of the pause; one is made up by default")
+	options.dryRun.Add(flags)
+	options.CompleteFlags(command, map[string][]string{"trigger": {"ttl", "label", "cleanup", "deadline"}, "dry-run": console.DryRuns})
+	return command
+}
+
+// pause is what the flags ask for.
+func (o *pauseOptions) pause(now time.Time) (policy.Pause, error) {
+	out := policy.Pause{Name: o.named, Reason: o.reason}
+	errs := []error{o.dryRun.Check()}
+	if strings.TrimSpace(o.reason) == "" {
+		errs = append(errs, errors.New("--reason: say why, for the people who wonder"))
+	}
+	for _, trigger := range o.triggers {
+		if out.Triggers = append(out.Triggers, policy.Trigger(trigger)); !slices.Contains(policy.PausableTriggers(), policy.Trigger(trigger)) {
+			errs = append(errs, fmt.Errorf("--trigger=%s: give ttl, label, cleanup or deadline", trigger))
+		}
+	}
+	if o.length != "" {
+		length, err := policy.ParseDuration(o.length)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("--for=%s: %w", o.length, err))
+		case length <= 0:
+			errs = append(errs, fmt.Errorf("--for=%s: give more than 0", o.length))
+		}
+		out.Until = now.Add(length).Truncate(time.Second)
+	}
+	for name := range strings.SplitSeq(o.Overrides.Context.Namespace, ",") { // Not that of the context.
+		if name != "" {
+			out.Namespaces = append(out.Namespaces, name)
+		}
+	}
+	if out.Name == "" {
+		out.Name = "pause-" + now.UTC().Format("0102-1504") + "-" + utilrand.String(4)
+	}
+	return out, errors.Join(errs...)
+}
+
+func (o *pauseOptions) run(ctx context.Context, out, diagnostics io.Writer) error {
+	if _, err := o.pause(o.Now()); err != nil {
+		return err
+	}
+	w, err := o.Open(ctx, o.Now(), session.Overlay{}, nil)
+	if err != nil {
+		return err
+	}
+	now := w.ServerTime(ctx, o.Now())
+	pause, err := o.pause(now)
+	if err != nil {
+		return err
+	}
+	if o.dryRun == "client" {
+		_, err := fmt.Fprintf(out, "Curfew would delete and stop nothing %s (dry run)\n", whatPaused(&pause))
+		return err
+	}
+	name, err := w.CreatePause(ctx, pause, o.dryRun == "server")
+	if err != nil {
+		return fmt.Errorf("creating %s: %w", name, err)
+	}
+	if o.dryRun == "server" {
+		_, err := fmt.Fprintf(out, "%s created (server dry run)\n", name)
+		return err
+	}
+	until := ""
+	if !pause.Until.IsZero() {
+		until = ", until " + console.Instant(pause.Until, now.Location())
+	}
+	if _, err := fmt.Fprintf(out, "%s created: one second from now Curfew deletes and stops nothing %s%s\nTo end it: kubectl curfew resume %s\n",
+		name, whatPaused(&pause), until, name[strings.Index(name, "/")+1:]); err != nil {
+		return err
+	}
+	if len(pause.Triggers) > 0 && !slices.Contains(pause.Triggers, policy.TriggerTTL) {
+		return nil
+	}
+	count, err := w.NativelyDue(ctx, pause, now)
+	switch {
+	case err != nil:
+		fmt.Fprintf(diagnostics, "note: how many objects Kubernetes deletes meanwhile is not known: %v\n", err)
+	case count > 0:
+		fmt.Fprintf(diagnostics, "warning: %d finished objects fall due before it ends by a native TTL field, and no pause holds that: their own controller deletes them\n", count)
+	}
+	console.PrintNotes(w.Notes(), diagnostics)
+	return nil
+}
+
+// whatPaused names what a pause holds.
+func whatPaused(p *policy.Pause) string {
+	where := "in the whole cluster"
+	if len(p.Namespaces) > 0 {
+		where = "in namespace " + strings.Join(p.Namespaces, ", ")
+	}
+	if len(p.Triggers) == 0 {
+		return where
+	}
+	var names []string
+	for _, trigger := range p.Triggers {
+		names = append(names, string(trigger))
+	}
+	return "by trigger " + strings.Join(names, ", ") + " " + where
+}

@@ -1,0 +1,227 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
+	"curfew.dev/curfew/cmd/kubectl-curfew/report"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/controller/cleanup/survey"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// previewOptions are the flags of preview.
+type previewOptions struct {
+	*session.Connection
+	files     []string
+	manifests []string
+	recursive bool
+	at        string
+	output    *console.Output
+}
+
+func Command(env console.Environment) *cobra.Command {
+	options := previewOptions{Connection: session.NewConnection(env), output: console.NewOutput("text", "wide")}
+	command := &cobra.Command{
+		Use:   "preview (NAME | KIND/NAME | -f FILE) [flags]",
+		Short: "Show what a cleanup policy would delete now",
+		Long: `Show what a cleanup policy would delete if it ran now: numbers by kind and
+namespace, what is skipped and why, whether maxDeletions, maxPercentage or a
+missing approval would stop the run, and the next five runs. With -o wide it
+lists each object. It decides by the code of the controller, and writes nothing.
+
+NAME is a CleanupPolicy of the namespace or a ClusterCleanupPolicy. With -f, the
+policy comes from a file and need not be in the cluster: it is shown as in its
+first run. With --manifests, all objects come from files, too, and no cluster is
+asked.
+
+If you may impersonate the policy's service account, the command lists with the
+rights of that account. Otherwise it lists with your own, and says so.
+
+Exit status: 0 the run would delete what is shown, 1 it would be stalled and
+delete nothing, 2 there is no answer: flags or files that cannot be used, or a
+policy that cannot run.`,
+		Example: `  # What would this policy delete now?
+  kubectl curfew preview nightly
+
+  # What would it delete, object by object, if it were applied?
+  kubectl curfew preview -f nightly.yaml -o wide
+
+  # Without a cluster, at a given time
+  kubectl curfew preview -f nightly.yaml --manifests cluster/ --at 2026-12-24T02:00:00Z`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return options.execute(cmd.Context(), args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		ValidArgsFunction: options.CompletePolicies(),
+	}
+	flags := command.Flags()
+	options.Add(flags)
+	flags.StringArrayVarP(&options.files, "filename", "f", nil, "file or directory with the policy, or - for standard input; may be given more than once")
+	flags.StringArrayVar(&options.manifests, "manifests", nil, "file or directory with the objects that take the place of the cluster; may be given more than once")
+	flags.BoolVarP(&options.recursive, "recursive", "R", false, "read the directories below as well")
+	flags.StringVar(&options.at, "at", "", "time of the run, such as 2026-12-24T02:00:00Z or 'friday 17:00'; now by default")
+	options.output.AddFlags(command)
+	options.CompleteFlags(command, map[string][]string{"output": options.output.Formats()})
+	return command
+}
+
+func (o *previewOptions) execute(ctx context.Context, args []string, in io.Reader, out, diagnostics io.Writer) error {
+	print, err := o.output.Printer()
+	if err != nil {
+		return err
+	}
+	local := len(o.files)+len(o.manifests) > 0
+	if err := report.OnePolicy(nil, args); err != nil && (!local || len(args) > 1) {
+		return err
+	}
+	now := o.Now()
+	if o.at != "" {
+		if now, err = moment.Parse(o.at, now); err != nil {
+			return fmt.Errorf("--at: %w", err)
+		}
+	}
+	progress := console.NewProgress(o.Environment, diagnostics)
+	defer progress.Done()
+	var answer *previewAnswer
+	if len(o.manifests) > 0 {
+		answer, err = o.offline(ctx, args, now, in, progress)
+	} else {
+		answer, err = o.live(ctx, args, now, in, progress)
+	}
+	if err != nil {
+		return err
+	}
+	progress.Done()
+	if print != nil {
+		err = print(answer.printed(), out)
+	} else {
+		width := 0
+		if o.Terminal(out) {
+			width, _ = console.TerminalSize(out)
+		}
+		if err = answer.Print(out, o.output.Format == "wide", o.output.NoHeaders, width); err == nil {
+			console.PrintNotes(answer.Notes, diagnostics)
+		}
+	}
+	if err == nil && answer.Stalled != nil {
+		return console.ErrBadNews
+	}
+	return err
+}
+
+// offline previews a policy against manifests.
+func (o *previewOptions) offline(ctx context.Context, args []string, now time.Time, in io.Reader, progress *console.Progress) (*previewAnswer, error) {
+	files, err := ReadLocal(ctx, slices.Concat(o.files, o.manifests), o.recursive, o.Overrides.Context.Namespace, in, progress)
+	if err != nil {
+		return nil, err
+	}
+	p, err := files.Policy(args)
+	if err != nil {
+		return nil, err
+	}
+	result, err := files.Preview(ctx, p, now)
+	if err != nil {
+		return nil, err
+	}
+	answer := &previewAnswer{Result: result, offline: true, file: true, waits: p.NeedsApproval(false)}
+	for _, name := range files.Undefined {
+		answer.note("namespace %q is not among the manifests: it is treated as one without annotations and labels", name)
+	}
+	answer.addNotes()
+	return answer, nil
+}
+
+// live previews a policy, of the cluster or of a file, against the cluster.
+func (o *previewOptions) live(ctx context.Context, args []string, now time.Time, in io.Reader, progress *console.Progress) (*previewAnswer, error) {
+	namespace, err := o.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	var p *cleanup.Policy
+	var stored *world.CleanupPolicy
+	if len(o.files) > 0 { // What is wrong with the file is said before a cluster is asked.
+		files, err := ReadLocal(ctx, o.files, o.recursive, namespace, in, progress)
+		if err != nil {
+			return nil, err
+		}
+		if p, err = files.Policy(args); err != nil {
+			return nil, err
+		}
+	}
+	progress.Say("reading kinds, profiles and settings")
+	w, err := o.Open(ctx, now, session.Overlay{}, progress)
+	if err != nil {
+		return nil, err
+	}
+	if o.at == "" {
+		now = w.ServerTime(ctx, now)
+	}
+	if p == nil {
+		if stored, err = w.CleanupPolicy(ctx, args[0], namespace); err != nil {
+			return nil, err
+		}
+		compiled, errs := stored.Compile(expression.NewCompiler(expression.DefaultCacheSize))
+		if len(errs) > 0 {
+			return nil, fmt.Errorf("%s cannot run: %w", stored, errs.ToAggregate())
+		}
+		p = compiled
+	}
+	return In(ctx, w, stored, p, now, progress)
+}
+
+// In previews a policy in a cluster. stored is the policy as it was read there; nil if it
+// comes from a file, for which this is its first run.
+func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, now time.Time, progress *console.Progress) (*previewAnswer, error) {
+	progress.Say("listing what the policy matches")
+	result, account, err := previewRun(ctx, w, stored, p, survey.Only{}, now)
+	if err != nil {
+		return nil, err
+	}
+	answer := &previewAnswer{Result: result, file: stored == nil, own: account.Own, account: account.Name.String(), controllerDryRun: w.Controller.DryRun}
+	if p.NeedsApproval(w.Controller.Published["require-approval"] == "true") {
+		approved, _, err := w.Approved(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		answer.waits = !approved
+	}
+	if slices.Contains(w.Controller.Off, policy.TriggerCleanup) {
+		answer.note("trigger cleanup is switched off (--enable): no cleanup policy runs")
+	}
+	answer.addNotes()
+	answer.Notes = append(answer.Notes, w.Notes()...)
+	return answer, nil
+}
+
+// previewRun previews the run of a policy at an instant, or a part of it.
+func previewRun(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, only survey.Only, at time.Time) (*Result, *world.Account, error) {
+	account, err := w.AccountOf(ctx, p.Account)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := Of(ctx, p, account, survey.Options{
+		Account: account.Name.String(), Served: w.Resources, Source: w.Source(), Protect: w.Controller.Protect, Only: only, Now: at,
+		Namespaces: func() ([]*policy.NamespacePolicy, error) { return w.NamespacesFor(ctx, p, only.Namespace) },
+		Matched: func(ctx context.Context) (cleanup.Matched, error) {
+			if stored == nil {
+				return nil, nil
+			}
+			return w.CleanupMatched(ctx, stored, p, at)
+		},
+	})
+	if errors.Is(err, survey.ErrForbidden) && account.Own {
+		err = fmt.Errorf("%w; you may not impersonate it, so your own rights were used", err)
+	}
+	return result, account, err
+}

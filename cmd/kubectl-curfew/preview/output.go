@@ -1,0 +1,211 @@
+package preview
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/report"
+)
+
+// Data is what a run would do, for programs.
+type Data struct {
+	console.List[previewItem]
+	Policy   console.ObjectData   `json:"policy" doc:"the cleanup policy"`
+	Account  string               `json:"serviceAccount,omitempty" doc:"whose rights the policy has, as NAMESPACE/NAME; absent where no cluster was asked"`
+	OwnRight bool                 `json:"ownRights,omitempty" doc:"objects were listed with your rights and not with those of the account"`
+	Listed   int64                `json:"listed" doc:"objects that were looked at"`
+	Deleted  int64                `json:"wouldDelete" doc:"objects that the run would delete"`
+	Counts   []report.CountData   `json:"counts,omitempty" doc:"objects to delete, by kind and namespace"`
+	Skipped  []report.SkippedData `json:"skipped,omitempty" doc:"objects that are kept although they match"`
+	Stalled  *stalledData         `json:"stalled,omitempty" doc:"why the run would delete nothing"`
+	Waits    bool                 `json:"waitsForApproval,omitempty" doc:"nobody has approved the policy as it is"`
+	DryRun   bool                 `json:"dryRun,omitempty" doc:"of the policy or the controller"`
+	Suspend  bool                 `json:"suspended,omitempty"`
+	Zone     string               `json:"timeZone" doc:"of the schedule"`
+	Runs     []time.Time          `json:"nextRuns,omitempty" doc:"the next five, in the time zone of the schedule"`
+}
+
+type stalledData struct {
+	Reason  string `json:"reason" doc:"as in the condition Stalled"`
+	Message string `json:"message"`
+}
+
+// previewItem is an object that the policy matches.
+type previewItem struct {
+	Object  console.ObjectData `json:"object"`
+	Result  string             `json:"result" doc:"WouldDelete, Skipped, or Stalled (would be deleted without the limit)"`
+	Reason  string             `json:"reason,omitempty" doc:"why it is skipped, in one word"`
+	Message string             `json:"message,omitempty"`
+}
+
+func (a *previewAnswer) printed() console.Printed {
+	var out console.Printed
+	var items []previewItem
+	for _, each := range a.Objects {
+		object := console.ObjectData{each.GroupVersion().String(), each.Kind, each.Namespace, each.Name, each.UID}
+		if a.offline {
+			object.UID = "" // It is made up.
+		}
+		items = append(items, previewItem{object, a.result(each), each.Reason, each.Message})
+		if a.result(each) == WouldDelete {
+			out.Objects = append(out.Objects, object)
+		}
+	}
+	p := a.Policy
+	data := Data{
+		List: console.ListOf("PreviewList", a.Now, items, a.Notes), Listed: a.Listed, Deleted: a.Deleted, Account: a.account, OwnRight: a.own, Waits: a.waits,
+		DryRun: p.Spec.DryRun || a.controllerDryRun, Suspend: p.Spec.Suspend, Zone: p.Schedule.Location().String(), Runs: a.Upcoming,
+		Policy: console.ObjectData{APIVersion: "curfew.dev/v1alpha1", Kind: "ClusterCleanupPolicy", Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
+	}
+	if p.Namespace != "" {
+		data.Policy.Kind = "CleanupPolicy"
+	}
+	for _, each := range a.Groups() {
+		data.Counts = append(data.Counts, report.CountData{each.Group, each.Kind, each.Namespace, WouldDelete, int64(each.Count)})
+	}
+	for _, each := range a.Skipped {
+		data.Skipped = append(data.Skipped, report.SkippedData{each.Reason, each.Count, each.Message})
+	}
+	if a.Stalled != nil {
+		data.Stalled = &stalledData{a.Stalled.Reason, a.Stalled.Error()}
+	}
+	out.Document = data
+	return out
+}
+
+// previewAnswer is what a run of a policy would do.
+type previewAnswer struct {
+	*Result
+	// offline: no cluster was asked. file: the policy is not read from a cluster. own: objects were
+	// listed with the user's own rights.
+	offline, file, own bool
+	// account is whose rights the policy has; empty if no cluster was asked.
+	account string
+	// waits: nobody has approved the policy as it is. controllerDryRun is --dry-run.
+	waits, controllerDryRun bool
+	Notes                   []string
+}
+
+func (a *previewAnswer) note(format string, values ...any) {
+	a.Notes = append(a.Notes, fmt.Sprintf(format, values...))
+}
+
+// addNotes adds what else decides whether the policy deletes.
+func (a *previewAnswer) addNotes() {
+	p := a.Policy
+	switch {
+	case a.offline:
+		a.note("manifests have no permissions: whether the service account may delete the objects is not known")
+	case a.own:
+		a.note("you may not impersonate service account %s: this shows what you may list, and the policy deletes what that account may delete", a.account)
+	}
+	switch {
+	case p.Spec.Suspend:
+		a.note("the policy is suspended: it does not run")
+	case a.controllerDryRun:
+		a.note("the controller runs with --dry-run: the policy deletes nothing")
+	case p.Spec.DryRun:
+		a.note("the policy has dryRun: true: it deletes nothing")
+	case a.waits:
+		a.note("nobody has approved the policy as it is now: it deletes nothing until somebody does (kubectl curfew approve)")
+	}
+	if a.file && p.Consecutive() {
+		a.note("the policy is read from a file: this is its first run, and consecutiveRuns keeps all that it matches")
+	}
+	whose := "the service account"
+	if a.own {
+		whose = "you"
+	}
+	for _, lack := range a.Lacks {
+		a.note("%s may not %s: nothing is shown from there", whose, lack)
+	}
+	for _, one := range a.Unlisted {
+		a.note("%s: nothing is shown from there, and a run keeps what it cannot list", one)
+	}
+}
+
+// Print writes the preview for people; wide lists each object. On a terminal it fits the width.
+func (a *previewAnswer) Print(out io.Writer, wide, noHeaders bool, width int) error {
+	fmt.Fprintln(out, a.title())
+	var tables []*metav1.Table
+	if groups := a.Groups(); len(groups) > 0 {
+		table := console.NewTable("KIND", "NAMESPACE", "COUNT")
+		for _, each := range groups {
+			console.AddRow(table, nil, report.KindText(each.Group, each.Kind), console.OrDash(each.Namespace), strconv.Itoa(each.Count))
+		}
+		tables = append(tables, table)
+	}
+	if len(a.Skipped) > 0 {
+		table := console.NewTable("SKIPPED", "COUNT", "FOR EXAMPLE")
+		for _, each := range a.Skipped {
+			console.AddRow(table, nil, each.Reason, strconv.FormatInt(each.Count, 10), each.Message)
+		}
+		tables = append(tables, table)
+	}
+	if wide && len(a.Objects) > 0 {
+		table := console.NewTable("KIND", "NAMESPACE", "NAME", "RESULT", "REASON")
+		for _, each := range a.Objects {
+			console.AddRow(table, nil, report.KindText(each.Group, each.Kind), console.OrDash(each.Namespace), each.Name, a.result(each), console.OrDash(each.Message))
+		}
+		tables = append(tables, table)
+	}
+	for _, table := range tables {
+		if !wide {
+			console.Fit(table, width)
+		}
+		fmt.Fprintln(out)
+		if err := console.PrintTable(table, printers.PrintOptions{NoHeaders: noHeaders}, out); err != nil {
+			return err
+		}
+	}
+	return a.printRuns(out)
+}
+
+func (a *previewAnswer) printRuns(out io.Writer) error {
+	if len(a.Upcoming) == 0 {
+		return nil
+	}
+	fmt.Fprintf(out, "\nNext runs, by schedule %q in %s:\n", a.Policy.Spec.Schedule, a.Policy.Schedule.Location())
+	var rows [][]string
+	for _, at := range a.Upcoming {
+		rows = append(rows, []string{"  " + at.Format("Mon 2006-01-02 15:04 MST"), console.Relative(at, a.Now)})
+	}
+	return console.PrintAligned(out, rows)
+}
+
+// title is what there is to say of the run as a whole.
+func (a *previewAnswer) title() string {
+	name := policyName(a.Policy)
+	if a.Policy.Namespace != "" {
+		name += fmt.Sprintf(" in namespace %q", a.Policy.Namespace)
+	}
+	if a.Stalled != nil {
+		return fmt.Sprintf("%s: would delete nothing\n%s: %s", name, a.Stalled.Reason, strings.Replace(a.Stalled.Error(), "was deleted", "is deleted", 1))
+	}
+	return fmt.Sprintf("%s: would delete %d of %s", name, a.Deleted, console.Count(int(a.Listed), "object"))
+}
+
+// Results of objects.
+const (
+	WouldDelete = "WouldDelete"
+	ResultSkip  = "Skipped"
+	resultStall = "Stalled"
+)
+
+func (a *previewAnswer) result(object Object) string {
+	switch {
+	case object.Reason != "":
+		return ResultSkip
+	case a.Stalled != nil:
+		return resultStall
+	default:
+		return WouldDelete
+	}
+}

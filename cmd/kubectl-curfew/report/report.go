@@ -1,0 +1,199 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+)
+
+// reportOptions are the flags of report.
+type reportOptions struct {
+	*session.Connection
+	run    string
+	output *console.Output
+}
+
+func Command(env console.Environment) *cobra.Command {
+	options := reportOptions{Connection: session.NewConnection(env), output: console.NewOutput("text", "wide")}
+	options.output.Nameless = true // Most of the objects are gone.
+	command := &cobra.Command{
+		Use:   "report (NAME | KIND/NAME) [flags]",
+		Short: "Show what the runs of a cleanup policy deleted",
+		Long: `Show what the last run of a cleanup policy deleted, or with dryRun would delete:
+numbers by kind and namespace, what was skipped and why, and with -o wide each
+object with its result.
+
+NAME is a CleanupPolicy of the namespace or a ClusterCleanupPolicy. Curfew keeps
+the reports of the last five runs, and of a run the names of up to 10,000
+objects.`,
+		Example: `  # What did the last run delete?
+  kubectl curfew report nightly
+
+  # Each object, of an earlier run
+  kubectl curfew report nightly --run 20261223-0200-5f0f4c1e -o wide
+
+  # What could not be deleted, and why
+  kubectl curfew report nightly -o jsonpath='{range .items[?(@.result=="Failed")]}{.object.name}: {.message}{"\n"}{end}'`,
+		Args: OnePolicy,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return options.execute(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		ValidArgsFunction: options.CompletePolicies(),
+	}
+	options.Add(command.Flags())
+	command.Flags().StringVar(&options.run, "run", "", "id of the run, by default the last one")
+	options.output.AddFlags(command)
+	options.CompleteFlags(command, map[string][]string{"output": options.output.Formats()})
+	return command
+}
+
+// OnePolicy is the argument of commands about one cleanup policy.
+func OnePolicy(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return errors.New("name one cleanup policy: NAME, cleanuppolicy/NAME or clustercleanuppolicy/NAME")
+	}
+	return nil
+}
+
+func (o *reportOptions) execute(ctx context.Context, reference string, out, diagnostics io.Writer) error {
+	print, err := o.output.Printer()
+	if err != nil {
+		return err
+	}
+	namespace, err := o.Namespace()
+	if err != nil {
+		return err
+	}
+	progress := console.NewProgress(o.Environment, diagnostics)
+	defer progress.Done()
+	progress.Say("reading the reports of %s", reference)
+	now := o.Now()
+	w, err := o.Open(ctx, now, session.Overlay{}, progress)
+	if err != nil {
+		return err
+	}
+	policy, err := w.CleanupPolicy(ctx, reference, namespace)
+	if err != nil {
+		return err
+	}
+	answer, err := Read(ctx, w, policy, o.run, now)
+	if err != nil {
+		return err
+	}
+	progress.Done()
+	if print != nil {
+		return print(console.Printed{Document: answer.data(now)}, out)
+	}
+	return answer.Print(out, now, o.output.Format == "wide", o.output.NoHeaders)
+}
+
+// Read reads the report of a run, by default of the last one.
+func Read(ctx context.Context, w *world.World, policy *world.CleanupPolicy, run string, now time.Time) (*reportAnswer, error) {
+	pages, err := w.CleanupReports(ctx, policy)
+	if err != nil {
+		return nil, err
+	}
+	answer := &reportAnswer{policy: policy, run: run}
+	last := policy.Status.LastRun
+	if run == "" && last != nil {
+		answer.run = last.ID
+	}
+	for _, page := range pages {
+		if len(answer.Runs) == 0 || answer.Runs[len(answer.Runs)-1] != page.Run {
+			answer.Runs = append(answer.Runs, page.Run)
+		}
+		if page.Run == answer.run {
+			answer.pages = append(answer.pages, page)
+		}
+	}
+	if last != nil && last.ID == answer.run {
+		answer.last = last
+	}
+	switch {
+	case answer.run == "":
+		return nil, fmt.Errorf("%s has not run yet%s", policy, NextRun(policy, now))
+	case answer.last == nil && len(answer.pages) == 0:
+		return nil, fmt.Errorf("%s has no report of run %q: runs with one are %s", policy, answer.run, orNone(answer.Runs))
+	}
+	return answer, nil
+}
+
+// Data is a run of a cleanup policy for programs.
+type Data struct {
+	console.List[reportItem]
+	Policy  console.ObjectData `json:"policy" doc:"the cleanup policy"`
+	Run     string             `json:"run" doc:"id of the run"`
+	LastRun *runData           `json:"lastRun,omitempty" doc:"the run as a whole, if it is the last one"`
+	Counts  []CountData        `json:"counts,omitempty" doc:"objects by kind, namespace and result, those without a name in items included"`
+	Skipped []SkippedData      `json:"skipped,omitempty" doc:"objects of the last run that were kept although they match"`
+	Runs    []string           `json:"runs,omitempty" doc:"ids of all runs that have a report"`
+}
+
+// reportItem is an object that the run was about to delete.
+type reportItem struct {
+	Object  console.ObjectData `json:"object"`
+	Result  string             `json:"result" doc:"Deleted, Gone (somebody else deleted it), Kept, Failed, Unknown (the API server did not answer), WouldDelete or Pending"`
+	Message string             `json:"message,omitempty" doc:"why it was not deleted"`
+}
+
+type runData struct {
+	Phase     string     `json:"phase" doc:"Running, Completed, Stalled or Failed"`
+	DryRun    bool       `json:"dryRun,omitempty" doc:"nothing was deleted"`
+	Scheduled time.Time  `json:"scheduledTime"`
+	Started   time.Time  `json:"startTime"`
+	Completed *time.Time `json:"completionTime,omitempty"`
+	Listed    int64      `json:"listed" doc:"objects that were looked at"`
+	Matched   int64      `json:"matched" doc:"objects to be deleted"`
+	Deleted   int64      `json:"deleted"`
+}
+
+type CountData struct {
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Result    string `json:"result"`
+	Count     int64  `json:"count"`
+}
+
+type SkippedData struct {
+	Reason  string `json:"reason"`
+	Count   int64  `json:"count"`
+	Message string `json:"message,omitempty" doc:"about the first of them"`
+}
+
+func (a *reportAnswer) data(now time.Time) Data {
+	var items []reportItem
+	for _, each := range a.items() {
+		version := schema.GroupVersion{Group: each.Group, Version: each.Version}
+		items = append(items, reportItem{
+			Object: console.ObjectData{version.String(), each.Kind, each.Namespace, each.Name, string(each.UID)}, Result: resultText(each), Message: each.Message,
+		})
+	}
+	out := Data{List: console.ListOf("CleanupRunList", now, items, nil), Policy: policyData(a.policy), Run: a.run, Counts: a.counts(), Runs: a.Runs}
+	if last := a.last; last != nil {
+		out.LastRun = &runData{
+			Phase: string(last.Phase), DryRun: last.DryRun, Scheduled: last.ScheduledTime.In(now.Location()), Started: last.StartTime.In(now.Location()),
+			Listed: last.Listed, Matched: last.Matched, Deleted: last.Deleted,
+		}
+		if last.CompletionTime != nil {
+			out.LastRun.Completed = console.TimeData(last.CompletionTime.Time, now)
+		}
+		for _, each := range last.Skipped {
+			out.Skipped = append(out.Skipped, SkippedData{each.Reason, each.Count, each.Message})
+		}
+	}
+	return out
+}
+
+func policyData(policy *world.CleanupPolicy) console.ObjectData {
+	return console.ObjectData{"curfew.dev/v1alpha1", policy.Kind, policy.Namespace, policy.Name, string(policy.UID)}
+}

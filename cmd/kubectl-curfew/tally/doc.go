@@ -1,0 +1,2 @@
+// Package tally prints the counts of PodTallies.
+package tally

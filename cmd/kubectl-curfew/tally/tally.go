@@ -1,0 +1,251 @@
+package tally
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// tallyOptions are the flags of tally.
+type tallyOptions struct {
+	*session.Connection
+	everywhere bool
+	output     *console.Output
+}
+
+func Command(env console.Environment) *cobra.Command {
+	options := tallyOptions{Connection: session.NewConnection(env), output: console.NewOutput("table", "wide")}
+	command := &cobra.Command{
+		Use:   "tally [NAME] [flags]",
+		Short: "Show what PodTallies have counted, and what they wait for",
+		Long: `Show how many Pods each PodTally has counted: those that have not finished, and
+those that succeeded and failed, including those that were deleted since.
+UNCOUNTED are finished Pods that are being counted; Curfew keeps them meanwhile.
+
+PER HOUR is the average since the tally began to count. With -o wide also since
+when it counts, how long counted Pods stay, and its conditions.`,
+		Example: `  # What is counted in namespace ci?
+  kubectl curfew tally -n ci
+
+  # In all namespaces, with conditions
+  kubectl curfew tally -A -o wide
+
+  # How many have failed?
+  kubectl curfew tally prow-builds -n ci -o jsonpath='{.items[0].failed}'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return options.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		ValidArgsFunction: completeTallies(options.Connection),
+	}
+	options.Add(command.Flags())
+	command.Flags().BoolVarP(&options.everywhere, "all-namespaces", "A", false, "all namespaces")
+	options.output.AddFlags(command)
+	options.CompleteFlags(command, map[string][]string{"output": options.output.Formats()})
+	return command
+}
+
+func (o *tallyOptions) run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
+	print, err := o.output.Printer()
+	if err != nil {
+		return err
+	}
+	namespace, err := o.Namespace()
+	switch {
+	case err != nil:
+		return err
+	case o.everywhere && len(args) > 0:
+		return errors.New("a PodTally cannot be named across all namespaces: give one namespace with -n")
+	case o.everywhere:
+		namespace = ""
+	}
+	progress := console.NewProgress(o.Environment, diagnostics)
+	defer progress.Done()
+	progress.Say("reading PodTallies")
+	now := o.Now()
+	w, err := o.Open(ctx, now, session.Overlay{}, progress)
+	if err != nil {
+		return err
+	}
+	name := ""
+	if len(args) > 0 {
+		name = args[0]
+	}
+	tallies, err := w.Tallies(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	answer := &tallyAnswer{tallies: tallies, now: now, everywhere: o.everywhere, wide: o.output.Format == "wide"}
+	progress.Done()
+	if print != nil {
+		return print(answer.printed(w.Notes()), out)
+	}
+	if len(tallies) == 0 {
+		where := "in namespace \"" + namespace + "\""
+		if o.everywhere {
+			where = "in any namespace"
+		}
+		_, err := io.WriteString(diagnostics, "There is no PodTally "+where+".\n")
+		return err
+	}
+	err = answer.table(o.output.NoHeaders, out)
+	console.PrintNotes(w.Notes(), diagnostics)
+	return err
+}
+
+// completeTallies suggests the PodTallies of the namespace.
+func completeTallies(c *session.Connection) cobra.CompletionFunc {
+	return c.CompleteFrom(func(ctx context.Context, w *world.World, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		namespace, err := c.Namespace()
+		if err != nil || len(args) > 0 {
+			return nil, session.NoFiles
+		}
+		names, _ := w.NamesOf(ctx, v1alpha1.PodTallies, namespace) // A shell has no place for an error.
+		return names, session.NoFiles
+	})
+}
+
+// tallyAnswer is the answer of tally.
+type tallyAnswer struct {
+	tallies          []*world.Tally
+	now              time.Time
+	everywhere, wide bool
+}
+
+// Item is a PodTally for programs.
+type Item struct {
+	Object     console.ObjectData `json:"object"`
+	Active     int64              `json:"active" doc:"Pods that have not finished"`
+	Succeeded  int64              `json:"succeeded" doc:"including those that were deleted since"`
+	Failed     int64              `json:"failed" doc:"including those that were deleted since"`
+	Uncounted  int                `json:"uncounted" doc:"finished Pods that are being counted"`
+	Oldest     *time.Time         `json:"oldestUncounted,omitempty" doc:"when the first of these finished, if that is known"`
+	Started    *time.Time         `json:"startTime,omitempty" doc:"when Curfew began to count"`
+	PerHour    float64            `json:"perHour" doc:"finished Pods an hour since then, on average"`
+	TTL        string             `json:"ttlAfterCounted,omitempty"`
+	Conditions []conditionData    `json:"conditions,omitempty"`
+}
+
+type conditionData struct {
+	Type    string `json:"type" doc:"Ready, Conflicting or Releasing"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+func (a *tallyAnswer) printed(notes []string) console.Printed {
+	var items []Item
+	var objects []console.ObjectData
+	for _, each := range a.tallies {
+		status := &each.Status
+		item := Item{
+			Object: console.ObjectData{v1alpha1.GroupVersion.String(), "PodTally", each.Namespace, each.Name, string(each.UID)},
+			Active: status.Active, Succeeded: status.Succeeded, Failed: status.Failed, Uncounted: each.Uncounted(), PerHour: each.PerHour(a.now),
+		}
+		if !each.Oldest.IsZero() {
+			item.Oldest = console.TimeData(each.Oldest, a.now)
+		}
+		if status.StartTime != nil {
+			item.Started = console.TimeData(status.StartTime.Time, a.now)
+		}
+		if ttl := each.Spec.TTLAfterCounted; ttl != nil {
+			item.TTL = string(*ttl)
+		}
+		for i := range status.Conditions {
+			condition := &status.Conditions[i]
+			item.Conditions = append(item.Conditions, conditionData{condition.Type, string(condition.Status), condition.Reason, condition.Message})
+		}
+		items, objects = append(items, item), append(objects, item.Object)
+	}
+	return console.Printed{Document: console.ListOf("TallyList", a.now, items, notes), Objects: objects}
+}
+
+func (a *tallyAnswer) table(noHeaders bool, out io.Writer) error {
+	header := []string{"NAME", "ACTIVE", "SUCCEEDED", "FAILED", "UNCOUNTED", "OLDEST", "PER HOUR", "STATE"}
+	if a.everywhere {
+		header = append([]string{"NAMESPACE"}, header...)
+	}
+	if a.wide {
+		header = append(header, "SINCE", "TTL", "MESSAGE")
+	}
+	table := console.NewTable(header...)
+	for _, each := range a.tallies {
+		console.AddRow(table, each.Labels, a.row(each)...)
+	}
+	return console.PrintTable(table, printers.PrintOptions{NoHeaders: noHeaders}, out)
+}
+
+func (a *tallyAnswer) row(each *world.Tally) []string {
+	status, number := &each.Status, func(n int64) string { return strconv.FormatInt(n, 10) }
+	oldest, state := "-", tallyState(each.Status.Conditions)
+	if !each.Oldest.IsZero() {
+		oldest = policy.TTL{After: a.now.Sub(each.Oldest).Truncate(time.Second)}.String()
+	}
+	row := []string{
+		each.Name, number(status.Active), number(status.Succeeded), number(status.Failed), strconv.Itoa(each.Uncounted()), oldest,
+		strconv.FormatFloat(math.Round(each.PerHour(a.now)), 'f', -1, 64), state,
+	}
+	if a.everywhere {
+		row = append([]string{each.Namespace}, row...)
+	}
+	if !a.wide {
+		return row
+	}
+	since, ttl := "-", "-"
+	if status.StartTime != nil {
+		since = console.Instant(status.StartTime.Time, a.now.Location())
+	}
+	if each.Spec.TTLAfterCounted != nil {
+		ttl = string(*each.Spec.TTLAfterCounted)
+	}
+	return append(row, since, ttl, console.OrDash(tallyMessage(status.Conditions)))
+}
+
+// unusual are the conditions that say more than that the tally counts.
+func unusual(conditions []metav1.Condition) []*metav1.Condition {
+	var out []*metav1.Condition
+	for i := range conditions {
+		if one := &conditions[i]; (one.Type == v1alpha1.ConditionReady) != (one.Status == metav1.ConditionTrue) {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// tallyState is the reason of what is unusual, else that the tally counts.
+func tallyState(conditions []metav1.Condition) string {
+	if len(conditions) == 0 {
+		return "not counting yet"
+	}
+	var reasons []string
+	for _, one := range unusual(conditions) {
+		reasons = append(reasons, one.Reason)
+	}
+	if len(reasons) == 0 {
+		return v1alpha1.ReasonCounting
+	}
+	return strings.Join(reasons, ", ")
+}
+
+func tallyMessage(conditions []metav1.Condition) string {
+	var messages []string
+	for _, one := range unusual(conditions) {
+		messages = append(messages, fmt.Sprintf("%s: %s", one.Type, one.Message))
+	}
+	return strings.Join(messages, "; ")
+}
