@@ -14,7 +14,6 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy"
 )
 
 // expiringOptions are the flags of expiring, each documented where it is added.
@@ -96,10 +95,10 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.between, "between", "", "list what expires between two times, such as now..'friday 17:00'")
 	flags.StringVar(&o.longerThan, "ttl-longer-than", "", "list what has a longer TTL, such as 7d, finished or not; never is the longest")
 	flags.StringVar(&o.source, "source", "", "list only this source, such as object, namespace/ci, policy/platform or cleanup/nightly")
-	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: ttl, label, cleanup or deadline")
+	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: "+session.EitherOf(session.Triggers()))
 	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "keep watching: update the table on a terminal, else print a line for each change; with -o json, a list of the changes")
-	o.CompleteFlags(command, map[string][]string{"output": o.output.Formats(), "trigger": {"cleanup", "deadline", "label", "ttl"}})
+	o.CompleteFlags(command, map[string][]string{"output": o.output.Formats(), "trigger": slices.Sorted(slices.Values(session.Triggers()))})
 }
 
 // refuseEmpty rejects flags without a value, for example from an unset variable: they would select
@@ -168,7 +167,7 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if err != nil {
 		return nil, err
 	}
-	reading := world.Query{Selector: query.selector, Unfinished: query.longer != nil || query.trigger == policy.TriggerDeadline}
+	reading := world.Query{Selector: query.selector, Unfinished: query.longer != nil || query.trigger.Info().Unfinished}
 	if !o.everywhere {
 		if reading.Namespace, err = o.Namespace(); err != nil {
 			return nil, err

@@ -62,10 +62,9 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 		bad("ttl-longer-than", o.longerThan, err)
 		out.longer = &length
 	}
-	switch out.trigger = policy.Trigger(o.trigger); out.trigger {
-	case "", policy.TriggerTTL, policy.TriggerLabel, policy.TriggerCleanup, policy.TriggerDeadline:
-	default:
-		bad("trigger", o.trigger, errors.New("give ttl, label, cleanup or deadline"))
+	out.trigger = policy.Trigger(o.trigger)
+	if triggers := session.Triggers(); o.trigger != "" && !slices.Contains(triggers, o.trigger) {
+		bad("trigger", o.trigger, errors.New("give "+session.EitherOf(triggers)))
 	}
 	if o.source != "" && !isSource(o.source) {
 		bad("source", o.source, errors.New("give object, runtime/NAME, namespace/NAME, policy/NAME, cleanup/NAME, job/NAME or tally/NAME"))
@@ -125,7 +124,7 @@ func (q *expiringQuery) matches(entry *world.Entry) bool {
 	switch {
 	case q.trigger != "" && entry.Trigger != q.trigger, q.source != "" && entry.Source.String() != q.source:
 		return false
-	case q.longer != nil && (entry.Trigger == policy.TriggerDeadline || !entry.Value.Never && entry.Value.After <= *q.longer):
+	case q.longer != nil && (entry.Trigger.Stops() || !entry.Value.Never && entry.Value.After <= *q.longer):
 		return false
 	case entry.Expiry.IsZero():
 		return q.longer != nil && q.span == nil

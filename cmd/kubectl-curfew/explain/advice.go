@@ -54,7 +54,7 @@ func (e *explained) againstObstacles(name string) []string {
 func (e *explained) aboutExpiry(name string) []string {
 	for _, entry := range e.entries {
 		switch {
-		case entry.Trigger == policy.TriggerDeadline:
+		case entry.Trigger.Stops(), entry.Trigger.Info().Judge != nil:
 		case entry.Source.Level == policy.LevelRuntime:
 			return []string{annotate(e.runtimeName(), ttlKey(e.of.Scope.Runtime.TTL, e.of.Facts.Outcome), e.longer(entry))}
 		case entry.Expiry.IsZero() && entry.Value.Never && !entry.ByOutcome:

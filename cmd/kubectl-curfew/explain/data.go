@@ -64,7 +64,7 @@ func (e *explained) data() Item {
 		out.Levels.Label = facts.Labels[e.of.LabelKey]
 	}
 	for _, entry := range e.entries {
-		if entry.Trigger == policy.TriggerDeadline {
+		if entry.Trigger.Stops() {
 			out.Deadline = console.TimeData(entry.Expiry, e.now)
 		} else {
 			out.Expiry, out.Trigger, out.Source = console.TimeData(entry.Expiry, e.now), string(entry.Trigger), entry.Source.String()

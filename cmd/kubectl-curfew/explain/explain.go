@@ -191,7 +191,7 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	}
 	out.cascade, out.unknown = cascade, append(out.unknown, unknown...)
 	for _, entry := range out.entries {
-		if entry.Trigger != policy.TriggerDeadline {
+		if !entry.Trigger.Stops() {
 			out.obstacles = slices.Concat(out.obstacles, w.SwitchedOff(of.Facts, entry.Trigger), of.Held(entry.Trigger),
 				w.HeldByPause(of.Facts, entry.Trigger, entry.Expiry))
 		}

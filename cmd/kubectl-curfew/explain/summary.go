@@ -33,7 +33,7 @@ func (e *explained) cleanedFirst() *preview.ObjectRun {
 	}
 	blocked := first.Blocker() != nil
 	for _, entry := range e.entries {
-		if entry.Trigger == policy.TriggerDeadline {
+		if entry.Trigger.Stops() {
 			continue
 		}
 		own := !entry.Expiry.IsZero() && (!e.held() || entry.Native != nil)
@@ -90,7 +90,7 @@ func (e *explained) withAnother() bool {
 		return false
 	}
 	for _, entry := range e.entries {
-		if entry.Trigger != policy.TriggerDeadline {
+		if !entry.Trigger.Stops() {
 			return e.cascade.First(&entry, e.held())
 		}
 	}
@@ -209,7 +209,7 @@ func (e *explained) summary() string {
 		return e.cleanupSummary(run)
 	}
 	for _, entry := range e.entries {
-		if entry.Trigger == policy.TriggerDeadline {
+		if entry.Trigger.Stops() {
 			continue
 		}
 		if entry.Native != nil {
@@ -218,6 +218,8 @@ func (e *explained) summary() string {
 		by := "by " + ownTTL(entry.Source, "its") + " TTL of " + entry.Value.String() + fromSource(entry.Source)
 		if entry.Trigger == policy.TriggerLabel {
 			by = fmt.Sprintf("by its label %s=%s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey]) + fromSource(entry.Source) + e.sooner()
+		} else if trigger := entry.Trigger.Info(); trigger.Judge != nil {
+			by = fmt.Sprintf("by trigger %s (%s)", trigger.Name, trigger.Settings)
 		}
 		switch {
 		case entry.Expiry.IsZero() && entry.ByOutcome && entry.Value.Never:
@@ -325,7 +327,7 @@ func fromSource(source policy.Source) string {
 // deadline says when the object is stopped, and by whom; "" for never.
 func (e *explained) deadline() string {
 	for _, entry := range e.entries {
-		if entry.Trigger == policy.TriggerDeadline {
+		if entry.Trigger.Stops() {
 			return fmt.Sprintf("%s, %s; %s", console.Instant(entry.Expiry, e.now.Location()), console.Relative(entry.Expiry, e.now), e.enforcer)
 		}
 	}

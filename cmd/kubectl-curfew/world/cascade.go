@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
 )
 
 // ownersDeep bounds how many levels of owners are followed, such as Pod, Job, JobSet, TrainJob.
@@ -159,7 +158,7 @@ func (w *World) dependents(ctx context.Context, kind Kind, u *unstructured.Unstr
 	entry := &entries[0]
 	own.Entry = entry
 	never := entry.Expiry.IsZero() && entry.Value.Never
-	if entry.Trigger == policy.TriggerDeadline || never || entry.Blocker() != nil || out.cascade != nil && out.cascade.at().Before(own.at()) {
+	if entry.Trigger.Stops() || never || entry.Blocker() != nil || out.cascade != nil && out.cascade.at().Before(own.at()) {
 		return out, nil
 	}
 	orphans, err := w.orphans(ctx, kind, u.Object, entry, now)

@@ -116,9 +116,9 @@ func (c Controller) with(data map[string]string) (Controller, error) {
 	}
 	c.Protect = append(list("protect"), flag("namespace"))
 	enabled := list("enable")
-	for _, trigger := range []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerCleanup, policy.TriggerDeadline, policy.TriggerTally} {
-		if !slices.Contains(enabled, string(trigger)) {
-			c.Off = append(c.Off, trigger)
+	for _, trigger := range policy.Triggers() {
+		if !slices.Contains(enabled, string(trigger.Name)) {
+			c.Off = append(c.Off, trigger.Name)
 		}
 	}
 	c.User = cmp.Or(data[settings.User], c.User)

@@ -72,6 +72,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	if verdict := free.ByDeadline; verdict.Trigger == policy.TriggerDeadline {
 		out = append(out, Entry{Trigger: verdict.Trigger, Source: verdict.Source, Value: free.Effective.Deadline.TTL, Expiry: verdict.Expiry})
 	}
+	out = judged(out, free, now)
 	if len(out) == 0 {
 		return nil, nil
 	}
@@ -110,6 +111,28 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 		entry.Created, entry.Finished = facts.Created, facts.FinishTime
 	}
 	return out, nil
+}
+
+// judged adds the entries of triggers that judge an object themselves. The earliest deletion comes
+// first.
+func judged(out []Entry, e *policy.Explanation, now time.Time) []Entry {
+	for _, trigger := range policy.Triggers() {
+		if trigger.Judge == nil {
+			continue
+		}
+		verdict := trigger.Judge(e, now)
+		if verdict.Action == policy.Keep || verdict.Expiry.IsZero() {
+			continue
+		}
+		life := max(0, verdict.Expiry.Sub(e.Facts.Created)).Truncate(time.Second)
+		entry := Entry{Trigger: trigger.Name, Source: verdict.Source, Value: policy.TTL{After: life}, Expiry: verdict.Expiry}
+		at := len(out)
+		if !trigger.Stops && at > 0 && (out[0].Trigger.Stops() || out[0].Expiry.IsZero() || entry.Expiry.Before(out[0].Expiry)) {
+			at = 0
+		}
+		out = slices.Insert(out, at, entry)
+	}
+	return out
 }
 
 // withoutValues takes unusable values out of obstacles: they only block their own trigger. The

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"curfew.dev/curfew/policy"
 )
 
 // First reports whether the other object is deleted before an entry of this one expires, so that
@@ -25,7 +24,7 @@ func (c *Cascade) First(entry *Entry, held bool) bool {
 // Follow gives the entries of an object the expiry of its Namespace or its last owner, where that
 // is known and deletes the object first.
 func (w *World) Follow(ctx context.Context, object map[string]any, entries []Entry, now time.Time) error {
-	if !slices.ContainsFunc(entries, func(entry Entry) bool { return entry.Trigger != policy.TriggerDeadline }) {
+	if !slices.ContainsFunc(entries, func(entry Entry) bool { return !entry.Trigger.Stops() }) {
 		return nil
 	}
 	with, unknown, err := w.Cascade(ctx, object, now)
@@ -37,7 +36,7 @@ func (w *World) Follow(ctx context.Context, object map[string]any, entries []Ent
 	}
 	for i := range entries {
 		entry := &entries[i]
-		if with == nil || entry.Trigger == policy.TriggerDeadline || !with.First(entry, entry.Blocker() != nil) {
+		if with == nil || entry.Trigger.Stops() || !with.First(entry, entry.Blocker() != nil) {
 			continue
 		}
 		other := with.Entry

@@ -38,7 +38,7 @@ func nativeEntry(e *policy.Explanation, native *policy.NativeDeletion) Entry {
 // although something keeps Curfew from it.
 func (e *Entry) overtakenBy(native *policy.NativeDeletion) bool {
 	switch {
-	case e.Trigger == policy.TriggerDeadline || e.Native != nil:
+	case e.Trigger.Stops() || e.Native != nil:
 		return false
 	case e.Blocker() != nil:
 		return true

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/policy"
+)
+
+// TestNewTrigger: expiring --trigger and explain know a trigger as soon as it is registered.
+func TestNewTrigger(t *testing.T) {
+	list, explain := words("expiring jobs -n ci --no-headers --trigger stuck"), words("explain job/build -n ci")
+	if code, _, stderr, _ := executeIn(t, newFakeCluster(t, objects(t)), scene{}, list...); code != console.ExitUsage {
+		t.Errorf("expiring accepts a trigger that is not registered: exit status %d: %s", code, stderr)
+	}
+	remove := policy.RegisterTrigger(policy.TriggerInfo{
+		Name: "stuck", Verb: "deletes", Settings: "annotation example.com/stuck-for", Unfinished: true,
+		Judge: func(e *policy.Explanation, now time.Time) policy.Verdict {
+			if e.Facts.Name != "build" {
+				return policy.Verdict{Action: policy.Keep}
+			}
+			return policy.Verdict{Action: policy.Wait, Expiry: now.Add(10 * time.Minute), Source: policy.Source{Level: policy.LevelObject}}
+		},
+	})
+	defer remove()
+	code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, objects(t)), scene{}, list...)
+	row := strings.Join(strings.Fields(stdout), " ")
+	if want := "job.batch/build 2026-12-24 13:10:00 CET 10m stuck object"; code != console.ExitOK || !strings.HasPrefix(row, want) {
+		t.Errorf("expiring: exit status %d: %q, want %q\n%s", code, row, want, stderr)
+	}
+	code, stdout, stderr, _ = executeIn(t, newFakeCluster(t, objects(t)), scene{}, explain...)
+	if want := "by trigger stuck (annotation example.com/stuck-for)"; code != console.ExitOK || !strings.Contains(stdout, want) {
+		t.Errorf("explain: exit status %d: %q is not in\n%s%s", code, want, stdout, stderr)
+	}
+}
