@@ -95,13 +95,13 @@ var ofForgers = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a converted policy deletes what Kyverno manages",
-		File: "cmd/kubectl-curfew/convert/cleanuppolicy.go",
+		File: "cmd/kubectl-curfew/convert/kyverno.go",
 		Old:  "?\"app.kubernetes.io/managed-by\"].orValue(\"\") != \"kyverno\"`)", New: "?\"app.kubernetes.io/managed-by\"].orValue(\"\") != \"-\"`)",
 		Package: converts, Tests: []string{"TestResourceFilters"},
 	},
 	{
 		Invariant: "S6", Name: "a converted policy deletes kinds that Kyverno's resourceFilters keep",
-		File: "cmd/kubectl-curfew/convert/cleanuppolicy.go",
+		File: "cmd/kubectl-curfew/convert/kyverno.go",
 		Old:  "[]string{\"*\", \"replicasets\", \"events\", \"nodes\", \"apiservices\"}", New: "[]string{\"*\"}",
 		Package: converts, Tests: []string{"TestResourceFilters"},
 	},

@@ -3,7 +3,12 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // condition of Kyverno's cleanup policies.
@@ -93,4 +98,170 @@ func (c *condition) translate() (string, error) {
 		return compare(key, operator, c.Value)
 	}
 	return "", fmt.Errorf("operator %q is not supported", c.Operator)
+}
+
+// exclude takes over the filters of exclude. A single one becomes spec.exclude if it can; others
+// become conditions.
+func (d *draft) exclude(of *filters) {
+	if of == nil {
+		return
+	}
+	if len(of.All) > 1 {
+		d.lost("spec.exclude.all", "several filters are not supported: the policy would keep less or more")
+		return
+	}
+	all := append(slices.Clone(of.Any), of.All...)
+	for i := range all {
+		path, r := fmt.Sprintf("spec.exclude.any[%d].resources", i), &all[i].Resources
+		if len(of.All) > 0 {
+			path = "spec.exclude.all[0].resources"
+		}
+		if len(all) == 1 && d.excludeOne(path, r) {
+			return
+		}
+		text, err := exclusion(r)
+		if err != nil {
+			d.never("exclude", path, "%v", err)
+			continue
+		}
+		d.condition("exclude", text)
+	}
+}
+
+// excludeOne reports whether the filter fits into spec.exclude. A kind whose plural is a guess does
+// not: a wrong plural would exclude nothing.
+func (d *draft) excludeOne(path string, r *resources) bool {
+	wild := slices.ContainsFunc(r.Namespaces, func(n string) bool { return strings.ContainsAny(n, "*?") })
+	custom := slices.ContainsFunc(r.Kinds, func(kind string) bool {
+		one, _, reason := rule(kind)
+		return reason != "" || builtinBy(func(b *builtin) bool { return b.plural == one.Resources[0] && b.group == one.APIGroups[0] }) == nil
+	})
+	if wild || custom || d.namespaced || d.hasNamespaces() || len(r.Annotations) > 0 || !selects(r.Selector) || !selects(r.NamespaceSelector) ||
+		len(r.Kinds) == 0 && len(r.names()) > 0 {
+		return false
+	}
+	out := &v1alpha1.CleanupExclusion{NamespaceSelector: r.NamespaceSelector, ObjectSelector: r.Selector, ResourceRules: d.rules(path, r)}
+	if len(r.Namespaces) > 0 {
+		if out.NamespaceSelector = out.NamespaceSelector.DeepCopy(); out.NamespaceSelector == nil {
+			out.NamespaceSelector = &metav1.LabelSelector{}
+		}
+		out.NamespaceSelector.MatchExpressions = append(out.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: r.Namespaces})
+	}
+	if len(out.ResourceRules) == 0 && out.NamespaceSelector == nil && out.ObjectSelector == nil {
+		return false
+	}
+	d.spec.Exclude = out
+	return true
+}
+
+// exclusion is a filter of exclude as a condition that is false for what it matches.
+func exclusion(r *resources) (string, error) {
+	var parts []string
+	if len(r.Kinds) > 0 {
+		var kinds []string
+		for _, kind := range r.Kinds {
+			kinds = append(kinds, kind[strings.LastIndex(kind, "/")+1:])
+		}
+		parts = append(parts, anyOf("object.kind", kinds))
+	}
+	if names := r.names(); len(names) > 0 {
+		parts = append(parts, anyOf("object.metadata.name", names))
+	}
+	if len(r.Namespaces) > 0 {
+		// Namespaces themselves are excluded by their name.
+		parts = append(parts, anyOf("object.metadata.?namespace.orValue(object.metadata.name)", r.Namespaces))
+	}
+	for _, key := range sortedKeys(r.Annotations) {
+		parts = append(parts, annotation(key, r.Annotations[key]))
+	}
+	for of, selector := range map[string]*metav1.LabelSelector{"object": r.Selector, "namespaceObject": r.NamespaceSelector} {
+		labels, err := selectorCode(of, selector)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, labels...)
+	}
+	if len(parts) == 0 {
+		return "", fmt.Errorf("an empty filter is not supported")
+	}
+	slices.Sort(parts)
+	return "!(" + strings.Join(parts, " && ") + ")", nil
+}
+
+// truth translates an expression to what JMESPath takes it for: null, false and what is empty are
+// false.
+func (d dialect) truth(n *node) (string, error) {
+	switch n.kind {
+	case kindNot:
+		if mentionsContext(n.args[0]) {
+			return "", fmt.Errorf("the opposite of _context is not supported")
+		}
+		inner, err := d.truth(n.args[0])
+		return "!(" + inner + ")", err
+	case kindAnd, kindOr:
+		left, err := d.truth(n.args[0])
+		if err != nil {
+			return "", err
+		}
+		right, err := d.truth(n.args[1])
+		if left == right {
+			return left, err
+		}
+		if n.kind == kindAnd {
+			return left + " && " + right, err
+		}
+		return "(" + left + " || " + right + ")", err
+	case kindCompare:
+		left, err := d.value(n.args[0])
+		if err != nil {
+			return "", err
+		}
+		right, err := d.value(n.args[1])
+		return left.text + " " + n.text + " " + right.text, err
+	}
+	return d.truthOfValue(n)
+}
+
+func (d dialect) truthOfValue(n *node) (string, error) {
+	if d == janitor && isContext(n) {
+		return "!lookup.mounted", nil
+	}
+	if path, err := d.anyPath(n); err == nil && typOf(path) == typString {
+		if alwaysThere(path) {
+			return "true", nil
+		}
+		return optional(path) + `.orValue("") != ""`, nil
+	}
+	value, err := d.value(n)
+	if err != nil || value.typ == typBool {
+		return value.text, err
+	}
+	if value.typ == typNumber || value.typ == typTime || value.typ == typDuration {
+		return "true", nil
+	}
+	return truthy(value.text), nil
+}
+
+// anyPath is path for nodes that may be anything.
+func (d dialect) anyPath(n *node) ([]step, error) {
+	if n.kind > kindFlatten {
+		return nil, fmt.Errorf("not a path")
+	}
+	return d.path(n)
+}
+
+func truthy(text string) string {
+	return "!(" + text + ` in [dyn(null), dyn(false), dyn(""), dyn([]), dyn({})])`
+}
+
+// isContext recognizes what kube-janitor adds to PersistentVolumeClaims. To Curfew's lookup, a
+// claim is in use if either of them says so: it deletes less.
+func isContext(n *node) bool {
+	return n.kind == kindField && len(n.args) == 1 && n.args[0].kind == kindField && n.args[0].text == "_context" &&
+		len(n.args[0].args) == 0 && (n.text == "pvc_is_not_mounted" || n.text == "pvc_is_not_referenced")
+}
+
+func mentionsContext(n *node) bool {
+	return n.kind == kindField && n.text == "_context" || slices.ContainsFunc(n.args, mentionsContext)
 }

@@ -2,8 +2,18 @@ package health
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/controller/settings"
+	"curfew.dev/curfew/manifests/crd"
+	"curfew.dev/curfew/policy"
 )
 
 // controller checks that a replica leads.
@@ -31,4 +41,196 @@ func replicas(workload *world.Workload, message string) (State, string) {
 		return Warning, message
 	}
 	return OK, message
+}
+
+// triggers shows which are switched on. A dry run deletes nothing.
+func (r *reader) triggers() (State, string) {
+	c := &r.w.Controller
+	if c.Unknown != "" {
+		return Unknown, c.Unknown
+	}
+	on := strings.Join(strings.Split(c.Published["enable"], ","), ", ")
+	var off []string
+	for _, trigger := range c.Off {
+		off = append(off, string(trigger))
+	}
+	message := "on: " + on
+	if len(off) > 0 {
+		message += "; off: " + strings.Join(off, ", ")
+	}
+	if c.LeaveNative {
+		message += "; a Job's own ttlSecondsAfterFinished is left to Kubernetes (--leave-native-ttl)"
+	}
+	if c.DryRun {
+		return Warning, message + "; the controller only reports what is due (--dry-run)"
+	}
+	return OK, message
+}
+
+// backlogAfter is how long an object may be due until that is a warning.
+const backlogAfter = 5 * time.Minute
+
+// deletions shows the backlog, and what is paused.
+func (r *reader) deletions() (State, string) {
+	if r.noReport != "" {
+		return Unknown, r.noReport
+	}
+	report := &r.report
+	state, parts := OK, []string{fmt.Sprintf("%d objects wait for their expiry", report.Tracked)}
+	if report.Overdue > 0 {
+		text := fmt.Sprintf("%d are overdue", report.Overdue)
+		if report.OldestDue != nil {
+			text += ", the oldest since " + r.when(*report.OldestDue)
+			if r.Now.Sub(*report.OldestDue) > backlogAfter {
+				state = Warning
+			}
+		}
+		parts = append(parts, text)
+	}
+	for _, some := range []struct {
+		count int
+		what  string
+	}{{report.Blocked, "cannot be deleted (Events DeleteRefused, DeleteConflict)"}, {report.Stuck, "have been terminating for long"}} {
+		if some.count > 0 {
+			state, parts = Warning, append(parts, fmt.Sprintf("%d %s", some.count, some.what))
+		}
+	}
+	if report.IncompleteKinds > 0 {
+		state, parts = Warning, slices.Insert(parts, 0, r.incomplete())
+	}
+	if report.Paused.Count > 0 {
+		state, parts = Warning, slices.Insert(parts, 0, named(report.Paused, "; "))
+	}
+	if report.AllPaused {
+		state = Failed
+	}
+	return r.live(state, strings.Join(parts, "; "))
+}
+
+// incomplete shows which kinds have objects that the controller does not know: what is due among
+// them is not deleted.
+func (r *reader) incomplete() string {
+	list := settings.List{Count: r.report.IncompleteKinds}
+	for _, kind := range r.report.Incomplete {
+		list.First = append(list.First, fmt.Sprintf("%s (since %s)", kind.GroupKind(), r.when(kind.Since)))
+	}
+	return "not all objects are known of kind " + named(list, ", ")
+}
+
+// permissions shows which kinds Curfew leaves alone because it may not delete them.
+func (r *reader) permissions() (State, string) {
+	if r.noReport != "" {
+		return Unknown, r.noReport
+	}
+	var parts []string
+	state := OK
+	if r.report.Skipped.Count > 0 {
+		state = Warning
+		parts = append(parts, "kinds with a profile are skipped: "+named(r.report.Skipped, ", "))
+	}
+	if !slices.Contains(r.w.Controller.Off, policy.TriggerLabel) {
+		parts = append(parts, fmt.Sprintf("TTL labels have an effect on %d kinds", r.report.LabelKinds))
+		if r.report.Unlabelled.Count > 0 {
+			parts = append(parts, fmt.Sprintf("and not on %d that the controller may not delete", r.report.Unlabelled.Count))
+		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "none is missing")
+	}
+	return r.live(state, strings.Join(parts, ", "))
+}
+
+// named are the first few of a list.
+func named(list settings.List, separator string) string {
+	const most = 3
+	out := strings.Join(list.First[:min(most, len(list.First))], separator)
+	if more := list.Count - most; more > 0 {
+		out += fmt.Sprintf("%sand %d more", separator, more)
+	}
+	return out
+}
+
+var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+
+// kinds checks that the CustomResourceDefinitions are those of this version.
+func (r *reader) kinds() (State, string) {
+	wanted, err := crd.All()
+	if err != nil {
+		return Unknown, err.Error()
+	}
+	var missing, unready, other []string
+	for _, want := range wanted {
+		have, presence, err := world.Read[apiextensionsv1.CustomResourceDefinition](r.ctx, r.w, definitions, "", want.Name)
+		if err != nil {
+			r.note("%s", err)
+		}
+		switch presence {
+		case world.Unread:
+			if r.w.Controller.State == world.NotInstalled {
+				return Failed, r.w.Controller.Why
+			}
+			r.note("you may not get customresourcedefinitions: whether Curfew's are those of this version is not known")
+			return Unknown, "not read"
+		case world.Missing:
+			missing = append(missing, want.Name)
+			continue
+		}
+		if !established(have) {
+			unready = append(unready, want.Name)
+		}
+		if !equality.Semantic.DeepEqual(versions(want), versions(have)) {
+			other = append(other, want.Name)
+		}
+	}
+	switch {
+	case len(missing) == len(wanted):
+		return Failed, "no CustomResourceDefinition of group " + policy.Group + " exists"
+	case len(missing) > 0:
+		return Failed, "missing: " + strings.Join(missing, ", ")
+	case len(unready) > 0:
+		return Failed, "not established: " + strings.Join(unready, ", ")
+	case len(other) > 0:
+		return Warning, fmt.Sprintf("not those of kubectl-curfew %s: %s", r.Version, strings.Join(other, ", "))
+	}
+	return OK, fmt.Sprintf("%d kinds of group %s are served", len(wanted), policy.Group)
+}
+
+func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(definition.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
+}
+
+// versions are the schemas by version.
+func versions(definition *apiextensionsv1.CustomResourceDefinition) map[string]*apiextensionsv1.CustomResourceValidation {
+	out := map[string]*apiextensionsv1.CustomResourceValidation{}
+	for i := range definition.Spec.Versions {
+		out[definition.Spec.Versions[i].Name] = definition.Spec.Versions[i].Schema
+	}
+	return out
+}
+
+// statusPolicy is the ValidatingAdmissionPolicy of manifests/rbac/status.yaml, and its binding.
+const statusPolicy = "curfew-status"
+
+// statuses checks that only Curfew may write the statuses of its kinds and its reports.
+func (r *reader) statuses() (State, string) {
+	const hides = "who may write the statuses of Curfew's kinds"
+	const others = ": anyone with permission for the statuses of Curfew's kinds can falsify them"
+	group := admissionv1.SchemeGroupVersion
+	_, policy, err := world.Read[admissionv1.ValidatingAdmissionPolicy](r.ctx, r.w, group.WithResource("validatingadmissionpolicies"), "", statusPolicy)
+	r.presence(policy, err, "validatingadmissionpolicies/"+statusPolicy, hides)
+	read, binding, err := world.Read[admissionv1.ValidatingAdmissionPolicyBinding](r.ctx, r.w, group.WithResource("validatingadmissionpolicybindings"), "", statusPolicy)
+	r.presence(binding, err, "validatingadmissionpolicybindings/"+statusPolicy, hides)
+	switch {
+	case policy == world.Missing:
+		return Warning, "there is no ValidatingAdmissionPolicy " + statusPolicy + others
+	case binding == world.Missing:
+		return Warning, "there is no ValidatingAdmissionPolicyBinding " + statusPolicy + others
+	case policy != world.Found || binding != world.Found:
+		return Unknown, "not read"
+	case !slices.Contains(read.Spec.ValidationActions, admissionv1.Deny):
+		return Warning, "ValidatingAdmissionPolicyBinding " + statusPolicy + " does not deny" + others
+	}
+	return OK, "only Curfew may write them"
 }

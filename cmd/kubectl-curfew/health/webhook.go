@@ -1,12 +1,19 @@
 package health
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/controller/settings"
 )
 
 // configuration is one of the four webhook configurations of Curfew. A validating one has the
@@ -98,4 +105,161 @@ func (r *reader) endpoints() (ready int, known bool) {
 		}
 	}
 	return 0, false
+}
+
+// secretName is the Secret with the CA that replicas issue their certificates by or, from
+// cert-manager, the serving certificate, as package certs names it.
+const secretName = "curfew-webhook-tls"
+
+// certificate checks the CA bundle of every webhook and the serving certificate.
+func (r *reader) certificate() (State, string) {
+	roots, without, webhooks := []*x509.Certificate(nil), 0, 0
+	for _, one := range r.configurations {
+		for i := range one.webhooks {
+			webhooks++
+			bundle := parseCertificates(one.webhooks[i].ClientConfig.CABundle)
+			if bundle = slices.DeleteFunc(bundle, func(ca *x509.Certificate) bool { return !r.Now.Before(ca.NotAfter) }); len(bundle) == 0 {
+				without++
+			}
+			roots = append(roots, bundle...)
+		}
+	}
+	if without > 0 {
+		return Failed, fmt.Sprintf("%d of %d webhooks have no CA that is valid: the API server does not call them", without, webhooks)
+	}
+	at := corev1.SchemeGroupVersion.WithResource("secrets")
+	secret, presence, err := world.Read[corev1.Secret](r.ctx, r.w, at, r.w.Controller.Namespace, secretName)
+	switch {
+	case err != nil:
+		return Unknown, err.Error()
+	case presence == world.Missing && r.w.Controller.State == world.NotInstalled:
+		return Failed, "there is none"
+	case presence == world.Missing:
+		return Failed, fmt.Sprintf("there is no Secret %s in namespace %q", secretName, r.w.Controller.Namespace)
+	case presence == world.Unread && r.probe.Validates:
+		return OK, "the API server accepts it; you may not get the Secret, which shows until when"
+	case presence == world.Unread:
+		r.note("you may not get secrets/%s in namespace %q: until when the certificate in it is valid is not known", secretName, r.w.Controller.Namespace)
+		return Unknown, "not read"
+	}
+	return r.serving(parseCertificates(secret.Data[corev1.TLSCertKey]), roots, webhooks > 0)
+}
+
+// serving checks the serving certificate, the first of a chain, or its CA.
+func (r *reader) serving(chain, roots []*x509.Certificate, known bool) (State, string) {
+	if len(chain) == 0 {
+		return Failed, "Secret " + secretName + " has no certificate"
+	}
+	leaf, until := chain[0], r.when(chain[0].NotAfter)
+	pool := x509.NewCertPool()
+	for _, ca := range roots {
+		pool.AddCert(ca)
+	}
+	between := x509.NewCertPool()
+	for _, one := range chain[1:] {
+		between.AddCert(one)
+	}
+	what := "the serving certificate"
+	if leaf.IsCA {
+		what = "the webhook's CA"
+	}
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, CurrentTime: r.Now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	left := leaf.NotAfter.Sub(r.Now)
+	switch {
+	case left <= 0:
+		return Failed, what + " expired " + until + ": the API server does not call the webhook"
+	case known && err != nil:
+		return Failed, "the API server does not trust " + what + ": " + err.Error()
+	case left < leaf.NotAfter.Sub(leaf.NotBefore)/6:
+		// It is replaced after two thirds of its time.
+		return Warning, what + " is valid until " + until + ", and should have been renewed by now"
+	}
+	return OK, fmt.Sprintf("%s is valid until %s, %d days from now", what, until, left/(24*time.Hour))
+}
+
+func parseCertificates(text []byte) []*x509.Certificate {
+	var out []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return out
+		}
+		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil {
+			out = append(out, certificate)
+		}
+	}
+}
+
+// coverage checks that the webhook configurations that the controller writes are as it reported,
+// and that all parts protect the same namespaces.
+func (r *reader) coverage() (State, string) {
+	if r.noReport != "" {
+		return Unknown, r.noReport
+	}
+	if r.report.CoverageError != "" {
+		return Failed, r.report.CoverageError
+	}
+	total := 0
+	for _, one := range r.configurations {
+		total += len(one.webhooks)
+		if one.name != coverage {
+			continue
+		}
+		want, ok := r.report.Coverage[one.kind]
+		switch {
+		case !ok:
+			return Unknown, "the controller has not reported it yet"
+		case one.Presence == world.Unread:
+			return Unknown, "not read"
+		case settings.Fingerprint(one.webhooks) != want:
+			return Failed, fmt.Sprintf("%s %s is not what the controller wrote last: requests may not be reviewed", one.kind, one.name)
+		}
+	}
+	if message := r.protection(); message != "" {
+		return Warning, message
+	}
+	return OK, fmt.Sprintf("%d webhooks, in step with profiles and policies", total)
+}
+
+// version compares the versions of the parts.
+func (r *reader) version() (State, string) {
+	ours := r.Version
+	if r.w.Controller.Unknown != "" {
+		return Unknown, fmt.Sprintf("kubectl-curfew %s; that of the controller is not known", ours)
+	}
+	theirs := r.w.Controller.Published[settings.Version]
+	parts := []string{"kubectl-curfew " + ours, "controller " + theirs}
+	state := OK
+	if theirs != ours {
+		state = Warning
+	}
+	if workload, err := r.w.Workload(r.ctx, "curfew-webhook"); err == nil && workload.Image != "" && r.w.Controller.Workload.Image != "" &&
+		workload.Image != r.w.Controller.Workload.Image {
+		state = Warning
+		parts = append(parts, "image of the controller "+r.w.Controller.Workload.Image, "of the webhook "+workload.Image)
+	}
+	return state, strings.Join(parts, ", ")
+}
+
+// inTree shows whether kube-controller-manager's own TTL controller runs, which deletes Jobs by
+// spec.ttlSecondsAfterFinished as well. Each controller of it has a ServiceAccount, which is made
+// when that controller first starts.
+func (r *reader) inTree() (State, string) {
+	presence := func(name string) world.Presence {
+		_, presence, err := world.Read[corev1.ServiceAccount](r.ctx, r.w, corev1.SchemeGroupVersion.WithResource("serviceaccounts"), "kube-system", name)
+		if err != nil {
+			r.note("%s", err)
+		}
+		return presence
+	}
+	const reads = "it deletes Jobs by spec.ttlSecondsAfterFinished, too"
+	switch ttl := presence("ttl-after-finished-controller"); {
+	case ttl == world.Found:
+		return OK, "on, by its ServiceAccount: " + reads
+	case ttl == world.Missing && presence("namespace-controller") == world.Found:
+		return OK, "off: kube-controller-manager has never run it, by its ServiceAccounts"
+	case ttl == world.Unread:
+		r.note(`you may not get serviceaccounts in namespace "kube-system": whether Kubernetes' own TTL controller runs is not known`)
+	}
+	return Unknown, "on by Kubernetes' default: " + reads
 }

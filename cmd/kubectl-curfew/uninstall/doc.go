@@ -1,7 +1,7 @@
 // Package uninstall finds what an installation of Curfew consists of and removes it.
 //
 // [Find] reads everything first: the objects (inventory.go), the policies and tallies that are lost
-// with the CRDs (losses.go), and what is left alone (remains.go). [Installation.Check] asks the API
+// with the CRDs (installation.go), and what is left alone (inventory.go). [Installation.Check] asks the API
 // server, in a dry run, whether all of that may be deleted: a removal never ends half-way because
 // of a missing permission. [Installation.Remove] then deletes in an order in which nothing ever
 // waits for what is gone already (remove.go):
@@ -9,7 +9,7 @@
 //  1. Webhook configurations, so that no request waits for a webhook.
 //  2. The Deployments and then the permissions: a controller that still runs somewhere can do
 //     nothing any more, so that nobody adds finalizers.
-//  3. The finalizers of PodTallies on Pods (release.go).
+//  3. The finalizers of PodTallies on Pods (remove.go).
 //  4. The CRDs, and with them policies, tallies and reports.
 //  5. The rest, and at last the Namespace, if nothing of somebody else is in it.
 //

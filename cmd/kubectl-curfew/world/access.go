@@ -2,8 +2,10 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/dynamic"
 
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -128,4 +131,34 @@ func groupsOf(username string) []string {
 		return nil
 	}
 	return append(serviceaccount.MakeGroupNames(namespace), user.AllAuthenticated)
+}
+
+// answers remembers by key what was read, and what is not known. It does not remember other errors.
+type answers[V any] struct {
+	mu    sync.Mutex
+	known map[string]answer[V]
+}
+
+type answer[V any] struct {
+	value V
+	err   error
+}
+
+func (a *answers[V]) get(key string, read func() (V, error)) (V, error) {
+	a.mu.Lock()
+	known, ok := a.known[key]
+	a.mu.Unlock()
+	if ok {
+		return known.value, known.err
+	}
+	value, err := read()
+	if err == nil || errors.Is(err, platform.ErrUnknown) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.known == nil {
+			a.known = map[string]answer[V]{}
+		}
+		a.known[key] = answer[V]{value, err}
+	}
+	return value, err
 }

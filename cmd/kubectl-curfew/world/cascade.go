@@ -3,15 +3,20 @@ package world
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ownersDeep bounds how many levels of owners are followed, such as Pod, Job, JobSet, TrainJob.
@@ -181,4 +186,123 @@ func (w *World) orphans(ctx context.Context, kind Kind, object map[string]any, e
 	bySettings, _, _ := explained.Scope.Propagation()
 	byProfile, _ := w.platform.Propagation(kind.GroupKind())
 	return cmp.Or(bySettings, byProfile) == metav1.DeletePropagationOrphan, nil
+}
+
+// First reports whether the other object is deleted before an entry of this one expires, so that
+// this one is deleted with it. held means that something keeps Curfew from this one.
+func (c *Cascade) First(entry *Entry, held bool) bool {
+	other := c.Entry
+	switch {
+	case entry.Native == nil && held, entry.Expiry.IsZero() && entry.Value.Never, other == nil:
+		return true
+	case entry.Expiry.IsZero():
+		return !other.Expiry.IsZero()
+	default:
+		return !other.Expiry.IsZero() && other.Expiry.Before(entry.Expiry)
+	}
+}
+
+// Follow gives the entries of an object the expiry of its Namespace or its last owner, where that
+// is known and deletes the object first.
+func (w *World) Follow(ctx context.Context, object map[string]any, entries []Entry, now time.Time) error {
+	if !slices.ContainsFunc(entries, func(entry Entry) bool { return !entry.Trigger.Stops() }) {
+		return nil
+	}
+	with, unknown, err := w.Cascade(ctx, object, now)
+	if err != nil {
+		return err
+	}
+	if len(unknown) > 0 {
+		w.Note("some owners were not read, and what is deleted with them may go earlier: kubectl curfew explain names them")
+	}
+	for i := range entries {
+		entry := &entries[i]
+		if with == nil || entry.Trigger.Stops() || !with.First(entry, entry.Blocker() != nil) {
+			continue
+		}
+		other := with.Entry
+		if other == nil { // It is being deleted, or gone.
+			other = &Entry{Expiry: now}
+		}
+		if other.Expiry.IsZero() {
+			continue
+		}
+		// Nothing that keeps Curfew from an object keeps the garbage collector from it.
+		entry.With, entry.Native, entry.Obstacles = with, nil, nil
+		entry.Expiry, entry.Estimated, entry.Uncertain = other.Expiry, other.Estimated, other.Uncertain
+	}
+	return nil
+}
+
+// listsAtOnce is how many kinds are listed at the same time.
+const listsAtOnce = 8
+
+// Dependents counts the objects that an object owns, directly or through others. It lists the
+// namespace. unread are resources that it cannot list, and forbidden those that the user may not.
+// Few users may list every kind, so forbidden names only the kinds that own or are Pods.
+func (w *World) Dependents(ctx context.Context, namespace string, owner types.UID) (n int, forbidden, unread []string, err error) {
+	kinds, err := w.Kinds()
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	var mu sync.Mutex
+	owned := map[types.UID][]types.UID{} // by owner
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(listsAtOnce)
+	for _, kind := range kinds {
+		if kind.ClusterScoped || kind.Resource == "events" {
+			continue
+		}
+		resource := w.clients.Metadata.Resource(kind.At()).Namespace(namespace)
+		list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return resource.List(ctx, options)
+		}
+		group.Go(func() error {
+			err := pages(ctx, list, metav1.ListOptions{}, func(item runtime.Object) error {
+				metadata, err := meta.Accessor(item)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, by := range metadata.GetOwnerReferences() {
+					owned[by.UID] = append(owned[by.UID], metadata.GetUID())
+				}
+				return nil
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			switch status := apierrors.APIStatus(nil); { // Others can still be counted.
+			case Gone(err):
+			case apierrors.IsForbidden(err) && kind.Profile.State == nil && kind.Group != "apps":
+			case apierrors.IsForbidden(err):
+				forbidden = append(forbidden, kind.At().GroupResource().String())
+			case errors.As(err, &status):
+				unread = append(unread, kind.At().GroupResource().String())
+			default:
+				return err
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return 0, nil, nil, err
+	}
+	slices.Sort(forbidden)
+	slices.Sort(unread)
+	return descendants(owned, owner), forbidden, unread, nil
+}
+
+// descendants counts the objects below an owner.
+func descendants(owned map[types.UID][]types.UID, owner types.UID) int {
+	counted := map[types.UID]bool{owner: true}
+	for next := []types.UID{owner}; len(next) > 0; next = next[1:] {
+		for _, uid := range owned[next[0]] {
+			if !counted[uid] {
+				counted[uid] = true
+				next = append(next, uid)
+			}
+		}
+	}
+	return len(counted) - 1
 }

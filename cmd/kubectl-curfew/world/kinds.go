@@ -1,14 +1,21 @@
 package world
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
 
 	"curfew.dev/curfew/controller/discovery/served"
 	"curfew.dev/curfew/policy"
@@ -145,4 +152,151 @@ func (w *World) askDiscovery() (discovered, error) {
 
 func lacks(have metav1.Verbs) bool {
 	return slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(have, verb) })
+}
+
+// IsNamespace reports whether the kind is Namespace.
+func (k Kind) IsNamespace() bool { return k.GroupResource() == namespaceResource.GroupResource() }
+
+// NamespaceEntries are the entries of a Namespace itself, or of all for ""; none of what the user
+// may not read.
+func (w *World) NamespaceEntries(ctx context.Context, name string, now time.Time) ([]Entry, error) {
+	kind, ok, err := w.Kind(namespaceResource.GroupResource())
+	if err != nil || !ok {
+		return nil, err
+	}
+	if name == "" {
+		var out []Entry
+		err := w.List(ctx, kind, Query{}, func(object map[string]any) error {
+			entries, err := w.Entries(ctx, kind, object, now)
+			out = append(out, entries...)
+			return err
+		})
+		if Refused(err) {
+			w.lack("list namespaces")
+			err = nil
+		}
+		return out, err
+	}
+	read, err := w.clients.Objects.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	return w.Entries(ctx, kind, read.Object, now)
+}
+
+// Discovery asks which kinds are served. client-go's own client would link every API type.
+type Discovery interface {
+	ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+	ServerVersion() (*version.Info, error)
+}
+
+// aggregated is the form in which one answer has all groups of an endpoint.
+const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+type discoveryClient struct{ rest rest.Interface }
+
+// ServerVersion implements [Discovery].
+func (d *discoveryClient) ServerVersion() (*version.Info, error) {
+	text, err := d.rest.Get().AbsPath("/version").Do(context.Background()).Raw()
+	if err != nil {
+		return nil, err
+	}
+	out := &version.Info{}
+	return out, json.Unmarshal(text, out)
+}
+
+// ServerGroupsAndResources implements [Discovery]. Where a group does not answer, there is a
+// [silentError] beside the others.
+func (d *discoveryClient) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	var groups []*metav1.APIGroup
+	var lists []*metav1.APIResourceList
+	silent := &silentError{}
+	for _, path := range []string{"/api", "/apis"} {
+		text, err := d.rest.Get().AbsPath(path).SetHeader("Accept", aggregated).Do(context.Background()).Raw()
+		if err != nil {
+			return nil, nil, err
+		}
+		var answer apidiscovery.APIGroupDiscoveryList
+		if err := json.Unmarshal(text, &answer); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
+		for i := range answer.Items {
+			group, served := groupOf(&answer.Items[i], silent)
+			groups, lists = append(groups, group), append(lists, served...)
+		}
+	}
+	if len(silent.groups) > 0 {
+		return groups, lists, silent
+	}
+	return groups, lists, nil
+}
+
+// groupOf is a group with its versions that answer; the first is preferred.
+func groupOf(of *apidiscovery.APIGroupDiscovery, silent *silentError) (*metav1.APIGroup, []*metav1.APIResourceList) {
+	group := &metav1.APIGroup{Name: of.Name}
+	var lists []*metav1.APIResourceList
+	for i := range of.Versions {
+		version := &of.Versions[i]
+		at := schema.GroupVersion{Group: of.Name, Version: version.Version}
+		if version.Freshness == apidiscovery.DiscoveryFreshnessStale {
+			silent.groups = append(silent.groups, at)
+			continue
+		}
+		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: at.String(), Version: at.Version})
+		group.PreferredVersion = group.Versions[0]
+		list := &metav1.APIResourceList{GroupVersion: at.String()}
+		for j := range version.Resources {
+			if resource := &version.Resources[j]; resource.ResponseKind != nil {
+				list.APIResources = append(list.APIResources, metav1.APIResource{
+					Name: resource.Resource, SingularName: resource.SingularResource, ShortNames: resource.ShortNames, Kind: resource.ResponseKind.Kind,
+					Namespaced: resource.Scope == apidiscovery.ScopeNamespace, Verbs: resource.Verbs,
+				})
+			}
+		}
+		lists = append(lists, list)
+	}
+	return group, lists
+}
+
+// silentError names groups whose API server does not answer.
+type silentError struct{ groups []schema.GroupVersion }
+
+// Error implements error.
+func (e *silentError) Error() string {
+	var names []string
+	for _, group := range e.groups {
+		names = append(names, group.String())
+	}
+	return "no answer from " + strings.Join(names, ", ")
+}
+
+// How well a text names a resource. A short name of one never hides the full name of another.
+const (
+	byPlural = iota + 1
+	bySingular
+	byShortName
+)
+
+// rank tells how well a text such as jobs, job.batch, Job.v1.batch or deploy names a resource; 0
+// for not at all.
+func rank(text string, at schema.GroupVersion, resource *metav1.APIResource) int {
+	name, rest, dotted := strings.Cut(strings.ToLower(text), ".")
+	if dotted && rest != at.Version+"."+at.Group && (rest == "" || !strings.HasPrefix(at.Group, rest)) {
+		return 0
+	}
+	switch name {
+	case resource.Name:
+		return byPlural
+	case resource.SingularName, strings.ToLower(resource.Kind):
+		return bySingular
+	}
+	for _, short := range resource.ShortNames {
+		if name == short {
+			return byShortName
+		}
+	}
+	return 0
 }

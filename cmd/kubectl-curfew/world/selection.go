@@ -1,9 +1,12 @@
 package world
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -210,4 +213,126 @@ func (s Selection) named() ([]named, error) {
 		}
 	}
 	return out, nil
+}
+
+// Reference names one object. Without a UID it means whatever has the name.
+type Reference struct {
+	schema.GroupKind
+	Namespace, Name string
+	UID             types.UID
+}
+
+// GoneError says that an object does not exist, or is not the one that was meant.
+type GoneError struct {
+	Kind            Kind
+	Namespace, Name string
+	reason          string
+}
+
+// Error implements error.
+func (e *GoneError) Error() string { return e.reason }
+
+// referred reads the objects that references name. One that is gone, or was created again, does not
+// stop the others.
+func (w *World) referred(ctx context.Context, references []Reference, namespace string) ([]Selected, error) {
+	var out []Selected
+	for _, reference := range references {
+		kind, err := w.kindOf(reference.GroupKind)
+		if err != nil {
+			return nil, err
+		}
+		in := cmp.Or(reference.Namespace, namespace)
+		if kind.ClusterScoped {
+			in = ""
+		}
+		one, err := w.Get(ctx, kind, in, reference.Name)
+		gone := (*GoneError)(nil)
+		switch {
+		case errors.As(err, &gone):
+			gone = &GoneError{reason: "does not exist any more"}
+		case err != nil:
+			return nil, err
+		case reference.UID != "" && UIDOf(one.Object) != reference.UID:
+			gone = &GoneError{reason: fmt.Sprintf("was deleted and created again: its UID is %s and no longer %s", UIDOf(one.Object), reference.UID)}
+		}
+		if gone != nil {
+			one = Selected{Kind: kind, Namespace: in, Name: reference.Name, Gone: gone}
+		}
+		out = append(out, one)
+	}
+	return each(out), nil
+}
+
+// kindOf finds the kind of a reference.
+func (w *World) kindOf(of schema.GroupKind) (Kind, error) {
+	found, err := w.discover()
+	if err != nil {
+		return Kind{}, err
+	}
+	for _, list := range found.lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil || version.Group != of.Group {
+			continue
+		}
+		for i := range list.APIResources {
+			if resource := &list.APIResources[i]; resource.Kind == of.Kind && !strings.Contains(resource.Name, "/") {
+				return w.servedAt(version.WithResource(resource.Name).GroupResource(), of.String())
+			}
+		}
+	}
+	return Kind{}, fmt.Errorf("the server has no kind %s", of)
+}
+
+const fieldManager = "kubectl-curfew"
+
+// Patch sends a JSON merge patch for an object in exactly the state that was read. A conflict means
+// that somebody else changed it.
+func (w *World) Patch(ctx context.Context, kind Kind, object, patch map[string]any, dryRun bool) error {
+	u := unstructured.Unstructured{Object: object}
+	metadata, _ := patch["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["uid"], metadata["resourceVersion"] = string(u.GetUID()), u.GetResourceVersion()
+	sent := maps.Clone(patch)
+	sent["metadata"] = metadata
+	body, err := json.Marshal(sent)
+	if err != nil {
+		return fmt.Errorf("writing the patch of %s: %w", kind.Name(u.GetName()), err)
+	}
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err = w.clients.Objects.Resource(kind.At()).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, body, options)
+	return err
+}
+
+// Same reports whether two states belong to one object, and not to two of the same name.
+func Same(a, b map[string]any) bool { return UIDOf(a) == UIDOf(b) }
+
+// NamesOf are names of objects of a kind in a namespace, at most one page.
+func (w *World) NamesOf(ctx context.Context, text, namespace string) ([]string, error) {
+	kind, err := w.KindOf(text)
+	if err != nil {
+		return nil, err
+	}
+	if kind.ClusterScoped {
+		namespace = ""
+	}
+	list, err := w.clients.Metadata.Resource(kind.At()).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for i := range list.Items {
+		out = append(out, list.Items[i].Name)
+	}
+	return out, nil
+}
+
+// UIDOf is the UID of an object.
+func UIDOf(object map[string]any) types.UID {
+	return (&unstructured.Unstructured{Object: object}).GetUID()
 }

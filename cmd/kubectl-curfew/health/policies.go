@@ -8,8 +8,75 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
+
+// remedies are what to do about a stalled cleanup policy, by reason.
+var remedies = map[string]string{
+	v1alpha1.ReasonForbidden:          "grant its service account what condition PermissionsGranted names",
+	v1alpha1.ReasonWaitingForApproval: "kubectl curfew approve it",
+	v1alpha1.ReasonTooManyMatches:     "look at kubectl curfew preview, then raise its limit or match less",
+	v1alpha1.ReasonTooManyGroups:      "match less, or group by a field with fewer values",
+	v1alpha1.ReasonPaused:             "a pause holds it, see check pauses; it goes on afterwards",
+	v1alpha1.ReasonKindNotListed:      "condition Stalled names the kind and the error; the next run tries it again",
+	v1alpha1.ReasonTimeLimit:          "match less, or use cheaper expressions",
+	v1alpha1.ReasonRunFailed:          "condition Stalled says what failed; Curfew tries again",
+}
+
+// cleanup shows the policies that do not delete all that they should, and what to do.
+func (r *reader) cleanup() (State, string) {
+	switch {
+	case r.noReport != "":
+		return Unknown, r.noReport
+	case slices.Contains(r.w.Controller.Off, policy.TriggerCleanup):
+		return OK, "off"
+	case r.report.Stalled.Count == 0:
+		return r.live(OK, "no policy is stalled")
+	}
+	var advice []string
+	for _, one := range r.report.Stalled.First {
+		_, reason, _ := strings.Cut(strings.TrimSuffix(one, ")"), " (")
+		remedy := remedies[reason]
+		if remedy == "" {
+			remedy = "condition Ready names the field to correct"
+		}
+		if text := reason + ": " + remedy; !slices.Contains(advice, text) {
+			advice = append(advice, text)
+		}
+	}
+	message := fmt.Sprintf("%d stalled: %s. %s", r.report.Stalled.Count, named(r.report.Stalled, ", "), strings.Join(advice, "; "))
+	return r.live(Warning, message)
+}
+
+// pauses shows the emergency stops that are in effect. What the controller cannot read is paused.
+func (r *reader) pauses() (State, string) {
+	if unread := r.report.HeldUnread; unread != "" && r.noReport == "" {
+		return r.live(Failed, "nothing is deleted or stopped, since the controller cannot read whether there is a pause: "+unread)
+	}
+	if r.w.Pauses.Presence == world.Unread {
+		switch {
+		case r.noReport != "":
+			return Unknown, "you may not read them, and " + r.noReport
+		case r.report.Held.Count > 0:
+			return r.live(Warning, named(r.report.Held, "; "))
+		}
+		return r.live(OK, "nothing is paused")
+	}
+	var messages []string
+	for _, one := range r.w.Pauses.InEffect(r.Now) {
+		messages = append(messages, one.Message()+" (kubectl curfew resume "+one.Name+" ends it)")
+	}
+	if held := settings.ListOf(messages); held.Count > 0 {
+		return Warning, named(held, "; ")
+	}
+	message := "nothing is paused"
+	if ended := len(r.w.Pauses.All); ended > 0 {
+		message += fmt.Sprintf("; pauses that have ended, and can be deleted: %d", ended)
+	}
+	return OK, message
+}
 
 // unprotected is the match condition of webhooks that fail closed. The controller keeps it in its
 // own configurations. In the other one, which is installed, nothing follows its --protect.

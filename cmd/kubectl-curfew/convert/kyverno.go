@@ -1,0 +1,306 @@
+package convert
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// cleanupPolicy is a CleanupPolicy or ClusterCleanupPolicy of Kyverno.
+type cleanupPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Schedule                  string                     `json:"schedule"`
+		Match                     filters                    `json:"match"`
+		Exclude                   *filters                   `json:"exclude"`
+		Conditions                *conditions                `json:"conditions"`
+		Context                   []any                      `json:"context"`
+		DeletionPropagationPolicy metav1.DeletionPropagation `json:"deletionPropagationPolicy"`
+	} `json:"spec"`
+	Status any `json:"status"`
+}
+
+func (c *converter) cleanupPolicy(text []byte) {
+	var of cleanupPolicy
+	unknown, err := decode(text, &of)
+	d := c.draft(of.Kind, &of.ObjectMeta, of.Kind == "CleanupPolicy")
+	if err != nil {
+		c.lost(d.source, "", "cannot be read: %v", err)
+		return
+	}
+	d.common(unknown)
+	d.spec.PropagationPolicy = of.Spec.DeletionPropagationPolicy
+	if value := of.Annotations[annotationPropagation]; value != "" && d.spec.PropagationPolicy == "" {
+		d.spec.PropagationPolicy = metav1.DeletionPropagation(value)
+	}
+	d.propagation()
+	if len(of.Spec.Context) > 0 {
+		d.note("spec.context", "variables of the context are not supported: conditions that use them are not converted")
+	}
+	d.schedule(of.Spec.Schedule)
+	all := d.merge(&of.Spec.Match)
+	if len(all) == 0 {
+		d.lost("spec.match", "is empty, or cannot be converted")
+	}
+	for i := range all {
+		one := d
+		if len(all) > 1 {
+			one = d.part(i)
+		}
+		one.match(all[i].path, &all[i].resources)
+		one.exclude(of.Spec.Exclude)
+		one.conditions(of.Spec.Conditions)
+		one.filtered("spec.match")
+		one.owned()
+		one.finish()
+	}
+	if len(all) == 0 {
+		d.finish()
+	}
+}
+
+// common is what the conversions of all of Kyverno's policies begin with.
+func (d *draft) common(unknown []string) {
+	for _, one := range unknown {
+		d.lost("", "%s", one)
+	}
+	if d.namespaced {
+		d.note("spec.serviceAccountName", "the policy deletes as service account %q of its namespace: give it get, list and delete on what the policy matches",
+			d.options.ServiceAccount)
+	}
+}
+
+func (d *draft) propagation() {
+	switch d.spec.PropagationPolicy {
+	case "", metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
+	default:
+		d.lost("spec.deletionPropagationPolicy", "%q is not Background, Foreground or Orphan", d.spec.PropagationPolicy)
+		d.spec.PropagationPolicy = ""
+	}
+}
+
+// owned keeps what Kyverno does: it deletes objects whose controller exists, too. With a wildcard
+// that would be all that Deployments and Jobs create, again and again.
+func (d *draft) owned() {
+	wildcard := slices.ContainsFunc(d.spec.MatchConstraints.ResourceRules, func(r v1alpha1.ResourceRule) bool { return slices.Contains(r.Resources, "*") })
+	if wildcard {
+		d.note("spec.includeOwned", "objects whose controller exists are kept")
+		return
+	}
+	d.spec.IncludeOwned = true
+	d.note("spec.includeOwned", "objects whose controller exists are deleted, as before: remove it to keep them")
+}
+
+// filtered keeps what Kyverno skips: what it manages, and by its default resourceFilters its own
+// namespace and some kinds. Which kinds these are its configuration may have changed.
+func (d *draft) filtered(path string) {
+	d.condition("not-kyverno", `object.metadata.?namespace.orValue("") != "kyverno" && `+
+		`object.metadata.?labels[?"app.kubernetes.io/managed-by"].orValue("") != "kyverno"`)
+	for _, rule := range d.spec.MatchConstraints.ResourceRules {
+		for _, plural := range rule.Resources {
+			if slices.Contains([]string{"*", "replicasets", "events", "nodes", "apiservices"}, plural) {
+				d.lost(path, "%q: Kyverno's default resourceFilters keep Events, Nodes, APIServices and ReplicaSets, "+
+					"so this may delete more than before. Exclude what they keep, then remove suspend", plural)
+			}
+			if slices.Contains([]string{"clusterroles", "clusterrolebindings"}, plural) {
+				d.lost(path, "%q: Kyverno's default resourceFilters keep those whose names begin with kyverno:, "+
+					"so this may delete more than before. Exclude them, then remove suspend", plural)
+			}
+		}
+	}
+}
+
+// part is a policy for one of several filters. Together the parts delete what the source deletes.
+func (d *draft) part(i int) *draft {
+	out := *d
+	out.findings = slices.Clone(d.findings)
+	out.spec = *d.spec.DeepCopy()
+	if i > 0 {
+		out.name = fmt.Sprintf("%s-%d", d.name, i+1)
+	}
+	return &out
+}
+
+// placed is a filter and where it stands.
+type placed struct {
+	resources
+	path string
+}
+
+// merge returns filters of which an object must match one. Those that differ in their kinds alone
+// become one, if they have no names.
+func (d *draft) merge(of *filters) []placed {
+	if len(of.All) > 0 {
+		return d.mergeAll(of)
+	}
+	var out []placed
+	for i := range of.Any {
+		one := placed{of.Any[i].Resources, fmt.Sprintf("spec.match.any[%d].resources", i)}
+		same := slices.IndexFunc(out, func(p placed) bool {
+			a, b := p.resources, one.resources
+			a.Kinds, b.Kinds = nil, nil
+			return reflect.DeepEqual(a, b)
+		})
+		if same < 0 {
+			out = append(out, one)
+			continue
+		}
+		out[same].Kinds = append(slices.Clone(out[same].Kinds), one.Kinds...)
+	}
+	return out
+}
+
+func (d *draft) mergeAll(of *filters) []placed {
+	if len(of.Any) > 0 || len(of.All) > 1 {
+		d.lost("spec.match", "several filters in all, or any beside all, are not supported")
+		return nil
+	}
+	return []placed{{of.All[0].Resources, "spec.match.all[0].resources"}}
+}
+
+// deletingPolicy is a DeletingPolicy or NamespacedDeletingPolicy of Kyverno.
+type deletingPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Schedule         string `json:"schedule"`
+		MatchConstraints *struct {
+			ResourceRules        []resourceRule        `json:"resourceRules"`
+			ExcludeResourceRules []resourceRule        `json:"excludeResourceRules"`
+			NamespaceSelector    *metav1.LabelSelector `json:"namespaceSelector"`
+			ObjectSelector       *metav1.LabelSelector `json:"objectSelector"`
+			// MatchPolicy is about the versions of a request, of which there is none.
+			MatchPolicy string `json:"matchPolicy"`
+		} `json:"matchConstraints"`
+		Conditions                []namedExpression          `json:"conditions"`
+		Variables                 []namedExpression          `json:"variables"`
+		DeletionPropagationPolicy metav1.DeletionPropagation `json:"deletionPropagationPolicy"`
+	} `json:"spec"`
+	Status any `json:"status"`
+}
+
+type namedExpression struct {
+	Name       string `json:"name"`
+	Expression string `json:"expression"`
+}
+
+type resourceRule struct {
+	APIGroups     []string `json:"apiGroups"`
+	APIVersions   []string `json:"apiVersions"`
+	Resources     []string `json:"resources"`
+	ResourceNames []string `json:"resourceNames"`
+	Scope         string   `json:"scope"`
+	// Operations of a request, of which there is none.
+	Operations []string `json:"operations"`
+}
+
+func (c *converter) deletingPolicy(text []byte) {
+	var of deletingPolicy
+	unknown, err := decode(text, &of)
+	d := c.draft(of.Kind, &of.ObjectMeta, of.Kind == "NamespacedDeletingPolicy")
+	if err != nil {
+		c.lost(d.source, "", "cannot be read: %v", err)
+		return
+	}
+	d.common(unknown)
+	d.spec.PropagationPolicy = of.Spec.DeletionPropagationPolicy
+	d.propagation()
+	d.schedule(of.Spec.Schedule)
+	if from := of.Spec.MatchConstraints; from != nil {
+		match, path := &d.spec.MatchConstraints, "spec.matchConstraints"
+		match.ResourceRules = d.resourceRules(path+".resourceRules", from.ResourceRules, true)
+		match.NamespaceSelector, match.ObjectSelector = from.NamespaceSelector, from.ObjectSelector
+		if d.namespaced && from.NamespaceSelector != nil {
+			d.lost(path+".namespaceSelector", "a policy of one namespace has none")
+			match.NamespaceSelector = nil
+		}
+		if rules := d.resourceRules(path+".excludeResourceRules", from.ExcludeResourceRules, false); len(rules) > 0 {
+			d.spec.Exclude = &v1alpha1.CleanupExclusion{ResourceRules: rules}
+		}
+	}
+	for _, variable := range of.Spec.Variables {
+		d.spec.Variables = append(d.spec.Variables, v1alpha1.CleanupVariable{Name: variable.Name, Expression: v1alpha1.Expression(fromKyverno(variable.Expression))})
+	}
+	for _, condition := range of.Spec.Conditions {
+		d.condition(condition.Name, fromKyverno(condition.Expression))
+	}
+	d.filtered("spec.matchConstraints")
+	d.owned()
+	d.finish()
+}
+
+// resourceRules takes over rules of ValidatingAdmissionPolicies.
+func (d *draft) resourceRules(path string, rules []resourceRule, match bool) []v1alpha1.ResourceRule {
+	var out []v1alpha1.ResourceRule
+	for i := range rules {
+		one := &rules[i]
+		field := fmt.Sprintf("%s[%d]", path, i)
+		into := v1alpha1.ResourceRule{APIGroups: one.APIGroups, ResourceNames: one.ResourceNames}
+		if !slices.Contains(one.APIVersions, "*") {
+			into.APIVersions = one.APIVersions
+		}
+		for _, resource := range one.Resources {
+			if strings.Contains(resource, "/") {
+				d.lost(field+".resources", "%q is a subresource", resource)
+				continue
+			}
+			into.Resources = append(into.Resources, resource)
+		}
+		if len(into.Resources) == 0 || len(into.APIGroups) == 0 {
+			d.lost(field, "names no group or no resource")
+			continue
+		}
+		d.scope(field+".scope", one, match && len(rules) == 1)
+		out = append(out, into)
+	}
+	return out
+}
+
+// scope adds a condition for a rule that matches only namespaced or only cluster-scoped objects, if
+// its resources may be both.
+func (d *draft) scope(field string, of *resourceRule, only bool) {
+	if of.Scope == "" || of.Scope == "*" {
+		return
+	}
+	different := slices.ContainsFunc(of.Resources, func(resource string) bool {
+		known := builtinBy(func(b *builtin) bool { return b.plural == resource && slices.Contains(of.APIGroups, b.group) })
+		return known == nil || known.cluster != (of.Scope == "Cluster")
+	})
+	switch {
+	case !different:
+	case only && of.Scope == "Namespaced":
+		d.condition("scope", "has(object.metadata.namespace)")
+	case only && of.Scope == "Cluster":
+		d.condition("scope", "!has(object.metadata.namespace)")
+	default:
+		d.lost(field, "is not supported here")
+	}
+}
+
+// celParts are the parts of a CEL expression that fromKyverno rewrites, and those that it must not
+// look into: strings, comments, fields, and a creationTimestamp that is an argument already.
+var celParts = regexp.MustCompile(`(?s)'''.*?'''|""".*?"""|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|//[^\n]*|\.\s*\w+` +
+	`|\b(?:timestamp|has)\s*\(\s*object\s*\.\s*metadata\s*\.\s*creationTimestamp\b` +
+	`|\b(?:time\s*\.\s*)?now\s*\(\s*\)|\bobject\s*\.\s*metadata\s*\.\s*creationTimestamp\b`)
+
+// fromKyverno rewrites what Kyverno's CEL has and Curfew's has not: the functions now() and
+// time.now(), and a creationTimestamp that is used as a time without timestamp(). Everything else
+// that is different does not compile, and is reported then.
+func fromKyverno(expression string) string {
+	return strings.TrimSpace(celParts.ReplaceAllStringFunc(expression, func(part string) string {
+		switch {
+		case part[0] == 'o':
+			return "timestamp(object.metadata.creationTimestamp)"
+		case part[0] == 'n', part[0] == 't' && strings.HasSuffix(part, ")"):
+			return "now"
+		}
+		return part
+	}))
+}
