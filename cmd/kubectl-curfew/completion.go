@@ -14,7 +14,8 @@ import (
 //go:embed kubectl_complete-curfew
 var kubectlCompletion string
 
-// shells are those of cobra, and kubectl, which completes plugins by a script on the PATH.
+// shells are the shells that cobra supports, and kubectl, which completes plugins by a script on
+// the PATH.
 var shells = []string{"bash", "fish", "kubectl", "powershell", "zsh"}
 
 func completionCommand() *cobra.Command {

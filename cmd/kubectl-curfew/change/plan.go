@@ -19,7 +19,7 @@ type Subject struct {
 	// Alias: the label cleanup.kyverno.io/ttl applies.
 	Alias bool
 	Now   time.Time
-	// MayUpdate asks whether the user may update a LifecyclePolicy, by its name; nil if nobody can
+	// MayUpdate asks whether the user may update a LifecyclePolicy, by its name; nil if no one can
 	// be asked.
 	MayUpdate func(policy string) rules.Answer
 	// Cleaned is the cleanup policy whose next run may delete the object; empty for none.
@@ -31,7 +31,7 @@ type Plan struct {
 	// Patch is a JSON merge patch, without preconditions.
 	Patch         map[string]any
 	Before, After Deletion
-	// Warnings include those of admission.
+	// Warnings include the warnings of admission.
 	Warnings []string
 }
 

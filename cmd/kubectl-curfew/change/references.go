@@ -69,7 +69,7 @@ func referenceOf(document *lint.Document) (world.Reference, policy.Trigger, erro
 	var object struct {
 		console.ObjectData
 		Metadata metav1.ObjectMeta `json:"metadata"`
-		// Object and Trigger are those of an item of our own lists.
+		// Object and Trigger are fields of an item in the lists that this plugin prints.
 		Object  *console.ObjectData `json:"object"`
 		Trigger policy.Trigger      `json:"trigger"`
 	}

@@ -255,7 +255,7 @@ func (c *changing) mode() string {
 	return ""
 }
 
-// attempts limits the retries for an object that somebody else keeps changing.
+// attempts limits the retries for an object that another client keeps changing.
 const attempts = 5
 
 // write patches one object. It plans again at the present time, because the confirmation may have

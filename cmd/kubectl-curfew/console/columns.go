@@ -22,7 +22,7 @@ const (
 	columnsFileFormat = "custom-columns-file"
 )
 
-// columns are those of -o custom-columns.
+// columns are the headers and paths of -o custom-columns.
 type columns struct {
 	headers []string
 	paths   []*jsonpath.JSONPath

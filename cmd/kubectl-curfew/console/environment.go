@@ -41,7 +41,7 @@ const (
 	ExitUsage   = 2
 )
 
-// ErrBadNews ends a command that has already printed what is wrong.
+// ErrBadNews ends a command that has already printed the problem.
 var ErrBadNews = errors.New("bad news")
 
 // ErrDeclined ends a command whose question was answered with no.

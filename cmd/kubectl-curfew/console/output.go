@@ -59,7 +59,7 @@ func (o *Output) AddFlags(command *cobra.Command) {
 type Printed struct {
 	// Document is what -o json shows: a list, see [listOf].
 	Document any
-	// Objects are those that -o name shows.
+	// Objects are the objects that -o name shows.
 	Objects []ObjectData
 }
 
@@ -142,7 +142,7 @@ func (o *Output) printerOf(format, argument string) (PrintFunc, error) {
 	return o.templatePrinter(format, argument)
 }
 
-// templatePrinter is that of the formats with a template.
+// templatePrinter returns the printer of a format with a template.
 func (o *Output) templatePrinter(format, template string) (PrintFunc, error) {
 	if template == "" {
 		return nil, fmt.Errorf("there is no template: give %s=TEMPLATE", format)

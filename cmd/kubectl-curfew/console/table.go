@@ -13,7 +13,8 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// gap is what kubectl's printer puts between columns, narrowest the width of a column with it.
+// gap is the space that kubectl's printer puts between columns, and narrowest the least width of a
+// column with its gap.
 const (
 	gap       = 3
 	narrowest = 6
@@ -58,7 +59,7 @@ func Fit(table *metav1.Table, width int) {
 	}
 }
 
-// widths are those of the columns, without the gaps.
+// widths returns the width of each column without the gap.
 func widths(table *metav1.Table) []int {
 	var out []int
 	for i, column := range table.ColumnDefinitions {

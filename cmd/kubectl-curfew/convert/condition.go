@@ -19,7 +19,7 @@ type condition struct {
 	Message  string `json:"message"`
 }
 
-// conditions are those of which any, and those of which all must hold.
+// conditions are two lists: one of Any must hold, and each of All.
 type conditions struct {
 	Any []condition `json:"any"`
 	All []condition `json:"all"`

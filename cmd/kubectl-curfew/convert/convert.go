@@ -20,7 +20,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Options are what the sources do not say.
+// Options are settings that the sources do not have.
 type Options struct {
 	// ServiceAccount of converted policies in namespaces. Kyverno's policies name none.
 	ServiceAccount string
@@ -88,7 +88,7 @@ func Source(file string, data []byte, options Options) Result {
 	}
 }
 
-// header is what all documents may have.
+// header has the fields that all documents may have.
 type header struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -195,7 +195,7 @@ var builtins = parseBuiltins(`
 	scheduling.k8s.io/PriorityClass/priorityclasses! storage.k8s.io/StorageClass/storageclasses!
 	storage.k8s.io/VolumeAttachment/volumeattachments! apiextensions.k8s.io/CustomResourceDefinition/customresourcedefinitions!`)
 
-// parseBuiltins reads group/Kind/plural, with ! behind what is cluster-scoped.
+// parseBuiltins reads group/Kind/plural; ! follows a cluster-scoped kind.
 func parseBuiltins(text string) []builtin {
 	var out []builtin
 	for _, one := range strings.Fields(text) {

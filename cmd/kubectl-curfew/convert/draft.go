@@ -57,7 +57,7 @@ func (c *converter) draft(kind string, meta *metav1.ObjectMeta, namespaced bool)
 	return &draft{converter: c, source: source, name: meta.Name, namespace: meta.Namespace, namespaced: namespaced}
 }
 
-// lost records what is not converted. The policy will be suspended.
+// lost records a part that is not converted. The policy will be suspended.
 func (d *draft) lost(field, format string, args ...any) {
 	d.findings = append(d.findings, Finding{File: d.file, Object: d.source, Field: field, Reason: fmt.Sprintf(format, args...), Lost: true})
 }

@@ -32,7 +32,7 @@ type resources struct {
 	Annotations       map[string]string     `json:"annotations"`
 	Selector          *metav1.LabelSelector `json:"selector"`
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector"`
-	// Operations of a request, of which there is none.
+	// Operations of a request: a cleanup run has no request.
 	Operations []string `json:"operations"`
 }
 
@@ -45,7 +45,7 @@ func (r *resources) names() []string {
 	return out
 }
 
-// rules are the kinds with the names. The draft loses what is no kind.
+// rules are the kinds with the names. The draft loses a name that is no kind.
 func (d *draft) rules(path string, r *resources) []v1alpha1.ResourceRule {
 	var out []v1alpha1.ResourceRule
 	for i, kind := range r.Kinds {

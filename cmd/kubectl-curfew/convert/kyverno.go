@@ -66,7 +66,7 @@ func (c *converter) cleanupPolicy(text []byte) {
 	}
 }
 
-// common is what the conversions of all of Kyverno's policies begin with.
+// common begins the conversion of each of Kyverno's policies.
 func (d *draft) common(unknown []string) {
 	for _, one := range unknown {
 		d.lost("", "%s", one)
@@ -176,7 +176,7 @@ type deletingPolicy struct {
 			ExcludeResourceRules []resourceRule        `json:"excludeResourceRules"`
 			NamespaceSelector    *metav1.LabelSelector `json:"namespaceSelector"`
 			ObjectSelector       *metav1.LabelSelector `json:"objectSelector"`
-			// MatchPolicy is about the versions of a request, of which there is none.
+			// MatchPolicy is about the versions of a request: a cleanup run has no request.
 			MatchPolicy string `json:"matchPolicy"`
 		} `json:"matchConstraints"`
 		Conditions                []namedExpression          `json:"conditions"`
@@ -197,7 +197,7 @@ type resourceRule struct {
 	Resources     []string `json:"resources"`
 	ResourceNames []string `json:"resourceNames"`
 	Scope         string   `json:"scope"`
-	// Operations of a request, of which there is none.
+	// Operations of a request: a cleanup run has no request.
 	Operations []string `json:"operations"`
 }
 

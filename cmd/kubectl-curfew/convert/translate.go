@@ -18,7 +18,7 @@ const (
 	janitor
 )
 
-// typ is what is known of a CEL expression.
+// typ is the type of a CEL expression, as far as the translation knows it.
 type typ uint8
 
 const (
@@ -166,7 +166,7 @@ func (d dialect) read(n *node) (code, error) {
 	return code{strict(path), typOf(path)}, nil
 }
 
-// orDefault is a path with a literal that stands in for what is absent or empty.
+// orDefault is a path with a literal that replaces an absent or empty value.
 func (d dialect) orDefault(n, literal *node) (code, error) {
 	path, err := d.path(n)
 	if err != nil {

@@ -76,7 +76,7 @@ func (q *expiringQuery) cleanup(ctx context.Context, w *world.World, kinds []wor
 	return out, r.Failed, nil
 }
 
-// runs are those that decide what is deleted in the time that is asked about: its first and its
+// runs returns the runs that delete objects in the time that the user asks about: its first and its
 // last run, with those before it, which may delete an object earlier. Without a time, it is the
 // next run.
 func (q *expiringQuery) runs(stored *world.CleanupPolicy, p *cleanup.Policy) []time.Time {

@@ -83,7 +83,7 @@ func (r *expiringReport) partial() bool {
 	return r.unanswered != "" || len(r.silent) > 0 || r.cleanupFailed
 }
 
-// view is what of a report its table shows.
+// view says which parts of a report its table shows.
 type view struct {
 	wide, bareNames, labels, noHeaders bool
 	// width of the terminal; 0 where there is none.

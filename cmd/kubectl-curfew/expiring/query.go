@@ -17,7 +17,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// expiringQuery is what is asked, parsed and checked.
+// expiringQuery is the user's question, parsed and checked.
 type expiringQuery struct {
 	now      time.Time
 	kinds    []string
@@ -87,7 +87,7 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 	return out, errors.Join(errs...)
 }
 
-// span is that of the first flag that is given of three.
+// span parses the first of the three flags that is given.
 func (o *expiringOptions) span(query *expiringQuery) (out moment.Span, flag string, err error) {
 	switch {
 	case o.within != "":
@@ -101,7 +101,7 @@ func (o *expiringOptions) span(query *expiringQuery) (out moment.Span, flag stri
 		case out.To.Before(query.now):
 			query.note = fmt.Sprintf("--before=%s is in the past (%s): only objects that were due before it are listed%s", o.before, console.Instant(out.To, query.now.Location()), tomorrow(o.before, query.now))
 		case out.To.Equal(query.now):
-			out.To = query.now.Add(1) // What is due at this very instant is due.
+			out.To = query.now.Add(1) // An object that expires at this very instant is due.
 		}
 	default:
 		flag = "between"
@@ -169,8 +169,8 @@ func (o *expiringOptions) nothing(query *expiringQuery, namespace string) string
 	return out
 }
 
-// isSource reports whether text is a source as [policy.Source] writes it. Those of Pod TTLs are no
-// stamps, which [policy.ParseSource] reads.
+// isSource reports whether text is a source as [policy.Source] writes it. Sources of Pod TTLs are
+// no stamps, which [policy.ParseSource] reads.
 func isSource(text string) bool {
 	level, name, _ := strings.Cut(text, "/")
 	return policy.ParseSource(text).String() == text ||

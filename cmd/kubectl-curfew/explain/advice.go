@@ -43,7 +43,7 @@ func (e *explained) againstObstacles(name string) []string {
 	var out []string
 	for _, obstacle := range e.obstacles {
 		if obstacle.Kind == policy.ObstaclePermission && e.kind.ClusterScoped && len(e.entries) == 0 {
-			continue // Nobody asked Curfew to delete it.
+			continue // No setting asks Curfew to delete it.
 		}
 		out = append(out, e.against(obstacle.Kind, name)...)
 	}
@@ -164,7 +164,7 @@ func (e *explained) enforced() policy.Bounds {
 	return e.of.Scope.BoundsFor(e.of.Facts, policy.EnforcedBounds)
 }
 
-// boundsOf are those of them for a TTL, or for a label.
+// boundsOf returns the enforced bounds of TTLs, or of labels.
 func (e *explained) boundsOf(trigger policy.Trigger) policy.Range {
 	if trigger == policy.TriggerLabel {
 		return e.enforced().Label

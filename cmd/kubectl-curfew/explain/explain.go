@@ -98,7 +98,7 @@ type explained struct {
 	cascade *world.Cascade
 	// cleanups are the next runs of cleanup policies that match it.
 	cleanups []preview.ObjectRun
-	// cleanupsUnknown is what is not known of further runs.
+	// cleanupsUnknown names the cleanup policies that the user may not read, or that cannot be judged.
 	cleanupsUnknown []string
 	// history are the limits by which a CronJob deletes its Jobs; empty for none.
 	history string

@@ -34,12 +34,12 @@ func (o *fileOptions) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.offline, "offline", false, "with -f, ask no cluster: only the manifests themselves apply")
 }
 
-// forecast is what would become of one object of a manifest, if it were created now.
+// forecast is the future of one object of a manifest, if it were created now.
 type forecast struct {
 	*explained
 	file string
 	line int
-	// rejected are the reasons for which admission would reject it.
+	// rejected are the reasons why admission would reject it.
 	rejected []string
 	filled   []policy.Default
 	// unknown means that its namespace is not known.

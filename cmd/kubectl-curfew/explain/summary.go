@@ -163,7 +163,7 @@ func (e *explained) alsoDeletedBy() [][]string {
 	return out
 }
 
-// meantToStay reports whether somebody keeps the object from Curfew on purpose.
+// meantToStay reports whether a person keeps the object from Curfew on purpose.
 func (e *explained) meantToStay() bool {
 	purpose := []policy.ObstacleKind{policy.ObstacleProtection, policy.ObstacleDryRun, policy.ObstacleValue}
 	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return slices.Contains(purpose, o.Kind) })

@@ -15,8 +15,8 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// ListFiles lists the files that -f names, in the given order and each once, and those of a
-// directory in the order of their names.
+// ListFiles lists the files that -f names, in the given order and each once. It lists the
+// files of a directory in the order of their names.
 func ListFiles(names []string, recursive bool, ignored []string, in io.Reader) ([]file, error) {
 	var out []file
 	seen := map[string]bool{}
@@ -170,7 +170,7 @@ func (m *Manifests) documents(i int) ([]*lint.Document, error) {
 	return documents, nil
 }
 
-// withoutForeign leaves out the errors of what is not meant for the API server.
+// withoutForeign leaves out errors of documents that are not meant for the API server.
 func (m *Manifests) withoutForeign(source lint.Source, errs []error) []error {
 	return slices.DeleteFunc(errs, func(err error) bool {
 		one := Skipped{File: source.Name, Reason: skippedForeign}

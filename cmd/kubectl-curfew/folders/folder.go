@@ -151,7 +151,7 @@ type ignorePattern struct {
 	negated, dirOnly bool
 }
 
-// readIgnore reads the patterns of a directory, and adds those of --ignore.
+// readIgnore reads the patterns of a directory, and adds the patterns of --ignore.
 func readIgnore(dir string, patterns []string) (ignore, error) {
 	var out ignore
 	text, err := os.ReadFile(filepath.Join(dir, ignoreFile))

@@ -29,7 +29,8 @@ func (r *reader) controller() (State, string) {
 	}
 }
 
-// replicas adds those of a Deployment to a message. It is a warning where some are not ready.
+// replicas adds the replicas of a Deployment to a message. It is a warning where some are not
+// ready.
 func replicas(workload *world.Workload, message string) (State, string) {
 	if workload.Presence != world.Found {
 		return OK, message
@@ -70,7 +71,7 @@ func (r *reader) triggers() (State, string) {
 // backlogAfter is how long an object may be due until that is a warning.
 const backlogAfter = 5 * time.Minute
 
-// deletions shows the backlog, and what is paused.
+// deletions shows the backlog and the pauses.
 func (r *reader) deletions() (State, string) {
 	if r.noReport != "" {
 		return Unknown, r.noReport
@@ -152,7 +153,7 @@ func named(list settings.List, separator string) string {
 
 var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
-// kinds checks that the CustomResourceDefinitions are those of this version.
+// kinds checks that the CustomResourceDefinitions belong to this version.
 func (r *reader) kinds() (State, string) {
 	wanted, err := crd.All()
 	if err != nil {

@@ -100,7 +100,7 @@ func (r *Report) Worst() State {
 	return worst
 }
 
-// Missing are the checks because of which the report is not OK, with their states.
+// Missing returns the checks that keep the report from OK, with their states.
 func (r *Report) Missing() string {
 	var out []string
 	for i, check := range r.Checks {
@@ -111,7 +111,7 @@ func (r *Report) Missing() string {
 	return strings.Join(out, ", ")
 }
 
-// reader has what several checks need.
+// reader has the data that several checks need.
 type reader struct {
 	Options
 	ctx   context.Context
@@ -154,7 +154,7 @@ func (r *reader) live(state State, message string) (State, string) {
 	return state, message
 }
 
-// readReport reads what the controller has published.
+// readReport reads the report that the controller has published.
 func (r *reader) readReport() {
 	c := &r.w.Controller
 	report, at, ok, err := settings.ReadReport(c.Published)

@@ -13,7 +13,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// remedies are what to do about a stalled cleanup policy, by reason.
+// remedies say how to fix a stalled cleanup policy, by reason.
 var remedies = map[string]string{
 	v1alpha1.ReasonForbidden:          "grant its service account what condition PermissionsGranted names",
 	v1alpha1.ReasonWaitingForApproval: "kubectl curfew approve it",
@@ -25,7 +25,7 @@ var remedies = map[string]string{
 	v1alpha1.ReasonRunFailed:          "condition Stalled says what failed; Curfew tries again",
 }
 
-// cleanup shows the policies that do not delete all that they should, and what to do.
+// cleanup shows the policies that do not delete all that they should, with the remedy.
 func (r *reader) cleanup() (State, string) {
 	switch {
 	case r.noReport != "":

@@ -52,13 +52,13 @@ var (
 
 func property(text string) string { return commandProperty.Replace(text) }
 
-// lintReport is a report with what was skipped.
+// lintReport is a report with the files and documents that lint skipped.
 type lintReport struct {
 	*lint.Report
 	skipped []folders.Skipped
 }
 
-// skippedText counts what was skipped by reason; "" for nothing.
+// skippedText counts the skipped files and documents by reason; "" for none.
 func (r *lintReport) skippedText() string {
 	counts := map[string]int{}
 	for _, each := range r.skipped {

@@ -40,7 +40,7 @@ type lintServer struct {
 	unreviewed map[string][]policy.Finding
 }
 
-// asServer judges by what the API server says.
+// asServer judges by the answers of the API server.
 func (o *lintOptions) asServer(ctx context.Context) (judge, error) {
 	namespace := o.namespace
 	if namespace == "" {
@@ -123,7 +123,7 @@ func (l *lintServer) judge(ctx context.Context, document *lint.Document) (*lint.
 	return lint.NewResult(document, namespace, defaults, findings), nil
 }
 
-// resource is that of a kind; nil where it is not served.
+// resource returns the resource of a kind; nil where the API server does not serve it.
 func (l *lintServer) resource(kind schema.GroupVersionKind) (*metav1.APIResource, error) {
 	lists, err := l.served()
 	for _, list := range lists {

@@ -13,7 +13,7 @@ type clock struct {
 }
 
 // readClock reads a time of day: 17:00, 17:00:30, 5pm or 5:30pm. ok is false for a word of another
-// form; err says what is wrong with a time of day that does not exist.
+// form; err explains why a time of day does not exist.
 func readClock(word string) (out clock, ok bool, err error) {
 	layouts, fix := []string{"15:04", "15:04:05"}, "use 00:00 to 23:59"
 	switch half := strings.TrimLeft(word, "0123456789:"); {

@@ -148,7 +148,7 @@ func ParseSpan(text string, now time.Time) (Span, error) {
 	return out, nil
 }
 
-// ParseWithin reads a duration from now (6h), which includes its end and what is overdue, or a
+// ParseWithin reads a duration from now (6h), which includes its end and overdue objects, or a
 // whole day (today, friday, 2026-12-24) or month (2026-05, may). A weekday or a month without a
 // year is the current one or the first to come.
 func ParseWithin(text string, now time.Time) (Span, error) {

@@ -66,7 +66,7 @@ because Kubernetes deletes them by a field such as ttlSecondsAfterFinished.`,
 	return command
 }
 
-// pause is what the flags ask for.
+// pause builds the pause that the flags ask for.
 func (o *pauseOptions) pause(now time.Time) (policy.Pause, error) {
 	out := policy.Pause{Name: o.named, Reason: o.reason}
 	errs := []error{o.dryRun.Check()}
@@ -146,7 +146,7 @@ func (o *pauseOptions) run(ctx context.Context, out, diagnostics io.Writer) erro
 	return nil
 }
 
-// whatPaused names what a pause holds.
+// whatPaused names the triggers and namespaces that a pause holds.
 func whatPaused(p *policy.Pause) string {
 	where := "in the whole cluster"
 	if len(p.Namespaces) > 0 {

@@ -9,7 +9,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Where and as what a [Case] is written.
+// The API version and kind of a [Case].
 const (
 	CaseVersion = "cli.curfew.dev/v1alpha1"
 	CaseKind    = "CleanupTest"
@@ -32,13 +32,13 @@ type Case struct {
 	Expect Expected  `json:"expect"`
 }
 
-// Expected is what a run is to do.
+// Expected is the result that a run must have.
 type Expected struct {
 	// Deleted are all objects that are deleted, and no others.
 	Deleted []Selected `json:"deleted"`
-	// Kept are some of those that are kept.
+	// Kept are some of the objects that the run keeps.
 	Kept []Selected `json:"kept,omitempty"`
-	// Stalled is the reason for which the run deletes nothing.
+	// Stalled is the reason why the run deletes nothing.
 	Stalled string `json:"stalled,omitempty"`
 	// NextRuns are the first runs after Now.
 	NextRuns []time.Time `json:"nextRuns,omitempty"`

@@ -150,7 +150,7 @@ func (o *previewOptions) live(ctx context.Context, args []string, now time.Time,
 	}
 	var p *cleanup.Policy
 	var stored *world.CleanupPolicy
-	if len(o.files) > 0 { // What is wrong with the file is said before a cluster is asked.
+	if len(o.files) > 0 { // Report a faulty file before asking a cluster.
 		files, err := ReadLocal(ctx, o.files, o.recursive, namespace, in, progress)
 		if err != nil {
 			return nil, err
@@ -181,7 +181,7 @@ func (o *previewOptions) live(ctx context.Context, args []string, now time.Time,
 }
 
 // In previews a policy in a cluster. stored is the policy as it was read there; nil if it
-// comes from a file, for which this is its first run.
+// comes from a file: then this is its first run.
 func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, now time.Time, progress *console.Progress) (*previewAnswer, error) {
 	progress.Say("listing what the policy matches")
 	result, account, err := previewRun(ctx, w, stored, p, survey.Only{}, now)

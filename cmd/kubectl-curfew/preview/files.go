@@ -42,7 +42,8 @@ var (
 	profileKind    = schema.GroupKind{Group: policy.Group, Kind: "KindProfile"}
 )
 
-// NewFiles reads manifests as if they were applied. namespace is that of objects that name none.
+// NewFiles reads manifests as if they were applied. namespace is the namespace of objects that name
+// none.
 func NewFiles(ctx context.Context, manifests []*unstructured.Unstructured, known *platform.Store, schemas *lint.Schemas, namespace string) (*Files, error) {
 	definitions := map[schema.GroupKind]*unstructured.Unstructured{}
 	for _, object := range manifests {
@@ -146,7 +147,7 @@ func (f *Files) Namespace(_ context.Context, name string) (*policy.NamespacePoli
 	return f.namespaces[i], nil
 }
 
-// Namespaces are those of the manifests.
+// Namespaces returns the namespaces of the manifests.
 func (f *Files) Namespaces() ([]*policy.NamespacePolicy, error) { return f.namespaces, nil }
 
 // Resources are the kinds of the manifests.

@@ -29,7 +29,8 @@ type local struct {
 	policies []*cleanup.Policy
 }
 
-// ReadLocal reads files as if they were applied. namespace is that of what names none.
+// ReadLocal reads files as if they were applied. namespace is the namespace of objects that name
+// none.
 func ReadLocal(ctx context.Context, names []string, recursive bool, namespace string, in io.Reader, progress *console.Progress) (*local, error) {
 	files, err := folders.ListFiles(names, recursive, nil, in)
 	if err != nil {

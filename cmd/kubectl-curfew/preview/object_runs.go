@@ -29,7 +29,7 @@ type cleaned struct {
 	unknown []string
 }
 
-// Of returns the runs that match an object, and what is not known of other runs.
+// Of returns the runs that match an object. unknown names policies whose runs it cannot judge.
 func (c ObjectRuns) Of(ctx context.Context, w *world.World, kind world.Kind, namespace string, uid types.UID, now time.Time) (found []ObjectRun, unknown []string, err error) {
 	key := kind.GroupResource().String() + " " + namespace
 	if c[key] == nil {

@@ -14,7 +14,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/report"
 )
 
-// Data is what a run would do, for programs.
+// Data is the result of a run, for programs.
 type Data struct {
 	console.List[previewItem]
 	Policy   console.ObjectData   `json:"policy" doc:"the cleanup policy"`
@@ -80,7 +80,7 @@ func (a *previewAnswer) printed() console.Printed {
 	return out
 }
 
-// previewAnswer is what a run of a policy would do.
+// previewAnswer is the result of a run of a policy.
 type previewAnswer struct {
 	*Result
 	// offline: no cluster was asked. file: the policy is not read from a cluster. own: objects were
@@ -88,7 +88,7 @@ type previewAnswer struct {
 	offline, file, own bool
 	// account is whose rights the policy has; empty if no cluster was asked.
 	account string
-	// waits: nobody has approved the policy as it is. controllerDryRun is --dry-run.
+	// waits: the policy as it is has no approval. controllerDryRun is --dry-run.
 	waits, controllerDryRun bool
 	Notes                   []string
 }
@@ -97,7 +97,7 @@ func (a *previewAnswer) note(format string, values ...any) {
 	a.Notes = append(a.Notes, fmt.Sprintf(format, values...))
 }
 
-// addNotes adds what else decides whether the policy deletes.
+// addNotes adds the other conditions that decide whether the policy deletes.
 func (a *previewAnswer) addNotes() {
 	p := a.Policy
 	switch {
@@ -180,7 +180,7 @@ func (a *previewAnswer) printRuns(out io.Writer) error {
 	return console.PrintAligned(out, rows)
 }
 
-// title is what there is to say of the run as a whole.
+// title sums up the run.
 func (a *previewAnswer) title() string {
 	name := policyName(a.Policy)
 	if a.Policy.Namespace != "" {

@@ -29,7 +29,7 @@ type Object struct {
 	Reason, Message string
 }
 
-// Result is what a run of the policy would do.
+// Result is the result of a run of the policy.
 type Result struct {
 	Policy *cleanup.Policy
 	Now    time.Time
@@ -49,7 +49,7 @@ type Result struct {
 	Upcoming []time.Time
 }
 
-// Of surveys what a policy would delete.
+// Of surveys the objects that a policy would delete.
 func Of(ctx context.Context, p *cleanup.Policy, reader survey.Reader, options survey.Options) (*Result, error) {
 	out := &Result{Policy: p, Now: options.Now}
 	if !p.Spec.Suspend {
@@ -98,7 +98,7 @@ type Group struct {
 	Count     int
 }
 
-// Groups counts what would be deleted.
+// Groups counts the objects that the run would delete.
 func (r *Result) Groups() []Group {
 	var out []Group
 	for i := range r.Objects {

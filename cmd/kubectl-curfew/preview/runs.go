@@ -192,12 +192,12 @@ func unreadText(unread []string) string {
 	return "you may not list " + strings.Join(unread, " and ") + ": what these delete is not known"
 }
 
-// dueRun is a cleanup policy with those of its runs that are evaluated.
+// dueRun is a cleanup policy with the runs to evaluate.
 type dueRun struct {
 	stored *world.CleanupPolicy
 	Policy *cleanup.Policy
 	at     []time.Time
-	// doubt is why nobody can say here which objects the run deletes; nil for none.
+	// doubt is why the command cannot know which objects the run deletes; nil for none.
 	doubt *policy.Obstacle
 }
 

@@ -66,7 +66,7 @@ func (a *reportAnswer) Print(out io.Writer, now time.Time, wide, noHeaders bool)
 	return nil
 }
 
-// title is what there is to say of the run as a whole.
+// title sums up the run.
 func (a *reportAnswer) title(now time.Time) string {
 	out := fmt.Sprintf("%s, run %s", a.policy, a.run)
 	if a.last == nil {
@@ -129,7 +129,7 @@ func (a *reportAnswer) counts() []CountData {
 	return out
 }
 
-// resultText is what became of an object; it is not known while its batch is under way.
+// resultText is the result of one object. It is not known while its batch runs.
 func resultText(item *v1alpha1.CleanupItem) string { return cmp.Or(string(item.Result), "Pending") }
 
 func KindText(group, kind string) string {

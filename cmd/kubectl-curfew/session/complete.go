@@ -117,8 +117,8 @@ func (c *Connection) CompleteNamespaces() cobra.CompletionFunc {
 	})
 }
 
-// CompleteFlags has flags suggest values: those of the connection what there is, the given ones
-// what they allow.
+// CompleteFlags has flags suggest values: flags of the connection what the cluster has, the given
+// ones what they allow.
 func (c *Connection) CompleteFlags(command *cobra.Command, allowed map[string][]string) {
 	of := map[string]cobra.CompletionFunc{
 		"namespace":        c.CompleteNamespaces(),

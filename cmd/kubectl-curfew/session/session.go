@@ -91,7 +91,7 @@ func (c *Connection) Bind(into *pflag.FlagSet, names clientcmd.ConfigOverrideFla
 	into.AddFlagSet(flags)
 }
 
-// Namespace is that of -n, by default the one of the context.
+// Namespace returns the namespace of -n, or else the namespace of the context.
 func (c *Connection) Namespace() (string, error) {
 	namespace, _, err := c.Config.Namespace()
 	return namespace, err

@@ -107,8 +107,8 @@ func (o *statusOptions) run(ctx context.Context, out, diagnostics io.Writer) err
 }
 
 // check makes all checks. With --wait it makes them again until the result is good. At the timeout
-// it returns the last result, and what is still missing. A round without an answer is no reason to
-// give up: the API server may be away for a moment.
+// it returns the last result and the checks that are not OK. A round without an answer is no reason
+// to give up: the API server may be away for a moment.
 func (o *statusOptions) check(ctx context.Context, progress *console.Progress) (report *health.Report, missing string, err error) {
 	if !o.wait {
 		report, err = o.once(ctx)

@@ -227,7 +227,7 @@ func unusual(conditions []metav1.Condition) []*metav1.Condition {
 	return out
 }
 
-// tallyState is the reason of what is unusual, else that the tally counts.
+// tallyState is the reason of the first unusual condition, or says that the tally counts.
 func tallyState(conditions []metav1.Condition) string {
 	if len(conditions) == 0 {
 		return "not counting yet"

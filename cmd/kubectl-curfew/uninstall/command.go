@@ -132,7 +132,7 @@ func (o *uninstallOptions) cluster() string {
 	return "this cluster"
 }
 
-// warn says before a removal what is lost, what is released, and what may come back.
+// warn lists before a removal the objects that are lost, released, or may come back.
 func (o *uninstallOptions) warn(found *Installation, diagnostics io.Writer) {
 	if len(found.Losses) > 0 {
 		if o.keepCRDs {

@@ -25,15 +25,15 @@ type Options struct {
 	Namespace string
 	// KeepCRDs keeps the CRDs, and with them policies, tallies and reports.
 	KeepCRDs bool
-	// Timeout bounds each wait for what was deleted to be gone.
+	// Timeout bounds each wait for a deleted object to be gone.
 	Timeout time.Duration
-	// Say reports what is waited for, and Done each object that was deleted, with what became of
+	// Say reports the wait, and Done each object that was deleted, with what became of
 	// it.
 	Say  func(format string, values ...any)
 	Done func(what string)
 }
 
-// Installation is what was found.
+// Installation has the objects that [Find] found.
 type Installation struct {
 	Options
 	// Objects are in the order in which they are deleted.
@@ -44,9 +44,9 @@ type Installation struct {
 	Releases []Release
 	// Others are objects in Curfew's namespace that are not part of it; the Namespace stays then.
 	Others []string
-	// Unlabelled: the Namespace is not that of the manifests; Helm or an admin created it.
+	// Unlabelled: the Namespace does not come from the manifests; Helm or an admin created it.
 	Unlabelled bool
-	// Remains are bindings and roles of Curfew that somebody else made. They have no effect.
+	// Remains are bindings and roles of Curfew that a user made. They have no effect.
 	Remains []string
 	// Helm is the release that the objects belong to, and GitOps the tools that may install them
 	// again.
@@ -76,7 +76,7 @@ func Find(ctx context.Context, clients world.Clients, options Options) (*Install
 // Empty reports whether nothing is left to do.
 func (i *Installation) Empty() bool { return len(i.Objects) == 0 && len(i.Releases) == 0 }
 
-// Plan is what a removal does, in its order.
+// Plan lists the steps of a removal, in their order.
 func (i *Installation) Plan() (out []string) {
 	for _, object := range i.of(webhooks, workloads, permissions) {
 		out = append(out, i.named(object)+" deleted")
@@ -90,7 +90,8 @@ func (i *Installation) Plan() (out []string) {
 	return out
 }
 
-// elsewhere fails if Curfew runs in another namespace: what is in there would be overlooked.
+// elsewhere fails if Curfew runs in another namespace: the removal would overlook the objects
+// there.
 func (i *Installation) elsewhere(context.Context) error {
 	for _, object := range i.Objects {
 		subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects")

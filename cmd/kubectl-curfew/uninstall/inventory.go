@@ -43,7 +43,7 @@ type resource struct {
 	schema.GroupVersionResource
 	stage stage
 	place place
-	// names are those of objects in Curfew's namespace, and of webhook configurations. Package
+	// names are the names of objects in Curfew's namespace, and of webhook configurations. Package
 	// policy knows the others.
 	names []string
 }
@@ -228,7 +228,7 @@ func (i *Installation) list(ctx context.Context, of schema.GroupVersionResource,
 	return nil
 }
 
-// remains finds the permissions that somebody gave to Curfew besides: roles that are aggregated to
+// remains finds the permissions that users gave to Curfew besides: roles that are aggregated to
 // the controller's, and bindings of its accounts in namespaces.
 func (i *Installation) remains(ctx context.Context) error {
 	note := func(of schema.GroupVersionResource, found *unstructured.Unstructured) {
@@ -284,7 +284,7 @@ func (i *Installation) ownNamespace(ctx context.Context) error {
 	return nil
 }
 
-// ephemeral are kinds whose objects nobody misses.
+// ephemeral are kinds whose objects no user misses.
 var ephemeral = map[string]bool{"events": true, "leases": true, "endpoints": true, "endpointslices": true, "controllerrevisions": true}
 
 // everyNamespace are the objects that every namespace has.

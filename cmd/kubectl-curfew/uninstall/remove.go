@@ -140,7 +140,7 @@ func (i *Installation) stopped(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// webhooksAgain deletes what the controller wrote while the static configurations were deleted.
+// webhooksAgain deletes configurations that the controller wrote during the removal.
 func (i *Installation) webhooksAgain(ctx context.Context) error {
 	again := &Installation{Options: i.Options, clients: i.clients}
 	for _, each := range resources {

@@ -133,7 +133,7 @@ func groupsOf(username string) []string {
 	return append(serviceaccount.MakeGroupNames(namespace), user.AllAuthenticated)
 }
 
-// answers remembers by key what was read, and what is not known. It does not remember other errors.
+// answers remembers by key each answer, and each refusal. It does not remember other errors.
 type answers[V any] struct {
 	mu    sync.Mutex
 	known map[string]answer[V]

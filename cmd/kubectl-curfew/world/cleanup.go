@@ -218,9 +218,9 @@ func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy, hash strin
 	return approval, false, nil
 }
 
-// CleanupPolicies are those that may delete objects of a namespace, or with "" of any. With
-// clusterScoped they are those that may delete cluster-scoped objects. unread are the kinds that
-// the user may not list.
+// CleanupPolicies returns the policies that may delete objects of a namespace, or with "" of any.
+// With clusterScoped it returns the policies that may delete cluster-scoped objects. unread are the
+// kinds that the user may not list.
 func (w *World) CleanupPolicies(ctx context.Context, namespace string, clusterScoped bool) (all []*CleanupPolicy, unread []string, err error) {
 	add := func(resource string, presence Presence, err error) error {
 		if err == nil && presence == Unread {
@@ -251,7 +251,7 @@ func (w *World) CleanupPolicies(ctx context.Context, namespace string, clusterSc
 	return all, unread, nil
 }
 
-// BlockRun adds to the entry of a cleanup policy what blocks the runs of all policies.
+// BlockRun adds the obstacles to all cleanup runs to the entry of one policy.
 func (w *World) BlockRun(entry *Entry) {
 	around := w.Controller.Surroundings()
 	blocked := slices.Concat(around.SwitchedOff(policy.TriggerCleanup), w.Controller.down(),

@@ -126,7 +126,7 @@ func (c Controller) with(data map[string]string) (Controller, error) {
 	return c, errors.Join(errs...)
 }
 
-// State says whether Curfew's controller acts on what is due.
+// State says whether Curfew's controller acts on due objects.
 type State string
 
 // The states of the controller.
@@ -229,7 +229,7 @@ func (c *Controller) confined() string {
 		"from files, which are not known here", strings.ReplaceAll(only, ",", ", "))
 }
 
-// unknown is what explain shows of it.
+// unknown is the obstacle that explain shows for it.
 func (c *Controller) unknown() []string {
 	if only := c.confined(); only != "" {
 		return []string{only}
@@ -245,7 +245,7 @@ func (c *Controller) unknown() []string {
 func (c *Controller) incomplete(kind Kind) []string {
 	report, _, ok, err := settings.ReadReport(c.Published)
 	if !ok || err != nil {
-		return nil // Status shows what is wrong with it.
+		return nil // Status shows the reason.
 	}
 	for _, one := range report.Incomplete {
 		if one.Group == kind.Group && one.Kind == kind.Kind {

@@ -51,8 +51,8 @@ func (w *World) Namespace(ctx context.Context, name string) (*policy.NamespacePo
 	return policy.NamespaceOf(&object.ObjectMeta), nil
 }
 
-// Defaults asks what a new object of a kind, of which no more is known, would be given in a
-// namespace. Policies that look at the object decide nothing here, and are named instead.
+// Defaults returns the defaults that admission would give a new object of a kind, by kind alone, in
+// a namespace. Policies that look at the object decide nothing here, and are named instead.
 func (w *World) Defaults(ctx context.Context, kind Kind, namespace *policy.NamespacePolicy, now time.Time) (*Defaults, error) {
 	object := map[string]any{
 		"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "metadata": map[string]any{"namespace": namespace.Name},
@@ -99,7 +99,7 @@ func (w *World) Defaults(ctx context.Context, kind Kind, namespace *policy.Names
 	return out, nil
 }
 
-// Tally is a PodTally with what its Pods say.
+// Tally is a PodTally with the counts of its Pods.
 type Tally struct {
 	*v1alpha1.PodTally
 	// Oldest is when the first of the uncounted Pods finished; zero where that is not known.

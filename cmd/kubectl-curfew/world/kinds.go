@@ -35,7 +35,7 @@ func (k Kind) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.Resource}
 }
 
-// At is what requests are sent to.
+// At is the resource that requests are sent to.
 func (k Kind) At() schema.GroupVersionResource { return k.GroupVersion().WithResource(k.Resource) }
 
 // Name is an object of the kind as kubectl takes it: job.batch/build.
@@ -47,7 +47,7 @@ func (k Kind) Name(object string) string {
 	return out + "/" + object
 }
 
-// verbs are what the controller needs on a kind.
+// verbs are the permissions that the controller needs on a kind.
 var verbs = []string{"list", "watch", "delete"}
 
 // Kinds are all kinds whose objects can expire, by group and resource. Curfew never deletes its
@@ -64,7 +64,7 @@ func (w *World) Kinds() ([]Kind, error) {
 	return kinds, nil
 }
 
-// Kind finds one of them; ok is false where it is not served, or its objects cannot expire.
+// Kind finds one of these kinds; ok is false where it is not served, or its objects cannot expire.
 func (w *World) Kind(at schema.GroupResource) (kind Kind, ok bool, err error) {
 	served, err := w.served()
 	kind, ok = served[at]

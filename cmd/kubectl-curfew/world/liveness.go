@@ -17,10 +17,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Lease is what the Lease of the controller says.
+// Lease is the Lease of the controller.
 type Lease struct {
 	Presence
-	// Name is that of --lease-name. Unused is --leader-elect=false: no process renews it.
+	// Name is the value of --lease-name. Unused is --leader-elect=false: no process renews it.
 	Name   string
 	Unused bool
 	// Holder is the replica that leads; "" where the last one released the Lease.
@@ -35,7 +35,7 @@ func (l *Lease) fresh() bool {
 	return l.Presence == Found && l.Holder != "" && l.Age.Abs() <= l.Duration
 }
 
-// Workload is what a Deployment of Curfew says.
+// Workload is the state of a Deployment of Curfew.
 type Workload struct {
 	Presence
 	Wanted, Ready int32

@@ -221,7 +221,7 @@ type Pauses struct {
 	All      []Pause
 }
 
-// InEffect are those that have not ended.
+// InEffect returns the pauses that have not ended.
 func (p *Pauses) InEffect(now time.Time) []Pause {
 	return slices.DeleteFunc(slices.Clone(p.All), func(one Pause) bool { return one.Over(now) })
 }

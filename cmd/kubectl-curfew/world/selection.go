@@ -36,7 +36,7 @@ type Selection struct {
 type Selected struct {
 	Kind   Kind
 	Object map[string]any
-	// Namespace and Name are those of the object.
+	// Namespace and Name of the object.
 	Namespace, Name string
 	// Gone says why there is no object, where a reference names one.
 	Gone *GoneError
@@ -286,7 +286,7 @@ func (w *World) kindOf(of schema.GroupKind) (Kind, error) {
 const fieldManager = "kubectl-curfew"
 
 // Patch sends a JSON merge patch for an object in exactly the state that was read. A conflict means
-// that somebody else changed it.
+// that another client changed it.
 func (w *World) Patch(ctx context.Context, kind Kind, object, patch map[string]any, dryRun bool) error {
 	u := unstructured.Unstructured{Object: object}
 	metadata, _ := patch["metadata"].(map[string]any)

@@ -74,7 +74,8 @@ func lacking(ctx context.Context, a *Account, resource schema.GroupVersionResour
 	return "", nil
 }
 
-// Resources are those that cleanup policies can match. The error may be [cleanup.SilentGroups].
+// Resources returns the resources that cleanup policies can match. The error may be
+// [cleanup.SilentGroups].
 func (w *World) Resources(context.Context) ([]cleanup.Resource, error) {
 	found, err := w.discover()
 	if err == nil && len(found.silent) > 0 {
@@ -109,7 +110,7 @@ func (c Clients) listNamespaces(ctx context.Context, options metav1.ListOptions)
 	return c.Metadata.Resource(namespaceResource).List(ctx, options)
 }
 
-// Approved reports whether somebody has approved a policy as it is now. It is not known if the user
+// Approved reports whether a policy as it is now has an approval. It is not known if the user
 // may not list approvals.
 func (w *World) Approved(ctx context.Context, p *cleanup.Policy) (approved, known bool, err error) {
 	if p.UID == "" {

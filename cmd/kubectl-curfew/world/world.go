@@ -40,7 +40,7 @@ type Clients struct {
 	// ServerTime is the API server's time, at most a second ahead; nil means that it is not known.
 	ServerTime func(context.Context) (time.Time, error)
 	// As connects as another user. It is nil where that is impossible: the user already
-	// impersonates somebody, and who may do what is decided for the one who does so.
+	// impersonates another user, and the API server checks the rights of the user who does so.
 	As func(user string) (Clients, error)
 }
 
@@ -91,7 +91,7 @@ type Options struct {
 type World struct {
 	// Controller is how Curfew's controller runs.
 	Controller Controller
-	// Pauses are those of deletions and stops.
+	// Pauses of deletions and stops.
 	Pauses Pauses
 
 	clients  Clients
@@ -115,7 +115,7 @@ type World struct {
 	blockedBy  answers[map[types.UID]policy.Obstacle] // by namespace: see blockedIn
 	fates      answers[fate]                          // of owners and Namespaces
 	ownersRead atomic.Int64
-	// unfed are kinds of which the controller does not look for finished objects, despite their
+	// unfed are kinds whose finished objects the controller does not look for, despite their
 	// profile.
 	unfed map[schema.GroupKind]bool
 	// noReviews: the user may not ask what others may do.
@@ -167,7 +167,7 @@ func (w *World) lack(format string, values ...any) {
 	}
 }
 
-// lacksShown is how many of them the note names.
+// lacksShown is how many permissions the note names.
 const lacksShown = 2
 
 // Notes say what could not be read, and what that means for the answer.
@@ -243,7 +243,7 @@ func (w *World) readPlatform(ctx context.Context) error {
 	return w.readDefinitions(ctx, known, taught)
 }
 
-// undefined notes a kind of which the controller does not look for finished objects, whatever its
+// undefined notes a kind whose finished objects the controller does not look for, whatever its
 // KindProfile says. Without a CustomResourceDefinition it does so for Jobs and Pods only.
 func (w *World) undefined(kind schema.GroupKind) {
 	w.unfed[kind] = true
