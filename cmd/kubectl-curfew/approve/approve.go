@@ -28,6 +28,7 @@ type approveOptions struct {
 	yes bool
 }
 
+// Command is kubectl curfew approve.
 func Command(env console.Environment) *cobra.Command {
 	options := approveOptions{Connection: session.NewConnection(env)}
 	command := &cobra.Command{

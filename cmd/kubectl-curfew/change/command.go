@@ -24,7 +24,7 @@ type changing struct {
 	*session.Connection
 	selection world.Selection
 	files     []string
-	dryRun    string
+	dryRun    console.DryRun
 	yes       bool
 	output    *console.Output
 	// done is the result that the command prints: "extended".
@@ -47,26 +47,17 @@ func (c *changing) addFlags(command *cobra.Command) {
 	c.Add(flags)
 	session.AddSelection(flags, &c.selection)
 	flags.StringArrayVarP(&c.files, "filename", "f", nil, "file with the objects, or - for stdin: what expiring -o json or kubectl get -o json prints; an object that was deleted and created again since is left alone")
-	flags.StringVar(&c.dryRun, "dry-run", c.dryRun, "none, client (send nothing) or server (send it, but store nothing)")
+	flags.StringVar((*string)(&c.dryRun), "dry-run", "none", "none, client (send nothing) or server (send it, but store nothing)")
 	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
 	c.output.AddFlags(command)
-	c.CompleteFlags(command, map[string][]string{"dry-run": {"client", "none", "server"}, "output": c.output.Formats()})
+	c.CompleteFlags(command, map[string][]string{"dry-run": console.DryRuns, "output": c.output.Formats()})
 }
 
 const changingUse = "(KIND/NAME... | KIND NAME... | KIND -l SELECTOR | -f FILE)"
 
 func (c *changing) validate() (console.PrintFunc, error) {
-	var errs []error
-	switch c.dryRun {
-	case "none", "client", "server":
-	default:
-		errs = append(errs, fmt.Errorf("--dry-run=%s: give none, client or server", c.dryRun))
-	}
 	print, err := c.output.Printer()
-	if err != nil {
-		errs = append(errs, err)
-	}
-	return print, errors.Join(errs...)
+	return print, errors.Join(c.dryRun.Check(), err)
 }
 
 // planned is one object with its plan, or the reason why there is none.
@@ -211,6 +202,7 @@ func (c *changing) cleaned(ctx context.Context, w *world.World, kind world.Kind,
 	return preview.FirstRun(runs), err
 }
 
+// ExpireNowCommand is kubectl curfew expire-now.
 func ExpireNowCommand(env console.Environment) *cobra.Command {
 	options := newChanging(env, "expires now")
 	options.plan, options.atOnce = ExpireNow, true
@@ -236,6 +228,7 @@ another cluster-scoped object, or an object that owns more than 10 others.`,
 	return command
 }
 
+// ExtendCommand is kubectl curfew extend.
 func ExtendCommand(env console.Environment) *cobra.Command {
 	options := newChanging(env, "extended")
 	var by, until, to string
@@ -319,6 +312,7 @@ func readTarget(by, until, to string, c *changing) (Target, error) {
 	return out, nil
 }
 
+// KeepCommand is kubectl curfew keep.
 func KeepCommand(env console.Environment) *cobra.Command {
 	options := newChanging(env, "kept")
 	options.cleanups = preview.ObjectRuns{}

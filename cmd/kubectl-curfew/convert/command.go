@@ -22,6 +22,7 @@ type convertOptions struct {
 	Options
 }
 
+// Command is kubectl curfew convert.
 func Command() *cobra.Command {
 	options := convertOptions{Options: Options{ServiceAccount: "curfew-cleanup", Schedule: "*/10 * * * *"}}
 	command := &cobra.Command{

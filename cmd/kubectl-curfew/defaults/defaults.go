@@ -25,6 +25,7 @@ type defaultsOptions struct {
 	output *console.Output
 }
 
+// Command is kubectl curfew defaults.
 func Command(env console.Environment) *cobra.Command {
 	options := defaultsOptions{Connection: session.NewConnection(env), output: console.NewOutput("table")}
 	options.output.Nameless = true // Kinds have no names.

@@ -30,6 +30,7 @@ type expiringOptions struct {
 	showKind, showLabels    bool
 }
 
+// Command is kubectl curfew expiring.
 func Command(env console.Environment) *cobra.Command {
 	options := expiringOptions{Connection: session.NewConnection(env), output: console.NewOutput("table", "wide")}
 	command := &cobra.Command{

@@ -29,6 +29,7 @@ type explainOptions struct {
 	from fileOptions
 }
 
+// Command is kubectl curfew explain.
 func Command(env console.Environment) *cobra.Command {
 	options := explainOptions{Connection: session.NewConnection(env), output: console.NewOutput("text")}
 	command := &cobra.Command{

@@ -39,6 +39,7 @@ type lintOptions struct {
 	nativeTTL        string
 }
 
+// Command is kubectl curfew lint.
 func Command(env console.Environment) *cobra.Command {
 	options := lintOptions{Connection: session.NewConnection(env), output: console.NewOutput("table", "wide", "github"), warnBelow: "60s", expiredLabels: "deny", nativeTTL: "on"}
 	options.output.Nameless = true // Findings have no names.

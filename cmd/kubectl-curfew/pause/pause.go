@@ -26,6 +26,7 @@ type pauseOptions struct {
 	dryRun        console.DryRun
 }
 
+// Command is kubectl curfew pause.
 func Command(env console.Environment) *cobra.Command {
 	options := pauseOptions{Connection: session.NewConnection(env)}
 	command := &cobra.Command{

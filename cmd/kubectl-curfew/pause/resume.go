@@ -23,6 +23,7 @@ type resumeOptions struct {
 	dryRun console.DryRun
 }
 
+// ResumeCommand is kubectl curfew resume.
 func ResumeCommand(env console.Environment) *cobra.Command {
 	options := resumeOptions{Connection: session.NewConnection(env)}
 	command := &cobra.Command{

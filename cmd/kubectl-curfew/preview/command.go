@@ -31,6 +31,7 @@ type previewOptions struct {
 	output    *console.Output
 }
 
+// Command is kubectl curfew preview.
 func Command(env console.Environment) *cobra.Command {
 	options := previewOptions{Connection: session.NewConnection(env), output: console.NewOutput("text", "wide")}
 	command := &cobra.Command{

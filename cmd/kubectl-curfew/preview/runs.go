@@ -23,8 +23,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// runsAtMost bounds how many cleanup policies one command evaluates: each lists what it matches.
-const runsAtMost = 50
+// maxRuns bounds how many cleanup policies one command evaluates: each lists what it matches.
+const maxRuns = 50
 
 // Runs evaluates the next runs of cleanup policies.
 type Runs struct {
@@ -69,8 +69,8 @@ func (r *Runs) Due(ctx context.Context, all []*world.CleanupPolicy) ([]*dueRun, 
 		out = append(out, one)
 	}
 	slices.SortStableFunc(out, func(a, b *dueRun) int { return a.at[0].Compare(b.at[0]) })
-	if more := len(out) - runsAtMost; more > 0 {
-		out = out[:runsAtMost]
+	if more := len(out) - maxRuns; more > 0 {
+		out = out[:maxRuns]
 		r.unknown = append(r.unknown, fmt.Sprintf("%d more cleanup policies, which are not evaluated: name a namespace or a shorter time", more))
 	}
 	return out, nil

@@ -22,6 +22,7 @@ type reportOptions struct {
 	output *console.Output
 }
 
+// Command is kubectl curfew report.
 func Command(env console.Environment) *cobra.Command {
 	options := reportOptions{Connection: session.NewConnection(env), output: console.NewOutput("text", "wide")}
 	options.output.Nameless = true // Most of the objects are gone.

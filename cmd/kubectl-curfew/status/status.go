@@ -27,6 +27,7 @@ type statusOptions struct {
 // checkAgain is how often status --wait checks.
 const checkAgain = 2 * time.Second
 
+// Command is kubectl curfew status.
 func Command(env console.Environment) *cobra.Command {
 	options := statusOptions{Connection: session.NewConnection(env), output: console.NewOutput("table")}
 	options.output.Nameless = true

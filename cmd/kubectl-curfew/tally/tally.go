@@ -28,6 +28,7 @@ type tallyOptions struct {
 	output     *console.Output
 }
 
+// Command is kubectl curfew tally.
 func Command(env console.Environment) *cobra.Command {
 	options := tallyOptions{Connection: session.NewConnection(env), output: console.NewOutput("table", "wide")}
 	command := &cobra.Command{

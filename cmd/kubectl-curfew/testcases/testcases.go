@@ -24,6 +24,7 @@ type testOptions struct {
 	output *console.Output
 }
 
+// Command is kubectl curfew test.
 func Command(env console.Environment) *cobra.Command {
 	options := testOptions{Environment: env, output: console.NewOutput("table")}
 	options.output.Nameless = true // Tests are no objects.

@@ -23,6 +23,7 @@ type uninstallOptions struct {
 	timeout       time.Duration
 }
 
+// Command is kubectl curfew uninstall.
 func Command(env console.Environment) *cobra.Command {
 	options := uninstallOptions{Connection: session.NewConnection(env)}
 	command := &cobra.Command{

@@ -22,8 +22,8 @@ import (
 // ownersDeep bounds how many levels of owners are followed, such as Pod, Job, JobSet, TrainJob.
 const ownersDeep = 6
 
-// ownersAtMost bounds how many owners one command reads.
-const ownersAtMost = 1000
+// maxOwners bounds how many owners one command reads.
+const maxOwners = 1000
 
 // Cascade is the deletion of an object together with another one: its Namespace, or its last
 // owner.
@@ -124,8 +124,8 @@ func (w *World) fateOf(ctx context.Context, gvk schema.GroupVersionKind, namespa
 		case namespace == "":
 			return fate{}, nil // The garbage collector ignores such a reference.
 		}
-		if uid != "" && w.ownersRead.Add(1) > ownersAtMost {
-			return fate{unknown: []string{fmt.Sprintf("whether it is deleted with %s %s: only %d owners are read", gvk.Kind, name, ownersAtMost)}}, nil
+		if uid != "" && w.ownersRead.Add(1) > maxOwners {
+			return fate{unknown: []string{fmt.Sprintf("whether it is deleted with %s %s: only %d owners are read", gvk.Kind, name, maxOwners)}}, nil
 		}
 		read, err := w.clients.Objects.Resource(kind.At()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {

@@ -32,11 +32,6 @@ type Defaults struct {
 	Unusable []*policy.Setting
 }
 
-// Empty reports whether there is nothing to tell.
-func (d *Defaults) Empty() bool {
-	return !d.Succeeded.Set && !d.Failed.Set && !d.Deadline.Set && d.LabelFrom == nil && len(d.Depends)+len(d.Unusable) == 0
-}
-
 // Namespace reads a namespace that has to exist.
 func (w *World) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
 	object, err := w.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})

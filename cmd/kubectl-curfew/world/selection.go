@@ -44,11 +44,22 @@ type Selected struct {
 
 // KindOf finds a kind by any of its names: jobs, job, Job, jobs.batch, deploy.
 func (w *World) KindOf(text string) (Kind, error) {
-	found, err := w.discover()
+	at, ok, err := w.find(func(of schema.GroupVersion, resource *metav1.APIResource) int { return rank(text, of, resource) })
 	if err != nil {
 		return Kind{}, err
 	}
-	var at schema.GroupResource
+	if !ok {
+		return Kind{}, fmt.Errorf("the server has no kind %q: kubectl api-resources lists those that it has", text)
+	}
+	return w.servedAt(at, text)
+}
+
+// find returns the resource with the lowest rank above 0, the first one of several.
+func (w *World) find(rank func(of schema.GroupVersion, resource *metav1.APIResource) int) (at schema.GroupResource, ok bool, err error) {
+	found, err := w.discover()
+	if err != nil {
+		return at, false, err
+	}
 	best := 0
 	for _, list := range found.lists {
 		of, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -57,15 +68,12 @@ func (w *World) KindOf(text string) (Kind, error) {
 		}
 		for i := range list.APIResources {
 			resource := &list.APIResources[i]
-			if rank := rank(text, of, resource); rank > 0 && (best == 0 || rank < best) && !strings.Contains(resource.Name, "/") {
+			if rank := rank(of, resource); rank > 0 && (best == 0 || rank < best) && !strings.Contains(resource.Name, "/") {
 				at, best = of.WithResource(resource.Name).GroupResource(), rank
 			}
 		}
 	}
-	if best == 0 {
-		return Kind{}, fmt.Errorf("the server has no kind %q: kubectl api-resources lists those that it has", text)
-	}
-	return w.servedAt(at, text)
+	return at, best > 0, nil
 }
 
 func (w *World) servedAt(at schema.GroupResource, text string) (Kind, error) {
@@ -265,22 +273,19 @@ func (w *World) referred(ctx context.Context, references []Reference, namespace 
 
 // kindOf finds the kind of a reference.
 func (w *World) kindOf(of schema.GroupKind) (Kind, error) {
-	found, err := w.discover()
-	if err != nil {
+	at, ok, err := w.find(func(version schema.GroupVersion, resource *metav1.APIResource) int {
+		if version.Group == of.Group && resource.Kind == of.Kind {
+			return 1
+		}
+		return 0
+	})
+	switch {
+	case err != nil:
 		return Kind{}, err
+	case !ok:
+		return Kind{}, fmt.Errorf("the server has no kind %s", of)
 	}
-	for _, list := range found.lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil || version.Group != of.Group {
-			continue
-		}
-		for i := range list.APIResources {
-			if resource := &list.APIResources[i]; resource.Kind == of.Kind && !strings.Contains(resource.Name, "/") {
-				return w.servedAt(version.WithResource(resource.Name).GroupResource(), of.String())
-			}
-		}
-	}
-	return Kind{}, fmt.Errorf("the server has no kind %s", of)
+	return w.servedAt(at, of.String())
 }
 
 const fieldManager = "kubectl-curfew"
