@@ -82,8 +82,8 @@ func TestApprovesWhatWasShown(t *testing.T) {
 	}
 }
 
-// The policies of the namespace and of the cluster are suggested, or those of the kind that was
-// typed.
+// Completion suggests policies of the namespace and of the cluster, or policies of the kind that
+// was typed.
 func TestPoliciesAreCompleted(t *testing.T) {
 	for typed, want := range map[string]string{
 		"report -n foo |":          "config broken edited fresh nightly",

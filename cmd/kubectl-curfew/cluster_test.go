@@ -62,7 +62,7 @@ func resource(name, kind, short string, namespaced bool) metav1.APIResource {
 	return out
 }
 
-// objects are those of testdata/cluster.
+// objects are the objects in testdata/cluster.
 func objects(t testing.TB) []runtime.Object {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(testdata(t), "cluster", "*.yaml"))
@@ -97,19 +97,19 @@ func testdata(t testing.TB) string {
 // testdataAt is told before a test changes the folder.
 var testdataAt, _ = filepath.Abs("testdata")
 
-// fakeCluster is an API server of the tests. Its users may do everything but what is forbidden.
+// fakeCluster is an API server of the tests. Its users may do everything that is not forbidden.
 type fakeCluster struct {
 	objects   *dynamicfake.FakeDynamicClient
 	metadata  *metadatafake.FakeMetadataClient
 	discovery *discoveryfake.FakeDiscovery
-	// notAllowed are verbs and resources, "delete secrets", that nobody may use, the controller
+	// notAllowed are verbs and resources, "delete secrets", that no user may use, the controller
 	// included; notMine those that the user may not.
 	notAllowed, notMine map[string]bool
 	// warn gets the warnings of the API server.
 	warn rest.WarningHandler
 	// deaf: the API server does not call Curfew's webhook.
 	deaf bool
-	// deafIn are namespaces for which it does not, and canaryErr is how it refuses the question.
+	// deafIn are namespaces where it does not, and canaryErr is how it refuses the question.
 	deafIn    []string
 	canaryErr error
 	// actedAs are the users that were impersonated.

@@ -176,9 +176,9 @@ func compareGolden(t *testing.T, name string, test golden, code int, stdout, std
 	}
 }
 
-// TestNobodyAnswers: what is wrong is said as people can do something about it, and what can be
+// TestWithoutAnswer: an error names the remedy, and what can be
 // said without a cluster is said first.
-func TestNobodyAnswers(t *testing.T) {
+func TestWithoutAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
 		err  error

@@ -14,18 +14,18 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
-// TestSomebodyElseWasFirst: what was changed in between is read again, so that a change is never
-// made to a state that nobody saw, and not for ever. What was created again under the same name is
-// another object.
-func TestSomebodyElseWasFirst(t *testing.T) {
+// TestAnotherClientWasFirst: an object that changed in between is read again, so that a change is
+// never made to a state that no one saw, and not for ever. What was created again under the same
+// name is another object.
+func TestAnotherClientWasFirst(t *testing.T) {
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	for name, test := range map[string]struct {
-		// times are how often somebody was first; meanwhile is what they did each time.
+		// times are how often another client was first; meanwhile is its change each time.
 		times     int
 		meanwhile func(demo *unstructured.Unstructured)
 		args      []string
 		code      int
-		want      string // the end of what is said
+		want      string // the end of the message
 		sent      int
 		last      string // a part of the last patch
 	}{

@@ -13,7 +13,7 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// team is a namespace of which some settings cannot be read, and policies of which one looks at
+// team is a namespace with some unreadable settings, and policies; one of these looks at
 // the object.
 const team = `apiVersion: v1
 kind: Namespace

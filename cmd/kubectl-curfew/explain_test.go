@@ -38,7 +38,7 @@ func explainFor(t *testing.T, cluster *fakeCluster, args ...string) advised {
 // advice are objects, what is advised about each, and nothing that would have any of them go at
 // once.
 var advice = map[string]struct {
-	// args is KIND/NAME of the object, and of which namespace.
+	// args is KIND/NAME of the object, and its namespace.
 	args, object string
 	// namespace are annotations of the namespace.
 	namespace map[string]string
@@ -153,7 +153,7 @@ func withObject(t *testing.T, text string, namespace map[string]string) *fakeClu
 	return newFakeCluster(t, all)
 }
 
-// TestAdvice: what is advised can be done, and does not have it go at once.
+// TestAdvice: a user can follow the advice, and it does not delete the object at once.
 func TestAdvice(t *testing.T) {
 	for name, test := range advice {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestFate(t *testing.T) {
 	}
 }
 
-// TestCurfewsOwnStays: no flag protects what is part of Curfew, or in its namespace, so that taking
+// TestCurfewsOwnStays: no flag protects objects of Curfew, or in its namespace, so that taking
 // one away is no advice.
 func TestCurfewsOwnStays(t *testing.T) {
 	for args, object := range map[string]string{

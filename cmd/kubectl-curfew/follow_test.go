@@ -24,7 +24,7 @@ import (
 
 var jobsResource = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
 
-// TestWatchShowsChanges: a line for what is new, changed and gone. The passing of time is no
+// TestWatchShowsChanges: a line for each new, changed and gone row. The passing of time is no
 // change, the namespace's mode is.
 func TestWatchShowsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

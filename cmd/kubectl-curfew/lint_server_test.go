@@ -196,7 +196,7 @@ func TestLintServer(t *testing.T) {
 	}
 }
 
-// TestLintServerWithoutAnswer: what is no answer about an object is no finding.
+// TestLintServerWithoutAnswer: an error that says nothing about an object is no finding.
 func TestLintServerWithoutAnswer(t *testing.T) {
 	cluster, _ := server(t, true)
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{stdin: serverManifests}, "lint", "--server", "-f", "-")

@@ -19,8 +19,8 @@ import (
 )
 
 // TestOneKindFails: where a kind cannot be listed, as with a conversion webhook that is broken,
-// that is said and the others are told, if nobody named it. Where no answer comes at all, there is
-// none.
+// that is said and the others are told, if the user did not name it. Where no answer comes at all,
+// there is none.
 func TestOneKindFails(t *testing.T) {
 	const idle = "note: cleanup policies that delete nothing as they are: 3 (--trigger cleanup names them)\n"
 	const note = "note: secrets cannot be listed, and their expiries are not known: listing secrets: Internal error occurred: no conversion\n"
@@ -43,7 +43,7 @@ func TestOneKindFails(t *testing.T) {
 			cluster := newFakeCluster(t, objects(t))
 			for _, fake := range []*clienttesting.Fake{&cluster.objects.Fake, &cluster.metadata.Fake} {
 				fake.PrependReactor("list", test.fails, func(action clienttesting.Action) (bool, runtime.Object, error) {
-					// What is read before all kinds are is there.
+					// The rows that were read before are there.
 					return action.GetResource().Group != "curfew.dev" && action.GetNamespace() != "curfew-system", nil, test.err
 				})
 			}
@@ -68,8 +68,8 @@ func TestOneKindFails(t *testing.T) {
 	watch.end()
 }
 
-// TestAliasIsAskedAbout: of Kyverno's label nobody asks where the controller does not understand
-// it.
+// TestAliasIsAskedAbout: no request asks for Kyverno's label where the controller does not
+// understand it.
 func TestAliasIsAskedAbout(t *testing.T) {
 	for alias, want := range map[string]string{"true": "configmap/alias\n", "false": ""} {
 		lists := 2 * len(strings.Fields(want)) // of both kinds
@@ -218,8 +218,8 @@ func TestSelectionGoesOnTooLong(t *testing.T) {
 	}
 }
 
-// TestMeantTwice: what is meant by two words is one object, which one more day makes a day later,
-// and not two.
+// TestMeantTwice: an object that two words name is one object, which one more day makes a day
+// later, and not two.
 func TestMeantTwice(t *testing.T) {
 	for _, args := range []string{"extend cm/demo configmap/demo --by 1d", "extend cm demo demo --by 1d", "extend cm,configmaps -l app=demo --by 1d --yes"} {
 		code, stdout, stderr, sent := executeIn(t, newFakeCluster(t, objects(t)), scene{}, words(args)...)
@@ -229,7 +229,7 @@ func TestMeantTwice(t *testing.T) {
 	}
 }
 
-// TestDeadlinesOfPods: who asks for deadlines is told those of Pods that run, too.
+// TestDeadlinesOfPods: a list of deadlines has the deadlines of running Pods, too.
 func TestDeadlinesOfPods(t *testing.T) {
 	cluster := newFakeCluster(t, append(objects(t), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "timed", "namespace": "lab", "uid": "timed", "creationTimestamp": "2026-12-24T11:00:00Z"},
@@ -287,7 +287,7 @@ func TestOneLine(t *testing.T) {
 // TestControllerHasToSee: what the controller may delete and not list or watch it skips, and so
 // nothing of it goes.
 func TestControllerHasToSee(t *testing.T) {
-	for _, verb := range []string{"watch", "get"} { // without list nobody of the tests may list, either
+	for _, verb := range []string{"watch", "get"} { // without list no user of the tests may list, either
 		cluster := newFakeCluster(t, objects(t))
 		cluster.notAllowed[verb+" persistentvolumeclaims"] = true
 		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring pvc -n foo -o wide")...)
@@ -308,10 +308,10 @@ func thingsOf(version string) *unstructured.Unstructured {
 	}}
 }
 
-// TestProfilesThatNobodyGoesBy: the controller judges Jobs and Pods in its own way, other kinds of
+// TestProfilesWithoutEffect: the controller judges Jobs and Pods in its own way, other kinds of
 // Kubernetes by their label alone, and custom ones in the version of their profile. What a
 // KindProfile says of the rest has nothing deleted, and is not shown as if it had.
-func TestProfilesThatNobodyGoesBy(t *testing.T) {
+func TestProfilesWithoutEffect(t *testing.T) {
 	profile := func(group, kind, resource string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "curfew.dev/v1alpha1", "kind": "KindProfile", "metadata": map[string]any{"name": resource, "uid": resource},

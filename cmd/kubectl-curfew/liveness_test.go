@@ -67,7 +67,7 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		cluster func(t *testing.T) *fakeCluster
 		scene   scene
-		// blocker of each row, what is said, and whether expire-now works.
+		// blocker of each row, the message, and whether expire-now works.
 		blocker, says string
 		runs          bool
 	}{
@@ -94,7 +94,7 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 			if strings.Contains(stderr, unknown) != (name == "not for a user") {
 				t.Errorf("expire-now: %s", stderr)
 			}
-			// What is written applies once a controller runs again.
+			// The change applies once a controller runs again.
 			code, _, stderr, patched = executeIn(t, test.cluster(t), test.scene, words("extend pod/once -n foo --by 1d")...)
 			if code != console.ExitOK || len(patched) != 1 || !strings.Contains(stderr, test.says) {
 				t.Errorf("extend: exit status %d, patches %q\n%s", code, patched, stderr)

@@ -51,7 +51,7 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	const off = "is switched off (--enable)"
 	for name, test := range map[string]struct {
 		object, enable string
-		// trigger and blocker are those of the row in expiring, and explained is in what explain
+		// trigger and blocker of the row in expiring, and explained is in what explain
 		// says.
 		trigger, blocker, explained string
 	}{

@@ -158,7 +158,7 @@ func documents() string {
 	return out.String()
 }
 
-// describe writes a row for each field of a type, and for those of each type within it once.
+// describe writes a row for each field of a type, and once for the fields of each type within it.
 func describe(out *strings.Builder, path string, of reflect.Type, seen map[reflect.Type]bool) {
 	seen[of] = true
 	for i := range of.NumField() {

@@ -198,7 +198,7 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 	return out
 }
 
-// failClosed has an outage refuse what is not in these namespaces.
+// failClosed has an outage refuse objects outside these namespaces.
 func (in *installation) failClosed(protect ...string) {
 	for _, one := range in.configurations {
 		for i := range one.Webhooks {
@@ -235,7 +235,7 @@ func TestStatus(t *testing.T) {
 		change  func(in *installation)
 		notMine []string
 		code    int
-		want    map[string]string // rows that differ from those of a healthy installation
+		want    map[string]string // rows that differ from a healthy installation
 		note    string
 	}{
 		"healthy": {},

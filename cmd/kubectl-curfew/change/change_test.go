@@ -175,7 +175,7 @@ func TestLabelIsStampedAsItsOwn(t *testing.T) {
 	}
 }
 
-// TestTwiceIsOnce: what is already as wanted needs no change, which is no failure.
+// TestTwiceIsOnce: an object that is already as wanted needs no change. That is no failure.
 func TestTwiceIsOnce(t *testing.T) {
 	until := noon.Add(48 * time.Hour)
 	for name, change := range map[string]func(*Subject) (*Plan, error){

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestProgress: nothing within a second, then what is being done, brought up to date, and gone
-// without a trace before anything else is written. Where nobody looks on, nothing ever.
+// TestProgress: nothing within a second, then the current step, brought up to date, and gone
+// without a trace before anything else is written. Where the stream is no terminal, nothing ever.
 func TestProgress(t *testing.T) {
 	for name, watched := range map[string]bool{"a person looks on": true, "a pipe": false} {
 		t.Run(name, func(t *testing.T) {

@@ -70,7 +70,7 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// valid checks what is written against the schema of the kind, its rules included.
+// valid checks the written policies against the schema of the kind, its rules included.
 func valid(t *testing.T, p convert.Policy) {
 	t.Helper()
 	definitions, err := crd.All()

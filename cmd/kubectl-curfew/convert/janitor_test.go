@@ -19,7 +19,7 @@ func rules(t *testing.T, text string) (map[string]*cleanup.Policy, map[string]bo
 	return compiled, suspended
 }
 
-// Every expression matches as in kube-janitor: null, false and what is empty are false.
+// Every expression matches as in kube-janitor: null, false and empty values are false.
 func TestJanitorExpressions(t *testing.T) {
 	for expression, objects := range map[string]struct{ delete, keep []string }{
 		"!(spec.template.metadata.labels.owner)": {

@@ -80,7 +80,7 @@ func TestRowsOf(t *testing.T) {
 }
 
 // TestKeepsWhatDoesNotAnswer: rows of a kind, or of a group, that does not answer are not said to
-// be gone; those of others are.
+// be gone; rows of other kinds are.
 func TestKeepsWhatDoesNotAnswer(t *testing.T) {
 	of := func(group string) *world.Entry {
 		out := entry(group, noon)

@@ -72,7 +72,7 @@ func object(version, kind, namespace, name string) *unstructured.Unstructured {
 	return out
 }
 
-// fake is an API server that notes what is changed.
+// fake is an API server that notes each change.
 type fake struct {
 	objects  *dynamicfake.FakeDynamicClient
 	metadata *metadatafake.FakeMetadataClient
@@ -267,7 +267,7 @@ func small() []*unstructured.Unstructured {
 	return out
 }
 
-// TestOrder: what others wait for is deleted first, nobody can add a finalizer when Pods are
+// TestOrder: what others wait for is deleted first, no controller can add a finalizer when Pods are
 // released, and of a Pod nothing is changed but our finalizer.
 func TestOrder(t *testing.T) {
 	f := newFake(t, small()...)
@@ -324,7 +324,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestKept: what is not part of Curfew keeps the Namespace, and --keep-crds the CRDs.
+// TestKept: foreign objects keep the Namespace, and --keep-crds the CRDs.
 func TestKept(t *testing.T) {
 	f := newFake(t, append(small(), object("v1", "ConfigMap", "curfew-system", "mine"), object("v1", "ConfigMap", "curfew-system", "kube-root-ca.crt"))...)
 	f.lists = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
