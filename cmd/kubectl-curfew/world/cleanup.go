@@ -263,14 +263,6 @@ func (w *World) BlockRun(entry *Entry) {
 	entry.Uncertain = (entry.Uncertain || len(w.Controller.unknown()) > 0) && entry.Blocker() == nil
 }
 
-// cronJobOf is the name of the CronJob that owns a Job; "" for none.
-func cronJobOf(facts *policy.Facts) string {
-	if facts.Owner == nil || facts.Owner.Kind != "CronJob" || facts.Owner.APIVersion != "batch/v1" {
-		return ""
-	}
-	return facts.Owner.Name
-}
-
 // HistoryLimits says how many finished Jobs the CronJob that owns a Job keeps; "" for none, and
 // where the user may not list CronJobs.
 func (w *World) HistoryLimits(ctx context.Context, facts *policy.Facts) (string, error) {

@@ -5,7 +5,7 @@
 // controller.go), and profiles and policies (world.go). [World.Kinds] are the kinds whose objects
 // can expire (kinds.go). [World.List] reads their objects in pages, as narrowly as the query
 // allows, and [World.Select] those that a user named (selection.go). [World.Explain] gathers the
-// context of one object (entries.go) and explains it. [World.Entries] reduces an explanation to the
+// context of one object (read.go) and explains it. [World.Entries] reduces an explanation to the
 // expiry, the deadline and what blocks them.
 //
 // What the user may not read is never guessed: [World.Notes] names it, and what that means for the

@@ -2,143 +2,16 @@ package world
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/platform"
-	"curfew.dev/curfew/policy/tally"
-	"curfew.dev/curfew/policy/v1alpha1"
 )
-
-var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-
-// Explain gathers the context of an object and explains it at the instant now. The object may be
-// metadata alone where its kind has no profile.
-func (w *World) Explain(ctx context.Context, kind Kind, object map[string]any, now time.Time) (*policy.Explanation, error) {
-	facts := policy.FactsOfObject(kind.Profile, object)
-	scope, err := w.scopeOf(ctx, facts, object)
-	if err != nil {
-		return nil, err
-	}
-	return policy.Explain(facts, scope, policy.Question{Now: now, Alias: w.Controller.Alias}), nil
-}
-
-func (w *World) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any) (*policy.Scope, error) {
-	found, err := platform.ContextOf(ctx, source{w}, platform.Whole(facts, object))
-	if err != nil {
-		return nil, err
-	}
-	for _, failure := range found.Failures {
-		w.note("%s; objects that it may concern are kept", failure)
-	}
-	found.LeaveNative = w.Controller.LeaveNative
-	found.Protected = policy.Protects(w.Controller.Protect, facts.Namespace)
-	return &found.Scope, nil
-}
-
-// Source reads what decides how an object is treated, as the user.
-func (w *World) Source() platform.Source { return source{w} }
-
-// source is the [platform.Source] of a command: it reads everything once, as the user.
-type source struct{ *World }
-
-// Snapshot implements [platform.Source].
-func (s source) Snapshot(context.Context) (*platform.Snapshot, error) { return s.platform, nil }
-
-// Namespace implements [platform.Source].
-func (s source) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
-	return s.namespaces.get(name, func() (*policy.NamespacePolicy, error) {
-		object, err := s.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsForbidden(err):
-			s.lack("get namespaces/%s", name)
-			return nil, platform.ErrUnknown
-		case apierrors.IsNotFound(err):
-			return nil, platform.ErrUnknown
-		case err != nil:
-			return nil, fmt.Errorf("reading namespace %q: %w", name, err)
-		}
-		return policy.NamespaceOf(&object.ObjectMeta), nil
-	})
-}
-
-// Runtime implements [platform.Source].
-func (s source) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
-	return s.runtimes.get(reference.Kind.GroupKind().String()+" "+reference.String(), func() (map[string]any, error) {
-		at := reference.Kind.GroupVersion().WithResource(reference.Resource)
-		read, err := s.clients.Objects.Resource(at).Namespace(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsForbidden(err):
-			s.lack("get %s", reference)
-			return nil, platform.ErrUnknown
-		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-			return nil, nil
-		case err != nil:
-			return nil, err
-		}
-		return read.Object, nil
-	})
-}
-
-// PodCounter implements [platform.Source].
-func (s source) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
-	if !pod.OwnedByJob() {
-		return s.tallyOf(ctx, pod)
-	}
-	jobs := policy.JobProfile.Kind.GroupVersion().WithResource(policy.JobProfile.Resource)
-	key := fmt.Sprintf("%s/%q", pod.Namespace, []string{pod.Owner.Name, string(pod.Owner.UID)}) // The Pod's author chooses both.
-	return s.counters.get(key, func() (*policy.PodCounter, error) {
-		read, err := s.clients.Objects.Resource(jobs).Namespace(pod.Namespace).Get(ctx, pod.Owner.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsForbidden(err):
-			s.lack("get jobs/%s in namespace %s", pod.Owner.Name, pod.Namespace)
-			return nil, platform.ErrUnknown
-		case apierrors.IsNotFound(err):
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("reading Job %s/%s: %w", pod.Namespace, pod.Owner.Name, err)
-		case read.GetUID() != pod.Owner.UID:
-			return nil, nil
-		}
-		return policy.CounterOfOwner(read.Object)
-	})
-}
-
-// tallyOf is the PodTally that counted a Pod; nil if it is gone.
-func (s source) tallyOf(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
-	return s.counters.get(pod.Namespace+"/"+string(pod.CountedBy()), func() (*policy.PodCounter, error) {
-		list, err := s.clients.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)).Namespace(pod.Namespace).List(ctx, metav1.ListOptions{})
-		switch {
-		case apierrors.IsForbidden(err):
-			s.lack("list podtallies in namespace %s", pod.Namespace)
-			return nil, platform.ErrUnknown
-		case apierrors.IsNotFound(err):
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("listing PodTallies of namespace %q: %w", pod.Namespace, err)
-		}
-		for i := range list.Items {
-			if list.Items[i].GetUID() == pod.CountedBy() {
-				return tally.CounterOf(list.Items[i].Object)
-			}
-		}
-		return nil, nil
-	})
-}
-
-// ErrNotServed says that objects of a kind cannot expire: it is not served, or lacks list, watch or
-// delete.
-var ErrNotServed = errors.New("objects of this kind cannot expire: the API server does not list, watch and delete them")
 
 // Entry is one expiry or deadline of an object.
 type Entry struct {
@@ -361,3 +234,97 @@ func sourceOf(e *policy.Explanation, value policy.Value) policy.Source {
 }
 
 func usable(value policy.Value) bool { return value.Set && value.Err == nil }
+
+// NativeDeletion is the deletion by the kind's own controller, as far as that may act; nil where it
+// does not.
+func NativeDeletion(facts *policy.Facts, now time.Time) *policy.NativeDeletion {
+	native := policy.NativeDeletionOf(facts)
+	if native == nil || facts.Deleting || !native.Expiry.IsZero() && native.Expiry.Add(nativeGrace).Before(now) {
+		return nil
+	}
+	return native
+}
+
+// nativeEntry is an entry by the native TTL.
+func nativeEntry(e *policy.Explanation, native *policy.NativeDeletion) Entry {
+	source := policy.Source{Level: policy.LevelObject}
+	for _, value := range []policy.Value{e.Effective.Succeeded, e.Effective.Failed} {
+		if value.Set && value.Path == native.Setting.Path {
+			source = sourceOf(e, value)
+		}
+	}
+	return Entry{
+		Trigger: policy.TriggerTTL, Source: source, Value: native.Setting.TTL, ByOutcome: native.ByOutcome,
+		Expiry: native.Expiry, Native: native,
+	}
+}
+
+// overtakenBy reports whether the kind's own controller deletes the object before Curfew does, or
+// although something keeps Curfew from it.
+func (e *Entry) overtakenBy(native *policy.NativeDeletion) bool {
+	switch {
+	case e.Trigger.Stops() || e.Native != nil:
+		return false
+	case e.Blocker() != nil:
+		return true
+	case native.Expiry.IsZero():
+		return e.Expiry.IsZero() && (e.Value.Never || e.Value.After > native.Setting.TTL.After)
+	default:
+		return e.Expiry.IsZero() || native.Expiry.Before(e.Expiry)
+	}
+}
+
+// released marks the obstacles of an entry by the native TTL: they stop Curfew alone.
+func (e *Entry) released() {
+	for i := range e.Obstacles {
+		if e.Native != nil {
+			e.Obstacles[i].Stops = false
+		}
+	}
+}
+
+// DeletedBy names the controller that deletes the object in Curfew's place; "" for none.
+func (e *Entry) DeletedBy() string {
+	if e.Native == nil {
+		return ""
+	}
+	return e.Kind.Profile.NativeDeleter()
+}
+
+// NamespaceEntries are the entries of a Namespace itself, or of all for ""; none of what the user
+// may not read.
+func (w *World) NamespaceEntries(ctx context.Context, name string, now time.Time) ([]Entry, error) {
+	kind, ok, err := w.Kind(namespaceResource.GroupResource())
+	if err != nil || !ok {
+		return nil, err
+	}
+	if name == "" {
+		var out []Entry
+		err := w.List(ctx, kind, Query{}, func(object map[string]any) error {
+			entries, err := w.Entries(ctx, kind, object, now)
+			out = append(out, entries...)
+			return err
+		})
+		if Refused(err) {
+			w.lack("list namespaces")
+			err = nil
+		}
+		return out, err
+	}
+	read, err := w.clients.Objects.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	return w.Entries(ctx, kind, read.Object, now)
+}
+
+// cronJobOf is the name of the CronJob that owns a Job; "" for none.
+func cronJobOf(facts *policy.Facts) string {
+	if facts.Owner == nil || facts.Owner.Kind != "CronJob" || facts.Owner.APIVersion != "batch/v1" {
+		return ""
+	}
+	return facts.Owner.Name
+}
