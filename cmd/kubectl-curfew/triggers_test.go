@@ -12,7 +12,7 @@ import (
 // TestNewTrigger: expiring --trigger and explain know a trigger as soon as it is registered.
 func TestNewTrigger(t *testing.T) {
 	list, explain := words("expiring jobs -n ci --no-headers --trigger stuck"), words("explain job/build -n ci")
-	if code, _, stderr, _ := executeIn(t, newFakeCluster(t, objects(t)), scene{}, list...); code != console.ExitUsage {
+	if code, _, stderr, _ := executeIn(t, switchedOn(t, "ttl,stuck"), scene{}, list...); code != console.ExitUsage {
 		t.Errorf("expiring accepts a trigger that is not registered: exit status %d: %s", code, stderr)
 	}
 	remove := policy.RegisterTrigger(policy.TriggerInfo{
@@ -25,12 +25,12 @@ func TestNewTrigger(t *testing.T) {
 		},
 	})
 	defer remove()
-	code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, objects(t)), scene{}, list...)
+	code, stdout, stderr, _ := executeIn(t, switchedOn(t, "ttl,stuck"), scene{}, list...)
 	row := strings.Join(strings.Fields(stdout), " ")
 	if want := "job.batch/build 2026-12-24 13:10:00 CET 10m stuck object"; code != console.ExitOK || !strings.HasPrefix(row, want) {
 		t.Errorf("expiring: exit status %d: %q, want %q\n%s", code, row, want, stderr)
 	}
-	code, stdout, stderr, _ = executeIn(t, newFakeCluster(t, objects(t)), scene{}, explain...)
+	code, stdout, stderr, _ = executeIn(t, switchedOn(t, "ttl,stuck"), scene{}, explain...)
 	if want := "by trigger stuck (annotation example.com/stuck-for)"; code != console.ExitOK || !strings.Contains(stdout, want) {
 		t.Errorf("explain: exit status %d: %q is not in\n%s%s", code, want, stdout, stderr)
 	}
