@@ -30,7 +30,10 @@ affinity:
 {{- end }}
 `
 
-const argsMore = `{{- with .Values.triggers }}
+const argsMore = `{{- with include "curfew.protect" . }}
+{{ . }}
+{{- end }}
+{{- with .Values.triggers }}
 - --enable={{ join "," . }}
 {{- end }}
 {{- range concat .Values.args .Values.%[1]s.args }}
@@ -76,6 +79,8 @@ func parameters(o object) map[string]place {
 			container + ".args":            {more: fmt.Sprintf(argsMore, part)},
 			container + ".resources":       {block: fmt.Sprintf("{{- toYaml .Values.%s.resources | nindent 12 }}", part)},
 		}
+	case "ValidatingWebhookConfiguration":
+		return notProtected(o)
 	case "ValidatingAdmissionPolicy":
 		switch id(o) {
 		case "validatingadmissionpolicy-curfew-status":
@@ -89,4 +94,16 @@ func parameters(o object) map[string]place {
 		}
 	}
 	return nil
+}
+
+// notProtected derives the condition that the component fail-closed adds to each webhook from the
+// value protect. The webhooks of curfew-kinds are the controller's, which derives theirs from its flag.
+func notProtected(o object) map[string]place {
+	webhooks, _ := o["webhooks"].([]any)
+	out := map[string]place{}
+	for i := range webhooks {
+		path := fmt.Sprintf(".webhooks.%d.matchConditions.more.0.expression", i)
+		out[path] = place{value: `{{ include "curfew.notProtected" . | squote }}`}
+	}
+	return out
 }
