@@ -3,20 +3,14 @@ package webhook
 import (
 	"context"
 	"errors"
-	"net/http"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/metadata"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
-	"curfew.dev/curfew/policy/rules"
 )
 
 // The paths that the webhook configurations name.
@@ -124,100 +118,4 @@ func (o *Options) validate() error {
 		errs = append(errs, errors.New("webhook: WarnBelow is "+o.WarnBelow.String()+": use 0 or more"))
 	}
 	return errors.Join(errs...)
-}
-
-// Webhooks are the admission endpoints.
-type Webhooks struct {
-	source   *source
-	compiler *expression.Compiler
-	only     []string
-	objects  ObjectLister
-	counting sync.Mutex
-	pods     PodGetter
-	owners   OwnerReader
-	// ownerReads are the reads of owners that may be under way.
-	ownerReads *semaphore.Weighted
-	clock      Clock
-	// annotationsOnly is --native-ttl=off.
-	annotationsOnly bool
-	// serverTime is the API server's; nil means the clock's.
-	serverTime func(context.Context) (time.Time, error)
-	metrics    *metrics
-	log        logr.Logger
-	options    rules.Options
-	load       *load
-	inherited  inherited
-	// evaluating is how long the policies for one object may take.
-	evaluating time.Duration
-
-	reviews        AccessReviewer
-	controllerUser string
-	cleanupUser    string
-	// cleanupInterval is the shortest time between two runs of a cleanup policy.
-	cleanupInterval time.Duration
-	policyLimit     *policyLimit // nil: there is none
-}
-
-// New checks the options, registers the metrics and returns the webhooks.
-func New(options Options) (*Webhooks, error) {
-	if err := options.validate(); err != nil {
-		return nil, err
-	}
-	metrics, err := newMetrics(options.Registerer)
-	if err != nil {
-		return nil, err
-	}
-	log := options.Logger
-	if log.GetSink() == nil {
-		log = logf.Log.WithName("webhook")
-	}
-	return &Webhooks{
-		source:          &source{store: options.Platform, namespaces: options.Namespaces, runtimes: options.Runtimes, tallies: options.Tallies},
-		compiler:        expression.NewCompiler(expression.DefaultCacheSize),
-		annotationsOnly: options.AnnotationsOnly,
-
-		only:    options.Only,
-		objects: options.Objects,
-		pods:    options.Pods,
-		owners:  options.Owners, ownerReads: semaphore.NewWeighted(maxOwnerReads),
-		clock: options.Clock, serverTime: options.ServerTime,
-		metrics: metrics,
-		log:     log,
-		options: rules.Options{
-			WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels, WarnExpiredLabels: options.WarnExpired, KyvernoLabel: options.KyvernoLabel,
-			Controller: options.Controller, ControllerUser: options.ControllerUser, ControllerAccounts: options.ControllerAccounts,
-		},
-
-		evaluating:      defaultEvaluating,
-		load:            newLoad(options.MaxReview, options.Memory),
-		reviews:         options.Access,
-		controllerUser:  options.ControllerUser,
-		cleanupUser:     options.CleanupUser,
-		cleanupInterval: options.CleanupInterval,
-		policyLimit:     newPolicyLimit(options.CleanupPolicies, options.CleanupMaxPolicies, options.Clock),
-	}, nil
-}
-
-// Profiles are those by which the webhooks judge at this moment.
-func (w *Webhooks) Profiles() policy.Profiles { return w.source.store.Snapshot().Profiles }
-
-// Register adds the endpoints to those of a server. They count and measure themselves.
-func (w *Webhooks) Register(mux *http.ServeMux) {
-	for path, review := range w.endpoints() {
-		mux.Handle(path, w.handler(path, review))
-	}
-}
-
-func (w *Webhooks) endpoints() map[string]reviewFunc {
-	return map[string]reviewFunc{
-		PathMutate:            w.mutate,
-		PathValidate:          w.validate,
-		PathMutateNamespace:   w.mutateNamespace,
-		PathValidateNamespace: w.validateNamespace,
-		PathValidatePolicy:    w.validatePolicy,
-	}
-}
-
-func (w *Webhooks) handler(path string, review reviewFunc) *handler {
-	return &handler{webhooks: w, name: path[1:], review: review}
 }

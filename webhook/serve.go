@@ -1,14 +1,21 @@
 package webhook
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/webhook/wire"
@@ -124,4 +131,141 @@ func (h *handler) write(w http.ResponseWriter, answer answer) {
 	w.WriteHeader(answer.status)
 	// The caller may have disconnected.
 	_, _ = w.Write(body)
+}
+
+const (
+	// DefaultMaxReview bounds the size of a review: two objects of 3 MiB, the API server's own limit,
+	// whose <, > and & the API server escapes sixfold, and the request around them.
+	DefaultMaxReview = 40 << 20
+	// DefaultMemory is shared by reviews if there is no memory limit.
+	DefaultMemory = 512 << 20
+	// smallReview is the size up to which reviews have a pool of their own.
+	smallReview = 128 << 10
+	// defaultPatience is how long a review waits for memory. The API server gives it 5 seconds in all.
+	defaultPatience = 2 * time.Second
+	// retryAfter is sent to a review that waited too long, in seconds.
+	retryAfter = 1
+)
+
+// load distributes memory among reviews, so that no number or kind of them exhausts the process
+// (S9). A review that gets none is denied: an error would let the object pass unreviewed.
+type load struct {
+	maxReview int64
+	patience  time.Duration
+	// bodies is for the texts of large reviews, decoded for the objects in them. A review that has its
+	// share of decoded waits for nothing else.
+	bodies, decoded, small *semaphore.Weighted
+	// room is the size of decoded, spare that of small.
+	room, spare int64
+	// large counts the large reviews under way, waiting ones included.
+	large atomic.Int32
+}
+
+func newLoad(maxReview, memory int64) *load {
+	if maxReview == 0 {
+		maxReview = DefaultMaxReview
+	}
+	if memory == 0 {
+		memory = DefaultMemory
+	}
+	l := &load{maxReview: maxReview, patience: defaultPatience, room: memory / 2, spare: memory / 8}
+	l.bodies, l.decoded, l.small = semaphore.NewWeighted(max(memory/8, 2*maxReview)), semaphore.NewWeighted(l.room), semaphore.NewWeighted(l.spare)
+	return l
+}
+
+// take waits for a share of a pool, which release returns.
+func (l *load) take(ctx context.Context, pool *semaphore.Weighted, share int64) (release func(), ok bool) {
+	if !pool.TryAcquire(share) {
+		ctx, cancel := context.WithTimeout(ctx, l.patience)
+		defer cancel()
+		if pool.Acquire(ctx, share) != nil {
+			return nil, false
+		}
+	}
+	return func() { pool.Release(share) }, true
+}
+
+// review reads, decodes and answers a request, the beginning of whose body was read before.
+func (l *load) review(r *http.Request, begun []byte, handle func(*wire.Review) answer) answer {
+	if len(begun) <= smallReview {
+		return l.decode(r.Context(), string(begun), l.small, l.spare, handle)
+	}
+	l.large.Add(1)
+	defer l.large.Add(-1)
+	size := r.ContentLength
+	if size < 0 {
+		size = l.maxReview
+	}
+	deny := func(out answer) answer {
+		out.response.UID = wire.UID(string(begun))
+		// To the API server a connection that is closed while it writes is an error.
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 2*l.maxReview))
+		return out
+	}
+	if size > l.maxReview {
+		return deny(tooLarge(l.maxReview))
+	}
+	release, ok := l.take(r.Context(), l.bodies, size)
+	if !ok {
+		return deny(throttled())
+	}
+	defer release()
+	var text strings.Builder
+	text.Grow(int(size))
+	text.Write(begun)
+	// One byte more than allowed shows that the body is too long.
+	_, err := io.Copy(&text, io.LimitReader(r.Body, size+1-int64(len(begun))))
+	switch {
+	case err != nil:
+		return refused(http.StatusBadRequest, fmt.Errorf("the body could not be read to its end: %w", err))
+	case int64(text.Len()) > size:
+		return deny(tooLarge(l.maxReview))
+	}
+	return l.decode(r.Context(), text.String(), l.decoded, l.room, handle)
+}
+
+func (l *load) decode(ctx context.Context, text string, pool *semaphore.Weighted, room int64, handle func(*wire.Review) answer) answer {
+	share := wire.Weigh(text)
+	deny := func(out answer) answer {
+		out.response.UID = wire.UID(text)
+		return out
+	}
+	if share > room {
+		return deny(tooDense())
+	}
+	release, ok := l.take(ctx, pool, share)
+	if !ok {
+		return deny(throttled())
+	}
+	defer release()
+	review, err := wire.Parse(text)
+	if err != nil {
+		return refused(http.StatusBadRequest, err)
+	}
+	return handle(review)
+}
+
+// throttled denies a review for which there was no memory in time.
+func throttled() answer {
+	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "curfew has no memory to review so large an object right now: try again in a second")
+	out.response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+	return out
+}
+
+func tooLarge(most int64) answer {
+	return shed(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+		fmt.Sprintf("the review of this object has more than %d bytes, so that curfew cannot review it: use a smaller one, or raise --max-review-size", most))
+}
+
+func tooDense() answer {
+	return shed(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+		"this object has more parts than curfew has memory to review: use a smaller one, or give curfew's webhook more memory")
+}
+
+// shed denies a request without a review. It is a decision, because the failure policy would decide
+// about an error.
+func shed(code int32, reason metav1.StatusReason, message string) answer {
+	response := admissionv1.AdmissionResponse{Result: failure(code, reason, message)}
+	response.AuditAnnotations = audit(outcomeThrottled, nil, "")
+	return answer{response: response, outcome: outcomeThrottled, status: http.StatusOK}
 }

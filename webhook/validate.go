@@ -1,11 +1,23 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"sync"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/rules"
@@ -102,4 +114,170 @@ func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.R
 	decision := rules.Review(review)
 	w.admitChild(ctx, review, decision)
 	return decided(decision, request.user.IsPerson())
+}
+
+var (
+	bindingKind = corev1.SchemeGroupVersion.WithKind("Binding")
+	podResource = metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
+)
+
+// PodGetter reads Pods.
+type PodGetter interface {
+	// Pod returns the JSON form of a Pod, which the caller may change; nil if there is none.
+	Pod(ctx context.Context, namespace, name string) (map[string]any, error)
+}
+
+// LivePods reads Pods from the API server.
+type LivePods struct{ Reader client.Reader }
+
+// Pod implements [PodGetter].
+func (p LivePods) Pod(ctx context.Context, namespace, name string) (map[string]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
+	defer cancel()
+	pod := &corev1.Pod{}
+	if err := p.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("from the API server: %w", err)
+	}
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+}
+
+// validateBinding judges the change of a Binding to its Pod: the API server copies annotations and
+// labels. Schedulers send what the Pod already has, so the Pod has to be read.
+func (w *Webhooks) validateBinding(ctx context.Context, request *request, now time.Time) answer {
+	if w.pods == nil {
+		return untouched()
+	}
+	name := cmp.Or(request.review.Name, request.facts.Name)
+	pod, err := w.pods.Pod(ctx, request.facts.Namespace, name)
+	if err != nil {
+		return failed(fmt.Sprintf("curfew could not read Pod %q, which the Binding changes", name), err)
+	}
+	if pod == nil {
+		return untouched() // The API server refuses the Binding.
+	}
+	bound := *request
+	bound.kind, bound.resource, bound.operation = policy.PodProfile.Kind, podResource, admissionv1.Update
+	profile := w.Profiles().For(bound.kind)
+	bound.old, bound.oldFacts = pod, policy.FactsOfObjectContext(ctx, profile, pod)
+	bound.object = merged(merged(pod, "annotations", request.facts.Annotations), "labels", request.facts.Labels)
+	bound.facts = policy.FactsOfObjectContext(ctx, profile, bound.object)
+	return w.validate(ctx, &bound, now)
+}
+
+// merged returns a copy of an object with more annotations or labels.
+func merged(object map[string]any, where string, more map[string]string) map[string]any {
+	if len(more) == 0 {
+		return object
+	}
+	before, _ := object["metadata"].(map[string]any)
+	out, metadata := maps.Clone(object), maps.Clone(before)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	had, _ := before[where].(map[string]any)
+	entries := make(map[string]any, len(had)+len(more))
+	maps.Copy(entries, had)
+	for key, value := range more {
+		entries[key] = value
+	}
+	metadata[where], out["metadata"] = entries, metadata
+	return out
+}
+
+// OwnerReader reads the controller owners of objects.
+type OwnerReader interface {
+	// Read asks the API server. Nil without an error means that the owner is gone, or that another
+	// object has its name.
+	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
+}
+
+// admitChild turns the denials of an object that a known controller creates into warnings, if the
+// owner has the denied values, or if that cannot be known.
+func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decision *policy.Decision) {
+	profiles := w.Profiles()
+	if decision.Allowed() || !review.ByController(profiles) {
+		return
+	}
+	facts, owner := review.Facts, review.Facts.Owner
+	// The API server accepts no reference without a UID. A posted review may have one: it must not
+	// find out by name alone what an object in the cluster holds.
+	if owner.UID == "" {
+		return
+	}
+	of := profiles.For(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
+	if w.owners == nil || !of.KnowsTemplate(facts.Profile.Kind.GroupKind()) {
+		review.AdmitChild(decision, nil)
+		return
+	}
+	parts := []string{facts.Namespace, owner.APIVersion, owner.Kind, owner.Name, string(owner.UID)}
+	for _, denial := range decision.Denials() {
+		parts = append(parts, denial.Field, denial.Value)
+	}
+	key := digestOf(parts...)
+	if w.inherited.has(key, review.Now) {
+		review.AdmitChild(decision, nil)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
+	defer cancel()
+	read, err := w.readOwner(ctx, facts.Namespace, owner)
+	if err != nil {
+		w.log.V(1).Info("the owner of a new object could not be read, so that the object is admitted", "kind", owner.Kind, "reason", err.Error())
+		review.AdmitChild(decision, nil)
+		return
+	}
+	review.AdmitChild(decision, func(denial policy.Finding) bool { return policy.CarriedBy(read, review.Object, denial.Field) })
+	if decision.Allowed() {
+		w.inherited.add(key, review.Now)
+	}
+}
+
+// maxOwnerReads bounds the owners that are read at the same time. Each may have megabytes, and
+// anyone who reaches the port without a client certificate can post reviews.
+const maxOwnerReads = 4
+
+func (w *Webhooks) readOwner(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error) {
+	if err := w.ownerReads.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer w.ownerReads.Release(1)
+	return w.owners.Read(ctx, namespace, owner)
+}
+
+// inherited are denied values that owners were seen to have, so that a rollout of a thousand Pods
+// reads its ReplicaSet a few times. Only what lets an object pass is kept.
+type inherited struct {
+	mu    sync.Mutex
+	until map[digest]time.Time
+}
+
+func (i *inherited) has(key digest, now time.Time) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return now.Before(i.until[key])
+}
+
+func (i *inherited) add(key digest, now time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.until) >= maxAnswers || i.until == nil {
+		i.until = map[digest]time.Time{}
+	}
+	i.until[key] = now.Add(keepAnswers)
+}
+
+// digest identifies a list of texts.
+type digest [sha256.Size]byte
+
+// digestOf hashes each text with its length, so that no text can contain a separator.
+func digestOf(texts ...string) digest {
+	sum := sha256.New()
+	for _, text := range texts {
+		_ = binary.Write(sum, binary.LittleEndian, uint64(len(text))) // A hash never fails.
+		_, _ = sum.Write([]byte(text))
+	}
+	return digest(sum.Sum(nil))
 }

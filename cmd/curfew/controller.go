@@ -5,8 +5,10 @@ import (
 	"errors"
 	"sync/atomic"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientdiscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -23,6 +25,8 @@ import (
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/pause"
+	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/controller/tally"
 	"curfew.dev/curfew/policy"
@@ -217,4 +221,73 @@ func (c *controller) connect() {
 		c.labels.OnChange(c.backfill.Again)
 		c.policies.OnChange(func(func(schema.GroupKind) bool) { c.backfill.Again() })
 	}
+}
+
+// addPauses has all clients send nothing that a DeletionPause names.
+func (p *process) addPauses() {
+	p.pauses = pause.New(pause.Options{Clock: p.clock, Log: p.log.WithName("pause")})
+	p.config.Wrap(p.pauses.Wrap)
+}
+
+// readPauses says where the pauses are read.
+func (c *controller) readPauses() error {
+	read, err := pause.OfCluster(c.config)
+	if c.options.only() {
+		read, err = pause.OfNamespace(c.config, c.options.namespace)
+	}
+	c.pauses.Use(read, c.reported.Set)
+	return err
+}
+
+// apiServices say which groups the API server serves; rbac is the version of roles and their
+// bindings.
+var (
+	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	rbac        = schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
+)
+
+// newProfiles wires profiles → feeds of their kinds.
+func newProfiles(c *controller) (*discovery.Profiles, error) {
+	watched := func(spec *feedset.Spec) bool { return len(c.options.judges(profileOf(spec))) > 0 }
+	return discovery.NewProfiles(discovery.ProfilesOptions{
+		Typed: feedset.Typed(), Namespaces: c.options.onlyNamespaces, Watched: watched, Deadlines: c.options.on(policy.TriggerDeadline),
+		Platform: c.platform.Platform, Feeds: c.feeds, Make: c.maker.withProfile, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
+	})
+}
+
+// newLabels wires discovery and permissions → feeds of labelled objects.
+func newLabels(c *controller) (*discovery.Labels, error) {
+	services := follow.Source(c.objects.Resource(apiServices))
+	roles := func(resource string) follow.Source { return c.objects.Resource(rbac.WithResource(resource)) }
+	namespaces := c.options.namespaces
+	if c.options.only() { // Changes are noticed by asking again.
+		none := follow.Files{Clock: c.clock}
+		services, roles = none.Source(apiServices), func(resource string) follow.Source { return none.Source(rbac.WithResource(resource)) }
+		namespaces = c.options.onlyNamespaces
+	}
+	return discovery.New(discovery.Options{
+		Discover: func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+			return clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(c.typed.Discovery()))
+		},
+		Definitions: func() (map[schema.GroupResource]discovery.Kind, error) { return discovery.Defined(c.platform.Platform) },
+		Propagation: c.platform.Platform.Propagation, APIServices: services,
+		Identify: c.identify, Granter: c.reviews(),
+		RBAC: roles, Namespaces: namespaces, Only: c.options.only(), Alias: c.options.kyvernoLabel, Feeds: c.feeds, Make: c.maker.labelled,
+		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
+	})
+}
+
+// identify asks the API server who Curfew is.
+func (p *process) identify(ctx context.Context) (permission.Identity, error) {
+	review, err := p.typed.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return permission.Identity{}, err
+	}
+	return permission.Identity{User: review.Status.UserInfo.Username, Groups: review.Status.UserInfo.Groups}, nil
+}
+
+// reviews ask the API server what Curfew may do.
+func (p *process) reviews() permission.Reviews {
+	client := p.typed.AuthorizationV1()
+	return permission.Reviews{Access: client.SelfSubjectAccessReviews(), RulesOf: client.SelfSubjectRulesReviews()}
 }

@@ -1,17 +1,24 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"curfew.dev/curfew/certs"
+	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
@@ -95,4 +102,26 @@ func staggered(every time.Duration, name string) time.Duration {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name)) // It never fails.
 	return every + time.Duration(float64(every)/5*float64(hash.Sum32())/(1<<32))
+}
+
+// addCoverage wires profiles, policies and permissions → which requests the API server sends.
+func (c *controller) addCoverage(context.Context) (err error) {
+	configurations := func(resource string) coverage.Client {
+		return c.objects.Resource(admissionv1.SchemeGroupVersion.WithResource(resource))
+	}
+	var deletable func() ([]schema.GroupResource, bool)
+	var served func() ([]discovery.Kind, bool)
+	if c.labels != nil {
+		deletable, served = c.labels.Everywhere, c.labels.Served
+	}
+	c.coverage, err = coverage.New(coverage.Options{
+		Kinds: c.platform.Platform.Served, RuntimesKnown: c.platform.Platform.RuntimesKnown, Policies: c.policies.Objects, Deletable: deletable,
+		Labelled: served,
+		Mutating: configurations("mutatingwebhookconfigurations"), Validating: configurations("validatingwebhookconfigurations"),
+		Namespace: c.options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration,
+		FailClosed: c.options.failClosed, Alias: c.options.kyvernoLabel, Protect: c.options.protected(), DryRun: c.options.dryRun, Off: c.options.off(),
+		Changed: c.reported.Set,
+		Clock:   c.clock, Log: c.log, Registerer: metrics.Registry,
+	})
+	return err
 }

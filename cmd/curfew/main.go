@@ -3,11 +3,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	_ "time/tzdata" // The image has no time zones.
 
+	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"curfew.dev/curfew/controller/settings"
 )
 
 // version is set by the linker.
@@ -18,4 +22,59 @@ func main() {
 		fmt.Fprintln(os.Stderr, "curfew:", err)
 		os.Exit(1)
 	}
+}
+
+// root is the command line. Each subcommand is options → validate → run.
+func root() *cobra.Command {
+	command := &cobra.Command{
+		Use:           "curfew",
+		Short:         "Lifecycle admission and timed cleanup for Kubernetes",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	command.AddCommand(
+		serve("webhook", "Serve the admission webhooks", parts{webhook: true}),
+		serve("controller", "Delete what is due", parts{controller: true}),
+		serve("all", "Serve the webhooks and run the controller in one process", parts{webhook: true, controller: true}),
+		&cobra.Command{
+			Use:   "version",
+			Short: "Print the version",
+			Args:  cobra.NoArgs,
+			Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "curfew", version) },
+		},
+	)
+	return command
+}
+
+// parts are what one process runs.
+type parts struct{ webhook, controller bool }
+
+func serve(use, short string, parts parts) *cobra.Command {
+	options := defaultOptions()
+	command := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(options.validate(), options.validateAPI(), options.validateServing(), options.validateOnlyAdmission(parts)); err != nil {
+				return err
+			}
+			options.switchOff()
+			options.published = settings.Of(cmd.Flags())
+			return run(cmd.Context(), options, parts)
+		},
+	}
+	options.addCommon(command.Flags())
+	if parts.webhook {
+		options.addWebhook(command.Flags())
+		options.addAPI(command.Flags())
+		options.addServing(command.Flags())
+	}
+	if parts.controller {
+		options.addController(command.Flags())
+	}
+	if parts.controller != parts.webhook {
+		options.addOnly(command.Flags())
+	}
+	return command
 }

@@ -10,7 +10,7 @@ import (
 // TestReportReadsMetricsThatExist: the report takes its numbers from metrics by their names. A test
 // in docs compares the reference with the metrics.
 func TestReportReadsMetricsThatExist(t *testing.T) {
-	code, err := os.ReadFile("report.go")
+	code, err := os.ReadFile("settings.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,12 +6,19 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -28,7 +35,9 @@ import (
 
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/controller/servertime"
 	"curfew.dev/curfew/webhook/api"
 )
@@ -185,4 +194,163 @@ func addHealth(ctx context.Context, p *process, ready []api.Check) error {
 		return err
 	}
 	return p.mgr.Add(server)
+}
+
+// process is what webhooks and controller share.
+type process struct {
+	options    *options
+	mgr        manager.Manager
+	config     *rest.Config
+	typed      kubernetes.Interface
+	dynamic    dynamic.Interface
+	clock      clock.WithTicker
+	skew       *servertime.Skew
+	reach      *servertime.Reach
+	pauses     *pause.Gate // nil without the controller
+	serverTime follow.ServerTime
+	log        logr.Logger
+	drain      drain
+	// platform is what both judge by.
+	platform follow.Cached
+	// fresh reads the namespaces of --only-namespaces for admission; nil without that flag.
+	fresh *follow.Fresh
+}
+
+// steps runs the steps of a setup until one fails.
+func steps(ctx context.Context, all ...func(context.Context) error) error {
+	for _, step := range all {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// together runs parts beside each other until ctx is done and all have ended. The first error ends
+// the others.
+func together(ctx context.Context, parts ...func(context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range parts {
+		group.Go(func() error { return part(ctx) })
+	}
+	return group.Wait()
+}
+
+// leaderRunnable runs on the holder of the lease alone.
+type leaderRunnable func(context.Context) error
+
+func (f leaderRunnable) Start(ctx context.Context) error { return f(ctx) }
+func (leaderRunnable) NeedLeaderElection() bool          { return true }
+
+// leaseRetry is how often a waiting controller looks at the lease: a leader that gives it up is
+// followed within 2.2 times that, since the interval is jittered.
+const leaseRetry = 500 * time.Millisecond
+
+// lease is the lock that controllers take turns with. The same interval sets how often the leader
+// renews it. That would be too many writes, so most of them are left out.
+type lease struct {
+	resourcelock.Interface
+	clock   clock.PassiveClock
+	every   time.Duration
+	renewed atomic.Int64
+}
+
+// newLease makes the lock for a Lease in Curfew's namespace. A request may take as long as half of
+// deadline, so that one that hangs does not cost the lease.
+func newLease(config *rest.Config, options *options, deadline time.Duration) (*lease, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("naming this replica: %w", err)
+	}
+	// AddUserAgent changes the config that it is given, and the timeout of a lease would cut every
+	// watch.
+	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
+	config.Timeout = max(deadline/2, time.Second)
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, options.namespace, options.leaseName,
+		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, config, deadline)
+	if err != nil {
+		return nil, fmt.Errorf("client of the lease: %w", err)
+	}
+	return &lease{Interface: lock, clock: clock.RealClock{}, every: options.leaseDuration / 7}, nil
+}
+
+// Update writes the record unless it only renews what was renewed a moment ago.
+func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	now := l.clock.Now()
+	mine := record.HolderIdentity == l.Identity()
+	if mine && now.Sub(time.Unix(0, l.renewed.Load())) < l.every {
+		return nil
+	}
+	l.renewed.Store(0)
+	if err := l.Interface.Update(ctx, record); err != nil {
+		return err
+	}
+	if mine {
+		l.renewed.Store(now.UnixNano())
+	}
+	return nil
+}
+
+// gcPercent is how much the heap may grow between two collections once a long list has come. What
+// Curfew keeps holds few pointers, so that collecting twice as often as Go does by itself costs
+// little and keeps little garbage in memory.
+const gcPercent = 50
+
+// worthwhile is how many objects a list has that is worth a collection. Most kinds have few.
+const worthwhile = 1000
+
+// giveBack returns a function that feeds call after each list. It never blocks. After a long list,
+// and once for several of them, memory is given back to the system.
+func giveBack(ctx context.Context) func(objects int) {
+	asked := loop.NewSignal()
+	go func() {
+		for asked.Wait(ctx, nil, 0) {
+			trim()
+		}
+	}()
+	return func(objects int) {
+		if objects >= worthwhile {
+			asked.Set()
+		}
+	}
+}
+
+// trim gives the system back what reading a whole kind took: what is kept of an object is a small
+// part of what came over the wire, and Go would hold on to the room for the rest for minutes. GOGC
+// in the environment takes precedence.
+func trim() {
+	debug.FreeOSMemory()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// cgroupLimits are the files that hold the memory limit of the container, of cgroup v2 and v1.
+var cgroupLimits = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
+
+// limitMemory has Go collect garbage before the container's memory limit is reached, unless
+// GOMEMLIMIT says when. The rest is for what Go does not count.
+func limitMemory(files []string) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		// "max", or a number near the largest, where there is none.
+		if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && limit > 0 && limit < 1<<50 {
+			debug.SetMemoryLimit(limit / 10 * 9)
+		}
+		return
+	}
+}
+
+// memoryLimit is how much memory the process may take; 0 where nobody says.
+func memoryLimit() int64 {
+	if limit := debug.SetMemoryLimit(-1); limit < 1<<50 {
+		return limit
+	}
+	return 0
 }

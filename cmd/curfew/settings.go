@@ -3,6 +3,12 @@ package main
 import (
 	"context"
 	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/controller/settings"
 )
@@ -20,4 +26,91 @@ func (c *controller) addSettings(context.Context) error {
 		Data: data, Report: c.report, Changed: c.reported, Clock: c.clock, Log: c.log.WithName("settings"),
 	}
 	return nil
+}
+
+// report is the state that is published with the settings. Numbers are those of the metrics.
+func (c *controller) report() settings.Report {
+	paused, everything := c.notices.pauses.Open()
+	out := settings.Report{Paused: settings.ListOf(paused), AllPaused: everything}
+	out.Incomplete, out.IncompleteKinds = settings.IncompleteOf(c.synced.Incomplete())
+	held, _ := c.pauses.Last()
+	out.Held, out.HeldUnread = settings.ListOf(held.Messages()), held.Unread
+	skipped := map[string]bool{}
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		c.log.V(1).Info("not all metrics could be read", "reason", err.Error())
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			value := int(metric.GetGauge().GetValue())
+			switch family.GetName() {
+			case "curfew_tracked_objects":
+				out.Tracked += value
+			case "curfew_overdue_objects":
+				out.Overdue += value
+			case "curfew_stuck_objects":
+				out.Stuck += value
+			case "curfew_blocked_objects":
+				out.Blocked += value
+			case "curfew_oldest_overdue_seconds":
+				if value > 0 {
+					// To the minute, so that the report does not change all the time.
+					out.OldestDue = new(c.clock.Now().Add(-time.Duration(value) * time.Second).UTC().Truncate(time.Minute))
+				}
+			case "curfew_kinds_skipped":
+				label := labelsOf(metric)
+				kind := strings.TrimSuffix(label["kind"]+"."+label["group"], ".")
+				skipped[kind+" ("+label["reason"]+")"] = value > 0
+			}
+		}
+	}
+	maps.DeleteFunc(skipped, func(_ string, skipped bool) bool { return !skipped })
+	if c.cleanup != nil {
+		out.Stalled = settings.ListOf(c.cleanup.Stalled())
+	}
+	out.Skipped = settings.ListOf(slices.Sorted(maps.Keys(skipped)))
+	c.reportLabels(&out)
+	wanted, err := c.coverage.State()
+	if out.Coverage = wanted; err != nil {
+		out.CoverageError = err.Error()
+	}
+	return out
+}
+
+// known reports whether all objects of all kinds that may expire are known, those with TTL labels
+// included.
+func (c *controller) known() bool {
+	if !c.leads.Load() || len(c.synced.Incomplete()) > 0 {
+		return false
+	}
+	if c.labels == nil {
+		return true
+	}
+	_, known := c.labels.Places()
+	return known
+}
+
+func labelsOf(metric *dto.Metric) map[string]string {
+	out := map[string]string{}
+	for _, pair := range metric.GetLabel() {
+		out[pair.GetName()] = pair.GetValue()
+	}
+	return out
+}
+
+// reportLabels reports which kinds have TTL labels.
+func (c *controller) reportLabels(out *settings.Report) {
+	if c.labels == nil {
+		return
+	}
+	places, _ := c.labels.Places()
+	var skipped []string
+	for _, place := range places {
+		if len(place.Namespaces) == 0 {
+			skipped = append(skipped, place.GroupResource().String())
+		} else {
+			out.LabelKinds++
+		}
+	}
+	out.Unlabelled = settings.ListOf(skipped)
 }

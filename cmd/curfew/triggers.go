@@ -6,16 +6,28 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientdiscovery "k8s.io/client-go/discovery"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/stop"
+	"curfew.dev/curfew/controller/backfill"
 	"curfew.dev/curfew/controller/cleanup"
+	"curfew.dev/curfew/controller/discovery/served"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/controller/tally"
 	"curfew.dev/curfew/policy"
+	match "curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // registration is one trigger: why objects become due, what is done then, and what finds them.
@@ -152,4 +164,111 @@ func (c *controller) finders() []func(context.Context) error {
 		}
 	}
 	return out
+}
+
+// addBackfill wires policies and kinds → default labels of existing objects.
+func (c *controller) addBackfill(context.Context) error {
+	if c.labels == nil {
+		return nil
+	}
+	authorization, err := authorizationclient.NewForConfig(c.watches)
+	if err != nil {
+		return fmt.Errorf("client of the API server: %w", err)
+	}
+	c.backfill, err = backfill.New(backfill.Options{
+		Places: c.labels.Places, Metadata: c.maker.partial, Whole: c.objects, Cached: c.platform, Live: c.platform.Live(),
+		Lacks:      permission.Reviews{Access: authorization.SelfSubjectAccessReviews()}.LacksIn,
+		ServerTime: c.serverTime, Failed: c.policies.Failed, Protect: c.options.protected(), DryRun: c.options.dryRun,
+		PerMinute: engine.DefaultBackfillPerMinute, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
+	})
+	return err
+}
+
+// cleanupAccount is the ServiceAccount that ClusterCleanupPolicies without one of their own delete
+// as. manifests/rbac names it.
+const cleanupAccount = "curfew-cleanup"
+
+// addCleanup wires cleanup policies → engine.
+func (c *controller) addCleanup(context.Context) (err error) {
+	if !c.options.on(policy.TriggerCleanup) {
+		return nil
+	}
+	reports, err := resource.ParseQuantity(c.options.cleanupReportBytes)
+	if err != nil {
+		return fmt.Errorf("--cleanup-report-bytes=%s: %w", c.options.cleanupReportBytes, err)
+	}
+	recorder := c.mgr.GetEventRecorder("curfew-cleanup")
+	c.cleanup, err = cleanup.New(cleanup.Options{
+		Objects: c.objects, Account: cleanup.NewAccounts(c.config, types.NamespacedName{Namespace: c.options.namespace, Name: cleanupAccount}, c.disowning, c.clock).Of, Engine: c.engine,
+		Served: c.served, Cached: c.platform, Live: c.platform.Live(),
+		Namespaces: func() ([]*policy.NamespacePolicy, error) { return c.namespaces.All(), nil },
+		Protect:    c.options.protected(), DryRun: c.options.dryRun,
+		MinInterval: c.options.cleanupMinInterval, MaxPolicies: c.options.cleanupMaxPolicies, RequireApproval: c.options.requireApproval,
+		ReportBytes: reports.Value(),
+		Held: func(ctx context.Context, scope string) bool {
+			return c.pauses.Holds(ctx, policy.TriggerCleanup, scope)
+		},
+		ServerTime: c.serverTime,
+		Event: func(object *unstructured.Unstructured, eventType, reason, message string) {
+			recorder.Eventf(object, nil, eventType, reason, "Cleanup", "%s", message)
+		},
+		Clock: c.clock, Log: c.log, Registerer: metrics.Registry, PolicyNames: c.options.metricsPolicyNames,
+	})
+	return err
+}
+
+// served are the resources that cleanup policies can match. The error may be [match.SilentGroups].
+func (c *controller) served(ctx context.Context) ([]match.Resource, error) {
+	groups, lists, err := clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(c.typed.Discovery()))
+	if failed, ok := clientdiscovery.GroupDiscoveryFailedErrorGroups(err); ok {
+		err = silent(failed)
+	} else if err != nil {
+		return nil, err
+	}
+	return served.Resources(groups, lists), err
+}
+
+// silent are the groups with a version that does not answer.
+func silent(failed map[schema.GroupVersion]error) match.SilentGroups {
+	var out match.SilentGroups
+	for version := range failed {
+		out = append(out, version.Group)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// addTally wires the counting of PodTallies. It needs no engine: nothing is deleted.
+func (c *controller) addTally(context.Context) (err error) {
+	recorder := c.mgr.GetEventRecorder("curfew-tally")
+	c.tally, err = tally.New(tally.Options{
+		Tallies: c.platform.Platform.Tallies, Cluster: &tally.Client{Objects: c.dynamic, Watches: c.maker.typed, Partial: c.maker.partial, Confined: c.options.only()},
+		ServerTime: c.serverTime,
+		Event: func(object *v1alpha1.PodTally, eventType, reason, message string) {
+			recorder.Eventf(object, nil, eventType, reason, "Count", "%s", message)
+		},
+		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
+	})
+	return err
+}
+
+// disowning is a deletion that releases Pods from their PodTallies.
+// Where those are switched off, there is nothing to release them from.
+func (c *controller) disowning(next action.Action) action.Action {
+	if !c.options.on(policy.TriggerTally) {
+		return next
+	}
+	return tally.Disowning{Next: next, Tally: func() *tally.Controller { return c.tally }}
+}
+
+// count counts Pods, or releases them where tallies are switched off. In listed namespaces it
+// releases what PodTallies have left that are gone: others may be counted by another process.
+func (c *controller) count(ctx context.Context) error {
+	if c.options.on(policy.TriggerTally) {
+		return c.tally.Run(ctx)
+	}
+	if c.options.only() {
+		return c.tally.ReleaseLeft(ctx, c.options.onlyNamespaces)
+	}
+	return c.tally.Release(ctx)
 }

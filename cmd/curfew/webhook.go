@@ -5,17 +5,21 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
+	"curfew.dev/curfew/webhook/lint"
 )
 
 // serviceName is the Service in front of the webhooks, as manifests/deploy names it.
@@ -131,4 +135,68 @@ func (a *admission) ready() []api.Check {
 			return nil
 		}},
 	}
+}
+
+// apiOptions are the flags of the HTTP API, a part of those of the webhook.
+type apiOptions struct {
+	apiAddr string
+}
+
+func (o *apiOptions) addAPI(flags *pflag.FlagSet) {
+	flags.StringVar(&o.apiAddr, "api-addr", o.apiAddr, "address that serves /v1/default, /v1/validate and /openapi.json, with the webhooks' certificate; empty means none")
+}
+
+func (o *apiOptions) validateAPI() error {
+	if _, _, err := net.SplitHostPort(o.apiAddr); o.apiAddr != "" && err != nil {
+		return fmt.Errorf("--api-addr=%s: give host:port, or :port for all addresses", o.apiAddr)
+	}
+	return nil
+}
+
+// addAPI serves over HTTP what the webhooks would answer, with the same profiles, context, settings
+// and certificate.
+func (a *admission) addAPI(ctx context.Context) error {
+	if a.options.apiAddr == "" {
+		return nil
+	}
+	decisions, err := a.decisions()
+	if err != nil {
+		return fmt.Errorf("setting up the HTTP API: %w", err)
+	}
+	router, err := api.New(api.Options{Ready: a.ready(), Logger: decisions.Logger})
+	if err != nil {
+		return fmt.Errorf("setting up the HTTP API: %w", err)
+	}
+	if err := decisions.Mount(router); err != nil {
+		return fmt.Errorf("setting up the HTTP API: %w", err)
+	}
+	server, err := api.ListenTLS(ctx, a.options.apiAddr, router, a.certificate)
+	if err != nil {
+		return fmt.Errorf("setting up the HTTP API: %w", err)
+	}
+	return a.mgr.Add(server)
+}
+
+func (a *admission) decisions() (*api.Decisions, error) {
+	definitions, err := crd.All()
+	if err != nil {
+		return nil, err
+	}
+	schemas, err := lint.NewSchemas(definitions)
+	if err != nil {
+		return nil, err
+	}
+	return &api.Decisions{
+		Builtin:         a.builtin,
+		Source:          a.handlers.Source(),
+		Busy:            a.handlers.Busy,
+		Schemas:         schemas,
+		Clock:           a.clock,
+		Authenticator:   api.NewTokenReviews(a.typed.AuthenticationV1().TokenReviews()),
+		Authorizer:      api.NewAccessReviews(a.typed.AuthorizationV1().SubjectAccessReviews()),
+		Access:          a.handlers.Access,
+		Rules:           a.handlers.RuleOptions(),
+		AnnotationsOnly: a.options.annotationsOnly(),
+		Logger:          a.log.WithName("api"),
+	}, nil
 }

@@ -374,7 +374,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S8", Name: "a panic in a rule takes the request down",
-		File: "webhook/handler.go",
+		File: "webhook/webhooks.go",
 		Old:  "if reason := recover(); reason != nil {", New: "if reason := any(nil); reason != nil {",
 		Package: admits, Tests: []string{"TestErrorsAreNoDenials"},
 	},

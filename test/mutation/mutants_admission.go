@@ -4,7 +4,7 @@ package main
 var admission = []Mutant{
 	{
 		Invariant: "S6", Name: "an owner reference alone turns a denial into a warning",
-		File: "webhook/owners.go",
+		File: "webhook/validate.go",
 		Old:  "if decision.Allowed() || !review.ByController(profiles) {", New: "if decision.Allowed() || review.Facts.Owner == nil {",
 		Package: admits, Tests: []string{"TestForgedOwner"},
 	},

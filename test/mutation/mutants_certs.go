@@ -43,13 +43,13 @@ var ofCertificates = []Mutant{
 	},
 	{
 		Invariant: "S8", Name: "a replica serves by a CA that a configuration lacks",
-		File: "certs/leaf.go",
+		File: "certs/material.go",
 		Old:  "case !l.issuer.Equal(signing) && everywhere:", New: "case !l.issuer.Equal(signing) && (everywhere || true):",
 		Package: certificates, Tests: []string{"TestLeafIsNeeded", "TestForeignCAIsAdoptedSlowly"},
 	},
 	{
 		Invariant: "S8", Name: "a CA that one webhook lacks is taken to be everywhere",
-		File: "certs/trust.go",
+		File: "certs/plan.go",
 		Old:  "if n < len(bundles) {", New: "if n < 1 {",
 		Package: certificates, Tests: []string{"TestTrustIsObserved"},
 	},

@@ -228,7 +228,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a namespace is stamped by the webhook's clock",
-		File: "webhook/namespace.go",
+		File: "webhook/mutate.go",
 		Old:  "\tif policy.DefaultsHash(annotations) != \"\" {\n\t\tnow = w.stampTime(ctx, request, now)\n\t}\n", New: "",
 		Package: admits, Tests: []string{"TestNamespaceIsStampedByTheServersTime"},
 	},

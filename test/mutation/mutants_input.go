@@ -72,7 +72,7 @@ var ofInput = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "discovery that is partial counts as whole",
-		File: "cmd/curfew/cleanup.go",
+		File: "cmd/curfew/triggers.go",
 		Old:  "err = silent(failed)", New: "_, err = silent(failed), nil",
 		Package: "cmd/curfew", Tests: []string{"TestServedIsNotAll"},
 	},

@@ -47,13 +47,13 @@ var ofListedNamespaces = []Mutant{
 	},
 	{
 		Invariant: "S8", Name: "the webhook of listed namespaces reviews requests about others",
-		File: "webhook/handler.go",
+		File: "webhook/webhooks.go",
 		Old:  "len(w.only) == 0 ||", New: "len(w.only) >= 0 ||",
 		Package: admits, Tests: []string{"TestOnlyNamespaces"},
 	},
 	{
 		Invariant: "S8", Name: "the webhook of listed namespaces reviews all Namespaces",
-		File: "webhook/handler.go",
+		File: "webhook/webhooks.go",
 		Old:  "\t\tnamespace = review.Name\n", New: "\t\treturn true\n",
 		Package: admits, Tests: []string{"TestOnlyNamespaces"},
 	},

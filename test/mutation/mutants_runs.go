@@ -70,7 +70,7 @@ var ofRuns = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "admission counts no cleanup policies",
-		File: "webhook/limit.go",
+		File: "webhook/policies.go",
 		Old:  "return err == nil && n >= l.most, err", New: "return err == nil && n > l.most, err",
 		Package: "webhook", Tests: []string{"TestCleanupPoliciesAreCounted"},
 	},

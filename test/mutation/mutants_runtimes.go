@@ -16,7 +16,7 @@ var ofRuntimes = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "the author of a runtime says since when it has its TTL",
-		File: "webhook/runtime.go",
+		File: "webhook/source.go",
 		Old:  "before = request.oldFacts.Annotations[policy.AnnotationDefaultSince]", New: "before = present",
 		Package: admits, Tests: []string{"TestStampRuntime"},
 	},

@@ -129,7 +129,7 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "made-up users cost the API server any number of access reviews",
-		File: "webhook/cached_reviews.go",
+		File: "webhook/access.go",
 		Old:  "return c.Limit == 0 || c.asked <= c.Limit", New: "return true",
 		Package: admits, Tests: []string{"TestAccessReviewsAreLimited"},
 	},

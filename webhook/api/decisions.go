@@ -1,15 +1,23 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/webhook/lint"
@@ -169,4 +177,143 @@ func (d Decisions) options(r *http.Request) lint.Options {
 		}
 	}
 	return options
+}
+
+// defaulted is the answer of /v1/default.
+type defaulted struct {
+	*lint.Report
+	// Manifests in the order of the documents, lists taken apart.
+	Manifests []map[string]any `json:"manifests"`
+}
+
+// writeDefaulted answers with the manifests as admission would store them. In YAML they are a
+// stream that kubectl apply takes, with the author's order and comments; what is to be said about
+// each stands in comments before it.
+func writeDefaulted(w http.ResponseWriter, r *http.Request, results []*lint.Result) error {
+	report := lint.NewReport(results)
+	if formatsOf(r).out == formatYAML {
+		return writeStream(w, r, results)
+	}
+	answer := defaulted{Report: report}
+	for _, result := range results {
+		answer.Manifests = append(answer.Manifests, result.Manifest)
+	}
+	return write(w, r, answer)
+}
+
+func writeStream(w http.ResponseWriter, r *http.Request, results []*lint.Result) error {
+	var out bytes.Buffer
+	for _, result := range results {
+		text, err := result.YAML()
+		if err != nil {
+			return fmt.Errorf("%s: %w", result.Object, err)
+		}
+		out.WriteString("---\n")
+		for _, filled := range result.Defaults {
+			out.WriteString(comment("curfew: " + filled.String()))
+		}
+		for _, finding := range result.Findings {
+			out.WriteString(comment(fmt.Sprintf("curfew: %s: %s (%s)", finding.Severity, finding.Finding, finding.Rule)))
+		}
+		out.Write(text)
+	}
+	send(w, r, out.Bytes())
+	return nil
+}
+
+// writeValidated answers with what would be refused and warned about. Findings are an answer, not
+// an error: the status is 200 whatever they say, and "allowed" sums them up.
+func writeValidated(w http.ResponseWriter, r *http.Request, results []*lint.Result) error {
+	return write(w, r, lint.NewReport(results))
+}
+
+// maxErrors is how many documents' errors one answer lists.
+const maxErrors = 100
+
+// writeUnreadable says which documents cannot be read. None is judged then: without one of them,
+// the others might be judged wrongly.
+func writeUnreadable(w http.ResponseWriter, r *http.Request, errs []error) {
+	if limit := (*lint.LimitError)(nil); errors.As(errs[0], &limit) {
+		WriteProblem(w, r, http.StatusRequestEntityTooLarge, limit.Error())
+		return
+	}
+	detail := "1 document cannot be read"
+	if len(errs) > 1 {
+		detail = fmt.Sprintf("%d documents cannot be read", len(errs))
+	}
+	var texts []string
+	for _, err := range errs[:min(len(errs), maxErrors)] {
+		texts = append(texts, err.Error())
+	}
+	WriteProblem(w, r, http.StatusBadRequest, detail, texts...)
+}
+
+// write sends an answer in the format that was asked for.
+func write(w http.ResponseWriter, r *http.Request, answer any) error {
+	marshal := json.Marshal
+	if formatsOf(r).out == formatYAML {
+		marshal = lint.MarshalYAML
+	}
+	body, err := marshal(answer)
+	if err != nil {
+		return fmt.Errorf("writing the answer: %w", err)
+	}
+	send(w, r, body)
+	return nil
+}
+
+func send(w http.ResponseWriter, r *http.Request, body []byte) {
+	contentType := "application/json"
+	if formatsOf(r).out == formatYAML {
+		contentType = "application/yaml"
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Add("Vary", "Accept")
+	// The client may have disconnected.
+	_, _ = w.Write(append(bytes.TrimRight(body, "\n"), '\n'))
+}
+
+// comment makes one line of YAML comment of any text.
+func comment(text string) string {
+	return "# " + strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == unicode.ReplacementChar || r == '\ufeff' {
+			return ' '
+		}
+		return r
+	}, text) + "\n"
+}
+
+// readable is the part of the cluster that a user may read: a manifest names its namespace and its
+// runtime, and the findings show what these say.
+type readable struct {
+	platform.Source
+	authorizer Authorizer
+	user       authenticationv1.UserInfo
+}
+
+// Namespace implements [platform.Source].
+func (r readable) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
+	if ok, err := r.authorizer.MayGet(ctx, r.user, namespaces, name, name); err != nil || !ok {
+		return nil, orElse(err, lint.ErrNotReadable)
+	}
+	return r.Source.Namespace(ctx, name)
+}
+
+// Runtime implements [platform.Source].
+func (r readable) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	resource := reference.Kind.GroupVersion().WithResource(reference.Resource)
+	if ok, err := r.authorizer.MayGet(ctx, r.user, resource, reference.Namespace, reference.Name); err != nil || !ok {
+		return nil, orElse(err, platform.ErrUnknown)
+	}
+	return r.Source.Runtime(ctx, reference)
+}
+
+func orElse(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
 }

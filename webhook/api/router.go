@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 )
 
 // Check is one thing that has to hold for the process to be alive or ready. It must not block for
@@ -134,4 +137,89 @@ func timed(timeout time.Duration) func(http.Handler) http.Handler {
 			next.ServeHTTP(w, r.WithContext(ctx))
 		})
 	}
+}
+
+// ProblemContentType is the media type of [Problem].
+const ProblemContentType = "application/problem+json"
+
+// Problem is an error in the form of RFC 9457. The type is "about:blank", which means that the
+// title says what the status says.
+type Problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail,omitempty"`
+	Instance string   `json:"instance,omitempty"`
+	Errors   []string `json:"errors,omitempty"`
+}
+
+// WriteProblem answers a request with a problem. The detail names the field, the value and the fix,
+// and nothing internal; errors are further ones, one line each.
+func WriteProblem(w http.ResponseWriter, r *http.Request, status int, detail string, errors ...string) {
+	body, err := json.Marshal(Problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Instance: r.URL.Path, Errors: errors,
+	})
+	if err != nil {
+		http.Error(w, http.StatusText(status), status)
+		return
+	}
+	w.Header().Set("Content-Type", ProblemContentType)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	// The client may have disconnected.
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// openAPI describes every route of the router. A test holds the two together.
+//
+//go:embed openapi.json
+var openAPI []byte
+
+func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(openAPI)
+}
+
+// slots bounds requests that ask the cluster (false) and offline ones (true), each for itself:
+// offline requests need no token, and must not keep out those that have one.
+type slots map[bool]*semaphore.Weighted
+
+func newSlots(limit int64) slots {
+	return slots{false: semaphore.NewWeighted(limit), true: semaphore.NewWeighted(limit)}
+}
+
+func (s slots) of(r *http.Request) *semaphore.Weighted { return s[queryOf(r).offline] }
+
+// limitedInFlight refuses requests beyond a limit.
+func limitedInFlight(limit int64) func(http.Handler) http.Handler {
+	slots := newSlots(limit)
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !slots.of(r).TryAcquire(1) {
+				tooBusy(w, r)
+				return
+			}
+			defer slots.of(r).Release(1)
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// shed refuses requests while admission has large objects to review: admission cannot wait.
+func shed(busy func() bool) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if busy != nil && busy() {
+				tooBusy(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+func tooBusy(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Retry-After", "1")
+	WriteProblem(w, r, http.StatusServiceUnavailable, "too many requests are under way: try again in a second")
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -66,4 +67,15 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("stopping the server on %s: %w", s.Addr(), err)
 	}
 	return nil
+}
+
+// ListenTLS is [Listen] with TLS. The configuration is not changed, and has to have a certificate
+// or a way to one.
+func ListenTLS(ctx context.Context, address string, handler http.Handler, config *tls.Config) (*Server, error) {
+	server, err := Listen(ctx, address, handler)
+	if err != nil {
+		return nil, err
+	}
+	server.listener = tls.NewListener(server.listener, config)
+	return server, nil
 }

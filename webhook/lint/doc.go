@@ -1,7 +1,7 @@
 // Package lint answers for manifests what admission would answer for their objects: what would be
 // filled in, denied and warned about, without a cluster if need be.
 //
-// A file or request body is a [Source]. [Read] splits it into documents (split.go), limits and
+// A file or request body is a [Source]. [Read] splits it into documents (read.go), limits and
 // parses them (read.go, parse.go) and takes lists apart, so that each [Document] is one object with
 // its line. [Lint] first reads the documents that are context for others, such as a Namespace
 // (world.go), then takes each object through the two steps of admission in their order: package

@@ -1,11 +1,17 @@
 package lint
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/policy"
 )
 
 // Source is a text with manifests in it.
@@ -98,4 +104,60 @@ func (d *Document) ref(namespace string) Ref {
 		name = u.GetGenerateName() + "*"
 	}
 	return Ref{Document: d.Index, APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: namespace, Name: name}
+}
+
+// MarshalYAML writes a value as YAML, with the field names of its JSON form.
+func MarshalYAML(value any) ([]byte, error) {
+	text, err := MarshalJSON(value)
+	if err != nil {
+		return nil, err
+	}
+	return sigsyaml.JSONToYAML(text)
+}
+
+// MarshalJSON writes a value as JSON that is also YAML: it escapes the characters that YAML does
+// not allow.
+func MarshalJSON(value any) ([]byte, error) {
+	var text, out bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	for _, r := range strings.TrimSuffix(text.String(), "\n") {
+		// Such characters stand nowhere but in strings, where JSON and YAML escape them alike.
+		if r == 0x7f || (r >= 0x80 && r < 0xa0) || r == 0xfeff || r == 0xfffe || r == 0xffff {
+			fmt.Fprintf(&out, `\u%04x`, r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// assign sets or removes one field of an object and creates missing parents.
+func assign(object map[string]any, assignment policy.Assignment) error {
+	parent := object
+	path := assignment.Path
+	for i, name := range path[:len(path)-1] {
+		switch next := parent[name].(type) {
+		case map[string]any:
+			parent = next
+		case nil:
+			if assignment.Value == nil {
+				return nil
+			}
+			made := map[string]any{}
+			parent[name] = made
+			parent = made
+		default:
+			return fmt.Errorf("%s is %s and not an object, so that %s cannot be set", path[:i+1], describe(next), path)
+		}
+	}
+	if name := path[len(path)-1]; assignment.Value == nil {
+		delete(parent, name)
+	} else {
+		parent[name] = assignment.Value
+	}
+	return nil
 }

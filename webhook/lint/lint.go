@@ -5,17 +5,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/tally"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // DefaultNamespace is where an object goes that names no namespace, if nobody says otherwise.
@@ -210,4 +215,77 @@ func (r *Result) add(finding policy.Finding) {
 // sort puts findings in the order in which an author meets them.
 func (r *Result) sort() {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
+}
+
+// Explain explains a document as if it were created now: which level decides what, and what the
+// object would be given. The label is that of the document, or a default. It returns false if the
+// namespace is not known, so that its settings may change the answer.
+func (l *Linter) Explain(ctx context.Context, document *Document) (*policy.Explanation, bool, error) {
+	w, options := l.world, l.world.options
+	object := maps.Clone(document.Object)
+	delete(object, "status") // A create takes none.
+	facts := w.factsOf(ctx, document, object)
+	facts.Created, facts.Deleting = options.Now, false
+	found, err := platform.ContextOf(ctx, source{w, document.Kind().GroupKind()}, platform.Whole(facts, object))
+	if err != nil {
+		return nil, false, err
+	}
+	scope := &found.Scope
+	scope.Creating, scope.AnnotationsOnly, scope.Off = true, options.AnnotationsOnly, options.Rules.Controller.Off
+	scope.Protected = policy.Protects(options.Rules.Controller.Protect, facts.Namespace)
+	if label, said := policy.DefaultLabel(facts, scope, options.Now); label != "" {
+		labelled := *facts
+		labelled.Labels = maps.Clone(facts.Labels)
+		if labelled.Labels == nil {
+			labelled.Labels = map[string]string{}
+		}
+		labelled.Labels[policy.LabelTTL] = label
+		out := policy.Explain(facts, scope, policy.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel})
+		of := policy.Explain(&labelled, scope, policy.Question{Now: options.Now})
+		out.Facts, out.LabelKey, out.ByLabel = &labelled, of.LabelKey, of.ByLabel
+		out.ByLabel.Source = said.Source
+		return out, !found.NamespaceUnknown, nil
+	}
+	return policy.Explain(facts, scope, policy.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel}), !found.NamespaceUnknown, nil
+}
+
+var namespaceKind = schema.GroupKind{Kind: "Namespace"}
+
+// addNamespace applies a Namespace to the objects of the other documents. Of two with the same name
+// the later one counts, as after applying both.
+func addNamespace(_ context.Context, w *world, document *Document) {
+	facts := policy.FactsOfObject(&policy.Profile{Kind: document.Kind()}, document.Object)
+	w.namespaces[facts.Name] = namespaceAnswer{policy: asServed(policy.ParseNamespace(facts.Name, facts.Annotations, facts.Labels))}
+}
+
+// asServed adds the label with the name, as the API server does.
+func asServed(namespace *policy.NamespacePolicy) *policy.NamespacePolicy {
+	out := *namespace
+	out.Labels = maps.Clone(namespace.Labels)
+	if out.Labels == nil {
+		out.Labels = map[string]string{}
+	}
+	out.Labels[corev1.LabelMetadataName] = namespace.Name
+	return &out
+}
+
+// addRuntime applies a runtime to the objects that use it.
+func addRuntime(w *world, document *Document) {
+	facts := w.factsOf(context.Background(), document, document.Object)
+	w.runtimes[runtimeKey{document.Kind().GroupKind(), facts.Namespace, facts.Name}] = runtimeAnswer{object: document.Object, posted: true}
+}
+
+var tallyKind = schema.GroupKind{Group: policy.Group, Kind: "PodTally"}
+
+// addTally checks a PodTally by itself, without the bounds and the PodTallies of its namespace.
+func addTally(ctx context.Context, w *world, document *Document) {
+	object := &v1alpha1.PodTally{}
+	if !w.read(ctx, document, object) {
+		return
+	}
+	compiled, errs := tally.Compile(object)
+	w.compiled(document, errs)
+	for _, finding := range rules.ReviewTally(&rules.TallyRequest{Tally: compiled, Options: w.options.Rules}).Findings {
+		w.find(document, finding)
+	}
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -235,4 +237,77 @@ func (r *reader) tryJSON(data []byte) bool {
 	}
 	*r = attempt
 	return true
+}
+
+// chunk is a part of a text between two document markers.
+type chunk struct {
+	text []byte
+	// line is that of its first byte, counted from 1.
+	line int
+}
+
+// split cuts YAML at the lines that begin with "---", as kubectl does, or "...", so that an error
+// in one document does not affect the others. Text after the marker on its line belongs to the
+// document. Chunks without content are left out.
+func split(data []byte) []chunk {
+	var out []chunk
+	current := chunk{line: 1}
+	start, line := 0, 1
+	for at := 0; at < len(data); line++ {
+		end := len(data)
+		if newline := bytes.IndexByte(data[at:], '\n'); newline >= 0 {
+			end = at + newline + 1
+		}
+		if isMarker(data[at:end]) {
+			current.text = data[start:at]
+			out = appendChunk(out, current)
+			start, current = at+len("---"), chunk{line: line}
+		}
+		at = end
+	}
+	current.text = data[start:]
+	return appendChunk(out, current)
+}
+
+func isMarker(line []byte) bool {
+	if !bytes.HasPrefix(line, []byte("---")) && !bytes.HasPrefix(line, []byte("...")) {
+		return false
+	}
+	return len(line) == 3 || bytes.IndexByte([]byte(" \t\r\n"), line[3]) >= 0
+}
+
+func appendChunk(chunks []chunk, next chunk) []chunk {
+	for line := range bytes.Lines(next.text) {
+		trimmed := bytes.TrimSpace(line)
+		if len(trimmed) > 0 && trimmed[0] != '#' && trimmed[0] != '%' {
+			return append(chunks, next)
+		}
+	}
+	return chunks
+}
+
+// notStrings are Curfew's annotations and labels whose value is no string, such as a duration
+// without quotes. The API server rejects the object without naming the fix.
+func notStrings(object map[string]any) []policy.Finding {
+	metadata, _ := object["metadata"].(map[string]any)
+	var out []policy.Finding
+	for _, of := range []string{"annotations", "labels"} {
+		values, _ := metadata[of].(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			if !strings.HasPrefix(key, policy.Prefix) && key != policy.LabelKyvernoTTL {
+				continue
+			}
+			finding := policy.Finding{Rule: RuleSchema, Field: fmt.Sprintf("metadata.%s[%s]", of, key), Severity: policy.Deny}
+			switch value := values[key].(type) {
+			case string:
+				continue
+			case bool, int64, float64:
+				finding.Message = fmt.Sprintf(`%v is not a string: write it in quotes: "%[1]v"`, value)
+			default:
+				finding.Message = policy.Describe(value) + " is not a string"
+			}
+			out = append(out, finding)
+		}
+	}
+	return out
 }

@@ -3,13 +3,21 @@ package lint
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // ErrNotReadable is the answer of a [platform.Source] for a namespace that the user may not read.
@@ -194,4 +202,133 @@ func (s source) Runtime(ctx context.Context, reference *expression.Reference) (m
 // PodCounter implements [platform.Source].
 func (s source) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
 	return nil, platform.ErrUnknown
+}
+
+var definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+
+// addDefinition records whether a custom kind is namespaced.
+func addDefinition(_ context.Context, w *world, document *Document) {
+	group, _, _ := unstructured.NestedString(document.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(document.Object, "spec", "names", "kind")
+	scope, _, _ := unstructured.NestedString(document.Object, "spec", "scope")
+	w.clusterScoped[schema.GroupKind{Group: group, Kind: kind}] = scope == "Cluster"
+}
+
+// outsideOfNamespaces reports whether objects of a kind are cluster-scoped: by the documents, by
+// the profile of the kind, or because it is built in. Unknown custom kinds are treated as
+// namespaced, as most are.
+func (w *world) outsideOfNamespaces(profile *policy.Profile) bool {
+	kind := profile.Kind.GroupKind()
+	if scoped, ok := w.clusterScoped[kind]; ok {
+		return scoped
+	}
+	return profile.ClusterScoped || clusterScopedKinds[kind]
+}
+
+// clusterScopedKinds are those of Kubernetes and of Curfew itself.
+var clusterScopedKinds = kindSet(map[string][]string{
+	"":                             {"Namespace", "Node", "PersistentVolume", "ComponentStatus"},
+	"admissionregistration.k8s.io": {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
+	"apiextensions.k8s.io":         {"CustomResourceDefinition"},
+	"apiregistration.k8s.io":       {"APIService"},
+	"certificates.k8s.io":          {"CertificateSigningRequest", "ClusterTrustBundle"},
+	"flowcontrol.apiserver.k8s.io": {"FlowSchema", "PriorityLevelConfiguration"},
+	"networking.k8s.io":            {"IngressClass", "IPAddress", "ServiceCIDR"},
+	"node.k8s.io":                  {"RuntimeClass"},
+	"rbac.authorization.k8s.io":    {"ClusterRole", "ClusterRoleBinding"},
+	"resource.k8s.io":              {"DeviceClass", "DeviceTaintRule", "ResourceSlice"},
+	"scheduling.k8s.io":            {"PriorityClass"},
+	"storage.k8s.io":               {"StorageClass", "VolumeAttachment", "CSIDriver", "CSINode", "VolumeAttributesClass"},
+	"storagemigration.k8s.io":      {"StorageVersionMigration"},
+	policy.Group:                   {"LifecyclePolicy", "KindProfile", "ClusterCleanupPolicy"},
+})
+
+func kindSet(byGroup map[string][]string) map[schema.GroupKind]bool {
+	out := map[schema.GroupKind]bool{}
+	for group, kinds := range byGroup {
+		for _, kind := range kinds {
+			out[schema.GroupKind{Group: group, Kind: kind}] = true
+		}
+	}
+	return out
+}
+
+// ClusterScoped reports whether a built-in kind is cluster-scoped.
+func ClusterScoped(kind schema.GroupKind) bool { return clusterScopedKinds[kind] }
+
+var (
+	policyKind  = schema.GroupKind{Group: policy.Group, Kind: "LifecyclePolicy"}
+	profileKind = schema.GroupKind{Group: policy.Group, Kind: "KindProfile"}
+)
+
+// addPolicy checks a LifecyclePolicy and applies the usable part of it to the other documents.
+func addPolicy(ctx context.Context, w *world, document *Document) {
+	object := &v1alpha1.LifecyclePolicy{}
+	if !w.read(ctx, document, object) {
+		return
+	}
+	compiled, errs := w.compiler.Policy(object)
+	w.policies = append(w.policies, compiled)
+	w.compiled(document, errs)
+	w.reviews = append(w.reviews, func() { w.review(document, compiled) })
+}
+
+// review runs the rules on a policy, once all namespaces among the documents are known.
+func (w *world) review(document *Document, compiled *expression.Policy) {
+	request := &rules.PlatformRequest{Policy: compiled, Options: w.options.Rules, Now: w.options.Now}
+	for _, name := range slices.Sorted(maps.Keys(w.namespaces)) {
+		if known := w.namespaces[name].policy; known.Bounds != (policy.Bounds{}) {
+			request.Namespaces = append(request.Namespaces, known)
+		}
+	}
+	for _, finding := range rules.ReviewPlatform(request).Findings {
+		w.find(document, finding)
+	}
+}
+
+// addProfile does the same for a KindProfile.
+func addProfile(ctx context.Context, w *world, document *Document) {
+	object := &v1alpha1.KindProfile{}
+	if !w.read(ctx, document, object) {
+		return
+	}
+	compiled, errs := w.compiler.UserProfile(object)
+	w.profiles = append(w.profiles, compiled)
+	w.compiled(document, errs)
+}
+
+// read validates a document by the schema of its kind and decodes it. It reports false if that
+// fails.
+func (w *world) read(ctx context.Context, document *Document, into any) bool {
+	stored, unknown, refused := w.options.Schemas.check(ctx, document.Object)
+	for _, path := range unknown {
+		w.find(document, policy.Finding{Rule: RuleSchema, Field: path, Severity: policy.Deny,
+			Message: unknownField(path)})
+	}
+	for _, err := range refused {
+		w.find(document, policy.Finding{Rule: RuleSchema, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.ErrorBody()})
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored, into); err != nil {
+		if len(refused) == 0 {
+			w.find(document, policy.Finding{Rule: RuleSchema, Severity: policy.Deny, Message: "not of the shape of its kind: " + err.Error()})
+		}
+		return false
+	}
+	return true
+}
+
+// compiled records the errors of compiling an object. An error on a field that the schema rejects
+// too is one finding with it.
+func (w *world) compiled(document *Document, errs field.ErrorList) {
+	for _, err := range errs {
+		finding := policy.Finding{Rule: rules.PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.Detail}
+		about := w.about[placeOf(document)]
+		at := slices.IndexFunc(about, func(other policy.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
+		switch {
+		case at < 0:
+			w.find(document, finding)
+		case !strings.Contains(about[at].Message, finding.Message):
+			about[at].Message += "; " + finding.Message
+		}
+	}
 }

@@ -7,12 +7,96 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
+
+// Authenticator finds the user of a token.
+type Authenticator interface {
+	// Authenticate returns false for an invalid token, and an error if the cluster cannot be asked.
+	Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error)
+}
+
+// TokenReviews is an [Authenticator] that asks the API server.
+type TokenReviews struct {
+	client authenticationclient.TokenReviewInterface
+}
+
+// NewTokenReviews needs a client that may create tokenreviews.authentication.k8s.io.
+func NewTokenReviews(client authenticationclient.TokenReviewInterface) *TokenReviews {
+	return &TokenReviews{client: client}
+}
+
+// Authenticate implements [Authenticator]. The token has to be meant for the API server, as
+// kubectl's and those of service accounts are by default.
+func (t *TokenReviews) Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	review, err := t.client.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		return authenticationv1.UserInfo{}, false, fmt.Errorf("creating a TokenReview: %w", err)
+	}
+	return review.Status.User, review.Status.Authenticated && review.Status.User.Username != "", nil
+}
+
+type userKey struct{}
+
+func userOf(r *http.Request) authenticationv1.UserInfo {
+	user, _ := r.Context().Value(userKey{}).(authenticationv1.UserInfo)
+	return user
+}
+
+// authenticated lets a request pass that asks about the cluster only with a token of one of its
+// users.
+func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handler) http.Handler {
+	asking := semaphore.NewWeighted(maxAuthenticating)
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if queryOf(r).offline {
+				next.ServeHTTP(w, r)
+				return
+			}
+			token, ok := bearer(r)
+			if !ok {
+				unauthenticated(w, r, "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true")
+				return
+			}
+			if asking.Acquire(r.Context(), 1) != nil {
+				tooBusy(w, r)
+				return
+			}
+			user, ok, err := authenticator.Authenticate(r.Context(), token)
+			asking.Release(1)
+			if err != nil {
+				log.Error(err, "user could not be told", "path", r.URL.Path)
+				WriteProblem(w, r, http.StatusServiceUnavailable, "the cluster could not be asked who you are: try again later")
+				return
+			}
+			if !ok {
+				unauthenticated(w, r, "the cluster does not know the token: send one that is valid, as kubectl create token makes")
+				return
+			}
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+		})
+	}
+}
+
+func unauthenticated(w http.ResponseWriter, r *http.Request, detail string) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="curfew"`)
+	WriteProblem(w, r, http.StatusUnauthorized, detail)
+}
+
+// bearer is the token of a request (RFC 6750).
+func bearer(r *http.Request) (string, bool) {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	token = strings.TrimSpace(token)
+	return token, ok && strings.EqualFold(scheme, "Bearer") && token != ""
+}
 
 // Authorizer reports what a user may do.
 type Authorizer interface {

@@ -1,0 +1,299 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/webhook/wire"
+)
+
+// Webhooks are the admission endpoints.
+type Webhooks struct {
+	source   *source
+	compiler *expression.Compiler
+	only     []string
+	objects  ObjectLister
+	counting sync.Mutex
+	pods     PodGetter
+	owners   OwnerReader
+	// ownerReads are the reads of owners that may be under way.
+	ownerReads *semaphore.Weighted
+	clock      Clock
+	// annotationsOnly is --native-ttl=off.
+	annotationsOnly bool
+	// serverTime is the API server's; nil means the clock's.
+	serverTime func(context.Context) (time.Time, error)
+	metrics    *metrics
+	log        logr.Logger
+	options    rules.Options
+	load       *load
+	inherited  inherited
+	// evaluating is how long the policies for one object may take.
+	evaluating time.Duration
+
+	reviews        AccessReviewer
+	controllerUser string
+	cleanupUser    string
+	// cleanupInterval is the shortest time between two runs of a cleanup policy.
+	cleanupInterval time.Duration
+	policyLimit     *policyLimit // nil: there is none
+}
+
+// New checks the options, registers the metrics and returns the webhooks.
+func New(options Options) (*Webhooks, error) {
+	if err := options.validate(); err != nil {
+		return nil, err
+	}
+	metrics, err := newMetrics(options.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	log := options.Logger
+	if log.GetSink() == nil {
+		log = logf.Log.WithName("webhook")
+	}
+	return &Webhooks{
+		source:          &source{store: options.Platform, namespaces: options.Namespaces, runtimes: options.Runtimes, tallies: options.Tallies},
+		compiler:        expression.NewCompiler(expression.DefaultCacheSize),
+		annotationsOnly: options.AnnotationsOnly,
+
+		only:    options.Only,
+		objects: options.Objects,
+		pods:    options.Pods,
+		owners:  options.Owners, ownerReads: semaphore.NewWeighted(maxOwnerReads),
+		clock: options.Clock, serverTime: options.ServerTime,
+		metrics: metrics,
+		log:     log,
+		options: rules.Options{
+			WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels, WarnExpiredLabels: options.WarnExpired, KyvernoLabel: options.KyvernoLabel,
+			Controller: options.Controller, ControllerUser: options.ControllerUser, ControllerAccounts: options.ControllerAccounts,
+		},
+
+		evaluating:      defaultEvaluating,
+		load:            newLoad(options.MaxReview, options.Memory),
+		reviews:         options.Access,
+		controllerUser:  options.ControllerUser,
+		cleanupUser:     options.CleanupUser,
+		cleanupInterval: options.CleanupInterval,
+		policyLimit:     newPolicyLimit(options.CleanupPolicies, options.CleanupMaxPolicies, options.Clock),
+	}, nil
+}
+
+// Profiles are those by which the webhooks judge at this moment.
+func (w *Webhooks) Profiles() policy.Profiles { return w.source.store.Snapshot().Profiles }
+
+// Register adds the endpoints to those of a server. They count and measure themselves.
+func (w *Webhooks) Register(mux *http.ServeMux) {
+	for path, review := range w.endpoints() {
+		mux.Handle(path, w.handler(path, review))
+	}
+}
+
+func (w *Webhooks) endpoints() map[string]reviewFunc {
+	return map[string]reviewFunc{
+		PathMutate:            w.mutate,
+		PathValidate:          w.validate,
+		PathMutateNamespace:   w.mutateNamespace,
+		PathValidateNamespace: w.validateNamespace,
+		PathValidatePolicy:    w.validatePolicy,
+	}
+}
+
+func (w *Webhooks) handler(path string, review reviewFunc) *handler {
+	return &handler{webhooks: w, name: path[1:], review: review}
+}
+
+// reviewFunc answers one decoded request at the instant now.
+type reviewFunc func(ctx context.Context, request *request, now time.Time) answer
+
+// handler does what all endpoints share: it reads the clock, decodes, recovers, counts and logs
+// errors.
+type handler struct {
+	webhooks *Webhooks
+	// name of the endpoint in metrics.
+	name   string
+	review reviewFunc
+}
+
+// handle answers a review.
+func (h *handler) handle(ctx context.Context, review *wire.Review) answer {
+	start := h.webhooks.clock.Now()
+	out := h.answer(ctx, review, start)
+	out.response.UID = types.UID(review.UID)
+	if out.err != nil {
+		h.webhooks.log.Error(out.err, "request could not be reviewed", "webhook", h.name, "operation", review.Operation,
+			"kind", kindOf(review).String(), "object", klog.KRef(review.Namespace, review.Name), "requestID", review.UID)
+	}
+	h.webhooks.metrics.reviewed(h.name, h.kindLabel(review), review.Operation, out.outcome, h.webhooks.clock.Now().Sub(start))
+	return out
+}
+
+// answer turns a panic into an error, which neither denies the request nor ends the process (S8).
+func (h *handler) answer(ctx context.Context, review *wire.Review, now time.Time) (out answer) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			out = failed("curfew failed while it reviewed the request", fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
+		}
+	}()
+	if !h.webhooks.reaches(review) {
+		return untouched()
+	}
+	ctx, end := h.webhooks.limited(ctx)
+	defer end()
+	request, err := h.webhooks.decode(ctx, review)
+	if err != nil {
+		return invalid(err)
+	}
+	if !request.reviewed() {
+		return untouched()
+	}
+	return h.review(ctx, request, now)
+}
+
+// reaches reports whether a request is about one of the namespaces that the webhooks work in. The
+// configuration of an administrator may send others.
+func (w *Webhooks) reaches(review *wire.Review) bool {
+	namespace := review.Namespace
+	if kindOf(review).GroupKind() == namespaceKind.GroupKind() {
+		namespace = review.Name
+	}
+	return len(w.only) == 0 || slices.Contains(w.only, namespace)
+}
+
+// otherKind counts reviews of all kinds that Curfew does not know.
+var otherKind = schema.GroupKind{Kind: "other"}
+
+// kindLabel bounds the metric: anyone who reaches the port can make up kinds.
+func (h *handler) kindLabel(review *wire.Review) schema.GroupKind {
+	kind := kindOf(review)
+	if _, ok := h.webhooks.Profiles()[kind.GroupKind()]; ok || kind.GroupKind() == namespaceKind.GroupKind() || kind.Group == v1alpha1.GroupVersion.Group && h.webhooks.compiles(kind.Kind) {
+		return kind.GroupKind()
+	}
+	return otherKind
+}
+
+var namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")
+
+// request is an admission request, decoded once and read into facts.
+type request struct {
+	review    *wire.Review
+	operation admissionv1.Operation
+	user      rules.User
+	kind      schema.GroupVersionKind
+	// resource is what the user would delete.
+	resource metav1.GroupVersionResource
+	// object and old are the JSON form of the objects, without managedFields; old is nil unless the
+	// operation is UPDATE.
+	object, old     map[string]any
+	facts, oldFacts *policy.Facts
+}
+
+func kindOf(review *wire.Review) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: review.Kind.Group, Version: review.Kind.Version, Kind: review.Kind.Kind}
+}
+
+// decode reads the objects of a request. Only CREATE and UPDATE are reviewed; other operations have
+// no facts.
+func (w *Webhooks) decode(ctx context.Context, review *wire.Review) (*request, error) {
+	out := &request{
+		review:    review,
+		operation: admissionv1.Operation(review.Operation),
+		user:      rules.User{Name: review.Username},
+		kind:      kindOf(review),
+		resource:  review.Resource,
+	}
+	if !out.reviewed() {
+		return out, nil
+	}
+	profile := w.Profiles().For(out.kind)
+	var err error
+	if out.object, out.facts, err = out.read(ctx, profile, "request.object", &review.Object); err != nil {
+		return nil, err
+	}
+	if out.operation == admissionv1.Update {
+		out.old, out.oldFacts, err = out.read(ctx, profile, "request.oldObject", &review.Old)
+	}
+	return out, err
+}
+
+func (r *request) read(ctx context.Context, profile *policy.Profile, field string, object *wire.Object) (map[string]any, *policy.Facts, error) {
+	if object.Raw == "" {
+		return nil, nil, fmt.Errorf("%s is absent: a %s carries one", field, r.operation)
+	}
+	if object.Fields == nil {
+		return nil, nil, fmt.Errorf("%s is null: a %s carries one", field, r.operation)
+	}
+	facts := policy.FactsOfObjectContext(ctx, profile, object.Fields)
+	// On CREATE the namespace may only be in the URL. For a Namespace, the request repeats its name
+	// there.
+	facts.Namespace = r.review.Namespace
+	if r.kind.GroupKind() == namespaceKind.GroupKind() {
+		facts.Namespace = ""
+	}
+	if r.creating() {
+		// The API server drops it after admission. A server-side apply that creates may carry one.
+		facts.Deleting, facts.DeletingSince = false, time.Time{}
+	}
+	return object.Fields, facts, nil
+}
+
+// reviewed reports whether the request can concern Curfew. Webhook rules send no others. An update
+// of a subresource, such as the status, may change metadata; a Scale is not the object itself.
+func (r *request) reviewed() bool {
+	switch r.operation {
+	case admissionv1.Create:
+		return r.review.SubResource == "" || r.kind == bindingKind
+	case admissionv1.Update:
+		return r.kind.GroupKind() != scaleKind
+	default:
+		return false
+	}
+}
+
+var scaleKind = schema.GroupKind{Group: "autoscaling", Kind: "Scale"}
+
+func (r *request) creating() bool { return r.operation == admissionv1.Create }
+
+// The methods below let webhook/api answer as admission would.
+
+// Source returns the state of the cluster that the webhooks judge by.
+func (w *Webhooks) Source() platform.Source { return w.source }
+
+// Busy reports whether a large review is under way. The HTTP API then refuses requests.
+func (w *Webhooks) Busy() bool { return w.load.large.Load() > 0 }
+
+// RuleOptions returns the settings of the rules.
+func (w *Webhooks) RuleOptions() rules.Options { return w.options }
+
+// Access reports whether a user who would make the request, and the controller, may delete the
+// object. The cluster is not asked if the rules do not need it, nor about deleting if the profile
+// does not name the resource.
+func (w *Webhooks) Access(ctx context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error) {
+	profile, who := review.Facts.Profile, func() (authenticationv1.UserInfo, error) { return user, nil }
+	if profile.Resource == "" {
+		return rules.Access{Policies: w.mayUpdate(ctx, rules.ProtectionDeniedBy(review), who)}, nil
+	}
+	resource := metav1.GroupVersionResource{Group: profile.Kind.Group, Version: profile.Kind.Version, Resource: profile.Resource}
+	return w.access(ctx, review, resource, who)
+}
