@@ -1,20 +1,20 @@
 // Package certs supplies the webhook's serving certificate and makes the API server trust it. The
 // rest of Curfew uses [Provider]; there are two.
 //
-// [Mounted] serves what something else keeps in a folder: cert-manager issues and renews the
-// certificate in a Secret, which is mounted, and its cainjector tells the API server whom to trust.
+// [Mounted] serves a certificate from a folder: cert-manager issues and renews it in a Secret that
+// is mounted, and its cainjector writes the CA into the webhook configurations.
 // With --only-namespaces it may not read webhook configurations, and is ready without.
 //
 // [SelfSigned] needs nothing else. A Secret that all replicas share holds the CA. Each replica
 // issues its own serving certificate, whose key stays in memory. One pass of SelfSigned.Start reads
-// the webhook configurations and the Secret, lets plan decide what the CA needs (nothing, most of
-// the time), writes the Secret if something changed, issues a certificate if this replica needs
+// the webhook configurations and the Secret, lets plan decide what to change (usually nothing),
+// writes the Secret if something changed, issues a certificate if this replica needs
 // one, and injects the CA bundle into every webhook that lacks it. A pass runs at the start, when
 // one of these objects changes, when a certificate is due, and now and then for events that a watch
 // lost. The TLS listener calls GetCertificate for every handshake: a renewal needs no restart.
 //
-// The API server's time decides what is valid: it verifies the certificate, and replicas whose
-// clocks differ would keep replacing each other's.
+// The API server's time decides whether a certificate is valid: the API server verifies it, and
+// replicas whose clocks differ would keep replacing each other's.
 //
 // These rules keep a rotation from cutting off the API server:
 //

@@ -38,8 +38,8 @@ func (i injector) read(ctx context.Context) ([]client.Object, error) {
 	return found, errors.Join(errs...)
 }
 
-// inject patches the configurations whose bundle differs. The resourceVersion in the patch makes
-// sure that nobody, another replica with a newer bundle above all, has written since read.
+// inject patches the configurations whose bundle differs. The resourceVersion in the patch fails it
+// if another writer, such as a replica with a newer bundle, has written since the read.
 func (i injector) inject(ctx context.Context, configurations []client.Object, bundle []byte) error {
 	var errs []error
 	for _, obj := range configurations {

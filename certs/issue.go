@@ -14,8 +14,8 @@ import (
 // backdate is taken off a certificate's start, for API servers whose clock is a little behind ours.
 const backdate = 5 * time.Minute
 
-// The wanted certificates are spelled as cert-manager's CertificateSpec, the same words in which
-// one would ask cert-manager for them, and made by its code.
+// The wanted certificates are written as cert-manager's CertificateSpec, and cert-manager's code
+// makes them.
 
 func caSpec() cmapi.CertificateSpec {
 	return cmapi.CertificateSpec{
@@ -50,7 +50,8 @@ func newCA(now time.Time, lifetime time.Duration) (*authority, error) {
 }
 
 // newServing makes a serving certificate with a new key. It never outlives its CA.
-func newServing(ca *authority, spec cmapi.CertificateSpec, now time.Time, lifetime time.Duration) (*x509.Certificate, crypto.Signer, error) {
+func newServing(ca *authority, spec cmapi.CertificateSpec, now time.Time, lifetime time.Duration) (*x509.Certificate, crypto.Signer,
+	error) {
 	template, key, err := template(spec, now, earliest(now.Add(lifetime), ca.certificate.NotAfter))
 	if err != nil {
 		return nil, nil, fmt.Errorf("preparing a serving certificate: %w", err)

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Keys of the Secret. The first three are those of a Secret that cert-manager makes for a CA.
+// Keys of the Secret. cert-manager uses the first three in a Secret for a CA.
 const (
 	keyCA      = corev1.TLSCertKey
 	keyCAKey   = corev1.TLSPrivateKeyKey
@@ -42,8 +42,7 @@ type retired struct {
 	until       time.Time // zero: not known yet
 }
 
-// material is the content of the Secret. Every part may be missing: what cannot be used is not
-// kept.
+// material is the content of the Secret. Every part may be missing: an unusable part is dropped.
 type material struct {
 	signing *authority // signs the serving certificates
 	next    *authority // in the bundle, signs once every webhook configuration has it
@@ -73,7 +72,7 @@ func (m material) trusts(ca *x509.Certificate) bool {
 	return false
 }
 
-// bundle is what webhook configurations need, as PEM.
+// bundle returns the CAs as PEM, for the webhook configurations.
 func (m material) bundle() ([]byte, error) {
 	out, err := encodeAll(m.cas())
 	if err != nil {
@@ -82,8 +81,8 @@ func (m material) bundle() ([]byte, error) {
 	return out, nil
 }
 
-// parse reads what is usable at now and says what is not, and why. Each part stands alone: an
-// unreadable key must not cost the CA its place in the bundle.
+// parse reads the parts that are usable at now, and reports why the others are not. Each part
+// stands alone: an unreadable key must not cost the CA its place in the bundle.
 func parse(data map[string][]byte, now time.Time) (m material, problems []string) {
 	problem := func(key string, err error) { problems = append(problems, fmt.Sprintf("%s: %v", key, err)) }
 	var err error
@@ -231,8 +230,8 @@ type leaf struct {
 	renew       time.Time
 }
 
-// needed says why a replica that serves l has to issue a certificate at now, or returns "".
-// A CA that some webhook configuration lacks signs only where nothing else can be served.
+// needed says why a replica that serves l has to issue a certificate at now, or returns "". A CA
+// that a webhook configuration lacks signs only if no other certificate can be served.
 func (l *leaf) needed(signing *x509.Certificate, trusted trust, now time.Time) string {
 	if l == nil {
 		return "the first"

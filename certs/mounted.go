@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// mountRetry is how often a certificate that is not there yet, or not trusted yet, is looked for.
+// mountRetry is how often Mounted looks for a certificate that is missing or not yet trusted.
 const mountRetry = time.Second
 
-// MountedOptions say what NewMounted needs to know. Dir is required.
+// MountedOptions configure NewMounted. Dir is required.
 type MountedOptions struct {
 	// Dir holds tls.crt, tls.key and ca.crt, as a Secret that is mounted.
 	Dir string
@@ -34,8 +34,8 @@ type MountedOptions struct {
 	Clock          clock.WithTicker // default the real one
 }
 
-// Mounted is the Provider that serves a certificate which something else, such as cert-manager,
-// issues, renews and has trusted.
+// Mounted is the Provider that serves a certificate of another issuer, such as cert-manager, which
+// renews it and makes the webhook configurations trust it.
 type Mounted struct {
 	options  MountedOptions
 	injector injector
@@ -142,8 +142,7 @@ func (m *Mounted) file(name string) string { return filepath.Join(m.options.Dir,
 // NeedLeaderElection is false: every replica serves.
 func (m *Mounted) NeedLeaderElection() bool { return false }
 
-// Ready reports whether there is a certificate that is valid now, and that the API server has been
-// told to trust.
+// Ready reports whether there is a valid certificate, and the webhook configurations trust it.
 func (m *Mounted) Ready() bool {
 	certificate, err := m.GetCertificate(nil)
 	if err != nil || !m.trusted.Load() {

@@ -10,31 +10,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// wanted says how long what is made lasts.
+// wanted holds the lifetimes of certificates.
 type wanted struct {
 	caLifetime      time.Duration
 	servingLifetime time.Duration
 	settle          time.Duration
 }
 
-// observed is what a replica knows beside the Secret. All of it may be missing.
+// observed holds the state of a replica outside the Secret. Every part may be missing.
 type observed struct {
-	last    *material         // what the Secret held before
+	last    *material         // the previous content of the Secret
 	issuer  *x509.Certificate // of the certificate that the replica serves
 	expires time.Time         // when that certificate ends
 	trusted trust
 }
 
-// outcome is what plan decided.
+// outcome is the decision of plan.
 type outcome struct {
 	material material
 	data     map[string][]byte // of the Secret, with foreign keys kept
-	reasons  []string          // why data differs from what was there; empty means it does not
+	reasons  []string          // why data differs from the Secret's; empty means it does not
 	due      time.Time         // when to plan again
 }
 
-// plan decides what the Secret's data has to be at now. It reads no clock and writes nothing.
-// Planning again on its own outcome changes nothing until due.
+// plan decides which data the Secret needs at now. It reads no clock and writes nothing. Planning
+// again on its own outcome changes nothing until due.
 func (w wanted) plan(data map[string][]byte, seen observed, now time.Time) (outcome, error) {
 	m, reasons := parse(data, now)
 	out := outcome{data: data, reasons: reasons}
@@ -45,7 +45,7 @@ func (w wanted) plan(data map[string][]byte, seen observed, now time.Time) (outc
 			// Someone who deletes the Secret wants another CA. The old one stays while it takes over.
 			rotate = len(data[keyCA])+len(data[keyCAKey])+len(data[keyBundle]) == 0
 		}
-		// Another replica may serve a certificate of a CA that this one has not heard of.
+		// Another replica may serve a certificate of a CA that this one does not know.
 		for _, ca := range seen.trusted.cas() {
 			m.keep(ca, time.Time{})
 		}
@@ -71,7 +71,7 @@ func (w wanted) plan(data map[string][]byte, seen observed, now time.Time) (outc
 	return out, err
 }
 
-// restore fills in what cannot be read any more from what was read before.
+// restore fills in unreadable parts from the last readable ones.
 func (m *material) restore(last material, now time.Time) {
 	valid := func(a *authority) bool {
 		return a != nil && !now.Before(a.certificate.NotBefore) && now.Before(a.certificate.NotAfter)
@@ -103,15 +103,16 @@ func (m material) certificate() *x509.Certificate {
 	return m.signing.certificate
 }
 
-// keep has a CA trusted while a replica serves a certificate of it, whoever took it out.
+// keep keeps a CA trusted while a replica serves a certificate of it, even if another writer
+// removed it.
 func (m *material) keep(issuer *x509.Certificate, until time.Time) {
 	if issuer != nil && !m.trusts(issuer) {
 		m.retired = append(m.retired, retired{issuer, until})
 	}
 }
 
-// rotate sees that there is a CA that signs, and replaces it in time: the next one is trusted
-// everywhere before it signs, unless nothing else can.
+// rotate makes a signing CA if there is none, and replaces it in time. The next CA signs only once
+// every webhook trusts it, unless no other can.
 func (w wanted) rotate(m *material, out *outcome, trusted trust, forced bool, now time.Time) error {
 	say := func(format string, args ...any) { out.reasons = append(out.reasons, fmt.Sprintf(format, args...)) }
 	if m.signing == nil {
@@ -149,19 +150,20 @@ func (w wanted) rotate(m *material, out *outcome, trusted trust, forced bool, no
 	return err
 }
 
-// lastLeaf is when the last certificate ends of a CA that stops signing at now. A replica that has
-// not heard of it yet signs a little longer.
+// lastLeaf returns the end of the last certificate of a CA that stops signing at now. A replica
+// that has not noticed yet signs a little longer.
 func (w wanted) lastLeaf(now time.Time) time.Time {
 	return now.Add(w.servingLifetime + w.settle).Truncate(time.Second)
 }
 
-// retire drops CAs of which no replica can serve a certificate any more.
+// retire drops CAs once no replica can serve a certificate of theirs.
 func (w wanted) retire(m *material, out *outcome, now time.Time) {
 	var kept []retired
 	for _, r := range m.retired {
 		if r.until.IsZero() && now.Before(r.certificate.NotAfter) {
 			r.until = w.lastLeaf(now)
-			out.reasons = append(out.reasons, fmt.Sprintf("CA %s signs no longer and is dropped at %s", serial(r.certificate), r.until.Format(time.RFC3339)))
+			out.reasons = append(out.reasons, fmt.Sprintf("CA %s signs no longer and is dropped at %s", serial(r.certificate),
+				r.until.Format(time.RFC3339)))
 		}
 		if !now.Before(r.until) || !now.Before(r.certificate.NotAfter) {
 			out.reasons = append(out.reasons, fmt.Sprintf("dropped CA %s, whose last certificate has ended", serial(r.certificate)))
@@ -175,7 +177,8 @@ func (w wanted) retire(m *material, out *outcome, now time.Time) {
 // trustsOnly reports whether the bundle in data is the one of the material.
 func (m material) trustsOnly(data map[string][]byte) bool {
 	bundle, err := certificates(data[keyBundle])
-	return err == nil && len(bundle) == len(m.cas()) && !slices.ContainsFunc(m.cas(), func(ca *x509.Certificate) bool { return !contains(bundle, ca) })
+	return err == nil && len(bundle) == len(m.cas()) &&
+		!slices.ContainsFunc(m.cas(), func(ca *x509.Certificate) bool { return !contains(bundle, ca) })
 }
 
 // due is the earliest instant at which plan would change something by itself.
@@ -209,18 +212,18 @@ func earliest(a, b time.Time) time.Time {
 // seen. It is empty while a configuration cannot be read.
 type trust struct {
 	everywhere map[string]time.Time // by the CA's raw bytes
-	nobody     bool                 // there is no webhook, so that nobody has to be told
+	noWebhooks bool                 // no webhook has to learn of a CA
 }
 
 // observe brings the trust up to date. A CA that has been taken out meanwhile starts again.
 func (t trust) observe(configurations []client.Object, now time.Time) trust {
 	bundles := bundlesOf(configurations)
 	if len(bundles) == 0 {
-		return trust{nobody: true}
+		return trust{noWebhooks: true}
 	}
 	counts := map[string]int{}
 	for _, bundle := range bundles {
-		cas, _ := certificates(bundle) // What cannot be read is not trusted.
+		cas, _ := certificates(bundle) // An unreadable CA is not trusted.
 		once := map[string]bool{}
 		for _, ca := range cas {
 			if !once[string(ca.Raw)] {
@@ -255,7 +258,7 @@ func (t trust) cas() []*x509.Certificate {
 
 // since returns when the CA was first seen in every webhook, and false if it is not there.
 func (t trust) since(ca *x509.Certificate) (time.Time, bool) {
-	if t.nobody {
+	if t.noWebhooks {
 		return ca.NotBefore.Add(backdate), true
 	}
 	at, ok := t.everywhere[string(ca.Raw)]

@@ -23,8 +23,8 @@ type Provider interface {
 	Start(ctx context.Context) error
 	// NeedLeaderElection is false: every replica serves, so every replica needs the certificate.
 	NeedLeaderElection() bool
-	// Ready reports whether a handshake would succeed now and the API server has been told whom to
-	// trust.
+	// Ready reports whether a handshake would succeed now, and the webhook configurations trust the
+	// CA.
 	Ready() bool
 	// GetCertificate is for tls.Config.GetCertificate. It fails until the first certificate is loaded.
 	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
@@ -53,8 +53,8 @@ const (
 	DefaultSettle = time.Minute
 )
 
-// Options say what NewSelfSigned needs to know. Client, Namespace and at least one of DNSNames and
-// IPs are required.
+// Options configure NewSelfSigned. Client, Namespace and at least one of DNSNames and IPs are
+// required.
 type Options struct {
 	// Client must read live, not from a cache: a cached client would need to list the Secrets of the
 	// whole cluster. (A manager's own client does not implement WithWatch; client.NewWithWatch makes
@@ -64,14 +64,14 @@ type Options struct {
 	Namespace  string
 	SecretName string // default DefaultSecretName
 
-	// DNSNames and IPs are what the API server dials; see ServiceDNSNames.
+	// DNSNames and IPs are the addresses that the API server dials; see ServiceDNSNames.
 	DNSNames []string
 	IPs      []net.IP
 
 	// Configurations names the MutatingWebhookConfigurations and ValidatingWebhookConfigurations that
-	// get the CA bundle; default DefaultConfiguration. Those that do not exist are waited for, so that
-	// a configuration which is created at run time can be named from the start. They are named and not
-	// selected by label, because permission to patch can be limited to names only.
+	// get the CA bundle; default DefaultConfiguration. SelfSigned waits for missing ones, so that a
+	// configuration which is created later can be named from the start. They are named, not selected
+	// by label, because RBAC can limit patches only to names.
 	Configurations []string
 
 	CALifetime      time.Duration // default DefaultCALifetime
@@ -80,9 +80,9 @@ type Options struct {
 
 	Clock clock.Clock // default the real one
 
-	// ServerTime is the API server's time, which decides what is valid: it verifies the certificate,
-	// and replicas whose clocks differ would replace each other's without end. Where it is nil, or
-	// fails before it ever answered, the clock decides.
+	// ServerTime is the API server's time, which decides whether a certificate is valid: the API
+	// server verifies it, and replicas whose clocks differ would keep replacing each other's. If
+	// ServerTime is nil, or fails before its first answer, the clock decides.
 	ServerTime func(context.Context) (time.Time, error)
 }
 

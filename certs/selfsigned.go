@@ -33,8 +33,7 @@ type SelfSigned struct {
 	serving  cmapi.CertificateSpec
 	injector injector
 
-	// Only passes use these. What was read from the Secret outlives it: whoever deletes or damages it
-	// cuts nobody off.
+	// Only passes use these. They outlive the Secret: deleting or damaging it cuts off no API server.
 	last    *material
 	leaf    *leaf
 	trusted trust
@@ -44,7 +43,7 @@ type SelfSigned struct {
 	injected atomic.Bool  // once is enough: the bundle stays until someone takes it out, and then the API server skips us
 }
 
-// loaded is what handshakes and CABundle see, replaced as one.
+// loaded is the state that handshakes and CABundle read. A pass replaces it as a whole.
 type loaded struct {
 	certificate *tls.Certificate
 	bundle      []byte
@@ -69,7 +68,7 @@ func NewSelfSigned(options Options) (*SelfSigned, error) {
 }
 
 // Start runs passes until ctx ends. Errors are logged and retried without end: a certificate that
-// cannot be renewed now is still the one that works.
+// cannot be renewed now still works.
 func (s *SelfSigned) Start(ctx context.Context) error {
 	changes := make(chan struct{}, 1)
 	watches := s.watchAll(ctx, func() {
@@ -98,7 +97,7 @@ func (s *SelfSigned) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-timer.C():
-		case <-changes: // After a failure, too: somebody may have removed its cause.
+		case <-changes: // After a failure, too: the change may have removed its cause.
 			s.pause(ctx, calm)
 		}
 		timer.Stop()
@@ -147,13 +146,14 @@ func (s *SelfSigned) serve(ctx context.Context, m material) error {
 			return err
 		}
 		s.leaf = issued
-		log.FromContext(ctx).Info("Issued a serving certificate", "reason", reason, "ca", serial(issued.issuer), "until", issued.certificate.Leaf.NotAfter)
+		log.FromContext(ctx).Info("Issued a serving certificate", "reason", reason, "ca", serial(issued.issuer), "until",
+			issued.certificate.Leaf.NotAfter)
 	}
 	s.loaded.Store(&loaded{certificate: s.leaf.certificate, bundle: bundle})
 	return nil
 }
 
-// serveLast renews the certificate while the Secret cannot be read, with the CA that was.
+// serveLast renews the certificate with the last CA while the Secret cannot be read.
 func (s *SelfSigned) serveLast(ctx context.Context) error {
 	if s.last == nil || !s.now().Before(s.last.signing.certificate.NotAfter) {
 		return nil
@@ -161,7 +161,7 @@ func (s *SelfSigned) serveLast(ctx context.Context) error {
 	return s.serve(ctx, *s.last)
 }
 
-// observed is what plan gets to know beside the Secret.
+// observed gathers the state that plan reads besides the Secret.
 func (s *SelfSigned) observed() observed {
 	out := observed{last: s.last, trusted: s.trusted}
 	if s.leaf != nil {

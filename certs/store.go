@@ -18,9 +18,9 @@ import (
 // maxAttempts bounds the races one pass fights; the next pass goes on where this one stopped.
 const maxAttempts = 5
 
-// ensure returns what the Secret holds after it has been made right. Replicas that run it at the
-// same time end with the same material: a write goes through only on the state that was judged, and
-// who loses judges the winner's.
+// ensure corrects the Secret and returns its content. Replicas that run it at the same time end
+// with the same material: a write succeeds only on the state that was judged, and the loser judges
+// the winner's content.
 func (s *SelfSigned) ensure(ctx context.Context) (outcome, error) {
 	var lost error
 	for range maxAttempts {
@@ -74,9 +74,9 @@ func (s *SelfSigned) secretKey() client.ObjectKey {
 const rewatch = 2 * time.Second
 
 // watchAll calls changed whenever the Secret or one of the configurations may have changed, until
-// ctx ends. Each watch is narrowed to one name, which is what lets RBAC limit it to that name. It
-// only wakes the loop up, the loop reads live; so no state is kept here, and a watch that does not
-// work costs time, not correctness.
+// ctx ends. Each watch selects one name, so that RBAC can limit it to that name. A watch only wakes
+// the loop, which reads live: it keeps no state here, and a broken watch costs time, not
+// correctness.
 func (s *SelfSigned) watchAll(ctx context.Context, changed func()) (stopped *sync.WaitGroup) {
 	stopped = &sync.WaitGroup{}
 	one := func(list client.ObjectList, name string, opts ...client.ListOption) {

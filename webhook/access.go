@@ -22,7 +22,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// AccessReviewer reports whether a user may delete an object, or do what what.Verb says.
+// AccessReviewer reports whether a user may use what.Verb on an object; delete if it is empty.
 type AccessReviewer interface {
 	May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error)
 }
@@ -33,7 +33,8 @@ type SubjectAccessReviews struct {
 }
 
 // May implements [AccessReviewer].
-func (s SubjectAccessReviews) May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+func (s SubjectAccessReviews) May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool,
+	error) {
 	spec := reviewOf(user, what)
 	answer, err := s.Client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
@@ -47,11 +48,12 @@ type LocalSubjectAccessReviews struct {
 	Client authorizationclient.LocalSubjectAccessReviewsGetter
 }
 
-// errNoNamespace is the answer about what is cluster-scoped, or in all namespaces.
+// errNoNamespace is the answer about cluster-scoped objects, and about all namespaces.
 var errNoNamespace = errors.New("a LocalSubjectAccessReview asks about one namespace")
 
 // May implements [AccessReviewer].
-func (l LocalSubjectAccessReviews) May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+func (l LocalSubjectAccessReviews) May(ctx context.Context, user authenticationv1.UserInfo,
+	what authorizationv1.ResourceAttributes) (bool, error) {
 	spec := reviewOf(user, what)
 	if what.Namespace == "" {
 		return false, unanswerable(spec, errNoNamespace)
@@ -97,7 +99,8 @@ const accessTimeout = 2 * time.Second
 // access asks about the user and the controller if the request sets a TTL, and about the user if it
 // sets a protection that policies deny. Without an answer the rules that need one do not apply,
 // except with --require-delete: that is an error, and the request is denied.
-func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource metav1.GroupVersionResource, who func() (authenticationv1.UserInfo, error)) (rules.Access, error) {
+func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource metav1.GroupVersionResource,
+	who func() (authenticationv1.UserInfo, error)) (rules.Access, error) {
 	if w.reviews == nil {
 		return rules.Access{}, nil
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // mutate fills in defaults of a new object, and gives a Pod that a PodTally counts its finalizer.
-// On UPDATE it corrects the stamp of a changed default, and records that a TTL label is removed. It
-// keeps the stamp of a runtime on both.
+// On UPDATE it corrects the stamp of a changed default, and records that a TTL label is removed. On
+// both it keeps the stamp of a runtime.
 func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()
@@ -81,7 +81,8 @@ func (w *Webhooks) assigned(request *request, assignments []policy.Assignment, s
 }
 
 func unreadable(facts *policy.Facts, err error) answer {
-	return failed(fmt.Sprintf("curfew could not read what surrounds %s %q", facts.Profile.Kind.Kind, facts.Name), err)
+	return failed(fmt.Sprintf("curfew could not read the Namespace or the policies that apply to %s %q", facts.Profile.Kind.Kind,
+		facts.Name), err)
 }
 
 // mutateNamespace keeps Curfew's own keys on a namespace in step with its annotations: the labels
@@ -123,7 +124,8 @@ func (w *Webhooks) stampTime(ctx context.Context, request *request, now time.Tim
 	}
 	at, err := w.serverTime(ctx)
 	if err != nil {
-		w.log.Info("left a stamp to the controller", "kind", request.kind.Kind, "object", klog.KRef(request.facts.Namespace, request.facts.Name), "reason", err.Error())
+		w.log.Info("left a stamp to the controller", "kind", request.kind.Kind, "object",
+			klog.KRef(request.facts.Namespace, request.facts.Name), "reason", err.Error())
 		return time.Time{}
 	}
 	return at

@@ -27,7 +27,7 @@ type Clock interface {
 	Now() time.Time
 }
 
-// Options are what the webhooks need from their surroundings.
+// Options configure the webhooks.
 type Options struct {
 	// CleanupInterval is the shortest time between two runs of a cleanup policy.
 	CleanupInterval time.Duration
@@ -48,7 +48,7 @@ type Options struct {
 	Owners OwnerReader
 	// ControllerAccounts is --controller-accounts: controllers besides those that profiles name.
 	ControllerAccounts []string
-	// Namespaces reads what the namespaces say.
+	// Namespaces reads the settings of namespaces.
 	Namespaces NamespaceGetter
 	// Tallies reads the PodTallies; nil means that trigger tally is off.
 	Tallies TallyGetter
@@ -87,7 +87,7 @@ type Options struct {
 	Controller policy.Surroundings
 	// MaxReview is how many bytes a review may have; zero means [DefaultMaxReview].
 	MaxReview int64
-	// Memory is the process's memory limit in bytes, of which reviews get a part; zero means
+	// Memory is the process's memory limit in bytes. Reviews share a part of it. Zero means
 	// [DefaultMemory].
 	Memory int64
 	// Logger is used for errors inside Curfew; the zero value means controller-runtime's.

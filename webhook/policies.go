@@ -133,8 +133,9 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 	return decided(rules.ReviewCleanup(review), request.user.IsPerson())
 }
 
-// lacks returns the permissions that a user does not have on what a policy reads and deletes.
-func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p *cleanup.Policy, access []rules.CleanupAccess) ([]string, error) {
+// lacks returns the permissions that a user lacks on the resources that a policy reads and deletes.
+func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p *cleanup.Policy, access []rules.CleanupAccess) ([]string,
+	error) {
 	missing := make([][]string, len(access))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReviews)
@@ -167,7 +168,7 @@ func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p 
 // maxReviews is how many access reviews run at once.
 const maxReviews = 16
 
-// maxCause bounds what a denial says of the reason why there was no answer.
+// maxCause bounds the text in a denial that says why there was no answer.
 const maxCause = 256
 
 // unanswered denies a request whose author's permissions could not be found out in time.
@@ -200,9 +201,9 @@ func (w *Webhooks) compileCleanup(kind, raw string) (*cleanup.Policy, field.Erro
 	return compiled, errs, nil
 }
 
-// policyLimit denies CleanupPolicies beyond the number of which the controller runs the oldest. A
-// namespace that is full is not counted again for a while, and requests that come together share a
-// count, so that a burst costs little.
+// policyLimit denies CleanupPolicies beyond a number. The controller runs the oldest up to that
+// number. A namespace that is full is not counted again for a while, and requests that come
+// together share a count, so that a burst costs little.
 type policyLimit struct {
 	client metadata.Interface
 	most   int
@@ -227,8 +228,8 @@ func newPolicyLimit(client metadata.Interface, most int, clock Clock) *policyLim
 const (
 	// fullFor is how long a namespace counts as full.
 	fullFor = time.Second
-	// fullMost bounds how many namespaces are remembered.
-	fullMost = 4096
+	// maxFull bounds how many namespaces are remembered.
+	maxFull = 4096
 	// countsAtOnce is how many lists of policies may be under way.
 	countsAtOnce = 4
 )
@@ -267,7 +268,7 @@ func (l *policyLimit) isFull(ctx context.Context, namespace string) (bool, error
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.full) >= fullMost {
+	if len(l.full) >= maxFull {
 		clear(l.full)
 	}
 	l.full[namespace] = l.clock.Now().Add(fullFor)

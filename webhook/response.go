@@ -12,7 +12,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// outcome is what came of a request, as metrics and the audit log write it.
+// outcome is the outcome of a request, as metrics and the audit log write it.
 type outcome string
 
 const (
@@ -34,8 +34,8 @@ const (
 	auditSource   = "source"
 )
 
-// answer is a response with what the frame around the review has to know of it. Only the
-// constructors below make one.
+// answer is a response with its HTTP status, its outcome for metrics and its error for the log.
+// Only the constructors below make one.
 type answer struct {
 	response admissionv1.AdmissionResponse
 	outcome  outcome

@@ -73,7 +73,8 @@ func (h *handler) unreviewed(w http.ResponseWriter, out answer) {
 	if out.outcome == outcomeThrottled && out.response.UID == "" {
 		out.outcome, out.status = outcomeInvalid, int(out.response.Result.Code)
 	}
-	h.webhooks.log.V(1).Info("a request was not reviewed", "webhook", h.name, "status", out.response.Result.Code, "reason", out.response.Result.Message)
+	h.webhooks.log.V(1).Info("a request was not reviewed", "webhook", h.name, "status", out.response.Result.Code, "reason",
+		out.response.Result.Message)
 	h.webhooks.metrics.reviewed(h.name, otherKind, "other", out.outcome, 0)
 	h.write(w, out)
 }
@@ -169,7 +170,8 @@ func newLoad(maxReview, memory int64) *load {
 		memory = DefaultMemory
 	}
 	l := &load{maxReview: maxReview, patience: defaultPatience, room: memory / 2, spare: memory / 8}
-	l.bodies, l.decoded, l.small = semaphore.NewWeighted(max(memory/8, 2*maxReview)), semaphore.NewWeighted(l.room), semaphore.NewWeighted(l.spare)
+	l.bodies, l.decoded, l.small = semaphore.NewWeighted(max(memory/8, 2*maxReview)), semaphore.NewWeighted(l.room),
+		semaphore.NewWeighted(l.spare)
 	return l
 }
 
@@ -245,9 +247,10 @@ func (l *load) decode(ctx context.Context, text string, pool *semaphore.Weighted
 	return handle(review)
 }
 
-// throttled denies a review for which there was no memory in time.
+// throttled denies a review that got no memory in time.
 func throttled() answer {
-	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "curfew has no memory to review so large an object right now: try again in a second")
+	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+		"curfew has no memory to review so large an object right now: try again in a second")
 	out.response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return out
 }

@@ -20,9 +20,9 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// NamespaceGetter reads what a namespace says.
+// NamespaceGetter reads the settings of a namespace.
 type NamespaceGetter interface {
-	// Namespace may answer from a cache; it reads live what that does not know.
+	// Namespace may answer from a cache. It reads a namespace live that the cache lacks.
 	Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
 	// LiveNamespace asks the API server.
 	LiveNamespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
@@ -108,9 +108,9 @@ func (s *inUse) Namespace(ctx context.Context, name string) (*policy.NamespacePo
 	return read, nil
 }
 
-// Limits of what expressions may take in one review. The cost is the same on every machine: half a
-// second of one that is not busy. The time is the backstop for one object. All evaluations of a
-// review end after twice that, well within the five seconds that the API server waits.
+// Limits of the expressions in one review. The cost is the same on every machine: half a second of
+// one that is not busy. The time is the backstop for one object. All evaluations of a review end
+// after twice that, well within the five seconds that the API server waits.
 const (
 	reviewCost        = 5 * expression.CostLimit
 	defaultEvaluating = 1500 * time.Millisecond
@@ -119,8 +119,8 @@ const (
 // reviewKey is the key under which a context has the one that ends the evaluations of its review.
 type reviewKey struct{}
 
-// limited bounds what the expressions of all of a review may cost, and how long they may take: a
-// review may need the context of several objects, and reads in between.
+// limited bounds the cost and the time of all expressions in a review: a review may need the
+// context of several objects, with reads in between.
 func (w *Webhooks) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	until, cancel := context.WithTimeout(ctx, 2*w.evaluating)
 	limit := expression.Limited(ctx, reviewCost, "the expressions for this object cost more than one review may")
@@ -165,7 +165,8 @@ func bare(facts *policy.Facts) bool {
 }
 
 // stampRuntime keeps since when a runtime has its TTL. Its author cannot change that: with an
-// earlier time the TTL would delete what finished before (S6). A new runtime has had no TTL before.
+// earlier time the TTL would delete objects that finished before (S6). A new runtime has had no TTL
+// before.
 func (w *Webhooks) stampRuntime(ctx context.Context, request *request, now time.Time) []policy.Assignment {
 	profile := request.facts.Profile
 	if profile.RuntimeOf == "" {
@@ -197,7 +198,7 @@ type ObjectLister interface {
 const countTimeout = time.Second
 
 // reached counts the objects that the request lets the TTL of a runtime reach by backfill. One list
-// is read at a time (S9): whoever comes meanwhile is not told a number.
+// is read at a time (S9): a request that comes meanwhile gets no number.
 func (w *Webhooks) reached(ctx context.Context, review *rules.Request) rules.Reached {
 	profile := review.Facts.Profile
 	if w.objects == nil || profile.UsedBy == nil || !rules.Backfills(review) || !w.counting.TryLock() {
@@ -213,18 +214,19 @@ func (w *Webhooks) reached(ctx context.Context, review *rules.Request) rules.Rea
 	}
 	var out rules.Reached
 	var err error
-	out.More, err = w.objects.Each(ctx, users.Kind.GroupVersion().WithResource(users.Resource), review.Facts.Namespace, func(object map[string]any) {
-		facts := policy.FactsOfObjectContext(ctx, users, object)
-		reference, err := refers.Reference(facts.Namespace, object)
-		if err != nil || reference == nil || reference.Name != review.Facts.Name || reference.Namespace != review.Facts.Namespace ||
-			reference.Kind.GroupKind() != profile.Kind.GroupKind() {
-			return
-		}
-		effective := policy.Resolve(facts, &policy.Scope{Runtime: reference.Policy(review.Object, profile.RuntimeTTLs)})
-		if policy.Judge(facts, &effective, review.Now).Backfill {
-			out.Count++
-		}
-	})
+	out.More, err = w.objects.Each(ctx, users.Kind.GroupVersion().WithResource(users.Resource), review.Facts.Namespace,
+		func(object map[string]any) {
+			facts := policy.FactsOfObjectContext(ctx, users, object)
+			reference, err := refers.Reference(facts.Namespace, object)
+			if err != nil || reference == nil || reference.Name != review.Facts.Name || reference.Namespace != review.Facts.Namespace ||
+				reference.Kind.GroupKind() != profile.Kind.GroupKind() {
+				return
+			}
+			effective := policy.Resolve(facts, &policy.Scope{Runtime: reference.Policy(review.Object, profile.RuntimeTTLs)})
+			if policy.Judge(facts, &effective, review.Now).Backfill {
+				out.Count++
+			}
+		})
 	if err != nil {
 		w.log.V(1).Info("could not count what backfill reaches", "kind", users.Kind.Kind, "reason", err.Error())
 		out.More = true
@@ -317,7 +319,8 @@ func (w *Webhooks) validateTally(ctx context.Context, request *request) answer {
 		defer cancel()
 		author, err := request.review.UserInfo()
 		if err == nil {
-			review.Author, err = w.ask(ctx, author, authorizationv1.ResourceAttributes{Namespace: request.facts.Namespace, Version: "v1", Resource: "pods"})
+			review.Author, err = w.ask(ctx, author, authorizationv1.ResourceAttributes{Namespace: request.facts.Namespace, Version: "v1",
+				Resource: "pods"})
 		}
 		if err != nil && w.options.RequireDelete {
 			return unanswered("curfew could not find out in time whether you may delete Pods", err)

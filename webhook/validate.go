@@ -145,7 +145,7 @@ func (p LivePods) Pod(ctx context.Context, namespace, name string) (map[string]a
 }
 
 // validateBinding judges the change of a Binding to its Pod: the API server copies annotations and
-// labels. Schedulers send what the Pod already has, so the Pod has to be read.
+// labels. Schedulers send annotations that the Pod already has, so the Pod must be read.
 func (w *Webhooks) validateBinding(ctx context.Context, request *request, now time.Time) answer {
 	if w.pods == nil {
 		return untouched()
@@ -203,7 +203,7 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	}
 	facts, owner := review.Facts, review.Facts.Owner
 	// The API server accepts no reference without a UID. A posted review may have one: it must not
-	// find out by name alone what an object in the cluster holds.
+	// find out the content of an object by its name alone.
 	if owner.UID == "" {
 		return
 	}
@@ -247,8 +247,8 @@ func (w *Webhooks) readOwner(ctx context.Context, namespace string, owner *metav
 	return w.owners.Read(ctx, namespace, owner)
 }
 
-// inherited are denied values that owners were seen to have, so that a rollout of a thousand Pods
-// reads its ReplicaSet a few times. Only what lets an object pass is kept.
+// inherited caches denied values that owners had, so that a rollout of a thousand Pods reads its
+// ReplicaSet a few times. Only values that let an object pass are kept.
 type inherited struct {
 	mu    sync.Mutex
 	until map[digest]time.Time

@@ -86,7 +86,8 @@ func New(options Options) (*Webhooks, error) {
 		metrics: metrics,
 		log:     log,
 		options: rules.Options{
-			WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels, WarnExpiredLabels: options.WarnExpired, KyvernoLabel: options.KyvernoLabel,
+			WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels,
+			WarnExpiredLabels: options.WarnExpired, KyvernoLabel: options.KyvernoLabel,
 			Controller: options.Controller, ControllerUser: options.ControllerUser, ControllerAccounts: options.ControllerAccounts,
 		},
 
@@ -100,10 +101,10 @@ func New(options Options) (*Webhooks, error) {
 	}, nil
 }
 
-// Profiles are those by which the webhooks judge at this moment.
+// Profiles returns the profiles by which the webhooks judge at this moment.
 func (w *Webhooks) Profiles() policy.Profiles { return w.source.store.Snapshot().Profiles }
 
-// Register adds the endpoints to those of a server. They count and measure themselves.
+// Register adds the endpoints to a server. They count and measure themselves.
 func (w *Webhooks) Register(mux *http.ServeMux) {
 	for path, review := range w.endpoints() {
 		mux.Handle(path, w.handler(path, review))
@@ -127,8 +128,8 @@ func (w *Webhooks) handler(path string, review reviewFunc) *handler {
 // reviewFunc answers one decoded request at the instant now.
 type reviewFunc func(ctx context.Context, request *request, now time.Time) answer
 
-// handler does what all endpoints share: it reads the clock, decodes, recovers, counts and logs
-// errors.
+// handler does the work that all endpoints share: it reads the clock, decodes, recovers, counts and
+// logs errors.
 type handler struct {
 	webhooks *Webhooks
 	// name of the endpoint in metrics.
@@ -187,7 +188,8 @@ var otherKind = schema.GroupKind{Kind: "other"}
 // kindLabel bounds the metric: anyone who reaches the port can make up kinds.
 func (h *handler) kindLabel(review *wire.Review) schema.GroupKind {
 	kind := kindOf(review)
-	if _, ok := h.webhooks.Profiles()[kind.GroupKind()]; ok || kind.GroupKind() == namespaceKind.GroupKind() || kind.Group == v1alpha1.GroupVersion.Group && h.webhooks.compiles(kind.Kind) {
+	if _, ok := h.webhooks.Profiles()[kind.GroupKind()]; ok || kind.GroupKind() == namespaceKind.GroupKind() ||
+		kind.Group == v1alpha1.GroupVersion.Group && h.webhooks.compiles(kind.Kind) {
 		return kind.GroupKind()
 	}
 	return otherKind
@@ -201,7 +203,7 @@ type request struct {
 	operation admissionv1.Operation
 	user      rules.User
 	kind      schema.GroupVersionKind
-	// resource is what the user would delete.
+	// resource is the resource that the user would delete.
 	resource metav1.GroupVersionResource
 	// object and old are the JSON form of the objects, without managedFields; old is nil unless the
 	// operation is UPDATE.
@@ -237,7 +239,8 @@ func (w *Webhooks) decode(ctx context.Context, review *wire.Review) (*request, e
 	return out, err
 }
 
-func (r *request) read(ctx context.Context, profile *policy.Profile, field string, object *wire.Object) (map[string]any, *policy.Facts, error) {
+func (r *request) read(ctx context.Context, profile *policy.Profile, field string, object *wire.Object) (map[string]any, *policy.Facts,
+	error) {
 	if object.Raw == "" {
 		return nil, nil, fmt.Errorf("%s is absent: a %s carries one", field, r.operation)
 	}

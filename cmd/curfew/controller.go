@@ -36,7 +36,7 @@ import (
 // controller are the parts of the controller.
 type controller struct {
 	*process
-	watches    *rest.Config // for all that is listed and watched
+	watches    *rest.Config // for lists and watches
 	objects    dynamic.Interface
 	namespaces *follow.Namespaces
 	policies   *follow.Policies
@@ -53,15 +53,17 @@ type controller struct {
 	backfill   *backfill.Labels    // nil likewise
 	cleanup    *cleanup.Controller // nil where trigger cleanup is switched off
 	tally      *tally.Controller
-	reported   loop.Signal // has the published report made again
+	reported   loop.Signal // triggers a new report
 	synced     *feed.SyncedMetric
-	leads      atomic.Bool // and knows what objects are judged by
+	leads      atomic.Bool // leads, and has read the policies and namespaces
 }
 
-// addController wires feeds → engine → API server. Each step uses what those before it made.
+// addController wires feeds → engine → API server. Each step uses the parts that earlier steps
+// made.
 func addController(ctx context.Context, process *process) error {
 	c := &controller{process: process, reported: loop.NewSignal()}
-	err := steps(ctx, c.addClients, c.addStatuses, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addBackfill, c.addCleanup, c.addTally, c.addSettings)
+	err := steps(ctx, c.addClients, c.addStatuses, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addBackfill,
+		c.addCleanup, c.addTally, c.addSettings)
 	if err != nil {
 		return err
 	}
@@ -69,15 +71,15 @@ func addController(ctx context.Context, process *process) error {
 	return errors.Join(c.mgr.Add(leaderRunnable(c.runOnce)), c.mgr.Add(leaderRunnable(c.runObjects)))
 }
 
-// runOnce runs what may run once in a cluster: stamps, statuses, the webhook configurations, the
-// default labels of existing objects, and the published flags.
+// runOnce runs the parts that may run only once in a cluster: stamps, statuses, the webhook
+// configurations, the default labels of existing objects, and the published flags.
 func (c *controller) runOnce(ctx context.Context) error {
 	return together(ctx, c.settings.Run, func(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
 		all := []func(context.Context) error{c.count}
-		if !c.options.only() { // All of these write what is cluster-scoped.
+		if !c.options.only() { // All of these write cluster-scoped objects.
 			all = append(all, c.namespaces.Run, c.policies.WriteStatuses, c.platform.Platform.Profiles.WriteStatuses,
 				c.platform.Platform.Runtimes.RunStamps, c.coverage.Run)
 		}
@@ -88,7 +90,7 @@ func (c *controller) runOnce(ctx context.Context) error {
 	})
 }
 
-// runObjects runs what finds, deletes and reports objects. Several processes could, for disjoint
+// runObjects finds, deletes and reports objects. Several processes could run it, for disjoint
 // namespaces.
 func (c *controller) runObjects(ctx context.Context) error {
 	defer c.notices.last(ctx)
@@ -117,7 +119,8 @@ func (c *controller) addClients(context.Context) (err error) {
 	return err
 }
 
-// addStatuses has stamps and statuses written on what objects are judged by.
+// addStatuses makes the followers write stamps and statuses on Namespaces, policies, profiles and
+// runtimes.
 func (c *controller) addStatuses(context.Context) error {
 	c.namespaces, c.policies = c.platform.Namespaces, c.platform.Platform.Policies
 	if c.options.only() {
@@ -185,7 +188,7 @@ func (c *controller) addFeeds(ctx context.Context) (err error) {
 	return nil
 }
 
-// addKinds adds what knows which feeds should run.
+// addKinds adds the discovery of kinds, which decides which feeds run.
 func (c *controller) addKinds(context.Context) (err error) {
 	if c.kinds, err = newProfiles(c); err != nil || !c.options.on(policy.TriggerLabel) {
 		return err
@@ -194,9 +197,10 @@ func (c *controller) addKinds(context.Context) (err error) {
 	return err
 }
 
-// connect has each part notified of what concerns it.
+// connect subscribes each part to the changes that concern it.
 func (c *controller) connect() {
-	// A namespace concerns all kinds, and what a cleanup run has listed, which is in no feed.
+	// A namespace concerns all kinds, and the objects that a cleanup run has listed, which no feed
+	// holds.
 	c.namespaces.OnChange(c.engine.RecheckNamespace)
 	c.namespaces.OnAdd(c.engine.RecheckNamespace)
 	c.namespaces.OnChange(c.feeds.RejudgeNamespace)
@@ -223,13 +227,13 @@ func (c *controller) connect() {
 	}
 }
 
-// addPauses has all clients send nothing that a DeletionPause names.
+// addPauses makes all clients hold the requests that a DeletionPause names.
 func (p *process) addPauses() {
 	p.pauses = pause.New(pause.Options{Clock: p.clock, Log: p.log.WithName("pause")})
 	p.config.Wrap(p.pauses.Wrap)
 }
 
-// readPauses says where the pauses are read.
+// readPauses sets where the pauses are read from.
 func (c *controller) readPauses() error {
 	read, err := pause.OfCluster(c.config)
 	if c.options.only() {
@@ -286,7 +290,7 @@ func (p *process) identify(ctx context.Context) (permission.Identity, error) {
 	return permission.Identity{User: review.Status.UserInfo.Username, Groups: review.Status.UserInfo.Groups}, nil
 }
 
-// reviews ask the API server what Curfew may do.
+// reviews asks the API server for Curfew's permissions.
 func (p *process) reviews() permission.Reviews {
 	client := p.typed.AuthorizationV1()
 	return permission.Reviews{Access: client.SelfSubjectAccessReviews(), RulesOf: client.SelfSubjectRulesReviews()}

@@ -37,7 +37,8 @@ type feedMaker struct {
 	shared  feed.Options
 }
 
-func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interface, jobs *follow.Jobs, shared feed.Options) (*feedMaker, error) {
+func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interface, jobs *follow.Jobs, shared feed.Options) (*feedMaker,
+	error) {
 	protobuf := rest.CopyConfig(config)
 	protobuf.ContentType, protobuf.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	typed, err := kubernetes.NewForConfig(protobuf)
@@ -76,7 +77,7 @@ func (m *feedMaker) withProfile(spec *feedset.Spec) (feedset.Feed, error) {
 	return feed.New(kind, m.shared)
 }
 
-// profileOf is the profile of the kind. Typed kinds have none but their facts.
+// profileOf returns the profile of the kind. Typed kinds only have facts.
 func profileOf(spec *feedset.Spec) *expression.Profile {
 	if spec.Profile != nil {
 		return spec.Profile
@@ -119,7 +120,8 @@ func (c *controller) addCoverage(context.Context) (err error) {
 		Labelled: served,
 		Mutating: configurations("mutatingwebhookconfigurations"), Validating: configurations("validatingwebhookconfigurations"),
 		Namespace: c.options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration,
-		FailClosed: c.options.failClosed, Alias: c.options.kyvernoLabel, Protect: c.options.protected(), DryRun: c.options.dryRun, Off: c.options.off(),
+		FailClosed: c.options.failClosed, Alias: c.options.kyvernoLabel, Protect: c.options.protected(), DryRun: c.options.dryRun,
+		Off:     c.options.off(),
 		Changed: c.reported.Set,
 		Clock:   c.clock, Log: c.log, Registerer: metrics.Registry,
 	})

@@ -46,7 +46,7 @@ func root() *cobra.Command {
 	return command
 }
 
-// parts are what one process runs.
+// parts are the parts of Curfew that one process runs.
 type parts struct{ webhook, controller bool }
 
 func serve(use, short string, parts parts) *cobra.Command {
@@ -56,7 +56,8 @@ func serve(use, short string, parts parts) *cobra.Command {
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(options.validate(), options.validateAPI(), options.validateServing(), options.validateOnlyAdmission(parts)); err != nil {
+			if err := errors.Join(options.validate(), options.validateAPI(), options.validateServing(),
+				options.validateOnlyAdmission(parts)); err != nil {
 				return err
 			}
 			options.switchOff()

@@ -15,7 +15,7 @@ import (
 	"curfew.dev/curfew/controller/notice"
 )
 
-// notices are what Curfew writes for people: on objects, Namespaces and LifecyclePolicies.
+// notices writes Events and conditions on objects, Namespaces and LifecyclePolicies.
 type notices struct {
 	reports *feed.Reports
 	digests *notice.Digests
@@ -28,7 +28,7 @@ func (n *notices) run(ctx context.Context) error {
 	return together(ctx, n.reports.Run, n.digests.Run, n.pauses.Run)
 }
 
-// last writes what was deleted since the last summary, within the time that a process gets to end.
+// last reports the deletions since the last summary, within the time that a process gets to end.
 func (n *notices) last(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -61,10 +61,12 @@ func (c *controller) addNotices(ctx context.Context) error {
 	c.notices = &notices{
 		reports: reports,
 		digests: notice.NewDigests(notice.DigestOptions{
-			Events: func(namespace string) notice.Events { return c.typed.CoreV1().Events(namespace) }, UIDs: uids, Inside: inside, Instance: instance, Clock: c.clock, Log: c.log,
+			Events: func(namespace string) notice.Events { return c.typed.CoreV1().Events(namespace) }, UIDs: uids, Inside: inside,
+			Instance: instance, Clock: c.clock, Log: c.log,
 		}),
 		pauses: notice.NewPauses(notice.PauseOptions{
-			Recorder: recorder, Namespaces: namespaces, Policies: policies, UIDs: uids, Inside: inside, Own: c.options.namespace, Clock: c.clock, Log: c.log,
+			Recorder: recorder, Namespaces: namespaces, Policies: policies, UIDs: uids, Inside: inside, Own: c.options.namespace, Clock: c.clock,
+			Log: c.log,
 		}),
 		failed: notice.Failures(ctx, &typedcorev1.EventSinkImpl{Interface: c.typed.CoreV1().Events("")}),
 	}

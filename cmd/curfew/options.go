@@ -63,15 +63,17 @@ type options struct {
 	published map[string]string
 }
 
-// verbosityMost is that of the libraries that log by the same way. Below 0 the logger would drop
-// what tells of deletions.
-const verbosityMost = 10
+// maxVerbosity is the highest level of the libraries, which log in the same way. Below 0 the logger
+// would drop the messages about deletions.
+const maxVerbosity = 10
 
 func defaultOptions() *options {
 	return &options{
-		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s", expiredLabels: "deny", maxReviewSize: "40Mi",
+		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080",
+		nativeTTL: "on", port: 9443, warnBelow: "60s", expiredLabels: "deny", maxReviewSize: "40Mi",
 		enable: triggerNames(), builtinProfiles: true, leaderElect: true, protect: policy.DefaultProtect(),
-		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20, cleanupReportBytes: "64Mi", leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
+		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20,
+		cleanupReportBytes: "64Mi", leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 		servingOptions: defaultServing(),
 	}
 }
@@ -82,13 +84,19 @@ func (o *options) addCommon(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddr, "health-addr", o.healthAddr, "address that serves /healthz and /readyz")
 	flags.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address that serves /metrics; 0 means none")
 	flags.StringVar(&o.pprof, "pprof-addr", o.pprof, "address that serves /debug/pprof; empty means none")
-	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL, "on: default TTLs go into a kind's native field; off: into annotations, so that Curfew alone deletes")
+	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL,
+		"on: default TTLs go into a kind's native field; off: into annotations, so that Curfew alone deletes")
 	flags.StringSliceVar(&o.enable, "enable", o.enable, "triggers that are switched on. For the others no default is filled in, nothing is tracked and nothing is deleted or stopped; values that objects carry stay")
-	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", o.kyvernoLabel, "carry out label cleanup.kyverno.io/ttl as well as curfew.dev/ttl, and review it at admission")
-	flags.BoolVar(&o.builtinProfiles, "builtin-profiles", o.builtinProfiles, "know the kinds whose KindProfiles come with Curfew. Without them, of custom kinds only those with a KindProfile in the cluster")
-	flags.DurationVar(&o.cleanupMinInterval, "cleanup-min-interval", o.cleanupMinInterval, "shortest time between two runs of a cleanup policy")
-	flags.IntVar(&o.cleanupMaxPolicies, "cleanup-max-policies", o.cleanupMaxPolicies, "how many CleanupPolicies of one namespace are admitted and run; the oldest do")
-	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces, or patterns such as openshift-*, in which nothing is ever deleted and no default is given, beside Curfew's own")
+	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", o.kyvernoLabel,
+		"carry out label cleanup.kyverno.io/ttl as well as curfew.dev/ttl, and review it at admission")
+	flags.BoolVar(&o.builtinProfiles, "builtin-profiles", o.builtinProfiles,
+		"know the kinds whose KindProfiles come with Curfew. Without them, of custom kinds only those with a KindProfile in the cluster")
+	flags.DurationVar(&o.cleanupMinInterval, "cleanup-min-interval", o.cleanupMinInterval,
+		"shortest time between two runs of a cleanup policy")
+	flags.IntVar(&o.cleanupMaxPolicies, "cleanup-max-policies", o.cleanupMaxPolicies,
+		"how many CleanupPolicies of one namespace are admitted and run; the oldest do")
+	flags.StringSliceVar(&o.protect, "protect", o.protect,
+		"namespaces, or patterns such as openshift-*, in which nothing is ever deleted and no default is given, beside Curfew's own")
 	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "report what would be deleted, delete nothing; admission says so")
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "how much is logged: 0 what matters, 1 retries, 2 every decision")
 }
@@ -97,11 +105,14 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 	flags.StringVar(&o.host, "host", o.host, "address that the webhooks listen on; empty means all")
 	flags.IntVar(&o.port, "port", o.port, "port that the webhooks listen on")
 	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about")
-	flags.BoolVar(&o.requireDelete, "require-delete", o.requireDelete, "deny a TTL, and whatever else has Curfew delete an object, to users who may not delete it themselves, instead of warning")
+	flags.BoolVar(&o.requireDelete, "require-delete", o.requireDelete,
+		"deny a TTL, and whatever else has Curfew delete an object, to users who may not delete it themselves, instead of warning")
 	flags.StringSliceVar(&o.controllerAccounts, "controller-accounts", o.controllerAccounts, "user names of controllers, besides those that KindProfiles name: what they create for an owner is admitted with a warning where a rule would deny it")
-	flags.StringVar(&o.maxReviewSize, "max-review-size", o.maxReviewSize, "largest request from the API server that is reviewed; a larger one is denied")
+	flags.StringVar(&o.maxReviewSize, "max-review-size", o.maxReviewSize,
+		"largest request from the API server that is reviewed; a larger one is denied")
 	flags.BoolVar(&o.strictLabels, "strict-labels", o.strictLabels, "deny a TTL label that cannot be read, instead of warning")
-	flags.StringVar(&o.expiredLabels, "expired-labels", o.expiredLabels, "deny a TTL label that is expired when it is set, or warn: what is due is then deleted at once")
+	flags.StringVar(&o.expiredLabels, "expired-labels", o.expiredLabels,
+		"deny a TTL label that is expired when it is set, or warn: what is due is then deleted at once")
 }
 
 func (o *options) addController(flags *pflag.FlagSet) {
@@ -109,15 +120,23 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.StringVar(&o.leaseName, "lease-name", o.leaseName, "name of the lease; the controller's Role has to allow it")
 	flags.DurationVar(&o.leaseDuration, "lease-duration", o.leaseDuration, "how long the lease of a silent leader holds")
 	flags.StringSliceVar(&o.namespaces, "namespaces", o.namespaces, "namespaces in which TTL labels are looked for, of kinds that may not be watched everywhere, beside those in which a role is bound to the controller")
-	flags.StringVar(&o.propagation, "propagation", o.propagation, "what happens to dependents, unless a LifecyclePolicy or the profile of the kind sets it: Background, Foreground or Orphan")
-	flags.BoolVar(&o.leaveNativeTTL, "leave-native-ttl", o.leaveNativeTTL, "leave Jobs whose author set ttlSecondsAfterFinished to Kubernetes, which deletes them")
-	flags.BoolVar(&o.failClosed, "fail-closed", o.failClosed, "refuse objects of kinds with a profile that Curfew could not validate, instead of letting them pass")
+	flags.StringVar(&o.propagation, "propagation", o.propagation,
+		"what happens to dependents, unless a LifecyclePolicy or the profile of the kind sets it: Background, Foreground or Orphan")
+	flags.BoolVar(&o.leaveNativeTTL, "leave-native-ttl", o.leaveNativeTTL,
+		"leave Jobs whose author set ttlSecondsAfterFinished to Kubernetes, which deletes them")
+	flags.BoolVar(&o.failClosed, "fail-closed", o.failClosed,
+		"refuse objects of kinds with a profile that Curfew could not validate, instead of letting them pass")
 	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")
-	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute, those of deadlines included; the first minute after a start has no budget; 0 means none")
-	flags.DurationVar(&o.relistEvery, "relist-every", o.relistEvery, "how often everything is listed anew, for what a watch lost")
-	flags.StringVar(&o.cleanupReportBytes, "cleanup-report-bytes", o.cleanupReportBytes, "how much the CleanupReports of one namespace may take; the oldest are deleted beyond it; 0 means any size")
-	flags.BoolVar(&o.metricsPolicyNames, "metrics-policy-names", o.metricsPolicyNames, "name stalled cleanup policies in metrics, which anyone who reaches /metrics can read")
-	flags.BoolVar(&o.requireApproval, "require-approval", o.requireApproval, "let a new or changed CleanupPolicy delete nothing before somebody has approved it")
+	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute,
+		"bound on deletions in any minute, those of deadlines included; the first minute after a start has no budget; 0 means none")
+	flags.DurationVar(&o.relistEvery, "relist-every", o.relistEvery,
+		"how often Curfew lists all objects again, to find changes that the watch missed")
+	flags.StringVar(&o.cleanupReportBytes, "cleanup-report-bytes", o.cleanupReportBytes,
+		"how much the CleanupReports of one namespace may take; the oldest are deleted beyond it; 0 means any size")
+	flags.BoolVar(&o.metricsPolicyNames, "metrics-policy-names", o.metricsPolicyNames,
+		"name stalled cleanup policies in metrics, which anyone who reaches /metrics can read")
+	flags.BoolVar(&o.requireApproval, "require-approval", o.requireApproval,
+		"let a new or changed CleanupPolicy delete nothing before somebody has approved it")
 	flags.DurationVar(&o.stuckAfter, "stuck-after", o.stuckAfter, "report what is still terminating after this long")
 }
 
@@ -170,8 +189,8 @@ func (o *options) validate() error {
 	if o.cleanupMaxPolicies < 0 {
 		bad("cleanup-max-policies", o.cleanupMaxPolicies, "give 0 or more")
 	}
-	if o.verbosity < 0 || o.verbosity > verbosityMost {
-		bad("verbosity", o.verbosity, fmt.Sprintf("give 0 to %d", verbosityMost))
+	if o.verbosity < 0 || o.verbosity > maxVerbosity {
+		bad("verbosity", o.verbosity, fmt.Sprintf("give 0 to %d", maxVerbosity))
 	}
 	if problems := validation.IsDNS1123Subdomain(o.leaseName); len(problems) > 0 {
 		bad("lease-name", o.leaseName, strings.Join(problems, "; "))
@@ -182,8 +201,7 @@ func (o *options) validate() error {
 	return errors.Join(append(errs, o.validateEnable(), o.validateOnly())...)
 }
 
-// validateNamespaces names every name that no namespace can have. Those of --protect may be
-// patterns.
+// validateNamespaces reports every name that no namespace can have. --protect also takes patterns.
 func (o *options) validateNamespaces(bad func(flag string, value any, fix string)) {
 	for flag, names := range map[string][]string{"protect": o.protect, "namespaces": o.namespaces} {
 		for _, name := range names {
@@ -225,13 +243,14 @@ type onlyOptions struct {
 
 func (o *options) addOnly(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.onlyNamespaces, "only-namespaces", o.onlyNamespaces, "work in these namespaces alone, with Roles in them and no ClusterRole. Policies and profiles come from --config-dir; triggers cleanup and tally are off")
-	flags.StringVar(&o.configDir, "config-dir", o.configDir, "folder with LifecyclePolicies, KindProfiles and CustomResourceDefinitions as YAML files; with --only-namespaces")
+	flags.StringVar(&o.configDir, "config-dir", o.configDir,
+		"folder with LifecyclePolicies, KindProfiles and CustomResourceDefinitions as YAML files; with --only-namespaces")
 }
 
 // only reports whether Curfew works in listed namespaces alone.
 func (o *options) only() bool { return len(o.onlyNamespaces) > 0 }
 
-// clusterTriggers take rights in the cluster.
+// clusterTriggers need rights in the whole cluster.
 var clusterTriggers = []policy.Trigger{policy.TriggerCleanup, policy.TriggerTally}
 
 func (o *options) validateOnly() error {
@@ -248,15 +267,17 @@ func (o *options) validateOnly() error {
 		errs = append(errs, errors.New("--namespaces: leave it out, --only-namespaces names all namespaces"))
 	}
 	if o.only() && !slices.ContainsFunc(o.enable, func(name string) bool { return !slices.Contains(clusterTriggers, policy.Trigger(name)) }) {
-		errs = append(errs, fmt.Errorf("--enable=%s: with --only-namespaces name at least one of ttl, label and deadline", strings.Join(o.enable, ",")))
+		errs = append(errs, fmt.Errorf("--enable=%s: with --only-namespaces name at least one of ttl, label and deadline",
+			strings.Join(o.enable, ",")))
 	}
 	if o.configDir != "" && !o.only() {
-		errs = append(errs, fmt.Errorf("--config-dir=%s: set --only-namespaces, too: otherwise policies and profiles come from the cluster", o.configDir))
+		errs = append(errs, fmt.Errorf("--config-dir=%s: set --only-namespaces, too: otherwise policies and profiles come from the cluster",
+			o.configDir))
 	}
 	return errors.Join(errs...)
 }
 
-// validateOnlyAdmission refuses what takes rights in the cluster of a webhook.
+// validateOnlyAdmission refuses options of the webhook that need rights in the whole cluster.
 func (o *options) validateOnlyAdmission(parts parts) error {
 	var errs []error
 	if o.only() && parts.webhook && o.certificates != certManager {
@@ -268,22 +289,23 @@ func (o *options) validateOnlyAdmission(parts parts) error {
 	return errors.Join(errs...)
 }
 
-// switchOff switches off the triggers that take rights in the cluster, before the flags are
+// switchOff switches off the triggers that need rights in the whole cluster, before the flags are
 // published.
 func (o *options) switchOff() {
 	if o.only() {
-		o.enable = slices.DeleteFunc(slices.Clone(o.enable), func(name string) bool { return slices.Contains(clusterTriggers, policy.Trigger(name)) })
+		o.enable = slices.DeleteFunc(slices.Clone(o.enable),
+			func(name string) bool { return slices.Contains(clusterTriggers, policy.Trigger(name)) })
 	}
 }
 
-// confine has all clients refuse what reaches beyond the listed namespaces.
+// confine makes all clients refuse requests beyond the listed namespaces.
 func (o *options) confine(config *rest.Config) {
 	if o.only() {
 		config.Wrap(confine.Options{Namespaces: o.onlyNamespaces, Own: o.namespace}.Wrap)
 	}
 }
 
-// files are where policies, profiles and kinds come from. A bad file ends the start.
+// files reads policies, profiles and kinds from --config-dir. A bad file ends the start.
 func (p *process) files(ctx context.Context) (follow.Files, error) {
 	p.log.Info("working in listed namespaces only: nothing that takes rights in the cluster is done",
 		"namespaces", p.options.onlyNamespaces, "off", "cleanup policies, PodTallies, webhook configurations, cluster-scoped kinds, training runtimes, stamps and statuses")

@@ -10,8 +10,8 @@ import (
 	"curfew.dev/curfew/manifests/profiles"
 )
 
-// addPlatform follows what admission and the controller judge by, on every replica: profiles,
-// policies, kinds, runtimes, namespaces.
+// addPlatform follows, on every replica, the objects by which admission and the controller judge:
+// profiles, policies, kinds, runtimes, namespaces.
 func (p *process) addPlatform(ctx context.Context) error {
 	builtin, err := profiles.All()
 	if err != nil {

@@ -42,7 +42,7 @@ import (
 	"curfew.dev/curfew/webhook/api"
 )
 
-// run builds what the process consists of and runs it until ctx is done.
+// run builds the parts of the process and runs them until ctx is done.
 func run(ctx context.Context, options *options, parts parts) error {
 	limitMemory(cgroupLimits)
 	p, err := newProcess(options, parts)
@@ -159,7 +159,7 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Cache: cache.Options{
 			ByObject: map[client.Object]cache.ByObject{
-				// Every review reads a namespace, and nobody changes one that was read.
+				// Every review reads a namespace, and no reader changes it.
 				follow.NamespaceMeta(): {Transform: follow.StripNamespace, UnsafeDisableDeepCopy: new(true)},
 			},
 			DefaultTransform: cache.TransformStripManagedFields(),
@@ -182,8 +182,7 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 	return mgr, nil
 }
 
-// addHealth serves /healthz and /readyz. A controller that waits for the lease is ready: it does
-// what it should.
+// addHealth serves /healthz and /readyz. A controller that waits for the lease is ready.
 func addHealth(ctx context.Context, p *process, ready []api.Check) error {
 	router, err := api.New(api.Options{Ready: ready, Logger: p.log.WithName("http")})
 	if err != nil {
@@ -196,7 +195,7 @@ func addHealth(ctx context.Context, p *process, ready []api.Check) error {
 	return p.mgr.Add(server)
 }
 
-// process is what webhooks and controller share.
+// process holds the parts that webhooks and controller share.
 type process struct {
 	options    *options
 	mgr        manager.Manager
@@ -210,7 +209,7 @@ type process struct {
 	serverTime follow.ServerTime
 	log        logr.Logger
 	drain      drain
-	// platform is what both judge by.
+	// platform holds the profiles, policies and namespaces by which both judge.
 	platform follow.Cached
 	// fresh reads the namespaces of --only-namespaces for admission; nil without that flag.
 	fresh *follow.Fresh
@@ -246,8 +245,8 @@ func (leaderRunnable) NeedLeaderElection() bool          { return true }
 // followed within 2.2 times that, since the interval is jittered.
 const leaseRetry = 500 * time.Millisecond
 
-// lease is the lock that controllers take turns with. The same interval sets how often the leader
-// renews it. That would be too many writes, so most of them are left out.
+// lease is the lock of the leader election. leaseRetry also sets how often the leader renews it.
+// That would be too many writes, so most of them are left out.
 type lease struct {
 	resourcelock.Interface
 	clock   clock.PassiveClock
@@ -274,7 +273,7 @@ func newLease(config *rest.Config, options *options, deadline time.Duration) (*l
 	return &lease{Interface: lock, clock: clock.RealClock{}, every: options.leaseDuration / 7}, nil
 }
 
-// Update writes the record unless it only renews what was renewed a moment ago.
+// Update writes the record, unless it only repeats a renewal of a moment ago.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	now := l.clock.Now()
 	mine := record.HolderIdentity == l.Identity()
@@ -291,16 +290,16 @@ func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	return nil
 }
 
-// gcPercent is how much the heap may grow between two collections once a long list has come. What
-// Curfew keeps holds few pointers, so that collecting twice as often as Go does by itself costs
-// little and keeps little garbage in memory.
+// gcPercent is how much the heap may grow between two collections after a long list. Curfew's heap
+// holds few pointers, so that collecting twice as often as Go's default costs little and keeps
+// little garbage in memory.
 const gcPercent = 50
 
-// worthwhile is how many objects a list has that is worth a collection. Most kinds have few.
+// worthwhile is the length of a list from which a collection pays. Most kinds have few objects.
 const worthwhile = 1000
 
 // giveBack returns a function that feeds call after each list. It never blocks. After a long list,
-// and once for several of them, memory is given back to the system.
+// or several, it returns memory to the system once.
 func giveBack(ctx context.Context) func(objects int) {
 	asked := loop.NewSignal()
 	go func() {
@@ -315,9 +314,9 @@ func giveBack(ctx context.Context) func(objects int) {
 	}
 }
 
-// trim gives the system back what reading a whole kind took: what is kept of an object is a small
-// part of what came over the wire, and Go would hold on to the room for the rest for minutes. GOGC
-// in the environment takes precedence.
+// trim returns memory to the system after a whole kind was read. The engine keeps a small part of
+// each object, and Go would hold the memory of the rest for minutes. GOGC in the environment takes
+// precedence.
 func trim() {
 	debug.FreeOSMemory()
 	if os.Getenv("GOGC") == "" {
@@ -328,8 +327,8 @@ func trim() {
 // cgroupLimits are the files that hold the memory limit of the container, of cgroup v2 and v1.
 var cgroupLimits = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
-// limitMemory has Go collect garbage before the container's memory limit is reached, unless
-// GOMEMLIMIT says when. The rest is for what Go does not count.
+// limitMemory makes Go collect garbage before the container reaches its memory limit, unless
+// GOMEMLIMIT is set. The rest is for memory that Go does not count.
 func limitMemory(files []string) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -347,7 +346,7 @@ func limitMemory(files []string) {
 	}
 }
 
-// memoryLimit is how much memory the process may take; 0 where nobody says.
+// memoryLimit returns how much memory the process may use; 0 if no limit is set.
 func memoryLimit() int64 {
 	if limit := debug.SetMemoryLimit(-1); limit < 1<<50 {
 		return limit

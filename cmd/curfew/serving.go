@@ -20,7 +20,7 @@ import (
 	"curfew.dev/curfew/webhook/api"
 )
 
-// servingOptions are the flags of the webhook's TLS server, a part of those of the webhook.
+// servingOptions are the webhook's flags for its TLS server.
 type servingOptions struct {
 	certificates, certificateDir string
 	caSettle                     time.Duration
@@ -39,18 +39,24 @@ var tlsVersions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionT
 
 func defaultServing() servingOptions {
 	return servingOptions{
-		certificates: selfManaged, certificateDir: "/etc/curfew/tls", caSettle: certs.DefaultSettle, tlsMinVersion: "1.3", drainDelay: 5 * time.Second,
+		certificates: selfManaged, certificateDir: "/etc/curfew/tls", caSettle: certs.DefaultSettle, tlsMinVersion: "1.3",
+		drainDelay: 5 * time.Second,
 	}
 }
 
 func (o *servingOptions) addServing(flags *pflag.FlagSet) {
 	flags.StringVar(&o.certificates, "certificates", o.certificates, "self-managed: Curfew makes its certificates and tells the API server whom to trust; cert-manager: something else does both, and the certificate is in --certificate-dir")
-	flags.StringVar(&o.certificateDir, "certificate-dir", o.certificateDir, "folder with tls.crt, tls.key and ca.crt, read again when they change; with --certificates=cert-manager")
-	flags.DurationVar(&o.caSettle, "ca-settle", o.caSettle, "how long every webhook configuration must have had a new CA before it signs; with --certificates=self-managed")
+	flags.StringVar(&o.certificateDir, "certificate-dir", o.certificateDir,
+		"folder with tls.crt, tls.key and ca.crt, read again when they change; with --certificates=cert-manager")
+	flags.DurationVar(&o.caSettle, "ca-settle", o.caSettle,
+		"how long every webhook configuration must have had a new CA before it signs; with --certificates=self-managed")
 	flags.StringVar(&o.tlsMinVersion, "tls-min-version", o.tlsMinVersion, "lowest version of TLS that is served: 1.2 or 1.3")
-	flags.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile, "CAs of the client certificate that callers of the webhooks must have; empty means that none is asked for")
-	flags.StringSliceVar(&o.clientNames, "client-names", o.clientNames, "common names that the client certificate may have; empty means any; with --client-ca-file")
-	flags.DurationVar(&o.drainDelay, "drain-delay", o.drainDelay, "how long a webhook serves on after it was told to stop, until no more requests are sent to it")
+	flags.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
+		"CAs of the client certificate that callers of the webhooks must have; empty means that none is asked for")
+	flags.StringSliceVar(&o.clientNames, "client-names", o.clientNames,
+		"common names that the client certificate may have; empty means any; with --client-ca-file")
+	flags.DurationVar(&o.drainDelay, "drain-delay", o.drainDelay,
+		"how long a webhook serves on after it was told to stop, until no more requests are sent to it")
 }
 
 func (o *servingOptions) validateServing() error {
@@ -80,7 +86,7 @@ func (o *servingOptions) validateServing() error {
 }
 
 func (a *admission) addCertificates(context.Context) (err error) {
-	if a.options.only() { // Whoever installed the webhook configurations has the certificate trusted.
+	if a.options.only() { // The administrator who installed the webhook configurations makes them trust the certificate.
 		if a.certificates, err = certs.NewMounted(certs.MountedOptions{Dir: a.options.certificateDir}); err != nil {
 			return err
 		}
@@ -137,9 +143,9 @@ func (a *admission) addServer(ctx context.Context) error {
 	return a.mgr.Add(server)
 }
 
-// drain is how a webhook stops without failing a request: it serves on until whoever sends requests
-// has noticed that it is no longer ready, and asks for new connections meanwhile. The last idle
-// connections close when no request has come for all that time.
+// drain stops a webhook without failing a request: it serves until its callers have noticed that it
+// is no longer ready, and meanwhile closes each connection after its response. Idle connections
+// close at the end of that time.
 type drain struct{ begun atomic.Bool }
 
 // follow returns a context that ends the delay after ctx does.

@@ -28,7 +28,7 @@ func (c *controller) addSettings(context.Context) error {
 	return nil
 }
 
-// report is the state that is published with the settings. Numbers are those of the metrics.
+// report returns the state that is published with the settings. Its numbers equal the metrics.
 func (c *controller) report() settings.Report {
 	paused, everything := c.notices.pauses.Open()
 	out := settings.Report{Paused: settings.ListOf(paused), AllPaused: everything}
@@ -77,8 +77,7 @@ func (c *controller) report() settings.Report {
 	return out
 }
 
-// known reports whether all objects of all kinds that may expire are known, those with TTL labels
-// included.
+// known reports whether all objects that may expire are known, including objects with TTL labels.
 func (c *controller) known() bool {
 	if !c.leads.Load() || len(c.synced.Incomplete()) > 0 {
 		return false

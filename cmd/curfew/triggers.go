@@ -30,17 +30,18 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// registration is one trigger: why objects become due, what is done then, and what finds them.
+// registration is one trigger: why objects become due, the action that is then taken, and how
+// objects are found.
 type registration struct {
-	// name is what --enable, metrics and logs call it.
+	// name is the trigger's name in --enable, metrics and logs.
 	name policy.Trigger
-	// action says what is done with an object that is due. Nil where nothing ever is.
+	// action makes the action that is taken on a due object. Nil if the trigger never takes one.
 	action func(c *controller) (engine.Trigger, error)
-	// judge judges objects of kinds with a profile, of which one watch serves all triggers. Nil where
-	// find is all.
+	// judge judges objects of kinds with a profile. One watch of a kind serves all triggers. Nil if
+	// the trigger only uses find.
 	judge feed.TriggerOf
 	// find finds objects until ctx is done: by feeds of its own, applied to c.feeds, or by runs that
-	// call c.engine.Submit. Nil where judge is all.
+	// call c.engine.Submit. Nil if the trigger only uses judge.
 	find func(ctx context.Context, c *controller) error
 }
 
@@ -65,9 +66,10 @@ func stops(c *controller) (engine.Trigger, error) {
 		return engine.Trigger{}, fmt.Errorf("client of the API server: %w", err)
 	}
 	action, err := stop.New(stop.Options{
-		Objects: c.objects, Metadata: partial, Delete: c.deletion, Clock: c.clock, ServerTime: c.serverTime, Log: c.log, Registerer: metrics.Registry,
-		Marked:  c.notices.failed,
-		Profile: c.platform.Platform.Profile,
+		Objects: c.objects, Metadata: partial, Delete: c.deletion, Clock: c.clock, ServerTime: c.serverTime, Log: c.log,
+		Registerer: metrics.Registry,
+		Marked:     c.notices.failed,
+		Profile:    c.platform.Platform.Profile,
 	})
 	return engine.Trigger{Action: action, Payload: true}, err
 }
@@ -155,7 +157,7 @@ func (o *options) judges(profile *expression.Profile) []*feed.Trigger {
 	return out
 }
 
-// finders run what finds objects by itself, for the triggers that are switched on.
+// finders returns the find functions of the triggers that are switched on.
 func (c *controller) finders() []func(context.Context) error {
 	var out []func(context.Context) error
 	for _, one := range c.options.triggers() {
@@ -199,7 +201,8 @@ func (c *controller) addCleanup(context.Context) (err error) {
 	}
 	recorder := c.mgr.GetEventRecorder("curfew-cleanup")
 	c.cleanup, err = cleanup.New(cleanup.Options{
-		Objects: c.objects, Account: cleanup.NewAccounts(c.config, types.NamespacedName{Namespace: c.options.namespace, Name: cleanupAccount}, c.disowning, c.clock).Of, Engine: c.engine,
+		Objects: c.objects, Account: cleanup.NewAccounts(c.config, types.NamespacedName{Namespace: c.options.namespace, Name: cleanupAccount},
+			c.disowning, c.clock).Of, Engine: c.engine,
 		Served: c.served, Cached: c.platform, Live: c.platform.Live(),
 		Namespaces: func() ([]*policy.NamespacePolicy, error) { return c.namespaces.All(), nil },
 		Protect:    c.options.protected(), DryRun: c.options.dryRun,
@@ -219,7 +222,8 @@ func (c *controller) addCleanup(context.Context) (err error) {
 
 // served are the resources that cleanup policies can match. The error may be [match.SilentGroups].
 func (c *controller) served(ctx context.Context) ([]match.Resource, error) {
-	groups, lists, err := clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(c.typed.Discovery()))
+	groups, lists, err := clientdiscovery.ServerGroupsAndResourcesWithContext(ctx,
+		clientdiscovery.ToDiscoveryInterfaceWithContext(c.typed.Discovery()))
 	if failed, ok := clientdiscovery.GroupDiscoveryFailedErrorGroups(err); ok {
 		err = silent(failed)
 	} else if err != nil {
@@ -242,7 +246,8 @@ func silent(failed map[schema.GroupVersion]error) match.SilentGroups {
 func (c *controller) addTally(context.Context) (err error) {
 	recorder := c.mgr.GetEventRecorder("curfew-tally")
 	c.tally, err = tally.New(tally.Options{
-		Tallies: c.platform.Platform.Tallies, Cluster: &tally.Client{Objects: c.dynamic, Watches: c.maker.typed, Partial: c.maker.partial, Confined: c.options.only()},
+		Tallies: c.platform.Platform.Tallies, Cluster: &tally.Client{Objects: c.dynamic, Watches: c.maker.typed, Partial: c.maker.partial,
+			Confined: c.options.only()},
 		ServerTime: c.serverTime,
 		Event: func(object *v1alpha1.PodTally, eventType, reason, message string) {
 			recorder.Eventf(object, nil, eventType, reason, "Count", "%s", message)
@@ -262,7 +267,7 @@ func (c *controller) disowning(next action.Action) action.Action {
 }
 
 // count counts Pods, or releases them where tallies are switched off. In listed namespaces it
-// releases what PodTallies have left that are gone: others may be counted by another process.
+// releases only Pods whose PodTally is gone: another process may count the others.
 func (c *controller) count(ctx context.Context) error {
 	if c.options.on(policy.TriggerTally) {
 		return c.tally.Run(ctx)

@@ -37,8 +37,8 @@ type admission struct {
 	handlers     *webhook.Webhooks
 }
 
-// addWebhook wires certificate → TLS server → handlers, and returns what has to be ready before
-// requests may come.
+// addWebhook wires certificate → TLS server → handlers, and returns the checks that must pass
+// before requests may come.
 func addWebhook(ctx context.Context, process *process) ([]api.Check, error) {
 	a := &admission{process: process, builtin: process.platform.Platform.Store().Snapshot()}
 	err := steps(ctx, a.addCertificates, a.addHandlers, a.addServer, a.addAPI)
@@ -104,7 +104,7 @@ func (a *admission) addHandlers(context.Context) error {
 	return err
 }
 
-// reviews asks what users may do.
+// reviews asks the API server for the permissions of users.
 func (a *admission) reviews() *webhook.CachedReviews {
 	var reviews webhook.AccessReviewer = webhook.SubjectAccessReviews{Client: a.typed.AuthorizationV1().SubjectAccessReviews()}
 	if a.options.only() {
@@ -117,7 +117,7 @@ func (a *admission) reviews() *webhook.CachedReviews {
 	return cached
 }
 
-// ready is what has to be true before requests may come.
+// ready returns the checks that must pass before requests may come.
 func (a *admission) ready() []api.Check {
 	return []api.Check{
 		a.drain.check(),
@@ -137,13 +137,14 @@ func (a *admission) ready() []api.Check {
 	}
 }
 
-// apiOptions are the flags of the HTTP API, a part of those of the webhook.
+// apiOptions are the webhook's flags for the HTTP API.
 type apiOptions struct {
 	apiAddr string
 }
 
 func (o *apiOptions) addAPI(flags *pflag.FlagSet) {
-	flags.StringVar(&o.apiAddr, "api-addr", o.apiAddr, "address that serves /v1/default, /v1/validate and /openapi.json, with the webhooks' certificate; empty means none")
+	flags.StringVar(&o.apiAddr, "api-addr", o.apiAddr,
+		"address that serves /v1/default, /v1/validate and /openapi.json, with the webhooks' certificate; empty means none")
 }
 
 func (o *apiOptions) validateAPI() error {
@@ -153,8 +154,8 @@ func (o *apiOptions) validateAPI() error {
 	return nil
 }
 
-// addAPI serves over HTTP what the webhooks would answer, with the same profiles, context, settings
-// and certificate.
+// addAPI serves the webhooks' answers over HTTP, with the same profiles, context, settings and
+// certificate.
 func (a *admission) addAPI(ctx context.Context) error {
 	if a.options.apiAddr == "" {
 		return nil

@@ -1,6 +1,6 @@
 // Package crd holds the CustomResourceDefinitions of Curfew's own kinds, generated from
-// policy/v1alpha1. The command line and the HTTP API check by them, without a cluster, what the API
-// server would check.
+// policy/v1alpha1. The command line and the HTTP API validate with them as the API server would,
+// without a cluster.
 package crd
 
 import (

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// release is what to pack.
+// release describes the release to pack.
 type release struct {
 	version, out, url, homepage string
 	platforms                   []string
@@ -165,7 +165,8 @@ func compile(version, file string, flags []string, env ...string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags, []string{"-ldflags", "-s -w -X main.version=" + version, "-o", file, "./cmd/kubectl-curfew"})...)
+	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags,
+		[]string{"-ldflags", "-s -w -X main.version=" + version, "-o", file, "./cmd/kubectl-curfew"})...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), env...)
 	var text counted

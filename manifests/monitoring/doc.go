@@ -1,8 +1,8 @@
-// Package monitoring is where alerts, scrape settings and the dashboard for Curfew lie. They need
+// Package monitoring holds the alerts, scrape settings and dashboard of Curfew. They need
 // the Prometheus Operator's CRDs, so base does not include them: kubectl apply -k
 // manifests/monitoring adds them to a cluster that has those.
 //
-//	rules.yml       PrometheusRule: what somebody should be told, and what to do then
+//	rules.yml       PrometheusRule: the alerts, and what to do about each
 //	podmonitors.yml PodMonitor: the port "metrics" of both Deployments
 //	dashboard.json  Grafana; as a ConfigMap with the label that Grafana's sidecar looks for
 //

@@ -18,7 +18,7 @@ var files embed.FS
 
 const kustomization = "kustomization.yaml"
 
-// Typed are those of the kinds that are built into Kubernetes.
+// Typed returns the profiles of kinds that are built into Kubernetes.
 func Typed(all []*v1alpha1.KindProfile) []*v1alpha1.KindProfile {
 	return slices.DeleteFunc(slices.Clone(all), func(profile *v1alpha1.KindProfile) bool {
 		return !slices.ContainsFunc(policy.BuiltinProfiles(), func(of *policy.Profile) bool {

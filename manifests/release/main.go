@@ -1,4 +1,4 @@
-// Command release makes what is published of a version: the container image, the Helm chart, the
+// Command release makes the published files of a version: the container image, the Helm chart, the
 // manifests in a single file, and checksums. `make image`, `make chart` and `make release` run it.
 //
 // It is a module of its own, so that what builds images and charts stays out of Curfew's go.mod.
@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// run makes what the arguments name, and prints the paths.
+// run makes the artifacts that the arguments name, and prints their paths.
 func run(args []string, out, progress io.Writer) error {
 	r := &release{progress: progress}
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)

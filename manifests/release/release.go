@@ -17,7 +17,7 @@ import (
 	"curfew.dev/curfew/manifests/release/image"
 )
 
-// release is what to make.
+// release describes the release to make.
 type release struct {
 	root, repository, version, runbooks string
 	platforms                           []string
@@ -30,7 +30,8 @@ type release struct {
 // semantic is the form of versions that krew and Helm require.
 var semantic = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$`)
 
-// complete finds what follows from the repository. Without its history, the time is the epoch.
+// complete reads the commit and its time from the repository. Without its history, the time is the
+// epoch.
 func (r *release) complete() error {
 	if !semantic.MatchString(r.version) {
 		return fmt.Errorf("-version=%s: give one such as v0.1.0", r.version)
@@ -111,8 +112,8 @@ func (r *release) install() ([]string, error) {
 	return made, nil
 }
 
-// checksums writes those of all files in dist, in the form that `sha256sum --check` reads. Folders
-// are not downloaded, and the image layout has checksums of its own.
+// checksums writes the checksums of all files in dist, in the form that `sha256sum --check` reads.
+// Folders are not downloaded, and the image layout has checksums of its own.
 func (r *release) checksums() ([]string, error) {
 	const name = "SHA256SUMS"
 	entries, err := os.ReadDir(r.dist())

@@ -32,12 +32,13 @@ func NewTokenReviews(client authenticationclient.TokenReviewInterface) *TokenRev
 	return &TokenReviews{client: client}
 }
 
-// Authenticate implements [Authenticator]. The token has to be meant for the API server, as
-// kubectl's and those of service accounts are by default.
+// Authenticate implements [Authenticator]. The token must be meant for the API server, as tokens of
+// kubectl and of service accounts are by default.
 func (t *TokenReviews) Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	review, err := t.client.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	review, err := t.client.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return authenticationv1.UserInfo{}, false, fmt.Errorf("creating a TokenReview: %w", err)
 	}
@@ -51,8 +52,7 @@ func userOf(r *http.Request) authenticationv1.UserInfo {
 	return user
 }
 
-// authenticated lets a request pass that asks about the cluster only with a token of one of its
-// users.
+// authenticated lets a request about the cluster pass only with a valid token of the cluster.
 func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handler) http.Handler {
 	asking := semaphore.NewWeighted(maxAuthenticating)
 	return func(next http.Handler) http.Handler {
@@ -98,7 +98,7 @@ func bearer(r *http.Request) (string, bool) {
 	return token, ok && strings.EqualFold(scheme, "Bearer") && token != ""
 }
 
-// Authorizer reports what a user may do.
+// Authorizer reports the permissions of a user.
 type Authorizer interface {
 	// Authorize reports whether a user may use a verb, such as post, on a non-resource path.
 	Authorize(ctx context.Context, user authenticationv1.UserInfo, path, verb string) (bool, error)
@@ -127,7 +127,8 @@ func (a *AccessReviews) Authorize(ctx context.Context, user authenticationv1.Use
 }
 
 // MayGet implements [Authorizer].
-func (a *AccessReviews) MayGet(ctx context.Context, user authenticationv1.UserInfo, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
+func (a *AccessReviews) MayGet(ctx context.Context, user authenticationv1.UserInfo, resource schema.GroupVersionResource, namespace,
+	name string) (bool, error) {
 	allowed, err := a.review(ctx, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Verb: "get", Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Namespace: namespace, Name: name}})
 	if err != nil {
@@ -136,10 +137,12 @@ func (a *AccessReviews) MayGet(ctx context.Context, user authenticationv1.UserIn
 	return allowed, nil
 }
 
-func (a *AccessReviews) review(ctx context.Context, user authenticationv1.UserInfo, spec authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+func (a *AccessReviews) review(ctx context.Context, user authenticationv1.UserInfo, spec authorizationv1.SubjectAccessReviewSpec) (bool,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	spec.User, spec.UID, spec.Groups, spec.Extra = user.Username, user.UID, user.Groups, make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+	spec.User, spec.UID, spec.Groups, spec.Extra = user.Username, user.UID, user.Groups,
+		make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for key, values := range user.Extra {
 		spec.Extra[key] = authorizationv1.ExtraValue(values)
 	}
@@ -150,8 +153,8 @@ func (a *AccessReviews) review(ctx context.Context, user authenticationv1.UserIn
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
-// authorized lets a request pass that asks about the cluster only where its user may: the answer
-// tells what namespaces say.
+// authorized lets a request about the cluster pass only if its user may send it: the answer shows
+// settings of namespaces.
 func authorized(authorizer Authorizer, log logr.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

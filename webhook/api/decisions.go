@@ -30,12 +30,13 @@ const (
 	PathOpenAPI  = "/openapi.json"
 )
 
-// Decisions answers for manifests what admission would say of them.
+// Decisions answers for manifests as admission would.
 type Decisions struct {
-	// Builtin is what comes with Curfew: profiles and no policies. It is what requests with
-	// ?offline=true are judged by.
+	// Builtin holds the profiles that come with Curfew, and no policies. Requests with ?offline=true
+	// are judged by it.
 	Builtin *platform.Snapshot
-	// Source is what admission judges by. It is not asked for requests with ?offline=true.
+	// Source is the state of the cluster by which admission judges. Requests with ?offline=true do not
+	// read it.
 	Source platform.Source
 	// Busy reports whether admission needs the memory of the process: requests are then refused. Nil
 	// means never.
@@ -44,12 +45,12 @@ type Decisions struct {
 	Schemas *lint.Schemas
 	// Clock tells the time; each request reads it once.
 	Clock Clock
-	// Authenticator and Authorizer say who may ask about the cluster. They are not asked for requests
-	// with ?offline=true.
+	// Authenticator and Authorizer decide who may ask about the cluster. Requests with ?offline=true
+	// do not use them.
 	Authenticator Authenticator
 	Authorizer    Authorizer
-	// Access asks whether the user of a request, and the controller, may delete what is under review;
-	// nil means that nobody is asked, as with ?offline=true.
+	// Access asks whether the user of a request, and the controller, may delete the object under
+	// review; nil means that it is not asked, as with ?offline=true.
 	Access func(ctx context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error)
 	// Rules are the settings of the rules.
 	Rules rules.Options
@@ -64,8 +65,8 @@ type Clock interface {
 	Now() time.Time
 }
 
-// The limits of one request, and of all at once. They hold the memory down, since admission answers
-// from the same process: a parser makes a few hundred bytes of each node.
+// The limits of one request, and of all at once. They bound the memory, since admission runs in the
+// same process: a parser needs a few hundred bytes for each node.
 const (
 	maxManifestBytes = 3 << 20
 	maxManifests     = 2000
@@ -73,10 +74,10 @@ const (
 	// maxPlatform policies and profiles, whose expressions are compiled for the one request.
 	maxPlatform = 100
 	// maxInFlight requests are read at once and maxAtWork of them judged, offline ones counted apart,
-	// so that nobody without a token can keep out those who have one.
+	// so that requests without a token cannot keep out requests with one.
 	maxInFlight = 8
 	maxAtWork   = 2
-	// maxAuthenticating tokens are asked about at once; the others wait.
+	// maxAuthenticating tokens are checked at once; the others wait.
 	maxAuthenticating = 16
 	// reviewTimeout bounds each question to the API server about the user.
 	reviewTimeout = 3 * time.Second
@@ -111,7 +112,8 @@ func (d Decisions) Mount(router chi.Router) error {
 	judging := newSlots(maxAtWork)
 	router.Group(func(router chi.Router) {
 		// A request without a valid token takes no slot.
-		router.Use(queried, shed(d.Busy), authenticated(d.Authenticator, d.Logger), authorized(d.Authorizer, d.Logger), limitedInFlight(maxInFlight), negotiated)
+		router.Use(queried, shed(d.Busy), authenticated(d.Authenticator, d.Logger), authorized(d.Authorizer, d.Logger),
+			limitedInFlight(maxInFlight), negotiated)
 		router.Post(PathDefault, d.judged(judging, writeDefaulted))
 		router.Post(PathValidate, d.judged(judging, writeValidated))
 	})
@@ -187,8 +189,8 @@ type defaulted struct {
 }
 
 // writeDefaulted answers with the manifests as admission would store them. In YAML they are a
-// stream that kubectl apply takes, with the author's order and comments; what is to be said about
-// each stands in comments before it.
+// stream that kubectl apply takes, with the author's order and comments; comments before each
+// object hold its findings.
 func writeDefaulted(w http.ResponseWriter, r *http.Request, results []*lint.Result) error {
 	report := lint.NewReport(results)
 	if formatsOf(r).out == formatYAML {
@@ -221,8 +223,8 @@ func writeStream(w http.ResponseWriter, r *http.Request, results []*lint.Result)
 	return nil
 }
 
-// writeValidated answers with what would be refused and warned about. Findings are an answer, not
-// an error: the status is 200 whatever they say, and "allowed" sums them up.
+// writeValidated answers with the denials and warnings. Findings are an answer, not an error: the
+// status is 200 whatever they say, and "allowed" sums them up.
 func writeValidated(w http.ResponseWriter, r *http.Request, results []*lint.Result) error {
 	return write(w, r, lint.NewReport(results))
 }
@@ -230,8 +232,8 @@ func writeValidated(w http.ResponseWriter, r *http.Request, results []*lint.Resu
 // maxErrors is how many documents' errors one answer lists.
 const maxErrors = 100
 
-// writeUnreadable says which documents cannot be read. None is judged then: without one of them,
-// the others might be judged wrongly.
+// writeUnreadable reports the unreadable documents. Then no document is judged, because the missing
+// ones might change the judgement.
 func writeUnreadable(w http.ResponseWriter, r *http.Request, errs []error) {
 	if limit := (*lint.LimitError)(nil); errors.As(errs[0], &limit) {
 		WriteProblem(w, r, http.StatusRequestEntityTooLarge, limit.Error())
@@ -286,7 +288,7 @@ func comment(text string) string {
 }
 
 // readable is the part of the cluster that a user may read: a manifest names its namespace and its
-// runtime, and the findings show what these say.
+// runtime, and the findings show their settings.
 type readable struct {
 	platform.Source
 	authorizer Authorizer

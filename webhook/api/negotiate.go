@@ -20,7 +20,7 @@ const (
 	formatYAML
 )
 
-// mediaTypes are those that are understood, the one that answers by default at the front.
+// mediaTypes are the supported types. The first one is the default for answers.
 var mediaTypes = []string{"application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"}
 
 // formats of a request and its answer.
@@ -33,7 +33,7 @@ func formatsOf(r *http.Request) formats {
 	return formats
 }
 
-// negotiated finds out what the body is written in and what the answer is to be written in.
+// negotiated finds the formats of the body and of the answer.
 func negotiated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var formats formats
@@ -51,7 +51,7 @@ func negotiated(next http.Handler) http.Handler {
 	})
 }
 
-// contentFormat of the body; without a Content-Type it is YAML, of which JSON is a part.
+// contentFormat of the body; without a Content-Type it is YAML, which includes JSON.
 func contentFormat(header http.Header) (format, error) {
 	if coding := header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return 0, fmt.Errorf("Content-Encoding %q is not understood: send the body as it is", coding)

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// query is what the parameters of a request say.
+// query holds the parameters of a request.
 type query struct {
 	// namespace of documents that name none; empty means the default one.
 	namespace string
-	// offline means that nothing but the documents themselves speaks.
+	// offline means that the answer depends on the documents alone.
 	offline bool
 }
 

@@ -20,7 +20,7 @@ import (
 type Check struct {
 	// Name as answers have it, such as "certificate".
 	Name string
-	// Probe says what does not hold, for operators.
+	// Probe returns why the check fails, for operators.
 	Probe func(context.Context) error
 }
 
@@ -114,7 +114,7 @@ func recovered(log logr.Logger) func(http.Handler) http.Handler {
 	}
 }
 
-// limited refuses bodies that say they are too long, and cuts off those that do not say so.
+// limited refuses bodies whose Content-Length is too large, and cuts off other bodies at the limit.
 func limited(limit int64) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -182,7 +182,7 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 }
 
 // slots bounds requests that ask the cluster (false) and offline ones (true), each for itself:
-// offline requests need no token, and must not keep out those that have one.
+// offline requests need no token, and must not keep out requests with one.
 type slots map[bool]*semaphore.Weighted
 
 func newSlots(limit int64) slots {

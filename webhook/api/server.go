@@ -24,7 +24,7 @@ const (
 	writeTimeout   = 60 * time.Second
 	idleTimeout    = 90 * time.Second
 	maxHeaderBytes = 64 << 10
-	// drainTimeout is what requests under way are given at the end.
+	// drainTimeout is how long requests under way may take at the end.
 	drainTimeout = 10 * time.Second
 )
 
@@ -69,8 +69,8 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// ListenTLS is [Listen] with TLS. The configuration is not changed, and has to have a certificate
-// or a way to one.
+// ListenTLS is [Listen] with TLS. The configuration is not changed. It must have a certificate or
+// GetCertificate.
 func ListenTLS(ctx context.Context, address string, handler http.Handler, config *tls.Config) (*Server, error) {
 	server, err := Listen(ctx, address, handler)
 	if err != nil {

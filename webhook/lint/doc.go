@@ -1,5 +1,5 @@
-// Package lint answers for manifests what admission would answer for their objects: what would be
-// filled in, denied and warned about, without a cluster if need be.
+// Package lint gives the answers of admission about the objects of manifests: their defaults,
+// denials and warnings, without a cluster if need be.
 //
 // A file or request body is a [Source]. [Read] splits it into documents (read.go), limits and
 // parses them (read.go, parse.go) and takes lists apart, so that each [Document] is one object with

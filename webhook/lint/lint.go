@@ -23,15 +23,15 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// DefaultNamespace is where an object goes that names no namespace, if nobody says otherwise.
+// DefaultNamespace is the namespace of objects that name none, unless Options set another.
 const DefaultNamespace = "default"
 
-// Options say by what documents are judged.
+// Options hold the profiles, policies and settings by which documents are judged.
 type Options struct {
 	// Source is the context besides the documents. With [platform.Offline] only the documents have
 	// namespaces and runtimes.
 	Source platform.Source
-	// Schemas of Curfew's own kinds; nil means that nothing is held against a schema.
+	// Schemas of Curfew's own kinds; nil means that no schema is checked.
 	Schemas *Schemas
 	// Namespace of documents that name none; empty means [DefaultNamespace].
 	Namespace string
@@ -41,14 +41,14 @@ type Options struct {
 	AnnotationsOnly bool
 	// Rules are the settings of the rules.
 	Rules rules.Options
-	// Access asks who may delete the object of a review; nil means that nobody is asked.
+	// Access asks who may delete the object of a review; nil means that it is not asked.
 	Access func(ctx context.Context, review *rules.Request) (rules.Access, error)
 	// MaxPlatform is how many policies and profiles there may be among the documents; zero means no
 	// bound. More of them is a [*LimitError].
 	MaxPlatform int
 }
 
-// Result is what is to be said about one document.
+// Result holds the findings about one document.
 type Result struct {
 	Document *Document
 	Object   Ref
@@ -60,16 +60,16 @@ type Result struct {
 	assigned []policy.Assignment
 }
 
-// Names of the rules that are not among those of policy/rules.
+// Names of the rules that policy/rules does not have.
 const (
 	// RuleReadable is broken by a document that cannot be read.
 	RuleReadable = "readable-document"
 	// RuleSchema is broken by an object of a Curfew kind that does not fit its schema, and by a key
 	// of Curfew's whose value is no string.
 	RuleSchema = "schema"
-	// RuleEvaluates is broken by a policy of which it cannot be told what it says for an object.
+	// RuleEvaluates is broken by a policy that cannot be evaluated for an object.
 	RuleEvaluates = "policy-evaluates"
-	// RuleNamespace is broken by an object whose namespace would have to be known, and is not.
+	// RuleNamespace is broken by an object whose namespace is not known and would matter.
 	RuleNamespace = "known-namespace"
 	// RuleFillable is broken by an object that takes no default because a parent field is no object.
 	RuleFillable = "fillable"
@@ -86,7 +86,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 	kind := document.Kind().GroupKind()
 	if kind == policyKind || kind == profileKind {
 		result.sort()
-		return result, nil // Nothing of Curfew's own has a TTL.
+		return result, nil // Objects of Curfew's own kinds have no TTL.
 	}
 	found, err := platform.ContextOf(ctx, source{w, kind}, platform.Whole(facts, document.Object))
 	if err != nil {
@@ -142,7 +142,8 @@ func (w *world) warnUnknown(result *Result, facts *policy.Facts) {
 	}
 	for _, asking := range w.platform.Concerning(facts.Profile.Kind.GroupKind()) {
 		if asking.AsksNamespace() {
-			finding.Message = fmt.Sprintf("namespace %q is not among the manifests, and policy %q asks about it: send it along", facts.Namespace, asking.Name)
+			finding.Message = fmt.Sprintf("namespace %q is not among the manifests, and policy %q asks about it: send it along", facts.Namespace,
+				asking.Name)
 			result.add(finding)
 			return
 		}
@@ -153,14 +154,14 @@ func (w *world) warnUnknown(result *Result, facts *policy.Facts) {
 func (r *Result) addFailures(failures []error) {
 	for _, err := range failures {
 		if !slices.ContainsFunc(r.Findings, func(finding Finding) bool { return mentions(finding.Message, err) }) {
-			r.add(policy.Finding{Rule: RuleEvaluates, Severity: policy.Warn, Message: err.Error() + "; the object gets nothing from it, and is kept"})
+			r.add(policy.Finding{Rule: RuleEvaluates, Severity: policy.Warn,
+				Message: err.Error() + "; the object gets nothing from it, and is kept"})
 		}
 	}
 }
 
-// mentions reports whether a message says already what failed: of which policy, in which field and
-// why, in whatever order. Two fields of a policy can fail for the same reason, and both have to be
-// said.
+// mentions reports whether a message already names a failure: its policy, field and reason, in any
+// order. Two fields of a policy can fail for the same reason, and both must be reported.
 func mentions(message string, failure error) bool {
 	of := (*expression.PolicyError)(nil)
 	if !errors.As(failure, &of) {
@@ -217,9 +218,9 @@ func (r *Result) sort() {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
 }
 
-// Explain explains a document as if it were created now: which level decides what, and what the
-// object would be given. The label is that of the document, or a default. It returns false if the
-// namespace is not known, so that its settings may change the answer.
+// Explain explains a document as if it were created now: which level decides each value, and which
+// defaults the object would get. The label comes from the document, or is a default. It returns
+// false if the namespace is not known, so that its settings may change the answer.
 func (l *Linter) Explain(ctx context.Context, document *Document) (*policy.Explanation, bool, error) {
 	w, options := l.world, l.world.options
 	object := maps.Clone(document.Object)

@@ -8,8 +8,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Linter judges documents one by one. Those that are context for others are added first, so that
-// more documents than fit into memory can be read twice and forgotten each time.
+// Linter judges documents one by one. Documents that are context for others, such as Namespaces,
+// are added first, so that more documents than fit into memory can be read twice and forgotten each
+// time.
 type Linter struct{ world *world }
 
 // NewLinter checks the options.
@@ -27,17 +28,17 @@ func NewLinter(ctx context.Context, options Options) (*Linter, error) {
 	return &Linter{world}, err
 }
 
-// Add makes a document context for the others, if it is of a kind that is. All documents are added
+// Add makes a document context for the others, if its kind can be context. All documents are added
 // before any is judged, so that their order does not matter.
 func (l *Linter) Add(ctx context.Context, document *Document) error {
 	return l.world.add(ctx, document)
 }
 
-// Added ends the adding. If it returns true, all documents have to be passed to AddRuntime: only
-// now it is known which of them are runtimes.
+// Added ends the adding. If it returns true, pass all documents to AddRuntime: only the complete
+// platform knows which of them are runtimes.
 func (l *Linter) Added() (runtimes bool) { return l.world.added() }
 
-// AddRuntime makes a document context for those that use it, if it is a runtime.
+// AddRuntime makes a runtime context for the documents that use it.
 func (l *Linter) AddRuntime(document *Document) {
 	if l.world.isRuntime(document.Kind().GroupKind()) {
 		addRuntime(l.world, document)
@@ -93,7 +94,7 @@ func linterFor(ctx context.Context, documents []*Document, options Options) (*Li
 	return linter, nil
 }
 
-// NewResult is a result for a document that something else has judged.
+// NewResult is a result for a document that another judge, such as the API server, has judged.
 func NewResult(document *Document, namespace string, defaults []policy.Default, findings []policy.Finding) *Result {
 	result := &Result{Document: document, Object: document.ref(namespace), Manifest: document.Object, Defaults: defaults}
 	for _, finding := range findings {

@@ -103,7 +103,8 @@ func setNode(mapping *yaml.Node, name string, value any) bool {
 	return true
 }
 
-// scalar is a value as a node. The library quotes strings that would be read as something else.
+// scalar returns a value as a node. The library quotes strings that YAML would read as another
+// type.
 func scalar(value any) *yaml.Node {
 	var node yaml.Node
 	if err := node.Encode(value); err != nil {

@@ -149,7 +149,7 @@ func (r *reader) readJSON(data []byte) {
 		}
 		document := Document{File: r.file, Index: r.index, Line: line, offset: line - 1}
 		var root yaml.Node
-		// JSON is YAML but for rarities; those have no lines.
+		// Almost all JSON is YAML. The rest has no lines.
 		if err := yaml.Unmarshal(raw, &root); err == nil && len(root.Content) == 1 {
 			document.node = root.Content[0]
 		}

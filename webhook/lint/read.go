@@ -14,7 +14,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Limits bound what is read. Zero means the default.
+// Limits bound the input. Zero means the default.
 type Limits struct {
 	// Bytes of one source.
 	Bytes int
@@ -48,7 +48,7 @@ func (l Limits) withDefaults() Limits {
 // LimitError is a limit that a source exceeds. Nothing of such a source is read.
 type LimitError struct {
 	File string
-	// What is counted, how much of it there is, and how much is allowed.
+	// What names the counted thing. Have and Max are its count and its limit.
 	What      string
 	Have, Max int
 }
@@ -109,7 +109,7 @@ type reader struct {
 	full      bool
 }
 
-// begin counts one more document, readable or not, and reports false if that is one too many.
+// begin counts a document, readable or not, and reports false beyond the limit.
 func (r *reader) begin() bool {
 	r.index++
 	r.full = r.full || r.index > r.limits.Documents
@@ -120,7 +120,7 @@ func (r *reader) fail(line int, err error) {
 	r.errs = append(r.errs, &DocumentError{File: r.file, Index: r.index, Line: line, Err: err})
 }
 
-// failForeign is fail for what may be no Kubernetes object.
+// failForeign is fail for a document that may be no Kubernetes object.
 func (r *reader) failForeign(line int, err error, foreign bool) {
 	r.errs = append(r.errs, &DocumentError{File: r.file, Index: r.index, Line: line, Err: err, Foreign: foreign})
 }
@@ -193,7 +193,8 @@ func (r *reader) addObject(document Document) {
 	for _, field := range []string{"apiVersion", "kind"} {
 		if text, ok := document.Object[field].(string); !ok || text == "" {
 			foreign := document.Object["apiVersion"] == nil || document.Object["kind"] == nil
-			r.failForeign(document.Line, fmt.Errorf("%s is %s: give one, such as %s", field, describe(document.Object[field]), examples[field]), foreign)
+			r.failForeign(document.Line, fmt.Errorf("%s is %s: give one, such as %s", field, describe(document.Object[field]), examples[field]),
+				foreign)
 			return
 		}
 	}
@@ -286,7 +287,7 @@ func appendChunk(chunks []chunk, next chunk) []chunk {
 	return chunks
 }
 
-// notStrings are Curfew's annotations and labels whose value is no string, such as a duration
+// notStrings returns Curfew's annotations and labels whose value is no string, such as a duration
 // without quotes. The API server rejects the object without naming the fix.
 func notStrings(object map[string]any) []policy.Finding {
 	metadata, _ := object["metadata"].(map[string]any)

@@ -12,18 +12,18 @@ type Finding struct {
 	policy.Finding
 	// File is the name of the source; empty for standard input and request bodies.
 	File string `json:"file,omitempty"`
-	// Line is that of the field, or of the nearest parent that is there.
+	// Line is the line of the field, or of its nearest existing parent.
 	Line int `json:"line,omitempty"`
 }
 
-// Default is a value that an object was given.
+// Default is a value that was filled into an object.
 type Default struct {
 	Object Ref `json:"object"`
 	// Field is the name of the field or the key of the annotation.
 	Field string `json:"field"`
 	// Value as people read it: "86400 (1d)" for native fields, "1d" for annotations.
 	Value string `json:"value"`
-	// Source is where it came from, such as namespace/ci.
+	// Source is the origin of the value, such as namespace/ci.
 	Source string `json:"source"`
 	// DryRun means that the namespace is in dry-run, so that it is not filled in.
 	DryRun bool `json:"dryRun,omitempty"`

@@ -96,7 +96,8 @@ func (s *Schemas) check(ctx context.Context, object map[string]any) (stored map[
 	version, ok := known.versions[kind.Version]
 	if !ok {
 		served := strings.Join(slices.Sorted(maps.Keys(known.versions)), ", ")
-		return object, nil, field.ErrorList{field.Invalid(field.NewPath("apiVersion"), u.GetAPIVersion(), "there is no such version: use "+kind.Group+"/"+served)}
+		return object, nil, field.ErrorList{field.Invalid(field.NewPath("apiVersion"), u.GetAPIVersion(),
+			"there is no such version: use "+kind.Group+"/"+served)}
 	}
 	object = runtime.DeepCopyJSON(object)
 	delete(object, "status") // A create takes none.
@@ -106,7 +107,8 @@ func (s *Schemas) check(ctx context.Context, object map[string]any) (stored map[
 	}
 	unknown = pruning.PruneWithOptions(object, version.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	schemadefaults.Default(object, version.structural)
-	errs = append(errs, apivalidation.ValidateObjectMetaAccessor(&named, known.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	errs = append(errs, apivalidation.ValidateObjectMetaAccessor(&named, known.namespaced, apivalidation.NameIsDNSSubdomain,
+		field.NewPath("metadata"))...)
 	errs = append(errs, validation.ValidateCustomResource(nil, object, version.schema)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, version.structural, object)...)
 	if version.rules != nil && !slices.ContainsFunc(errs, blocking) {

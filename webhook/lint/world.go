@@ -32,11 +32,12 @@ type world struct {
 	// namespaces and runtimes that are among the documents, or that the source was asked about.
 	namespaces map[string]namespaceAnswer
 	runtimes   map[runtimeKey]runtimeAnswer
-	// clusterScoped are kinds whose CustomResourceDefinition is among the documents, by what it says.
+	// clusterScoped holds the kinds whose CustomResourceDefinition is among the documents, and whether
+	// it makes them cluster-scoped.
 	clusterScoped map[schema.GroupKind]bool
-	// The source is not asked for what a document selects, because its author may not be allowed to
-	// read it: the runtimes of kinds with a posted profile, by kind, and what the expressions of a
-	// posted policy can read.
+	// The source is not asked for objects that a document selects, because its author may not be
+	// allowed to read them: the runtimes of kinds with a posted profile, by kind, and the objects that
+	// expressions of a posted policy can read.
 	ownRuntimes                    map[schema.GroupKind]bool
 	hidesRuntimes, hidesNamespaces bool
 	// about has the findings about documents of the context.
@@ -67,7 +68,7 @@ type runtimeKey struct {
 type runtimeAnswer struct {
 	object map[string]any
 	err    error
-	// posted means that it is among the documents.
+	// posted means that the namespace is among the documents.
 	posted bool
 }
 
@@ -102,7 +103,7 @@ func newWorld(ctx context.Context, options *Options) (*world, error) {
 		options: options, given: given, namespaces: map[string]namespaceAnswer{}, runtimes: map[runtimeKey]runtimeAnswer{},
 		clusterScoped: map[schema.GroupKind]bool{}, ownRuntimes: map[schema.GroupKind]bool{}, about: map[place][]policy.Finding{},
 		kinds: map[schema.GroupKind]bool{},
-		// A separate cache: posted expressions must not evict those of the cluster's policies.
+		// A separate cache: posted expressions must not evict expressions of the cluster's policies.
 		compiler: expression.NewCompiler(expression.DefaultCacheSize),
 	}, nil
 }
@@ -143,7 +144,7 @@ func (w *world) isRuntime(kind schema.GroupKind) bool {
 	return w.platform.Profiles.For(kind.WithVersion("")).RuntimeOf != ""
 }
 
-// hide notes what the posted policies and profiles could disclose.
+// hide records which objects the posted policies and profiles could disclose.
 func (w *world) hide() {
 	for _, profile := range w.profiles {
 		w.ownRuntimes[profile.Kind.GroupKind()] = true
@@ -225,10 +226,11 @@ func (w *world) outsideOfNamespaces(profile *policy.Profile) bool {
 	return profile.ClusterScoped || clusterScopedKinds[kind]
 }
 
-// clusterScopedKinds are those of Kubernetes and of Curfew itself.
+// clusterScopedKinds are the cluster-scoped kinds of Kubernetes and of Curfew.
 var clusterScopedKinds = kindSet(map[string][]string{
-	"":                             {"Namespace", "Node", "PersistentVolume", "ComponentStatus"},
-	"admissionregistration.k8s.io": {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
+	"": {"Namespace", "Node", "PersistentVolume", "ComponentStatus"},
+	"admissionregistration.k8s.io": {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy",
+		"ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
 	"apiextensions.k8s.io":         {"CustomResourceDefinition"},
 	"apiregistration.k8s.io":       {"APIService"},
 	"certificates.k8s.io":          {"CertificateSigningRequest", "ClusterTrustBundle"},
@@ -273,7 +275,7 @@ func addPolicy(ctx context.Context, w *world, document *Document) {
 	w.reviews = append(w.reviews, func() { w.review(document, compiled) })
 }
 
-// review runs the rules on a policy, once all namespaces among the documents are known.
+// review runs the rules on a policy, once all Namespaces among the documents have been read.
 func (w *world) review(document *Document, compiled *expression.Policy) {
 	request := &rules.PlatformRequest{Policy: compiled, Options: w.options.Rules, Now: w.options.Now}
 	for _, name := range slices.Sorted(maps.Keys(w.namespaces)) {
@@ -306,7 +308,8 @@ func (w *world) read(ctx context.Context, document *Document, into any) bool {
 			Message: unknownField(path)})
 	}
 	for _, err := range refused {
-		w.find(document, policy.Finding{Rule: RuleSchema, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.ErrorBody()})
+		w.find(document, policy.Finding{Rule: RuleSchema, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny,
+			Message: err.ErrorBody()})
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored, into); err != nil {
 		if len(refused) == 0 {
@@ -321,7 +324,8 @@ func (w *world) read(ctx context.Context, document *Document, into any) bool {
 // too is one finding with it.
 func (w *world) compiled(document *Document, errs field.ErrorList) {
 	for _, err := range errs {
-		finding := policy.Finding{Rule: rules.PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.Detail}
+		finding := policy.Finding{Rule: rules.PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny,
+			Message: err.Detail}
 		about := w.about[placeOf(document)]
 		at := slices.IndexFunc(about, func(other policy.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
 		switch {

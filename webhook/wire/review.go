@@ -71,7 +71,8 @@ func Parse(text string) (*Review, error) {
 	case err != nil:
 		return nil, err
 	case version != apiVersion || name != kind:
-		return nil, fmt.Errorf("the body is of apiVersion %q and kind %q: send an AdmissionReview of %s", policy.Shorten(version), policy.Shorten(name), apiVersion)
+		return nil, fmt.Errorf("the body is of apiVersion %q and kind %q: send an AdmissionReview of %s", policy.Shorten(version),
+			policy.Shorten(name), apiVersion)
 	case !found || out.UID == "":
 		return nil, errors.New("the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request")
 	}

@@ -42,7 +42,7 @@ func Weigh(text string) int64 {
 	return weight
 }
 
-// UID returns the uid of a review whose text may be cut off; empty if the uid comes after that.
+// UID returns the uid of a review whose text may be cut off; empty if the uid comes after the cut.
 func UID(text string) types.UID {
 	s := scanner{text: text}
 	review := Review{}

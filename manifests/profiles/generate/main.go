@@ -1,6 +1,6 @@
-// Command generate writes what follows from the built-in profiles: their kustomization, and the
-// ClusterRole by which the controller reads, deletes and stops objects of their kinds. go generate
-// runs it in manifests/profiles.
+// Command generate writes the kustomization of the built-in profiles, and the ClusterRole with
+// which the controller reads, deletes and stops objects of their kinds. go generate runs it in
+// manifests/profiles.
 package main
 
 import (
@@ -135,7 +135,8 @@ func role(all []*v1alpha1.KindProfile) string {
 		}
 	}
 	return roleHead +
-		deleted.rules("list and watch find what is finished, get re-reads what has to be judged again, delete is the point.", "get, list, watch, delete") +
+		deleted.rules("list and watch find what is finished, get re-reads what has to be judged again, delete is the point.",
+			"get, list, watch, delete") +
 		read.rules("Training runtimes, whose TTL wins over that of the object.", "get, list, watch") +
 		fmt.Sprintf(featureHead, "Where Curfew enforces a deadline of these kinds.", "deadlines") +
 		marked.rules("The condition Failed with reason DeadlineExceeded, and nothing else, is written to the status.", "patch") +

@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Options say what to make.
+// Options describe the chart to make.
 type Options struct {
 	// Root is the top folder of the repository.
 	Root string
@@ -67,7 +67,7 @@ func Write(o *Options) (string, error) {
 // number is a version as Helm has it.
 func number(version string) string { return strings.TrimPrefix(version, "v") }
 
-// Files are those of the chart, by path.
+// Files returns the files of the chart, by path.
 func Files(o *Options) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	templates, err := templates(o)

@@ -22,8 +22,8 @@ const team = "team-a"
 // suffix is the hash that kustomize appends to a ConfigMap. The programs read changed files again.
 var suffix = regexp.MustCompile(`curfew-config-[a-z0-9]+`)
 
-// confined are the templates of Curfew in listed namespaces: manifests/overlays/namespaced-webhook,
-// with the objects of its team for each of them.
+// confined returns the templates of Curfew in listed namespaces:
+// manifests/overlays/namespaced-webhook, with the objects of its team for each of them.
 func confined(root string) (map[string]string, error) {
 	dir := filepath.Join(root, "manifests", "overlays", "namespaced-webhook")
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)

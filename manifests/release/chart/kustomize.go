@@ -41,7 +41,8 @@ func Kustomize(root string, components ...string) ([]byte, error) {
 	for _, name := range components {
 		overlay += "- components/" + name + "\n"
 	}
-	disk := &overlaid{FileSystem: filesys.MakeFsOnDisk(), file: filepath.Join(root, "manifests", "kustomization.yaml"), content: []byte(overlay)}
+	disk := &overlaid{FileSystem: filesys.MakeFsOnDisk(), file: filepath.Join(root, "manifests", "kustomization.yaml"),
+		content: []byte(overlay)}
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, filepath.Join(root, "manifests"))
 	if err != nil {
 		return nil, fmt.Errorf("build manifests/base with %v: %w", components, err)

@@ -55,8 +55,9 @@ const restorersMore = `{{- range $index, $user := .Values.restorers }}
 `
 
 // needed names the trigger without which the controller does not use an object. The role of
-// PodTallies is not here: while they are switched off, the controller removes their finalizers. Nor
-// is that of runtimes, whose stamps it always keeps, so that switching on a trigger loses nothing.
+// PodTallies is not here: while they are switched off, the controller removes their finalizers. The
+// role of runtimes is not here either: the controller always keeps their stamps, so that switching
+// on a trigger loses nothing.
 var needed = map[string]string{
 	"clusterrole-curfew-controller-deadlines": "deadline",
 	"clusterrole-curfew-controller-cleanup":   "cleanup",
@@ -64,7 +65,8 @@ var needed = map[string]string{
 	"rolebinding-curfew-controller-cleanup":   "cleanup",
 }
 
-// parameters are the places of an object, by path, where values get in that no component sets.
+// parameters returns the places of an object, by path, where a value of the chart is inserted that
+// no component sets.
 func parameters(o object) map[string]place {
 	switch o["kind"] {
 	case "Deployment":
@@ -96,8 +98,8 @@ func parameters(o object) map[string]place {
 	return nil
 }
 
-// notProtected derives the condition that the component fail-closed adds to each webhook from the
-// value protect. The webhooks of curfew-kinds are the controller's, which derives theirs from its flag.
+// notProtected derives the condition that component fail-closed adds to each webhook from the value
+// protect. For curfew-kinds the controller derives it from its flag.
 func notProtected(o object) map[string]place {
 	webhooks, _ := o["webhooks"].([]any)
 	out := map[string]place{}

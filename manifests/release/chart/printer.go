@@ -11,13 +11,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// alternative is what a value is instead when a component is on.
+// alternative replaces a value when a component is on.
 type alternative struct {
 	when  string
 	value any // nil if the component removes it
 }
 
-// printer writes one object as a template. What no component changes is plain YAML; the rest
+// printer writes one object as a template. Parts that no component changes are plain YAML; the rest
 // depends on values.
 type printer struct {
 	out []string
@@ -30,11 +30,11 @@ type printer struct {
 	err     error
 }
 
-// place is where values get into an object.
+// place inserts a value of the chart into an object.
 type place struct {
-	// value replaces a value. %s in it is what it would be otherwise.
+	// value replaces a value. %s in it stands for the replaced text.
 	value string
-	// block are lines that replace all that is below a key.
+	// block are lines that replace everything below a key.
 	block string
 	// more are lines at the end of a map or list.
 	more string
@@ -84,7 +84,7 @@ func (p *printer) mapping(path string, indent int, base object, alternatives []a
 	p.lines(indent, p.place(path).more)
 }
 
-// entry writes what follows a key, or a dash, and that itself.
+// entry writes a key or a dash, and its value.
 func (p *printer) entry(path string, indent int, head string, base any, alternatives []alternative) {
 	var kept []alternative
 	for _, a := range alternatives {
@@ -207,7 +207,7 @@ func (p *printer) scalar(path string, indent int, head string, base any, alterna
 	p.line(indent, head+" "+text)
 }
 
-// marshal is a value as YAML, with what a template would read as its own escaped.
+// marshal returns a value as YAML, with {{ escaped for the template.
 func (p *printer) marshal(value any) string {
 	data, err := yaml.Marshal(value)
 	if err != nil {

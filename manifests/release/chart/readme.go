@@ -37,7 +37,7 @@ func README(root string) ([]byte, error) {
 	return []byte(out.String()), err
 }
 
-// describe writes a row for each value that has a comment; what has none is a group of values.
+// describe writes a row for each value with a comment. A key without one is a group of values.
 func describe(out *strings.Builder, prefix string, node *yaml.Node) error {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]

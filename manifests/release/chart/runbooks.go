@@ -3,7 +3,7 @@ package chart
 import "strings"
 
 // link gives the alerts of a PrometheusRule links to their runbooks, whose paths end their
-// descriptions. Without an address to begin with there are none: a path alone would be a dead link.
+// descriptions. Without a base address it adds no links: a path alone would be a dead link.
 func (o *Options) link(of object) {
 	if o.Runbooks == "" || of["kind"] != "PrometheusRule" {
 		return

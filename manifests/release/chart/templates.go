@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// templates are those of all objects, by file name.
+// templates returns the templates of all objects, by file name.
 func templates(o *Options) (map[string]string, error) {
 	root := o.Root
 	base, err := byID(root)

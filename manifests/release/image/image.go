@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is the one that the Deployments run as: nobody in particular, and not root.
+// user is the unprivileged user that the Deployments run as.
 const user = "65532:65532"
 
 // entrypoint is the binary. Deployments have args and no command.
@@ -56,7 +56,7 @@ func build(binary, licence string, platform v1.Platform, o *Options) (v1.Image, 
 	return mutate.ConfigFile(image, config)
 }
 
-// labels say what an image is, in the words of the OCI image specification.
+// labels describe the image, with the keys of the OCI image specification.
 func (o *Options) labels() map[string]string {
 	labels := map[string]string{
 		"org.opencontainers.image.title":       "curfew",
@@ -80,7 +80,8 @@ func pack(modified time.Time, files ...file) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(content)), ModTime: modified, Format: tar.FormatUSTAR}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(content)), ModTime: modified,
+			Format: tar.FormatUSTAR}
 		if err := packed.WriteHeader(header); err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ import (
 // Layout is the folder of the OCI image layout, below [Options.Out].
 const Layout = "image"
 
-// Options say what to build.
+// Options describe the image to build.
 type Options struct {
 	// Root is the top folder of the repository.
 	Root string
@@ -39,7 +39,7 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Result is what was built.
+// Result describes the image that was built.
 type Result struct {
 	// Digest is that of the index, by which a registry knows the image.
 	Digest string
