@@ -5,25 +5,8 @@ import (
 	"strconv"
 )
 
-// Decode decodes one JSON object as k8s.io/apimachinery/pkg/util/json does: integers that fit
-// become int64, other numbers float64. A null is a nil map.
-func Decode(text string) (map[string]any, error) {
-	s := scanner{text: text}
-	if s.next() == 'n' {
-		if _, err := s.literal(); err != nil {
-			return nil, err
-		}
-		return nil, s.end()
-	}
-	out, err := s.object("")
-	if err != nil {
-		return nil, err
-	}
-	return out, s.end()
-}
-
-// object decodes the object that comes next, but for the member named without. Of two members with
-// the same name the later counts. A loop of its own costs no closure for each object.
+// object decodes the next object, without the member named without. Of two members with the same
+// name the later counts. Its own loop saves a closure for each object.
 func (s *scanner) object(without string) (map[string]any, error) {
 	if err := s.open('{', "an object"); err != nil {
 		return nil, err

@@ -10,6 +10,23 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
+// Decode decodes one JSON object as k8s.io/apimachinery/pkg/util/json does: integers that fit
+// become int64, other numbers float64. A null is a nil map.
+func Decode(text string) (map[string]any, error) {
+	s := scanner{text: text}
+	if s.next() == 'n' {
+		if _, err := s.literal(); err != nil {
+			return nil, err
+		}
+		return nil, s.end()
+	}
+	out, err := s.object("")
+	if err != nil {
+		return nil, err
+	}
+	return out, s.end()
+}
+
 // texts are JSON and near-JSON of all sorts.
 var texts = []string{
 	`{}`, ` { } `, `{"a":1}`, `{"a":-0,"b":-1.5e3,"c":1E+2,"d":0.0}`, `{"a":9223372036854775807,"b":9223372036854775808,"c":-9223372036854775809}`,
