@@ -8,7 +8,7 @@ import (
 )
 
 // What the test suites of Curfew's neighbours assert about deadlines and training jobs, and which
-// tests of ours do. The names are package.Test; those of test/e2e that begin with TestPeers run
+// tests of ours do. The names are package.Test; tests of test/e2e that begin with TestPeers run
 // beside the real controllers of JobSet and Trainer.
 var expectations = map[string][]string{
 	// kubernetes test/integration/job and test/e2e/apps
@@ -39,7 +39,7 @@ var expectations = map[string][]string{
 	"TrainJob TTL: the runtime is edited, or gone":                          {"e2e.TestPeersRuntimeChanges", "e2e.TestRuntimeIsReadLive"},
 }
 
-// Whoever renames or removes one of these tests says what takes its place.
+// If you rename or remove one of these tests, say here which test takes its place.
 func TestEveryExpectationHasATest(t *testing.T) {
 	known := map[string]bool{}
 	for _, s := range sources(t) {

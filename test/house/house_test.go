@@ -30,10 +30,11 @@ func (s *source) product() bool {
 	return !strings.HasSuffix(s.path, "_test.go") && !strings.HasPrefix(s.path, "test/") && !ast.IsGenerated(s.file)
 }
 
-func sources(t *testing.T) []source {
+// eachFile calls visit for each file with a suffix, in order: with its path from the top folder, and
+// with its path from here.
+func eachFile(t *testing.T, suffix string, visit func(relative, at string)) {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	var all []source
 	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -49,24 +50,31 @@ func sources(t *testing.T) []source {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(relative, ".go") {
-			return nil
+		if strings.HasSuffix(relative, suffix) {
+			visit(relative, at)
 		}
-		data, err := os.ReadFile(at)
-		if err != nil {
-			return err
-		}
-		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, relative, data, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		all = append(all, source{relative, strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"), file, set})
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	eachFile(t, ".go", func(relative, at string) {
+		data, err := os.ReadFile(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, relative, data, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, source{relative, strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"), file, set})
+	})
 	if len(all) == 0 {
 		t.Fatal("found no source")
 	}

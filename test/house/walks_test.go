@@ -1,0 +1,121 @@
+package house
+
+import (
+	"cmp"
+	"go/ast"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	wayHead = regexp.MustCompile(`^### (.+)$`)
+	wayStep = regexp.MustCompile("^\\d+\\. `([^`]+)`(?:, through `([^`]+)`)?(, from the API server)?")
+)
+
+// code is what the ways of ARCHITECTURE.md may name: "package: Type.Method" or "package: function",
+// with the file and all identifiers of its body, and "package: Type.member" of structs and
+// interfaces.
+type code struct {
+	file    map[string]string
+	names   map[string][]string
+	members map[string]bool
+}
+
+func readCode(all []source) code {
+	c := code{map[string]string{}, map[string][]string{}, map[string]bool{}}
+	for _, s := range all {
+		if !s.product() {
+			continue
+		}
+		prefix := path.Dir(s.path) + ": "
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			switch node := node.(type) {
+			case *ast.FuncDecl:
+				name := prefix + receiver(node) + node.Name.Name
+				c.file[name] = s.path
+				ast.Inspect(node, func(inner ast.Node) bool {
+					if ident, ok := inner.(*ast.Ident); ok && ident != node.Name {
+						c.names[name] = append(c.names[name], ident.Name)
+					}
+					return true
+				})
+			case *ast.TypeSpec:
+				var fields *ast.FieldList
+				switch kind := node.Type.(type) {
+				case *ast.StructType:
+					fields = kind.Fields
+				case *ast.InterfaceType:
+					fields = kind.Methods
+				default:
+					return true
+				}
+				for _, field := range fields.List {
+					for _, name := range field.Names {
+						c.members[prefix+node.Name.Name+"."+name.Name] = true
+					}
+				}
+			}
+			return true
+		})
+	}
+	return c
+}
+
+// last is the part of a name behind its package and type.
+func last(name string) string { return name[strings.LastIndexAny(name, " .")+1:] }
+
+// wayFiles checks the ways that ARCHITECTURE.md lists under "Ways through the code", and counts the
+// files of each. A step must be named by the step above it, or by one that led there. A step
+// "through `package: Type.member`" need not be: there the member must be named, which is a field or
+// the method of an interface. A step "from the API server" begins anew.
+func wayFiles(t *testing.T, all []source) findings {
+	data, err := os.ReadFile(filepath.Join("..", "..", "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(data), "\n## Ways through the code\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	c, found, way := readCode(all), findings{}, ""
+	var above, files []string
+	for line := range strings.Lines(text) {
+		if head := wayHead.FindStringSubmatch(strings.TrimSpace(line)); head != nil {
+			way, above, files = head[1], nil, nil
+			continue
+		}
+		step := wayStep.FindStringSubmatch(line)
+		if step == nil {
+			continue
+		}
+		name, through := step[1], step[2]
+		file, ok := c.file[name]
+		if !ok {
+			t.Errorf("%s: there is no function %q", way, name)
+			continue
+		}
+		switch {
+		case step[3] != "":
+			above = nil
+		case through != "" && !c.members[through]:
+			t.Errorf("%s: step %q: there is no field or method %q", way, name, through)
+		case len(above) > 0:
+			from, wanted := above, last(cmp.Or(through, name))
+			for len(above) > 0 && !slices.Contains(c.names[above[len(above)-1]], wanted) {
+				above = above[:len(above)-1]
+			}
+			if len(above) == 0 {
+				t.Errorf("%s: none of the steps %q names %s of the next one, %q", way, from, wanted, name)
+			}
+		}
+		above = append(slices.Clone(above), name)
+		if !slices.Contains(files, file) {
+			files = append(files, file)
+			found.add(way, 1, file)
+		}
+	}
+	return found
+}
