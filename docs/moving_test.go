@@ -87,7 +87,7 @@ func TestValuesOfKyverno(t *testing.T) {
 		if (ours == neverGoes) != (theirs != ours && (instead != "" || theirs == "never")) {
 			t.Errorf("%s: says to write %q where Kyverno has %s and Curfew %s", value, instead, theirs, ours)
 		}
-		// What is to be written comes to the same, rounded up to minutes: nothing goes sooner for moving.
+		// The TTL to write is the same, rounded up to minutes: moving deletes nothing sooner.
 		if instead == "" {
 			continue
 		}

@@ -224,7 +224,7 @@ func summarizeAdmission(reviews []reviewMeasurement, creates []createMeasurement
 	return results
 }
 
-// summarizeCreates compares what creates take longer than where nobody is asked.
+// summarizeCreates compares how much longer creates take than without a webhook.
 func summarizeCreates(creates []createMeasurement, of scenario) []result {
 	p50, p99 := map[string][]float64{}, map[string][]float64{}
 	for _, m := range creates {

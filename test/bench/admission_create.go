@@ -49,7 +49,7 @@ type scenario struct {
 	job    func(namespace, name string) *batchv1.Job
 }
 
-// scenarios, the first of which is what `kubectl create job` does.
+// scenarios; the first one is what `kubectl create job` does.
 var scenarios = []scenario{
 	{name: "", about: "a person, one container", person: true, job: oneContainer},
 	{name: "service_account", about: "a ServiceAccount, one container", job: oneContainer},

@@ -51,7 +51,7 @@ func (a *admissionBench) latencyRound(ctx context.Context, n int) ([]reviewMeasu
 	return out, nil
 }
 
-// asked is somebody who is asked something.
+// asked is one server that reviews requests.
 type asked struct {
 	*server
 	// name under which it is reported.
@@ -116,7 +116,7 @@ func (a *admissionBench) latencies(ctx context.Context, n, count int) ([]reviewM
 	return out, nil
 }
 
-// pids are those of everybody who takes part.
+// pids are the processes of all contestants.
 func (a *admissionBench) pids() []int {
 	pids := []int{os.Getpid()}
 	for _, s := range []*server{a.site.noop, a.site.curfew, a.site.typed} {
@@ -179,7 +179,7 @@ func (s *site) awaitProbe(ctx context.Context, count int, inForce bool) error {
 	}
 }
 
-// makeReview is a review that nobody measures.
+// makeReview sends one review, which is not measured.
 func makeReview(object any) ([]byte, error) {
 	raw, err := json.Marshal(object)
 	if err != nil {

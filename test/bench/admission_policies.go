@@ -18,7 +18,7 @@ const (
 	reviewNamespace = "bench-curfew"
 	// policyNamespace is of the same team and has none, so that a policy decides. Its name is as long.
 	policyNamespace = "bench-policy"
-	// probeNamespace is nobody's.
+	// probeNamespace belongs to no team.
 	probeNamespace = "bench-probe"
 )
 

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// backlogTTL keeps the backlog from falling due while somebody looks at it.
+// backlogTTL keeps the backlog from falling due during the measurement.
 const backlogTTL = 30 * 24 * time.Hour
 
 // backlogPrefix gives its Jobs names as long as those that a CronJob gives.

@@ -170,7 +170,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// What is extrapolated from a part is said to be, and the names tell the sizes apart.
+// A result extrapolated from a part says so, and the names tell the sizes apart.
 func TestDrainOfMany(t *testing.T) {
 	field := contestantsOfMany()
 	var all []measurement

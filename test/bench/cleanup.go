@@ -154,7 +154,7 @@ func policyOf(prefix, schedule string) *unstructured.Unstructured {
 	return policy
 }
 
-// clear deletes the policy and what is left of a set.
+// clear deletes the policy and the remaining objects of a set.
 func (c *cleaned) clear(ctx context.Context, set jobSet) error {
 	if err := c.policies.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + set.prefix}); err != nil {
 		return fmt.Errorf("delete the policy: %w", err)

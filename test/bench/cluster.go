@@ -62,8 +62,8 @@ type clusterState struct {
 
 func (e *environment) clusterDir() string { return filepath.Join(e.dir, "cluster") }
 
-// start builds what is measured and brings the control plane up. The function that it returns takes
-// it down.
+// start builds the contestants and brings the control plane up. The returned function takes it
+// down.
 func (e *environment) start(ctx context.Context) (stop func() error, err error) {
 	if err := os.MkdirAll(filepath.Join(e.dir, "logs"), 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory for results: %w", err)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// contestant is somebody who deletes Jobs that are due.
+// contestant is a controller or client that deletes Jobs that are due.
 type contestant struct {
 	name string
 	// about is how the table calls it.
@@ -58,7 +58,7 @@ var contestants = []contestant{
 	{name: theCurfew, about: "Curfew", start: startCurfew()},
 	{name: theUnbound, about: "in-tree TTL controller, unthrottled", start: startInTree(100000, 100000)},
 	// An administrator's calls are exempt from priority and fairness and from most of the
-	// authorization. Nobody's who is installed are.
+	// authorization. The calls of an installed controller are not.
 	{name: theEqual, about: "the same loop with Curfew's rights", ends: true, start: startEqualLoop},
 	{name: theDrainer, about: "Curfew --favour-drain", start: startCurfew("--favour-drain")},
 	{name: theForeground, about: "Curfew, Foreground", needs: "--propagation", start: startCurfew("--propagation=Foreground")},

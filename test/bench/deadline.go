@@ -19,9 +19,8 @@ import (
 // deadlineOptions are the flags of the contest about deadlines.
 var deadlineOptions struct{ objects, rounds int }
 
-// The deadline contest lets many deadlines pass in the same second and counts what is marked as
-// failed: one write of a status each. Nothing runs below the objects, so that there is nothing to
-// stop.
+// The deadline contest lets many deadlines pass in the same second and counts the objects marked as
+// failed: one status write each. Nothing runs below the objects, so that there is nothing to stop.
 func init() {
 	register(bench{
 		name: "deadline", about: "deadlines that pass in the same second: the mark alone", position: 40,
@@ -93,7 +92,7 @@ func runDeadline(ctx context.Context, e *environment) ([]result, error) {
 	for n := 1; n <= o.rounds; n++ {
 		fmt.Fprintf(e.out, "round %d of %d\n", n, o.rounds)
 		for i := range field {
-			// Each round begins with another, so that nobody always follows the same.
+			// Each round begins with another contestant, so that none always follows the same one.
 			c := field[(i+n-1)%len(field)]
 			m, err := d.run(ctx, c, n)
 			if err != nil {

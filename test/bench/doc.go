@@ -15,8 +15,8 @@
 // them delete a few thousand finished Jobs that all fall due in the same second (load.go). What
 // counts is seen by one neutral watch (observer.go), while another client makes small requests and
 // notes how long they take (bystander.go). The rounds are interleaved and only values of the same
-// round are divided by each other, because a machine's speed drifts by more than what is to be
-// measured.
+// round are divided by each other, because a machine's speed drifts by more than the differences to
+// measure.
 //
 // loop.go is a contestant: the bare loop of DELETE calls, in a process of its own like all others.
 //

@@ -123,7 +123,7 @@ func (d *contest) drain(ctx context.Context, e *environment, field []contestant)
 	for n := 1; n <= d.rounds; n++ {
 		fmt.Fprintf(e.out, "round %d of %d\n", n, d.rounds)
 		for i := range field {
-			// Each round begins with another, so that nobody always follows the same.
+			// Each round begins with another contestant, so that none always follows the same one.
 			c := field[(i+n-1)%len(field)]
 			m, err := d.run(ctx, c, n)
 			if err != nil {
@@ -161,7 +161,7 @@ func chooseContestants(only string, all []contestant) ([]contestant, error) {
 	return field, nil
 }
 
-// disturbed is the share of the machine from which on other processes are part of what is measured.
+// disturbed is the share of the machine above which other processes distort a measurement.
 const disturbed = 0.1
 
 // warnOfOthers says so when the machine was busy with something else.

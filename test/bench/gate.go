@@ -76,7 +76,7 @@ type gateOutcome struct {
 	Error   string    `json:"error,omitempty"`
 	// Result is that of the last attempt.
 	Result result `json:"result"`
-	// Ratios are those of all attempts.
+	// Ratios has one ratio for each attempt.
 	Ratios []float64 `json:"ratios"`
 	// Others is the share of the machine, 0 to 1, that other processes took in the last attempt.
 	Others float64 `json:"others"`

@@ -25,7 +25,8 @@ type gateLimit struct {
 // wider. Noise breaks the narrow limit there. A lost factor breaks the wide one as well.
 const crowded, crowdedSlack = 0.25, 2
 
-// holds reports whether a ratio keeps the limit, on a machine of which others took a share.
+// holds reports whether a ratio keeps the limit. Other processes took the given share of the
+// machine.
 func (l gateLimit) holds(ratio, others float64) bool {
 	slack := 1.0
 	if others > crowded {

@@ -21,7 +21,7 @@ type gateReport struct {
 	Rows       []gateOutcome `json:"rows"`
 }
 
-// ratios shows those of all attempts.
+// ratios shows the ratio of each attempt.
 func (o gateOutcome) ratios() string {
 	var all []string
 	for _, ratio := range o.Ratios {

@@ -56,8 +56,8 @@ func (w way) object(name string) *corev1.ConfigMap {
 	return out
 }
 
-// Ways of creating. The namespace with bounds has every labelled object sent, as nobody but Curfew
-// can tell whether it is within them.
+// Ways of creating. In the namespace with bounds the API server sends every labelled object, since
+// only Curfew can tell whether its TTL is within them.
 const (
 	wayPlain    = "unlabelled"
 	wayLabelled = "labelled"
@@ -286,7 +286,7 @@ func (s *site) awaitBounded(ctx context.Context) error {
 	}
 }
 
-// processes are those of the control plane, and the client.
+// processes are the control plane's, and the client.
 func (e *environment) processes() map[string]int {
 	pids := map[string]int{"client": os.Getpid()}
 	for name, component := range e.state.Components {

@@ -21,7 +21,7 @@ func init() {
 	})
 }
 
-// labelField is who deletes what is labelled.
+// labelField lists the contestants that delete labelled objects.
 var labelField = []contestant{
 	{name: theLimit, about: "bare loop of parallel DELETE calls", ends: true, start: startLoop},
 	{name: theCurfew, about: "Curfew", start: startLabels()},

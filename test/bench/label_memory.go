@@ -29,7 +29,7 @@ type labelMemoryRun struct {
 	memoryRun
 }
 
-// labelBytesMost is what is wanted at most, in bytes of heap an object.
+// labelBytesMost is the limit, in bytes of heap an object.
 const labelBytesMost = 250
 
 func runLabelMemory(ctx context.Context, e *environment) (results []result, err error) {

@@ -54,7 +54,7 @@ func (l labelled) finish(ctx context.Context, set jobSet, due time.Time) error {
 	})
 }
 
-// clear deletes what is left of a set.
+// clear deletes the remaining objects of a set.
 func (l labelled) clear(ctx context.Context, set jobSet) error {
 	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
 		err := l.client.CoreV1().ConfigMaps(benchNamespace).Delete(ctx, name, metav1.DeleteOptions{})

@@ -84,8 +84,8 @@ func runLateness(ctx context.Context, e *environment, row latenessRow) ([]result
 	return row.results(e.out, latenessResults(all)), nil
 }
 
-// latenessField is who takes part. What the bare loop needs for as many calls is what is there to
-// be had.
+// latenessField lists the contestants. The bare loop shows the best that is possible: its time for
+// as many calls.
 var latenessField = []contestant{
 	{name: theCurfew}, {name: theLimit}, {name: theUnbound},
 }

@@ -30,7 +30,7 @@ type cargo interface {
 	create(ctx context.Context, set jobSet) error
 	// finish makes all of the set due at one second.
 	finish(ctx context.Context, set jobSet, due time.Time) error
-	// clear deletes what is left of a set.
+	// clear deletes the remaining objects of a set.
 	clear(ctx context.Context, set jobSet) error
 	observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, error)
 }
@@ -55,7 +55,7 @@ func (l load) observe(ctx context.Context, config *rest.Config, set jobSet) (*ob
 }
 
 // create makes unfinished Jobs with a TTL. spec.managedBy keeps the Job controller away from them:
-// no Pods, no finalizer, and nobody but us writes their status.
+// no Pods, no finalizer, and only the bench writes their status.
 func (l load) create(ctx context.Context, set jobSet) error {
 	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
 		job := &batchv1.Job{
@@ -92,17 +92,17 @@ func (l load) finish(ctx context.Context, set jobSet, due time.Time) error {
 		},
 	}
 	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
-		// Without resourceVersion: nobody else writes. The update of a status takes nothing else from the
-		// object, but wants a valid one.
+		// Without resourceVersion: there is no other writer. The update of a status takes nothing else
+		// from the object, but wants a valid one.
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: benchNamespace}, Status: status}
 		_, err := l.client.BatchV1().Jobs(benchNamespace).UpdateStatus(ctx, job, metav1.UpdateOptions{})
 		return err
 	})
 }
 
-// clear deletes what is left of a set, and waits until the last object is gone: one that is deleted
-// in the foreground waits for the garbage collector, which must not work into the next contestant's
-// time.
+// clear deletes the remaining objects of a set, and waits until the last one is gone: one that is
+// deleted in the foreground waits for the garbage collector, which must not work into the next
+// contestant's time.
 func (l load) clear(ctx context.Context, set jobSet) error {
 	policy := metav1.DeletePropagationBackground
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)

@@ -49,8 +49,7 @@ func newRecording(t *testing.T, jobs ...*batchv1.Job) *recording {
 	return r
 }
 
-// What is replayed is what was recorded, but for names, UIDs and resourceVersions, which are nobody
-// else's.
+// The replay equals the recording except for names, UIDs and resourceVersions, which are unique.
 func TestReplayedEventsAreWholeJobs(t *testing.T) {
 	r := newRecording(t,
 		recordedJob("nightly-report-29301120-000000", "11111111-1111-4111-8111-111111111111", "7"),

@@ -234,8 +234,8 @@ func (run *memoryRun) look(ctx context.Context, p *process, began time.Time, cli
 	return err
 }
 
-// memoryResults makes results of the runs: what a Job costs is what is needed with them beyond what
-// is needed without. What is needed without is a result of its own, if it is wanted.
+// memoryResults makes results of the runs. A Job costs the memory with Jobs minus the memory
+// without, by their number. The memory without Jobs is a result of its own, if it is wanted.
 func memoryResults(all []memoryRun, empty bool) []result {
 	type key struct {
 		who  string

@@ -100,7 +100,7 @@ func (e *environment) recordable(ctx context.Context) error {
 	return nil
 }
 
-// record writes results over those of the same name that are recorded, for the documentation.
+// record replaces recorded results of the same names, for the documentation.
 func (e *environment) record(ctx context.Context, bench, date string, results []result) error {
 	all, err := readRecorded(e.root)
 	if err != nil {
@@ -118,7 +118,8 @@ func (e *environment) record(ctx context.Context, bench, date string, results []
 	return writePage(ctx, e.root, false, e.out)
 }
 
-// mergeRecorded returns all with fresh results in place of those of the same name, else at the end.
+// mergeRecorded returns all results. A fresh one takes the place of the one with its name, or is
+// added at the end.
 func mergeRecorded(all, fresh []recordedResult) []recordedResult {
 	all = slices.Clone(all)
 	for _, r := range fresh {

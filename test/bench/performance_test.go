@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The page shows what is recorded. Marks of age are left out: code moves on without a measurement.
+// The page shows the recorded numbers. Marks of age are left out: code changes without a
+// measurement.
 func TestPerformancePage(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page, err := os.ReadFile(filepath.Join(root, performancePage))
@@ -37,7 +38,7 @@ func TestPerformancePage(t *testing.T) {
 	}
 }
 
-// What is recorded is read again, and a later measurement takes the place of the earlier one.
+// Recorded results can be read back, and a later measurement replaces an earlier one.
 func TestRecord(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "docs"), 0o755); err != nil {

@@ -111,9 +111,9 @@ func (p *process) awaitHealthy(ctx context.Context, client *http.Client, url str
 	}
 }
 
-// freeAddresses are loopback addresses that nobody listens on right now. They are found together,
-// or one might be found twice, and below the ports that the kernel gives to outgoing connections,
-// of which a busy API server has one soon enough.
+// freeAddresses are loopback addresses that no process listens on right now. They are found
+// together, or one might be found twice. They are below the ports that the kernel gives to outgoing
+// connections, since a busy API server might soon have one of these.
 func freeAddresses(n int) ([]string, error) {
 	var addresses []string
 	var last error

@@ -179,7 +179,7 @@ func (t *template) fill(frame []byte, i int) {
 	}
 }
 
-// uidOf is a UUID of its own for each number, as random as those of an API server.
+// uidOf is a UUID of its own for each number, as random as the UIDs of an API server.
 func uidOf(i int) types.UID {
 	const hex = "0123456789abcdef"
 	uid := []byte(anyUID)

@@ -29,7 +29,7 @@ type replay struct {
 	server    *httptest.Server
 }
 
-// jobsPath is what is answered from the recording.
+// jobsPath is the path answered from the recording.
 const jobsPath = "/apis/batch/v1/jobs"
 
 // bookmarkEvery is how often an API server sends bookmarks.
@@ -77,8 +77,8 @@ func startReplay(e *environment, recording *recording, jobs int) (*replay, error
 	return r, nil
 }
 
-// handler answers what is asked of all Jobs, and passes on everything else: also who selects by a
-// label, which no Job here has.
+// handler answers requests for all Jobs and passes on all others. It also passes on requests with a
+// label selector: no Job here has a label.
 func (r *replay) handler(pass http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodGet && req.URL.Path == jobsPath && req.URL.Query().Get("labelSelector") == "" {

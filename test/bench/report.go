@@ -71,8 +71,8 @@ func show(v float64) string {
 // resultsFile holds what the last run of every bench came to.
 const resultsFile = "results.json"
 
-// mergeResults writes results over those of the same name that an earlier run left, and leaves the
-// others. So runs of single benches (-only) add up to what one run of all would have written.
+// mergeResults replaces results of an earlier run that have the same names, and keeps the others.
+// So runs of single benches (-only) add up to what one run of all would have written.
 func mergeResults(path string, results []result) error {
 	var merged []result
 	data, err := os.ReadFile(path)

@@ -26,8 +26,8 @@ func scrape(ctx context.Context, client *http.Client, url string) (map[string]fl
 	return samples, err
 }
 
-// heapInUse lets a Go process collect its garbage and tells what is in use afterwards, in bytes.
-// The first collection leaves what sync.Pools and finalizers still hold.
+// heapInUse lets a Go process collect its garbage and returns the bytes in use afterwards. The
+// first collection leaves what sync.Pools and finalizers still hold.
 func heapInUse(ctx context.Context, client *http.Client, debug string) (int64, error) {
 	bytes := int64(-1)
 	for range 3 {

@@ -156,14 +156,14 @@ func fromLeaseToArmed(log []byte, jobs int) (time.Duration, error) {
 	return armed.Sub(lease), nil
 }
 
-// curfewProcess is a controller of which more is asked than to delete.
+// curfewProcess is a controller whose metrics and debug pages the bench reads.
 type curfewProcess struct {
 	*process
 	metrics, debug string // addresses
 }
 
-// launchCurfew starts the controller as the manifests do, with the kubeconfig and further flags, and
-// returns when it leads: what is measured does not begin with the wait for the lease.
+// launchCurfew starts the controller as the manifests do, with the kubeconfig and further flags,
+// and returns when it leads: no measurement includes the wait for the lease.
 func (e *environment) launchCurfew(ctx context.Context, log, kubeconfig string, flags ...string) (*curfewProcess, error) {
 	addresses, err := freeAddresses(3)
 	if err != nil {

@@ -25,8 +25,7 @@ type measurement struct {
 	// CPUSeconds is the processor time of the contestant's process, start and preparation included.
 	CPUSeconds float64 `json:"cpuSeconds"`
 	// CPU is the processor time by process that a deletion took, in microseconds, from the due second
-	// on: the contestant's, those of the control plane, and the client's, which is observer and
-	// bystander.
+	// on: the contestant's, the control plane's, and the client's, which is observer and bystander.
 	CPU map[string]float64 `json:"cpu"`
 	// Others is the share of the machine, 0 to 1, that processes which do not belong to the contest
 	// took meanwhile. Where it is more than a few hundredths, the measurement tells of them.
@@ -42,7 +41,7 @@ const (
 	quiet = 3 * time.Second
 	// startup is what a contestant may take to start.
 	startup = 4 * time.Second
-	// settled is what is left out at the beginning of it for the bystander's idle latency.
+	// settled is the time at its beginning that the bystander's idle latency leaves out.
 	settled = time.Second
 	// patience is how long a contestant without a window may take for 10,000 Jobs.
 	patience = 3 * time.Minute

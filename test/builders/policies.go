@@ -11,10 +11,10 @@ import (
 
 // What [LifecyclePolicies] select by.
 const (
-	// LabelTeam is on namespaces; policies speak of TeamPayments and of teams that nobody is of.
+	// LabelTeam is on namespaces; policies match TeamPayments and teams that no namespace has.
 	LabelTeam    = "example.org/team"
 	TeamPayments = "payments"
-	// LabelProbe is on objects: its value is the number of policies, the last of which selects it.
+	// LabelProbe is on objects: its value is the number of policies; the last policy selects it.
 	LabelProbe = "test.curfew.dev/policies"
 )
 

@@ -60,7 +60,7 @@ func typed[T any](t testing.TB, text string) *T {
 	return out
 }
 
-// Facts are those of the object, and the object.
+// Facts returns the facts of the object, and the object.
 func (c Case) Facts(t testing.TB, snapshot *platform.Snapshot) (*policy.Facts, map[string]any) {
 	t.Helper()
 	object := Parse(t, c.Object)

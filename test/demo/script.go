@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// tour is the script: headings and notes, what is typed, and what kubectl prints.
+// tour is the script: headings and notes, typed commands, and what kubectl prints.
 func tour(ctx context.Context, stage *stage, manifests string) error {
 	began := time.Now()
 	t := &player{stage: stage, ctx: ctx, dir: manifests}

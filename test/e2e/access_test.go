@@ -61,8 +61,7 @@ func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
 	s.says(s.kubectl("--as=bob", "label", "--overwrite", "job", "default", policy.LabelTTL+"=3d"))
 }
 
-// A TTL that the controller may not carry out, because nobody has granted it the kind, is warned
-// about until somebody does.
+// Curfew warns about a TTL of a kind that the controller may not delete, until a role grants it.
 func TestKindThatTheControllerMayNotDelete(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

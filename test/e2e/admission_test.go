@@ -46,7 +46,7 @@ func TestPatchCreatesParents(t *testing.T) {
 	}
 }
 
-// Who has a TTL keeps it, and nobody announces anything. A stamp of the author's own is taken away.
+// An object with a TTL keeps it, without a warning. Curfew removes a stamp that the author wrote.
 func TestOwnTTLWins(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
@@ -100,8 +100,7 @@ func (s *space) mayEdit(account string) {
 	s.ok(err)
 }
 
-// Children of live controllers get no default, and nothing else does that somebody else manages
-// (S5).
+// Children of live controllers get no default, and neither does any other managed object (S5).
 func TestNoDefaultForWhatOthersManage(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")

@@ -35,8 +35,8 @@ func questions() []any {
 	}
 }
 
-// asKubectlTells are the lines of stderr that kubectl would have for a report: what is told to the
-// one who creates the objects, and at the end what was refused.
+// asKubectlTells returns the lines that kubectl would print to stderr for a report: the warnings
+// first, and at the end the refusals.
 func asKubectlTells(s *space, data string, objects int) []string {
 	s.Helper()
 	report := s.lintReport(data)
@@ -165,8 +165,8 @@ func (s *space) mayAsk(account string) {
 // rawTTL is what the API server drops before anybody sees it.
 const rawTTL = `{apiVersion: batch/v1, kind: Job, metadata: {name: raw}, spec: {template: {spec: {ttlSecondsAfterFinished: 60, restartPolicy: Never}}}}`
 
-// Offline, nobody is asked who they are, and the manifests alone speak. A raw TTL in a pod template
-// is found there and nowhere else.
+// Offline, no user is known, and only the manifests decide. Only there a raw TTL in a pod template
+// is found.
 func TestHTTPAPIOffline(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationMaxTTL, "1m")

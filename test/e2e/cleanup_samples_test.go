@@ -140,7 +140,7 @@ func (s *space) prepareSample(policy *unstructured.Unstructured, of *sample) *pr
 		for i := range list {
 			s.createSampled(created, &list[i])
 		}
-		cut = s.nextSecond() // What is created from here on is younger.
+		cut = s.nextSecond() // Objects created from here on are younger.
 	}
 	for i := range of.Young {
 		s.createSampled(created, &of.Young[i])
@@ -186,8 +186,8 @@ func (s *space) applySampleRights(namespace string) {
 var ageLimit = regexp.MustCompile(`now - timestamp\((.*)\) > duration\("(.*)"\)`)
 
 // applySample applies a policy for this space alone, due at the next minute. Its clock is such that
-// what the policy demands to be older than any time must be older than cut: nobody can create old
-// objects.
+// what the policy demands to be older than any time must be older than cut: a test cannot create
+// old objects.
 func (s *space) applySample(policy *unstructured.Unstructured, cut time.Time) (name string) {
 	s.Helper()
 	name, spec := policy.GetName(), policy.Object["spec"].(map[string]any)

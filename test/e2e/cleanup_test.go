@@ -337,8 +337,8 @@ func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
 	}
 }
 
-// API Priority and Fairness tells the requests of ClusterCleanupPolicies from the controller's.
-// Those of a CleanupPolicy count as its account's.
+// API Priority and Fairness tells the requests of ClusterCleanupPolicies from the controller's. The
+// requests of a CleanupPolicy count as its account's.
 func TestCleanupHasItsFlowSchema(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -364,7 +364,8 @@ func TestCleanupHasItsFlowSchema(t *testing.T) {
 	}
 }
 
-// keepNewest, limits, approvals and dry runs: what is kept, and what is said of it.
+// keepNewest, limits, approvals and dry runs: which objects stay, and which reason the report
+// gives.
 func TestCleanupLimits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

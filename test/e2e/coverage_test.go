@@ -121,7 +121,7 @@ func (s *space) work() {
 	s.passes(s.kubectl("delete", "deployment/web", "pod/server", "--wait=false"))
 }
 
-// store makes, changes and deletes objects of kinds without a profile, of which none has a label of
+// store makes, changes and deletes objects of kinds without a profile. None has a label of
 // Curfew's.
 func (s *space) store(thing schema.GroupVersionResource) {
 	s.Helper()
@@ -223,7 +223,7 @@ func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
 	s.says(s.create(job("unlabelled", func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long })))
 }
 
-// What somebody changes in the controller's configurations, or deletes, is restored.
+// The controller restores its configurations when another user changes or deletes them.
 func TestEditsOfCoverageAreUndone(t *testing.T) {
 	s := newSpace(t)
 	r := render{"restored.e2e.example.com"}
@@ -314,7 +314,7 @@ func TestCoverageGoesWithTheStaticConfigurations(t *testing.T) {
 	gone("while the controller runs")
 	reinstall()
 
-	// The garbage collector needs nobody of Curfew's.
+	// The garbage collector does not need Curfew.
 	s.ok(suite.controller.Stop(s.ctx))
 	defer restartController(s)()
 	remove()
@@ -349,8 +349,8 @@ func (s *space) awaitValidated(r render) {
 	})
 }
 
-// A default goes into the native field if the installed version has it, and nobody has to restart
-// anything when that changes.
+// Curfew writes a default into the native field if the installed version has it. No restart is
+// needed when that changes.
 func TestDefaultFollowsTheInstalledVersion(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")

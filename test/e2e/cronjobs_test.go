@@ -115,8 +115,8 @@ func TestCronJobHistoryBesideTTL(t *testing.T) {
 	finish := s.awaitJobFinish(expired)
 	history := s.observer.History(expired.UID)
 	completion := history[len(history)-1].Job().Status.CompletionTime // The second before, sometimes.
-	// A CronJob controller that is behind creates a Job again that is deleted before it has read its
-	// own last status. Nobody who deletes Jobs can prevent that.
+	// A CronJob controller that is behind creates a Job again if the Job is deleted before it has read
+	// its own last status. No controller that deletes Jobs can prevent that.
 	s.poll("the CronJob controller to see the last success", func(context.Context) (bool, error) {
 		last := status().LastSuccessfulTime
 		return last.Equal(completion), nil

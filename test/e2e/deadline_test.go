@@ -256,7 +256,8 @@ func TestDeadlineHolds(t *testing.T) {
 	if n := refused.Load(); n < 2 {
 		t.Errorf("the child was deleted with %d requests, although the first one failed", n)
 	}
-	// A reconcile that had begun before the mark writes what it knew, and starts anew what is gone.
+	// A reconcile that began before the mark writes its old state, and creates the deleted objects
+	// again.
 	s.setStatus("due", `{"conditions":[{"type":"Ready","status":"True","reason":"Up"}]}`)
 	again := s.childJob(due, "child")
 	if got, want := s.awaitRun("due", "condition=Failed").conditions(), "Ready=True/Up Failed=True/DeadlineExceeded"; got != want {

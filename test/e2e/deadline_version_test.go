@@ -129,7 +129,7 @@ func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 // A field in the schema does not mean that anyone enforces it: its feature gate may be off. Without
 // a sign that the kind's own controller acts, Curfew fails the object at its deadline, and not a
 // grace period later; with one, it leaves the object to that controller. Defaults and the
-// annotation stay out of a field that nobody may act on, since an API server can reject it.
+// annotation stay out of a field that no controller may act on, since an API server can reject it.
 func TestDeadlineFieldThatNobodyEnforces(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultDeadline, "1h")

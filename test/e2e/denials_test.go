@@ -67,8 +67,8 @@ func (s *space) reviewDeletes(name string, answer func() admissionv1.AdmissionRe
 	})
 }
 
-// reviewDeletesIn does so for all Jobs of some namespaces, of which the space's is one. It has
-// as long to answer as the API server allows.
+// reviewDeletesIn does so for all Jobs of some namespaces and the space's own. It has as long to
+// answer as the API server allows.
 func (s *space) reviewDeletesIn(namespaces []string, answer func(context.Context, *admissionv1.AdmissionRequest) admissionv1.AdmissionResponse) {
 	s.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -154,7 +154,7 @@ func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	lost := pod("lost", corev1.RestartPolicyNever, policy.AnnotationTTL, "3s")
-	lost.Spec.SchedulerName = "nobody" // nor does anybody else write its status
+	lost.Spec.SchedulerName = "nobody" // no other controller writes its status either
 	created := s.newPod(lost)
 	before := now()
 	s.passes(s.kubectl("patch", "pod", "lost", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Failed","reason":"Evicted","conditions":null}}`))
@@ -203,7 +203,7 @@ func TestDefaultDoesNotReachWhatIsOlder(t *testing.T) {
 	old := s.newJob(job("old"))
 	finish := s.awaitJobFinish(old)
 	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=2s"))
-	s.outlast(now()) // what is created in the second of the default counts as older, should admission not know of it yet
+	s.outlast(now()) // an object created in the second of the default counts as older if admission has not read it yet
 	young := s.newJob(job("young"))
 	s.onTime(s.awaitDeletion(young), s.awaitJobFinish(young).Add(2*second))
 	s.outlast(finish.Add(2 * second))

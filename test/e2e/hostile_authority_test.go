@@ -13,7 +13,7 @@ import (
 // byController are the flags of a request of Curfew's controller, with every permission.
 var byController = []string{"--as=system:serviceaccount:curfew-system:curfew-controller", "--as-group=system:masters"}
 
-// Nobody but Curfew writes the statuses and reports of its kinds, whatever RBAC grants. A policy's
+// Only Curfew writes the statuses and reports of its kinds, whatever RBAC grants. A policy's
 // sinceTime before its creation has no effect even then.
 func TestHostileAuthorities(t *testing.T) {
 	t.Parallel()

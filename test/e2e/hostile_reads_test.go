@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// A posted KindProfile directs no read of the cluster, and nothing of what is read is shown to who
-// posted it.
+// A posted KindProfile directs no read of the cluster, and its author sees nothing that Curfew
+// reads.
 func TestHostileHTTPAPIReads(t *testing.T) {
 	t.Parallel()
 	s, theirs := newSpace(t), newSpace(t)

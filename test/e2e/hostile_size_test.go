@@ -12,8 +12,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// filled puts so many characters into a Job, of which the API server writes each with six bytes to
-// a webhook.
+// filled puts so many characters into a Job. The API server sends each to a webhook as six bytes.
 func filled(size int) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Args = []string{strings.Repeat("<", size)} }
 }

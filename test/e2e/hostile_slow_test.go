@@ -13,9 +13,9 @@ import (
 // The webhook of some namespaces holds each DELETE for as long as the API server lets it. Jobs of
 // other namespaces that fall due meanwhile do not wait for one of them: when all are deleted, a
 // DELETE is still held that was held when they were created. A busy machine may take longer than
-// the API server lets a DELETE be held: then other Jobs are created, until that is so. It never is
-// where each waits for what is held. Not parallel: all DELETEs of the controller share what it may
-// have under way.
+// the API server lets a DELETE be held: then other Jobs are created, until that is so. That never
+// happens if each DELETE waits for the held ones. Not parallel: all DELETEs of the controller share
+// its limit of requests under way.
 func TestHostileSlowDeletes(t *testing.T) {
 	const slowEach, honestEach = 30, 5
 	var slow []*space
@@ -68,7 +68,7 @@ func TestHostileSlowDeletes(t *testing.T) {
 	})
 }
 
-// heldReviews are those of DELETEs whose answer is kept back.
+// heldReviews are reviews of DELETEs whose answer is held back.
 type heldReviews struct {
 	release chan struct{}
 

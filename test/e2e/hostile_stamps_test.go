@@ -57,7 +57,7 @@ func TestHostileStamps(t *testing.T) {
 	}
 }
 
-// serverSideApply creates what is not there.
+// serverSideApply creates an object that does not exist.
 func serverSideApply(path, object string) hostile {
 	return hostile{method: http.MethodPatch, path: path + "?fieldManager=hostile&force=true", contentType: "application/apply-patch+yaml", body: []byte(object)}
 }

@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Metadata can be changed through a status subresource, by somebody who may change nothing else:
-// the rules apply there too, and other status writes cost no review.
+// A user who may change nothing else can change metadata through a status subresource: the rules
+// apply there too, and other status writes cost no review.
 func TestHostileStatusWrites(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)

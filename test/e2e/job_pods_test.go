@@ -18,8 +18,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// The finished Pods of a running Job are deleted on its pod-ttl; those of a Job that says nothing
-// stay, and never wins over the namespace.
+// The finished Pods of a running Job are deleted on its pod-ttl. The Pods of a Job without one
+// stay, and "never" wins over the namespace.
 func TestPodTTL(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -90,8 +90,8 @@ func (r render) object(name, rest string) string {
 	return `{"apiVersion": "` + r.group + `/v1", "kind": "Render", "metadata": {"name": "` + name + `"` + rest + `}`
 }
 
-// A kind that nobody has heard of is admitted as Jobs are, once a KindProfile speaks of it, and
-// costs nothing without one.
+// An unknown kind is admitted as Jobs are, once it has a KindProfile, and costs nothing without
+// one.
 func TestKindProfileBringsAdmission(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
@@ -118,8 +118,7 @@ func TestKindProfileBringsAdmission(t *testing.T) {
 	plain.refuses(plain.kubectlInput(r.object("d", `, "annotations": {"curfew.dev/ttl-after-finished": "soon"}}`), "create", "-f", "-"),
 		denied("validate-marked.renders."+r.group+".curfew.dev", `metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+
 			`use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`))
-	// Other tests have Renders of their own reviewed meanwhile: what is reviewed each time is this
-	// one's.
+	// Other tests create Renders of their own meanwhile: this test counts only reviews of its own.
 	quiet := false
 	for i := 0; i < 10 && !quiet; i++ {
 		before := s.reviews("Render")
@@ -150,7 +149,7 @@ func (s *space) apply(manifest string) {
 	s.passes(s.kubectlInput(manifest, "apply", "-f", "-"))
 }
 
-// rules are the groups and resources of which requests are sent.
+// rules are the groups and resources whose requests the API server sends.
 func (s *space) rules(ctx context.Context) (mutating, validating string, err error) {
 	text := func(rules []admissionv1.RuleWithOperations) (out string) {
 		for _, rule := range rules {
@@ -199,8 +198,8 @@ func (s *space) awaitNoRule(group string) {
 	})
 }
 
-// awaitDefault waits until both sides answer for a new kind: the API server tells nobody when it
-// has taken up a configuration.
+// awaitDefault waits until both sides answer for a new kind: the API server does not report when it
+// has read a configuration.
 func (s *space) awaitDefault(r render) {
 	s.Helper()
 	s.poll("a default for "+r.group, func(context.Context) (bool, error) {

@@ -71,8 +71,8 @@ func TestEveryKindGoesByItsLabel(t *testing.T) {
 	for kind, object := range objects {
 		s.labelsInProtobuf(resources[kind])
 		sent := suite.proxy.Deletes(object.GetNamespace(), object.GetName())
-		// An earlier run (-count) may have had one of the same name: those of IPAddresses are not free to
-		// choose.
+		// An earlier run (-count) may have had one of the same name: the names of IPAddresses are not
+		// free to choose.
 		sent = slices.DeleteFunc(sent, func(d harness.Delete) bool { return d.Resource != resources[kind].Resource || d.At.Before(began) })
 		// A controller may change an object in that very moment, as that of ResourceQuotas does when what
 		// they count goes. Then the first DELETE meets a conflict, and what counts is the one that is
@@ -159,7 +159,7 @@ func (s *space) release() int {
 	return minor
 }
 
-// signingRequest is a PKCS #10 request of nobody, in DER.
+// signingRequest is a PKCS #10 request without a subject, in DER.
 func (s *space) signingRequest() []byte {
 	s.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

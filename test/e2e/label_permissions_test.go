@@ -18,8 +18,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// custom is a space with a kind of its own, of which the controller may delete nothing yet. The
-// test may take back what it grants.
+// custom is a space with a kind of its own, whose objects the controller may not delete yet. The
+// test may revoke the permissions that it grants.
 func custom(t *testing.T) (*space, schema.GroupVersionResource) {
 	t.Helper()
 	s := labelSpace(t)
@@ -172,10 +172,10 @@ func TestHangingDeletesDelayNoOther(t *testing.T) {
 // allows, since it has to be long even for a busy machine.
 const hanging = 30 * second
 
-// hangDeletes has the API server ask about every DELETE of a kind where nobody ever answers.
+// hangDeletes has the API server send every DELETE of a kind to a webhook that never answers.
 func (s *space) hangDeletes(resource schema.GroupVersionResource) {
 	s.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // Nobody accepts: the kernel does, and that is all.
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // Only the kernel accepts connections.
 	s.ok(err)
 	s.Cleanup(func() { _ = listener.Close() })
 	hooks := suite.cluster.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()

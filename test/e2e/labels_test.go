@@ -28,7 +28,7 @@ func (s *space) objects(resource schema.GroupVersionResource) dynamic.Namespacea
 	return client.Resource(resource)
 }
 
-// follow has the observer keep what is told of one more kind in the namespace.
+// follow has the observer keep the events of one more kind in the namespace.
 func (s *space) follow(kind string, resource schema.GroupVersionResource) {
 	s.Helper()
 	watcher, err := s.objects(resource).Namespace(s.name).Watch(s.ctx, metav1.ListOptions{})

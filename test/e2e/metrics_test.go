@@ -10,8 +10,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// TestMetricsOfAKind: what Curfew deleted is counted by group and kind, with how late it was, and
-// what somebody else deleted after its expiry is counted apart.
+// TestMetricsOfAKind: Curfew counts its deletions by group and kind, with their lateness. It counts
+// objects that another client deleted after their expiry apart.
 func TestMetricsOfAKind(t *testing.T) {
 	t.Parallel()
 	s, resource := custom(t)

@@ -56,7 +56,7 @@ func TestNamespaceValues(t *testing.T) {
 	)
 }
 
-// A default that leaves nobody the time to look is warned about where it is written.
+// A default that leaves no time to read the logs gives a warning when it is written.
 func TestShortDefaultsAreWarned(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

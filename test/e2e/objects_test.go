@@ -143,8 +143,9 @@ func (s *space) slack(d time.Duration) time.Duration {
 // ahead is an instant before which a test can do a few things.
 func (s *space) ahead(d time.Duration) time.Time { return now().Add(s.slack(d)) }
 
-// longStanding adds that a namespace has had its defaults for an hour. Else what is created in the
-// same second as the namespace counts as older than they are, and only admission can give it one.
+// longStanding adds that a namespace has had its defaults for an hour. Otherwise an object created
+// in the same second as the namespace counts as older than its defaults, and only admission can
+// give it one.
 func longStanding(annotations ...string) []string {
 	since := policy.FormatSince(time.Now().Add(-hour), policy.DefaultsHash(pairs(annotations)))
 	return append(annotations, policy.AnnotationDefaultSince, since)

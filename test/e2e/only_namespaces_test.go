@@ -13,9 +13,9 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// A controller with the Roles of manifests/overlays/namespaced and no ClusterRole deletes what is due
-// in its namespace and nothing next door, where it has the same Role by mistake. It applies the
-// policy of a file, and the deadline and TTL of a kind whose profile is in a file.
+// A controller with the Roles of manifests/overlays/namespaced and no ClusterRole deletes due
+// objects in its namespace and none next door, where it has the same Role by mistake. It applies
+// the policy of a file, and the deadline and TTL of a kind whose profile is in a file.
 // (nothingForbidden sees its requests, too.) The other controller does not run meanwhile.
 func TestOnlyNamespaces(t *testing.T) {
 	home, in, out := newSpace(t), newSpace(t), newSpace(t)

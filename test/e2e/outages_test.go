@@ -91,7 +91,7 @@ func TestControllerKilledAtExpiry(t *testing.T) {
 	case <-waits.Done():
 		t.Fatal("no DELETE was sent")
 	}
-	// These fall due while nobody is there; one of them finished an hour ago.
+	// These fall due while no controller runs; one of them finished an hour ago.
 	missed := s.finishJob("missed", now().Add(-hour), ttl(second))
 	single := s.newPod(pod("single", corev1.RestartPolicyNever, policy.AnnotationTTL, "0"))
 	s.awaitPodFinish(single)

@@ -76,8 +76,8 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 	s.stillThere(&first.Items[1])
 }
 
-// A ReplicationController without labels gets those of its template from the API server, and is
-// kept. One with a label of its own expires.
+// A ReplicationController without labels gets its template's from the API server, and is kept. One
+// with a label of its own expires.
 func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t) // The owner is a ConfigMap, which the controller must be able to read.
@@ -130,7 +130,7 @@ func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
 	s := newSpace(t)
 	root := s.newConfigMap("root")
 	labels := map[string]string{"app": "web", policy.LabelTTL: until(s.ahead(10 * second))}
-	// Without labels of its own a ReplicationController gets those of its template.
+	// Without labels of its own a ReplicationController gets its template's.
 	meta := metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "web"}, OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}}}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(corev1.RestartPolicyAlways)}

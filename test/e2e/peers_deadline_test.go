@@ -106,7 +106,7 @@ func TestPeersSuspendAndResume(t *testing.T) {
 	s.awaitStopped(job)
 }
 
-// Of what is managed by another controller, Curfew touches nothing.
+// Curfew does not touch objects that another controller manages.
 func TestPeersManagedByAnother(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t, policy.AnnotationDefaultTTL, "1s", policy.AnnotationDefaultDeadline, "1s")
@@ -156,7 +156,7 @@ func TestPeersDefaultDeadline(t *testing.T) {
 	p.newRuntime("torch", true)
 	name := p.policy("deadline", "kinds: [{group: trainer.kubeflow.org, kind: TrainJob}]", "defaults: {deadline: {value: 20s}}, bounds: {minDeadline: 10s}")
 	p.eventually(row{p.trainJob("probe", "torch", torch), warned(where + ` from policy "` + name + `"`)})
-	// The rules of the validating webhook may come a moment later than those of the other.
+	// The rules of the validating webhook may take effect a moment later than the mutating ones.
 	want, short := own+": "+tooShort+` is below minDeadline 10s of policy "`+name+`": use 10s or more`, p.manifest(p.trainJob("short", "torch", torch, deadlined(5*second)))
 	p.poll("a deadline below the policy's bound to be refused", func(context.Context) (bool, error) {
 		out := p.kubectlInput(short, "create", "--dry-run=server", "-f", "-")
@@ -217,8 +217,8 @@ func TestPeersFirstChildDeletionFails(t *testing.T) {
 	s.staysStopped(job, stopped, aMinute)
 }
 
-// A reconcile that began before the mark overwrites the conditions, and starts anew what is gone:
-// the mark is back, and all of it gone, again and again.
+// A reconcile that began before the mark overwrites the conditions, and creates the deleted objects
+// again. Curfew marks and deletes again, every time.
 func TestPeersStaleReconcile(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)

@@ -11,10 +11,10 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// Curfew and Trainer are killed before a deadline and a TTL are due. What fell due while nobody was
-// there, a Curfew that follows carries out at once, and what is yet to come on time, both without
-// Trainer. When that is back it has nothing to add, and starts nothing anew. The test stops
-// processes that all share, so that it runs before the parallel ones.
+// Curfew and Trainer are killed before a deadline and a TTL are due. The next Curfew carries out at
+// once what fell due meanwhile, and the rest on time, both without Trainer. Trainer has nothing to
+// add when it is back, and creates nothing again. The test stops processes that all tests share, so
+// it runs before the parallel ones.
 func TestPeersBothAreKilled(t *testing.T) {
 	s := newPeerSpace(t)
 	defer restartController(s.space)()
@@ -72,9 +72,10 @@ func TestPeersBothAreKilled(t *testing.T) {
 	s.awaitStopped(job)
 }
 
-// While Trainer is away, a JobSet completes in time and its TrainJob's deadline passes. Nobody has
-// said yet that the TrainJob succeeded, but it did: Curfew must neither fail it nor delete the
-// JobSet. The test stops a process that all share, so that it runs before the parallel ones.
+// While Trainer is away, a JobSet completes in time and its TrainJob's deadline passes. The
+// TrainJob succeeded, although its status does not say so yet: Curfew must neither fail it nor
+// delete the JobSet. The test stops a process that all tests share, so it runs before the parallel
+// ones.
 func TestPeersCompletesWhileTrainerIsAway(t *testing.T) {
 	s := newPeerSpace(t)
 	s.newRuntime("held", true)
@@ -105,7 +106,7 @@ func TestPeersCompletesWhileTrainerIsAway(t *testing.T) {
 	s.untouched(job)
 }
 
-// pass waits for an instant, which no event tells of: there is nobody to delete a canary.
+// pass waits for an instant. No event shows it: no controller runs that would delete a canary.
 func (s peerSpace) pass(until time.Time) {
 	s.Helper()
 	timer := time.NewTimer(time.Until(until))

@@ -256,7 +256,7 @@ func (s peerSpace) awaitExceeded(job metav1.Object, due time.Time) harness.Event
 	return event
 }
 
-// activePods are those of a TrainJob that have not finished; what is being deleted is among them.
+// activePods are the Pods of a TrainJob that have not finished, terminating ones included.
 func (s peerSpace) activePods(job metav1.Object) []string {
 	s.Helper()
 	list, err := suite.cluster.Client.CoreV1().Pods(s.name).List(s.ctx, metav1.ListOptions{})

@@ -14,9 +14,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// policy creates a LifecyclePolicy for Jobs of some namespaces, of which it has the first one's
-// name and another, and answers with its name. It goes with the test: policies are the whole
-// cluster's.
+// policy creates a LifecyclePolicy for Jobs of some namespaces and returns its name, which begins
+// with the first namespace's. It is deleted with the test, since policies apply to the whole
+// cluster.
 func (s *space) policy(name, match, rest string, others ...*space) string {
 	s.Helper()
 	names := []string{s.name}
@@ -162,7 +162,7 @@ func TestPolicyModeDryRun(t *testing.T) {
 	name := s.policy("trial", "", `mode: DryRun, priority: 10, defaults: {ttl: {value: 1s}}, bounds: {maxTTL: 7d}`)
 	would := warned(`ttlSecondsAfterFinished would be defaulted to 1 (1s) from policy "` + name + `" (dry-run)`)
 	s.eventually(row{job("due"), would})
-	s.outlast(now()) // What is created in the same second as the policy counts as older.
+	s.outlast(now()) // An object created in the same second as the policy counts as older.
 	due := s.newJob(job("due"))
 	if due.Spec.TTLSecondsAfterFinished != nil || len(due.Annotations) > 0 {
 		t.Errorf("it became %v", due)
@@ -296,7 +296,7 @@ func TestPolicyDefaults(t *testing.T) {
 	}
 }
 
-// An expression that fails gives nothing, refuses nobody, and is told to the author.
+// An expression that fails gives no value, refuses no request, and is reported to the author.
 func TestPolicyThatFails(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationMaxDeadline, "1d")
@@ -319,7 +319,8 @@ func TestPolicyThatFails(t *testing.T) {
 	}
 }
 
-// S6: the default of a policy does not reach what is older than it, until backfill says so.
+// S6: the default of a policy does not apply to objects that are older than it, unless backfill
+// says so.
 func TestPolicyDoesNotReachWhatIsOlder(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -335,8 +336,8 @@ func TestPolicyDoesNotReachWhatIsOlder(t *testing.T) {
 	s.awaitGone(old)
 }
 
-// An expression looks at an annotation of the namespace that is nobody's business but the author's:
-// what is there is judged again when that changes.
+// An expression reads an annotation of the namespace that means nothing to Curfew: when it changes,
+// the objects of the namespace are judged again.
 func TestPolicyThatAsksTheNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -6,8 +6,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// With bounds.protect: Deny, only users who may update that policy protect objects. What is
-// protected stays protected.
+// With bounds.protect: Deny, only users who may update that policy protect objects. A protected
+// object stays protected.
 func TestPolicyDeniesProtection(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

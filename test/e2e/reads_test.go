@@ -14,9 +14,9 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// What is built in is read as protobuf, by whatever feed: the watches of Jobs, finished Pods and
-// Namespaces, and the pages of a namespace that changed its mind. JSON costs the API server and the
-// controller several times as much.
+// Every feed reads built-in kinds as protobuf: the watches of Jobs, finished Pods and Namespaces,
+// and the pages of a namespace that changed its mind. JSON costs the API server and the controller
+// several times as much.
 func TestFeedsReadProtobuf(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -93,7 +93,7 @@ var ruleRows = map[string][]func(*testing.T){
 	rules.CleanupApproval:   {TestApproveCleanup},
 }
 
-// restRows are the other rows: what is told to whom, and who else answers.
+// restRows are the other rows: who sees which message, and who else answers.
 var restRows = map[string][]func(*testing.T){
 	"precedence: object, namespace, policies":           {TestPrecedence, TestOwnTTLWins},
 	"precedence: runtime":                               {TestRuntimePrecedence, TestRuntimeIsReadLive, TestRuntimeThatDoesNotExist},

@@ -9,8 +9,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// A runtime that gets a TTL, or another one, deletes by it what finishes from then on. What
-// finished earlier is kept until backfill, and nobody but Curfew says since when.
+// When a runtime gets a TTL, or another one, it applies to TrainJobs that finish from then on.
+// TrainJobs that finished earlier are kept until backfill, and only Curfew says since when.
 func TestRuntimeTTLIsForWhatFinishesLater(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -10,8 +10,7 @@ import (
 // What the API server itself and Curfew's webhook say of Curfew's own kinds, as kubectl shows it.
 // policy/v1alpha1 has a test of every rule of the schemas; here is that they arrive, in words.
 
-// refusing creates objects, each of which has to be refused with a text, in the order of kubectl's
-// lines.
+// refusing creates objects. Each must be refused with its text, in the order of kubectl's lines.
 func (s *space) refusing(kind string, rows []struct{ spec, want string }) {
 	s.Helper()
 	var manifests []string

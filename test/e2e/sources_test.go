@@ -99,7 +99,7 @@ func TestSourcesAreTold(t *testing.T) {
 			condition := map[string]string{"Namespace": "curfew.dev/Paused", "LifecyclePolicy": "Paused"}[kind]
 			var last metav1.Object
 			for i := range pods {
-				// What is created before the default holds gets none.
+				// An object created before the default applies gets none.
 				s.eventuallyDefaulted(fmt.Sprintf("pod-%d", i))
 				last = s.getPod(fmt.Sprintf("pod-%d", i))
 			}

@@ -86,7 +86,7 @@ func (s *space) kubectlInput(input string, args ...string) output {
 	return output{stdout, stderr, err != nil}
 }
 
-// afterwards runs kubectl when the test and its context have ended, to clean up what is not in its
+// afterwards runs kubectl when the test and its context have ended, to delete objects outside its
 // namespace.
 func (s *space) afterwards(args ...string) output {
 	ctx, end := harness.Waiting(context.Background(), s.Name()+": kubectl "+strings.Join(args, " "))
@@ -272,8 +272,7 @@ func (s *space) awaitGone(object metav1.Object) harness.Event {
 	})
 }
 
-// awaitDeletion waits for the first sign that somebody deleted an object: it is gone, or
-// terminating.
+// awaitDeletion waits for the first sign that an object was deleted: it is gone, or terminating.
 func (s *space) awaitDeletion(object metav1.Object) harness.Event {
 	s.Helper()
 	return s.await(object.GetName()+" to be deleted", func(e harness.Event) bool {

@@ -105,7 +105,7 @@ func run(m *testing.M) (code int, err error) {
 	return code, errors.Join(nothingForbidden(), everyRuleSpoke(), everyGrantUsed(ctx))
 }
 
-// unreadable is a Namespace whose annotations nobody could review: it is older than the webhooks.
+// unreadable is a Namespace whose annotations were never reviewed: it is older than the webhooks.
 const unreadable = "e2e-unreadable"
 
 func annotateBeforeInstall(ctx context.Context) error {

@@ -18,8 +18,8 @@ import (
 // The tests of this file start processes of Curfew with other options, so they do not run in
 // parallel.
 
-// While a trigger is off, admission fills in nothing for it, and what is due stays. Once it is on
-// again, nothing of that is forgotten. The other triggers go on.
+// While a trigger is off, admission fills in nothing for it, and due objects stay. Once it is on
+// again, it acts on all of them. The other triggers go on.
 func TestTriggersOffAndOn(t *testing.T) {
 	s := labelSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultDeadline, "2d")
 	s.newRuns()

@@ -77,8 +77,8 @@ func TestTallySamples(t *testing.T) {
 	}
 }
 
-// The sample of Jobs: the finished Pods of one are deleted while it runs on, those of the other stay
-// longer than the default of the namespace.
+// The sample of Jobs: the finished Pods of one are deleted while it runs on. The Pods of the other
+// stay longer than the default of the namespace.
 func TestJobPodsSample(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, longStanding(policy.AnnotationDefaultPodTTL, "2s")...)

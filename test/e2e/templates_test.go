@@ -57,7 +57,7 @@ func TestPodThatNeverFinishesCannotHaveATTL(t *testing.T) {
 	s.refuses(s.create(pod("always", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
 	s.refuses(s.create(pod("absent", "", policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
 	s.says(s.create(pod("on-failure", corev1.RestartPolicyOnFailure, policy.AnnotationTTL, "1h")))
-	// The same Pod without a TTL is nobody's business, where a default is in force too.
+	// The same Pod without a TTL passes, also where a default is in force.
 	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultPodTTL+"=1h"))
 	s.says(s.create(pod("server", corev1.RestartPolicyAlways)))
 	if got := s.getPod("server").Annotations; got[policy.AnnotationTTL] != "" {
@@ -85,7 +85,7 @@ func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
 			`metadata.annotations[curfew.dev/ttl-after-finished]: cannot be removed while curfew.dev/max-ttl 1h of namespace "`+s.name+`" applies: set it to 1h or less`)
 	s.says(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=1h"))
 
-	// What is being deleted always passes, or it could not be let go of.
+	// A terminating object always passes, or its finalizers could not be removed.
 	leaving := s.getJob("leaving")
 	s.passes(s.kubectl("delete", "job", "leaving", "--wait=false"))
 	s.awaitDeletion(leaving)

@@ -108,8 +108,8 @@ func curfews(annotations map[string]string) map[string]string {
 	return out
 }
 
-// A change of one field brings up nothing else: what stood there before is nobody's business now
-// (the same for each rule; see also TestUpdateRefusesOnlyWhatItChanges).
+// A change of one field causes no finding about others: the rules do not judge values that stay the
+// same (each rule; see also TestUpdateRefusesOnlyWhatItChanges).
 func TestUpdateWarnsOnlyOfWhatItChanges(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

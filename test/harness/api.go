@@ -20,7 +20,7 @@ type Question struct {
 	Path string
 	// Manifests are the body, in YAML.
 	Manifests string
-	// Token of who asks; empty means nobody.
+	// Token of the caller; empty means an anonymous one.
 	Token string
 	// Accept is the media type of the answer; empty means JSON.
 	Accept string

@@ -22,7 +22,7 @@ func (c *Cluster) Forbidden() ([]string, error) {
 	var found []string
 	err := c.eachAudited(func(event *auditEvent) {
 		own := strings.HasPrefix(event.User.Username, "system:serviceaccount:"+Namespace+":") ||
-			strings.HasSuffix(event.User.Username, ":curfew-controller") || // those of the namespaced mode
+			strings.HasSuffix(event.User.Username, ":curfew-controller") || // the accounts of the namespaced mode
 			strings.HasSuffix(event.User.Username, ":curfew-webhook")
 		if tenant := event.ImpersonatedUser.Username; tenant != "" && !strings.HasPrefix(tenant, "system:serviceaccount:"+Namespace+":") {
 			own = false // What a tenant's account may not do is for the tenant to grant.
@@ -48,8 +48,8 @@ func (c *Cluster) RequestsOf(user string) ([]string, error) {
 // thief is the user agent of requests with a stolen token, which are not Curfew's own.
 const thief = "curfew-e2e-thief"
 
-// StealToken is a client configuration with a token of one of Curfew's ServiceAccounts. What is sent
-// with it counts neither as forbidden nor as a use of a permission.
+// StealToken is a client configuration with a token of one of Curfew's ServiceAccounts. Its
+// requests count neither as forbidden nor as a use of a permission.
 func (c *Cluster) StealToken(ctx context.Context, account string) (*rest.Config, error) {
 	token, err := c.mustKubectl(ctx, "", "create", "token", account, "--namespace", Namespace)
 	if err != nil {
@@ -79,7 +79,7 @@ type Creation struct {
 	FailedOpen []string
 }
 
-// Creations are those of a namespace, by the name of the object.
+// Creations returns the creations in a namespace, by the name of the object.
 func (c *Cluster) Creations(namespace string) (map[string]Creation, error) {
 	found := map[string]Creation{}
 	err := c.eachAudited(func(event *auditEvent) {
@@ -127,7 +127,7 @@ func (c *Cluster) RulesAudited() (map[string]bool, error) {
 	return found, err
 }
 
-// auditEvent is what is read of a line of the audit log.
+// auditEvent has the fields that are read from a line of the audit log.
 type auditEvent struct {
 	Verb, RequestURI string
 	UserAgent        string

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Balancer stands in front of several webhooks as a Service does: a new connection goes to one of
-// those that are ready, and stays there until one side closes it. It hears late of what is ready.
+// Balancer stands in front of several webhooks as a Service does: a new connection goes to one that
+// is ready, and stays there until one side closes it. It learns late which ones are ready.
 type Balancer struct {
 	listener net.Listener
 	lag      time.Duration

@@ -18,7 +18,7 @@ import (
 
 // Cluster is a running control plane.
 type Cluster struct {
-	// Dir holds its data and logs, and those of Curfew's processes.
+	// Dir holds its data and logs, and the logs of Curfew's processes.
 	Dir string
 	// Kubeconfig is the path of the administrator's.
 	Kubeconfig string

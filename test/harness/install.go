@@ -32,8 +32,8 @@ func (c *Cluster) Install(ctx context.Context, webhookPort int) error {
 	return c.apply(ctx, webhookPort, func(rendered string) string { return rendered })
 }
 
-// InstallFailing is Install with a change: a request for which a webhook cannot be called fails,
-// whatever the webhook is for.
+// InstallFailing is Install with a change: a request fails if a webhook cannot be called, whichever
+// webhook that is.
 func (c *Cluster) InstallFailing(ctx context.Context, webhookPort int) error {
 	return c.apply(ctx, webhookPort, func(rendered string) string {
 		return strings.ReplaceAll(rendered, "failurePolicy: Ignore", "failurePolicy: Fail")

@@ -48,7 +48,7 @@ func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string
 // that late.
 var kubectls = make(chan struct{}, 3)
 
-// kubectl is for the harness's own use, where a failure is nobody's reading.
+// mustKubectl runs kubectl for the harness itself. An error has what kubectl printed.
 func (c *Cluster) mustKubectl(ctx context.Context, input string, args ...string) (string, error) {
 	stdout, stderr, err := c.KubectlInput(ctx, input, args...)
 	if err != nil {

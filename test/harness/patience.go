@@ -17,8 +17,8 @@ const (
 	saysEvery = 30 * time.Second
 )
 
-// Waiting bounds a wait by [Patience], and prints what is being waited for from time to time, until
-// its end is called.
+// Waiting bounds a wait by [Patience], and prints from time to time what it waits for, until its
+// end is called.
 func Waiting(ctx context.Context, what string) (limited context.Context, end context.CancelFunc) {
 	limited, end = context.WithTimeoutCause(ctx, Patience, fmt.Errorf("waited %s for %s", Patience, what))
 	began := time.Now()

@@ -94,8 +94,7 @@ func (c *Cluster) StartPeer(ctx context.Context, peer Peer, options PeerOptions)
 		}
 	}
 	health := fmt.Sprintf("127.0.0.1:%d", addresses[0])
-	// Where controller-runtime looks for certificates if nobody says another place is below the folder
-	// for temporary files.
+	// By default controller-runtime looks for certificates below the folder for temporary files.
 	temporary := filepath.Join(c.Dir, "peers", peer.name)
 	certificates := filepath.Join(temporary, "k8s-webhook-server", "serving-certs")
 	bundle, err := selfSigned(certificates)
@@ -156,7 +155,7 @@ func (c *Cluster) installPeerWebhooks(ctx context.Context, peer Peer, port int, 
 				"caBundle": base64.StdEncoding.EncodeToString(bundle),
 			}
 			if name, _ := hook["name"].(string); strings.Contains(name, "pod.") {
-				// As config/components/webhook/patches of JobSet has it: nobody else's Pods.
+				// As config/components/webhook/patches of JobSet has it: only the Pods of JobSets.
 				hook["objectSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}}}
 			}
 		}

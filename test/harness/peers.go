@@ -79,8 +79,8 @@ var (
 	}
 )
 
-// At is the peer in another version, one for which test/peers has a module:
-// test/peers/trainer-v2.1.0, for example. The one that test/peers itself pins will do as well.
+// At is the peer in another version that has a module in test/peers, such as
+// test/peers/trainer-v2.1.0. The version that test/peers itself pins will do as well.
 func (p Peer) At(version string) Peer {
 	p.Version = version
 	return p
@@ -136,7 +136,8 @@ func (p Peer) source(ctx context.Context) (source, error) {
 }
 
 // Build makes the program of the peer's controllers in bin/peers, where there is one a version, and
-// returns its path. What is up to date costs a second; the first time takes a minute or two.
+// returns its path. A program that is up to date costs a second; the first build takes a minute or
+// two.
 func (p Peer) Build(ctx context.Context, out io.Writer) (string, error) {
 	root, err := Root()
 	if err != nil {

@@ -79,7 +79,7 @@ func (c *Cluster) Granted(ctx context.Context) (map[string]bool, error) {
 }
 
 // used are the requests of Curfew's accounts that RBAC allowed, as the narrowest grants that allow
-// them. What somebody else does as one of these accounts is not Curfew's use.
+// them. Requests that a test sends as one of these accounts are not Curfew's.
 func (c *Cluster) used() (map[Grant]bool, error) {
 	const accounts = "system:serviceaccount:" + Namespace + ":"
 	used := map[Grant]bool{}
@@ -112,7 +112,7 @@ func (c *Cluster) used() (map[Grant]bool, error) {
 	return used, err
 }
 
-// grants are those of the roles that Curfew's manifests bind to its accounts.
+// grants are the rules of the roles that Curfew's manifests bind to its accounts.
 func (c *Cluster) grants(ctx context.Context) ([]Grant, error) {
 	labelled := metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=curfew"}
 	clusterRoles, err := c.Client.RbacV1().ClusterRoles().List(ctx, labelled)

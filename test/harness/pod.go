@@ -121,7 +121,7 @@ func podField(pod *corev1.Pod, path string) (string, error) {
 	return "", fmt.Errorf("field %s is not known here", path)
 }
 
-// unpackInto gives a Pod its own copy of an image's files, without copying what is in them.
+// unpackInto gives a Pod its own copy of an image's files, without copying their content.
 func unpackInto(root, image string) error {
 	return filepath.WalkDir(image, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// taken are the ports that freePort has returned. The system may offer one again that nobody
-// listens on yet.
+// taken are the ports that freePort has returned. The system may offer one again before its process
+// listens.
 var taken sync.Map
 
-// freePort is a loopback port that nobody listens on at this moment, another one each time.
+// freePort is a loopback port that no process listens on at this moment, another one each time.
 func freePort() (int, error) {
 	for {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,9 +12,8 @@ import (
 )
 
 // WaitForWebhook returns when the API server asks Curfew: a default is filled in and a bad value
-// refused, in dry runs. The failure policy is Ignore, so that nothing else shows it; and the API
-// server tells nobody when it has taken up a changed webhook configuration, so that asking again is
-// the only way to know.
+// refused, in dry runs. The failure policy is Ignore, so nothing else shows it. The API server does
+// not report when it has read a changed webhook configuration, so only repeated requests show it.
 func (c *Cluster) WaitForWebhook(ctx context.Context) error {
 	var missing string
 	err := Poll(ctx, "the webhook to be asked", func(ctx context.Context) (bool, error) {

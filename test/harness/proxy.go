@@ -154,7 +154,7 @@ func (s *statusRecorder) WriteHeader(code int) {
 	s.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap lets http.ResponseController reach what is beneath, to flush.
+// Unwrap lets http.ResponseController reach the inner writer, to flush.
 func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // Target is the object that a path of the API names: /api/v1/namespaces/ci/pods/x,

@@ -50,5 +50,5 @@ func (r *readRecorder) WriteHeader(code int) {
 	r.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap lets http.ResponseController reach what is beneath, to flush.
+// Unwrap lets http.ResponseController reach the inner writer, to flush.
 func (r *readRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -37,8 +37,8 @@ func (c *Cluster) Close() error {
 	return errors.Join(c.services.Close(), os.RemoveAll(c.services.folder))
 }
 
-// args are the arguments of a command: those of its Deployment, in the cluster where Curfew is
-// installed by a file, else in the manifests. Others replace them.
+// args are the arguments of a command. They come from its Deployment: from the cluster's where
+// Curfew is installed by a file, else from the manifests'. Others replace them.
 func (c *Cluster) args(ctx context.Context, command string, namespaced bool, others []string) ([]string, error) {
 	switch {
 	case namespaced:

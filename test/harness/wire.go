@@ -144,7 +144,7 @@ func (w *Wire) join(client net.Conn) {
 	}
 	server, err := net.Dial("tcp4", w.target)
 	if err == nil && server.LocalAddr().String() == w.target {
-		// Nobody listens there, and the kernel happened to give us that very port: we would talk to
+		// No process listens there, and the kernel happened to give us that very port: we would talk to
 		// ourselves, and keep the API server from listening again.
 		reset(server)
 		err = net.ErrClosed

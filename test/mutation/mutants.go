@@ -6,11 +6,11 @@ import "slices"
 // docs/design.md).
 type Mutant struct {
 	Invariant string
-	// Name says what is broken, for people.
+	// Name says what the mutant breaks, for people.
 	Name string
 	// File is edited: Old, which has to be there exactly once, becomes New.
 	File, Old, New string
-	// Package has the Tests, of which at least one has to fail.
+	// Package has the Tests. At least one must fail.
 	Package string
 	Tests   []string
 }

@@ -68,8 +68,8 @@ func newAttack(cluster *harness.Cluster, world *world, size int) (*attack, error
 	return out, nil
 }
 
-// prepare makes all that the attack needs, while no webhook answers: what it would refuse is there,
-// too. Nobody but Curfew may write reports, so the rule that says so is removed for a while.
+// prepare creates all objects that the attack needs, while no webhook answers that would refuse
+// some. Only Curfew may write reports, so prepare removes that rule for a while.
 func (a *attack) prepare(ctx context.Context) error {
 	for _, tenant := range tenants {
 		if err := a.cluster.NewNamespace(ctx, tenant, nil); err != nil {

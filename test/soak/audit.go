@@ -89,8 +89,8 @@ func readAudit(path string) (*audit, error) {
 	return out, lines.Err()
 }
 
-// refused are the requests for which Curfew lacks a permission. An API server that has just
-// started, or has lost etcd, refuses what it has not read the permission for yet.
+// refused are the requests that were refused because Curfew lacks a permission. An API server that
+// has just started, or has lost etcd, refuses requests until it has read the permissions.
 func (a *audit) refused(disrupted []disruption) (list []string) {
 	for _, one := range a.forbade {
 		if !disturbed(disrupted, one.at.Add(-10*time.Second), one.at) {

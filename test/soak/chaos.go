@@ -104,7 +104,7 @@ func (c *chaos) outage(ctx context.Context, component string) error {
 			// It runs, and is busy with all who have waited for it.
 			return c.ready(ctx)
 		}
-		// Somebody who wanted to connect may have got that very port as his own end, and met himself.
+		// A client may have got that very port as its own end, and connected to itself.
 		for _, r := range c.replicas {
 			r.wire.Cut()
 		}
@@ -147,8 +147,8 @@ func (c *chaos) cut(ctx context.Context) error {
 	return nil
 }
 
-// stall holds back what is on its way, DELETEs and watch events alike, so that it arrives when the
-// world has moved on.
+// stall holds back requests and answers on their way, DELETEs and watch events alike, so that they
+// arrive late.
 func (c *chaos) stall(ctx context.Context) error {
 	for _, r := range c.replicas {
 		r.wire.Stall()

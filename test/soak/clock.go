@@ -22,7 +22,7 @@ type beat struct {
 	sent, confirmed time.Time
 }
 
-// heartbeatKey is one that nobody else reads.
+// heartbeatKey is read only by the soak.
 const heartbeatKey = "/registry/soak-heartbeat"
 
 // run writes one every interval until ctx ends. While etcd is away there is nothing to date either.

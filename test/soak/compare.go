@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// outcome is what is compared of two runs, one of them with attackers.
+// outcome has the numbers that are compared between two runs, one of them with attackers.
 type outcome struct {
 	p99  time.Duration // of the lateness of honest objects while nothing else is broken
 	peak int64         // the most memory that a controller took, in bytes

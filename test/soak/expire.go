@@ -135,8 +135,8 @@ func (s *soak) finishInTime(ctx context.Context, fleet []*object) error {
 	})
 }
 
-// change raises the defaults of a namespace in the middle of the window, and those of the policy
-// later on. What lives by them then is older than they are, and stays. The other namespaces are
+// change raises the defaults of a namespace in the middle of the window, and the policy's later on.
+// Objects with the old defaults are older than the new ones, and stay. The other namespaces are
 // written to as well, with nothing that matters.
 func (s *soak) change(ctx context.Context, from time.Time) error {
 	for i := range 10 {

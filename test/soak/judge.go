@@ -172,7 +172,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// word is what somebody said, and from when on.
+// word is a value, and the instant from which it applies.
 type word interface{ when() time.Time }
 
 func (s *surroundings) when() time.Time { return s.seen }

@@ -178,8 +178,8 @@ func (l *ledger) around(s *state) (now circumstances) {
 	return now
 }
 
-// overdue counts what is due by an instant and still there, and names a few. An object that
-// finished without saying when is as good as due: Curfew has to write down when it was.
+// overdue counts the objects that are due by an instant and still exist, and names a few. An object
+// that finished without a finish time counts as due: Curfew must record the time.
 func (l *ledger) overdue(by time.Time) (count int, examples []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

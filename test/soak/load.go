@@ -183,7 +183,7 @@ func (w *world) delete(ctx context.Context, o *object) error {
 func (o *object) podSpec() corev1.PodSpec {
 	return corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
-		// Nobody runs it: its status is the soak's to write.
+		// It never runs: the soak writes its status.
 		SchedulerName:  "nobody",
 		InitContainers: []corev1.Container{{Name: "setup", Image: "registry.example/setup:1"}},
 		Containers:     []corev1.Container{{Name: "work", Image: "registry.example/work:1"}},

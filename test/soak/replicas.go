@@ -30,7 +30,7 @@ func newReplica(cluster *harness.Cluster, name string, args []string) (*replica,
 	return &replica{cluster: cluster, wire: wire, options: harness.CurfewOptions{Wire: wire, Name: name, Args: args}}, nil
 }
 
-// start brings it up for the first time, for which the API server has to answer.
+// start brings it up for the first time; the API server must answer by then.
 func (r *replica) start(ctx context.Context) error {
 	started, err := r.cluster.StartController(ctx, r.options)
 	if err != nil {

@@ -238,9 +238,8 @@ func (s *soak) install(ctx context.Context) (err error) {
 	return s.defaultsHold(ctx)
 }
 
-// defaultsHold waits until a default of the policy reaches what is created from now on, and the
-// seconds are over in which the namespaces got theirs: what was created in the same second counts
-// as older.
+// defaultsHold waits until new objects get a default of the policy, and until the seconds are over
+// in which the namespaces got theirs: an object created in the same second counts as older.
 func (s *soak) defaultsHold(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -21,7 +21,7 @@ type writer struct {
 	told  *announcements
 	seed  uint64
 	done  atomic.Int64
-	// byUID are the objects that can be struck, strikes what is under way.
+	// byUID are the objects that can be struck, strikes the strikes under way.
 	byUID   map[string]*object
 	strikes sync.WaitGroup
 
@@ -30,8 +30,8 @@ type writer struct {
 	errs   []error
 }
 
-// run carries out what was planned, each at its time, and returns when all is done. Errors are
-// those that nobody foresaw.
+// run carries out what was planned, each at its time, and returns when all is done. It returns
+// unexpected errors.
 func (w *writer) run(ctx context.Context, fleet []*object) error {
 	var planned []*object
 	for _, o := range fleet {

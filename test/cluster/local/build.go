@@ -17,7 +17,7 @@ import (
 // modulePath is the path of the module that pins the control plane, this one.
 const modulePath = "curfew.dev/curfew/test/cluster"
 
-// Versions of what is built, as go.mod pins them.
+// Versions of the programs, as go.mod pins them.
 type Versions struct {
 	Kubernetes string `json:"kubernetes"`
 	Etcd       string `json:"etcd"`
@@ -67,9 +67,9 @@ type artifact struct {
 }
 
 // Build makes sure that the binaries in bin, an absolute folder, are what module pins for a release
-// of Kubernetes such as "1.36" (empty: that of go.mod), and returns their places. What is up to
-// date is left alone, in milliseconds. The first build takes minutes, and reports to out that it
-// lives.
+// of Kubernetes such as "1.36" (empty: that of go.mod), and returns their paths. It leaves binaries
+// that are up to date alone, in milliseconds. The first build takes minutes, and reports to out
+// that it lives.
 func Build(ctx context.Context, module, bin, release string, out io.Writer) (Binaries, error) {
 	modfile, err := modfileOf(module, release)
 	if err != nil {
@@ -175,8 +175,8 @@ func pinned(module, modfile string) (Versions, string, error) {
 	return v, hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// versionFlags tells the binaries their version. Without, `kubectl version` and the defaults of
-// feature gates are those of v0.0.0.
+// versionFlags tells the binaries their version. Without it, they call themselves v0.0.0, in
+// `kubectl version` and for the defaults of feature gates.
 func versionFlags(version string) string {
 	parts := append(strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3), "", "")
 	const base = " -X k8s.io/component-base/version."
@@ -279,8 +279,8 @@ func (a artifact) compile(ctx context.Context, module, target string, out io.Wri
 	return nil
 }
 
-// buildEnvironment takes out of the environment what is meant for the product's module and would
-// break or change this build: a workspace, and flags about modules, tags and instrumentation.
+// buildEnvironment removes variables that are meant for the product's module and would break or
+// change this build: a workspace, and flags about modules, tags and instrumentation.
 func buildEnvironment(environ []string) []string {
 	kept := make([]string, 0, len(environ)+3)
 	// Compiler and linker collect their garbage less often: that takes a fifth less of both cores, and

@@ -60,9 +60,9 @@ func assignPorts(s *State) error {
 	return nil
 }
 
-// freePorts returns n different loopback ports that nobody listens on. All are held open until the
-// last is found, so that the kernel gives none twice. Between now and a component's own listen
-// another process may take one; Start begins anew then.
+// freePorts returns n different loopback ports that no process listens on. All are held open until
+// the last is found, so that the kernel gives none twice. Between now and a component's own listen
+// another process may take one; then Start begins again.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for len(ports) < n {

@@ -41,7 +41,7 @@ func (c *Cluster) Stop() error {
 	return nil
 }
 
-// pick returns those of the processes that are one of the named components.
+// pick returns the processes that are one of the named components.
 func pick(processes []process, names ...string) []process {
 	var picked []process
 	for _, p := range processes {

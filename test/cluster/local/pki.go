@@ -67,7 +67,7 @@ func (a *authority) client(name, user, group string, now time.Time) error {
 }
 
 // issue makes a key and a certificate for it and writes them as name.key and name.crt. Valid from
-// an hour ago, for a clock that a test sets back, and for ten years, since nobody renews it.
+// an hour ago, for a clock that a test sets back, and for ten years, since it is never renewed.
 func (a *authority) issue(name string, template *x509.Certificate, now time.Time) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -56,7 +56,7 @@ func findProcesses(dir string) ([]process, error) {
 }
 
 // identify says whether pid is, at this moment, a component of the cluster in dir, and which. A
-// process that ends while we look, or that belongs to somebody else, is not.
+// process that has just ended, or that belongs to another user, is not.
 func identify(pid int, dir string) (process, bool) {
 	base := filepath.Join(procRoot, strconv.Itoa(pid))
 	environ, err := os.ReadFile(filepath.Join(base, "environ"))
@@ -128,8 +128,8 @@ func (p process) signal(dir string, sig syscall.Signal) error {
 	return nil
 }
 
-// end sends SIGTERM, and SIGKILL to what is still there after patience. It returns when all are
-// gone.
+// end sends SIGTERM, and SIGKILL to processes that still run after patience. It returns when all
+// are gone.
 func end(dir string, processes []process, patience time.Duration) error {
 	for _, step := range []struct {
 		signal   syscall.Signal
@@ -161,5 +161,5 @@ func gone(dir string, processes []process, patience time.Duration) bool {
 	return true
 }
 
-// pause waits between two looks at something that tells nobody when it changes.
+// pause waits between two reads of something that sends no events.
 func pause(d time.Duration) { <-time.After(d) }

@@ -34,9 +34,9 @@ const (
 func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
 
 // Start brings the cluster up and returns when it is ready. One that runs with the same options is
-// left alone; components of it that are gone are started again with the same ports and data. A
-// start that was cut short, or a cluster of which nothing runs any more, is cleared away first. On
-// an error nothing of the cluster is left but its logs.
+// left alone; components of it that are gone are started again with the same ports and data. Start
+// first removes a cluster whose start was interrupted or whose components have all ended. On an
+// error nothing of the cluster is left but its logs.
 func (c *Cluster) Start(ctx context.Context, bin Binaries, options Options) (*State, error) {
 	unlock, err := lock(c.Dir, c.say)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Cluster) fresh(ctx context.Context, bin Binaries, options Options) (*St
 		return nil, fmt.Errorf("remove old logs: %w", err)
 	}
 	for _, dir := range []string{logs, filepath.Join(c.Dir, "data")} {
-		// etcd insists that nobody else may read its data.
+		// etcd insists that no other user may read its data.
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make %s: %w", dir, err)
 		}

@@ -86,8 +86,8 @@ var questions = []string{
 
 var example = regexp.MustCompile(`(?m)^  # (.*)\n  (kubectl .*)$`)
 
-// TestGoldens compares what command lines print. Each question stands in the help with the one line
-// that answers it, and that line is what is run.
+// TestGoldens compares what command lines print. The help has each question with the one command
+// that answers it, and the test runs that command.
 func TestGoldens(t *testing.T) {
 	laid(t)
 	lines := map[string]golden{}

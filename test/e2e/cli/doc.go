@@ -9,6 +9,6 @@
 // What the commands print is kept in golden files (answers_test.go, whose tests come first: others
 // leave objects behind). It tells of times, and the tests run at any time; so the user's time zone
 // is made for the occasion (zone_test.go): its clocks show Thursday 24 December 2026, 13:00:00, at
-// the moment that the fixture is laid. What is absolute then reads the same each time. What is
-// relative differs by the seconds since, and is put back to that moment.
+// the moment when the fixture is created. So absolute times read the same each time. Relative times
+// differ by the seconds since, and the tests set them back to that moment.
 package cli

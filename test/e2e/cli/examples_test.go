@@ -183,8 +183,8 @@ func asTyped(text string) string {
 	return text
 }
 
-// TestProgress: what takes longer than a second says what is being done, on a terminal and nowhere
-// else, and leaves nothing of that.
+// TestProgress: a command that takes longer than a second shows its progress, only on a terminal,
+// and erases it at the end.
 func TestProgress(t *testing.T) {
 	w := laid(t)
 	w.space(t, "slow", nil)

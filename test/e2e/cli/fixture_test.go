@@ -79,7 +79,7 @@ func lay(t *testing.T) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Nobody runs it here: it is an object of Curfew's own.
+	// It does not run here: it is an object of Curfew's own.
 	if _, stderr, err := suite.cluster.Kubectl(ctx, "apply", "-f", "../../../manifests/deploy/controller.yaml"); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, stderr)
 	}

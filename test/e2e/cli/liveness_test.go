@@ -8,8 +8,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// TestControllerThatDoesNotRun: what is due stays while no controller leads, and that is what the
-// commands say, whether it was ended or killed, until one leads again.
+// TestControllerThatDoesNotRun: due objects stay while no controller leads. The commands say so,
+// whether the controller ended or was killed, until one leads again.
 func TestControllerThatDoesNotRun(t *testing.T) {
 	w := laid(t)
 	w.space(t, "alone", nil)
@@ -46,7 +46,7 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 	}
 	says("expire-now cm/later", 0, "configmap/later expires now")
 	w.gone(t, "configmaps", "alone", "later")
-	// Nobody runs one there.
+	// None runs there.
 	const elsewhere = `Curfew does not run in namespace "alone", which has no Lease curfew-controller and no ConfigMap curfew-settings; --curfew-namespace names another`
 	w.configMap(t, "alone", "other", map[string]string{policy.LabelTTL: "2099-01-01"})
 	says("expiring --curfew-namespace alone", 2, elsewhere)

@@ -12,9 +12,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// TestOthersAreNamed: explain and expiring say what deletes an object beside Curfew, which its
-// protection does not stop: Kubernetes by the native field, the namespace controller, and the
-// garbage collector. What is advised against Kubernetes helps.
+// TestOthersAreNamed: explain and expiring name who else deletes an object, whose protection does
+// not stop them: Kubernetes by the native field, the namespace controller, and the garbage
+// collector. Their advice against Kubernetes helps.
 func TestOthersAreNamed(t *testing.T) {
 	w := laid(t)
 	w.space(t, "pr-42", nil)

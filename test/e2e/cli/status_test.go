@@ -64,7 +64,7 @@ func becomes(t *testing.T, code int, want map[string]string) {
 	}
 }
 
-// sound is a healthy installation. Nobody runs the Deployment of the fixture here, and the control
+// sound is a healthy installation. The Deployment of the fixture does not run here, and the control
 // plane has no TTL controller of its own.
 var sound = map[string]string{
 	"kinds":      "ok ",

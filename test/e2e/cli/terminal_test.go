@@ -38,7 +38,7 @@ func onTerminal(ctx context.Context, t *testing.T, l line) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.text = "exec " + l.text // What is typed goes to kubectl, and not to a shell around it.
+	l.text = "exec " + l.text // Typed text goes to kubectl, and not to a shell around it.
 	out := &terminal{T: t, master: master, cmd: l.command(ctx), changed: make(chan struct{})}
 	out.cmd.Stdin, out.cmd.Stdout, out.cmd.Stderr = slave, slave, slave
 	out.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -88,7 +88,7 @@ func (p *terminal) read() {
 	}
 }
 
-// awaitScreen returns once the screen shows what is wanted.
+// awaitScreen returns once the screen shows the wanted text.
 func (p *terminal) awaitScreen(ctx context.Context, what string, wanted func(lines []string) bool) []string {
 	p.Helper()
 	for {

@@ -36,8 +36,8 @@ func developer(t *testing.T, namespace string) string {
 	return file
 }
 
-// TestOneNamespaceAlone: who may see one namespace is answered for that one, is told what that
-// leaves out, and can change what is there.
+// TestOneNamespaceAlone: a user who may see one namespace gets answers for it, reads what they
+// leave out, and can change the objects there.
 func TestOneNamespaceAlone(t *testing.T) {
 	w := laid(t)
 	w.space(t, "tenant", nil)
@@ -72,7 +72,7 @@ func TestOneNamespaceAlone(t *testing.T) {
 		`not known: whether and how Curfew's controller runs: you may not get configmaps/curfew-settings and leases/curfew-controller in namespace "curfew-system"`)
 	contains(dev("extend configmap/mine --by 1d"), 0, "configmap/mine extended: 2099-01-02 00:00:00 UTC (was: 2099-01-01 00:00:00 UTC)")
 	contains(dev("keep cm/demo -n default"), 2, `configmaps "demo" is forbidden`)
-	// Somebody else's context in the same file.
+	// Another user's context in the same file.
 	contains(dev("expiring --context admin -n foo deployments -o name"), 0, "deployment.apps/web\n")
 	contains(dev("expiring --context nowhere"), 2, `context "nowhere" does not exist`)
 	// Who may look but not touch is told so.

@@ -65,7 +65,7 @@ func TestWatchInPlace(t *testing.T) {
 	}
 }
 
-// TestWatchLines: where nobody looks on, each change is a line.
+// TestWatchLines: without a terminal, each change is a line.
 func TestWatchLines(t *testing.T) {
 	w := laid(t)
 	w.space(t, "piped", nil)

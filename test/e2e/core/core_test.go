@@ -66,7 +66,7 @@ func TestWarning(t *testing.T) {
 	s.says(s.apply(fmt.Sprintf(job, "quick", "", "ttlSecondsAfterFinished: 30,")), "spec.ttlSecondsAfterFinished", "under 60s")
 }
 
-// What is above a maximum is denied, with the field and the fix.
+// A TTL above a maximum is denied, with the field and the fix.
 func TestDenial(t *testing.T) {
 	s := newSpace(t, `curfew.dev/max-ttl: 1h`)
 	_, stderr, err := s.try(fmt.Sprintf(job, "long", "", "ttlSecondsAfterFinished: 7200,"), "create", "-f", "-")
@@ -79,8 +79,8 @@ func TestDenial(t *testing.T) {
 	}
 }
 
-// Curfew deletes by annotation what no other controller deletes, by outcome, and not what is
-// protected.
+// Curfew deletes by annotation objects that no other controller deletes, by outcome. It keeps
+// protected ones.
 func TestExpiry(t *testing.T) {
 	s := newSpace(t, "")
 	observer := s.observe()

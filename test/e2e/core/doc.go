@@ -4,5 +4,6 @@
 // what can go wrong.
 //
 // Curfew runs as the manifests say, leader election included, and the in-tree TTL controller runs
-// beside it, as in most clusters. What a test expects to be kept is shown by what is deleted later.
+// beside it, as in most clusters. A test shows that an object is kept by another one that is due
+// later and deleted.
 package core

@@ -65,7 +65,7 @@ func (f *fixture) awaitTally(want string) {
 	})
 }
 
-// written is what is written on people's objects: their spec, annotations and labels.
+// written has the spec, annotations and labels of people's objects.
 func (f *fixture) written() string {
 	f.Helper()
 	out, _ := f.kubectl("", "get", "namespace/ci", "-o", `go-template={{.metadata.labels}} {{.metadata.annotations}}{{"\n"}}`)

@@ -39,8 +39,8 @@ func older(t *testing.T) string {
 // timed is how long the objects stay whose deletion is observed. It is longer than an upgrade.
 const timed = "40s"
 
-// What an older version has stamped keeps its meaning: across an upgrade, a rollback, an
-// uninstallation and a new installation nothing is deleted sooner, and what is due is deleted.
+// Stamps of an older version keep their meaning: across an upgrade, a rollback, an uninstallation
+// and a new installation no object is deleted sooner, and due objects are deleted.
 func TestUpgrade(t *testing.T) {
 	folder := older(t)
 	f := newFixture(t)
@@ -155,7 +155,7 @@ func (f *fixture) unchanged(what, stamps string) {
 	}
 }
 
-// stamps is what is written on the objects of stamp, and since when each default applies.
+// stamps has the stamps on the objects of stamp, and since when each default applies.
 func (f *fixture) stamps() string {
 	f.Helper()
 	const each = `{{.metadata.name}} {{.metadata.uid}} {{.metadata.labels}} {{.metadata.annotations}} ttlSecondsAfterFinished:{{.spec.ttlSecondsAfterFinished}}{{"\n"}}`

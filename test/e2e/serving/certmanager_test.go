@@ -133,7 +133,8 @@ func (f *fixture) served() (out [][]byte) {
 	return out
 }
 
-// generations are those of the webhook configurations, which count changes of their webhooks.
+// generations are the generations of the webhook configurations, which count changes of their
+// webhooks.
 func (f *fixture) generations() (out [4]int64) {
 	f.Helper()
 	client := suite.cluster.Client.AdmissionregistrationV1()

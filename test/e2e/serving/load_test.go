@@ -111,7 +111,7 @@ func (f *fixture) await(what string, until wait.ConditionWithContextFunc) {
 }
 
 // create has an object reviewed, in a dry run: a Job by the static webhooks, a labelled ConfigMap
-// by those of the controller.
+// by the webhooks of the controller.
 func create(ctx context.Context, n int64) error {
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	if n%2 == 0 {

@@ -20,7 +20,7 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// The CA rotates every few seconds, because somebody deletes its Secret or damages it, and both
+// The CA rotates every few seconds, because the test deletes its Secret or damages it, and both
 // replicas restart one after another. No call of the API server fails, by failurePolicy Fail.
 func TestNoCallFails(t *testing.T) {
 	f := newFixture(t, append(secure(), "--ca-settle", "1s")...)
@@ -81,7 +81,7 @@ func (f *fixture) rotate(damage bool) {
 	})
 }
 
-// onlyTheAPIServer: webhooks answer nobody without the API server's certificate, nor anybody by TLS
+// onlyTheAPIServer: webhooks answer only clients with the API server's certificate, and not by TLS
 // 1.2.
 func (f *fixture) onlyTheAPIServer() {
 	f.Helper()
