@@ -83,7 +83,7 @@ func summarizeCleanup(all []measurement, objects int, extra []float64) []result 
 		for i := range wanted {
 			wanted[i] = extraMost
 		}
-		results = append(results, compare("cleanup.memory.extra_mb", "MB", extra, "what is wanted at most", wanted))
+		results = append(results, compare("cleanup.memory.extra_mb", "MB", extra, "the limit", wanted))
 	}
 	return results
 }

@@ -61,7 +61,7 @@ func runIdle(ctx context.Context, e *environment) ([]result, error) {
 	if err := e.writeRuns("idle", shares); err != nil {
 		return nil, err
 	}
-	return []result{compare("idle.cpu_"+sizeName(idleOptions.jobs), "% of a core", []float64{slices.Max(shares)}, "what is wanted", []float64{0.5})}, nil
+	return []result{compare("idle.cpu_"+sizeName(idleOptions.jobs), "% of a core", []float64{slices.Max(shares)}, "the limit", []float64{0.5})}, nil
 }
 
 // busy tells which share of one processor a process takes.

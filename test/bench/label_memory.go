@@ -77,8 +77,8 @@ func runLabelMemory(ctx context.Context, e *environment) (results []result, err 
 		}
 	}
 	return []result{
-		compare("memory.label.bytes_per_object."+sizeName(o.objects), "B", perObject, "what is wanted at most", wanted),
-		compare("memory.label.resident_per_object."+sizeName(o.objects), "B", resident, "what is wanted at most of the heap", wanted),
+		compare("memory.label.bytes_per_object."+sizeName(o.objects), "B", perObject, "the limit", wanted),
+		compare("memory.label.resident_per_object."+sizeName(o.objects), "B", resident, "the limit of the heap", wanted),
 	}, nil
 }
 
