@@ -92,8 +92,11 @@ func TestReadReport(t *testing.T) {
 // TestListsAreBounded: however many names, and however long, the ConfigMap stays small.
 func TestListsAreBounded(t *testing.T) {
 	have := settings.ListOf(slices.Repeat([]string{strings.Repeat("x", 5000)}, 5000))
-	if have.Count != 5000 || len(have.First) != 20 || len(have.First[0]) != 300 {
-		t.Errorf("%d, %d names", have.Count, len(have.First))
+	if have.Count != 5000 || len(have.First) != 20 {
+		t.Fatalf("it counts %d names and has %d, want 5000 and 20", have.Count, len(have.First))
+	}
+	if got := len(have.First[0]); got != 300 {
+		t.Errorf("a name has %d characters, want 300", got)
 	}
 }
 
@@ -104,8 +107,17 @@ func TestFingerprint(t *testing.T) {
 	bundled.ClientConfig.CABundle = []byte("rotated")
 	other.ClientConfig.URL = new("https://y")
 	of := func(webhooks ...admissionv1.MutatingWebhook) string { return settings.Fingerprint(webhooks) }
-	if of(one) != of(bundled) || of(one) == of(other) || of(one) == of(one, one) || of() != settings.NoWebhooks {
-		t.Errorf("%s %s %s %s %s", of(one), of(bundled), of(other), of(one, one), of())
+	if got, want := of(bundled), of(one); got != want {
+		t.Errorf("with another CA bundle it is %s, want %s still", got, want)
+	}
+	if got := of(other); got == of(one) {
+		t.Errorf("with another URL it is still %s", got)
+	}
+	if got := of(one, one); got == of(one) {
+		t.Errorf("with a second webhook it is still %s", got)
+	}
+	if got := of(); got != settings.NoWebhooks {
+		t.Errorf("without webhooks it is %s, want %s", got, settings.NoWebhooks)
 	}
 	if string(one.ClientConfig.CABundle) != "ca" {
 		t.Error("the webhook was changed")

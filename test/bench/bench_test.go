@@ -250,8 +250,11 @@ func TestChoose(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	field, err := chooseContestants("curfew,limit", contestants)
-	if err != nil || len(field) != 2 || field[0].name != theCurfew || field[1].name != theLimit {
-		t.Errorf("got %+v, %v", field, err)
+	if err != nil {
+		t.Error(err)
+	}
+	if len(field) != 2 || field[0].name != theCurfew || field[1].name != theLimit {
+		t.Errorf("got %+v, want Curfew and the limit", field)
 	}
 	if _, err := chooseContestants("nobody", contestants); err == nil || !strings.Contains(err.Error(), `there is no "nobody", take some of limit,curfew,`) {
 		t.Errorf("got %v", err)

@@ -74,7 +74,7 @@ type gateOutcome struct {
 	Limit   gateLimit `json:"limit"`
 	Verdict string    `json:"verdict"`
 	Error   string    `json:"error,omitempty"`
-	// Result is that of the last attempt.
+	// Result is the last attempt's.
 	Result result `json:"result"`
 	// Ratios has one ratio for each attempt.
 	Ratios []float64 `json:"ratios"`

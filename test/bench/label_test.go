@@ -88,8 +88,10 @@ func TestUnlabelledOnesAreNoSmaller(t *testing.T) {
 }
 
 func TestChooseWays(t *testing.T) {
-	if got, err := chooseWays("labelled,unlabelled"); err != nil || len(got) != 2 || got[0].name != wayLabelled || got[1].name != wayPlain {
-		t.Errorf("got %v, %v", got, err)
+	if got, err := chooseWays("labelled,unlabelled"); err != nil {
+		t.Error(err)
+	} else if len(got) != 2 || got[0].name != wayLabelled || got[1].name != wayPlain {
+		t.Errorf("got %v, want %s and %s", got, wayLabelled, wayPlain)
 	}
 	if got, err := chooseWays(""); err != nil || len(got) != len(ways) {
 		t.Errorf("got %d ways, %v; want all", len(got), err)

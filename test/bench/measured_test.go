@@ -176,8 +176,11 @@ func TestLatenessIsFromItsOwnSecond(t *testing.T) {
 		{"l1-000000", start.Add(10 * time.Millisecond)}, {"l1-000001", start.Add(20 * time.Millisecond)}, // the first second
 		{"l1-000002", start.Add(1030 * time.Millisecond)}, {"l1-000003", start.Add(1040 * time.Millisecond)}, // the next
 	}, "l1", start, 2)
-	if err != nil || run.P50 != 20 || run.P99 != 40 || run.Max != 40 {
-		t.Errorf("got %+v, %v", run, err)
+	if err != nil {
+		t.Error(err)
+	}
+	if run.P50 != 20 || run.P99 != 40 || run.Max != 40 {
+		t.Errorf("got %+v, want 20 ms in the median, 40 for 99%% and at most", run)
 	}
 	err = run.count([]sighting{{"l1-000002", start.Add(900 * time.Millisecond)}}, "l1", start, 2)
 	if err == nil || !strings.Contains(err.Error(), "before it was due") {

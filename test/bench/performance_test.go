@@ -50,8 +50,17 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := readRecorded(root)
-	if err != nil || len(got) != 3 || got[0].Ratio != 3 || got[0].Date != "2026-11-23" || got[1] != first[1] || got[2].Name != "c" {
-		t.Errorf("got %+v, %v", got, err)
+	if err != nil || len(got) != 3 {
+		t.Fatalf("got %+v, %v, want three results", got, err)
+	}
+	if got[0].Ratio != 3 || got[0].Date != "2026-11-23" {
+		t.Errorf("got %+v first, want the later measurement of a", got[0])
+	}
+	if got[1] != first[1] {
+		t.Errorf("got %+v second, want %+v as before", got[1], first[1])
+	}
+	if got[2].Name != "c" {
+		t.Errorf("got %+v last, want the new result c", got[2])
 	}
 }
 

@@ -48,17 +48,17 @@ func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
 		return s.manifest(job("native-"+who, native(time.Hour)), job("label-"+who, labelled("1d"), native(2*time.Hour)),
 			pod("pod-"+who, corev1.RestartPolicyNever, policy.AnnotationTTL, "1h"), job("never-"+who, annotated(policy.AnnotationTTL, "never")))
 	}
-	s.says(s.kubectlInput(objects("ann"), "--as=ann", "create", "-f", "-"),
+	s.expectStderr(s.kubectlInput(objects("ann"), "--as=ann", "create", "-f", "-"),
 		warned("spec.ttlSecondsAfterFinished: sets when this Job is deleted"+s.notYours("Job")),
 		warned("metadata.annotations[curfew.dev/ttl-after-finished]: sets when this Pod is deleted"+s.notYours("Pod")))
-	s.says(s.kubectlInput(objects("bob"), "--as=bob", "create", "-f", "-"))
-	s.says(s.kubectlInput(s.manifest(job("default", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"),
+	s.expectStderr(s.kubectlInput(objects("bob"), "--as=bob", "create", "-f", "-"))
+	s.expectStderr(s.kubectlInput(s.manifest(job("default", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"),
 		warned(`ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`))
 
-	s.says(s.kubectl("--as=ann", "label", "job", "default", policy.LabelTTL+"=2d"),
+	s.expectStderr(s.kubectl("--as=ann", "label", "job", "default", policy.LabelTTL+"=2d"),
 		warned("metadata.labels[curfew.dev/ttl]: sets when this Job is deleted"+s.notYours("Job")))
-	s.says(s.kubectl("--as=ann", "label", "job", "default", "team=blue"))
-	s.says(s.kubectl("--as=bob", "label", "--overwrite", "job", "default", policy.LabelTTL+"=3d"))
+	s.expectStderr(s.kubectl("--as=ann", "label", "job", "default", "team=blue"))
+	s.expectStderr(s.kubectl("--as=bob", "label", "--overwrite", "job", "default", policy.LabelTTL+"=3d"))
 }
 
 // Curfew warns about a TTL of a kind that the controller may not delete, until a role grants it.
@@ -72,7 +72,7 @@ func TestKindThatTheControllerMayNotDelete(t *testing.T) {
 	s.apply(parcel(r.profile()))
 	not := `Curfew's controller lacks the permission to delete a Parcel in namespace "` + s.name + `": it stays until an admin grants that`
 	s.eventually(row{s.object(parcel(r.object("a", `}, "spec": {"keep-for": 3600}`))), warned("spec.keep-for: " + not)})
-	s.says(s.kubectlInput(parcel(r.object("a", `, "labels": {"curfew.dev/ttl": "1d"}}`)), "create", "-f", "-"), warned("metadata.labels[curfew.dev/ttl]: "+not))
+	s.expectStderr(s.kubectlInput(parcel(r.object("a", `, "labels": {"curfew.dev/ttl": "1d"}}`)), "create", "-f", "-"), warned("metadata.labels[curfew.dev/ttl]: "+not))
 	s.apply(parcel(r.role()))
 	later.eventually(row{s.object(parcel(r.object("a", `}, "spec": {"keep-for": 3600}`))), ""})
 }

@@ -19,8 +19,8 @@ import (
 func TestDefaultTTLIsFilledInAndAnnounced(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1d"))
-	s.says(s.create(job("build")),
+	s.expectStderr(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1d"))
+	s.expectStderr(s.create(job("build")),
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
 	if got := s.kubectl("get", "job", "build", "-o", "jsonpath={.spec.ttlSecondsAfterFinished}").stdout; got != "86400" {
 		t.Errorf("ttlSecondsAfterFinished is %q, want 86400", got)
@@ -50,7 +50,7 @@ func TestPatchCreatesParents(t *testing.T) {
 func TestOwnTTLWins(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
-	s.says(s.create(job("own", native(time.Hour), annotated(policy.AnnotationTTLSource, "namespace/forged"))))
+	s.expectStderr(s.create(job("own", native(time.Hour), annotated(policy.AnnotationTTLSource, "namespace/forged"))))
 	created := s.getJob("own")
 	if got := *created.Spec.TTLSecondsAfterFinished; got != 3600 {
 		t.Errorf("its TTL became %d, want 3600", got)
@@ -65,7 +65,7 @@ func TestOwnTTLWins(t *testing.T) {
 func TestDefaultsByOutcomeAreAnnotations(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTLSucceeded, "10m", policy.AnnotationDefaultTTLFailed, "3d")
-	s.says(s.create(job("trial")),
+	s.expectStderr(s.create(job("trial")),
 		`Warning: curfew: curfew.dev/ttl-after-succeeded defaulted to 10m from namespace "`+s.name+`"`,
 		`Warning: curfew: curfew.dev/ttl-after-failed defaulted to 3d from namespace "`+s.name+`"`)
 	created := s.getJob("trial")
@@ -83,7 +83,7 @@ func TestDefaultIsNotAnnouncedToServiceAccounts(t *testing.T) {
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
 	s.mayEdit("builder")
 	account := "system:serviceaccount:" + s.name + ":builder"
-	s.says(s.kubectlInput(s.manifest(job("by-robot")), "--as", account, "create", "-f", "-"))
+	s.expectStderr(s.kubectlInput(s.manifest(job("by-robot")), "--as", account, "create", "-f", "-"))
 	if s.getJob("by-robot").Spec.TTLSecondsAfterFinished == nil {
 		t.Error("it got no default")
 	}
@@ -124,8 +124,8 @@ var jobKind = batchv1.SchemeGroupVersion.WithKind("Job")
 func TestJobOfCronJobGetsAtLeastAMinute(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "5s")
-	s.passes(s.create(cronJob("nightly")))
-	s.passes(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
+	s.expectSuccess(s.create(cronJob("nightly")))
+	s.expectSuccess(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
 	created := s.getJob("tonight")
 	if owner := metav1.GetControllerOf(created); owner == nil || owner.Kind != "CronJob" {
 		t.Fatalf("its controller is %v, want the CronJob", owner)
@@ -153,27 +153,27 @@ func cronJob(name string) *batchv1.CronJob {
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "30d", policy.AnnotationMinTTL, "10m", policy.AnnotationMaxTTL, "7d")
-	s.says(s.create(job("default")),
+	s.expectStderr(s.create(job("default")),
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 604800 (7d) from namespace "`+s.name+`"`)
 	bound := func(which, value string) string {
 		return "curfew.dev/" + which + "-ttl " + value + ` of namespace "` + s.name + `"`
 	}
-	s.refuses(s.create(job("long", native(8*24*time.Hour))), denied("validate.curfew.dev",
+	s.expectRefusal(s.create(job("long", native(8*24*time.Hour))), denied("validate.curfew.dev",
 		"spec.ttlSecondsAfterFinished: 691200 (8d) is above "+bound("max", "7d")+": use 7d or less"))
-	s.refuses(s.create(job("short", native(5*time.Minute))), denied("validate.curfew.dev",
+	s.expectRefusal(s.create(job("short", native(5*time.Minute))), denied("validate.curfew.dev",
 		"spec.ttlSecondsAfterFinished: 300 (5m) is below "+bound("min", "10m")+": use 10m or more"))
-	s.refuses(s.create(job("never", annotated(policy.AnnotationTTL, "never"))), denied("validate.curfew.dev",
+	s.expectRefusal(s.create(job("never", annotated(policy.AnnotationTTL, "never"))), denied("validate.curfew.dev",
 		"metadata.annotations[curfew.dev/ttl-after-finished]: never is above "+bound("max", "7d")+": use 7d or less"))
-	s.says(s.create(job("fits", native(10*time.Minute))))
+	s.expectStderr(s.create(job("fits", native(10*time.Minute))))
 }
 
 func TestShortTTLIsWarned(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.says(s.create(job("quick", native(5*time.Second))),
+	s.expectStderr(s.create(job("quick", native(5*time.Second))),
 		"Warning: curfew: spec.ttlSecondsAfterFinished: 5 (5s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more")
-	s.says(s.create(job("calm", native(time.Minute))))
-	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=10s"),
+	s.expectStderr(s.create(job("calm", native(time.Minute))))
+	s.expectStderr(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=10s"),
 		"Warning: curfew: metadata.annotations[curfew.dev/default-ttl]: 10s is under 60s: a Job or Pod may be deleted before anyone reads its logs; use 60s or more")
 }
 
@@ -181,7 +181,7 @@ func TestShortTTLIsWarned(t *testing.T) {
 func TestUnusedNamespaceIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.says(s.create(job("plain"), pod("plain", corev1.RestartPolicyNever)))
+	s.expectStderr(s.create(job("plain"), pod("plain", corev1.RestartPolicyNever)))
 	if created := s.getJob("plain"); len(created.Annotations) > 0 || created.Spec.TTLSecondsAfterFinished != nil {
 		t.Errorf("the Job was changed: %v", created.Annotations)
 	}

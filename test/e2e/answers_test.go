@@ -91,9 +91,9 @@ func (s *space) lintReport(data string) *lint.Report {
 func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
-	s.passes(s.kubectl("create", "serviceaccount", "ci"))
+	s.expectSuccess(s.kubectl("create", "serviceaccount", "ci"))
 	s.mayEdit("ci")
-	token := strings.TrimSpace(s.passes(s.kubectl("create", "token", "ci")).stdout)
+	token := strings.TrimSpace(s.expectSuccess(s.kubectl("create", "token", "ci")).stdout)
 	manifests := s.manifest(questions()...)
 	ask := func(question harness.Question) (int, string) {
 		status, answer, err := suite.cluster.Ask(s.ctx, suite.webhook, question)
@@ -129,7 +129,7 @@ func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
 	}
 	var filled batchv1.Job
 	s.ok(yaml.Unmarshal([]byte(answer), &filled))
-	s.passes(s.create(job("filled")))
+	s.expectSuccess(s.create(job("filled")))
 	stored := s.getJob("filled")
 	if got, want := filled.Spec.TTLSecondsAfterFinished, stored.Spec.TTLSecondsAfterFinished; got == nil || want == nil || *got != *want {
 		t.Errorf("it fills in %v, admission %v", got, want)
@@ -138,7 +138,7 @@ func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
 		t.Errorf("its source is %q, admission's %q", got, want)
 	}
 	// What it answers can be applied, and comes to the same.
-	s.says(s.kubectlInput(strings.ReplaceAll(answer, "name: filled", "name: applied"), "apply", "-f", "-"),
+	s.expectStderr(s.kubectlInput(strings.ReplaceAll(answer, "name: filled", "name: applied"), "apply", "-f", "-"),
 		warned(`ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`))
 	if got := s.getJob("applied").Annotations[policy.AnnotationTTLSource]; got != "namespace/"+s.name {
 		t.Errorf("applied, its source is %q", got)
@@ -185,7 +185,7 @@ func TestLintAnswersAsAdmissionDoes(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
 	manifests := s.manifest(questions()...)
-	around := s.passes(s.kubectl("get", "namespace", s.name, "-o", "yaml")).stdout
+	around := s.expectSuccess(s.kubectl("get", "namespace", s.name, "-o", "yaml")).stdout
 	stdout, stderr, err := suite.cluster.KubectlInput(s.ctx, around+"\n---\n"+manifests, "curfew", "lint", "-n", s.name, "-f", "-", "-o", "json")
 	if err == nil || stderr != "" {
 		t.Fatalf("it ended with %v and said %s, want exit status 1", err, stderr)

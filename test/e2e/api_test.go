@@ -23,7 +23,7 @@ func (s *space) policyOf(spec string) string {
 func TestHTTPAPIFollowsThePolicies(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.passes(s.kubectl("create", "serviceaccount", "asker"))
+	s.expectSuccess(s.kubectl("create", "serviceaccount", "asker"))
 	s.mayAsk("asker")
 	t.Cleanup(func() {
 		if out := s.afterwards("delete", "lifecyclepolicy", "--ignore-not-found", s.name); out.failed {
@@ -60,9 +60,9 @@ func TestHTTPAPIFollowsThePolicies(t *testing.T) {
 		}
 	}
 	until("no policy", "")
-	s.passes(s.kubectlInput(s.policyOf("defaults: {ttl: {value: 1h}}"), "apply", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(s.policyOf("defaults: {ttl: {value: 1h}}"), "apply", "-f", "-"))
 	until("a policy that is created", "3600 (1h)")
-	s.passes(s.kubectlInput(s.policyOf("defaults: {ttl: {value: 2h}}"), "apply", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(s.policyOf("defaults: {ttl: {value: 2h}}"), "apply", "-f", "-"))
 	until("a policy that is changed", "7200 (2h)")
 	if got := given(ask("/v1/default?", s.policyOf("defaults: {ttl: {value: 3h}}")+"\n---\n"+manifest)); got != "10800 (3h)" {
 		t.Errorf("a posted policy of the same name gives %q", got)
@@ -70,7 +70,7 @@ func TestHTTPAPIFollowsThePolicies(t *testing.T) {
 	if status, report := ask("/v1/default?offline=true&", manifest); status != http.StatusOK || len(report.Defaults) > 0 {
 		t.Errorf("offline it answers %d %+v", status, report)
 	}
-	s.passes(s.kubectl("delete", "lifecyclepolicy", s.name))
+	s.expectSuccess(s.kubectl("delete", "lifecyclepolicy", s.name))
 	until("a policy that is gone", "")
 }
 

@@ -54,7 +54,7 @@ func (s *space) runInARow() bool {
 		return status.LastRun.ID == last.ID
 	}
 	preview := func() string {
-		return s.passes(s.curfew("preview", policy, "-o", `jsonpath={range .items[*]}{.object.name} {.result} {.message};{end}`)).stdout
+		return s.expectSuccess(s.curfew("preview", policy, "-o", `jsonpath={range .items[*]}{.object.name} {.result} {.message};{end}`)).stdout
 	}
 
 	status, inARow := run()

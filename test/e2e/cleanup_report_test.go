@@ -61,7 +61,7 @@ func TestServiceSelectsInMidRun(t *testing.T) {
 			t.Errorf("%s: deleted is %t", name, deleted)
 		}
 	}
-	said := s.passes(s.curfew("report", name, "-o", `jsonpath={range .items[*]}{.object.name} {.result} {.message}{"\n"}{end}`)).stdout
+	said := s.expectSuccess(s.curfew("report", name, "-o", `jsonpath={range .items[*]}{.object.name} {.result} {.message}{"\n"}{end}`)).stdout
 	if want := "later Kept it does not match any more\nnever Deleted \n"; said != want {
 		t.Errorf("the report says\n%s\nwant\n%s", said, want)
 	}
@@ -83,12 +83,12 @@ func TestApproveCleanup(t *testing.T) {
 		name := s.cleanupPolicyAt("* * * * *", app, "", `suspend: true, approval: Required, matchConstraints: {objectSelector: {matchLabels: {app: `+app+`}}, `+allConfigMaps+`}`)
 		policies[app] = name
 		s.awaitStatus(name, "the hash of "+name, func(status *v1alpha1.CleanupPolicyStatus) bool { return status.SpecHash != "" })
-		if out := s.passes(s.curfew("approve", name, "--yes")); !strings.HasSuffix(out.stdout, " created\n") {
+		if out := s.expectSuccess(s.curfew("approve", name, "--yes")); !strings.HasSuffix(out.stdout, " created\n") {
 			t.Errorf("approve said %s%s", out.stdout, out.stderr)
 		}
 	}
-	s.passes(s.kubectl("patch", "clustercleanuppolicy", policies["edited"], "--type=merge", "-p", `{"spec":{"suspend":false,"maxDeletions":10}}`))
-	s.passes(s.kubectl("patch", "clustercleanuppolicy", policies["approved"], "--type=merge", "-p", `{"spec":{"suspend":false}}`))
+	s.expectSuccess(s.kubectl("patch", "clustercleanuppolicy", policies["edited"], "--type=merge", "-p", `{"spec":{"suspend":false,"maxDeletions":10}}`))
+	s.expectSuccess(s.kubectl("patch", "clustercleanuppolicy", policies["approved"], "--type=merge", "-p", `{"spec":{"suspend":false}}`))
 	approved := s.awaitCleanup(policies["approved"])
 	if approved.Deleted != 2 {
 		t.Errorf("approved: %+v", approved.LastRun)
@@ -102,17 +102,17 @@ func TestApproveCleanup(t *testing.T) {
 	}
 	for app, run := range map[string]*v1alpha1.CleanupRun{"approved": approved.LastRun, "edited": status.LastRun} {
 		want := map[string]string{"approved": "Deleted 2", "edited": "WouldDelete 2"}[app]
-		said := s.passes(s.curfew("report", policies[app], "--run", run.ID, "-o", "jsonpath={.counts[*].result} {.counts[*].count}")).stdout
+		said := s.expectSuccess(s.curfew("report", policies[app], "--run", run.ID, "-o", "jsonpath={.counts[*].result} {.counts[*].count}")).stdout
 		if said != want {
 			t.Errorf("the report of %s says %q, want %q", app, said, want)
 		}
 	}
 	// Now there is a dry run of it as it is, which approve shows.
-	out := s.passes(s.curfew("approve", policies["edited"], "--yes"))
+	out := s.expectSuccess(s.curfew("approve", policies["edited"], "--yes"))
 	if !strings.Contains(out.stderr, "would delete 2 of ") || !strings.Contains(out.stderr, "edited-2") {
 		t.Errorf("approve shows\n%s", out.stderr)
 	}
-	lifted := s.passes(s.kubectl("patch", "clustercleanuppolicy", policies["edited"], "--type=merge", "-p", `{"spec":{"suspend":true,"approval":"NotRequired"}}`))
+	lifted := s.expectSuccess(s.kubectl("patch", "clustercleanuppolicy", policies["edited"], "--type=merge", "-p", `{"spec":{"suspend":true,"approval":"NotRequired"}}`))
 	if !strings.Contains(lifted.stderr, "spec.approval: the policy deletes without an approval from now on") {
 		t.Errorf("lifting the approval says\n%s", lifted.stderr)
 	}
@@ -135,7 +135,7 @@ func TestOldReportsOfCleanupAreDeleted(t *testing.T) {
 		}
 		report := fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: CleanupReport, metadata: {name: daily-%s-1, labels: {%s: %s, %s: %s}}, policy: {name: daily, uid: %[3]s}, run: %[5]s, page: 1}`,
 			run, v1alpha1.LabelCleanupPolicyUID, uid, v1alpha1.LabelCleanupRun, run)
-		s.passes(s.kubectlInput(report, append([]string{"create", "-f", "-"}, byController...)...))
+		s.expectSuccess(s.kubectlInput(report, append([]string{"create", "-f", "-"}, byController...)...))
 	}
 	run := s.awaitCleanup(name).LastRun
 	var want []string

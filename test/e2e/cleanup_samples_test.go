@@ -56,9 +56,9 @@ func TestCleanupSamples(t *testing.T) {
 	policies, rights := readCleanupSamples(t)
 	s := newSpace(t)
 	s.ok(installProjects())
-	s.passes(s.kubectlInput(s.manifest(rights...), "apply", "--namespace=", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(s.manifest(rights...), "apply", "--namespace=", "-f", "-"))
 	// KindProfiles of other tests have pod templates, in which lookups search for claims.
-	s.passes(s.kubectlInput(fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %[1]s}, rules: [{apiGroups: ["*"], resources: ["*"], verbs: [list]}]}
+	s.expectSuccess(s.kubectlInput(fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %[1]s}, rules: [{apiGroups: ["*"], resources: ["*"], verbs: [list]}]}
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: %[1]s}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s},
   subjects: [{kind: ServiceAccount, name: volumes, namespace: curfew-cleanup}]}`, s.name), "apply", "-f", "-"))

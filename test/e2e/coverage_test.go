@@ -99,7 +99,7 @@ func (s *space) work() {
 	s.Helper()
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}, Spec: podSpec(corev1.RestartPolicyAlways)}
 	replicas := int32(1)
-	s.passes(s.create(
+	s.expectSuccess(s.create(
 		&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Name: "web"},
 			Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template}},
 		pod("bare", corev1.RestartPolicyNever), pod("server", corev1.RestartPolicyAlways),
@@ -111,14 +111,14 @@ func (s *space) work() {
 		return err == nil && web.Status.ReadyReplicas == 1, err
 	})
 	for _, object := range []string{"deployment/web", "pod/bare", "pod/server", "job/build", "cronjob/nightly"} {
-		s.passes(s.kubectl("label", object, "team=blue"))
-		s.passes(s.kubectl("annotate", object, "example.com/note=x"))
+		s.expectSuccess(s.kubectl("label", object, "team=blue"))
+		s.expectSuccess(s.kubectl("annotate", object, "example.com/note=x"))
 	}
-	s.passes(s.kubectl("scale", "deployment/web", "--replicas=2"))
-	s.passes(s.kubectl("patch", "cronjob", "nightly", "-p", `{"spec":{"suspend":true}}`))
-	s.passes(s.kubectl("patch", "job", "build", "-p", `{"spec":{"parallelism":2}}`))
-	s.passes(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
-	s.passes(s.kubectl("delete", "deployment/web", "pod/server", "--wait=false"))
+	s.expectSuccess(s.kubectl("scale", "deployment/web", "--replicas=2"))
+	s.expectSuccess(s.kubectl("patch", "cronjob", "nightly", "-p", `{"spec":{"suspend":true}}`))
+	s.expectSuccess(s.kubectl("patch", "job", "build", "-p", `{"spec":{"parallelism":2}}`))
+	s.expectSuccess(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
+	s.expectSuccess(s.kubectl("delete", "deployment/web", "pod/server", "--wait=false"))
 }
 
 // store makes, changes and deletes objects of kinds without a profile. None has a label of
@@ -126,15 +126,15 @@ func (s *space) work() {
 func (s *space) store(thing schema.GroupVersionResource) {
 	s.Helper()
 	names := []string{"configmap/settings", "secret/key", "service/web", "lease.coordination.k8s.io/leader", "serviceaccount/robot", "things." + thing.Group + "/thing"}
-	s.passes(s.create(labelledAs("v1", "ConfigMap", "settings", "app", "x"), labelledAs("v1", "Secret", "key"), labelledAs("v1", "ServiceAccount", "robot"),
+	s.expectSuccess(s.create(labelledAs("v1", "ConfigMap", "settings", "app", "x"), labelledAs("v1", "Secret", "key"), labelledAs("v1", "ServiceAccount", "robot"),
 		labelledAs("coordination.k8s.io/v1", "Lease", "leader"), labelledAs(thing.Group+"/v1", "Thing", "thing"),
 		map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "web"}, "spec": map[string]any{"ports": []any{map[string]any{"port": 80}}}}))
-	s.passes(s.kubectl("create", "clusterrole", "e2e-plain-"+s.name, "--verb=get", "--resource=pods"))
+	s.expectSuccess(s.kubectl("create", "clusterrole", "e2e-plain-"+s.name, "--verb=get", "--resource=pods"))
 	for _, name := range append(names, "clusterrole/e2e-plain-"+s.name) {
-		s.passes(s.kubectl("label", name, "team=blue"))
-		s.passes(s.kubectl("annotate", name, "example.com/note=x", policy.AnnotationProtect+"=true"))
-		s.passes(s.kubectl("annotate", name, policy.AnnotationProtect+"-"))
-		s.passes(s.kubectl("delete", name))
+		s.expectSuccess(s.kubectl("label", name, "team=blue"))
+		s.expectSuccess(s.kubectl("annotate", name, "example.com/note=x", policy.AnnotationProtect+"=true"))
+		s.expectSuccess(s.kubectl("annotate", name, policy.AnnotationProtect+"-"))
+		s.expectSuccess(s.kubectl("delete", name))
 	}
 }
 
@@ -149,8 +149,8 @@ func (s *space) lifecyclePolicy(name, spec string) {
 	})
 }
 
-// tries creates objects in a dry run until kubectl says something.
-func (s *space) tries(what, said string, objects ...any) {
+// eventuallySays creates objects in a dry run until kubectl says something.
+func (s *space) eventuallySays(what, said string, objects ...any) {
 	s.Helper()
 	manifest := s.manifest(objects...)
 	s.poll(what, func(context.Context) (bool, error) {
@@ -167,16 +167,16 @@ func TestPolicyByExpressionReachesUnusedNamespaces(t *testing.T) {
 	s.lifecyclePolicy(name, `{match: {kinds: [{group: batch, kind: Job}], matchConditions: [{name: here, expression:
 		'namespaceObject.metadata.name == "`+s.name+`" && object.metadata.name.startsWith("batch-")'}]}, defaults: {ttl: {value: 2h}}}`)
 	said := `Warning: curfew: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "` + name + `"`
-	s.tries("a default of the policy", said, job("batch-probe"))
-	s.says(s.create(job("batch-1")), said)
+	s.eventuallySays("a default of the policy", said, job("batch-probe"))
+	s.expectStderr(s.create(job("batch-1")), said)
 	if got := s.getJob("batch-1").Spec.TTLSecondsAfterFinished; got == nil || *got != 7200 {
 		t.Errorf("its TTL is %v, want 7200", got)
 	}
-	s.says(s.create(job("other")))
+	s.expectStderr(s.create(job("other")))
 	if got := s.getJob("other"); got.Spec.TTLSecondsAfterFinished != nil || len(got.Annotations) > 0 {
 		t.Errorf("a Job that the policy does not match became %v", got.ObjectMeta)
 	}
-	s.passes(s.kubectl("delete", "lifecyclepolicy", name))
+	s.expectSuccess(s.kubectl("delete", "lifecyclepolicy", name))
 	s.awaitAdmitted("a Job without default", func() output {
 		out := s.kubectlInput(s.manifest(job("batch-2")), "create", "--dry-run=server", "-f", "-")
 		out.failed = out.failed || out.stderr != ""
@@ -195,16 +195,16 @@ func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
 		defaults: {ttl: {value: 3h}}, bounds: {maxDeadline: 1h}}`)
 	labelled := func(j *batchv1.Job) { j.Labels = mine }
 	said := `Warning: curfew: ttlSecondsAfterFinished defaulted to 10800 (3h) from policy "` + name + `"`
-	s.tries("a default of the policy", said, job("probe", labelled))
-	s.says(s.create(job("build", labelled)), said)
-	s.says(s.create(job("other")))
+	s.eventuallySays("a default of the policy", said, job("probe", labelled))
+	s.expectStderr(s.create(job("build", labelled)), said)
+	s.expectStderr(s.create(job("other")))
 
 	bare := pod("bare", corev1.RestartPolicyNever)
 	bare.Labels = mine
-	s.says(s.create(bare), `Warning: curfew: curfew.dev/ttl-after-finished defaulted to 3h from policy "`+name+`"`)
+	s.expectStderr(s.create(bare), `Warning: curfew: curfew.dev/ttl-after-finished defaulted to 3h from policy "`+name+`"`)
 	server := pod("server", corev1.RestartPolicyAlways)
 	server.Labels = mine
-	s.says(s.create(server))
+	s.expectStderr(s.create(server))
 
 	long := int64(7200)
 	out := s.createReviewed(job("long", labelled, native(hour), func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long }))
@@ -220,7 +220,7 @@ func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
 	if want := `spec.activeDeadlineSeconds: 7200 (2h) is above `; !out.failed || !strings.Contains(out.stderr, want) {
 		t.Errorf("kubectl said %q, want %q", out.stderr, want)
 	}
-	s.says(s.create(job("unlabelled", func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long })))
+	s.expectStderr(s.create(job("unlabelled", func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long })))
 }
 
 // The controller restores its configurations when another user changes or deletes them.
@@ -230,11 +230,11 @@ func TestEditsOfCoverageAreUndone(t *testing.T) {
 	s.apply(r.role())
 	s.apply(r.definition())
 	s.apply(r.profile())
-	defer func() { s.passes(s.kubectl("delete", "kindprofile", "renders."+r.group)) }()
+	defer func() { s.expectSuccess(s.kubectl("delete", "kindprofile", "renders."+r.group)) }()
 	s.awaitRule(r.group)
 	configurations := suite.cluster.Client.AdmissionregistrationV1()
 
-	s.passes(s.kubectl("delete", "validatingwebhookconfiguration", kindsName))
+	s.expectSuccess(s.kubectl("delete", "validatingwebhookconfiguration", kindsName))
 	s.awaitRule(r.group)
 
 	_, err := configurations.MutatingWebhookConfigurations().Patch(s.ctx, kindsName, types.MergePatchType, []byte(`{"webhooks":null}`), metav1.PatchOptions{})
@@ -285,7 +285,7 @@ func TestCoverageGoesWithTheStaticConfigurations(t *testing.T) {
 	s.apply(r.role())
 	s.apply(r.definition())
 	s.apply(r.profile())
-	defer func() { s.passes(s.kubectl("delete", "kindprofile", "renders."+r.group)) }()
+	defer func() { s.expectSuccess(s.kubectl("delete", "kindprofile", "renders."+r.group)) }()
 	s.awaitRule(r.group)
 	gone := func(when string) {
 		t.Helper()
@@ -308,7 +308,7 @@ func TestCoverageGoesWithTheStaticConfigurations(t *testing.T) {
 	}
 	remove := func() {
 		t.Helper()
-		s.passes(s.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "curfew"))
+		s.expectSuccess(s.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "curfew"))
 	}
 	remove()
 	gone("while the controller runs")
@@ -319,7 +319,7 @@ func TestCoverageGoesWithTheStaticConfigurations(t *testing.T) {
 	defer restartController(s)()
 	remove()
 	gone("without a controller")
-	s.says(s.kubectlInput(r.object("a", `, "annotations": {"curfew.dev/ttl-after-finished": "soon"}}`), "create", "-f", "-"))
+	s.expectStderr(s.kubectlInput(r.object("a", `, "annotations": {"curfew.dev/ttl-after-finished": "soon"}}`), "create", "-f", "-"))
 	s.ok(startController(s.ctx))
 	reinstall()
 }
@@ -335,7 +335,7 @@ func TestWebhookRestoresItsCA(t *testing.T) {
 		if before == "" {
 			t.Fatalf("%s %s has no CA", kind, kindsName)
 		}
-		s.passes(s.kubectl("patch", kind, kindsName, "--type=json", "-p", `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`))
+		s.expectSuccess(s.kubectl("patch", kind, kindsName, "--type=json", "-p", `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`))
 		s.poll("the CA in the "+kind, func(context.Context) (bool, error) { return bundle() == before, nil })
 	}
 }
@@ -360,7 +360,7 @@ func TestDefaultFollowsTheInstalledVersion(t *testing.T) {
 	s.apply(r.profile())
 	s.awaitRule(r.group)
 	s.awaitDefault(r)
-	s.says(s.kubectlInput(r.object("a", `}, "spec": {}`), "create", "-f", "-"),
+	s.expectStderr(s.kubectlInput(r.object("a", `}, "spec": {}`), "create", "-f", "-"),
 		`Warning: curfew: curfew.dev/ttl-after-finished defaulted to 1d from namespace "`+s.name+`"`)
 	s.apply(r.definition())
 	s.poll("a default in the field", func(context.Context) (bool, error) {
@@ -379,7 +379,7 @@ func TestKindThatGoesTakesItsRulesAlong(t *testing.T) {
 	s.apply(r.profile())
 	s.apply(r.definition())
 	s.awaitRule(r.group)
-	s.passes(s.kubectl("delete", "customresourcedefinition", "renders."+r.group))
+	s.expectSuccess(s.kubectl("delete", "customresourcedefinition", "renders."+r.group))
 	s.awaitNoRule(r.group)
 	_, err := suite.cluster.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(s.ctx, "curfew", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -395,7 +395,7 @@ func TestFailClosed(t *testing.T) {
 	s.apply(r.role())
 	s.apply(r.definition())
 	s.apply(r.profile())
-	defer func() { s.passes(s.kubectl("delete", "kindprofile", "renders."+r.group)) }()
+	defer func() { s.expectSuccess(s.kubectl("delete", "kindprofile", "renders."+r.group)) }()
 	s.ok(suite.controller.Stop(s.ctx))
 	s.ok(startController(s.ctx, "--fail-closed"))
 	defer func() {
@@ -412,6 +412,6 @@ func TestFailClosed(t *testing.T) {
 		out := s.kubectlInput(marked, "create", "--dry-run=server", "-f", "-")
 		return out.failed && strings.Contains(out.stderr, `failed calling webhook "validate-marked.renders.`+r.group), nil
 	})
-	s.says(s.kubectlInput(r.object("b", `}, "spec": {}`), "create", "-f", "-"))
-	s.says(s.create(job("marked", ttl(hour)))) // the static configuration is another matter
+	s.expectStderr(s.kubectlInput(r.object("b", `}, "spec": {}`), "create", "-f", "-"))
+	s.expectStderr(s.create(job("marked", ttl(hour)))) // the static configuration is another matter
 }

@@ -87,7 +87,7 @@ func TestCronJobHistoryBesideTTL(t *testing.T) {
 	s := newSpace(t)
 	cron := cronJob("nightly")
 	cron.Spec.SuccessfulJobsHistoryLimit, cron.Spec.FailedJobsHistoryLimit = ptr.To[int32](1), ptr.To[int32](1)
-	s.passes(s.create(cron))
+	s.expectSuccess(s.create(cron))
 	r := &runs{space: s, cron: cron.Name}
 	status := func() batchv1.CronJobStatus {
 		t.Helper()
@@ -125,7 +125,7 @@ func TestCronJobHistoryBesideTTL(t *testing.T) {
 	s.patchJob(expired.Name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, policy.AnnotationTTLSucceeded, ttl))
 	expiry := finish.Add(ttl)
 	s.awaitGone(beyond)
-	s.onTime(s.awaitDeletion(expired), expiry)
+	s.notEarly(s.awaitDeletion(expired), expiry)
 	s.awaitGone(expired)
 	s.outlast(now())
 

@@ -17,7 +17,7 @@ func TestDeadlineDuringAPause(t *testing.T) {
 	s := newSpace(t)
 	s.newRuns()
 	s.Cleanup(func() { s.afterwards("delete", v1alpha1.DeletionPauses, s.name, "--ignore-not-found") })
-	s.passes(s.kubectlInput(fmt.Sprintf("{apiVersion: curfew.dev/v1alpha1, kind: DeletionPause, metadata: {name: %[1]s}, spec: {triggers: [deadline], namespaces: [%[1]s], reason: e2e}}", s.name), "create", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(fmt.Sprintf("{apiVersion: curfew.dev/v1alpha1, kind: DeletionPause, metadata: {name: %[1]s}, spec: {triggers: [deadline], namespaces: [%[1]s], reason: e2e}}", s.name), "create", "-f", "-"))
 	s.outlast(now().Add(second)) // From then on the pause holds.
 	due := s.run("due", "", "")
 	child := pod("child", corev1.RestartPolicyNever, hold, "true")
@@ -31,7 +31,7 @@ func TestDeadlineDuringAPause(t *testing.T) {
 		t.Errorf("during the pause, it has the conditions %q", got)
 	}
 	resumed := time.Now()
-	s.passes(s.kubectl("delete", v1alpha1.DeletionPauses, s.name))
+	s.expectSuccess(s.kubectl("delete", v1alpha1.DeletionPauses, s.name))
 	failed := s.awaitRun("due", "condition=Failed")
 	if got, want := failed.conditions(), "Failed=True/DeadlineExceeded"; got != want {
 		t.Errorf("after the pause, it has the conditions %q, want %q", got, want)

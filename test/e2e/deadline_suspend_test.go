@@ -22,19 +22,19 @@ var haltKind = strings.NewReplacer("deadline.example.com", "halt.example.com", "
 func TestSuspendAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.passes(s.kubectlInput(haltKind, "apply", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(haltKind, "apply", "-f", "-"))
 	s.awaitEstablished("runs.halt.example.com")
-	s.passes(s.kubectl("wait", "kindprofile/halts", "--for=condition=Ready", "--timeout=10m"))
-	s.passes(s.kubectlInput(`{"apiVersion": "halt.example.com/v1", "kind": "Run", "metadata": {"name": "a"}, "spec": {"hold": false}}`, "create", "-f", "-"))
+	s.expectSuccess(s.kubectl("wait", "kindprofile/halts", "--for=condition=Ready", "--timeout=10m"))
+	s.expectSuccess(s.kubectlInput(`{"apiVersion": "halt.example.com/v1", "kind": "Run", "metadata": {"name": "a"}, "spec": {"hold": false}}`, "create", "-f", "-"))
 	get := func(path string) string {
-		return s.passes(s.kubectl("get", "run.halt.example.com", "a", "-o", "jsonpath="+path)).stdout
+		return s.expectSuccess(s.kubectl("get", "run.halt.example.com", "a", "-o", "jsonpath="+path)).stdout
 	}
 	yes := true
 	child := pod("child", corev1.RestartPolicyNever, hold, "true")
 	child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "halt.example.com/v1", Kind: "Run", Name: "a", UID: types.UID(get("{.metadata.uid}")), Controller: &yes}}
 	child = s.newPod(child)
-	s.passes(s.kubectl("annotate", "run.halt.example.com", "a", policy.AnnotationActiveDeadline+"=1s"))
-	s.passes(s.kubectl("wait", "run.halt.example.com/a", "--for=jsonpath={.spec.hold}=true", "--timeout=10m"))
+	s.expectSuccess(s.kubectl("annotate", "run.halt.example.com", "a", policy.AnnotationActiveDeadline+"=1s"))
+	s.expectSuccess(s.kubectl("wait", "run.halt.example.com/a", "--for=jsonpath={.spec.hold}=true", "--timeout=10m"))
 	s.awaitGone(child)
 	record := get(`{.metadata.annotations.curfew\.dev/suspended-at}`)
 	at, generation, _ := strings.Cut(record, "/")
@@ -43,14 +43,14 @@ func TestSuspendAtTheDeadline(t *testing.T) {
 	}
 
 	// Its author resumes it and suspends it again, which is no business of Curfew's.
-	s.passes(s.kubectl("annotate", "run.halt.example.com", "a", policy.AnnotationActiveDeadline+"=1h", "--overwrite"))
+	s.expectSuccess(s.kubectl("annotate", "run.halt.example.com", "a", policy.AnnotationActiveDeadline+"=1h", "--overwrite"))
 	for _, held := range []bool{false, true} {
-		s.passes(s.kubectl("patch", "run.halt.example.com", "a", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"hold":%t}}`, held)))
+		s.expectSuccess(s.kubectl("patch", "run.halt.example.com", "a", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"hold":%t}}`, held)))
 	}
 	other := pod("other", corev1.RestartPolicyNever, hold, "true")
 	other.OwnerReferences = child.OwnerReferences
 	other = s.newPod(other)
-	s.passes(s.kubectl("annotate", "run.halt.example.com", "a", policy.AnnotationActiveDeadline+"=1s", "--overwrite"))
+	s.expectSuccess(s.kubectl("annotate", "run.halt.example.com", "a", policy.AnnotationActiveDeadline+"=1s", "--overwrite"))
 	s.outlast(now())
 	s.stillThere(other)
 }

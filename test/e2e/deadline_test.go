@@ -84,9 +84,9 @@ spec:
 func (s *space) newRuns() {
 	s.Helper()
 	runsOnce.Do(func() {
-		s.passes(s.kubectlInput(runKind, "apply", "-f", "-"))
+		s.expectSuccess(s.kubectlInput(runKind, "apply", "-f", "-"))
 		s.awaitEstablished("runs.deadline.example.com")
-		s.passes(s.kubectl("wait", "kindprofile/runs", "--for=condition=Ready", "--timeout=10m"))
+		s.expectSuccess(s.kubectl("wait", "kindprofile/runs", "--for=condition=Ready", "--timeout=10m"))
 	})
 }
 
@@ -95,7 +95,7 @@ var runsOnce sync.Once
 // run creates a Run and answers with its metadata.
 func (s *space) run(name, annotations, spec string) metav1.Object {
 	s.Helper()
-	s.passes(s.kubectlInput(fmt.Sprintf(`{"apiVersion": "deadline.example.com/v1", "kind": "Run",
+	s.expectSuccess(s.kubectlInput(fmt.Sprintf(`{"apiVersion": "deadline.example.com/v1", "kind": "Run",
 		"metadata": {"name": %q, "annotations": {%s}}, "spec": {%s}}`, name, annotations, spec), "create", "-f", "-"))
 	return s.getRun(name)
 }
@@ -119,7 +119,7 @@ type runObject struct {
 
 func (s *space) getRun(name string) *runObject {
 	s.Helper()
-	out := s.passes(s.kubectl("get", "run.deadline.example.com", name, "-o", "json"))
+	out := s.expectSuccess(s.kubectl("get", "run.deadline.example.com", name, "-o", "json"))
 	read := &runObject{}
 	s.ok(json.Unmarshal([]byte(out.stdout), read))
 	return read
@@ -127,12 +127,12 @@ func (s *space) getRun(name string) *runObject {
 
 func (s *space) setStatus(name, status string) {
 	s.Helper()
-	s.passes(s.kubectl("patch", "run.deadline.example.com", name, "--subresource=status", "--type=merge", "-p", `{"status":`+status+`}`))
+	s.expectSuccess(s.kubectl("patch", "run.deadline.example.com", name, "--subresource=status", "--type=merge", "-p", `{"status":`+status+`}`))
 }
 
 func (s *space) awaitRun(name, condition string) *runObject {
 	s.Helper()
-	s.passes(s.kubectl("wait", "run.deadline.example.com/"+name, "--for="+condition, "--timeout=10m"))
+	s.expectSuccess(s.kubectl("wait", "run.deadline.example.com/"+name, "--for="+condition, "--timeout=10m"))
 	return s.getRun(name)
 }
 
@@ -224,7 +224,7 @@ func TestDeadlineOfAnInventedKind(t *testing.T) {
 
 	// Resumed, the whole window begins; raising and removing take effect.
 	s.setStatus("held", `{"resumedAt":"`+now().UTC().Format(time.RFC3339)+`"}`)
-	s.passes(s.kubectl("patch", "run.deadline.example.com", "held", "--type=merge", "-p", `{"spec":{"hold":false}}`))
+	s.expectSuccess(s.kubectl("patch", "run.deadline.example.com", "held", "--type=merge", "-p", `{"spec":{"hold":false}}`))
 	if got, want := s.awaitRun("held", "condition=Failed").conditions(), "Failed=True/DeadlineExceeded"; got != want {
 		t.Errorf("resumed, it has the conditions %q, want %q", got, want)
 	}
@@ -265,7 +265,7 @@ func TestDeadlineHolds(t *testing.T) {
 	}
 	s.awaitGone(again)
 	// The name belongs to another Run now, which has all its time (S2).
-	s.passes(s.kubectl("delete", "run.deadline.example.com", "due"))
+	s.expectSuccess(s.kubectl("delete", "run.deadline.example.com", "due"))
 	fresh := s.run("due", activeDeadline+`"1h"`, "")
 	theirs := s.childJob(fresh, "child")
 	s.outlast(now().Add(2 * second))

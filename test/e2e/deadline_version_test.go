@@ -77,7 +77,7 @@ func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 	}
 	create := func(name, annotations, spec string) time.Time {
 		t.Helper()
-		s.passes(s.kubectlInput(hunt(name, annotations, spec), "create", "-f", "-"))
+		s.expectSuccess(s.kubectlInput(hunt(name, annotations, spec), "create", "-f", "-"))
 		return s.metaOf("hunt", name).CreationTimestamp.Time
 	}
 	awaitDefault := func(path, want string) {
@@ -95,7 +95,7 @@ func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 	}
 	failed := func(name string, from time.Time) {
 		t.Helper()
-		s.passes(s.kubectl("wait", "hunt/"+name, "--for=condition=Failed", "--timeout=10m"))
+		s.expectSuccess(s.kubectl("wait", "hunt/"+name, "--for=condition=Failed", "--timeout=10m"))
 		at, err := time.Parse(time.RFC3339, s.jsonpath("hunt", name, `.status.conditions[?(@.type=="Failed")].lastTransitionTime`))
 		s.ok(err)
 		if at.Before(from) {
@@ -149,15 +149,15 @@ func TestDeadlineFieldThatNobodyEnforces(t *testing.T) {
 	})
 	setStatus := func(name, status string) {
 		t.Helper()
-		s.passes(s.kubectl("patch", kind, name, "--subresource=status", "--type=merge", "-p", `{"status":{`+status+`}}`))
+		s.expectSuccess(s.kubectl("patch", kind, name, "--subresource=status", "--type=merge", "-p", `{"status":{`+status+`}}`))
 	}
 	conditions := func(name string) string { return s.jsonpath(kind, name, ".status.conditions[*]['reason','message']") }
-	s.passes(s.kubectlInput(chase("acted-on", "", `"limitSeconds": 6`), "create", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(chase("acted-on", "", `"limitSeconds": 6`), "create", "-f", "-"))
 	setStatus("acted-on", fmt.Sprintf(`"startTime": %q`, now().UTC().Format(time.RFC3339)))
-	s.passes(s.kubectlInput(chase("ignored", "", `"limitSeconds": 3`), "create", "-f", "-"))
-	s.passes(s.kubectlInput(chase("noted", `"`+policy.AnnotationActiveDeadline+`": "3s"`, ""), "create", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(chase("ignored", "", `"limitSeconds": 3`), "create", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(chase("noted", `"`+policy.AnnotationActiveDeadline+`": "3s"`, ""), "create", "-f", "-"))
 	for _, name := range []string{"ignored", "noted"} {
-		s.passes(s.kubectl("wait", kind+"/"+name, "--for=condition=Failed", "--timeout=10m"))
+		s.expectSuccess(s.kubectl("wait", kind+"/"+name, "--for=condition=Failed", "--timeout=10m"))
 		due := s.metaOf(kind, name).CreationTimestamp.Add(3 * second)
 		at, err := time.Parse(time.RFC3339, s.jsonpath(kind, name, `.status.conditions[?(@.type=="Failed")].lastTransitionTime`))
 		s.ok(err)
@@ -189,13 +189,13 @@ func TestDefaultDeadlineOfJobsIsCarriedOut(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultDeadline, "6s")
 	held := inTemplate(hold, "true")
-	s.passes(s.create(job("hangs", held)))
+	s.expectSuccess(s.create(job("hangs", held)))
 	nowhere := job("nowhere")
 	nowhere.Spec.Template.Spec.NodeSelector = map[string]string{"e2e.curfew.dev/none": "true"}
-	s.passes(s.create(nowhere))
+	s.expectSuccess(s.create(nowhere))
 	paused := job("paused", held)
 	paused.Spec.Suspend = new(true)
-	s.passes(s.create(paused))
+	s.expectSuccess(s.create(paused))
 	hangs := s.getJob("hangs")
 	running := s.podOf(hangs)
 	for _, name := range []string{"hangs", "nowhere"} {
@@ -258,7 +258,9 @@ func TestTrainingSamples(t *testing.T) {
 	sample := func(name string) []string {
 		return []string{"--namespace=", "-f", "../../manifests/samples/" + name + ".yaml"}
 	}
-	apply := func(name string) output { return s.passes(s.kubectl(append([]string{"apply"}, sample(name)...)...)) }
+	apply := func(name string) output {
+		return s.expectSuccess(s.kubectl(append([]string{"apply"}, sample(name)...)...))
+	}
 	experiments := *s
 	experiments.name = "experiments"
 	probe := func(said string) {
@@ -269,18 +271,18 @@ func TestTrainingSamples(t *testing.T) {
 	defer s.afterwards("delete", "namespace", "ci", "experiments", "--wait=false")
 	apply("5-training-platform")
 	probe(warned(`activeDeadlineSeconds defaulted to 28800 (8h) from policy "training"`))
-	s.says(apply("6-trainjob"))
-	if got := s.passes(s.kubectl("get", "trainjob", "fine-tune", "--namespace=experiments", "-o", "jsonpath={.spec.activeDeadlineSeconds}")).stdout; got != "14400" {
+	s.expectStderr(apply("6-trainjob"))
+	if got := s.expectSuccess(s.kubectl("get", "trainjob", "fine-tune", "--namespace=experiments", "-o", "jsonpath={.spec.activeDeadlineSeconds}")).stdout; got != "14400" {
 		t.Errorf("the deadline of the data scientist became %s", got)
 	}
-	s.says(apply("7-trainjob-before-v2.2"))
-	if got := s.passes(s.kubectl("get", "trainjob", "fine-tune-annotated", "--namespace=experiments", "-o", "jsonpath={.spec.activeDeadlineSeconds}")).stdout; got != "14400" {
+	s.expectStderr(apply("7-trainjob-before-v2.2"))
+	if got := s.expectSuccess(s.kubectl("get", "trainjob", "fine-tune-annotated", "--namespace=experiments", "-o", "jsonpath={.spec.activeDeadlineSeconds}")).stdout; got != "14400" {
 		t.Errorf("the annotation of the data scientist became %s in the field", got)
 	}
 	long := s.trainJob("long", "torch-curfew", at("spec.activeDeadlineSeconds", 90000))
 	if out := experiments.create(long); !out.failed || !strings.Contains(out.stderr, `90000 (1d1h) is above maxDeadline 1d of policy "training": use 1d or less`) {
 		t.Errorf("of a deadline above the bound kubectl said %q", out.stderr)
 	}
-	s.passes(s.kubectl(append([]string{"delete"}, sample("5-training-platform")...)...))
+	s.expectSuccess(s.kubectl(append([]string{"delete"}, sample("5-training-platform")...)...))
 	probe(warned(`spec.runtimeRef.name: runtime "torch-curfew" does not exist: this TrainJob is kept until it exists and sets a TTL`))
 }

@@ -84,12 +84,12 @@ func TestDefaultLabelsOfNewObjects(t *testing.T) {
 	for resource, row := range rows {
 		row.said = announced
 		s.eventually(row)
-		s.says(s.create(row.object), row.said)
+		s.expectStderr(s.create(row.object), row.said)
 		object := s.get(resource, "a")
 		if got := object.GetLabels()[policy.LabelTTL] + " " + object.GetAnnotations()[policy.AnnotationLabelSource]; got != "5s policy/"+name+" 5s" {
 			t.Errorf("%s: label and stamp are %q", resource.Resource, got)
 		}
-		s.onTime(s.awaitDeletion(object), object.GetCreationTimestamp().Add(5*time.Second))
+		s.notEarly(s.awaitDeletion(object), object.GetCreationTimestamp().Add(5*time.Second))
 	}
 	owner := s.newObject(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "owner")
 	reference := `,"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"owner","uid":"` + string(owner.GetUID()) + `","controller":true}]`
@@ -100,7 +100,7 @@ func TestDefaultLabelsOfNewObjects(t *testing.T) {
 		aConfigMap("owned", reference), aConfigMap("protected", `,"annotations":{"curfew.dev/protect":"true"}`),
 		own,
 	} {
-		s.says(s.create(kept.object))
+		s.expectStderr(s.create(kept.object))
 	}
 	s.unlabelled(configMaps, "owned", "protected", "kube-root-ca.crt")
 	s.unlabelled(widgets, "managed")
@@ -109,9 +109,9 @@ func TestDefaultLabelsOfNewObjects(t *testing.T) {
 		t.Errorf("the author's own label became %v", got.GetLabels())
 	}
 	// Nothing is sent that no policy names.
-	s.passes(s.kubectl("delete", "lifecyclepolicy", name))
+	s.expectSuccess(s.kubectl("delete", "lifecyclepolicy", name))
 	s.eventually(row{object: aConfigMap("later", "").object})
-	if strings.Contains(s.passes(s.create(aConfigMap("later", "").object)).stderr, "defaulted") {
+	if strings.Contains(s.expectSuccess(s.create(aConfigMap("later", "").object)).stderr, "defaulted") {
 		t.Error("a policy that is deleted gives a label")
 	}
 	s.unlabelled(configMaps, "later")
@@ -141,7 +141,7 @@ func (s *space) awaitLabelled(object *unstructured.Unstructured) {
 func (s *space) awaitStamped(key, kind, name, metadata string) {
 	s.Helper()
 	s.poll(key+" to be written by admission", func(context.Context) (bool, error) {
-		out := s.passes(s.kubectl("patch", kind, name, "--type=merge", "-p", `{"metadata":`+metadata+`}`, "--dry-run=server", "--output=yaml"))
+		out := s.expectSuccess(s.kubectl("patch", kind, name, "--type=merge", "-p", `{"metadata":`+metadata+`}`, "--dry-run=server", "--output=yaml"))
 		return strings.Contains(out.stdout, key), nil
 	})
 }
@@ -163,10 +163,10 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 		aConfigMap("protected", `,"annotations":{"curfew.dev/protect":"true"}`), aConfigMap("removed", `,"annotations":{"curfew.dev/ttl-label-source":"policy/other"}`),
 		aConfigMap("own", `,"labels":{"curfew.dev/ttl":"30d"}`),
 	} {
-		s.says(s.create(old.object))
+		s.expectStderr(s.create(old.object))
 	}
-	dry.says(dry.create(aConfigMap("old", "").object))
-	s.says(s.create(aConfigMap("cancelled", `,"labels":{"curfew.dev/ttl":"30d"}`).object))
+	dry.expectStderr(dry.create(aConfigMap("old", "").object))
+	s.expectStderr(s.create(aConfigMap("cancelled", `,"labels":{"curfew.dev/ttl":"30d"}`).object))
 
 	rest := `defaults: {ttlLabel: {value: 20s}}`
 	kinds := "kinds: [{group: apps, kind: Deployment}, {kind: ConfigMap}]"
@@ -178,12 +178,12 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 	s.unlabelled(deployments, "old")
 	s.unlabelled(configMaps, "old")
 	s.awaitStamped(policy.AnnotationLabelSource, "configmap", "cancelled", `{"labels":{"curfew.dev/ttl":null}}`)
-	s.passes(s.kubectl("label", "configmap", "cancelled", "curfew.dev/ttl-"))
+	s.expectSuccess(s.kubectl("label", "configmap", "cancelled", "curfew.dev/ttl-"))
 	if got := s.get(configMaps, "cancelled").GetAnnotations()[policy.AnnotationLabelSource]; got != "object" {
 		t.Errorf("the stamp of a label that its owner removed is %q", got)
 	}
 
-	s.passes(s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"backfill":true}}`))
+	s.expectSuccess(s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"backfill":true}}`))
 	for resource, source := range map[schema.GroupVersionResource]string{deployments: name, configMaps: name, widgets: s.name + "-sentinel"} {
 		list, err := s.objects(resource).Namespace(s.name).List(s.ctx, metav1.ListOptions{FieldSelector: "metadata.name=old"})
 		s.ok(err)

@@ -35,7 +35,7 @@ func TestDenialKeepsThePrecondition(t *testing.T) {
 				if reviews.Add(1) <= 2 {
 					return admissionv1.AdmissionResponse{Result: result.DeepCopy()}
 				}
-				s.inHook(s.tryPatchJob("raised", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":"1h"}}}`))
+				s.okInHook(s.tryPatchJob("raised", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":"1h"}}}`))
 				return admissionv1.AdmissionResponse{Allowed: true}
 			})
 			raised := s.finishJob("raised", now(), ttl(second))

@@ -9,6 +9,17 @@
 // plane, one webhook and one controller, and have a namespace each; those that stop a process do
 // not run beside others.
 //
+// The verbs of a test are methods of its space. They end the test if an expectation fails:
+//
+//   - ok: an error is nil; okInHook the same in a handler of the proxy, where a test cannot end
+//   - expectSuccess, expectStderr, expectRefusal: how a kubectl command ended, and its exact stderr
+//   - creates, wouldCreate: many objects with one kubectl, each with its warning or denial
+//   - eventually, eventuallySays: a dry run comes to an answer, once Curfew has read a change
+//   - await, awaitGone, awaitDeletion, poll: wait for an event, or for a condition without one
+//   - stillThere, notEarly: nothing was deleted, or not before its expiry
+//   - new…, get…, patch…, try…: calls of the API; try… returns the error
+//   - afterwards: kubectl at the end, for objects outside the namespace of the test
+//
 // With IN_TREE_TTL=1 the in-tree TTL-after-finished controller runs as well. It deletes by the
 // native field, without a precondition on the resourceVersion; tests about Curfew's own deletions
 // then write annotations instead, which it does not read.

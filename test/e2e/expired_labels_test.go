@@ -23,7 +23,7 @@ func TestExpiredLabels(t *testing.T) {
 	old := s.newConfigMap("old")
 	kept := labelledAs("v1", "ConfigMap", "kept", policy.LabelTTL, "1s")
 	kept["metadata"].(map[string]any)["annotations"] = map[string]any{policy.AnnotationProtect: "true"}
-	s.passes(s.kubectlInput(s.manifest(kept), "create", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(s.manifest(kept), "create", "-f", "-"))
 	s.outlast(old.GetCreationTimestamp().Add(2 * second))
 
 	refused := s.kubectl("label", "configmap", "old", policy.LabelTTL+"=1s")
@@ -31,9 +31,9 @@ func TestExpiredLabels(t *testing.T) {
 	if !refused.failed || !strings.Contains(refused.stderr, labelField+"1s expired at ") || !strings.Contains(refused.stderr, remedies) {
 		t.Errorf("1s on an older object: %s", refused.stderr)
 	}
-	s.says(s.kubectl("label", "configmap", "old", policy.LabelTTL+"=1d"))
-	s.says(s.kubectl("label", "configmap", "kept", "team=blue")) // Its label expired, and this request does not set it.
-	s.says(s.kubectl("annotate", "configmap", "kept", policy.AnnotationProtect+"-"),
+	s.expectStderr(s.kubectl("label", "configmap", "old", policy.LabelTTL+"=1d"))
+	s.expectStderr(s.kubectl("label", "configmap", "kept", "team=blue")) // Its label expired, and this request does not set it.
+	s.expectStderr(s.kubectl("annotate", "configmap", "kept", policy.AnnotationProtect+"-"),
 		warned(labelField+"1s is under 60s: the ConfigMap is deleted 1s after its creation; use 60s or more"))
 	s.poll("what lost its protection to be deleted", func(context.Context) (bool, error) {
 		return s.kubectl("get", "configmap", "kept").failed, nil
@@ -53,7 +53,7 @@ func TestExpiredLabelOfAChild(t *testing.T) {
 	owner := s.newConfigMap("owner")
 	child := labelledAs("v1", "ConfigMap", "child", policy.LabelTTL, "2020-12-24")
 	child["metadata"].(map[string]any)["ownerReferences"] = []any{*metav1.NewControllerRef(owner, owner.GroupVersionKind())}
-	s.says(s.kubectlInput(s.manifest(child), append([]string{"create", "-f", "-"}, byControllerManager...)...),
+	s.expectStderr(s.kubectlInput(s.manifest(child), append([]string{"create", "-f", "-"}, byControllerManager...)...),
 		warned(labelField+"admitted only because ConfigMap owner controls it: "+restoredDate+"ConfigMap was created: use a later one"))
 	s.awaitKept("child", "2020-12-24 expired before the object was created")
 	if sent := suite.proxy.Deletes(s.name, "child"); len(sent) != 0 {
@@ -82,13 +82,13 @@ func TestOwnKindsAreNeverDeleted(t *testing.T) {
 	past := own(s.name, "2s")
 	past["metadata"].(map[string]any)["ownerReferences"] = []any{*metav1.NewControllerRef(s.clusterRole("e2e-"+s.name), rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))}
 	defer s.afterwards("delete", "lifecyclepolicy", s.name)
-	s.says(s.kubectlInput(s.manifest(past), append([]string{"create", "-f", "-"}, byControllerManager...)...),
+	s.expectStderr(s.kubectlInput(s.manifest(past), append([]string{"create", "-f", "-"}, byControllerManager...)...),
 		warned(labelField+"admitted only because ClusterRole e2e-"+s.name+" controls it: Curfew never deletes a LifecyclePolicy by label: remove the label"))
-	s.refuses(s.kubectl("label", "--overwrite", "lifecyclepolicy", s.name, policy.LabelTTL+"=1d"),
+	s.expectRefusal(s.kubectl("label", "--overwrite", "lifecyclepolicy", s.name, policy.LabelTTL+"=1d"),
 		`Error from server (Forbidden): admission webhook "validate-labels.curfew.dev" denied the request: `+why)
-	s.says(s.kubectl("label", "configmap", "owner", policy.LabelTTL+"="+until(s.ahead(5*second))))
+	s.expectStderr(s.kubectl("label", "configmap", "owner", policy.LabelTTL+"="+until(s.ahead(5*second))))
 	s.awaitGone(owner) // So the policy's label is over, too.
-	s.passes(s.kubectl("get", "lifecyclepolicy", s.name))
+	s.expectSuccess(s.kubectl("get", "lifecyclepolicy", s.name))
 	s.poll("an Event on the policy", func(ctx context.Context) (bool, error) {
 		events, err := suite.cluster.Client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=Kept,involvedObject.name=" + s.name})
 		return err == nil && len(events.Items) > 0 && strings.Contains(events.Items[0].Message, "Curfew never deletes a LifecyclePolicy"), err

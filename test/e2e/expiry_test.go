@@ -32,7 +32,7 @@ func TestJobVanishesAtItsSecond(t *testing.T) {
 			created := s.newJob(job("quick", way(3*second)))
 			finish := s.awaitJobFinish(created)
 			child := s.await("its Pod", func(e harness.Event) bool { return e.Pod() != nil })
-			s.onTime(s.awaitDeletion(created), finish.Add(3*second))
+			s.notEarly(s.awaitDeletion(created), finish.Add(3*second))
 			s.awaitGone(created)
 			s.awaitGone(child)
 		})
@@ -71,7 +71,7 @@ func TestPodVanishesAtItsSecond(t *testing.T) {
 	s := newSpace(t)
 	created := s.newPod(pod("quick", corev1.RestartPolicyNever, policy.AnnotationTTL, "3s"))
 	finish := s.awaitPodFinish(created)
-	s.onTime(s.awaitDeletion(created), finish.Add(3*second))
+	s.notEarly(s.awaitDeletion(created), finish.Add(3*second))
 	s.awaitGone(created)
 }
 
@@ -81,8 +81,8 @@ func TestDefaultsAreCarriedOut(t *testing.T) {
 	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "4s", policy.AnnotationDefaultPodTTL, "3s")...)
 	batch := s.newJob(job("batch", inTemplate(hold, "")))
 	single := s.newPod(pod("single", corev1.RestartPolicyNever))
-	s.onTime(s.awaitDeletion(single), s.awaitPodFinish(single).Add(3*second))
-	s.onTime(s.awaitDeletion(batch), s.awaitJobFinish(batch).Add(4*second))
+	s.notEarly(s.awaitDeletion(single), s.awaitPodFinish(single).Add(3*second))
+	s.notEarly(s.awaitDeletion(batch), s.awaitJobFinish(batch).Add(4*second))
 }
 
 // What failed stays to be looked at, what succeeded goes.
@@ -92,7 +92,7 @@ func TestTTLByOutcome(t *testing.T) {
 	bad := s.newJob(job("bad", inTemplate(fail, "true")))
 	finish := s.awaitJobFinish(bad)
 	good := s.newJob(job("good"))
-	s.onTime(s.awaitDeletion(good), s.awaitJobFinish(good).Add(2*second))
+	s.notEarly(s.awaitDeletion(good), s.awaitJobFinish(good).Add(2*second))
 	s.outlast(finish.Add(2 * second))
 	s.stillThere(bad)
 }
@@ -108,7 +108,7 @@ func TestProtectAndNever(t *testing.T) {
 	s.stillThere(protected)
 	s.stillThere(never)
 	// Taking the protection away lets it go: it has long been due.
-	s.passes(s.kubectl("annotate", "job", "protected", policy.AnnotationProtect+"-"))
+	s.expectSuccess(s.kubectl("annotate", "job", "protected", policy.AnnotationProtect+"-"))
 	s.awaitGone(protected)
 }
 
@@ -134,7 +134,7 @@ func TestUnfinishedIsKept(t *testing.T) {
 
 	s.patchPod(child.GetName(), `{"metadata":{"annotations":{"`+hold+`":null}}}`)
 	s.patchPod("long", `{"metadata":{"annotations":{"`+hold+`":null}}}`)
-	s.onTime(s.awaitDeletion(running), s.awaitJobFinish(running))
+	s.notEarly(s.awaitDeletion(running), s.awaitJobFinish(running))
 	s.awaitGone(longPod)
 }
 
@@ -145,7 +145,7 @@ func TestFinishTimeInTheFuture(t *testing.T) {
 	s := newSpace(t)
 	finish := s.ahead(4 * second)
 	due := s.finishJob("ahead", finish, ttl(2*second))
-	s.onTime(s.awaitDeletion(due), finish.Add(2*second))
+	s.notEarly(s.awaitDeletion(due), finish.Add(2*second))
 }
 
 // A Pod that does not say when it ended (evicted before it had a condition) goes its TTL after
@@ -157,7 +157,7 @@ func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
 	lost.Spec.SchedulerName = "nobody" // no other controller writes its status either
 	created := s.newPod(lost)
 	before := now()
-	s.passes(s.kubectl("patch", "pod", "lost", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Failed","reason":"Evicted","conditions":null}}`))
+	s.expectSuccess(s.kubectl("patch", "pod", "lost", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Failed","reason":"Evicted","conditions":null}}`))
 	stamped := s.await("a finish time", func(e harness.Event) bool {
 		return e.GetUID() == created.GetUID() && e.GetAnnotations()[policy.AnnotationFinishedAt] != ""
 	})
@@ -167,7 +167,7 @@ func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
 	if at.Before(before) || at.After(time.Now().Add(2*second)) {
 		t.Errorf("it says %s, and was seen between %s and %s", at, before, time.Now())
 	}
-	s.onTime(s.awaitDeletion(created), at.Add(3*second))
+	s.notEarly(s.awaitDeletion(created), at.Add(3*second))
 }
 
 // A foreign finalizer: the deletion timestamp is not before finish + TTL, the DELETE is not sent
@@ -179,7 +179,7 @@ func TestForeignFinalizer(t *testing.T) {
 	finish := s.awaitJobFinish(held)
 	child := s.await("its Pod", func(e harness.Event) bool { return e.Pod() != nil })
 	terminating := s.awaitDeletion(held)
-	s.onTime(terminating, finish.Add(2*second))
+	s.notEarly(terminating, finish.Add(2*second))
 	if at := terminating.GetDeletionTimestamp(); at == nil || at.Time.Before(finish.Add(2*second)) {
 		t.Fatalf("deletionTimestamp is %v, finish + TTL %s", at, finish.Add(2*second))
 	}
@@ -202,13 +202,13 @@ func TestDefaultDoesNotReachWhatIsOlder(t *testing.T) {
 	s := newSpace(t)
 	old := s.newJob(job("old"))
 	finish := s.awaitJobFinish(old)
-	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=2s"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=2s"))
 	s.outlast(now()) // an object created in the second of the default counts as older if admission has not read it yet
 	young := s.newJob(job("young"))
-	s.onTime(s.awaitDeletion(young), s.awaitJobFinish(young).Add(2*second))
+	s.notEarly(s.awaitDeletion(young), s.awaitJobFinish(young).Add(2*second))
 	s.outlast(finish.Add(2 * second))
 	s.stillThere(old)
-	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationBackfill+"=true"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationBackfill+"=true"))
 	s.awaitGone(old)
 }
 
@@ -220,8 +220,8 @@ func TestTTLOfAFinishedJobMayChange(t *testing.T) {
 	lowered := s.finishJob("lowered", now(), ttl(hour))
 	taken := s.finishJob("taken", now(), ttl(8*second))
 	s.patchJob("taken", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":null}}}`) // kubectl may take its time
-	s.passes(s.kubectl("annotate", "job", "late", policy.AnnotationTTL+"=1"))
-	s.passes(s.kubectl("annotate", "--overwrite", "job", "lowered", policy.AnnotationTTL+"=1"))
+	s.expectSuccess(s.kubectl("annotate", "job", "late", policy.AnnotationTTL+"=1"))
+	s.expectSuccess(s.kubectl("annotate", "--overwrite", "job", "lowered", policy.AnnotationTTL+"=1"))
 	s.awaitGone(late)
 	s.awaitGone(lowered)
 	s.outlast(now().Add(8 * second))

@@ -22,7 +22,7 @@ func TestHostileAuthorities(t *testing.T) {
 	s.apply(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"` + eve + `"},"rules":[
 		{"apiGroups":["*"],"resources":["*/status"],"verbs":["get","patch"]},{"apiGroups":["curfew.dev"],"resources":["lifecyclepolicies","podtallies"],"verbs":["get"]},
 		{"apiGroups":["curfew.dev"],"resources":["cleanupreports"],"verbs":["get","create","patch"]}]}`)
-	s.passes(s.kubectl("create", "clusterrolebinding", eve, "--clusterrole="+eve, "--user="+eve))
+	s.expectSuccess(s.kubectl("create", "clusterrolebinding", eve, "--clusterrole="+eve, "--user="+eve))
 	defer s.afterwards("delete", "clusterrole,clusterrolebinding", eve)
 	const statuses, reports = "only Curfew's controller may write the status of this kind", "only Curfew's controller may write reports"
 	patch := func(as []string, resource, name, body string, more ...string) output {
@@ -49,21 +49,21 @@ func TestHostileAuthorities(t *testing.T) {
 	s.poll("Curfew to write the policy's status", func(context.Context) (bool, error) { return since() != "", nil })
 	const forged = `{"status":{"defaults":{"sinceTime":"2020-01-01T00:00:00Z"}}}`
 	refused("a policy's sinceTime", statuses, patch(byEve, "lifecyclepolicy", s.name, forged, "--subresource=status"))
-	s.passes(patch(byEve, "lifecyclepolicy", s.name, `{"metadata":{"annotations":{"example.com/a":"b"}}}`, "--subresource=status"))
+	s.expectSuccess(patch(byEve, "lifecyclepolicy", s.name, `{"metadata":{"annotations":{"example.com/a":"b"}}}`, "--subresource=status"))
 
 	s.tally("a")
 	refused("a tally's count", statuses, patch(byEve, "podtally", "a", `{"status":{"succeeded":99}}`, "--subresource=status"))
 
 	report := `{"apiVersion":"curfew.dev/v1alpha1","kind":"CleanupReport","metadata":{"name":"page"},"policy":{"name":"a","uid":"u"},"run":"r","page":1}`
 	refused("a new report", reports, s.kubectlInput(report, append([]string{"create", "-f", "-"}, byEve...)...))
-	s.passes(s.kubectlInput(report, append([]string{"create", "-f", "-"}, byController...)...))
+	s.expectSuccess(s.kubectlInput(report, append([]string{"create", "-f", "-"}, byController...)...))
 	for _, change := range []string{`{"deleted":7}`, `{"page":2}`, `{"truncated":true}`, `{"run":"other"}`} {
 		refused("a changed report", reports, patch(byEve, v1alpha1.CleanupReports, "page", change))
 	}
-	s.passes(patch(byEve, v1alpha1.CleanupReports, "page", `{"metadata":{"ownerReferences":[]}}`))
+	s.expectSuccess(patch(byEve, v1alpha1.CleanupReports, "page", `{"metadata":{"ownerReferences":[]}}`))
 
 	// Past the policy, the time is corrected, and nothing older is deleted.
-	s.passes(patch(byController, "lifecyclepolicy", s.name, forged, "--subresource=status"))
+	s.expectSuccess(patch(byController, "lifecyclepolicy", s.name, forged, "--subresource=status"))
 	s.poll("the time to be corrected", func(context.Context) (bool, error) {
 		at, err := time.Parse(time.RFC3339, since())
 		return err == nil && !at.Before(older.CreationTimestamp.Time), err

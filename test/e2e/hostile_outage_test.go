@@ -27,8 +27,8 @@ func TestHostileOutage(t *testing.T) {
 	func() {
 		defer func() { s.ok(startWebhook(s.ctx, port)) }()
 		annotate := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value) }
-		maximum.passes(maximum.kubectl("patch", "namespace", maximum.name, "-p", annotate(policy.AnnotationMinTTL, strings.Repeat("1s", 30_000))))
-		minimum.passes(minimum.kubectl("patch", "namespace", minimum.name, "-p", annotate(policy.AnnotationMaxTTL, "soon")))
+		maximum.expectSuccess(maximum.kubectl("patch", "namespace", maximum.name, "-p", annotate(policy.AnnotationMinTTL, strings.Repeat("1s", 30_000))))
+		minimum.expectSuccess(minimum.kubectl("patch", "namespace", minimum.name, "-p", annotate(policy.AnnotationMaxTTL, "soon")))
 		s.newJob(job("stamped", annotated(policy.AnnotationTTLSource, "namespace/"+s.name)))
 		for i := range keptObjects {
 			kept.finishJob(fmt.Sprintf("kept-%03d", i), due, annotated(policy.AnnotationTTL, strings.Repeat("1s", 5_000)))

@@ -33,7 +33,7 @@ func TestHostileForgedOwner(t *testing.T) {
 	cron.Spec.Suspend, cron.Spec.JobTemplate.Spec.TTLSecondsAfterFinished = new(true), new(int32(30))
 	older, err := suite.cluster.Client.BatchV1().CronJobs(s.name).Create(s.ctx, cron, metav1.CreateOptions{})
 	s.ok(err)
-	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMinTTL+"=1h", policy.AnnotationMaxTTL+"=7d"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMinTTL+"=1h", policy.AnnotationMaxTTL+"=7d"))
 	s.poll("the bounds to be known to the webhook", func(context.Context) (bool, error) {
 		return s.kubectlInput(s.manifest(job("plain", native(0))), "create", "--dry-run=server", "-f", "-").failed, nil
 	})

@@ -19,8 +19,8 @@ func TestHostileStatusWrites(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)
 	s.may("ann", "create", "get") // no patch, no delete
-	s.passes(s.kubectl("create", "role", "status", "--verb=patch,update", "--resource=jobs.batch/status,pods/status"))
-	s.passes(s.kubectl("create", "rolebinding", "status", "--role=status", "--user=ann"))
+	s.expectSuccess(s.kubectl("create", "role", "status", "--verb=patch,update", "--resource=jobs.batch/status,pods/status"))
+	s.expectSuccess(s.kubectl("create", "rolebinding", "status", "--role=status", "--user=ann"))
 	s.newJob(job("victim", native(time.Hour), byTest))
 	s.newPod(pod("victim", corev1.RestartPolicyNever, hold, "true"))
 	as := func(request hostile) hostile { request.as = "ann"; return request }

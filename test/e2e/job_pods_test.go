@@ -66,8 +66,8 @@ func TestPodTTL(t *testing.T) {
 	if len(left) != 2 {
 		t.Fatalf("%d finished Pods are left, want 2", len(left))
 	}
-	s.passes(s.kubectl("annotate", "job", "silent", policy.AnnotationPodTTL+"=1s"))
-	s.passes(s.kubectl("annotate", "--overwrite", "job", "later", policy.AnnotationPodTTL+"=1s"))
+	s.expectSuccess(s.kubectl("annotate", "job", "silent", policy.AnnotationPodTTL+"=1s"))
+	s.expectSuccess(s.kubectl("annotate", "--overwrite", "job", "later", policy.AnnotationPodTTL+"=1s"))
 	for _, one := range left {
 		s.awaitGone(one)
 	}

@@ -77,10 +77,10 @@ func TestJobSetRules(t *testing.T) {
 func TestJobSetVanishesAtItsSecond(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.passes(s.create(s.jobSet("field", at("spec.ttlSecondsAfterFinished", 3))))
-	s.passes(s.create(s.jobSet("failed", noted(policy.AnnotationTTLFailed, "3s"), noted(policy.AnnotationTTLSucceeded, "never"))))
-	s.passes(s.create(s.jobSet("succeeded", noted(policy.AnnotationTTLFailed, "3s"), noted(policy.AnnotationTTLSucceeded, "never"))))
-	s.passes(s.create(s.jobSet("running", at("spec.ttlSecondsAfterFinished", 3))))
+	s.expectSuccess(s.create(s.jobSet("field", at("spec.ttlSecondsAfterFinished", 3))))
+	s.expectSuccess(s.create(s.jobSet("failed", noted(policy.AnnotationTTLFailed, "3s"), noted(policy.AnnotationTTLSucceeded, "never"))))
+	s.expectSuccess(s.create(s.jobSet("succeeded", noted(policy.AnnotationTTLFailed, "3s"), noted(policy.AnnotationTTLSucceeded, "never"))))
+	s.expectSuccess(s.create(s.jobSet("running", at("spec.ttlSecondsAfterFinished", 3))))
 	end := now()
 	s.finished("jobset", "succeeded", "Completed", end)
 	s.finished("jobset", "failed", "Failed", end)
@@ -98,7 +98,7 @@ func TestJobSetDeadline(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.creates(row{s.jobSet("hangs", noted(policy.AnnotationActiveDeadline, "2s")), ""}, row{s.jobSet("far", noted(policy.AnnotationActiveDeadline, "1h")), ""})
-	s.passes(s.kubectl("wait", "jobset/hangs", "--for=condition=Failed", "--timeout=10m"))
+	s.expectSuccess(s.kubectl("wait", "jobset/hangs", "--for=condition=Failed", "--timeout=10m"))
 	if early := time.Until(s.metaOf("jobset", "hangs").CreationTimestamp.Add(2 * second)); early > 0 {
 		t.Errorf("it failed %s before its deadline", early)
 	}

@@ -119,10 +119,10 @@ func TestTTLLabel(t *testing.T) {
 		row{job("instant", labelled("2099-12-24T003000Z")), ""},
 	)
 	// On an object that exists, its age counts.
-	s.passes(s.create(job("running", inTemplate(hold, "true"))))
-	s.says(s.kubectl("label", "job", "running", policy.LabelTTL+"=1y"), bad("1y"))
-	s.says(s.kubectl("label", "--overwrite", "job", "running", policy.LabelTTL+"=1d"))
-	s.says(s.kubectl("label", "job", "running", policy.LabelTTL+"-"))
+	s.expectSuccess(s.create(job("running", inTemplate(hold, "true"))))
+	s.expectStderr(s.kubectl("label", "job", "running", policy.LabelTTL+"=1y"), bad("1y"))
+	s.expectStderr(s.kubectl("label", "--overwrite", "job", "running", policy.LabelTTL+"=1d"))
+	s.expectStderr(s.kubectl("label", "job", "running", policy.LabelTTL+"-"))
 }
 
 // Where a value came from is for Curfew alone to say: a forged stamp would lift a value over the
@@ -130,7 +130,7 @@ func TestTTLLabel(t *testing.T) {
 func TestSourcesAreNotForAuthors(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultDeadline, "1h")
-	s.passes(s.create(job("build", inTemplate(hold, "true"))))
+	s.expectSuccess(s.create(job("build", inTemplate(hold, "true"))))
 	s.creates(row{job("forged", native(time.Hour), limited(time.Minute), annotated(policy.AnnotationTTLSource, "policy/platform"),
 		annotated(policy.AnnotationDeadlineSource, "policy/platform")), ""})
 	if got := s.getJob("forged").Annotations; got[policy.AnnotationTTLSource] != "object" || got[policy.AnnotationDeadlineSource] != "" {
@@ -139,10 +139,10 @@ func TestSourcesAreNotForAuthors(t *testing.T) {
 	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `
 	const alone = " may only be written by Curfew: leave it unchanged, or remove it"
 	for _, key := range []string{policy.AnnotationTTLSource, policy.AnnotationDeadlineSource} {
-		s.refuses(s.kubectl("annotate", "--overwrite", "job", "build", key+"=policy/platform"), refusal+"metadata.annotations["+key+"]:"+alone)
+		s.expectRefusal(s.kubectl("annotate", "--overwrite", "job", "build", key+"=policy/platform"), refusal+"metadata.annotations["+key+"]:"+alone)
 	}
-	s.says(s.kubectl("annotate", "job", "build", policy.AnnotationTTLSource+"-"))
-	s.refuses(s.kubectl("annotate", "job", "build", policy.AnnotationTTLSource+"=namespace/"+s.name),
+	s.expectStderr(s.kubectl("annotate", "job", "build", policy.AnnotationTTLSource+"-"))
+	s.expectRefusal(s.kubectl("annotate", "job", "build", policy.AnnotationTTLSource+"=namespace/"+s.name),
 		refusal+"metadata.annotations["+policy.AnnotationTTLSource+"]:"+alone)
 }
 

@@ -105,27 +105,27 @@ func TestKindProfileBringsAdmission(t *testing.T) {
 	plain.name = s.name + "-plain"
 	s.ok(suite.cluster.NewNamespace(s.ctx, plain.name, nil))
 
-	s.says(s.kubectlInput(r.object("a", `}, "spec": {}`), "create", "-f", "-"),
+	s.expectStderr(s.kubectlInput(r.object("a", `}, "spec": {}`), "create", "-f", "-"),
 		`Warning: curfew: keep-for defaulted to 86400 (1d) from namespace "`+s.name+`"`)
-	s.refuses(s.kubectlInput(r.object("b", `}, "spec": {"keep-for": 1000000}`), "create", "-f", "-"), denied("validate.renders."+r.group+".curfew.dev",
+	s.expectRefusal(s.kubectlInput(r.object("b", `}, "spec": {"keep-for": 1000000}`), "create", "-f", "-"), denied("validate.renders."+r.group+".curfew.dev",
 		`spec.keep-for: 1000000 (11d13h46m40s) is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`))
 	template := `}, "spec": {"stages": [{}, {"template": {"metadata": {"annotations": {"curfew.dev/ttl-after-finished": "1h"}}}}]}`
 	reason := "spec.stages[1].template.metadata.annotations[curfew.dev/ttl-after-finished]: a pod template cannot have a TTL: set spec.keep-for"
-	s.refuses(s.kubectlInput(r.object("c", template), "create", "-f", "-"), denied("validate.renders."+r.group+".curfew.dev", reason))
+	s.expectRefusal(s.kubectlInput(r.object("c", template), "create", "-f", "-"), denied("validate.renders."+r.group+".curfew.dev", reason))
 
 	// Where the namespace does not use Curfew, what says nothing of it is left alone.
-	plain.refuses(plain.kubectlInput(r.object("c", template), "create", "-f", "-"), denied("validate-marked.renders."+r.group+".curfew.dev", reason))
-	plain.refuses(plain.kubectlInput(r.object("d", `, "annotations": {"curfew.dev/ttl-after-finished": "soon"}}`), "create", "-f", "-"),
+	plain.expectRefusal(plain.kubectlInput(r.object("c", template), "create", "-f", "-"), denied("validate-marked.renders."+r.group+".curfew.dev", reason))
+	plain.expectRefusal(plain.kubectlInput(r.object("d", `, "annotations": {"curfew.dev/ttl-after-finished": "soon"}}`), "create", "-f", "-"),
 		denied("validate-marked.renders."+r.group+".curfew.dev", `metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+
 			`use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`))
 	// Other tests create Renders of their own meanwhile: this test counts only reviews of its own.
 	quiet := false
 	for i := 0; i < 10 && !quiet; i++ {
 		before := s.reviews("Render")
-		plain.says(plain.kubectlInput(r.object("e", `}, "spec": {"deadline": 5}`), "create", "-f", "-"))
-		plain.passes(plain.kubectl("label", "renders."+r.group, "e", "a=b"))
+		plain.expectStderr(plain.kubectlInput(r.object("e", `}, "spec": {"deadline": 5}`), "create", "-f", "-"))
+		plain.expectSuccess(plain.kubectl("label", "renders."+r.group, "e", "a=b"))
 		if quiet = s.reviews("Render") == before; !quiet {
-			plain.passes(plain.kubectl("delete", "renders."+r.group, "e"))
+			plain.expectSuccess(plain.kubectl("delete", "renders."+r.group, "e"))
 		}
 	}
 	if !quiet {
@@ -136,7 +136,7 @@ func TestKindProfileBringsAdmission(t *testing.T) {
 		t.Errorf("kubectl said %q, want %q", out.stderr, want)
 	}
 
-	s.passes(s.kubectl("delete", "kindprofile", "renders."+r.group))
+	s.expectSuccess(s.kubectl("delete", "kindprofile", "renders."+r.group))
 	s.awaitNoRule(r.group)
 	s.awaitAdmitted("a Render with a TTL in a template", func() output {
 		return plain.kubectlInput(r.object("f", template), "create", "--dry-run=server", "-f", "-")
@@ -146,7 +146,7 @@ func TestKindProfileBringsAdmission(t *testing.T) {
 // apply applies a manifest of the cluster.
 func (s *space) apply(manifest string) {
 	s.Helper()
-	s.passes(s.kubectlInput(manifest, "apply", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(manifest, "apply", "-f", "-"))
 }
 
 // rules are the groups and resources whose requests the API server sends.

@@ -57,11 +57,11 @@ func TestEveryKindGoesByItsLabel(t *testing.T) {
 	s.grant("e2e-every-kind", granted...)
 	s.awaitWatched("Gadget."+s.name+".kinds.example.com", true)
 	began := time.Now()
-	s.passes(s.kubectlInput(manifest, "create", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(manifest, "create", "-f", "-"))
 	creating := time.Since(began)
 	s.makeBare(len(objects))
 	expiry := now().Add((10*creating + 20*second).Round(second))
-	s.passes(s.kubectlInput(manifest, "label", "--overwrite", "-f", "-", policy.LabelTTL+"="+until(expiry)))
+	s.expectSuccess(s.kubectlInput(manifest, "label", "--overwrite", "-f", "-", policy.LabelTTL+"="+until(expiry)))
 	if time.Now().After(expiry.Add(-second)) {
 		t.Fatalf("labelling took longer than ten times the %s of creating", creating)
 	}
@@ -224,13 +224,13 @@ func (s *space) defineWith(kind, group string, namespaced bool, conversion strin
 	}
 	plural := strings.ToLower(kind) + "s"
 	name := plural + "." + group
-	s.passes(s.kubectlInput(fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":%q},
+	s.expectSuccess(s.kubectlInput(fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":%q},
 		"spec":{"group":%q,"scope":%q,"names":{"kind":%q,"plural":%q},"conversion":%s,"versions":[%s]}}`,
 		name, group, scope, kind, plural, conversion, strings.Join(list, ",")), "apply", "--server-side", "--force-conflicts", "-f", "-"))
 	s.awaitEstablished(name)
 	s.Cleanup(func() { s.undefine(name) })
 	resource := schema.GroupVersionResource{Group: group, Version: versions[0].name, Resource: plural}
-	s.passes(s.kubectl("wait", "--for=jsonpath={.spec.versions[0].name}="+versions[0].name, "crd/"+name, "--timeout=10m"))
+	s.expectSuccess(s.kubectl("wait", "--for=jsonpath={.spec.versions[0].name}="+versions[0].name, "crd/"+name, "--timeout=10m"))
 	return resource
 }
 

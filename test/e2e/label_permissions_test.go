@@ -43,12 +43,12 @@ func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
 	s.grant(role, resource)
 	s.awaitGone(before)
 
-	s.passes(s.kubectl("delete", "clusterrole", role))
+	s.expectSuccess(s.kubectl("delete", "clusterrole", role))
 	s.awaitWatched(groupKind(resource), false)
 	expiry := s.ahead(4 * second)
 	between := s.newObject(resource, "Thing", "between", policy.LabelTTL, until(expiry))
 	healthy := s.newConfigMap("healthy", policy.LabelTTL, until(expiry))
-	s.onTime(s.awaitDeletion(healthy), expiry) // a kind without permission delays no other
+	s.notEarly(s.awaitDeletion(healthy), expiry) // a kind without permission delays no other
 	s.outlast(expiry)
 	s.stillThere(between)
 	if sent := suite.proxy.Deletes(s.name, "between"); len(sent) != 0 {
@@ -58,7 +58,7 @@ func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
 	s.grant(role, resource)
 	s.awaitGone(between)
 	expiry = s.ahead(3 * second)
-	s.onTime(s.awaitDeletion(s.newObject(resource, "Thing", "after", policy.LabelTTL, until(expiry))), expiry)
+	s.notEarly(s.awaitDeletion(s.newObject(resource, "Thing", "after", policy.LabelTTL, until(expiry))), expiry)
 }
 
 // A permission in one namespace is used there and nowhere else.
@@ -68,15 +68,15 @@ func TestPermissionInOneNamespace(t *testing.T) {
 	other := newSpace(t)
 	other.follow("Thing", resource)
 	role := "e2e-" + s.name
-	s.passes(s.kubectl("create", "clusterrole", role, "--verb=get,list,watch,delete", "--resource=things."+resource.Group))
-	s.passes(s.kubectl("create", "rolebinding", "curfew", "--clusterrole="+role, "--serviceaccount="+harness.Namespace+":curfew-controller"))
+	s.expectSuccess(s.kubectl("create", "clusterrole", role, "--verb=get,list,watch,delete", "--resource=things."+resource.Group))
+	s.expectSuccess(s.kubectl("create", "rolebinding", "curfew", "--clusterrole="+role, "--serviceaccount="+harness.Namespace+":curfew-controller"))
 	const due = "2s"
 	elsewhere := other.newObject(resource, "Thing", "elsewhere", policy.LabelTTL, due)
 	s.awaitGone(s.newObject(resource, "Thing", "here", policy.LabelTTL, due))
 	s.outlast(now().Add(2 * second))
 	other.stillThere(elsewhere)
 
-	s.passes(s.kubectl("delete", "rolebinding", "curfew"))
+	s.expectSuccess(s.kubectl("delete", "rolebinding", "curfew"))
 	s.awaitWatched(groupKind(resource), false)
 	kept := s.newObject(resource, "Thing", "kept", policy.LabelTTL, due)
 	s.outlast(now().Add(2 * second))
@@ -91,15 +91,15 @@ func TestDefinitionDeletedAndCreatedAgain(t *testing.T) {
 	s.awaitGone(s.newObject(resource, "Thing", "first", policy.LabelTTL, "2s"))
 	s.newObject(resource, "Thing", "lost", policy.LabelTTL, "30d")
 
-	s.passes(s.kubectl("delete", "crd", "things."+resource.Group, "--timeout=10m"))
+	s.expectSuccess(s.kubectl("delete", "crd", "things."+resource.Group, "--timeout=10m"))
 	healthy := s.ahead(4 * second)
-	s.onTime(s.awaitDeletion(s.newConfigMap("healthy", policy.LabelTTL, until(healthy))), healthy)
+	s.notEarly(s.awaitDeletion(s.newConfigMap("healthy", policy.LabelTTL, until(healthy))), healthy)
 	s.awaitMetrics("the kind to be forgotten", func(text string) bool { return len(grep(text, groupKind(resource))) == 0 })
 
 	s.define("Thing", resource.Group, true, version{name: "v1", storage: true})
 	s.follow("Thing", resource)
 	expiry := s.ahead(5 * second)
-	s.onTime(s.awaitDeletion(s.newObject(resource, "Thing", "second", policy.LabelTTL, until(expiry))), expiry)
+	s.notEarly(s.awaitDeletion(s.newObject(resource, "Thing", "second", policy.LabelTTL, until(expiry))), expiry)
 }
 
 // A kind whose conversion webhook is broken delays no other, and is caught up with once it works.
@@ -119,13 +119,13 @@ func TestBrokenConversionDelaysNoOther(t *testing.T) {
 		reason = "storage is (re)initializing" // All that this API server says of it.
 	}
 	s.awaitLog(suite.controller.Log, "list and watch failed", resource.Group+"/v2", reason)
-	s.onTime(s.awaitDeletion(healthy), expiry)
+	s.notEarly(s.awaitDeletion(healthy), expiry)
 	s.outlast(expiry)
 	if sent := suite.proxy.Deletes(s.name, "broken"); len(sent) != 0 {
 		t.Errorf("it could not be read, and DELETEs were sent: %+v", sent)
 	}
 	s.define("Thing", resource.Group, true, versions...)
-	s.passes(s.kubectl("wait", "--for=delete", "things."+resource.Group+"/broken", "--timeout=10m"))
+	s.expectSuccess(s.kubectl("wait", "--for=delete", "things."+resource.Group+"/broken", "--timeout=10m"))
 }
 
 // The DELETEs of a kind hang, many at a time, behind a webhook that does not answer: no other kind
@@ -145,12 +145,12 @@ func TestHangingDeletesDelayNoOther(t *testing.T) {
 		others = append(others, s.newConfigMap(fmt.Sprintf("healthy-%d", i)))
 	}
 	expiry := now().Add((5*time.Since(began) + 30*second).Round(second))
-	s.passes(s.kubectl("label", "things."+resource.Group, "--all", policy.LabelTTL+"="+until(expiry)))
+	s.expectSuccess(s.kubectl("label", "things."+resource.Group, "--all", policy.LabelTTL+"="+until(expiry)))
 	healthy := map[time.Time]*unstructured.Unstructured{}
 	for i, object := range others {
 		due := expiry.Add(time.Duration(1+4*i) * second)
 		healthy[due] = object
-		s.passes(s.kubectl("label", "configmap", object.GetName(), policy.LabelTTL+"="+until(due)))
+		s.expectSuccess(s.kubectl("label", "configmap", object.GetName(), policy.LabelTTL+"="+until(due)))
 	}
 	if now().After(expiry) {
 		t.Fatal("labelling them took longer than five times the time of making them, and 30s")
@@ -158,14 +158,14 @@ func TestHangingDeletesDelayNoOther(t *testing.T) {
 	// Promptness is tested here: one that waited for those that hang came as late as they hang.
 	for due, object := range healthy {
 		deletion := s.awaitDeletion(object)
-		s.onTime(deletion, due)
+		s.notEarly(deletion, due)
 		if late := deletion.At.Sub(due); late >= hanging {
 			t.Errorf("%s was deleted %s after its expiry: as late as if it waited for one that hangs, for %s", object.GetName(), late, hanging)
 		}
 	}
 	s.awaitLog(suite.controller.Log, "requests take long", `"kind":"Thing"`)
-	s.passes(s.kubectl("delete", "validatingwebhookconfiguration", s.name, "--timeout=10m"))
-	s.passes(s.kubectl("wait", "--for=delete", "things."+resource.Group, "--all", "--timeout=10m"))
+	s.expectSuccess(s.kubectl("delete", "validatingwebhookconfiguration", s.name, "--timeout=10m"))
+	s.expectSuccess(s.kubectl("wait", "--for=delete", "things."+resource.Group, "--all", "--timeout=10m"))
 }
 
 // hanging is how long the API server waits for a webhook that does not answer: the most that it

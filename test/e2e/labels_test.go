@@ -92,7 +92,7 @@ func (s *space) grant(name string, resources ...schema.GroupVersionResource) {
 	for _, resource := range resources {
 		rules = append(rules, fmt.Sprintf(`{"apiGroups":[%q],"resources":[%q],"verbs":["get","list","watch","delete"]}`, resource.Group, resource.Resource))
 	}
-	s.passes(s.kubectlInput(fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":%q,
+	s.expectSuccess(s.kubectlInput(fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":%q,
 		"labels":{"curfew.dev/aggregate-to-controller":"true"}},"rules":[%s]}`, name, strings.Join(rules, ",")), "apply", "-f", "-"))
 }
 
@@ -170,11 +170,11 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 		s.ok(<-errs)
 	}
 
-	s.onTime(s.awaitDeletion(unchanged), expiry)
-	s.onTime(s.awaitDeletion(lowered), expiry)
-	s.onTime(s.awaitDeletion(late), expiry)
+	s.notEarly(s.awaitDeletion(unchanged), expiry)
+	s.notEarly(s.awaitDeletion(lowered), expiry)
+	s.notEarly(s.awaitDeletion(late), expiry)
 	s.stillThere(raised)
-	s.onTime(s.awaitDeletion(raised), expiry.Add(margin))
+	s.notEarly(s.awaitDeletion(raised), expiry.Add(margin))
 	s.outlast(expiry)
 	for _, kept := range []metav1.Object{taken, spoiled, protected} {
 		s.stillThere(kept)
@@ -196,7 +196,7 @@ func TestLabelChangedUnderTheDelete(t *testing.T) {
 			t.Parallel()
 			s := labelSpace(t)
 			expiry := s.ahead(3 * second)
-			defer suite.proxy.BeforeDelete(s.name, "it", func() { s.inHook(s.patchConfigMap("it", patch)) })()
+			defer suite.proxy.BeforeDelete(s.name, "it", func() { s.okInHook(s.patchConfigMap("it", patch)) })()
 			it := s.newConfigMap("it", policy.LabelTTL, until(expiry))
 			s.outlast(expiry)
 			s.stillThere(it)
@@ -214,9 +214,9 @@ func TestTheEarlierOfTTLAndLabel(t *testing.T) {
 	byLabel := s.finishJob("by-label", start, ttl(hour), labelled(until(early)))
 	byTTL := s.finishJob("by-ttl", start, ttl(4*second), labelled(until(late)))
 	running := s.newJob(job("running", labelled(until(early)), inTemplate(hold, "true")))
-	s.onTime(s.awaitDeletion(byLabel), early)
-	s.onTime(s.awaitDeletion(byTTL), early)
-	s.onTime(s.awaitDeletion(running), early)
+	s.notEarly(s.awaitDeletion(byLabel), early)
+	s.notEarly(s.awaitDeletion(byTTL), early)
+	s.notEarly(s.awaitDeletion(running), early)
 	// A list that was taken before the deletion may bring a trigger to try once more; the other one
 	// sends nothing.
 	for name, trigger := range map[string]string{"by-label": "label", "by-ttl": "ttl"} {

@@ -29,12 +29,12 @@ func TestMetricsOfAKind(t *testing.T) {
 		t.Errorf("the only deletion was %vs late (%v), want 0 or more", late, err)
 	}
 
-	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"=dry-run"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"=dry-run"))
 	early := s.newObject(resource, "Thing", "early", policy.LabelTTL, "1h")
 	due := s.newObject(resource, "Thing", "due", policy.LabelTTL, "2s")
 	s.awaitLog(suite.controller.Log, s.name+"/due", "dry")
 	// As the in-tree TTL controller deletes.
-	s.passes(s.kubectl("delete", resource.Resource+"."+resource.Group, "early", "due", "--cascade=foreground", "--wait=false"))
+	s.expectSuccess(s.kubectl("delete", resource.Resource+"."+resource.Group, "early", "due", "--cascade=foreground", "--wait=false"))
 	s.awaitDeletion(early)
 	s.awaitDeletion(due)
 	byOthers := series("curfew_deletions_by_others_total", "")

@@ -109,7 +109,7 @@ func TestDefaultDeadline(t *testing.T) {
 		row{pod("single", corev1.RestartPolicyNever), ""},
 		row{cronJob("nightly"), ""},
 	)
-	s.passes(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
+	s.expectSuccess(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
 	for name, want := range map[string]string{"long": "7200 namespace/" + s.name, "own": "10800 ", "tonight": "7200 namespace/" + s.name} {
 		got := s.jsonpath("job", name, ".spec.activeDeadlineSeconds") + " " + s.getJob(name).Annotations[policy.AnnotationDeadlineSource]
 		if got != want {
@@ -171,17 +171,17 @@ func labelled(ttl string) func(*batchv1.Job) {
 func TestRemovingADefault(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
-	s.passes(s.create(job("build", inTemplate(hold, "true"))))
-	s.says(s.kubectl("patch", "job", "build", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":null}}`))
+	s.expectSuccess(s.create(job("build", inTemplate(hold, "true"))))
+	s.expectStderr(s.kubectl("patch", "job", "build", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":null}}`))
 	if got := s.getJob("build"); got.Spec.TTLSecondsAfterFinished != nil {
 		t.Errorf("the default came back: %d", *got.Spec.TTLSecondsAfterFinished)
 	}
 	bounded := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
-	bounded.passes(bounded.create(job("build", inTemplate(hold, "true"))))
+	bounded.expectSuccess(bounded.create(job("build", inTemplate(hold, "true"))))
 	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `
-	bounded.refuses(bounded.kubectl("patch", "job", "build", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":null}}`),
+	bounded.expectRefusal(bounded.kubectl("patch", "job", "build", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":null}}`),
 		refusal+`spec.ttlSecondsAfterFinished: cannot be removed while curfew.dev/max-ttl 7d of namespace "`+bounded.name+`" applies: set it to 7d or less`)
-	bounded.refuses(bounded.kubectl("patch", "job", "build", "--type=merge", "-p",
+	bounded.expectRefusal(bounded.kubectl("patch", "job", "build", "--type=merge", "-p",
 		`{"spec":{"ttlSecondsAfterFinished":null},"metadata":{"annotations":{"curfew.dev/ttl-after-finished":"never"}}}`),
 		refusal+`metadata.annotations[curfew.dev/ttl-after-finished]: never is above curfew.dev/max-ttl 7d of namespace "`+bounded.name+`": use 7d or less`)
 }
@@ -201,12 +201,12 @@ func TestCurfewsOwnKeysOnNamespaces(t *testing.T) {
 		t.Fatalf("default-since %q, in-use %q, pods-in-use %q", since, inUse, podsInUse)
 	}
 	earlier := policy.FormatSince(time.Now().Add(-1000*hour), policy.DefaultsHash(map[string]string{policy.AnnotationDefaultTTL: "1d"}))
-	s.says(s.kubectl("annotate", "--overwrite", "namespace", s.name, policy.AnnotationDefaultSince+"="+earlier))
-	s.says(s.kubectl("label", "--overwrite", "namespace", s.name, policy.LabelInUse+"-", policy.LabelPodsInUse+"-"))
+	s.expectStderr(s.kubectl("annotate", "--overwrite", "namespace", s.name, policy.AnnotationDefaultSince+"="+earlier))
+	s.expectStderr(s.kubectl("label", "--overwrite", "namespace", s.name, policy.LabelInUse+"-", policy.LabelPodsInUse+"-"))
 	if again, inUse, podsInUse := read(); again != since || inUse != "true" || podsInUse != "true" {
 		t.Errorf("they became %q, %q and %q", again, inUse, podsInUse)
 	}
-	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"-"))
+	s.expectStderr(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"-"))
 	if since, inUse, podsInUse := read(); since+inUse+podsInUse != "" {
 		t.Errorf("without defaults they are %q, %q and %q", since, inUse, podsInUse)
 	}

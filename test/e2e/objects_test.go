@@ -136,7 +136,7 @@ func (s *space) outlast(at time.Time) {
 func (s *space) slack(d time.Duration) time.Duration {
 	s.Helper()
 	began := time.Now()
-	s.passes(s.kubectl("get", "namespace", s.name))
+	s.expectSuccess(s.kubectl("get", "namespace", s.name))
 	return (d + 15*time.Since(began)).Round(second)
 }
 

@@ -25,10 +25,10 @@ func TestOnlyNamespaces(t *testing.T) {
 	home.applyOverlay("namespaced/roles.yaml", home.name, "")
 	for _, s := range []*space{in, out} {
 		s.applyOverlay("namespaced/team.yaml", home.name, s.name)
-		s.passes(s.kubectl("create", "role", "labels", "--verb=get,list,watch,delete", "--resource=configmaps"))
-		s.passes(s.kubectl("create", "role", "runs", "--verb=get,list,watch,delete,patch", "--resource=runs.deadline.example.com,runs.deadline.example.com/status"))
-		s.passes(s.kubectl("create", "rolebinding", "runs", "--role=runs", "--serviceaccount="+home.name+":curfew-controller"))
-		s.passes(s.kubectl("create", "rolebinding", "labels", "--role=labels", "--serviceaccount="+home.name+":curfew-controller"))
+		s.expectSuccess(s.kubectl("create", "role", "labels", "--verb=get,list,watch,delete", "--resource=configmaps"))
+		s.expectSuccess(s.kubectl("create", "role", "runs", "--verb=get,list,watch,delete,patch", "--resource=runs.deadline.example.com,runs.deadline.example.com/status"))
+		s.expectSuccess(s.kubectl("create", "rolebinding", "runs", "--role=runs", "--serviceaccount="+home.name+":curfew-controller"))
+		s.expectSuccess(s.kubectl("create", "rolebinding", "labels", "--role=labels", "--serviceaccount="+home.name+":curfew-controller"))
 	}
 
 	dir := t.TempDir()
@@ -65,13 +65,13 @@ func TestOnlyNamespaces(t *testing.T) {
 	in.awaitLog(curfew.Log, "working in listed namespaces only", in.name)
 	in.awaitGone(jobIn)
 	in.awaitGone(podIn)
-	in.onTime(in.awaitDeletion(labelIn), expiry)
+	in.notEarly(in.awaitDeletion(labelIn), expiry)
 	if got, want := in.awaitRun("late", "condition=Failed").conditions(), "Failed=True/DeadlineExceeded"; got != want {
 		t.Errorf("at its deadline, the Run has the conditions %q, want %q", got, want)
 	}
-	in.passes(in.kubectl("wait", "run.deadline.example.com/done", "--for=delete", "--timeout=10m"))
-	in.passes(in.kubectl("wait", leftIn, "--for=delete", "--timeout=10m"))
-	out.passes(out.kubectl("get", leftOut))
+	in.expectSuccess(in.kubectl("wait", "run.deadline.example.com/done", "--for=delete", "--timeout=10m"))
+	in.expectSuccess(in.kubectl("wait", leftIn, "--for=delete", "--timeout=10m"))
+	out.expectSuccess(out.kubectl("get", leftOut))
 	in.stillThere(protected)
 	in.stillThere(tooSoon) // The policy of the file rejects its TTL.
 	out.stillThere(jobOut)
@@ -81,7 +81,7 @@ func TestOnlyNamespaces(t *testing.T) {
 		t.Errorf("next door, the Runs have the conditions %q", got)
 	}
 
-	settings := in.passes(in.kubectl("get", "configmap", "curfew-settings", "--namespace="+home.name, "-o", "yaml")).stdout
+	settings := in.expectSuccess(in.kubectl("get", "configmap", "curfew-settings", "--namespace="+home.name, "-o", "yaml")).stdout
 	for _, want := range []string{"only-namespaces: " + in.name, "enable: ttl,label,deadline"} {
 		if !strings.Contains(settings, want) {
 			t.Errorf("settings lack %q:\n%s", want, settings)
@@ -93,7 +93,7 @@ func TestOnlyNamespaces(t *testing.T) {
 // There is none any more.
 func (s *space) leftByTally() string {
 	s.newPod(pod("left", corev1.RestartPolicyNever))
-	s.passes(s.kubectl("patch", "pod/left", "--type=merge", "-p", `{"metadata":{"finalizers":["`+policy.FinalizerTally+`"]}}`))
-	s.passes(s.kubectl("delete", "pod/left", "--wait=false"))
+	s.expectSuccess(s.kubectl("patch", "pod/left", "--type=merge", "-p", `{"metadata":{"finalizers":["`+policy.FinalizerTally+`"]}}`))
+	s.expectSuccess(s.kubectl("delete", "pod/left", "--wait=false"))
 	return "pod/left"
 }

@@ -68,12 +68,12 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 		return warned(`ttlSecondsAfterFinished defaulted to ` + ttl + ` from namespace "` + in.name + `"`)
 	}
 	in.eventually(row{job("probe"), defaulted("86400 (1d)")})
-	in.says(in.create(job("by-namespace")), defaulted("86400 (1d)"))
+	in.expectStderr(in.create(job("by-namespace")), defaulted("86400 (1d)"))
 	if ttl := in.getJob("by-namespace").Spec.TTLSecondsAfterFinished; ttl == nil || *ttl != 86400 {
 		t.Errorf("TTL %v, want a day", ttl)
 	}
-	in.passes(in.kubectl("annotate", "--overwrite", "namespace", in.name, policy.AnnotationDefaultTTL+"=2d"))
-	in.says(in.create(job("at-once")), defaulted("172800 (2d)")) // no poll is awaited
+	in.expectSuccess(in.kubectl("annotate", "--overwrite", "namespace", in.name, policy.AnnotationDefaultTTL+"=2d"))
+	in.expectStderr(in.create(job("at-once")), defaulted("172800 (2d)")) // no poll is awaited
 	if got := bare.newPod(pod("by-policy", corev1.RestartPolicyNever)); got.Annotations[policy.AnnotationTTL] != "2h" || got.Annotations[policy.AnnotationTTLSource] != "policy/pods" {
 		t.Errorf("the Pod has %v, want the default of the file", got.Annotations)
 	}
@@ -91,17 +91,17 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 		t.Errorf("a Binding with a bad annotation: %s", said.stderr)
 	}
 	const refusal = "spec.ttlSecondsAfterFinished: sets when this Job is deleted"
-	in.refuses(in.kubectlInput(in.manifest(job("anns", native(time.Hour))), "--as=ann", "create", "-f", "-"),
+	in.expectRefusal(in.kubectlInput(in.manifest(job("anns", native(time.Hour))), "--as=ann", "create", "-f", "-"),
 		denied("validate.curfew.dev", refusal+in.notYours("Job")))
-	in.says(in.kubectlInput(in.manifest(job("bobs", native(time.Hour))), "--as=bob", "create", "-f", "-"))
+	in.expectStderr(in.kubectlInput(in.manifest(job("bobs", native(time.Hour))), "--as=bob", "create", "-f", "-"))
 
 	// Next door nothing of this happens.
-	out.says(out.create(job("plain"), short))
-	out.says(out.kubectlInput(out.manifest(job("anns", native(time.Hour))), "--as=ann", "create", "-f", "-"))
+	out.expectStderr(out.create(job("plain"), short))
+	out.expectStderr(out.kubectlInput(out.manifest(job("anns", native(time.Hour))), "--as=ann", "create", "-f", "-"))
 	if plain := out.getJob("plain"); plain.Spec.TTLSecondsAfterFinished != nil || len(plain.Annotations) > 0 {
 		t.Errorf("the Job next door was changed: %v, %v", plain.Spec.TTLSecondsAfterFinished, plain.Annotations)
 	}
-	out.says(out.kubectl("annotate", "--overwrite", "namespace", out.name, policy.AnnotationDefaultTTL+"=soon"))
+	out.expectStderr(out.kubectl("annotate", "--overwrite", "namespace", out.name, policy.AnnotationDefaultTTL+"=soon"))
 
 	sent, err := suite.cluster.RequestsOf("system:serviceaccount:" + home.name + ":curfew-webhook")
 	in.ok(err)
@@ -129,14 +129,14 @@ func (s *space) applyOverlay(file, home, team string) {
 	s.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "manifests", "overlays", file))
 	s.ok(err)
-	s.passes(s.kubectlInput(strings.NewReplacer("curfew-system", home, "team-a", team).Replace(string(text)), "apply", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(strings.NewReplacer("curfew-system", home, "team-a", team).Replace(string(text)), "apply", "-f", "-"))
 }
 
 // installTeamWebhooks installs what an administrator would, for some namespaces and a process by
 // URL, and removes it after the test.
 func installTeamWebhooks(s *space, url string, authority []byte, namespaces ...string) {
 	s.Helper()
-	rendered := s.passes(s.kubectl("kustomize", filepath.Join("..", "..", "manifests", "overlays", "namespaced-webhook", "admin"))).stdout
+	rendered := s.expectSuccess(s.kubectl("kustomize", filepath.Join("..", "..", "manifests", "overlays", "namespaced-webhook", "admin"))).stdout
 	var configurations []any
 	point := func(client *admissionv1.WebhookClientConfig, selector *metav1.LabelSelector) {
 		whole := url + *client.Service.Path
@@ -163,5 +163,5 @@ func installTeamWebhooks(s *space, url string, authority []byte, namespaces ...s
 	s.Cleanup(func() {
 		s.afterwards("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "curfew-team-a")
 	})
-	s.passes(s.create(configurations...))
+	s.expectSuccess(s.create(configurations...))
 }

@@ -60,12 +60,12 @@ func TestNativeTTLOff(t *testing.T) {
 		s.ok(suite.webhook.Stop(s.ctx))
 		s.ok(startWebhook(s.ctx, port))
 	}()
-	s.says(s.create(job("build")), `Warning: curfew: curfew.dev/ttl-after-finished defaulted to 3s from namespace "`+s.name+`"`)
+	s.expectStderr(s.create(job("build")), `Warning: curfew: curfew.dev/ttl-after-finished defaulted to 3s from namespace "`+s.name+`"`)
 	created := s.getJob("build")
 	if created.Spec.TTLSecondsAfterFinished != nil {
 		t.Errorf("the native field became %d", *created.Spec.TTLSecondsAfterFinished)
 	}
-	s.onTime(s.awaitDeletion(created), s.awaitJobFinish(created).Add(3*second))
+	s.notEarly(s.awaitDeletion(created), s.awaitJobFinish(created).Add(3*second))
 }
 
 // With --strict-labels a label that cannot be read is denied, with --require-delete a TTL of users
@@ -93,7 +93,7 @@ func TestStrictOptions(t *testing.T) {
 	lenient.creates(row{job("bad", labelled("90y")), denied("validate.curfew.dev", field+bad)})
 	old := s.newJob(job("old", inTemplate(hold, "true")))
 	s.outlast(old.CreationTimestamp.Add(2 * second))
-	if said := s.passes(s.kubectl("label", "job", "old", policy.LabelTTL+"=1s")).stderr; !strings.Contains(said, ": Curfew deletes the Job at once; use a later one") {
+	if said := s.expectSuccess(s.kubectl("label", "job", "old", policy.LabelTTL+"=1s")).stderr; !strings.Contains(said, ": Curfew deletes the Job at once; use a later one") {
 		t.Errorf("kubectl said: %s", said)
 	}
 	s.awaitGone(old)
@@ -102,12 +102,12 @@ func TestStrictOptions(t *testing.T) {
 		space.may("ann", "create", "get", "patch")
 	}
 	const refusal = "spec.ttlSecondsAfterFinished: sets when this Job is deleted"
-	s.refuses(s.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate-marked.curfew.dev", refusal+s.notYours("Job")))
-	s.says(s.kubectlInput(s.manifest(job("plain", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"))
-	s.refuses(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationTTL+"=1h"),
+	s.expectRefusal(s.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate-marked.curfew.dev", refusal+s.notYours("Job")))
+	s.expectStderr(s.kubectlInput(s.manifest(job("plain", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"))
+	s.expectRefusal(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationTTL+"=1h"),
 		`Error from server (Forbidden): admission webhook "validate-marked.curfew.dev" denied the request: `+
 			"metadata.annotations[curfew.dev/ttl-after-finished]: sets when this Job is deleted"+s.notYours("Job"))
-	lenient.refuses(lenient.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate.curfew.dev", refusal+lenient.notYours("Job")))
+	lenient.expectRefusal(lenient.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate.curfew.dev", refusal+lenient.notYours("Job")))
 }
 
 // restart restarts the webhook and the controller with further flags.
@@ -127,7 +127,7 @@ func TestKyvernoLabel(t *testing.T) {
 	const key = policy.LabelKyvernoTTL
 	const due = "2s"
 	before := s.newConfigMap("before", key, due)
-	s.says(s.create(labelledAs("v1", "ConfigMap", "unread", key, "soon")))
+	s.expectStderr(s.create(labelledAs("v1", "ConfigMap", "unread", key, "soon")))
 
 	s.stillThere(before)
 	s.restart("--kyverno-label")
@@ -207,7 +207,7 @@ func TestProtectedNamespacesGetNoDefault(t *testing.T) {
 	s.apply(fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: %[1]s}, spec: {match: {kinds: [{group: batch, kind: Job}],
 		objectSelector: {matchLabels: {tier: %[1]s}}}, defaults: {ttl: {value: 1h}, deadline: {value: 2h}, ttlLabel: {value: 3d}}}}`, s.name))
 	s.poll("the policy to give defaults elsewhere", func(context.Context) (bool, error) {
-		out := s.passes(s.kubectlInput(s.manifest(job("probe", tier(s.name))), "create", "--dry-run=server", "-o", "json", "-f", "-"))
+		out := s.expectSuccess(s.kubectlInput(s.manifest(job("probe", tier(s.name))), "create", "--dry-run=server", "-o", "json", "-f", "-"))
 		return strings.Contains(out.stdout, `"ttlSecondsAfterFinished": 3600`) && strings.Contains(out.stdout, policy.LabelTTL), nil
 	})
 	for _, in := range []*space{&system, guarded} {

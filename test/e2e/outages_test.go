@@ -28,20 +28,20 @@ func TestWebhookDown(t *testing.T) {
 			end(s)
 			defer func() { s.ok(startWebhook(s.ctx, suite.webhook.WebhookPort)) }()
 
-			s.says(s.create(job("slipped")))
+			s.expectStderr(s.create(job("slipped")))
 			slipped := s.getJob("slipped")
 			if slipped.Spec.TTLSecondsAfterFinished != nil || len(slipped.Annotations) > 0 {
 				t.Fatalf("somebody changed it: %v", slipped.Annotations)
 			}
-			s.says(s.create(job("unreadable", annotated(policy.AnnotationTTL, "soon"))))
+			s.expectStderr(s.create(job("unreadable", annotated(policy.AnnotationTTL, "soon"))))
 			unreadable := s.getJob("unreadable")
-			s.says(s.create(pod("always", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1s")))
-			s.says(s.create(job("stays", ttl(hour))))
+			s.expectStderr(s.create(pod("always", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1s")))
+			s.expectStderr(s.create(job("stays", ttl(hour))))
 			cluster := s.name + "-torch"
-			s.says(s.create(s.runtime("ClusterTrainingRuntime", cluster, noted(policy.AnnotationTTL, "1h"))))
+			s.expectStderr(s.create(s.runtime("ClusterTrainingRuntime", cluster, noted(policy.AnnotationTTL, "1h"))))
 			defer s.afterwards("delete", "clustertrainingruntime", cluster)
 
-			s.onTime(s.awaitDeletion(slipped), s.awaitJobFinish(slipped).Add(2*second))
+			s.notEarly(s.awaitDeletion(slipped), s.awaitJobFinish(slipped).Add(2*second))
 			finish := s.awaitJobFinish(unreadable)
 			s.awaitLog(suite.controller.Log, s.name+"/unreadable", policy.AnnotationTTL, "soon")
 			s.outlast(finish.Add(2 * second))
@@ -102,7 +102,7 @@ func TestControllerKilledAtExpiry(t *testing.T) {
 	s.awaitGone(missed)
 	s.awaitGone(single)
 	finish, _ := harness.JobFinish(later)
-	s.onTime(s.awaitDeletion(later), finish.Add(8*second))
+	s.notEarly(s.awaitDeletion(later), finish.Add(8*second))
 }
 
 // restartController starts a controller if a test has left none behind.
@@ -126,7 +126,7 @@ func TestConnectionsBreak(t *testing.T) {
 	})
 	suite.proxy.Cut()
 	missed := s.finishJob("missed", now(), ttl(2*second))
-	s.passes(s.kubectl("delete", "job", s.finishJob("deleted", now(), ttl(second)).Name))
+	s.expectSuccess(s.kubectl("delete", "job", s.finishJob("deleted", now(), ttl(second)).Name))
 	refuse()
 	s.awaitGone(missed)
 }
@@ -142,5 +142,5 @@ func TestGracefulShutdown(t *testing.T) {
 	}
 	s.ok(startController(s.ctx))
 	finish, _ := harness.JobFinish(due)
-	s.onTime(s.awaitDeletion(due), finish.Add(4*second))
+	s.notEarly(s.awaitDeletion(due), finish.Add(4*second))
 }

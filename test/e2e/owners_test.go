@@ -42,7 +42,7 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 	root := s.newConfigMap("root")
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}
 	labels := map[string]string{"app": "web", policy.LabelTTL: until(s.ahead(10 * second))}
-	s.passes(s.kubectlInput(s.manifest(&appsv1.ReplicaSet{
+	s.expectSuccess(s.kubectlInput(s.manifest(&appsv1.ReplicaSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"},
 		ObjectMeta: metav1.ObjectMeta{Name: "web", OwnerReferences: []metav1.OwnerReference{owner}},
 		Spec: appsv1.ReplicaSetSpec{
@@ -70,7 +70,7 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 			t.Errorf("DELETEs of %s: %+v", first.Items[i].Name, sent)
 		}
 	}
-	s.says(s.kubectl("label", "pod", first.Items[0].Name, policy.LabelTTL+"="+until(s.ahead(5*second)), "--overwrite"),
+	s.expectStderr(s.kubectl("label", "pod", first.Items[0].Name, policy.LabelTTL+"="+until(s.ahead(5*second)), "--overwrite"),
 		warned(labelField+"when this Pod is deleted, ReplicaSet web creates another one: set metadata.labels[curfew.dev/ttl] on the ReplicaSet or its owner to delete them together"))
 	s.awaitGone(&first.Items[0])
 	s.stillThere(&first.Items[1])
@@ -101,7 +101,7 @@ func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
 	}
 	own := replicating(meta("own"))
 	own.Labels = map[string]string{policy.LabelTTL: until(expiry.Add(second))}
-	s.passes(s.kubectlInput(s.manifest(replicating(meta("copied"), policy.LabelTTL), own), "create", "-f", "-", s.asController()))
+	s.expectSuccess(s.kubectlInput(s.manifest(replicating(meta("copied"), policy.LabelTTL), own), "create", "-f", "-", s.asController()))
 	get := func(name string) *corev1.ReplicationController {
 		read, err := suite.cluster.Client.CoreV1().ReplicationControllers(s.name).Get(s.ctx, name, metav1.GetOptions{})
 		s.ok(err)
@@ -134,7 +134,7 @@ func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "web"}, OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}}}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(corev1.RestartPolicyAlways)}
-	s.passes(s.kubectlInput(s.manifest(
+	s.expectSuccess(s.kubectlInput(s.manifest(
 		&appsv1.StatefulSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"}, ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
 			Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template}},
 		&corev1.ReplicationController{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ReplicationController"}, ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{
@@ -174,8 +174,8 @@ func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
 	at := now()
 	explicit := s.finishJob("explicit", at, ttl(wait))
 	labelled := s.newJob(job("labelled", inTemplate(hold, "true")))
-	s.passes(s.kubectl("label", "job", "labelled", policy.LabelTTL+"="+until(at.Add(wait))))
-	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"=dry-run"))
+	s.expectSuccess(s.kubectl("label", "job", "labelled", policy.LabelTTL+"="+until(at.Add(wait))))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"=dry-run"))
 	if !time.Now().Before(at.Add(wait - 3*second)) {
 		t.Fatal("this machine was too slow for the test to say anything")
 	}
@@ -189,7 +189,7 @@ func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
 			}
 		}
 	}
-	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"-"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"-"))
 	s.awaitGone(explicit)
 	s.awaitGone(labelled)
 }
@@ -223,7 +223,7 @@ func TestOwnerDeletedWhileATTLRuns(t *testing.T) {
 			s.awaitGone(job)
 		}},
 		"orphaned": {metav1.DeletePropagationOrphan, nil, func(s *space, job *batchv1.Job, expiry time.Time) {
-			s.onTime(s.awaitDeletion(job), expiry)
+			s.notEarly(s.awaitDeletion(job), expiry)
 			history := s.observer.History(job.UID)
 			if last := history[len(history)-1]; len(last.GetOwnerReferences()) > 0 {
 				s.Errorf("when it was deleted it still had the owners %v", last.GetOwnerReferences())

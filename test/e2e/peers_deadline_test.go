@@ -230,11 +230,11 @@ func TestPeersStaleReconcile(t *testing.T) {
 	for range 3 {
 		erased := now()
 		if suite.peers.native() {
-			s.passes(s.kubectl("patch", "trainjob", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[]}}`))
+			s.expectSuccess(s.kubectl("patch", "trainjob", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[]}}`))
 		} else {
 			// Trainer copies: the mark that counts is that of the JobSet.
-			s.passes(s.kubectl("patch", "jobset", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[],"terminalState":""}}`))
-			s.passes(s.kubectl("patch", "trainjob", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[]}}`))
+			s.expectSuccess(s.kubectl("patch", "jobset", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[],"terminalState":""}}`))
+			s.expectSuccess(s.kubectl("patch", "trainjob", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[]}}`))
 		}
 		s.await("the mark to be back", func(e harness.Event) bool {
 			return e.Kind == "TrainJob" && e.GetUID() == job.GetUID() && e.At.After(erased) && exceeded(e)
@@ -259,7 +259,7 @@ func TestPeersJobSetDeadline(t *testing.T) {
 	s.creates(row{s.jobSet("hangs", held, noted(policy.AnnotationActiveDeadline, "15s")), ""}, row{s.jobSet("far", held, noted(policy.AnnotationActiveDeadline, "1h")), ""})
 	started := s.metaOf("jobset", "hangs").CreationTimestamp.Time
 	event := s.await("the JobSet to exceed its deadline", func(e harness.Event) bool { return e.Kind == "JobSet" && e.GetName() == "hangs" && exceeded(e) })
-	s.onTime(event, started.Add(15*second))
+	s.notEarly(event, started.Add(15*second))
 	s.await("its Job to be gone", func(e harness.Event) bool {
 		return e.Kind == "Job" && e.GetLabels()["jobset.sigs.k8s.io/jobset-name"] == "hangs" && e.Type == watch.Deleted
 	})

@@ -55,7 +55,7 @@ func TestPeersBothAreKilled(t *testing.T) {
 	s.ok(startController(s.ctx))
 	s.awaitAllGone(overdue)
 	s.awaitStopped(missed)
-	s.onTime(s.awaitAllGone(later), end.Add(25*second))
+	s.notEarly(s.awaitAllGone(later), end.Add(25*second))
 	due := curfews(24*second, job)
 	stopped := s.awaitStopped(job)
 	if early := due.Sub(stopped); early > 0 {
@@ -88,7 +88,7 @@ func TestPeersCompletesWhileTrainerIsAway(t *testing.T) {
 			s.ok(suite.peers.startTrainer(s.ctx))
 		}
 	}()
-	s.passes(s.kubectl("annotate", "pods", "--all", hold+"-"))
+	s.expectSuccess(s.kubectl("annotate", "pods", "--all", hold+"-"))
 	completed := s.await("the JobSet to complete", func(e harness.Event) bool {
 		_, yes := isTrue(e, "Completed")
 		return yes && e.Kind == "JobSet" && e.GetName() == job.GetName()

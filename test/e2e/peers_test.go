@@ -127,13 +127,13 @@ func lastOf(lines []string, n int) []string { return lines[max(0, len(lines)-n):
 // The runtimes of these tests run two Pods, which end at once or, held, never.
 func (s peerSpace) newRuntime(name string, held bool, changes ...func(trained)) {
 	s.Helper()
-	s.passes(s.create(s.peerRuntime("TrainingRuntime", name, held, changes...)))
+	s.expectSuccess(s.create(s.peerRuntime("TrainingRuntime", name, held, changes...)))
 }
 
 // newClusterRuntime makes one for all namespaces, whose Pods are held.
 func (s peerSpace) newClusterRuntime(name string) {
 	s.Helper()
-	s.passes(s.create(s.peerRuntime("ClusterTrainingRuntime", name, true)))
+	s.expectSuccess(s.create(s.peerRuntime("ClusterTrainingRuntime", name, true)))
 }
 
 func (s peerSpace) peerRuntime(kind, name string, held bool, changes ...func(trained)) trained {
@@ -162,7 +162,7 @@ func (s peerSpace) train(name, runtime string, changes ...func(trained)) *unstru
 		out = s.kubectlInput(manifest, "create", "-f", "-")
 		return !out.failed || !strings.Contains(out.stderr, "must be created before the TrainJob"), nil
 	})
-	s.passes(out)
+	s.expectSuccess(out)
 	return s.getTrainJob(name)
 }
 
@@ -382,5 +382,5 @@ func (s peerSpace) awaitSuspended(job metav1.Object, status metav1.ConditionStat
 // suspend patches spec.suspend.
 func (s peerSpace) suspend(name string, yes bool) {
 	s.Helper()
-	s.passes(s.kubectl("patch", "trainjob", name, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"suspend":%t}}`, yes)))
+	s.expectSuccess(s.kubectl("patch", "trainjob", name, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"suspend":%t}}`, yes)))
 }

@@ -23,8 +23,8 @@ func TestPeersRuntimeTTL(t *testing.T) {
 	atOnce := s.train("at-once", "zero")
 	soon := s.train("soon", "soon")
 	end := s.awaitComplete(soon)
-	s.onTime(s.awaitAllGone(atOnce), s.awaitComplete(atOnce))
-	s.onTime(s.awaitAllGone(soon), end.Add(10*second))
+	s.notEarly(s.awaitAllGone(atOnce), s.awaitComplete(atOnce))
+	s.notEarly(s.awaitAllGone(soon), end.Add(10*second))
 	s.awaitComplete(kept)
 	s.outlast(end.Add(10 * second))
 	s.untouched(kept)
@@ -41,10 +41,10 @@ func TestPeersRuntimeChanges(t *testing.T) {
 	}
 	shortened, lengthened, gone := s.train("shortened", "shortened"), s.train("lengthened", "lengthened"), s.train("orphan", "gone")
 	end := s.awaitComplete(lengthened)
-	s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "lengthened", policy.AnnotationTTL+"=1h"))
+	s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "lengthened", policy.AnnotationTTL+"=1h"))
 	s.awaitComplete(gone)
-	s.passes(s.kubectl("delete", "trainingruntime", "gone", "--wait=false"))
-	s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "shortened", policy.AnnotationTTL+"=2s", policy.AnnotationBackfill+"=true"))
+	s.expectSuccess(s.kubectl("delete", "trainingruntime", "gone", "--wait=false"))
+	s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "shortened", policy.AnnotationTTL+"=2s", policy.AnnotationBackfill+"=true"))
 	s.awaitComplete(shortened)
 	s.awaitAllGone(shortened)
 	s.outlast(end.Add(15 * second))
@@ -52,7 +52,7 @@ func TestPeersRuntimeChanges(t *testing.T) {
 	s.untouched(gone)
 	if s.runtimeExists("gone") {
 		// Trainer before v2.3.0 holds on to a runtime that is in use, so that it still has its word.
-		s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "gone", policy.AnnotationTTL+"=2s", policy.AnnotationBackfill+"=true"))
+		s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "gone", policy.AnnotationTTL+"=2s", policy.AnnotationBackfill+"=true"))
 	} else {
 		s.awaitLog(suite.controller.Log, s.name+"/orphan", "the runtime gone does not exist")
 		s.newRuntime("gone", false, noted(policy.AnnotationTTL, "2s"), noted(policy.AnnotationBackfill, "true"))
@@ -80,7 +80,7 @@ func TestPeersSuspendedJobThatFinishes(t *testing.T) {
 	s.untouched(job)
 	s.suspend("late", false)
 	end := s.awaitComplete(job)
-	s.onTime(s.awaitAllGone(job), end.Add(8*second))
+	s.notEarly(s.awaitAllGone(job), end.Add(8*second))
 }
 
 // What a deadline has failed has finished: it goes by its TTL.
@@ -92,5 +92,5 @@ func TestPeersDeadlineThenTTL(t *testing.T) {
 	s.awaitRunning(job)
 	event := s.awaitExceeded(job, job.GetCreationTimestamp().Add(15*second))
 	failed, _ := failure(event)
-	s.onTime(s.awaitAllGone(job), failed.LastTransitionTime.Add(20*second))
+	s.notEarly(s.awaitAllGone(job), failed.LastTransitionTime.Add(20*second))
 }

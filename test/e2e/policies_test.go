@@ -70,7 +70,7 @@ func TestPrecedence(t *testing.T) {
 		{job("silent", tier("silent")), filled(s, "7200 (2h)", `policy "%-plain"`)},
 	} {
 		s.eventually(row)
-		s.says(s.create(row.object), row.said)
+		s.expectStderr(s.create(row.object), row.said)
 	}
 	s.creates(
 		row{job("longer", native(24*time.Hour)), ""}, row{job("shorter", native(10*time.Minute)), ""},
@@ -82,15 +82,15 @@ func TestPrecedence(t *testing.T) {
 			t.Errorf("TTL and source of %s are %q, want %q", name, got, want)
 		}
 	}
-	longer.says(longer.create(job("job")), filled(longer, "32400 (9h)", `namespace "%"`))
-	shorter.says(shorter.create(job("job")), filled(shorter, "1800 (30m)", `namespace "%"`))
-	outcome.says(outcome.create(job("job")), warned(`curfew.dev/ttl-after-failed defaulted to 3d from namespace "`+outcome.name+`"`))
+	longer.expectStderr(longer.create(job("job")), filled(longer, "32400 (9h)", `namespace "%"`))
+	shorter.expectStderr(shorter.create(job("job")), filled(shorter, "1800 (30m)", `namespace "%"`))
+	outcome.expectStderr(outcome.create(job("job")), warned(`curfew.dev/ttl-after-failed defaulted to 3d from namespace "`+outcome.name+`"`))
 	if got := outcome.getJob("job"); got.Spec.TTLSecondsAfterFinished != nil || got.Annotations[policy.AnnotationTTLSucceeded] != "" {
 		t.Errorf("a policy spoke where the namespace had spoken of the other outcome: %v", got.Annotations)
 	}
 	// Between the object and its namespace.
-	longer.says(longer.create(job("own", native(10*time.Minute))))
-	shorter.says(shorter.create(job("own", native(24*time.Hour))))
+	longer.expectStderr(longer.create(job("own", native(10*time.Minute))))
+	shorter.expectStderr(shorter.create(job("own", native(24*time.Hour))))
 	if got := *longer.getJob("own").Spec.TTLSecondsAfterFinished + *shorter.getJob("own").Spec.TTLSecondsAfterFinished; got != 600+86400 {
 		t.Errorf("they became %d seconds together", got)
 	}
@@ -121,16 +121,16 @@ func TestPolicyBounds(t *testing.T) {
 			"spec.activeDeadlineSeconds: 90000 (1d1h) is above maxDeadline 1d"+of+"1d or less")},
 		row{job("fits", native(time.Hour), limited(time.Hour), labelled("8d")), ""},
 	)
-	wider.says(wider.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 604800 (7d) from policy "`+name+`"`))
-	wider.refuses(wider.create(job("long", native(8*24*time.Hour))), denied("validate.curfew.dev", field+long+of+"7d or less"))
-	narrower.says(narrower.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 259200 (3d) from policy "`+name+`"`))
-	narrower.refuses(narrower.create(job("long", native(4*24*time.Hour))), denied("validate.curfew.dev",
+	wider.expectStderr(wider.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 604800 (7d) from policy "`+name+`"`))
+	wider.expectRefusal(wider.create(job("long", native(8*24*time.Hour))), denied("validate.curfew.dev", field+long+of+"7d or less"))
+	narrower.expectStderr(narrower.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 259200 (3d) from policy "`+name+`"`))
+	narrower.expectRefusal(narrower.create(job("long", native(4*24*time.Hour))), denied("validate.curfew.dev",
 		field+`345600 (4d) is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": use 3d or less`))
 	// Bounds that leave nothing are refused, whichever of the two comes last.
 	refusal := `Error from server (Forbidden): admission webhook "namespaces.curfew.dev" denied the request: `
-	wider.refuses(wider.kubectl("annotate", "namespace", wider.name, policy.AnnotationMinTTL+"=8d"), refusal+
+	wider.expectRefusal(wider.kubectl("annotate", "namespace", wider.name, policy.AnnotationMinTTL+"=8d"), refusal+
 		`metadata.annotations[curfew.dev/min-ttl]: 8d is above maxTTL 7d of policy "`+name+`": lower it, or raise the other`)
-	s.refuses(s.kubectlInput(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: never}, spec: {bounds: {minTTL: 4d}, match: {namespaceSelector:
+	s.expectRefusal(s.kubectlInput(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: never}, spec: {bounds: {minTTL: 4d}, match: {namespaceSelector:
 		{matchLabels: {kubernetes.io/metadata.name: `+narrower.name+`}}}}}`, "create", "-f", "-"), denied("policies.curfew.dev",
 		`spec.bounds.minTTL: 4d is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": lower it, or raise the other`))
 }
@@ -177,13 +177,13 @@ func TestPolicyModeDryRun(t *testing.T) {
 	low := s.policy("low", "", `priority: 1, defaults: {ttl: {value: 2s}}`)
 	s.eventually(row{job("low"), warned(`ttlSecondsAfterFinished defaulted to 2 (2s) from policy "`+low+`"`) + "\n" + would})
 	other := s.newJob(job("low"))
-	s.onTime(s.awaitDeletion(other), s.awaitJobFinish(other).Add(2*second))
-	s.passes(s.kubectl("delete", "lifecyclepolicy", low))
+	s.notEarly(s.awaitDeletion(other), s.awaitJobFinish(other).Add(2*second))
+	s.expectSuccess(s.kubectl("delete", "lifecyclepolicy", low))
 
-	s.passes(s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"mode":"Enforce"}}`))
+	s.expectSuccess(s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"mode":"Enforce"}}`))
 	s.eventually(row{job("young"), warned(`ttlSecondsAfterFinished defaulted to 1 (1s) from policy "` + name + `"`)})
 	young := s.newJob(job("young"))
-	s.onTime(s.awaitDeletion(young), s.awaitJobFinish(young).Add(second))
+	s.notEarly(s.awaitDeletion(young), s.awaitJobFinish(young).Add(second))
 	s.outlast(finish.Add(second))
 	s.stillThere(due)
 	for _, sent := range suite.proxy.Deletes(s.name, "due") {
@@ -279,7 +279,7 @@ func TestPolicyDefaults(t *testing.T) {
 	parallel.Spec.Parallelism = new(int32)
 	*parallel.Spec.Parallelism = 2
 	s.creates(row{job("one"), all}, row{job("system-x"), ""}, row{pod("pod", corev1.RestartPolicyNever), ""}, row{cronJob("cron"), ""})
-	s.says(s.create(parallel), strings.Split(strings.Replace(all, "7200 (2h)", "14400 (4h)", 1), "\n")...)
+	s.expectStderr(s.create(parallel), strings.Split(strings.Replace(all, "7200 (2h)", "14400 (4h)", 1), "\n")...)
 	created := s.getJob("one")
 	if got := created.Annotations; got[policy.AnnotationTTLSucceeded] != "10m" || got[policy.AnnotationTTLFailed] != "never" ||
 		got[policy.AnnotationTTLSource] != "policy/"+name || got[policy.AnnotationDeadlineSource] != "policy/"+name || created.Labels[policy.LabelTTL] != "30d" ||
@@ -290,7 +290,7 @@ func TestPolicyDefaults(t *testing.T) {
 		t.Errorf("what the policy does not match became %v %v", got.Annotations, got.Labels)
 	}
 	would := strings.NewReplacer("defaulted to 10m", "would be defaulted to 20m", "defaulted to", "would be defaulted to", from, from+" (dry-run)").Replace(all)
-	dry.says(dry.create(job("one")), strings.Split(would, "\n")...)
+	dry.expectStderr(dry.create(job("one")), strings.Split(would, "\n")...)
 	if got := dry.getJob("one"); len(got.Annotations)+len(got.Labels[policy.LabelTTL]) > 0 {
 		t.Errorf("in dry-run it became %v %v", got.Annotations, got.Labels)
 	}
@@ -303,8 +303,8 @@ func TestPolicyThatFails(t *testing.T) {
 	name := s.policy("fails", "", `defaults: {ttl: {expression: 'object.metadata.labels["keep-for"]'}}`)
 	s.eventually(row{job("labelled", func(j *batchv1.Job) { j.Labels = map[string]string{"keep-for": "3h"} }),
 		warned(`ttlSecondsAfterFinished defaulted to 10800 (3h) from policy "` + name + `"`)})
-	s.says(s.create(job("bare")), warned(`no default from spec.defaults.ttl.expression of policy "`+name+`": evaluating: no such key: labels`))
-	s.says(s.create(job("unreadable", func(j *batchv1.Job) { j.Labels = map[string]string{"keep-for": "soon"} })),
+	s.expectStderr(s.create(job("bare")), warned(`no default from spec.defaults.ttl.expression of policy "`+name+`": evaluating: no such key: labels`))
+	s.expectStderr(s.create(job("unreadable", func(j *batchv1.Job) { j.Labels = map[string]string{"keep-for": "soon"} })),
 		warned(`no default from spec.defaults.ttl.expression of policy "`+name+`": the result "soon" is not a duration: `+readable+`, or never`))
 	for _, name := range []string{"bare", "unreadable"} {
 		if got := s.getJob(name); got.Spec.TTLSecondsAfterFinished != nil || len(got.Annotations) > 0 {
@@ -312,7 +312,7 @@ func TestPolicyThatFails(t *testing.T) {
 		}
 	}
 	// The controller meets them again when they have finished.
-	s.passes(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=EvaluationFailed", "--timeout=10m"))
+	s.expectSuccess(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=EvaluationFailed", "--timeout=10m"))
 	message := s.jsonpath("lifecyclepolicy", name, `.status.conditions[?(@.type=="Ready")].message`)
 	if want := "spec.defaults.ttl.expression: "; !strings.HasPrefix(message, want) || !strings.Contains(message, " (Job "+s.name+"/") {
 		t.Errorf("its condition Ready says %q, want %q and a Job", message, want)
@@ -329,10 +329,10 @@ func TestPolicyDoesNotReachWhatIsOlder(t *testing.T) {
 	name := s.policy("late", "", `defaults: {ttl: {value: 2s}}`)
 	s.eventually(row{job("young"), warned(`ttlSecondsAfterFinished defaulted to 2 (2s) from policy "` + name + `"`)})
 	young := s.newJob(job("young"))
-	s.onTime(s.awaitDeletion(young), s.awaitJobFinish(young).Add(2*second))
+	s.notEarly(s.awaitDeletion(young), s.awaitJobFinish(young).Add(2*second))
 	s.outlast(finish.Add(2 * second))
 	s.stillThere(old)
-	s.passes(s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"backfill":true}}`))
+	s.expectSuccess(s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"backfill":true}}`))
 	s.awaitGone(old)
 }
 
@@ -346,7 +346,7 @@ func TestPolicyThatAsksTheNamespace(t *testing.T) {
 	old := s.newJob(job("old"))
 	s.outlast(s.awaitJobFinish(old).Add(2 * second))
 	s.stillThere(old)
-	s.passes(s.kubectl("annotate", "namespace", s.name, "example.com/life=brief"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, "example.com/life=brief"))
 	s.awaitGone(old)
 }
 
@@ -355,10 +355,10 @@ func TestPrinterColumns(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	name := s.policy("columns", "", `priority: 7, defaults: {ttl: {value: 1d}, deadline: {value: 12h}}, bounds: {maxTTL: 2w}, mode: Warn`)
-	s.passes(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=condition=Ready", "--timeout=10m"))
+	s.expectSuccess(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=condition=Ready", "--timeout=10m"))
 	columns := func(args ...string) string {
 		var out []string
-		for line := range strings.Lines(s.passes(s.kubectl(append([]string{"get"}, args...)...)).stdout) {
+		for line := range strings.Lines(s.expectSuccess(s.kubectl(append([]string{"get"}, args...)...)).stdout) {
 			out = append(out, strings.Join(strings.Fields(line), " "))
 		}
 		return strings.Join(out, "\n")
@@ -373,7 +373,7 @@ func TestPrinterColumns(t *testing.T) {
 	s.apply(`{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: ` + profile + `}, spec: {kind: {group: nobody.example.com, version: v1, kind: Ghost, resource: ghosts},
 		state: {finished: "true", finishTime: "null", outcome: "'Failed'"}, fields: {ttl: spec.ttl}}}`)
 	s.Cleanup(func() { s.afterwards("delete", "kindprofile", profile) })
-	s.passes(s.kubectl("wait", "kindprofile/"+profile, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=KindNotServed", "--timeout=10m"))
+	s.expectSuccess(s.kubectl("wait", "kindprofile/"+profile, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=KindNotServed", "--timeout=10m"))
 	if got, want := columns("kprof", profile), "NAME GROUP VERSION KIND TTL FIELD READY AGE\n"+profile+" nobody.example.com v1 Ghost spec.ttl False "; !strings.HasPrefix(got, want) {
 		t.Errorf("kubectl get kprof prints\n%s\nwant\n%s", got, want)
 	}

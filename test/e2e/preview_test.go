@@ -30,16 +30,16 @@ func TestPreviewIsRight(t *testing.T) {
 		exclude: {resourceRules: [{apiGroups: [""], resources: [configmaps], resourceNames: [kube-root-ca.crt]}]},
 		conditions: [{name: a, expression: 'object.metadata.labels.app == "a"'}]`)
 	const each = `jsonpath={range .items[?(@.result=="%s")]}{.object.kind} {.object.name}{"\n"}{end}{range .skipped[*]}{.reason} {.count}{"\n"}{end}`
-	shown := s.passes(s.curfew("preview", name, "-o", fmt.Sprintf(each, "WouldDelete")))
+	shown := s.expectSuccess(s.curfew("preview", name, "-o", fmt.Sprintf(each, "WouldDelete")))
 	if want := "ConfigMap a1\nConfigMap a2\nEvaluationFailed 1\nProtected 1\n"; shown.stdout != want {
 		t.Errorf("the preview shows\n%s\nwant\n%s", shown.stdout, want)
 	}
-	whole := s.passes(s.curfew("preview", name, "-o", "wide"))
+	whole := s.expectSuccess(s.curfew("preview", name, "-o", "wide"))
 	if strings.Contains(whole.stdout, "secret-of-others") || !strings.Contains(whole.stderr, `may not list secrets in namespace "`+s.name+`"`) {
 		t.Errorf("the account may not list Secrets:\n%s%s", whole.stdout, whole.stderr)
 	}
 	// A tenant who may neither impersonate the account nor list ConfigMaps.
-	tenant := s.passes(s.curfew("preview", name, "-o", "wide", "--as", "system:serviceaccount:"+s.name+":tenant"))
+	tenant := s.expectSuccess(s.curfew("preview", name, "-o", "wide", "--as", "system:serviceaccount:"+s.name+":tenant"))
 	for _, hidden := range []string{"secret-of-others", "a1", "protected"} {
 		if strings.Contains(tenant.stdout+tenant.stderr, hidden) {
 			t.Errorf("a tenant sees %s:\n%s%s", hidden, tenant.stdout, tenant.stderr)
@@ -49,7 +49,7 @@ func TestPreviewIsRight(t *testing.T) {
 		t.Errorf("a tenant is told\n%s", tenant.stderr)
 	}
 	s.awaitCleanup(name)
-	report := s.passes(s.curfew("report", name, "-o", fmt.Sprintf(each, "Deleted")))
+	report := s.expectSuccess(s.curfew("report", name, "-o", fmt.Sprintf(each, "Deleted")))
 	if report.stdout != shown.stdout {
 		t.Errorf("the run deleted and skipped\n%s\nand the preview showed\n%s", report.stdout, shown.stdout)
 	}

@@ -56,10 +56,10 @@ func TestTTLOfAKindWithAProfile(t *testing.T) {
 	client := c.objects(c.resource).Namespace(c.name)
 	var successor atomic.Pointer[unstructured.Unstructured]
 	defer suite.proxy.BeforeDelete(c.name, "twin", func() {
-		c.inHook(client.Delete(c.ctx, "twin", metav1.DeleteOptions{}))
+		c.okInHook(client.Delete(c.ctx, "twin", metav1.DeleteOptions{}))
 		created, err := c.try("twin", `{}`, noted(policy.AnnotationTTL, "1h"))
-		c.inHook(err)
-		c.inHook(c.tryStatus("twin", renderDone(now(), false)))
+		c.okInHook(err)
+		c.okInHook(c.tryStatus("twin", renderDone(now(), false)))
 		successor.Store(created)
 	})()
 	forgotten := s.ahead(3 * second)
@@ -72,9 +72,9 @@ func TestTTLOfAKindWithAProfile(t *testing.T) {
 		c.status(object.GetName(), renderDone(end, object == failed))
 	}
 
-	s.onTime(s.awaitDeletion(annotated), end.Add(second))
-	s.onTime(s.awaitDeletion(failed), end.Add(second))
-	s.onTime(s.awaitDeletion(filled), end.Add(2*second))
+	s.notEarly(s.awaitDeletion(annotated), end.Add(second))
+	s.notEarly(s.awaitDeletion(failed), end.Add(second))
+	s.notEarly(s.awaitDeletion(filled), end.Add(2*second))
 	s.awaitGone(twin)
 	s.outlast(forgotten)
 	next := successor.Load()
@@ -89,7 +89,7 @@ func TestTTLOfAKindWithAProfile(t *testing.T) {
 	}
 	end = now()
 	c.status("running", renderDone(end, false))
-	s.onTime(s.awaitDeletion(running), end)
+	s.notEarly(s.awaitDeletion(running), end)
 }
 
 // Foreground: the garbage collector deletes the dependents first, and their owner waits for them
@@ -131,7 +131,7 @@ func TestForegroundDeletion(t *testing.T) {
 	c.status("owner", renderDone(end, false))
 
 	terminating := s.awaitDeletion(owner)
-	s.onTime(terminating, end.Add(second))
+	s.notEarly(terminating, end.Add(second))
 	if got := terminating.GetFinalizers(); terminating.Type == watch.Deleted || !slices.Contains(got, metav1.FinalizerDeleteDependents) {
 		t.Fatalf("it was %s with the finalizers %v, want it to wait for its dependents", terminating.Type, got)
 	}

@@ -169,7 +169,7 @@ func TestKindsOfOtherProjects(t *testing.T) {
 				}
 			}
 			for object, expiry := range expiries {
-				c.onTime(c.awaitDeletion(object), expiry)
+				c.notEarly(c.awaitDeletion(object), expiry)
 				c.awaitGone(object)
 			}
 			c.outlast(now())

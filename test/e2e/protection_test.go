@@ -18,10 +18,10 @@ func TestPolicyDeniesProtection(t *testing.T) {
 	}
 	const refusal = "metadata.annotations[curfew.dev/protect]: "
 	reason := `is against bounds.protect of policy "` + name + `": leave it out, or ask for the verb update on that LifecyclePolicy`
-	s.refuses(s.kubectlInput(protected, "--as=ann", "create", "-f", "-"), denied("validate-marked.curfew.dev", refusal+reason))
-	s.says(s.kubectlInput(s.manifest(job("plain", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"))
-	s.refuses(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationProtect+"=true"),
+	s.expectRefusal(s.kubectlInput(protected, "--as=ann", "create", "-f", "-"), denied("validate-marked.curfew.dev", refusal+reason))
+	s.expectStderr(s.kubectlInput(s.manifest(job("plain", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"))
+	s.expectRefusal(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationProtect+"=true"),
 		`Error from server (Forbidden): admission webhook "validate-marked.curfew.dev" denied the request: `+refusal+reason)
-	s.says(s.kubectl("annotate", "job", "plain", policy.AnnotationProtect+"=true"))
-	s.says(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationTTL+"=1h"))
+	s.expectStderr(s.kubectl("annotate", "job", "plain", policy.AnnotationProtect+"=true"))
+	s.expectStderr(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationTTL+"=1h"))
 }

@@ -31,7 +31,7 @@ func TestTTLRaisedAMomentBeforeExpiry(t *testing.T) {
 			t.Parallel()
 			s := newSpace(t)
 			finish := now()
-			defer suite.proxy.BeforeDelete(s.name, "raised", func() { s.inHook(s.tryPatchJob("raised", raise)) })()
+			defer suite.proxy.BeforeDelete(s.name, "raised", func() { s.okInHook(s.tryPatchJob("raised", raise)) })()
 			raised := s.finishJob("raised", finish, way(3*second))
 			s.outlast(finish.Add(3 * second))
 			s.stillThere(raised)
@@ -61,7 +61,7 @@ func TestTTLOfAPodRaisedAMomentBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	defer suite.proxy.BeforeDelete(s.name, "raised", func() {
-		s.inHook(s.tryPatchPod("raised", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":"1h"}}}`))
+		s.okInHook(s.tryPatchPod("raised", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":"1h"}}}`))
 	})()
 	raised := s.newPod(pod("raised", corev1.RestartPolicyNever, policy.AnnotationTTL, "3s"))
 	s.outlast(s.awaitPodFinish(raised).Add(3 * second))
@@ -76,10 +76,10 @@ func TestUnrelatedChangeAMomentBeforeExpiry(t *testing.T) {
 	s := newSpace(t)
 	finish := now()
 	defer suite.proxy.BeforeDelete(s.name, "touched", func() {
-		s.inHook(s.tryPatchJob("touched", `{"metadata":{"labels":{"team":"blue"}}}`))
+		s.okInHook(s.tryPatchJob("touched", `{"metadata":{"labels":{"team":"blue"}}}`))
 	})()
 	touched := s.finishJob("touched", finish, ttl(2*second))
-	s.onTime(s.awaitDeletion(touched), finish.Add(2*second))
+	s.notEarly(s.awaitDeletion(touched), finish.Add(2*second))
 }
 
 // S2: the object goes, and another comes in its name, while the DELETE is under way. The new one
@@ -90,9 +90,9 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 	finish := now()
 	var successor atomic.Pointer[metav1.ObjectMeta]
 	defer suite.proxy.BeforeDelete(s.name, "twin", func() {
-		s.inHook(s.tryDeleteJob("twin"))
+		s.okInHook(s.tryDeleteJob("twin"))
 		job, err := s.tryFinishJob("twin", finish, ttl(hour))
-		s.inHook(err)
+		s.okInHook(err)
 		successor.Store(&job.ObjectMeta)
 	})()
 	first := s.finishJob("twin", finish, ttl(2*second))
@@ -141,7 +141,7 @@ func TestConnectionBreaksUnderDelete(t *testing.T) {
 			s := newSpace(t)
 			defer suite.proxy.BeforeDelete(s.name, "lost", func() {
 				if accepted {
-					s.inHook(s.tryDeleteJob("lost"))
+					s.okInHook(s.tryDeleteJob("lost"))
 				}
 				panic(http.ErrAbortHandler)
 			})()

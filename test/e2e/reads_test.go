@@ -21,7 +21,7 @@ func TestFeedsReadProtobuf(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.awaitGone(s.finishJob("due", now(), ttl(second))) // what has seen nothing yet has nothing to judge again
-	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1h"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1h"))
 	for path, of := range map[string]struct {
 		fields string
 		watch  bool

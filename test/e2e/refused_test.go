@@ -22,9 +22,9 @@ func TestDeletionThatAPolicyDenies(t *testing.T) {
 	s.poll("the policy to hold", func(context.Context) (bool, error) {
 		return s.kubectl("delete", "job", "bad", "--dry-run=server").failed, nil
 	})
-	s.passes(s.kubectl("label", "job", "bad", policy.LabelTTL+"="+until(s.ahead(5*second))))
+	s.expectSuccess(s.kubectl("label", "job", "bad", policy.LabelTTL+"="+until(s.ahead(5*second))))
 	expiry := s.ahead(2 * second)
-	s.onTime(s.awaitDeletion(s.finishJob("good", expiry.Add(-second), ttl(second))), expiry)
+	s.notEarly(s.awaitDeletion(s.finishJob("good", expiry.Add(-second), ttl(second))), expiry)
 
 	s.poll("an Event on the Job", func(ctx context.Context) (bool, error) {
 		events, err := suite.cluster.Client.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=DeleteRefused,involvedObject.name=bad"})
@@ -34,7 +34,7 @@ func TestDeletionThatAPolicyDenies(t *testing.T) {
 		return len(grep(text, `curfew_blocked_objects{reason="DeleteRefused"} 0`)) == 0
 	})
 	bad := s.getJob("bad")
-	s.passes(s.kubectl("delete", "validatingadmissionpolicybinding", name))
+	s.expectSuccess(s.kubectl("delete", "validatingadmissionpolicybinding", name))
 	s.awaitGone(bad)
 }
 
@@ -47,7 +47,7 @@ func (s *space) denyDeletion(group, resource, message string) string {
 		s.afterwards("delete", "validatingadmissionpolicybinding", name, "--ignore-not-found")
 		s.afterwards("delete", "validatingadmissionpolicy", name, "--ignore-not-found")
 	})
-	s.passes(s.kubectlInput(fmt.Sprintf(`
+	s.expectSuccess(s.kubectlInput(fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: %[1]s}

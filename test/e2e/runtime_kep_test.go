@@ -79,7 +79,7 @@ func TestRuntimesWithTheFieldsOfTheKEP(t *testing.T) {
 		}
 		patch := "[" + strings.Join(operations, ",") + "]"
 		for _, kind := range []string{"clustertrainingruntimes", "trainingruntimes"} {
-			s.passes(s.afterwards("patch", "crd", kind+".trainer.kubeflow.org", "--type=json", "-p", patch))
+			s.expectSuccess(s.afterwards("patch", "crd", kind+".trainer.kubeflow.org", "--type=json", "-p", patch))
 		}
 	}
 	define("add")
@@ -89,12 +89,12 @@ func TestRuntimesWithTheFieldsOfTheKEP(t *testing.T) {
 		out := s.kubectlInput(kepRuntime, "create", "--dry-run=server", "-o", "json", "-f", "-")
 		return strings.Contains(out.stdout, `"ttlSecondsAfterFinished": 86400`) && strings.Contains(out.stdout, policy.AnnotationDefaultSince), nil
 	})
-	s.says(s.kubectlInput(kepRuntime, "create", "-f", "-"))
+	s.expectStderr(s.kubectlInput(kepRuntime, "create", "-f", "-"))
 	s.poll("the default deadline of the runtime", func(context.Context) (bool, error) {
 		out := s.kubectlInput(kepTrainJobs, "create", "--dry-run=server", "-f", "-")
 		return strings.Contains(out.stderr, `activeDeadlineSeconds defaulted to 28800 (8h) from runtime "torch-distributed-gpu"`), nil
 	})
-	s.says(s.kubectlInput(kepTrainJobs, "create", "-f", "-"), strings.TrimSuffix(warned(`activeDeadlineSeconds defaulted to 28800 (8h) from runtime "torch-distributed-gpu"`), "\n"))
+	s.expectStderr(s.kubectlInput(kepTrainJobs, "create", "-f", "-"), strings.TrimSuffix(warned(`activeDeadlineSeconds defaulted to 28800 (8h) from runtime "torch-distributed-gpu"`), "\n"))
 	for name, want := range map[string][3]string{
 		"quick-experiment": {"28800", "runtime/torch-distributed-gpu", "runtime/torch-distributed-gpu"},
 		"long-finetune":    {"259200", "", "runtime/torch-distributed-gpu"},
@@ -106,12 +106,12 @@ func TestRuntimesWithTheFieldsOfTheKEP(t *testing.T) {
 	}
 	early := now()
 	s.finished("trainjob", "quick-experiment", "Complete", early)
-	s.passes(s.kubectl("patch", "clustertrainingruntime", "torch-distributed-gpu", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":1}}`))
+	s.expectSuccess(s.kubectl("patch", "clustertrainingruntime", "torch-distributed-gpu", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":1}}`))
 	late := s.ahead(2 * second)
 	s.finished("trainjob", "long-finetune", "Failed", late)
 	s.goneBy("trainjob", "long-finetune", late.Add(second))
 	s.there("trainjob", "quick-experiment")
-	s.says(s.kubectl("annotate", "clustertrainingruntime", "torch-distributed-gpu", policy.AnnotationBackfill+"=true"),
+	s.expectStderr(s.kubectl("annotate", "clustertrainingruntime", "torch-distributed-gpu", policy.AnnotationBackfill+"=true"),
 		"Warning: curfew: metadata.annotations[curfew.dev/backfill]: lets the TTL delete 1 TrainJob that finished before the runtime had it, at most 1000 a minute")
 	s.goneBy("trainjob", "quick-experiment", early.Add(second))
 }

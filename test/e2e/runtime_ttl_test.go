@@ -19,14 +19,14 @@ func TestRuntimeTTLIsForWhatFinishesLater(t *testing.T) {
 	early := now()
 	s.finished("trainjob", "early", "Complete", early)
 	s.awaitStamped(policy.AnnotationDefaultSince, "trainingruntime", "torch", `{"annotations":{"`+policy.AnnotationTTL+`":"1s"}}`)
-	s.passes(s.kubectl("annotate", "trainingruntime", "torch", policy.AnnotationTTL+"=1s"))
+	s.expectSuccess(s.kubectl("annotate", "trainingruntime", "torch", policy.AnnotationTTL+"=1s"))
 	stamp := s.metaOf("trainingruntime", "torch").Annotations[policy.AnnotationDefaultSince]
 	since, hash, ok := policy.ParseSince(stamp)
 	if !ok || since.Before(early) {
 		t.Fatalf("the runtime is stamped %q, want a time from %s on", stamp, early)
 	}
 	for _, forged := range []string{policy.AnnotationDefaultSince + "=" + policy.FormatSince(early.Add(-hour), hash), policy.AnnotationDefaultSince + "-"} {
-		s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "torch", forged))
+		s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "torch", forged))
 		if got := s.metaOf("trainingruntime", "torch").Annotations[policy.AnnotationDefaultSince]; got != stamp {
 			t.Errorf("after kubectl annotate %s it is %q, want %q", forged, got, stamp)
 		}
@@ -36,9 +36,9 @@ func TestRuntimeTTLIsForWhatFinishesLater(t *testing.T) {
 	s.goneBy("trainjob", "late", late.Add(second))
 	s.outlast(late.Add(second))
 	s.there("trainjob", "early")
-	s.refuses(s.kubectl("annotate", "trainingruntime", "torch", policy.AnnotationBackfill+"=yes"), `Error from server (Forbidden): admission webhook "validate-marked.trainingruntimes.trainer.kubeflow.org.curfew.dev" denied the request: `+
+	s.expectRefusal(s.kubectl("annotate", "trainingruntime", "torch", policy.AnnotationBackfill+"=yes"), `Error from server (Forbidden): admission webhook "validate-marked.trainingruntimes.trainer.kubeflow.org.curfew.dev" denied the request: `+
 		`metadata.annotations[curfew.dev/backfill]: "yes" is neither "true" nor "false": use one of them`)
-	s.says(s.kubectl("annotate", "trainingruntime", "torch", policy.AnnotationBackfill+"=true"),
+	s.expectStderr(s.kubectl("annotate", "trainingruntime", "torch", policy.AnnotationBackfill+"=true"),
 		"Warning: curfew: metadata.annotations[curfew.dev/backfill]: lets the TTL delete 1 TrainJob that finished before the runtime had it, at most 1000 a minute")
 	s.goneBy("trainjob", "early", early.Add(second))
 }
@@ -54,7 +54,7 @@ func TestControllerStampsRuntimes(t *testing.T) {
 		s.afterwards("delete", "trainingruntime", name, "--namespace="+harness.Namespace, "--ignore-not-found")
 	})
 	started := now()
-	s.passes(own.create(s.runtime("TrainingRuntime", name, noted(policy.AnnotationTTL, "1h"))))
+	s.expectSuccess(own.create(s.runtime("TrainingRuntime", name, noted(policy.AnnotationTTL, "1h"))))
 	stamped := func() (out string) {
 		s.poll("the stamp of the runtime", func(context.Context) (bool, error) {
 			out = own.metaOf("trainingruntime", name).Annotations[policy.AnnotationDefaultSince]
@@ -66,7 +66,7 @@ func TestControllerStampsRuntimes(t *testing.T) {
 	if at, _, ok := policy.ParseSince(first); !ok || at.Before(started) || at.After(time.Now().Add(second)) {
 		t.Errorf("it is stamped %q, want a time from %s on", first, started)
 	}
-	s.passes(own.kubectl("annotate", "--overwrite", "trainingruntime", name, policy.AnnotationTTL+"=2h"))
+	s.expectSuccess(own.kubectl("annotate", "--overwrite", "trainingruntime", name, policy.AnnotationTTL+"=2h"))
 	s.poll("another stamp", func(context.Context) (bool, error) { return stamped() != first, nil })
 }
 

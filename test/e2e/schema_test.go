@@ -82,14 +82,14 @@ func TestLifecyclePolicySchema(t *testing.T) {
 		defaults: {ttl: {expression: "runtime == null ? dyn('1d') : null"}, ttlSucceeded: {value: "90"}, ttlFailed: {value: never}, deadline: {value: 12h}, ttlLabel: {value: 2099-12-24T003000Z}},
 		bounds: {minTTL: "60", maxTTL: 2w, minTTLLabel: 1m, maxTTLLabel: 90d, minDeadline: 1m, maxDeadline: 30d, latestDate: "2099-12-31"}, warnBelow: "90", mode: Warn, priority: -5, backfill: true}}`,
 		"create", "-f", "-", "--dry-run=server")
-	s.says(out)
+	s.expectStderr(out)
 }
 
 // TestPolicyModesSample: the sample can be applied as it is.
 func TestPolicyModesSample(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.says(s.kubectl("apply", "--dry-run=server", "-f", "../../manifests/samples/10-policy-modes.yaml"))
+	s.expectStderr(s.kubectl("apply", "--dry-run=server", "-f", "../../manifests/samples/10-policy-modes.yaml"))
 }
 
 func TestKindProfileSchema(t *testing.T) {
@@ -120,11 +120,11 @@ func TestKindProfileSchema(t *testing.T) {
 		return "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: " + s.name + "}, spec: {kind: {version: v1, " + kind + "}, podTemplates: [" + path + "]}}"
 	}
 	s.Cleanup(func() { s.kubectl("delete", "kindprofile", s.name, "--ignore-not-found") })
-	s.says(s.kubectlInput(profile("kind: LimitRange, resource: limitranges", "spec.a"), "apply", "-f", "-"))
-	s.says(s.kubectlInput(profile("kind: LimitRange, resource: limitranges", "spec.b"), "apply", "-f", "-"))
+	s.expectStderr(s.kubectlInput(profile("kind: LimitRange, resource: limitranges", "spec.a"), "apply", "-f", "-"))
+	s.expectStderr(s.kubectlInput(profile("kind: LimitRange, resource: limitranges", "spec.b"), "apply", "-f", "-"))
 	if out := s.kubectlInput(profile("kind: ResourceQuota, resource: resourcequotas", "spec.b"), "apply", "-f", "-"); !strings.Contains(out.stderr, "group and kind are immutable: create another KindProfile") {
 		s.Errorf("another kind: %s%s", out.stdout, out.stderr)
 	}
 	// The profiles that come with Curfew, as anybody would write them.
-	s.says(s.kubectl("apply", "--dry-run=server", "-k", "../../manifests/profiles"))
+	s.expectStderr(s.kubectl("apply", "--dry-run=server", "-k", "../../manifests/profiles"))
 }

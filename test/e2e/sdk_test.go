@@ -44,7 +44,7 @@ func TestTrainJobAsTheSDKSendsIt(t *testing.T) {
 	for _, sent := range []*unstructured.Unstructured{annotated, field} {
 		body, err := sent.MarshalJSON()
 		s.ok(err)
-		s.says(s.kubectlInput(string(body), "create", "--raw", "/apis/trainer.kubeflow.org/v1alpha1/namespaces/"+s.name+"/trainjobs", "-f", "-"))
+		s.expectStderr(s.kubectlInput(string(body), "create", "--raw", "/apis/trainer.kubeflow.org/v1alpha1/namespaces/"+s.name+"/trainjobs", "-f", "-"))
 		if got := s.jsonpath("trainjob", sent.GetName(), ".spec.activeDeadlineSeconds"); got != "20" {
 			t.Errorf("the deadline of %s became %q, want 20", sent.GetName(), got)
 		}

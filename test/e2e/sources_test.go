@@ -83,7 +83,7 @@ func TestSourcesAreTold(t *testing.T) {
 	const pods = 6 // one more than opens the breaker
 	for name, source := range map[string]func(*space) (kind, name, class string){
 		"namespace": func(s *space) (string, string, string) {
-			s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1s"))
+			s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1s"))
 			return "Namespace", s.name, "namespace"
 		},
 		"policy": func(s *space) (string, string, string) {
@@ -103,7 +103,7 @@ func TestSourcesAreTold(t *testing.T) {
 				s.eventuallyDefaulted(fmt.Sprintf("pod-%d", i))
 				last = s.getPod(fmt.Sprintf("pod-%d", i))
 			}
-			s.passes(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition, "--timeout=10m"))
+			s.expectSuccess(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition, "--timeout=10m"))
 			s.eventAbout(kind, name, "Refused", "deletions are paused", "Pod of source", s.name)
 			series := `curfew_paused_scopes{class="` + class + `"}`
 			if open, err := strconv.Atoi(metric(t, s.ctx, series)); err != nil || open < 1 {
@@ -111,7 +111,7 @@ func TestSourcesAreTold(t *testing.T) {
 			}
 			lift()
 			s.awaitGone(last)
-			s.passes(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition+"=false", "--timeout=10m"))
+			s.expectSuccess(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition+"=false", "--timeout=10m"))
 			s.eventAbout(kind, name, "DeletionsResumed", "deletions resumed", s.name)
 			s.eventWith(kind, name, "Deleted", func(message string) bool {
 				// All in one summary, or in two that add up.
@@ -130,7 +130,7 @@ func (s *space) eventuallyDefaulted(name string) {
 		if created.Annotations[policy.AnnotationTTLSource] != "" {
 			return
 		}
-		s.passes(s.kubectl("delete", "pod", name, "--force"))
+		s.expectSuccess(s.kubectl("delete", "pod", name, "--force"))
 	}
 	s.Fatal("no Pod is given the default")
 }

@@ -117,7 +117,7 @@ func (s *space) createReviewed(object metav1.Object) output {
 			return out
 		}
 		open = len(of.FailedOpen)
-		s.passes(s.kubectlInput(s.manifest(object), "delete", "-f", "-"))
+		s.expectSuccess(s.kubectlInput(s.manifest(object), "delete", "-f", "-"))
 	}
 }
 
@@ -134,8 +134,8 @@ func (s *space) manifest(objects ...any) string {
 	return strings.Join(text, "\n---\n")
 }
 
-// passes fails the test unless a command succeeded.
-func (s *space) passes(out output) output {
+// expectSuccess fails the test unless a command succeeded.
+func (s *space) expectSuccess(out output) output {
 	s.Helper()
 	if out.failed {
 		s.Fatalf("refused: %s", out.stderr)
@@ -143,17 +143,17 @@ func (s *space) passes(out output) output {
 	return out
 }
 
-// says fails the test unless a command succeeded and its stderr is exactly these lines.
-func (s *space) says(out output, lines ...string) {
+// expectStderr fails the test unless a command succeeded and its stderr is exactly these lines.
+func (s *space) expectStderr(out output, lines ...string) {
 	s.Helper()
-	s.passes(out)
+	s.expectSuccess(out)
 	if want := joined(lines); out.stderr != want {
 		s.Fatalf("kubectl said:\n%s\nwant:\n%s", out.stderr, want)
 	}
 }
 
-// refuses fails the test unless a command failed and its stderr is exactly these lines.
-func (s *space) refuses(out output, lines ...string) {
+// expectRefusal fails the test unless a command failed and its stderr is exactly these lines.
+func (s *space) expectRefusal(out output, lines ...string) {
 	s.Helper()
 	if !out.failed {
 		s.Fatalf("it was not refused: %s%s", out.stdout, out.stderr)
@@ -240,8 +240,8 @@ func (s *space) tryDeleteJob(name string) error {
 	return suite.cluster.Client.BatchV1().Jobs(s.name).Delete(s.ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
 }
 
-// inHook is ok for what runs in the proxy's handlers, where a test cannot be ended.
-func (s *space) inHook(err error) {
+// okInHook is ok for what runs in the proxy's handlers, where a test cannot be ended.
+func (s *space) okInHook(err error) {
 	if err != nil {
 		s.Error(err)
 	}
@@ -317,9 +317,9 @@ func (s *space) stillThere(object metav1.Object) {
 	}
 }
 
-// onTime fails the test if a deletion came before an expiry. How long after it is what benchmarks
+// notEarly fails the test if a deletion came before an expiry. How long after it is what benchmarks
 // measure, on a machine that does nothing else.
-func (s *space) onTime(deletion harness.Event, expiry time.Time) {
+func (s *space) notEarly(deletion harness.Event, expiry time.Time) {
 	s.Helper()
 	if early := expiry.Sub(deletion.At); early > 0 {
 		s.Fatalf("%s was deleted %s before its expiry", deletion.GetName(), early)

@@ -27,8 +27,8 @@ func TestStolenCA(t *testing.T) {
 
 	port := suite.webhook.WebhookPort
 	s.ok(suite.webhook.Stop(s.ctx))
-	s.passes(s.kubectl("delete", "secret", certs.DefaultSecretName, "--namespace", harness.Namespace))
-	s.passes(s.kubectl("delete", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "curfew", "curfew-kinds", "--ignore-not-found"))
+	s.expectSuccess(s.kubectl("delete", "secret", certs.DefaultSecretName, "--namespace", harness.Namespace))
+	s.expectSuccess(s.kubectl("delete", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "curfew", "curfew-kinds", "--ignore-not-found"))
 	s.ok(startWebhook(s.ctx, port)) // applies the manifests first
 
 	s.poll("all webhooks to trust another CA alone", func(ctx context.Context) (bool, error) {

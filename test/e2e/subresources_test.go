@@ -32,10 +32,10 @@ func TestMetadataThroughSubresources(t *testing.T) {
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "status"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "eve"}}}, metav1.CreateOptions{})
 	s.ok(err)
-	s.passes(s.create(job("build", inTemplate(hold, "true"))))
+	s.expectSuccess(s.create(job("build", inTemplate(hold, "true"))))
 	waiting := pod("waiting", corev1.RestartPolicyNever)
 	waiting.Spec.SchedulerName = "nobody"
-	s.passes(s.create(waiting, s.object(`{apiVersion: v1, kind: Service, metadata: {name: front}, spec: {ports: [{port: 80}]}}`)))
+	s.expectSuccess(s.create(waiting, s.object(`{apiVersion: v1, kind: Service, metadata: {name: front}, spec: {ports: [{port: 80}]}}`)))
 
 	write := func(kind, name, patch string) output {
 		return s.kubectl("--as=eve", "patch", kind, name, "--subresource=status", "--type=merge", "-p", patch)
@@ -45,9 +45,9 @@ func TestMetadataThroughSubresources(t *testing.T) {
 	}
 	const annotation, label = "metadata.annotations[curfew.dev/ttl-after-finished]", "metadata.labels[curfew.dev/ttl]"
 	const annotated, labelled = `{"metadata":{"annotations":{"curfew.dev/ttl-after-failed":"1h"}}}`, `{"metadata":{"labels":{"curfew.dev/ttl":"1d"}}}`
-	s.refuses(write("job", "build", labelled), refused("validate.curfew.dev", label, "Job"))
-	s.refuses(write("pod", "waiting", strings.Replace(annotated, "failed", "finished", 1)), refused("validate-pods.curfew.dev", annotation, "Pod"))
-	s.refuses(write("pod", "waiting", labelled), refused("validate-pods.curfew.dev", label, "Pod"))
+	s.expectRefusal(write("job", "build", labelled), refused("validate.curfew.dev", label, "Job"))
+	s.expectRefusal(write("pod", "waiting", strings.Replace(annotated, "failed", "finished", 1)), refused("validate-pods.curfew.dev", annotation, "Pod"))
+	s.expectRefusal(write("pod", "waiting", labelled), refused("validate-pods.curfew.dev", label, "Pod"))
 	// Whether the controller may delete Services depends on what other tests grant it, and is warned
 	// about beside.
 	if out := write("service", "front", labelled); !out.failed || !strings.Contains(out.stderr, refused("validate-labels-in-use.curfew.dev", label, "Service")) {
@@ -59,12 +59,12 @@ func TestMetadataThroughSubresources(t *testing.T) {
 	}
 	bad := binding(`"annotations":{"curfew.dev/ttl-after-finished":"1h"}`)
 	for _, path := range []string{"/pods/waiting/binding", "/bindings"} {
-		s.refuses(s.kubectlInput(bad, "--as=eve", "create", "--raw", "/api/v1/namespaces/"+s.name+path, "-f", "-"), refused("bindings.curfew.dev", annotation, "Pod"))
+		s.expectRefusal(s.kubectlInput(bad, "--as=eve", "create", "--raw", "/api/v1/namespaces/"+s.name+path, "-f", "-"), refused("bindings.curfew.dev", annotation, "Pod"))
 	}
 
 	// The namespace's own keys are kept, whatever a write of its status says.
 	since := s.jsonpath("namespace", s.name, `.metadata.annotations.curfew\.dev/default-since`)
-	s.passes(s.kubectl("patch", "namespace", s.name, "--subresource=status", "--type=merge", "-p",
+	s.expectSuccess(s.kubectl("patch", "namespace", s.name, "--subresource=status", "--type=merge", "-p",
 		`{"metadata":{"annotations":{"curfew.dev/default-since":"2020-01-01T00:00:00Z/0"},"labels":{"curfew.dev/in-use":null}}}`))
 	if got := s.jsonpath("namespace", s.name, `.metadata.annotations.curfew\.dev/default-since`); got != since || since == "" {
 		t.Errorf("default-since became %q, want %q", got, since)
@@ -74,7 +74,7 @@ func TestMetadataThroughSubresources(t *testing.T) {
 	}
 
 	before := s.reviews("Pod")
-	s.passes(write("pod", "waiting", `{"metadata":{"annotations":{"a":"b"}},"status":{"message":"still waiting"}}`))
+	s.expectSuccess(write("pod", "waiting", `{"metadata":{"annotations":{"a":"b"}},"status":{"message":"still waiting"}}`))
 	if after := s.reviews("Pod"); after != before {
 		t.Errorf("%v reviews of a status that concerns nobody, want none", after-before)
 	}

@@ -80,7 +80,7 @@ func TestTriggerOfAnotherPackage(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	s.passes(s.kubectlInput(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"e2e-leases",
+	s.expectSuccess(s.kubectlInput(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"e2e-leases",
 		"labels":{"curfew.dev/aggregate-to-controller":"true"}},
 		"rules":[{"apiGroups":["coordination.k8s.io"],"resources":["leases"],"verbs":["get","list","watch","patch"]}]}`, "apply", "-f", "-"))
 	s.ok(suite.controller.Stop(s.ctx))
@@ -186,8 +186,8 @@ func TestWithoutBuiltinProfiles(t *testing.T) {
 	s.awaitRule(r.group)
 	s.awaitDefault(r)
 
-	s.says(s.create(s.jobSet("default")))
-	s.says(s.create(s.jobSet("own", noted(policy.AnnotationTTL, "1s"))))
+	s.expectStderr(s.create(s.jobSet("default")))
+	s.expectStderr(s.create(s.jobSet("own", noted(policy.AnnotationTTL, "1s"))))
 	end := now()
 	s.finished("jobset", "default", "Completed", end)
 	s.finished("jobset", "own", "Completed", end)

@@ -106,7 +106,7 @@ func both(first, second string) string { return first + "\n" + second }
 // jsonpath reads a field of an object with kubectl.
 func (s *space) jsonpath(kind, name, path string) string {
 	s.Helper()
-	return s.passes(s.kubectl("get", kind, name, "-o", "jsonpath={"+path+"}")).stdout
+	return s.expectSuccess(s.kubectl("get", kind, name, "-o", "jsonpath={"+path+"}")).stdout
 }
 
 // object reads one from YAML, for kinds that have no Go type here.

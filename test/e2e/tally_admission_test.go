@@ -40,7 +40,7 @@ func TestTallyFinalizer(t *testing.T) {
 	t.Parallel()
 	s, plain := newSpace(t), newSpace(t)
 	build := map[string]string{"app": "build"}
-	s.says(s.kubectlInput(podTally("builds", "selector: {matchLabels: {app: build}}"), "create", "-f", "-"))
+	s.expectStderr(s.kubectlInput(podTally("builds", "selector: {matchLabels: {app: build}}"), "create", "-f", "-"))
 	s.awaitPodsInUse(true)
 	plain.awaitPodsInUse(false)
 	pods := suite.cluster.Client.CoreV1().Pods(s.name)
@@ -88,7 +88,7 @@ func TestTallyFinalizer(t *testing.T) {
 	build2.Spec.Template.Labels, build2.Spec.Template.Annotations = build, map[string]string{hold: "true"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: build}, Spec: podSpec(corev1.RestartPolicyAlways)}
 	replicas := int32(1)
-	s.passes(s.create(build2, &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Name: "web"},
+	s.expectSuccess(s.create(build2, &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: build}, Template: template}}))
 	s.poll("a Pod of each", func(ctx context.Context) (bool, error) {
 		list, err := pods.List(ctx, metav1.ListOptions{})
@@ -103,7 +103,7 @@ func TestTallyFinalizer(t *testing.T) {
 		return len(list.Items) == 3, nil
 	})
 
-	s.passes(s.kubectl("delete", "podtally", "builds"))
+	s.expectSuccess(s.kubectl("delete", "podtally", "builds"))
 	s.awaitPodsInUse(false)
 }
 
@@ -129,12 +129,12 @@ func TestPodTallyIsValidated(t *testing.T) {
 			t.Errorf("%s: kubectl said\n%s%s\nwant %s", spec, out.stdout, out.stderr, want)
 		}
 	}
-	s.says(create("builds", build+", ttlAfterCounted: 10m"))
+	s.expectStderr(create("builds", build+", ttlAfterCounted: 10m"))
 	out := s.kubectl("patch", "podtally", "builds", "--type=merge", "-p", `{"spec":{"selector":{"matchLabels":{"app":"test"}}}}`)
 	if !out.failed || !strings.Contains(out.stderr, "the selector is immutable: create another PodTally") {
 		t.Errorf("kubectl said %s%s", out.stdout, out.stderr)
 	}
-	s.says(s.kubectl("patch", "podtally", "builds", "--type=merge", "-p", `{"spec":{"ttlAfterCounted":"never"}}`))
+	s.expectStderr(s.kubectl("patch", "podtally", "builds", "--type=merge", "-p", `{"spec":{"ttlAfterCounted":"never"}}`))
 	s.poll("the webhook to know the PodTally", func(context.Context) (bool, error) {
 		out := s.kubectlInput(podTally("twin", "selector: {matchLabels: {app: build, team: x}}"), "create", "--dry-run=server", "-f", "-")
 		return strings.Contains(out.stderr, `spec.selector: PodTally "builds" is older and matches every Pod of this one: this one counts none`), nil

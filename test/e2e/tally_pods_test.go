@@ -23,7 +23,7 @@ func TestCountedPodsAreDeleted(t *testing.T) {
 		if ttl != "" {
 			spec["ttlAfterCounted"] = ttl
 		}
-		s.passes(s.create(map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "PodTally", "metadata": map[string]any{"name": name}, "spec": spec}))
+		s.expectSuccess(s.create(map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "PodTally", "metadata": map[string]any{"name": name}, "spec": spec}))
 	}
 	s.poll("the tallies to count", func(context.Context) (bool, error) {
 		out := s.kubectl("get", "podtallies", "-o", `jsonpath={.items[?(@.status.startTime)].metadata.name}`)
@@ -66,7 +66,7 @@ func TestTallyOfPodsThatAreNotDeleted(t *testing.T) {
 		return s.kubectl("delete", "pod", "bad", "--dry-run=server").failed, nil
 	})
 	s.awaitTally("a", 2, 0, 0)
-	s.passes(s.kubectl("label", "pod", "bad", "good", policy.LabelTTL+"="+until(s.ahead(3*second))))
+	s.expectSuccess(s.kubectl("label", "pod", "bad", "good", policy.LabelTTL+"="+until(s.ahead(3*second))))
 	s.awaitGone(good)
 	released := s.await("Pod bad to be released", func(e harness.Event) bool {
 		return e.GetUID() == bad.UID && e.GetAnnotations()[policy.AnnotationCountedBy] == policy.CountedByNobody

@@ -22,7 +22,7 @@ func (s *space) createSample(name string, replaced ...string) {
 		}
 		text = strings.Replace(text, replaced[i], replaced[i+1], 1)
 	}
-	s.passes(s.kubectlInput(strings.ReplaceAll(text, "namespace: ci\n", "namespace: "+s.name+"\n"), "create", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(strings.ReplaceAll(text, "namespace: ci\n", "namespace: "+s.name+"\n"), "create", "-f", "-"))
 }
 
 // Each sample of a PodTally counts the Pods that it is for, and has them deleted. Those that look
@@ -65,7 +65,7 @@ func TestTallySamples(t *testing.T) {
 			deleted := child("deleted", sample.labels, hold, "true")
 			s.awaitGone(child("succeeds", sample.labels))
 			s.awaitGone(child("fails", sample.labels, fail, "true"))
-			s.passes(s.kubectl("delete", "pod", "deleted", "--wait=false"))
+			s.expectSuccess(s.kubectl("delete", "pod", "deleted", "--wait=false"))
 			s.awaitGone(deleted)
 			s.awaitTally(sample.tally, 0, 2, 2)
 			for _, other := range others {
@@ -98,7 +98,7 @@ func TestJobPodsSample(t *testing.T) {
 		t.Errorf("render: %+v, want it to run on with 1 succeeded", got)
 	}
 
-	s.passes(s.kubectl("create", "job", "audit-now", "--from=cronjob/audit"))
+	s.expectSuccess(s.kubectl("create", "job", "audit-now", "--from=cronjob/audit"))
 	audit := s.getJob("audit-now")
 	kept := s.await("a finished Pod of audit", func(e harness.Event) bool {
 		return e.Pod() != nil && e.Pod().Status.Phase == corev1.PodSucceeded && metav1.IsControlledBy(e.Pod(), audit)

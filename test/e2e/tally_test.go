@@ -27,7 +27,7 @@ var (
 // tally creates a PodTally of the Pods with a label.
 func (s *space) tally(name string) {
 	s.Helper()
-	s.says(s.kubectlInput(fmt.Sprintf(`{"apiVersion": "curfew.dev/v1alpha1", "kind": "PodTally", "metadata": {"name": %q}, "spec": {"selector": {"matchLabels": {"tally": %q}}}}`, name, name), "create", "-f", "-"))
+	s.expectStderr(s.kubectlInput(fmt.Sprintf(`{"apiVersion": "curfew.dev/v1alpha1", "kind": "PodTally", "metadata": {"name": %q}, "spec": {"selector": {"matchLabels": {"tally": %q}}}}`, name, name), "create", "-f", "-"))
 }
 
 func (s *space) readTally(ctx context.Context, name string) (*v1alpha1.PodTally, error) {
@@ -127,10 +127,10 @@ func TestTally(t *testing.T) {
 	unscheduled.Spec.SchedulerName = "none"
 	unscheduled = s.newPod(unscheduled)
 	s.awaitTally("a", 3, 1, 1)
-	s.passes(s.kubectl("delete", "pod", "deleted", "unscheduled", "--wait=false"))
+	s.expectSuccess(s.kubectl("delete", "pod", "deleted", "unscheduled", "--wait=false"))
 	s.awaitGone(deleted)
 	s.awaitGone(unscheduled)
-	s.passes(s.kubectl("label", "pod", "relabelled", "tally=other", "--overwrite"))
+	s.expectSuccess(s.kubectl("label", "pod", "relabelled", "tally=other", "--overwrite"))
 	s.awaitTally("a", 0, 1, 3)
 	s.awaitReleased("relabelled")
 
@@ -144,7 +144,7 @@ func TestTally(t *testing.T) {
 
 	s.newPod(tallied("released", "a", hold, "true"))
 	s.awaitTally("a", 1, 1, 3)
-	s.passes(s.kubectl("delete", "podtally", "a"))
+	s.expectSuccess(s.kubectl("delete", "podtally", "a"))
 	s.awaitReleased("released")
 }
 
@@ -170,7 +170,7 @@ func TestTallyStatusIsEdited(t *testing.T) {
 	s.ok(unstructured.SetNestedField(live.Object, int64(0), "status", "succeeded"))
 	body, err := live.MarshalJSON()
 	s.ok(err)
-	s.passes(s.kubectlInput(string(body), append([]string{"replace", "--subresource=status", "--field-manager=somebody", "-f", "-"}, byController...)...))
+	s.expectSuccess(s.kubectlInput(string(body), append([]string{"replace", "--subresource=status", "--field-manager=somebody", "-f", "-"}, byController...)...))
 	s.newPod(tallied("two", "a"))
 	s.awaitTally("a", 0, 2, 0)
 	s.awaitLog(suite.controller.Log, s.name+"/a", "somebody")

@@ -45,7 +45,7 @@ func TestTTLInPodTemplateIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inner := *s
 			inner.T = t
-			inner.refuses(inner.create(test.object), denied(test.webhook, test.reason))
+			inner.expectRefusal(inner.create(test.object), denied(test.webhook, test.reason))
 		})
 	}
 }
@@ -54,12 +54,12 @@ func TestPodThatNeverFinishesCannotHaveATTL(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	reason := "spec.restartPolicy: a Pod with a TTL cannot have Always (absent means Always), as it never finishes: use OnFailure or Never"
-	s.refuses(s.create(pod("always", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
-	s.refuses(s.create(pod("absent", "", policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
-	s.says(s.create(pod("on-failure", corev1.RestartPolicyOnFailure, policy.AnnotationTTL, "1h")))
+	s.expectRefusal(s.create(pod("always", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
+	s.expectRefusal(s.create(pod("absent", "", policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
+	s.expectStderr(s.create(pod("on-failure", corev1.RestartPolicyOnFailure, policy.AnnotationTTL, "1h")))
 	// The same Pod without a TTL passes, also where a default is in force.
-	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultPodTTL+"=1h"))
-	s.says(s.create(pod("server", corev1.RestartPolicyAlways)))
+	s.expectStderr(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultPodTTL+"=1h"))
+	s.expectStderr(s.create(pod("server", corev1.RestartPolicyAlways)))
 	if got := s.getPod("server").Annotations; got[policy.AnnotationTTL] != "" {
 		t.Errorf("it got a default: %v", got)
 	}
@@ -72,24 +72,24 @@ func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
 	s := newSpace(t)
 	s.newJob(job("old", ttl(100*hour), inTemplate(hold, "true")))
 	s.newJob(job("leaving", ttl(100*hour), inTemplate(hold, "true"), finalized))
-	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMaxTTL+"=1h"))
+	s.expectStderr(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMaxTTL+"=1h"))
 
-	s.says(s.kubectl("label", "job", "old", "team=blue"))
-	s.says(s.kubectl("annotate", "job", "old", "example.com/note=x"))
-	s.says(s.kubectl("annotate", "job", "old", "curfew.dev/protect=true"))
+	s.expectStderr(s.kubectl("label", "job", "old", "team=blue"))
+	s.expectStderr(s.kubectl("annotate", "job", "old", "example.com/note=x"))
+	s.expectStderr(s.kubectl("annotate", "job", "old", "curfew.dev/protect=true"))
 	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: ` +
 		`metadata.annotations[curfew.dev/ttl-after-finished]: 8d is above curfew.dev/max-ttl 1h of namespace "` + s.name + `": use 1h or less`
-	s.refuses(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=8d"), refusal)
-	s.refuses(s.kubectl("annotate", "job", "old", policy.AnnotationTTL+"-"),
+	s.expectRefusal(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=8d"), refusal)
+	s.expectRefusal(s.kubectl("annotate", "job", "old", policy.AnnotationTTL+"-"),
 		`Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `+
 			`metadata.annotations[curfew.dev/ttl-after-finished]: cannot be removed while curfew.dev/max-ttl 1h of namespace "`+s.name+`" applies: set it to 1h or less`)
-	s.says(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=1h"))
+	s.expectStderr(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=1h"))
 
 	// A terminating object always passes, or its finalizers could not be removed.
 	leaving := s.getJob("leaving")
-	s.passes(s.kubectl("delete", "job", "leaving", "--wait=false"))
+	s.expectSuccess(s.kubectl("delete", "job", "leaving", "--wait=false"))
 	s.awaitDeletion(leaving)
-	s.says(s.kubectl("annotate", "--overwrite", "job", "leaving", policy.AnnotationTTL+"=8d"))
+	s.expectStderr(s.kubectl("annotate", "--overwrite", "job", "leaving", policy.AnnotationTTL+"=8d"))
 	s.patchJob("leaving", `{"metadata":{"finalizers":null}}`)
 	s.awaitGone(leaving)
 }
@@ -98,9 +98,9 @@ func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
 func TestModeWarn(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationMode, "warn", policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
-	s.says(s.create(job("default")),
+	s.expectStderr(s.create(job("default")),
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
-	s.says(s.create(job("long", ttl(8*24*hour))),
+	s.expectStderr(s.create(job("long", ttl(8*24*hour))),
 		`Warning: curfew: metadata.annotations[curfew.dev/ttl-after-finished]: would be refused (mode warn): `+
 			`691200 (8d) is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)
 }
@@ -110,12 +110,12 @@ func TestModeWarn(t *testing.T) {
 func TestModeDryRun(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationMode, "dry-run", policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
-	s.says(s.create(job("default")),
+	s.expectStderr(s.create(job("default")),
 		`Warning: curfew: ttlSecondsAfterFinished would be defaulted to 86400 (1d) from namespace "`+s.name+`" (dry-run)`)
 	if created := s.getJob("default"); created.Spec.TTLSecondsAfterFinished != nil {
 		t.Errorf("it was changed: %d", *created.Spec.TTLSecondsAfterFinished)
 	}
-	s.says(s.create(job("long", ttl(8*24*hour))),
+	s.expectStderr(s.create(job("long", ttl(8*24*hour))),
 		`Warning: curfew: metadata.annotations[curfew.dev/ttl-after-finished]: would be refused (mode dry-run): `+
 			`691200 (8d) is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)
 
@@ -135,7 +135,7 @@ func TestServerSideDryRun(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
 	out := s.kubectlInput(s.manifest(job("trial")), "create", "-f", "-", "--dry-run=server", "-o", "jsonpath={.spec.ttlSecondsAfterFinished}")
-	s.says(out, `Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
+	s.expectStderr(out, `Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
 	if out.stdout != "86400" {
 		t.Errorf("the dry run shows %q, want 86400", out.stdout)
 	}

@@ -86,14 +86,14 @@ func ownedBy(owner metav1.Object, kind string) func(trained) {
 func (s *space) metaOf(kind, name string) *metav1.ObjectMeta {
 	s.Helper()
 	var out struct{ Metadata metav1.ObjectMeta }
-	s.ok(json.Unmarshal([]byte(s.passes(s.kubectl("get", kind, name, "-o", "json")).stdout), &out))
+	s.ok(json.Unmarshal([]byte(s.expectSuccess(s.kubectl("get", kind, name, "-o", "json")).stdout), &out))
 	return &out.Metadata
 }
 
 // finished writes the status of a JobSet or TrainJob: a condition, since an instant.
 func (s *space) finished(kind, name, condition string, at time.Time) {
 	s.Helper()
-	s.passes(s.kubectl("patch", kind, name, "--subresource=status", "--type=merge", "-p", fmt.Sprintf(
+	s.expectSuccess(s.kubectl("patch", kind, name, "--subresource=status", "--type=merge", "-p", fmt.Sprintf(
 		`{"status":{"conditions":[{"type":%q,"status":"True","reason":"Test","message":"","lastTransitionTime":%q}]}}`, condition, at.UTC().Format(time.RFC3339))))
 }
 
@@ -101,7 +101,7 @@ func (s *space) finished(kind, name, condition string, at time.Time) {
 // expiry.
 func (s *space) goneBy(kind, name string, expiry time.Time) {
 	s.Helper()
-	s.passes(s.kubectl("wait", kind+"/"+name, "--for=delete", "--timeout=10m"))
+	s.expectSuccess(s.kubectl("wait", kind+"/"+name, "--for=delete", "--timeout=10m"))
 	if early := time.Until(expiry); early > 0 {
 		s.Fatalf("%s %s was gone %s before its expiry", kind, name, early)
 	}

@@ -60,18 +60,18 @@ func TestTrainJobDeadlineIsImmutable(t *testing.T) {
 	patch := func(name, patch string) output {
 		return s.kubectl("patch", "trainjob", name, "--type=merge", "-p", patch)
 	}
-	s.refuses(patch("without", `{"spec":{"activeDeadlineSeconds":60}}`), refusal+field+"cannot be added after creation: leave it out, or create a new TrainJob with it")
-	s.refuses(patch("with", `{"spec":{"activeDeadlineSeconds":null}}`), refusal+field+"cannot be removed after creation: leave it at 3600, or create a new TrainJob without it")
+	s.expectRefusal(patch("without", `{"spec":{"activeDeadlineSeconds":60}}`), refusal+field+"cannot be added after creation: leave it out, or create a new TrainJob with it")
+	s.expectRefusal(patch("with", `{"spec":{"activeDeadlineSeconds":null}}`), refusal+field+"cannot be removed after creation: leave it at 3600, or create a new TrainJob without it")
 	if out := patch("with", `{"spec":{"activeDeadlineSeconds":60}}`); !out.failed || !strings.Contains(out.stderr, field+"Invalid value: "+s.shown("60", "integer")+": field is immutable") {
 		t.Errorf("kubectl said %q", out.stderr)
 	}
-	s.refuses(s.kubectl("annotate", "trainjob", "without", policy.AnnotationActiveDeadline+"=1h"),
+	s.expectRefusal(s.kubectl("annotate", "trainjob", "without", policy.AnnotationActiveDeadline+"=1h"),
 		refusal+key+"cannot be added after creation: leave it out, or create a new TrainJob with it")
-	s.refuses(s.kubectl("annotate", "--overwrite", "trainjob", "with", policy.AnnotationActiveDeadline+"=2h"),
+	s.expectRefusal(s.kubectl("annotate", "--overwrite", "trainjob", "with", policy.AnnotationActiveDeadline+"=2h"),
 		refusal+key+"cannot be changed after creation, from 1h to 2h: leave it, or create a new TrainJob")
-	s.refuses(s.kubectl("annotate", "trainjob", "with", policy.AnnotationActiveDeadline+"-"),
+	s.expectRefusal(s.kubectl("annotate", "trainjob", "with", policy.AnnotationActiveDeadline+"-"),
 		refusal+key+"cannot be removed after creation: leave it at 1h, or create a new TrainJob without it")
-	s.says(s.kubectl("label", "trainjob", "with", "team=blue"))
+	s.expectStderr(s.kubectl("label", "trainjob", "with", "team=blue"))
 }
 
 // A training runtime has its TTL in an annotation. Inside its template one would take the JobSet,
@@ -163,7 +163,7 @@ func TestRuntimeDeadlineIsADefault(t *testing.T) {
 		}
 	}
 	expect("at creation")
-	s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "timed", policy.AnnotationActiveDeadline+"=1s"))
+	s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "timed", policy.AnnotationActiveDeadline+"=1s"))
 	s.eventually(row{s.trainJob("next", "timed", own), warned(`activeDeadlineSeconds defaulted to 1 (1s) from runtime "timed"`)})
 	s.outlast(now().Add(3 * second))
 	expect("after the runtime has changed")
@@ -197,18 +197,18 @@ func TestRuntimeIsReadLive(t *testing.T) {
 	for _, name := range []string{"shortened", "kept", "longer"} {
 		s.finished("trainjob", name, "Complete", end)
 	}
-	s.passes(s.kubectl("delete", "trainingruntime", "gone"))
+	s.expectSuccess(s.kubectl("delete", "trainingruntime", "gone"))
 	s.awaitLog(suite.controller.Log, s.name+"/kept", `"kept"`, "does not exist")
-	s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "changed", policy.AnnotationTTL+"=2s"))
+	s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "changed", policy.AnnotationTTL+"=2s"))
 	s.goneBy("trainjob", "shortened", end.Add(2*second))
 	s.outlast(end.Add(2 * second))
 	s.there("trainjob", "kept")
 	s.there("trainjob", "longer")
 	// Back again, it counts for what finishes from now on, and by backfill for the rest.
-	s.passes(s.create(s.runtime("TrainingRuntime", "gone", noted(policy.AnnotationTTL, "1s"))))
+	s.expectSuccess(s.create(s.runtime("TrainingRuntime", "gone", noted(policy.AnnotationTTL, "1s"))))
 	s.outlast(now().Add(second))
 	s.there("trainjob", "kept")
-	s.passes(s.kubectl("annotate", "trainingruntime", "gone", policy.AnnotationBackfill+"=true"))
+	s.expectSuccess(s.kubectl("annotate", "trainingruntime", "gone", policy.AnnotationBackfill+"=true"))
 	s.goneBy("trainjob", "kept", end.Add(second))
 }
 
@@ -223,8 +223,8 @@ func TestRuntimeThatDoesNotExist(t *testing.T) {
 	s.creates(row{s.runtime("TrainingRuntime", "some"), ""})
 	s.eventually(row{s.trainJob("probe", "some", at("spec.runtimeRef.kind", "TrainingRuntime"), noted(policy.AnnotationTTL, "soon")), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",
 		`metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+readable+`, or never`)})
-	s.says(s.create(s.trainJob("orphan", s.name+"-none")), missing(s.name+"-none"))
-	s.says(s.create(s.trainJob("another", "none", at("spec.runtimeRef.kind", "TrainingRuntime"))), missing("none"))
+	s.expectStderr(s.create(s.trainJob("orphan", s.name+"-none")), missing(s.name+"-none"))
+	s.expectStderr(s.create(s.trainJob("another", "none", at("spec.runtimeRef.kind", "TrainingRuntime"))), missing("none"))
 	if got := s.metaOf("trainjob", "orphan").Annotations; len(got) > 0 {
 		t.Errorf("it became %v", got)
 	}

@@ -59,11 +59,11 @@ func TestUnreadableNamespaceIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.name = unreadable
-	s.passes(s.kubectl("wait", "--for=jsonpath={.metadata.labels.curfew\\.dev/in-use}=true", "--timeout=10m", "namespace/"+s.name))
+	s.expectSuccess(s.kubectl("wait", "--for=jsonpath={.metadata.labels.curfew\\.dev/in-use}=true", "--timeout=10m", "namespace/"+s.name))
 	const unknown = `"%" is not a duration: unit "y" is unknown; ` + readable
 	s.eventually(row{job("default"), warned(`no default from metadata.annotations[curfew.dev/default-ttl] of namespace "` + s.name + `": ` +
 		strings.Replace(unknown, "%", "1y", 1) + ", or never")})
-	s.says(s.create(job("own", native(time.Hour))), warned(`spec.ttlSecondsAfterFinished: cannot be checked, so the object will be kept: `+
+	s.expectStderr(s.create(job("own", native(time.Hour))), warned(`spec.ttlSecondsAfterFinished: cannot be checked, so the object will be kept: `+
 		`curfew.dev/max-ttl of namespace "`+s.name+`" cannot be read: `+strings.Replace(unknown, "%", "2y", 1)))
 }
 
@@ -71,7 +71,7 @@ func TestUnreadableNamespaceIsTold(t *testing.T) {
 func TestAuditAnnotations(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
-	s.passes(s.create(job("default")))
+	s.expectSuccess(s.create(job("default")))
 	if out := s.create(job("long", native(8*24*time.Hour), annotated("helm.sh/hook", "test"))); !out.failed {
 		t.Fatal("it was not refused")
 	}
@@ -113,11 +113,11 @@ func curfews(annotations map[string]string) map[string]string {
 func TestUpdateWarnsOnlyOfWhatItChanges(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.passes(s.create(job("old", native(5*time.Second), annotated("helm.sh/hook", "test"), labelled("1w"), inTemplate(hold, "true"))))
-	s.says(s.kubectl("annotate", "job", "old", policy.AnnotationProtect+"=true"),
+	s.expectSuccess(s.create(job("old", native(5*time.Second), annotated("helm.sh/hook", "test"), labelled("1w"), inTemplate(hold, "true"))))
+	s.expectStderr(s.kubectl("annotate", "job", "old", policy.AnnotationProtect+"=true"),
 		warned("spec.ttlSecondsAfterFinished: the Job's own controller deletes by this field, whatever curfew.dev/protect says: remove one"),
 		warned("metadata.labels[curfew.dev/ttl]: has no effect: the Job is protected by annotation curfew.dev/protect"))
-	s.says(s.kubectl("annotate", "job", "old", policy.AnnotationTTLFailed+"=4s"),
+	s.expectStderr(s.kubectl("annotate", "job", "old", policy.AnnotationTTLFailed+"=4s"),
 		warned("metadata.annotations[curfew.dev/ttl-after-failed]: 4s is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"))
 	patched, err := suite.cluster.Client.BatchV1().Jobs(s.name).Get(s.ctx, "old", metav1.GetOptions{})
 	s.ok(err)

@@ -235,7 +235,19 @@ func TestFleetHasSomeOfEach(t *testing.T) {
 			restored++
 		}
 	}
-	if len(ways) != int(kept)+1 || len(acts) != int(release)+1 || len(oddities) != 7 || silent == 0 || restored == 0 || len(of) != 3 {
-		t.Errorf("ways %v, acts %v, oddities %v, silent %d, restored %d, kinds %v", ways, acts, oddities, silent, restored, of)
+	if want := int(kept) + 1; len(ways) != want {
+		t.Errorf("ways %v, want all %d", ways, want)
+	}
+	if want := int(release) + 1; len(acts) != want {
+		t.Errorf("acts %v, want all %d", acts, want)
+	}
+	if len(oddities) != 7 {
+		t.Errorf("oddities %v, want all 7", oddities)
+	}
+	if len(of) != 3 {
+		t.Errorf("kinds %v, want all 3", of)
+	}
+	if silent == 0 || restored == 0 {
+		t.Errorf("%d silent and %d restored objects, want some of each", silent, restored)
 	}
 }

@@ -44,8 +44,14 @@ func TestParseStat(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || state != test.state || started != test.started || rss != test.pages*int64(os.Getpagesize()) {
-				t.Fatalf("got %c %d %d %v", state, started, rss, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if state != test.state || started != test.started {
+				t.Errorf("state %c, started at %d, want %c and %d", state, started, test.state, test.started)
+			}
+			if want := test.pages * int64(os.Getpagesize()); rss != want {
+				t.Errorf("%d bytes resident, want %d", rss, want)
 			}
 		})
 	}
@@ -91,7 +97,7 @@ func TestFindProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(found) != 2 || found[0].pid != 4 || found[0].component != "etcd" || found[1].pid != 30 || found[1].component != "kwok" {
-		t.Fatalf("found %+v", found)
+		t.Fatalf("found %+v, want etcd as 4 and kwok as 30", found)
 	}
 	if found[0].started != 6 || found[0].rss != 2*int64(os.Getpagesize()) {
 		t.Errorf("etcd is %+v", found[0])

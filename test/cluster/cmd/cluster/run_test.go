@@ -22,8 +22,14 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if command != "start" || f.dir != filepath.Join(root, ".cluster") || f.bin != filepath.Join(root, "bin") || f.inTreeTTL {
-		t.Errorf("got %s %+v", command, f)
+	if command != "start" {
+		t.Errorf("command %q, want start", command)
+	}
+	if f.dir != filepath.Join(root, ".cluster") || f.bin != filepath.Join(root, "bin") {
+		t.Errorf("folders %s and %s, want .cluster and bin in %s", f.dir, f.bin, root)
+	}
+	if f.inTreeTTL {
+		t.Error("the in-tree TTL controller is on")
 	}
 	if f.kubernetes != "1.37" {
 		t.Errorf("release %q, want that of KUBERNETES", f.kubernetes)
