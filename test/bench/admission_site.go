@@ -55,7 +55,7 @@ type server struct {
 	mallocs func(ctx context.Context) (float64, error)
 }
 
-// openSite installs Curfew's admission and starts everybody. What it returned is to be closed
+// openSite installs Curfew's admission and starts all contestants. What it returned is to be closed
 // whatever the error says.
 func openSite(ctx context.Context, e *environment) (*site, error) {
 	s := &site{env: e}

@@ -44,7 +44,7 @@ func TestSummarizeAdmission(t *testing.T) {
 	}
 }
 
-// Whoever defaults has to have done so, else the contest would be won by doing nothing.
+// Each contestant that sets defaults must have done so, or doing nothing would win.
 func TestDefaulted(t *testing.T) {
 	for contestant, defaults := range map[string]bool{createNone: false, answerNoop: false, createMAP: true, createPatch: true, theCurfew: true, answerTyped: true} {
 		for _, ttl := range []*int32{nil, ptr.To[int32](defaultedTTL), ptr.To[int32](5)} {

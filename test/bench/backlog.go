@@ -15,7 +15,7 @@ const backlogTTL = 30 * 24 * time.Hour
 const backlogPrefix = "nightly-report-29301120"
 
 // backlog lets the control plane hold exactly so many finished Jobs that are not due for a month.
-// One that holds more, or Jobs of another bench, is started afresh.
+// One that holds more, or Jobs of another bench, is started again without data.
 func (e *environment) backlog(ctx context.Context, jobs int) error {
 	if e.held > jobs {
 		if err := e.renew(ctx); err != nil {

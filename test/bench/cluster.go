@@ -129,7 +129,7 @@ func (e *environment) prepare(ctx context.Context) error {
 	return err
 }
 
-// renew starts the control plane anew, without a single object of a bench.
+// renew starts the control plane again, without a single object of a bench.
 func (e *environment) renew(ctx context.Context) error {
 	if err := e.cluster(ctx, "stop"); err != nil {
 		return err

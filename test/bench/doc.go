@@ -8,7 +8,7 @@
 // (cluster.go), builds bin/curfew and runs the benches of the registry (registry.go) one after the
 // other. Each returns results; report.go prints them and writes .bench/results.json, and each
 // writes its single measurements to .bench/runs-<bench>.json. A bench is one file, or a few, that
-// adds itself to the registry. A run with -only replaces the results that it has measured anew and
+// adds itself to the registry. A run with -only replaces the results that it has measured again and
 // leaves the others in the file; a run of all leaves none but its own.
 //
 // The drain (drain.go) is a contest: contestants.go lists who takes part, and round.go lets one of

@@ -207,8 +207,8 @@ func (e *environment) createWay(ctx context.Context, l labelled, w way, set jobS
 	return run, w.check(run)
 }
 
-// check holds that a way is what it is called: whoever measures the cost of a call has to have made
-// it.
+// check demands that a way does what its name says: a measurement of the cost of a call must have
+// made it.
 func (w way) check(run labelCreateRun) error {
 	want := 0.0
 	if w.name == wayDate || w.name == wayBounded {

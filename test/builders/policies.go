@@ -20,7 +20,7 @@ const (
 
 // LifecyclePolicies are so many policies as a large cluster may have them. Of ten, five are for
 // single teams' namespaces, one of these with a CEL condition too; two have CEL conditions alone,
-// one of these bounds and the other an expression for its default; one goes by the labels of
+// one of these bounds and the other an expression for its default; one matches by the labels of
 // objects, one speaks of Pods, and one has bounds for everybody. Priorities differ. One in fifty is
 // for [TeamPayments]. The last policy is the probe, by which it shows that all are in force: the
 // one that selects [LabelProbe].

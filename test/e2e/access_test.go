@@ -37,8 +37,9 @@ func (s *space) notYours(kind string) string {
 	return notYours + on + ` in namespace "` + s.name + `"`
 }
 
-// A TTL is a delete permission in disguise: whoever may not delete is warned, for what they write
-// themselves and not for what a default fills in. --require-delete refuses, see options_test.go.
+// A TTL is a delete permission in disguise: users who may not delete are warned, for what they
+// write themselves and not for what a default fills in. --require-delete refuses, see
+// options_test.go.
 func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")

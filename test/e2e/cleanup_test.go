@@ -210,7 +210,7 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 	}
 	s.janitor("configmaps")
 	name := s.cleanupPolicy("all", "janitor", `matchConstraints: {resourceRules: [{apiGroups: [""], resources: [configmaps, secrets]}]}`)
-	nobody := s.cleanupPolicy("nobody", "nobody", `matchConstraints: {`+allConfigMaps+`}`)
+	missing := s.cleanupPolicy("nobody", "nobody", `matchConstraints: {`+allConfigMaps+`}`)
 	status := s.awaitCleanup(name)
 	if left := s.configMapsLeft(); len(left) != 0 || status.Deleted != 1 {
 		t.Errorf("left %v, deleted %d: %+v", left, status.Deleted, status.LastRun)
@@ -221,7 +221,7 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 	if found := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled); found == nil || !strings.Contains(found.Message, "list secrets") {
 		t.Errorf("stalled: %+v", found)
 	}
-	waits := s.awaitStatus(nobody, "the run of "+nobody+" to stall", func(status *v1alpha1.CleanupPolicyStatus) bool {
+	waits := s.awaitStatus(missing, "the run of "+missing+" to stall", func(status *v1alpha1.CleanupPolicyStatus) bool {
 		return status.LastRun != nil && reasonOf(status, v1alpha1.ConditionStalled) != "none"
 	})
 	if waits.LastRun.Phase != v1alpha1.RunRunning || waits.Deleted != 0 || reasonOf(waits, v1alpha1.ConditionStalled) != "True Forbidden" ||

@@ -230,8 +230,8 @@ func TestDeadlineOfAnInventedKind(t *testing.T) {
 	}
 }
 
-// Whatever a stale controller does after the mark is undone: the conditions are overwritten, a
-// child is created anew, and the first deletion of a child fails.
+// Curfew repairs all that a stale controller does after the mark: it overwrites the conditions and
+// creates a child again, and the first deletion of a child fails.
 func TestDeadlineHolds(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -22,7 +22,7 @@ func ways() map[string]func(time.Duration) func(*batchv1.Job) {
 	return all
 }
 
-// A Job and its Pods go at finish + TTL, whoever of the two controllers is faster.
+// A Job and its Pods are deleted at finish + TTL, whichever of the two controllers is faster.
 func TestJobVanishesAtItsSecond(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]func(time.Duration) func(*batchv1.Job){"annotation": ttl, "field": native} {
@@ -112,8 +112,7 @@ func TestProtectAndNever(t *testing.T) {
 	s.awaitGone(protected)
 }
 
-// S4: a TTL after finished says nothing about what has not finished. SuccessCriteriaMet is not the
-// end.
+// S4: a TTL after finished does not apply to unfinished objects. SuccessCriteriaMet is not the end.
 func TestUnfinishedIsKept(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -149,7 +148,8 @@ func TestFinishTimeInTheFuture(t *testing.T) {
 }
 
 // A Pod that does not say when it ended (evicted before it had a condition) goes its TTL after
-// Curfew first saw it finished, which is kept on the Pod, so that a restart does not begin anew.
+// Curfew first saw it finished, which is kept on the Pod, so that a restart does not start the time
+// again.
 func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

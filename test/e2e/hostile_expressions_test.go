@@ -25,8 +25,8 @@ func bombs() map[string]string {
 	}
 }
 
-// An expression that would exhaust whoever compiles it is refused with the policy or the profile
-// that it is in, by the schema or by Curfew, within seconds; and Curfew goes on answering.
+// An expression that would exhaust its compiler is refused with the policy or the profile that it
+// is in, by the schema or by Curfew, within seconds; and Curfew goes on answering.
 func TestHostileExpressions(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)

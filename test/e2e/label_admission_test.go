@@ -150,7 +150,7 @@ func TestLabelOnANamespace(t *testing.T) {
 	s.expectSuccess(s.kubectl("label", "namespace", s.name, policy.LabelTTL+"-"))
 }
 
-// Whoever takes a label for an annotation, or the other way round, is told.
+// A warning tells users who write a label's key as an annotation, or the other way round.
 func TestLabelsAndAnnotationsMixedUp(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -9,8 +9,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// A TrainJob that has finished goes by the TTL of its runtime, with its JobSet, Jobs and Pods: at
-// once with 0, and without one never.
+// A finished TrainJob is deleted by the TTL of its runtime, with its JobSet, Jobs and Pods: at once
+// with 0, and without one never.
 func TestPeersRuntimeTTL(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
@@ -83,7 +83,7 @@ func TestPeersSuspendedJobThatFinishes(t *testing.T) {
 	s.notEarly(s.awaitAllGone(job), end.Add(8*second))
 }
 
-// What a deadline has failed has finished: it goes by its TTL.
+// An object that a deadline failed has finished: its TTL applies.
 func TestPeersDeadlineThenTTL(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)

@@ -20,7 +20,7 @@ import (
 func TestFeedsReadProtobuf(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.awaitGone(s.finishJob("due", now(), ttl(second))) // what has seen nothing yet has nothing to judge again
+	s.awaitGone(s.finishJob("due", now(), ttl(second))) // a feed that has seen no object judges none again
 	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1h"))
 	for path, of := range map[string]struct {
 		fields string

@@ -65,7 +65,7 @@ func TestPodThatNeverFinishesCannotHaveATTL(t *testing.T) {
 	}
 }
 
-// On UPDATE a rule refuses only what the request changes: whoever touches something else is not
+// On UPDATE a rule refuses only values that the request changes: who changes something else is not
 // made to clean up.
 func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
 	t.Parallel()

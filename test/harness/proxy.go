@@ -81,7 +81,7 @@ func (p *Proxy) Close() {
 	p.server.Close()
 }
 
-// Cut breaks all connections that clients hold, watches included. They may connect anew at once.
+// Cut breaks all connections that clients hold, watches included. They may connect again at once.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -162,7 +162,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 		}
 		eachCall(s, func(pkg, name string, at token.Position) {
 			if pkg == "time" && name == "Sleep" && !bubbled(s) {
-				t.Errorf("%s sleeps: wait for what is to come, or use testing/synctest", at)
+				t.Errorf("%s sleeps: wait for a condition, or use testing/synctest", at)
 			}
 		})
 	}

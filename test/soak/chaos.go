@@ -35,7 +35,7 @@ type trouble struct {
 	do    func(*chaos, context.Context) error
 }
 
-// troubles stand in the order of the first round: what mends itself at once comes before what may
+// troubles are in the order of the first round: those that end at once come before those that may
 // take a busy machine a while.
 var troubles = []trouble{
 	{"kill -9 a controller", true, func(c *chaos, _ context.Context) error { return c.any().kill() }},

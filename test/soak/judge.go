@@ -65,7 +65,7 @@ type verdicts struct {
 // calm: after an outage watches come back with a backoff, and what fell due meanwhile goes first.
 const calmBefore = 5 * time.Second
 
-// evidence is what the judge goes by, beside the ledger.
+// evidence is the judge's input, beside the ledger.
 type evidence struct {
 	beats     *heartbeats
 	told      *announcements

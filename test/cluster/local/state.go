@@ -114,7 +114,7 @@ func (s *State) save() error {
 }
 
 // wipe removes what a cluster keeps in dir, so that the next start finds nothing of it, and leaves
-// the logs for whoever asks why it ended. Files of others in dir stay.
+// the logs, which show why it ended. Files of others in dir stay.
 func wipe(dir string) error {
 	for _, name := range []string{stateFile, stateFile + ".new", "kubeconfig", "data", "pki", "config"} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {

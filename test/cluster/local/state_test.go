@@ -77,8 +77,8 @@ func TestStartTriesOtherPorts(t *testing.T) {
 	}
 }
 
-// Whatever an earlier cluster left, a start begins from nothing: the processes are gone, the data
-// too, files of others stay.
+// A start begins from nothing, also if an earlier cluster left data: the processes are gone, the
+// data too, files of others stay.
 func TestStaleState(t *testing.T) {
 	for name, content := range map[string]string{
 		"cut short":     `{"dir": "DIR", "ready": false, "components": {"etcd": {"pid": 1}}}`,
