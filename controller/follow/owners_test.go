@@ -57,8 +57,11 @@ func TestOwners(t *testing.T) {
 			}
 			owners := &Owners{Client: client, Mapper: mapper}
 			got, err := owners.Read(t.Context(), test.namespace, &metav1.OwnerReference{APIVersion: test.apiVersion, Kind: test.kind, Name: test.name, UID: types.UID(test.uid)})
-			if (got != nil) != test.there || meta.IsNoMatchError(err) != test.noMatch || (err != nil) != (test.noMatch || test.fails != nil) {
-				t.Errorf("%v, %v", got, err)
+			if (got != nil) != test.there {
+				t.Errorf("the owner is %v, want one: %t", got, test.there)
+			}
+			if meta.IsNoMatchError(err) != test.noMatch || (err != nil) != (test.noMatch || test.fails != nil) {
+				t.Errorf("error %v, want that the kind is unknown: %t, want one of the read: %t", err, test.noMatch, test.fails != nil)
 			}
 		})
 	}
@@ -84,8 +87,10 @@ func TestStatefulSetsAreListedOnce(t *testing.T) {
 		for range 100 {
 			group.Go(func() {
 				got, err := owners.Existing(t.Context(), "ci", asked())
-				if err != nil || len(got) != 2 || got[0].Name != "a" || got[1].Name != "web" {
-					t.Errorf("%v, %v", got, err)
+				if err != nil {
+					t.Error(err)
+				} else if len(got) != 2 || got[0].Name != "a" || got[1].Name != "web" {
+					t.Errorf("existing are %v, want a and web", got)
 				}
 			})
 		}

@@ -132,7 +132,13 @@ func TestIncompleteIsBounded(t *testing.T) {
 		since[schema.GroupKind{Group: "example.com", Kind: fmt.Sprint("K", i)}] = began.Add(time.Duration(i) * time.Minute)
 	}
 	first, kinds := settings.IncompleteOf(since)
-	if kinds != 50 || len(first) != 20 || first[0] != (settings.Incomplete{Group: "example.com", Kind: "K0", Since: began.Truncate(time.Second)}) || first[19].Kind != "K19" {
-		t.Errorf("%d, %v", kinds, first)
+	if kinds != 50 || len(first) != 20 {
+		t.Fatalf("it counts %d kinds and names %d, want 50 and 20", kinds, len(first))
+	}
+	if want := (settings.Incomplete{Group: "example.com", Kind: "K0", Since: began.Truncate(time.Second)}); first[0] != want {
+		t.Errorf("the first is %v, want %v", first[0], want)
+	}
+	if first[19].Kind != "K19" {
+		t.Errorf("the last is %v, want K19", first[19])
 	}
 }

@@ -62,8 +62,11 @@ func TestPublisher(t *testing.T) {
 			t.Error(err)
 		}
 		data, _, err := unstructured.NestedStringMap(target.objects[2].Object, "data")
-		if err != nil || len(data) != 2 || data["dry-run"] != "true" || data[settings.User] != "me" {
-			t.Errorf("%v, %v", data, err)
+		if err != nil {
+			t.Error(err)
+		}
+		if len(data) != 2 || data["dry-run"] != "true" || data[settings.User] != "me" {
+			t.Errorf("the data is %v, want dry-run and the user", data)
 		}
 	})
 }

@@ -115,8 +115,11 @@ func TestRefusedDelete(t *testing.T) {
 	s := newScene(t, nil, due.Add(-time.Hour), mark(nil), deletePods)
 	s.options.Delete = answering{action.Result{Outcome: action.Throttled, Code: 429, After: 7 * time.Second, Origin: action.FromServer, Err: errors.New("too many requests")}}
 	got := s.attempt(t)
-	if got.Outcome != action.Throttled || got.After != 7*time.Second || got.Origin != action.FromServer || got.Err.Error() != "deleting Pod ns/a-0: too many requests" {
-		t.Errorf("%+v", got.Result)
+	if got.Outcome != action.Throttled || got.After != 7*time.Second || got.Origin != action.FromServer {
+		t.Errorf("the answer is %+v, want throttled by the server for 7 s", got.Result)
+	}
+	if want := "deleting Pod ns/a-0: too many requests"; got.Err.Error() != want {
+		t.Errorf("error %q, want %q", got.Err, want)
 	}
 }
 
