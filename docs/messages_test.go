@@ -11,9 +11,9 @@ import (
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // manifests give every message that reference.md quotes, apart from those about a change or about

@@ -12,8 +12,8 @@ import (
 
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // The pages about moving from elsewhere say of values what becomes of them. Their tables are held

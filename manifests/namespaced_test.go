@@ -13,7 +13,7 @@ import (
 
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/crd"
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // The namespaced overlay needs no right in the cluster, and Curfew can read the files of its

@@ -21,7 +21,7 @@ import (
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // options are the flags, each documented where it is added.

@@ -16,10 +16,10 @@ import (
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // serviceName is the Service in front of the webhooks, as manifests/deploy names it.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // What the controller reports on an object that is due and that it cannot delete is shown as what

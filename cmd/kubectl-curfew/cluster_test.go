@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // served is what the cluster of the tests serves, by group and version.

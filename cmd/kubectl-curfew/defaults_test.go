@@ -10,7 +10,7 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/defaults"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // team is a namespace with some unreadable settings, and policies; one of these looks at

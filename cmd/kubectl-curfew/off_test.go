@@ -9,7 +9,7 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/controller/settings"
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // switchedOn is the cluster of testdata with these triggers alone, and these objects.

@@ -12,7 +12,7 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 func init() { maps.Copy(clusterGoldens, othersGoldens) }

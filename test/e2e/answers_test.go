@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/test/harness"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // questions are manifests about which admission has much to say, and nothing that depends on who

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/test/harness"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // policyOf is a LifecyclePolicy with the name of the space, and for it alone.

@@ -18,9 +18,9 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // The paths of the decisions. They are the nonResourceURLs that RBAC grants, with verb post.

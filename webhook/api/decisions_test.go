@@ -21,9 +21,9 @@ import (
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // world stands for a cluster: namespace ci, a user ann who may post everywhere, and a user bob who may not.

@@ -16,7 +16,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // readReferences reads the objects that -f names: the lists that the commands print, and manifests

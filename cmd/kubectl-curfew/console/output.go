@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // NameFormat is the value of -o that prints names alone.

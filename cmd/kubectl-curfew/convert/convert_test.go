@@ -17,9 +17,9 @@ import (
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/schedule"
 	"curfew.dev/curfew/policy/v1alpha1"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 var (

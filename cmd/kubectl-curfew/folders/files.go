@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // ListFiles lists the files that -f names, in the given order and each once. It lists the

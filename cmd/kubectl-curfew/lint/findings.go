@@ -13,7 +13,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // writeGitHub writes findings as workflow commands of GitHub Actions, which shows them as

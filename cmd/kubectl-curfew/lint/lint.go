@@ -17,9 +17,9 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // lintOptions are the flags of lint, each documented where it is added.

@@ -23,8 +23,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/rules"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // ruleServer is the rule of what the API server says; lint.RuleNamespace that of what it cannot.

@@ -18,9 +18,9 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // Files are manifests that take the place of a cluster. They are a [survey.Reader] that may

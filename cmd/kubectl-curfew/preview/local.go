@@ -19,8 +19,8 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // local are cleanup policies and objects of files.

@@ -15,9 +15,9 @@ import (
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // Builtin returns the built-in profiles, and the schemas of Curfew's own kinds.

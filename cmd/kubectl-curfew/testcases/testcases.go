@@ -15,7 +15,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
 	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
-	"curfew.dev/curfew/webhook/lint"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // testOptions are the flags of test.
