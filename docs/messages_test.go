@@ -11,9 +11,12 @@ import (
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // manifests give every message that reference.md quotes, apart from those about a change or about
@@ -169,37 +172,37 @@ func spoken(t *testing.T) []string {
 func changes() []*rules.Request {
 	done := map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": "2026-12-24T10:00:00Z"}}}
 	with := map[string]any{"metadata": map[string]any{"namespace": "ci"}, "spec": map[string]any{"ttlSecondsAfterFinished": int64(3600)}, "status": done}
-	held := map[string]any{"spec": with["spec"], "status": done, "metadata": map[string]any{"annotations": map[string]any{policy.AnnotationProtect: "true"}}}
-	due := policy.Resolve(policy.FactsOfObject(policy.JobProfile, with), &policy.Scope{})
+	held := map[string]any{"spec": with["spec"], "status": done, "metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationProtect: "true"}}}
+	due := resolution.Resolve(policy.FactsOfObject(policy.JobProfile, with), &resolution.Scope{})
 	without := map[string]any{"spec": map[string]any{}}
-	forged := map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTLSource: "policy/x"}}}
-	child := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{policy.LabelTTL: "1d"}}}},
+	forged := map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationTTLSource: "policy/x"}}}
+	child := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{wellknown.LabelTTL: "1d"}}}},
 		"metadata": map[string]any{"ownerReferences": []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u", "controller": true}}}}
 	demo := func(labels map[string]any) map[string]any {
 		return map[string]any{"metadata": map[string]any{"name": "demo", "namespace": "ci", "creationTimestamp": "2026-12-21T00:00:00Z", "labels": labels}}
 	}
 	configMap := policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
 	expired := func(options rules.Options) *rules.Request {
-		old, object := demo(nil), demo(map[string]any{policy.LabelTTL: "3d"})
-		return &rules.Request{Operation: rules.Update, Object: object, Facts: policy.FactsOfObject(configMap, object), Scope: &policy.Scope{},
+		old, object := demo(nil), demo(map[string]any{wellknown.LabelTTL: "3d"})
+		return &rules.Request{Operation: rules.Update, Object: object, Facts: policy.FactsOfObject(configMap, object), Scope: &resolution.Scope{},
 			Old: old, OldFacts: policy.FactsOfObject(configMap, old), Options: options, Now: now}
 	}
-	replaced := map[string]any{"metadata": map[string]any{"labels": map[string]any{policy.LabelTTL: "1d"},
+	replaced := map[string]any{"metadata": map[string]any{"labels": map[string]any{wellknown.LabelTTL: "1d"},
 		"ownerReferences": []any{map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d", "uid": "u", "controller": true}}}}
-	bounded := policy.ParseNamespace("ci", map[string]string{policy.AnnotationMaxTTL: "7d"}, nil)
+	bounded := resolution.ParseNamespace("ci", map[string]string{wellknown.AnnotationMaxTTL: "7d"}, nil)
 	return []*rules.Request{
 		expired(rules.Options{}), expired(rules.Options{WarnExpiredLabels: true}),
-		{Operation: rules.Create, Object: replaced, Facts: policy.FactsOfObject(policy.PodProfile, replaced), Scope: &policy.Scope{}, Now: now},
+		{Operation: rules.Create, Object: replaced, Facts: policy.FactsOfObject(policy.PodProfile, replaced), Scope: &resolution.Scope{}, Now: now},
 		{Operation: rules.Update, Object: without, Facts: policy.FactsOfObject(policy.JobProfile, without),
-			Old: with, OldFacts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{Namespace: bounded}},
-		{Operation: rules.Create, Object: with, Facts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{},
+			Old: with, OldFacts: policy.FactsOfObject(policy.JobProfile, with), Scope: &resolution.Scope{Namespace: bounded}},
+		{Operation: rules.Create, Object: with, Facts: policy.FactsOfObject(policy.JobProfile, with), Scope: &resolution.Scope{},
 			Access: rules.Access{User: rules.No, Controller: rules.No}},
-		{Operation: rules.Update, Object: with, Facts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{}, Access: rules.Access{User: rules.No},
+		{Operation: rules.Update, Object: with, Facts: policy.FactsOfObject(policy.JobProfile, with), Scope: &resolution.Scope{}, Access: rules.Access{User: rules.No},
 			Old: held, OldFacts: policy.FactsOfObject(policy.JobProfile, held), Effective: &due},
 		{Operation: rules.Create, Object: held, Facts: policy.FactsOfObject(policy.JobProfile, held), Access: rules.Access{Policies: map[string]rules.Answer{"platform": rules.No}},
-			Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{{Name: "platform", Protect: &policy.Setting{}}}}},
-		{Operation: rules.Create, Object: forged, Facts: policy.FactsOfObject(policy.JobProfile, forged), Scope: &policy.Scope{}},
-		{Operation: rules.Create, Object: child, Facts: policy.FactsOfObject(policy.ReplicaSetProfile, child), Scope: &policy.Scope{},
+			Scope: &resolution.Scope{Policies: []*resolution.PlatformPolicy{{Name: "platform", Protect: &lifetime.Setting{}}}}},
+		{Operation: rules.Create, Object: forged, Facts: policy.FactsOfObject(policy.JobProfile, forged), Scope: &resolution.Scope{}},
+		{Operation: rules.Create, Object: child, Facts: policy.FactsOfObject(policy.ReplicaSetProfile, child), Scope: &resolution.Scope{},
 			User: rules.User{Name: "system:serviceaccount:kube-system:deployment-controller"}},
 	}
 }

@@ -11,9 +11,10 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 
 	"curfew.dev/curfew/manifests/crd"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // The pages about moving from elsewhere say of values what becomes of them. Their tables are held
@@ -55,7 +56,7 @@ const neverGoes = "never: kept and reported"
 
 // goes is when Curfew deletes the example's object with a label, as the tables write it.
 func goes(key, label string) string {
-	read, err := policy.ParseLabel(key, label)
+	read, err := lifetime.ParseLabel(key, label)
 	if err != nil {
 		return neverGoes
 	}
@@ -81,7 +82,7 @@ func TestValuesOfKyverno(t *testing.T) {
 		if got := kyvernoGoes(value); got != theirs {
 			t.Errorf("%s: Kyverno deletes it at %s, the page says %s", value, got, theirs)
 		}
-		if got := goes(policy.LabelKyvernoTTL, value); got != ours {
+		if got := goes(wellknown.LabelKyvernoTTL, value); got != ours {
 			t.Errorf("%s: Curfew deletes it at %s, the page says %s", value, got, ours)
 		}
 		if (ours == neverGoes) != (theirs != ours && (instead != "" || theirs == "never")) {
@@ -95,8 +96,8 @@ func TestValuesOfKyverno(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := was.Add(time.Minute - time.Second).Truncate(time.Minute).Format(time.RFC3339); goes(policy.LabelTTL, instead) != want {
-			t.Errorf("%s: %s comes to %s, want %s", value, instead, goes(policy.LabelTTL, instead), want)
+		if want := was.Add(time.Minute - time.Second).Truncate(time.Minute).Format(time.RFC3339); goes(wellknown.LabelTTL, instead) != want {
+			t.Errorf("%s: %s comes to %s, want %s", value, instead, goes(wellknown.LabelTTL, instead), want)
 		}
 	}
 }
@@ -141,7 +142,7 @@ func TestValuesOfKubeJanitor(t *testing.T) {
 			}
 			continue
 		}
-		if got := goes(policy.LabelTTL, label); got != ours {
+		if got := goes(wellknown.LabelTTL, label); got != ours {
 			t.Errorf("%s: Curfew deletes it at %s, the page says %s", label, got, ours)
 		}
 		if ours < theirs || ours[:len("2026-12-01T10:0")] != theirs[:len("2026-12-01T10:0")] {

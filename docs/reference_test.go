@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func parse(t *testing.T, set *token.FileSet, path string) *ast.File {
@@ -27,12 +27,12 @@ func parse(t *testing.T, set *token.FileSet, path string) *ast.File {
 	return file
 }
 
-// keys are the constants of policy/keys.go that name annotations and labels, by value. The type
+// keys are the constants of policy/wellknown/keys.go that name annotations and labels, by value. The type
 // checker evaluates them.
 func keys(t *testing.T) map[string]string {
 	t.Helper()
 	set := token.NewFileSet()
-	file := parse(t, set, filepath.Join(root, "policy", "keys.go"))
+	file := parse(t, set, filepath.Join(root, "policy", "wellknown", "keys.go"))
 	checked, err := (&types.Config{}).Check("keys", set, []*ast.File{file}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestEveryKeyIsInTheReference(t *testing.T) {
 	text := reference(t)
 	for key, name := range keys(t) {
 		// What belongs to others is told where it matters.
-		if strings.HasPrefix(key, policy.Prefix) && !strings.Contains(text, "`"+key+"`") && !strings.Contains(text, "`"+key+": ") {
+		if strings.HasPrefix(key, wellknown.Prefix) && !strings.Contains(text, "`"+key+"`") && !strings.Contains(text, "`"+key+": ") {
 			t.Errorf("reference.md does not tell of %s (%s)", key, name)
 		}
 	}

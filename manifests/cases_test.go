@@ -27,7 +27,8 @@ import (
 
 	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/discovery"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const cases = "../webhook/testdata/cases"
@@ -97,8 +98,8 @@ func TestWhatRulesSayIsSent(t *testing.T) {
 			namespace := labels.Set{"kubernetes.io/metadata.name": "ci"}
 			var object metav1.PartialObjectMetadata
 			if readCase(t, filepath.Join(at, "namespace.yaml"), &object) {
-				stamp := policy.StampNamespace(object.Annotations, false, metav1.Now().Time)
-				for key, value := range map[string]string{policy.LabelInUse: stamp.InUse, policy.LabelPodsInUse: stamp.PodsInUse} {
+				stamp := resolution.StampNamespace(object.Annotations, false, metav1.Now().Time)
+				for key, value := range map[string]string{wellknown.LabelInUse: stamp.InUse, wellknown.LabelPodsInUse: stamp.PodsInUse} {
 					if value != "" {
 						namespace[key] = value
 					}
@@ -176,7 +177,7 @@ func called(t *testing.T, entries []webhook, compiled map[string]celplugin.Condi
 	if request.OldObject != nil {
 		was := &unstructured.Unstructured{Object: request.OldObject}
 		operation, old = admission.Update, was
-		if kind.Group == policy.Group { // Where the spec differs the API server has raised the generation.
+		if kind.Group == wellknown.Group { // Where the spec differs the API server has raised the generation.
 			was.SetGeneration(1)
 			object.SetGeneration(2)
 		}

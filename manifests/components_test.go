@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"curfew.dev/curfew/certs"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 )
 
 // component is the base with a component, as an overlay builds it.
@@ -151,7 +151,7 @@ func TestFailClosed(t *testing.T) {
 	}
 	for _, configuration := range only[*admissionv1.ValidatingWebhookConfiguration](objects) {
 		for _, w := range configuration.Webhooks {
-			want := `!(request.?namespace.orValue("") in ["` + strings.Join(policy.DefaultProtect(), `", "`) + `"])`
+			want := `!(request.?namespace.orValue("") in ["` + strings.Join(judging.DefaultProtect(), `", "`) + `"])`
 			if !slices.Contains(w.MatchConditions, admissionv1.MatchCondition{Name: "not-protected", Expression: want}) || len(w.MatchConditions) < 2 {
 				t.Errorf("%s has the conditions %v, and not %s", w.Name, w.MatchConditions, want)
 			}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"curfew.dev/curfew/controller/coverage"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // stuffing fills every map of annotations and labels that a kind has with n keys, and every list of
@@ -121,7 +121,7 @@ func TestConditionsCostTheSameWhateverAnObjectHolds(t *testing.T) {
 					costs := map[stuffing]int64{}
 					for _, stuffed := range []stuffing{small, full, large} {
 						labels := created[stuffed]["metadata"].(map[string]any)["labels"].(map[string]any)
-						labels[policy.LabelTTL], labels[policy.LabelKyvernoTTL] = "1h", "1h"
+						labels[wellknown.LabelTTL], labels[wellknown.LabelKyvernoTTL] = "1h", "1h"
 						var old map[string]any
 						if operation == admissionv1.Update {
 							old = changed[stuffed]
@@ -130,8 +130,8 @@ func TestConditionsCostTheSameWhateverAnObjectHolds(t *testing.T) {
 							costs[stuffed] = cost(t, evaluator, kind, kind.GroupVersion().WithResource(resource), sub, admission.Operation(operation), created[stuffed], old)
 							continue
 						}
-						delete(labels, policy.LabelTTL)
-						delete(labels, policy.LabelKyvernoTTL)
+						delete(labels, wellknown.LabelTTL)
+						delete(labels, wellknown.LabelKyvernoTTL)
 						costs[stuffed] = cost(t, evaluator, kind, kind.GroupVersion().WithResource(resource), sub, admission.Operation(operation), created[stuffed], old)
 					}
 					what := fmt.Sprintf("%s %s, %s %s/%s", w.config, w.name, operation, resource, sub)
@@ -166,7 +166,7 @@ func TestConditionsCostTheSameWhateverTheKeys(t *testing.T) {
 	var all []states
 	for _, keys := range []int{10, 80000} {
 		of := states{stuffing{keys, 1}.object("a"), stuffing{keys, 1}.object("b")}
-		of.now["metadata"].(map[string]any)["labels"].(map[string]any)[policy.LabelTTL] = "1h"
+		of.now["metadata"].(map[string]any)["labels"].(map[string]any)[wellknown.LabelTTL] = "1h"
 		all = append(all, of)
 	}
 	for _, w := range covered(t) {
@@ -194,11 +194,11 @@ func TestConditionsCostTheSameWhateverTheKeys(t *testing.T) {
 func TestEveryKeyIsSent(t *testing.T) {
 	rows := map[string]request{}
 	for _, where := range []string{"annotations", "labels"} {
-		for _, key := range policy.ObjectKeys {
+		for _, key := range wellknown.ObjectKeys {
 			with := fmt.Sprintf("{metadata: {name: a, %s: {%s: x}}}", where, key)
 			for resource, wants := range map[string]string{"jobs": jobMarked, "pods": podMarked, "cronjobs": "- validate-marked.curfew.dev", "deployments": "- templates.curfew.dev",
 				"bindings": "- bindings.curfew.dev", "namespaces": "- namespaces.curfew.dev", "jobsets": "defaults-marked.kinds.curfew.dev validate-marked.jobsets.jobset.x-k8s.io.curfew.dev"} {
-				if resource == "namespaces" && slices.Contains(policy.NamespaceKeys, key) {
+				if resource == "namespaces" && slices.Contains(wellknown.NamespaceKeys, key) {
 					continue
 				}
 				rows[resource+" with "+where+" "+key] = request{resource: resource, new: with, wants: wants}
@@ -206,7 +206,7 @@ func TestEveryKeyIsSent(t *testing.T) {
 			rows["Job template with "+where+" "+key] = request{resource: "cronjobs", wants: "- validate-marked.curfew.dev",
 				new: fmt.Sprintf("{spec: {jobTemplate: {metadata: {%s: {%s: x}}}}}", where, key)}
 		}
-		for _, key := range policy.TemplateKeys {
+		for _, key := range wellknown.TemplateKeys {
 			for _, resource := range []string{"deployments", "statefulsets", "daemonsets", "replicasets", "replicationcontrollers"} {
 				rows[resource+", template with "+where+" "+key] = request{resource: resource, wants: "- templates.curfew.dev",
 					new: fmt.Sprintf("{spec: {template: {metadata: {%s: {%s: x}}}}}", where, key)}
@@ -214,7 +214,7 @@ func TestEveryKeyIsSent(t *testing.T) {
 			rows["PodTemplate with "+where+" "+key] = request{resource: "podtemplates", wants: "- templates.curfew.dev",
 				new: fmt.Sprintf("{template: {metadata: {%s: {%s: x}}}}", where, key)}
 		}
-		for _, key := range policy.NamespaceKeys {
+		for _, key := range wellknown.NamespaceKeys {
 			with := fmt.Sprintf("{metadata: {name: a, %s: {%s: x}}}", where, key)
 			rows["Namespace with "+where+" "+key] = request{resource: "namespaces", new: with, wants: "namespaces.curfew.dev namespaces.curfew.dev"}
 			rows["Namespace, status takes "+where+" "+key] = request{resource: "namespaces", sub: "status", old: with, new: "{metadata: {name: a}}", wants: "namespaces.curfew.dev namespaces.curfew.dev"}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // What labels may delete is for the installer to grant: the base has none of it, and what there is
@@ -46,7 +46,7 @@ func TestRolesForLabelsAreOptIn(t *testing.T) {
 	}
 	anything := only[*rbacv1.ClusterRole](decode(t, "components/delete-anything/role.yaml", data))
 	for _, role := range append(roles, anything...) {
-		if role.Labels[policy.LabelAggregate] != "true" {
+		if role.Labels[wellknown.LabelAggregate] != "true" {
 			t.Errorf("%s would not be taken up by curfew-controller-kinds", role.Name)
 		}
 		for _, based := range only[*rbacv1.ClusterRole](build(t, "base")) {

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/controller/coverage"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const webhookSA = "system:serviceaccount:curfew-system:curfew-webhook"
@@ -252,15 +252,15 @@ func TestLimitsExemptWebhookKeys(t *testing.T) {
 
 // writtenKeys are all that the controller writes on Pods, Namespaces and runtimes.
 var writtenKeys = []string{
-	policy.AnnotationCountedBy, policy.AnnotationDefaultSince, policy.AnnotationFinishedAt, policy.LabelInUse, policy.LabelPodsInUse,
-	policy.LabelTTL, policy.AnnotationLabelSource,
+	wellknown.AnnotationCountedBy, wellknown.AnnotationDefaultSince, wellknown.AnnotationFinishedAt, wellknown.LabelInUse, wellknown.LabelPodsInUse,
+	wellknown.LabelTTL, wellknown.AnnotationLabelSource,
 }
 
 // TestLimitsAllowWrittenKeys: the list of keys is written by hand.
 func TestLimitsAllowWrittenKeys(t *testing.T) {
 	of := limitsOf(t, build(t, "base"), "curfew-controller")
 	for _, where := range []string{"labels", "annotations"} {
-		for _, key := range slices.Concat(writtenKeys, policy.ObjectKeys, policy.NamespaceKeys) {
+		for _, key := range slices.Concat(writtenKeys, wellknown.ObjectKeys, wellknown.NamespaceKeys) {
 			row := limited{request{resource: "namespaces", old: "{metadata: {name: a}}", new: fmt.Sprintf("{metadata: {name: a, %s: {%s: b}}}", where, key)}, where}
 			if slices.Contains(writtenKeys, key) {
 				row.denied = ""
@@ -276,9 +276,9 @@ func TestLimitsCostTheSameWhateverAPodHolds(t *testing.T) {
 	of := limitsOf(t, build(t, "base"), "curfew-controller")
 	object := func(keys int) map[string]any {
 		metadata := stuffing{keys, 0}.metadata("a")
-		metadata["labels"].(map[string]any)[policy.LabelTTL] = "1h"
-		metadata["annotations"].(map[string]any)[policy.AnnotationCountedBy] = "a"
-		finalizers := []any{policy.FinalizerTally}
+		metadata["labels"].(map[string]any)[wellknown.LabelTTL] = "1h"
+		metadata["annotations"].(map[string]any)[wellknown.AnnotationCountedBy] = "a"
+		finalizers := []any{wellknown.FinalizerTally}
 		for i := range keys {
 			finalizers = append(finalizers, fmt.Sprintf("example.com/f%d", i))
 		}

@@ -32,8 +32,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/controller/settings"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // known has every type that stands in a manifest.
@@ -270,7 +270,7 @@ func TestRBACHasNothingToSpare(t *testing.T) {
 	for _, r := range only[*rbacv1.ClusterRole](objects) {
 		check("ClusterRole "+r.Name, r.Rules)
 		_, kind := r.Labels["curfew.dev/aggregate-to-controller"]
-		_, feature := r.Labels[policy.LabelFeature]
+		_, feature := r.Labels[wellknown.LabelFeature]
 		if !kind && !feature && r.Name != viewers {
 			roles["ClusterRole/"+r.Name] = true
 		}

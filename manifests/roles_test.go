@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"curfew.dev/curfew/controller/coverage"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // TestFeaturesAreAggregatedToTheControllerAlone: the role of each feature is named after its label,
@@ -39,7 +39,7 @@ func TestFeaturesAreAggregatedToTheControllerAlone(t *testing.T) {
 	}
 	var features []string
 	for _, role := range roles {
-		feature, ok := role.Labels[policy.LabelFeature]
+		feature, ok := role.Labels[wellknown.LabelFeature]
 		if ok != selectors["curfew-controller"].Matches(labels.Set(role.Labels)) || ok && role.Name != "curfew-controller-"+feature {
 			t.Errorf("%s: label %q", role.Name, feature)
 		}
@@ -83,7 +83,7 @@ func TestPausesAreGrantedOnPurpose(t *testing.T) {
 	for _, role := range only[*rbacv1.ClusterRole](build(t, "base")) {
 		aggregated := false
 		for label := range role.Labels {
-			aggregated = aggregated || strings.Contains(label, "aggregate-to") || label == policy.LabelFeature
+			aggregated = aggregated || strings.Contains(label, "aggregate-to") || label == wellknown.LabelFeature
 		}
 		for _, rule := range role.Rules {
 			if !slices.Contains(rule.Resources, v1alpha1.DeletionPauses) && !slices.Contains(rule.Resources, "*") {

@@ -10,8 +10,10 @@ import (
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // invented has what no built-in kind has: a native TTL, and a runtime that wins over it.
@@ -31,7 +33,7 @@ func invented(t *testing.T) *v1alpha1.KindProfile {
 type sweptKind struct {
 	*policy.Profile
 	// runtime is where an object names its runtime; nil where it has none.
-	runtime policy.FieldPath
+	runtime fieldpath.FieldPath
 	// typed kinds are those of Kubernetes itself: the API server drops unknown fields before
 	// admission.
 	typed bool
@@ -68,32 +70,32 @@ func sweptKinds(t *testing.T) []sweptKind {
 
 // site is a field of an object and values that some rule finds fault with.
 type site struct {
-	path   policy.FieldPath
+	path   fieldpath.FieldPath
 	values []any
 }
 
-func at(path policy.FieldPath, values ...any) site { return site{path, values} }
+func at(path fieldpath.FieldPath, values ...any) site { return site{path, values} }
 
 // keys are sites in metadata.
-func keys(metadata policy.FieldPath) []site {
-	annotation := func(key string) policy.FieldPath { return metadata.Child("annotations", key) }
-	label := func(key string) policy.FieldPath { return metadata.Child("labels", key) }
+func keys(metadata fieldpath.FieldPath) []site {
+	annotation := func(key string) fieldpath.FieldPath { return metadata.Child("annotations", key) }
+	label := func(key string) fieldpath.FieldPath { return metadata.Child("labels", key) }
 	var out []site
-	for _, key := range append(slices.Clone(policy.TTLAnnotations), policy.AnnotationPodTTL) {
+	for _, key := range append(slices.Clone(wellknown.TTLAnnotations), wellknown.AnnotationPodTTL) {
 		out = append(out, at(annotation(key), "5", "soon"))
 	}
-	for _, key := range append(slices.Clone(policy.LifetimeAnnotations), policy.AnnotationPodTTL, policy.AnnotationProtect) {
+	for _, key := range append(slices.Clone(wellknown.LifetimeAnnotations), wellknown.AnnotationPodTTL, wellknown.AnnotationProtect) {
 		out = append(out, at(label(key), "5"))
 	}
-	const misspelt = policy.Prefix + "defualt-ttl"
+	const misspelt = wellknown.Prefix + "defualt-ttl"
 	return append(out,
 		at(annotation(misspelt), "1h"), at(label(misspelt), "1h"),
-		at(annotation(policy.AnnotationDefaultTTL), "1h"), at(label(policy.AnnotationDefaultTTL), "1h"),
-		at(annotation(policy.AnnotationActiveDeadline), "5", "soon"), at(annotation(policy.AnnotationProtect), "perhaps"),
-		at(annotation(policy.AnnotationBackfill), "perhaps", "true"),
-		at(annotation(policy.AnnotationFinishedAt), "2026-01-01T00:00:00Z"), at(annotation(policy.LabelTTL), "1h"),
-		at(annotation(policy.AnnotationTTLSource), "namespace/x"), at(annotation(policy.AnnotationDeadlineSource), "namespace/x"),
-		at(label(policy.LabelTTL), "5s", "soon", "2020-01-01", "1h"), at(label(policy.LabelKyvernoTTL), "5s", "soon", "2020-01-01"))
+		at(annotation(wellknown.AnnotationDefaultTTL), "1h"), at(label(wellknown.AnnotationDefaultTTL), "1h"),
+		at(annotation(wellknown.AnnotationActiveDeadline), "5", "soon"), at(annotation(wellknown.AnnotationProtect), "perhaps"),
+		at(annotation(wellknown.AnnotationBackfill), "perhaps", "true"),
+		at(annotation(wellknown.AnnotationFinishedAt), "2026-01-01T00:00:00Z"), at(annotation(wellknown.LabelTTL), "1h"),
+		at(annotation(wellknown.AnnotationTTLSource), "namespace/x"), at(annotation(wellknown.AnnotationDeadlineSource), "namespace/x"),
+		at(label(wellknown.LabelTTL), "5s", "soon", "2020-01-01", "1h"), at(label(wellknown.LabelKyvernoTTL), "5s", "soon", "2020-01-01"))
 }
 
 func (k *sweptKind) sites() []site {
@@ -113,16 +115,16 @@ func (k *sweptKind) sites() []site {
 		out = append(out, at(forbidden.Path, int64(5)))
 	}
 	if k.Kind.Kind == "Namespace" {
-		for _, key := range policy.NamespaceAnnotations {
-			out = append(out, at(policy.FieldPath{"metadata", "annotations", key}, "?"), at(policy.FieldPath{"metadata", "labels", key}, "1h"))
+		for _, key := range wellknown.NamespaceAnnotations {
+			out = append(out, at(fieldpath.FieldPath{"metadata", "annotations", key}, "?"), at(fieldpath.FieldPath{"metadata", "labels", key}, "1h"))
 		}
 	}
 	return out
 }
 
-func sitesOf(prefix policy.FieldPath, profile *policy.Profile) []site {
+func sitesOf(prefix fieldpath.FieldPath, profile *policy.Profile) []site {
 	out := keys(prefix.Child("metadata"))
-	for _, path := range []policy.FieldPath{profile.TTL, profile.TTLSucceeded, profile.TTLFailed} {
+	for _, path := range []fieldpath.FieldPath{profile.TTL, profile.TTLSucceeded, profile.TTLFailed} {
 		if path != nil {
 			out = append(out, at(prefix.Child(path...), int64(5), int64(-1)))
 		}
@@ -146,23 +148,23 @@ func sitesOf(prefix policy.FieldPath, profile *policy.Profile) []site {
 
 // besides are what an object has beside the field: some rules are about the two together.
 func (k *sweptKind) besides() []func(map[string]any) {
-	with := func(path policy.FieldPath, value any) func(map[string]any) {
+	with := func(path fieldpath.FieldPath, value any) func(map[string]any) {
 		return func(object map[string]any) { set(object, path, value) }
 	}
 	out := []func(map[string]any){func(map[string]any) {}}
 	if k.RuntimeOf != "" {
-		return append(out, with(policy.FieldPath{"metadata", "annotations", policy.AnnotationTTL}, "1h"))
+		return append(out, with(fieldpath.FieldPath{"metadata", "annotations", wellknown.AnnotationTTL}, "1h"))
 	}
 	if !slices.Contains([]string{"Job", "JobSet", "TrainJob", "Pod"}, k.Kind.Kind) {
 		return out
 	}
-	annotations := policy.FieldPath{"metadata", "annotations"}
+	annotations := fieldpath.FieldPath{"metadata", "annotations"}
 	out = append(out, with(annotations.Child("helm.sh/hook"), "post-install"), with(annotations.Child("argocd.argoproj.io/tracking-id"), "x"),
-		with(policy.FieldPath{"metadata", "labels", policy.LabelTTL}, "7d"), with(annotations.Child(policy.AnnotationProtect), "true"),
-		with(policy.FieldPath{"metadata", "ownerReferences"}, []any{map[string]any{
+		with(fieldpath.FieldPath{"metadata", "labels", wellknown.LabelTTL}, "7d"), with(annotations.Child(wellknown.AnnotationProtect), "true"),
+		with(fieldpath.FieldPath{"metadata", "ownerReferences"}, []any{map[string]any{
 			"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "o", "uid": "u", "controller": true}}))
 	if owner, ok := map[string][2]string{"Pod": {"apps/v1", "ReplicaSet"}, "Job": {"jobset.x-k8s.io/v1alpha2", "JobSet"}}[k.Kind.Kind]; ok {
-		out = append(out, with(policy.FieldPath{"metadata", "ownerReferences"}, []any{map[string]any{
+		out = append(out, with(fieldpath.FieldPath{"metadata", "ownerReferences"}, []any{map[string]any{
 			"apiVersion": owner[0], "kind": owner[1], "name": "o", "uid": "u", "controller": true}}))
 	}
 	if k.TTL != nil {
@@ -175,7 +177,7 @@ func (k *sweptKind) besides() []func(map[string]any) {
 }
 
 // set writes a value at a path. A list on the way gets one item.
-func set(at map[string]any, path policy.FieldPath, value any) {
+func set(at map[string]any, path fieldpath.FieldPath, value any) {
 	for len(path) > 2 && path[1] == "*" {
 		item := map[string]any{}
 		if list, ok := at[path[0]].([]any); ok {

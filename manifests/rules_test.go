@@ -18,8 +18,12 @@ import (
 	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // TestFieldsOfRulesAreSent violates every rule in every field that it declares, on every built-in
@@ -68,8 +72,8 @@ func stages(t *testing.T) []stage {
 	plain := sweptEntries(t)
 	return []stage{
 		{name: "plain", entries: plain},
-		{name: "namespace", entries: plain, namespace: map[string]string{policy.AnnotationDefaultTTL: "?", policy.AnnotationDefaultPodTTL: "?",
-			policy.AnnotationMinTTL: "10m", policy.AnnotationMaxTTL: "1h", policy.AnnotationMinDeadline: "10m", policy.AnnotationMaxDeadline: "1h"}},
+		{name: "namespace", entries: plain, namespace: map[string]string{wellknown.AnnotationDefaultTTL: "?", wellknown.AnnotationDefaultPodTTL: "?",
+			wellknown.AnnotationMinTTL: "10m", wellknown.AnnotationMaxTTL: "1h", wellknown.AnnotationMinDeadline: "10m", wellknown.AnnotationMaxDeadline: "1h"}},
 		{name: "policy", entries: sweptEntries(t, bounding), policies: []*expression.Policy{compiled}},
 	}
 }
@@ -99,7 +103,7 @@ func (s *sweep) kind(stage stage, kind sweptKind) {
 			object := map[string]any{"apiVersion": apiVersion, "kind": name,
 				"metadata": map[string]any{"name": "a", "creationTimestamp": "2026-12-24T00:00:00Z"}}
 			if !kind.ClusterScoped {
-				set(object, policy.FieldPath{"metadata", "namespace"}, "ci")
+				set(object, fieldpath.FieldPath{"metadata", "namespace"}, "ci")
 			}
 			if kind.runtime != nil {
 				set(object, kind.runtime, "torch")
@@ -125,11 +129,11 @@ func (s *sweep) kind(stage stage, kind sweptKind) {
 // review asks the rules about one request, and the webhooks about what some rule finds fault with.
 func (s *sweep) review(stage stage, kind sweptKind, old, object map[string]any) {
 	s.Helper()
-	runtimes := []*policy.RuntimePolicy{nil}
+	runtimes := []*resolution.RuntimePolicy{nil}
 	if kind.runtime != nil {
-		hour := &policy.Setting{Path: policy.AnnotationPath(policy.AnnotationTTL), Text: "2h", TTL: policy.TTL{After: 2 * time.Hour}}
-		runtimes = append(runtimes, &policy.RuntimePolicy{Name: "torch", Path: kind.runtime.String(), TTL: policy.TTLSet{All: hour}},
-			&policy.RuntimePolicy{Name: "torch", Path: kind.runtime.String(), Missing: true})
+		hour := &lifetime.Setting{Path: policy.AnnotationPath(wellknown.AnnotationTTL), Text: "2h", TTL: lifetime.TTL{After: 2 * time.Hour}}
+		runtimes = append(runtimes, &resolution.RuntimePolicy{Name: "torch", Path: kind.runtime.String(), TTL: lifetime.TTLSet{All: hour}},
+			&resolution.RuntimePolicy{Name: "torch", Path: kind.runtime.String(), Missing: true})
 	}
 	for _, runtime := range runtimes {
 		for _, finding := range rules.Review(s.request(stage, kind, runtime, old, object)).Findings {
@@ -170,19 +174,19 @@ func (s *sweep) unsent(complaint string, old, object map[string]any) {
 	s.Errorf("%s: %s", complaint, text)
 }
 
-func (s *sweep) request(stage stage, kind sweptKind, runtime *policy.RuntimePolicy, old, object map[string]any) *rules.Request {
+func (s *sweep) request(stage stage, kind sweptKind, runtime *resolution.RuntimePolicy, old, object map[string]any) *rules.Request {
 	now := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 	r := &rules.Request{Operation: rules.Create, Object: object, Old: old, Facts: policy.FactsOfObject(kind.Profile, object), Now: now,
 		User: rules.User{Name: "jane"}, Options: rules.Options{KyvernoLabel: true}, Access: rules.Access{User: rules.No, Controller: rules.No}}
 	if old != nil {
 		r.Operation, r.OldFacts = rules.Update, policy.FactsOfObject(kind.Profile, old)
 	}
-	r.Scope = &policy.Scope{Runtime: runtime, Creating: old == nil}
+	r.Scope = &resolution.Scope{Runtime: runtime, Creating: old == nil}
 	if !kind.ClusterScoped {
-		r.Scope.Namespace = policy.ParseNamespace("ci", stage.namespace, nil)
+		r.Scope.Namespace = resolution.ParseNamespace("ci", stage.namespace, nil)
 	}
 	r.Scope.Policies, _ = expression.Matching(s.Context(), stage.policies, r.Facts, &expression.Variables{Object: object, NamespacePolicy: r.Scope.Namespace})
-	effective := policy.Resolve(r.Facts, r.Scope)
+	effective := resolution.Resolve(r.Facts, r.Scope)
 	r.Effective = &effective
 	return r
 }
@@ -196,8 +200,8 @@ func (s *sweep) called(stage stage, kind sweptKind, old, object map[string]any) 
 		return sent
 	}
 	namespace := labels.Set{"kubernetes.io/metadata.name": "ci"}
-	stamp := policy.StampNamespace(stage.namespace, false, time.Now())
-	for key, value := range map[string]string{policy.LabelInUse: stamp.InUse, policy.LabelPodsInUse: stamp.PodsInUse} {
+	stamp := resolution.StampNamespace(stage.namespace, false, time.Now())
+	for key, value := range map[string]string{wellknown.LabelInUse: stamp.InUse, wellknown.LabelPodsInUse: stamp.PodsInUse} {
 		if value != "" {
 			namespace[key] = value
 		}

@@ -11,6 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -31,9 +34,9 @@ func agree(t *rapid.T, typed, generic *policy.Facts) {
 	if a, b := factsText(typed), factsText(generic); a != b {
 		t.Fatalf("the readers differ\ntyped:   %s\ngeneric: %s", a, b)
 	}
-	scope := &policy.Scope{Namespace: namespaceOf("default-ttl", "1h", "default-deadline", "1h", "max-ttl", "1d")}
-	a, b := policy.Resolve(typed, scope), policy.Resolve(generic, scope)
-	if x, y := fmt.Sprint(policy.Judge(typed, &a, noon)), fmt.Sprint(policy.Judge(generic, &b, noon)); x != y {
+	scope := &resolution.Scope{Namespace: namespaceOf("default-ttl", "1h", "default-deadline", "1h", "max-ttl", "1d")}
+	a, b := resolution.Resolve(typed, scope), resolution.Resolve(generic, scope)
+	if x, y := fmt.Sprint(judging.Judge(typed, &a, noon)), fmt.Sprint(judging.Judge(generic, &b, noon)); x != y {
 		t.Fatalf("the verdicts differ\ntyped:   %s\ngeneric: %s", x, y)
 	}
 }
@@ -53,8 +56,8 @@ func factsText(f *policy.Facts) string {
 
 var (
 	annotationKeys = []string{
-		policy.AnnotationTTL, policy.AnnotationTTLSucceeded, policy.AnnotationTTLFailed, policy.AnnotationActiveDeadline,
-		policy.AnnotationProtect, policy.AnnotationTTLSource, policy.AnnotationFinishedAt, "example.com/other",
+		wellknown.AnnotationTTL, wellknown.AnnotationTTLSucceeded, wellknown.AnnotationTTLFailed, wellknown.AnnotationActiveDeadline,
+		wellknown.AnnotationProtect, wellknown.AnnotationTTLSource, wellknown.AnnotationFinishedAt, "example.com/other",
 	}
 	annotationValues = []string{"", "5", "1h", "2d", "never", "soon", "true", "false", "namespace/ci", "object", "2026-12-24T11:00:00Z"}
 )
@@ -72,10 +75,10 @@ func drawMeta(t *rapid.T, annotation, label func(key, value string), finalizer f
 	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom(annotationKeys), 0, 4, rapid.ID).Draw(t, "annotations") {
 		annotation(key, rapid.SampledFrom(annotationValues).Draw(t, key))
 	}
-	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{policy.LabelMultiKueueOrigin, policy.LabelTTL}), 0, 2, rapid.ID).Draw(t, "labels") {
+	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{wellknown.LabelMultiKueueOrigin, wellknown.LabelTTL}), 0, 2, rapid.ID).Draw(t, "labels") {
 		label(key, rapid.SampledFrom([]string{"", "x"}).Draw(t, key))
 	}
-	for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{policy.FinalizerJobTracking, "example.com/x"}), 0, 2).Draw(t, "finalizers") {
+	for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{wellknown.FinalizerJobTracking, "example.com/x"}), 0, 2).Draw(t, "finalizers") {
 		finalizer(name)
 	}
 	if kind := rapid.SampledFrom([]string{"", "batch/v1 Job", "batch/v1 CronJob", "jobset.x-k8s.io/v1alpha2 JobSet"}).Draw(t, "owner"); kind != "" {
@@ -104,7 +107,7 @@ func drawJob(t *rapid.T) *builders.JobWrapper {
 	if rapid.Bool().Draw(t, "has suspend") {
 		job.Suspend(rapid.Bool().Draw(t, "suspend"))
 	}
-	if manager := rapid.SampledFrom([]string{"-", "", policy.JobController, "example.com/x"}).Draw(t, "managedBy"); manager != "-" {
+	if manager := rapid.SampledFrom([]string{"-", "", wellknown.JobController, "example.com/x"}).Draw(t, "managedBy"); manager != "-" {
 		job.ManagedBy(manager)
 	}
 	if at := drawTime(t, "started"); !at.IsZero() {

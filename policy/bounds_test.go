@@ -5,16 +5,19 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
-func boundsOf(name string, pairs ...string) policy.Bounds {
-	return policy.ParseNamespace(name, annotated(pairs...), nil).Bounds
+func boundsOf(name string, pairs ...string) lifetime.Bounds {
+	return resolution.ParseNamespace(name, annotated(pairs...), nil).Bounds
 }
 
 func TestCheckTTL(t *testing.T) {
 	const unreadable = `curfew.dev/max-ttl of namespace "ci" cannot be read: "?" is not a duration: ` + fix
 	for name, test := range map[string]struct {
-		bounds policy.Bounds
+		bounds lifetime.Bounds
 		ttl    string
 		want   string
 	}{
@@ -31,7 +34,7 @@ func TestCheckTTL(t *testing.T) {
 		"deadline's bound":    {boundsOf("ci", "max-deadline", "1h"), "2h", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ttl, err := policy.ParseTTL(test.ttl)
+			ttl, err := lifetime.ParseTTL(test.ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,11 +53,11 @@ func TestCheckDeadline(t *testing.T) {
 		3600: "",
 		3601: `1h1s is above curfew.dev/max-deadline 1h of namespace "ci": use 1h or less`,
 	} {
-		if got := errText(bounds.CheckDeadline(policy.TTL{After: time.Duration(seconds) * time.Second})); got != want {
+		if got := errText(bounds.CheckDeadline(lifetime.TTL{After: time.Duration(seconds) * time.Second})); got != want {
 			t.Errorf("%d: got %q, want %q", seconds, got, want)
 		}
 	}
-	none := policy.TTL{Never: true}
+	none := lifetime.TTL{Never: true}
 	if got, want := errText(bounds.CheckDeadline(none)), `no deadline is above curfew.dev/max-deadline 1h of namespace "ci": use 1h or less`; got != want {
 		t.Errorf("none: got %q, want %q", got, want)
 	}
@@ -68,11 +71,11 @@ func TestCheckDeadline(t *testing.T) {
 
 func TestClampTTL(t *testing.T) {
 	for name, test := range map[string]struct {
-		bounds policy.Bounds
+		bounds lifetime.Bounds
 		ttl    string
 		want   string
 	}{
-		"no bounds":                        {policy.Bounds{}, "5m", "5m"},
+		"no bounds":                        {lifetime.Bounds{}, "5m", "5m"},
 		"below":                            {boundsOf("ci", "min-ttl", "1h"), "5m", "1h"},
 		"above":                            {boundsOf("ci", "max-ttl", "1h"), "5h", "1h"},
 		"never under a maximum":            {boundsOf("ci", "max-ttl", "1h"), "never", "1h"},
@@ -82,7 +85,7 @@ func TestClampTTL(t *testing.T) {
 		"unreadable maximum moves nothing": {boundsOf("ci", "max-ttl", "?"), "never", "never"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ttl, err := policy.ParseTTL(test.ttl)
+			ttl, err := lifetime.ParseTTL(test.ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +94,7 @@ func TestClampTTL(t *testing.T) {
 			}
 		})
 	}
-	if got := boundsOf("ci", "min-deadline", "1h").Deadline.Clamp(policy.TTL{After: time.Second}); got.After != time.Hour {
+	if got := boundsOf("ci", "min-deadline", "1h").Deadline.Clamp(lifetime.TTL{After: time.Second}); got.After != time.Hour {
 		t.Errorf("deadline clamped to %v, want 1h", got)
 	}
 }
@@ -123,7 +126,7 @@ func TestNarrow(t *testing.T) {
 		"one of each, and both right":          {outer: []string{"min-ttl", "1h"}, inner: []string{"max-ttl", "3h"}, ttl: "2h"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ttl, err := policy.ParseTTL(test.ttl)
+			ttl, err := lifetime.ParseTTL(test.ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,14 +140,14 @@ func TestNarrow(t *testing.T) {
 
 // An unreadable bound keeps an object, whatever further bounds follow.
 func TestNarrowRemembersWhatCannotBeRead(t *testing.T) {
-	bounds := boundsOf("a", "max-ttl", "?").Narrow(boundsOf("b", "max-ttl", "3h", "min-deadline", "?")).Narrow(boundsOf("c", "max-ttl", "1h", "min-deadline", "1m")).Narrow(policy.Bounds{})
-	if err := bounds.CheckTTL(policy.TTL{After: 2 * time.Hour}); !policy.Violated(err) {
+	bounds := boundsOf("a", "max-ttl", "?").Narrow(boundsOf("b", "max-ttl", "3h", "min-deadline", "?")).Narrow(boundsOf("c", "max-ttl", "1h", "min-deadline", "1m")).Narrow(lifetime.Bounds{})
+	if err := bounds.CheckTTL(lifetime.TTL{After: 2 * time.Hour}); !lifetime.Violated(err) {
 		t.Errorf("above the readable bound: %v", err)
 	}
-	if err := bounds.CheckTTL(policy.TTL{After: time.Minute}); err == nil || policy.Violated(err) {
+	if err := bounds.CheckTTL(lifetime.TTL{After: time.Minute}); err == nil || lifetime.Violated(err) {
 		t.Errorf("within the readable bound: %v", err)
 	}
-	if err := bounds.CheckDeadline(policy.TTL{After: time.Hour}); err == nil || policy.Violated(err) {
+	if err := bounds.CheckDeadline(lifetime.TTL{After: time.Hour}); err == nil || lifetime.Violated(err) {
 		t.Errorf("a deadline: %v", err)
 	}
 	if got := len(bounds.Settings()); got != 4 {
@@ -154,10 +157,10 @@ func TestNarrowRemembersWhatCannotBeRead(t *testing.T) {
 
 // A default that was stamped is raised to a minimum, and kept beside one that cannot be read.
 func TestStampedDefaultBesideAnUnreadableMinimum(t *testing.T) {
-	facts := &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", NativeTTL: policy.NativeField{Set: true, Seconds: 60},
-		Annotations: map[string]string{policy.AnnotationTTLSource: "namespace/ci"}}
-	scope := &policy.Scope{Namespace: namespaceOf("min-ttl", "1h"), Policies: []*policy.PlatformPolicy{{Name: "broken", Bounds: boundsOf("x", "min-ttl", "?")}}}
-	effective := policy.Resolve(facts, scope)
+	facts := &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", NativeTTL: lifetime.NativeField{Set: true, Seconds: 60},
+		Annotations: map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"}}
+	scope := &resolution.Scope{Namespace: namespaceOf("min-ttl", "1h"), Policies: []*resolution.PlatformPolicy{{Name: "broken", Bounds: boundsOf("x", "min-ttl", "?")}}}
+	effective := resolution.Resolve(facts, scope)
 	if got := effective.Succeeded; got.Err == nil || got.TTL.After != time.Hour {
 		t.Errorf("%v, %v", got.TTL, got.Err)
 	}
@@ -165,7 +168,7 @@ func TestStampedDefaultBesideAnUnreadableMinimum(t *testing.T) {
 
 func TestContradictions(t *testing.T) {
 	for name, test := range map[string]struct {
-		bounds policy.Bounds
+		bounds lifetime.Bounds
 		want   string
 	}{
 		"none":       {},
@@ -196,8 +199,8 @@ func TestContradictionAtTheUpperBound(t *testing.T) {
 
 // A removed TTL beside a maximum that cannot be read is reported.
 func TestRemovedTTLBesideAnUnreadableMaximum(t *testing.T) {
-	facts := &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", Annotations: map[string]string{policy.AnnotationTTLSource: "namespace/ci"}}
-	if got := policy.Resolve(facts, &policy.Scope{Namespace: namespaceOf("max-ttl", "?")}).Succeeded; !got.Set || got.Err == nil {
+	facts := &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", Annotations: map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"}}
+	if got := resolution.Resolve(facts, &resolution.Scope{Namespace: namespaceOf("max-ttl", "?")}).Succeeded; !got.Set || got.Err == nil {
 		t.Errorf("not reported: %+v", got)
 	}
 }

@@ -7,6 +7,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // ControllerManager is the user name of kube-controller-manager. With
@@ -22,12 +25,12 @@ var (
 		Name:            "job",
 		Kind:            batchv1.SchemeGroupVersion.WithKind("Job"),
 		Resource:        "jobs",
-		TTL:             MustFieldPath("spec.ttlSecondsAfterFinished"),
-		Deadline:        MustFieldPath("spec.activeDeadlineSeconds"),
+		TTL:             fieldpath.MustFieldPath("spec.ttlSecondsAfterFinished"),
+		Deadline:        fieldpath.MustFieldPath("spec.activeDeadlineSeconds"),
 		DefaultDeadline: true,
-		ManagedBy:       MustFieldPath("spec.managedBy"),
-		DefaultManager:  JobController,
-		PodTemplates:    []FieldPath{MustFieldPath("spec.template")},
+		ManagedBy:       fieldpath.MustFieldPath("spec.managedBy"),
+		DefaultManager:  wellknown.JobController,
+		PodTemplates:    []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.template")},
 		State:           jobStateOfObject,
 
 		ControllerAccounts: []string{kubeController + "job-controller"},
@@ -36,15 +39,15 @@ var (
 		Name:     "pod",
 		Kind:     corev1.SchemeGroupVersion.WithKind("Pod"),
 		Resource: "pods",
-		Deadline: MustFieldPath("spec.activeDeadlineSeconds"),
+		Deadline: fieldpath.MustFieldPath("spec.activeDeadlineSeconds"),
 		State:    podStateOfObject,
 	}
 	CronJobProfile = &Profile{
 		Name:         "cronjob",
 		Kind:         batchv1.SchemeGroupVersion.WithKind("CronJob"),
 		Resource:     "cronjobs",
-		PodTemplates: []FieldPath{MustFieldPath("spec.jobTemplate.spec.template")},
-		Templates:    []Template{{Path: MustFieldPath("spec.jobTemplate"), Profile: JobProfile}},
+		PodTemplates: []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.jobTemplate.spec.template")},
+		Templates:    []Template{{Path: fieldpath.MustFieldPath("spec.jobTemplate"), Profile: JobProfile}},
 
 		ControllerAccounts: []string{kubeController + "cronjob-controller"},
 	}
@@ -57,19 +60,19 @@ var (
 		Name:         "podtemplate",
 		Kind:         corev1.SchemeGroupVersion.WithKind("PodTemplate"),
 		Resource:     "podtemplates",
-		PodTemplates: []FieldPath{MustFieldPath("template")},
+		PodTemplates: []fieldpath.FieldPath{fieldpath.MustFieldPath("template")},
 	}
 )
 
 func workload(name string, kind schema.GroupVersionKind, resource, controller string) *Profile {
-	return &Profile{Name: name, Kind: kind, Resource: resource, PodTemplates: []FieldPath{MustFieldPath("spec.template")},
+	return &Profile{Name: name, Kind: kind, Resource: resource, PodTemplates: []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.template")},
 		ControllerAccounts: []string{kubeController + controller}}
 }
 
 // withClaims denies a TTL in the claim templates of a StatefulSet: the volumes would be deleted
 // under its Pods. A claim names no owner: the controller cannot tell where its label comes from.
 func withClaims(profile *Profile) *Profile {
-	profile.InheritedMetadata = []FieldPath{MustFieldPath("spec.volumeClaimTemplates[*].metadata")}
+	profile.InheritedMetadata = []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.volumeClaimTemplates[*].metadata")}
 	return profile
 }
 

@@ -8,6 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -21,24 +25,24 @@ func TestMultiKueueCopiesAreKept(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		job   *builders.JobWrapper
-		scope policy.Scope
+		scope resolution.Scope
 	}{
 		"native TTL":      {job: job().TTL(60)},
-		"TTL annotation":  {job: job().Annotation(policy.AnnotationTTL, "60")},
-		"stamped default": {job: job().TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/ci")},
+		"TTL annotation":  {job: job().Annotation(wellknown.AnnotationTTL, "60")},
+		"stamped default": {job: job().TTL(60).Annotation(wellknown.AnnotationTTLSource, "namespace/ci")},
 		"live default": {job: job(),
-			scope: policy.Scope{Namespace: namespaceSince(hourAgo, "default-ttl", "60", "backfill", "true")}},
+			scope: resolution.Scope{Namespace: namespaceSince(hourAgo, "default-ttl", "60", "backfill", "true")}},
 		"no finish time": {job: builders.MakeJob("ci", "a").Created(hourAgo).Complete(time.Time{}).TTL(0)},
-		"TTL label":      {job: job().Label(policy.LabelTTL, "1m")},
-		"date label":     {job: job().Label(policy.LabelTTL, "2020-01-01")},
+		"TTL label":      {job: job().Label(wellknown.LabelTTL, "1m")},
+		"date label":     {job: job().Label(wellknown.LabelTTL, "2020-01-01")},
 		"deadline":       {job: builders.MakeJob("ci", "a").Created(hourAgo).Started(hourAgo).Deadline(60)},
 	} {
-		facts := policy.FactsOfJob(c.job.Label(policy.LabelMultiKueueOrigin, "hub").Obj())
-		effective := policy.Resolve(facts, &c.scope)
+		facts := policy.FactsOfJob(c.job.Label(wellknown.LabelMultiKueueOrigin, "hub").Obj())
+		effective := resolution.Resolve(facts, &c.scope)
 		for trigger, got := range map[string]policy.Verdict{
-			"ttl":      policy.Judge(facts, &effective, noon),
-			"label":    policy.JudgeLabel(facts, policy.LabelTTL, &c.scope, noon),
-			"deadline": policy.JudgeDeadline(facts, &effective, 0, noon),
+			"ttl":      judging.Judge(facts, &effective, noon),
+			"label":    judging.JudgeLabel(facts, wellknown.LabelTTL, &c.scope, noon),
+			"deadline": judging.JudgeDeadline(facts, &effective, 0, noon),
 		} {
 			if got.Action != policy.Keep || !strings.Contains(got.Reason, "copy made by MultiKueue") || got.Err != nil {
 				t.Errorf("%s, %s: %s %q (%v)", name, trigger, got.Action, got.Reason, got.Err)
@@ -46,29 +50,29 @@ func TestMultiKueueCopiesAreKept(t *testing.T) {
 		}
 		creating := c.scope
 		creating.Creating = true
-		given, _ := policy.FillIn(facts, &creating, noon)
+		given, _ := resolution.FillIn(facts, &creating, noon)
 		for _, assignment := range given {
-			if assignment.Path[len(assignment.Path)-1] != policy.AnnotationTTLSource {
+			if assignment.Path[len(assignment.Path)-1] != wellknown.AnnotationTTLSource {
 				t.Errorf("%s: admission filled in %+v", name, assignment)
 			}
 		}
-		said := policy.Explain(facts, &c.scope, policy.Question{Now: noon})
-		if got := said.Obstacles(policy.Surroundings{}); len(got) == 0 || got[0].Kind != policy.ObstacleProtection || !got[0].Stops {
+		said := judging.Explain(facts, &c.scope, judging.Question{Now: noon})
+		if got := said.Obstacles(judging.Surroundings{}); len(got) == 0 || got[0].Kind != judging.ObstacleProtection || !got[0].Stops {
 			t.Errorf("%s: explain says %+v", name, got)
 		}
 	}
 	managed := policy.FactsOfJob(job().TTL(60).ManagedBy("kueue.x-k8s.io/multikueue").Obj())
-	effective := policy.Resolve(managed, &policy.Scope{})
-	if got := policy.Judge(managed, &effective, noon); got.Action != policy.Delete {
+	effective := resolution.Resolve(managed, &resolution.Scope{})
+	if got := judging.Judge(managed, &effective, noon); got.Action != policy.Delete {
 		t.Errorf("an explicit TTL on what another controller manages: %s %q", got.Action, got.Reason)
 	}
 	// The mark of a deadline is not looked after either: what runs below a copy is the business of
 	// its own cluster's controllers.
 	failed := &policy.Facts{
-		Profile: &policy.Profile{Kind: schema.GroupVersionKind{Kind: "Run"}}, Labels: map[string]string{policy.LabelMultiKueueOrigin: ""},
-		Exceeded: hourAgo, State: policy.State{Finished: true, Outcome: policy.Failed},
+		Profile: &policy.Profile{Kind: schema.GroupVersionKind{Kind: "Run"}}, Labels: map[string]string{wellknown.LabelMultiKueueOrigin: ""},
+		Exceeded: hourAgo, State: policy.State{Finished: true, Outcome: lifetime.Failed},
 	}
-	if got := policy.JudgeDeadline(failed, &policy.Effective{}, 0, noon); got.Action != policy.Keep {
+	if got := judging.JudgeDeadline(failed, &resolution.Effective{}, 0, noon); got.Action != policy.Keep {
 		t.Errorf("a failed copy: %s", got.Action)
 	}
 }

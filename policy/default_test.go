@@ -8,6 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -15,9 +18,9 @@ import (
 func TestNoDefault(t *testing.T) {
 	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
 	pod := func() *builders.PodWrapper { return builders.MakePod("ci", "a").Created(noon) }
-	scope := &policy.Scope{
+	scope := &resolution.Scope{
 		Namespace: namespaceOf("default-ttl", "1h"),
-		Policies:  []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "2h")},
+		Policies:  []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "2h")},
 	}
 	for name, test := range map[string]struct {
 		facts *policy.Facts
@@ -31,10 +34,10 @@ func TestNoDefault(t *testing.T) {
 		"some other CronJob's":   {policy.FactsOfJob(job().ControlledBy("example.com/v1", "CronJob", "nightly").Obj()), "is owned by CronJob nightly", ""},
 		"an owner, no control":   {policy.FactsOfJob(job().Owner(controlledBy(false)).Obj()), "", "1h namespace/ci"},
 		"managed elsewhere":      {policy.FactsOfJob(job().ManagedBy("kueue.x-k8s.io/multikueue").Obj()), "is managed by kueue.x-k8s.io/multikueue", ""},
-		"is managed by its own":  {policy.FactsOfJob(job().ManagedBy(policy.JobController).Obj()), "", "1h namespace/ci"},
+		"is managed by its own":  {policy.FactsOfJob(job().ManagedBy(wellknown.JobController).Obj()), "", "1h namespace/ci"},
 		"managedBy is empty":     {policy.FactsOfJob(job().ManagedBy("").Obj()), "", "1h namespace/ci"},
-		"a MultiKueue copy":      {policy.FactsOfJob(job().Label(policy.LabelMultiKueueOrigin, "east").Obj()), "is managed by MultiKueue", ""},
-		"a copied CronJob's Job": {policy.FactsOfJob(job().Label(policy.LabelMultiKueueOrigin, "").ControlledBy("batch/v1", "CronJob", "n").Obj()), "is managed by MultiKueue", ""},
+		"a MultiKueue copy":      {policy.FactsOfJob(job().Label(wellknown.LabelMultiKueueOrigin, "east").Obj()), "is managed by MultiKueue", ""},
+		"a copied CronJob's Job": {policy.FactsOfJob(job().Label(wellknown.LabelMultiKueueOrigin, "").ControlledBy("batch/v1", "CronJob", "n").Obj()), "is managed by MultiKueue", ""},
 		"a Pod":                  {policy.FactsOfPod(pod().Obj()), "", "1h namespace/ci"},
 		"a Pod OnFailure":        {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyOnFailure).Obj()), "", "1h namespace/ci"},
 		"a Pod Always":           {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyAlways).Obj()), "has restartPolicy Always", ""},
@@ -47,17 +50,17 @@ func TestNoDefault(t *testing.T) {
 		"a Volcano Job's Pod":    {policy.FactsOfPod(pod().ControlledBy("batch.volcano.sh/v1alpha1", "Job", "build").Obj()), "is owned by Job build", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := policy.NoDefault(test.facts); got != test.why {
+			if got := resolution.NoDefault(test.facts); got != test.why {
 				t.Errorf("NoDefault = %q, want %q", got, test.why)
 			}
-			effective := policy.Resolve(test.facts, scope)
+			effective := resolution.Resolve(test.facts, scope)
 			if got := valueText(effective.Succeeded); got != test.want {
 				t.Errorf("TTL %q, want %q", got, test.want)
 			}
 			creating := *scope
 			creating.Creating = true
-			effective = policy.Resolve(test.facts, &creating)
-			if got := policy.Defaults(test.facts, &effective, &creating); (len(got) > 0) != (test.want != "") {
+			effective = resolution.Resolve(test.facts, &creating)
+			if got := resolution.Defaults(test.facts, &effective, &creating); (len(got) > 0) != (test.want != "") {
 				t.Errorf("filled in: %v", got)
 			}
 		})
@@ -68,7 +71,7 @@ func TestNoDefault(t *testing.T) {
 func TestManagedByOfAWrongShape(t *testing.T) {
 	object := builders.MakeJob("ci", "a").ManagedBy("x").Map()
 	object["spec"].(map[string]any)["managedBy"] = int64(7)
-	if got := policy.NoDefault(policy.FactsOfObject(policy.JobProfile, object)); got != "is managed by 7" {
+	if got := resolution.NoDefault(policy.FactsOfObject(policy.JobProfile, object)); got != "is managed by 7" {
 		t.Errorf("NoDefault = %q", got)
 	}
 }
@@ -76,18 +79,18 @@ func TestManagedByOfAWrongShape(t *testing.T) {
 // default-pod-ttl reaches Pods of a Job, live; it is never stamped on them.
 func TestPodsOfJobs(t *testing.T) {
 	pod := builders.MakePod("ci", "a").Created(noon).ControlledBy("batch/v1", "Job", "build")
-	scope := &policy.Scope{Namespace: namespaceOf("default-ttl", "9h", "default-pod-ttl", "1h"), Creating: true}
+	scope := &resolution.Scope{Namespace: namespaceOf("default-ttl", "9h", "default-pod-ttl", "1h"), Creating: true}
 	facts := policy.FactsOfPod(pod.Obj())
-	effective := policy.Resolve(facts, scope)
+	effective := resolution.Resolve(facts, scope)
 	if got := valueText(effective.Succeeded); got != "1h namespace/ci" || !effective.Succeeded.Live {
 		t.Errorf("got %q, live %t", got, effective.Succeeded.Live)
 	}
-	if got := policy.Defaults(facts, &effective, scope); got != nil {
+	if got := resolution.Defaults(facts, &effective, scope); got != nil {
 		t.Errorf("stamped: %v", got)
 	}
 	free := policy.FactsOfPod(builders.MakePod("ci", "b").Created(noon).Obj())
-	effective = policy.Resolve(free, scope)
-	if got := policy.Defaults(free, &effective, scope); len(got) == 0 {
+	effective = resolution.Resolve(free, scope)
+	if got := resolution.Defaults(free, &effective, scope); len(got) == 0 {
 		t.Error("a Pod without an owner was not stamped")
 	}
 }
@@ -110,7 +113,7 @@ func TestCronJobsJobStaysAMinute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := builders.MakeJob("ci", "a").ControlledBy("batch/v1", "CronJob", "nightly").Obj()
-			got := policy.Resolve(policy.FactsOfJob(job), &policy.Scope{Namespace: namespaceOf(test.namespace...), Creating: true})
+			got := resolution.Resolve(policy.FactsOfJob(job), &resolution.Scope{Namespace: namespaceOf(test.namespace...), Creating: true})
 			if text := valueText(got.Succeeded); text != test.want {
 				t.Errorf("got %q, want %q", text, test.want)
 			}
@@ -118,7 +121,7 @@ func TestCronJobsJobStaysAMinute(t *testing.T) {
 	}
 	// The judge must not keep an object because a filled-in value is above the maximum.
 	job := builders.MakeJob("ci", "a").ControlledBy("batch/v1", "CronJob", "nightly").TTL(60).Obj()
-	if got := policy.Resolve(policy.FactsOfJob(job), &policy.Scope{Namespace: namespaceOf("max-ttl", "30")}); got.Succeeded.Err != nil {
+	if got := resolution.Resolve(policy.FactsOfJob(job), &resolution.Scope{Namespace: namespaceOf("max-ttl", "30")}); got.Succeeded.Err != nil {
 		t.Errorf("60s on a CronJob's Job: %v", got.Succeeded.Err)
 	}
 }
@@ -148,14 +151,14 @@ func TestYoungerAndOlderThanTheDefault(t *testing.T) {
 				pairs = append(pairs, "backfill", test.backfill)
 			}
 			facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon.Add(test.created)).Obj())
-			scope := &policy.Scope{Namespace: namespaceSince(noon, pairs...)}
-			got := policy.Resolve(facts, scope).Succeeded
+			scope := &resolution.Scope{Namespace: namespaceSince(noon, pairs...)}
+			got := resolution.Resolve(facts, scope).Succeeded
 			if valueText(got) != test.want || got.Backfill != test.flag {
 				t.Errorf("got %q, backfill %t; want %q, %t", valueText(got), got.Backfill, test.want, test.flag)
 			}
 			platform := platform("a", "ttl-after-finished", "1h")
 			platform.Since, platform.Backfill = noon, test.backfill == "true"
-			fromPolicy := policy.Resolve(facts, &policy.Scope{Policies: []*policy.PlatformPolicy{platform}}).Succeeded
+			fromPolicy := resolution.Resolve(facts, &resolution.Scope{Policies: []*resolution.PlatformPolicy{platform}}).Succeeded
 			if fromPolicy.Set != got.Set || fromPolicy.Backfill != got.Backfill {
 				t.Errorf("a policy's default: %+v, a namespace's: %+v", fromPolicy, got)
 			}
@@ -163,12 +166,12 @@ func TestYoungerAndOlderThanTheDefault(t *testing.T) {
 	}
 	// A default without default-since reaches no object.
 	facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon).Obj())
-	unstamped := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("default-ttl", "1h"), nil)}
-	if got := policy.Resolve(facts, unstamped).Succeeded; got.Set {
+	unstamped := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated("default-ttl", "1h"), nil)}
+	if got := resolution.Resolve(facts, unstamped).Succeeded; got.Set {
 		t.Errorf("a default without default-since reaches %+v", got)
 	}
 	unstamped.Creating = true
-	if got := policy.Resolve(facts, unstamped).Succeeded; !got.Set {
+	if got := resolution.Resolve(facts, unstamped).Succeeded; !got.Set {
 		t.Error("a default without default-since does not reach an object on CREATE")
 	}
 }
@@ -183,21 +186,21 @@ func TestStampedObject(t *testing.T) {
 		want     string
 	}{
 		"not stamped":               {job: job(), want: "30m namespace/ci"},
-		"stamped":                   {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "namespace/ci"), want: "2h namespace/ci"},
-		"stamped by a policy":       {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "policy/a"), want: "2h policy/a"},
-		"stamped by somewhere else": {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "namespace/other"), want: "unusable object"},
-		"value taken away":          {job: job().Annotation(policy.AnnotationTTLSource, "namespace/ci"), want: "unusable object"},
-		"own value taken away":      {job: job().Annotation(policy.AnnotationTTLSource, "object"), want: "unusable object"},
-		"stamp is garbage":          {job: job().Annotation(policy.AnnotationTTLSource, "?"), want: "unusable object"},
-		"a runtime spoke once":      {job: job().Annotation(policy.AnnotationTTLSource, "runtime/torch"), want: "30m namespace/ci"},
-		"garbage beside a value":    {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "?/?"), want: "unusable object"},
-		"creating, with a stamp":    {job: job().Annotation(policy.AnnotationTTLSource, "policy/mine"), creating: true, want: "30m namespace/ci"},
-		"creating, stamp and value": {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "policy/mine"), creating: true, want: "unusable object"},
-		"stamped, now unreadable":   {job: job().Annotation(policy.AnnotationTTL, "?").Annotation(policy.AnnotationTTLSource, "namespace/ci"), want: "unusable namespace/ci"},
+		"stamped":                   {job: job().TTL(7200).Annotation(wellknown.AnnotationTTLSource, "namespace/ci"), want: "2h namespace/ci"},
+		"stamped by a policy":       {job: job().TTL(7200).Annotation(wellknown.AnnotationTTLSource, "policy/a"), want: "2h policy/a"},
+		"stamped by somewhere else": {job: job().TTL(7200).Annotation(wellknown.AnnotationTTLSource, "namespace/other"), want: "unusable object"},
+		"value taken away":          {job: job().Annotation(wellknown.AnnotationTTLSource, "namespace/ci"), want: "unusable object"},
+		"own value taken away":      {job: job().Annotation(wellknown.AnnotationTTLSource, "object"), want: "unusable object"},
+		"stamp is garbage":          {job: job().Annotation(wellknown.AnnotationTTLSource, "?"), want: "unusable object"},
+		"a runtime spoke once":      {job: job().Annotation(wellknown.AnnotationTTLSource, "runtime/torch"), want: "30m namespace/ci"},
+		"garbage beside a value":    {job: job().TTL(7200).Annotation(wellknown.AnnotationTTLSource, "?/?"), want: "unusable object"},
+		"creating, with a stamp":    {job: job().Annotation(wellknown.AnnotationTTLSource, "policy/mine"), creating: true, want: "30m namespace/ci"},
+		"creating, stamp and value": {job: job().TTL(7200).Annotation(wellknown.AnnotationTTLSource, "policy/mine"), creating: true, want: "unusable object"},
+		"stamped, now unreadable":   {job: job().Annotation(wellknown.AnnotationTTL, "?").Annotation(wellknown.AnnotationTTLSource, "namespace/ci"), want: "unusable namespace/ci"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scope := &policy.Scope{Namespace: namespaceOf("default-ttl", "1h", "max-ttl", "30m"), Creating: test.creating}
-			got := policy.Resolve(policy.FactsOfJob(test.job.Obj()), scope).Succeeded
+			scope := &resolution.Scope{Namespace: namespaceOf("default-ttl", "1h", "max-ttl", "30m"), Creating: test.creating}
+			got := resolution.Resolve(policy.FactsOfJob(test.job.Obj()), scope).Succeeded
 			if valueText(got) != test.want {
 				t.Errorf("got %q (%v), want %q", valueText(got), got.Err, test.want)
 			}
@@ -219,15 +222,15 @@ func TestStampedObjectAndBounds(t *testing.T) {
 		"own, below": {"object", "min-ttl", "3h", "unusable object"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := builders.MakeJob("ci", "a").Created(noon).TTL(7200).Annotation(policy.AnnotationTTLSource, test.stamp)
-			got := policy.Resolve(policy.FactsOfJob(job.Obj()), &policy.Scope{Namespace: namespaceOf(test.bound, test.text)}).Failed
+			job := builders.MakeJob("ci", "a").Created(noon).TTL(7200).Annotation(wellknown.AnnotationTTLSource, test.stamp)
+			got := resolution.Resolve(policy.FactsOfJob(job.Obj()), &resolution.Scope{Namespace: namespaceOf(test.bound, test.text)}).Failed
 			if valueText(got) != test.want {
 				t.Errorf("got %q (%v), want %q", valueText(got), got.Err, test.want)
 			}
 		})
 	}
-	taken := builders.MakeJob("ci", "a").Created(noon).Annotation(policy.AnnotationTTLSource, "namespace/ci")
-	if got := policy.Resolve(policy.FactsOfJob(taken.Obj()), &policy.Scope{Namespace: namespaceOf("default-ttl", "1h")}).Failed; got.Set {
+	taken := builders.MakeJob("ci", "a").Created(noon).Annotation(wellknown.AnnotationTTLSource, "namespace/ci")
+	if got := resolution.Resolve(policy.FactsOfJob(taken.Obj()), &resolution.Scope{Namespace: namespaceOf("default-ttl", "1h")}).Failed; got.Set {
 		t.Errorf("without a max-ttl a value that was taken away is none: %+v", got)
 	}
 }
@@ -237,7 +240,7 @@ func TestParseSource(t *testing.T) {
 		"object": "object", "namespace/ci": "namespace/ci", "policy/a": "policy/a", "runtime/ns/a": "runtime/ns/a",
 		"": "object", "root/a": "object", "namespace": "object", "object/x": "object", "/": "object",
 	} {
-		if got := policy.ParseSource(text).String(); got != want {
+		if got := lifetime.ParseSource(text).String(); got != want {
 			t.Errorf("ParseSource(%q) = %q, want %q", text, got, want)
 		}
 	}
@@ -263,20 +266,20 @@ func TestDefaults(t *testing.T) {
 		"the same, twice":    {job: job(), namespace: []string{"default-ttl-succeeded", "1d", "default-ttl-failed", "24h"}, want: []string{"spec.ttlSecondsAfterFinished=86400", at("ttl-source") + "=namespace/ci"}},
 		"unreadable":         {job: job(), namespace: []string{"default-ttl", "?"}},
 		"own value":          {job: job().TTL(5), namespace: []string{"default-ttl", "1d"}, want: []string{at("ttl-source") + "=object"}},
-		"own, false stamp":   {job: job().TTL(5).Annotation(policy.AnnotationTTLSource, "policy/x"), want: []string{at("ttl-source") + "=object"}},
-		"a stamp alone":      {job: job().Annotation(policy.AnnotationTTLSource, "policy/x"), want: []string{at("ttl-source") + "=<nil>"}},
+		"own, false stamp":   {job: job().TTL(5).Annotation(wellknown.AnnotationTTLSource, "policy/x"), want: []string{at("ttl-source") + "=object"}},
+		"a stamp alone":      {job: job().Annotation(wellknown.AnnotationTTLSource, "policy/x"), want: []string{at("ttl-source") + "=<nil>"}},
 		"warn fills in":      {job: job(), namespace: []string{"default-ttl", "1d", "mode", "warn"}, want: []string{"spec.ttlSecondsAfterFinished=86400", at("ttl-source") + "=namespace/ci"}},
 		"dry-run does not":   {job: job(), namespace: []string{"default-ttl", "1d", "mode", "dry-run"}},
 		"deadline":           {job: job(), namespace: []string{"default-deadline", "1h"}, want: []string{"spec.activeDeadlineSeconds=3600", at("deadline-source") + "=namespace/ci"}},
-		"own deadline":       {job: job().Deadline(60).Annotation(policy.AnnotationDeadlineSource, "x"), namespace: []string{"default-deadline", "1h"}, want: []string{at("deadline-source") + "=<nil>"}},
+		"own deadline":       {job: job().Deadline(60).Annotation(wellknown.AnnotationDeadlineSource, "x"), namespace: []string{"default-deadline", "1h"}, want: []string{at("deadline-source") + "=<nil>"}},
 		"deadline of no use": {job: job(), namespace: []string{"default-deadline", "0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scope := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated(test.namespace...), nil), Creating: true, AnnotationsOnly: test.annotationsOnly}
+			scope := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated(test.namespace...), nil), Creating: true, AnnotationsOnly: test.annotationsOnly}
 			facts := policy.FactsOfJob(test.job.Obj())
-			effective := policy.Resolve(facts, scope)
+			effective := resolution.Resolve(facts, scope)
 			var got []string
-			for _, one := range policy.Defaults(facts, &effective, scope) {
+			for _, one := range resolution.Defaults(facts, &effective, scope) {
 				path := one.Path.String()
 				if one.Path[0] == "metadata" {
 					path = policy.AnnotationPath(one.Path[2])

@@ -6,12 +6,16 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
 // pipelineRun is a kind whose deadline is a Go duration, and which may be given a default.
 var pipelineRun = &policy.Profile{
-	Name: "pipelinerun", Deadline: policy.MustFieldPath("spec.timeouts.pipeline"), DurationDeadline: true, DefaultDeadline: true,
+	Name: "pipelinerun", Deadline: fieldpath.MustFieldPath("spec.timeouts.pipeline"), DurationDeadline: true, DefaultDeadline: true,
 	State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil },
 }
 
@@ -48,7 +52,7 @@ func TestDurationDeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := policy.FactsOfObject(pipelineRun, pipelineRunWith(test.timeout))
-			got := policy.Resolve(facts, &policy.Scope{Creating: true, Namespace: namespaceOf(test.namespace...)}).Deadline
+			got := resolution.Resolve(facts, &resolution.Scope{Creating: true, Namespace: namespaceOf(test.namespace...)}).Deadline
 			if text := valueText(got); text != test.want {
 				t.Errorf("got %q, want %q", text, test.want)
 			}
@@ -62,29 +66,29 @@ func TestDurationDeadline(t *testing.T) {
 // A default is written in the field's own form, announced as it stands there, and taken for one
 // when admission is asked again.
 func TestDurationDeadlineIsFilledIn(t *testing.T) {
-	scope := &policy.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1d12h")}
-	assignments, _ := policy.FillIn(policy.FactsOfObject(pipelineRun, pipelineRunWith(nil)), scope, noon)
+	scope := &resolution.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1d12h")}
+	assignments, _ := resolution.FillIn(policy.FactsOfObject(pipelineRun, pipelineRunWith(nil)), scope, noon)
 	if len(assignments) != 2 || assignments[0].Path.String() != "spec.timeouts.pipeline" || assignments[0].Value != "36h0m0s" {
 		t.Fatalf("filled in %v", assignments)
 	}
 	filled := pipelineRunWith("36h0m0s")
-	filled["metadata"].(map[string]any)["annotations"] = map[string]any{policy.AnnotationDeadlineSource: "namespace/ci"}
+	filled["metadata"].(map[string]any)["annotations"] = map[string]any{wellknown.AnnotationDeadlineSource: "namespace/ci"}
 	facts := policy.FactsOfObject(pipelineRun, filled)
-	if told := policy.Defaulted(facts, scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline defaulted to 36h0m0s from namespace "ci"` {
+	if told := resolution.Defaulted(facts, scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline defaulted to 36h0m0s from namespace "ci"` {
 		t.Errorf("announced %v", told)
 	}
-	if again, effective := policy.FillIn(facts, scope, noon); len(again) != 2 || effective.Deadline.Source.String() != "namespace/ci" {
+	if again, effective := resolution.FillIn(facts, scope, noon); len(again) != 2 || effective.Deadline.Source.String() != "namespace/ci" {
 		t.Errorf("the second time: %v, %+v", again, effective.Deadline)
 	}
 	// Another value beside a forged stamp is its author's.
 	own := pipelineRunWith("35h0m0s")
-	own["metadata"].(map[string]any)["annotations"] = map[string]any{policy.AnnotationDeadlineSource: "namespace/ci"}
-	if _, effective := policy.FillIn(policy.FactsOfObject(pipelineRun, own), scope, noon); effective.Deadline.Source.String() != "object" {
+	own["metadata"].(map[string]any)["annotations"] = map[string]any{wellknown.AnnotationDeadlineSource: "namespace/ci"}
+	if _, effective := resolution.FillIn(policy.FactsOfObject(pipelineRun, own), scope, noon); effective.Deadline.Source.String() != "object" {
 		t.Errorf("a forged stamp: %+v", effective.Deadline)
 	}
 	scope.Namespace = namespaceOf("default-deadline", "1h", "mode", "dry-run")
 	dry := policy.FactsOfObject(pipelineRun, pipelineRunWith(nil))
-	if told := policy.Defaulted(dry, scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline would be defaulted to 1h0m0s from namespace "ci" (dry-run)` {
+	if told := resolution.Defaulted(dry, scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline would be defaulted to 1h0m0s from namespace "ci" (dry-run)` {
 		t.Errorf("in dry-run %v", told)
 	}
 }
@@ -109,16 +113,16 @@ func TestStampedDeadlineAndBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			object := pipelineRunWith("2h0m0s")
 			if test.stamp != "" {
-				object["metadata"].(map[string]any)["annotations"] = map[string]any{policy.AnnotationDeadlineSource: test.stamp}
+				object["metadata"].(map[string]any)["annotations"] = map[string]any{wellknown.AnnotationDeadlineSource: test.stamp}
 			}
 			facts := policy.FactsOfObject(pipelineRun, object)
-			scope := &policy.Scope{Namespace: namespaceOf("default-deadline", "9h", test.bound, test.text)}
-			if text := valueText(policy.Resolve(facts, scope).Deadline); text != test.want {
+			scope := &resolution.Scope{Namespace: namespaceOf("default-deadline", "9h", test.bound, test.text)}
+			if text := valueText(resolution.Resolve(facts, scope).Deadline); text != test.want {
 				t.Errorf("got %q, want %q", text, test.want)
 			}
 			// At its creation the stamp is its author's, and gives no rights.
 			scope.Creating = true
-			if text, inside := valueText(policy.Resolve(facts, scope).Deadline), name == "within"; text != "2h object" && inside || text != "unusable object" && !inside {
+			if text, inside := valueText(resolution.Resolve(facts, scope).Deadline), name == "within"; text != "2h object" && inside || text != "unusable object" && !inside {
 				t.Errorf("at its creation: %q", text)
 			}
 		})
@@ -130,30 +134,30 @@ func TestStampedDeadlineAndBounds(t *testing.T) {
 func TestNoDefaultDeadlineForPods(t *testing.T) {
 	profile := *policy.PodProfile
 	profile.DefaultDeadline = true
-	scope := &policy.Scope{Namespace: namespaceOf("default-deadline", "1h"), Creating: true}
+	scope := &resolution.Scope{Namespace: namespaceOf("default-deadline", "1h"), Creating: true}
 	for name, pod := range map[string]*builders.PodWrapper{
 		"bare": builders.MakePod("ci", "a"), "of a Job": builders.MakePod("ci", "a").ControlledBy("batch/v1", "Job", "build"),
 	} {
-		if assignments, effective := policy.FillIn(policy.FactsOfObject(&profile, pod.Map()), scope, noon); len(assignments) > 0 || effective.Deadline.Set {
+		if assignments, effective := resolution.FillIn(policy.FactsOfObject(&profile, pod.Map()), scope, noon); len(assignments) > 0 || effective.Deadline.Set {
 			t.Errorf("%s: filled in %v of %+v", name, assignments, effective.Deadline)
 		}
 	}
 }
 
 // saidDeadline is a runtime that has a deadline.
-func saidDeadline(text string) *policy.RuntimePolicy {
+func saidDeadline(text string) *resolution.RuntimePolicy {
 	facts := policy.FactsOfObject(&policy.Profile{AnnotatedDeadline: true}, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationActiveDeadline: text}}})
-	return &policy.RuntimePolicy{Name: "torch", Deadline: facts.Deadline()}
+		"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationActiveDeadline: text}}})
+	return &resolution.RuntimePolicy{Name: "torch", Deadline: facts.Deadline()}
 }
 
 // A runtime's deadline is a default: after the object's own, which a runtime that is gone or bad
 // does not disable, and before the defaults of the namespace. It is moved into the bounds, and
 // written into the object with its source.
 func TestRuntimeDeadline(t *testing.T) {
-	gone := &policy.RuntimePolicy{Name: "torch", Missing: true}
+	gone := &resolution.RuntimePolicy{Name: "torch", Missing: true}
 	for name, test := range map[string]struct {
-		runtime   *policy.RuntimePolicy
+		runtime   *resolution.RuntimePolicy
 		own       any
 		copied    bool
 		owner     bool
@@ -172,8 +176,8 @@ func TestRuntimeDeadline(t *testing.T) {
 		"unreadable":                {runtime: saidDeadline("soon"), want: "unusable runtime/torch"},
 		"unreadable, own":           {runtime: saidDeadline("soon"), own: "1h", want: "1h object"},
 		"unreadable, a default":     {runtime: saidDeadline("soon"), namespace: []string{"default-deadline", "9h"}, want: "unusable runtime/torch"},
-		"mute, own":                 {runtime: &policy.RuntimePolicy{Name: "torch"}, own: "1h", want: "1h object"},
-		"mute, with a default":      {runtime: &policy.RuntimePolicy{Name: "torch"}, namespace: []string{"default-deadline", "9h"}, want: "9h namespace/ci", filled: "9h0m0s"},
+		"mute, own":                 {runtime: &resolution.RuntimePolicy{Name: "torch"}, own: "1h", want: "1h object"},
+		"mute, with a default":      {runtime: &resolution.RuntimePolicy{Name: "torch"}, namespace: []string{"default-deadline", "9h"}, want: "9h namespace/ci", filled: "9h0m0s"},
 		"gone, own":                 {runtime: gone, own: "1h", want: "1h object"},
 		"gone, with a default":      {runtime: gone, namespace: []string{"default-deadline", "9h"}},
 		"of a copy, own":            {runtime: saidDeadline("1h"), own: "9h", copied: true, want: "9h object"},
@@ -184,13 +188,13 @@ func TestRuntimeDeadline(t *testing.T) {
 			object := pipelineRunWith(test.own)
 			metadata := object["metadata"].(map[string]any)
 			if test.copied {
-				metadata["labels"] = map[string]any{policy.LabelMultiKueueOrigin: "hub"}
+				metadata["labels"] = map[string]any{wellknown.LabelMultiKueueOrigin: "hub"}
 			}
 			if test.owner {
 				metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "example.com/v1", "kind": "Trial", "name": "t", "uid": "u", "controller": true}}
 			}
-			scope := &policy.Scope{Creating: true, Runtime: test.runtime, Namespace: namespaceOf(test.namespace...)}
-			assignments, effective := policy.FillIn(policy.FactsOfObject(pipelineRun, object), scope, noon)
+			scope := &resolution.Scope{Creating: true, Runtime: test.runtime, Namespace: namespaceOf(test.namespace...)}
+			assignments, effective := resolution.FillIn(policy.FactsOfObject(pipelineRun, object), scope, noon)
 			if text := valueText(effective.Deadline); text != test.want {
 				t.Errorf("got %q, want %q", text, test.want)
 			}
@@ -213,21 +217,21 @@ func TestRuntimeDeadline(t *testing.T) {
 // not known since when it has its deadline, and none from the levels below.
 func TestRuntimeDeadlineDoesNotReachWhatRuns(t *testing.T) {
 	namespace := namespaceOf("default-deadline", "9h", "backfill", "true")
-	for name, runtime := range map[string]*policy.RuntimePolicy{
+	for name, runtime := range map[string]*resolution.RuntimePolicy{
 		"the same": saidDeadline("1h"), "shorter": saidDeadline("2s"), "unreadable": saidDeadline("soon"),
 		"without one": {Name: "torch"}, "gone": {Name: "torch", Missing: true}, "none": nil,
 	} {
 		object := pipelineRunWith("1h0m0s")
 		metadata := object["metadata"].(map[string]any)
 		metadata["creationTimestamp"] = noon.Add(-time.Minute).Format(time.RFC3339)
-		metadata["annotations"] = map[string]any{policy.AnnotationDeadlineSource: "runtime/torch"}
-		scope := &policy.Scope{Runtime: runtime, Namespace: namespace}
+		metadata["annotations"] = map[string]any{wellknown.AnnotationDeadlineSource: "runtime/torch"}
+		scope := &resolution.Scope{Runtime: runtime, Namespace: namespace}
 		facts := policy.FactsOfObject(pipelineRun, object)
-		if text := valueText(policy.Resolve(facts, scope).Deadline); text != "1h runtime/torch" {
+		if text := valueText(resolution.Resolve(facts, scope).Deadline); text != "1h runtime/torch" {
 			t.Errorf("%s: the stamped deadline is %q", name, text)
 		}
 		own := pipelineRunWith("2h0m0s")
-		if text := valueText(policy.Resolve(policy.FactsOfObject(pipelineRun, own), scope).Deadline); text != "2h object" {
+		if text := valueText(resolution.Resolve(policy.FactsOfObject(pipelineRun, own), scope).Deadline); text != "2h object" {
 			t.Errorf("%s: the object's own deadline is %q", name, text)
 		}
 		if runtime == nil || !runtime.Missing && runtime.Deadline == nil {
@@ -235,7 +239,7 @@ func TestRuntimeDeadlineDoesNotReachWhatRuns(t *testing.T) {
 		}
 		object = pipelineRunWith(nil)
 		object["metadata"].(map[string]any)["creationTimestamp"] = noon.Add(-time.Minute).Format(time.RFC3339)
-		if got := policy.Resolve(policy.FactsOfObject(pipelineRun, object), scope).Deadline; got.Set {
+		if got := resolution.Resolve(policy.FactsOfObject(pipelineRun, object), scope).Deadline; got.Set {
 			t.Errorf("%s: past admission it has %q", name, valueText(got))
 		}
 	}
@@ -244,20 +248,20 @@ func TestRuntimeDeadlineDoesNotReachWhatRuns(t *testing.T) {
 // Asked again for the same CREATE, admission fills in the same; a stamp beside another value is its
 // author's, and is taken off.
 func TestRuntimeDeadlineIsFilledInOnce(t *testing.T) {
-	scope := &policy.Scope{Creating: true, Runtime: saidDeadline("1h"), Namespace: namespaceOf()}
+	scope := &resolution.Scope{Creating: true, Runtime: saidDeadline("1h"), Namespace: namespaceOf()}
 	stamped := func(timeout string) *policy.Facts {
 		object := pipelineRunWith(timeout)
-		object["metadata"].(map[string]any)["annotations"] = map[string]any{policy.AnnotationDeadlineSource: "runtime/torch"}
+		object["metadata"].(map[string]any)["annotations"] = map[string]any{wellknown.AnnotationDeadlineSource: "runtime/torch"}
 		return policy.FactsOfObject(pipelineRun, object)
 	}
-	again, effective := policy.FillIn(stamped("1h0m0s"), scope, noon)
+	again, effective := resolution.FillIn(stamped("1h0m0s"), scope, noon)
 	if len(again) != 2 || effective.Deadline.Source.String() != "runtime/torch" {
 		t.Errorf("the second time: %v, %+v", again, effective.Deadline)
 	}
-	if told := policy.Defaulted(stamped("1h0m0s"), scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline defaulted to 1h0m0s from runtime "torch"` {
+	if told := resolution.Defaulted(stamped("1h0m0s"), scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline defaulted to 1h0m0s from runtime "torch"` {
 		t.Errorf("announced %v", told)
 	}
-	forged, effective := policy.FillIn(stamped("5h0m0s"), scope, noon)
+	forged, effective := resolution.FillIn(stamped("5h0m0s"), scope, noon)
 	if effective.Deadline.Source.String() != "object" || len(forged) != 1 || forged[0].Value != nil {
 		t.Errorf("a forged stamp: %v, %+v", forged, effective.Deadline)
 	}
@@ -285,21 +289,21 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 		"unreadable":         {profile: &both, text: "soon", want: "unusable object"},
 		"outside the bounds": {profile: &both, text: "8h", namespace: []string{"max-deadline", "1h"}, want: "unusable object"},
 		"in dry-run":         {profile: &both, text: "8h", namespace: []string{"mode", "dry-run"}, want: "8h object"},
-		"protected":          {profile: &both, text: "8h", changes: map[string]any{"annotations": map[string]any{policy.AnnotationActiveDeadline: "8h", policy.AnnotationProtect: "true"}}, want: "8h object"},
-		"a copy":             {profile: &both, text: "8h", changes: map[string]any{"labels": map[string]any{policy.LabelMultiKueueOrigin: "hub"}}, want: "8h object"},
+		"protected":          {profile: &both, text: "8h", changes: map[string]any{"annotations": map[string]any{wellknown.AnnotationActiveDeadline: "8h", wellknown.AnnotationProtect: "true"}}, want: "8h object"},
+		"a copy":             {profile: &both, text: "8h", changes: map[string]any{"labels": map[string]any{wellknown.LabelMultiKueueOrigin: "hub"}}, want: "8h object"},
 		"a kind without":     {profile: pipelineRun, text: "8h"},
 		"no controller acts": {profile: &ignored, text: "8h", want: "8h object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := pipelineRunWith(test.own)
 			metadata := object["metadata"].(map[string]any)
-			metadata["annotations"] = map[string]any{policy.AnnotationActiveDeadline: test.text}
+			metadata["annotations"] = map[string]any{wellknown.AnnotationActiveDeadline: test.text}
 			for key, value := range test.changes {
 				metadata[key] = value
 			}
-			scope := &policy.Scope{Creating: true, Namespace: namespaceOf(test.namespace...)}
+			scope := &resolution.Scope{Creating: true, Namespace: namespaceOf(test.namespace...)}
 			facts := policy.FactsOfObject(test.profile, object)
-			assignments, effective := policy.FillIn(facts, scope, noon)
+			assignments, effective := resolution.FillIn(facts, scope, noon)
 			if text := valueText(effective.Deadline); text != test.want {
 				t.Errorf("got %q, want %q", text, test.want)
 			}
@@ -308,7 +312,7 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 				filled = append(filled, assignment.Path.String()+"="+assignment.Value.(string))
 			}
 			equal(t, filled, test.filled)
-			if told := policy.Defaulted(facts, scope, noon); len(told) > 0 {
+			if told := resolution.Defaulted(facts, scope, noon); len(told) > 0 {
 				t.Errorf("announced %v, which is the author's own", told)
 			}
 		})
@@ -320,17 +324,17 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 func TestDefaultDeadlineWhereNobodyActs(t *testing.T) {
 	ignored := *pipelineRun
 	ignored.AnnotatedDeadline, ignored.DeadlineByCurfew = true, func(context.Context, map[string]any) bool { return true }
-	scope := &policy.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1h")}
+	scope := &resolution.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1h")}
 	annotations := map[string]any{}
 	for range 2 {
 		object := pipelineRunWith(nil)
 		object["metadata"].(map[string]any)["annotations"] = annotations
-		assignments, effective := policy.FillIn(policy.FactsOfObject(&ignored, object), scope, noon)
+		assignments, effective := resolution.FillIn(policy.FactsOfObject(&ignored, object), scope, noon)
 		annotations = map[string]any{}
 		for _, assignment := range assignments {
 			annotations[assignment.Path[len(assignment.Path)-1]] = assignment.Value
 		}
-		if text := valueText(effective.Deadline); text != "1h namespace/ci" || len(annotations) == 0 || annotations[policy.AnnotationActiveDeadline] != "1h" {
+		if text := valueText(effective.Deadline); text != "1h namespace/ci" || len(annotations) == 0 || annotations[wellknown.AnnotationActiveDeadline] != "1h" {
 			t.Errorf("%q, filled in %v", text, annotations)
 		}
 	}
@@ -341,9 +345,9 @@ func TestDefaultDeadlineWhereNobodyActs(t *testing.T) {
 // (S6).
 func TestNativeFieldByOutcomeOfAnError(t *testing.T) {
 	workflow := &policy.Profile{
-		Name: "workflow", TTL: policy.MustFieldPath("spec.ttl"), TTLFailed: policy.MustFieldPath("spec.ttlFailed"),
+		Name: "workflow", TTL: fieldpath.MustFieldPath("spec.ttl"), TTLFailed: fieldpath.MustFieldPath("spec.ttlFailed"),
 		State: func(_ context.Context, object map[string]any) (policy.State, error) {
-			return policy.State{Finished: true, Outcome: policy.Failed, Errored: object["phase"] == "Error", FinishTime: noon}, nil
+			return policy.State{Finished: true, Outcome: lifetime.Failed, Errored: object["phase"] == "Error", FinishTime: noon}, nil
 		},
 	}
 	for name, test := range map[string]struct {
@@ -361,11 +365,11 @@ func TestNativeFieldByOutcomeOfAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			annotations := map[string]any{}
 			if test.note != "" {
-				annotations[policy.AnnotationTTLFailed] = test.note
+				annotations[wellknown.AnnotationTTLFailed] = test.note
 			}
 			object := map[string]any{"phase": test.phase, "spec": test.spec, "metadata": map[string]any{
 				"namespace": "ci", "creationTimestamp": noon.Add(-time.Hour).Format(time.RFC3339), "annotations": annotations}}
-			got := policy.Resolve(policy.FactsOfObject(workflow, object), &policy.Scope{Namespace: namespaceOf("default-ttl", "1h")}).Failed
+			got := resolution.Resolve(policy.FactsOfObject(workflow, object), &resolution.Scope{Namespace: namespaceOf("default-ttl", "1h")}).Failed
 			if text := valueText(got); text != test.want {
 				t.Errorf("got %q, want %q", text, test.want)
 			}

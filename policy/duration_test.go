@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const fix = "use seconds (90) or units s, m, h, d, w (1h30m, 7d)"
@@ -38,9 +42,9 @@ func TestParseDuration(t *testing.T) {
 		"1000000us":             {is: time.Second},
 		"1000000µs":             {is: time.Second},
 		"1000000μs":             {is: time.Second},
-		"2147483647":            {is: policy.MaxDuration},
-		"2147483647s":           {is: policy.MaxDuration},
-		"24855d3h14m7s":         {is: policy.MaxDuration},
+		"2147483647":            {is: lifetime.MaxDuration},
+		"2147483647s":           {is: lifetime.MaxDuration},
+		"24855d3h14m7s":         {is: lifetime.MaxDuration},
 		"":                      {err: "is empty: " + fix},
 		"-1":                    {err: `"-1" is negative: a duration is 0 or more`},
 		"-1h":                   {err: `"-1h" is negative: a duration is 0 or more`},
@@ -93,7 +97,7 @@ func TestParseDuration(t *testing.T) {
 		"10000000000000000000000000m": {err: `"10000000000000000000000000m" is too long: at most 2147483647s (68 years)`},
 	} {
 		t.Run(text, func(t *testing.T) {
-			got, err := policy.ParseDuration(text)
+			got, err := lifetime.ParseDuration(text)
 			if errText(err) != want.err || got != want.is {
 				t.Errorf("ParseDuration(%q) = %v, %q; want %v, %q", text, got, errText(err), want.is, want.err)
 			}
@@ -103,11 +107,11 @@ func TestParseDuration(t *testing.T) {
 
 func TestParseTTL(t *testing.T) {
 	for text, want := range map[string]struct {
-		is  policy.TTL
+		is  lifetime.TTL
 		err string
 	}{
-		"never":      {is: policy.TTL{Never: true}},
-		"7d":         {is: policy.TTL{After: 7 * 24 * time.Hour}},
+		"never":      {is: lifetime.TTL{Never: true}},
+		"7d":         {is: lifetime.TTL{After: 7 * 24 * time.Hour}},
 		"0":          {},
 		"Never":      {err: `"Never" is not a duration: write "never", in lower case and without spaces`},
 		"NEVER ":     {err: `"NEVER " is not a duration: write "never", in lower case and without spaces`},
@@ -116,7 +120,7 @@ func TestParseTTL(t *testing.T) {
 		"":           {err: "is empty: " + fix + ", or never"},
 	} {
 		t.Run(text, func(t *testing.T) {
-			got, err := policy.ParseTTL(text)
+			got, err := lifetime.ParseTTL(text)
 			if errText(err) != want.err || got != want.is {
 				t.Errorf("ParseTTL(%q) = %v, %q; want %v, %q", text, got, errText(err), want.is, want.err)
 			}
@@ -132,25 +136,25 @@ func TestFormatDuration(t *testing.T) {
 		"1d":            24 * time.Hour,
 		"14d":           14 * 24 * time.Hour,
 		"1d1s":          24*time.Hour + time.Second,
-		"24855d3h14m7s": policy.MaxDuration,
+		"24855d3h14m7s": lifetime.MaxDuration,
 	} {
-		if got := policy.FormatDuration(is); got != want {
+		if got := lifetime.FormatDuration(is); got != want {
 			t.Errorf("FormatDuration(%v) = %q, want %q", is, got, want)
 		}
 	}
-	if got := policy.FormatDuration(400 * time.Millisecond); got != "0s" {
+	if got := lifetime.FormatDuration(400 * time.Millisecond); got != "0s" {
 		t.Errorf("FormatDuration(400ms) = %q, want 0s", got)
 	}
-	if got := policy.FormatSeconds(24 * time.Hour); got != "86400 (1d)" {
+	if got := lifetime.FormatSeconds(24 * time.Hour); got != "86400 (1d)" {
 		t.Errorf("FormatSeconds(1d) = %q", got)
 	}
 }
 
 func TestTTLString(t *testing.T) {
-	if got := (policy.TTL{Never: true}).String(); got != "never" {
+	if got := (lifetime.TTL{Never: true}).String(); got != "never" {
 		t.Errorf("got %q, want never", got)
 	}
-	if got := (policy.TTL{After: time.Hour}); got.String() != "1h" || got.Seconds() != 3600 {
+	if got := (lifetime.TTL{After: time.Hour}); got.String() != "1h" || got.Seconds() != 3600 {
 		t.Errorf("got %q, %d", got, got.Seconds())
 	}
 }
@@ -160,14 +164,14 @@ func FuzzParseDuration(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := policy.ParseDuration(text)
+		got, err := lifetime.ParseDuration(text)
 		if err != nil {
 			if got != 0 {
 				t.Fatalf("ParseDuration(%q) = %v beside error %v", text, got, err)
 			}
 			return
 		}
-		if got < 0 || got > policy.MaxDuration || got%time.Second != 0 {
+		if got < 0 || got > lifetime.MaxDuration || got%time.Second != 0 {
 			t.Fatalf("ParseDuration(%q) = %v: not whole seconds within the bounds", text, got)
 		}
 		// What Go reads, Curfew reads alike, and exactly.
@@ -177,9 +181,9 @@ func FuzzParseDuration(f *testing.F) {
 		if exact := exactly(text); exact == nil || exact.Cmp(big.NewRat(int64(got/time.Second), 1)) != 0 {
 			t.Fatalf("ParseDuration(%q) = %v, and it is %v seconds", text, got, exact)
 		}
-		again, err := policy.ParseDuration(policy.FormatDuration(got))
+		again, err := lifetime.ParseDuration(lifetime.FormatDuration(got))
 		if err != nil || again != got {
-			t.Fatalf("%q is %v; %q is %v, %v", text, got, policy.FormatDuration(got), again, err)
+			t.Fatalf("%q is %v; %q is %v, %v", text, got, lifetime.FormatDuration(got), again, err)
 		}
 	})
 }
@@ -205,13 +209,13 @@ func exactly(text string) *big.Rat {
 func TestLongDurationsCostNothing(t *testing.T) {
 	text := strings.Repeat("1s", 1<<20)
 	for name, parse := range map[string]func(string) error{
-		"duration":      func(text string) error { _, err := policy.ParseDuration(text); return err },
-		"TTL":           func(text string) error { _, err := policy.ParseTTL(text); return err },
-		"label":         func(text string) error { _, err := policy.ParseTTLLabel(text); return err },
-		"Kyverno label": func(text string) error { _, err := policy.ParseLabel(policy.LabelKyvernoTTL, text); return err },
-		"time":          func(text string) error { _, err := policy.ParseTime(text); return err },
+		"duration":      func(text string) error { _, err := lifetime.ParseDuration(text); return err },
+		"TTL":           func(text string) error { _, err := lifetime.ParseTTL(text); return err },
+		"label":         func(text string) error { _, err := lifetime.ParseTTLLabel(text); return err },
+		"Kyverno label": func(text string) error { _, err := lifetime.ParseLabel(wellknown.LabelKyvernoTTL, text); return err },
+		"time":          func(text string) error { _, err := lifetime.ParseTime(text); return err },
 		"Go duration": func(text string) error {
-			profile := &policy.Profile{Deadline: policy.FieldPath{"spec", "timeout"}, DurationDeadline: true}
+			profile := &policy.Profile{Deadline: fieldpath.FieldPath{"spec", "timeout"}, DurationDeadline: true}
 			return policy.FactsOfObject(profile, map[string]any{"spec": map[string]any{"timeout": text}}).NativeDeadline.Err
 		},
 	} {
@@ -221,10 +225,10 @@ func TestLongDurationsCostNothing(t *testing.T) {
 			t.Errorf("%s: %.400v after %.0f allocations", name, err, allocated)
 		}
 	}
-	if source := policy.ParseSource("namespace/" + text); source != (policy.Source{Level: policy.LevelObject}) {
+	if source := lifetime.ParseSource("namespace/" + text); source != (lifetime.Source{Level: lifetime.LevelObject}) {
 		t.Errorf("source: %.100v", source)
 	}
-	if _, _, ok := policy.ParseSince(text + "/" + text); ok {
+	if _, _, ok := resolution.ParseSince(text + "/" + text); ok {
 		t.Error("a default-since is read from anything")
 	}
 }

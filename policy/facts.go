@@ -8,6 +8,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Facts holds all that Curfew knows about one object, of any kind. It is read once, shared, and
@@ -34,12 +37,12 @@ type Facts struct {
 	RestartPolicy string
 
 	// NativeTTL and NativeDeadline are the profile's native fields.
-	NativeTTL, NativeDeadline NativeField
+	NativeTTL, NativeDeadline lifetime.NativeField
 	// DeadlineByCurfew means that Curfew enforces the deadline itself, the native one too: nothing
 	// shows that the kind's own controller does.
 	DeadlineByCurfew bool
 	// NativeSucceeded and NativeFailed are the profile's native TTLs by outcome.
-	NativeSucceeded, NativeFailed NativeField
+	NativeSucceeded, NativeFailed lifetime.NativeField
 
 	State
 	// Exceeded is when the object was failed for its deadline, by its status, or when Curfew
@@ -49,36 +52,10 @@ type Facts struct {
 	StateError error
 }
 
-// NativeField is a field of an object that holds a time in seconds, or as a Go duration.
-type NativeField struct {
-	Set     bool
-	Seconds int64
-	// None means that the author wrote a duration of 0: no limit.
-	None bool
-	// Err says why the field cannot be read; Set is then true.
-	Err error
-	// Text is the value as written, where Err is set or the field is not a number.
-	Text string
-}
-
-// Same reports whether two readable fields have the same value.
-func (n NativeField) Same(other NativeField) bool {
-	n.Text, other.Text = "", ""
-	return n.Err == nil && other.Err == nil && n == other
-}
-
-// Native makes a [NativeField] of an optional integer of a typed object.
-func Native[T int32 | int64](value *T) NativeField {
-	if value == nil {
-		return NativeField{}
-	}
-	return NativeField{Set: true, Seconds: int64(*value)}
-}
-
 // Protected reports whether the annotation protects the object from Curfew. A value other than
 // "true" and "false" protects too: an unreadable value means keep (S6).
 func (f *Facts) Protected() bool {
-	value, ok := f.Annotations[AnnotationProtect]
+	value, ok := f.Annotations[wellknown.AnnotationProtect]
 	return ok && value != "false"
 }
 
@@ -98,13 +75,13 @@ func (f *Facts) ForeignManager() string {
 // this cluster. If the copy were deleted, the manager would dispatch the object again. So no
 // trigger applies to it (S5).
 func (f *Facts) MultiKueueCopy() bool {
-	_, ok := f.Labels[LabelMultiKueueOrigin]
+	_, ok := f.Labels[wellknown.LabelMultiKueueOrigin]
 	return ok
 }
 
-// keptCopy is the verdict on what [Facts.MultiKueueCopy] reports.
-func keptCopy() Verdict {
-	return keep(fmt.Sprintf("is a copy made by MultiKueue (label %s), which its manager cluster deletes", LabelMultiKueueOrigin))
+// KeptCopy is the verdict on what [Facts.MultiKueueCopy] reports.
+func KeptCopy() Verdict {
+	return Kept(fmt.Sprintf("is a copy made by MultiKueue (label %s), which its manager cluster deletes", wellknown.LabelMultiKueueOrigin))
 }
 
 // OwnedByCronJob reports whether a CronJob controls the object.
@@ -127,52 +104,41 @@ func (f *Facts) IsNamespace() bool {
 }
 
 // TTLs are the TTLs in the object itself: the native fields and the annotations.
-func (f *Facts) TTLs() TTLSet {
-	set := ttlSet("metadata.annotations", f.Annotations, AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed)
-	set.Native = f.NativeTTL.setting(f.Profile.TTL)
-	set.NativeSucceeded = f.NativeSucceeded.setting(f.Profile.TTLSucceeded)
-	set.NativeFailed = f.NativeFailed.setting(f.Profile.TTLFailed)
+func (f *Facts) TTLs() lifetime.TTLSet {
+	set := lifetime.TTLSetOf("metadata.annotations", f.Annotations, wellknown.AnnotationTTL, wellknown.AnnotationTTLSucceeded, wellknown.AnnotationTTLFailed)
+	set.Native = f.NativeTTL.Setting(f.Profile.TTL)
+	set.NativeSucceeded = f.NativeSucceeded.Setting(f.Profile.TTLSucceeded)
+	set.NativeFailed = f.NativeFailed.Setting(f.Profile.TTLFailed)
 	return set
-}
-
-func (n NativeField) setting(path FieldPath) *Setting {
-	switch {
-	case !n.Set:
-		return nil
-	case n.Err != nil:
-		return &Setting{Path: path.String(), Text: n.Text, Err: n.Err}
-	default:
-		return durationSetting(path.String(), strconv.FormatInt(n.Seconds, 10))
-	}
 }
 
 // Deadline is the deadline in the object itself: the native field, else the annotation if the
 // profile lets Curfew enforce one. Nil means none is set; never means that the author wants none.
-func (f *Facts) Deadline() *Setting {
+func (f *Facts) Deadline() *lifetime.Setting {
 	if f.NativeDeadline.Set {
 		path, text := f.Profile.Deadline.String(), f.NativeDeadline.Text
 		switch {
 		case f.NativeDeadline.Err != nil:
-			return &Setting{Path: path, Text: text, Err: f.NativeDeadline.Err}
+			return &lifetime.Setting{Path: path, Text: text, Err: f.NativeDeadline.Err}
 		case f.NativeDeadline.None:
-			return &Setting{Path: path, Text: text, TTL: TTL{Never: true}}
+			return &lifetime.Setting{Path: path, Text: text, TTL: lifetime.TTL{Never: true}}
 		case f.Profile.DurationDeadline:
-			return &Setting{Path: path, Text: text, TTL: TTL{After: time.Duration(f.NativeDeadline.Seconds) * time.Second}}
+			return &lifetime.Setting{Path: path, Text: text, TTL: lifetime.TTL{After: time.Duration(f.NativeDeadline.Seconds) * time.Second}}
 		default:
-			return deadlineSetting(path, strconv.FormatInt(f.NativeDeadline.Seconds, 10))
+			return lifetime.DeadlineSetting(path, strconv.FormatInt(f.NativeDeadline.Seconds, 10))
 		}
 	}
-	text, ok := f.Annotations[AnnotationActiveDeadline]
+	text, ok := f.Annotations[wellknown.AnnotationActiveDeadline]
 	if !ok || !f.Profile.AnnotatedDeadline {
 		return nil
 	}
-	return deadlineSetting(AnnotationPath(AnnotationActiveDeadline), text)
+	return lifetime.DeadlineSetting(AnnotationPath(wellknown.AnnotationActiveDeadline), text)
 }
 
 // Known reports whether Curfew reads or writes a key.
 func Known(key string) bool {
-	return slices.Contains(ObjectKeys, key) || slices.Contains(NamespaceKeys, key) || key == LabelAggregate || key == LabelFeature || key == AnnotationCountedBy ||
-		key == AnnotationSuspendedAt
+	return slices.Contains(wellknown.ObjectKeys, key) || slices.Contains(wellknown.NamespaceKeys, key) || key == wellknown.LabelAggregate || key == wellknown.LabelFeature || key == wellknown.AnnotationCountedBy ||
+		key == wellknown.AnnotationSuspendedAt
 }
 
 // AnnotationPath is the field path of an annotation, as messages and field errors write it.
@@ -233,11 +199,11 @@ func (f *Facts) correctTimes() {
 			*at = f.Created
 		}
 	}
-	text, ok := f.Annotations[AnnotationFinishedAt]
+	text, ok := f.Annotations[wellknown.AnnotationFinishedAt]
 	if !ok || !f.IsPod() || !f.Finished || !f.FinishTime.IsZero() {
 		return
 	}
-	at, err := ParseTime(text)
+	at, err := lifetime.ParseTime(text)
 	if err != nil || at.Before(f.Created) {
 		return
 	}

@@ -5,25 +5,27 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 // FactsOfJob reads a Job as the controller's feed holds it.
 func FactsOfJob(job *batchv1.Job) *Facts {
 	facts := FactsOfMeta(JobProfile, &job.ObjectMeta)
-	facts.NativeTTL = Native(job.Spec.TTLSecondsAfterFinished)
-	facts.NativeDeadline = Native(job.Spec.ActiveDeadlineSeconds)
+	facts.NativeTTL = lifetime.Native(job.Spec.TTLSecondsAfterFinished)
+	facts.NativeDeadline = lifetime.Native(job.Spec.ActiveDeadlineSeconds)
 	if job.Spec.ManagedBy != nil {
 		facts.ManagedBy = *job.Spec.ManagedBy
 	}
-	facts.State = stateOfJob(job)
+	facts.State = StateOfJob(job)
 	facts.correctTimes()
 	return &facts
 }
 
-// stateOfJob follows jobutil.FinishedCondition of Kubernetes: Complete or Failed is True.
+// StateOfJob follows jobutil.FinishedCondition of Kubernetes: Complete or Failed is True.
 // SuccessCriteriaMet and FailureTarget only announce the end (S4). completionTime is not the finish
 // time: a failed Job has none.
-func stateOfJob(job *batchv1.Job) State {
+func StateOfJob(job *batchv1.Job) State {
 	var state State
 	if job.Spec.Suspend != nil && *job.Spec.Suspend {
 		state.Suspended = true
@@ -37,15 +39,15 @@ func stateOfJob(job *batchv1.Job) State {
 		}
 		switch condition.Type {
 		case batchv1.JobComplete:
-			return state.finished(Succeeded, condition.LastTransitionTime.Time)
+			return state.finished(lifetime.Succeeded, condition.LastTransitionTime.Time)
 		case batchv1.JobFailed:
-			return state.finished(Failed, condition.LastTransitionTime.Time)
+			return state.finished(lifetime.Failed, condition.LastTransitionTime.Time)
 		}
 	}
 	return state
 }
 
-func (s State) finished(outcome Outcome, at time.Time) State {
+func (s State) finished(outcome lifetime.Outcome, at time.Time) State {
 	s.Finished, s.Outcome, s.FinishTime = true, outcome, at
 	return s
 }

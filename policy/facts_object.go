@@ -11,6 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // FactsOfObject is [FactsOfObjectContext] for the command line, and for profiles without
@@ -30,17 +35,17 @@ func FactsOfObjectContext(ctx context.Context, profile *Profile, object map[stri
 	u := unstructured.Unstructured{Object: object}
 	facts := FactsOfMeta(profile, &metav1.ObjectMeta{
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
-		Labels: stringMap(object, "labels"), Annotations: stringMap(object, "annotations"),
+		Labels: StringMap(object, "labels"), Annotations: StringMap(object, "annotations"),
 		Finalizers: u.GetFinalizers(), OwnerReferences: u.GetOwnerReferences(),
 		CreationTimestamp: u.GetCreationTimestamp(), DeletionTimestamp: u.GetDeletionTimestamp(),
 	})
-	facts.NativeTTL = nativeField(object, profile.TTL)
-	facts.NativeSucceeded = nativeField(object, profile.TTLSucceeded)
-	facts.NativeFailed = nativeField(object, profile.TTLFailed)
+	facts.NativeTTL = NativeField(object, profile.TTL)
+	facts.NativeSucceeded = NativeField(object, profile.TTLSucceeded)
+	facts.NativeFailed = NativeField(object, profile.TTLFailed)
 	if profile.DurationDeadline {
 		facts.NativeDeadline = durationField(object, profile.Deadline)
 	} else {
-		facts.NativeDeadline = nativeField(object, profile.Deadline)
+		facts.NativeDeadline = NativeField(object, profile.Deadline)
 	}
 	facts.DeadlineByCurfew = profile.DeadlineByCurfew != nil && profile.DeadlineByCurfew(ctx, object)
 	if value, ok := profile.ManagedBy.Get(object); ok && profile.ManagedBy != nil {
@@ -57,20 +62,20 @@ func FactsOfObjectContext(ctx context.Context, profile *Profile, object map[stri
 	}
 	switch {
 	case !profile.HasDeadline():
-	case facts.Finished && facts.Outcome == Failed:
-		facts.Exceeded = exceededAt(object)
+	case facts.Finished && facts.Outcome == lifetime.Failed:
+		facts.Exceeded = ExceededAt(object)
 	case facts.Suspended:
-		facts.Exceeded = suspendedAt(facts.Annotations[AnnotationSuspendedAt], u.GetGeneration())
+		facts.Exceeded = SuspendedAt(facts.Annotations[wellknown.AnnotationSuspendedAt], u.GetGeneration())
 	}
 	facts.correctTimes()
 	return &facts
 }
 
-var restartPolicyPath = FieldPath{"spec", "restartPolicy"}
+var restartPolicyPath = fieldpath.FieldPath{"spec", "restartPolicy"}
 
-// stringMap reads metadata.labels or metadata.annotations and skips values that are not strings.
+// StringMap reads metadata.labels or metadata.annotations and skips values that are not strings.
 // The API server rejects those, and one bad entry must not hide the others.
-func stringMap(object map[string]any, name string) map[string]string {
+func StringMap(object map[string]any, name string) map[string]string {
 	metadata, _ := object["metadata"].(map[string]any)
 	fields, _ := metadata[name].(map[string]any)
 	if len(fields) == 0 {
@@ -85,48 +90,48 @@ func stringMap(object map[string]any, name string) map[string]string {
 	return out
 }
 
-func nativeField(object map[string]any, path FieldPath) NativeField {
+func NativeField(object map[string]any, path fieldpath.FieldPath) lifetime.NativeField {
 	if path == nil {
-		return NativeField{}
+		return lifetime.NativeField{}
 	}
 	value, ok := path.Get(object)
 	if !ok {
-		return NativeField{}
+		return lifetime.NativeField{}
 	}
 	switch number := value.(type) {
 	case int64:
-		return NativeField{Set: true, Seconds: number}
+		return lifetime.NativeField{Set: true, Seconds: number}
 	case int:
-		return NativeField{Set: true, Seconds: int64(number)}
+		return lifetime.NativeField{Set: true, Seconds: int64(number)}
 	case float64:
 		if number == float64(int64(number)) {
-			return NativeField{Set: true, Seconds: int64(number)}
+			return lifetime.NativeField{Set: true, Seconds: int64(number)}
 		}
 	case json.Number:
 		if seconds, err := number.Int64(); err == nil {
-			return NativeField{Set: true, Seconds: seconds}
+			return lifetime.NativeField{Set: true, Seconds: seconds}
 		}
 	}
-	said := Describe(value)
-	return NativeField{Set: true, Text: said, Err: fmt.Errorf("%s is not a whole number of seconds: use one, such as 3600", said)}
+	said := quote.Describe(value)
+	return lifetime.NativeField{Set: true, Text: said, Err: fmt.Errorf("%s is not a whole number of seconds: use one, such as 3600", said)}
 }
 
 // durationField reads a metav1.Duration such as 1h0m0s. A fraction of a second counts as a whole
 // one, and a duration above the maximum as the maximum: neither fails an object too soon.
-func durationField(object map[string]any, path FieldPath) NativeField {
+func durationField(object map[string]any, path fieldpath.FieldPath) lifetime.NativeField {
 	if path == nil {
-		return NativeField{}
+		return lifetime.NativeField{}
 	}
 	value, ok := path.Get(object)
 	if !ok {
-		return NativeField{}
+		return lifetime.NativeField{}
 	}
 	text, ok := value.(string)
-	if !ok || len(text) > maxDurationText {
-		said := Describe(value)
-		return NativeField{Set: true, Text: said, Err: fmt.Errorf("%s is not a duration: use units h, m, s (1h30m), or 0 for none", said)}
+	if !ok || len(text) > lifetime.MaxDurationText {
+		said := quote.Describe(value)
+		return lifetime.NativeField{Set: true, Text: said, Err: fmt.Errorf("%s is not a duration: use units h, m, s (1h30m), or 0 for none", said)}
 	}
-	out := NativeField{Set: true, Text: text}
+	out := lifetime.NativeField{Set: true, Text: text}
 	written, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
@@ -136,7 +141,7 @@ func durationField(object map[string]any, path FieldPath) NativeField {
 	case written == 0:
 		out.None = true
 	default:
-		out.Seconds = int64((min(written, MaxDuration) + time.Second - 1) / time.Second)
+		out.Seconds = int64((min(written, lifetime.MaxDuration) + time.Second - 1) / time.Second)
 	}
 	return out
 }
@@ -148,14 +153,14 @@ func jobStateOfObject(_ context.Context, object map[string]any) (State, error) {
 	if err := decodeField(object, "status", &job.Status); err != nil {
 		return State{}, err
 	}
-	if suspend, ok := (FieldPath{"spec", "suspend"}).Get(object); ok {
+	if suspend, ok := (fieldpath.FieldPath{"spec", "suspend"}).Get(object); ok {
 		suspended, ok := suspend.(bool)
 		if !ok {
-			return State{}, fmt.Errorf("spec.suspend: %s is neither true nor false", Describe(suspend))
+			return State{}, fmt.Errorf("spec.suspend: %s is neither true nor false", quote.Describe(suspend))
 		}
 		job.Spec.Suspend = &suspended
 	}
-	return stateOfJob(&job), nil
+	return StateOfJob(&job), nil
 }
 
 func podStateOfObject(_ context.Context, object map[string]any) (State, error) {

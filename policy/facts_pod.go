@@ -1,16 +1,21 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // FactsOfPod reads a Pod as the controller's feed holds it.
 func FactsOfPod(pod *corev1.Pod) *Facts {
 	facts := FactsOfMeta(PodProfile, &pod.ObjectMeta)
-	facts.NativeDeadline = Native(pod.Spec.ActiveDeadlineSeconds)
+	facts.NativeDeadline = lifetime.Native(pod.Spec.ActiveDeadlineSeconds)
 	facts.RestartPolicy = string(pod.Spec.RestartPolicy)
 	facts.State = stateOfPod(pod)
 	facts.correctTimes()
@@ -24,9 +29,9 @@ func stateOfPod(pod *corev1.Pod) State {
 	}
 	switch pod.Status.Phase {
 	case corev1.PodSucceeded:
-		return state.finished(Succeeded, podFinishTime(pod))
+		return state.finished(lifetime.Succeeded, podFinishTime(pod))
 	case corev1.PodFailed:
-		return state.finished(Failed, podFinishTime(pod))
+		return state.finished(lifetime.Failed, podFinishTime(pod))
 	}
 	return state
 }
@@ -68,4 +73,28 @@ func containersEnd(pod *corev1.Pod) (latest time.Time, complete bool) {
 		}
 	}
 	return latest, complete
+}
+
+// Counted reports whether the object is a Pod that a Job counts, or that a PodTally has counted.
+func (f *Facts) Counted() bool { return f.IsJobsPod() || f.IsPod() && f.CountedBy() != "" }
+
+// CountedBy is the UID of the PodTally that has counted the Pod; "" if none has.
+func (f *Facts) CountedBy() types.UID {
+	if by := f.Annotations[wellknown.AnnotationCountedBy]; by != wellknown.CountedByNone {
+		return types.UID(by)
+	}
+	return ""
+}
+
+// HeldByTally reports whether a PodTally has yet to count the Pod.
+func (f *Facts) HeldByTally() bool {
+	return f.IsPod() && slices.Contains(f.Finalizers, wellknown.FinalizerTally)
+}
+
+// PodTTL is the TTL that a Job sets for its finished Pods; nil if it sets none.
+func (f *Facts) PodTTL() *lifetime.Setting {
+	if f.Profile.Kind.GroupKind() != JobProfile.Kind.GroupKind() {
+		return nil
+	}
+	return lifetime.TTLSetting("metadata.annotations", f.Annotations, wellknown.AnnotationPodTTL)
 }

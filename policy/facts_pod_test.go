@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -41,19 +43,19 @@ func TestPodFinishTime(t *testing.T) {
 		"init failed, the conditions are older": {
 			failed().InitTerminated(second(3)).Container(waiting).Condition(corev1.PodInitialized, second(1)), second(3),
 		},
-		"nothing but the annotation":     {failed().Annotation(policy.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), second(8)},
-		"the annotation in another zone": {failed().Annotation(policy.AnnotationFinishedAt, "2026-12-24T14:00:08+02:00"), second(8)},
-		"the annotation comes last":      {failed().Condition(corev1.PodReady, second(6)).Annotation(policy.AnnotationFinishedAt, "2020-01-01T00:00:00Z"), second(6)},
+		"nothing but the annotation":     {failed().Annotation(wellknown.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), second(8)},
+		"the annotation in another zone": {failed().Annotation(wellknown.AnnotationFinishedAt, "2026-12-24T14:00:08+02:00"), second(8)},
+		"the annotation comes last":      {failed().Condition(corev1.PodReady, second(6)).Annotation(wellknown.AnnotationFinishedAt, "2020-01-01T00:00:00Z"), second(6)},
 		"the annotation of another Pod": {
-			failed().Created(second(9)).Annotation(policy.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), time.Time{},
+			failed().Created(second(9)).Annotation(wellknown.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), time.Time{},
 		},
 		"the annotation of its first second": {
-			failed().Created(second(8)).Annotation(policy.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), second(8),
+			failed().Created(second(8)).Annotation(wellknown.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), second(8),
 		},
 		"the clock of its node is ahead": {
-			failed().Started(second(20)).Annotation(policy.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), second(8),
+			failed().Started(second(20)).Annotation(wellknown.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), second(8),
 		},
-		"unreadable annotation":            {failed().Annotation(policy.AnnotationFinishedAt, "1735041600"), time.Time{}},
+		"unreadable annotation":            {failed().Annotation(wellknown.AnnotationFinishedAt, "1735041600"), time.Time{}},
 		"nothing at all":                   {failed(), time.Time{}},
 		"no end is told":                   {failed().Terminated(time.Time{}).Condition(corev1.PodReady, second(6)), second(6)},
 		"the epoch is no end":              {failed().Terminated(time.Unix(0, 0)).Condition(corev1.PodReady, second(6)), second(6)},
@@ -73,12 +75,12 @@ func TestPodFinishTime(t *testing.T) {
 }
 
 func TestPodOutcome(t *testing.T) {
-	for phase, want := range map[corev1.PodPhase]policy.Outcome{
-		corev1.PodSucceeded: policy.Succeeded, corev1.PodFailed: policy.Failed,
-		corev1.PodRunning: policy.NoOutcome, corev1.PodPending: policy.NoOutcome, corev1.PodUnknown: policy.NoOutcome,
+	for phase, want := range map[corev1.PodPhase]lifetime.Outcome{
+		corev1.PodSucceeded: lifetime.Succeeded, corev1.PodFailed: lifetime.Failed,
+		corev1.PodRunning: lifetime.NoOutcome, corev1.PodPending: lifetime.NoOutcome, corev1.PodUnknown: lifetime.NoOutcome,
 	} {
 		facts := policy.FactsOfPod(builders.MakePod("ci", "a").Phase(phase).Terminated(noon).Obj())
-		if facts.Outcome != want || facts.Finished != (want != policy.NoOutcome) {
+		if facts.Outcome != want || facts.Finished != (want != lifetime.NoOutcome) {
 			t.Errorf("%s: %s, finished %t", phase, facts.Outcome, facts.Finished)
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -15,14 +18,14 @@ import (
 // no object immortal.
 func TestNoLabelMakesAnObjectCurfews(t *testing.T) {
 	job := policy.FactsOfJob(builders.MakeJob("ci", "curfew-controller").Created(noon.Add(-2*time.Hour)).TTL(60).Complete(noon.Add(-time.Hour)).
-		Label(policy.LabelPartOf, policy.PartOfCurfew).Owner(metav1.OwnerReference{APIVersion: "curfew.dev/v1alpha1", Kind: "LifecyclePolicy", Name: "a"}).Obj())
-	effective := policy.Resolve(job, &policy.Scope{})
-	if verdict := policy.Judge(job, &effective, noon); verdict.Action != policy.Delete {
+		Label(wellknown.LabelPartOf, wellknown.PartOfCurfew).Owner(metav1.OwnerReference{APIVersion: "curfew.dev/v1alpha1", Kind: "LifecyclePolicy", Name: "a"}).Obj())
+	effective := resolution.Resolve(job, &resolution.Scope{})
+	if verdict := judging.Judge(job, &effective, noon); verdict.Action != policy.Delete {
 		t.Errorf("a Job that says to be a part of Curfew: %s, %s", verdict.Action, verdict.Reason)
 	}
 	role := rbacv1.SchemeGroupVersion.WithKind("ClusterRole")
 	for name, want := range map[string]bool{"curfew-controller": true, "curfew-mine": false} {
-		facts := &policy.Facts{Profile: &policy.Profile{Kind: role, ClusterScoped: true}, Name: name, Labels: map[string]string{policy.LabelPartOf: policy.PartOfCurfew}}
+		facts := &policy.Facts{Profile: &policy.Profile{Kind: role, ClusterScoped: true}, Name: name, Labels: map[string]string{wellknown.LabelPartOf: wellknown.PartOfCurfew}}
 		if got := facts.CurfewsOwn(); got != want {
 			t.Errorf("ClusterRole %s is a part of Curfew: %t, want %t", name, got, want)
 		}
@@ -34,8 +37,8 @@ func TestRolesOfTheNamespacedOverlaysAreCurfews(t *testing.T) {
 	for _, kind := range []string{"Role", "RoleBinding"} {
 		for name, want := range map[string]bool{"curfew-controller": true, "curfew-webhook": true, "curfew-controller-mine": false} {
 			facts := &policy.Facts{Profile: &policy.Profile{Kind: rbacv1.SchemeGroupVersion.WithKind(kind)}, Namespace: "team-a", Name: name, Created: noon.Add(-2 * time.Hour),
-				Labels: map[string]string{policy.LabelTTL: "1h"}}
-			if verdict := policy.JudgeLabel(facts, policy.LabelTTL, &policy.Scope{}, noon); (verdict.Action == policy.Keep) != want {
+				Labels: map[string]string{wellknown.LabelTTL: "1h"}}
+			if verdict := judging.JudgeLabel(facts, wellknown.LabelTTL, &resolution.Scope{}, noon); (verdict.Action == policy.Keep) != want {
 				t.Errorf("%s %s: %s, %s", kind, name, verdict.Action, verdict.Reason)
 			}
 		}

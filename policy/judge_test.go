@@ -8,6 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -36,7 +40,7 @@ func TestJudge(t *testing.T) {
 		"suspended, finished":               {job: job().TTL(5).Suspend(true).Complete(ago(10)), action: policy.Delete, in: -5 * time.Second},
 		"finish time in the future, TTL 0":  {job: job().TTL(0).Complete(ago(-30)), action: policy.Wait, in: 30 * time.Second},
 		"finish time in the future, TTL 10": {job: job().TTL(10).Complete(ago(-30)), action: policy.Wait, in: 40 * time.Second},
-		"longest TTL":                       {job: job().TTL(2147483647).Complete(noon), action: policy.Wait, in: policy.MaxDuration},
+		"longest TTL":                       {job: job().TTL(2147483647).Complete(noon), action: policy.Wait, in: lifetime.MaxDuration},
 		"SuccessCriteriaMet is no end":      {job: job().TTL(0).Condition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, ago(60)), reason: "is not finished"},
 		"FailureTarget is no end":           {job: job().TTL(0).Condition(batchv1.JobFailureTarget, corev1.ConditionTrue, ago(60)), reason: "is not finished"},
 		"FailureTarget, then Failed": {
@@ -46,14 +50,14 @@ func TestJudge(t *testing.T) {
 		"Complete is False":   {job: job().TTL(0).Condition(batchv1.JobComplete, corev1.ConditionFalse, ago(60)), reason: "is not finished"},
 		"Complete is Unknown": {job: job().TTL(0).Condition(batchv1.JobComplete, corev1.ConditionUnknown, ago(60)), reason: "is not finished"},
 		"being deleted":       {job: job().TTL(0).Complete(ago(60)).Deleting(noon), reason: "is being deleted already"},
-		"protected":           {job: job().TTL(0).Complete(ago(60)).Annotation(policy.AnnotationProtect, "true"), reason: "is protected by annotation curfew.dev/protect"},
-		"protected, somehow":  {job: job().TTL(0).Complete(ago(60)).Annotation(policy.AnnotationProtect, ""), reason: "is protected by annotation curfew.dev/protect"},
-		"not protected":       {job: job().TTL(60).Complete(ago(60)).Annotation(policy.AnnotationProtect, "false"), action: policy.Delete},
-		"never":               {job: job().Annotation(policy.AnnotationTTL, "never").TTL(0).Complete(ago(60)), reason: "its TTL is never"},
-		"by outcome":          {job: job().TTL(0).Annotation(policy.AnnotationTTLFailed, "70").Failed(ago(60)), action: policy.Wait, in: 10 * time.Second},
-		"the other outcome":   {job: job().TTL(60).Annotation(policy.AnnotationTTLFailed, "70").Complete(ago(60)), action: policy.Delete},
+		"protected":           {job: job().TTL(0).Complete(ago(60)).Annotation(wellknown.AnnotationProtect, "true"), reason: "is protected by annotation curfew.dev/protect"},
+		"protected, somehow":  {job: job().TTL(0).Complete(ago(60)).Annotation(wellknown.AnnotationProtect, ""), reason: "is protected by annotation curfew.dev/protect"},
+		"not protected":       {job: job().TTL(60).Complete(ago(60)).Annotation(wellknown.AnnotationProtect, "false"), action: policy.Delete},
+		"never":               {job: job().Annotation(wellknown.AnnotationTTL, "never").TTL(0).Complete(ago(60)), reason: "its TTL is never"},
+		"by outcome":          {job: job().TTL(0).Annotation(wellknown.AnnotationTTLFailed, "70").Failed(ago(60)), action: policy.Wait, in: 10 * time.Second},
+		"the other outcome":   {job: job().TTL(60).Annotation(wellknown.AnnotationTTLFailed, "70").Complete(ago(60)), action: policy.Delete},
 		"unreadable": {
-			job: job().TTL(0).Annotation(policy.AnnotationTTL, "soon").Complete(ago(60)), reason: "its TTL cannot be used",
+			job: job().TTL(0).Annotation(wellknown.AnnotationTTL, "soon").Complete(ago(60)), reason: "its TTL cannot be used",
 			err: at("ttl-after-finished") + `: "soon" is not a duration: ` + fix + ", or never",
 		},
 		"negative":                  {job: job().TTL(-1).Complete(ago(60)), reason: "its TTL cannot be used", err: `spec.ttlSecondsAfterFinished: "-1" is negative: a duration is 0 or more`},
@@ -61,14 +65,14 @@ func TestJudge(t *testing.T) {
 		"finished at the epoch":     {job: job().TTL(5).Complete(time.Unix(0, 0)), reason: "does not say when it finished", err: noFinishTime},
 		"finished before 1970":      {job: job().TTL(5).Complete(time.Unix(-1, 0)), reason: "does not say when it finished", err: noFinishTime},
 		"no time and no TTL":        {job: job().Complete(time.Time{}), reason: "has no TTL"},
-		"no time, written down":     {job: job().TTL(5).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"), reason: "does not say when it finished", err: noFinishTime},
+		"no time, written down":     {job: job().TTL(5).Complete(time.Time{}).Annotation(wellknown.AnnotationFinishedAt, "2026-12-24T11:59:57Z"), reason: "does not say when it finished", err: noFinishTime},
 		"finished before it was":    {job: job().TTL(5).Created(ago(2)).Complete(ago(3600)), action: policy.Wait, in: 3 * time.Second},
-		"written down, and its own": {job: job().TTL(5).Complete(noon).Annotation(policy.AnnotationFinishedAt, "2020-12-24T11:59:57Z"), action: policy.Wait, in: 5 * time.Second},
+		"written down, and its own": {job: job().TTL(5).Complete(noon).Annotation(wellknown.AnnotationFinishedAt, "2020-12-24T11:59:57Z"), action: policy.Wait, in: 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := policy.FactsOfJob(test.job.Obj())
-			effective := policy.Resolve(facts, &policy.Scope{})
-			got := policy.Judge(facts, &effective, noon)
+			effective := resolution.Resolve(facts, &resolution.Scope{})
+			got := judging.Judge(facts, &effective, noon)
 			if got.Action != test.action || got.Reason != test.reason || errText(got.Err) != test.err {
 				t.Errorf("%s, %q, %v; want %s, %q, %q", got.Action, got.Reason, got.Err, test.action, test.reason, test.err)
 			}
@@ -85,7 +89,7 @@ func TestJudge(t *testing.T) {
 
 func TestJudgeOfPods(t *testing.T) {
 	pod := func() *builders.PodWrapper {
-		return builders.MakePod("ci", "a").Annotation(policy.AnnotationTTL, "10").Phase(corev1.PodSucceeded)
+		return builders.MakePod("ci", "a").Annotation(wellknown.AnnotationTTL, "10").Phase(corev1.PodSucceeded)
 	}
 	for name, test := range map[string]struct {
 		pod    *builders.PodWrapper
@@ -96,20 +100,20 @@ func TestJudgeOfPods(t *testing.T) {
 		"unknown phase":              {pod().Phase(corev1.PodUnknown).Terminated(noon.Add(-time.Hour)), policy.Keep, "is not finished"},
 		"no phase":                   {pod().Phase("").Terminated(noon.Add(-time.Hour)), policy.Keep, "is not finished"},
 		"due":                        {pod().Terminated(noon.Add(-time.Hour)), policy.Delete, ""},
-		"not accounted for":          {pod().Terminated(noon.Add(-time.Hour)).Finalizer(policy.FinalizerJobTracking), policy.Keep, "the Job controller has not accounted for it"},
-		"not accounted for, no time": {pod().Finalizer(policy.FinalizerJobTracking), policy.Keep, "the Job controller has not accounted for it"},
+		"not accounted for":          {pod().Terminated(noon.Add(-time.Hour)).Finalizer(wellknown.FinalizerJobTracking), policy.Keep, "the Job controller has not accounted for it"},
+		"not accounted for, no time": {pod().Finalizer(wellknown.FinalizerJobTracking), policy.Keep, "the Job controller has not accounted for it"},
 		"a foreign finalizer":        {pod().Terminated(noon.Add(-time.Hour)).Finalizer("example.com/wait"), policy.Delete, ""},
 		"restarts always":            {pod().Terminated(noon.Add(-time.Hour)).RestartPolicy(corev1.RestartPolicyAlways), policy.Keep, "restartPolicy is Always"},
 		"restart policy absent":      {pod().Terminated(noon.Add(-time.Hour)).RestartPolicy(""), policy.Keep, "restartPolicy is Always"},
 		"no time":                    {pod(), policy.RecordFinish, "does not say when it finished"},
 		"ended at the epoch":         {pod().Terminated(time.Unix(0, 0)), policy.RecordFinish, "does not say when it finished"},
 		"ended before it was":        {pod().Created(noon.Add(-9 * time.Second)).Terminated(time.Date(2001, 1, 1, 0, 0, 9, 0, time.UTC)), policy.Wait, ""},
-		"noted before it was":        {pod().Created(noon).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"), policy.RecordFinish, "does not say when it finished"},
+		"noted before it was":        {pod().Created(noon).Annotation(wellknown.AnnotationFinishedAt, "2026-12-24T11:59:57Z"), policy.RecordFinish, "does not say when it finished"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := policy.FactsOfPod(test.pod.Obj())
-			effective := policy.Resolve(facts, &policy.Scope{})
-			if got := policy.Judge(facts, &effective, noon); got.Action != test.action || got.Reason != test.reason {
+			effective := resolution.Resolve(facts, &resolution.Scope{})
+			if got := judging.Judge(facts, &effective, noon); got.Action != test.action || got.Reason != test.reason {
 				t.Errorf("%s, %q; want %s, %q", got.Action, got.Reason, test.action, test.reason)
 			}
 		})
@@ -121,15 +125,15 @@ const noFinishTime = "its status has no usable finish time (missing, zero or the
 // What the controller needs to know beyond the instant travels in the verdict.
 func TestVerdictCarriesItsMarks(t *testing.T) {
 	facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Complete(noon.Add(-time.Minute)).Obj())
-	scope := &policy.Scope{Namespace: namespaceSince(noon, "default-ttl", "5", "backfill", "true", "mode", "dry-run")}
-	effective := policy.Resolve(facts, scope)
-	got := policy.Judge(facts, &effective, noon)
+	scope := &resolution.Scope{Namespace: namespaceSince(noon, "default-ttl", "5", "backfill", "true", "mode", "dry-run")}
+	effective := resolution.Resolve(facts, scope)
+	got := judging.Judge(facts, &effective, noon)
 	if got.Action != policy.Delete || !got.Live || !got.Backfill || !got.DryRun || got.Source.String() != "namespace/ci" {
 		t.Errorf("got %+v, want a live, backfilled, dry-run deletion from namespace/ci", got)
 	}
-	untimed := policy.FactsOfPod(builders.MakePod("ci", "a").Created(noon.Add(-time.Hour)).Annotation(policy.AnnotationTTL, "0").Phase(corev1.PodFailed).Obj())
-	effective = policy.Resolve(untimed, scope)
-	if got := policy.Judge(untimed, &effective, noon); got.Action != policy.RecordFinish || !got.DryRun {
+	untimed := policy.FactsOfPod(builders.MakePod("ci", "a").Created(noon.Add(-time.Hour)).Annotation(wellknown.AnnotationTTL, "0").Phase(corev1.PodFailed).Obj())
+	effective = resolution.Resolve(untimed, scope)
+	if got := judging.Judge(untimed, &effective, noon); got.Action != policy.RecordFinish || !got.DryRun {
 		t.Errorf("got %+v, want record-finish that knows of dry-run", got)
 	}
 }
@@ -139,8 +143,8 @@ func TestJudgeOfUnreadableState(t *testing.T) {
 	object := builders.MakeJob("ci", "a").TTL(0).Complete(noon.Add(-time.Hour)).Map()
 	object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["lastTransitionTime"] = "yesterday"
 	facts := policy.FactsOfObject(policy.JobProfile, object)
-	effective := policy.Resolve(facts, &policy.Scope{})
-	got := policy.Judge(facts, &effective, noon)
+	effective := resolution.Resolve(facts, &resolution.Scope{})
+	got := judging.Judge(facts, &effective, noon)
 	if got.Action != policy.Keep || got.Reason != "its state cannot be read" || got.Err == nil {
 		t.Errorf("got %+v, want keep with an error", got)
 	}
@@ -162,8 +166,8 @@ func TestTheEpochIsNoStart(t *testing.T) {
 	for reader, facts := range map[string]*policy.Facts{
 		"typed": policy.FactsOfJob(job.Obj()), "generic": policy.FactsOfObject(policy.JobProfile, job.Map()),
 	} {
-		effective := policy.Resolve(facts, &policy.Scope{})
-		if got := policy.JudgeDeadline(facts, &effective, 0, noon); got.Action != policy.Keep || got.Reason != "has not started" {
+		effective := resolution.Resolve(facts, &resolution.Scope{})
+		if got := judging.JudgeDeadline(facts, &effective, 0, noon); got.Action != policy.Keep || got.Reason != "has not started" {
 			t.Errorf("%s: %s, %q; want it kept", reader, got.Action, got.Reason)
 		}
 	}

@@ -7,7 +7,8 @@ import (
 
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func TestParseKyvernoLabel(t *testing.T) {
@@ -19,7 +20,7 @@ func TestParseKyvernoLabel(t *testing.T) {
 		"1500ms": `"1500ms" is not a whole number of seconds: ` + fix, "1970-01-01": `"1970-01-01" is not after 1970-01-01: use a later date`,
 		"4000w": `"4000w" is too long: at most 2147483647s (68 years)`, strings.Repeat("1h", 40): `"` + strings.Repeat("1h", 31) + `1…" has more than 63 characters: ` + fix,
 	} {
-		label, err := policy.ParseLabel(policy.LabelKyvernoTTL, text)
+		label, err := lifetime.ParseLabel(wellknown.LabelKyvernoTTL, text)
 		got := label.String()
 		if err != nil {
 			got = err.Error()
@@ -37,7 +38,7 @@ func FuzzParseKyvernoLabel(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		label, err := policy.ParseLabel(policy.LabelKyvernoTTL, text)
+		label, err := lifetime.ParseLabel(wellknown.LabelKyvernoTTL, text)
 		if err != nil || !label.At.IsZero() {
 			return
 		}

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -25,7 +28,7 @@ func TestParseTTLLabel(t *testing.T) {
 		"h": `"h"` + form, "1h30": `"1h30"` + form, "2026-13-24": `"2026-13-24"` + form,
 		"99999999999d": `"99999999999d" is too long: at most 2147483647s (68 years)`,
 	} {
-		label, err := policy.ParseTTLLabel(text)
+		label, err := lifetime.ParseTTLLabel(text)
 		got := label.String()
 		if err != nil {
 			got = err.Error()
@@ -39,42 +42,44 @@ func TestParseTTLLabel(t *testing.T) {
 func TestDefaultLabel(t *testing.T) {
 	now := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
 	latest := time.Date(2026, 12, 24, 23, 59, 59, 0, time.UTC)
-	bound := func(text string) *policy.Setting {
-		ttl, err := policy.ParseTTL(text)
-		return &policy.Setting{Path: "spec.bounds.maxTTLLabel", Text: text, TTL: ttl, Err: err}
+	bound := func(text string) *lifetime.Setting {
+		ttl, err := lifetime.ParseTTL(text)
+		return &lifetime.Setting{Path: "spec.bounds.maxTTLLabel", Text: text, TTL: ttl, Err: err}
 	}
-	label := func(text string) *policy.Setting { return &policy.Setting{Path: "spec.defaults.ttlLabel", Text: text} }
+	label := func(text string) *lifetime.Setting {
+		return &lifetime.Setting{Path: "spec.defaults.ttlLabel", Text: text}
+	}
 	for name, row := range map[string]struct {
 		labels   []string
-		policies []*policy.PlatformPolicy
+		policies []*resolution.PlatformPolicy
 		want     string
 		err      string
 	}{
 		"no policy":            {},
-		"first that speaks":    {policies: []*policy.PlatformPolicy{{}, {Label: label("2d")}, {Label: label("1h")}}, want: "2d"},
-		"has one":              {labels: []string{policy.LabelTTL, "1h"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
-		"has the alias":        {labels: []string{policy.LabelKyvernoTTL, "1h"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
-		"unreadable":           {policies: []*policy.PlatformPolicy{{Label: label("soon")}}, err: `"soon" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`},
-		"clamped down":         {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{Label: policy.Range{Max: bound("90s")}}}}, want: "1m30s"},
-		"clamped up":           {policies: []*policy.PlatformPolicy{{Label: label("1h"), Bounds: policy.Bounds{Label: policy.Range{Min: bound("7201s")}}}}, want: "2h1s"},
-		"latest date":          {policies: []*policy.PlatformPolicy{{Label: label("90d"), LatestDate: latest}}, want: "2026-12-24T235959Z"},
-		"latest date is over":  {policies: []*policy.PlatformPolicy{{Name: "old", Label: label("90d"), LatestDate: now.Add(-time.Hour)}}, err: `latestDate 2026-12-01 of policy "old" is over: raise it`},
-		"latest date is now":   {policies: []*policy.PlatformPolicy{{Name: "old", Label: label("90d"), LatestDate: now.Add(30 * time.Second)}}, err: `latestDate 2026-12-01 of policy "old" is over: raise it`},
-		"its date is over":     {policies: []*policy.PlatformPolicy{{Label: label("2026-11-30")}}, err: "2026-11-30 is over: use a later date"},
-		"its instant is now":   {policies: []*policy.PlatformPolicy{{Label: label("2026-12-01T100000Z")}}, err: "2026-12-01T100000Z is over: use a later date"},
-		"less than a minute":   {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{Label: policy.Range{Max: bound("30s")}}}}, want: "30s"},
-		"short by itself":      {policies: []*policy.PlatformPolicy{{Label: label("30s")}}, want: "30s"},
-		"over at once":         {policies: []*policy.PlatformPolicy{{Label: label("0s")}}, err: "0s is over at once: use a longer duration"},
-		"no second is allowed": {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{Label: policy.Range{Max: bound("0")}}}}, err: "0s is over at once: use a longer duration"},
-		"bound unreadable":     {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{Label: policy.Range{Max: bound("long")}}}}, err: `maxTTLLabel cannot be read: "long" is not a duration: ` + fix + ", or never"},
-		"owned":                {labels: []string{policy.LabelMultiKueueOrigin, "x"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
+		"first that speaks":    {policies: []*resolution.PlatformPolicy{{}, {Label: label("2d")}, {Label: label("1h")}}, want: "2d"},
+		"has one":              {labels: []string{wellknown.LabelTTL, "1h"}, policies: []*resolution.PlatformPolicy{{Label: label("2d")}}},
+		"has the alias":        {labels: []string{wellknown.LabelKyvernoTTL, "1h"}, policies: []*resolution.PlatformPolicy{{Label: label("2d")}}},
+		"unreadable":           {policies: []*resolution.PlatformPolicy{{Label: label("soon")}}, err: `"soon" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`},
+		"clamped down":         {policies: []*resolution.PlatformPolicy{{Label: label("2d"), Bounds: lifetime.Bounds{Label: lifetime.Range{Max: bound("90s")}}}}, want: "1m30s"},
+		"clamped up":           {policies: []*resolution.PlatformPolicy{{Label: label("1h"), Bounds: lifetime.Bounds{Label: lifetime.Range{Min: bound("7201s")}}}}, want: "2h1s"},
+		"latest date":          {policies: []*resolution.PlatformPolicy{{Label: label("90d"), LatestDate: latest}}, want: "2026-12-24T235959Z"},
+		"latest date is over":  {policies: []*resolution.PlatformPolicy{{Name: "old", Label: label("90d"), LatestDate: now.Add(-time.Hour)}}, err: `latestDate 2026-12-01 of policy "old" is over: raise it`},
+		"latest date is now":   {policies: []*resolution.PlatformPolicy{{Name: "old", Label: label("90d"), LatestDate: now.Add(30 * time.Second)}}, err: `latestDate 2026-12-01 of policy "old" is over: raise it`},
+		"its date is over":     {policies: []*resolution.PlatformPolicy{{Label: label("2026-11-30")}}, err: "2026-11-30 is over: use a later date"},
+		"its instant is now":   {policies: []*resolution.PlatformPolicy{{Label: label("2026-12-01T100000Z")}}, err: "2026-12-01T100000Z is over: use a later date"},
+		"less than a minute":   {policies: []*resolution.PlatformPolicy{{Label: label("2d"), Bounds: lifetime.Bounds{Label: lifetime.Range{Max: bound("30s")}}}}, want: "30s"},
+		"short by itself":      {policies: []*resolution.PlatformPolicy{{Label: label("30s")}}, want: "30s"},
+		"over at once":         {policies: []*resolution.PlatformPolicy{{Label: label("0s")}}, err: "0s is over at once: use a longer duration"},
+		"no second is allowed": {policies: []*resolution.PlatformPolicy{{Label: label("2d"), Bounds: lifetime.Bounds{Label: lifetime.Range{Max: bound("0")}}}}, err: "0s is over at once: use a longer duration"},
+		"bound unreadable":     {policies: []*resolution.PlatformPolicy{{Label: label("2d"), Bounds: lifetime.Bounds{Label: lifetime.Range{Max: bound("long")}}}}, err: `maxTTLLabel cannot be read: "long" is not a duration: ` + fix + ", or never"},
+		"owned":                {labels: []string{wellknown.LabelMultiKueueOrigin, "x"}, policies: []*resolution.PlatformPolicy{{Label: label("2d")}}},
 	} {
 		job := builders.MakeJob("ci", "a")
 		for i := 0; i+1 < len(row.labels); i += 2 {
 			job.Label(row.labels[i], row.labels[i+1])
 		}
 		facts := policy.FactsOfObject(policy.JobProfile, job.Map())
-		got, said := policy.DefaultLabel(facts, &policy.Scope{Policies: row.policies}, now)
+		got, said := resolution.DefaultLabel(facts, &resolution.Scope{Policies: row.policies}, now)
 		if got != row.want {
 			t.Errorf("%s: got %q, want %q", name, got, row.want)
 		}
@@ -84,7 +89,7 @@ func TestDefaultLabel(t *testing.T) {
 	}
 }
 
-func errorText(setting *policy.Setting) string {
+func errorText(setting *lifetime.Setting) string {
 	if setting == nil || setting.Err == nil {
 		return ""
 	}
@@ -95,20 +100,20 @@ func errorText(setting *policy.Setting) string {
 // clock one after the other.
 func TestDefaultLabelIsNotRefusedAMomentLater(t *testing.T) {
 	now := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
-	minute := &policy.Setting{Path: "spec.bounds.minTTLLabel", Text: "1h", TTL: policy.TTL{After: time.Hour}}
+	minute := &lifetime.Setting{Path: "spec.bounds.minTTLLabel", Text: "1h", TTL: lifetime.TTL{After: time.Hour}}
 	for offset := -time.Minute; offset <= 3*time.Minute; offset += time.Second {
-		for _, given := range []*policy.PlatformPolicy{
-			{Label: &policy.Setting{Text: "1h"}, LatestDate: now.Add(time.Hour + offset)},
-			{Label: &policy.Setting{Text: policy.TTLLabel{At: now.Add(time.Hour + offset)}.String()}, Bounds: policy.Bounds{Label: policy.Range{Min: minute}}},
+		for _, given := range []*resolution.PlatformPolicy{
+			{Label: &lifetime.Setting{Text: "1h"}, LatestDate: now.Add(time.Hour + offset)},
+			{Label: &lifetime.Setting{Text: lifetime.TTLLabel{At: now.Add(time.Hour + offset)}.String()}, Bounds: lifetime.Bounds{Label: lifetime.Range{Min: minute}}},
 		} {
-			scope := &policy.Scope{Policies: []*policy.PlatformPolicy{given}}
-			text, _ := policy.DefaultLabel(policy.FactsOfObject(policy.JobProfile, builders.MakeJob("ci", "a").Map()), scope, now)
+			scope := &resolution.Scope{Policies: []*resolution.PlatformPolicy{given}}
+			text, _ := resolution.DefaultLabel(policy.FactsOfObject(policy.JobProfile, builders.MakeJob("ci", "a").Map()), scope, now)
 			if text == "" {
 				continue
 			}
-			label, err := policy.ParseTTLLabel(text)
+			label, err := lifetime.ParseTTLLabel(text)
 			if err == nil {
-				err = scope.CheckLabel(label, now.Add(3*time.Second), policy.EnforcedBounds)
+				err = scope.CheckLabel(label, now.Add(3*time.Second), resolution.EnforcedBounds)
 			}
 			if err != nil {
 				t.Errorf("offset %s: %v", offset, err)
@@ -119,35 +124,35 @@ func TestDefaultLabelIsNotRefusedAMomentLater(t *testing.T) {
 
 func TestCheckLabel(t *testing.T) {
 	created := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
-	warns := &policy.PlatformPolicy{Name: "soft", Mode: policy.ModeWarn, LatestDate: created.Add(24 * time.Hour),
-		Bounds: policy.Bounds{Label: policy.Range{Max: &policy.Setting{Path: "spec.bounds.maxTTLLabel", TTL: policy.TTL{After: time.Hour}}}}}
-	scope := &policy.Scope{Policies: []*policy.PlatformPolicy{warns}}
-	label, err := policy.ParseTTLLabel("2d")
+	warns := &resolution.PlatformPolicy{Name: "soft", Mode: resolution.ModeWarn, LatestDate: created.Add(24 * time.Hour),
+		Bounds: lifetime.Bounds{Label: lifetime.Range{Max: &lifetime.Setting{Path: "spec.bounds.maxTTLLabel", TTL: lifetime.TTL{After: time.Hour}}}}}
+	scope := &resolution.Scope{Policies: []*resolution.PlatformPolicy{warns}}
+	label, err := lifetime.ParseTTLLabel("2d")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := scope.CheckLabel(label, created, policy.EnforcedBounds); err != nil {
+	if err := scope.CheckLabel(label, created, resolution.EnforcedBounds); err != nil {
 		t.Errorf("a policy that only warns refuses: %v", err)
 	}
-	if err := scope.CheckLabel(label, created, policy.AllBounds); err == nil || err.Error() != "2d is above maxTTLLabel 1h: use 1h or less" {
+	if err := scope.CheckLabel(label, created, resolution.AllBounds); err == nil || err.Error() != "2d is above maxTTLLabel 1h: use 1h or less" {
 		t.Errorf("bounds: %v", err)
 	}
 	// The bounds of TTLs after finished are others.
-	one := &policy.Setting{Path: "spec.bounds.maxTTL", TTL: policy.TTL{After: time.Hour}}
-	apart := &policy.Scope{Policies: []*policy.PlatformPolicy{{Bounds: policy.Bounds{TTL: policy.Range{Max: one}}}}}
-	if err := apart.CheckLabel(label, created, policy.EnforcedBounds); err != nil {
+	one := &lifetime.Setting{Path: "spec.bounds.maxTTL", TTL: lifetime.TTL{After: time.Hour}}
+	apart := &resolution.Scope{Policies: []*resolution.PlatformPolicy{{Bounds: lifetime.Bounds{TTL: lifetime.Range{Max: one}}}}}
+	if err := apart.CheckLabel(label, created, resolution.EnforcedBounds); err != nil {
 		t.Errorf("the bound of a TTL after finished: %v", err)
 	}
-	apart.Policies[0].Bounds = policy.Bounds{Label: policy.Range{Max: one}}
-	if err := apart.Bounds(policy.EnforcedBounds).CheckTTL(policy.TTL{After: 48 * time.Hour}); err != nil {
+	apart.Policies[0].Bounds = lifetime.Bounds{Label: lifetime.Range{Max: one}}
+	if err := apart.Bounds(resolution.EnforcedBounds).CheckTTL(lifetime.TTL{After: 48 * time.Hour}); err != nil {
 		t.Errorf("the bound of a label: %v", err)
 	}
-	apart = &policy.Scope{Namespace: namespaceOf("max-ttl", "1h")}
-	if err := apart.CheckLabel(label, created, policy.EnforcedBounds); err == nil || err.Error() != `2d is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less` {
+	apart = &resolution.Scope{Namespace: namespaceOf("max-ttl", "1h")}
+	if err := apart.CheckLabel(label, created, resolution.EnforcedBounds); err == nil || err.Error() != `2d is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less` {
 		t.Errorf("the bound of a namespace, which is for both: %v", err)
 	}
-	warns.Bounds = policy.Bounds{}
-	if err := scope.CheckLabel(label, created, policy.AllBounds); err == nil || err.Error() != `2d is after latestDate 2026-12-02 of policy "soft": use a date up to then` {
+	warns.Bounds = lifetime.Bounds{}
+	if err := scope.CheckLabel(label, created, resolution.AllBounds); err == nil || err.Error() != `2d is after latestDate 2026-12-02 of policy "soft": use a date up to then` {
 		t.Errorf("latest date: %v", err)
 	}
 }
@@ -160,9 +165,9 @@ func FuzzParseTTLLabel(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := policy.ParseTTLLabel(text)
+		got, err := lifetime.ParseTTLLabel(text)
 		if err != nil {
-			if got != (policy.TTLLabel{}) {
+			if got != (lifetime.TTLLabel{}) {
 				t.Fatalf("ParseTTLLabel(%q) = %v beside error %v", text, got, err)
 			}
 			return
@@ -171,10 +176,10 @@ func FuzzParseTTLLabel(f *testing.F) {
 			t.Fatalf("ParseTTLLabel(%q) = %+v: both a time from creation and an instant", text, got)
 		}
 		// One grammar: any text that is no date is read as a duration.
-		if after, err := policy.ParseDuration(text); got.At.IsZero() && (err != nil || after != got.After) {
+		if after, err := lifetime.ParseDuration(text); got.At.IsZero() && (err != nil || after != got.After) {
 			t.Fatalf("ParseTTLLabel(%q) = %v, ParseDuration has %v, %v", text, got.After, after, err)
 		}
-		again, err := policy.ParseTTLLabel(got.String())
+		again, err := lifetime.ParseTTLLabel(got.String())
 		if err != nil || again != got {
 			t.Fatalf("%q is %+v; %q is %+v, %v", text, got, got, again, err)
 		}

@@ -4,7 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func at(key string) string { return "metadata.annotations[curfew.dev/" + key + "]" }
@@ -50,7 +52,7 @@ func TestParseNamespaceErrors(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := policy.ParseNamespace("ci", test.annotations, nil)
+			got := resolution.ParseNamespace("ci", test.annotations, nil)
 			var lines []string
 			for _, err := range got.Errors {
 				lines = append(lines, err.Field+": "+err.Detail)
@@ -63,18 +65,18 @@ func TestParseNamespaceErrors(t *testing.T) {
 // Whatever is wrong with a namespace, its policy can be asked, and what cannot be read means keep
 // (S6).
 func TestParseNamespaceIsUsable(t *testing.T) {
-	namespace := policy.ParseNamespace("ci", annotated(
+	namespace := resolution.ParseNamespace("ci", annotated(
 		"default-ttl", "soon", "default-ttl-failed", "7d", "max-ttl", "?", "mode", "??", "backfill", "???"), nil)
-	if namespace.Mode != policy.ModeDryRun {
+	if namespace.Mode != resolution.ModeDryRun {
 		t.Errorf("an unreadable mode is %s, want dry-run, which keeps everything", namespace.Mode)
 	}
 	if namespace.Backfill {
 		t.Error("an unreadable backfill is true")
 	}
-	if all := namespace.TTL.For(policy.Succeeded); all == nil || all.Err == nil {
+	if all := namespace.TTL.For(lifetime.Succeeded); all == nil || all.Err == nil {
 		t.Errorf("default-ttl = %+v, want a setting with its error", all)
 	}
-	if failed := namespace.TTL.For(policy.Failed); failed == nil || failed.Err != nil || failed.TTL.After != 7*24*time.Hour {
+	if failed := namespace.TTL.For(lifetime.Failed); failed == nil || failed.Err != nil || failed.TTL.After != 7*24*time.Hour {
 		t.Errorf("default-ttl-failed = %+v, want 7d", failed)
 	}
 	if !namespace.HasDefaults() || !namespace.InUse() || !namespace.PodsInUse() {
@@ -83,12 +85,12 @@ func TestParseNamespaceIsUsable(t *testing.T) {
 }
 
 func TestParseNamespaceMode(t *testing.T) {
-	for text, want := range map[string]policy.Mode{"enforce": policy.ModeEnforce, "warn": policy.ModeWarn, "dry-run": policy.ModeDryRun} {
-		if got := policy.ParseNamespace("ci", annotated("mode", text), nil).Mode; got != want {
+	for text, want := range map[string]resolution.Mode{"enforce": resolution.ModeEnforce, "warn": resolution.ModeWarn, "dry-run": resolution.ModeDryRun} {
+		if got := resolution.ParseNamespace("ci", annotated("mode", text), nil).Mode; got != want {
 			t.Errorf("mode %q is %q", text, got)
 		}
 	}
-	if got := policy.ParseNamespace("ci", nil, nil).Mode; got != policy.ModeEnforce {
+	if got := resolution.ParseNamespace("ci", nil, nil).Mode; got != resolution.ModeEnforce {
 		t.Errorf("no mode is %q", got)
 	}
 }
@@ -108,7 +110,7 @@ func TestInUse(t *testing.T) {
 		"bound":    {annotations: annotated("max-ttl", "1d"), inUse: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := policy.ParseNamespace("ci", test.annotations, nil)
+			got := resolution.ParseNamespace("ci", test.annotations, nil)
 			if got.InUse() != test.inUse || got.PodsInUse() != test.pods || got.HasDefaults() != test.defaults {
 				t.Errorf("in use %t, pods %t, defaults %t; want %+v", got.InUse(), got.PodsInUse(), got.HasDefaults(), test)
 			}
@@ -118,7 +120,7 @@ func TestInUse(t *testing.T) {
 
 func TestDefaultSince(t *testing.T) {
 	noon := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
-	hash := policy.DefaultsHash(annotated("default-ttl", "1d"))
+	hash := resolution.DefaultsHash(annotated("default-ttl", "1d"))
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		want        time.Time
@@ -134,54 +136,54 @@ func TestDefaultSince(t *testing.T) {
 		"mode is no value": {annotated("default-ttl", "1d", "mode", "warn", "default-since", "2026-12-24T12:00:00Z/"+hash), noon},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := policy.ParseNamespace("ci", test.annotations, nil).Since; !got.Equal(test.want) {
+			if got := resolution.ParseNamespace("ci", test.annotations, nil).Since; !got.Equal(test.want) {
 				t.Errorf("since %v, want %v", got, test.want)
 			}
 		})
 	}
-	if got := policy.FormatSince(noon.In(time.FixedZone("", 3600)), "abc"); got != "2026-12-24T12:00:00Z/abc" {
+	if got := resolution.FormatSince(noon.In(time.FixedZone("", 3600)), "abc"); got != "2026-12-24T12:00:00Z/abc" {
 		t.Errorf("FormatSince = %q", got)
 	}
-	if got := policy.DefaultsHash(annotated("mode", "warn")); got != "" {
+	if got := resolution.DefaultsHash(annotated("mode", "warn")); got != "" {
 		t.Errorf("hash of no defaults = %q", got)
 	}
-	if policy.DefaultsHash(annotated("default-ttl", "1d")) == policy.DefaultsHash(annotated("default-pod-ttl", "1d")) {
+	if resolution.DefaultsHash(annotated("default-ttl", "1d")) == resolution.DefaultsHash(annotated("default-pod-ttl", "1d")) {
 		t.Error("the hash does not tell keys apart")
 	}
 }
 
 func TestStampNamespace(t *testing.T) {
 	now := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
-	hash := policy.DefaultsHash(annotated("default-ttl", "1d"))
-	fresh := policy.FormatSince(now, hash)
-	early := policy.FormatSince(now.Add(-time.Hour), hash)
+	hash := resolution.DefaultsHash(annotated("default-ttl", "1d"))
+	fresh := resolution.FormatSince(now, hash)
+	early := resolution.FormatSince(now.Add(-time.Hour), hash)
 	for name, test := range map[string]struct {
 		annotations map[string]string
-		want        policy.NamespaceStamp
+		want        resolution.NamespaceStamp
 	}{
-		"nothing":          {nil, policy.NamespaceStamp{}},
-		"left over":        {annotated("default-since", early), policy.NamespaceStamp{}},
-		"new":              {annotated("default-ttl", "1d"), policy.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: fresh}},
-		"known":            {annotated("default-ttl", "1d", "default-since", early), policy.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: early}},
-		"other hash":       {annotated("default-ttl", "1d", "default-since", policy.FormatSince(now, "abc")), policy.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: fresh}},
-		"in the future":    {annotated("default-ttl", "1d", "default-since", policy.FormatSince(now.Add(time.Hour), hash)), policy.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: fresh}},
-		"unreadable":       {annotated("default-ttl", "1d", "default-since", "?"), policy.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: fresh}},
-		"only a bound":     {annotated("max-ttl", "1d"), policy.NamespaceStamp{InUse: "true"}},
-		"only a deadline":  {annotated("default-deadline", "1d"), policy.NamespaceStamp{InUse: "true", Since: policy.FormatSince(now, policy.DefaultsHash(annotated("default-deadline", "1d")))}},
-		"unreadable value": {annotated("default-ttl", "?"), policy.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: policy.FormatSince(now, policy.DefaultsHash(annotated("default-ttl", "?")))}},
+		"nothing":          {nil, resolution.NamespaceStamp{}},
+		"left over":        {annotated("default-since", early), resolution.NamespaceStamp{}},
+		"new":              {annotated("default-ttl", "1d"), resolution.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: fresh}},
+		"known":            {annotated("default-ttl", "1d", "default-since", early), resolution.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: early}},
+		"other hash":       {annotated("default-ttl", "1d", "default-since", resolution.FormatSince(now, "abc")), resolution.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: fresh}},
+		"in the future":    {annotated("default-ttl", "1d", "default-since", resolution.FormatSince(now.Add(time.Hour), hash)), resolution.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: fresh}},
+		"unreadable":       {annotated("default-ttl", "1d", "default-since", "?"), resolution.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: fresh}},
+		"only a bound":     {annotated("max-ttl", "1d"), resolution.NamespaceStamp{InUse: "true"}},
+		"only a deadline":  {annotated("default-deadline", "1d"), resolution.NamespaceStamp{InUse: "true", Since: resolution.FormatSince(now, resolution.DefaultsHash(annotated("default-deadline", "1d")))}},
+		"unreadable value": {annotated("default-ttl", "?"), resolution.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: resolution.FormatSince(now, resolution.DefaultsHash(annotated("default-ttl", "?")))}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := policy.StampNamespace(test.annotations, false, now); got != test.want {
+			if got := resolution.StampNamespace(test.annotations, false, now); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 			// While the time is not known, what fits is left alone and nothing else is said.
-			if at, noted, _ := policy.ParseSince(test.annotations[policy.AnnotationDefaultSince]); test.want.Since != "" {
+			if at, noted, _ := resolution.ParseSince(test.annotations[wellknown.AnnotationDefaultSince]); test.want.Since != "" {
 				test.want.Since = ""
-				if !at.IsZero() && noted == policy.DefaultsHash(test.annotations) {
-					test.want.Since = test.annotations[policy.AnnotationDefaultSince]
+				if !at.IsZero() && noted == resolution.DefaultsHash(test.annotations) {
+					test.want.Since = test.annotations[wellknown.AnnotationDefaultSince]
 				}
 			}
-			if got := policy.StampNamespace(test.annotations, false, time.Time{}); got != test.want {
+			if got := resolution.StampNamespace(test.annotations, false, time.Time{}); got != test.want {
 				t.Errorf("got %+v while the time is not known, want %+v", got, test.want)
 			}
 		})

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -13,7 +16,7 @@ func TestNativeDeletion(t *testing.T) {
 	hour := noon.Add(time.Hour)
 	workflow := *policy.JobProfile
 	workflow.Kind.Group, workflow.Kind.Kind = "argoproj.io", "Workflow"
-	workflow.TTLSucceeded, workflow.TTLFailed = policy.MustFieldPath("spec.afterSuccess"), policy.MustFieldPath("spec.afterFailure")
+	workflow.TTLSucceeded, workflow.TTLFailed = fieldpath.MustFieldPath("spec.afterSuccess"), fieldpath.MustFieldPath("spec.afterFailure")
 	spec := func(fields map[string]any, of *builders.JobWrapper) map[string]any {
 		out := of.Map()
 		if out["spec"] == nil {
@@ -32,9 +35,9 @@ func TestNativeDeletion(t *testing.T) {
 		expiry  time.Time
 		open    bool
 	}{
-		"no field":              {policy.JobProfile, job().Annotation(policy.AnnotationTTL, "1h").Complete(noon).Map(), "", time.Time{}, false},
+		"no field":              {policy.JobProfile, job().Annotation(wellknown.AnnotationTTL, "1h").Complete(noon).Map(), "", time.Time{}, false},
 		"finished":              {policy.JobProfile, job().TTL(3600).Complete(noon).Map(), "spec.ttlSecondsAfterFinished", hour, false},
-		"finished, and guarded": {policy.JobProfile, job().TTL(3600).Annotation(policy.AnnotationProtect, "true").Annotation(policy.AnnotationTTL, "never").Complete(noon).Map(), "spec.ttlSecondsAfterFinished", hour, false},
+		"finished, and guarded": {policy.JobProfile, job().TTL(3600).Annotation(wellknown.AnnotationProtect, "true").Annotation(wellknown.AnnotationTTL, "never").Complete(noon).Map(), "spec.ttlSecondsAfterFinished", hour, false},
 		"no finish time":        {policy.JobProfile, job().TTL(3600).Complete(time.Time{}).Map(), "", time.Time{}, false},
 		"not finished":          {policy.JobProfile, job().TTL(3600).Map(), "spec.ttlSecondsAfterFinished", time.Time{}, false},
 		"not a number":          {policy.JobProfile, spec(map[string]any{"ttlSecondsAfterFinished": "soon"}, job().Complete(noon)), "", time.Time{}, false},
@@ -45,7 +48,7 @@ func TestNativeDeletion(t *testing.T) {
 		"one outcome alone":     {&workflow, spec(map[string]any{"afterFailure": int64(120)}, job()), "spec.afterFailure", time.Time{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			have := policy.NativeDeletionOf(policy.FactsOfObject(test.profile, test.object))
+			have := resolution.NativeDeletionOf(policy.FactsOfObject(test.profile, test.object))
 			if have == nil {
 				if test.path != "" {
 					t.Error("nothing follows from it")

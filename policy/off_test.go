@@ -9,6 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -18,10 +23,10 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	trainJob := &policy.Profile{
 		Name: "TrainJob", Kind: schema.GroupVersionKind{Group: "x.dev", Version: "v1", Kind: "TrainJob"}, Resource: "trainjobs",
 		State:    func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil },
-		Deadline: policy.FieldPath{"spec", "activeDeadlineSeconds"}, AnnotatedDeadline: true, DefaultDeadline: true,
+		Deadline: fieldpath.FieldPath{"spec", "activeDeadlineSeconds"}, AnnotatedDeadline: true, DefaultDeadline: true,
 	}
 	labelled := platform("a", "ttl-after-finished", "2h")
-	labelled.Label = &policy.Setting{Path: "spec.defaults.ttlLabel", Text: "7d", Source: policy.Source{Level: policy.LevelPolicy, Name: "a"}}
+	labelled.Label = &lifetime.Setting{Path: "spec.defaults.ttlLabel", Text: "7d", Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "a"}}
 	const byLabel = "curfew.dev/ttl-label-source=policy/a 7d"
 	plain := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
 	for name, test := range map[string]struct {
@@ -42,23 +47,23 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 		"all off": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline}, nil},
 		"a TTL of its own": {policy.FactsOfJob(plain().TTL(60).Obj()), []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline},
 			[]string{"curfew.dev/ttl-source=object"}},
-		"a forged stamp": {policy.FactsOfJob(plain().TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci").Obj()),
+		"a forged stamp": {policy.FactsOfJob(plain().TTL(3600).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Obj()),
 			[]policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline}, []string{"curfew.dev/ttl-source=object"}},
-		"an annotation is copied": {factsOf(trainJob, policy.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL},
+		"an annotation is copied": {factsOf(trainJob, wellknown.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL},
 			[]string{"activeDeadlineSeconds=3600", "curfew.dev/ttl=7d", byLabel}},
-		"an annotation is not copied": {factsOf(trainJob, policy.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL, policy.TriggerDeadline}, []string{"curfew.dev/ttl=7d", byLabel}},
+		"an annotation is not copied": {factsOf(trainJob, wellknown.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL, policy.TriggerDeadline}, []string{"curfew.dev/ttl=7d", byLabel}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scope := &policy.Scope{
-				Namespace: namespaceOf("default-ttl", "1h", "default-deadline", "10m"), Policies: []*policy.PlatformPolicy{labelled}, Creating: true, Off: test.off,
+			scope := &resolution.Scope{
+				Namespace: namespaceOf("default-ttl", "1h", "default-deadline", "10m"), Policies: []*resolution.PlatformPolicy{labelled}, Creating: true, Off: test.off,
 			}
-			assignments, _ := policy.FillIn(test.facts, scope, noon)
+			assignments, _ := resolution.FillIn(test.facts, scope, noon)
 			var got []string
 			for _, one := range assignments {
 				got = append(got, fmt.Sprintf("%s=%v", one.Path[len(one.Path)-1], one.Value))
 			}
 			equal(t, got, test.want)
-			if _, forged := policy.Attested(test.facts, scope); len(forged) > 0 != (name == "a forged stamp") {
+			if _, forged := resolution.Attested(test.facts, scope); len(forged) > 0 != (name == "a forged stamp") {
 				t.Errorf("forged %v", forged)
 			}
 		})
@@ -84,18 +89,18 @@ func TestLeaveNative(t *testing.T) {
 		left bool
 	}{
 		"its author's":      {finished().TTL(60), true},
-		"stamped as such":   {finished().TTL(60).Annotation(policy.AnnotationTTLSource, "object"), true},
-		"a default":         {finished().TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/ci"), false},
-		"an annotation":     {finished().Annotation(policy.AnnotationTTL, "1m"), false},
-		"one beside it":     {finished().TTL(3600).Annotation(policy.AnnotationTTL, "1m"), false},
-		"one for this end":  {finished().TTL(3600).Annotation(policy.AnnotationTTLSucceeded, "1m"), false},
-		"one for the other": {finished().TTL(60).Annotation(policy.AnnotationTTLFailed, "1m"), true},
+		"stamped as such":   {finished().TTL(60).Annotation(wellknown.AnnotationTTLSource, "object"), true},
+		"a default":         {finished().TTL(60).Annotation(wellknown.AnnotationTTLSource, "namespace/ci"), false},
+		"an annotation":     {finished().Annotation(wellknown.AnnotationTTL, "1m"), false},
+		"one beside it":     {finished().TTL(3600).Annotation(wellknown.AnnotationTTL, "1m"), false},
+		"one for this end":  {finished().TTL(3600).Annotation(wellknown.AnnotationTTLSucceeded, "1m"), false},
+		"one for the other": {finished().TTL(60).Annotation(wellknown.AnnotationTTLFailed, "1m"), true},
 		"live default":      {finished(), false},
 	} {
 		facts := policy.FactsOfJob(test.job.Obj())
 		for _, leave := range []bool{false, true} {
-			effective := policy.Resolve(facts, &policy.Scope{Namespace: namespaceSince(noon.Add(-time.Hour), "default-ttl", "1m"), LeaveNative: leave})
-			verdict := policy.Judge(facts, &effective, noon.Add(2*time.Hour))
+			effective := resolution.Resolve(facts, &resolution.Scope{Namespace: namespaceSince(noon.Add(-time.Hour), "default-ttl", "1m"), LeaveNative: leave})
+			verdict := judging.Judge(facts, &effective, noon.Add(2*time.Hour))
 			if kept := verdict.Action == policy.Keep; kept != (leave && test.left) {
 				t.Errorf("%s, --leave-native-ttl=%t: %s (%s)", name, leave, verdict.Action, verdict.Reason)
 			}

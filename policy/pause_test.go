@@ -7,35 +7,36 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 )
 
 func TestPauseHolds(t *testing.T) {
 	for name, test := range map[string]struct {
-		pause     policy.Pause
+		pause     judging.Pause
 		trigger   policy.Trigger
 		namespace string
 		want, all bool
 	}{
-		"everything":           {policy.Pause{}, policy.TriggerTTL, "ci", true, true},
-		"what has none":        {policy.Pause{}, policy.TriggerLabel, "", true, true},
-		"a trigger":            {policy.Pause{Triggers: []policy.Trigger{"ttl"}}, policy.TriggerTTL, "", true, true},
-		"another trigger":      {policy.Pause{Triggers: []policy.Trigger{"ttl", "label"}}, policy.TriggerCleanup, "ci", false, false},
-		"a namespace":          {policy.Pause{Namespaces: []string{"ci"}}, policy.TriggerTTL, "ci", true, false},
-		"a longer name":        {policy.Pause{Namespaces: []string{"ci"}}, policy.TriggerTTL, "ci-2", false, false},
-		"a prefix":             {policy.Pause{Namespaces: []string{"x", "team-*"}}, policy.TriggerTTL, "team-a", true, false},
-		"another prefix":       {policy.Pause{Namespaces: []string{"team-*"}}, policy.TriggerTTL, "steam-a", false, false},
-		"a suffix":             {policy.Pause{Namespaces: []string{"*-ci"}}, policy.TriggerTTL, "a-ci", true, false},
-		"the middle":           {policy.Pause{Namespaces: []string{"a*b*c"}}, policy.TriggerTTL, "a1b2c", true, false},
-		"not in order":         {policy.Pause{Namespaces: []string{"a*b*c"}}, policy.TriggerTTL, "a1c2b", false, false},
-		"no letter twice":      {policy.Pause{Namespaces: []string{"ab*ba"}}, policy.TriggerTTL, "aba", false, false},
-		"all namespaces":       {policy.Pause{Namespaces: []string{"*"}}, policy.TriggerTTL, "ci", true, false},
-		"and no cluster scope": {policy.Pause{Namespaces: []string{"*"}}, policy.TriggerTTL, "", false, false},
+		"everything":           {judging.Pause{}, policy.TriggerTTL, "ci", true, true},
+		"what has none":        {judging.Pause{}, policy.TriggerLabel, "", true, true},
+		"a trigger":            {judging.Pause{Triggers: []policy.Trigger{"ttl"}}, policy.TriggerTTL, "", true, true},
+		"another trigger":      {judging.Pause{Triggers: []policy.Trigger{"ttl", "label"}}, policy.TriggerCleanup, "ci", false, false},
+		"a namespace":          {judging.Pause{Namespaces: []string{"ci"}}, policy.TriggerTTL, "ci", true, false},
+		"a longer name":        {judging.Pause{Namespaces: []string{"ci"}}, policy.TriggerTTL, "ci-2", false, false},
+		"a prefix":             {judging.Pause{Namespaces: []string{"x", "team-*"}}, policy.TriggerTTL, "team-a", true, false},
+		"another prefix":       {judging.Pause{Namespaces: []string{"team-*"}}, policy.TriggerTTL, "steam-a", false, false},
+		"a suffix":             {judging.Pause{Namespaces: []string{"*-ci"}}, policy.TriggerTTL, "a-ci", true, false},
+		"the middle":           {judging.Pause{Namespaces: []string{"a*b*c"}}, policy.TriggerTTL, "a1b2c", true, false},
+		"not in order":         {judging.Pause{Namespaces: []string{"a*b*c"}}, policy.TriggerTTL, "a1c2b", false, false},
+		"no letter twice":      {judging.Pause{Namespaces: []string{"ab*ba"}}, policy.TriggerTTL, "aba", false, false},
+		"all namespaces":       {judging.Pause{Namespaces: []string{"*"}}, policy.TriggerTTL, "ci", true, false},
+		"and no cluster scope": {judging.Pause{Namespaces: []string{"*"}}, policy.TriggerTTL, "", false, false},
 	} {
 		if have, all := test.pause.Holds(test.trigger, test.namespace), test.pause.HoldsAll(test.trigger); have != test.want || all != test.all {
 			t.Errorf("%s: %t %t", name, have, all)
 		}
 	}
-	if policy.PauseScope("", "Namespace", "", "ci") != "ci" || policy.PauseScope("", "Node", "", "ci") != "" || policy.PauseScope("batch", "Job", "ci", "a") != "ci" {
+	if judging.PauseScope("", "Namespace", "", "ci") != "ci" || judging.PauseScope("", "Node", "", "ci") != "" || judging.PauseScope("batch", "Job", "ci", "a") != "ci" {
 		t.Error("PauseScope")
 	}
 }
@@ -55,17 +56,17 @@ func TestPauseOfConfigMap(t *testing.T) {
 		"bad time":      {map[string]string{"until": "tomorrow"}, "ConfigMap curfew-pause holds all triggers, until it is deleted: ", `until: "tomorrow" is no time`},
 		"too many":      {map[string]string{"namespaces": strings.Repeat("a ", 101)}, "ConfigMap curfew-pause holds all triggers, until it is deleted: ", "more than 100 names"},
 	} {
-		have, err := policy.PauseOfConfigMap(test.data)
+		have, err := judging.PauseOfConfigMap(test.data)
 		if have.Message() != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%s: %s, %v", name, have.Message(), err)
 		}
 	}
-	one := policy.Pause{Name: policy.PauseConfigMap, Reason: "x", Triggers: []policy.Trigger{"ttl"}, Namespaces: []string{"a", "b*"}, Until: noon}
-	again, err := policy.PauseOfConfigMap(one.ConfigMapData())
+	one := judging.Pause{Name: judging.PauseConfigMap, Reason: "x", Triggers: []policy.Trigger{"ttl"}, Namespaces: []string{"a", "b*"}, Until: noon}
+	again, err := judging.PauseOfConfigMap(one.ConfigMapData())
 	if err != nil || again.String() != one.String() || !maps.Equal(again.ConfigMapData(), one.ConfigMapData()) {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if one.Over(noon.Add(-1)) || !one.Over(noon) || (&policy.Pause{}).Over(noon) {
+	if one.Over(noon.Add(-1)) || !one.Over(noon) || (&judging.Pause{}).Over(noon) {
 		t.Error("Over")
 	}
 }

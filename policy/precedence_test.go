@@ -5,6 +5,10 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -14,7 +18,7 @@ func TestPrecedence(t *testing.T) {
 	const none = ""
 	for name, test := range map[string]struct {
 		runtime, object, namespace []string
-		policies                   []*policy.PlatformPolicy
+		policies                   []*resolution.PlatformPolicy
 		succeeded, failed          string
 	}{
 		"no level": {},
@@ -39,23 +43,23 @@ func TestPrecedence(t *testing.T) {
 			succeeded: "never object", failed: "never object",
 		},
 		"namespace longer than policy": {
-			namespace: []string{"default-ttl", "9h"}, policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "1h")},
+			namespace: []string{"default-ttl", "9h"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "1h")},
 			succeeded: "9h namespace/ci", failed: "9h namespace/ci",
 		},
 		"namespace shorter than policy": {
-			namespace: []string{"default-ttl", "1h"}, policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "9h")},
+			namespace: []string{"default-ttl", "1h"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "9h")},
 			succeeded: "1h namespace/ci", failed: "1h namespace/ci",
 		},
 		"policy before policy, longer": {
-			policies:  []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "9h"), platform("b", "ttl-after-finished", "1h")},
+			policies:  []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "9h"), platform("b", "ttl-after-finished", "1h")},
 			succeeded: "9h policy/a", failed: "9h policy/a",
 		},
 		"policy before policy, shorter": {
-			policies:  []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "1h"), platform("b", "ttl-after-finished", "9h")},
+			policies:  []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "1h"), platform("b", "ttl-after-finished", "9h")},
 			succeeded: "1h policy/a", failed: "1h policy/a",
 		},
 		"a policy without a TTL is passed over": {
-			policies:  []*policy.PlatformPolicy{platform("a"), platform("b", "ttl-after-finished", "9h")},
+			policies:  []*resolution.PlatformPolicy{platform("a"), platform("b", "ttl-after-finished", "9h")},
 			succeeded: "9h policy/b", failed: "9h policy/b",
 		},
 		"the outcome wins within a level": {
@@ -79,11 +83,11 @@ func TestPrecedence(t *testing.T) {
 			succeeded: "9h object", failed: "9h object",
 		},
 		"outcome in the namespace, plain in the policy": {
-			namespace: []string{"default-ttl-failed", "9h"}, policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "1h")},
+			namespace: []string{"default-ttl-failed", "9h"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "1h")},
 			succeeded: none, failed: "9h namespace/ci",
 		},
 		"plain in the namespace, outcome in the policy": {
-			namespace: []string{"default-ttl", "9h"}, policies: []*policy.PlatformPolicy{platform("a", "ttl-after-failed", "1h")},
+			namespace: []string{"default-ttl", "9h"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-failed", "1h")},
 			succeeded: "9h namespace/ci", failed: "9h namespace/ci",
 		},
 		"unreadable runtime": {
@@ -95,11 +99,11 @@ func TestPrecedence(t *testing.T) {
 			succeeded: "unusable object", failed: "unusable object",
 		},
 		"unreadable namespace": {
-			namespace: []string{"default-ttl", "?"}, policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "1h")},
+			namespace: []string{"default-ttl", "?"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "1h")},
 			succeeded: "unusable namespace/ci", failed: "unusable namespace/ci",
 		},
 		"unreadable policy": {
-			policies:  []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "?"), platform("b", "ttl-after-finished", "1h")},
+			policies:  []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "?"), platform("b", "ttl-after-finished", "1h")},
 			succeeded: "unusable policy/a", failed: "unusable policy/a",
 		},
 		"bounds do not bind the runtime": {
@@ -115,7 +119,7 @@ func TestPrecedence(t *testing.T) {
 			succeeded: "1h namespace/ci", failed: "1h namespace/ci",
 		},
 		"the namespace's bounds clamp the policy": {
-			namespace: []string{"max-ttl", "1h"}, policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "never")},
+			namespace: []string{"max-ttl", "1h"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "never")},
 			succeeded: "1h policy/a", failed: "1h policy/a",
 		},
 		"an unreadable bound makes the default unusable": {
@@ -128,11 +132,11 @@ func TestPrecedence(t *testing.T) {
 			for key, value := range annotated(test.object...) {
 				job.Annotation(key, value)
 			}
-			scope := &policy.Scope{Namespace: namespaceOf(test.namespace...), Policies: test.policies}
+			scope := &resolution.Scope{Namespace: namespaceOf(test.namespace...), Policies: test.policies}
 			if test.runtime != nil {
-				scope.Runtime = &policy.RuntimePolicy{Name: "torch", TTL: ttls(test.runtime...)}
+				scope.Runtime = &resolution.RuntimePolicy{Name: "torch", TTL: ttls(test.runtime...)}
 			}
-			got := policy.Resolve(policy.FactsOfJob(job.Obj()), scope)
+			got := resolution.Resolve(policy.FactsOfJob(job.Obj()), scope)
 			if text := valueText(got.Succeeded); text != test.succeeded {
 				t.Errorf("succeeded: %q, want %q", text, test.succeeded)
 			}
@@ -143,7 +147,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-func valueText(value policy.Value) string {
+func valueText(value resolution.Value) string {
 	switch {
 	case !value.Set:
 		return ""
@@ -155,8 +159,8 @@ func valueText(value policy.Value) string {
 }
 
 func TestAnnotationWinsOverNativeField(t *testing.T) {
-	job := builders.MakeJob("ci", "build").TTL(3600).Annotation(policy.AnnotationTTLFailed, "60")
-	got := policy.Resolve(policy.FactsOfJob(job.Obj()), &policy.Scope{})
+	job := builders.MakeJob("ci", "build").TTL(3600).Annotation(wellknown.AnnotationTTLFailed, "60")
+	got := resolution.Resolve(policy.FactsOfJob(job.Obj()), &resolution.Scope{})
 	if valueText(got.Succeeded) != "1h object" || valueText(got.Failed) != "1m object" {
 		t.Errorf("succeeded %q, failed %q", valueText(got.Succeeded), valueText(got.Failed))
 	}
@@ -164,10 +168,10 @@ func TestAnnotationWinsOverNativeField(t *testing.T) {
 
 func TestRuntimeGoneKeeps(t *testing.T) {
 	job := builders.MakeJob("ci", "train").TTL(0).Complete(noon.Add(-time.Hour)).Obj()
-	scope := &policy.Scope{Runtime: &policy.RuntimePolicy{Name: "torch", Missing: true}}
+	scope := &resolution.Scope{Runtime: &resolution.RuntimePolicy{Name: "torch", Missing: true}}
 	facts := policy.FactsOfJob(job)
-	effective := policy.Resolve(facts, scope)
-	verdict := policy.Judge(facts, &effective, noon)
+	effective := resolution.Resolve(facts, scope)
+	verdict := judging.Judge(facts, &effective, noon)
 	const want = "the runtime torch does not exist: create it, or delete the object by hand"
 	if verdict.Action != policy.Keep || errText(verdict.Err) != want {
 		t.Errorf("%s, %v; want keep, %s", verdict.Action, verdict.Err, want)
@@ -175,49 +179,49 @@ func TestRuntimeGoneKeeps(t *testing.T) {
 }
 
 func TestRuntimeIsLive(t *testing.T) {
-	job := builders.MakeJob("ci", "train").Annotation(policy.AnnotationTTLSource, "runtime/torch").Obj()
-	scope := &policy.Scope{Runtime: &policy.RuntimePolicy{Name: "torch", TTL: ttls("ttl-after-finished", "1h")}}
-	if got := policy.Resolve(policy.FactsOfJob(job), scope).Succeeded; !got.Live || got.Default {
+	job := builders.MakeJob("ci", "train").Annotation(wellknown.AnnotationTTLSource, "runtime/torch").Obj()
+	scope := &resolution.Scope{Runtime: &resolution.RuntimePolicy{Name: "torch", TTL: ttls("ttl-after-finished", "1h")}}
+	if got := resolution.Resolve(policy.FactsOfJob(job), scope).Succeeded; !got.Live || got.Default {
 		t.Errorf("got %+v, want a live value that is not filled in", got)
 	}
 }
 
 // The deadline walks the same levels, without a runtime.
 func TestDeadlinePrecedence(t *testing.T) {
-	deadline := func(seconds string) *policy.Setting {
-		return policy.ParseNamespace("x", annotated("default-deadline", seconds), nil).Deadline
+	deadline := func(seconds string) *lifetime.Setting {
+		return resolution.ParseNamespace("x", annotated("default-deadline", seconds), nil).Deadline
 	}
 	for name, test := range map[string]struct {
 		job       *builders.JobWrapper
 		namespace []string
-		policies  []*policy.PlatformPolicy
+		policies  []*resolution.PlatformPolicy
 		want      string
 	}{
 		"no level":                 {job: builders.MakeJob("ci", "a")},
 		"object":                   {job: builders.MakeJob("ci", "a").Deadline(60), namespace: []string{"default-deadline", "1h"}, want: "1m object"},
 		"object of 0":              {job: builders.MakeJob("ci", "a").Deadline(0), namespace: []string{"default-deadline", "1h"}, want: "unusable object"},
 		"object outside":           {job: builders.MakeJob("ci", "a").Deadline(60), namespace: []string{"min-deadline", "1h"}, want: "unusable object"},
-		"annotation has no effect": {job: builders.MakeJob("ci", "a").Annotation(policy.AnnotationActiveDeadline, "60"), namespace: []string{"default-deadline", "1h"}, want: "1h namespace/ci"},
+		"annotation has no effect": {job: builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationActiveDeadline, "60"), namespace: []string{"default-deadline", "1h"}, want: "1h namespace/ci"},
 		"namespace": {
 			job: builders.MakeJob("ci", "a"), namespace: []string{"default-deadline", "1h"},
-			policies: []*policy.PlatformPolicy{{Name: "a", Deadline: deadline("60"), Backfill: true}}, want: "1h namespace/ci",
+			policies: []*resolution.PlatformPolicy{{Name: "a", Deadline: deadline("60"), Backfill: true}}, want: "1h namespace/ci",
 		},
 		"namespace clamped":    {job: builders.MakeJob("ci", "a"), namespace: []string{"default-deadline", "1h", "max-deadline", "30m"}, want: "30m namespace/ci"},
 		"namespace unreadable": {job: builders.MakeJob("ci", "a"), namespace: []string{"default-deadline", "?"}, want: "unusable namespace/ci"},
 		"bound unreadable":     {job: builders.MakeJob("ci", "a"), namespace: []string{"default-deadline", "1h", "max-deadline", "?"}, want: "unusable namespace/ci"},
-		"policy":               {job: builders.MakeJob("ci", "a"), policies: []*policy.PlatformPolicy{{Name: "a", Deadline: deadline("60"), Backfill: true}}, want: "1m policy/a"},
+		"policy":               {job: builders.MakeJob("ci", "a"), policies: []*resolution.PlatformPolicy{{Name: "a", Deadline: deadline("60"), Backfill: true}}, want: "1m policy/a"},
 		"owned":                {job: builders.MakeJob("ci", "a").ControlledBy("jobset.x-k8s.io/v1alpha2", "JobSet", "set"), namespace: []string{"default-deadline", "1h"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := policy.FactsOfJob(test.job.Created(noon).Obj())
-			got := policy.Resolve(facts, &policy.Scope{Namespace: namespaceOf(test.namespace...), Policies: test.policies})
+			got := resolution.Resolve(facts, &resolution.Scope{Namespace: namespaceOf(test.namespace...), Policies: test.policies})
 			if text := valueText(got.Deadline); text != test.want {
 				t.Errorf("got %q, want %q", text, test.want)
 			}
 		})
 	}
 	pod := policy.FactsOfPod(builders.MakePod("ci", "a").Created(noon).Obj())
-	if got := policy.Resolve(pod, &policy.Scope{Namespace: namespaceOf("default-deadline", "1h")}); got.Deadline.Set {
+	if got := resolution.Resolve(pod, &resolution.Scope{Namespace: namespaceOf("default-deadline", "1h")}); got.Deadline.Set {
 		t.Errorf("a Pod was given a default deadline: %+v", got.Deadline)
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 // Profile tells how one kind expresses what Curfew needs to know: when an object is finished, where
@@ -24,13 +27,13 @@ type Profile struct {
 
 	// TTL is the native field that holds a TTL after finished, in seconds; nil if the kind only has
 	// the annotation.
-	TTL FieldPath
+	TTL fieldpath.FieldPath
 	// TTLSucceeded and TTLFailed are native fields by outcome, in seconds, and win over TTL; nil
 	// where the kind has none. TTLFailed does not apply to an object that Errored.
-	TTLSucceeded, TTLFailed FieldPath
+	TTLSucceeded, TTLFailed fieldpath.FieldPath
 	// Deadline is the native field that holds an active deadline: whole seconds or, with
 	// DurationDeadline, a Go duration such as "1h0m0s" (0 means none).
-	Deadline         FieldPath
+	Deadline         fieldpath.FieldPath
 	DurationDeadline bool
 	// AnnotatedDeadline means that Curfew enforces annotation curfew.dev/active-deadline on this
 	// kind. If Deadline is set too, admission copies the annotation into that field.
@@ -43,15 +46,15 @@ type Profile struct {
 	DefaultDeadline bool
 	// ManagedBy is the field that hands an object to another controller; DefaultManager is its
 	// value for the kind's own.
-	ManagedBy      FieldPath
+	ManagedBy      fieldpath.FieldPath
 	DefaultManager string
 
 	// PodTemplates lead to pod templates (an object with metadata and spec). A TTL or deadline in
 	// there is denied.
-	PodTemplates []FieldPath
+	PodTemplates []fieldpath.FieldPath
 	// InheritedMetadata leads to labels and annotations that the kind's controller copies onto the
 	// objects it creates. A TTL or deadline there is denied.
-	InheritedMetadata []FieldPath
+	InheritedMetadata []fieldpath.FieldPath
 	// Forbidden fields must not be set.
 	Forbidden []Forbidden
 	// ImmutableDeadline refuses any change of a deadline after creation.
@@ -62,7 +65,7 @@ type Profile struct {
 	// UsedBy is the profile of that kind; nil if it is not known.
 	UsedBy *Profile
 	// RuntimeTTLs are the fields of a runtime in which any kind that uses it finds a TTL.
-	RuntimeTTLs []FieldPath
+	RuntimeTTLs []fieldpath.FieldPath
 	// Templates lead to templates of other objects, such as a CronJob's Job template.
 	Templates []Template
 
@@ -76,13 +79,13 @@ type Profile struct {
 
 // Forbidden is a field that must not be set, and why.
 type Forbidden struct {
-	Path   FieldPath
+	Path   fieldpath.FieldPath
 	Reason string
 }
 
 // Template is a template of objects of another kind inside an object.
 type Template struct {
-	Path    FieldPath
+	Path    fieldpath.FieldPath
 	Profile *Profile
 }
 
@@ -109,28 +112,6 @@ func UnchangingKind(kind schema.GroupKind) bool {
 	return kind == CronJobProfile.Kind.GroupKind() || kind == ReplicaSetProfile.Kind.GroupKind()
 }
 
-// Outcome is how an execution ended.
-type Outcome uint8
-
-// The outcomes. An object that is not finished has none.
-const (
-	NoOutcome Outcome = iota
-	Succeeded
-	Failed
-)
-
-// String is the outcome as messages write it.
-func (o Outcome) String() string {
-	switch o {
-	case Succeeded:
-		return "succeeded"
-	case Failed:
-		return "failed"
-	default:
-		return "unfinished"
-	}
-}
-
 // State says where an object is in its life.
 type State struct {
 	// Started is when it became active; zero before that and while it is suspended.
@@ -140,7 +121,7 @@ type State struct {
 	// Finished means that execution ended for good.
 	Finished bool
 	// Outcome is set where Finished is.
-	Outcome Outcome
+	Outcome lifetime.Outcome
 	// Errored means that the object ended otherwise than with the kind's own failure, so that
 	// TTLFailed does not apply.
 	Errored bool
@@ -151,3 +132,11 @@ type State struct {
 // StateFunc reads the state of an object in its JSON form. If it returns an error, the object is
 // kept (S6).
 type StateFunc func(ctx context.Context, object map[string]any) (State, error)
+
+// NativeDeleter names the controller that deletes objects of the kind by their native TTL.
+func (p *Profile) NativeDeleter() string {
+	if p.Kind.GroupKind() == JobProfile.Kind.GroupKind() {
+		return "Kubernetes' TTL-after-finished controller"
+	}
+	return "the " + p.Kind.Kind + "'s own controller"
+}

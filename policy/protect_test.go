@@ -5,6 +5,10 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -14,11 +18,11 @@ func TestProtects(t *testing.T) {
 		"kube-system": true, "openshift-monitoring": true, "openshift-": true, "ci-infra": true,
 		"kube-systems": false, "openshift": false, "my-openshift-x": false, "infra": false, "": false,
 	} {
-		if got := policy.Protects(patterns, namespace); got != want {
+		if got := judging.Protects(patterns, namespace); got != want {
 			t.Errorf("%q: %t, want %t", namespace, got, want)
 		}
 	}
-	if policy.Protects(nil, "ci") || !policy.Protects([]string{"["}, "ci") {
+	if judging.Protects(nil, "ci") || !judging.Protects([]string{"["}, "ci") {
 		t.Error("no pattern protects, or one that cannot be read does not")
 	}
 }
@@ -30,7 +34,7 @@ func TestProtectedRequest(t *testing.T) {
 		`request.?namespace.orValue("").matches("^(x-.*|.*\\.y)$")`:                                     {"x-*", "*.y"},
 		`request.?namespace.orValue("") in ["a"] || request.?namespace.orValue("").matches("^(x-.*)$")`: {"x-*", "a"},
 	} {
-		if got := policy.ProtectedRequest(patterns); got != want {
+		if got := judging.ProtectedRequest(patterns); got != want {
 			t.Errorf("%q: %s, want %s", patterns, got, want)
 		}
 	}
@@ -39,27 +43,27 @@ func TestProtectedRequest(t *testing.T) {
 // A protected namespace gets no default of any form: the kind's own controller would act on one.
 func TestNoDefaultInAProtectedNamespace(t *testing.T) {
 	of := platform("a", "ttl-after-finished", "1m")
-	of.Deadline = &policy.Setting{Path: "spec.defaults.deadline.value", Text: "1h", TTL: policy.TTL{After: time.Hour}}
-	of.Label = &policy.Setting{Path: "spec.defaults.ttlLabel.value", Text: "1h", Source: policy.Source{Level: policy.LevelPolicy, Name: "a"}}
-	scope := func(protected bool) *policy.Scope {
-		return &policy.Scope{Namespace: namespaceOf("default-ttl-failed", "2h", "backfill", "true"), Policies: []*policy.PlatformPolicy{of}, Protected: protected, Creating: true}
+	of.Deadline = &lifetime.Setting{Path: "spec.defaults.deadline.value", Text: "1h", TTL: lifetime.TTL{After: time.Hour}}
+	of.Label = &lifetime.Setting{Path: "spec.defaults.ttlLabel.value", Text: "1h", Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "a"}}
+	scope := func(protected bool) *resolution.Scope {
+		return &resolution.Scope{Namespace: namespaceOf("default-ttl-failed", "2h", "backfill", "true"), Policies: []*resolution.PlatformPolicy{of}, Protected: protected, Creating: true}
 	}
 	bare := policy.FactsOfJob(builders.MakeJob("kube-system", "a").Obj())
-	if filled, _ := policy.FillIn(bare, scope(false), noon); len(filled) == 0 {
+	if filled, _ := resolution.FillIn(bare, scope(false), noon); len(filled) == 0 {
 		t.Error("elsewhere it gets no default either")
 	}
-	if filled, _ := policy.FillIn(bare, scope(true), noon); len(filled) > 0 {
+	if filled, _ := resolution.FillIn(bare, scope(true), noon); len(filled) > 0 {
 		t.Errorf("it gets %v", filled)
 	}
-	own := policy.FactsOfJob(builders.MakeJob("kube-system", "a").TTL(60).Annotation(policy.AnnotationActiveDeadline, "1h").Obj())
-	if filled, _ := policy.FillIn(own, scope(true), noon); len(filled) != 1 || filled[0].Path[2] != policy.AnnotationTTLSource {
+	own := policy.FactsOfJob(builders.MakeJob("kube-system", "a").TTL(60).Annotation(wellknown.AnnotationActiveDeadline, "1h").Obj())
+	if filled, _ := resolution.FillIn(own, scope(true), noon); len(filled) != 1 || filled[0].Path[2] != wellknown.AnnotationTTLSource {
 		t.Errorf("beside its own values it gets %v, want the stamp alone", filled)
 	}
 	existing := scope(true)
 	existing.Creating = false
 	finished := policy.FactsOfJob(builders.MakeJob("kube-system", "a").Created(noon.Add(-3 * time.Hour)).Complete(noon.Add(-2 * time.Hour)).Obj())
-	effective := policy.Resolve(finished, existing)
-	if verdict := policy.Judge(finished, &effective, noon); verdict.Action != policy.Keep || verdict.Reason != "has no TTL" {
+	effective := resolution.Resolve(finished, existing)
+	if verdict := judging.Judge(finished, &effective, noon); verdict.Action != policy.Keep || verdict.Reason != "has no TTL" {
 		t.Errorf("%s, %s", verdict.Action, verdict.Reason)
 	}
 }

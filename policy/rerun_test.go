@@ -9,6 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // The JobSet of a TrainJob is deleted by no TTL and no label, since Trainer would run it again; it
@@ -16,7 +21,7 @@ import (
 func TestJobSetOfATrainJobIsKept(t *testing.T) {
 	jobSet := &policy.Profile{
 		Name: "jobsets", Kind: schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
-		TTL: policy.FieldPath{"spec", "ttlSecondsAfterFinished"}, State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil },
+		TTL: fieldpath.FieldPath{"spec", "ttlSecondsAfterFinished"}, State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil },
 	}
 	secret := &policy.Profile{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}}
 	owner := func(apiVersion, kind string) *metav1.OwnerReference {
@@ -47,19 +52,19 @@ func TestJobSetOfATrainJobIsKept(t *testing.T) {
 			facts := &policy.Facts{
 				Profile: c.profile, Namespace: "ci", Name: "a", Created: noon.Add(-time.Hour), Owner: c.owner,
 				Labels: map[string]string{}, Annotations: map[string]string{},
-				State: policy.State{Finished: c.profile == jobSet, Outcome: policy.Succeeded, FinishTime: noon.Add(-time.Hour)},
+				State: policy.State{Finished: c.profile == jobSet, Outcome: lifetime.Succeeded, FinishTime: noon.Add(-time.Hour)},
 			}
 			if c.native {
-				facts.NativeTTL = policy.NativeField{Set: true, Seconds: 60}
+				facts.NativeTTL = lifetime.NativeField{Set: true, Seconds: 60}
 			}
 			if c.annotation != "" {
-				facts.Annotations[policy.AnnotationTTL] = c.annotation
+				facts.Annotations[wellknown.AnnotationTTL] = c.annotation
 			}
 			if c.label != "" {
-				facts.Labels[policy.LabelTTL] = c.label
+				facts.Labels[wellknown.LabelTTL] = c.label
 			}
-			effective := policy.Resolve(facts, &policy.Scope{})
-			byTTL, byLabel := policy.Judge(facts, &effective, noon), policy.JudgeLabel(facts, policy.LabelTTL, &policy.Scope{}, noon)
+			effective := resolution.Resolve(facts, &resolution.Scope{})
+			byTTL, byLabel := judging.Judge(facts, &effective, noon), judging.JudgeLabel(facts, wellknown.LabelTTL, &resolution.Scope{}, noon)
 			if byTTL.Action != c.ttl || byLabel.Action != c.lab {
 				t.Errorf("%s and %s; want %s and %s", byTTL.Action, byLabel.Action, c.ttl, c.lab)
 			}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -15,21 +17,21 @@ func BenchmarkResolve(b *testing.B) {
 	own := builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).TTL(600).Deadline(60).Complete(noon).Obj()
 	bare := builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Complete(noon).Obj()
 	namespace := namespaceSince(since, "default-ttl", "1h", "default-deadline", "1h", "max-ttl", "1d")
-	policies := []*policy.PlatformPolicy{platform("a", "ttl-after-failed", "1h"), platform("b", "ttl-after-finished", "1h"), platform("c")}
+	policies := []*resolution.PlatformPolicy{platform("a", "ttl-after-failed", "1h"), platform("b", "ttl-after-finished", "1h"), platform("c")}
 	for name, test := range map[string]struct {
 		facts *policy.Facts
-		scope policy.Scope
+		scope resolution.Scope
 	}{
-		"object":    {policy.FactsOfJob(own), policy.Scope{Namespace: namespace}},
-		"namespace": {policy.FactsOfJob(bare), policy.Scope{Namespace: namespace}},
-		"policy":    {policy.FactsOfJob(bare), policy.Scope{Namespace: namespaceOf(), Policies: policies}},
-		"runtime":   {policy.FactsOfJob(own), policy.Scope{Namespace: namespace, Runtime: &policy.RuntimePolicy{Name: "torch", TTL: ttls("ttl-after-finished", "1d")}}},
+		"object":    {policy.FactsOfJob(own), resolution.Scope{Namespace: namespace}},
+		"namespace": {policy.FactsOfJob(bare), resolution.Scope{Namespace: namespace}},
+		"policy":    {policy.FactsOfJob(bare), resolution.Scope{Namespace: namespaceOf(), Policies: policies}},
+		"runtime":   {policy.FactsOfJob(own), resolution.Scope{Namespace: namespace, Runtime: &resolution.RuntimePolicy{Name: "torch", TTL: ttls("ttl-after-finished", "1d")}}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				effective := policy.Resolve(test.facts, &test.scope)
-				_ = policy.Judge(test.facts, &effective, noon)
+				effective := resolution.Resolve(test.facts, &test.scope)
+				_ = judging.Judge(test.facts, &effective, noon)
 			}
 		})
 	}

@@ -6,6 +6,11 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -37,13 +42,13 @@ func TestRuntimeTTLReachesWhatFinishesLater(t *testing.T) {
 				job = job.Complete(finished)
 			}
 			if test.own != "" {
-				job = job.Annotation(policy.AnnotationTTL, test.own)
+				job = job.Annotation(wellknown.AnnotationTTL, test.own)
 			}
 			facts := policy.FactsOfJob(job.Obj())
-			scope := &policy.Scope{Namespace: namespaceOf("default-ttl", "1s"),
-				Runtime: &policy.RuntimePolicy{Name: "torch", TTL: ttls("ttl-after-finished", "1h"), Since: test.since, Backfill: test.backfill}}
-			effective := policy.Resolve(facts, scope)
-			verdict := policy.Judge(facts, &effective, noon)
+			scope := &resolution.Scope{Namespace: namespaceOf("default-ttl", "1s"),
+				Runtime: &resolution.RuntimePolicy{Name: "torch", TTL: ttls("ttl-after-finished", "1h"), Since: test.since, Backfill: test.backfill}}
+			effective := resolution.Resolve(facts, scope)
+			verdict := judging.Judge(facts, &effective, noon)
 			got := verdict.Action.String()
 			if verdict.Backfill {
 				got += "*"
@@ -61,9 +66,9 @@ func TestRuntimeTTLReachesWhatFinishesLater(t *testing.T) {
 // Backfill is about TTLs: a deadline of the runtime reaches nothing that exists.
 func TestBackfillGivesNoDeadline(t *testing.T) {
 	facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Obj())
-	scope := &policy.Scope{Runtime: &policy.RuntimePolicy{Name: "torch", Backfill: true, Since: noon.Add(-2 * time.Hour),
-		Deadline: &policy.Setting{Text: "1s", TTL: policy.TTL{After: time.Second}}}}
-	if got := policy.Resolve(facts, scope).Deadline; got.Set {
+	scope := &resolution.Scope{Runtime: &resolution.RuntimePolicy{Name: "torch", Backfill: true, Since: noon.Add(-2 * time.Hour),
+		Deadline: &lifetime.Setting{Text: "1s", TTL: lifetime.TTL{After: time.Second}}}}
+	if got := resolution.Resolve(facts, scope).Deadline; got.Set {
 		t.Errorf("it got %+v", got)
 	}
 }
@@ -74,7 +79,7 @@ func TestBoundsOfANamespacedRuntime(t *testing.T) {
 	for name, test := range map[string]struct {
 		ttl        string
 		namespace  []string
-		policies   []*policy.PlatformPolicy
+		policies   []*resolution.PlatformPolicy
 		namespaced bool
 		want       string
 	}{
@@ -82,16 +87,16 @@ func TestBoundsOfANamespacedRuntime(t *testing.T) {
 		"above":              {ttl: "9h", namespace: []string{"max-ttl", "1h"}, namespaced: true, want: `9h is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`},
 		"below":              {ttl: "1s", namespace: []string{"min-ttl", "1h"}, namespaced: true, want: `1s is below curfew.dev/min-ttl 1h of namespace "ci": use 1h or more`},
 		"never":              {ttl: "never", namespace: []string{"max-ttl", "1h"}, namespaced: true, want: `never is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`},
-		"of a policy":        {ttl: "1s", policies: []*policy.PlatformPolicy{bounding("min-ttl", "1h")}, namespaced: true, want: "1s is below curfew.dev/min-ttl 1h"},
+		"of a policy":        {ttl: "1s", policies: []*resolution.PlatformPolicy{bounding("min-ttl", "1h")}, namespaced: true, want: "1s is below curfew.dev/min-ttl 1h"},
 		"cannot be read":     {ttl: "1h", namespace: []string{"min-ttl", "?"}, namespaced: true, want: "curfew.dev/min-ttl"},
 		"above, the cluster": {ttl: "9h", namespace: []string{"max-ttl", "1h"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Complete(noon.Add(-100 * time.Hour)).Obj())
-			scope := &policy.Scope{Namespace: namespaceOf(test.namespace...), Policies: test.policies,
-				Runtime: &policy.RuntimePolicy{Name: "torch", TTL: ttls("ttl-after-finished", test.ttl), Since: noon.Add(-1000 * time.Hour), Namespaced: test.namespaced}}
-			effective := policy.Resolve(facts, scope)
-			verdict := policy.Judge(facts, &effective, noon)
+			scope := &resolution.Scope{Namespace: namespaceOf(test.namespace...), Policies: test.policies,
+				Runtime: &resolution.RuntimePolicy{Name: "torch", TTL: ttls("ttl-after-finished", test.ttl), Since: noon.Add(-1000 * time.Hour), Namespaced: test.namespaced}}
+			effective := resolution.Resolve(facts, scope)
+			verdict := judging.Judge(facts, &effective, noon)
 			if test.want == "" {
 				if verdict.Action != policy.Delete {
 					t.Errorf("%s, %v; want it deleted", verdict.Action, verdict.Err)
@@ -105,13 +110,13 @@ func TestBoundsOfANamespacedRuntime(t *testing.T) {
 	}
 }
 
-func bounding(pairs ...string) *policy.PlatformPolicy {
-	return &policy.PlatformPolicy{Name: "a", Bounds: policy.ParseNamespace("x", annotated(pairs...), nil).Bounds}
+func bounding(pairs ...string) *resolution.PlatformPolicy {
+	return &resolution.PlatformPolicy{Name: "a", Bounds: resolution.ParseNamespace("x", annotated(pairs...), nil).Bounds}
 }
 
 // The hash covers each annotation and field in which some kind finds a TTL, and nothing else.
 func TestRuntimeHash(t *testing.T) {
-	fields := []policy.FieldPath{policy.MustFieldPath("spec.ttl"), policy.MustFieldPath("spec.policy.ttl")}
+	fields := []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.ttl"), fieldpath.MustFieldPath("spec.policy.ttl")}
 	runtime := func(spec map[string]any, pairs ...string) map[string]any {
 		annotations := map[string]any{}
 		for key, value := range annotated(pairs...) {
@@ -119,7 +124,7 @@ func TestRuntimeHash(t *testing.T) {
 		}
 		return map[string]any{"metadata": map[string]any{"annotations": annotations}, "spec": spec}
 	}
-	base := policy.RuntimeHash(runtime(map[string]any{"ttl": int64(60)}), fields)
+	base := resolution.RuntimeHash(runtime(map[string]any{"ttl": int64(60)}), fields)
 	for name, other := range map[string]map[string]any{
 		"another value":     runtime(map[string]any{"ttl": int64(61)}),
 		"the other field":   runtime(map[string]any{"policy": map[string]any{"ttl": int64(60)}}),
@@ -128,7 +133,7 @@ func TestRuntimeHash(t *testing.T) {
 		"an unreadable TTL": runtime(map[string]any{"ttl": "60"}),
 		"no TTL":            runtime(nil),
 	} {
-		if policy.RuntimeHash(other, fields) == base {
+		if resolution.RuntimeHash(other, fields) == base {
 			t.Errorf("%s does not change the hash", name)
 		}
 	}
@@ -138,46 +143,46 @@ func TestRuntimeHash(t *testing.T) {
 		"the form of JSON": runtime(map[string]any{"ttl": float64(60)}),
 		"another field":    runtime(map[string]any{"ttl": int64(60), "nodes": int64(2)}),
 	} {
-		if policy.RuntimeHash(same, fields) != base {
+		if resolution.RuntimeHash(same, fields) != base {
 			t.Errorf("%s changes the hash", name)
 		}
 	}
-	twice := append(append([]policy.FieldPath{fields[1]}, fields...), fields...)
-	if policy.RuntimeHash(runtime(map[string]any{"ttl": int64(60)}), twice) != base {
+	twice := append(append([]fieldpath.FieldPath{fields[1]}, fields...), fields...)
+	if resolution.RuntimeHash(runtime(map[string]any{"ttl": int64(60)}), twice) != base {
 		t.Error("the order of fields, or one twice, changes the hash")
 	}
-	if got := policy.RuntimeHash(runtime(nil, "backfill", "true"), fields); got != "" {
+	if got := resolution.RuntimeHash(runtime(nil, "backfill", "true"), fields); got != "" {
 		t.Errorf("without a TTL the hash is %q", got)
 	}
 }
 
 // A stamp counts for the TTL that it was written for, and never from before the runtime's creation.
 func TestReadSince(t *testing.T) {
-	fields := []policy.FieldPath{policy.MustFieldPath("spec.ttl")}
+	fields := []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.ttl")}
 	object := map[string]any{"spec": map[string]any{"ttl": int64(60)}}
-	fits := policy.RuntimeHash(object, fields)
+	fits := resolution.RuntimeHash(object, fields)
 	for name, test := range map[string]struct {
 		stamp string
 		want  time.Time
 	}{
 		"none":                         {},
-		"it fits":                      {stamp: policy.FormatSince(noon, fits), want: noon},
-		"of another TTL":               {stamp: policy.FormatSince(noon, "0123456789ab")},
+		"it fits":                      {stamp: resolution.FormatSince(noon, fits), want: noon},
+		"of another TTL":               {stamp: resolution.FormatSince(noon, "0123456789ab")},
 		"no time":                      {stamp: "yesterday/" + fits},
-		"from before it was created":   {stamp: policy.FormatSince(noon.Add(-1000*time.Hour), fits), want: noon.Add(-time.Hour)},
+		"from before it was created":   {stamp: resolution.FormatSince(noon.Add(-1000*time.Hour), fits), want: noon.Add(-time.Hour)},
 		"no time, and another one's":   {stamp: "/"},
 		"a time, and no hash beside":   {stamp: noon.Format(time.RFC3339)},
 		"the hash of what has no TTLs": {stamp: noon.Format(time.RFC3339) + "/"},
 	} {
-		said := &policy.RuntimePolicy{}
-		said.ReadSince(&policy.Facts{Created: noon.Add(-time.Hour), Annotations: map[string]string{policy.AnnotationDefaultSince: test.stamp}}, object, fields)
+		said := &resolution.RuntimePolicy{}
+		said.ReadSince(&policy.Facts{Created: noon.Add(-time.Hour), Annotations: map[string]string{wellknown.AnnotationDefaultSince: test.stamp}}, object, fields)
 		if !said.Since.Equal(test.want) {
 			t.Errorf("%s: since %s, want %s", name, said.Since, test.want)
 		}
 	}
 	for text, want := range map[string]bool{"true": true, "false": false, "True": false, "yes": false} {
-		said := &policy.RuntimePolicy{}
-		said.ReadSince(&policy.Facts{Annotations: map[string]string{policy.AnnotationBackfill: text}}, object, fields)
+		said := &resolution.RuntimePolicy{}
+		said.ReadSince(&policy.Facts{Annotations: map[string]string{wellknown.AnnotationBackfill: text}}, object, fields)
 		if said.Backfill != want {
 			t.Errorf("backfill %q is %t", text, said.Backfill)
 		}
@@ -185,9 +190,9 @@ func TestReadSince(t *testing.T) {
 }
 
 func TestStampRuntime(t *testing.T) {
-	object := map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "1d"}}}
-	hash := policy.RuntimeHash(object, nil)
-	fits, now := policy.FormatSince(noon.Add(-time.Hour), hash), policy.FormatSince(noon, hash)
+	object := map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationTTL: "1d"}}}
+	hash := resolution.RuntimeHash(object, nil)
+	fits, now := resolution.FormatSince(noon.Add(-time.Hour), hash), resolution.FormatSince(noon, hash)
 	for name, test := range map[string]struct {
 		object  map[string]any
 		present string
@@ -196,14 +201,14 @@ func TestStampRuntime(t *testing.T) {
 	}{
 		"none yet":              {object: object, at: noon, want: now},
 		"it fits":               {object: object, present: fits, at: noon, want: fits},
-		"of another TTL":        {object: object, present: policy.FormatSince(noon.Add(-time.Hour), "0123456789ab"), at: noon, want: now},
-		"in the future":         {object: object, present: policy.FormatSince(noon.Add(time.Hour), hash), at: noon, want: now},
-		"the time is unknown":   {object: object, present: policy.FormatSince(noon, "0123456789ab")},
+		"of another TTL":        {object: object, present: resolution.FormatSince(noon.Add(-time.Hour), "0123456789ab"), at: noon, want: now},
+		"in the future":         {object: object, present: resolution.FormatSince(noon.Add(time.Hour), hash), at: noon, want: now},
+		"the time is unknown":   {object: object, present: resolution.FormatSince(noon, "0123456789ab")},
 		"it fits, unknown":      {object: object, present: fits, want: fits},
 		"the TTL is gone":       {object: map[string]any{}, present: fits, at: noon},
 		"there never was a TTL": {object: map[string]any{}, at: noon},
 	} {
-		if got := policy.StampRuntime(test.object, nil, test.present, test.at); got != test.want {
+		if got := resolution.StampRuntime(test.object, nil, test.present, test.at); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"pgregory.net/rapid"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -80,7 +83,7 @@ func drawFinished(t *rapid.T) (map[string]any, *policy.Profile) {
 		job.TTL(int32(rapid.SampledFrom([]int{0, 5, 3600, 86400}).Draw(t, "TTL")))
 	}
 	if rapid.Bool().Draw(t, "is managed") {
-		job.ManagedBy(rapid.SampledFrom([]string{policy.JobController, "example.com/x"}).Draw(t, "managedBy"))
+		job.ManagedBy(rapid.SampledFrom([]string{wellknown.JobController, "example.com/x"}).Draw(t, "managedBy"))
 	}
 	return job.Map(), policy.JobProfile
 }
@@ -109,22 +112,22 @@ func destructive(verdict policy.Verdict) int {
 }
 
 var namespaceKeys = []string{
-	policy.AnnotationDefaultTTL, policy.AnnotationDefaultTTLSucceeded, policy.AnnotationDefaultTTLFailed, policy.AnnotationDefaultPodTTL,
-	policy.AnnotationMinTTL, policy.AnnotationMaxTTL, policy.AnnotationMode, policy.AnnotationBackfill,
+	wellknown.AnnotationDefaultTTL, wellknown.AnnotationDefaultTTLSucceeded, wellknown.AnnotationDefaultTTLFailed, wellknown.AnnotationDefaultPodTTL,
+	wellknown.AnnotationMinTTL, wellknown.AnnotationMaxTTL, wellknown.AnnotationMode, wellknown.AnnotationBackfill,
 }
 
 func drawReadable(t *rapid.T, key string) string {
 	values := []string{"0", "5", "1h", "1d", "30d"}
 	switch key {
-	case policy.AnnotationMode:
+	case wellknown.AnnotationMode:
 		values = []string{"enforce", "warn", "dry-run"}
-	case policy.AnnotationProtect:
+	case wellknown.AnnotationProtect:
 		values = []string{"true", "false"}
-	case policy.AnnotationTTLSource:
+	case wellknown.AnnotationTTLSource:
 		values = []string{"object", "namespace/ci", "policy/a"}
-	case policy.AnnotationFinishedAt:
+	case wellknown.AnnotationFinishedAt:
 		values = []string{"2026-12-24T11:00:00Z"}
-	case policy.AnnotationBackfill:
+	case wellknown.AnnotationBackfill:
 		values = []string{"true", "false"}
 	}
 	return rapid.SampledFrom(values).Draw(t, key)
@@ -134,10 +137,10 @@ func drawReadable(t *rapid.T, key string) string {
 // it: the hardest case.
 func verdictOf(profile *policy.Profile, object map[string]any, annotations map[string]string, since time.Time) policy.Verdict {
 	annotations = maps.Clone(annotations)
-	annotations[policy.AnnotationDefaultSince] = policy.FormatSince(since, policy.DefaultsHash(annotations))
+	annotations[wellknown.AnnotationDefaultSince] = resolution.FormatSince(since, resolution.DefaultsHash(annotations))
 	facts := policy.FactsOfObject(profile, object)
-	effective := policy.Resolve(facts, &policy.Scope{Namespace: policy.ParseNamespace("ci", annotations, nil)})
-	return policy.Judge(facts, &effective, noon)
+	effective := resolution.Resolve(facts, &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotations, nil)})
+	return judging.Judge(facts, &effective, noon)
 }
 
 func annotationsOf(object map[string]any) map[string]any {
@@ -159,11 +162,11 @@ func keysOf[V any](fields map[string]V) []string {
 // exists.
 func TestUnreadableSinceKeeps(t *testing.T) {
 	job := builders.MakeJob("ci", "a").Created(noon).Complete(noon).Obj()
-	for _, since := range []string{"", "?", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z/abc", "/" + policy.DefaultsHash(annotated("default-ttl", "0"))} {
+	for _, since := range []string{"", "?", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z/abc", "/" + resolution.DefaultsHash(annotated("default-ttl", "0"))} {
 		facts := policy.FactsOfJob(job)
-		namespace := policy.ParseNamespace("ci", annotated("default-ttl", "0", "default-since", since), nil)
-		effective := policy.Resolve(facts, &policy.Scope{Namespace: namespace})
-		if got := policy.Judge(facts, &effective, noon.Add(time.Hour)); got.Action != policy.Keep {
+		namespace := resolution.ParseNamespace("ci", annotated("default-ttl", "0", "default-since", since), nil)
+		effective := resolution.Resolve(facts, &resolution.Scope{Namespace: namespace})
+		if got := judging.Judge(facts, &effective, noon.Add(time.Hour)); got.Action != policy.Keep {
 			t.Errorf("default-since %q: %s", since, got.Action)
 		}
 	}

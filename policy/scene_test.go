@@ -8,6 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // noon is the instant the tests judge at.
@@ -17,30 +20,30 @@ var noon = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 func annotated(pairs ...string) map[string]string {
 	out := map[string]string{}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		out[policy.Prefix+pairs[i]] = pairs[i+1]
+		out[wellknown.Prefix+pairs[i]] = pairs[i+1]
 	}
 	return out
 }
 
 // namespaceSince is a namespace whose defaults hold since an instant.
-func namespaceSince(since time.Time, pairs ...string) *policy.NamespacePolicy {
+func namespaceSince(since time.Time, pairs ...string) *resolution.NamespacePolicy {
 	annotations := annotated(pairs...)
-	annotations[policy.AnnotationDefaultSince] = policy.FormatSince(since, policy.DefaultsHash(annotations))
-	return policy.ParseNamespace("ci", annotations, nil)
+	annotations[wellknown.AnnotationDefaultSince] = resolution.FormatSince(since, resolution.DefaultsHash(annotations))
+	return resolution.ParseNamespace("ci", annotations, nil)
 }
 
 // namespaceOf is a namespace whose defaults hold since long ago.
-func namespaceOf(pairs ...string) *policy.NamespacePolicy {
+func namespaceOf(pairs ...string) *resolution.NamespacePolicy {
 	return namespaceSince(noon.Add(-1000*time.Hour), pairs...)
 }
 
 // ttls are what one level says, in the keys of object annotations.
-func ttls(pairs ...string) policy.TTLSet {
+func ttls(pairs ...string) lifetime.TTLSet {
 	return (&policy.Facts{Profile: policy.JobProfile, Annotations: annotated(pairs...)}).TTLs()
 }
 
-func platform(name string, pairs ...string) *policy.PlatformPolicy {
-	return &policy.PlatformPolicy{Name: name, TTL: ttls(pairs...), Since: noon.Add(-1000 * time.Hour)}
+func platform(name string, pairs ...string) *resolution.PlatformPolicy {
+	return &resolution.PlatformPolicy{Name: name, TTL: ttls(pairs...), Since: noon.Add(-1000 * time.Hour)}
 }
 
 func equal(t *testing.T, got, want []string) {

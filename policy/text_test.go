@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/quote"
 )
 
 func TestShorten(t *testing.T) {
@@ -19,7 +19,7 @@ func TestShorten(t *testing.T) {
 		strings.Repeat("a", 63) + "\xff":     strings.Repeat("a", 63) + "\xff",
 		strings.Repeat("a", 62) + "€€" + "b": strings.Repeat("a", 62) + "€…",
 	} {
-		if got := policy.Shorten(text); got != want {
+		if got := quote.Shorten(text); got != want {
 			t.Errorf("Shorten(%.80q) = %q, want %q", text, got, want)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -11,10 +13,10 @@ import (
 // the object is to have none.
 func TestRestamp(t *testing.T) {
 	stamped := func() *builders.JobWrapper {
-		return builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci")
+		return builders.MakeJob("ci", "a").TTL(3600).Annotation(wellknown.AnnotationTTLSource, "namespace/ci")
 	}
 	deadline := func() *builders.JobWrapper {
-		return builders.MakeJob("ci", "a").Deadline(3600).Annotation(policy.AnnotationDeadlineSource, "policy/platform")
+		return builders.MakeJob("ci", "a").Deadline(3600).Annotation(wellknown.AnnotationDeadlineSource, "policy/platform")
 	}
 	const ttl, stop = "metadata.annotations.curfew.dev/ttl-source", "metadata.annotations.curfew.dev/deadline-source"
 	for name, test := range map[string]struct {
@@ -23,19 +25,19 @@ func TestRestamp(t *testing.T) {
 	}{
 		"unchanged":                        {old: stamped().Map(), object: stamped().Label("a", "b").Map()},
 		"changed":                          {old: stamped().Map(), object: stamped().TTL(7200).Map(), want: []string{ttl}},
-		"changed for one outcome":          {old: stamped().Map(), object: stamped().Annotation(policy.AnnotationTTLFailed, "never").Map(), want: []string{ttl}},
-		"changed to what cannot be read":   {old: stamped().Map(), object: builders.MakeJob("ci", "a").Annotation(policy.AnnotationTTL, "soon").Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), want: []string{ttl}},
+		"changed for one outcome":          {old: stamped().Map(), object: stamped().Annotation(wellknown.AnnotationTTLFailed, "never").Map(), want: []string{ttl}},
+		"changed to what cannot be read":   {old: stamped().Map(), object: builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationTTL, "soon").Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map(), want: []string{ttl}},
 		"changed, and the stamp removed":   {old: stamped().Map(), object: builders.MakeJob("ci", "a").TTL(7200).Map(), want: []string{ttl}},
-		"changed, and the stamp corrected": {old: stamped().Map(), object: builders.MakeJob("ci", "a").TTL(7200).Annotation(policy.AnnotationTTLSource, "object").Map()},
-		"written otherwise":                {old: stamped().Map(), object: builders.MakeJob("ci", "a").Annotation(policy.AnnotationTTL, "1h").Annotation(policy.AnnotationTTLSource, "namespace/ci").Map()},
-		"removed":                          {old: stamped().Map(), object: builders.MakeJob("ci", "a").Annotation(policy.AnnotationTTLSource, "namespace/ci").Map()},
-		"its author's own":                 {old: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "object").Map(), object: builders.MakeJob("ci", "a").TTL(90).Annotation(policy.AnnotationTTLSource, "object").Map()},
+		"changed, and the stamp corrected": {old: stamped().Map(), object: builders.MakeJob("ci", "a").TTL(7200).Annotation(wellknown.AnnotationTTLSource, "object").Map()},
+		"written otherwise":                {old: stamped().Map(), object: builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationTTL, "1h").Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map()},
+		"removed":                          {old: stamped().Map(), object: builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map()},
+		"its author's own":                 {old: builders.MakeJob("ci", "a").TTL(60).Annotation(wellknown.AnnotationTTLSource, "object").Map(), object: builders.MakeJob("ci", "a").TTL(90).Annotation(wellknown.AnnotationTTLSource, "object").Map()},
 		"a deadline":                       {old: deadline().Map(), object: deadline().Deadline(60).Map(), want: []string{stop}},
-		"a deadline, removed":              {old: deadline().Map(), object: builders.MakeJob("ci", "a").Annotation(policy.AnnotationDeadlineSource, "policy/platform").Map()},
+		"a deadline, removed":              {old: deadline().Map(), object: builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationDeadlineSource, "policy/platform").Map()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, assignment := range policy.Restamp(policy.FactsOfObject(policy.JobProfile, test.old), policy.FactsOfObject(policy.JobProfile, test.object)) {
+			for _, assignment := range resolution.Restamp(policy.FactsOfObject(policy.JobProfile, test.old), policy.FactsOfObject(policy.JobProfile, test.object)) {
 				if assignment.Value != "object" {
 					t.Errorf("%s becomes %v", assignment.Path, assignment.Value)
 				}

@@ -14,8 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -95,8 +96,8 @@ func BenchmarkReview(b *testing.B) {
 		}
 		w, err := New(Options{
 			Platform: known, Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(),
-			Namespaces: goldenNamespaces{"bench-curfew": policy.ParseNamespace("bench-curfew",
-				map[string]string{policy.AnnotationDefaultTTL: "1d"}, map[string]string{builders.LabelTeam: builders.TeamPayments})},
+			Namespaces: goldenNamespaces{"bench-curfew": resolution.ParseNamespace("bench-curfew",
+				map[string]string{wellknown.AnnotationDefaultTTL: "1d"}, map[string]string{builders.LabelTeam: builders.TeamPayments})},
 		})
 		if err != nil {
 			b.Fatal(err)

@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/manifests/profiles"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // runtimes are runtimes by name.
@@ -59,7 +59,7 @@ func platformWorld(t *testing.T, policies ...string) (*world, *platform.Store, *
 		}
 	}
 	getter := &runtimes{objects: map[string]map[string]any{
-		"torch": {"kind": "ClusterTrainingRuntime", "metadata": map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "1d"}}},
+		"torch": {"kind": "ClusterTrainingRuntime", "metadata": map[string]any{"name": "torch", "annotations": map[string]any{wellknown.AnnotationTTL: "1d"}}},
 	}}
 	return newWorld(t, func(o *Options) { o.Platform, o.Runtimes = known, getter }), known, getter
 }

@@ -12,8 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // corpus is k8s.io/api's golden set: an object of every kind and version of Kubernetes with every
@@ -37,8 +37,8 @@ func corpus(t *testing.T) []string {
 
 // corpusSettings is a namespace where everything that Curfew can fill in is to be filled in.
 var corpusSettings = map[string]string{
-	policy.AnnotationDefaultTTL: "1d", policy.AnnotationDefaultPodTTL: "2h", policy.AnnotationDefaultDeadline: "12h",
-	policy.AnnotationMaxTTL: "7d", policy.AnnotationMaxDeadline: "2d",
+	wellknown.AnnotationDefaultTTL: "1d", wellknown.AnnotationDefaultPodTTL: "2h", wellknown.AnnotationDefaultDeadline: "12h",
+	wellknown.AnnotationMaxTTL: "7d", wellknown.AnnotationMaxDeadline: "2d",
 }
 
 // plain drops what keeps Curfew from most objects of the golden set: they are being deleted, and a

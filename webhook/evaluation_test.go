@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/test/builders"
@@ -113,7 +114,7 @@ func TestEvaluationsEndWithTheReview(t *testing.T) {
 			t.Fatalf("%d policies", len(scope.Policies))
 		}
 		bound := scope.Policies[0].Bounds.TTL.Min
-		if undecided := (*policy.UndecidedError)(nil); errors.As(bound.Err, &undecided) != over || over && !undecided.Retry {
+		if undecided := (*lifetime.UndecidedError)(nil); errors.As(bound.Err, &undecided) != over || over && !undecided.Retry {
 			t.Errorf("over: %t, minTTL %+v", over, bound)
 		}
 		end()

@@ -19,10 +19,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 var update = flag.Bool("update", false, "write testdata/cases/*/response.yaml anew")
@@ -165,7 +167,7 @@ func goldenWorld(t *testing.T, known *platform.Store, folder string, settings go
 	namespaces := goldenNamespaces{}
 	for _, text := range documents(t, filepath.Join(folder, "namespace.yaml")) {
 		object := parsed[metav1.PartialObjectMetadata](t, text)
-		namespaces[object.Name] = policy.ParseNamespace(object.Name, object.Annotations, object.Labels)
+		namespaces[object.Name] = resolution.ParseNamespace(object.Name, object.Annotations, object.Labels)
 	}
 	getter := &runtimes{objects: map[string]map[string]any{}}
 	for _, text := range documents(t, filepath.Join(folder, "runtimes.yaml")) {
@@ -185,13 +187,13 @@ func goldenWorld(t *testing.T, known *platform.Store, folder string, settings go
 	})
 }
 
-type goldenNamespaces map[string]*policy.NamespacePolicy
+type goldenNamespaces map[string]*resolution.NamespacePolicy
 
-func (n goldenNamespaces) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n goldenNamespaces) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	return n.LiveNamespace(ctx, name)
 }
 
-func (n goldenNamespaces) LiveNamespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n goldenNamespaces) LiveNamespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
 	if namespace, ok := n[name]; ok {
 		return namespace, nil
 	}
@@ -199,10 +201,10 @@ func (n goldenNamespaces) LiveNamespace(_ context.Context, name string) (*policy
 }
 
 // Bounded implements [NamespaceLister].
-func (n goldenNamespaces) Bounded() []*policy.NamespacePolicy {
-	var out []*policy.NamespacePolicy
+func (n goldenNamespaces) Bounded() []*resolution.NamespacePolicy {
+	var out []*resolution.NamespacePolicy
 	for _, name := range slices.Sorted(maps.Keys(n)) {
-		if n[name].Bounds != (policy.Bounds{}) {
+		if n[name].Bounds != (lifetime.Bounds{}) {
 			out = append(out, n[name])
 		}
 	}
@@ -220,7 +222,7 @@ func (r *goldenRequest) answer(t *testing.T, w *world) goldenResponse {
 	mutate, validate := PathMutate, PathValidate
 	group := meta.GroupVersionKind().Group
 	switch {
-	case group == policy.Group && !r.ForLabel:
+	case group == wellknown.Group && !r.ForLabel:
 		mutate, validate = "", PathValidatePolicy
 	case group == "" && meta.Kind == "Namespace":
 		mutate, validate = PathMutateNamespace, PathValidateNamespace

@@ -9,6 +9,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // mutate fills in defaults of a new object, and gives a Pod that a PodTally counts its finalizer.
@@ -20,11 +24,11 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 	}
 	since := w.stampRuntime(ctx, request, now)
 	if !request.creating() {
-		keys := []string{policy.LabelTTL}
+		keys := []string{wellknown.LabelTTL}
 		if w.RuleOptions().KyvernoLabel {
-			keys = append(keys, policy.LabelKyvernoTTL)
+			keys = append(keys, wellknown.LabelKyvernoTTL)
 		}
-		return w.restamp(request, append(since, policy.StampRemovedLabel(request.oldFacts, request.facts, keys...)...))
+		return w.restamp(request, append(since, resolution.StampRemovedLabel(request.oldFacts, request.facts, keys...)...))
 	}
 	scope, err := w.scopeOf(ctx, request.facts, request.object, bare(request.facts))
 	if err != nil {
@@ -39,9 +43,9 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 	}
 	held, tallied := w.hold(request.facts)
 	scope.Tallied = tallied
-	assignments, effective := policy.FillIn(request.facts, scope, now)
+	assignments, effective := resolution.FillIn(request.facts, scope, now)
 	source := ""
-	for _, value := range []policy.Value{effective.Failed, effective.Succeeded} {
+	for _, value := range []resolution.Value{effective.Failed, effective.Succeeded} {
 		if value.Set {
 			source = value.Source.String()
 		}
@@ -51,8 +55,8 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 }
 
 // restamp makes the object the source of a default that is changed.
-func (w *Webhooks) restamp(request *request, since []policy.Assignment) answer {
-	assignments := policy.Restamp(request.oldFacts, request.facts)
+func (w *Webhooks) restamp(request *request, since []resolution.Assignment) answer {
+	assignments := resolution.Restamp(request.oldFacts, request.facts)
 	if len(assignments) == 0 {
 		if len(since) == 0 {
 			return untouched()
@@ -62,14 +66,14 @@ func (w *Webhooks) restamp(request *request, since []policy.Assignment) answer {
 	out := w.assigned(request, append(assignments, since...), "")
 	if out.err == nil {
 		out.outcome = outcomeAllowed
-		out.response.AuditAnnotations = audit(outcomeAllowed, nil, string(policy.LevelObject))
+		out.response.AuditAnnotations = audit(outcomeAllowed, nil, string(lifetime.LevelObject))
 	}
 	return out
 }
 
 // assigned answers with the patch for some assignments. A patch that does not apply is not sent:
 // the API server would turn it into a 500 whatever the failure policy.
-func (w *Webhooks) assigned(request *request, assignments []policy.Assignment, source string) answer {
+func (w *Webhooks) assigned(request *request, assignments []resolution.Assignment, source string) answer {
 	patch, err := patchFor(&request.review.Object, assignments)
 	if err != nil {
 		w.metrics.dropped.Inc()
@@ -96,14 +100,14 @@ func (w *Webhooks) mutateNamespace(ctx context.Context, request *request, now ti
 		return untouched()
 	}
 	annotations := stampedBefore(request)
-	if policy.DefaultsHash(annotations) != "" {
+	if resolution.DefaultsHash(annotations) != "" {
 		now = w.stampTime(ctx, request, now)
 	}
-	stamp := policy.StampNamespace(annotations, w.countsPods(request), now)
-	return w.assigned(request, []policy.Assignment{
-		keep("labels", policy.LabelInUse, stamp.InUse),
-		keep("labels", policy.LabelPodsInUse, stamp.PodsInUse),
-		keep("annotations", policy.AnnotationDefaultSince, stamp.Since),
+	stamp := resolution.StampNamespace(annotations, w.countsPods(request), now)
+	return w.assigned(request, []resolution.Assignment{
+		keep("labels", wellknown.LabelInUse, stamp.InUse),
+		keep("labels", wellknown.LabelPodsInUse, stamp.PodsInUse),
+		keep("annotations", wellknown.AnnotationDefaultSince, stamp.Since),
 	}, "")
 }
 
@@ -112,7 +116,7 @@ func (w *Webhooks) mutateNamespace(ctx context.Context, request *request, now ti
 func (w *Webhooks) countsPods(request *request) bool {
 	tallied, err := w.source.tallied(request.facts.Name)
 	if err != nil && !request.creating() {
-		_, tallied = request.oldFacts.Labels[policy.LabelPodsInUse]
+		_, tallied = request.oldFacts.Labels[wellknown.LabelPodsInUse]
 	}
 	return tallied
 }
@@ -138,19 +142,19 @@ func stampedBefore(request *request) map[string]string {
 		return request.facts.Annotations
 	}
 	out := maps.Clone(request.facts.Annotations)
-	delete(out, policy.AnnotationDefaultSince)
-	if since, ok := request.oldFacts.Annotations[policy.AnnotationDefaultSince]; ok {
+	delete(out, wellknown.AnnotationDefaultSince)
+	if since, ok := request.oldFacts.Annotations[wellknown.AnnotationDefaultSince]; ok {
 		if out == nil {
 			out = map[string]string{}
 		}
-		out[policy.AnnotationDefaultSince] = since
+		out[wellknown.AnnotationDefaultSince] = since
 	}
 	return out
 }
 
 // keep assigns a value, or removes the key if the value is empty.
-func keep(where, key, value string) policy.Assignment {
-	assignment := policy.Assignment{Path: policy.FieldPath{"metadata", where, key}}
+func keep(where, key, value string) resolution.Assignment {
+	assignment := resolution.Assignment{Path: fieldpath.FieldPath{"metadata", where, key}}
 	if value != "" {
 		assignment.Value = value
 	}

@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // hash1d and hash2d are those of the defaults in the table; since is a stamp from long ago.
 var (
-	hash1d = policy.DefaultsHash(map[string]string{"curfew.dev/default-ttl": "1d"})
-	hash2d = policy.DefaultsHash(map[string]string{"curfew.dev/default-ttl": "2d"})
-	since  = func(hash string) string { return policy.FormatSince(t0.Add(-48*time.Hour), hash) }
-	now    = func(hash string) string { return policy.FormatSince(t0, hash) }
+	hash1d = resolution.DefaultsHash(map[string]string{"curfew.dev/default-ttl": "1d"})
+	hash2d = resolution.DefaultsHash(map[string]string{"curfew.dev/default-ttl": "2d"})
+	since  = func(hash string) string { return resolution.FormatSince(t0.Add(-48*time.Hour), hash) }
+	now    = func(hash string) string { return resolution.FormatSince(t0, hash) }
 )
 
 func TestMutateNamespace(t *testing.T) {
@@ -35,20 +35,20 @@ func TestMutateNamespace(t *testing.T) {
 			patch: `[{"op":"remove","path":"/metadata/labels/curfew.dev~1in-use"},{"op":"remove","path":"/metadata/labels/curfew.dev~1pods-in-use"},{"op":"remove","path":"/metadata/annotations/curfew.dev~1default-since"}]`},
 		"deadline only": {object: namespace("curfew.dev/pods-in-use: 'true'", "curfew.dev/default-deadline: 1d"),
 			patch: `[{"op":"add","path":"/metadata/labels/curfew.dev~1in-use","value":"true"},{"op":"remove","path":"/metadata/labels/curfew.dev~1pods-in-use"},{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` +
-				now(policy.DefaultsHash(map[string]string{"curfew.dev/default-deadline": "1d"})) + `"}]`},
+				now(resolution.DefaultsHash(map[string]string{"curfew.dev/default-deadline": "1d"})) + `"}]`},
 		"bounds only":              {object: namespace("curfew.dev/in-use: 'true'", "curfew.dev/max-ttl: 1d")},
 		"in-use label taken":       {old: stamped("1d", since(hash1d)), object: namespace("curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: 1d, curfew.dev/default-since: "+since(hash1d)), patch: `[{"op":"add","path":"/metadata/labels/curfew.dev~1in-use","value":"true"}]`},
 		"in-use label falsified":   {old: stamped("1d", since(hash1d)), object: namespace("curfew.dev/in-use: 'false', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: 1d, curfew.dev/default-since: "+since(hash1d)), patch: `[{"op":"replace","path":"/metadata/labels/curfew.dev~1in-use","value":"true"}]`},
 		"in-use label claimed":     {object: namespace("curfew.dev/in-use: 'true'", ""), patch: `[{"op":"remove","path":"/metadata/labels/curfew.dev~1in-use"}]`},
 		"since of other defaults":  {object: stamped("1d", since(hash2d)), patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash1d) + `"}]`},
 		"since unreadable":         {object: stamped("1d", "yesterday"), patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash1d) + `"}]`},
-		"since in the future":      {object: stamped("1d", policy.FormatSince(t0.Add(time.Hour), hash1d)), patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash1d) + `"}]`},
+		"since in the future":      {object: stamped("1d", resolution.FormatSince(t0.Add(time.Hour), hash1d)), patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash1d) + `"}]`},
 		"since without a default":  {object: namespace("", "curfew.dev/default-since: "+since(hash1d)), patch: `[{"op":"remove","path":"/metadata/annotations/curfew.dev~1default-since"}]`},
 		"since brought along":      {object: stamped("1d", since(hash1d))},
 		"since moved back":         {old: stamped("1d", since(hash1d)), object: stamped("1d", "2001-01-01T00:00:00Z/"+hash1d), patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + since(hash1d) + `"}]`},
 		"since foreseen":           {old: stamped("1d", since(hash1d)), object: stamped("2d", since(hash2d)), patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash2d) + `"}]`},
 		"since taken":              {old: stamped("1d", since(hash1d)), object: namespace("curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: 1d"), patch: `[{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + since(hash1d) + `"}]`},
-		"unreadable default":       {old: namespace("", ""), object: namespace("curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: soon"), patch: `[{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(policy.DefaultsHash(map[string]string{"curfew.dev/default-ttl": "soon"})) + `"}]`},
+		"unreadable default":       {old: namespace("", ""), object: namespace("curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: soon"), patch: `[{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(resolution.DefaultsHash(map[string]string{"curfew.dev/default-ttl": "soon"})) + `"}]`},
 		"being deleted":            {old: stamped("1d", since(hash1d)), object: "{apiVersion: v1, kind: Namespace, metadata: {name: ci, deletionTimestamp: '2026-08-01T00:00:00Z', annotations: {curfew.dev/default-ttl: 2d}}}"},
 		"annotations all removed":  {old: stamped("1d", since(hash1d)), object: "{apiVersion: v1, kind: Namespace, metadata: {name: ci}}"},
 		"since taken with the map": {old: namespace("", "curfew.dev/default-since: "+since(hash1d)), object: "{apiVersion: v1, kind: Namespace, metadata: {name: ci}}"},
@@ -124,7 +124,7 @@ func TestNamespaceIsStampedByTheServersTime(t *testing.T) {
 	unknown := func(context.Context) (time.Time, error) {
 		return time.Time{}, errors.New("the API server's time is not known")
 	}
-	both, ahead := "curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", policy.FormatSince(t0.Add(time.Hour), hash1d)
+	both, ahead := "curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", resolution.FormatSince(t0.Add(time.Hour), hash1d)
 	for name, test := range map[string]struct {
 		time                func(context.Context) (time.Time, error)
 		object, old, expect string

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/metadata"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
 )
 
@@ -84,7 +84,7 @@ type Options struct {
 	// KyvernoLabel is --kyverno-label: label cleanup.kyverno.io/ttl is judged as curfew.dev/ttl is.
 	KyvernoLabel bool
 	// Controller has the settings of the controller: the namespaces that it protects, and --dry-run.
-	Controller policy.Surroundings
+	Controller judging.Surroundings
 	// MaxReview is how many bytes a review may have; zero means [DefaultMaxReview].
 	MaxReview int64
 	// Memory is the process's memory limit in bytes. Reviews share a part of it. Zero means

@@ -5,14 +5,14 @@ import (
 	"reflect"
 	"slices"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/webhook/wire"
 )
 
 // patchFor returns the smallest JSON Patch that makes the assignments, or nil if there is nothing
 // to change. It is checked against the raw object, so that it is known to apply. It changes the
 // object's fields.
-func patchFor(object *wire.Object, assignments []policy.Assignment) ([]byte, error) {
+func patchFor(object *wire.Object, assignments []resolution.Assignment) ([]byte, error) {
 	var draft draft
 	for _, assignment := range assignments {
 		if err := draft.assign(object.Fields, assignment); err != nil {
@@ -36,7 +36,7 @@ type draft struct {
 	created [][]string
 }
 
-func (d *draft) assign(object map[string]any, assignment policy.Assignment) error {
+func (d *draft) assign(object map[string]any, assignment resolution.Assignment) error {
 	path := assignment.Path
 	if len(path) == 0 || slices.Contains(path, "*") {
 		return fmt.Errorf("%q leads to no single field", path.String())

@@ -19,11 +19,13 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // compiles reports whether objects of a kind of Curfew's group are compiled at admission.
@@ -34,7 +36,7 @@ func (w *Webhooks) compiles(kind string) bool {
 // validatePolicy asks the rules about a policy, KindProfile or PodTally.
 func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now time.Time) answer {
 	kind := request.facts.Profile.Kind
-	if request.facts.Deleting || kind.Group != policy.Group || !w.compiles(kind.Kind) {
+	if request.facts.Deleting || kind.Group != wellknown.Group || !w.compiles(kind.Kind) {
 		return untouched()
 	}
 	if kind.Kind == cleanupKind || kind.Kind == clusterCleanupKind {
@@ -53,7 +55,7 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 			return invalid(fmt.Errorf("request.oldObject: %w", err))
 		}
 	}
-	if lister, ok := w.source.namespaces.(NamespaceLister); ok && review.Policy != nil && review.Policy.Bounds != (policy.Bounds{}) {
+	if lister, ok := w.source.namespaces.(NamespaceLister); ok && review.Policy != nil && review.Policy.Bounds != (lifetime.Bounds{}) {
 		review.Namespaces = lister.Bounded()
 	}
 	return decided(rules.ReviewPlatform(review), request.user.IsPerson())
@@ -173,7 +175,7 @@ const maxCause = 256
 
 // unanswered denies a request whose author's permissions could not be found out in time.
 func unanswered(message string, why error) answer {
-	message += ", try again in a second: " + policy.ShortenTo(why.Error(), maxCause)
+	message += ", try again in a second: " + quote.ShortenTo(why.Error(), maxCause)
 	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
 	out.response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return out

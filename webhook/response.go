@@ -9,7 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
 )
 
 // outcome is the outcome of a request, as metrics and the audit log write it.
@@ -65,12 +65,12 @@ func patched(patch []byte, source string) answer {
 }
 
 // decided turns a decision into allowed with warnings, or denied with reasons.
-func decided(decision *policy.Decision, toPerson bool) answer {
+func decided(decision *rules.Decision, toPerson bool) answer {
 	out := untouched()
 	if denials := decision.Denials(); len(denials) > 0 {
 		out.outcome = outcomeDenied
 		out.response = admissionv1.AdmissionResponse{Result: failure(http.StatusForbidden, metav1.StatusReasonForbidden, decision.Reason())}
-		if !slices.ContainsFunc(denials, func(denial policy.Finding) bool { return !denial.Retry }) {
+		if !slices.ContainsFunc(denials, func(denial rules.Finding) bool { return !denial.Retry }) {
 			out.response.Result.Code, out.response.Result.Reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
 		}
 		out.response.Result.Details = &metav1.StatusDetails{Causes: causes(denials)}
@@ -122,7 +122,7 @@ func failure(code int32, reason metav1.StatusReason, message string) *metav1.Sta
 	return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: oneLine(message, maxReason)}
 }
 
-func causes(denials []policy.Finding) []metav1.StatusCause {
+func causes(denials []rules.Finding) []metav1.StatusCause {
 	out := make([]metav1.StatusCause, 0, min(len(denials), maxFindings))
 	for _, finding := range denials[:min(len(denials), maxFindings)] {
 		out = append(out, metav1.StatusCause{
@@ -134,7 +134,7 @@ func causes(denials []policy.Finding) []metav1.StatusCause {
 	return out
 }
 
-func audit(outcome outcome, findings []policy.Finding, source string) map[string]string {
+func audit(outcome outcome, findings []rules.Finding, source string) map[string]string {
 	out := map[string]string{auditDecision: string(outcome)}
 	var names []string
 	for _, finding := range findings {

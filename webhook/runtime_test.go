@@ -9,8 +9,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // builtin has the profiles that come with Curfew.
@@ -33,15 +35,15 @@ func TestStampRuntime(t *testing.T) {
 	stamp := func(value, since string) string {
 		return "curfew.dev/ttl-after-finished: " + value + ", curfew.dev/default-since: '" + since + "'"
 	}
-	hash1d := policy.RuntimeHash(map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "1d"}}}, nil)
-	hash2d := policy.RuntimeHash(map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "2d"}}}, nil)
+	hash1d := resolution.RuntimeHash(map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationTTL: "1d"}}}, nil)
+	hash2d := resolution.RuntimeHash(map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationTTL: "2d"}}}, nil)
 	field := func(path string, seconds int64) string {
-		parsed := policy.MustFieldPath(path)
+		parsed := fieldpath.MustFieldPath(path)
 		object := map[string]any{"spec": map[string]any{parsed[1]: seconds}}
 		if len(parsed) > 2 {
 			object = map[string]any{"spec": map[string]any{parsed[1]: map[string]any{parsed[2]: seconds}}}
 		}
-		return policy.RuntimeHash(object, []policy.FieldPath{parsed})
+		return resolution.RuntimeHash(object, []fieldpath.FieldPath{parsed})
 	}
 	const at = `"path":"/metadata/annotations/curfew.dev~1default-since"`
 	set := func(op, value string) string { return `[{"op":"` + op + `",` + at + `,"value":"` + value + `"}]` }
@@ -55,7 +57,7 @@ func TestStampRuntime(t *testing.T) {
 		"created":                    {object: trainingRuntime("", "curfew.dev/ttl-after-finished: 1d"), patch: set("add", now(hash1d))},
 		"created, with the field":    {object: trainingRuntime("ttlSecondsAfterFinished: 60", "x: y"), patch: set("add", now(field("spec.ttlSecondsAfterFinished", 60)))},
 		"created, the later field":   {object: trainingRuntime("runPolicy: {ttlSecondsAfterFinished: 60}", "x: y"), patch: set("add", now(field("spec.runPolicy.ttlSecondsAfterFinished", 60)))},
-		"created, by the server":     {object: trainingRuntime("", "curfew.dev/ttl-after-finished: 1d"), time: ahead, patch: set("add", policy.FormatSince(t0.Add(time.Hour), hash1d))},
+		"created, by the server":     {object: trainingRuntime("", "curfew.dev/ttl-after-finished: 1d"), time: ahead, patch: set("add", resolution.FormatSince(t0.Add(time.Hour), hash1d))},
 		"created, the time unknown":  {object: trainingRuntime("", "curfew.dev/ttl-after-finished: 1d"), time: unknown},
 		"created, brought along":     {object: trainingRuntime("", stamp("1d", since(hash1d))), patch: set("replace", now(hash1d))},
 		"added":                      {old: trainingRuntime("", "x: y"), object: trainingRuntime("", "curfew.dev/ttl-after-finished: 1d"), patch: set("add", now(hash1d))},
@@ -122,7 +124,7 @@ func TestCountOfBackfill(t *testing.T) {
 		trainJob("torch", "TrainingRuntime", "curfew.dev/protect: 'true'", before), trainJob("torch", "TrainingRuntime", "", ""),
 		trainJob("torch", "TrainingRuntime", "", after), trainJob("torch", "ClusterTrainingRuntime", "", before), trainJob("jax", "TrainingRuntime", "", before),
 	}
-	hash := policy.RuntimeHash(map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "1d"}}}, nil)
+	hash := resolution.RuntimeHash(map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationTTL: "1d"}}}, nil)
 	stamp := "curfew.dev/ttl-after-finished: 1d, curfew.dev/default-since: '2026-07-15T00:00:00Z/" + hash + "'"
 	const unknown = "TrainJobs that finished before the runtime had it, at most 1000 a minute; how many is not known"
 	for name, test := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/webhook/wire"
 )
 
@@ -86,7 +86,7 @@ func acceptable(r *http.Request) (int, error) {
 	}
 	if contentType := r.Header.Get("Content-Type"); contentType != "application/json" {
 		if kind, _, err := mime.ParseMediaType(contentType); err != nil || kind != "application/json" {
-			return http.StatusUnsupportedMediaType, fmt.Errorf("the Content-Type is %q: send application/json", policy.Shorten(contentType))
+			return http.StatusUnsupportedMediaType, fmt.Errorf("the Content-Type is %q: send application/json", quote.Shorten(contentType))
 		}
 	}
 	return http.StatusOK, nil

@@ -14,24 +14,28 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // NamespaceGetter reads the settings of a namespace.
 type NamespaceGetter interface {
 	// Namespace may answer from a cache. It reads a namespace live that the cache lacks.
-	Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
+	Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error)
 	// LiveNamespace asks the API server.
-	LiveNamespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
+	LiveNamespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error)
 }
 
 // NamespaceLister may be implemented by a [NamespaceGetter] as well.
 type NamespaceLister interface {
 	// Bounded are the namespaces with bounds, from a cache.
-	Bounded() []*policy.NamespacePolicy
+	Bounded() []*resolution.NamespacePolicy
 }
 
 // RuntimeGetter reads the runtimes that objects refer to.
@@ -57,7 +61,7 @@ func (s *source) Snapshot(context.Context) (*platform.Snapshot, error) {
 }
 
 // Namespace implements [platform.Source].
-func (s *source) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (s *source) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
 	defer cancel()
 	read, err := s.namespaces.Namespace(ctx, name)
@@ -78,7 +82,7 @@ func (s *source) Runtime(ctx context.Context, reference *expression.Reference) (
 }
 
 // PodCounter implements [platform.Source]. Admission stamps nothing on Pods that a Job counts.
-func (s *source) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+func (s *source) PodCounter(context.Context, *policy.Facts) (*resolution.PodCounter, error) {
 	return nil, platform.ErrUnknown
 }
 
@@ -92,7 +96,7 @@ type inUse struct {
 }
 
 // Namespace implements [platform.Source].
-func (s *inUse) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (s *inUse) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	read, err := s.source.Namespace(ctx, name)
 	if err != nil || len(s.store.Snapshot().Concerning(s.kind)) > 0 || s.pod && read.PodsInUse() || !s.pod && read.InUse() {
 		return read, err
@@ -129,7 +133,7 @@ func (w *Webhooks) limited(ctx context.Context) (context.Context, context.Cancel
 
 // scopeOf returns the context of an object, given as facts and as decoded JSON. See [inUse] for
 // bare objects.
-func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, bare bool) (*policy.Scope, error) {
+func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, bare bool) (*resolution.Scope, error) {
 	var from platform.Source = w.source
 	if bare {
 		from = &inUse{w.source, facts.IsPod(), facts.Profile.Kind.GroupKind()}
@@ -146,7 +150,7 @@ func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[
 		w.log.V(1).Info("policy could not be evaluated: what it speaks of is kept", "reason", failure.Error())
 	}
 	found.AnnotationsOnly, found.Off = w.annotationsOnly, w.options.Controller.Off
-	found.Protected = policy.Protects(w.options.Controller.Protect, facts.Namespace)
+	found.Protected = judging.Protects(w.options.Controller.Protect, facts.Namespace)
 	return &found.Scope, nil
 }
 
@@ -157,7 +161,7 @@ func bare(facts *policy.Facts) bool {
 	if len(facts.Profile.Templates) > 0 || facts.Profile.State == nil || facts.NativeTTL.Set {
 		return false
 	}
-	return !slices.ContainsFunc(policy.ObjectKeys, func(key string) bool {
+	return !slices.ContainsFunc(wellknown.ObjectKeys, func(key string) bool {
 		_, annotation := facts.Annotations[key]
 		_, label := facts.Labels[key]
 		return annotation || label
@@ -167,23 +171,23 @@ func bare(facts *policy.Facts) bool {
 // stampRuntime keeps since when a runtime has its TTL. Its author cannot change that: with an
 // earlier time the TTL would delete objects that finished before (S6). A new runtime has had no TTL
 // before.
-func (w *Webhooks) stampRuntime(ctx context.Context, request *request, now time.Time) []policy.Assignment {
+func (w *Webhooks) stampRuntime(ctx context.Context, request *request, now time.Time) []resolution.Assignment {
 	profile := request.facts.Profile
 	if profile.RuntimeOf == "" {
 		return nil
 	}
-	present, before := request.facts.Annotations[policy.AnnotationDefaultSince], ""
+	present, before := request.facts.Annotations[wellknown.AnnotationDefaultSince], ""
 	if !request.creating() {
-		before = request.oldFacts.Annotations[policy.AnnotationDefaultSince]
+		before = request.oldFacts.Annotations[wellknown.AnnotationDefaultSince]
 	}
-	if policy.RuntimeHash(request.object, profile.RuntimeTTLs) != "" {
+	if resolution.RuntimeHash(request.object, profile.RuntimeTTLs) != "" {
 		now = w.stampTime(ctx, request, now)
 	}
-	want := policy.StampRuntime(request.object, profile.RuntimeTTLs, before, now)
+	want := resolution.StampRuntime(request.object, profile.RuntimeTTLs, before, now)
 	if want == present {
 		return nil
 	}
-	return []policy.Assignment{keep("annotations", policy.AnnotationDefaultSince, want)}
+	return []resolution.Assignment{keep("annotations", wellknown.AnnotationDefaultSince, want)}
 }
 
 // ObjectLister reads objects from the API server.
@@ -222,8 +226,8 @@ func (w *Webhooks) reached(ctx context.Context, review *rules.Request) rules.Rea
 				reference.Kind.GroupKind() != profile.Kind.GroupKind() {
 				return
 			}
-			effective := policy.Resolve(facts, &policy.Scope{Runtime: reference.Policy(review.Object, profile.RuntimeTTLs)})
-			if policy.Judge(facts, &effective, review.Now).Backfill {
+			effective := resolution.Resolve(facts, &resolution.Scope{Runtime: reference.Policy(review.Object, profile.RuntimeTTLs)})
+			if judging.Judge(facts, &effective, review.Now).Backfill {
 				out.Count++
 			}
 		})
@@ -254,12 +258,12 @@ func (s *source) tallied(namespace string) (bool, error) {
 // annotation counted-by away that the author copied from another Pod: nothing would remove the one,
 // and with the other the Pod would never be counted (S7). The controller adopts a Pod that is
 // created before the cache knows its tally.
-func (w *Webhooks) hold(pod *policy.Facts) (out []policy.Assignment, want bool) {
+func (w *Webhooks) hold(pod *policy.Facts) (out []resolution.Assignment, want bool) {
 	if !pod.IsPod() || w.source.tallies == nil {
 		return nil, false
 	}
-	if _, copied := pod.Annotations[policy.AnnotationCountedBy]; copied {
-		out = append(out, policy.Assignment{Path: policy.FieldPath{"metadata", "annotations", policy.AnnotationCountedBy}})
+	if _, copied := pod.Annotations[wellknown.AnnotationCountedBy]; copied {
+		out = append(out, resolution.Assignment{Path: fieldpath.FieldPath{"metadata", "annotations", wellknown.AnnotationCountedBy}})
 	}
 	tallies, err := w.source.tallies.In(pod.Namespace)
 	if err != nil {
@@ -272,18 +276,18 @@ func (w *Webhooks) hold(pod *policy.Facts) (out []policy.Assignment, want bool) 
 	}
 	finalizers := make([]any, 0, len(pod.Finalizers)+1)
 	for _, finalizer := range pod.Finalizers {
-		if finalizer != policy.FinalizerTally {
+		if finalizer != wellknown.FinalizerTally {
 			finalizers = append(finalizers, finalizer)
 		}
 	}
 	if want {
-		finalizers = append(finalizers, policy.FinalizerTally)
+		finalizers = append(finalizers, wellknown.FinalizerTally)
 	}
-	path := policy.FieldPath{"metadata", "finalizers"}
+	path := fieldpath.FieldPath{"metadata", "finalizers"}
 	if len(finalizers) == 0 {
-		return append(out, policy.Assignment{Path: path}), want
+		return append(out, resolution.Assignment{Path: path}), want
 	}
-	return append(out, policy.Assignment{Path: path, Value: finalizers}), want
+	return append(out, resolution.Assignment{Path: path, Value: finalizers}), want
 }
 
 // tallyKind is the kind of PodTallies.

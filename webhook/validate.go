@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -46,7 +47,7 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 			return unreadable(request.facts, err)
 		}
 	}
-	effective := policy.Resolve(request.facts, scope)
+	effective := resolution.Resolve(request.facts, scope)
 	review.Effective = &effective
 	return w.decide(ctx, request, review, now)
 }
@@ -54,13 +55,13 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 // scopeBeforeDefaults returns the context of a new object before its defaults were filled in, if
 // its stamps do not result from its present context: a policy may match by the field that it fills
 // in. It returns nil if they do not result from that either.
-func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, scope *policy.Scope) (*policy.Scope, error) {
-	_, forged := policy.Attested(request.facts, scope)
+func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, scope *resolution.Scope) (*resolution.Scope, error) {
+	_, forged := resolution.Attested(request.facts, scope)
 	if len(forged) == 0 {
 		return nil, nil
 	}
 	object := runtime.DeepCopyJSON(request.object)
-	for _, path := range policy.Stamped(request.facts) {
+	for _, path := range resolution.Stamped(request.facts) {
 		if len(path) > 1 {
 			unstructured.RemoveNestedField(object, path...)
 		}
@@ -77,7 +78,7 @@ func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, sc
 		return nil, err
 	}
 	filled.Creating = true
-	if _, left := policy.Attested(request.facts, filled); len(left) == len(forged) {
+	if _, left := resolution.Attested(request.facts, filled); len(left) == len(forged) {
 		return nil, nil
 	}
 	return filled, nil
@@ -196,7 +197,7 @@ type OwnerReader interface {
 
 // admitChild turns the denials of an object that a known controller creates into warnings, if the
 // owner has the denied values, or if that cannot be known.
-func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decision *policy.Decision) {
+func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decision *rules.Decision) {
 	profiles := w.Profiles()
 	if decision.Allowed() || !review.ByController(profiles) {
 		return
@@ -229,7 +230,7 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 		review.AdmitChild(decision, nil)
 		return
 	}
-	review.AdmitChild(decision, func(denial policy.Finding) bool { return policy.CarriedBy(read, review.Object, denial.Field) })
+	review.AdmitChild(decision, func(denial rules.Finding) bool { return policy.CarriedBy(read, review.Object, denial.Field) })
 	if decision.Allowed() {
 		w.inherited.add(key, review.Now)
 	}

@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // t0 is the instant that tests begin at.
@@ -51,17 +51,17 @@ type namespaces struct {
 	liveReads    int
 }
 
-func (n *namespaces) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n *namespaces) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	if n.panics {
 		panic("a bug")
 	}
 	if annotations, ok := n.cached[name]; ok && n.err == nil {
-		return policy.ParseNamespace(name, annotations, nil), nil
+		return resolution.ParseNamespace(name, annotations, nil), nil
 	}
 	return n.LiveNamespace(ctx, name)
 }
 
-func (n *namespaces) LiveNamespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n *namespaces) LiveNamespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
 	n.liveReads++
 	if n.err != nil {
 		return nil, n.err
@@ -73,7 +73,7 @@ func (n *namespaces) LiveNamespace(_ context.Context, name string) (*policy.Name
 	if !ok {
 		return nil, errors.New("not found")
 	}
-	return policy.ParseNamespace(name, annotations, nil), nil
+	return resolution.ParseNamespace(name, annotations, nil), nil
 }
 
 // world is a webhook server on TLS, with what surrounds it.

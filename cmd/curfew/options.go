@@ -21,6 +21,8 @@ import (
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/lint"
 )
 
@@ -71,7 +73,7 @@ func defaultOptions() *options {
 	return &options{
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080",
 		nativeTTL: "on", port: 9443, warnBelow: "60s", expiredLabels: "deny", maxReviewSize: "40Mi",
-		enable: triggerNames(), builtinProfiles: true, leaderElect: true, protect: policy.DefaultProtect(),
+		enable: triggerNames(), builtinProfiles: true, leaderElect: true, protect: judging.DefaultProtect(),
 		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20,
 		cleanupReportBytes: "64Mi", leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 		servingOptions: defaultServing(),
@@ -164,7 +166,7 @@ func (o *options) validate() error {
 	if o.port < 1 || o.port > 65535 {
 		bad("port", o.port, "give a port from 1 to 65535")
 	}
-	if _, err := policy.ParseDuration(o.warnBelow); err != nil {
+	if _, err := lifetime.ParseDuration(o.warnBelow); err != nil {
 		bad("warn-below", o.warnBelow, err.Error())
 	}
 	if size, err := resource.ParseQuantity(o.cleanupReportBytes); err != nil || size.Sign() < 0 {
@@ -259,7 +261,7 @@ func (o *options) validateOnly() error {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			errs = append(errs, fmt.Errorf("--only-namespaces=%s: %s", name, strings.Join(problems, "; ")))
 		}
-		if policy.Protects(o.protected(), name) {
+		if judging.Protects(o.protected(), name) {
 			errs = append(errs, fmt.Errorf("--only-namespaces=%s: nothing is ever deleted there, see --protect", name))
 		}
 	}

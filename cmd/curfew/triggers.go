@@ -27,6 +27,7 @@ import (
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -204,7 +205,7 @@ func (c *controller) addCleanup(context.Context) (err error) {
 		Objects: c.objects, Account: cleanup.NewAccounts(c.config, types.NamespacedName{Namespace: c.options.namespace, Name: cleanupAccount},
 			c.disowning, c.clock).Of, Engine: c.engine,
 		Served: c.served, Cached: c.platform, Live: c.platform.Live(),
-		Namespaces: func() ([]*policy.NamespacePolicy, error) { return c.namespaces.All(), nil },
+		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return c.namespaces.All(), nil },
 		Protect:    c.options.protected(), DryRun: c.options.dryRun,
 		MinInterval: c.options.cleanupMinInterval, MaxPolicies: c.options.cleanupMaxPolicies, RequireApproval: c.options.requireApproval,
 		ReportBytes: reports.Value(),

@@ -16,6 +16,8 @@ import (
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/webhook"
@@ -46,7 +48,7 @@ func addWebhook(ctx context.Context, process *process) ([]api.Check, error) {
 }
 
 func (a *admission) addHandlers(context.Context) error {
-	warnBelow, err := policy.ParseDuration(a.options.warnBelow)
+	warnBelow, err := lifetime.ParseDuration(a.options.warnBelow)
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func (a *admission) addHandlers(context.Context) error {
 		CleanupPolicies: policies,
 		MaxReview:       maxReview.Value(),
 		Memory:          memoryLimit(),
-		Controller:      policy.Surroundings{Protect: a.options.protected(), DryRun: a.options.dryRun, Off: a.options.off()},
+		Controller:      judging.Surroundings{Protect: a.options.protected(), DryRun: a.options.dryRun, Off: a.options.off()},
 		Logger:          a.log.WithName("webhook"),
 
 		ControllerAccounts: a.options.controllerAccounts,

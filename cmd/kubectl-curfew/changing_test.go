@@ -18,7 +18,7 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 // thoughtful is a person who takes a minute to say yes.
@@ -40,7 +40,7 @@ func TestExpiresWhenItIsSent(t *testing.T) {
 		patch, _ := action.(clienttesting.PatchAction)
 		_, text, _ := strings.Cut(string(patch.GetPatch()), `"curfew.dev/ttl":"`)
 		text, _, _ = strings.Cut(text, `"`)
-		label, err := policy.ParseTTLLabel(text)
+		label, err := lifetime.ParseTTLLabel(text)
 		if err != nil || !label.At.After(at) || label.At.After(at.Add(5*time.Second)) {
 			t.Errorf("%s is sent at %s: %v", patch.GetPatch(), at.UTC(), err)
 		}
@@ -82,7 +82,7 @@ func TestExpireNowByTheServersClock(t *testing.T) {
 				patch, _ := action.(clienttesting.PatchAction)
 				_, text, _ := strings.Cut(string(patch.GetPatch()), `"curfew.dev/ttl":"`)
 				text, _, _ = strings.Cut(text, `"`)
-				label, err := policy.ParseTTLLabel(text)
+				label, err := lifetime.ParseTTLLabel(text)
 				if err != nil || !label.At.After(server) || label.At.After(server.Add(5*time.Second)) {
 					t.Errorf("%s is sent at %s: %v", patch.GetPatch(), server.UTC(), err)
 				}

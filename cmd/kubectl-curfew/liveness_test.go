@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
@@ -47,14 +47,14 @@ func lease(t *testing.T, path string, value any) *fakeCluster {
 func uninstalled(t *testing.T, served bool) *fakeCluster {
 	t.Helper()
 	out := withController(t, func(object *unstructured.Unstructured) *unstructured.Unstructured {
-		if object.GetNamespace() == "curfew-system" || object.GroupVersionKind().Group == policy.Group {
+		if object.GetNamespace() == "curfew-system" || object.GroupVersionKind().Group == wellknown.Group {
 			return nil
 		}
 		return object
 	})
 	if !served {
 		out.discovery.Resources = slices.DeleteFunc(out.discovery.Resources, func(list *metav1.APIResourceList) bool {
-			return strings.HasPrefix(list.GroupVersion, policy.Group+"/")
+			return strings.HasPrefix(list.GroupVersion, wellknown.Group+"/")
 		})
 	}
 	return out

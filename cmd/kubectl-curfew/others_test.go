@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lint"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func init() { maps.Copy(clusterGoldens, othersGoldens) }
@@ -216,8 +217,8 @@ func TestExpiringFollowsOwners(t *testing.T) {
 // default is older than the object, has the source object.
 func TestStampThatIsNotBorneOut(t *testing.T) {
 	annotations := func(since time.Time) map[string]string {
-		out := map[string]string{policy.AnnotationDefaultTTL: "9h"}
-		out[policy.AnnotationDefaultSince] = policy.FormatSince(since, policy.DefaultsHash(out))
+		out := map[string]string{wellknown.AnnotationDefaultTTL: "9h"}
+		out[wellknown.AnnotationDefaultSince] = resolution.FormatSince(since, resolution.DefaultsHash(out))
 		return out
 	}
 	created := noon.Add(-2 * time.Hour)

@@ -30,7 +30,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/manifests/crd"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // installation is all that kubectl curfew status looks at. Tests change it.
@@ -188,10 +189,10 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 		case len(create.CreateOptions.DryRun) == 0:
 			return true, nil, errors.New("not a dry run")
 		case !in.reached:
-		case object.GetAnnotations()[policy.AnnotationDefaultTTL] == "soon":
-			return true, nil, forbidden("create", "namespaces: metadata.annotations["+policy.AnnotationDefaultTTL+"]")
+		case object.GetAnnotations()[wellknown.AnnotationDefaultTTL] == "soon":
+			return true, nil, forbidden("create", "namespaces: metadata.annotations["+wellknown.AnnotationDefaultTTL+"]")
 		default:
-			object.SetLabels(map[string]string{policy.LabelInUse: ""})
+			object.SetLabels(map[string]string{wellknown.LabelInUse: ""})
 		}
 		return true, object, nil
 	})
@@ -208,7 +209,7 @@ func (in *installation) failClosed(protect ...string) {
 			}
 			of.FailurePolicy = new(admissionv1.Fail)
 			if len(protect) > 0 {
-				of.MatchConditions = append(of.MatchConditions, admissionv1.MatchCondition{Name: "not-protected", Expression: "!(" + policy.ProtectedRequest(protect) + ")"})
+				of.MatchConditions = append(of.MatchConditions, admissionv1.MatchCondition{Name: "not-protected", Expression: "!(" + judging.ProtectedRequest(protect) + ")"})
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 // TestNewTrigger: expiring --trigger and explain know a trigger as soon as it is registered.
@@ -15,13 +17,13 @@ func TestNewTrigger(t *testing.T) {
 	if code, _, stderr, _ := executeIn(t, switchedOn(t, "ttl,stuck"), scene{}, list...); code != console.ExitUsage {
 		t.Errorf("expiring accepts a trigger that is not registered: exit status %d: %s", code, stderr)
 	}
-	remove := policy.RegisterTrigger(policy.TriggerInfo{
+	remove := judging.RegisterTrigger(judging.TriggerInfo{
 		Name: "stuck", Verb: "deletes", Settings: "annotation example.com/stuck-for", Unfinished: true,
-		Judge: func(e *policy.Explanation, now time.Time) policy.Verdict {
+		Judge: func(e *judging.Explanation, now time.Time) policy.Verdict {
 			if e.Facts.Name != "build" {
 				return policy.Verdict{Action: policy.Keep}
 			}
-			return policy.Verdict{Action: policy.Wait, Expiry: now.Add(10 * time.Minute), Source: policy.Source{Level: policy.LevelObject}}
+			return policy.Verdict{Action: policy.Wait, Expiry: now.Add(10 * time.Minute), Source: lifetime.Source{Level: lifetime.LevelObject}}
 		},
 	})
 	defer remove()

@@ -20,7 +20,9 @@ import (
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Options of [Labels].
@@ -61,7 +63,7 @@ const (
 	// maxUnreadable is how many objects of a kind may be unreadable before its visit ends.
 	maxUnreadable = 10
 	// unlabelled are the objects that may lack a label.
-	unlabelled = "!" + policy.LabelTTL + ",!" + policy.LabelKyvernoTTL
+	unlabelled = "!" + wellknown.LabelTTL + ",!" + wellknown.LabelKyvernoTTL
 )
 
 // Labels gives existing objects their default TTL labels.
@@ -190,7 +192,7 @@ func (l *Labels) reportMissing(missing map[string]string) {
 		l.skipped.With(skippedLabels(name)).Set(1)
 		if l.reported[name] != need {
 			l.log.Info("existing objects of a kind are given no default TTL label: Curfew lacks a permission", "kind", name, "missing", need,
-				"hint", "grant it to a ClusterRole with label "+policy.LabelAggregate)
+				"hint", "grant it to a ClusterRole with label "+wellknown.LabelAggregate)
 		}
 	}
 	l.reported = missing
@@ -210,7 +212,7 @@ func (l *Labels) report(of *kind, counts *counts) {
 }
 
 func (l *Labels) protected(namespace string) bool {
-	return policy.Protects(l.options.Protect, namespace)
+	return judging.Protects(l.options.Protect, namespace)
 }
 
 // kind is a kind that policies have a label for.

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/controller/discovery"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // An object that changes between its judgement and the patch is judged once more in its newest
@@ -28,10 +28,10 @@ func TestObjectThatChanges(t *testing.T) {
 		later []string // in the next round
 	}{
 		"another field": {1, annotate("a", "b"), []string{given}, `"given"=1 "moved"=0`, nil},
-		"it is labelled": {1, func(object *unstructured.Unstructured) { object.SetLabels(map[string]string{policy.LabelTTL: "1h"}) },
+		"it is labelled": {1, func(object *unstructured.Unstructured) { object.SetLabels(map[string]string{wellknown.LabelTTL: "1h"}) },
 			nil, "", nil},
-		"it is protected":        {1, annotate(policy.AnnotationProtect, "true"), nil, "", nil},
-		"its label was removed":  {1, annotate(policy.AnnotationLabelSource, "object"), nil, "", nil},
+		"it is protected":        {1, annotate(wellknown.AnnotationProtect, "true"), nil, "", nil},
+		"its label was removed":  {1, annotate(wellknown.AnnotationLabelSource, "object"), nil, "", nil},
 		"its content":            {1, func(object *unstructured.Unstructured) { object.Object["data"] = map[string]any{"tier": "no"} }, nil, "", nil},
 		"it is deleted":          {1, nil, nil, `"moved"=1`, nil},
 		"it changes twice":       {2, annotate("a", "b"), nil, `"given"=0 "moved"=1`, []string{given}},

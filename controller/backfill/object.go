@@ -18,7 +18,10 @@ import (
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // object labels one object if it lacks a label. If the object has changed since it was listed,
@@ -78,7 +81,7 @@ func (l *Labels) label(ctx context.Context, of *kind, meta *metav1.PartialObject
 		counts.dryRun++
 		return false, nil
 	case found.label == "" && found.said != nil:
-		if errors.Is(found.said.Err, policy.ErrNeedsBackfill) {
+		if errors.Is(found.said.Err, resolution.ErrNeedsBackfill) {
 			counts.withheld++
 		}
 		l.log.V(1).Info("no default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(meta.Namespace, meta.Name), "reason", found.said.Err.Error())
@@ -95,7 +98,7 @@ func (l *Labels) mono() time.Duration { return l.options.Clock.Since(l.began) }
 // mayLack reports whether an object may lack a label, judged by its metadata and cached namespaces.
 func (l *Labels) mayLack(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (bool, error) {
 	facts := policy.FactsOfMeta(of.profile, &meta.ObjectMeta)
-	_, given := facts.Annotations[policy.AnnotationLabelSource]
+	_, given := facts.Annotations[wellknown.AnnotationLabelSource]
 	if given || facts.Deleting || facts.Protected() || l.protected(facts.Namespace) || facts.Owner != nil && !facts.OwnedByCronJob() {
 		return false, nil
 	}
@@ -121,7 +124,7 @@ func (l *Labels) mayLack(ctx context.Context, of *kind, meta *metav1.PartialObje
 type finding struct {
 	facts *policy.Facts // of the state that was judged
 	label string        // "" if it lacks none
-	said  *policy.Setting
+	said  *lifetime.Setting
 	// withheld means that the object gets no label only because of a dry run.
 	withheld bool
 }
@@ -180,8 +183,8 @@ func (l *Labels) judgeBy(ctx context.Context, source platform.Source, of *kind, 
 		return finding{}, nil
 	}
 	around.Protected = l.protected(facts.Namespace)
-	found.facts, found.withheld = facts, policy.WithheldLabel(facts, &around.Scope, now) != ""
-	found.label, found.said = policy.MissingLabel(facts, &around.Scope, now)
+	found.facts, found.withheld = facts, resolution.WithheldLabel(facts, &around.Scope, now) != ""
+	found.label, found.said = resolution.MissingLabel(facts, &around.Scope, now)
 	return found, nil
 }
 
@@ -252,7 +255,7 @@ func (l *Labels) give(ctx context.Context, of *kind, found finding, counts *coun
 func (l *Labels) patch(ctx context.Context, of *kind, found finding) error {
 	facts := found.facts
 	content := map[string]any{"uid": facts.UID, "resourceVersion": facts.ResourceVersion}
-	for _, assignment := range policy.LabelAssignments(facts, found.label, found.said, true) {
+	for _, assignment := range resolution.LabelAssignments(facts, found.label, found.said, true) {
 		field, key := assignment.Path[1], assignment.Path[2]
 		content[field] = map[string]any{key: assignment.Value}
 	}

@@ -31,7 +31,9 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 var configMaps = discovery.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps"}
@@ -69,14 +71,14 @@ func (w *world) Snapshot(context.Context) (*platform.Snapshot, error) {
 }
 
 // Namespace implements [platform.Source].
-func (w *world) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+func (w *world) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
 	switch name {
 	case "gone":
 		return nil, nil
 	case "dry":
-		return policy.ParseNamespace(name, map[string]string{policy.AnnotationMode: "dry-run"}, nil), nil
+		return resolution.ParseNamespace(name, map[string]string{wellknown.AnnotationMode: "dry-run"}, nil), nil
 	default:
-		return policy.ParseNamespace(name, nil, map[string]string{"name": name}), nil
+		return resolution.ParseNamespace(name, nil, map[string]string{"name": name}), nil
 	}
 }
 
@@ -86,7 +88,7 @@ func (w *world) Runtime(context.Context, *expression.Reference) (map[string]any,
 }
 
 // PodCounter implements [platform.Source].
-func (*world) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+func (*world) PodCounter(context.Context, *policy.Facts) (*resolution.PodCounter, error) {
 	return nil, platform.ErrUnknown
 }
 
@@ -223,7 +225,7 @@ func (w *world) patched(action clienttesting.Action) (bool, runtime.Object, erro
 		w.changed(patch.GetName())
 		return true, nil, apierrors.NewConflict(schema.GroupResource{}, patch.GetName(), nil)
 	}
-	w.patches = append(w.patches, fmt.Sprintf("%s=%s by %s", patch.GetName(), sent.Labels[policy.LabelTTL], sent.Annotations[policy.AnnotationLabelSource]))
+	w.patches = append(w.patches, fmt.Sprintf("%s=%s by %s", patch.GetName(), sent.Labels[wellknown.LabelTTL], sent.Annotations[wellknown.AnnotationLabelSource]))
 	w.at = append(w.at, time.Now())
 	return false, nil, nil
 }

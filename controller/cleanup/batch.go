@@ -21,6 +21,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -288,12 +289,12 @@ func (b *batch) keep(uid types.UID, why string) {
 	b.run.survey.Matches.Forget(uid)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.items[uid].Message = policy.ShortenTo(why, maxMessage)
+	b.items[uid].Message = quote.ShortenTo(why, maxMessage)
 }
 
 // fail notes that an object that still exists could not be deleted, as far as is known.
 func (b *batch) fail(item *v1alpha1.CleanupItem, err error) {
-	item.Result, item.Message = v1alpha1.ItemFailed, policy.ShortenTo(err.Error(), maxMessage)
+	item.Result, item.Message = v1alpha1.ItemFailed, quote.ShortenTo(err.Error(), maxMessage)
 	if b.unanswered[item.UID] {
 		item.Result = v1alpha1.ItemUnknown
 	}

@@ -31,6 +31,7 @@ import (
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -67,7 +68,7 @@ type cluster struct {
 	// policy is what the API server answers about the policy; nil: it is as it was.
 	policy func() error
 	// namespaces are those that are known.
-	namespaces []*policy.NamespacePolicy
+	namespaces []*resolution.NamespacePolicy
 	// held reports whether a pause holds a scope; nil: none does.
 	held func(scope string) bool
 	// waited is how long all waits together would have taken.
@@ -347,8 +348,8 @@ func (c *cluster) Snapshot(context.Context) (*platform.Snapshot, error) {
 	return platform.SnapshotOf(nil, nil), nil
 }
 
-func (c *cluster) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
-	return policy.ParseNamespace(name, nil, nil), nil
+func (c *cluster) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
+	return resolution.ParseNamespace(name, nil, nil), nil
 }
 
 func (c *cluster) Runtime(context.Context, *expression.Reference) (map[string]any, error) {
@@ -356,7 +357,7 @@ func (c *cluster) Runtime(context.Context, *expression.Reference) (map[string]an
 }
 
 // PodCounter implements [platform.Source].
-func (*cluster) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+func (*cluster) PodCounter(context.Context, *policy.Facts) (*resolution.PodCounter, error) {
 	return nil, platform.ErrUnknown
 }
 
@@ -410,7 +411,7 @@ func (c *cluster) controller() *Controller {
 			}
 			return out, nil
 		},
-		Namespaces: func() ([]*policy.NamespacePolicy, error) { return c.namespaces, nil },
+		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return c.namespaces, nil },
 		Held:       func(_ context.Context, scope string) bool { return c.held != nil && c.held(scope) },
 		ServerTime: func(context.Context) (time.Time, error) { return start.Add(c.late), nil }, Clock: clock,
 	}}

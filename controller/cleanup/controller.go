@@ -25,10 +25,10 @@ import (
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -52,7 +52,7 @@ type Options struct {
 	// Cached is the platform that decides about objects of a list, Live about one that changed.
 	Cached, Live platform.Source
 	// Namespaces are all that are known, or an error until they are.
-	Namespaces func() ([]*policy.NamespacePolicy, error)
+	Namespaces func() ([]*resolution.NamespacePolicy, error)
 	// Protect are the namespaces in which nothing is deleted.
 	Protect []string
 	// DryRun makes every run a dry run.
@@ -66,7 +66,7 @@ type Options struct {
 	// RequireApproval makes approval mandatory for CleanupPolicies.
 	RequireApproval bool
 	// Held reports whether a pause holds what cleanup runs delete of a scope: see
-	// [policy.PauseScope]. With "" that is a pause without namespaces.
+	// [judging.PauseScope]. With "" that is a pause without namespaces.
 	Held func(ctx context.Context, scope string) bool
 	// ServerTime is the API server's time, or an error while that is not known.
 	ServerTime func(context.Context) (time.Time, error)

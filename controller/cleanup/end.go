@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -110,7 +110,7 @@ func (cur *current) permitted(s *v1alpha1.CleanupPolicyStatus, lacks string) {
 
 func (cur *current) set(s *v1alpha1.CleanupPolicyStatus, kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition((*[]metav1.Condition)(&s.Conditions), metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: policy.ShortenTo(message, 1024), ObservedGeneration: cur.policy.Generation,
+		Type: kind, Status: status, Reason: reason, Message: quote.ShortenTo(message, 1024), ObservedGeneration: cur.policy.Generation,
 		LastTransitionTime: metav1.NewTime(cur.now),
 	})
 }

@@ -14,8 +14,8 @@ import (
 
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -141,7 +141,7 @@ func (b *batch) postpone(ctx context.Context, items []*v1alpha1.CleanupItem) (an
 }
 
 func scopeOf(item *v1alpha1.CleanupItem) string {
-	return policy.PauseScope(item.Group, item.Kind, item.Namespace, item.Name)
+	return judging.PauseScope(item.Group, item.Kind, item.Namespace, item.Name)
 }
 
 // heldAlone reports whether a pause holds an object and may not hold others that the policy

@@ -11,7 +11,7 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -154,7 +154,7 @@ func TestLateRunDuringAPause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			api := newCluster(t)
 			for _, name := range []string{"ci", "prod"} {
-				api.namespaces = append(api.namespaces, policy.ParseNamespace(name, nil, map[string]string{"team": name}))
+				api.namespaces = append(api.namespaces, resolution.ParseNamespace(name, nil, map[string]string{"team": name}))
 			}
 			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
 				s.StartingDeadlineSeconds = new(int64(3600))

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -95,7 +95,7 @@ func TestForbiddenRunAsksLittle(t *testing.T) {
 	c := newCluster(t)
 	c.lacks = true
 	for i := range 40 {
-		c.namespaces = append(c.namespaces, policy.ParseNamespace(fmt.Sprint("n", i), nil, map[string]string{"team": "a"}))
+		c.namespaces = append(c.namespaces, resolution.ParseNamespace(fmt.Sprint("n", i), nil, map[string]string{"team": "a"}))
 	}
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
 		s.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/cleanup/survey"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // For random clusters and policies: what a survey shows, and so a preview, is what a run then
@@ -73,7 +73,7 @@ func randomObject(random *rand.Rand, i int) *metav1.PartialObjectMetadata {
 	}
 	switch random.IntN(8) {
 	case 0:
-		out.Annotations = map[string]string{policy.AnnotationProtect: "true"}
+		out.Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
 	case 1:
 		controller := true
 		out.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "w", Controller: &controller}}

@@ -7,8 +7,8 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -18,7 +18,7 @@ type slow struct {
 	clock *clocktesting.FakeClock
 }
 
-func (s slow) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (s slow) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	s.clock.Step(12 * time.Minute)
 	return s.Source.Namespace(ctx, name)
 }

@@ -8,6 +8,9 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const isCreated = `request.operation == "CREATE"`
@@ -52,7 +55,7 @@ func limited(condition string) string {
 // than metadata and status.
 func (k *kind) touched() string {
 	all := &paths{}
-	all.at(policy.FieldPath{"metadata"}).own = true
+	all.at(fieldpath.FieldPath{"metadata"}).own = true
 	for _, path := range k.inherited {
 		all.at(path).inherited = true
 	}
@@ -74,7 +77,7 @@ func (k *kind) touched() string {
 // has its pod template.
 var workloadTouched = withOld(ownKeysDiffer + " ||\n" + keysDiffer(slices.Concat(
 	metadata(node{now: "object", old: "old"}.field("spec").field("template").field("metadata")),
-	metadata(node{now: "object", old: "old"}.field("template").field("metadata"))), quoted(policy.TemplateKeys)))
+	metadata(node{now: "object", old: "old"}.field("template").field("metadata"))), quoted(wellknown.TemplateKeys)))
 
 // mayBeDefaulted asks whether a new object may get a default without any namespace or policy: it
 // carries a Curfew key, or uses a runtime, which may have a deadline.
@@ -90,7 +93,7 @@ func (k *kind) mayBeDefaulted() admissionv1.MatchCondition {
 // ttlChanges asks whether a request sets, changes or removes a Curfew key on a runtime, or its TTL.
 func (k *kind) ttlChanges() string {
 	all := &paths{}
-	all.at(policy.FieldPath{"metadata"}).own = true
+	all.at(fieldpath.FieldPath{"metadata"}).own = true
 	for _, path := range k.ttls {
 		all.at(path).value = true
 	}
@@ -109,8 +112,8 @@ func (k *kind) deadlinesDiffer() string {
 // deadlineChanged asks whether a new object has a deadline, or an update changes it.
 func (k *kind) deadlineChanged() string { return limited(withOld(k.deadlinesDiffer())) }
 
-// mayGetDefault asks whether policy.NoDefault lets a new object have a default: no object with a
-// controller owner, and no Pod that never ends. Without it a policy for Pods would send every Pod
+// mayGetDefault asks whether resolution.NoDefault lets a new object have a default: no object with
+// a controller owner, and no Pod that never ends. Without it a policy for Pods would send every Pod
 // of every Deployment.
 func (k *kind) mayGetDefault() string {
 	owned := `o.?controller.orValue(false) == true`
@@ -127,15 +130,15 @@ func (k *kind) mayGetDefault() string {
 
 // wasDefaulted asks whether the object of an update carries the stamp of a default, which a changed
 // value removes.
-const wasDefaulted = `["` + policy.AnnotationTTLSource + `", "` + policy.AnnotationDeadlineSource + `"].exists(k,
-  oldObject.?metadata.?annotations[?k].orValue("` + string(policy.LevelObject) + `") != "` + string(policy.LevelObject) + `")`
+const wasDefaulted = `["` + wellknown.AnnotationTTLSource + `", "` + wellknown.AnnotationDeadlineSource + `"].exists(k,
+  oldObject.?metadata.?annotations[?k].orValue("` + string(lifetime.LevelObject) + `") != "` + string(lifetime.LevelObject) + `")`
 
 // valueChanges asks whether an update changes a Curfew key on the object, or a native field that
 // may hold a default.
 func (k *kind) valueChanges() string {
 	all := &paths{}
-	all.at(policy.FieldPath{"metadata"}).own = true
-	for _, path := range []policy.FieldPath{k.TTL, k.TTLSucceeded, k.TTLFailed, k.Deadline} {
+	all.at(fieldpath.FieldPath{"metadata"}).own = true
+	for _, path := range []fieldpath.FieldPath{k.TTL, k.TTLSucceeded, k.TTLFailed, k.Deadline} {
 		if path != nil {
 			all.at(path).value = true
 		}

@@ -8,8 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // node is a field in CEL, in the requested and the old state of an object. Both are plain values,
@@ -55,7 +56,7 @@ func (n node) field(name string) node {
 // be repeated in it.
 func withOld(condition string) string {
 	out := "[request.operation == \"CREATE\" ? {} : oldObject].exists(old,\n" + indent(condition) + ")"
-	for _, list := range []struct{ name, text string }{{"keys", quoted(policy.ObjectKeys)}, {"few", indexes(maxInnerItems)}, {"many", indexes(maxItems)}} {
+	for _, list := range []struct{ name, text string }{{"keys", quoted(wellknown.ObjectKeys)}, {"few", indexes(maxInnerItems)}, {"many", indexes(maxItems)}} {
 		if strings.Contains(condition, list.name+".exists(") {
 			out = "[" + list.text + "].exists(" + list.name + ",\n" + out + ")"
 		}
@@ -166,7 +167,7 @@ type paths struct {
 }
 
 // at returns the node of a path.
-func (p *paths) at(path policy.FieldPath) *paths {
+func (p *paths) at(path fieldpath.FieldPath) *paths {
 	for _, part := range path {
 		if p.below == nil {
 			p.below = map[string]*paths{}
@@ -189,7 +190,7 @@ func (p *paths) differ(at node) []string {
 		terms = append(terms, keysDiffer(found.own, objectKeys))
 	}
 	if len(found.inherited) > 0 {
-		terms = append(terms, keysDiffer(found.inherited, "("+objectKeys+" + "+quoted([]string{policy.LabelKyvernoTTL})+")"))
+		terms = append(terms, keysDiffer(found.inherited, "("+objectKeys+" + "+quoted([]string{wellknown.LabelKyvernoTTL})+")"))
 	}
 	return slices.Concat(terms, found.lists, valuesDiffer(found.values))
 }

@@ -10,7 +10,9 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // kind is a kind with a profile, and the fields of its objects that concern Curfew.
@@ -23,19 +25,19 @@ type kind struct {
 	coarse bool
 	// fields concern Curfew on CREATE if they are set, and on UPDATE if they change: native TTLs and
 	// forbidden fields.
-	fields []policy.FieldPath
+	fields []fieldpath.FieldPath
 	// deadlines concern Curfew if they change, and on CREATE where a policy bounds them.
-	deadlines []policy.FieldPath
+	deadlines []fieldpath.FieldPath
 	// inherited are the paths of metadata that other objects get: of templates, and what the kind's
 	// controller copies.
-	inherited []policy.FieldPath
+	inherited []fieldpath.FieldPath
 	// ttls are the fields in which a runtime has a TTL for the objects that use it; isRuntime is set
 	// for one that has annotations alone, too.
-	ttls      []policy.FieldPath
+	ttls      []fieldpath.FieldPath
 	isRuntime bool
 	// runtime is the field in which a new object names a runtime that may give it a deadline; nil if
 	// there is none.
-	runtime policy.FieldPath
+	runtime fieldpath.FieldPath
 
 	// inUse and validatedInUse are the namespace label with which every new object is sent to the
 	// mutating or the validating webhook anyway; "" if there is none.
@@ -63,9 +65,9 @@ func newKind(served *platform.Served, coarse bool) *kind {
 		out.runtime = served.Runtime.NamePath()
 	}
 	if !out.ClusterScoped {
-		out.validatedInUse = policy.LabelInUse
+		out.validatedInUse = wellknown.LabelInUse
 		if out.Finishable() {
-			out.inUse = policy.LabelInUse
+			out.inUse = wellknown.LabelInUse
 		}
 	}
 	out.coarse = coarse
@@ -77,10 +79,10 @@ func newKind(served *platform.Served, coarse bool) *kind {
 // evaluates both together.
 func builtin() []*kind {
 	job, cronJob, pod := typedKind(policy.JobProfile), typedKind(policy.CronJobProfile), typedKind(policy.PodProfile)
-	job.inUse, job.validatedInUse = policy.LabelInUse, policy.LabelInUse
-	cronJob.validatedInUse, cronJob.unchanging = policy.LabelInUse, true
+	job.inUse, job.validatedInUse = wellknown.LabelInUse, wellknown.LabelInUse
+	cronJob.validatedInUse, cronJob.unchanging = wellknown.LabelInUse, true
 	job.validated, cronJob.validated = job.touched(), cronJob.touched()
-	pod.inUse, pod.validatedInUse, pod.updates = policy.LabelPodsInUse, policy.LabelPodsInUse, true
+	pod.inUse, pod.validatedInUse, pod.updates = wellknown.LabelPodsInUse, wellknown.LabelPodsInUse, true
 	pod.validated = ownKeyChanged
 	out := []*kind{job, cronJob, pod}
 	workloads := func(unchanging bool, profiles ...*policy.Profile) {
@@ -109,7 +111,7 @@ func (k *kind) addProfile() {
 	for _, template := range k.Templates {
 		inner := template.Profile
 		k.add(&k.inherited, template.Path.Child("metadata"))
-		for _, path := range []policy.FieldPath{inner.TTL, inner.TTLSucceeded, inner.TTLFailed} {
+		for _, path := range []fieldpath.FieldPath{inner.TTL, inner.TTLSucceeded, inner.TTLFailed} {
 			k.add(&k.fields, below(template.Path, path))
 		}
 		k.add(&k.deadlines, below(template.Path, inner.Deadline))
@@ -119,12 +121,12 @@ func (k *kind) addProfile() {
 
 // rawTTL is a field that a Pod does not have. Kinds that keep unknown fields in their pod templates
 // may carry it.
-var rawTTL = policy.FieldPath{"spec", policy.JobProfile.TTL[len(policy.JobProfile.TTL)-1]}
+var rawTTL = fieldpath.FieldPath{"spec", policy.JobProfile.TTL[len(policy.JobProfile.TTL)-1]}
 
-func (k *kind) addPodTemplates(prefix policy.FieldPath, profile *policy.Profile) {
+func (k *kind) addPodTemplates(prefix fieldpath.FieldPath, profile *policy.Profile) {
 	for _, path := range profile.PodTemplates {
 		path = below(prefix, path)
-		k.add(&k.inherited, below(path, policy.FieldPath{"metadata"}))
+		k.add(&k.inherited, below(path, fieldpath.FieldPath{"metadata"}))
 		if !k.typed {
 			k.add(&k.fields, below(path, rawTTL))
 		}
@@ -132,7 +134,7 @@ func (k *kind) addPodTemplates(prefix policy.FieldPath, profile *policy.Profile)
 }
 
 // below joins two paths; a path that is nil stays nil.
-func below(prefix, path policy.FieldPath) policy.FieldPath {
+func below(prefix, path fieldpath.FieldPath) fieldpath.FieldPath {
 	if path == nil {
 		return nil
 	}
@@ -141,9 +143,9 @@ func below(prefix, path policy.FieldPath) policy.FieldPath {
 
 // add appends paths that the installed version of the kind can have and that are not in the list
 // yet.
-func (k *kind) add(to *[]policy.FieldPath, paths ...policy.FieldPath) {
+func (k *kind) add(to *[]fieldpath.FieldPath, paths ...fieldpath.FieldPath) {
 	for _, path := range paths {
-		known := slices.ContainsFunc(*to, func(other policy.FieldPath) bool { return slices.Equal(other, path) })
+		known := slices.ContainsFunc(*to, func(other fieldpath.FieldPath) bool { return slices.Equal(other, path) })
 		if path != nil && !known && k.schema.Has(path) {
 			*to = append(*to, path)
 		}

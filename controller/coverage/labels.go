@@ -10,17 +10,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // annotationLabels are annotations that users may mistake for labels. Objects of any kind that
 // carry one are sent. A selector cannot ask for one of several keys, so each key has a webhook.
 var annotationLabels = []struct{ name, key string }{
-	{"validate-labels-protect", policy.AnnotationProtect},
-	{"validate-labels-deadline", policy.AnnotationActiveDeadline},
-	{"validate-labels-failed", policy.AnnotationTTLFailed},
-	{"validate-labels-succeeded", policy.AnnotationTTLSucceeded},
-	{"validate-labels-finished", policy.AnnotationTTL},
+	{"validate-labels-protect", wellknown.AnnotationProtect},
+	{"validate-labels-deadline", wellknown.AnnotationActiveDeadline},
+	{"validate-labels-failed", wellknown.AnnotationTTLFailed},
+	{"validate-labels-succeeded", wellknown.AnnotationTTLSucceeded},
+	{"validate-labels-finished", wellknown.AnnotationTTL},
 }
 
 // labels adds the webhooks for labelled objects of every kind. The API server looks at labels
@@ -31,14 +33,14 @@ func (p *plan) labels(in *Input, kinds []*kind) {
 	elsewhere := elsewhere(kinds)
 	changed := ownKeyChanged
 	if in.Alias {
-		changed = fmt.Sprintf("object.?metadata.?labels[?%[1]q] != oldObject.?metadata.?labels[?%[1]q]", policy.LabelKyvernoTTL) + " ||\n" + ownKeyChanged
+		changed = fmt.Sprintf("object.?metadata.?labels[?%[1]q] != oldObject.?metadata.?labels[?%[1]q]", wellknown.LabelKyvernoTTL) + " ||\n" + ownKeyChanged
 	}
 	for _, label := range annotationLabels {
 		p.validating = append(p.validating, in.labelled(label.name, label.key, admissionv1.AllScopes, nil, "true", changed, elsewhere))
 	}
-	p.ttlLabel(in, "validate-labels", policy.LabelTTL, changed, elsewhere)
+	p.ttlLabel(in, "validate-labels", wellknown.LabelTTL, changed, elsewhere)
 	if in.Alias {
-		p.ttlLabel(in, "validate-labels-kyverno", policy.LabelKyvernoTTL, changed)
+		p.ttlLabel(in, "validate-labels-kyverno", wellknown.LabelKyvernoTTL, changed)
 	}
 }
 
@@ -50,8 +52,8 @@ func (p *plan) ttlLabel(in *Input, name, key, changed string, others ...admissio
 		return
 	}
 	p.validating = append(p.validating,
-		in.labelled(name+"-in-use", key, admissionv1.NamespacedScope, label(policy.LabelInUse, true), "true", changed, others...),
-		in.labelled(name, key, admissionv1.AllScopes, label(policy.LabelInUse, false), "!(\n"+indent(in.plain(key))+"\n)", changed, others...))
+		in.labelled(name+"-in-use", key, admissionv1.NamespacedScope, label(wellknown.LabelInUse, true), "true", changed, others...),
+		in.labelled(name, key, admissionv1.AllScopes, label(wellknown.LabelInUse, false), "!(\n"+indent(in.plain(key))+"\n)", changed, others...))
 }
 
 // labelled is a webhook for objects with a label: it sends new objects that meet created, and
@@ -76,14 +78,14 @@ const PlainLabel = `^[1-9][0-9]{0,3}[mhd]([1-9][0-9]{0,3}[mhd])?$`
 // no protected namespace, and both its author and the controller may delete it.
 func (in *Input) plain(key string) string {
 	terms := []string{
-		"request.kind.group != " + quote(policy.Group),
+		"request.kind.group != " + quote(wellknown.Group),
 		fmt.Sprintf("object.metadata.labels[%q].matches(%s)", key, quote(PlainLabel)),
-		"!(has(object.metadata.annotations) && " + quoted(policy.ObjectKeys) + ".exists(k, k in object.metadata.annotations))",
+		"!(has(object.metadata.annotations) && " + quoted(wellknown.ObjectKeys) + ".exists(k, k in object.metadata.annotations))",
 	}
 	if bounded := in.bounded(); bounded != "" {
 		terms = append(terms, "!("+bounded+")")
 	}
-	if protected := policy.ProtectedRequest(in.Protect); protected != "" {
+	if protected := judging.ProtectedRequest(in.Protect); protected != "" {
 		terms = append(terms, "!("+protected+")")
 	}
 	return strings.Join(append(terms, `authorizer.requestResource.check("delete").allowed()`, in.mayDelete()), " &&\n")
@@ -188,7 +190,7 @@ func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
 		gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsDefault(in, spec) }
 		for _, s := range narrowed(in, all, gives) {
 			out := in.unprotected(in.entry("default-labels", k.rule(admissionv1.Create), s.namespaces, mayMatch(k.mayGetDefault())))
-			out.objects.MatchExpressions = slices.Concat(label(policy.LabelTTL, false), s.labels)
+			out.objects.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
 			p.mutating = append(p.mutating, out)
 			out.name = "validate-default-labels"
 			p.validating = append(p.validating, out)
@@ -206,13 +208,13 @@ func (p *plan) removedLabels(in *Input, k *kind, all []selection) {
 	if k.unchanging || !slices.ContainsFunc(all, func(s selection) bool { return s.any(gives) }) {
 		return
 	}
-	keys := map[string]string{"removed-labels": policy.LabelTTL}
+	keys := map[string]string{"removed-labels": wellknown.LabelTTL}
 	if in.Alias {
-		keys["removed-labels-kyverno"] = policy.LabelKyvernoTTL
+		keys["removed-labels-kyverno"] = wellknown.LabelKyvernoTTL
 	}
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		removed := fmt.Sprintf("oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?annotations[?%[2]q].hasValue()",
-			keys[name], policy.AnnotationLabelSource)
+			keys[name], wellknown.AnnotationLabelSource)
 		out := in.entry(name, k.rule(admissionv1.Update), nil, admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: removed})
 		out.objects.MatchExpressions = label(keys[name], true) // The API server selects by the old labels too.
 		p.mutating = append(p.mutating, in.unprotected(out))

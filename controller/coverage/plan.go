@@ -15,6 +15,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Input decides which requests the API server sends.
@@ -98,7 +99,7 @@ func planOf(in *Input) *plan {
 	kinds := builtin()
 	for i := range in.Kinds {
 		k := newKind(&in.Kinds[i], in.coarse)
-		if k.Kind.Group == policy.Group {
+		if k.Kind.Group == wellknown.Group {
 			continue // No policy limits Curfew's own objects.
 		}
 		out.kind(in, k)
@@ -129,8 +130,8 @@ func (p *plan) kind(in *Input, k *kind) {
 		p.validating = append(p.validating, in.entry("validate."+k.name(), both, nil, concerns(k.validated)))
 	} else {
 		p.validating = append(p.validating,
-			in.entry("validate."+k.name(), both, label(policy.LabelInUse, true), concerns(isCreated+" ||\n"+k.validated)),
-			in.entry("validate-marked."+k.name(), both, label(policy.LabelInUse, false), concerns(k.validated)))
+			in.entry("validate."+k.name(), both, label(wellknown.LabelInUse, true), concerns(isCreated+" ||\n"+k.validated)),
+			in.entry("validate-marked."+k.name(), both, label(wellknown.LabelInUse, false), concerns(k.validated)))
 	}
 	if k.isRuntime { // It has a stamp that says since when it has its TTL.
 		p.mutating = append(p.mutating, in.entry("runtimes", both, nil, concerns(k.ttlChanges())))
@@ -146,8 +147,8 @@ func (p *plan) kind(in *Input, k *kind) {
 		return
 	}
 	p.mutating = append(p.mutating,
-		in.unprotected(in.entry("defaults", create, label(policy.LabelInUse, true))),
-		in.entry("defaults-marked", create, label(policy.LabelInUse, false), k.mayBeDefaulted()))
+		in.unprotected(in.entry("defaults", create, label(wellknown.LabelInUse, true))),
+		in.entry("defaults-marked", create, label(wellknown.LabelInUse, false), k.mayBeDefaulted()))
 }
 
 // entry makes a webhook that never sends objects in Curfew's own namespace, nor objects being
@@ -210,7 +211,7 @@ func number(entries []entry, kinds string) {
 				name += "." + kind
 			}
 		}
-		entries[i].name = name + kinds + "." + policy.Group
+		entries[i].name = name + kinds + "." + wellknown.Group
 	}
 }
 

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/manifests/profiles"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -204,7 +204,7 @@ func TestPlainLabels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[0-9]{1,6}[mhdsw][0-9]{0,5}[mhd]?[0-9a-z-]{0,3}`).Draw(t, "text")
 		if plain.MatchString(text) {
-			if _, err := policy.ParseTTLLabel(text); err != nil {
+			if _, err := lifetime.ParseTTLLabel(text); err != nil {
 				t.Fatalf("%q is plain, and %v", text, err)
 			}
 		}

@@ -7,14 +7,15 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // protected returns the names and the patterns of --protect.
 func (in *Input) protected() (names, patterns []string) {
 	for _, name := range in.Protect {
-		if policy.IsPattern(name) {
+		if judging.IsPattern(name) {
 			patterns = append(patterns, name)
 		} else {
 			names = append(names, name)
@@ -32,7 +33,7 @@ func (in *Input) unprotected(out entry) entry {
 			metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: names})
 	}
 	if len(patterns) > 0 {
-		out.conditions = append(slices.Clone(out.conditions), admissionv1.MatchCondition{Name: "not-protected", Expression: "!" + policy.ProtectedRequest(patterns)})
+		out.conditions = append(slices.Clone(out.conditions), admissionv1.MatchCondition{Name: "not-protected", Expression: "!" + judging.ProtectedRequest(patterns)})
 	}
 	return out
 }
@@ -47,8 +48,8 @@ func (p *plan) protection(in *Input, k *kind, all []selection) {
 	for _, s := range narrowed(in, all, denies) {
 		out := in.entry("validate-protection", k.rule(admissionv1.Create, admissionv1.Update), s.namespaces, admissionv1.MatchCondition{
 			Name: "it-is-protected", Expression: fmt.Sprintf("object.?metadata.?annotations[?%[1]q].hasValue() &&\n("+isCreated+
-				" || object.?metadata.?annotations[?%[1]q] != oldObject.?metadata.?annotations[?%[1]q])", policy.AnnotationProtect)})
-		out.objects.MatchExpressions = slices.Concat(label(policy.LabelTTL, false), s.labels)
+				" || object.?metadata.?annotations[?%[1]q] != oldObject.?metadata.?annotations[?%[1]q])", wellknown.AnnotationProtect)})
+		out.objects.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
 		p.validating = append(p.validating, out)
 	}
 }

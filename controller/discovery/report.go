@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // States of a kind, as the log shows them.
@@ -44,7 +44,7 @@ func (l *Labels) report(states map[schema.GroupKind]string) {
 		slices.Sort(changed[state])
 		hint := ""
 		if state == skipped {
-			hint = "grant get, list, watch and delete to a ClusterRole with label " + policy.LabelAggregate + ", or bind them in a namespace"
+			hint = "grant get, list, watch and delete to a ClusterRole with label " + wellknown.LabelAggregate + ", or bind them in a namespace"
 		}
 		l.log.Info("TTL labels of kinds: "+state, "count", len(changed[state]), "kinds", changed[state], "hint", hint)
 	}

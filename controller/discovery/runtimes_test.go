@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Whether a runtime has a deadline decides which new objects the API server has to send. While that
@@ -52,13 +52,13 @@ func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 				"metadata": map[string]any{"name": "torch", "namespace": "ci", "annotations": annotations},
 			}}
 		}
-		c.runtimes.Put(runtime(map[string]any{policy.AnnotationTTL: "1h"}))
+		c.runtimes.Put(runtime(map[string]any{wellknown.AnnotationTTL: "1h"}))
 		after(time.Second)
 		if says() {
 			t.Error("a runtime without a deadline has one")
 		}
 		before := told
-		c.runtimes.Put(runtime(map[string]any{policy.AnnotationActiveDeadline: "1h"}))
+		c.runtimes.Put(runtime(map[string]any{wellknown.AnnotationActiveDeadline: "1h"}))
 		after(time.Second)
 		if !says() || told == before {
 			t.Error("a runtime with a deadline has none, or nobody was told")

@@ -16,7 +16,7 @@ import (
 	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pace"
 	"curfew.dev/curfew/controller/pause"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 )
 
 // metricValue sums what a scrape shows of one metric; labels may follow in braces, one pair.
@@ -272,7 +272,7 @@ func TestOverdueIsUnknown(t *testing.T) {
 // Before the first read it is unknown whether a pause is in effect.
 func TestPausesAreUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate := pause.New(pause.Options{Clock: clock.RealClock{}, Read: func(context.Context) ([]policy.Pause, error) { return nil, nil }})
+		gate := pause.New(pause.Options{Clock: clock.RealClock{}, Read: func(context.Context) ([]judging.Pause, error) { return nil, nil }})
 		w, _, _ := ready(t, func(o *Options) { o.Pauses = gate })
 		shown := func() (n int) {
 			for _, family := range gather(t, w.engine) {

@@ -10,6 +10,7 @@ import (
 	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 )
 
 // changes counts changes in the context of objects: namespaces, policies, profiles, runtimes. An
@@ -203,7 +204,7 @@ func (e *Engine) park(slot uint32, now int64, byPause bool) {
 }
 
 func scopeOf(k *KindOptions, o *Object) string {
-	return policy.PauseScope(k.Resource.Group, k.Kind, o.Namespace, o.Name)
+	return judging.PauseScope(k.Resource.Group, k.Kind, o.Namespace, o.Name)
 }
 
 // pausable carries out an action whose requests a pause may hold at the last moment.

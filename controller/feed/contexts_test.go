@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"curfew.dev/curfew/controller/follow"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/contexts"
 )
 
@@ -24,7 +24,7 @@ func TestContexts(t *testing.T) {
 				JSON: func(runtime.Object) (map[string]any, error) { return object, nil },
 			}
 			if facts.Profile.State == nil {
-				kind.Label = policy.LabelTTL
+				kind.Label = wellknown.LabelTTL
 			}
 			failures := 0
 			f := &Feed{kind: kind, options: Options{Cached: from, Live: follow.Share(from), Failed: func(_ string, errs []error) { failures += len(errs) }}}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // One watch serves both triggers: objects fail at their deadline and are deleted by their TTL, even
@@ -21,12 +21,12 @@ import (
 func TestOneWatchForTTLsAndDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)
-		r.run("listed", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "30s")
-		r.run("done", policy.AnnotationTTL, "20s")
+		r.run("listed", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "30s")
+		r.run("done", wellknown.AnnotationTTL, "20s")
 		r.condition("done", "Complete", "Done")
 		r.follow(runProfile(t))
 		at(time.Second)
-		r.run("watched", policy.AnnotationActiveDeadline, "10s") // at 1s: due at 11s
+		r.run("watched", wellknown.AnnotationActiveDeadline, "10s") // at 1s: due at 11s
 		at(time.Second)
 		if n := r.engine.Tracked(); n != 3 {
 			t.Errorf("%d entries, want one deadline each of two and a TTL of one", n)
@@ -59,8 +59,8 @@ func TestTriggersOfOneFeedAreApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRace(t)
-				r.run("stays", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "1h")
-				r.run("goes", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "1h")
+				r.run("stays", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "1h")
+				r.run("goes", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "1h")
 				r.follow(runProfile(t))
 				at(11 * time.Second)
 				r.expect("at 11s", "goes Failed=True/DeadlineExceeded; stays Failed=True/DeadlineExceeded; ")
@@ -69,9 +69,9 @@ func TestTriggersOfOneFeedAreApart(t *testing.T) {
 				}
 				// The TTL is withdrawn from one, the mark overwritten on the other, which is active
 				// again and has no TTL yet.
-				r.annotate("stays", policy.AnnotationTTL, "")
+				r.annotate("stays", wellknown.AnnotationTTL, "")
 				r.condition("goes", "Ready", "Up")
-				r.annotate("goes", policy.AnnotationTTL, "20s")
+				r.annotate("goes", wellknown.AnnotationTTL, "20s")
 				if silent {
 					r.forbid(nil)
 				}
@@ -80,12 +80,12 @@ func TestTriggersOfOneFeedAreApart(t *testing.T) {
 				at(30 * time.Second)
 				r.expect("after its TTL", "stays Failed=True/DeadlineExceeded; ")
 				// The deadline is withdrawn before it comes, the TTL holds.
-				r.run("late", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "20s")
+				r.run("late", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "20s")
 				at(time.Second)
 				if silent {
 					r.forbid(errors.New("no route to host"))
 				}
-				r.annotate("late", policy.AnnotationActiveDeadline, "")
+				r.annotate("late", wellknown.AnnotationActiveDeadline, "")
 				if silent {
 					r.forbid(nil)
 				}
@@ -116,7 +116,7 @@ func TestTriggersOfOneFeedAreApart(t *testing.T) {
 func TestCompletionWinsForBothTriggers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)
-		r.run("a", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "30s")
+		r.run("a", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "30s")
 		r.follow(runProfile(t))
 		at(9500 * time.Millisecond)
 		r.mu.Lock() // behind the watch's back
@@ -143,13 +143,13 @@ func TestCompletionWinsForBothTriggers(t *testing.T) {
 func TestPermissionOfASharedWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)
-		r.run("deadline", policy.AnnotationActiveDeadline, "60s")
-		r.run("ttl", policy.AnnotationTTL, "60s")
+		r.run("deadline", wellknown.AnnotationActiveDeadline, "60s")
+		r.run("ttl", wellknown.AnnotationTTL, "60s")
 		r.condition("ttl", "Complete", "Done")
 		r.follow(runProfile(t))
 		at(30 * time.Second)
 		r.forbid(apierrors.NewForbidden(schema.GroupResource{Resource: "runs"}, "", nil))
-		r.run("unseen", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "5m")
+		r.run("unseen", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "5m")
 		at(35 * time.Second)
 		r.expect("without permission", "deadline Failed=True/DeadlineExceeded; unseen; ")
 		if got, want := shown(t, r.metrics), []string{"group=example.com kind=Run purpose=deadline 0", "group=example.com kind=Run purpose=ttl 0"}; !slices.Equal(got, want) {
@@ -169,8 +169,8 @@ func TestPermissionOfASharedWatch(t *testing.T) {
 func TestFeedThatSucceedsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)
-		r.run("a", policy.AnnotationActiveDeadline, "1m", policy.AnnotationTTL, "5m")
-		r.run("b", policy.AnnotationTTL, "3m")
+		r.run("a", wellknown.AnnotationActiveDeadline, "1m", wellknown.AnnotationTTL, "5m")
+		r.run("b", wellknown.AnnotationTTL, "3m")
 		r.condition("b", "Complete", "Done")
 		first, stop := r.follow(runProfile(t))
 		at(10 * time.Second)
@@ -202,7 +202,7 @@ func TestFeedThatSucceedsAnother(t *testing.T) {
 		}
 		r.remove("a")
 		r.follow(runProfile(t), third.Handles()...)
-		r.run("a", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "20s")
+		r.run("a", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "20s")
 		at(11 * time.Second)
 		r.expect("of the new definition", "a Failed=True/DeadlineExceeded; ")
 		at(20 * time.Second)

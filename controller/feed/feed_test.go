@@ -10,9 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func none() *namespaces { return &namespaces{of: map[string]map[string]string{}} }
@@ -170,14 +171,14 @@ func TestListedIsToldOfEachList(t *testing.T) {
 func TestNamespaceThatChangesItsMind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n := newWorld(), none()
-		since := policy.FormatSince(time.Now().Add(-time.Hour), policy.DefaultsHash(map[string]string{policy.AnnotationDefaultTTL: "30s"}))
+		since := resolution.FormatSince(time.Now().Add(-time.Hour), resolution.DefaultsHash(map[string]string{wellknown.AnnotationDefaultTTL: "30s"}))
 		w.put(finished("ci", "a", "uid-a", -1))
 		feed, engine := start(t, w, n, nil)
 		at(time.Second)
 		if engine.Tracked() != 0 {
 			t.Fatal("an object without a TTL is tracked")
 		}
-		n.set("ci", map[string]string{policy.AnnotationDefaultTTL: "30s", policy.AnnotationDefaultSince: since})
+		n.set("ci", map[string]string{wellknown.AnnotationDefaultTTL: "30s", wellknown.AnnotationDefaultSince: since})
 		feed.RejudgeNamespace("ci")
 		at(time.Second)
 		if engine.Tracked() != 1 || !slices.Equal(w.lists, []string{"ci"}) {

@@ -14,6 +14,7 @@ import (
 
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // recorder writes curfew.dev/finished-at on Pods that are finished and do not say since when, so
@@ -197,7 +198,7 @@ func (r *recorder) write(ctx context.Context, job finish) error {
 		// The UID keeps a re-created object from getting the old one's finish time (S2).
 		"uid":             job.uid,
 		"resourceVersion": job.resourceVersion,
-		"annotations":     map[string]string{policy.AnnotationFinishedAt: roundUp(at).Format(time.RFC3339)},
+		"annotations":     map[string]string{wellknown.AnnotationFinishedAt: roundUp(at).Format(time.RFC3339)},
 	}})
 	if err != nil {
 		return err
@@ -208,7 +209,7 @@ func (r *recorder) write(ctx context.Context, job finish) error {
 var (
 	errTime = errors.New("the API server's time")
 	// errNotWritten is shown to users. The controller's log has the API server's answer.
-	errNotWritten = errors.New("the API server refused annotation " + policy.AnnotationFinishedAt)
+	errNotWritten = errors.New("the API server refused annotation " + wellknown.AnnotationFinishedAt)
 )
 
 func later(a, b time.Time) time.Time {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // A finish time that only Curfew saw is written down once, and a conflict does not move it.
@@ -56,7 +56,7 @@ func TestNoFinishTimeIsWrittenInDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n := newWorld(), none()
 		w.pods = true
-		n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
+		n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
 		job := finished("ci", "a", "uid-a", 5)
 		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
 		w.put(job)
@@ -254,7 +254,7 @@ func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
 				w, n := newWorld(), none()
 				w.pods = true
 				if !flag {
-					n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
+					n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
 				}
 				w.put(untimed("a"))
 				began := time.Now()

@@ -19,7 +19,9 @@ import (
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // sink is the part of the engine, or of one of its relists, that takes judged objects.
@@ -46,9 +48,9 @@ func (w watched) Cancel(uid types.UID, resourceVersion string) {
 // reading of the clock a call.
 func (f *trigger) verdict(facts *policy.Facts, around *platform.Context, object runtime.Object) (policy.Verdict, any, error) {
 	switch protect := f.options.Protect; {
-	case policy.Protects(protect, facts.Namespace):
+	case judging.Protects(protect, facts.Namespace):
 		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}, nil, nil
-	case facts.IsNamespace() && policy.Protects(protect, facts.Name):
+	case facts.IsNamespace() && judging.Protects(protect, facts.Name):
 		return policy.Verdict{Action: policy.Keep, Reason: "is a protected namespace"}, nil, nil
 	}
 	state := &State{
@@ -232,7 +234,7 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 		f.log.V(1).Info("kept: its runtime cannot be told", "object", name(facts.Namespace, facts.Name), "reason", said.Err.Error())
 	}
 	found.AnnotationsOnly, found.LeaveNative = f.options.AnnotationsOnly, f.options.LeaveNative
-	found.Protected = policy.Protects(f.options.Protect, facts.Namespace)
+	found.Protected = judging.Protects(f.options.Protect, facts.Namespace)
 	return found, nil
 }
 
@@ -273,10 +275,10 @@ func (t *tolerant) Runtime(ctx context.Context, reference *expression.Reference)
 }
 
 // PodCounter implements [platform.Source]. A Pod is kept while its counter may not be read.
-func (t *tolerant) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+func (t *tolerant) PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
 	counter, err := t.Source.PodCounter(ctx, pod)
 	if err != nil && unreadable(err) {
-		return policy.UnreadableCounter(pod, err), nil
+		return resolution.UnreadableCounter(pod, err), nil
 	}
 	return counter, err
 }

@@ -18,6 +18,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Kind is how one kind is read from the API server.
@@ -66,7 +67,7 @@ type Kind struct {
 
 // scope tells apart the feeds of a resource for one trigger.
 func (k *Kind) scope() string {
-	if k.Label == policy.LabelKyvernoTTL {
+	if k.Label == wellknown.LabelKyvernoTTL {
 		return k.Namespace + "/" + k.Label
 	}
 	return k.Namespace
@@ -169,7 +170,7 @@ func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledK
 	resource := client.Resource(at)
 	out := Kind{
 		Profile: profile, Protobuf: kind.Protobuf, Aggregated: kind.Aggregated, Propagation: kind.Propagation, Namespace: kind.Namespace,
-		Label: policy.LabelTTL, LabelSelector: policy.LabelTTL,
+		Label: wellknown.LabelTTL, LabelSelector: wellknown.LabelTTL,
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 			return resource.Namespace(namespace).List(ctx, options)
 		},
@@ -187,8 +188,8 @@ func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledK
 	if kind.Alias {
 		// A selector cannot ask for one of two keys, so the alias has a watch of its own. An object
 		// that has both is seen by the first alone.
-		out.Label = policy.LabelKyvernoTTL
-		out.LabelSelector = policy.LabelKyvernoTTL + ",!" + policy.LabelTTL
+		out.Label = wellknown.LabelKyvernoTTL
+		out.LabelSelector = wellknown.LabelKyvernoTTL + ",!" + wellknown.LabelTTL
 	}
 	out.Triggers = []*Trigger{labelled(out.Label)}
 	return out

@@ -16,9 +16,9 @@ import (
 
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // timed is a store that records when it is asked to delete which object.
@@ -53,7 +53,7 @@ func backfilledLabels(t *testing.T, named string, conditions ...v1alpha1.MatchCo
 		due := time.Now().Add(10 * time.Second)
 		const label = "10s"
 		of := lifecycle(t, v1alpha1.LifecyclePolicySpec{
-			Match:    v1alpha1.Match{MatchConditions: conditions, Kinds: []v1alpha1.GroupKind{{Kind: "ConfigMap"}}, ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: policy.LabelTTL, Operator: metav1.LabelSelectorOpDoesNotExist}}}},
+			Match:    v1alpha1.Match{MatchConditions: conditions, Kinds: []v1alpha1.GroupKind{{Kind: "ConfigMap"}}, ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: wellknown.LabelTTL, Operator: metav1.LabelSelectorOpDoesNotExist}}}},
 			Defaults: &v1alpha1.Defaults{TTLLabel: &v1alpha1.LabelValue{Value: new(v1alpha1.LabelTTL(label))}},
 		})
 		around := &reads{namespaces: none(), policies: &lagging{cached: []*expression.Policy{of}, live: []*expression.Policy{of}}}
@@ -64,8 +64,8 @@ func backfilledLabels(t *testing.T, named string, conditions ...v1alpha1.MatchCo
 				"given": "policy/platform " + label + " backfill", "new": "policy/platform " + label, "own": "", "changed": "policy/platform 1h backfill",
 				"forged": "policy/" + named + " " + label + " backfill", "blamed": "policy/" + named + " " + label,
 			} {
-				object := config(fmt.Sprintf("%s%02d", name, i), policy.LabelTTL, label)
-				object.Annotations = map[string]string{policy.AnnotationLabelSource: stamp}
+				object := config(fmt.Sprintf("%s%02d", name, i), wellknown.LabelTTL, label)
+				object.Annotations = map[string]string{wellknown.AnnotationLabelSource: stamp}
 				if name == "forged" { // They are due first.
 					object.CreationTimestamp = metav1.NewTime(object.CreationTimestamp.Add(-5 * time.Second))
 				}
@@ -133,7 +133,7 @@ func backfilledLabels(t *testing.T, named string, conditions ...v1alpha1.MatchCo
 func TestPolicyThatIsNewerThanTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, policies := newStore(), &lagging{}
-		s.put(config("a", policy.LabelTTL, "5m"))
+		s.put(config("a", wellknown.LabelTTL, "5m"))
 		feeds, _ := stock(t, s, none(), func(o *Options) { over(o, func(r *reads) { r.policies = policies }) }, LabelledKind{})
 		limit := v1alpha1.Duration("1m")
 		policies.live = []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{

@@ -19,6 +19,9 @@ import (
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Whatever is done to labels, and whenever the watch breaks: nothing goes before its label says so
@@ -63,7 +66,7 @@ func TestLabelEdits(t *testing.T) {
 					value = in(d)
 				}
 				if key := "ci/" + e.key; e.lost || !s.has(key) {
-					o := config(e.key, policy.LabelTTL, value)
+					o := config(e.key, wellknown.LabelTTL, value)
 					o.UID = types.UID(fmt.Sprintf("uid-%s-%d", e.key, i))
 					if value == "" {
 						o.Labels = nil
@@ -80,7 +83,7 @@ func TestLabelEdits(t *testing.T) {
 			at(2 * time.Hour)
 			for key, o := range s.objects {
 				facts := policy.FactsOfMeta(one.kind.Profile, &o.ObjectMeta)
-				if v := policy.JudgeLabel(&facts, policy.LabelTTL, &policy.Scope{}, time.Now().Add(-time.Minute)); v.Action == policy.Delete {
+				if v := judging.JudgeLabel(&facts, wellknown.LabelTTL, &resolution.Scope{}, time.Now().Add(-time.Minute)); v.Action == policy.Delete {
 					failed = fmt.Sprintf("S3: %s was due at %s and is still there", key, v.Expiry)
 				}
 			}
@@ -107,7 +110,7 @@ func (h *honest) Delete(ctx context.Context, r deletion.Request) deletion.Respon
 	response := h.store.Delete(ctx, r)
 	if response.Code == http.StatusOK {
 		facts := policy.FactsOfMeta(&policy.Profile{}, &o.ObjectMeta)
-		if v := policy.JudgeLabel(&facts, policy.LabelTTL, &policy.Scope{}, time.Now()); v.Action != policy.Delete {
+		if v := judging.JudgeLabel(&facts, wellknown.LabelTTL, &resolution.Scope{}, time.Now()); v.Action != policy.Delete {
 			h.fail(fmt.Sprintf("S1: %s was deleted, and is to %s: %s", o.Name, v.Action, v.Reason))
 		}
 	}

@@ -21,22 +21,23 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func TestLabelsAreCarriedOutAtTheirSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		s.put(config("old", policy.LabelTTL, "1m"))
-		s.put(config("dated", policy.LabelTTL, in(10*time.Second)))
+		s.put(config("old", wellknown.LabelTTL, "1m"))
+		s.put(config("dated", wellknown.LabelTTL, in(10*time.Second)))
 		s.put(config("plain"))
-		s.put(config("bad", policy.LabelTTL, "soon"))
-		s.put(config("alias", policy.LabelKyvernoTTL, "1m"))
+		s.put(config("bad", wellknown.LabelTTL, "soon"))
+		s.put(config("alias", wellknown.LabelKyvernoTTL, "1m"))
 		_, engine := stock(t, s, none(), nil, LabelledKind{})
 		at(time.Second)
 		if got := engine.Tracked(); got != 2 {
 			t.Errorf("%d tracked, want the two that have a label that can be read", got)
 		}
-		s.put(config("new", policy.LabelTTL, in(3*time.Second)))
+		s.put(config("new", wellknown.LabelTTL, in(3*time.Second)))
 		at(2900 * time.Millisecond)
 		expectOn(t, s, "ci/new", true)
 		at(200 * time.Millisecond)
@@ -61,7 +62,7 @@ func TestLabelsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		for _, name := range []string{"taken", "raised", "lowered", "spoiled", "protected"} {
-			s.put(config(name, policy.LabelTTL, in(10*time.Second)))
+			s.put(config(name, wellknown.LabelTTL, in(10*time.Second)))
 		}
 		s.put(config("late"))
 		_, engine := stock(t, s, none(), nil, LabelledKind{})
@@ -71,7 +72,7 @@ func TestLabelsChange(t *testing.T) {
 		s.label("ci/lowered", in(-5*time.Second))
 		s.label("ci/spoiled", "tomorrow")
 		s.change("ci/protected", func(o *metav1.PartialObjectMetadata) {
-			o.Annotations = map[string]string{policy.AnnotationProtect: "true"}
+			o.Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
 		})
 		s.label("ci/late", in(5*time.Second))
 		at(100 * time.Millisecond)
@@ -94,17 +95,17 @@ func TestLabelsChange(t *testing.T) {
 // UID alone deletes it.
 func TestLabelChangedUnderTheDelete(t *testing.T) {
 	for name, edit := range map[string]func(*metav1.PartialObjectMetadata){
-		"raised":  func(o *metav1.PartialObjectMetadata) { o.Labels[policy.LabelTTL] = in(time.Hour) },
-		"taken":   func(o *metav1.PartialObjectMetadata) { delete(o.Labels, policy.LabelTTL) },
-		"spoiled": func(o *metav1.PartialObjectMetadata) { o.Labels[policy.LabelTTL] = "x" },
+		"raised":  func(o *metav1.PartialObjectMetadata) { o.Labels[wellknown.LabelTTL] = in(time.Hour) },
+		"taken":   func(o *metav1.PartialObjectMetadata) { delete(o.Labels, wellknown.LabelTTL) },
+		"spoiled": func(o *metav1.PartialObjectMetadata) { o.Labels[wellknown.LabelTTL] = "x" },
 		"protected": func(o *metav1.PartialObjectMetadata) {
-			o.Annotations = map[string]string{policy.AnnotationProtect: "true"}
+			o.Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStore()
-				s.put(config("a", policy.LabelTTL, in(10*time.Second)))
+				s.put(config("a", wellknown.LabelTTL, in(10*time.Second)))
 				stock(t, s, none(), nil, LabelledKind{})
 				at(time.Second)
 				s.cut() // deaf for a moment
@@ -123,12 +124,12 @@ func TestLabelChangedUnderTheDelete(t *testing.T) {
 func TestLabelledObjectRecreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		s.put(config("a", policy.LabelTTL, in(10*time.Second)))
+		s.put(config("a", wellknown.LabelTTL, in(10*time.Second)))
 		stock(t, s, none(), nil, LabelledKind{})
 		at(time.Second)
 		s.cut()
 		s.before(func(string) {
-			again := config("a", policy.LabelTTL, in(time.Hour))
+			again := config("a", wellknown.LabelTTL, in(time.Hour))
 			again.UID = "uid-again"
 			s.put(again)
 		})
@@ -143,7 +144,7 @@ func TestProtectedAreNotTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		for _, namespace := range []string{"kube-system", "curfew-system", "ci"} {
-			o := config("a", policy.LabelTTL, in(time.Minute))
+			o := config("a", wellknown.LabelTTL, in(time.Minute))
 			o.Namespace, o.UID = namespace, types.UID(namespace)
 			s.put(o)
 		}
@@ -156,10 +157,10 @@ func TestProtectedAreNotTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		for _, name := range []string{"kube-system", "curfew-system", "ci", "dry"} {
-			o := config(name, policy.LabelTTL, in(time.Minute))
+			o := config(name, wellknown.LabelTTL, in(time.Minute))
 			o.Namespace = ""
 			if name == "dry" {
-				o.Annotations = map[string]string{policy.AnnotationMode: "dry-run"}
+				o.Annotations = map[string]string{wellknown.AnnotationMode: "dry-run"}
 			}
 			s.put(o)
 		}
@@ -175,8 +176,8 @@ func TestProtectedAreNotTouched(t *testing.T) {
 func TestLabelledPodOfAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		pod := config("pod", policy.LabelTTL, in(5*time.Second))
-		pod.Finalizers = []string{policy.FinalizerJobTracking}
+		pod := config("pod", wellknown.LabelTTL, in(5*time.Second))
+		pod.Finalizers = []string{wellknown.FinalizerJobTracking}
 		s.put(pod)
 		stock(t, s, none(), nil, LabelledKind{Kind: policy.PodProfile.Kind, Resource: "pods"})
 		at(time.Hour)
@@ -191,15 +192,15 @@ func TestLabelledPodOfAJob(t *testing.T) {
 func TestAlias(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		s.put(config("kyverno", policy.LabelKyvernoTTL, in(5*time.Second)))
-		s.put(config("both", policy.LabelKyvernoTTL, in(5*time.Second), policy.LabelTTL, in(time.Minute)))
-		s.put(config("spoiled", policy.LabelKyvernoTTL, in(5*time.Second), policy.LabelTTL, "x"))
-		s.put(config("moved", policy.LabelKyvernoTTL, in(5*time.Second)))
-		s.put(config("back", policy.LabelKyvernoTTL, in(20*time.Second), policy.LabelTTL, in(5*time.Second)))
+		s.put(config("kyverno", wellknown.LabelKyvernoTTL, in(5*time.Second)))
+		s.put(config("both", wellknown.LabelKyvernoTTL, in(5*time.Second), wellknown.LabelTTL, in(time.Minute)))
+		s.put(config("spoiled", wellknown.LabelKyvernoTTL, in(5*time.Second), wellknown.LabelTTL, "x"))
+		s.put(config("moved", wellknown.LabelKyvernoTTL, in(5*time.Second)))
+		s.put(config("back", wellknown.LabelKyvernoTTL, in(20*time.Second), wellknown.LabelTTL, in(5*time.Second)))
 		stock(t, s, none(), nil, LabelledKind{}, LabelledKind{Alias: true})
 		at(4 * time.Second)
-		s.change("ci/moved", func(o *metav1.PartialObjectMetadata) { o.Labels[policy.LabelTTL] = in(time.Minute) })
-		s.change("ci/back", func(o *metav1.PartialObjectMetadata) { delete(o.Labels, policy.LabelTTL) })
+		s.change("ci/moved", func(o *metav1.PartialObjectMetadata) { o.Labels[wellknown.LabelTTL] = in(time.Minute) })
+		s.change("ci/back", func(o *metav1.PartialObjectMetadata) { delete(o.Labels, wellknown.LabelTTL) })
 		at(2 * time.Second)
 		expectOn(t, s, "ci/kyverno", false)
 		for _, key := range []string{"ci/both", "ci/spoiled", "ci/moved", "ci/back"} {
@@ -218,17 +219,17 @@ func TestAlias(t *testing.T) {
 func TestBoundsOfLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, n := newStore(), none()
-		s.put(config("a", policy.LabelTTL, "2m"))
+		s.put(config("a", wellknown.LabelTTL, "2m"))
 		feeds, engine := stock(t, s, n, nil, LabelledKind{})
 		at(time.Second)
-		n.set("ci", map[string]string{policy.AnnotationMaxTTL: "1m"})
+		n.set("ci", map[string]string{wellknown.AnnotationMaxTTL: "1m"})
 		feeds[0].RejudgeNamespace("ci")
 		at(time.Hour)
 		expectOn(t, s, "ci/a", true)
 		if engine.Tracked() != 0 {
 			t.Error("it is tracked, and is not to go")
 		}
-		n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
+		n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
 		feeds[0].RejudgeNamespace("ci")
 		at(time.Minute)
 		expectOn(t, s, "ci/a", true)
@@ -298,7 +299,7 @@ func TestPolicyThatNeedsTheWholeObject(t *testing.T) {
 				}
 				said.policies = []*expression.Policy{policyOf(t, spec)}
 				s.spec = map[string]any{"precious": row.precious}
-				s.put(config("a", policy.LabelTTL, "5m"))
+				s.put(config("a", wellknown.LabelTTL, "5m"))
 				stock(t, s, none(), func(o *Options) { over(o, func(r *reads) { r.policies = said }) }, LabelledKind{})
 				at(4 * time.Minute)
 				if s.wholes.Load() != 0 {
@@ -344,7 +345,7 @@ func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 					spec.Match.MatchConditions = []v1alpha1.MatchCondition{{Name: "other", Expression: row.condition}}
 				}
 				s, said, of := newStore(), &book{policies: []*expression.Policy{policyOf(t, spec)}}, labelledRuntime(t)
-				object := config("a", policy.LabelTTL, "5m")
+				object := config("a", wellknown.LabelTTL, "5m")
 				if row.label != "" {
 					object.Labels["runtime"] = row.label
 				}
@@ -376,8 +377,8 @@ func TestOneFailingKindDelaysNoOther(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				broken, healthy := newStore(), newStore()
 				broken.refuse = err
-				healthy.put(config("a", policy.LabelTTL, in(5*time.Second)))
-				broken.put(config("b", policy.LabelTTL, in(5*time.Second)))
+				healthy.put(config("a", wellknown.LabelTTL, in(5*time.Second)))
+				broken.put(config("b", wellknown.LabelTTL, in(5*time.Second)))
 				var told atomic.Int32
 				both := &two{healthy: healthy, broken: broken}
 				engine, errNew := engine.New(engine.Options{Triggers: triggers(both), Clock: clock.RealClock{}})

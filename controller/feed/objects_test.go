@@ -11,6 +11,8 @@ import (
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // S6: of several native TTLs, the one that the kind's own controller uses takes effect. For Argo, a
@@ -53,8 +55,8 @@ func TestNativeTTLsByOutcome(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			effective := policy.Resolve(facts, &policy.Scope{})
-			verdict := policy.Judge(facts, &effective, ended)
+			effective := resolution.Resolve(facts, &resolution.Scope{})
+			verdict := judging.Judge(facts, &effective, ended)
 			if keep := verdict.Action == policy.Keep; keep != test.keep || !keep && !verdict.Expiry.Equal(ended.Add(test.after)) {
 				t.Errorf("%s at %s (%s), want it kept: %t, else %s after its end", verdict.Action, verdict.Expiry, verdict.Reason, test.keep, test.after)
 			}

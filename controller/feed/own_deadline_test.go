@@ -9,9 +9,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // noRuntimes are runtimes that may not be read.
@@ -44,7 +44,7 @@ func TestOwnDeadlineWithoutItsRuntime(t *testing.T) {
 		}
 		profile := runProfile(t)
 		profile.Runtime = of.Runtime
-		r.run("a", policy.AnnotationActiveDeadline, "10s")
+		r.run("a", wellknown.AnnotationActiveDeadline, "10s")
 		r.run("b")
 		r.follow(profile)
 		at(time.Minute)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // owners is an OwnerReader with one answer.
@@ -68,7 +68,7 @@ func TestKeyFromAnOwnersTemplate(t *testing.T) {
 		err   error
 		there bool
 	}{
-		"from the template":          {templated("labels", policy.LabelTTL, "1m"), nil, true},
+		"from the template":          {templated("labels", wellknown.LabelTTL, "1m"), nil, true},
 		"its own":                    {templated("labels", "app", "web"), nil, false},
 		"the owner is gone":          {nil, nil, false},
 		"the owner may not be read":  {nil, forbidden, true},
@@ -78,11 +78,11 @@ func TestKeyFromAnOwnersTemplate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, o := newStore(), &owners{object: test.owner, err: test.err}
-				child := config("child", policy.LabelTTL, "1m")
+				child := config("child", wellknown.LabelTTL, "1m")
 				child.CreationTimestamp = metav1.Now()
 				child.OwnerReferences = ownedBy("apps/v1", "ReplicaSet")
 				s.put(child)
-				plain := config("plain", policy.LabelTTL, "1m")
+				plain := config("plain", wellknown.LabelTTL, "1m")
 				plain.CreationTimestamp = metav1.Now()
 				s.put(plain)
 				stock(t, s, none(), func(options *Options) { options.Owners = o }, LabelledKind{})
@@ -110,7 +110,7 @@ func (s claimTemplates) Read(_ context.Context, _ string, owner *metav1.OwnerRef
 		return nil, nil
 	}
 	return map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{
-		map[string]any{"metadata": map[string]any{"name": "data", "labels": map[string]any{policy.LabelTTL: label}}}}}}, nil
+		map[string]any{"metadata": map[string]any{"name": "data", "labels": map[string]any{wellknown.LabelTTL: label}}}}}}, nil
 }
 
 func (s claimTemplates) Existing(_ context.Context, _ string, owners []*metav1.OwnerReference) ([]*metav1.OwnerReference, error) {
@@ -135,7 +135,7 @@ func TestClaimThatFitsManyStatefulSets(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, of := newStore(), &counted{claimTemplates: claimTemplates{"a-a": label, "web": "1m"}}
 			name := strings.Repeat("a-", 31) + "0"
-			s.put(config(name, policy.LabelTTL, "1m"))
+			s.put(config(name, wellknown.LabelTTL, "1m"))
 			stock(t, s, none(), func(options *Options) { options.Owners = of }, LabelledKind{Kind: claims, Resource: "persistentvolumeclaims"})
 			at(2 * time.Minute)
 			expectOn(t, s, "ci/"+name, there)
@@ -160,7 +160,7 @@ func TestClaimOfAStatefulSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStore()
-				s.put(config(name, policy.LabelTTL, "1m"))
+				s.put(config(name, wellknown.LabelTTL, "1m"))
 				of := claimTemplates{"web": "1m", "my-web": "1m", "other": "1h"}
 				stock(t, s, none(), func(options *Options) { options.Owners = of }, LabelledKind{Kind: claims, Resource: "persistentvolumeclaims"})
 				at(2 * time.Minute)
@@ -171,7 +171,7 @@ func TestClaimOfAStatefulSet(t *testing.T) {
 	// A claim of the same name for another kind has no owner.
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		s.put(config("data-web-0", policy.LabelTTL, "1m"))
+		s.put(config("data-web-0", wellknown.LabelTTL, "1m"))
 		stock(t, s, none(), func(options *Options) { options.Owners = claimTemplates{"web": "1m"} }, LabelledKind{})
 		at(2 * time.Minute)
 		expectOn(t, s, "ci/data-web-0", false)
@@ -182,7 +182,7 @@ func TestClaimOfAStatefulSet(t *testing.T) {
 func TestOwnerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, o := newStore(), &owners{err: errors.New("connection refused")}
-		child := config("child", policy.LabelTTL, in(time.Second))
+		child := config("child", wellknown.LabelTTL, in(time.Second))
 		child.OwnerReferences = ownedBy("apps/v1", "ReplicaSet")
 		s.put(child)
 		stock(t, s, none(), func(options *Options) { options.Owners = o }, LabelledKind{})
@@ -209,11 +209,11 @@ func TestTTLFromAnOwnersTemplate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, o := newWorld(), &owners{object: templated("annotations", policy.AnnotationTTL, "5s")}
+				w, o := newWorld(), &owners{object: templated("annotations", wellknown.AnnotationTTL, "5s")}
 				job := finished("ci", "a", "uid-a", test.native)
 				job.OwnerReferences = ownedBy(test.apiVersion, test.kind)
 				if test.native < 0 {
-					job.Annotations = map[string]string{policy.AnnotationTTL: "5s"}
+					job.Annotations = map[string]string{wellknown.AnnotationTTL: "5s"}
 				}
 				w.put(job)
 				start(t, w, none(), func(options *Options) { options.Owners = o })

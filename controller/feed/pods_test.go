@@ -22,17 +22,19 @@ import (
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // jobs is what the Jobs of Pods say, as a cache has it and live.
 type jobs struct {
 	mu           sync.Mutex
-	cached, live *policy.PodCounter
+	cached, live *resolution.PodCounter
 	err          error
 	reads        int
 }
 
-func (j *jobs) counter(_ *policy.Facts, live bool) (*policy.PodCounter, error) {
+func (j *jobs) counter(_ *policy.Facts, live bool) (*resolution.PodCounter, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !live {
@@ -48,12 +50,12 @@ func (j *jobs) set(change func()) {
 	change()
 }
 
-func saying(podTTL string) *policy.PodCounter {
+func saying(podTTL string) *resolution.PodCounter {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "build"}}
 	if podTTL != "" {
-		job.Annotations = map[string]string{policy.AnnotationPodTTL: podTTL}
+		job.Annotations = map[string]string{wellknown.AnnotationPodTTL: podTTL}
 	}
-	return policy.CounterOfJob(job)
+	return resolution.CounterOfJob(job)
 }
 
 // podsOf starts a feed of one finished Pod of a Job.
@@ -71,7 +73,7 @@ func podsOf(t *testing.T, j *jobs, finalizers ...string) (*world, *Feed) {
 func TestPodOfARunningJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &jobs{cached: saying("5s"), live: saying("5s")}
-		w, _ := podsOf(t, j, policy.FinalizerJobTracking)
+		w, _ := podsOf(t, j, wellknown.FinalizerJobTracking)
 		at(time.Hour)
 		expect(t, w, "a", true)
 		if j.reads > 0 {
@@ -91,7 +93,7 @@ func TestPodOfARunningJob(t *testing.T) {
 func TestJobIsReadBeforeItsPodIsDeleted(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "build", nil)
 	for name, test := range map[string]struct {
-		live  *policy.PodCounter
+		live  *resolution.PodCounter
 		err   error
 		there bool
 	}{
@@ -172,7 +174,7 @@ func TestJobsManagedByAnotherController(t *testing.T) {
 		feed, _ := start(t, pods, none(), func(o *Options) {
 			o.Engine = both
 			over(o, func(r *reads) {
-				r.counters = func(pod *policy.Facts, live bool) (*policy.PodCounter, error) {
+				r.counters = func(pod *policy.Facts, live bool) (*resolution.PodCounter, error) {
 					counted[pod.Owner.UID]++
 					return followed.PodCounter(pod), nil
 				}

@@ -12,23 +12,25 @@ import (
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // A namespace says dry-run, or has a bound, a moment before explicit TTLs and stamped defaults in
 // it are due, and judging all of its objects again takes longer than that.
 func TestChangeOfANamespaceHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
-		"dry-run":           {policy.AnnotationMode: "dry-run"},
-		"a longer minimum":  {policy.AnnotationMinTTL: "1h"},
-		"an unreadable one": {policy.AnnotationMinTTL: "soon"},
+		"dry-run":           {wellknown.AnnotationMode: "dry-run"},
+		"a longer minimum":  {wellknown.AnnotationMinTTL: "1h"},
+		"an unreadable one": {wellknown.AnnotationMinTTL: "soon"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, n := newWorld(), none()
 				w.put(finished("ci", "a", "uid-a", 5))
 				stamped := finished("ci", "b", "uid-b", 5)
-				stamped.Annotations = map[string]string{policy.AnnotationTTLSource: "namespace/ci"}
+				stamped.Annotations = map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"}
 				w.put(stamped)
 				w.put(finished("other", "c", "uid-c", 5))
 				feed, _ := start(t, w, n, nil)
@@ -84,10 +86,10 @@ func TestChangeOfAPolicyHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 func TestDryRunHoldsForLabelsBeforeTheyAreJudgedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, n := newStore(), none()
-		s.put(config("a", policy.LabelTTL, in(5*time.Second)))
+		s.put(config("a", wellknown.LabelTTL, in(5*time.Second)))
 		feeds, engine := stock(t, s, n, nil, LabelledKind{})
 		at(time.Second)
-		n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
+		n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
 		engine.RecheckNamespace("ci")
 		at(10 * time.Second)
 		expectOn(t, s, "ci/a", true)
@@ -102,7 +104,7 @@ func TestDryRunHoldsForLabelsBeforeTheyAreJudgedAgain(t *testing.T) {
 func TestPropagationIsReadLiveForLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		s.put(config("a", policy.LabelTTL, "2m"))
+		s.put(config("a", wellknown.LabelTTL, "2m"))
 		said, policies := metav1.DeletePropagationOrphan, &lagging{}
 		feeds, _ := stock(t, s, none(), func(o *Options) {
 			over(o, func(r *reads) {
@@ -137,7 +139,7 @@ func TestCorrectedProfileIsReadLive(t *testing.T) {
 		served := old
 		over(&r.options, func(r *reads) { r.profile = func() *expression.Profile { return served } })
 		for _, name := range []string{"before", "meanwhile"} {
-			r.run(name, policy.AnnotationTTL, map[string]string{"before": "5s", "meanwhile": "10s"}[name])
+			r.run(name, wellknown.AnnotationTTL, map[string]string{"before": "5s", "meanwhile": "10s"}[name])
 			r.condition(name, "Complete", "Done")
 		}
 		feed, stop := r.follow(old)
@@ -166,7 +168,7 @@ type meddled struct {
 	then func()
 }
 
-func (m *meddled) Get(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (m *meddled) Get(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	read, err := m.namespaces.Get(ctx, name)
 	if m.then != nil {
 		m.then()
@@ -184,7 +186,7 @@ func TestChangeWhileAFeedJudges(t *testing.T) {
 		start(t, w, n, func(o *Options) {
 			over(o, func(r *reads) { r.namespaces = reader })
 			reader.then = func() {
-				n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
+				n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
 				o.Engine.RecheckNamespace("ci")
 				reader.then = nil
 			}

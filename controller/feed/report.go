@@ -17,6 +17,8 @@ import (
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // Reports reports on single objects: objects that are kept because a value cannot be used, and
@@ -67,7 +69,7 @@ func (f *Feed) report(facts *policy.Facts, verdict policy.Verdict) {
 	}
 	level := string(verdict.Source.Level)
 	if level == "" {
-		level = string(policy.LevelObject)
+		level = string(lifetime.LevelObject)
 	}
 	kind := f.kind.Profile.Kind
 	f.options.Reports.unusable.WithLabelValues(kind.Group, kind.Kind, level).Inc()
@@ -77,10 +79,10 @@ func (f *Feed) report(facts *policy.Facts, verdict policy.Verdict) {
 // notHeld reports an object that a policy in dry-run protects from Curfew only: the policy's
 // default is in the native field, and the kind's own controller deletes by that field.
 func (f *Feed) notHeld(facts *policy.Facts, verdict policy.Verdict) {
-	if !verdict.DryRun || verdict.Trigger != policy.TriggerTTL || verdict.Source.Level != policy.LevelPolicy {
+	if !verdict.DryRun || verdict.Trigger != policy.TriggerTTL || verdict.Source.Level != lifetime.LevelPolicy {
 		return
 	}
-	native := policy.NativeDeletionOf(facts)
+	native := resolution.NativeDeletionOf(facts)
 	if native == nil {
 		return
 	}

@@ -24,6 +24,7 @@ import (
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 // What concerns a single object is told on that object.
@@ -98,14 +99,14 @@ func (f *Feed) keeps(namespace, name, why string) {
 func TestDryRunThatDoesNotHold(t *testing.T) {
 	f, out, _ := keptFeed(t)
 	at := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
-	facts := func(ttl policy.NativeField) *policy.Facts {
+	facts := func(ttl lifetime.NativeField) *policy.Facts {
 		return &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", Name: "a", UID: "u", NativeTTL: ttl, State: policy.State{Finished: true, FinishTime: at}}
 	}
-	held := policy.Verdict{Action: policy.Wait, Trigger: policy.TriggerTTL, Source: policy.Source{Level: policy.LevelPolicy, Name: "trial"}, DryRun: true}
-	native := policy.NativeField{Set: true, Seconds: 3600}
+	held := policy.Verdict{Action: policy.Wait, Trigger: policy.TriggerTTL, Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "trial"}, DryRun: true}
+	native := lifetime.NativeField{Set: true, Seconds: 3600}
 	enforced, ofNamespace := held, held
-	enforced.DryRun, ofNamespace.Source = false, policy.Source{Level: policy.LevelNamespace, Name: "ci"}
-	f.report(facts(policy.NativeField{}), held)
+	enforced.DryRun, ofNamespace.Source = false, lifetime.Source{Level: lifetime.LevelNamespace, Name: "ci"}
+	f.report(facts(lifetime.NativeField{}), held)
 	f.report(facts(native), enforced)
 	f.report(facts(native), ofNamespace)
 	f.report(facts(native), held)

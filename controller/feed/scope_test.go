@@ -11,9 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // lagging is a policyReader and a runtimeReader whose cache may lag behind the API server.
@@ -183,19 +185,19 @@ func ttlOf(seconds int64) map[string]any { return ttlSince(seconds, time.Unix(1e
 // ttlSince is one that has it since an instant.
 func ttlSince(seconds int64, since time.Time) map[string]any {
 	out := map[string]any{"spec": map[string]any{"ttl": seconds}}
-	hash := policy.RuntimeHash(out, []policy.FieldPath{policy.MustFieldPath("spec.ttl")})
-	out["metadata"] = map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationDefaultSince: policy.FormatSince(since, hash)}}
+	hash := resolution.RuntimeHash(out, []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.ttl")})
+	out["metadata"] = map[string]any{"name": "torch", "annotations": map[string]any{wellknown.AnnotationDefaultSince: resolution.FormatSince(since, hash)}}
 	return out
 }
 
 // unstamped is a runtime whose TTL was changed past admission.
 func unstamped(runtime map[string]any) map[string]any {
-	delete(runtime["metadata"].(map[string]any)["annotations"].(map[string]any), policy.AnnotationDefaultSince)
+	delete(runtime["metadata"].(map[string]any)["annotations"].(map[string]any), wellknown.AnnotationDefaultSince)
 	return runtime
 }
 
 func backfilling(runtime map[string]any) map[string]any {
-	runtime["metadata"].(map[string]any)["annotations"].(map[string]any)[policy.AnnotationBackfill] = "true"
+	runtime["metadata"].(map[string]any)["annotations"].(map[string]any)[wellknown.AnnotationBackfill] = "true"
 	return runtime
 }
 
@@ -304,8 +306,8 @@ func TestDrainByADefault(t *testing.T) {
 				const count = 90 // as many as a fake watch holds
 				w, n := newWorld(), none()
 				w.streams, n.slow = false, 10*time.Millisecond
-				annotations := map[string]string{policy.AnnotationDefaultTTL: "30s"}
-				annotations[policy.AnnotationDefaultSince] = policy.FormatSince(time.Now().Add(-time.Hour), policy.DefaultsHash(annotations))
+				annotations := map[string]string{wellknown.AnnotationDefaultTTL: "30s"}
+				annotations[wellknown.AnnotationDefaultSince] = resolution.FormatSince(time.Now().Add(-time.Hour), resolution.DefaultsHash(annotations))
 				n.set("ci", annotations)
 				for i := range count {
 					w.put(finished("ci", fmt.Sprintf("job-%d", i), fmt.Sprintf("uid-%d", i), -1))

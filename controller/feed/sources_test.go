@@ -10,13 +10,14 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // What a test's source reads: Get from a cache, Read live.
 type (
 	namespaceReader interface {
-		Get(ctx context.Context, name string) (*policy.NamespacePolicy, error)
-		Read(ctx context.Context, name string) (*policy.NamespacePolicy, error)
+		Get(ctx context.Context, name string) (*resolution.NamespacePolicy, error)
+		Read(ctx context.Context, name string) (*resolution.NamespacePolicy, error)
 	}
 	policyReader interface {
 		Get(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error)
@@ -34,7 +35,7 @@ type reads struct {
 	namespaces namespaceReader
 	policies   policyReader
 	runtimes   runtimeReader
-	counters   func(pod *policy.Facts, live bool) (*policy.PodCounter, error)
+	counters   func(pod *policy.Facts, live bool) (*resolution.PodCounter, error)
 	// profile is the one of the kind, apart from what the feed has; nil for none.
 	profile func() *expression.Profile
 	live    bool
@@ -72,7 +73,7 @@ func (r *reads) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
 	return out.WithPolicies(policies), err
 }
 
-func (r *reads) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (r *reads) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	if r.live {
 		return r.namespaces.Read(ctx, name)
 	}
@@ -91,7 +92,7 @@ func (r *reads) Runtime(ctx context.Context, reference *expression.Reference) (m
 }
 
 // PodCounter implements [platform.Source].
-func (r *reads) PodCounter(_ context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+func (r *reads) PodCounter(_ context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
 	if r.counters == nil {
 		return nil, platform.ErrUnknown
 	}

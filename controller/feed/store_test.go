@@ -25,7 +25,8 @@ import (
 
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // store is the metadata of the objects of one kind in an API server, watched by selector: what
@@ -71,9 +72,9 @@ func (s *store) change(key string, edit func(*metav1.PartialObjectMetadata)) {
 func (s *store) label(key, value string) {
 	s.change(key, func(o *metav1.PartialObjectMetadata) {
 		if value == "" {
-			delete(o.Labels, policy.LabelTTL)
+			delete(o.Labels, wellknown.LabelTTL)
 		} else {
-			o.Labels = map[string]string{policy.LabelTTL: value}
+			o.Labels = map[string]string{wellknown.LabelTTL: value}
 		}
 	})
 }
@@ -233,7 +234,7 @@ type nothing struct{ metadata.Interface }
 func (nothing) Resource(schema.GroupVersionResource) metadata.Getter { return nil }
 
 // in is the label's form of an instant.
-func in(d time.Duration) string { return policy.TTLLabel{At: time.Now().Add(d)}.String() }
+func in(d time.Duration) string { return lifetime.TTLLabel{At: time.Now().Add(d)}.String() }
 
 // stock runs feeds over a store, and their engine, until the test ends. Call it inside a synctest
 // bubble.

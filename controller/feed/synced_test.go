@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // shown is what a scrape has of curfew_feed_synced.
@@ -102,8 +102,8 @@ func TestSyncedMetric(t *testing.T) {
 		}
 		expect("before anything runs")
 		stopTTL := run(ttl, "", "")
-		stopEast := run(east, policy.LabelTTL, "east")
-		stopWest := run(west, policy.LabelTTL, "west")
+		stopEast := run(east, wellknown.LabelTTL, "east")
+		stopWest := run(west, wellknown.LabelTTL, "west")
 		defer stopTTL()
 		defer stopEast()
 		at(time.Second)

@@ -6,7 +6,9 @@ import (
 	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // Trigger is one reason to track the objects of a feed. The triggers of a kind share its watch and
@@ -43,8 +45,8 @@ func TTLs(*expression.Profile) *Trigger {
 		Name: policy.TriggerTTL, Keys: policy.LimitKeys(policy.TriggerTTL),
 		Idle: func(facts *policy.Facts) bool { return !facts.Finished && facts.StateError == nil },
 		Judge: func(state *State) (policy.Verdict, any, error) {
-			effective := policy.ResolveTrial(state.Facts, &state.Context.Scope)
-			return policy.Judge(state.Facts, &effective, state.Now), nil, nil
+			effective := resolution.ResolveTrial(state.Facts, &state.Context.Scope)
+			return judging.Judge(state.Facts, &effective, state.Now), nil, nil
 		},
 	}
 }
@@ -54,7 +56,7 @@ func labelled(key string) *Trigger {
 	return &Trigger{
 		Name: policy.TriggerLabel, Keys: []string{key},
 		Judge: func(state *State) (policy.Verdict, any, error) {
-			verdict := policy.JudgeLabel(state.Facts, key, &state.Context.Scope, state.Now)
+			verdict := judging.JudgeLabel(state.Facts, key, &state.Context.Scope, state.Now)
 			verdict.Live = state.Context.Undecided
 			return verdict, nil, nil
 		},
@@ -74,8 +76,8 @@ func Deadlines(profile *expression.Profile) *Trigger {
 		Name: policy.TriggerDeadline, Keys: policy.LimitKeys(policy.TriggerDeadline),
 		Idle: func(facts *policy.Facts) bool { return facts.Finished && facts.Exceeded.IsZero() },
 		Judge: func(state *State) (policy.Verdict, any, error) {
-			effective := policy.ResolveTrial(state.Facts, &state.Context.Scope)
-			verdict := policy.JudgeDeadline(state.Facts, &effective, way.Grace, state.Now)
+			effective := resolution.ResolveTrial(state.Facts, &state.Context.Scope)
+			verdict := judging.JudgeDeadline(state.Facts, &effective, way.Grace, state.Now)
 			if verdict.Action != policy.Wait && verdict.Action != policy.Stop {
 				return verdict, nil, nil
 			}

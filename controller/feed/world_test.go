@@ -26,6 +26,8 @@ import (
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // world is what a feed sees of an API server in these tests: the Kind functions over a map, at the
@@ -103,7 +105,7 @@ func podOf(job *batchv1.Job) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: *job.ObjectMeta.DeepCopy()}
 	pod.Spec.RestartPolicy, pod.Status.Phase = corev1.RestartPolicyNever, corev1.PodRunning
 	if ttl := job.Spec.TTLSecondsAfterFinished; ttl != nil {
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, policy.AnnotationTTL, strconv.Itoa(int(*ttl)))
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.AnnotationTTL, strconv.Itoa(int(*ttl)))
 	}
 	for _, condition := range job.Status.Conditions {
 		pod.Status.Phase = corev1.PodSucceeded
@@ -349,18 +351,18 @@ type namespaces struct {
 	reads int
 }
 
-func (n *namespaces) Get(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n *namespaces) Get(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.gets++
 	if n.fail {
 		return nil, fmt.Errorf("namespace %s cannot be read", name)
 	}
-	return policy.ParseNamespace(name, n.of[name], nil), nil
+	return resolution.ParseNamespace(name, n.of[name], nil), nil
 }
 
 // Read answers with what was said when it began, which is the oldest that it may.
-func (n *namespaces) Read(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n *namespaces) Read(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	read, err := n.Get(ctx, name)
 	n.mu.Lock()
 	n.reads++

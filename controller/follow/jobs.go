@@ -21,6 +21,7 @@ import (
 
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // Jobs keeps what Jobs say about their Pods. Most Jobs say nothing, and cost nothing. It implements
@@ -48,7 +49,7 @@ type seenJobs struct {
 
 // seenJob is the newest state of a Job that says something.
 type seenJob struct {
-	*policy.PodCounter
+	*resolution.PodCounter
 	namespace, version string
 	// counted means that some of its Pods may have been counted.
 	counted bool
@@ -115,7 +116,7 @@ func (j *Jobs) See(object runtime.Object) {
 	if !ok {
 		return
 	}
-	now := seenJob{PodCounter: policy.CounterOfJob(job), namespace: job.Namespace, version: job.ResourceVersion, counted: hasCounted(job)}
+	now := seenJob{PodCounter: resolution.CounterOfJob(job), namespace: job.Namespace, version: job.ResourceVersion, counted: hasCounted(job)}
 	j.mu.Lock()
 	now.list = j.list
 	old, known := j.of[job.UID]
@@ -169,19 +170,19 @@ func hasCounted(job *batchv1.Job) bool {
 
 // PodCounter returns what the Job of a Pod said when it was last seen; nil if it said nothing. A
 // Job that has not been seen yet says nothing either: it is read live before a Pod is deleted.
-func (j *Jobs) PodCounter(pod *policy.Facts) *policy.PodCounter {
+func (j *Jobs) PodCounter(pod *policy.Facts) *resolution.PodCounter {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
 	return j.of[pod.Owner.UID].PodCounter
 }
 
 // LivePodCounter asks the API server. It is nil if the Job is gone: its Pods go with it.
-func (j *Jobs) LivePodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+func (j *Jobs) LivePodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
 	job, err := j.Owners.Read(ctx, pod.Namespace, pod.Owner)
 	if err != nil {
 		return nil, err
 	}
-	return policy.CounterOfOwner(job)
+	return resolution.CounterOfOwner(job)
 }
 
 // Owners reads the controller owners of objects, of whatever kind. It implements feed.OwnerReader.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -29,7 +30,7 @@ func changedJobs() (*Jobs, func() []string) {
 func jobSeen(version int, podTTL string, succeeded int32) *batchv1.Job {
 	job := builders.MakeJob("ci", "build").UID("build").ResourceVersion(strconv.Itoa(version))
 	if podTTL != "" {
-		job.Annotation(policy.AnnotationPodTTL, podTTL)
+		job.Annotation(wellknown.AnnotationPodTTL, podTTL)
 	}
 	out := job.Obj()
 	out.Status.Succeeded = succeeded

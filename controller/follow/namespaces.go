@@ -21,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // NamespaceMeta is the part of a Namespace that is read: its metadata.
@@ -53,7 +55,7 @@ type Namespaces struct {
 	stamper
 
 	mu      sync.RWMutex
-	known   map[string]*policy.NamespacePolicy
+	known   map[string]*resolution.NamespacePolicy
 	metas   map[string]*metav1.PartialObjectMetadata
 	gone    map[string]goneNamespace
 	swept   time.Time // when those that are too old were last dropped
@@ -77,7 +79,7 @@ const goneFor = 10 * time.Minute
 func NewNamespaces(ctx context.Context, from cache.Cache, reader client.Reader, clock clock.Clock, log logr.Logger) (*Namespaces, error) {
 	n := &Namespaces{
 		reader: reader, clock: clock, log: log.WithName("namespaces"),
-		known: map[string]*policy.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
+		known: map[string]*resolution.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
 	}
 	informer, err := from.GetInformer(ctx, NamespaceMeta(), cache.BlockUntilSynced(false))
 	if err != nil {
@@ -125,7 +127,7 @@ func (n *Namespaces) observe(object any) {
 	if !ok {
 		return
 	}
-	read := policy.NamespaceOf(&meta.ObjectMeta)
+	read := resolution.NamespaceOf(&meta.ObjectMeta)
 	uses := usesCurfew(read)
 	n.mu.Lock()
 	was, known := n.gone[meta.Name]
@@ -182,7 +184,7 @@ func (n *Namespaces) forget(object any) {
 func curfewKeys(all map[string]string) map[string]string {
 	keys := map[string]string{}
 	for key, value := range all {
-		if strings.HasPrefix(key, policy.Prefix) {
+		if strings.HasPrefix(key, wellknown.Prefix) {
 			keys[key] = value
 		}
 	}
@@ -192,14 +194,14 @@ func curfewKeys(all map[string]string) map[string]string {
 // othersKeys are the labels that policies may select by; Curfew's own follow from the annotations.
 func othersKeys(all map[string]string) map[string]string {
 	keys := maps.Clone(all)
-	maps.DeleteFunc(keys, func(key, _ string) bool { return strings.HasPrefix(key, policy.Prefix) })
+	maps.DeleteFunc(keys, func(key, _ string) bool { return strings.HasPrefix(key, wellknown.Prefix) })
 	return keys
 }
 
 // usesCurfew reports whether a namespace carries any of Curfew's annotations.
-func usesCurfew(namespace *policy.NamespacePolicy) bool {
+func usesCurfew(namespace *resolution.NamespacePolicy) bool {
 	for key := range namespace.Annotations {
-		if strings.HasPrefix(key, policy.Prefix) {
+		if strings.HasPrefix(key, wellknown.Prefix) {
 			return true
 		}
 	}
@@ -207,7 +209,7 @@ func usesCurfew(namespace *policy.NamespacePolicy) bool {
 }
 
 // Namespace answers from the cache, and reads a namespace live that the cache lacks.
-func (n *Namespaces) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n *Namespaces) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	n.mu.RLock()
 	known, ok := n.known[name]
 	n.mu.RUnlock()
@@ -218,12 +220,12 @@ func (n *Namespaces) Namespace(ctx context.Context, name string) (*policy.Namesp
 }
 
 // LiveNamespace asks the API server.
-func (n *Namespaces) LiveNamespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n *Namespaces) LiveNamespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	meta := NamespaceMeta()
 	if err := n.reader.Get(ctx, types.NamespacedName{Name: name}, meta); err != nil {
 		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
 	}
-	return policy.NamespaceOf(&meta.ObjectMeta), nil
+	return resolution.NamespaceOf(&meta.ObjectMeta), nil
 }
 
 // UID returns the UID of a namespace, "" where it is not known.
@@ -237,25 +239,25 @@ func (n *Namespaces) UID(name string) types.UID {
 }
 
 // All are all namespaces, by name.
-func (n *Namespaces) All() []*policy.NamespacePolicy {
-	return n.those(func(*policy.NamespacePolicy) bool { return true })
+func (n *Namespaces) All() []*resolution.NamespacePolicy {
+	return n.those(func(*resolution.NamespacePolicy) bool { return true })
 }
 
 // Bounded are the namespaces with bounds, by name.
-func (n *Namespaces) Bounded() []*policy.NamespacePolicy {
-	return n.those(func(read *policy.NamespacePolicy) bool { return read.Bounds != (policy.Bounds{}) })
+func (n *Namespaces) Bounded() []*resolution.NamespacePolicy {
+	return n.those(func(read *resolution.NamespacePolicy) bool { return read.Bounds != (lifetime.Bounds{}) })
 }
 
-func (n *Namespaces) those(are func(*policy.NamespacePolicy) bool) []*policy.NamespacePolicy {
+func (n *Namespaces) those(are func(*resolution.NamespacePolicy) bool) []*resolution.NamespacePolicy {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	var out []*policy.NamespacePolicy
+	var out []*resolution.NamespacePolicy
 	for _, read := range n.known {
 		if are(read) {
 			out = append(out, read)
 		}
 	}
-	slices.SortFunc(out, func(a, b *policy.NamespacePolicy) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b *resolution.NamespacePolicy) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -284,7 +286,7 @@ type Poll struct {
 func NewPoll(names []string, reader client.Reader, clock clock.Clock, log logr.Logger) *Poll {
 	p := &Poll{names: names, refused: map[string]bool{}, Namespaces: &Namespaces{
 		reader: reader, clock: clock, log: log.WithName("namespaces"),
-		known: map[string]*policy.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
+		known: map[string]*resolution.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
 	}}
 	p.synced = p.read.Load
 	return p
@@ -294,15 +296,15 @@ func NewPoll(names []string, reader client.Reader, clock clock.Clock, log logr.L
 // time. Admission would otherwise fill in defaults that were replaced since the last poll.
 type Fresh struct {
 	*Namespaces
-	shared *shared[*policy.NamespacePolicy]
+	shared *shared[*resolution.NamespacePolicy]
 }
 
 // Fresh answers from the API server instead of from the last poll.
-func (p *Poll) Fresh() *Fresh { return &Fresh{p.Namespaces, newShared[*policy.NamespacePolicy]()} }
+func (p *Poll) Fresh() *Fresh { return &Fresh{p.Namespaces, newShared[*resolution.NamespacePolicy]()} }
 
 // Namespace asks the API server.
-func (f *Fresh) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
-	return f.shared.get(ctx, name, func(ctx context.Context) (*policy.NamespacePolicy, error) { return f.LiveNamespace(ctx, name) })
+func (f *Fresh) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
+	return f.shared.get(ctx, name, func(ctx context.Context) (*resolution.NamespacePolicy, error) { return f.LiveNamespace(ctx, name) })
 }
 
 // NeedLeaderElection is false: a replica that waits for the lease knows its namespaces.

@@ -14,14 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // A listed namespace that Curfew may no longer read is unknown at the next round, and a live read of
 // it is an error: its dry-run may have begun since (S6). Other failures keep what was read.
 func TestPolledNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "enforce"}, nil))
+		_, api := stamped(t, namespace(map[string]string{wellknown.AnnotationMode: "enforce"}, nil))
 		var mu sync.Mutex
 		var refused error
 		refuse := func(err error) { mu.Lock(); defer mu.Unlock(); refused = err }
@@ -61,13 +62,13 @@ func TestPolledNamespaces(t *testing.T) {
 			t.Errorf("an unreadable namespace is judged as %v", got)
 		}
 		dry := seen(t, api)
-		dry.Annotations[policy.AnnotationMode] = "dry-run"
+		dry.Annotations[wellknown.AnnotationMode] = "dry-run"
 		if err := api.Update(ctx, dry); err != nil {
 			t.Fatal(err)
 		}
 		refuse(nil)
 		expect("in dry-run, and its Role is back", 1, 1)
-		if got, err := poll.Namespace(ctx, "ci"); err != nil || got.Mode != policy.ModeDryRun {
+		if got, err := poll.Namespace(ctx, "ci"); err != nil || got.Mode != resolution.ModeDryRun {
 			t.Errorf("%v, %v; want dry-run", got, err)
 		}
 		cancel()
@@ -80,16 +81,16 @@ func TestPolledNamespaces(t *testing.T) {
 // Admission reads a namespace at each review: a default that was replaced since the last poll is
 // filled in no more (S6). Without an answer there is none.
 func TestFreshNamespaces(t *testing.T) {
-	_, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "enforce"}, nil))
+	_, api := stamped(t, namespace(map[string]string{wellknown.AnnotationMode: "enforce"}, nil))
 	poll := NewPoll([]string{"ci"}, api, clock.RealClock{}, logr.Discard())
 	poll.look(t.Context(), "ci")
 	changed := seen(t, api)
-	changed.Annotations[policy.AnnotationMode] = "dry-run"
+	changed.Annotations[wellknown.AnnotationMode] = "dry-run"
 	if err := api.Update(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
 	fresh := poll.Fresh()
-	if got, err := fresh.Namespace(t.Context(), "ci"); err != nil || got.Mode != policy.ModeDryRun {
+	if got, err := fresh.Namespace(t.Context(), "ci"); err != nil || got.Mode != resolution.ModeDryRun {
 		t.Errorf("%v, %v; want dry-run", got, err)
 	}
 	if err := api.Delete(t.Context(), changed); err != nil {

@@ -23,8 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 var noon = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -34,7 +35,7 @@ func stamped(t *testing.T, objects ...client.Object) (*Namespaces, client.WithWa
 	api := fake.NewClientBuilder().WithObjects(objects...).Build()
 	return &Namespaces{
 		reader: api, clock: clocktesting.NewFakeClock(noon.Add(-time.Hour)), log: logr.Discard(),
-		known: map[string]*policy.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
+		known: map[string]*resolution.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
 		// The local clock is behind.
 		stamper: stamper{client: api, serverTime: func(context.Context) (time.Time, error) { return noon, nil }, pending: loop.NewRetryQueue(clocktesting.NewFakeClock(noon), maxWrite)},
 	}, api
@@ -54,23 +55,23 @@ func seen(t *testing.T, api client.Client) *metav1.PartialObjectMetadata {
 }
 
 func TestStampNamespacesPastAdmission(t *testing.T) {
-	fits := policy.FormatSince(noon.Add(-time.Hour), policy.DefaultsHash(map[string]string{policy.AnnotationDefaultTTL: "1d"}))
-	now := policy.FormatSince(noon, policy.DefaultsHash(map[string]string{policy.AnnotationDefaultTTL: "1d"}))
-	both := map[string]string{policy.LabelInUse: "true", policy.LabelPodsInUse: "true"}
+	fits := resolution.FormatSince(noon.Add(-time.Hour), resolution.DefaultsHash(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}))
+	now := resolution.FormatSince(noon, resolution.DefaultsHash(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}))
+	both := map[string]string{wellknown.LabelInUse: "true", wellknown.LabelPodsInUse: "true"}
 	for name, test := range map[string]struct {
 		annotations, labels map[string]string
 		since               string
 		want                map[string]string
 	}{
-		"set while the webhook was down": {annotations: map[string]string{policy.AnnotationDefaultTTL: "1d"}, since: now, want: both},
+		"set while the webhook was down": {annotations: map[string]string{wellknown.AnnotationDefaultTTL: "1d"}, since: now, want: both},
 		"in step": {
-			annotations: map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationDefaultSince: fits}, labels: both, since: fits, want: both,
+			annotations: map[string]string{wellknown.AnnotationDefaultTTL: "1d", wellknown.AnnotationDefaultSince: fits}, labels: both, since: fits, want: both,
 		},
 		"hash of other defaults": {
-			annotations: map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationDefaultSince: "2020-01-01T00:00:00Z/0123456789ab"},
+			annotations: map[string]string{wellknown.AnnotationDefaultTTL: "1d", wellknown.AnnotationDefaultSince: "2020-01-01T00:00:00Z/0123456789ab"},
 			labels:      both, since: now, want: both,
 		},
-		"default taken back": {annotations: map[string]string{policy.AnnotationDefaultSince: fits}, labels: both, want: map[string]string{}},
+		"default taken back": {annotations: map[string]string{wellknown.AnnotationDefaultSince: fits}, labels: both, want: map[string]string{}},
 		"says nothing":       {want: map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,8 +82,8 @@ func TestStampNamespacesPastAdmission(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := seen(t, api)
-			if !maps.Equal(got.Labels, test.want) || got.Annotations[policy.AnnotationDefaultSince] != test.since {
-				t.Errorf("labels %v, since %q; want %v, %q", got.Labels, got.Annotations[policy.AnnotationDefaultSince], test.want, test.since)
+			if !maps.Equal(got.Labels, test.want) || got.Annotations[wellknown.AnnotationDefaultSince] != test.since {
+				t.Errorf("labels %v, since %q; want %v, %q", got.Labels, got.Annotations[wellknown.AnnotationDefaultSince], test.want, test.since)
 			}
 			if name == "in step" && got.ResourceVersion != before {
 				t.Error("written although nothing was to change")
@@ -98,7 +99,7 @@ func TestStampNamespacesPastAdmission(t *testing.T) {
 // S6: while the API server's time is not known nothing is stamped by a guess. The labels by which
 // the API server selects are kept in step, and the stamp is made up for.
 func TestStampWhileTheTimeIsNotKnown(t *testing.T) {
-	n, api := stamped(t, namespace(map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationDefaultSince: "2020-01-01T00:00:00Z/0123456789ab"}, nil))
+	n, api := stamped(t, namespace(map[string]string{wellknown.AnnotationDefaultTTL: "1d", wellknown.AnnotationDefaultSince: "2020-01-01T00:00:00Z/0123456789ab"}, nil))
 	known, unknown := n.serverTime, errors.New("the API server's time is not known")
 	n.serverTime = func(context.Context) (time.Time, error) { return time.Time{}, unknown }
 	for range 2 {
@@ -107,7 +108,7 @@ func TestStampWhileTheTimeIsNotKnown(t *testing.T) {
 			t.Fatalf("error %v, want %v, so that it is tried again", err, unknown)
 		}
 		got := seen(t, api)
-		if since, ok := got.Annotations[policy.AnnotationDefaultSince]; ok || got.Labels[policy.LabelInUse] != "true" {
+		if since, ok := got.Annotations[wellknown.AnnotationDefaultSince]; ok || got.Labels[wellknown.LabelInUse] != "true" {
 			t.Fatalf("since %q and labels %v, want none and in-use", since, got.Labels)
 		}
 	}
@@ -116,18 +117,18 @@ func TestStampWhileTheTimeIsNotKnown(t *testing.T) {
 	if err := n.stamp(t.Context(), "ci"); err != nil {
 		t.Fatal(err)
 	}
-	want := policy.FormatSince(noon, policy.DefaultsHash(map[string]string{policy.AnnotationDefaultTTL: "1d"}))
-	if since := seen(t, api).Annotations[policy.AnnotationDefaultSince]; since != want {
+	want := resolution.FormatSince(noon, resolution.DefaultsHash(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}))
+	if since := seen(t, api).Annotations[wellknown.AnnotationDefaultSince]; since != want {
 		t.Errorf("since %q, want %q", since, want)
 	}
 }
 
 // A stamp that was worked out from an old state must not overwrite what its author wrote since.
 func TestStampFromAnOldStateConflicts(t *testing.T) {
-	n, api := stamped(t, namespace(map[string]string{policy.AnnotationDefaultTTL: "1d"}, nil))
+	n, api := stamped(t, namespace(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}, nil))
 	n.observe(seen(t, api))
 	newer := seen(t, api)
-	newer.Annotations[policy.AnnotationDefaultTTL] = "30d"
+	newer.Annotations[wellknown.AnnotationDefaultTTL] = "30d"
 	if err := api.Update(t.Context(), newer); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestStampFromAnOldStateConflicts(t *testing.T) {
 }
 
 func TestNamespaceLookups(t *testing.T) {
-	n, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
+	n, api := stamped(t, namespace(map[string]string{wellknown.AnnotationMode: "dry-run"}, nil))
 	var changed []string
 	n.OnChange(func(name string) { changed = append(changed, name) })
 	others := 0
@@ -151,12 +152,12 @@ func TestNamespaceLookups(t *testing.T) {
 	})
 	for range 2 {
 		// Not known yet: read live, so that dry-run is not missed.
-		if got, err := n.Namespace(t.Context(), "ci"); err != nil || got.Mode != policy.ModeDryRun {
+		if got, err := n.Namespace(t.Context(), "ci"); err != nil || got.Mode != resolution.ModeDryRun {
 			t.Fatalf("%v, %v; want mode dry-run", got, err)
 		}
 	}
 	n.observe(seen(t, api))
-	if got, err := n.Namespace(t.Context(), "ci"); err != nil || got.Mode != policy.ModeDryRun || reads != 2 {
+	if got, err := n.Namespace(t.Context(), "ci"); err != nil || got.Mode != resolution.ModeDryRun || reads != 2 {
 		t.Fatalf("%v, %v after %d reads; want the cache to answer", got, err, reads)
 	}
 	if _, err := n.Namespace(t.Context(), "gone"); !apierrors.IsNotFound(err) {
@@ -166,7 +167,7 @@ func TestNamespaceLookups(t *testing.T) {
 		t.Errorf("live read of a namespace that is gone: %v, want not found", err)
 	}
 	relabelled := seen(t, api)
-	relabelled.Labels = map[string]string{policy.LabelInUse: "true"}
+	relabelled.Labels = map[string]string{wellknown.LabelInUse: "true"}
 	n.observe(relabelled)
 	if len(changed) != 0 {
 		t.Errorf("%q were judged again for a label of Curfew's own", changed)
@@ -206,11 +207,11 @@ func TestNamespaceCreatedAgain(t *testing.T) {
 		later    time.Duration
 		want     int
 	}{
-		"in dry-run now":         {new: map[string]string{policy.AnnotationMode: "dry-run"}, want: 1},
-		"without its default":    {old: map[string]string{policy.AnnotationDefaultPodTTL: "1m"}, want: 1},
+		"in dry-run now":         {new: map[string]string{wellknown.AnnotationMode: "dry-run"}, want: 1},
+		"without its default":    {old: map[string]string{wellknown.AnnotationDefaultPodTTL: "1m"}, want: 1},
 		"with other labels":      {labels: map[string]string{"team": "b"}, want: 1},
-		"as it was":              {old: map[string]string{policy.AnnotationMode: "dry-run"}, new: map[string]string{policy.AnnotationMode: "dry-run"}},
-		"long after it was gone": {new: map[string]string{policy.AnnotationMode: "dry-run"}, later: 2 * goneFor},
+		"as it was":              {old: map[string]string{wellknown.AnnotationMode: "dry-run"}, new: map[string]string{wellknown.AnnotationMode: "dry-run"}},
+		"long after it was gone": {new: map[string]string{wellknown.AnnotationMode: "dry-run"}, later: 2 * goneFor},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := clocktesting.NewFakeClock(noon)
@@ -268,7 +269,7 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 		go func() { _ = n.Run(ctx); close(done) }()
 		put := func(name string) {
 			t.Helper()
-			of := namespace(map[string]string{policy.AnnotationDefaultTTL: "1d"}, nil)
+			of := namespace(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}, nil)
 			of.Name = name
 			if err := api.Create(t.Context(), of); err != nil {
 				t.Fatal(err)
@@ -287,7 +288,7 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 		put("good")
 		synctest.Wait()
 		meta := NamespaceMeta()
-		if err := api.Get(t.Context(), client.ObjectKey{Name: "good"}, meta); err != nil || meta.Labels[policy.LabelInUse] != "true" {
+		if err := api.Get(t.Context(), client.ObjectKey{Name: "good"}, meta); err != nil || meta.Labels[wellknown.LabelInUse] != "true" {
 			t.Errorf("%v, %v: want it stamped at once", meta.Labels, err)
 		}
 		time.Sleep(time.Minute)
@@ -321,15 +322,15 @@ func TestStandbyForgetsNamespaces(t *testing.T) {
 func TestStripNamespace(t *testing.T) {
 	full := NamespaceMeta()
 	full.Name, full.ResourceVersion = "ci", "7"
-	full.Labels = map[string]string{"team": "a", policy.LabelInUse: "true"}
-	full.Annotations = map[string]string{policy.AnnotationDefaultTTL: "1d", "kubectl.kubernetes.io/last-applied-configuration": "{…}"}
+	full.Labels = map[string]string{"team": "a", wellknown.LabelInUse: "true"}
+	full.Annotations = map[string]string{wellknown.AnnotationDefaultTTL: "1d", "kubectl.kubernetes.io/last-applied-configuration": "{…}"}
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	out, err := StripNamespace(full)
 	slim, ok := out.(*metav1.PartialObjectMetadata)
 	if err != nil || !ok {
 		t.Fatalf("%T, %v", out, err)
 	}
-	if len(slim.ManagedFields) != 0 || len(slim.Annotations) != 1 || slim.Annotations[policy.AnnotationDefaultTTL] != "1d" {
+	if len(slim.ManagedFields) != 0 || len(slim.Annotations) != 1 || slim.Annotations[wellknown.AnnotationDefaultTTL] != "1d" {
 		t.Errorf("annotations %v, %d managed fields; want kubectl's gone", slim.Annotations, len(slim.ManagedFields))
 	}
 	if len(slim.Labels) != 2 || slim.Name != "ci" || slim.ResourceVersion != "7" {
@@ -343,7 +344,7 @@ func TestStripNamespace(t *testing.T) {
 // A feed has read a namespace live that the cache did not have; the cache then shows a newer state
 // of it.
 func TestNamespaceThatIsNewInTheCache(t *testing.T) {
-	n, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
+	n, api := stamped(t, namespace(map[string]string{wellknown.AnnotationMode: "dry-run"}, nil))
 	var added []string
 	n.OnAdd(func(name string) { added = append(added, name) })
 	n.observe(seen(t, api))
@@ -382,7 +383,7 @@ func TestNamespacesLookAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for who, namespace := range map[string]*policy.NamespacePolicy{"cached": cached, "live": live} {
+		for who, namespace := range map[string]*resolution.NamespacePolicy{"cached": cached, "live": live} {
 			if holds, err := program.Bool(t.Context(), &expression.Variables{NamespacePolicy: namespace}); err != nil || !holds {
 				t.Errorf("%s, %s: %v, %v", source, who, holds, err)
 			}

@@ -22,7 +22,9 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // platformOver follows these LifecyclePolicies and nothing else. Runtimes are read from the
@@ -110,7 +112,7 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 		torch := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Runtime", "metadata": map[string]any{"name": "torch"}}}
 		p := platformOver(t, policies, torch)
 		start(t, p)
-		namespaces, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
+		namespaces, api := stamped(t, namespace(map[string]string{wellknown.AnnotationMode: "dry-run"}, nil))
 		namespaces.observe(seen(t, api))
 		after(time.Second)
 		policies.Put(lifecyclePolicy(`"30s"`, 1))
@@ -123,8 +125,8 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 		for name, row := range map[string]struct {
 			live     bool
 			policies int
-			mode     policy.Mode
-		}{"cached": {false, 0, policy.ModeDryRun}, "live": {true, 1, policy.ModeEnforce}} {
+			mode     resolution.Mode
+		}{"cached": {false, 0, resolution.ModeDryRun}, "live": {true, 1, resolution.ModeEnforce}} {
 			from := cached.Live()
 			if !row.live {
 				from = cached
@@ -343,7 +345,7 @@ func TestLiveReadsProfilesPastTheCache(t *testing.T) {
 func TestBoundedNamespaces(t *testing.T) {
 	n, _ := stamped(t)
 	for name, annotations := range map[string]map[string]string{
-		"b": {policy.AnnotationMinTTL: "1h"}, "a": {policy.AnnotationMaxDeadline: "?"}, "c": {policy.AnnotationDefaultTTL: "1h"}, "d": nil,
+		"b": {wellknown.AnnotationMinTTL: "1h"}, "a": {wellknown.AnnotationMaxDeadline: "?"}, "c": {wellknown.AnnotationDefaultTTL: "1h"}, "d": nil,
 	} {
 		meta := NamespaceMeta()
 		meta.Name, meta.Annotations = name, annotations

@@ -21,8 +21,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/manifests/profiles"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 var trainingRuntimes = schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainingruntimes"}
@@ -71,29 +73,29 @@ func sinceOf(t *testing.T, api dynamic.Interface) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return object.GetAnnotations()[policy.AnnotationDefaultSince]
+	return object.GetAnnotations()[wellknown.AnnotationDefaultSince]
 }
 
 // A runtime whose TTL was changed past admission is stamped with the API server's time (S6).
 func TestStampRuntimesPastAdmission(t *testing.T) {
-	ttl := map[string]string{policy.AnnotationTTL: "1d"}
-	hash := policy.RuntimeHash(torch(nil, ttl).Object, nil)
-	fits := policy.FormatSince(noon.Add(-time.Hour), hash)
+	ttl := map[string]string{wellknown.AnnotationTTL: "1d"}
+	hash := resolution.RuntimeHash(torch(nil, ttl).Object, nil)
+	fits := resolution.FormatSince(noon.Add(-time.Hour), hash)
 	native := map[string]any{"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60)}}
-	ofNative := policy.RuntimeHash(torch(native, nil).Object, []policy.FieldPath{policy.MustFieldPath("spec.runPolicy.ttlSecondsAfterFinished")})
+	ofNative := resolution.RuntimeHash(torch(native, nil).Object, []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.runPolicy.ttlSecondsAfterFinished")})
 	with := func(since string) map[string]string {
-		return map[string]string{policy.AnnotationTTL: "1d", policy.AnnotationDefaultSince: since}
+		return map[string]string{wellknown.AnnotationTTL: "1d", wellknown.AnnotationDefaultSince: since}
 	}
 	for name, test := range map[string]struct {
 		object *unstructured.Unstructured
 		want   string
 	}{
-		"set while the webhook was down": {torch(nil, ttl), policy.FormatSince(noon, hash)},
-		"the field":                      {torch(native, nil), policy.FormatSince(noon, ofNative)},
+		"set while the webhook was down": {torch(nil, ttl), resolution.FormatSince(noon, hash)},
+		"the field":                      {torch(native, nil), resolution.FormatSince(noon, ofNative)},
 		"in step":                        {torch(nil, with(fits)), fits},
-		"the hash of another TTL":        {torch(nil, with("2020-01-01T00:00:00Z/0123456789ab")), policy.FormatSince(noon, hash)},
-		"in the future":                  {torch(nil, with(policy.FormatSince(noon.Add(time.Hour), hash))), policy.FormatSince(noon, hash)},
-		"the TTL taken back":             {torch(nil, map[string]string{policy.AnnotationDefaultSince: fits}), ""},
+		"the hash of another TTL":        {torch(nil, with("2020-01-01T00:00:00Z/0123456789ab")), resolution.FormatSince(noon, hash)},
+		"in the future":                  {torch(nil, with(resolution.FormatSince(noon.Add(time.Hour), hash))), resolution.FormatSince(noon, hash)},
+		"the TTL taken back":             {torch(nil, map[string]string{wellknown.AnnotationDefaultSince: fits}), ""},
 		"it says nothing":                {torch(nil, nil), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +133,7 @@ func TestStampRuntimesAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, api := stampedRuntimes(t, torch(nil, map[string]string{policy.AnnotationTTL: "1d"}))
+				r, api := stampedRuntimes(t, torch(nil, map[string]string{wellknown.AnnotationTTL: "1d"}))
 				var fixed atomic.Bool
 				r.WriteStamps(func(context.Context) (time.Time, error) {
 					if !fixed.Load() && test.time != nil {
@@ -172,7 +174,7 @@ func TestStampRuntimesAgain(t *testing.T) {
 // A stamp that keeps failing is tried less and less often.
 func TestStampRuntimesLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, api := stampedRuntimes(t, torch(nil, map[string]string{policy.AnnotationTTL: "1d"}))
+		r, api := stampedRuntimes(t, torch(nil, map[string]string{wellknown.AnnotationTTL: "1d"}))
 		var tries atomic.Int64
 		api.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			tries.Add(1)
@@ -217,14 +219,14 @@ func TestStampNoRuntimeThatIsGone(t *testing.T) {
 
 // The patch names the state that was read: no newer TTL gets the stamp of an older one.
 func TestRuntimeStampIsForTheStateThatWasRead(t *testing.T) {
-	object := torch(nil, map[string]string{policy.AnnotationTTL: "1d"})
+	object := torch(nil, map[string]string{wellknown.AnnotationTTL: "1d"})
 	object.SetResourceVersion("7")
 	r, api := stampedRuntimes(t, object)
 	if err := r.stamp(t.Context(), torchName); err != nil {
 		t.Fatal(err)
 	}
 	patch, ok := api.Actions()[0].(clienttesting.PatchAction)
-	want := `{"metadata":{"annotations":{"` + policy.AnnotationDefaultSince + `":"` + policy.FormatSince(noon, policy.RuntimeHash(object.Object, nil)) + `"},"resourceVersion":"7","uid":"torch"}}`
+	want := `{"metadata":{"annotations":{"` + wellknown.AnnotationDefaultSince + `":"` + resolution.FormatSince(noon, resolution.RuntimeHash(object.Object, nil)) + `"},"resourceVersion":"7","uid":"torch"}}`
 	if !ok || string(patch.GetPatch()) != want {
 		t.Errorf("patched with %s, want %s", patch.GetPatch(), want)
 	}

@@ -12,6 +12,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // Cached is the [platform.Source] that finds out when an object may be due.
@@ -32,7 +33,7 @@ func (c Cached) Snapshot(context.Context) (*platform.Snapshot, error) {
 }
 
 // Namespace implements [platform.Source].
-func (c Cached) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (c Cached) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	read, err := c.Namespaces.Namespace(ctx, name)
 	if IsGone(err) {
 		return nil, nil // It is gone, and its objects go with it.
@@ -46,7 +47,7 @@ func (c Cached) Runtime(ctx context.Context, reference *expression.Reference) (m
 }
 
 // PodCounter implements [platform.Source].
-func (c Cached) PodCounter(_ context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+func (c Cached) PodCounter(_ context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
 	switch {
 	case c.Jobs == nil:
 		return nil, platform.ErrUnknown
@@ -55,7 +56,7 @@ func (c Cached) PodCounter(_ context.Context, pod *policy.Facts) (*policy.PodCou
 	}
 	counter, err := c.Platform.Tallies.Counter(pod)
 	if err != nil { // For one Pod the others must not wait.
-		return policy.UnreadableCounter(pod, err), nil
+		return resolution.UnreadableCounter(pod, err), nil
 	}
 	return counter, nil
 }
@@ -81,7 +82,7 @@ func (c confirmed) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
 type live struct{ Cached }
 
 // Namespace implements [platform.Source]. A namespace that cannot be read is an error.
-func (l live) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (l live) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	return l.Namespaces.LiveNamespace(ctx, name)
 }
 
@@ -91,7 +92,7 @@ func (l live) Runtime(ctx context.Context, reference *expression.Reference) (map
 }
 
 // PodCounter implements [platform.Source].
-func (l live) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+func (l live) PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
 	switch {
 	case l.Jobs == nil:
 		return nil, platform.ErrUnknown
@@ -106,16 +107,16 @@ func (l live) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCou
 type sharing struct {
 	source     platform.Source
 	snapshots  *shared[*platform.Snapshot]
-	namespaces *shared[*policy.NamespacePolicy]
+	namespaces *shared[*resolution.NamespacePolicy]
 	runtimes   *shared[map[string]any]
-	counters   *shared[*policy.PodCounter]
+	counters   *shared[*resolution.PodCounter]
 }
 
 // Share lets all who ask a source at the same time have one answer, which is no older than what
 // each would have read.
 func Share(source platform.Source) platform.Source {
 	return &sharing{
-		source, newShared[*platform.Snapshot](), newShared[*policy.NamespacePolicy](), newShared[map[string]any](), newShared[*policy.PodCounter](),
+		source, newShared[*platform.Snapshot](), newShared[*resolution.NamespacePolicy](), newShared[map[string]any](), newShared[*resolution.PodCounter](),
 	}
 }
 
@@ -125,8 +126,8 @@ func (s *sharing) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
 }
 
 // Namespace implements [platform.Source].
-func (s *sharing) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
-	return s.namespaces.get(ctx, name, func(ctx context.Context) (*policy.NamespacePolicy, error) { return s.source.Namespace(ctx, name) })
+func (s *sharing) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
+	return s.namespaces.get(ctx, name, func(ctx context.Context) (*resolution.NamespacePolicy, error) { return s.source.Namespace(ctx, name) })
 }
 
 // Runtime implements [platform.Source].
@@ -136,14 +137,14 @@ func (s *sharing) Runtime(ctx context.Context, reference *expression.Reference) 
 }
 
 // PodCounter implements [platform.Source].
-func (s *sharing) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+func (s *sharing) PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
 	key := pod.Namespace + "/" + string(pod.CountedBy())
 	if owner := pod.Owner; pod.OwnedByJob() {
 		// The author of a Pod chooses the reference. By the UID alone, a Pod that names no Job would
 		// share the answer "the Job is gone" with the Pods of the Job that has the UID (S6).
 		key = fmt.Sprintf("%s/%q", pod.Namespace, []string{owner.APIVersion, owner.Kind, owner.Name, string(owner.UID)})
 	}
-	return s.counters.get(ctx, key, func(ctx context.Context) (*policy.PodCounter, error) { return s.source.PodCounter(ctx, pod) })
+	return s.counters.get(ctx, key, func(ctx context.Context) (*resolution.PodCounter, error) { return s.source.PodCounter(ctx, pod) })
 }
 
 // sharedTimeout bounds one shared read. Each caller that waits for it has its own bound.

@@ -17,7 +17,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -33,7 +37,7 @@ func after(d time.Duration) {
 // slowly is a source whose answers about Pods take a second.
 type slowly struct{ platform.Source }
 
-func (s slowly) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+func (s slowly) PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
 	<-time.After(time.Second)
 	return s.Source.PodCounter(ctx, pod)
 }
@@ -49,7 +53,7 @@ func TestForgedOwnersShareNoAnswer(t *testing.T) {
 			owner := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: job, UID: "build", Controller: ptr.To(true)}
 			return policy.FactsOfPod(builders.MakePod("ci", name).Owner(owner).Created(finished).Phase(corev1.PodSucceeded).Terminated(finished).Obj())
 		}
-		build := builders.MakeJob("ci", "build").UID("build").Annotation(policy.AnnotationPodTTL, "never").Map()
+		build := builders.MakeJob("ci", "build").UID("build").Annotation(wellknown.AnnotationPodTTL, "never").Map()
 		build["apiVersion"], build["kind"] = "batch/v1", "Job"
 		client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), &unstructured.Unstructured{Object: build})
 		from := Share(slowly{live{Cached{Jobs: NewJobs(&Owners{Client: client, Mapper: mapper})}}})
@@ -64,9 +68,9 @@ func TestForgedOwnersShareNoAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ci := policy.ParseNamespace("ci", map[string]string{policy.AnnotationDefaultPodTTL: "1h", policy.AnnotationBackfill: "true"}, nil)
-		effective := policy.Resolve(victim, &policy.Scope{Namespace: ci, Counter: counter})
-		if verdict := policy.Judge(victim, &effective, time.Now()); verdict.Action != policy.Keep || verdict.Source.Level != policy.LevelJob {
+		ci := resolution.ParseNamespace("ci", map[string]string{wellknown.AnnotationDefaultPodTTL: "1h", wellknown.AnnotationBackfill: "true"}, nil)
+		effective := resolution.Resolve(victim, &resolution.Scope{Namespace: ci, Counter: counter})
+		if verdict := judging.Judge(victim, &effective, time.Now()); verdict.Action != policy.Keep || verdict.Source.Level != lifetime.LevelJob {
 			t.Errorf("its Job says never: %v by %v (%s)", verdict.Action, verdict.Source, verdict.Reason)
 		}
 	})

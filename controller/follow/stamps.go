@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // stamper keeps Curfew's own keys on namespaces whose annotations were changed past admission, and
@@ -87,11 +88,11 @@ func (n *Namespaces) stamp(ctx context.Context, name string) error {
 	if err != nil {
 		unknown = err
 	}
-	want := policy.StampNamespace(meta.Annotations, tallied, now)
+	want := resolution.StampNamespace(meta.Annotations, tallied, now)
 	labels, annotations := map[string]any{}, map[string]any{}
-	difference(labels, meta.Labels, policy.LabelInUse, want.InUse)
-	difference(labels, meta.Labels, policy.LabelPodsInUse, want.PodsInUse)
-	difference(annotations, meta.Annotations, policy.AnnotationDefaultSince, want.Since)
+	difference(labels, meta.Labels, wellknown.LabelInUse, want.InUse)
+	difference(labels, meta.Labels, wellknown.LabelPodsInUse, want.PodsInUse)
+	difference(annotations, meta.Annotations, wellknown.AnnotationDefaultSince, want.Since)
 	if len(labels)+len(annotations) == 0 {
 		return unknown
 	}
@@ -117,7 +118,7 @@ func (s *stamper) counts(namespace *metav1.ObjectMeta) (bool, error) {
 		return false, nil
 	}
 	tallied, err := s.tallied(namespace.Name)
-	if _, labelled := namespace.Labels[policy.LabelPodsInUse]; err != nil {
+	if _, labelled := namespace.Labels[wellknown.LabelPodsInUse]; err != nil {
 		if !labelled { // A PodTally that is found has the namespace stamped again.
 			err = nil
 		}
@@ -199,15 +200,15 @@ func (r *Runtimes) stamp(ctx context.Context, name string) error {
 	fields := r.store.Snapshot().Profiles.For(object.GroupVersionKind()).RuntimeTTLs
 	have := object.GetAnnotations()
 	var now time.Time
-	if policy.RuntimeHash(object.Object, fields) != "" {
+	if resolution.RuntimeHash(object.Object, fields) != "" {
 		var err error
 		if now, err = r.stamper.serverTime(ctx); err != nil {
 			return err // With another clock, it could reach what finished before (S6).
 		}
 	}
-	want := policy.StampRuntime(object.Object, fields, have[policy.AnnotationDefaultSince], now)
+	want := resolution.StampRuntime(object.Object, fields, have[wellknown.AnnotationDefaultSince], now)
 	annotations := map[string]any{}
-	difference(annotations, have, policy.AnnotationDefaultSince, want)
+	difference(annotations, have, wellknown.AnnotationDefaultSince, want)
 	if len(annotations) == 0 {
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -125,7 +126,7 @@ func (t *Tallies) Counts(namespace string) (bool, error) {
 
 // Counter is the PodTally that counted a Pod; nil if it is gone. It is an error until all are
 // known.
-func (t *Tallies) Counter(pod *policy.Facts) (*policy.PodCounter, error) {
+func (t *Tallies) Counter(pod *policy.Facts) (*resolution.PodCounter, error) {
 	all, err := t.In(pod.Namespace)
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func (t *Tallies) Counter(pod *policy.Facts) (*policy.PodCounter, error) {
 }
 
 // LiveCounter is the same, read from the API server: also a PodTally that the mirror has not seen.
-func (t *Tallies) LiveCounter(ctx context.Context, client dynamic.Interface, pod *policy.Facts) (*policy.PodCounter, error) {
+func (t *Tallies) LiveCounter(ctx context.Context, client dynamic.Interface, pod *policy.Facts) (*resolution.PodCounter, error) {
 	known, err := t.Counter(pod)
 	if err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func (t *Tallies) LiveCounter(ctx context.Context, client dynamic.Interface, pod
 // findCounter looks for the PodTally that counted a Pod among all of its namespace. The author of a
 // Pod writes its counted-by, and may write a UID into each Pod that no PodTally has. So one list
 // answers all who ask about a namespace at the same time (S9).
-func (t *Tallies) findCounter(ctx context.Context, client dynamic.Interface, pod *policy.Facts) (*policy.PodCounter, error) {
+func (t *Tallies) findCounter(ctx context.Context, client dynamic.Interface, pod *policy.Facts) (*resolution.PodCounter, error) {
 	if pod.CountedBy() == "" {
 		return nil, nil
 	}
@@ -179,7 +180,7 @@ func (t *Tallies) findCounter(ctx context.Context, client dynamic.Interface, pod
 
 // counters holds PodTallies by UID, each with its error.
 type counters map[types.UID]struct {
-	counter *policy.PodCounter
+	counter *resolution.PodCounter
 	err     error
 }
 

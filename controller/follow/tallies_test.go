@@ -20,6 +20,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func podTally(namespace, name string, generation, succeeded int64) *unstructured.Unstructured {
@@ -90,7 +91,7 @@ func TestFollowTallies(t *testing.T) {
 
 // The label by which the API server sends Pods follows the tallies. It stays until they are known.
 func TestStampTallied(t *testing.T) {
-	both := map[string]string{policy.LabelPodsInUse: "true"}
+	both := map[string]string{wellknown.LabelPodsInUse: "true"}
 	unknown := errors.New("not listed yet")
 	for name, test := range map[string]struct {
 		labels map[string]string
@@ -113,7 +114,7 @@ func TestStampTallied(t *testing.T) {
 			if err := n.stamp(t.Context(), "ci"); (err != nil) != test.fails {
 				t.Errorf("error %v: it is retried if and only if there is one", err)
 			}
-			if got := seen(t, api).Labels[policy.LabelPodsInUse]; got != test.want {
+			if got := seen(t, api).Labels[wellknown.LabelPodsInUse]; got != test.want {
 				t.Errorf("label %q, want %q", got, test.want)
 			}
 		})
@@ -141,7 +142,7 @@ func TestTalliesHaveNamespacesStamped(t *testing.T) {
 			}
 			after(time.Second)
 			meta := NamespaceMeta()
-			if err := api.Get(t.Context(), client.ObjectKey{Name: "ci"}, meta); err != nil || meta.Labels[policy.LabelPodsInUse] != want {
+			if err := api.Get(t.Context(), client.ObjectKey{Name: "ci"}, meta); err != nil || meta.Labels[wellknown.LabelPodsInUse] != want {
 				t.Errorf("labels %v, %v; want %q", meta.Labels, err, want)
 			}
 		}
@@ -160,7 +161,7 @@ func TestLiveCounterReadsUnseenTallies(t *testing.T) {
 		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies): "PodTallyList"}, podTally("ci", "a", 1, 0), of)
 		for by, want := range map[string]bool{"ci/b": true, "ci/gone": false} {
-			pod := policy.FactsOfObject(policy.PodProfile, map[string]any{"metadata": map[string]any{"namespace": "ci", "name": "p", "annotations": map[string]any{policy.AnnotationCountedBy: by}}})
+			pod := policy.FactsOfObject(policy.PodProfile, map[string]any{"metadata": map[string]any{"namespace": "ci", "name": "p", "annotations": map[string]any{wellknown.AnnotationCountedBy: by}}})
 			counter, err := p.Tallies.LiveCounter(t.Context(), client, pod)
 			if err != nil || (counter != nil) != want || want && !counter.TTL.TTL.Never {
 				t.Errorf("counted by %s: %+v, %v", by, counter, err)
@@ -192,7 +193,7 @@ func TestForgedCountersShareAList(t *testing.T) {
 		for i := range 100 {
 			go func() {
 				pod := policy.FactsOfObject(policy.PodProfile, map[string]any{"metadata": map[string]any{"namespace": "ci", "name": "p",
-					"annotations": map[string]any{policy.AnnotationCountedBy: fmt.Sprint("made-up-", i)}}})
+					"annotations": map[string]any{wellknown.AnnotationCountedBy: fmt.Sprint("made-up-", i)}}})
 				if counter, err := p.Tallies.LiveCounter(t.Context(), client, pod); counter != nil || err != nil {
 					t.Errorf("counted by %+v, %v", counter, err)
 				}

@@ -15,7 +15,7 @@ import (
 
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/paging"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // maxScopes is how many scopes a message names.
@@ -114,7 +114,7 @@ func (p *Pauses) write(ctx context.Context, target Target, want metav1.Condition
 }
 
 // ConditionPaused is the type of the condition on a Namespace, which is not Curfew's own kind.
-const ConditionPaused corev1.NamespaceConditionType = policy.Prefix + "Paused"
+const ConditionPaused corev1.NamespaceConditionType = wellknown.Prefix + "Paused"
 
 // NamespaceClient reads and patches Namespaces.
 type NamespaceClient interface {

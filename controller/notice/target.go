@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -25,10 +25,10 @@ type Target struct {
 // targetOf returns the object behind a source. An object's own or its runtime's TTL concerns the
 // object's namespace, which is "" for cluster-scoped objects.
 func targetOf(source, namespace string) Target {
-	switch s := policy.ParseSource(source); s.Level {
-	case policy.LevelPolicy:
+	switch s := lifetime.ParseSource(source); s.Level {
+	case lifetime.LevelPolicy:
 		return Target{Policy: true, Name: s.Name}
-	case policy.LevelNamespace:
+	case lifetime.LevelNamespace:
 		return Target{Name: s.Name}
 	default:
 		return Target{Name: namespace}
@@ -43,8 +43,8 @@ func digestOf(source, namespace string, inside bool) Target {
 		return Target{Name: namespace, Inside: true}
 	}
 	out := targetOf(source, cmp.Or(namespace, metav1.NamespaceDefault))
-	level := policy.ParseSource(source).Level
-	out.Inside = level != policy.LevelNamespace && level != policy.LevelPolicy
+	level := lifetime.ParseSource(source).Level
+	out.Inside = level != lifetime.LevelNamespace && level != lifetime.LevelPolicy
 	return out
 }
 

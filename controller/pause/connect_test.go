@@ -16,6 +16,7 @@ import (
 
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 )
 
 // TestHeldWhileConnecting: a connection takes long to make, and a pause is accepted meanwhile. The
@@ -41,10 +42,10 @@ func heldWhileConnecting(t *testing.T, protocol int) {
 	var held atomic.Bool
 	read := make(chan bool, 100)
 	gate := pause.New(pause.Options{Clock: clock.RealClock{}, Log: logr.Discard()})
-	gate.Use(func(context.Context) ([]policy.Pause, error) {
+	gate.Use(func(context.Context) ([]judging.Pause, error) {
 		if held.Load() {
 			defer func() { read <- true }()
-			return []policy.Pause{{Name: "stop"}}, nil
+			return []judging.Pause{{Name: "stop"}}, nil
 		}
 		return nil, nil
 	}, nil)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 
 // Reader reads the pauses that are in effect, consistently: it sees every one that was accepted
 // before the call.
-type Reader func(context.Context) ([]policy.Pause, error)
+type Reader func(context.Context) ([]judging.Pause, error)
 
 // Options of a Gate. Clock is required; Read may be set before Run.
 type Options struct {
@@ -54,7 +55,7 @@ type Gate struct {
 	began    time.Time // when the newest read began
 	wanted   time.Time // until when reads are needed
 	good     time.Time // when the newest read that succeeded was sent; zero: none
-	pauses   []policy.Pause
+	pauses   []judging.Pause
 	bad      time.Time // when the newest read that failed was sent
 	why      error
 	shown    View          // what look returned last,

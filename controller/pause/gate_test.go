@@ -14,6 +14,7 @@ import (
 
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -66,7 +67,7 @@ func TestSlowAnswersAreOneChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		delay, changes := 900*time.Millisecond, 0
 		gate := pause.New(pause.Options{
-			Read: func(ctx context.Context) ([]policy.Pause, error) {
+			Read: func(ctx context.Context) ([]judging.Pause, error) {
 				delay += 7 * time.Millisecond
 				select {
 				case <-time.After(delay):

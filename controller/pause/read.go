@@ -15,8 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const (
@@ -32,25 +33,25 @@ type source struct {
 	http *http.Client
 	url  string
 	// decode reads the pauses of an answer with code 200, or 404.
-	decode func(code int, body []byte) ([]policy.Pause, error)
+	decode func(code int, body []byte) ([]judging.Pause, error)
 }
 
 // OfCluster reads the DeletionPauses of the cluster.
 func OfCluster(config *rest.Config) (Reader, error) {
 	path := fmt.Sprintf("/apis/%s/%s?limit=%d", v1alpha1.GroupVersion, v1alpha1.DeletionPauses, maxPauses)
-	return newSource(config, path, func(code int, body []byte) ([]policy.Pause, error) {
+	return newSource(config, path, func(code int, body []byte) ([]judging.Pause, error) {
 		var list v1alpha1.DeletionPauseList
 		switch {
 		case code == http.StatusNotFound:
-			return nil, fmt.Errorf("CustomResourceDefinition %s.%s is not installed", v1alpha1.DeletionPauses, policy.Group)
+			return nil, fmt.Errorf("CustomResourceDefinition %s.%s is not installed", v1alpha1.DeletionPauses, wellknown.Group)
 		case json.Unmarshal(body, &list) != nil || list.Kind != "DeletionPauseList":
 			return nil, errors.New("the answer is no list of DeletionPauses")
 		case list.Continue != "":
 			return nil, fmt.Errorf("there are more than %d: delete those that have ended", maxPauses)
 		}
-		var out []policy.Pause
+		var out []judging.Pause
 		for i := range list.Items {
-			out = append(out, policy.PauseOf(&list.Items[i]))
+			out = append(out, judging.PauseOf(&list.Items[i]))
 		}
 		return out, nil
 	})
@@ -59,11 +60,11 @@ func OfCluster(config *rest.Config) (Reader, error) {
 // OfNamespace reads the ConfigMap that takes their place with --only-namespaces, in the namespace
 // that Curfew runs in.
 func OfNamespace(config *rest.Config, namespace string) (Reader, error) {
-	path := "/api/v1/namespaces/" + namespace + "/configmaps/" + policy.PauseConfigMap
-	return newSource(config, path, func(code int, body []byte) ([]policy.Pause, error) {
+	path := "/api/v1/namespaces/" + namespace + "/configmaps/" + judging.PauseConfigMap
+	return newSource(config, path, func(code int, body []byte) ([]judging.Pause, error) {
 		if code == http.StatusNotFound {
 			var status metav1.Status
-			if json.Unmarshal(body, &status) == nil && status.Details != nil && status.Details.Name == policy.PauseConfigMap {
+			if json.Unmarshal(body, &status) == nil && status.Details != nil && status.Details.Name == judging.PauseConfigMap {
 				return nil, nil
 			}
 			return nil, errors.New("404 that does not name the ConfigMap")
@@ -72,15 +73,15 @@ func OfNamespace(config *rest.Config, namespace string) (Reader, error) {
 		if json.Unmarshal(body, &object) != nil || object.Kind != "ConfigMap" {
 			return nil, errors.New("the answer is no ConfigMap")
 		}
-		one, err := policy.PauseOfConfigMap(object.Data)
+		one, err := judging.PauseOfConfigMap(object.Data)
 		if err != nil {
-			return nil, fmt.Errorf("ConfigMap %s: %w", policy.PauseConfigMap, err)
+			return nil, fmt.Errorf("ConfigMap %s: %w", judging.PauseConfigMap, err)
 		}
-		return []policy.Pause{one}, nil
+		return []judging.Pause{one}, nil
 	})
 }
 
-func newSource(config *rest.Config, path string, decode func(int, []byte) ([]policy.Pause, error)) (Reader, error) {
+func newSource(config *rest.Config, path string, decode func(int, []byte) ([]judging.Pause, error)) (Reader, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = 0 // Each read has a deadline.
 	client, err := rest.HTTPClientFor(config)
@@ -92,12 +93,12 @@ func newSource(config *rest.Config, path string, decode func(int, []byte) ([]pol
 		return nil, fmt.Errorf("pause: address of the API server %q: %w", config.Host, err)
 	}
 	s := &source{http: client, url: strings.TrimSuffix(base.String(), "/") + path, decode: decode}
-	return func(ctx context.Context) ([]policy.Pause, error) { return s.read(ctx, config.UserAgent) }, nil
+	return func(ctx context.Context) ([]judging.Pause, error) { return s.read(ctx, config.UserAgent) }, nil
 }
 
 // read sends no resourceVersion: the API server then answers with the state of etcd, not with that
 // of a cache that may be behind.
-func (s *source) read(ctx context.Context, agent string) ([]policy.Pause, error) {
+func (s *source) read(ctx context.Context, agent string) ([]judging.Pause, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
 	if err != nil {
 		return nil, err
@@ -128,7 +129,7 @@ func (s *source) read(ctx context.Context, agent string) ([]policy.Pause, error)
 
 // inEffect drops the pauses that have ended, by the time of the answer. The header cuts fractions
 // of a second off, so that no pause ends early. Without it none ends.
-func inEffect(pauses []policy.Pause, date string) (out []policy.Pause) {
+func inEffect(pauses []judging.Pause, date string) (out []judging.Pause) {
 	now, err := http.ParseTime(date)
 	for i := range pauses {
 		if err == nil && pauses[i].Over(now.In(time.UTC)) {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 )
 
 // Run reads until ctx is done.
@@ -81,7 +81,7 @@ func (g *Gate) read(ctx context.Context, sent time.Time) {
 
 // answer takes the answer of a read, and reports whether something else is held than was logged.
 // A read that was sent before another one that succeeded or failed likewise says nothing new.
-func (g *Gate) answer(sent time.Time, pauses []policy.Pause, err error) (changed bool) {
+func (g *Gate) answer(sent time.Time, pauses []judging.Pause, err error) (changed bool) {
 	now := g.options.Clock.Now()
 	g.mu.Lock()
 	switch {

@@ -28,7 +28,7 @@ type Mark struct {
 type markKey struct{}
 
 // With marks a context: its writing requests are what a trigger does to an object of a scope
-// ([policy.PauseScope]).
+// ([judging.PauseScope]).
 func With(ctx context.Context, trigger policy.Trigger, scope string) (context.Context, *Mark) {
 	mark := &Mark{trigger: trigger, scope: scope}
 	return context.WithValue(ctx, markKey{}, mark), mark

@@ -2,6 +2,8 @@ package pause
 
 import (
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/quote"
 )
 
 // View is the set of pauses in effect at a moment. It never changes.
@@ -11,31 +13,31 @@ type View struct {
 	// Version differs where something else is held.
 	Version uint64
 
-	held []policy.Pause
+	held []judging.Pause
 }
 
-func unread(err error) View { return View{Unread: policy.ShortenTo(err.Error(), 300)} }
+func unread(err error) View { return View{Unread: quote.ShortenTo(err.Error(), 300)} }
 
 // Holds reports whether the actions of a trigger on an object are held. The scope is
-// [policy.PauseScope] of the object.
+// [judging.PauseScope] of the object.
 func (v *View) Holds(trigger policy.Trigger, scope string) bool {
-	return v.some(func(p *policy.Pause) bool { return p.Holds(trigger, scope) })
+	return v.some(func(p *judging.Pause) bool { return p.Holds(trigger, scope) })
 }
 
 // HoldsAll reports whether all actions of a trigger are held, in any namespace.
 func (v *View) HoldsAll(trigger policy.Trigger) bool {
-	return v.some(func(p *policy.Pause) bool { return p.HoldsAll(trigger) })
+	return v.some(func(p *judging.Pause) bool { return p.HoldsAll(trigger) })
 }
 
 // any reports whether anything at all is held.
-func (v *View) any() bool { return v.some(func(*policy.Pause) bool { return true }) }
+func (v *View) any() bool { return v.some(func(*judging.Pause) bool { return true }) }
 
 // all reports whether everything is held.
 func (v *View) all() bool {
-	return v.some(func(p *policy.Pause) bool { return len(p.Triggers) == 0 && len(p.Namespaces) == 0 })
+	return v.some(func(p *judging.Pause) bool { return len(p.Triggers) == 0 && len(p.Namespaces) == 0 })
 }
 
-func (v *View) some(which func(*policy.Pause) bool) bool {
+func (v *View) some(which func(*judging.Pause) bool) bool {
 	if v.Unread != "" {
 		return true
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const (
@@ -48,14 +48,14 @@ func Annotations(all []Record, total int) map[string]string {
 	if err != nil {
 		return nil
 	}
-	return map[string]string{policy.AnnotationDeleted: string(text)}
+	return map[string]string{wellknown.AnnotationDeleted: string(text)}
 }
 
 // Read reads the records of an Event. It returns none if they are unreadable: the API server cut
 // them, or another writer wrote them.
 func Read(annotations map[string]string) []Record {
 	var out []Record
-	if json.Unmarshal([]byte(annotations[policy.AnnotationDeleted]), &out) != nil {
+	if json.Unmarshal([]byte(annotations[wellknown.AnnotationDeleted]), &out) != nil {
 		return nil
 	}
 	return out

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"curfew.dev/curfew/controller/paging"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Client is a [Cluster] of clients.
@@ -243,29 +243,29 @@ func patchOf(meta *patchMeta) []byte {
 // adoption adds the finalizer to exactly the state that was judged. A Pod that was released to be
 // deleted is its tally's again.
 func adoption(of *pod) []byte {
-	out := &patchMeta{UID: of.uid, ResourceVersion: of.resourceVersion(), Finalizers: []string{policy.FinalizerTally}}
+	out := &patchMeta{UID: of.uid, ResourceVersion: of.resourceVersion(), Finalizers: []string{wellknown.FinalizerTally}}
 	if of.released {
-		out.Annotations = map[string]*string{policy.AnnotationCountedBy: nil}
+		out.Annotations = map[string]*string{wellknown.AnnotationCountedBy: nil}
 	}
 	return patchOf(out)
 }
 
 // releasing removes the finalizer from exactly the state that was judged, without counting.
 func releasing(uid types.UID, version string) []byte {
-	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Remove: []string{policy.FinalizerTally}})
+	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Remove: []string{wellknown.FinalizerTally}})
 }
 
 // counting removes the finalizer of a Pod that a status lists, and notes by whom it is counted. Any
 // state will do: the status has decided.
 func counting(uid, by types.UID) []byte {
-	return patchOf(&patchMeta{UID: uid, Annotations: countedBy(string(by)), Remove: []string{policy.FinalizerTally}})
+	return patchOf(&patchMeta{UID: uid, Annotations: countedBy(string(by)), Remove: []string{wellknown.FinalizerTally}})
 }
 
 // disowning is releasing for a Pod that Curfew is about to delete, and that is not counted then.
 func disowning(uid types.UID, version string) []byte {
-	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Annotations: countedBy(policy.CountedByNobody), Remove: []string{policy.FinalizerTally}})
+	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Annotations: countedBy(wellknown.CountedByNone), Remove: []string{wellknown.FinalizerTally}})
 }
 
 func countedBy(by string) map[string]*string {
-	return map[string]*string{policy.AnnotationCountedBy: &by}
+	return map[string]*string{wellknown.AnnotationCountedBy: &by}
 }

@@ -12,6 +12,7 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	match "curfew.dev/curfew/policy/tally"
 )
 
@@ -107,8 +108,8 @@ func (c *Controller) unlisted(ctx context.Context, due *action.Due, cause error)
 	if live.UID != due.UID || live.ResourceVersion != due.ResourceVersion {
 		return due.ResourceVersion, nil // The deletion will find that out.
 	}
-	facts, level := policy.FactsOfPod(live), policy.ParseSource(due.Source).Level
-	outranked := due.Trigger == string(policy.TriggerTTL) && (level == policy.LevelNamespace || level == policy.LevelPolicy)
+	facts, level := policy.FactsOfPod(live), lifetime.ParseSource(due.Source).Level
+	outranked := due.Trigger == string(policy.TriggerTTL) && (level == lifetime.LevelNamespace || level == lifetime.LevelPolicy)
 	if match.Held(facts) || outranked && match.Exempt(facts) == "" {
 		return "", fmt.Errorf("%w: %w", errUnlisted, cause)
 	}

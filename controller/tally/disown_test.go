@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // A Pod that has finished is counted before Curfew deletes it; one that has not is never counted.
@@ -72,7 +72,7 @@ func TestDeletionFails(t *testing.T) {
 				Disowning{Next: deletes(func(action.Due) action.Result { return fails(w) }), Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
 			}()
 			w.around = func(string, bool) error { return nil }
-			if by := w.pods["running"].Annotations[policy.AnnotationCountedBy]; by != policy.CountedByNobody {
+			if by := w.pods["running"].Annotations[wellknown.AnnotationCountedBy]; by != wellknown.CountedByNone {
 				t.Fatalf("it was not released: counted by %q", by)
 			}
 			p.settle(ctx)

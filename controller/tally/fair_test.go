@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // slow is an API server in which each request takes a while.
@@ -81,7 +81,7 @@ func crowd(c *Controller, namespace string, tallies, pods int) {
 	w.beginList()
 	for i := range pods {
 		of := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
-		of.Namespace, of.Name, of.ResourceVersion, of.Finalizers = namespace, fmt.Sprint("p", i), "1", []string{policy.FinalizerTally}
+		of.Namespace, of.Name, of.ResourceVersion, of.Finalizers = namespace, fmt.Sprint("p", i), "1", []string{wellknown.FinalizerTally}
 		of.UID, of.Labels = types.UID(fmt.Sprint(namespace, "-p", i)), map[string]string{"app": fmt.Sprint("t", i%tallies)}
 		w.observe(of, false)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // In listed namespaces, what PodTallies have left is released, and nothing that another process may
@@ -30,7 +30,7 @@ func TestReleaseLeft(t *testing.T) {
 		w.change("p", func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, "example.com/logs") })
 		w.remove("p")
 		w.known = map[types.UID]bool{} // All may be released, as far as the world knows.
-		held := func() bool { return slices.Contains(w.pods["p"].Finalizers, policy.FinalizerTally) }
+		held := func() bool { return slices.Contains(w.pods["p"].Finalizers, wellknown.FinalizerTally) }
 		begin := func(namespaces ...string) {
 			c := w.process().Controller
 			delete(c.spaces, namespace)
@@ -57,7 +57,7 @@ func TestReleaseLeft(t *testing.T) {
 // Where no CustomResourceDefinition may be read, only the API server's groups say that Curfew's
 // kinds are not installed, and only if they are all there.
 func TestServed(t *testing.T) {
-	const curfew = policy.Group + "/v1alpha1"
+	const curfew = wellknown.Group + "/v1alpha1"
 	for name, test := range map[string]struct {
 		groups        []string
 		defined, fail bool

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // S7: a 404 for the list of PodTallies releases no Pod while their CustomResourceDefinition exists,
@@ -112,7 +112,7 @@ func TestTooManyTallies(t *testing.T) {
 	w.known = nil
 	w.around = func(string, bool) error { return nil }
 	p.settle(ctx)
-	if reason("last") != v1alpha1.ReasonCounting || !slices.Contains(w.pods["not-counted"].Finalizers, policy.FinalizerTally) {
+	if reason("last") != v1alpha1.ReasonCounting || !slices.Contains(w.pods["not-counted"].Finalizers, wellknown.FinalizerTally) {
 		t.Errorf("the last one left is %s", reason("last"))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/tally"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 type killed struct{}
@@ -131,7 +132,7 @@ func (m *model) delete() {
 			return action.Result{Outcome: action.Conflict}
 		}
 		finished := now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed
-		if slices.Contains(now.Finalizers, policy.FinalizerTally) && !finished && now.DeletionTimestamp == nil && !m.world.mayRelease(now) {
+		if slices.Contains(now.Finalizers, wellknown.FinalizerTally) && !finished && now.DeletionTimestamp == nil && !m.world.mayRelease(now) {
 			m.t.Fatalf("Pod %s is deleted before it is released", now.UID)
 		}
 		m.world.remove("p")
@@ -234,7 +235,7 @@ func (m *model) end() {
 	}
 	m.process.settle(ctx)
 	for _, pod := range m.world.pods {
-		if slices.Contains(pod.Finalizers, policy.FinalizerTally) {
+		if slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
 			m.t.Fatalf("Pod %s is left with the finalizer", pod.UID)
 		}
 		if m.world.owner(pod) != nil && pod.DeletionTimestamp == nil && !match.Counted(policy.FactsOfPod(pod)) {

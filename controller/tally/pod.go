@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // pod is the kept state of a Pod that a tally selects, or that carries the finalizer.
@@ -71,9 +71,9 @@ func readPod(from *corev1.Pod) *pod {
 // readMeta takes over metadata that is at least as new as the known state.
 func (p *pod) readMeta(from *metav1.ObjectMeta) {
 	p.version = versionOf(from.ResourceVersion)
-	p.held = slices.Contains(from.Finalizers, policy.FinalizerTally)
-	by, marked := from.Annotations[policy.AnnotationCountedBy]
-	p.released = by == policy.CountedByNobody
+	p.held = slices.Contains(from.Finalizers, wellknown.FinalizerTally)
+	by, marked := from.Annotations[wellknown.AnnotationCountedBy]
+	p.released = by == wellknown.CountedByNone
 	p.counted = marked && !p.released
 	p.deleting, p.forced = time.Time{}, false
 	if from.DeletionTimestamp != nil {

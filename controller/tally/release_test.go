@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // A tally that is deleted with much work left has no more rounds.
@@ -43,7 +43,7 @@ func TestDeletedTallyRests(t *testing.T) {
 	}
 	p.settle(ctx)
 	for _, pod := range w.pods {
-		if slices.Contains(pod.Finalizers, policy.FinalizerTally) {
+		if slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
 			t.Fatalf("Pod %s is left with the finalizer", pod.Name)
 		}
 	}
@@ -58,7 +58,7 @@ func TestKindIsGone(t *testing.T) {
 	p.options.Cluster, w.undefined = &unserved{view: p.view}, true
 	p.watch.again.Set()
 	p.settle(ctx)
-	if pod := w.pods["running"]; slices.Contains(pod.Finalizers, policy.FinalizerTally) {
+	if pod := w.pods["running"]; slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
 		t.Error("it is left with the finalizer")
 	}
 }
@@ -125,11 +125,11 @@ func TestRelease(t *testing.T) {
 		time.Sleep(time.Hour) // Within a bubble: no time passes.
 		w.lock.Lock()
 		w.create("q", "none", false)
-		w.change("q", func(pod *corev1.Pod) { pod.Finalizers = []string{policy.FinalizerTally} })
+		w.change("q", func(pod *corev1.Pod) { pod.Finalizers = []string{wellknown.FinalizerTally} })
 		w.lock.Unlock()
 		time.Sleep(sweepEvery + sweepAgain)
 		synctest.Wait()
-		if slices.Contains(w.pods["q"].Finalizers, policy.FinalizerTally) {
+		if slices.Contains(w.pods["q"].Finalizers, wellknown.FinalizerTally) {
 			t.Error("a Pod that got the finalizer later is left with it")
 		}
 		if condition() != "False Released" {

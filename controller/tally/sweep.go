@@ -17,8 +17,8 @@ import (
 
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/paging"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const (
@@ -149,7 +149,7 @@ func (c *Controller) sweep(ctx context.Context, namespace string, listed map[pod
 		var patches []func(context.Context) bool
 		for i := range page.Items {
 			of := &page.Items[i].ObjectMeta
-			if !slices.Contains(of.Finalizers, policy.FinalizerTally) || listed == nil && c.space(of.Namespace) != nil {
+			if !slices.Contains(of.Finalizers, wellknown.FinalizerTally) || listed == nil && c.space(of.Namespace) != nil {
 				continue
 			}
 			if listed == nil {

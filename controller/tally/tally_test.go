@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // someWorld has one Pod for each way in which a Pod is counted, or is not.
@@ -52,7 +52,7 @@ func (w *world) expect(t *testing.T, active, succeeded, failed int64) {
 		t.Errorf("status %+v, want %d active, %d succeeded, %d failed", status, active, succeeded, failed)
 	}
 	for _, pod := range w.pods {
-		if held := slices.Contains(pod.Finalizers, policy.FinalizerTally); held != (pod.Name == "running") {
+		if held := slices.Contains(pod.Finalizers, wellknown.FinalizerTally); held != (pod.Name == "running") {
 			t.Errorf("Pod %s: finalizers %v", pod.Name, pod.Finalizers)
 		}
 	}
@@ -217,7 +217,7 @@ func TestSwitchedOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pod := range w.pods {
-		if slices.Contains(pod.Finalizers, policy.FinalizerTally) {
+		if slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
 			t.Errorf("Pod %s has the finalizer", pod.Name)
 		}
 	}
@@ -246,7 +246,7 @@ func TestSwitchedOffByNamespace(t *testing.T) {
 	if released, err := off.sweep(ctx, "", listed); err != nil || released != 1 {
 		t.Fatalf("released %d, %v", released, err)
 	}
-	if by := w.pods["victim"].Annotations[policy.AnnotationCountedBy]; by != "" {
+	if by := w.pods["victim"].Annotations[wellknown.AnnotationCountedBy]; by != "" {
 		t.Errorf("counted by %q, a tally of another namespace", by)
 	}
 }
@@ -360,7 +360,7 @@ func TestNumbersAreWritten(t *testing.T) {
 	if s.tallies[0] != older {
 		older, younger = younger, older
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: older.match.Namespace, Name: "p", UID: "p", ResourceVersion: "1", Labels: map[string]string{"app": "a"}, Finalizers: []string{policy.FinalizerTally}},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: older.match.Namespace, Name: "p", UID: "p", ResourceVersion: "1", Labels: map[string]string{"app": "a"}, Finalizers: []string{wellknown.FinalizerTally}},
 		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}}
 	s.observe(pod, false)
 	if older.active != 1 || younger.conflicts != 1 || !woken[older] || !woken[younger] {

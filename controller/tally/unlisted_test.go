@@ -12,6 +12,7 @@ import (
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/tally"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // unlisted are PodTallies that cannot be listed, for example for want of a permission.
@@ -43,7 +44,7 @@ func TestDeletionsWhileTalliesAreUnknown(t *testing.T) {
 			w.create("p", "a", false)
 			w.change("p", func(pod *corev1.Pod) {
 				if test.held {
-					pod.Finalizers = []string{policy.FinalizerTally}
+					pod.Finalizers = []string{wellknown.FinalizerTally}
 				}
 				if test.change != nil {
 					test.change(pod)
@@ -73,7 +74,7 @@ func TestSweepReadsTallies(t *testing.T) {
 	w.create("p", "a", true)
 	p := w.process()
 	delete(p.spaces, namespace)
-	held := func() bool { return slices.Contains(w.pods["p"].Finalizers, policy.FinalizerTally) }
+	held := func() bool { return slices.Contains(w.pods["p"].Finalizers, wellknown.FinalizerTally) }
 	if released, err := p.sweep(ctx, "", nil); err != nil || released != 0 || !held() {
 		t.Errorf("released %d, %v", released, err)
 	}

@@ -23,6 +23,7 @@ import (
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const namespace = "ci"
@@ -108,7 +109,7 @@ func (w *world) create(name, app string, admitted bool) {
 	pod.Namespace, pod.Name, pod.UID = namespace, name, types.UID(fmt.Sprint("pod-", w.uids))
 	pod.Labels = map[string]string{"app": app}
 	if admitted && w.owner(pod) != nil {
-		pod.Finalizers = []string{policy.FinalizerTally}
+		pod.Finalizers = []string{wellknown.FinalizerTally}
 	}
 	w.store(pod, watch.Added)
 }
@@ -174,7 +175,7 @@ func (w *world) request(name string, effect func() error) error {
 
 var (
 	podKind   = schema.GroupResource{Resource: "pods"}
-	tallyKind = schema.GroupResource{Group: policy.Group, Resource: v1alpha1.PodTallies}
+	tallyKind = schema.GroupResource{Group: wellknown.Group, Resource: v1alpha1.PodTallies}
 )
 
 func (w *world) Tallies(context.Context, string) (out []*StoredTally, err error) {
@@ -248,7 +249,7 @@ func (w *world) check(object *StoredTally, status *v1alpha1.PodTallyStatus) {
 			w.fail("Pod %s was counted by %s and is counted again by %s", one.uid, by, object.UID)
 		}
 		for _, pod := range w.pods {
-			if pod.UID == one.uid && slices.Contains(pod.Finalizers, policy.FinalizerTally) {
+			if pod.UID == one.uid && slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
 				w.fail("Pod %s is counted although it carries the finalizer", one.uid)
 			}
 		}
@@ -337,7 +338,7 @@ func (w *world) runsNoMore(pod *corev1.Pod) bool {
 		return pod.DeletionTimestamp != nil
 	}
 	state := w.nodes[pod.Spec.NodeName]
-	forced := ptr.Deref(pod.DeletionGracePeriodSeconds, 30) == 0 && slices.Equal(pod.Finalizers, []string{policy.FinalizerTally})
+	forced := ptr.Deref(pod.DeletionGracePeriodSeconds, 30) == 0 && slices.Equal(pod.Finalizers, []string{wellknown.FinalizerTally})
 	return state == NodeGone || state == NodeNotReady && forced
 }
 
@@ -365,8 +366,8 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 		case pod.DeletionTimestamp != nil && len(meta.Finalizers) > 0:
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, name, nil)
 		}
-		held := slices.Contains(pod.Finalizers, policy.FinalizerTally)
-		_, was := pod.Annotations[policy.AnnotationCountedBy]
+		held := slices.Contains(pod.Finalizers, wellknown.FinalizerTally)
+		_, was := pod.Annotations[wellknown.AnnotationCountedBy]
 		pod = pod.DeepCopy()
 		for _, add := range meta.Finalizers {
 			if !slices.Contains(pod.Finalizers, add) {
@@ -381,10 +382,10 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, *value)
 			}
 		}
-		switch by := ptr.Deref(meta.Annotations[policy.AnnotationCountedBy], ""); {
+		switch by := ptr.Deref(meta.Annotations[wellknown.AnnotationCountedBy], ""); {
 		case step == "adopt":
 			delete(w.disowned, pod.UID)
-		case by != "" && by != policy.CountedByNobody:
+		case by != "" && by != wellknown.CountedByNone:
 			w.owed[pod.UID] = types.UID(by)
 		case by != "":
 			w.disowned[pod.UID] = true

@@ -11,7 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 //go:embed *.yaml
@@ -25,7 +25,7 @@ func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	}
 	var out []*apiextensionsv1.CustomResourceDefinition
 	for _, entry := range entries {
-		if !strings.HasPrefix(entry.Name(), policy.Group+"_") {
+		if !strings.HasPrefix(entry.Name(), wellknown.Group+"_") {
 			continue
 		}
 		text, err := files.ReadFile(entry.Name())

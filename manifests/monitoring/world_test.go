@@ -45,6 +45,8 @@ import (
 	"curfew.dev/curfew/controller/servertime"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/webhook"
 )
 
@@ -192,7 +194,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 	}
 	finished := metav1.NewTime(time.Now().Add(-time.Hour))
 	job := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "j", UID: "u", Annotations: map[string]string{policy.AnnotationTTL: "soon"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "j", UID: "u", Annotations: map[string]string{wellknown.AnnotationTTL: "soon"}},
 		Status: batchv1.JobStatus{CompletionTime: &finished, Conditions: []batchv1.JobCondition{
 			{Type: batchv1.JobComplete, Status: "True", LastTransitionTime: finished}}},
 	}
@@ -299,14 +301,14 @@ func (served) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 // said are namespaces: "ci" has a default and a bound, none other can be read.
 type said struct{}
 
-func (said) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+func (said) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
 	if name != "ci" {
 		return nil, errors.New("cannot be read")
 	}
-	return policy.ParseNamespace(name, map[string]string{policy.Prefix + "default-ttl": "1d", policy.Prefix + "max-ttl": "7d"}, nil), nil
+	return resolution.ParseNamespace(name, map[string]string{wellknown.Prefix + "default-ttl": "1d", wellknown.Prefix + "max-ttl": "7d"}, nil), nil
 }
 
-func (s said) LiveNamespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (s said) LiveNamespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	return s.Namespace(ctx, name)
 }
 

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Verdict is the decision of a policy on one object.
@@ -64,7 +66,7 @@ type Object struct {
 	// JSON is the object as decoded JSON: the metadata alone unless the policy needs more.
 	JSON map[string]any
 	// Namespace of the object; nil if it has none, or if it is not known.
-	Namespace *policy.NamespacePolicy
+	Namespace *resolution.NamespacePolicy
 	// Lookup answers one of expression.Lookups that depend on other objects.
 	Lookup func(name string) (bool, error)
 	// System reports that nothing in the namespace is deleted: kube-system and the like.
@@ -134,7 +136,7 @@ func (p *Policy) excludes(o *Object) bool {
 
 // inNamespace reports whether the namespaceSelector matches. One with a requirement matches no
 // cluster-scoped object.
-func (s *selection) inNamespace(namespace *policy.NamespacePolicy) bool {
+func (s *selection) inNamespace(namespace *resolution.NamespacePolicy) bool {
 	return s.namespaces.Empty() || namespace != nil && s.namespaces.Matches(labels.Set(namespace.Labels))
 }
 
@@ -170,14 +172,14 @@ func (p *Policy) keeps(o *Object) (reason, message string) {
 	case facts.Deleting:
 		return SkipTerminating, "is being deleted already"
 	case facts.Protected():
-		return SkipProtected, "is protected by annotation " + policy.AnnotationProtect
+		return SkipProtected, "is protected by annotation " + wellknown.AnnotationProtect
 	case facts.CurfewsOwn():
 		return SkipCurfew, "is part of Curfew"
 	case facts.MultiKueueCopy():
 		return SkipCopy, "is MultiKueue's copy, which the manager cluster would dispatch again"
 	case o.System:
 		return SkipSystem, fmt.Sprintf("namespace %q is protected", facts.Namespace)
-	case o.Namespace != nil && o.Namespace.Mode == policy.ModeDryRun:
+	case o.Namespace != nil && o.Namespace.Mode == resolution.ModeDryRun:
 		return SkipDryRun, fmt.Sprintf("namespace %q is in dry-run", facts.Namespace)
 	case facts.EssentialObject() && !p.match.spellsOut(o.Resource, facts.Name):
 		return SkipEssential, "Kubernetes needs it: name it in resourceNames to delete it"

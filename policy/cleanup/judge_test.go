@@ -15,7 +15,9 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 var now = time.Date(2026, 12, 1, 2, 0, 0, 0, time.UTC)
@@ -80,7 +82,7 @@ func object(t *testing.T, text string) *cleanup.Object {
 		Resource: schema.GroupResource{Group: gv.Group, Resource: strings.ToLower(kind) + "s"},
 	}
 	if out.Facts.Namespace != "" {
-		out.Namespace = policy.ParseNamespace(out.Facts.Namespace, nil, map[string]string{"team": "a"})
+		out.Namespace = resolution.ParseNamespace(out.Facts.Namespace, nil, map[string]string{"team": "a"})
 	}
 	return out
 }
@@ -176,7 +178,7 @@ func TestWhatIsKept(t *testing.T) {
 	}
 	p := compile(t, all)
 	o := object(t, "{}")
-	o.Namespace = policy.ParseNamespace("ci", map[string]string{policy.AnnotationMode: "dry-run"}, nil)
+	o.Namespace = resolution.ParseNamespace("ci", map[string]string{wellknown.AnnotationMode: "dry-run"}, nil)
 	if got := p.Judge(context.Background(), o); said(got) != "NamespaceDryRun" {
 		t.Errorf("in dry-run: %s", said(got))
 	}

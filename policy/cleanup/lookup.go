@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/quote"
 )
 
 // volumeKinds are the kinds of the core group that lookups about volumes apply to.
@@ -92,6 +92,6 @@ func (o *Object) bound(name string) (bool, error) {
 	case "Available", "Released", "Pending", "Lost":
 		return false, nil
 	default:
-		return false, fmt.Errorf("%s: status.phase is %q", name, policy.Shorten(phase))
+		return false, fmt.Errorf("%s: status.phase is %q", name, quote.Shorten(phase))
 	}
 }

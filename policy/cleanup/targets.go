@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Resource is a resource that the API server serves.
@@ -60,7 +62,7 @@ func (p *Policy) Targets(served []Resource) []Target {
 	for i := range served {
 		one := &served[i]
 		version, name, ok := p.match.target(one)
-		if !ok || one.Undeletable || one.Group == policy.Group || p.Namespace != "" && !one.Namespaced {
+		if !ok || one.Undeletable || one.Group == wellknown.Group || p.Namespace != "" && !one.Namespaced {
 			continue
 		}
 		out = append(out, Target{GroupVersionResource: one.WithVersion(version), Kind: one.Kind, Namespaced: one.Namespaced, Name: name})
@@ -120,7 +122,7 @@ func (p *Policy) ServerSelector() labels.Selector { return p.match.labels }
 
 // Namespaces returns the namespaces in which the policy lists objects: its own, or all that its
 // namespaceSelector matches. all means that it lists the whole cluster.
-func (p *Policy) Namespaces(known []*policy.NamespacePolicy) (names []string, all bool) {
+func (p *Policy) Namespaces(known []*resolution.NamespacePolicy) (names []string, all bool) {
 	if p.Namespace != "" {
 		return []string{p.Namespace}, false
 	}

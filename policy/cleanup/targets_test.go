@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -74,8 +74,8 @@ func TestTargets(t *testing.T) {
 }
 
 func TestNamespaces(t *testing.T) {
-	known := []*policy.NamespacePolicy{
-		policy.ParseNamespace("b", nil, map[string]string{"team": "x"}), policy.ParseNamespace("a", nil, map[string]string{"team": "x"}), policy.ParseNamespace("c", nil, nil),
+	known := []*resolution.NamespacePolicy{
+		resolution.ParseNamespace("b", nil, map[string]string{"team": "x"}), resolution.ParseNamespace("a", nil, map[string]string{"team": "x"}), resolution.ParseNamespace("c", nil, nil),
 	}
 	for spec, want := range map[string]string{
 		"{}": "[] true",

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 func mustCompile(t testing.TB, source string, scope Scope, result Result) *Program {
@@ -287,7 +287,7 @@ func FuzzCompile(f *testing.F) {
 			return
 		}
 		ttl, _, err := program.TTL(context.Background(), variables)
-		if ttl != nil && (err != nil || ttl.After < 0 || ttl.After > policy.MaxDuration) {
+		if ttl != nil && (err != nil || ttl.After < 0 || ttl.After > lifetime.MaxDuration) {
 			t.Fatalf("%q: %v, %v", source, ttl, err)
 		}
 	})

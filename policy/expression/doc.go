@@ -10,8 +10,8 @@
 //
 // An expression that fails at run time (missing key, cost limit, interrupt, wrong type of result)
 // yields an error and never a value. An object whose state cannot be read is kept, a default that
-// cannot be computed is a [policy.Setting] with Err, and a policy whose conditions fail keeps every
-// object that it might have matched (S6). No request is denied for any of it.
+// cannot be computed is a [lifetime.Setting] with Err, and a policy whose conditions fail keeps
+// every object that it might have matched (S6). No request is denied for any of it.
 //
 // Nothing here reads a clock, a client or a log. Time limits come in as the context of a call, the
 // present as variable now.

@@ -9,6 +9,9 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -79,7 +82,7 @@ func TestWhoEnforcesTheDeadline(t *testing.T) {
 		"JobSet, new":                           {all["jobset.jobset.x-k8s.io"], no, true},
 		"JobSet, the gate is on":                {all["jobset.jobset.x-k8s.io"], status(map[string]any{"startTime": "2026-03-01T08:00:05Z"}), false},
 		"TrainJob":                              {all["trainjob.trainer.kubeflow.org"], no, false},
-		"TrainJob before v2.2":                  {all["trainjob.trainer.kubeflow.org"].Served(func(policy.FieldPath) bool { return false }), no, true},
+		"TrainJob before v2.2":                  {all["trainjob.trainer.kubeflow.org"].Served(func(fieldpath.FieldPath) bool { return false }), no, true},
 		"Job":                                   {all["job.batch"], no, false},
 		"RayJob":                                {all["rayjob.ray.io"], no, false},
 		"a profile that says":                   {own("true"), no, false},
@@ -122,8 +125,8 @@ func TestBackstopThatDoesNotSayWhoActs(t *testing.T) {
 		facts := policy.FactsOfObject(profile.Profile, map[string]any{
 			"metadata": map[string]any{"namespace": "ci", "name": "a", "creationTimestamp": started.Format(time.RFC3339)}, "spec": map[string]any{"activeDeadlineSeconds": int64(60)},
 		})
-		effective := policy.Resolve(facts, &policy.Scope{})
-		verdict := policy.JudgeDeadline(facts, &effective, profile.Enforcement.Grace, started)
+		effective := resolution.Resolve(facts, &resolution.Scope{})
+		verdict := judging.JudgeDeadline(facts, &effective, profile.Enforcement.Grace, started)
 		if said != c.err || verdict.Action != policy.Wait || !verdict.Expiry.Equal(started.Add(c.after)) {
 			t.Errorf("%s: %s %s, error %q; want stopped %s after the start, error %q", name, verdict.Action, verdict.Expiry, said, c.after, c.err)
 		}

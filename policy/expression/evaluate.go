@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // For evaluates the policy for one object and reports whether it matches. Variables hold the
@@ -15,7 +17,7 @@ import (
 // in the result. If the match cannot be evaluated, every setting of the policy becomes an error in
 // the result: the object is kept (S6). The bounds of the policy apply all the same: the author of
 // an object must not escape them by leaving out a field.
-func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variables) (*policy.PlatformPolicy, bool, []error) {
+func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variables) (*resolution.PlatformPolicy, bool, []error) {
 	if len(p.match.kinds) == 0 && facts.Profile.Unknown {
 		// Every kind with a profile, and this has none: it is given nothing. The bounds apply to
 		// labelled objects of all kinds.
@@ -38,11 +40,11 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	if !matched {
 		return nil, false, nil
 	}
-	out := &policy.PlatformPolicy{
+	out := &resolution.PlatformPolicy{
 		Name: p.Name, Bounds: p.Bounds, Since: p.Since, Backfill: p.Backfill,
 		Mode: p.Mode, WarnBelow: p.WarnBelow, NamesKind: p.match.names(facts.Profile.Kind.GroupKind()),
 		LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation, Protect: p.protect,
-		TTL: policy.TTLSet{
+		TTL: lifetime.TTLSet{
 			All:       p.ttl.setting(ctx, p.source, variables),
 			Succeeded: p.succeeded.setting(ctx, p.source, variables),
 			Failed:    p.failed.setting(ctx, p.source, variables),
@@ -70,7 +72,7 @@ func (p *Policy) givesLabel(profile *policy.Profile) bool {
 
 // Label is the TTL label that the policy gives to an object that it matches; nil where it gives
 // none. The setting has Text and, if the label cannot be computed, Err.
-func (p *Policy) Label(ctx context.Context, variables *Variables) *policy.Setting {
+func (p *Policy) Label(ctx context.Context, variables *Variables) *lifetime.Setting {
 	if p.label == nil || p.label.constant != nil {
 		if p.label == nil {
 			return nil
@@ -81,7 +83,7 @@ func (p *Policy) Label(ctx context.Context, variables *Variables) *policy.Settin
 	if err == nil && text == "" {
 		return nil
 	}
-	return &policy.Setting{Path: p.label.path, Source: p.source, Text: text, Err: err}
+	return &lifetime.Setting{Path: p.label.path, Source: p.source, Text: text, Err: err}
 }
 
 // PolicyError is an evaluation of a policy that failed for one object, which is kept for that
@@ -105,9 +107,9 @@ func (p *Policy) failure(err error) error {
 }
 
 // unusable has err in the place of everything that the policy sets.
-func (p *Policy) unusable(err error) *policy.PlatformPolicy {
-	in := func(path string) *policy.Setting { return &policy.Setting{Path: path, Source: p.source, Err: err} }
-	out := &policy.PlatformPolicy{Name: p.Name, Since: p.Since, Backfill: p.Backfill, Mode: p.Mode}
+func (p *Policy) unusable(err error) *resolution.PlatformPolicy {
+	in := func(path string) *lifetime.Setting { return &lifetime.Setting{Path: path, Source: p.source, Err: err} }
+	out := &resolution.PlatformPolicy{Name: p.Name, Since: p.Since, Backfill: p.Backfill, Mode: p.Mode}
 	if p.ttl != nil || p.succeeded != nil || p.failed != nil {
 		out.TTL.All = in("spec.match")
 	}
@@ -129,26 +131,26 @@ func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 	// Bounds count as if the policy matched, and what lies within them is kept. Of an evaluation that
 	// was stopped the answer is still to come.
 	unknown := p.Bounds
-	for _, r := range []*policy.Range{&unknown.TTL, &unknown.Label, &unknown.Deadline} {
-		for _, bound := range []**policy.Setting{&r.Min, &r.Max} {
+	for _, r := range []*lifetime.Range{&unknown.TTL, &unknown.Label, &unknown.Deadline} {
+		for _, bound := range []**lifetime.Setting{&r.Min, &r.Max} {
 			if *bound != nil {
 				*bound = in((*bound).Path)
 			}
 		}
 	}
-	if out.Bounds = unknown; !errors.As(err, new(*policy.UndecidedError)) {
+	if out.Bounds = unknown; !errors.As(err, new(*lifetime.UndecidedError)) {
 		out.Bounds, out.LatestDate = p.Bounds.Narrow(unknown), p.LatestDate
 	}
 	return out
 }
 
-// Matching evaluates sorted policies for one object, for [policy.Scope]. It skips a policy that can
-// no longer make a difference, because the namespace or an earlier policy already decides.
-func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables) ([]*policy.PlatformPolicy, []error) {
-	var out []*policy.PlatformPolicy
+// Matching evaluates sorted policies for one object, for [resolution.Scope]. It skips a policy that
+// can no longer make a difference, because the namespace or an earlier policy already decides.
+func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables) ([]*resolution.PlatformPolicy, []error) {
+	var out []*resolution.PlatformPolicy
 	var errs []error
 	open := questions{label: true, propagation: true}
-	open.ttl, open.deadline = policy.LeftToPolicies(facts, variables.NamespacePolicy)
+	open.ttl, open.deadline = resolution.LeftToPolicies(facts, variables.NamespacePolicy)
 	for _, p := range policies {
 		if !p.answers(open) {
 			continue
@@ -157,7 +159,7 @@ func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, vari
 		if matched {
 			out = append(out, said)
 		}
-		if matched && said.Mode != policy.ModeDryRun {
+		if matched && said.Mode != resolution.ModeDryRun {
 			open.ttl = open.ttl && said.TTL.Empty()
 			open.deadline = open.deadline && said.Deadline == nil
 			open.label = open.label && said.Label == nil
@@ -173,7 +175,7 @@ type questions struct{ ttl, deadline, label, propagation bool }
 
 // answers reports whether the policy can make a difference. The bounds of all policies count.
 func (p *Policy) answers(open questions) bool {
-	return p.Bounds != (policy.Bounds{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil || p.protect != nil || p.WarnBelow > 0 ||
+	return p.Bounds != (lifetime.Bounds{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil || p.protect != nil || p.WarnBelow > 0 ||
 		open.ttl && p.GivesTTL() ||
 		open.deadline && p.deadline != nil ||
 		open.label && p.label != nil ||

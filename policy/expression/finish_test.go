@@ -13,6 +13,10 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // eachFinished visits the finished samples of every kind, each with a TTL of an hour.
@@ -32,13 +36,13 @@ func eachFinished(t *testing.T, visit func(t *testing.T, profile *expression.Pro
 		}
 		visited := 0
 		for _, sample := range samples {
-			noted := policy.FactsOfObject(profile.Profile, sample.Object).Annotations[policy.AnnotationFinishedAt] != ""
+			noted := policy.FactsOfObject(profile.Profile, sample.Object).Annotations[wellknown.AnnotationFinishedAt] != ""
 			if !sample.Want.Finished || sample.Want.FinishTime.IsZero() || noted {
 				continue
 			}
 			metadata, _ := sample.Object["metadata"].(map[string]any)
 			delete(metadata, "finalizers")
-			metadata["annotations"] = map[string]any{policy.AnnotationTTL: "1h"}
+			metadata["annotations"] = map[string]any{wellknown.AnnotationTTL: "1h"}
 			if profile.Kind.Kind == "Pod" {
 				spec, _ := sample.Object["spec"].(map[string]any)
 				spec = maps.Clone(spec)
@@ -59,9 +63,9 @@ func eachFinished(t *testing.T, visit func(t *testing.T, profile *expression.Pro
 
 func judged(profile *expression.Profile, object map[string]any, now time.Time) policy.Verdict {
 	facts := policy.FactsOfObject(profile.Profile, object)
-	facts.NativeTTL, facts.NativeSucceeded, facts.NativeFailed = policy.NativeField{}, policy.NativeField{}, policy.NativeField{}
-	effective := policy.Resolve(facts, &policy.Scope{})
-	return policy.Judge(facts, &effective, now)
+	facts.NativeTTL, facts.NativeSucceeded, facts.NativeFailed = lifetime.NativeField{}, lifetime.NativeField{}, lifetime.NativeField{}
+	effective := resolution.Resolve(facts, &resolution.Scope{})
+	return judging.Judge(facts, &effective, now)
 }
 
 // withTimes replaces every time in a status.
@@ -101,7 +105,7 @@ func TestFinishTimeIsMissing(t *testing.T) {
 				}
 				metadata, _ := object["metadata"].(map[string]any)
 				annotations, _ := metadata["annotations"].(map[string]any)
-				annotations[policy.AnnotationFinishedAt] = "2026-11-22T10:00:00Z"
+				annotations[wellknown.AnnotationFinishedAt] = "2026-11-22T10:00:00Z"
 				if got := judged(profile, object, now); got.Action != policy.Keep || got.Err == nil && got.Reason != "is not finished" {
 					t.Errorf("%s, %q, %v; want it kept and reported", got.Action, got.Reason, got.Err)
 				}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -64,8 +64,8 @@ func TestLoopsAreLinear(t *testing.T) {
 	}
 }
 
-func policyUndecided(err error) *policy.UndecidedError {
-	out := (*policy.UndecidedError)(nil)
+func policyUndecided(err error) *lifetime.UndecidedError {
+	out := (*lifetime.UndecidedError)(nil)
 	errors.As(err, &out)
 	return out
 }

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // What bounds a label is told from metadata alone where that is enough; where it is not, that is
@@ -59,7 +60,7 @@ func TestLabelBounds(t *testing.T) {
 	}
 }
 
-func propagations(policies []*policy.PlatformPolicy) (out string) {
+func propagations(policies []*resolution.PlatformPolicy) (out string) {
 	for _, p := range policies {
 		if out += string(p.Propagation); p.PropagationErr != nil {
 			out += "unknown"
@@ -68,10 +69,10 @@ func propagations(policies []*policy.PlatformPolicy) (out string) {
 	return out
 }
 
-func bounded(policies []*policy.PlatformPolicy) string {
+func bounded(policies []*resolution.PlatformPolicy) string {
 	var out []string
 	for _, p := range policies {
-		for name, bound := range map[string]*policy.Setting{"min ": p.Bounds.Label.Min, "max ": p.Bounds.Label.Max} {
+		for name, bound := range map[string]*lifetime.Setting{"min ": p.Bounds.Label.Min, "max ": p.Bounds.Label.Max} {
 			switch {
 			case bound == nil:
 			case bound.Err != nil:
@@ -97,11 +98,11 @@ func TestUnreadableLatestDateKeeps(t *testing.T) {
 	}
 	facts, variables := scene()
 	said, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
-	label, err := policy.ParseTTLLabel("1h")
+	label, err := lifetime.ParseTTLLabel("1h")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&policy.Scope{Policies: said}).CheckLabel(label, time.Now(), policy.EnforcedBounds); err == nil || !strings.Contains(err.Error(), "latestDate") {
+	if err := (&resolution.Scope{Policies: said}).CheckLabel(label, time.Now(), resolution.EnforcedBounds); err == nil || !strings.Contains(err.Error(), "latestDate") {
 		t.Errorf("the label passes: %v", err)
 	}
 }

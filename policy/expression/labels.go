@@ -7,12 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // ConcernsLabels reports whether the policy bounds TTL labels, or sets the propagation of
 // deletions.
 func (p *Policy) ConcernsLabels() bool {
-	return p.Propagation != "" || p.Bounds.Label != (policy.Range{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil
+	return p.Propagation != "" || p.Bounds.Label != (lifetime.Range{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil
 }
 
 // NeedsWhole reports whether it takes more of an object than its metadata to know the bounds that
@@ -31,7 +33,7 @@ func (p *Policy) NeedsObject() bool { return len(p.match.conditions) > 0 }
 // metadata (whole is false), policies that need more are left out and undecided is true: the whole
 // object must then be read before it is deleted.
 func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables, whole bool) (
-	out []*policy.PlatformPolicy, undecided bool, errs []error,
+	out []*resolution.PlatformPolicy, undecided bool, errs []error,
 ) {
 	for _, p := range policies {
 		if !p.ConcernsLabels() && (p.protect == nil || !whole) {
@@ -48,12 +50,12 @@ func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, v
 		matched, err := p.match.holds(ctx, facts, variables)
 		switch said := p.unusable(err); {
 		case err != nil:
-			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,
-				Bounds: policy.Bounds{Label: said.Bounds.Label}, LatestDate: said.LatestDate, LatestUnreadable: said.LatestUnreadable, PropagationErr: said.PropagationErr, Protect: said.Protect})
+			out = append(out, &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode,
+				Bounds: lifetime.Bounds{Label: said.Bounds.Label}, LatestDate: said.LatestDate, LatestUnreadable: said.LatestUnreadable, PropagationErr: said.PropagationErr, Protect: said.Protect})
 			errs = append(errs, p.failure(err))
 		case matched:
-			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,
-				Bounds: policy.Bounds{Label: p.Bounds.Label}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation, Protect: p.protect})
+			out = append(out, &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode,
+				Bounds: lifetime.Bounds{Label: p.Bounds.Label}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation, Protect: p.protect})
 		}
 	}
 	return out, undecided, errs

@@ -13,7 +13,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 // Limits of an expression before it is type-checked (S9). The checker cannot be interrupted, and a
@@ -216,7 +216,7 @@ func (e spentError) Error() string { return string(e) }
 func (s *shared) spent() error {
 	for ; s != nil; s = s.outer {
 		if s.left.Load() <= 0 {
-			return &policy.UndecidedError{Err: s.exceeded}
+			return &lifetime.UndecidedError{Err: s.exceeded}
 		}
 	}
 	return nil
@@ -230,15 +230,15 @@ func (s *shared) add(cost int64) {
 
 // exhausted reports whether no later evaluation of the same context can succeed either.
 func exhausted(err error) bool {
-	undecided := (*policy.UndecidedError)(nil)
+	undecided := (*lifetime.UndecidedError)(nil)
 	return errors.As(err, &undecided) && (undecided.Retry || errors.As(undecided.Err, new(spentError)))
 }
 
 // evaluate runs the program. The context interrupts it; one that can never end costs nothing. An
-// evaluation that is stopped returns a [policy.UndecidedError].
+// evaluation that is stopped returns a [lifetime.UndecidedError].
 func (p *Program) evaluate(ctx context.Context, variables *Variables) (ref.Val, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, &policy.UndecidedError{Err: fmt.Errorf("evaluating: %w", err), Retry: true}
+		return nil, &lifetime.UndecidedError{Err: fmt.Errorf("evaluating: %w", err), Retry: true}
 	}
 	limit, _ := ctx.Value(limitKey{}).(*shared)
 	if err := limit.spent(); err != nil {
@@ -257,9 +257,9 @@ func (p *Program) evaluate(ctx context.Context, variables *Variables) (ref.Val, 
 	limit.add(p.cost(details, exceeded))
 	switch {
 	case exceeded:
-		return nil, &policy.UndecidedError{Err: fmt.Errorf("evaluating: %w", err)}
+		return nil, &lifetime.UndecidedError{Err: fmt.Errorf("evaluating: %w", err)}
 	case errors.Is(err, interpreter.InterruptError{}):
-		return nil, &policy.UndecidedError{Err: fmt.Errorf("evaluating: %w", err), Retry: true}
+		return nil, &lifetime.UndecidedError{Err: fmt.Errorf("evaluating: %w", err), Retry: true}
 	case err != nil:
 		return nil, fmt.Errorf("evaluating: %w", err)
 	}

@@ -12,6 +12,9 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // specs are parts of policies; each says something else, cannot be used in some way, or says
@@ -49,16 +52,16 @@ func TestWhatIsNotAskedDoesNotCount(t *testing.T) {
 		}
 		expression.Sort(policies)
 		annotations := map[string]string{}
-		for _, key := range []string{policy.AnnotationDefaultTTL, policy.AnnotationDefaultTTLFailed, policy.AnnotationDefaultPodTTL, policy.AnnotationDefaultDeadline, policy.AnnotationMaxTTL} {
+		for _, key := range []string{wellknown.AnnotationDefaultTTL, wellknown.AnnotationDefaultTTLFailed, wellknown.AnnotationDefaultPodTTL, wellknown.AnnotationDefaultDeadline, wellknown.AnnotationMaxTTL} {
 			if rapid.IntRange(0, 7).Draw(t, key) == 0 {
 				annotations[key] = rapid.SampledFrom([]string{"4h", "30m", "soon"}).Draw(t, "value of "+key)
 			}
 		}
-		namespace := policy.ParseNamespace("ci", annotations, map[string]string{"env": "test"})
+		namespace := resolution.ParseNamespace("ci", annotations, map[string]string{"env": "test"})
 		facts, object := matchingFacts(t)
 		variables := &expression.Variables{Object: object, NamespacePolicy: namespace}
 
-		var every []*policy.PlatformPolicy
+		var every []*resolution.PlatformPolicy
 		for _, p := range policies {
 			if said, matched, _ := p.For(context.Background(), facts, variables); matched {
 				every = append(every, said)
@@ -67,8 +70,8 @@ func TestWhatIsNotAskedDoesNotCount(t *testing.T) {
 		some, _ := expression.Matching(context.Background(), policies, facts, variables)
 		asked, all = asked+len(some), all+len(every)
 		for _, creating := range []bool{true, false} {
-			want := consequences(facts, &policy.Scope{Namespace: namespace, Policies: every, Creating: creating})
-			have := consequences(facts, &policy.Scope{Namespace: namespace, Policies: some, Creating: creating})
+			want := consequences(facts, &resolution.Scope{Namespace: namespace, Policies: every, Creating: creating})
+			have := consequences(facts, &resolution.Scope{Namespace: namespace, Policies: some, Creating: creating})
 			if !reflect.DeepEqual(have, want) {
 				t.Fatalf("creating %v:\ngot  %+v\nwant %+v", creating, have, want)
 			}
@@ -100,10 +103,10 @@ func matchingFacts(t *rapid.T) (*policy.Facts, map[string]any) {
 	profile := rapid.SampledFrom([]*policy.Profile{policy.JobProfile, policy.PodProfile}).Draw(t, "profile")
 	annotations := map[string]any{}
 	if rapid.IntRange(0, 3).Draw(t, "own") == 0 {
-		annotations[policy.AnnotationTTL] = "45m"
+		annotations[wellknown.AnnotationTTL] = "45m"
 	}
 	if rapid.IntRange(0, 2).Draw(t, "stamped") == 0 {
-		annotations[policy.AnnotationTTLSource] = rapid.SampledFrom([]string{"namespace/ci", "policy/p0", "object"}).Draw(t, "stamp")
+		annotations[wellknown.AnnotationTTLSource] = rapid.SampledFrom([]string{"namespace/ci", "policy/p0", "object"}).Draw(t, "stamp")
 	}
 	metadata["annotations"] = annotations
 	if owner := rapid.SampledFrom([]string{"", "", "Job", "CronJob", "Workflow"}).Draw(t, "owner"); owner != "" {
@@ -114,15 +117,15 @@ func matchingFacts(t *rapid.T) (*policy.Facts, map[string]any) {
 }
 
 // consequences are all that anybody asks a scope for.
-func consequences(facts *policy.Facts, scope *policy.Scope) map[string]any {
-	assignments, filled := policy.FillIn(facts, scope, epoch)
-	effective := policy.Resolve(facts, scope)
-	label, said := policy.DefaultLabel(facts, scope, epoch)
+func consequences(facts *policy.Facts, scope *resolution.Scope) map[string]any {
+	assignments, filled := resolution.FillIn(facts, scope, epoch)
+	effective := resolution.Resolve(facts, scope)
+	label, said := resolution.DefaultLabel(facts, scope, epoch)
 	source := ""
 	if said != nil {
 		source = said.Source.String()
 	}
-	own, err := policy.ParseTTLLabel("3d")
+	own, err := lifetime.ParseTTLLabel("3d")
 	if err != nil {
 		panic(err)
 	}
@@ -133,11 +136,11 @@ func consequences(facts *policy.Facts, scope *policy.Scope) map[string]any {
 		}
 	}
 	return map[string]any{
-		"assignments": assignments, "filled": filled, "effective": effective, "trial": policy.ResolveTrial(facts, scope), "told": policy.Defaulted(facts, scope, epoch),
+		"assignments": assignments, "filled": filled, "effective": effective, "trial": resolution.ResolveTrial(facts, scope), "told": resolution.Defaulted(facts, scope, epoch),
 		"label": label, "label's source": source,
-		"bounds": fmt.Sprintf("%+v", bounded(scope.Policies)), "enforced": scope.BoundsFor(facts, policy.EnforcedBounds), "outer": scope.BoundsFor(facts, policy.AllBounds),
-		"own label": fmt.Sprint(scope.CheckLabel(own, epoch, policy.EnforcedBounds)), "warnBelow": warnBelow,
-		"unfilled": policy.Unfilled(facts, scope), "defaulted label": policy.DefaultedLabel(facts, scope, epoch),
+		"bounds": fmt.Sprintf("%+v", bounded(scope.Policies)), "enforced": scope.BoundsFor(facts, resolution.EnforcedBounds), "outer": scope.BoundsFor(facts, resolution.AllBounds),
+		"own label": fmt.Sprint(scope.CheckLabel(own, epoch, resolution.EnforcedBounds)), "warnBelow": warnBelow,
+		"unfilled": resolution.Unfilled(facts, scope), "defaulted label": resolution.DefaultedLabel(facts, scope, epoch),
 	}
 }
 
@@ -148,7 +151,7 @@ func TestEveryPartOfAPolicyIsAnAnswer(t *testing.T) {
 		"Name": "no answer", "NamesKind": "no answer", "Since": "of a default", "Backfill": "of a default", "Mode": "of bounds",
 		"TTL": "first", "Deadline": "first", "Label": "first", "Bounds": "all", "LatestDate": "all", "LatestUnreadable": "all", "Protect": "all", "WarnBelow": "always asked", "Propagation": "first", "PropagationErr": "first",
 	}
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[policy.PlatformPolicy]()) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[resolution.PlatformPolicy]()) {
 		if known[field.Name] == "" {
 			t.Errorf("PlatformPolicy.%s: say in Policy.answers when a policy that has it must be asked, and note it here", field.Name)
 		}

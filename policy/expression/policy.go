@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -27,7 +29,7 @@ type Policy struct {
 	Generation int64
 	Priority   int32
 	// Mode selects how the defaults and bounds apply.
-	Mode policy.Mode
+	Mode resolution.Mode
 	// WarnBelow is the TTL under which authors are warned; zero where the policy sets none.
 	WarnBelow time.Duration
 	// LatestDate is the last instant that a TTL label may name, the end of the day in UTC; zero
@@ -42,16 +44,16 @@ type Policy struct {
 	// Propagation of deletions; "" where the policy sets none, or is in dry-run.
 	Propagation metav1.DeletionPropagation
 	// Bounds, each with its source. One that cannot be read has an error.
-	Bounds policy.Bounds
+	Bounds lifetime.Bounds
 	// latestUnreadable is the latest date if it is not a date; else nil.
-	latestUnreadable *policy.Setting
+	latestUnreadable *lifetime.Setting
 	// protect denies the annotation that protects objects; else nil.
-	protect *policy.Setting
+	protect *lifetime.Setting
 
 	match                  match
 	ttl, succeeded, failed *value
 	deadline, label        *value
-	source                 policy.Source
+	source                 lifetime.Source
 	asksNamespace          bool
 	readsNamespace         bool
 	readsRuntime           bool
@@ -59,8 +61,8 @@ type Policy struct {
 }
 
 // modes of a LifecyclePolicy. Absent means Enforce, which the schema fills in.
-var modes = map[v1alpha1.PolicyMode]policy.Mode{
-	"": policy.ModeEnforce, v1alpha1.PolicyEnforce: policy.ModeEnforce, v1alpha1.PolicyWarn: policy.ModeWarn, v1alpha1.PolicyDryRun: policy.ModeDryRun,
+var modes = map[v1alpha1.PolicyMode]resolution.Mode{
+	"": resolution.ModeEnforce, v1alpha1.PolicyEnforce: resolution.ModeEnforce, v1alpha1.PolicyWarn: resolution.ModeWarn, v1alpha1.PolicyDryRun: resolution.ModeDryRun,
 }
 
 // Policy compiles a LifecyclePolicy. The result is usable in spite of errors: a part that cannot be
@@ -76,14 +78,14 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 		Mode:       modes[spec.Mode],
 		Backfill:   spec.Backfill,
 		Hash:       DefaultsHash(object),
-		source:     policy.Source{Level: policy.LevelPolicy, Name: object.Name},
+		source:     lifetime.Source{Level: lifetime.LevelPolicy, Name: object.Name},
 		match:      c.match(path.Child("match"), &spec.Match, &errs),
 	}
 	if out.Mode == "" { // The schema allows no such mode. In dry-run the policy deletes nothing (S6).
-		out.Mode = policy.ModeDryRun
+		out.Mode = resolution.ModeDryRun
 		errs = append(errs, field.NotSupported(path.Child("mode"), spec.Mode, slices.Sorted(maps.Keys(modes))[1:]))
 	}
-	if out.Mode != policy.ModeDryRun {
+	if out.Mode != resolution.ModeDryRun {
 		out.Propagation = spec.PropagationPolicy
 	}
 	out.matchAsksRuntime = c.reads(varRuntime)
@@ -111,7 +113,7 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 	out.bounds(path.Child("bounds"), spec.Bounds, &errs)
 	if spec.WarnBelow != nil {
 		var err error
-		if out.WarnBelow, err = policy.ParseDuration(string(*spec.WarnBelow)); err != nil {
+		if out.WarnBelow, err = lifetime.ParseDuration(string(*spec.WarnBelow)); err != nil {
 			errs = append(errs, field.Invalid(path.Child("warnBelow"), string(*spec.WarnBelow), err.Error()))
 		}
 	}
@@ -122,12 +124,12 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 	if spec == nil {
 		return
 	}
-	bound := func(name string, text *v1alpha1.Duration, result Result) *policy.Setting {
+	bound := func(name string, text *v1alpha1.Duration, result Result) *lifetime.Setting {
 		if text == nil {
 			return nil
 		}
 		at := path.Child(name)
-		setting := &policy.Setting{Path: at.String(), Source: p.source, Text: string(*text)}
+		setting := &lifetime.Setting{Path: at.String(), Source: p.source, Text: string(*text)}
 		setting.TTL, setting.Err = parseTTL(setting.Text, false)
 		if setting.Err == nil && result == ResultDuration {
 			setting.Err = checkDeadline(setting.TTL.After)
@@ -137,24 +139,24 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 		}
 		return setting
 	}
-	p.Bounds = policy.Bounds{
-		TTL:      policy.Range{Min: bound("minTTL", spec.MinTTL, ResultTTL), Max: bound("maxTTL", spec.MaxTTL, ResultTTL)},
-		Label:    policy.Range{Min: bound("minTTLLabel", spec.MinTTLLabel, ResultTTL), Max: bound("maxTTLLabel", spec.MaxTTLLabel, ResultTTL)},
-		Deadline: policy.Range{Min: bound("minDeadline", spec.MinDeadline, ResultDuration), Max: bound("maxDeadline", spec.MaxDeadline, ResultDuration)},
+	p.Bounds = lifetime.Bounds{
+		TTL:      lifetime.Range{Min: bound("minTTL", spec.MinTTL, ResultTTL), Max: bound("maxTTL", spec.MaxTTL, ResultTTL)},
+		Label:    lifetime.Range{Min: bound("minTTLLabel", spec.MinTTLLabel, ResultTTL), Max: bound("maxTTLLabel", spec.MaxTTLLabel, ResultTTL)},
+		Deadline: lifetime.Range{Min: bound("minDeadline", spec.MinDeadline, ResultDuration), Max: bound("maxDeadline", spec.MaxDeadline, ResultDuration)},
 	}
 	for _, pair := range p.Bounds.Contradictions() {
 		*errs = append(*errs, field.Invalid(field.NewPath(pair.Low.Path), pair.Low.Text, pair.At(pair.Low)))
 	}
 	if spec.Protect != "" { // The schema allows no other value than Deny.
-		p.protect = &policy.Setting{Path: path.Child("protect").String(), Source: p.source, Text: string(spec.Protect)}
+		p.protect = &lifetime.Setting{Path: path.Child("protect").String(), Source: p.source, Text: string(spec.Protect)}
 	}
 	if spec.LatestDate != nil {
 		day, err := time.Parse(time.DateOnly, *spec.LatestDate)
 		if err != nil {
 			at := path.Child("latestDate")
 			*errs = append(*errs, field.Invalid(at, *spec.LatestDate, "use a date such as 2026-12-31"))
-			p.latestUnreadable = &policy.Setting{Path: at.String(), Source: p.source, Text: *spec.LatestDate,
-				Err: fmt.Errorf("%q is not a date: use one such as 2026-12-31", policy.Shorten(*spec.LatestDate))}
+			p.latestUnreadable = &lifetime.Setting{Path: at.String(), Source: p.source, Text: *spec.LatestDate,
+				Err: fmt.Errorf("%q is not a date: use one such as 2026-12-31", quote.Shorten(*spec.LatestDate))}
 			return
 		}
 		p.LatestDate = day.Add(24*time.Hour - time.Second)
@@ -171,8 +173,8 @@ func (p *Policy) GivesTTL() bool { return p.ttl != nil || p.succeeded != nil || 
 func (p *Policy) GivesDeadline() bool { return p.deadline != nil }
 
 // ConstantTTLs are the default TTLs that are not expressions.
-func (p *Policy) ConstantTTLs() []*policy.Setting {
-	var out []*policy.Setting
+func (p *Policy) ConstantTTLs() []*lifetime.Setting {
+	var out []*lifetime.Setting
 	for _, v := range []*value{p.ttl, p.succeeded, p.failed} {
 		if v != nil && v.constant != nil {
 			out = append(out, v.constant)
@@ -182,7 +184,7 @@ func (p *Policy) ConstantTTLs() []*policy.Setting {
 }
 
 // ConstantLabel is the default TTL label, unless it is an expression; else nil.
-func (p *Policy) ConstantLabel() *policy.Setting {
+func (p *Policy) ConstantLabel() *lifetime.Setting {
 	if p.label == nil {
 		return nil
 	}
@@ -191,13 +193,13 @@ func (p *Policy) ConstantLabel() *policy.Setting {
 
 // Bounding has the bounds of the policy in a namespace, whatever the object; nil where it has none
 // there. A policy that may not match all objects of its kinds warns instead of rejecting.
-func (p *Policy) Bounding(namespace *policy.NamespacePolicy) *policy.PlatformPolicy {
-	if p.Bounds == (policy.Bounds{}) && p.protect == nil || !p.match.namespaces.Matches(labels.Set(namespace.Labels)) {
+func (p *Policy) Bounding(namespace *resolution.NamespacePolicy) *resolution.PlatformPolicy {
+	if p.Bounds == (lifetime.Bounds{}) && p.protect == nil || !p.match.namespaces.Matches(labels.Set(namespace.Labels)) {
 		return nil
 	}
-	out := &policy.PlatformPolicy{Name: p.Name, Bounds: p.Bounds, Mode: p.Mode, Protect: p.protect}
-	if some := p.match.err != nil || !p.match.labels.Empty() || len(p.match.conditions) > 0; some && p.Mode == policy.ModeEnforce {
-		out.Mode = policy.ModeWarn
+	out := &resolution.PlatformPolicy{Name: p.Name, Bounds: p.Bounds, Mode: p.Mode, Protect: p.protect}
+	if some := p.match.err != nil || !p.match.labels.Empty() || len(p.match.conditions) > 0; some && p.Mode == resolution.ModeEnforce {
+		out.Mode = resolution.ModeWarn
 	}
 	return out
 }
@@ -223,7 +225,7 @@ func (p *Policy) MatchAsksRuntime() bool { return p.matchAsksRuntime }
 
 // VariesIn reports whether the policy may match, or set, something else for each object of a kind
 // in a namespace.
-func (p *Policy) VariesIn(namespace *policy.NamespacePolicy) bool {
+func (p *Policy) VariesIn(namespace *resolution.NamespacePolicy) bool {
 	if !p.match.namespaces.Matches(labels.Set(namespace.Labels)) {
 		return false
 	}

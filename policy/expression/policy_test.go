@@ -12,7 +12,11 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func lifecyclePolicy(t fataler, name, spec string) *v1alpha1.LifecyclePolicy {
@@ -124,7 +128,7 @@ backfill: true`)
 		t.Fatal(matched, errs)
 	}
 	for name, c := range map[string]struct {
-		setting *policy.Setting
+		setting *lifetime.Setting
 		want    string
 	}{
 		"ttl":         {said.TTL.All, "2h"},
@@ -149,7 +153,7 @@ backfill: true`)
 		t.Errorf("label %+v", label)
 	}
 	if want := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC); !compiled.LatestDate.Equal(want) || compiled.WarnBelow != 5*time.Minute ||
-		compiled.Priority != 7 || !said.Backfill || compiled.Mode != policy.ModeEnforce {
+		compiled.Priority != 7 || !said.Backfill || compiled.Mode != resolution.ModeEnforce {
 		t.Errorf("%+v", compiled)
 	}
 }
@@ -166,14 +170,14 @@ func TestFailedDefaultKeepsTheObject(t *testing.T) {
 		t.Fatal(said, errs)
 	}
 	done := *facts
-	done.Finished, done.Outcome, done.FinishTime = true, policy.Succeeded, epoch
-	scope := &policy.Scope{Policies: said}
-	effective := policy.Resolve(&done, scope)
-	verdict := policy.Judge(&done, &effective, epoch.Add(1000*time.Hour))
+	done.Finished, done.Outcome, done.FinishTime = true, lifetime.Succeeded, epoch
+	scope := &resolution.Scope{Policies: said}
+	effective := resolution.Resolve(&done, scope)
+	verdict := judging.Judge(&done, &effective, epoch.Add(1000*time.Hour))
 	if verdict.Action != policy.Keep || verdict.Err == nil {
 		t.Errorf("%+v: want it kept and reported (S6)", verdict)
 	}
-	if filled := policy.Defaults(facts, &effective, scope); len(filled) > 0 {
+	if filled := resolution.Defaults(facts, &effective, scope); len(filled) > 0 {
 		t.Errorf("admission filled in %v", filled)
 	}
 }
@@ -181,25 +185,25 @@ func TestFailedDefaultKeepsTheObject(t *testing.T) {
 // A policy whose match cannot be evaluated applies for its bounds, and keeps what lies within them:
 // it may not match. A condition that is false excludes the object all the same.
 func TestFailedMatchBoundsAndKeeps(t *testing.T) {
-	judged := func(conditions string, ttl time.Duration, namespace *policy.NamespacePolicy) (policy.Verdict, error) {
+	judged := func(conditions string, ttl time.Duration, namespace *resolution.NamespacePolicy) (policy.Verdict, error) {
 		t.Helper()
 		compiled := compilePolicy(t, "match: {matchConditions: ["+conditions+"]}\nbounds: {minTTL: 1h, maxTTL: 2h}")
 		facts, variables := scene()
 		said, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
 		own := *facts
-		own.NativeTTL = policy.NativeField{Set: namespace == nil, Seconds: int64(ttl / time.Second)}
-		own.Finished, own.Outcome, own.FinishTime, own.Created = true, policy.Succeeded, epoch, epoch
-		scope := &policy.Scope{Policies: said, Namespace: namespace}
-		effective := policy.Resolve(&own, scope)
-		return policy.Judge(&own, &effective, epoch.Add(1000*time.Hour)), scope.Bounds(policy.EnforcedBounds).CheckTTL(policy.TTL{After: ttl})
+		own.NativeTTL = lifetime.NativeField{Set: namespace == nil, Seconds: int64(ttl / time.Second)}
+		own.Finished, own.Outcome, own.FinishTime, own.Created = true, lifetime.Succeeded, epoch, epoch
+		scope := &resolution.Scope{Policies: said, Namespace: namespace}
+		effective := resolution.Resolve(&own, scope)
+		return judging.Judge(&own, &effective, epoch.Add(1000*time.Hour)), scope.Bounds(resolution.EnforcedBounds).CheckTTL(lifetime.TTL{After: ttl})
 	}
 	const fails = `{name: bad, expression: "object.metadata.labels['nope'] != 'exempt'"}`
 	for _, ttl := range []time.Duration{0, 5 * time.Second, 3 * time.Hour} {
-		if verdict, err := judged(fails, ttl, nil); verdict.Action != policy.Keep || !policy.Violated(err) {
+		if verdict, err := judged(fails, ttl, nil); verdict.Action != policy.Keep || !lifetime.Violated(err) {
 			t.Errorf("%s: %v, %v: want it kept and refused", ttl, verdict.Action, err)
 		}
 	}
-	var unreadable *policy.UnreadableBoundError
+	var unreadable *lifetime.UnreadableBoundError
 	if verdict, err := judged(fails, 90*time.Minute, nil); verdict.Action != policy.Keep || !asUnreadable(err, &unreadable) {
 		t.Errorf("within the bounds: %v, %v: want it kept, and an unreadable bound, which rules do not refuse by", verdict.Action, err)
 	}
@@ -207,15 +211,15 @@ func TestFailedMatchBoundsAndKeeps(t *testing.T) {
 		t.Errorf("excluded: %v, %v", verdict.Action, err)
 	}
 	// A default that the bounds would shorten is not shortened: it is not used.
-	defaults := policy.ParseNamespace("ci", map[string]string{policy.AnnotationDefaultTTL: "7d"}, nil)
+	defaults := resolution.ParseNamespace("ci", map[string]string{wellknown.AnnotationDefaultTTL: "7d"}, nil)
 	defaults.Since = epoch.Add(-time.Hour)
 	if verdict, _ := judged(fails, 0, defaults); verdict.Action != policy.Keep || verdict.Err == nil {
 		t.Errorf("a default: %v, %v: want it kept and reported", verdict.Action, verdict.Err)
 	}
 }
 
-func asUnreadable(err error, into **policy.UnreadableBoundError) bool {
-	found, ok := err.(*policy.UnreadableBoundError)
+func asUnreadable(err error, into **lifetime.UnreadableBoundError) bool {
+	found, ok := err.(*lifetime.UnreadableBoundError)
 	*into = found
 	return ok
 }
@@ -372,7 +376,7 @@ func TestWhoIsGivenATTLLabel(t *testing.T) {
 		"a kind without a profile, every kind":   {policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}), `{}`, ""},
 		"a kind without a profile, wildcards":    {policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}), `{kinds: [{group: "*", kind: "*"}, {kind: "*"}, {group: "*", kind: ConfigMap}]}`, ""},
 		"a Namespace that is named":              {policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}), `{kinds: [{kind: Namespace}]}`, ""},
-		"a kind of Curfew's that is named":       {policy.Profiles{}.For(schema.GroupVersionKind{Group: policy.Group, Version: "v1alpha1", Kind: "LifecyclePolicy"}), `{kinds: [{group: curfew.dev, kind: LifecyclePolicy}]}`, ""},
+		"a kind of Curfew's that is named":       {policy.Profiles{}.For(schema.GroupVersionKind{Group: wellknown.Group, Version: "v1alpha1", Kind: "LifecyclePolicy"}), `{kinds: [{group: curfew.dev, kind: LifecyclePolicy}]}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compiled := compilePolicy(t, "defaults: {ttlLabel: {value: 7d}}\nmatch: "+c.match)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -42,12 +43,12 @@ type Profile struct {
 
 // Suspend is a field and the value that suspends, a bool or a string.
 type Suspend struct {
-	Path  policy.FieldPath
+	Path  fieldpath.FieldPath
 	Value any
 }
 
 type template struct {
-	path policy.FieldPath
+	path fieldpath.FieldPath
 	kind schema.GroupKind
 }
 
@@ -109,14 +110,14 @@ func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorL
 			out.acts = append(out.acts, c.enforcement(path.Child("deadline", "enforcement").Index(i), &rules.Enforcement[i], &errs))
 		}
 	}
-	return out.Served(func(policy.FieldPath) bool { return true }), errs
+	return out.Served(func(fieldpath.FieldPath) bool { return true }), errs
 }
 
 func (p *Profile) fields(path *field.Path, spec *v1alpha1.NativeFields, errs *field.ErrorList) {
 	if spec == nil {
 		return
 	}
-	optional := func(name string, text *v1alpha1.FieldPath) policy.FieldPath {
+	optional := func(name string, text *v1alpha1.FieldPath) fieldpath.FieldPath {
 		if text == nil {
 			return nil
 		}
@@ -149,8 +150,8 @@ func suspendValue(text string) any {
 	}
 }
 
-func parsePath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) policy.FieldPath {
-	parsed, err := policy.ParseFieldPath(string(text))
+func parsePath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
+	parsed, err := fieldpath.ParseFieldPath(string(text))
 	if err != nil {
 		*errs = append(*errs, field.Invalid(at, string(text), err.Error()))
 		return nil
@@ -159,7 +160,7 @@ func parsePath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) p
 }
 
 // parseScalarPath is for paths that lead to one field, and not through a list.
-func parseScalarPath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) policy.FieldPath {
+func parseScalarPath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
 	parsed := parsePath(at, text, errs)
 	for _, part := range parsed {
 		if part == "*" {
@@ -234,10 +235,10 @@ func (e *Enforcement) byCurfew() func(ctx context.Context, object map[string]any
 // Served is the profile for the installed version of the kind. It leaves out native fields that the
 // schema does not have, since the API server would drop a value in them, and picks the first way of
 // enforcing the deadline that fits. has reports whether the schema has a field.
-func (p *Profile) Served(has func(policy.FieldPath) bool) *Profile {
+func (p *Profile) Served(has func(fieldpath.FieldPath) bool) *Profile {
 	out, inner := *p, *p.Profile
 	out.Profile = &inner
-	for _, path := range []*policy.FieldPath{&inner.TTL, &inner.Deadline, &inner.ManagedBy, &inner.TTLSucceeded, &inner.TTLFailed} {
+	for _, path := range []*fieldpath.FieldPath{&inner.TTL, &inner.Deadline, &inner.ManagedBy, &inner.TTLSucceeded, &inner.TTLFailed} {
 		if *path != nil && !has(*path) {
 			*path = nil
 		}
@@ -304,13 +305,13 @@ func (p *Profile) setEnforcement(way *Enforcement) {
 	p.DeadlineByCurfew = way.byCurfew()
 }
 
-func (p *Profile) enforcement(has func(policy.FieldPath) bool) *Enforcement {
+func (p *Profile) enforcement(has func(fieldpath.FieldPath) bool) *Enforcement {
 	if p.spec.Deadline == nil {
 		return nil
 	}
 	for i, way := range p.spec.Deadline.Enforcement {
 		if way.IfServed != nil {
-			path, err := policy.ParseFieldPath(string(*way.IfServed))
+			path, err := fieldpath.ParseFieldPath(string(*way.IfServed))
 			if err != nil || !has(path) {
 				continue
 			}

@@ -14,7 +14,10 @@ import (
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 type sample struct {
@@ -114,12 +117,12 @@ func checkSample(t *testing.T, profile *expression.Profile, s *sample) {
 	if facts.StateError != nil {
 		t.Fatal(facts.StateError)
 	}
-	outcome := policy.NoOutcome
+	outcome := lifetime.NoOutcome
 	switch s.Want.Outcome {
 	case "succeeded":
-		outcome = policy.Succeeded
+		outcome = lifetime.Succeeded
 	case "failed":
-		outcome = policy.Failed
+		outcome = lifetime.Failed
 	}
 	if facts.Finished != s.Want.Finished || facts.Outcome != outcome || facts.Suspended != s.Want.Suspended ||
 		facts.Errored != s.Want.Errored ||
@@ -177,7 +180,7 @@ func TestServedLeavesOutWhatTheInstalledVersionLacks(t *testing.T) {
 	if got := len(trainJob.Enforcement.Stop); got != 3 || trainJob.Enforcement.Grace != 30*time.Second {
 		t.Errorf("with the field: %+v", trainJob.Enforcement)
 	}
-	old := trainJob.Served(func(path policy.FieldPath) bool { return path.String() != "spec.activeDeadlineSeconds" })
+	old := trainJob.Served(func(path fieldpath.FieldPath) bool { return path.String() != "spec.activeDeadlineSeconds" })
 	if old.Profile.Deadline != nil || old.Enforcement.By != v1alpha1.EnforcedByCurfew || !old.AnnotatedDeadline {
 		t.Errorf("without the field: %+v", old.Enforcement)
 	}
@@ -234,15 +237,15 @@ func TestRuntimePolicyReadsFieldsAndAnnotations(t *testing.T) {
 	said := ref.Policy(map[string]any{"spec": map[string]any{
 		"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)},
 	}}, nil)
-	if setting := said.TTL.For(policy.Failed); setting == nil || setting.TTL.After != time.Minute || setting.Source.String() != "runtime/torch" ||
+	if setting := said.TTL.For(lifetime.Failed); setting == nil || setting.TTL.After != time.Minute || setting.Source.String() != "runtime/torch" ||
 		setting.Path != "spec.runPolicy.ttlSecondsAfterFinished" {
 		t.Errorf("field: %+v", setting)
 	}
 	if said.Deadline == nil || said.Deadline.TTL.After != time.Hour || said.Deadline.Source.String() != "runtime/torch" {
 		t.Errorf("deadline: %+v", said.Deadline)
 	}
-	said = ref.Policy(map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "nonsense"}}}, nil)
-	if setting := said.TTL.For(policy.Succeeded); setting == nil || setting.Err == nil {
+	said = ref.Policy(map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationTTL: "nonsense"}}}, nil)
+	if setting := said.TTL.For(lifetime.Succeeded); setting == nil || setting.Err == nil {
 		t.Errorf("an unreadable annotation has to stay unreadable (S6): %+v", setting)
 	}
 }

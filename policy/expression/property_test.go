@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 var epoch = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
@@ -78,7 +79,7 @@ func maybe(t *rapid.T, into map[string]any, field string, value any) {
 
 func metadata(t *rapid.T) map[string]any {
 	out := map[string]any{"name": "x", "creationTimestamp": "2026-03-01T08:00:00Z"}
-	maybe(t, out, "annotations", map[string]any{policy.AnnotationFinishedAt: rapid.SampledFrom([]string{"2026-04-01T00:00:00Z", "soon"}).Draw(t, "kept")})
+	maybe(t, out, "annotations", map[string]any{wellknown.AnnotationFinishedAt: rapid.SampledFrom([]string{"2026-04-01T00:00:00Z", "soon"}).Draw(t, "kept")})
 	return out
 }
 

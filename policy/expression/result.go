@@ -10,7 +10,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/quote"
 )
 
 // Result is the type that an expression must return. It is checked at compile time as far as types
@@ -101,7 +102,7 @@ func unwrap(value ref.Val) ref.Val {
 
 // describe names a value in a message, short enough for a condition.
 func describe(value ref.Val) string {
-	return fmt.Sprintf("%s %q", value.Type().TypeName(), policy.Shorten(fmt.Sprintf("%v", value.Value())))
+	return fmt.Sprintf("%s %q", value.Type().TypeName(), quote.Shorten(fmt.Sprintf("%v", value.Value())))
 }
 
 // Bool evaluates an expression of [ResultBool].
@@ -132,7 +133,7 @@ func (p *Program) Time(ctx context.Context, variables *Variables) (time.Time, er
 	case types.Null:
 		return time.Time{}, nil
 	case types.String:
-		at, err := policy.ParseTime(string(v))
+		at, err := lifetime.ParseTime(string(v))
 		if err != nil {
 			return time.Time{}, p.wrong(value)
 		}
@@ -143,26 +144,26 @@ func (p *Program) Time(ctx context.Context, variables *Variables) (time.Time, er
 }
 
 // Outcome evaluates an expression of [ResultOutcome]. An error is a failure with errored set.
-func (p *Program) Outcome(ctx context.Context, variables *Variables) (outcome policy.Outcome, errored bool, err error) {
+func (p *Program) Outcome(ctx context.Context, variables *Variables) (outcome lifetime.Outcome, errored bool, err error) {
 	value, err := p.evaluate(ctx, variables)
 	if err != nil {
-		return policy.NoOutcome, false, err
+		return lifetime.NoOutcome, false, err
 	}
 	switch value {
 	case types.String("Succeeded"):
-		return policy.Succeeded, false, nil
+		return lifetime.Succeeded, false, nil
 	case types.String("Failed"):
-		return policy.Failed, false, nil
+		return lifetime.Failed, false, nil
 	case types.String("Error"):
-		return policy.Failed, true, nil
+		return lifetime.Failed, true, nil
 	default:
-		return policy.NoOutcome, false, p.wrong(value)
+		return lifetime.NoOutcome, false, p.wrong(value)
 	}
 }
 
 // TTL evaluates an expression of [ResultTTL] or [ResultDuration]; nil means null. It also returns
 // the result as the author of a constant would have written it.
-func (p *Program) TTL(ctx context.Context, variables *Variables) (*policy.TTL, string, error) {
+func (p *Program) TTL(ctx context.Context, variables *Variables) (*lifetime.TTL, string, error) {
 	value, err := p.evaluate(ctx, variables)
 	if err != nil {
 		return nil, "", err
@@ -176,7 +177,7 @@ func (p *Program) TTL(ctx context.Context, variables *Variables) (*policy.TTL, s
 		if v.Duration%time.Second != 0 || v.Duration < 0 {
 			return nil, text, fmt.Errorf("the result is %s, and must be a whole number of seconds, 0 or more", text)
 		}
-		text = policy.FormatDuration(v.Duration)
+		text = lifetime.FormatDuration(v.Duration)
 	case types.Int:
 		text = fmt.Sprint(int64(v))
 	case types.Double:
@@ -197,12 +198,12 @@ func (p *Program) TTL(ctx context.Context, variables *Variables) (*policy.TTL, s
 	return &ttl, text, nil
 }
 
-func parseTTL(text string, never bool) (policy.TTL, error) {
+func parseTTL(text string, never bool) (lifetime.TTL, error) {
 	if never {
-		return policy.ParseTTL(text)
+		return lifetime.ParseTTL(text)
 	}
-	after, err := policy.ParseDuration(text)
-	return policy.TTL{After: after}, err
+	after, err := lifetime.ParseDuration(text)
+	return lifetime.TTL{After: after}, err
 }
 
 // Label evaluates an expression of [ResultLabel]; "" means nothing.
@@ -215,16 +216,16 @@ func (p *Program) Label(ctx context.Context, variables *Variables) (string, erro
 	case types.Null:
 		return "", nil
 	case types.String:
-		_, err := policy.ParseTTLLabel(string(v))
+		_, err := lifetime.ParseTTLLabel(string(v))
 		if err != nil {
-			return policy.Shorten(string(v)), fmt.Errorf("the result %w", err)
+			return quote.Shorten(string(v)), fmt.Errorf("the result %w", err)
 		}
 		return string(v), nil
 	case types.Duration:
-		if v.Duration < time.Second || v.Duration%time.Second != 0 || v.Duration > policy.MaxDuration {
+		if v.Duration < time.Second || v.Duration%time.Second != 0 || v.Duration > lifetime.MaxDuration {
 			return "", fmt.Errorf("the result is %s, and must be a whole number of seconds, 1s or more", v.Duration)
 		}
-		return policy.FormatDuration(v.Duration), nil
+		return lifetime.FormatDuration(v.Duration), nil
 	case types.Timestamp:
 		// Rounded up: a label that goes off earlier than computed would shorten a life (S6).
 		at := v.Time.UTC()

@@ -9,12 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // Runtime finds the runtime of an object, and its settings.
 type Runtime struct {
-	name, apiGroup, kind, clusterScope policy.FieldPath
+	name, apiGroup, kind, clusterScope fieldpath.FieldPath
 	defaultAPIGroup, defaultKind       string
 	kinds                              []runtimeKind
 }
@@ -23,7 +27,7 @@ type runtimeKind struct {
 	kind          schema.GroupVersionKind
 	resource      string
 	clusterScoped bool
-	ttl, deadline []policy.FieldPath
+	ttl, deadline []fieldpath.FieldPath
 }
 
 // Reference names the runtime of one object, as the API server looks it up.
@@ -51,7 +55,7 @@ func compileRuntime(path *field.Path, spec *v1alpha1.Runtime, errs *field.ErrorL
 		return nil
 	}
 	at := path.Child("reference")
-	optional := func(name string, text *v1alpha1.FieldPath) policy.FieldPath {
+	optional := func(name string, text *v1alpha1.FieldPath) fieldpath.FieldPath {
 		if text == nil {
 			return nil
 		}
@@ -109,7 +113,7 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 	name, ok := value.(string)
 	// One with a slash leads to no object, and no client asks for it.
 	if !ok || len(name) > maxName || len(content.IsPathSegmentName(name)) > 0 {
-		return nil, fmt.Errorf("%s: %s is not a name", r.name, policy.Describe(value))
+		return nil, fmt.Errorf("%s: %s is not a name", r.name, quote.Describe(value))
 	}
 	if name == "" {
 		return nil, nil
@@ -132,10 +136,10 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%s: %q of group %q is not a kind of runtime that the profile knows", r.name, policy.Shorten(kind), policy.Shorten(group))
+	return nil, fmt.Errorf("%s: %q of group %q is not a kind of runtime that the profile knows", r.name, quote.Shorten(kind), quote.Shorten(group))
 }
 
-func textAt(path policy.FieldPath, object map[string]any, otherwise string) string {
+func textAt(path fieldpath.FieldPath, object map[string]any, otherwise string) string {
 	if path == nil {
 		return otherwise
 	}
@@ -149,15 +153,15 @@ func textAt(path policy.FieldPath, object map[string]any, otherwise string) stri
 
 // Unreadable stands for a runtime whose reference cannot be read. The objects that use it are kept,
 // as if it were missing (S6).
-func (r *Runtime) Unreadable(err error) *policy.RuntimePolicy {
-	return &policy.RuntimePolicy{Path: r.name.String(), Missing: true, Err: err}
+func (r *Runtime) Unreadable(err error) *resolution.RuntimePolicy {
+	return &resolution.RuntimePolicy{Path: r.name.String(), Missing: true, Err: err}
 }
 
 // Policy has the settings of the runtime for the objects that use it. A nil runtime is missing.
 // fields are the paths at which any kind that uses the runtime finds a TTL.
-func (r *Reference) Policy(runtime map[string]any, fields []policy.FieldPath) *policy.RuntimePolicy {
-	source := policy.Source{Level: policy.LevelRuntime, Name: r.Name}
-	said := &policy.RuntimePolicy{Name: r.Name, Path: r.path, Namespaced: r.Namespace != ""}
+func (r *Reference) Policy(runtime map[string]any, fields []fieldpath.FieldPath) *resolution.RuntimePolicy {
+	source := lifetime.Source{Level: lifetime.LevelRuntime, Name: r.Name}
+	said := &resolution.RuntimePolicy{Name: r.Name, Path: r.path, Namespaced: r.Namespace != ""}
 	if runtime == nil {
 		said.Missing = true
 		return said
@@ -179,7 +183,7 @@ func (r *Reference) Policy(runtime map[string]any, fields []policy.FieldPath) *p
 }
 
 // first is the first path that leads to a value.
-func first(paths []policy.FieldPath, object map[string]any) policy.FieldPath {
+func first(paths []fieldpath.FieldPath, object map[string]any) fieldpath.FieldPath {
 	for _, path := range paths {
 		if _, ok := path.Get(object); ok {
 			return path
@@ -198,7 +202,7 @@ func (r *Runtime) Resources() []schema.GroupVersionResource {
 }
 
 // NamePath is the field of an object that names its runtime; nil if the path cannot be read.
-func (r *Runtime) NamePath() policy.FieldPath { return r.name }
+func (r *Runtime) NamePath() fieldpath.FieldPath { return r.name }
 
 // HasDeadline reports whether an object of one of the kinds sets a deadline.
 func (r *Runtime) HasDeadline(runtime map[string]any) bool {
@@ -212,7 +216,7 @@ func (r *Runtime) HasDeadline(runtime map[string]any) bool {
 }
 
 // Fields are the native fields of a runtime kind for a TTL and a deadline, in order of precedence.
-func (r *Runtime) Fields(kind schema.GroupKind) (ttl, deadline []policy.FieldPath) {
+func (r *Runtime) Fields(kind schema.GroupKind) (ttl, deadline []fieldpath.FieldPath) {
 	for i := range r.kinds {
 		if r.kinds[i].kind.GroupKind() == kind {
 			return r.kinds[i].ttl, r.kinds[i].deadline

@@ -4,7 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
 )
 
 // Definition is the part of a CustomResourceDefinition that Curfew keeps: the kind it serves, and
@@ -157,7 +157,7 @@ func shapeOf(from map[string]any) Shape {
 func (s *Schema) HasStatus() bool { return s == nil || !s.noStatus }
 
 // Has reports whether objects of the schema can have a field.
-func (s *Schema) Has(path policy.FieldPath) bool {
+func (s *Schema) Has(path fieldpath.FieldPath) bool {
 	for _, part := range path {
 		if s == nil || s.open {
 			return true

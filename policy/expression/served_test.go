@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
 )
 
 const definitionText = `
@@ -61,7 +62,7 @@ func TestSchemaKnowsFields(t *testing.T) {
 		"spec.maybe.a": true, "spec.maybe.b": false, "spec.deep.a.b.c.d": true, "spec.deep.a.b.c.d.whatever": true, "spec.deep.a.x": false,
 		"spec.ttl[*]": false,
 	} {
-		if got := of.Has(policy.MustFieldPath(path)); got != want {
+		if got := of.Has(fieldpath.MustFieldPath(path)); got != want {
 			t.Errorf("%s: %t, want %t", path, got, want)
 		}
 	}

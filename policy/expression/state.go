@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -106,7 +107,7 @@ func (s *states) startTime(ctx context.Context, variables *Variables) (time.Time
 	if text == "" {
 		return time.Time{}, nil // At admission of a CREATE nothing has started.
 	}
-	at, err := policy.ParseTime(text)
+	at, err := lifetime.ParseTime(text)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("metadata.creationTimestamp: %w", err)
 	}

@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -26,7 +27,7 @@ type Variables struct {
 	Object, Namespace, Runtime map[string]any
 	// NamespacePolicy is the parsed namespace. If Namespace is nil, expressions see its metadata,
 	// which is assembled when one reads it.
-	NamespacePolicy *policy.NamespacePolicy
+	NamespacePolicy *resolution.NamespacePolicy
 	// Now is the instant of the decision, for expressions of [ScopeCleanup].
 	Now time.Time
 	// Lookup answers one of [Lookups] for the object; nil if nothing can be looked up.
@@ -99,7 +100,7 @@ func (v *Variables) namespace() map[string]any {
 }
 
 // namespaceObject shows the fields that the API server's own policies show.
-func namespaceObject(of *policy.NamespacePolicy) map[string]any {
+func namespaceObject(of *resolution.NamespacePolicy) map[string]any {
 	metadata := map[string]any{"name": of.Name}
 	if !of.Created.IsZero() {
 		metadata["uid"], metadata["resourceVersion"] = string(of.UID), of.ResourceVersion
@@ -148,19 +149,19 @@ const originExpression = "expression"
 // value is one default of a policy: a constant, an expression, or an error in place of a constant.
 type value struct {
 	path     string
-	constant *policy.Setting
+	constant *lifetime.Setting
 	program  *Program
 }
 
 // setting is the value for one object; nil where there is none.
-func (v *value) setting(ctx context.Context, source policy.Source, variables *Variables) *policy.Setting {
+func (v *value) setting(ctx context.Context, source lifetime.Source, variables *Variables) *lifetime.Setting {
 	if v == nil {
 		return nil
 	}
 	if v.constant != nil {
 		return v.constant
 	}
-	out := &policy.Setting{Path: v.path, Source: source, Text: v.program.source}
+	out := &lifetime.Setting{Path: v.path, Source: source, Text: v.program.source}
 	ttl, text, err := v.program.TTL(ctx, variables)
 	if text != "" {
 		out.Text = text
@@ -181,7 +182,7 @@ func (v *value) setting(ctx context.Context, source policy.Source, variables *Va
 
 func checkDeadline(after time.Duration) error {
 	if after < time.Second {
-		return fmt.Errorf("%s is below 1: a deadline is 1s or more", policy.FormatDuration(after))
+		return fmt.Errorf("%s is below 1: a deadline is 1s or more", lifetime.FormatDuration(after))
 	}
 	return nil
 }
@@ -194,7 +195,7 @@ func (c *Compiler) value(path *field.Path, constant, expression *string, result 
 	out := &value{path: path.String()}
 	if (constant == nil) == (expression == nil) {
 		*errs = append(*errs, field.Invalid(path, "", errOneOf.Error()))
-		out.constant = &policy.Setting{Path: out.path, Err: errOneOf}
+		out.constant = &lifetime.Setting{Path: out.path, Err: errOneOf}
 		return out
 	}
 	if expression != nil {
@@ -203,7 +204,7 @@ func (c *Compiler) value(path *field.Path, constant, expression *string, result 
 		program, err := c.Compile(*expression, ScopePolicy, result)
 		if err != nil {
 			*errs = append(*errs, invalidExpression(at, *expression, err))
-			out.constant = &policy.Setting{Path: out.path, Text: *expression, Err: err}
+			out.constant = &lifetime.Setting{Path: out.path, Text: *expression, Err: err}
 			return out
 		}
 		out.program = program
@@ -231,17 +232,17 @@ func (v *value) constantError() error {
 		_, err := v.program.Label(context.Background(), &Variables{})
 		return err
 	}
-	if setting := v.setting(context.Background(), policy.Source{}, &Variables{}); setting != nil {
+	if setting := v.setting(context.Background(), lifetime.Source{}, &Variables{}); setting != nil {
 		return setting.Err
 	}
 	return nil
 }
 
-func constantSetting(path *field.Path, text string, result Result) *policy.Setting {
-	out := &policy.Setting{Path: path.String(), Text: text}
+func constantSetting(path *field.Path, text string, result Result) *lifetime.Setting {
+	out := &lifetime.Setting{Path: path.String(), Text: text}
 	switch result {
 	case ResultLabel:
-		_, out.Err = policy.ParseTTLLabel(text)
+		_, out.Err = lifetime.ParseTTLLabel(text)
 		return out
 	case ResultDuration:
 		if out.TTL, out.Err = parseTTL(text, false); out.Err == nil {

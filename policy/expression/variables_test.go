@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // An expression means the same at admission, which does not decode managedFields, and in the
@@ -34,7 +34,7 @@ func TestExpressionsDoNotSeeManagedFields(t *testing.T) {
 
 // What the namespace says takes the place of the namespace, where that is not given.
 func TestNamespacePolicyStandsForTheNamespace(t *testing.T) {
-	namespace := policy.ParseNamespace("ci", map[string]string{"a": "b"}, map[string]string{"env": "test"})
+	namespace := resolution.ParseNamespace("ci", map[string]string{"a": "b"}, map[string]string{"env": "test"})
 	variables := &expression.Variables{NamespacePolicy: namespace}
 	program, err := expression.NewCompiler(4).Compile(
 		`namespaceObject.metadata.name == "ci" && namespaceObject.metadata.labels.env == "test" && namespaceObject.metadata.annotations.a == "b" && namespaceObject.kind == "Namespace"`,

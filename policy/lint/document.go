@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	sigsyaml "sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // Source is a text with manifests in it.
@@ -136,7 +136,7 @@ func MarshalJSON(value any) ([]byte, error) {
 }
 
 // assign sets or removes one field of an object and creates missing parents.
-func assign(object map[string]any, assignment policy.Assignment) error {
+func assign(object map[string]any, assignment resolution.Assignment) error {
 	parent := object
 	path := assignment.Path
 	for i, name := range path[:len(path)-1] {

@@ -17,10 +17,13 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // DefaultNamespace is the namespace of objects that name none, unless Options set another.
@@ -54,10 +57,10 @@ type Result struct {
 	Object   Ref
 	// Manifest is the object with its defaults. It shares unchanged parts with the document.
 	Manifest map[string]any
-	Defaults []policy.Default
+	Defaults []resolution.Default
 	Findings []Finding
 
-	assigned []policy.Assignment
+	assigned []resolution.Assignment
 }
 
 // Names of the rules that policy/rules does not have.
@@ -94,7 +97,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 	}
 	request := rules.Request{Operation: rules.Create, Options: w.options.Rules, Now: w.options.Now, Scope: &found.Scope}
 	if kind == namespaceKind {
-		request.Outer = func(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
+		request.Outer = func(namespace *resolution.NamespacePolicy) []*resolution.PlatformPolicy {
 			return w.platform.Bounding(asServed(namespace))
 		}
 	} else {
@@ -102,10 +105,10 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 			w.warnUnknown(result, facts)
 		}
 		found.Creating, found.AnnotationsOnly, found.Off = true, w.options.AnnotationsOnly, w.options.Rules.Controller.Off
-		found.Protected = policy.Protects(w.options.Rules.Controller.Protect, facts.Namespace)
+		found.Protected = judging.Protects(w.options.Rules.Controller.Protect, facts.Namespace)
 		result.fill(facts, request.Scope, w.options.Now)
 		facts = w.factsOf(ctx, document, result.Manifest)
-		effective := policy.Resolve(facts, request.Scope)
+		effective := resolution.Resolve(facts, request.Scope)
 		request.Effective, request.Outer, request.Below = &effective, w.platform.BoundingUsers(facts.Profile), w.platform.BoundingKind
 	}
 	request.Object, request.Facts = result.Manifest, facts
@@ -127,7 +130,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 // warnUnknown warns about an unknown namespace if it matters: in a cluster, or to a policy that
 // uses it.
 func (w *world) warnUnknown(result *Result, facts *policy.Facts) {
-	finding := policy.Finding{Rule: RuleNamespace, Field: "metadata.namespace", Severity: policy.Warn}
+	finding := rules.Finding{Rule: RuleNamespace, Field: "metadata.namespace", Severity: rules.Warn}
 	why := ""
 	switch err := w.namespaces[facts.Namespace].err; {
 	case errors.Is(err, ErrNotReadable):
@@ -154,7 +157,7 @@ func (w *world) warnUnknown(result *Result, facts *policy.Facts) {
 func (r *Result) addFailures(failures []error) {
 	for _, err := range failures {
 		if !slices.ContainsFunc(r.Findings, func(finding Finding) bool { return mentions(finding.Message, err) }) {
-			r.add(policy.Finding{Rule: RuleEvaluates, Severity: policy.Warn,
+			r.add(rules.Finding{Rule: RuleEvaluates, Severity: rules.Warn,
 				Message: err.Error() + "; the object gets nothing from it, and is kept"})
 		}
 	}
@@ -190,8 +193,8 @@ func (w *world) factsOf(ctx context.Context, document *Document, object map[stri
 }
 
 // fill makes the defaults hold in a copy of the manifest, all or none.
-func (r *Result) fill(facts *policy.Facts, scope *policy.Scope, now time.Time) {
-	assignments, _ := policy.FillIn(facts, scope, now)
+func (r *Result) fill(facts *policy.Facts, scope *resolution.Scope, now time.Time) {
+	assignments, _ := resolution.FillIn(facts, scope, now)
 	if len(assignments) == 0 {
 		return
 	}
@@ -199,7 +202,7 @@ func (r *Result) fill(facts *policy.Facts, scope *policy.Scope, now time.Time) {
 	for _, assignment := range assignments {
 		if err := assign(manifest, assignment); err != nil {
 			// Admission, too, lets such an object through as it is; the API server refuses it for its shape.
-			r.add(policy.Finding{Rule: RuleFillable, Field: assignment.Path[:1].String(), Severity: policy.Warn,
+			r.add(rules.Finding{Rule: RuleFillable, Field: assignment.Path[:1].String(), Severity: rules.Warn,
 				Message: "takes no default: " + err.Error()})
 			return
 		}
@@ -207,7 +210,7 @@ func (r *Result) fill(facts *policy.Facts, scope *policy.Scope, now time.Time) {
 	r.Manifest, r.assigned = manifest, assignments
 }
 
-func (r *Result) add(finding policy.Finding) {
+func (r *Result) add(finding rules.Finding) {
 	r.Findings = append(r.Findings, Finding{
 		Object: r.Object, Finding: finding, File: r.Document.File, Line: r.Document.lineOfFinding(finding.Field, finding.Message),
 	})
@@ -221,7 +224,7 @@ func (r *Result) sort() {
 // Explain explains a document as if it were created now: which level decides each value, and which
 // defaults the object would get. The label comes from the document, or is a default. It returns
 // false if the namespace is not known, so that its settings may change the answer.
-func (l *Linter) Explain(ctx context.Context, document *Document) (*policy.Explanation, bool, error) {
+func (l *Linter) Explain(ctx context.Context, document *Document) (*judging.Explanation, bool, error) {
 	w, options := l.world, l.world.options
 	object := maps.Clone(document.Object)
 	delete(object, "status") // A create takes none.
@@ -233,21 +236,21 @@ func (l *Linter) Explain(ctx context.Context, document *Document) (*policy.Expla
 	}
 	scope := &found.Scope
 	scope.Creating, scope.AnnotationsOnly, scope.Off = true, options.AnnotationsOnly, options.Rules.Controller.Off
-	scope.Protected = policy.Protects(options.Rules.Controller.Protect, facts.Namespace)
-	if label, said := policy.DefaultLabel(facts, scope, options.Now); label != "" {
+	scope.Protected = judging.Protects(options.Rules.Controller.Protect, facts.Namespace)
+	if label, said := resolution.DefaultLabel(facts, scope, options.Now); label != "" {
 		labelled := *facts
 		labelled.Labels = maps.Clone(facts.Labels)
 		if labelled.Labels == nil {
 			labelled.Labels = map[string]string{}
 		}
-		labelled.Labels[policy.LabelTTL] = label
-		out := policy.Explain(facts, scope, policy.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel})
-		of := policy.Explain(&labelled, scope, policy.Question{Now: options.Now})
+		labelled.Labels[wellknown.LabelTTL] = label
+		out := judging.Explain(facts, scope, judging.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel})
+		of := judging.Explain(&labelled, scope, judging.Question{Now: options.Now})
 		out.Facts, out.LabelKey, out.ByLabel = &labelled, of.LabelKey, of.ByLabel
 		out.ByLabel.Source = said.Source
 		return out, !found.NamespaceUnknown, nil
 	}
-	return policy.Explain(facts, scope, policy.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel}), !found.NamespaceUnknown, nil
+	return judging.Explain(facts, scope, judging.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel}), !found.NamespaceUnknown, nil
 }
 
 var namespaceKind = schema.GroupKind{Kind: "Namespace"}
@@ -256,11 +259,11 @@ var namespaceKind = schema.GroupKind{Kind: "Namespace"}
 // the later one counts, as after applying both.
 func addNamespace(_ context.Context, w *world, document *Document) {
 	facts := policy.FactsOfObject(&policy.Profile{Kind: document.Kind()}, document.Object)
-	w.namespaces[facts.Name] = namespaceAnswer{policy: asServed(policy.ParseNamespace(facts.Name, facts.Annotations, facts.Labels))}
+	w.namespaces[facts.Name] = namespaceAnswer{policy: asServed(resolution.ParseNamespace(facts.Name, facts.Annotations, facts.Labels))}
 }
 
 // asServed adds the label with the name, as the API server does.
-func asServed(namespace *policy.NamespacePolicy) *policy.NamespacePolicy {
+func asServed(namespace *resolution.NamespacePolicy) *resolution.NamespacePolicy {
 	out := *namespace
 	out.Labels = maps.Clone(namespace.Labels)
 	if out.Labels == nil {
@@ -276,7 +279,7 @@ func addRuntime(w *world, document *Document) {
 	w.runtimes[runtimeKey{document.Kind().GroupKind(), facts.Namespace, facts.Name}] = runtimeAnswer{object: document.Object, posted: true}
 }
 
-var tallyKind = schema.GroupKind{Group: policy.Group, Kind: "PodTally"}
+var tallyKind = schema.GroupKind{Group: wellknown.Group, Kind: "PodTally"}
 
 // addTally checks a PodTally by itself, without the bounds and the PodTallies of its namespace.
 func addTally(ctx context.Context, w *world, document *Document) {

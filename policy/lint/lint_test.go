@@ -20,7 +20,9 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const namespaceCI = `apiVersion: v1
@@ -171,7 +173,7 @@ func TestSamplesAreClean(t *testing.T) {
 // cluster is a world with the namespaces and runtimes that it names.
 type cluster struct {
 	snapshot   *platform.Snapshot // nil for what comes with Curfew
-	namespaces map[string]*policy.NamespacePolicy
+	namespaces map[string]*resolution.NamespacePolicy
 	runtimes   map[string]map[string]any
 	err        error
 	asked      []string
@@ -185,7 +187,7 @@ func (c *cluster) Snapshot(context.Context) (*platform.Snapshot, error) {
 	return store.Snapshot(), err
 }
 
-func (c *cluster) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+func (c *cluster) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
 	c.asked = append(c.asked, name)
 	if c.err != nil {
 		return nil, c.err
@@ -202,14 +204,14 @@ func (c *cluster) Runtime(_ context.Context, reference *expression.Reference) (m
 }
 
 // PodCounter implements [platform.Source].
-func (*cluster) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+func (*cluster) PodCounter(context.Context, *policy.Facts) (*resolution.PodCounter, error) {
 	return nil, platform.ErrUnknown
 }
 
 func TestOnline(t *testing.T) {
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 864000}\n"
-	world := &cluster{namespaces: map[string]*policy.NamespacePolicy{
-		"ci": policy.ParseNamespace("ci", map[string]string{policy.AnnotationMaxTTL: "2d"}, nil),
+	world := &cluster{namespaces: map[string]*resolution.NamespacePolicy{
+		"ci": resolution.ParseNamespace("ci", map[string]string{wellknown.AnnotationMaxTTL: "2d"}, nil),
 	}}
 	for name, test := range map[string]struct {
 		text, namespace string
@@ -315,7 +317,7 @@ func TestPostedContentReadsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			theirs := map[string]any{"metadata": map[string]any{"name": "theirs"}, "spec": map[string]any{"secret": "hunter2"}, "data": map[string]any{"password": "hunter2"}}
 			world := &cluster{runtimes: map[string]map[string]any{"TrainingRuntime team-b/theirs": theirs, "Secret team-b/theirs": theirs, "TrainingRuntime ci/torch": theirs},
-				namespaces: map[string]*policy.NamespacePolicy{"ci": policy.ParseNamespace("ci", map[string]string{"secret": "hunter2"}, nil)}}
+				namespaces: map[string]*resolution.NamespacePolicy{"ci": resolution.ParseNamespace("ci", map[string]string{"secret": "hunter2"}, nil)}}
 			options := offline(t)
 			options.Source = world
 			found := strings.Join(lines(lintText(t, test.text, options)), "\n")
@@ -391,14 +393,14 @@ func TestExplain(t *testing.T) {
 	if err != nil || !known {
 		t.Fatal(err)
 	}
-	if value := job.Effective.Succeeded; job.Facts.Finished || value.Source.String() != "namespace/ci" || value.TTL.String() != "1d" || policy.Decider(job.TTL).Source.String() != "namespace/ci" {
+	if value := job.Effective.Succeeded; job.Facts.Finished || value.Source.String() != "namespace/ci" || value.TTL.String() != "1d" || resolution.Decider(job.TTL).Source.String() != "namespace/ci" {
 		t.Errorf("the Job gets %+v, finished: %t", value, job.Facts.Finished)
 	}
 	labelled, _, err := linter.Explain(t.Context(), documents[2])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := noon.Add(48 * time.Hour); labelled.LabelKey != policy.LabelTTL || !labelled.ByLabel.Expiry.Equal(want) || labelled.ByLabel.Source.String() != "policy/p" {
+	if want := noon.Add(48 * time.Hour); labelled.LabelKey != wellknown.LabelTTL || !labelled.ByLabel.Expiry.Equal(want) || labelled.ByLabel.Source.String() != "policy/p" {
 		t.Errorf("the ConfigMap expires by %q at %s, want %s", labelled.LabelKey, labelled.ByLabel.Expiry, want)
 	}
 }

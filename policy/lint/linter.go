@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/rules"
 )
 
 // Linter judges documents one by one. Documents that are context for others, such as Namespaces,
@@ -95,7 +96,7 @@ func linterFor(ctx context.Context, documents []*Document, options Options) (*Li
 }
 
 // NewResult is a result for a document that another judge, such as the API server, has judged.
-func NewResult(document *Document, namespace string, defaults []policy.Default, findings []policy.Finding) *Result {
+func NewResult(document *Document, namespace string, defaults []resolution.Default, findings []rules.Finding) *Result {
 	result := &Result{Document: document, Object: document.ref(namespace), Manifest: document.Object, Defaults: defaults}
 	for _, finding := range findings {
 		result.add(finding)

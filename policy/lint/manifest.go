@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	sigsyaml "sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // YAML writes the manifest. If the source was YAML, the author's order and comments are kept; if
@@ -29,7 +29,7 @@ func (r *Result) YAML() ([]byte, error) {
 }
 
 // edited writes the nodes with the assignments made.
-func (d *Document) edited(assignments []policy.Assignment) ([]byte, bool) {
+func (d *Document) edited(assignments []resolution.Assignment) ([]byte, bool) {
 	for _, assignment := range assignments {
 		if !assignNode(d.node, assignment) {
 			return nil, false
@@ -55,7 +55,7 @@ func (d *Document) edited(assignments []policy.Assignment) ([]byte, bool) {
 }
 
 // assignNode reports false if the path leads through an alias, whose other users must not change.
-func assignNode(node *yaml.Node, assignment policy.Assignment) bool {
+func assignNode(node *yaml.Node, assignment resolution.Assignment) bool {
 	last := len(assignment.Path) - 1
 	for _, name := range assignment.Path[:last] {
 		if node.Kind != yaml.MappingNode {

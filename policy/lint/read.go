@@ -11,7 +11,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Limits bound the input. Zero means the default.
@@ -218,7 +220,7 @@ func describe(value any) string {
 	if value == nil {
 		return "absent"
 	}
-	return policy.Describe(value)
+	return quote.Describe(value)
 }
 
 func looksLikeJSON(data []byte) bool {
@@ -289,23 +291,23 @@ func appendChunk(chunks []chunk, next chunk) []chunk {
 
 // notStrings returns Curfew's annotations and labels whose value is no string, such as a duration
 // without quotes. The API server rejects the object without naming the fix.
-func notStrings(object map[string]any) []policy.Finding {
+func notStrings(object map[string]any) []rules.Finding {
 	metadata, _ := object["metadata"].(map[string]any)
-	var out []policy.Finding
+	var out []rules.Finding
 	for _, of := range []string{"annotations", "labels"} {
 		values, _ := metadata[of].(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(values)) {
-			if !strings.HasPrefix(key, policy.Prefix) && key != policy.LabelKyvernoTTL {
+			if !strings.HasPrefix(key, wellknown.Prefix) && key != wellknown.LabelKyvernoTTL {
 				continue
 			}
-			finding := policy.Finding{Rule: RuleSchema, Field: fmt.Sprintf("metadata.%s[%s]", of, key), Severity: policy.Deny}
+			finding := rules.Finding{Rule: RuleSchema, Field: fmt.Sprintf("metadata.%s[%s]", of, key), Severity: rules.Deny}
 			switch value := values[key].(type) {
 			case string:
 				continue
 			case bool, int64, float64:
 				finding.Message = fmt.Sprintf(`%v is not a string: write it in quotes: "%[1]v"`, value)
 			default:
-				finding.Message = policy.Describe(value) + " is not a string"
+				finding.Message = quote.Describe(value) + " is not a string"
 			}
 			out = append(out, finding)
 		}

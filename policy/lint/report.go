@@ -3,13 +3,15 @@ package lint
 import (
 	"errors"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/rules"
 )
 
 // Finding is a finding about one object, with its place in the source.
 type Finding struct {
 	Object Ref `json:"object"`
-	policy.Finding
+	rules.Finding
 	// File is the name of the source; empty for standard input and request bodies.
 	File string `json:"file,omitempty"`
 	// Line is the line of the field, or of its nearest existing parent.
@@ -35,7 +37,7 @@ type Default struct {
 
 // String is the announcement, as kubectl shows it.
 func (d Default) String() string {
-	return policy.Default{Field: d.Field, Value: d.Value, Source: policy.ParseSource(d.Source), DryRun: d.DryRun}.String()
+	return resolution.Default{Field: d.Field, Value: d.Value, Source: lifetime.ParseSource(d.Source), DryRun: d.DryRun}.String()
 }
 
 // Report has the results for all documents, as the command line and the HTTP endpoints show them.
@@ -72,7 +74,7 @@ func (r *Report) Add(result *Result) {
 	r.Objects++
 	for _, finding := range result.Findings {
 		r.Findings = append(r.Findings, finding)
-		r.Allowed = r.Allowed && finding.Severity != policy.Deny
+		r.Allowed = r.Allowed && finding.Severity != rules.Deny
 	}
 	for _, filled := range result.Defaults {
 		r.Defaults = append(r.Defaults, Default{
@@ -83,7 +85,7 @@ func (r *Report) Add(result *Result) {
 }
 
 // Count is the number of findings of a severity.
-func (r *Report) Count(severity policy.Severity) int {
+func (r *Report) Count(severity rules.Severity) int {
 	count := 0
 	for i := range r.Findings {
 		if r.Findings[i].Severity == severity {
@@ -94,7 +96,7 @@ func (r *Report) Count(severity policy.Severity) int {
 }
 
 func unreadableFinding(err error) Finding {
-	finding := Finding{Finding: policy.Finding{Rule: RuleReadable, Severity: policy.Deny, Message: err.Error()}}
+	finding := Finding{Finding: rules.Finding{Rule: RuleReadable, Severity: rules.Deny, Message: err.Error()}}
 	if document := (*DocumentError)(nil); errors.As(err, &document) {
 		finding.Object.Document = document.Index
 		finding.File, finding.Line, finding.Message = document.File, document.Line, document.Err.Error()

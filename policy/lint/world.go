@@ -15,9 +15,12 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // ErrNotReadable is the answer of a [platform.Source] for a namespace that the user may not read.
@@ -41,7 +44,7 @@ type world struct {
 	ownRuntimes                    map[schema.GroupKind]bool
 	hidesRuntimes, hidesNamespaces bool
 	// about has the findings about documents of the context.
-	about map[place][]policy.Finding
+	about map[place][]rules.Finding
 	// given is the platform of the source, without the documents.
 	given *platform.Snapshot
 	// kinds of all documents.
@@ -56,7 +59,7 @@ type world struct {
 
 // namespaceAnswer is a namespace, or the error of the source.
 type namespaceAnswer struct {
-	policy *policy.NamespacePolicy
+	policy *resolution.NamespacePolicy
 	err    error
 }
 
@@ -101,7 +104,7 @@ func newWorld(ctx context.Context, options *Options) (*world, error) {
 	}
 	return &world{
 		options: options, given: given, namespaces: map[string]namespaceAnswer{}, runtimes: map[runtimeKey]runtimeAnswer{},
-		clusterScoped: map[schema.GroupKind]bool{}, ownRuntimes: map[schema.GroupKind]bool{}, about: map[place][]policy.Finding{},
+		clusterScoped: map[schema.GroupKind]bool{}, ownRuntimes: map[schema.GroupKind]bool{}, about: map[place][]rules.Finding{},
 		kinds: map[schema.GroupKind]bool{},
 		// A separate cache: posted expressions must not evict expressions of the cluster's policies.
 		compiler: expression.NewCompiler(expression.DefaultCacheSize),
@@ -156,7 +159,7 @@ func (w *world) hide() {
 }
 
 // find records a finding about a document.
-func (w *world) find(document *Document, finding policy.Finding) {
+func (w *world) find(document *Document, finding rules.Finding) {
 	at := placeOf(document)
 	w.about[at] = append(w.about[at], finding)
 }
@@ -172,7 +175,7 @@ func (s source) Snapshot(context.Context) (*platform.Snapshot, error) { return s
 
 // Namespace implements [platform.Source]. Why a namespace is not known is remembered, for
 // [world.warnUnknown].
-func (s source) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (s source) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	answer, ok := s.namespaces[name]
 	if !ok {
 		if answer.err = platform.ErrUnknown; !s.hidesNamespaces {
@@ -201,7 +204,7 @@ func (s source) Runtime(ctx context.Context, reference *expression.Reference) (m
 }
 
 // PodCounter implements [platform.Source].
-func (s source) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+func (s source) PodCounter(context.Context, *policy.Facts) (*resolution.PodCounter, error) {
 	return nil, platform.ErrUnknown
 }
 
@@ -242,7 +245,7 @@ var clusterScopedKinds = kindSet(map[string][]string{
 	"scheduling.k8s.io":            {"PriorityClass"},
 	"storage.k8s.io":               {"StorageClass", "VolumeAttachment", "CSIDriver", "CSINode", "VolumeAttributesClass"},
 	"storagemigration.k8s.io":      {"StorageVersionMigration"},
-	policy.Group:                   {"LifecyclePolicy", "KindProfile", "ClusterCleanupPolicy"},
+	wellknown.Group:                {"LifecyclePolicy", "KindProfile", "ClusterCleanupPolicy"},
 })
 
 func kindSet(byGroup map[string][]string) map[schema.GroupKind]bool {
@@ -259,8 +262,8 @@ func kindSet(byGroup map[string][]string) map[schema.GroupKind]bool {
 func ClusterScoped(kind schema.GroupKind) bool { return clusterScopedKinds[kind] }
 
 var (
-	policyKind  = schema.GroupKind{Group: policy.Group, Kind: "LifecyclePolicy"}
-	profileKind = schema.GroupKind{Group: policy.Group, Kind: "KindProfile"}
+	policyKind  = schema.GroupKind{Group: wellknown.Group, Kind: "LifecyclePolicy"}
+	profileKind = schema.GroupKind{Group: wellknown.Group, Kind: "KindProfile"}
 )
 
 // addPolicy checks a LifecyclePolicy and applies the usable part of it to the other documents.
@@ -279,7 +282,7 @@ func addPolicy(ctx context.Context, w *world, document *Document) {
 func (w *world) review(document *Document, compiled *expression.Policy) {
 	request := &rules.PlatformRequest{Policy: compiled, Options: w.options.Rules, Now: w.options.Now}
 	for _, name := range slices.Sorted(maps.Keys(w.namespaces)) {
-		if known := w.namespaces[name].policy; known.Bounds != (policy.Bounds{}) {
+		if known := w.namespaces[name].policy; known.Bounds != (lifetime.Bounds{}) {
 			request.Namespaces = append(request.Namespaces, known)
 		}
 	}
@@ -304,16 +307,16 @@ func addProfile(ctx context.Context, w *world, document *Document) {
 func (w *world) read(ctx context.Context, document *Document, into any) bool {
 	stored, unknown, refused := w.options.Schemas.check(ctx, document.Object)
 	for _, path := range unknown {
-		w.find(document, policy.Finding{Rule: RuleSchema, Field: path, Severity: policy.Deny,
+		w.find(document, rules.Finding{Rule: RuleSchema, Field: path, Severity: rules.Deny,
 			Message: unknownField(path)})
 	}
 	for _, err := range refused {
-		w.find(document, policy.Finding{Rule: RuleSchema, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny,
+		w.find(document, rules.Finding{Rule: RuleSchema, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: rules.Deny,
 			Message: err.ErrorBody()})
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored, into); err != nil {
 		if len(refused) == 0 {
-			w.find(document, policy.Finding{Rule: RuleSchema, Severity: policy.Deny, Message: "not of the shape of its kind: " + err.Error()})
+			w.find(document, rules.Finding{Rule: RuleSchema, Severity: rules.Deny, Message: "not of the shape of its kind: " + err.Error()})
 		}
 		return false
 	}
@@ -324,10 +327,10 @@ func (w *world) read(ctx context.Context, document *Document, into any) bool {
 // too is one finding with it.
 func (w *world) compiled(document *Document, errs field.ErrorList) {
 	for _, err := range errs {
-		finding := policy.Finding{Rule: rules.PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny,
+		finding := rules.Finding{Rule: rules.PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: rules.Deny,
 			Message: err.Detail}
 		about := w.about[placeOf(document)]
-		at := slices.IndexFunc(about, func(other policy.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
+		at := slices.IndexFunc(about, func(other rules.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
 		switch {
 		case at < 0:
 			w.find(document, finding)

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const (
@@ -219,9 +220,9 @@ func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 	world := func() *cluster {
 		return &cluster{
 			snapshot:   with,
-			namespaces: map[string]*policy.NamespacePolicy{"ci": policy.ParseNamespace("ci", nil, nil)},
+			namespaces: map[string]*resolution.NamespacePolicy{"ci": resolution.ParseNamespace("ci", nil, nil)},
 			runtimes: map[string]map[string]any{"TrainingRuntime ci/torch": {"metadata": map[string]any{
-				"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "9d"}}}},
+				"name": "torch", "annotations": map[string]any{wellknown.AnnotationTTL: "9d"}}}},
 		}
 	}
 	for name, test := range map[string]struct {
@@ -248,7 +249,7 @@ func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 			last := results[len(results)-1]
 			metadata, _ := last.Manifest["metadata"].(map[string]any)
 			annotations, _ := metadata["annotations"].(map[string]any)
-			if source, _ := annotations[policy.AnnotationTTLSource].(string); test.source != "" && source != test.source {
+			if source, _ := annotations[wellknown.AnnotationTTLSource].(string); test.source != "" && source != test.source {
 				t.Errorf("its source is %q, want %q", source, test.source)
 			}
 		})

@@ -13,6 +13,9 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // Object is one object whose context is asked for.
@@ -41,7 +44,7 @@ func Whole(facts *policy.Facts, object map[string]any) *Object {
 
 // Context holds everything that decides how Curfew treats one object.
 type Context struct {
-	policy.Scope
+	resolution.Scope
 	// Platform is the snapshot that the object is judged by.
 	Platform *Snapshot
 	// NamespaceUnknown means that the [Source] does not know the namespace. Only its name counts.
@@ -72,7 +75,7 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 	variables := &expression.Variables{NamespacePolicy: out.Namespace}
 	if facts.IsNamespace() {
 		// Deleting a Namespace deletes all that is in it, so that its own mode applies to it.
-		out.Namespace = &policy.NamespacePolicy{Name: facts.Name, Mode: policy.ParseNamespace(facts.Name, facts.Annotations, nil).Mode}
+		out.Namespace = &resolution.NamespacePolicy{Name: facts.Name, Mode: resolution.ParseNamespace(facts.Name, facts.Annotations, nil).Mode}
 	}
 	policies := snapshot.Concerning(facts.Profile.Kind.GroupKind())
 	tried := stampedInDryRun(facts, policies)
@@ -150,8 +153,8 @@ func (c *Context) readNamespace(ctx context.Context, source Source, facts *polic
 
 // UnknownNamespace is a namespace that Curfew knows by name alone, with the label that the API
 // server derives from the name.
-func UnknownNamespace(name string) *policy.NamespacePolicy {
-	return policy.ParseNamespace(name, nil, map[string]string{corev1.LabelMetadataName: name})
+func UnknownNamespace(name string) *resolution.NamespacePolicy {
+	return resolution.ParseNamespace(name, nil, map[string]string{corev1.LabelMetadataName: name})
 }
 
 // readRuntime reads the runtime that an object uses and adds what it says. It returns nil for an
@@ -185,7 +188,7 @@ func (c *Context) readRuntime(ctx context.Context, source Source, kind *expressi
 // stampedInDryRun reports whether a stamp of an existing object names a policy in dry-run.
 func stampedInDryRun(facts *policy.Facts, policies []*expression.Policy) bool {
 	return !facts.Created.IsZero() && facts.StampedBy(func(name string) bool {
-		return slices.ContainsFunc(policies, func(p *expression.Policy) bool { return p.Name == name && p.Mode == policy.ModeDryRun })
+		return slices.ContainsFunc(policies, func(p *expression.Policy) bool { return p.Name == name && p.Mode == resolution.ModeDryRun })
 	})
 }
 
@@ -205,25 +208,25 @@ func (c *Context) readFilled(ctx context.Context, object *Object, policies []*ex
 	if object.MetadataOnly && expression.NeedsWhole(policies) {
 		// Until the object is read whole, right before it is deleted, its stamp is believed.
 		c.Undecided = true
-		source := policy.Source{Level: policy.LevelPolicy, Name: object.Facts.LabelPolicy()}
-		c.Filled = &policy.Scope{Policies: []*policy.PlatformPolicy{{Name: source.Name, Label: &policy.Setting{Source: source, Err: errUnread}}}}
+		source := lifetime.Source{Level: lifetime.LevelPolicy, Name: object.Facts.LabelPolicy()}
+		c.Filled = &resolution.Scope{Policies: []*resolution.PlatformPolicy{{Name: source.Name, Label: &lifetime.Setting{Source: source, Err: errUnread}}}}
 		return
 	}
 	before := *variables
 	before.Object = runtime.DeepCopyJSON(variables.Object)
-	for _, path := range policy.WithoutDefaults(object.Facts) {
+	for _, path := range resolution.WithoutDefaults(object.Facts) {
 		remove(before.Object, path)
 	}
 	// The feed of a labelled kind knows no more of its profile than the name.
 	facts := policy.FactsOfObjectContext(ctx, c.Platform.Profiles.For(object.Facts.Profile.Kind), before.Object)
 	matching, _ := expression.Matching(ctx, policies, facts, &before)
-	c.Filled = &policy.Scope{Namespace: c.Namespace, Runtime: c.Runtime, Policies: matching}
+	c.Filled = &resolution.Scope{Namespace: c.Namespace, Runtime: c.Runtime, Policies: matching}
 }
 
 // remove removes a field, and the maps in the metadata that are empty then.
-func remove(object map[string]any, path policy.FieldPath) {
+func remove(object map[string]any, path fieldpath.FieldPath) {
 	unstructured.RemoveNestedField(object, path...)
-	if parent, ok := policy.FieldPath(path[:len(path)-1]).Get(object); ok && path[0] == "metadata" {
+	if parent, ok := fieldpath.FieldPath(path[:len(path)-1]).Get(object); ok && path[0] == "metadata" {
 		if fields, ok := parent.(map[string]any); ok && len(fields) == 0 {
 			unstructured.RemoveNestedField(object, path[:len(path)-1]...)
 		}

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/contexts"
 )
 
@@ -44,10 +47,10 @@ func TestHeldByDryRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			verdict := policy.JudgeLabel(facts, policy.LabelTTL, &found.Scope, now)
+			verdict := judging.JudgeLabel(facts, wellknown.LabelTTL, &found.Scope, now)
 			if facts.Profile.Finishable() {
-				effective := policy.Resolve(facts, &found.Scope)
-				verdict = policy.Judge(facts, &effective, now)
+				effective := resolution.Resolve(facts, &found.Scope)
+				verdict = judging.Judge(facts, &effective, now)
 			}
 			if verdict.Action != policy.Delete || verdict.DryRun != test.held || found.Undecided != test.undecided {
 				t.Errorf("%s (%s), dry-run %t, undecided %t", verdict.Action, verdict.Reason, verdict.DryRun, found.Undecided)
@@ -91,7 +94,7 @@ func TestSourceOfALabelOfAnObject(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			verdict := policy.JudgeLabel(facts, policy.LabelTTL, &found.Scope, now)
+			verdict := judging.JudgeLabel(facts, wellknown.LabelTTL, &found.Scope, now)
 			if verdict.Source.String() != test.want || !verdict.Backfill || verdict.Action != policy.Delete || found.Undecided != test.undecided {
 				t.Errorf("%s by %s, backfill %t, undecided %t", verdict.Action, verdict.Source, verdict.Backfill, found.Undecided)
 			}

@@ -5,8 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
 )
 
 // Served is a kind that has a profile, or that others use as their runtime, as the API server
@@ -19,7 +19,7 @@ type Served struct {
 	Schema *expression.Schema
 	// TTL and Deadline are the fields in which a runtime of the kind sets the TTL and the deadline of
 	// the objects that use it.
-	TTL, Deadline []policy.FieldPath
+	TTL, Deadline []fieldpath.FieldPath
 	// IsRuntime means that objects of other kinds may use objects of this kind as their runtime.
 	IsRuntime bool
 	// RuntimeDeadline means that a runtime which objects of the kind may use has a deadline, or that
@@ -64,7 +64,7 @@ func (s *Snapshot) Served() []Served {
 	return out
 }
 
-func (s *Served) add(ttl, deadline []policy.FieldPath) {
+func (s *Served) add(ttl, deadline []fieldpath.FieldPath) {
 	for _, path := range ttl {
 		if s.Schema.Has(path) && !contains(s.TTL, path) {
 			s.TTL = append(s.TTL, path)
@@ -77,6 +77,6 @@ func (s *Served) add(ttl, deadline []policy.FieldPath) {
 	}
 }
 
-func contains(paths []policy.FieldPath, one policy.FieldPath) bool {
-	return slices.ContainsFunc(paths, func(path policy.FieldPath) bool { return slices.Equal(path, one) })
+func contains(paths []fieldpath.FieldPath, one fieldpath.FieldPath) bool {
+	return slices.ContainsFunc(paths, func(path fieldpath.FieldPath) bool { return slices.Equal(path, one) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // parts are the contents of a snapshot.
@@ -131,13 +132,13 @@ func (s *Snapshot) Concerning(kind schema.GroupKind) []*expression.Policy {
 }
 
 // Bounding are the policies whose bounds apply in a namespace, in order of precedence.
-func (s *Snapshot) Bounding(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
+func (s *Snapshot) Bounding(namespace *resolution.NamespacePolicy) []*resolution.PlatformPolicy {
 	return bounding(s.Policies, namespace)
 }
 
 // BoundingUsers are the policies whose bounds apply there to the objects that an object of the kind
 // sets a TTL for: the objects that use a runtime, and the Pods of a Job.
-func (s *Snapshot) BoundingUsers(of *policy.Profile) func(*policy.NamespacePolicy) []*policy.PlatformPolicy {
+func (s *Snapshot) BoundingUsers(of *policy.Profile) func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy {
 	switch kind := of.Kind.GroupKind(); {
 	case of.UsedBy != nil:
 		return s.BoundingKind(of.UsedBy.Kind.GroupKind())
@@ -148,15 +149,15 @@ func (s *Snapshot) BoundingUsers(of *policy.Profile) func(*policy.NamespacePolic
 }
 
 // BoundingKind are the policies whose bounds apply there to a kind.
-func (s *Snapshot) BoundingKind(kind schema.GroupKind) func(*policy.NamespacePolicy) []*policy.PlatformPolicy {
+func (s *Snapshot) BoundingKind(kind schema.GroupKind) func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy {
 	concerning := s.Concerning(kind)
-	return func(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
+	return func(namespace *resolution.NamespacePolicy) []*resolution.PlatformPolicy {
 		return bounding(concerning, namespace)
 	}
 }
 
-func bounding(policies []*expression.Policy, namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
-	var out []*policy.PlatformPolicy
+func bounding(policies []*expression.Policy, namespace *resolution.NamespacePolicy) []*resolution.PlatformPolicy {
+	var out []*resolution.PlatformPolicy
 	for _, candidate := range policies {
 		if said := candidate.Bounding(namespace); said != nil {
 			out = append(out, said)

@@ -6,6 +6,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // Source reads the objects that decide how Curfew treats an object: from a cache, live, from files,
@@ -18,12 +19,12 @@ type Source interface {
 	Snapshot(ctx context.Context) (*Snapshot, error)
 	// Namespace returns the settings of a namespace. It is nil if the namespace does not exist any
 	// more: Kubernetes deletes its objects.
-	Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
+	Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error)
 	// Runtime is the runtime that an object refers to. It is nil if there is none, or if its kind is
 	// not served.
 	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
 	// PodCounter returns the Job or PodTally that counts a Pod; nil for a Pod that nothing counts.
-	PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error)
+	PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error)
 }
 
 // ErrUnknown means that a [Source] has no way to find out. Callers must conclude nothing from it.
@@ -46,7 +47,7 @@ type Offline struct{ Platform *Snapshot }
 func (o Offline) Snapshot(context.Context) (*Snapshot, error) { return o.Platform, nil }
 
 // Namespace implements [Source].
-func (Offline) Namespace(context.Context, string) (*policy.NamespacePolicy, error) {
+func (Offline) Namespace(context.Context, string) (*resolution.NamespacePolicy, error) {
 	return nil, ErrUnknown
 }
 
@@ -56,6 +57,6 @@ func (Offline) Runtime(context.Context, *expression.Reference) (map[string]any, 
 }
 
 // PodCounter implements [Source].
-func (Offline) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+func (Offline) PodCounter(context.Context, *policy.Facts) (*resolution.PodCounter, error) {
 	return nil, ErrUnknown
 }

@@ -11,8 +11,11 @@ import (
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func builtin(t *testing.T) *platform.Store {
@@ -129,13 +132,13 @@ const trainJob = `{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, me
 // source is a Source over one namespace and a function that reads runtimes.
 type source struct {
 	snapshot  *platform.Snapshot
-	namespace *policy.NamespacePolicy
+	namespace *resolution.NamespacePolicy
 	read      func(*expression.Reference) (map[string]any, error)
 }
 
 func (s source) Snapshot(context.Context) (*platform.Snapshot, error) { return s.snapshot, nil }
 
-func (s source) Namespace(context.Context, string) (*policy.NamespacePolicy, error) {
+func (s source) Namespace(context.Context, string) (*resolution.NamespacePolicy, error) {
 	if s.namespace == nil {
 		return nil, platform.ErrUnknown
 	}
@@ -147,7 +150,7 @@ func (s source) Runtime(_ context.Context, reference *expression.Reference) (map
 }
 
 // PodCounter implements [platform.Source].
-func (source) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+func (source) PodCounter(context.Context, *policy.Facts) (*resolution.PodCounter, error) {
 	return nil, platform.ErrUnknown
 }
 
@@ -160,8 +163,8 @@ func TestContextOf(t *testing.T) {
 	snapshot := known.Snapshot()
 	object := *parsed[map[string]any](t, trainJob)
 	facts := policy.FactsOfObject(snapshot.Profiles.For(schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"}), object)
-	namespace := policy.ParseNamespace("ml", nil, map[string]string{"team": "ml"})
-	torch := map[string]any{"metadata": map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "1d"}}}
+	namespace := resolution.ParseNamespace("ml", nil, map[string]string{"team": "ml"})
+	torch := map[string]any{"metadata": map[string]any{"name": "torch", "annotations": map[string]any{wellknown.AnnotationTTL: "1d"}}}
 	for name, test := range map[string]struct {
 		read     func(*expression.Reference) (map[string]any, error)
 		ttl      string
@@ -202,7 +205,7 @@ func TestContextOf(t *testing.T) {
 			ttl, missing := "", false
 			if scope.Runtime != nil {
 				missing = scope.Runtime.Missing
-				if said := scope.Runtime.TTL.For(policy.Failed); said != nil {
+				if said := scope.Runtime.TTL.For(lifetime.Failed); said != nil {
 					ttl = said.Text
 				}
 			}

@@ -5,6 +5,10 @@ import (
 	"fmt"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Answer is the result of an access review.
@@ -34,7 +38,7 @@ type Access struct {
 
 // Lifetime is a setting by which a request makes Curfew delete objects.
 type Lifetime struct {
-	*policy.Setting
+	*lifetime.Setting
 	// Of is the profile of the objects that are deleted, if they are others than that of the
 	// request: those that use a runtime.
 	Of *policy.Profile
@@ -76,10 +80,10 @@ func lifetimeOfOthers(request *Request) *Lifetime {
 func ownLifetime(request *Request) *Lifetime {
 	facts := request.Facts
 	kind := facts.Profile.Kind.Kind
-	sets := func(setting *policy.Setting) *Lifetime {
+	sets := func(setting *lifetime.Setting) *Lifetime {
 		return &Lifetime{Setting: setting, does: "sets when this " + kind + " is deleted"}
 	}
-	var before []*policy.Setting
+	var before []*lifetime.Setting
 	if request.Operation == Update && request.OldFacts != nil {
 		before = lifetimes(request.OldFacts, request.Options)
 	} else {
@@ -104,7 +108,7 @@ func ownLifetime(request *Request) *Lifetime {
 
 // podTTLChanged is a TTL that the request sets for the finished Pods of a Job. Removing it may
 // uncover the namespace's, whose author was asked.
-func podTTLChanged(request *Request) *policy.Setting {
+func podTTLChanged(request *Request) *lifetime.Setting {
 	setting := request.Facts.PodTTL()
 	if setting == nil || setting.Err != nil || setting.TTL.Never {
 		return nil
@@ -120,12 +124,12 @@ func podTTLChanged(request *Request) *policy.Setting {
 // uncovered is a setting that was there before and now decides for an outcome, because the request
 // removes another one; nil where there is none. If a default decides now, as after the stamp was
 // removed with the value, it is the one that the request removes.
-func uncovered(request *Request) *policy.Setting {
+func uncovered(request *Request) *lifetime.Setting {
 	if request.Operation != Update || request.OldFacts == nil || !request.Facts.Profile.Finishable() {
 		return nil
 	}
 	before, after := request.OldFacts.TTLs(), request.Facts.TTLs()
-	for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
+	for _, outcome := range []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed} {
 		was, is := before.For(outcome), after.For(outcome)
 		if was != nil && is != nil && was.Path != is.Path && is.Err == nil && !is.TTL.Never {
 			return is
@@ -134,7 +138,7 @@ func uncovered(request *Request) *policy.Setting {
 			continue
 		}
 		value := request.Effective.TTL(outcome)
-		if byDefault := value.Source.Level == policy.LevelNamespace || value.Source.Level == policy.LevelPolicy; byDefault &&
+		if byDefault := value.Source.Level == lifetime.LevelNamespace || value.Source.Level == lifetime.LevelPolicy; byDefault &&
 			value.Set && value.Err == nil && !value.TTL.Never && (was.Err != nil || value.TTL != was.TTL) {
 			return was
 		}
@@ -144,32 +148,32 @@ func uncovered(request *Request) *policy.Setting {
 
 // finishedAt is the finish time that the request writes instead of Curfew: a TTL counts from it.
 // Removing it is allowed, since Curfew then writes a later one.
-func finishedAt(request *Request) *policy.Setting {
-	text, ok := request.Facts.Annotations[policy.AnnotationFinishedAt]
+func finishedAt(request *Request) *lifetime.Setting {
+	text, ok := request.Facts.Annotations[wellknown.AnnotationFinishedAt]
 	if !ok || !request.Facts.Profile.Finishable() || request.byController() {
 		return nil
 	}
-	if request.OldFacts != nil && request.OldFacts.Annotations[policy.AnnotationFinishedAt] == text {
+	if request.OldFacts != nil && request.OldFacts.Annotations[wellknown.AnnotationFinishedAt] == text {
 		return nil
 	}
-	return &policy.Setting{Path: policy.AnnotationPath(policy.AnnotationFinishedAt), Text: text}
+	return &lifetime.Setting{Path: policy.AnnotationPath(wellknown.AnnotationFinishedAt), Text: text}
 }
 
 // unprotected is the protection that the request removes from an object that is due, or will be on
 // a known date. Otherwise a user without permission to delete the object could choose the time.
-func unprotected(request *Request) *policy.Setting {
+func unprotected(request *Request) *lifetime.Setting {
 	if request.OldFacts == nil || !request.OldFacts.Protected() || request.Facts.Protected() {
 		return nil
 	}
 	key, _, _ := request.Options.ttlLabel(request.Facts)
-	verdicts := []policy.Verdict{policy.JudgeLabel(request.Facts, key, request.Scope, request.Now)}
+	verdicts := []policy.Verdict{judging.JudgeLabel(request.Facts, key, request.Scope, request.Now)}
 	if request.Effective != nil {
-		verdicts = append(verdicts, policy.Judge(request.Facts, request.Effective, request.Now))
+		verdicts = append(verdicts, judging.Judge(request.Facts, request.Effective, request.Now))
 	}
 	for _, verdict := range verdicts {
 		switch verdict.Action {
 		case policy.Wait, policy.Delete, policy.RecordFinish:
-			return &policy.Setting{Path: policy.AnnotationPath(policy.AnnotationProtect), Text: request.OldFacts.Annotations[policy.AnnotationProtect]}
+			return &lifetime.Setting{Path: policy.AnnotationPath(wellknown.AnnotationProtect), Text: request.OldFacts.Annotations[wellknown.AnnotationProtect]}
 		}
 	}
 	return nil
@@ -178,16 +182,16 @@ func unprotected(request *Request) *policy.Setting {
 // runtimeChanged is a TTL of a runtime that the request sets, changes or removes for some outcome,
 // or the backfill that it sets, so that the objects that use it expire at another time. A change to
 // never is allowed.
-func runtimeChanged(request *Request) *policy.Setting {
+func runtimeChanged(request *Request) *lifetime.Setting {
 	if request.Facts.Profile.RuntimeOf == "" {
 		return nil
 	}
-	var before policy.TTLSet
+	var before lifetime.TTLSet
 	if request.OldFacts != nil {
 		before = request.OldFacts.TTLs()
 	}
 	after := request.Facts.TTLs()
-	for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
+	for _, outcome := range []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed} {
 		was, is := before.For(outcome), after.For(outcome)
 		switch {
 		case is != nil && (is.Err != nil || is.TTL.Never):
@@ -197,20 +201,20 @@ func runtimeChanged(request *Request) *policy.Setting {
 		}
 	}
 	if Backfills(request) {
-		return &policy.Setting{Path: policy.AnnotationPath(policy.AnnotationBackfill), Text: request.Facts.Annotations[policy.AnnotationBackfill]}
+		return &lifetime.Setting{Path: policy.AnnotationPath(wellknown.AnnotationBackfill), Text: request.Facts.Annotations[wellknown.AnnotationBackfill]}
 	}
 	return nil
 }
 
 // filledIn are the settings that defaults wrote. TTL and label can have different authors.
-func filledIn(request *Request) []*policy.Setting {
-	var out []*policy.Setting
-	if filledInBy(request.Facts).Level != policy.LevelObject {
+func filledIn(request *Request) []*lifetime.Setting {
+	var out []*lifetime.Setting
+	if filledInBy(request.Facts).Level != lifetime.LevelObject {
 		out = request.Facts.TTLs().Settings()
 	}
 	if request.Scope != nil {
-		if label := policy.DefaultedLabel(request.Facts, request.Scope, request.Now); label != nil {
-			out = append(out, &policy.Setting{Path: policy.LabelPath(policy.LabelTTL), Text: label.Value})
+		if label := resolution.DefaultedLabel(request.Facts, request.Scope, request.Now); label != nil {
+			out = append(out, &lifetime.Setting{Path: policy.LabelPath(wellknown.LabelTTL), Text: label.Value})
 		}
 	}
 	return out
@@ -218,19 +222,19 @@ func filledIn(request *Request) []*policy.Setting {
 
 // lifetimes are the settings by which the object expires. A TTL after finished has no effect on a
 // kind that never finishes, nor has an unreadable label.
-func lifetimes(facts *policy.Facts, options Options) []*policy.Setting {
-	var out []*policy.Setting
+func lifetimes(facts *policy.Facts, options Options) []*lifetime.Setting {
+	var out []*lifetime.Setting
 	if facts.Profile.Finishable() {
 		out = facts.TTLs().Settings()
 	}
 	key, text, ok := options.ttlLabel(facts)
-	if _, err := policy.ParseLabel(key, text); ok && err == nil {
-		out = append(out, &policy.Setting{Path: policy.LabelPath(key), Text: text})
+	if _, err := lifetime.ParseLabel(key, text); ok && err == nil {
+		out = append(out, &lifetime.Setting{Path: policy.LabelPath(key), Text: text})
 	}
 	return out
 }
 
-func contains(settings []*policy.Setting, one *policy.Setting) bool {
+func contains(settings []*lifetime.Setting, one *lifetime.Setting) bool {
 	for _, setting := range settings {
 		if setting.Path == one.Path && setting.Text == one.Text {
 			return true

@@ -4,19 +4,21 @@ import (
 	"testing"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
 // What a known controller creates for an owner passes every deny rule, with a warning: the
 // controller carries out what was written before the rule was there.
 func TestChildrenOfControllersAreAdmitted(t *testing.T) {
-	annotated := map[string]any{policy.AnnotationTTL: "1h"}
+	annotated := map[string]any{wellknown.AnnotationTTL: "1h"}
 	replicaSet := func() map[string]any {
 		set := put(object("ReplicaSet", map[string]any{}), "spec.template.metadata.annotations", annotated)
 		return controlled(set, "apps/v1", "Deployment", "web")
 	}
-	pod := builders.MakePod("ci", "web-1").ControlledBy("apps/v1", "ReplicaSet", "web").Annotation(policy.AnnotationTTL, "1h").RestartPolicy("Always")
-	job := builders.MakeJob("ci", "nightly-1").ControlledBy("batch/v1", "CronJob", "nightly").TTL(-1).Label(policy.LabelTTL, "2026-12-24")
+	pod := builders.MakePod("ci", "web-1").ControlledBy("apps/v1", "ReplicaSet", "web").Annotation(wellknown.AnnotationTTL, "1h").RestartPolicy("Always")
+	job := builders.MakeJob("ci", "nightly-1").ControlledBy("batch/v1", "CronJob", "nightly").TTL(-1).Label(wellknown.LabelTTL, "2026-12-24")
 	unowned := put(object("ReplicaSet", map[string]any{}), "spec.template.metadata.annotations", annotated)
 	notController := replicaSet()
 	owners, _ := notController["metadata"].(map[string]any)["ownerReferences"].([]any)
@@ -59,11 +61,11 @@ func TestChildrenOfControllersAreAdmitted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := &Request{Operation: Create, User: User{Name: test.user}, Object: test.object, Now: noon, Options: strict, Access: Access{User: No},
-				Facts: policy.FactsOfObject(test.profile, test.object), Scope: &policy.Scope{Creating: test.old == nil}}
+				Facts: policy.FactsOfObject(test.profile, test.object), Scope: &resolution.Scope{Creating: test.old == nil}}
 			if test.old != nil {
 				request.Operation, request.Old, request.OldFacts = Update, test.old, policy.FactsOfObject(test.profile, test.old)
 			}
-			effective := policy.Resolve(request.Facts, request.Scope)
+			effective := resolution.Resolve(request.Facts, request.Scope)
 			request.Effective = &effective
 			decision := Review(request)
 			if request.ByController(profiles) {
@@ -85,21 +87,21 @@ func TestChildIsDeniedForItsOwnValue(t *testing.T) {
 	spec := func(ttl int64) map[string]any {
 		return map[string]any{"replicatedJobs": []any{map[string]any{"template": map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": ttl}}}}}
 	}
-	child := controlled(put(object("JobSet", spec(-1)), "metadata.labels", map[string]any{policy.LabelTTL: "2020-12-24"}), "example.com/v1", "Batch", "a")
+	child := controlled(put(object("JobSet", spec(-1)), "metadata.labels", map[string]any{wellknown.LabelTTL: "2020-12-24"}), "example.com/v1", "Batch", "a")
 	const template, label = "spec.replicatedJobs[0].template.spec.ttlSecondsAfterFinished", "metadata.labels[curfew.dev/ttl]"
 	for name, c := range map[string]struct {
 		owner map[string]any
 		stay  []string
 	}{
-		"it has both":   {map[string]any{"spec": map[string]any{"of": spec(-1), "labels": map[string]any{policy.LabelTTL: "2020-12-24"}}}, nil},
-		"another label": {map[string]any{"spec": map[string]any{"of": spec(-1), "labels": map[string]any{policy.LabelTTL: "2020-12-25"}}}, []string{label}},
-		"another TTL":   {map[string]any{"spec": map[string]any{"of": spec(-2), "labels": map[string]any{policy.LabelTTL: "2020-12-24"}}}, []string{template}},
+		"it has both":   {map[string]any{"spec": map[string]any{"of": spec(-1), "labels": map[string]any{wellknown.LabelTTL: "2020-12-24"}}}, nil},
+		"another label": {map[string]any{"spec": map[string]any{"of": spec(-1), "labels": map[string]any{wellknown.LabelTTL: "2020-12-25"}}}, []string{label}},
+		"another TTL":   {map[string]any{"spec": map[string]any{"of": spec(-2), "labels": map[string]any{wellknown.LabelTTL: "2020-12-24"}}}, []string{template}},
 		"it is gone":    {nil, []string{template, label}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := &Request{Operation: Create, User: User{Name: policy.ControllerManager}, Object: child, Now: noon, Facts: policy.FactsOfObject(profile, child), Scope: &policy.Scope{Creating: true}}
+			request := &Request{Operation: Create, User: User{Name: policy.ControllerManager}, Object: child, Now: noon, Facts: policy.FactsOfObject(profile, child), Scope: &resolution.Scope{Creating: true}}
 			decision := Review(request)
-			request.AdmitChild(decision, func(denial policy.Finding) bool { return policy.CarriedBy(c.owner, child, denial.Field) })
+			request.AdmitChild(decision, func(denial Finding) bool { return policy.CarriedBy(c.owner, child, denial.Field) })
 			var stay []string
 			for _, denial := range decision.Denials() {
 				stay = append(stay, denial.Field)
@@ -124,7 +126,7 @@ func TestTTLOnTheJobSetOfATrainJob(t *testing.T) {
 	}
 	native := map[string]any{"ttlSecondsAfterFinished": int64(3600)}
 	labelled := jobSet(nil)
-	labelled["metadata"].(map[string]any)["labels"] = map[string]any{policy.LabelTTL: "1d"}
+	labelled["metadata"].(map[string]any)["labels"] = map[string]any{wellknown.LabelTTL: "1d"}
 	person, trainer := Request{User: User{Name: "jane"}}, Request{User: User{Name: "system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager"}}
 	annotated := jobSet(nil, "ttl-after-failed", "1h")
 	equal(t, judge(trainJobsJobSet, profile, person, jobSet(nil), annotated), []string{"error " + at("ttl-after-failed") + ": " + why})

@@ -4,7 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // bounds denies values outside the bounds of the namespace and the policies. Where only the bounds
@@ -13,20 +14,22 @@ var bounds = Rule{
 	Name:   "bounds",
 	Fields: slices.Concat(ttlFields, podTTLField, deadlineField),
 	InUse:  []string{NativeDeadline},
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		if s.Profile.RuntimeOf != "" {
 			return runtimeBounds(s)
 		}
-		var out []policy.Finding
+		var out []Finding
 		for _, setting := range s.TTLs().Settings() {
 			if setting.Err == nil && s.Profile.Finishable() {
-				out = append(out, outside(s, setting, func(set policy.BoundSet) error {
+				out = append(out, outside(s, setting, func(set resolution.BoundSet) error {
 					return setting.Echo(s.Scope.BoundsFor(s.Facts, set).CheckTTL(setting.TTL))
 				})...)
 			}
 		}
 		if deadline := s.Deadline(); deadline != nil && deadline.Err == nil {
-			out = append(out, outside(s, deadline, func(set policy.BoundSet) error { return deadline.Echo(s.Scope.Bounds(set).CheckDeadline(deadline.TTL)) })...)
+			out = append(out, outside(s, deadline, func(set resolution.BoundSet) error {
+				return deadline.Echo(s.Scope.Bounds(set).CheckDeadline(deadline.TTL))
+			})...)
 		}
 		return append(out, podBounds(s)...)
 	},
@@ -34,7 +37,7 @@ var bounds = Rule{
 
 // podBounds checks the TTL that a Job sets for its Pods against what bounds Pods in its namespace.
 // A policy that matches only some of them warns.
-func podBounds(s *Subject) []policy.Finding {
+func podBounds(s *Subject) []Finding {
 	setting := s.PodTTL()
 	if setting == nil || setting.Err != nil || s.Scope == nil {
 		return nil
@@ -43,21 +46,21 @@ func podBounds(s *Subject) []policy.Finding {
 }
 
 // othersBounds checks a TTL that an object sets for others.
-func othersBounds(s *Subject, setting *policy.Setting) func(policy.BoundSet) error {
-	others := &policy.Scope{Namespace: s.Scope.Namespace}
+func othersBounds(s *Subject, setting *lifetime.Setting) func(resolution.BoundSet) error {
+	others := &resolution.Scope{Namespace: s.Scope.Namespace}
 	if s.Outer != nil && others.Namespace != nil {
 		others.Policies = s.Outer(others.Namespace)
 	}
-	return func(set policy.BoundSet) error { return setting.Echo(others.Bounds(set).CheckTTL(setting.TTL)) }
+	return func(set resolution.BoundSet) error { return setting.Echo(others.Bounds(set).CheckTTL(setting.TTL)) }
 }
 
 // runtimeBounds checks the TTL of a namespaced runtime, which a tenant may write, against what
 // bounds the objects that use it. A cluster-scoped runtime is a setting of the platform.
-func runtimeBounds(s *Subject) []policy.Finding {
+func runtimeBounds(s *Subject) []Finding {
 	if s.Profile.ClusterScoped || s.IsTemplate() || s.Scope == nil || s.Scope.Namespace == nil {
 		return nil
 	}
-	var out []policy.Finding
+	var out []Finding
 	for _, setting := range s.TTLs().Settings() {
 		if setting.Err == nil {
 			out = append(out, outside(s, setting, othersBounds(s, setting))...)
@@ -70,52 +73,52 @@ func runtimeBounds(s *Subject) []policy.Finding {
 // since a namespace's mode softens only its own. An unreadable bound is a warning, because the
 // author of the value cannot fix it. A bound whose evaluation was stopped is a denial, because the
 // author could make the object large enough for that.
-func outside(s *Subject, setting *policy.Setting, check func(policy.BoundSet) error) []policy.Finding {
-	outer, enforced := check(policy.OuterBounds), check(policy.EnforcedBounds)
-	var out policy.Finding
+func outside(s *Subject, setting *lifetime.Setting, check func(resolution.BoundSet) error) []Finding {
+	outer, enforced := check(resolution.OuterBounds), check(resolution.EnforcedBounds)
+	var out Finding
 	switch {
-	case policy.Violated(outer):
+	case lifetime.Violated(outer):
 		out = s.deny(setting.Path, setting.Text, outer.Error())
-		out.Level = policy.LevelPolicy
-	case policy.Violated(enforced):
+		out.Level = lifetime.LevelPolicy
+	case lifetime.Violated(enforced):
 		out = s.deny(setting.Path, setting.Text, enforced.Error())
-		out.Level = policy.LevelNamespace
-	case policy.Undecided(enforced) != nil:
+		out.Level = lifetime.LevelNamespace
+	case lifetime.Undecided(enforced) != nil:
 		out = s.deny(setting.Path, setting.Text, "cannot be checked: "+enforced.Error())
-		out.Retry = policy.Undecided(enforced).Retry
-		if policy.Undecided(outer) != nil {
-			out.Level = policy.LevelPolicy
+		out.Retry = lifetime.Undecided(enforced).Retry
+		if lifetime.Undecided(outer) != nil {
+			out.Level = lifetime.LevelPolicy
 		}
 	case enforced != nil:
 		out = s.warn(setting.Path, setting.Text, "cannot be checked, so the object will be kept: "+enforced.Error())
 	default:
 		return s.softer(setting, check)
 	}
-	return []policy.Finding{out}
+	return []Finding{out}
 }
 
 // softer warns of a value outside the bounds of policies that reject nothing.
-func (s *Subject) softer(setting *policy.Setting, check func(policy.BoundSet) error) []policy.Finding {
+func (s *Subject) softer(setting *lifetime.Setting, check func(resolution.BoundSet) error) []Finding {
 	var messages []string
-	if err := check(policy.AllBounds); err != nil {
+	if err := check(resolution.AllBounds); err != nil {
 		messages = append(messages, err.Error())
 	}
-	if err := check(policy.TrialBounds); policy.Violated(err) && !s.isDefault(setting) {
+	if err := check(resolution.TrialBounds); lifetime.Violated(err) && !s.isDefault(setting) {
 		messages = append(messages, wouldBeRefused+err.Error())
 	}
 	if len(messages) == 0 {
 		return nil
 	}
-	return []policy.Finding{s.warn(setting.Path, setting.Text, strings.Join(messages, "; "))}
+	return []Finding{s.warn(setting.Path, setting.Text, strings.Join(messages, "; "))}
 }
 
 // isDefault reports whether a value of a new object is a default. Bounds would clamp it, and not
 // reject it.
-func (s *Subject) isDefault(setting *policy.Setting) bool {
+func (s *Subject) isDefault(setting *lifetime.Setting) bool {
 	if s.Operation != Create || s.IsTemplate() {
 		return false
 	}
-	return slices.ContainsFunc(policy.Defaulted(s.Facts, s.Scope, s.Now), func(of policy.Default) bool {
+	return slices.ContainsFunc(resolution.Defaulted(s.Facts, s.Scope, s.Now), func(of resolution.Default) bool {
 		return !of.DryRun && strings.HasSuffix(of.Field, setting.Field())
 	})
 }

@@ -21,13 +21,13 @@ func (r *Request) ByController(profiles policy.Profiles) bool {
 // denial a Deployment could not roll out, nor a CronJob run. Curfew keeps such an object and
 // reports it (S6). inherited reports whether a denied value comes from the owner; nil means that it
 // cannot be known.
-func (r *Request) AdmitChild(decision *policy.Decision, inherited func(policy.Finding) bool) {
+func (r *Request) AdmitChild(decision *Decision, inherited func(Finding) bool) {
 	for i := range decision.Findings {
 		finding := &decision.Findings[i]
-		if finding.Severity != policy.Deny || inherited != nil && !inherited(*finding) {
+		if finding.Severity != Deny || inherited != nil && !inherited(*finding) {
 			continue
 		}
-		finding.Severity = policy.Warn
+		finding.Severity = Warn
 		finding.Message = fmt.Sprintf("admitted only because %s %s controls it: %s", r.Facts.Owner.Kind, r.Facts.Owner.Name, finding.Message)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 )
@@ -94,8 +93,8 @@ type CleanupRequest struct {
 
 // ReviewCleanup denies a cleanup policy that cannot run, and one whose author may not do what it
 // does: a CleanupPolicy always, a ClusterCleanupPolicy with --require-delete.
-func ReviewCleanup(r *CleanupRequest) *policy.Decision {
-	out := &policy.Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
+func ReviewCleanup(r *CleanupRequest) *Decision {
+	out := &Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
 	path, where := field.NewPath("spec", "matchConstraints", "resourceRules").String(), ""
 	if r.Policy != nil && r.Policy.Namespace != "" {
 		where = fmt.Sprintf(" in namespace %q", r.Policy.Namespace)
@@ -106,7 +105,7 @@ func ReviewCleanup(r *CleanupRequest) *policy.Decision {
 		if where == "" {
 			finding.Message = "the policy deletes without an approval from now on"
 		}
-		out.Findings = append(out.Findings, named(Rule{Name: CleanupApproval}, []policy.Finding{finding})...)
+		out.Findings = append(out.Findings, named(Rule{Name: CleanupApproval}, []Finding{finding})...)
 	}
 	if lacks := some(r.AuthorLacks); lacks != "" {
 		message := fmt.Sprintf("the policy deletes objects, but you may not %s%s: ask for this permission, or match less", lacks, where)
@@ -114,7 +113,7 @@ func ReviewCleanup(r *CleanupRequest) *policy.Decision {
 		if where != "" || r.Options.RequireDelete {
 			finding = denial(path, lacks, message)
 		}
-		out.Findings = append(out.Findings, named(Rule{Name: CleanupAuthor}, []policy.Finding{finding})...)
+		out.Findings = append(out.Findings, named(Rule{Name: CleanupAuthor}, []Finding{finding})...)
 	}
 	if lacks := some(r.AccountLacks); lacks != "" {
 		who := "Curfew"
@@ -122,7 +121,7 @@ func ReviewCleanup(r *CleanupRequest) *policy.Decision {
 			who = "service account " + r.Policy.Account.String()
 		}
 		message := fmt.Sprintf("%s may not %s%s: such objects are kept until it may", who, lacks, where)
-		out.Findings = append(out.Findings, named(Rule{Name: CleanupAccount}, []policy.Finding{warning(path, lacks, message)})...)
+		out.Findings = append(out.Findings, named(Rule{Name: CleanupAccount}, []Finding{warning(path, lacks, message)})...)
 	}
 	return out
 }

@@ -2,16 +2,14 @@ package rules
 
 import (
 	"cmp"
-
-	"curfew.dev/curfew/policy"
 )
 
 // controllerMayDelete warns that the controller lacks the permission to delete the object.
 var controllerMayDelete = Rule{
 	Name:   "controller-may-delete",
 	Fields: permissionFields,
-	Review: func(r *Request) []policy.Finding {
-		var out []policy.Finding
+	Review: func(r *Request) []Finding {
+		var out []Finding
 		for sets, access := SetsLifetime(r), &r.Access; sets != nil && access != nil; sets, access = sets.Also, access.Also {
 			if access.Controller != No {
 				continue

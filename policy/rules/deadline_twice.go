@@ -3,7 +3,8 @@ package rules
 import (
 	"fmt"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // deadlineTwice denies a deadline annotation that differs from the native deadline beside it:
@@ -11,8 +12,8 @@ import (
 var deadlineTwice = Rule{
 	Name:   "deadline-twice",
 	Fields: deadlineField,
-	Check: func(s *Subject) []policy.Finding {
-		text, ok := s.Annotations[policy.AnnotationActiveDeadline]
+	Check: func(s *Subject) []Finding {
+		text, ok := s.Annotations[wellknown.AnnotationActiveDeadline]
 		// Where a deadline cannot change after creation, immutable-deadline judges updates.
 		if s.Operation == Update && s.Profile.ImmutableDeadline {
 			return nil
@@ -21,14 +22,14 @@ var deadlineTwice = Rule{
 			return nil
 		}
 		annotated, native := *s.Facts, s.Deadline()
-		annotated.NativeDeadline = policy.NativeField{}
+		annotated.NativeDeadline = lifetime.NativeField{}
 		own := annotated.Deadline()
 		if own.Err != nil {
-			return []policy.Finding{s.deny(own.Path, own.Text, own.Err.Error())}
+			return []Finding{s.deny(own.Path, own.Text, own.Err.Error())}
 		}
 		if native.Err != nil || own.TTL == native.TTL {
 			return nil
 		}
-		return []policy.Finding{s.deny(own.Path, text, fmt.Sprintf("%s differs from %s %s: set one of them, or both to the same", own.Shown(), native.Path, native.Shown()))}
+		return []Finding{s.deny(own.Path, text, fmt.Sprintf("%s differs from %s %s: set one of them, or both to the same", own.Shown(), native.Path, native.Shown()))}
 	},
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // expiredLabel denies a TTL label that is expired when it is set: a restored object, or an old one
@@ -16,7 +19,7 @@ var expiredLabel = Rule{
 	Fields: labelFields,
 	// A label can expire, or its object lose its protection, without a request that sets it. So
 	// labels are compared, not findings.
-	Review: func(r *Request) []policy.Finding {
+	Review: func(r *Request) []Finding {
 		if r.byController() {
 			return nil // A policy's backfill labels objects older than its default.
 		}
@@ -27,7 +30,7 @@ var expiredLabel = Rule{
 				before[old.Prefix] = [2]string{key, text}
 			}
 		}
-		var out []policy.Finding
+		var out []Finding
 		for _, subject := range r.subjects(r.Facts, r.Object) {
 			key, text, ok := r.Options.ttlLabel(subject.Facts)
 			if ok && before[subject.Prefix] != [2]string{key, text} {
@@ -38,44 +41,44 @@ var expiredLabel = Rule{
 	},
 }
 
-func (s *Subject) expiredLabel(key, text string) []policy.Finding {
+func (s *Subject) expiredLabel(key, text string) []Finding {
 	if s.Inherited || s.OwnKind() || s.Now.IsZero() {
 		return nil
 	}
-	label, err := policy.ParseLabel(key, text)
-	if err != nil || !s.expired(label) || s.Scope.CheckLabel(label, s.createdOrNow(), policy.EnforcedBounds) != nil {
+	label, err := lifetime.ParseLabel(key, text)
+	if err != nil || !s.expired(label) || s.Scope.CheckLabel(label, s.createdOrNow(), resolution.EnforcedBounds) != nil {
 		return nil // Rule ttl-label reports a label outside the bounds, which keeps the object.
 	}
 	expiry := s.expiryOf(label)
 	atCreation := s.Operation == Create || !expiry.After(s.createdOrNow())
 	said := fmt.Sprintf("%s expired at %s", label, expiry.UTC().Format(time.RFC3339))
 	severity, effect := s.effectOfExpired(key, atCreation)
-	return []policy.Finding{{Field: s.path(policy.LabelPath(key)), Value: text, Severity: severity, Message: said + effect}}
+	return []Finding{{Field: s.path(policy.LabelPath(key)), Value: text, Severity: severity, Message: said + effect}}
 }
 
 // effectOfExpired is the effect of an expired label, and whether admission denies it. The
 // controller asks the same judge.
-func (s *Subject) effectOfExpired(key string, atCreation bool) (policy.Severity, string) {
+func (s *Subject) effectOfExpired(key string, atCreation bool) (Severity, string) {
 	kind, verdict := s.Profile.Kind.Kind, s.labelVerdict(key)
 	switch brake := s.brake(); {
 	case s.IsTemplate():
-		return policy.Warn, ": each " + kind + " created from this template would be expired from the start; use a later one"
+		return Warn, ": each " + kind + " created from this template would be expired from the start; use a later one"
 	case brake != "":
-		return policy.Warn, ": Curfew would delete the " + kind + " at once, but " + brake + "; use a later one"
+		return Warn, ": Curfew would delete the " + kind + " at once, but " + brake + "; use a later one"
 	case atCreation && s.Options.WarnExpiredLabels:
-		return policy.Warn, ", before the " + kind + " was created: Curfew keeps it; use a later one"
+		return Warn, ", before the " + kind + " was created: Curfew keeps it; use a later one"
 	case atCreation:
-		return policy.Deny, ", before the " + kind + " was created: use a later one"
+		return Deny, ", before the " + kind + " was created: use a later one"
 	case verdict.Err != nil:
-		return policy.Warn, ": Curfew keeps the " + kind + ", as " + verdict.Reason + "; use a later one"
+		return Warn, ": Curfew keeps the " + kind + ", as " + verdict.Reason + "; use a later one"
 	case !s.Options.WarnExpiredLabels:
-		return policy.Deny, ": Curfew would delete the " + kind + " at once; use a later one, or run " + s.deleteCommands()
+		return Deny, ": Curfew would delete the " + kind + " at once; use a later one, or run " + s.deleteCommands()
 	case verdict.Action != policy.Delete:
-		return policy.Warn, ": Curfew keeps the " + kind + ", as it " + verdict.Reason + "; use a later one"
+		return Warn, ": Curfew keeps the " + kind + ", as it " + verdict.Reason + "; use a later one"
 	case s.Access.Controller == No:
-		return policy.Warn, ": Curfew would delete the " + kind + " at once, but may not; use a later one"
+		return Warn, ": Curfew would delete the " + kind + " at once, but may not; use a later one"
 	default:
-		return policy.Warn, ": Curfew deletes the " + kind + " at once; use a later one"
+		return Warn, ": Curfew deletes the " + kind + " at once; use a later one"
 	}
 }
 
@@ -88,20 +91,20 @@ func (s *Subject) createdOrNow() time.Time {
 }
 
 // expiryOf counts from now for a new object, whatever creation time an exported manifest has.
-func (s *Subject) expiryOf(label policy.TTLLabel) time.Time {
+func (s *Subject) expiryOf(label lifetime.TTLLabel) time.Time {
 	if s.Operation == Create {
 		return label.Expiry(s.Now)
 	}
 	return label.Expiry(s.createdOrNow())
 }
 
-func (s *Subject) expired(label policy.TTLLabel) bool { return !s.expiryOf(label).After(s.Now) }
+func (s *Subject) expired(label lifetime.TTLLabel) bool { return !s.expiryOf(label).After(s.Now) }
 
 // labelVerdict is what the controller decides by the label at this moment.
 func (s *Subject) labelVerdict(key string) policy.Verdict {
 	facts := *s.Facts
 	facts.Created = s.createdOrNow()
-	return policy.JudgeLabel(&facts, key, s.Scope, s.Now)
+	return judging.JudgeLabel(&facts, key, s.Scope, s.Now)
 }
 
 // deleteCommands delete the object for its author: the first needs no plugin, the second has Curfew

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const laterOrNow = `use a later one, or run "kubectl delete job.batch/a -n ci" or "kubectl curfew expire-now job.batch/a -n ci"`
@@ -25,13 +27,13 @@ func TestExpiredLabel(t *testing.T) {
 		return out.Map()
 	}
 	protected := func(object map[string]any) map[string]any {
-		return put(object, "metadata.annotations", map[string]any{policy.AnnotationProtect: "true"})
+		return put(object, "metadata.annotations", map[string]any{wellknown.AnnotationProtect: "true"})
 	}
 	created := func(labels ...string) map[string]any { return put(old(labels...), "metadata.creationTimestamp", nil) }
-	dryRun := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("mode", "dry-run"), nil)}
-	warnMode := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("mode", "warn"), nil)}
+	dryRun := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated("mode", "dry-run"), nil)}
+	warnMode := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated("mode", "warn"), nil)}
 	relaxed, alias := Options{WarnExpiredLabels: true}, Options{KyvernoLabel: true}
-	const ttl, kyverno = policy.LabelTTL, policy.LabelKyvernoTTL
+	const ttl, kyverno = wellknown.LabelTTL, wellknown.LabelKyvernoTTL
 	for name, test := range map[string]struct {
 		old, object map[string]any
 		request     Request

@@ -3,7 +3,7 @@ package rules
 import (
 	"slices"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Names of fields whose path depends on the profile of a kind, for [Rule.Fields].
@@ -41,21 +41,21 @@ func fieldsOf(name func(string) string, keys ...string) []string {
 }
 
 var (
-	labelFields = []string{LabelField(policy.LabelTTL), LabelField(policy.LabelKyvernoTTL)}
+	labelFields = []string{LabelField(wellknown.LabelTTL), LabelField(wellknown.LabelKyvernoTTL)}
 	// ttlFields set a TTL after finished.
-	ttlFields = append(annotations(policy.TTLAnnotations...), NativeTTL)
+	ttlFields = append(annotations(wellknown.TTLAnnotations...), NativeTTL)
 	// lifetimeFields set when the object is deleted.
 	lifetimeFields = slices.Concat(ttlFields, labelFields)
 	// permissionFields make Curfew delete an object that the author may not delete.
-	permissionFields = slices.Concat(lifetimeFields, annotations(policy.AnnotationPodTTL, policy.AnnotationProtect, policy.AnnotationFinishedAt))
-	deadlineField    = annotations(policy.AnnotationActiveDeadline)
-	podTTLField      = annotations(policy.AnnotationPodTTL)
+	permissionFields = slices.Concat(lifetimeFields, annotations(wellknown.AnnotationPodTTL, wellknown.AnnotationProtect, wellknown.AnnotationFinishedAt))
+	deadlineField    = annotations(wellknown.AnnotationActiveDeadline)
+	podTTLField      = annotations(wellknown.AnnotationPodTTL)
 )
 
 // below are the keys that set a TTL or deadline, in metadata below another field.
 func below(where string) []string {
 	var out []string
-	for _, field := range slices.Concat(annotations(policy.LifetimeAnnotations...), labelFields) {
+	for _, field := range slices.Concat(annotations(wellknown.LifetimeAnnotations...), labelFields) {
 		out = append(out, where+field)
 	}
 	return out

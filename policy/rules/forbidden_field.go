@@ -2,8 +2,6 @@ package rules
 
 import (
 	"fmt"
-
-	"curfew.dev/curfew/policy"
 )
 
 // forbiddenField denies what a profile forbids: in a training runtime a TTL or deadline that would
@@ -13,8 +11,8 @@ import (
 var forbiddenField = Rule{
 	Name:   "forbidden-field",
 	Fields: append(below(InInherited), ForbiddenField),
-	Check: func(s *Subject) []policy.Finding {
-		var out []policy.Finding
+	Check: func(s *Subject) []Finding {
+		var out []Finding
 		for _, forbidden := range s.Profile.Forbidden {
 			forbidden.Path.Walk(s.Object, func(at string, value any) {
 				out = append(out, s.deny(at, fmt.Sprint(value), "must not be set: "+forbidden.Reason))

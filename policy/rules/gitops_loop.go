@@ -11,14 +11,14 @@ import (
 var gitOps = Rule{
 	Name:   "gitops-loop",
 	Fields: ttlFields,
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		tool := gitOpsTool(s.Facts)
 		if tool == "" || s.IsTemplate() || isHook(s.Facts) || !actsOnItself(s) {
 			return nil
 		}
 		for _, setting := range s.TTLs().Settings() {
 			if setting.Err == nil && !setting.TTL.Never && setting.TTL.After < gitOpsShort {
-				return []policy.Finding{s.warn(setting.Path, setting.Text,
+				return []Finding{s.warn(setting.Path, setting.Text,
 					tool+" tracks this object and creates and runs it again after it is deleted: use a longer TTL or a hook")}
 			}
 		}

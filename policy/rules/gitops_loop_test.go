@@ -3,7 +3,7 @@ package rules
 import (
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func TestGitOps(t *testing.T) {
@@ -13,7 +13,7 @@ func TestGitOps(t *testing.T) {
 		"untracked": {object: job().TTL(0).Map()},
 		"no TTL":    {object: job().Annotation(tracking, "app").Map()},
 		"an hour":   {object: job().TTL(3600).Annotation(tracking, "app").Map()},
-		"never":     {object: job().Annotation(policy.AnnotationTTL, "never").Annotation(tracking, "app").Map()},
+		"never":     {object: job().Annotation(wellknown.AnnotationTTL, "never").Annotation(tracking, "app").Map()},
 		"a hook":    {object: job().TTL(0).Annotation(tracking, "app").Annotation("argocd.argoproj.io/hook", "Sync").Map()},
 		"zero":      {object: job().TTL(0).Annotation(tracking, "app").Map(), want: []string{"warning spec.ttlSecondsAfterFinished: Argo CD" + tail}},
 		"by label":  {object: job().TTL(3599).Label("argocd.argoproj.io/instance", "app").Map(), want: []string{"warning spec.ttlSecondsAfterFinished: Argo CD" + tail}},

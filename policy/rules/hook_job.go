@@ -9,7 +9,7 @@ import (
 var hookJob = Rule{
 	Name:   "hook-job",
 	Fields: ttlFields,
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		if s.IsTemplate() || !actsOnItself(s) {
 			return nil
 		}
@@ -19,7 +19,7 @@ var hookJob = Rule{
 			}
 			for _, hook := range hooks {
 				if _, ok := s.Annotations[hook.key]; ok {
-					return []policy.Finding{s.warn(setting.Path, setting.Text, hook.trouble)}
+					return []Finding{s.warn(setting.Path, setting.Text, hook.trouble)}
 				}
 			}
 		}

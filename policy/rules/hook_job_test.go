@@ -3,7 +3,7 @@ package rules
 import (
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func TestHookJob(t *testing.T) {
@@ -11,8 +11,8 @@ func TestHookJob(t *testing.T) {
 	run(t, hookJob, map[string]row{
 		"no hook":    {object: job().TTL(5).Map()},
 		"no TTL":     {object: job().Annotation(argo, "PreSync").Map()},
-		"never":      {object: job().Annotation(argo, "PreSync").Annotation(policy.AnnotationTTL, "never").Map()},
-		"unreadable": {object: job().Annotation(argo, "PreSync").Annotation(policy.AnnotationTTL, "?").Map()},
+		"never":      {object: job().Annotation(argo, "PreSync").Annotation(wellknown.AnnotationTTL, "never").Map()},
+		"unreadable": {object: job().Annotation(argo, "PreSync").Annotation(wellknown.AnnotationTTL, "?").Map()},
 		"Argo CD": {object: job().TTL(600).Annotation(argo, "PreSync").Map(),
 			want: []string{"warning spec.ttlSecondsAfterFinished: Argo CD may sync again when its hook is deleted: use argocd.argoproj.io/hook-delete-policy"}},
 		"Helm": {object: job().TTL(600).Annotation(helm, "pre-install").Map(),

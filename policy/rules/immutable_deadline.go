@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // immutableDeadline denies any change of a deadline after creation where the profile says so.
@@ -12,11 +13,11 @@ import (
 var immutableDeadline = Rule{
 	Name:   "immutable-deadline",
 	Fields: append(deadlineField, NativeDeadline),
-	Transition: func(r *Request) []policy.Finding {
+	Transition: func(r *Request) []Finding {
 		if !r.Facts.Profile.ImmutableDeadline {
 			return nil
 		}
-		var out []policy.Finding
+		var out []Finding
 		kind := r.Facts.Profile.Kind.Kind
 		if path := r.Facts.Profile.Deadline; path != nil {
 			before, had := path.Get(r.Old)
@@ -26,13 +27,13 @@ var immutableDeadline = Rule{
 			}
 			out = append(out, deadlineChange(kind, path.String(), fmt.Sprint(before), had, fmt.Sprint(after), has)...)
 		}
-		before, had := r.OldFacts.Annotations[policy.AnnotationActiveDeadline]
-		after, has := r.Facts.Annotations[policy.AnnotationActiveDeadline]
-		return append(out, deadlineChange(kind, policy.AnnotationPath(policy.AnnotationActiveDeadline), before, had, after, has)...)
+		before, had := r.OldFacts.Annotations[wellknown.AnnotationActiveDeadline]
+		after, has := r.Facts.Annotations[wellknown.AnnotationActiveDeadline]
+		return append(out, deadlineChange(kind, policy.AnnotationPath(wellknown.AnnotationActiveDeadline), before, had, after, has)...)
 	},
 }
 
-func deadlineChange(kind, field, before string, had bool, after string, has bool) []policy.Finding {
+func deadlineChange(kind, field, before string, had bool, after string, has bool) []Finding {
 	what := ""
 	switch {
 	case had && has && before != after:
@@ -44,5 +45,5 @@ func deadlineChange(kind, field, before string, had bool, after string, has bool
 	default:
 		return nil
 	}
-	return []policy.Finding{denial(field, after, "cannot be "+what)}
+	return []Finding{denial(field, after, "cannot be "+what)}
 }

@@ -2,21 +2,22 @@ package rules
 
 import (
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // labelAsAnnotation warns of the TTL label among the annotations, where nothing reads it.
 var labelAsAnnotation = Rule{
 	Name:   "label-as-annotation",
-	Fields: annotations(policy.LabelTTL),
-	Check: func(s *Subject) []policy.Finding {
-		text, ok := s.Annotations[policy.LabelTTL]
+	Fields: annotations(wellknown.LabelTTL),
+	Check: func(s *Subject) []Finding {
+		text, ok := s.Annotations[wellknown.LabelTTL]
 		if !ok {
 			return nil
 		}
-		fix := "set " + s.path(policy.LabelPath(policy.LabelTTL))
+		fix := "set " + s.path(policy.LabelPath(wellknown.LabelTTL))
 		if s.Profile.Finishable() {
-			fix += ", or annotation " + policy.AnnotationTTL
+			fix += ", or annotation " + wellknown.AnnotationTTL
 		}
-		return []policy.Finding{s.warn(policy.AnnotationPath(policy.LabelTTL), text, "is a label, and has no effect as an annotation: "+fix)}
+		return []Finding{s.warn(policy.AnnotationPath(wellknown.LabelTTL), text, "is a label, and has no effect as an annotation: "+fix)}
 	},
 }

@@ -3,7 +3,9 @@ package rules
 import (
 	"fmt"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // namespaceValues denies annotations of a Namespace that cannot be read, or that contradict each
@@ -11,13 +13,13 @@ import (
 // that does not enforce, or may not match all objects, is a warning.
 var namespaceValues = Rule{
 	Name:   "namespace-values",
-	Fields: annotations(policy.NamespaceAnnotations...),
-	Check: func(s *Subject) []policy.Finding {
+	Fields: annotations(wellknown.NamespaceAnnotations...),
+	Check: func(s *Subject) []Finding {
 		if !isNamespace(s.Facts) {
 			return nil
 		}
-		namespace := policy.ParseNamespace(s.Name, s.Annotations, s.Labels)
-		var out []policy.Finding
+		namespace := resolution.ParseNamespace(s.Name, s.Annotations, s.Labels)
+		var out []Finding
 		for _, err := range namespace.Errors {
 			out = append(out, s.deny(err.Field, fmt.Sprint(err.BadValue), err.Detail))
 		}
@@ -40,19 +42,19 @@ var namespaceValues = Rule{
 
 // contradictions finds the bounds of a namespace that contradict the bounds of a policy, so that no
 // value is left.
-func contradictions(s *Subject, namespace *policy.NamespacePolicy, outer *policy.PlatformPolicy) []policy.Finding {
-	var out []policy.Finding
+func contradictions(s *Subject, namespace *resolution.NamespacePolicy, outer *resolution.PlatformPolicy) []Finding {
+	var out []Finding
 	for _, pair := range outer.Bounds.Narrow(namespace.Bounds).Contradictions() {
 		complain, would := s.deny, ""
 		switch outer.Mode {
-		case policy.ModeDryRun:
+		case resolution.ModeDryRun:
 			complain, would = s.warn, wouldBeRefused
-		case policy.ModeWarn:
+		case resolution.ModeWarn:
 			complain = s.warn
 		}
 		switch {
 		case pair.Low.Source == pair.High.Source: // The fault of one of them alone, which has its own finding.
-		case pair.Low.Source.Level == policy.LevelNamespace:
+		case pair.Low.Source.Level == lifetime.LevelNamespace:
 			out = append(out, complain(pair.Low.Path, pair.Low.Text+" "+pair.High.Bound(), would+pair.At(pair.Low)))
 		default:
 			out = append(out, complain(pair.High.Path, pair.High.Text+" "+pair.Low.Bound(), would+pair.At(pair.High)))

@@ -3,7 +3,8 @@ package rules
 import (
 	"fmt"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // nativeActsFirst denies an annotation with a longer TTL than the native field, by which the kind's
@@ -12,23 +13,23 @@ import (
 var nativeActsFirst = Rule{
 	Name:   "native-acts-first",
 	Fields: ttlFields,
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		set := s.TTLs()
-		var out []policy.Finding
+		var out []Finding
 		for _, native := range set.Natives() {
 			if native.Err == nil && s.Protected() && !s.IsTemplate() {
 				out = append(out, s.warn(native.Path, native.Text, fmt.Sprintf("the %s's own controller deletes by this field, whatever %s says: remove one",
-					s.Profile.Kind.Kind, policy.AnnotationProtect)))
+					s.Profile.Kind.Kind, wellknown.AnnotationProtect)))
 			}
 		}
-		success, failure := set.NativeFor(policy.Succeeded), set.NativeFor(policy.Failed)
+		success, failure := set.NativeFor(lifetime.Succeeded), set.NativeFor(lifetime.Failed)
 		for _, rival := range []struct {
-			setting *policy.Setting
-			natives []*policy.Setting
+			setting *lifetime.Setting
+			natives []*lifetime.Setting
 		}{
-			{set.All, []*policy.Setting{success, failure}},
-			{set.Succeeded, []*policy.Setting{success}},
-			{set.Failed, []*policy.Setting{failure}},
+			{set.All, []*lifetime.Setting{success, failure}},
+			{set.Succeeded, []*lifetime.Setting{success}},
+			{set.Failed, []*lifetime.Setting{failure}},
 		} {
 			if native := overtaking(rival.setting, rival.natives); native != nil {
 				out = append(out, s.deny(rival.setting.Path, rival.setting.Text+" "+native.Text, fmt.Sprintf(
@@ -41,7 +42,7 @@ var nativeActsFirst = Rule{
 }
 
 // overtaking is the first native field with a shorter TTL than the setting, or nil.
-func overtaking(setting *policy.Setting, natives []*policy.Setting) *policy.Setting {
+func overtaking(setting *lifetime.Setting, natives []*lifetime.Setting) *lifetime.Setting {
 	if setting == nil || setting.Err != nil {
 		return nil
 	}

@@ -7,31 +7,34 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
 func TestNoEffect(t *testing.T) {
 	run(t, noEffect, map[string]row{
-		"TTL on a Job": {object: job().Annotation(policy.AnnotationTTL, "1h").Map()},
-		"TTL on a CronJob": {object: builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationTTL, "1h").Map(),
+		"TTL on a Job": {object: job().Annotation(wellknown.AnnotationTTL, "1h").Map()},
+		"TTL on a CronJob": {object: builders.MakeCronJob("ci", "a").Annotation(wellknown.AnnotationTTL, "1h").Map(),
 			want: []string{"warning " + at("ttl-after-finished") + ": has no effect on a CronJob, which never finishes: remove it"}},
-		"deadline on a Job": {object: job().Annotation(policy.AnnotationActiveDeadline, "1h").Map(),
+		"deadline on a Job": {object: job().Annotation(wellknown.AnnotationActiveDeadline, "1h").Map(),
 			want: []string{"warning " + at("active-deadline") + ": has no effect on a Job: set spec.activeDeadlineSeconds"}},
-		"deadline in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(policy.AnnotationActiveDeadline, "1h").Map(),
+		"deadline in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(wellknown.AnnotationActiveDeadline, "1h").Map(),
 			want: []string{"warning spec.jobTemplate." + at("active-deadline") + ": has no effect on a Job: set spec.jobTemplate.spec.activeDeadlineSeconds"}},
-		"deadline on a CronJob": {object: builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationActiveDeadline, "1h").Map(),
+		"deadline on a CronJob": {object: builders.MakeCronJob("ci", "a").Annotation(wellknown.AnnotationActiveDeadline, "1h").Map(),
 			want: []string{"warning " + at("active-deadline") + ": has no effect on a CronJob: remove it"}},
-		"a default of a Namespace on a Job": {object: job().Annotation(policy.AnnotationDefaultTTL, "1h").Map(),
+		"a default of a Namespace on a Job": {object: job().Annotation(wellknown.AnnotationDefaultTTL, "1h").Map(),
 			want: []string{"warning " + at("default-ttl") + `: has no effect on a Job, only on a Namespace: set it on namespace "ci", or curfew.dev/ttl-after-finished on the Job`}},
-		"a bound, as a label": {object: job().Label(policy.AnnotationMaxTTL, "1h").Map(),
+		"a bound, as a label": {object: job().Label(wellknown.AnnotationMaxTTL, "1h").Map(),
 			want: []string{`warning metadata.labels[curfew.dev/max-ttl]: has no effect on a Job, only on a Namespace: set it on namespace "ci"`}},
-		"a mode in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(policy.AnnotationMode, "warn").Map(),
+		"a mode in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(wellknown.AnnotationMode, "warn").Map(),
 			want: []string{"warning spec.jobTemplate." + at("mode") + `: has no effect on a Job, only on a Namespace: set it on namespace "ci"`}},
-		"a TTL on a Namespace": {object: map[string]any{"kind": "Namespace", "metadata": map[string]any{"name": "ci", "annotations": map[string]any{policy.AnnotationTTLFailed: "1h", policy.AnnotationMode: "warn"}}},
+		"a TTL on a Namespace": {object: map[string]any{"kind": "Namespace", "metadata": map[string]any{"name": "ci", "annotations": map[string]any{wellknown.AnnotationTTLFailed: "1h", wellknown.AnnotationMode: "warn"}}},
 			want: []string{"warning " + at("ttl-after-failed") + ": has no effect on a Namespace: for the objects in it set curfew.dev/default-ttl-failed, for the Namespace itself label curfew.dev/ttl"}},
-		"a deadline on a Namespace": {object: map[string]any{"kind": "Namespace", "metadata": map[string]any{"name": "ci", "annotations": map[string]any{policy.AnnotationActiveDeadline: "1h"}}},
+		"a deadline on a Namespace": {object: map[string]any{"kind": "Namespace", "metadata": map[string]any{"name": "ci", "annotations": map[string]any{wellknown.AnnotationActiveDeadline: "1h"}}},
 			want: []string{"warning " + at("active-deadline") + ": has no effect on a Namespace: for the objects in it set curfew.dev/default-deadline"}},
-		"unchanged": {old: job().Annotation(policy.AnnotationActiveDeadline, "1h").Map(), object: job().TTL(90).Annotation(policy.AnnotationActiveDeadline, "1h").Map()},
+		"unchanged": {old: job().Annotation(wellknown.AnnotationActiveDeadline, "1h").Map(), object: job().TTL(90).Annotation(wellknown.AnnotationActiveDeadline, "1h").Map()},
 	})
 }
 
@@ -50,19 +53,19 @@ func TestNoWarningsOfWhatHasNoEffect(t *testing.T) {
 	const short, argo, helm = "5s", "argocd.argoproj.io/tracking-id", "helm.sh/hook"
 	for name, test := range map[string]struct {
 		profile *policy.Profile
-		runtime *policy.RuntimePolicy
+		runtime *resolution.RuntimePolicy
 		kind    string
 		want    []string
 	}{
 		"never finishes": {policy.DeploymentProfile, nil, "Deployment",
 			[]string{"no-effect " + at("ttl-after-finished") + ": has no effect on a Deployment, which never finishes: remove it"}},
-		"overruled": {trainJob, &policy.RuntimePolicy{Name: "torch", TTL: policy.TTLSet{All: &policy.Setting{Text: "1d", TTL: policy.TTL{After: 24 * time.Hour}}}}, "TrainJob",
+		"overruled": {trainJob, &resolution.RuntimePolicy{Name: "torch", TTL: lifetime.TTLSet{All: &lifetime.Setting{Text: "1d", TTL: lifetime.TTL{After: 24 * time.Hour}}}}, "TrainJob",
 			[]string{"runtime-ttl " + at("ttl-after-finished") + `: 5s is ignored: runtime "torch" sets 1d; remove it`}},
 	} {
 		for _, key := range []string{argo, helm} {
 			with := object(test.kind, nil, "ttl-after-finished", short)
 			with["metadata"].(map[string]any)["annotations"].(map[string]any)[key] = "x"
-			request := &Request{Operation: Create, Object: with, Facts: policy.FactsOfObject(test.profile, with), Scope: &policy.Scope{Runtime: test.runtime, Creating: true}}
+			request := &Request{Operation: Create, Object: with, Facts: policy.FactsOfObject(test.profile, with), Scope: &resolution.Scope{Runtime: test.runtime, Creating: true}}
 			var got []string
 			for _, finding := range Review(request).Findings {
 				got = append(got, finding.Rule+" "+finding.String())

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -17,10 +19,10 @@ const curfewItself = "system:serviceaccount:curfew-system:curfew-controller"
 func TestOtherWaysToHaveAnObjectDeleted(t *testing.T) {
 	finished := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Complete(noon.Add(-2 * time.Hour)) }
 	protected := func(w *builders.JobWrapper) map[string]any {
-		return w.Annotation(policy.AnnotationProtect, "true").Map()
+		return w.Annotation(wellknown.AnnotationProtect, "true").Map()
 	}
 	stamped := func(text string) map[string]any {
-		return finished().Annotation(policy.AnnotationFinishedAt, text).Map()
+		return finished().Annotation(wellknown.AnnotationFinishedAt, text).Map()
 	}
 	runtime := func(pairs ...string) map[string]any { return object("TrainingRuntime", map[string]any{}, pairs...) }
 	users := *trainJob
@@ -38,12 +40,12 @@ func TestOtherWaysToHaveAnObjectDeleted(t *testing.T) {
 		field string
 	}{
 		"protection of a due object":              {old: protected(finished().TTL(60)), object: finished().TTL(60).Map(), field: protection},
-		"… set to false":                          {old: protected(finished().TTL(60)), object: finished().TTL(60).Annotation(policy.AnnotationProtect, "false").Map(), field: protection},
-		"… of an object due by its label":         {old: protected(finished().Label(policy.LabelTTL, "2026-12-24")), object: finished().Label(policy.LabelTTL, "2026-12-24").Map(), field: protection},
+		"… set to false":                          {old: protected(finished().TTL(60)), object: finished().TTL(60).Annotation(wellknown.AnnotationProtect, "false").Map(), field: protection},
+		"… of an object due by its label":         {old: protected(finished().Label(wellknown.LabelTTL, "2026-12-24")), object: finished().Label(wellknown.LabelTTL, "2026-12-24").Map(), field: protection},
 		"… of an object due in a while":           {old: protected(finished().TTL(86400)), object: finished().TTL(86400).Map(), field: protection},
 		"… of what has not finished":              {old: protected(builders.MakeJob("ci", "a").TTL(60)), object: builders.MakeJob("ci", "a").TTL(60).Map()},
 		"… of what has no TTL":                    {old: protected(finished()), object: finished().Map()},
-		"… of what never goes":                    {old: protected(finished().Annotation(policy.AnnotationTTL, "never")), object: finished().Annotation(policy.AnnotationTTL, "never").Map()},
+		"… of what never goes":                    {old: protected(finished().Annotation(wellknown.AnnotationTTL, "never")), object: finished().Annotation(wellknown.AnnotationTTL, "never").Map()},
 		"… left in place":                         {old: protected(finished().TTL(60)), object: protected(finished().TTL(60).Label("a", "b"))},
 		"… put in place":                          {old: finished().TTL(60).Map(), object: protected(finished().TTL(60))},
 		"a finish time":                           {old: finished().Map(), object: stamped("2026-12-01T00:00:00Z"), field: finish},
@@ -72,12 +74,12 @@ func TestOtherWaysToHaveAnObjectDeleted(t *testing.T) {
 			}
 			for _, strict := range []bool{false, true} {
 				request := &Request{Operation: Create, User: User{Name: test.user}, Object: test.object, Facts: policy.FactsOfObject(profile, test.object), Now: noon,
-					Scope: &policy.Scope{Namespace: policy.ParseNamespace("ci", test.namespace, nil)}, Options: Options{RequireDelete: strict, ControllerUser: curfewItself},
+					Scope: &resolution.Scope{Namespace: resolution.ParseNamespace("ci", test.namespace, nil)}, Options: Options{RequireDelete: strict, ControllerUser: curfewItself},
 					Access: Access{User: No}}
 				if test.old != nil {
 					request.Operation, request.Old, request.OldFacts = Update, test.old, policy.FactsOfObject(profile, test.old)
 				}
-				effective := policy.Resolve(request.Facts, request.Scope)
+				effective := resolution.Resolve(request.Facts, request.Scope)
 				request.Effective = &effective
 				sets := SetsLifetime(request)
 				if got := sets != nil; got != (test.field != "") || got && sets.Path != test.field {
@@ -87,7 +89,7 @@ func TestOtherWaysToHaveAnObjectDeleted(t *testing.T) {
 					t.Errorf("asked about %v", sets.Of)
 				}
 				decision := Review(request)
-				if denied := slices.ContainsFunc(decision.Denials(), func(f policy.Finding) bool { return f.Rule == userMayDelete.Name }); denied != (strict && test.field != "") {
+				if denied := slices.ContainsFunc(decision.Denials(), func(f Finding) bool { return f.Rule == userMayDelete.Name }); denied != (strict && test.field != "") {
 					t.Errorf("strict %v: %v", strict, decision.Findings)
 				}
 			}

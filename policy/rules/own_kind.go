@@ -11,11 +11,11 @@ import (
 var ownKind = Rule{
 	Name:   "own-kind",
 	Fields: labelFields,
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		key, text, ok := s.Options.ttlLabel(s.Facts)
 		if !ok || !s.OwnKind() {
 			return nil
 		}
-		return []policy.Finding{s.deny(policy.LabelPath(key), text, fmt.Sprintf("Curfew never deletes a %s by label: remove the label", s.Profile.Kind.Kind))}
+		return []Finding{s.deny(policy.LabelPath(key), text, fmt.Sprintf("Curfew never deletes a %s by label: remove the label", s.Profile.Kind.Kind))}
 	},
 }

@@ -7,8 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // Names of the rules about Curfew's own objects. Those about TTLs and labels have the same names as
@@ -31,15 +32,15 @@ type PlatformRequest struct {
 	// Policy is the LifecyclePolicy, and OldPolicy the old one; nil for KindProfiles and on CREATE.
 	Policy, OldPolicy *expression.Policy
 	// Namespaces are the namespaces with bounds.
-	Namespaces []*policy.NamespacePolicy
+	Namespaces []*resolution.NamespacePolicy
 	Options    Options
 	Now        time.Time
 }
 
 // ReviewPlatform denies a LifecyclePolicy or KindProfile with a part that cannot be used, by field
 // and, within an expression, by line and column. A fault that the request does not change passes.
-func ReviewPlatform(request *PlatformRequest) *policy.Decision {
-	out := &policy.Decision{}
+func ReviewPlatform(request *PlatformRequest) *Decision {
+	out := &Decision{}
 	out.Findings = append(added(compiling(request.Errors), compiling(request.OldErrors)),
 		added(request.about(request.Policy), request.about(request.OldPolicy))...)
 	out.Findings = append(out.Findings, request.dryRun()...)
@@ -48,8 +49,8 @@ func ReviewPlatform(request *PlatformRequest) *policy.Decision {
 
 // dryRun warns authors who switch a policy to mode DryRun about the deletions that this does not
 // hold.
-func (r *PlatformRequest) dryRun() []policy.Finding {
-	if r.Policy == nil || r.OldPolicy == nil || r.Policy.Mode != policy.ModeDryRun || r.OldPolicy.Mode == policy.ModeDryRun {
+func (r *PlatformRequest) dryRun() []Finding {
+	if r.Policy == nil || r.OldPolicy == nil || r.Policy.Mode != resolution.ModeDryRun || r.OldPolicy.Mode == resolution.ModeDryRun {
 		return nil
 	}
 	var native []string
@@ -62,14 +63,14 @@ func (r *PlatformRequest) dryRun() []policy.Finding {
 	if len(native) == 0 {
 		return nil
 	}
-	return named(Rule{Name: PolicyDryRun}, []policy.Finding{warning("spec.mode", "DryRun",
+	return named(Rule{Name: PolicyDryRun}, []Finding{warning("spec.mode", "DryRun",
 		"Curfew deletes and stops nothing more by the defaults of this policy, but where admission filled in a native field, such as "+
 			strings.Join(native, " or ")+" of a Job, the kind's own controller acts on it: remove the field there")})
 }
 
 // compiling treats the message as part of the value, since one field may be wrong in several ways.
-func compiling(errs field.ErrorList) []policy.Finding {
-	out := make([]policy.Finding, 0, len(errs))
+func compiling(errs field.ErrorList) []Finding {
+	out := make([]Finding, 0, len(errs))
 	for _, err := range errs {
 		out = append(out, denial(err.Field, fmt.Sprint(err.BadValue)+" "+err.Detail, err.Detail))
 	}
@@ -77,11 +78,11 @@ func compiling(errs field.ErrorList) []policy.Finding {
 }
 
 // about are the findings about a policy that compiles.
-func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
+func (r *PlatformRequest) about(one *expression.Policy) []Finding {
 	if one == nil {
 		return nil
 	}
-	var out []policy.Finding
+	var out []Finding
 	for _, bound := range one.Bounds.Settings() {
 		out = append(out, contradictoryBounds(one, bound, r.Namespaces)...)
 	}
@@ -90,7 +91,7 @@ func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
 		limit = r.Options.warnBelow()
 	}
 	warn := func(rule *Rule, field, value, message string) {
-		out = append(out, named(*rule, []policy.Finding{warning(field, value, message)})...)
+		out = append(out, named(*rule, []Finding{warning(field, value, message)})...)
 	}
 	for _, setting := range one.ConstantTTLs() {
 		if message := shortMessage(setting, limit, "an object that gets it"); message != "" {
@@ -100,7 +101,7 @@ func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
 	over := func(at time.Time) bool { return !r.Now.IsZero() && !at.IsZero() && !at.After(r.Now) }
 	// No label is given with a date that is over, and none lies within one (S6).
 	if setting := one.ConstantLabel(); setting != nil && setting.Err == nil {
-		switch label, err := policy.ParseTTLLabel(setting.Text); {
+		switch label, err := lifetime.ParseTTLLabel(setting.Text); {
 		case err != nil:
 		case over(label.At):
 			warn(&ttlLabel, setting.Path, setting.Text, setting.Text+" is over: nothing is given this label; use a later date")
@@ -117,13 +118,13 @@ func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
 }
 
 // labelling are the findings about the objects that a policy's TTL label reaches.
-func (r *PlatformRequest) labelling(one *expression.Policy) []policy.Finding {
-	var out []policy.Finding
+func (r *PlatformRequest) labelling(one *expression.Policy) []Finding {
+	var out []Finding
 	for _, kind := range one.NotLabelled() {
 		out = append(out, warning("spec.match.kinds", kind.String(), fmt.Sprintf("objects of kind %s are given no TTL label: leave it out, or label them by hand", kind.Kind)))
 	}
-	if setting := one.ConstantLabel(); setting != nil && one.Backfill && one.Mode != policy.ModeDryRun {
-		if label, err := policy.ParseTTLLabel(setting.Text); err == nil && label.At.IsZero() {
+	if setting := one.ConstantLabel(); setting != nil && one.Backfill && one.Mode != resolution.ModeDryRun {
+		if label, err := lifetime.ParseTTLLabel(setting.Text); err == nil && label.At.IsZero() {
 			out = append(out, warning("spec.backfill", setting.Text, fmt.Sprintf("existing objects that are older than %s are deleted as soon as they are given the label; "+
 				"to see how many, use mode DryRun first", label)))
 		}
@@ -133,9 +134,9 @@ func (r *PlatformRequest) labelling(one *expression.Policy) []policy.Finding {
 
 // contradictoryBounds is the finding about a bound of a policy that contradicts the bounds of
 // namespaces. It names the first and counts the others.
-func contradictoryBounds(one *expression.Policy, bound *policy.Setting, namespaces []*policy.NamespacePolicy) []policy.Finding {
-	var first *policy.Contradiction
-	finding := policy.Finding{Rule: PolicyBounds, Field: bound.Path, Value: bound.Text, Severity: policy.Deny}
+func contradictoryBounds(one *expression.Policy, bound *lifetime.Setting, namespaces []*resolution.NamespacePolicy) []Finding {
+	var first *lifetime.Contradiction
+	finding := Finding{Rule: PolicyBounds, Field: bound.Path, Value: bound.Text, Severity: Deny}
 	count := 0
 	for _, namespace := range namespaces {
 		said := one.Bounding(namespace)
@@ -150,19 +151,19 @@ func contradictoryBounds(one *expression.Policy, bound *policy.Setting, namespac
 				first = pair
 			}
 			finding.Value += " " + namespace.Name
-			if said.Mode != policy.ModeEnforce {
-				finding.Severity = policy.Warn
+			if said.Mode != resolution.ModeEnforce {
+				finding.Severity = Warn
 			}
 		}
 	}
 	if first == nil {
 		return nil
 	}
-	if finding.Message = first.At(bound); one.Mode == policy.ModeDryRun {
+	if finding.Message = first.At(bound); one.Mode == resolution.ModeDryRun {
 		finding.Message = wouldBeRefused + finding.Message
 	}
 	if count > 1 {
 		finding.Message += fmt.Sprintf("; the same in %d more", count-1)
 	}
-	return []policy.Finding{finding}
+	return []Finding{finding}
 }

@@ -6,8 +6,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -25,11 +25,11 @@ func compiled(t *testing.T, request *PlatformRequest, spec string) *expression.P
 }
 
 func TestReviewPlatform(t *testing.T) {
-	labelled := func(name string, labels map[string]string, pairs ...string) *policy.NamespacePolicy {
-		return policy.ParseNamespace(name, annotated(pairs...), labels)
+	labelled := func(name string, labels map[string]string, pairs ...string) *resolution.NamespacePolicy {
+		return resolution.ParseNamespace(name, annotated(pairs...), labels)
 	}
 	dev := map[string]string{"env": "dev"}
-	namespaces := []*policy.NamespacePolicy{
+	namespaces := []*resolution.NamespacePolicy{
 		labelled("ci", dev, "max-ttl", "1d"), labelled("dev", dev, "max-ttl", "2d", "min-deadline", "2h"),
 		labelled("odd", nil, "max-ttl", "?"), labelled("prod", nil, "min-ttl", "30d"),
 	}

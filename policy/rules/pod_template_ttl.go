@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // podTemplateTTL denies a TTL or deadline inside a pod template: Curfew would delete or stop the
@@ -12,9 +14,9 @@ import (
 // raw field, which the API server drops.
 var podTemplateTTL = Rule{
 	Name:   "pod-template-ttl",
-	Fields: append(below(InPodTemplate), InPodTemplate+AnnotationField(policy.AnnotationPodTTL), RawTTL),
-	Check: func(s *Subject) []policy.Finding {
-		var out []policy.Finding
+	Fields: append(below(InPodTemplate), InPodTemplate+AnnotationField(wellknown.AnnotationPodTTL), RawTTL),
+	Check: func(s *Subject) []Finding {
+		var out []Finding
 		for _, path := range s.Profile.PodTemplates {
 			path.Walk(s.Object, func(at string, value any) {
 				template, ok := value.(map[string]any)
@@ -22,11 +24,11 @@ var podTemplateTTL = Rule{
 					return
 				}
 				metadata, _ := template["metadata"].(map[string]any)
-				for _, key := range s.lifetimeKeys(metadata, policy.AnnotationPodTTL) {
+				for _, key := range s.lifetimeKeys(metadata, wellknown.AnnotationPodTTL) {
 					out = append(out, s.deny(at+".metadata."+key.path, key.text, "a pod template cannot have a "+key.noun+": "+key.fix))
 				}
 				if raw, ok := rawTTLPath.Get(template); ok {
-					out = append(out, s.deny(at+"."+rawTTLPath.String(), fmt.Sprint(raw), "a pod template cannot have a TTL: "+s.instead(policy.AnnotationTTL)))
+					out = append(out, s.deny(at+"."+rawTTLPath.String(), fmt.Sprint(raw), "a pod template cannot have a TTL: "+s.instead(wellknown.AnnotationTTL)))
 				}
 			})
 		}
@@ -34,7 +36,7 @@ var podTemplateTTL = Rule{
 	},
 }
 
-var rawTTLPath = policy.FieldPath{"spec", "ttlSecondsAfterFinished"}
+var rawTTLPath = fieldpath.FieldPath{"spec", "ttlSecondsAfterFinished"}
 
 // lifetimeKey is an annotation or label that sets a TTL or deadline.
 type lifetimeKey struct {
@@ -59,34 +61,34 @@ func (s *Subject) lifetimeKeys(metadata map[string]any, more ...string) []lifeti
 		}
 		found := lifetimeKey{path: where + "[" + key + "]", text: fmt.Sprint(value), noun: "TTL", fix: s.instead(key)}
 		switch key {
-		case policy.AnnotationActiveDeadline:
+		case wellknown.AnnotationActiveDeadline:
 			found.noun = "deadline"
-		case policy.AnnotationPodTTL:
+		case wellknown.AnnotationPodTTL:
 			found.noun = "TTL for Pods"
 		}
 		out = append(out, found)
 	}
-	for _, key := range slices.Concat(policy.LifetimeAnnotations, more) {
+	for _, key := range slices.Concat(wellknown.LifetimeAnnotations, more) {
 		look("annotations", key)
 	}
-	look("labels", policy.LabelTTL)
+	look("labels", wellknown.LabelTTL)
 	if s.Options.KyvernoLabel {
-		look("labels", policy.LabelKyvernoTTL)
+		look("labels", wellknown.LabelKyvernoTTL)
 	}
 	return out
 }
 
 // instead is the fix for a key in the metadata of a template: where its value belongs.
 func (s *Subject) instead(key string) string {
-	field := func(profile *policy.Profile) policy.FieldPath { return profile.TTL }
-	annotation, has, without := policy.AnnotationTTL, s.Profile.Finishable(), "does not finish"
+	field := func(profile *policy.Profile) fieldpath.FieldPath { return profile.TTL }
+	annotation, has, without := wellknown.AnnotationTTL, s.Profile.Finishable(), "does not finish"
 	switch key {
-	case policy.AnnotationActiveDeadline:
-		field = func(profile *policy.Profile) policy.FieldPath { return profile.Deadline }
+	case wellknown.AnnotationActiveDeadline:
+		field = func(profile *policy.Profile) fieldpath.FieldPath { return profile.Deadline }
 		annotation, has, without = key, s.Profile.AnnotatedDeadline, "has no deadline"
-	case policy.LabelTTL, policy.LabelKyvernoTTL:
+	case wellknown.LabelTTL, wellknown.LabelKyvernoTTL:
 		return s.labelInstead(key)
-	case policy.AnnotationPodTTL:
+	case wellknown.AnnotationPodTTL:
 		return s.podTTLInstead()
 	}
 	kind := s.Profile.Kind.Kind
@@ -113,7 +115,7 @@ func (s *Subject) instead(key string) string {
 func (s *Subject) labelInstead(key string) string {
 	switch {
 	case s.Profile.RuntimeOf != "":
-		return s.instead(policy.AnnotationTTL)
+		return s.instead(wellknown.AnnotationTTL)
 	case !s.Profile.Finishable() && len(s.Profile.Templates) > 0:
 		return fmt.Sprintf("set %s.%s", s.Profile.Templates[0].Path, policy.LabelPath(key))
 	default:

@@ -9,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // protection denies annotation curfew.dev/protect where a LifecyclePolicy says bounds.protect:
@@ -18,14 +21,14 @@ import (
 // template, so the rule denies the template, too.
 var protection = Rule{
 	Name: "protection",
-	Fields: []string{AnnotationField(policy.AnnotationProtect), InPodTemplate + AnnotationField(policy.AnnotationProtect),
-		InInherited + AnnotationField(policy.AnnotationProtect)},
-	Check: func(s *Subject) []policy.Finding {
-		var out []policy.Finding
+	Fields: []string{AnnotationField(wellknown.AnnotationProtect), InPodTemplate + AnnotationField(wellknown.AnnotationProtect),
+		InInherited + AnnotationField(wellknown.AnnotationProtect)},
+	Check: func(s *Subject) []Finding {
+		var out []Finding
 		for _, at := range s.protections() {
-			var found *policy.Finding
+			var found *Finding
 			for _, of := range s.denying(at) {
-				if finding := s.protectionDenied(of, at); found == nil || finding.Severity == policy.Deny && found.Severity != policy.Deny {
+				if finding := s.protectionDenied(of, at); found == nil || finding.Severity == Deny && found.Severity != Deny {
 					found = &finding
 				}
 			}
@@ -48,7 +51,7 @@ func (s *Subject) protections() []protected {
 	var out []protected
 	add := func(path string, metadata map[string]any, kind schema.GroupKind) {
 		annotations, _ := metadata["annotations"].(map[string]any)
-		if text, ok := annotations[policy.AnnotationProtect].(string); ok && text != "false" {
+		if text, ok := annotations[wellknown.AnnotationProtect].(string); ok && text != "false" {
 			out = append(out, protected{path, text, kind})
 		}
 	}
@@ -72,12 +75,12 @@ func (s *Subject) protections() []protected {
 // denying returns the policies that deny a protection to the user of the request: policies that
 // match the object, and policies that bound the objects made from it. Without match.kinds a policy
 // applies to objects with a TTL label if their kind has no profile.
-func (s *Subject) denying(at protected) []*policy.PlatformPolicy {
+func (s *Subject) denying(at protected) []*resolution.PlatformPolicy {
 	if s.Scope == nil {
 		return nil
 	}
 	_, _, labelled := s.Options.ttlLabel(s.Facts)
-	var out []*policy.PlatformPolicy
+	var out []*resolution.PlatformPolicy
 	for _, of := range s.Scope.Policies {
 		if of.Protect != nil && (of.NamesKind || labelled || !s.Profile.Unknown) && s.Access.Policies[of.Name] != Yes {
 			out = append(out, of)
@@ -87,7 +90,7 @@ func (s *Subject) denying(at protected) []*policy.PlatformPolicy {
 		return out
 	}
 	for _, of := range s.below(at.kind) {
-		matches := func(other *policy.PlatformPolicy) bool { return other.Name == of.Name }
+		matches := func(other *resolution.PlatformPolicy) bool { return other.Name == of.Name }
 		if s.Access.Policies[of.Name] != Yes && !slices.ContainsFunc(s.Scope.Policies, matches) {
 			out = append(out, of)
 		}
@@ -97,15 +100,15 @@ func (s *Subject) denying(at protected) []*policy.PlatformPolicy {
 
 // protecting returns the policies that deny the protection of objects of a kind in the request's
 // namespace. An object can have tens of thousands of templates: each kind is looked up once (S9).
-func (r *Request) protecting() func(schema.GroupKind) []*policy.PlatformPolicy {
-	known := map[schema.GroupKind][]*policy.PlatformPolicy{}
-	return func(kind schema.GroupKind) []*policy.PlatformPolicy {
+func (r *Request) protecting() func(schema.GroupKind) []*resolution.PlatformPolicy {
+	known := map[schema.GroupKind][]*resolution.PlatformPolicy{}
+	return func(kind schema.GroupKind) []*resolution.PlatformPolicy {
 		if r.Below == nil || r.Scope.Namespace == nil {
 			return nil
 		}
 		out, ok := known[kind]
 		if !ok {
-			silent := func(of *policy.PlatformPolicy) bool { return of.Protect == nil }
+			silent := func(of *resolution.PlatformPolicy) bool { return of.Protect == nil }
 			out = slices.DeleteFunc(r.Below(kind)(r.Scope.Namespace), silent)
 			known[kind] = out
 		}
@@ -113,20 +116,20 @@ func (r *Request) protecting() func(schema.GroupKind) []*policy.PlatformPolicy {
 	}
 }
 
-func (s *Subject) protectionDenied(of *policy.PlatformPolicy, at protected) policy.Finding {
-	source := policy.Source{Level: policy.LevelPolicy, Name: of.Name}.Phrase()
+func (s *Subject) protectionDenied(of *resolution.PlatformPolicy, at protected) Finding {
+	source := lifetime.Source{Level: lifetime.LevelPolicy, Name: of.Name}.Phrase()
 	message := fmt.Sprintf("is against bounds.protect of %s: leave it out, or ask for the verb update on that LifecyclePolicy", source)
-	finding := s.deny(at.path+"."+AnnotationField(policy.AnnotationProtect), at.text, message)
-	finding.Level = policy.LevelPolicy
+	finding := s.deny(at.path+"."+AnnotationField(wellknown.AnnotationProtect), at.text, message)
+	finding.Level = lifetime.LevelPolicy
 	switch of.Mode {
-	case policy.ModeWarn:
-		finding.Severity = policy.Warn
+	case resolution.ModeWarn:
+		finding.Severity = Warn
 		return finding
-	case policy.ModeDryRun:
-		finding.Severity, finding.Message = policy.Warn, wouldBeRefused+message
+	case resolution.ModeDryRun:
+		finding.Severity, finding.Message = Warn, wouldBeRefused+message
 		return finding
 	}
-	undecided := (*policy.UndecidedError)(nil)
+	undecided := (*lifetime.UndecidedError)(nil)
 	switch {
 	case errors.As(of.Protect.Err, &undecided):
 		finding.Message, finding.Retry = fmt.Sprintf("bounds.protect of %s cannot be checked: %v", source, of.Protect.Err), undecided.Retry

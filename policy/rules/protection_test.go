@@ -9,12 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
 // denying is a policy with bounds.protect: Deny.
-func denying(name string, mode policy.Mode, err error) *policy.PlatformPolicy {
-	return &policy.PlatformPolicy{Name: name, Mode: mode, Protect: &policy.Setting{Path: "spec.bounds.protect", Text: "Deny", Err: err}}
+func denying(name string, mode resolution.Mode, err error) *resolution.PlatformPolicy {
+	return &resolution.PlatformPolicy{Name: name, Mode: mode, Protect: &lifetime.Setting{Path: "spec.bounds.protect", Text: "Deny", Err: err}}
 }
 
 // A policy may deny the annotation that protects an object, to all but those who may update the
@@ -25,25 +28,25 @@ func TestProtection(t *testing.T) {
 		unknown = " (whether you may is not known)"
 	)
 	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
-	plain, shielded := job().Map(), job().Annotation(policy.AnnotationProtect, "true").Map()
-	open := job().Annotation(policy.AnnotationProtect, "false").Map()
+	plain, shielded := job().Map(), job().Annotation(wellknown.AnnotationProtect, "true").Map()
+	open := job().Annotation(wellknown.AnnotationProtect, "false").Map()
 	deny, named := denying("p", "", nil), denying("p", "", nil)
 	named.NamesKind = true
 	thing := func(label string, protected bool) map[string]any {
 		metadata := map[string]any{"name": "a", "namespace": "ci", "labels": map[string]any{}, "annotations": map[string]any{}}
 		if label != "" {
-			metadata["labels"] = map[string]any{policy.LabelTTL: label}
+			metadata["labels"] = map[string]any{wellknown.LabelTTL: label}
 		}
 		if protected {
-			metadata["annotations"] = map[string]any{policy.AnnotationProtect: "true"}
+			metadata["annotations"] = map[string]any{wellknown.AnnotationProtect: "true"}
 		}
 		return map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata}
 	}
-	only := func(policies ...*policy.PlatformPolicy) []*policy.PlatformPolicy { return policies }
+	only := func(policies ...*resolution.PlatformPolicy) []*resolution.PlatformPolicy { return policies }
 	for name, c := range map[string]struct {
 		old, object map[string]any
 		profile     *policy.Profile
-		policies    []*policy.PlatformPolicy
+		policies    []*resolution.PlatformPolicy
 		namespace   map[string]string
 		may         map[string]Answer
 		want        []string
@@ -55,24 +58,24 @@ func TestProtection(t *testing.T) {
 		"without an answer":              {object: shielded, policies: only(deny), want: []string{"error " + message + unknown}},
 		"no answer yet":                  {object: shielded, policies: only(deny), may: map[string]Answer{"p": Later}, retry: true, want: []string{"error " + message + " (whether you may is not known yet: try again in a second)"}},
 		"not protected":                  {object: open, policies: only(deny)},
-		"no policy denies it":            {object: shielded, policies: only(&policy.PlatformPolicy{Name: "p"})},
+		"no policy denies it":            {object: shielded, policies: only(&resolution.PlatformPolicy{Name: "p"})},
 		"added":                          {old: plain, object: shielded, policies: only(deny), want: []string{"error " + message + unknown}},
 		"false, and now true":            {old: open, object: shielded, policies: only(deny), want: []string{"error " + message + unknown}},
-		"it stands":                      {old: shielded, object: job().Annotation(policy.AnnotationProtect, "true").TTL(60).Map(), policies: only(deny)},
+		"it stands":                      {old: shielded, object: job().Annotation(wellknown.AnnotationProtect, "true").TTL(60).Map(), policies: only(deny)},
 		"removed":                        {old: shielded, object: plain, policies: only(deny)},
-		"mode Warn":                      {object: shielded, policies: only(denying("p", policy.ModeWarn, nil)), want: []string{"warning " + message}},
-		"mode DryRun":                    {object: shielded, policies: only(denying("p", policy.ModeDryRun, nil)), want: []string{"warning metadata.annotations[curfew.dev/protect]: would be refused (mode DryRun): " + message[len("metadata.annotations[curfew.dev/protect]: "):]}},
-		"one warns, one denies":          {object: shielded, policies: only(denying("a", policy.ModeWarn, nil), deny), may: map[string]Answer{"p": No}, want: []string{"error " + message}},
+		"mode Warn":                      {object: shielded, policies: only(denying("p", resolution.ModeWarn, nil)), want: []string{"warning " + message}},
+		"mode DryRun":                    {object: shielded, policies: only(denying("p", resolution.ModeDryRun, nil)), want: []string{"warning metadata.annotations[curfew.dev/protect]: would be refused (mode DryRun): " + message[len("metadata.annotations[curfew.dev/protect]: "):]}},
+		"one warns, one denies":          {object: shielded, policies: only(denying("a", resolution.ModeWarn, nil), deny), may: map[string]Answer{"p": No}, want: []string{"error " + message}},
 		"they may update one of two":     {object: shielded, policies: only(denying("a", "", nil), deny), may: map[string]Answer{"a": Yes, "p": No}, want: []string{"error " + message}},
 		"the namespace is in dry-run":    {object: shielded, policies: only(deny), namespace: annotated("mode", "dry-run"), may: map[string]Answer{"p": No}, want: []string{"error " + message}},
 		"its match cannot be evaluated":  {object: shielded, policies: only(denying("p", "", errors.New("no such key"))), may: map[string]Answer{"p": No}, want: []string{"error " + message}},
-		"its evaluation was stopped":     {object: shielded, policies: only(denying("p", "", &policy.UndecidedError{Err: errors.New("out of time"), Retry: true})), retry: true, want: []string{`error metadata.annotations[curfew.dev/protect]: bounds.protect of policy "p" cannot be checked: out of time: try again in a second`}},
-		"a Job template":                 {object: builders.MakeCronJob("ci", "a").JobAnnotation(policy.AnnotationProtect, "true").Map(), profile: policy.CronJobProfile, policies: only(deny), may: map[string]Answer{"p": No}, want: []string{"error spec.jobTemplate." + message}},
+		"its evaluation was stopped":     {object: shielded, policies: only(denying("p", "", &lifetime.UndecidedError{Err: errors.New("out of time"), Retry: true})), retry: true, want: []string{`error metadata.annotations[curfew.dev/protect]: bounds.protect of policy "p" cannot be checked: out of time: try again in a second`}},
+		"a Job template":                 {object: builders.MakeCronJob("ci", "a").JobAnnotation(wellknown.AnnotationProtect, "true").Map(), profile: policy.CronJobProfile, policies: only(deny), may: map[string]Answer{"p": No}, want: []string{"error spec.jobTemplate." + message}},
 		"no profile, no label":           {object: thing("", true), profile: policy.Profiles{}.For(widget), policies: only(deny)},
 		"no profile, a label":            {object: thing("1d", true), profile: policy.Profiles{}.For(widget), policies: only(deny), may: map[string]Answer{"p": No}, want: []string{"error " + message}},
 		"no profile, the kind is named":  {object: thing("", true), profile: policy.Profiles{}.For(widget), policies: only(named), may: map[string]Answer{"p": No}, want: []string{"error " + message}},
 		"protected first, then labelled": {old: thing("", true), object: thing("1d", true), profile: policy.Profiles{}.For(widget), policies: only(deny), may: map[string]Answer{"p": No}, want: []string{"error " + message}},
-		"being deleted":                  {old: plain, object: job().Annotation(policy.AnnotationProtect, "true").Deleting(noon).Map(), policies: only(deny)},
+		"being deleted":                  {old: plain, object: job().Annotation(wellknown.AnnotationProtect, "true").Deleting(noon).Map(), policies: only(deny)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			profile := policy.JobProfile
@@ -80,7 +83,7 @@ func TestProtection(t *testing.T) {
 				profile = c.profile
 			}
 			request := &Request{Operation: Create, Object: c.object, Facts: policy.FactsOfObject(profile, c.object), Now: noon, Access: Access{Policies: c.may},
-				Scope: &policy.Scope{Policies: c.policies, Creating: c.old == nil, Namespace: policy.ParseNamespace("ci", c.namespace, nil)}}
+				Scope: &resolution.Scope{Policies: c.policies, Creating: c.old == nil, Namespace: resolution.ParseNamespace("ci", c.namespace, nil)}}
 			if c.old != nil {
 				request.Operation, request.Old, request.OldFacts = Update, c.old, policy.FactsOfObject(profile, c.old)
 			}
@@ -95,7 +98,7 @@ func TestProtection(t *testing.T) {
 			}
 			equal(t, got, c.want)
 			request.Access = Access{}
-			asked, asks := ProtectionDeniedBy(request), slices.ContainsFunc(c.policies, func(of *policy.PlatformPolicy) bool { return c.may[of.Name] != Unknown })
+			asked, asks := ProtectionDeniedBy(request), slices.ContainsFunc(c.policies, func(of *resolution.PlatformPolicy) bool { return c.may[of.Name] != Unknown })
 			if asks && len(asked) != len(c.policies) || len(c.want) == 0 && !asks && asked != nil {
 				t.Errorf("asks about %q", asked)
 			}
@@ -108,12 +111,12 @@ func TestProtectionInTemplates(t *testing.T) {
 	kinds := shipped(t)
 	const trainer = "trainer.kubeflow.org"
 	pods := denying("pods", "", nil)
-	below := func(kind schema.GroupKind) func(*policy.NamespacePolicy) []*policy.PlatformPolicy {
-		return func(*policy.NamespacePolicy) []*policy.PlatformPolicy {
+	below := func(kind schema.GroupKind) func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy {
+		return func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy {
 			if kind != policy.PodProfile.Kind.GroupKind() {
 				return nil
 			}
-			return []*policy.PlatformPolicy{{Name: "other"}, pods}
+			return []*resolution.PlatformPolicy{{Name: "other"}, pods}
 		}
 	}
 	for _, place := range []struct {
@@ -140,24 +143,24 @@ func TestProtectionInTemplates(t *testing.T) {
 			continue
 		}
 		with := func(value string) map[string]any {
-			return put(object(place.kind, map[string]any{}), place.metadata+".annotations", map[string]any{policy.AnnotationProtect: value})
+			return put(object(place.kind, map[string]any{}), place.metadata+".annotations", map[string]any{wellknown.AnnotationProtect: value})
 		}
 		for name, c := range map[string]struct {
 			old, object map[string]any
-			policies    []*policy.PlatformPolicy
+			policies    []*resolution.PlatformPolicy
 			may         map[string]Answer
 			want        string
 		}{
-			"created":                  {object: with("true"), policies: []*policy.PlatformPolicy{denying("p", "", nil)}, want: "p"},
-			"by one who may update it": {object: with("true"), policies: []*policy.PlatformPolicy{denying("p", "", nil)}, may: map[string]Answer{"p": Yes, "pods": Yes}},
-			"unreadable protects":      {object: with("yes"), policies: []*policy.PlatformPolicy{denying("p", "", nil)}, want: "p"},
-			"not protected":            {object: with("false"), policies: []*policy.PlatformPolicy{denying("p", "", nil)}},
-			"added":                    {old: with("false"), object: with("true"), policies: []*policy.PlatformPolicy{denying("p", "", nil)}, want: "p"},
-			"it stands":                {old: with("true"), object: with("true"), policies: []*policy.PlatformPolicy{denying("p", "", nil)}},
+			"created":                  {object: with("true"), policies: []*resolution.PlatformPolicy{denying("p", "", nil)}, want: "p"},
+			"by one who may update it": {object: with("true"), policies: []*resolution.PlatformPolicy{denying("p", "", nil)}, may: map[string]Answer{"p": Yes, "pods": Yes}},
+			"unreadable protects":      {object: with("yes"), policies: []*resolution.PlatformPolicy{denying("p", "", nil)}, want: "p"},
+			"not protected":            {object: with("false"), policies: []*resolution.PlatformPolicy{denying("p", "", nil)}},
+			"added":                    {old: with("false"), object: with("true"), policies: []*resolution.PlatformPolicy{denying("p", "", nil)}, want: "p"},
+			"it stands":                {old: with("true"), object: with("true"), policies: []*resolution.PlatformPolicy{denying("p", "", nil)}},
 			"a policy for Pods alone":  {object: with("true"), want: map[bool]string{true: "pods"}[place.pod]},
 		} {
 			request := &Request{Operation: Create, Object: c.object, Facts: policy.FactsOfObject(profile, c.object), Now: noon, Access: Access{Policies: c.may},
-				Scope: &policy.Scope{Policies: c.policies, Creating: c.old == nil, Namespace: policy.ParseNamespace("ci", nil, nil)}, Below: below}
+				Scope: &resolution.Scope{Policies: c.policies, Creating: c.old == nil, Namespace: resolution.ParseNamespace("ci", nil, nil)}, Below: below}
 			if c.old != nil {
 				request.Operation, request.Old, request.OldFacts = Update, c.old, policy.FactsOfObject(profile, c.old)
 			}

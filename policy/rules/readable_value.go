@@ -5,16 +5,18 @@ import (
 	"slices"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // readableValue denies values that cannot be read: the controller would keep the object forever
 // (S6).
 var readableValue = Rule{
 	Name:   "readable-value",
-	Fields: slices.Concat(ttlFields, podTTLField, deadlineField, annotations(policy.AnnotationProtect, policy.AnnotationBackfill)),
+	Fields: slices.Concat(ttlFields, podTTLField, deadlineField, annotations(wellknown.AnnotationProtect, wellknown.AnnotationBackfill)),
 	InUse:  []string{NativeDeadline},
-	Check: func(s *Subject) []policy.Finding {
-		var out []policy.Finding
+	Check: func(s *Subject) []Finding {
+		var out []Finding
 		settings := s.TTLs().Settings()
 		if deadline := s.Deadline(); deadline != nil {
 			settings = append(settings, deadline)
@@ -27,14 +29,14 @@ var readableValue = Rule{
 				out = append(out, s.deny(setting.Path, setting.Text, setting.Err.Error()))
 			}
 		}
-		switches := []string{policy.AnnotationProtect}
+		switches := []string{wellknown.AnnotationProtect}
 		if s.Profile.RuntimeOf != "" {
-			switches = append(switches, policy.AnnotationBackfill)
+			switches = append(switches, wellknown.AnnotationBackfill)
 		}
 		for _, key := range switches {
 			if text, ok := s.Annotations[key]; ok && text != "true" && text != "false" {
 				out = append(out, s.deny(policy.AnnotationPath(key), text,
-					fmt.Sprintf(`%q is neither "true" nor "false": use one of them`, policy.Shorten(text))))
+					fmt.Sprintf(`%q is neither "true" nor "false": use one of them`, quote.Shorten(text))))
 			}
 		}
 		return out

@@ -3,7 +3,7 @@ package rules
 import (
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -14,10 +14,10 @@ func TestReadableValue(t *testing.T) {
 		return object
 	}
 	run(t, readableValue, map[string]row{
-		"readable": {object: job().TTL(0).Deadline(1).Annotation(policy.AnnotationTTLFailed, "never").Annotation(policy.AnnotationProtect, "true").Map()},
-		"duration": {object: job().Annotation(policy.AnnotationTTL, "soon").Map(),
+		"readable": {object: job().TTL(0).Deadline(1).Annotation(wellknown.AnnotationTTLFailed, "never").Annotation(wellknown.AnnotationProtect, "true").Map()},
+		"duration": {object: job().Annotation(wellknown.AnnotationTTL, "soon").Map(),
 			want: []string{"error " + at("ttl-after-finished") + `: "soon" is not a duration: ` + durations + ", or never"}},
-		"empty": {object: pod().Annotation(policy.AnnotationTTLFailed, "").Map(),
+		"empty": {object: pod().Annotation(wellknown.AnnotationTTLFailed, "").Map(),
 			want: []string{"error " + at("ttl-after-failed") + ": is empty: " + durations + ", or never"}},
 		"negative": {object: job().TTL(-1).Map(),
 			want: []string{`error spec.ttlSecondsAfterFinished: "-1" is negative: a duration is 0 or more`}},
@@ -25,19 +25,19 @@ func TestReadableValue(t *testing.T) {
 			want: []string{`error spec.activeDeadlineSeconds: "0" is below 1: a deadline is 1s or more`}},
 		"boolean": {object: broken(true),
 			want: []string{"error spec.ttlSecondsAfterFinished: true is not a whole number of seconds: use one, such as 3600"}},
-		"too long": {object: job().Annotation(policy.AnnotationTTL, "100y").Annotation(policy.AnnotationTTLFailed, "100000d").Map(),
+		"too long": {object: job().Annotation(wellknown.AnnotationTTL, "100y").Annotation(wellknown.AnnotationTTLFailed, "100000d").Map(),
 			want: []string{
 				"error " + at("ttl-after-finished") + `: "100y" is not a duration: unit "y" is unknown; ` + durations + ", or never",
 				"error " + at("ttl-after-failed") + `: "100000d" is too long: at most 2147483647s (68 years), or never`,
 			}},
-		"protect": {object: pod().Annotation(policy.AnnotationProtect, "yes").Map(),
+		"protect": {object: pod().Annotation(wellknown.AnnotationProtect, "yes").Map(),
 			want: []string{"error " + at("protect") + `: "yes" is neither "true" nor "false": use one of them`}},
-		"in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(policy.AnnotationTTL, "soon").Map(),
+		"in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(wellknown.AnnotationTTL, "soon").Map(),
 			want: []string{"error spec.jobTemplate." + at("ttl-after-finished") + `: "soon" is not a duration: ` + durations + ", or never"}},
-		"unchanged": {old: job().Annotation(policy.AnnotationTTL, "soon").Map(), object: job().Annotation(policy.AnnotationTTL, "soon").TTL(5).Map()},
+		"unchanged": {old: job().Annotation(wellknown.AnnotationTTL, "soon").Map(), object: job().Annotation(wellknown.AnnotationTTL, "soon").TTL(5).Map()},
 		"one unreadable value for another": {old: broken(true), object: broken("x"),
 			want: []string{`error spec.ttlSecondsAfterFinished: "x" is not a whole number of seconds: use one, such as 3600`}},
-		"being deleted": {old: job().Map(), object: job().Annotation(policy.AnnotationTTL, "soon").Deleting(noon).Map()},
+		"being deleted": {old: job().Map(), object: job().Annotation(wellknown.AnnotationTTL, "soon").Deleting(noon).Map()},
 	})
 }
 

@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Rule is one check of admission. Check finds faults in a subject as it stands; Transition, for the
@@ -21,9 +24,9 @@ type Rule struct {
 	// Beside are fields that never cause a request to be sent. The rule finds fault with them on
 	// requests that are sent for another reason.
 	Beside     []string
-	Check      func(*Subject) []policy.Finding
-	Transition func(*Request) []policy.Finding
-	Review     func(*Request) []policy.Finding
+	Check      func(*Subject) []Finding
+	Transition func(*Request) []Finding
+	Review     func(*Request) []Finding
 }
 
 // All lists the rules in the order of their findings.
@@ -64,8 +67,8 @@ func All() []Rule {
 
 // Review runs all rules on a request and returns the decision, softened where the namespace does
 // not enforce.
-func Review(request *Request) *policy.Decision {
-	decision := &policy.Decision{}
+func Review(request *Request) *Decision {
+	decision := &Decision{}
 	request.attest()
 	if request.Facts.Deleting {
 		return decision
@@ -88,7 +91,7 @@ func Review(request *Request) *policy.Decision {
 	if request.Effective != nil {
 		decision.Source = source(request)
 		if request.Operation == Create {
-			decision.Defaults = policy.Defaulted(request.Facts, request.Scope, request.Now)
+			decision.Defaults = resolution.Defaulted(request.Facts, request.Scope, request.Now)
 		}
 	}
 	if !isNamespace(request.Facts) {
@@ -100,10 +103,10 @@ func Review(request *Request) *policy.Decision {
 // source is the source of the effective TTL. On CREATE the validator sees what the mutating webhook
 // filled in, with its stamp.
 func source(request *Request) string {
-	for _, value := range []policy.Value{request.Effective.Succeeded, request.Effective.Failed} {
+	for _, value := range []resolution.Value{request.Effective.Succeeded, request.Effective.Failed} {
 		switch {
 		case !value.Set:
-		case value.Source.Level == policy.LevelObject && request.Operation == Create:
+		case value.Source.Level == lifetime.LevelObject && request.Operation == Create:
 			return filledInBy(request.Facts).String()
 		default:
 			return value.Source.String()
@@ -114,12 +117,12 @@ func source(request *Request) string {
 
 // filledInBy is the source of the TTL of a new object: its author, unless a stamp that Curfew wrote
 // names a default or a runtime.
-func filledInBy(facts *policy.Facts) policy.Source {
-	return policy.ParseSource(facts.Annotations[policy.AnnotationTTLSource])
+func filledInBy(facts *policy.Facts) lifetime.Source {
+	return lifetime.ParseSource(facts.Annotations[wellknown.AnnotationTTLSource])
 }
 
-func checkAll(rules []Rule, subjects []*Subject) []policy.Finding {
-	var out []policy.Finding
+func checkAll(rules []Rule, subjects []*Subject) []Finding {
+	var out []Finding
 	reported := map[identity]bool{} // An object can have tens of thousands of templates (S9).
 	for _, rule := range rules {
 		if rule.Check == nil {
@@ -139,7 +142,7 @@ func checkAll(rules []Rule, subjects []*Subject) []policy.Finding {
 	return out
 }
 
-func named(rule Rule, findings []policy.Finding) []policy.Finding {
+func named(rule Rule, findings []Finding) []Finding {
 	for i := range findings {
 		findings[i].Rule = rule.Name
 	}
@@ -150,17 +153,17 @@ func named(rule Rule, findings []policy.Finding) []policy.Finding {
 // the object's context, and the request does not change that.
 type identity struct {
 	rule, field, value string
-	severity           policy.Severity
+	severity           Severity
 }
 
-func identityOf(finding *policy.Finding) identity {
+func identityOf(finding *Finding) identity {
 	return identity{finding.Rule, finding.Field, finding.Value, finding.Severity}
 }
 
 var index = regexp.MustCompile(`\[[0-9]+\]`)
 
 // anywhere is the identity of a finding regardless of its place in a list.
-func anywhere(finding *policy.Finding) identity {
+func anywhere(finding *Finding) identity {
 	out := identityOf(finding)
 	out.field = index.ReplaceAllString(out.field, "[]")
 	return out
@@ -169,14 +172,14 @@ func anywhere(finding *policy.Finding) identity {
 // added are the findings that a request adds. Each finding on the old object cancels one: first one
 // of the same field, then one at another place of a list, since items move when an earlier one is
 // removed.
-func added(findings, stood []policy.Finding) []policy.Finding {
-	for _, identify := range []func(*policy.Finding) identity{identityOf, anywhere} {
+func added(findings, stood []Finding) []Finding {
+	for _, identify := range []func(*Finding) identity{identityOf, anywhere} {
 		left := map[identity]int{}
 		for i := range stood {
 			left[identify(&stood[i])]++
 		}
 		paired := map[identity]int{}
-		findings = slices.DeleteFunc(findings, func(finding policy.Finding) bool {
+		findings = slices.DeleteFunc(findings, func(finding Finding) bool {
 			id := identify(&finding)
 			if left[id] == 0 {
 				return false
@@ -185,7 +188,7 @@ func added(findings, stood []policy.Finding) []policy.Finding {
 			paired[id]++
 			return true
 		})
-		stood = slices.DeleteFunc(slices.Clone(stood), func(old policy.Finding) bool {
+		stood = slices.DeleteFunc(slices.Clone(stood), func(old Finding) bool {
 			id := identify(&old)
 			paired[id]--
 			return paired[id] >= 0

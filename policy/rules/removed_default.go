@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // removedDefault denies the removal of a TTL where a max-ttl applies: a stamped object without a
@@ -13,31 +14,31 @@ import (
 var removedDefault = Rule{
 	Name:   "removed-default",
 	Fields: ttlFields,
-	Transition: func(r *Request) []policy.Finding {
-		severity, would := policy.Deny, ""
-		limit := r.Scope.BoundsFor(r.Facts, policy.EnforcedBounds).TTL.Max
+	Transition: func(r *Request) []Finding {
+		severity, would := Deny, ""
+		limit := r.Scope.BoundsFor(r.Facts, resolution.EnforcedBounds).TTL.Max
 		if limit == nil {
-			severity, would = policy.Warn, wouldBeRefused
-			limit = r.Scope.BoundsFor(r.Facts, policy.TrialBounds).TTL.Max
+			severity, would = Warn, wouldBeRefused
+			limit = r.Scope.BoundsFor(r.Facts, resolution.TrialBounds).TTL.Max
 		}
-		stopped := (*policy.UndecidedError)(nil)
-		if limit == nil || limit.Err != nil && (severity == policy.Warn || !errors.As(limit.Err, &stopped)) || !r.Facts.Profile.Finishable() || runtimeDecides(r.Facts, r.Scope) {
+		stopped := (*lifetime.UndecidedError)(nil)
+		if limit == nil || limit.Err != nil && (severity == Warn || !errors.As(limit.Err, &stopped)) || !r.Facts.Profile.Finishable() || runtimeDecides(r.Facts, r.Scope) {
 			return nil
 		}
 		level := limit.Source.Level
-		if outer := r.Scope.BoundsFor(r.Facts, policy.OuterBounds).TTL.Max; outer != nil && (outer.Err == nil || stopped != nil) {
-			level = policy.LevelPolicy // The namespace's mode does not soften it.
+		if outer := r.Scope.BoundsFor(r.Facts, resolution.OuterBounds).TTL.Max; outer != nil && (outer.Err == nil || stopped != nil) {
+			level = lifetime.LevelPolicy // The namespace's mode does not soften it.
 		}
 		before, after := r.OldFacts.TTLs(), r.Facts.TTLs()
-		for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
+		for _, outcome := range []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed} {
 			if removed := before.For(outcome); removed != nil && after.For(outcome) == nil {
-				found := policy.Finding{Field: removed.Path, Value: removed.Text, Severity: severity, Level: level}
+				found := Finding{Field: removed.Path, Value: removed.Text, Severity: severity, Level: level}
 				if stopped != nil { // The author could make the object large enough for that.
-					found.Message, found.Retry = "cannot be removed: "+(&policy.UnreadableBoundError{Bound: limit}).Error(), stopped.Retry
+					found.Message, found.Retry = "cannot be removed: "+(&lifetime.UnreadableBoundError{Bound: limit}).Error(), stopped.Retry
 				} else {
 					found.Message = fmt.Sprintf(would+"cannot be removed while %s applies: set it to %s or less", limit.Bound(), limit.TTL)
 				}
-				return []policy.Finding{found}
+				return []Finding{found}
 			}
 		}
 		return nil

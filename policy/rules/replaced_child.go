@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // replacedChild warns of a TTL or TTL label on an object whose controller owner would create
@@ -11,15 +13,15 @@ import (
 var replacedChild = Rule{
 	Name:   "replaced-child",
 	Fields: lifetimeFields,
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		owner, until := s.ReplacedBy()
 		if owner == "" || s.IsTemplate() {
 			return nil
 		}
 		kind := s.Profile.Kind.Kind
 		message := fmt.Sprintf("when this %s is deleted, %s creates another one%s: set %s on the %s or its owner to delete them together",
-			kind, owner, until, policy.LabelPath(policy.LabelTTL), s.Owner.Kind)
-		var out []policy.Finding
+			kind, owner, until, policy.LabelPath(wellknown.LabelTTL), s.Owner.Kind)
+		var out []Finding
 		if actsOnItself(s) && !(s.IsPod() && s.AlwaysRestarts()) { // Such a Pod has no TTL, which another rule denies.
 			for _, setting := range s.TTLs().Settings() {
 				if setting.Err == nil && !setting.TTL.Never {
@@ -28,7 +30,7 @@ var replacedChild = Rule{
 			}
 		}
 		if key, text, ok := s.Options.ttlLabel(s.Facts); ok && s.brake() == "" {
-			if _, err := policy.ParseLabel(key, text); err == nil {
+			if _, err := lifetime.ParseLabel(key, text); err == nil {
 				out = append(out, s.warn(policy.LabelPath(key), text, message))
 			}
 		}

@@ -9,6 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Operation is the operation of the request.
@@ -52,16 +56,16 @@ type Options struct {
 	// [Request.ByController].
 	ControllerAccounts []string
 	// Controller are the settings that keep the controller from deleting objects.
-	Controller policy.Surroundings
+	Controller judging.Surroundings
 }
 
 // ttlLabel is the label by which an object expires, and its value.
 func (o Options) ttlLabel(facts *policy.Facts) (key, text string, ok bool) {
-	if text, ok = facts.Labels[policy.LabelTTL]; ok || !o.KyvernoLabel {
-		return policy.LabelTTL, text, ok
+	if text, ok = facts.Labels[wellknown.LabelTTL]; ok || !o.KyvernoLabel {
+		return wellknown.LabelTTL, text, ok
 	}
-	text, ok = facts.Labels[policy.LabelKyvernoTTL]
-	return policy.LabelKyvernoTTL, text, ok
+	text, ok = facts.Labels[wellknown.LabelKyvernoTTL]
+	return wellknown.LabelKyvernoTTL, text, ok
 }
 
 // DefaultWarnBelow is the TTL under which authors are warned that logs and status will be deleted
@@ -82,18 +86,18 @@ type Request struct {
 	Object, Old map[string]any
 	Facts       *policy.Facts
 	OldFacts    *policy.Facts
-	Scope       *policy.Scope
+	Scope       *resolution.Scope
 	// Filled is the scope of a new object before admission filled in its defaults, where other
 	// policies match it now.
-	Filled *policy.Scope
+	Filled *resolution.Scope
 	// Outer returns the policies whose bounds apply in a namespace: to anything for the review of a
 	// Namespace, to the objects that use it for that of a runtime, to Pods for that of a Job. Nil
 	// means none.
-	Outer func(*policy.NamespacePolicy) []*policy.PlatformPolicy
+	Outer func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy
 	// Below returns the policies whose bounds apply in a namespace to objects of a kind, for what
 	// controllers create from templates. Nil means none.
-	Below     func(schema.GroupKind) func(*policy.NamespacePolicy) []*policy.PlatformPolicy
-	Effective *policy.Effective
+	Below     func(schema.GroupKind) func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy
+	Effective *resolution.Effective
 	Access    Access
 	Reached   Reached
 	Options   Options
@@ -111,7 +115,7 @@ func (r *Request) attest() {
 	if r.Operation != Create || r.attested {
 		return
 	}
-	facts, forged := policy.Attested(r.Facts, r.Scope, r.Filled)
+	facts, forged := resolution.Attested(r.Facts, r.Scope, r.Filled)
 	created := *facts
 	created.Deleting, created.DeletingSince = false, time.Time{}
 	r.Facts, r.forged, r.attested = &created, forged, true
@@ -129,9 +133,9 @@ type Subject struct {
 	// Operation of the request that the subject is part of, and who makes it.
 	Operation Operation
 	User      User
-	Scope     *policy.Scope
-	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
-	below     func(schema.GroupKind) []*policy.PlatformPolicy
+	Scope     *resolution.Scope
+	Outer     func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy
+	below     func(schema.GroupKind) []*resolution.PlatformPolicy
 	Options   Options
 	Access    Access
 	Now       time.Time
@@ -148,20 +152,20 @@ func (s *Subject) path(field string) string {
 }
 
 // deny and warn make findings about a field of the subject.
-func (s *Subject) deny(field, value, message string) policy.Finding {
+func (s *Subject) deny(field, value, message string) Finding {
 	return denial(s.path(field), value, message)
 }
 
-func (s *Subject) warn(field, value, message string) policy.Finding {
+func (s *Subject) warn(field, value, message string) Finding {
 	return warning(s.path(field), value, message)
 }
 
-func denial(field, value, message string) policy.Finding {
-	return policy.Finding{Field: field, Value: value, Severity: policy.Deny, Message: message}
+func denial(field, value, message string) Finding {
+	return Finding{Field: field, Value: value, Severity: Deny, Message: message}
 }
 
-func warning(field, value, message string) policy.Finding {
-	return policy.Finding{Field: field, Value: value, Severity: policy.Warn, Message: message}
+func warning(field, value, message string) Finding {
+	return Finding{Field: field, Value: value, Severity: Warn, Message: message}
 }
 
 // within names the namespace of an object, as the end of a phrase.
@@ -183,7 +187,7 @@ func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subjec
 	out := []*Subject{subject}
 	for _, template := range facts.Profile.Templates {
 		metadata := template.Path.Child("metadata")
-		inherited := slices.ContainsFunc(facts.Profile.InheritedMetadata, func(path policy.FieldPath) bool { return slices.Equal(path, metadata) })
+		inherited := slices.ContainsFunc(facts.Profile.InheritedMetadata, func(path fieldpath.FieldPath) bool { return slices.Equal(path, metadata) })
 		template.Path.Walk(object, func(path string, value any) {
 			inner, ok := value.(map[string]any)
 			if !ok {

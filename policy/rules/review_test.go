@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -17,28 +20,28 @@ func TestAnnouncements(t *testing.T) {
 		want []string
 	}{
 		"native field": {
-			row:  row{object: job().TTL(86400).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "1d")},
+			row:  row{object: job().TTL(86400).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "1d")},
 			want: []string{`curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "ci"`},
 		},
 		"annotation": {
-			row: row{object: pod().Annotation(policy.AnnotationTTL, "1d").Annotation(policy.AnnotationTTLSource, "policy/platform").Map(),
-				policies: []*policy.PlatformPolicy{{Name: "platform", TTL: (&policy.Facts{Profile: policy.PodProfile, Annotations: annotated("ttl-after-finished", "1d")}).TTLs()}}},
+			row: row{object: pod().Annotation(wellknown.AnnotationTTL, "1d").Annotation(wellknown.AnnotationTTLSource, "policy/platform").Map(),
+				policies: []*resolution.PlatformPolicy{{Name: "platform", TTL: (&policy.Facts{Profile: policy.PodProfile, Annotations: annotated("ttl-after-finished", "1d")}).TTLs()}}},
 			want: []string{`curfew: curfew.dev/ttl-after-finished defaulted to 1d from policy "platform"`},
 		},
 		"by outcome": {
-			row: row{object: job().Annotation(policy.AnnotationTTLSucceeded, "1d").Annotation(policy.AnnotationTTLFailed, "7d").
-				Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "1d", "default-ttl-failed", "7d")},
+			row: row{object: job().Annotation(wellknown.AnnotationTTLSucceeded, "1d").Annotation(wellknown.AnnotationTTLFailed, "7d").
+				Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "1d", "default-ttl-failed", "7d")},
 			want: []string{
 				`curfew: curfew.dev/ttl-after-succeeded defaulted to 1d from namespace "ci"`,
 				`curfew: curfew.dev/ttl-after-failed defaulted to 7d from namespace "ci"`,
 			},
 		},
 		"deadline": {
-			row:  row{object: job().Deadline(3600).Annotation(policy.AnnotationDeadlineSource, "namespace/ci").Map(), namespace: annotated("default-deadline", "1h")},
+			row:  row{object: job().Deadline(3600).Annotation(wellknown.AnnotationDeadlineSource, "namespace/ci").Map(), namespace: annotated("default-deadline", "1h")},
 			want: []string{`curfew: activeDeadlineSeconds defaulted to 3600 (1h) from namespace "ci"`},
 		},
-		"own value": {row: row{object: job().TTL(86400).Annotation(policy.AnnotationTTLSource, "object").Map(), namespace: annotated("default-ttl", "1h")}},
-		"update":    {row: row{old: job().Map(), object: job().TTL(86400).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map()}},
+		"own value": {row: row{object: job().TTL(86400).Annotation(wellknown.AnnotationTTLSource, "object").Map(), namespace: annotated("default-ttl", "1h")}},
+		"update":    {row: row{old: job().Map(), object: job().TTL(86400).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map()}},
 		"dry-run": {
 			row: row{object: job().Map(), namespace: annotated("default-ttl", "1d", "default-ttl-failed", "7d", "default-deadline", "1h", "mode", "dry-run")},
 			want: []string{
@@ -84,7 +87,7 @@ func TestSoften(t *testing.T) {
 		t.Errorf("enforce: allowed %t, %q", decision.Allowed(), decision.Reason())
 	}
 	equal(t, decision.Warnings(true), nil)
-	namespace := builders.MakeNamespace("ci").Annotation(policy.AnnotationMode, "dry-run").Annotation(policy.AnnotationDefaultTTL, "?").Map()
+	namespace := builders.MakeNamespace("ci").Annotation(wellknown.AnnotationMode, "dry-run").Annotation(wellknown.AnnotationDefaultTTL, "?").Map()
 	if review(row{object: namespace}).Allowed() {
 		t.Error("a namespace in dry-run was let in with an unreadable default")
 	}
@@ -103,7 +106,7 @@ func TestReason(t *testing.T) {
 // An object that is being deleted passes whatever is wrong with it, or its finalizers could never
 // be taken away.
 func TestDeletingPasses(t *testing.T) {
-	bad := job().TTL(-1).Deadline(0).TemplateAnnotation(policy.AnnotationTTL, "?").Annotation(policy.AnnotationProtect, "?").Deleting(noon).Map()
+	bad := job().TTL(-1).Deadline(0).TemplateAnnotation(wellknown.AnnotationTTL, "?").Annotation(wellknown.AnnotationProtect, "?").Deleting(noon).Map()
 	if decision := review(row{old: job().Map(), object: bad}); len(decision.Findings) != 0 {
 		t.Errorf("update: %v", decision.Findings)
 	}
@@ -116,7 +119,7 @@ func TestDeletingPasses(t *testing.T) {
 // label passes.
 func TestUpdateIsRefusedForWhatItChanges(t *testing.T) {
 	bad := func() *builders.JobWrapper {
-		return job().TTL(7200).Deadline(0).TemplateAnnotation(policy.AnnotationTTL, "?").Annotation(policy.AnnotationProtect, "?")
+		return job().TTL(7200).Deadline(0).TemplateAnnotation(wellknown.AnnotationTTL, "?").Annotation(wellknown.AnnotationProtect, "?")
 	}
 	limit := annotated("max-ttl", "1h")
 	if decision := review(row{old: bad().Map(), object: bad().Label("a", "b").Map(), namespace: limit}); len(decision.Findings) != 0 {
@@ -130,17 +133,17 @@ func TestUpdateIsRefusedForWhatItChanges(t *testing.T) {
 
 // Items of a list move when one before them is removed: that changes nothing about them.
 func TestFindingsMoveWithTheirItems(t *testing.T) {
-	at := func(i int, key, value string) policy.Finding {
-		return policy.Finding{Rule: "r", Field: fmt.Sprintf("spec.jobs[%d].template.metadata.annotations[%s]", i, key), Value: value, Severity: policy.Deny}
+	at := func(i int, key, value string) Finding {
+		return Finding{Rule: "r", Field: fmt.Sprintf("spec.jobs[%d].template.metadata.annotations[%s]", i, key), Value: value, Severity: Deny}
 	}
 	const key, other = "curfew.dev/ttl-after-finished", "curfew.dev/ttl-after-failed"
-	for name, test := range map[string]struct{ now, stood, want []policy.Finding }{
-		"as before":            {[]policy.Finding{at(0, key, "1h"), at(1, key, "2h")}, []policy.Finding{at(0, key, "1h"), at(1, key, "2h")}, nil},
-		"the first is removed": {[]policy.Finding{at(0, key, "2h"), at(1, key, "3h")}, []policy.Finding{at(0, key, "1h"), at(1, key, "2h"), at(2, key, "3h")}, nil},
-		"one is inserted":      {[]policy.Finding{at(1, key, "1h"), at(0, other, "1h")}, []policy.Finding{at(0, key, "1h")}, []policy.Finding{at(0, other, "1h")}},
-		"a value changes":      {[]policy.Finding{at(0, key, "3h")}, []policy.Finding{at(0, key, "1h")}, []policy.Finding{at(0, key, "3h")}},
-		"one more of the same": {[]policy.Finding{at(0, key, "1h"), at(1, key, "1h")}, []policy.Finding{at(0, key, "1h")}, []policy.Finding{at(1, key, "1h")}},
-		"one more before it":   {[]policy.Finding{at(0, key, "1h"), at(1, key, "1h")}, []policy.Finding{at(1, key, "1h")}, []policy.Finding{at(0, key, "1h")}},
+	for name, test := range map[string]struct{ now, stood, want []Finding }{
+		"as before":            {[]Finding{at(0, key, "1h"), at(1, key, "2h")}, []Finding{at(0, key, "1h"), at(1, key, "2h")}, nil},
+		"the first is removed": {[]Finding{at(0, key, "2h"), at(1, key, "3h")}, []Finding{at(0, key, "1h"), at(1, key, "2h"), at(2, key, "3h")}, nil},
+		"one is inserted":      {[]Finding{at(1, key, "1h"), at(0, other, "1h")}, []Finding{at(0, key, "1h")}, []Finding{at(0, other, "1h")}},
+		"a value changes":      {[]Finding{at(0, key, "3h")}, []Finding{at(0, key, "1h")}, []Finding{at(0, key, "3h")}},
+		"one more of the same": {[]Finding{at(0, key, "1h"), at(1, key, "1h")}, []Finding{at(0, key, "1h")}, []Finding{at(1, key, "1h")}},
+		"one more before it":   {[]Finding{at(0, key, "1h"), at(1, key, "1h")}, []Finding{at(1, key, "1h")}, []Finding{at(0, key, "1h")}},
 	} {
 		if got := added(slices.Clone(test.now), test.stood); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
@@ -155,9 +158,9 @@ func TestFindingsMoveWithTheirItems(t *testing.T) {
 		}
 		return object("JobSet", map[string]any{"replicatedJobs": jobs})
 	}
-	review := func(old, now map[string]any) *policy.Decision {
+	review := func(old, now map[string]any) *Decision {
 		profile := shipped(t)[jobSetKind]
-		return Review(&Request{Operation: Update, User: User{Name: "jane"}, Object: now, Old: old, Scope: &policy.Scope{}, Now: noon,
+		return Review(&Request{Operation: Update, User: User{Name: "jane"}, Object: now, Old: old, Scope: &resolution.Scope{}, Now: noon,
 			Facts: policy.FactsOfObject(profile, now), OldFacts: policy.FactsOfObject(profile, old)})
 	}
 	if decision := review(jobSet("1h", "2h", "3h"), jobSet("2h", "3h")); !decision.Allowed() {
@@ -175,12 +178,12 @@ func TestDecisionSource(t *testing.T) {
 	}{
 		"none":         {row: row{object: job().Map()}},
 		"object":       {row: row{object: job().TTL(5).Map()}, want: "object"},
-		"filled in":    {row: row{object: job().TTL(5).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "5s")}, want: "namespace/ci"},
-		"forged":       {row: row{object: job().TTL(6).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "5s")}, want: "object"},
-		"one outcome":  {row: row{object: job().Annotation(policy.AnnotationTTLFailed, "5").Map()}, want: "object"},
+		"filled in":    {row: row{object: job().TTL(5).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "5s")}, want: "namespace/ci"},
+		"forged":       {row: row{object: job().TTL(6).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "5s")}, want: "object"},
+		"one outcome":  {row: row{object: job().Annotation(wellknown.AnnotationTTLFailed, "5").Map()}, want: "object"},
 		"not filled":   {row: row{object: job().Map(), namespace: annotated("default-ttl", "1d", "mode", "dry-run")}, want: "namespace/ci"},
-		"stamp, empty": {row: row{object: job().Annotation(policy.AnnotationTTLSource, "policy/x").Map()}},
-		"on update":    {row: row{old: job().Map(), object: job().TTL(5).Annotation(policy.AnnotationTTLSource, "policy/x").Map()}, want: "policy/x"},
+		"stamp, empty": {row: row{object: job().Annotation(wellknown.AnnotationTTLSource, "policy/x").Map()}},
+		"on update":    {row: row{old: job().Map(), object: job().TTL(5).Annotation(wellknown.AnnotationTTLSource, "policy/x").Map()}, want: "policy/x"},
 	} {
 		if got := review(test.row).Source; got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
@@ -223,17 +226,17 @@ func TestManyTemplates(t *testing.T) {
 	var templates []any
 	for range 30_000 {
 		templates = append(templates, map[string]any{"template": map[string]any{"spec": map[string]any{"template": map[string]any{
-			"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "x"}}}}}})
+			"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationTTL: "x"}}}}}})
 	}
-	profile := &policy.Profile{Name: "jobset", PodTemplates: []policy.FieldPath{policy.MustFieldPath("spec.replicatedJobs[*].template.spec.template")}}
+	profile := &policy.Profile{Name: "jobset", PodTemplates: []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.replicatedJobs[*].template.spec.template")}}
 	object := map[string]any{"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"replicatedJobs": templates}}
 	facts := policy.FactsOfObject(profile, object)
 	at := time.Now()
-	decision := Review(&Request{Operation: Update, Object: object, Old: object, Facts: facts, OldFacts: facts, Scope: &policy.Scope{}})
+	decision := Review(&Request{Operation: Update, Object: object, Old: object, Facts: facts, OldFacts: facts, Scope: &resolution.Scope{}})
 	if took := time.Since(at); len(decision.Findings) > 0 || took > 30*time.Second {
 		t.Errorf("%d findings after %v", len(decision.Findings), took)
 	}
-	decision = Review(&Request{Operation: Create, Object: object, Facts: facts, Scope: &policy.Scope{}})
+	decision = Review(&Request{Operation: Create, Object: object, Facts: facts, Scope: &resolution.Scope{}})
 	if len(decision.Findings) != 30_000 {
 		t.Errorf("%d findings", len(decision.Findings))
 	}

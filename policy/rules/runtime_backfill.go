@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Reached is how many finished objects a runtime's TTL reaches by backfill. Rules have no client:
@@ -22,11 +25,11 @@ type Reached struct {
 // will.
 var runtimeBackfill = Rule{
 	Name:   "runtime-backfill",
-	Fields: annotations(policy.AnnotationBackfill),
-	Review: func(r *Request) []policy.Finding {
+	Fields: annotations(wellknown.AnnotationBackfill),
+	Review: func(r *Request) []Finding {
 		if leavesFinished(r) {
-			return []policy.Finding{warning(policy.AnnotationPath(policy.AnnotationBackfill), r.Facts.Annotations[policy.AnnotationBackfill],
-				"the new TTL does not delete "+r.Facts.Profile.RuntimeOf+"s that have finished already: set "+policy.AnnotationBackfill+`: "true" to delete these, too`)}
+			return []Finding{warning(policy.AnnotationPath(wellknown.AnnotationBackfill), r.Facts.Annotations[wellknown.AnnotationBackfill],
+				"the new TTL does not delete "+r.Facts.Profile.RuntimeOf+"s that have finished already: set "+wellknown.AnnotationBackfill+`: "true" to delete these, too`)}
 		}
 		if !Backfills(r) {
 			return nil
@@ -41,7 +44,7 @@ var runtimeBackfill = Rule{
 				what = "1 " + r.Facts.Profile.RuntimeOf
 			}
 		}
-		return []policy.Finding{warning(policy.AnnotationPath(policy.AnnotationBackfill), "true",
+		return []Finding{warning(policy.AnnotationPath(wellknown.AnnotationBackfill), "true",
 			"lets the TTL delete "+what+" that finished before the runtime had it, at most 1000 a minute"+unknown)}
 	},
 }
@@ -49,19 +52,19 @@ var runtimeBackfill = Rule{
 // Backfills reports whether a request lets the TTL of a runtime reach what finished before: it sets
 // backfill, or another TTL beside it.
 func Backfills(r *Request) bool {
-	if r.Facts.Annotations[policy.AnnotationBackfill] != "true" {
+	if r.Facts.Annotations[wellknown.AnnotationBackfill] != "true" {
 		return false
 	}
 	set, changed := newRuntimeTTL(r)
-	return set && (changed || r.OldFacts == nil || r.OldFacts.Annotations[policy.AnnotationBackfill] != "true")
+	return set && (changed || r.OldFacts == nil || r.OldFacts.Annotations[wellknown.AnnotationBackfill] != "true")
 }
 
 // leavesFinished reports whether a request sets or changes the TTL of an existing runtime without
 // backfill. A TTL of never, or one that cannot be read, deletes nothing at all.
 func leavesFinished(r *Request) bool {
 	_, changed := newRuntimeTTL(r)
-	return changed && r.OldFacts != nil && r.Facts.Annotations[policy.AnnotationBackfill] != "true" &&
-		slices.ContainsFunc(r.Facts.TTLs().Settings(), func(ttl *policy.Setting) bool { return ttl.Err == nil && !ttl.TTL.Never })
+	return changed && r.OldFacts != nil && r.Facts.Annotations[wellknown.AnnotationBackfill] != "true" &&
+		slices.ContainsFunc(r.Facts.TTLs().Settings(), func(ttl *lifetime.Setting) bool { return ttl.Err == nil && !ttl.TTL.Never })
 }
 
 // newRuntimeTTL reports whether a runtime has a TTL after a request, and whether it had another one
@@ -71,6 +74,6 @@ func newRuntimeTTL(r *Request) (set, changed bool) {
 		return false, false
 	}
 	fields := r.Facts.Profile.RuntimeTTLs
-	ttl := policy.RuntimeHash(r.Object, fields)
-	return ttl != "", ttl != "" && (r.OldFacts == nil || policy.RuntimeHash(r.Old, fields) != ttl)
+	ttl := resolution.RuntimeHash(r.Object, fields)
+	return ttl != "", ttl != "" && (r.OldFacts == nil || resolution.RuntimeHash(r.Old, fields) != ttl)
 }

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // A warning says how much that finished before a runtime's TTL is deleted by it, or that none is.
@@ -11,7 +14,7 @@ func TestRuntimeBackfill(t *testing.T) {
 	runtime := func(pairs ...string) map[string]any { return object("TrainingRuntime", map[string]any{}, pairs...) }
 	native := object("TrainingRuntime", map[string]any{"ttlSecondsAfterFinished": int64(60)}, "backfill", "true")
 	profile := *trainingRuntime
-	profile.RuntimeTTLs = []policy.FieldPath{profile.TTL}
+	profile.RuntimeTTLs = []fieldpath.FieldPath{profile.TTL}
 	says := func(what string) []string {
 		return []string{"warning " + at("backfill") + ": lets the TTL delete " + what}
 	}
@@ -50,17 +53,17 @@ func TestRuntimeBackfill(t *testing.T) {
 			equal(t, judge(runtimeBackfill, &profile, Request{Reached: test.reached}, test.old, test.object), test.want)
 		})
 	}
-	equal(t, judge(runtimeBackfill, policy.JobProfile, Request{}, nil, job().Annotation(policy.AnnotationTTL, "1d").Annotation(policy.AnnotationBackfill, "true").Map()), nil)
+	equal(t, judge(runtimeBackfill, policy.JobProfile, Request{}, nil, job().Annotation(wellknown.AnnotationTTL, "1d").Annotation(wellknown.AnnotationBackfill, "true").Map()), nil)
 	equal(t, judge(readableValue, &profile, Request{}, nil, runtime("backfill", "yes")),
 		[]string{"error " + at("backfill") + `: "yes" is neither "true" nor "false": use one of them`})
-	equal(t, judge(readableValue, policy.JobProfile, Request{}, nil, job().Annotation(policy.AnnotationBackfill, "yes").Map()), nil)
+	equal(t, judge(readableValue, policy.JobProfile, Request{}, nil, job().Annotation(wellknown.AnnotationBackfill, "yes").Map()), nil)
 }
 
 // A namespaced runtime, which a tenant may write, obeys the bounds of what uses it.
 func TestBoundsOfARuntime(t *testing.T) {
 	runtime := object("TrainingRuntime", map[string]any{"ttlSecondsAfterFinished": int64(60)}, "ttl-after-failed", "9d")
 	namespace := func(pairs ...string) Request {
-		return Request{Scope: &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated(pairs...), nil)}}
+		return Request{Scope: &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated(pairs...), nil)}}
 	}
 	equal(t, judge(bounds, trainingRuntime, namespace(), nil, runtime), nil)
 	equal(t, judge(bounds, trainingRuntime, namespace("min-ttl", "1m", "max-ttl", "9d"), nil, runtime), nil)
@@ -73,10 +76,10 @@ func TestBoundsOfARuntime(t *testing.T) {
 	cluster := *trainingRuntime
 	cluster.ClusterScoped = true
 	equal(t, judge(bounds, &cluster, namespace("min-ttl", "1h", "max-ttl", "1d"), nil, runtime), nil)
-	for mode, severity := range map[policy.Mode]string{policy.ModeEnforce: "error", policy.ModeWarn: "warning"} {
+	for mode, severity := range map[resolution.Mode]string{resolution.ModeEnforce: "error", resolution.ModeWarn: "warning"} {
 		request := namespace()
-		request.Outer = func(*policy.NamespacePolicy) []*policy.PlatformPolicy {
-			return []*policy.PlatformPolicy{{Name: "gpu", Mode: mode, Bounds: policy.ParseNamespace("x", annotated("max-ttl", "1d"), nil).Bounds}}
+		request.Outer = func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy {
+			return []*resolution.PlatformPolicy{{Name: "gpu", Mode: mode, Bounds: resolution.ParseNamespace("x", annotated("max-ttl", "1d"), nil).Bounds}}
 		}
 		equal(t, judge(bounds, trainingRuntime, request, nil, runtime), []string{
 			severity + " " + at("ttl-after-failed") + `: 9d is above curfew.dev/max-ttl 1d of namespace "x": use 1d or less`})

@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // runtimeTTL warns that a TTL is ignored, because the runtime that the object uses decides and sets
@@ -11,17 +14,17 @@ import (
 var runtimeTTL = Rule{
 	Name:   "runtime-ttl",
 	Fields: ttlFields,
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		if !overruled(s) {
 			return nil
 		}
-		var out []policy.Finding
+		var out []Finding
 		own, runtime := s.TTLs(), s.Scope.Runtime
 		for _, setting := range own.Settings() {
 			if setting.Err != nil {
 				continue
 			}
-			for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
+			for _, outcome := range []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed} {
 				if own.For(outcome) != setting {
 					continue
 				}
@@ -47,18 +50,18 @@ func actsOnItself(s *Subject) bool {
 }
 
 // runtimeDecides reports whether a runtime that exists decides the TTL of an object.
-func runtimeDecides(facts *policy.Facts, scope *policy.Scope) bool {
+func runtimeDecides(facts *policy.Facts, scope *resolution.Scope) bool {
 	step := runtimeStep(facts, scope)
 	return step != nil && !scope.Runtime.Missing
 }
 
 // runtimeStep is the step of a runtime that decides the TTL of an object; nil where none does.
-func runtimeStep(facts *policy.Facts, scope *policy.Scope) *policy.Step {
+func runtimeStep(facts *policy.Facts, scope *resolution.Scope) *resolution.Step {
 	if scope == nil || scope.Runtime == nil {
 		return nil
 	}
-	_, trace := policy.ResolveTraced(facts, scope)
-	if step := policy.Decider(trace.TTL); step != nil && step.Source.Level == policy.LevelRuntime {
+	_, trace := resolution.ResolveTraced(facts, scope)
+	if step := resolution.Decider(trace.TTL); step != nil && step.Source.Level == lifetime.LevelRuntime {
 		return step
 	}
 	return nil
@@ -66,12 +69,12 @@ func runtimeStep(facts *policy.Facts, scope *policy.Scope) *policy.Step {
 
 // runtimeSays is what a runtime sets, as messages write it, and whether that differs from what the
 // object sets.
-func runtimeSays(runtime, own *policy.Setting) (text string, differs bool) {
+func runtimeSays(runtime, own *lifetime.Setting) (text string, differs bool) {
 	switch {
 	case runtime == nil:
 		return "nothing for this outcome", true
 	case runtime.Err != nil:
-		return fmt.Sprintf("%q, which cannot be read", policy.Shorten(runtime.Text)), true
+		return fmt.Sprintf("%q, which cannot be read", quote.Shorten(runtime.Text)), true
 	default:
 		return runtime.TTL.String(), runtime.TTL != own.TTL
 	}

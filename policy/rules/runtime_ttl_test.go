@@ -4,21 +4,23 @@ import (
 	"testing"
 	"time"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func TestRuntimeTTL(t *testing.T) {
-	said := &policy.RuntimePolicy{Name: "torch", TTL: policy.TTLSet{All: &policy.Setting{Text: "1d", TTL: policy.TTL{After: 24 * time.Hour}}}}
-	request := Request{Scope: &policy.Scope{Runtime: said}}
+	said := &resolution.RuntimePolicy{Name: "torch", TTL: lifetime.TTLSet{All: &lifetime.Setting{Text: "1d", TTL: lifetime.TTL{After: 24 * time.Hour}}}}
+	request := Request{Scope: &resolution.Scope{Runtime: said}}
 	equal(t, judge(runtimeTTL, trainJob, request, nil, object("TrainJob", nil, "ttl-after-finished", "1h")),
 		[]string{"warning " + at("ttl-after-finished") + `: 1h is ignored: runtime "torch" sets 1d; remove it`})
 	equal(t, judge(runtimeTTL, trainJob, request, nil, object("TrainJob", nil, "ttl-after-finished", "24h")), nil)
 	equal(t, judge(runtimeTTL, trainJob, Request{}, nil, object("TrainJob", nil, "ttl-after-finished", "1h")), nil)
 	// Its advice can be followed, whatever the bounds.
-	request.Scope.Namespace = policy.ParseNamespace("ci", annotated("max-ttl", "1d"), nil)
+	request.Scope.Namespace = resolution.ParseNamespace("ci", annotated("max-ttl", "1d"), nil)
 	equal(t, judge(removedDefault, trainJob, request, object("TrainJob", nil, "ttl-after-finished", "1h"), object("TrainJob", nil)), nil)
 	// What another cluster's manager answers for has no runtime here.
 	copied := object("TrainJob", nil, "ttl-after-finished", "1h")
-	copied["metadata"].(map[string]any)["labels"] = map[string]any{policy.LabelMultiKueueOrigin: "hub"}
+	copied["metadata"].(map[string]any)["labels"] = map[string]any{wellknown.LabelMultiKueueOrigin: "hub"}
 	equal(t, judge(runtimeTTL, trainJob, request, nil, copied), nil)
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -18,7 +21,7 @@ var noon = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 type row struct {
 	old, object map[string]any
 	namespace   map[string]string
-	policies    []*policy.PlatformPolicy
+	policies    []*resolution.PlatformPolicy
 	options     Options
 	want        []string
 }
@@ -26,7 +29,7 @@ type row struct {
 func annotated(pairs ...string) map[string]string {
 	out := map[string]string{}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		out[policy.Prefix+pairs[i]] = pairs[i+1]
+		out[wellknown.Prefix+pairs[i]] = pairs[i+1]
 	}
 	return out
 }
@@ -48,22 +51,22 @@ func profileOf(object map[string]any) *policy.Profile {
 	return profile
 }
 
-func review(r row) *policy.Decision {
+func review(r row) *Decision {
 	request := &Request{Operation: Create, Object: r.object, Options: r.options,
-		Scope: &policy.Scope{Policies: r.policies, Creating: r.old == nil}}
+		Scope: &resolution.Scope{Policies: r.policies, Creating: r.old == nil}}
 	request.Facts = policy.FactsOfObject(profileOf(r.object), r.object)
 	if request.Facts.Namespace != "" {
-		request.Scope.Namespace = policy.ParseNamespace("ci", r.namespace, nil)
+		request.Scope.Namespace = resolution.ParseNamespace("ci", r.namespace, nil)
 	}
 	if isNamespace(request.Facts) {
-		request.Scope.Namespace = policy.ParseNamespace(request.Facts.Name, request.Facts.Annotations, nil)
-		request.Outer = func(*policy.NamespacePolicy) []*policy.PlatformPolicy { return r.policies }
+		request.Scope.Namespace = resolution.ParseNamespace(request.Facts.Name, request.Facts.Annotations, nil)
+		request.Outer = func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy { return r.policies }
 	}
 	if r.old != nil {
 		request.Operation, request.Old = Update, r.old
 		request.OldFacts = policy.FactsOfObject(profileOf(r.old), r.old)
 	}
-	effective := policy.Resolve(request.Facts, request.Scope)
+	effective := resolution.Resolve(request.Facts, request.Scope)
 	request.Effective = &effective
 	return Review(request)
 }
@@ -92,13 +95,13 @@ func equal(t *testing.T, got, want []string) {
 }
 
 var trainJob = &policy.Profile{Name: "trainjob", ImmutableDeadline: true, DefaultDeadline: true, AnnotatedDeadline: true,
-	Deadline: policy.MustFieldPath("spec.activeDeadlineSeconds"),
+	Deadline: fieldpath.MustFieldPath("spec.activeDeadlineSeconds"),
 	State:    func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil }}
 
-var trainingRuntime = &policy.Profile{Name: "runtime", RuntimeOf: "TrainJob", TTL: policy.MustFieldPath("spec.ttlSecondsAfterFinished"),
-	Forbidden: []policy.Forbidden{{Path: policy.MustFieldPath("spec.template.spec.replicatedJobs[*].template.spec.activeDeadlineSeconds"), Reason: "set it on the TrainJob"}}}
+var trainingRuntime = &policy.Profile{Name: "runtime", RuntimeOf: "TrainJob", TTL: fieldpath.MustFieldPath("spec.ttlSecondsAfterFinished"),
+	Forbidden: []policy.Forbidden{{Path: fieldpath.MustFieldPath("spec.template.spec.replicatedJobs[*].template.spec.activeDeadlineSeconds"), Reason: "set it on the TrainJob"}}}
 
-var pipelineRun = &policy.Profile{Name: "pipelinerun", ImmutableDeadline: true, Deadline: policy.MustFieldPath("spec.timeout"), DurationDeadline: true,
+var pipelineRun = &policy.Profile{Name: "pipelinerun", ImmutableDeadline: true, Deadline: fieldpath.MustFieldPath("spec.timeout"), DurationDeadline: true,
 	State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil }}
 
 func init() {
@@ -121,9 +124,9 @@ func judge(rule Rule, profile *policy.Profile, request Request, old, object map[
 		request.Operation, request.Old, request.OldFacts = Update, old, policy.FactsOfObject(profile, old)
 	}
 	if request.Scope == nil {
-		request.Scope = &policy.Scope{}
+		request.Scope = &resolution.Scope{}
 	}
-	effective := policy.Resolve(request.Facts, request.Scope)
+	effective := resolution.Resolve(request.Facts, request.Scope)
 	request.Effective = &effective
 	var got []string
 	for _, finding := range Review(&request).Findings {

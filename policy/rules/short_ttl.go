@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // shortTTL warns of a TTL under warnBelow (60s): it leaves no time to read the logs or the status
@@ -13,7 +15,7 @@ import (
 var shortTTL = Rule{
 	Name:   "short-ttl",
 	Fields: append(slices.Clone(lifetimeFields), podTTLField...),
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		out := append(shortAfterFinished(s), shortLabel(s)...)
 		if pods := s.PodTTL(); pods != nil {
 			out = append(out, short(s, pods, "a finished Pod of the Job")...)
@@ -22,16 +24,16 @@ var shortTTL = Rule{
 	},
 }
 
-func shortAfterFinished(s *Subject) []policy.Finding {
+func shortAfterFinished(s *Subject) []Finding {
 	// The author of a default was warned.
-	if s.Operation == Create && !s.IsTemplate() && filledInBy(s.Facts).Level != policy.LevelObject {
+	if s.Operation == Create && !s.IsTemplate() && filledInBy(s.Facts).Level != lifetime.LevelObject {
 		return nil
 	}
 	// Another rule warns of a TTL that has no effect.
 	if s.Profile.RuntimeOf == "" && !actsOnItself(s) {
 		return nil
 	}
-	var out []policy.Finding
+	var out []Finding
 	for _, setting := range s.TTLs().Settings() {
 		what := "the " + s.Profile.Kind.Kind
 		if user := s.Profile.RuntimeOf; user != "" {
@@ -43,27 +45,27 @@ func shortAfterFinished(s *Subject) []policy.Finding {
 }
 
 // shortLabel warns of a TTL label with a duration under warnBelow. A date is deliberate.
-func shortLabel(s *Subject) []policy.Finding {
+func shortLabel(s *Subject) []Finding {
 	key, text, ok := s.Options.ttlLabel(s.Facts)
 	if !ok || s.Inherited || s.brake() != "" {
 		return nil // Rule ttl-label warns of one that has no effect.
 	}
-	label, err := policy.ParseLabel(key, text)
+	label, err := lifetime.ParseLabel(key, text)
 	limit := s.warnBelow()
 	if err != nil || !label.At.IsZero() || label.After == 0 || label.After >= limit {
 		return nil // A label of 0 is expired when it is set, which rule ttl-label reports.
 	}
-	if s.Operation == Create && !s.IsTemplate() && s.Scope != nil && policy.DefaultedLabel(s.Facts, s.Scope, s.Now) != nil {
+	if s.Operation == Create && !s.IsTemplate() && s.Scope != nil && resolution.DefaultedLabel(s.Facts, s.Scope, s.Now) != nil {
 		return nil // The author of the policy was warned.
 	}
 	what := "the " + s.Profile.Kind.Kind
 	if s.IsTemplate() {
 		what = "each " + s.Profile.Kind.Kind + " created from this template"
 	}
-	return []policy.Finding{s.warn(policy.LabelPath(key), text, shortLabelMessage(label, limit, what))}
+	return []Finding{s.warn(policy.LabelPath(key), text, shortLabelMessage(label, limit, what))}
 }
 
-func shortLabelMessage(label policy.TTLLabel, limit time.Duration, what string) string {
+func shortLabelMessage(label lifetime.TTLLabel, limit time.Duration, what string) string {
 	return fmt.Sprintf("%s is under %ds: %s is deleted %[1]s after its creation; use %[2]ds or more", label, int(limit/time.Second), what)
 }
 
@@ -79,15 +81,15 @@ func (s *Subject) warnBelow() time.Duration {
 	return s.Options.warnBelow()
 }
 
-func short(s *Subject, setting *policy.Setting, what string) []policy.Finding {
+func short(s *Subject, setting *lifetime.Setting, what string) []Finding {
 	message := shortMessage(setting, s.warnBelow(), what)
 	if message == "" {
 		return nil
 	}
-	return []policy.Finding{s.warn(setting.Path, setting.Text, message)}
+	return []Finding{s.warn(setting.Path, setting.Text, message)}
 }
 
-func shortMessage(setting *policy.Setting, limit time.Duration, what string) string {
+func shortMessage(setting *lifetime.Setting, limit time.Duration, what string) string {
 	if setting.Err != nil || setting.TTL.Never || setting.TTL.After >= limit {
 		return ""
 	}

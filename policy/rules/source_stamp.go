@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // sourceStamp denies changes of the stamps that only Curfew writes: a value marked as a default
@@ -12,9 +15,9 @@ import (
 // forged stamp is a warning: the value counts as its author's.
 var sourceStamp = Rule{
 	Name:   "source-stamp",
-	Fields: annotations(policy.AnnotationTTLSource, policy.AnnotationDeadlineSource),
-	Review: func(r *Request) []policy.Finding {
-		var out []policy.Finding
+	Fields: annotations(wellknown.AnnotationTTLSource, wellknown.AnnotationDeadlineSource),
+	Review: func(r *Request) []Finding {
+		var out []Finding
 		if r.Operation == Create {
 			for _, key := range r.forged {
 				text, _ := annotationsPath.Child(key).Get(r.Object)
@@ -25,10 +28,10 @@ var sourceStamp = Rule{
 		if r.OldFacts == nil {
 			return nil
 		}
-		for _, key := range []string{policy.AnnotationTTLSource, policy.AnnotationDeadlineSource} {
+		for _, key := range []string{wellknown.AnnotationTTLSource, wellknown.AnnotationDeadlineSource} {
 			now, ok := r.Facts.Annotations[key]
 			before, had := r.OldFacts.Annotations[key]
-			if ok && (!had || now != before) && !(had && now == string(policy.LevelObject)) {
+			if ok && (!had || now != before) && !(had && now == string(lifetime.LevelObject)) {
 				out = append(out, denial(policy.AnnotationPath(key), now, "may only be written by Curfew: leave it unchanged, or remove it"))
 			}
 		}
@@ -36,4 +39,4 @@ var sourceStamp = Rule{
 	},
 }
 
-var annotationsPath = policy.FieldPath{"metadata", "annotations"}
+var annotationsPath = fieldpath.FieldPath{"metadata", "annotations"}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/tally"
 )
 
@@ -28,8 +29,8 @@ type TallyRequest struct {
 	// Errors are the compile errors of the tally, and OldErrors of the old one.
 	Errors, OldErrors field.ErrorList
 	// Namespace of the tally, and the policies whose bounds apply to Pods there.
-	Namespace *policy.NamespacePolicy
-	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
+	Namespace *resolution.NamespacePolicy
+	Outer     func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy
 	// Others are the tallies of the namespace; the tally itself may be among them.
 	Others []*tally.Tally
 	// ControllerLacks means that the controller may not patch Pods in the namespace.
@@ -50,16 +51,16 @@ func (r *TallyRequest) SetsTTL() bool {
 // ReviewTally denies a PodTally that cannot be used, and one with a TTL outside the bounds that
 // apply to Pods of its namespace. It warns of one that cannot count, or that counts not all the
 // Pods it matches.
-func ReviewTally(r *TallyRequest) *policy.Decision {
-	out := &policy.Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
+func ReviewTally(r *TallyRequest) *Decision {
+	out := &Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
 	out.Findings = append(out.Findings, added(r.aboutTTL(r.Tally), r.aboutTTL(r.Old))...)
 	if r.Author == No && r.SetsTTL() {
 		finding := warning(r.Tally.TTL.Path, r.Tally.TTL.Text,
 			fmt.Sprintf("sets when each Pod of this tally is deleted, but you may not delete it yourself: ask for the verb delete on pods in namespace %q", r.Tally.Namespace))
 		if r.Options.RequireDelete {
-			finding.Severity = policy.Deny
+			finding.Severity = Deny
 		}
-		out.Findings = append(out.Findings, named(userMayDelete, []policy.Finding{finding})...)
+		out.Findings = append(out.Findings, named(userMayDelete, []Finding{finding})...)
 	}
 	if r.Old == nil { // The selector does not change.
 		out.Findings = append(out.Findings, r.limit()...)
@@ -72,35 +73,35 @@ func ReviewTally(r *TallyRequest) *policy.Decision {
 	return out
 }
 
-func (r *TallyRequest) aboutTTL(of *tally.Tally) []policy.Finding {
+func (r *TallyRequest) aboutTTL(of *tally.Tally) []Finding {
 	if of == nil || of.TTL == nil || of.TTL.Err != nil {
 		return nil
 	}
-	var out []policy.Finding
+	var out []Finding
 	if r.Namespace != nil {
-		s := &Subject{Scope: &policy.Scope{Namespace: r.Namespace}, Outer: r.Outer}
+		s := &Subject{Scope: &resolution.Scope{Namespace: r.Namespace}, Outer: r.Outer}
 		out = append(out, named(bounds, outside(s, of.TTL, othersBounds(s, of.TTL)))...)
 	}
 	if message := shortMessage(of.TTL, r.Options.warnBelow(), "a Pod of this tally"); message != "" {
-		out = append(out, named(shortTTL, []policy.Finding{warning(of.TTL.Path, of.TTL.Text, message)})...)
+		out = append(out, named(shortTTL, []Finding{warning(of.TTL.Path, of.TTL.Text, message)})...)
 	}
 	return out
 }
 
 // limit denies a tally that would not count: the controller lets the oldest of a namespace count.
-func (r *TallyRequest) limit() []policy.Finding {
+func (r *TallyRequest) limit() []Finding {
 	counting, _ := tally.Within(slices.DeleteFunc(slices.Clone(r.Others), func(other *tally.Tally) bool { return other.Name == r.Tally.Name }))
 	if len(counting) < tally.MaxPerNamespace {
 		return nil
 	}
-	return named(Rule{Name: TallyLimit}, []policy.Finding{denial("metadata.namespace", r.Tally.Namespace,
+	return named(Rule{Name: TallyLimit}, []Finding{denial("metadata.namespace", r.Tally.Namespace,
 		fmt.Sprintf("namespace %q has %d PodTallies, and no more may count: delete one, or use a wider selector", r.Tally.Namespace, len(counting)))})
 }
 
 // overlaps compares the selectors alone. Two that name different labels may match the same Pod or
 // never do; the controller sees the Pods and reports that in the condition Conflicting.
-func (r *TallyRequest) overlaps() []policy.Finding {
-	var out []policy.Finding
+func (r *TallyRequest) overlaps() []Finding {
+	var out []Finding
 	for _, other := range r.Others {
 		message := ""
 		switch {
@@ -114,12 +115,12 @@ func (r *TallyRequest) overlaps() []policy.Finding {
 			out = append(out, warning("spec.selector", other.Name, message))
 		}
 	}
-	slices.SortFunc(out, func(a, b policy.Finding) int { return strings.Compare(a.Value, b.Value) })
+	slices.SortFunc(out, func(a, b Finding) int { return strings.Compare(a.Value, b.Value) })
 	return named(Rule{Name: TallyOverlap}, out)
 }
 
-func (r *TallyRequest) counts() []policy.Finding {
-	var out []policy.Finding
+func (r *TallyRequest) counts() []Finding {
+	var out []Finding
 	if slices.Contains(r.Options.Controller.Off, policy.TriggerTally) {
 		out = append(out, warning("", "", "Curfew runs without trigger tally (--enable): no Pod is counted until an admin switches it on"))
 	}

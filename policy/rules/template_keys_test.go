@@ -9,6 +9,8 @@ import (
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // shipped are the profiles that come with Curfew, as admission has them.
@@ -52,9 +54,9 @@ func put(object map[string]any, path string, value any) map[string]any {
 func TestKeysInTemplates(t *testing.T) {
 	kinds := shipped(t)
 	keys := []struct{ where, key, text string }{
-		{"annotations", policy.AnnotationTTL, "1h"}, {"annotations", policy.AnnotationTTLSucceeded, "never"},
-		{"annotations", policy.AnnotationTTLFailed, "soon"}, {"annotations", policy.AnnotationActiveDeadline, "1h"},
-		{"labels", policy.LabelTTL, "1h"}, {"labels", policy.LabelTTL, "2020-01-01"},
+		{"annotations", wellknown.AnnotationTTL, "1h"}, {"annotations", wellknown.AnnotationTTLSucceeded, "never"},
+		{"annotations", wellknown.AnnotationTTLFailed, "soon"}, {"annotations", wellknown.AnnotationActiveDeadline, "1h"},
+		{"labels", wellknown.LabelTTL, "1h"}, {"labels", wellknown.LabelTTL, "2020-01-01"},
 	}
 	const trainer, patch = "trainer.kubeflow.org", "spec.runtimePatches[].trainingRuntimeSpec.template."
 	for _, place := range []struct{ group, kind, metadata, rule string }{
@@ -108,21 +110,21 @@ func TestKeysInTemplatesSayWhereTheyBelong(t *testing.T) {
 		rule                   Rule
 		want                   string
 	}{
-		"a label in a Deployment": {"apps", "Deployment", "spec.template.metadata.labels", policy.LabelTTL, Options{}, podTemplateTTL,
+		"a label in a Deployment": {"apps", "Deployment", "spec.template.metadata.labels", wellknown.LabelTTL, Options{}, podTemplateTTL,
 			"error spec.template.metadata.labels[curfew.dev/ttl]: a pod template cannot have a TTL: set metadata.labels[curfew.dev/ttl] on the Deployment"},
-		"a label in a CronJob": {"batch", "CronJob", "spec.jobTemplate.spec.template.metadata.labels", policy.LabelTTL, Options{}, podTemplateTTL,
+		"a label in a CronJob": {"batch", "CronJob", "spec.jobTemplate.spec.template.metadata.labels", wellknown.LabelTTL, Options{}, podTemplateTTL,
 			"error spec.jobTemplate.spec.template.metadata.labels[curfew.dev/ttl]: a pod template cannot have a TTL: set spec.jobTemplate.metadata.labels[curfew.dev/ttl]"},
-		"a deadline in a Job": {"batch", "Job", "spec.template.metadata.annotations", policy.AnnotationActiveDeadline, Options{}, podTemplateTTL,
+		"a deadline in a Job": {"batch", "Job", "spec.template.metadata.annotations", wellknown.AnnotationActiveDeadline, Options{}, podTemplateTTL,
 			"error spec.template." + at("active-deadline") + ": a pod template cannot have a deadline: set spec.activeDeadlineSeconds"},
-		"a deadline in a Deployment": {"apps", "Deployment", "spec.template.metadata.annotations", policy.AnnotationActiveDeadline, Options{}, podTemplateTTL,
+		"a deadline in a Deployment": {"apps", "Deployment", "spec.template.metadata.annotations", wellknown.AnnotationActiveDeadline, Options{}, podTemplateTTL,
 			"error spec.template." + at("active-deadline") + ": a pod template cannot have a deadline: remove it; what a Deployment runs has no deadline"},
-		"the alias": {"apps", "Deployment", "spec.template.metadata.labels", policy.LabelKyvernoTTL, Options{KyvernoLabel: true}, podTemplateTTL,
+		"the alias": {"apps", "Deployment", "spec.template.metadata.labels", wellknown.LabelKyvernoTTL, Options{KyvernoLabel: true}, podTemplateTTL,
 			"error spec.template.metadata.labels[cleanup.kyverno.io/ttl]: a pod template cannot have a TTL: set metadata.labels[cleanup.kyverno.io/ttl] on the Deployment"},
-		"the alias, not understood": {"apps", "Deployment", "spec.template.metadata.labels", policy.LabelKyvernoTTL, Options{}, podTemplateTTL, ""},
-		"a runtime": {"trainer.kubeflow.org", "ClusterTrainingRuntime", "spec.template.metadata.annotations", policy.AnnotationTTL, Options{}, forbiddenField,
+		"the alias, not understood": {"apps", "Deployment", "spec.template.metadata.labels", wellknown.LabelKyvernoTTL, Options{}, podTemplateTTL, ""},
+		"a runtime": {"trainer.kubeflow.org", "ClusterTrainingRuntime", "spec.template.metadata.annotations", wellknown.AnnotationTTL, Options{}, forbiddenField,
 			"error spec.template." + at("ttl-after-finished") + ": must not be set: the objects that a TrainJob creates inherit it, and a deleted one is created again: " +
 				"set metadata.annotations[curfew.dev/ttl-after-finished] on the ClusterTrainingRuntime"},
-		"a TrainJob": {"trainer.kubeflow.org", "TrainJob", "spec.labels", policy.LabelTTL, Options{}, forbiddenField,
+		"a TrainJob": {"trainer.kubeflow.org", "TrainJob", "spec.labels", wellknown.LabelTTL, Options{}, forbiddenField,
 			"error spec.labels[curfew.dev/ttl]: must not be set: the objects that a TrainJob creates inherit it, and a deleted one is created again: " +
 				"set metadata.labels[curfew.dev/ttl] on the TrainJob"},
 	} {
@@ -142,10 +144,10 @@ func TestKeysInTemplatesSayWhereTheyBelong(t *testing.T) {
 func TestTTLLabelInAJobTemplate(t *testing.T) {
 	const field = "spec.jobTemplate.metadata.labels[curfew.dev/ttl]: "
 	cronJob := func(label string) map[string]any {
-		return put(object("CronJob", map[string]any{}), "spec.jobTemplate.metadata.labels", map[string]any{policy.LabelTTL: label})
+		return put(object("CronJob", map[string]any{}), "spec.jobTemplate.metadata.labels", map[string]any{wellknown.LabelTTL: label})
 	}
 	past := []string{"warning " + field + "2026-12-24 expired at 2026-12-24T00:00:00Z: each Job created from this template would be expired from the start; use a later one"}
-	bounded := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("max-ttl", "1h"), nil)}
+	bounded := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated("max-ttl", "1h"), nil)}
 	for name, test := range map[string]struct {
 		label   string
 		old     map[string]any
@@ -170,7 +172,7 @@ func TestTTLLabelInAJobTemplate(t *testing.T) {
 	if got := judge(ttlLabel, policy.CronJobProfile, Request{Now: noon, Options: Options{StrictLabels: true}}, nil, cronJob("soon")); len(got) != 1 || !strings.HasPrefix(got[0], "warning "+field) {
 		t.Errorf("a label that cannot be read: %q", got)
 	}
-	unreadable := put(object("CronJob", map[string]any{}), "spec.jobTemplate.metadata.annotations", map[string]any{policy.AnnotationTTL: "soon"})
+	unreadable := put(object("CronJob", map[string]any{}), "spec.jobTemplate.metadata.annotations", map[string]any{wellknown.AnnotationTTL: "soon"})
 	if got := judge(readableValue, policy.CronJobProfile, Request{Now: noon}, nil, unreadable); len(got) != 1 {
 		t.Errorf("an annotation that cannot be read: %q", got)
 	}

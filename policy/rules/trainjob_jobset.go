@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // trainJobsJobSet denies a TTL on a JobSet that a TrainJob controls: Trainer creates a deleted
@@ -14,7 +15,7 @@ import (
 var trainJobsJobSet = Rule{
 	Name:   "trainjob-jobset",
 	Fields: lifetimeFields,
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		if s.IsTemplate() || s.Profile.Kind.GroupKind() != jobSetKind || !s.OwnedBy("trainer.kubeflow.org", "TrainJob") {
 			return nil
 		}
@@ -23,8 +24,8 @@ var trainJobsJobSet = Rule{
 			complain = s.deny
 		}
 		message := fmt.Sprintf("TrainJob %s controls this JobSet, and runs again after the JobSet is deleted: set %s on the TrainJob or its runtime",
-			s.Owner.Name, policy.AnnotationPath(policy.AnnotationTTL))
-		var out []policy.Finding
+			s.Owner.Name, policy.AnnotationPath(wellknown.AnnotationTTL))
+		var out []Finding
 		for _, setting := range s.TTLs().Settings() {
 			if setting.Err == nil && !setting.TTL.Never {
 				out = append(out, complain(setting.Path, setting.Text, message))

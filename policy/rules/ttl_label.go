@@ -4,6 +4,9 @@ import (
 	"strings"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // ttlLabel warns of a TTL label that cannot be read (with --strict-labels it denies that, except in
@@ -12,24 +15,24 @@ import (
 var ttlLabel = Rule{
 	Name:   "ttl-label",
 	Fields: labelFields,
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		key, text, ok := s.Options.ttlLabel(s.Facts)
 		if !ok || s.Inherited || s.OwnKind() {
 			return nil
 		}
 		path := policy.LabelPath(key)
-		label, err := policy.ParseLabel(key, text)
+		label, err := lifetime.ParseLabel(key, text)
 		switch {
 		case err != nil && s.Options.StrictLabels && !s.IsTemplate():
-			return []policy.Finding{s.deny(path, text, err.Error())}
+			return []Finding{s.deny(path, text, err.Error())}
 		case err != nil:
-			return []policy.Finding{s.warn(path, text, err.Error())}
+			return []Finding{s.warn(path, text, err.Error())}
 		case s.Now.IsZero():
 			return nil
 		}
-		check := func(set policy.BoundSet) error { return s.Scope.CheckLabel(label, s.createdOrNow(), set) }
-		out := outside(s, &policy.Setting{Path: path, Text: text}, check)
-		if check(policy.EnforcedBounds) != nil || s.expired(label) {
+		check := func(set resolution.BoundSet) error { return s.Scope.CheckLabel(label, s.createdOrNow(), set) }
+		out := outside(s, &lifetime.Setting{Path: path, Text: text}, check)
+		if check(resolution.EnforcedBounds) != nil || s.expired(label) {
 			return out // Rule expired-label names the brake as well.
 		}
 		if brake := s.brake(); brake != "" {
@@ -45,7 +48,7 @@ func (s *Subject) brake() string {
 	if s.IsTemplate() {
 		return ""
 	}
-	brakes := policy.Brakes(s.Facts, s.Scope, s.Options.Controller)
+	brakes := judging.Brakes(s.Facts, s.Scope, s.Options.Controller)
 	switch {
 	case len(brakes) == 0:
 		return ""

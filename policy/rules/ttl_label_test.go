@@ -5,26 +5,29 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func TestTTLLabel(t *testing.T) {
 	path := "metadata.labels[curfew.dev/ttl]"
 	ask := func(request Request, text string) []string {
 		request.Now = noon
-		return judge(ttlLabel, policy.JobProfile, request, nil, job().Label(policy.LabelTTL, text).Map())
+		return judge(ttlLabel, policy.JobProfile, request, nil, job().Label(wellknown.LabelTTL, text).Map())
 	}
 	equal(t, ask(Request{}, "1d"), nil)
 	equal(t, ask(Request{}, "2026-12-25"), nil)
 	equal(t, ask(Request{}, "2026-12-24"), nil)
 	equal(t, ask(Request{Options: Options{StrictLabels: true}}, "1y"), []string{"error " + path + `: "1y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`})
 	equal(t, ask(Request{}, "1y"), []string{"warning " + path + `: "1y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`})
-	latest := &policy.PlatformPolicy{Name: "year", LatestDate: noon.Add(24 * time.Hour)}
-	equal(t, ask(Request{Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{latest}}}, "7d"),
+	latest := &resolution.PlatformPolicy{Name: "year", LatestDate: noon.Add(24 * time.Hour)}
+	equal(t, ask(Request{Scope: &resolution.Scope{Policies: []*resolution.PlatformPolicy{latest}}}, "7d"),
 		[]string{"error " + path + `: 7d is after latestDate 2026-12-25 of policy "year": use a date up to then`})
-	bounded := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("max-ttl", "1d"), nil)}
+	bounded := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated("max-ttl", "1d"), nil)}
 	equal(t, ask(Request{Scope: bounded}, "2d"), []string{"error " + path + `: 2d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`})
-	latest.Mode = policy.ModeWarn
-	equal(t, ask(Request{Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{latest}}}, "7d"),
+	latest.Mode = resolution.ModeWarn
+	equal(t, ask(Request{Scope: &resolution.Scope{Policies: []*resolution.PlatformPolicy{latest}}}, "7d"),
 		[]string{"warning " + path + `: 7d is after latestDate 2026-12-25 of policy "year": use a date up to then`})
 
 	alias := func(options Options, labels ...string) []string {
@@ -35,11 +38,11 @@ func TestTTLLabel(t *testing.T) {
 		return judge(ttlLabel, policy.JobProfile, Request{Now: noon, Options: options, Scope: bounded}, nil, wrapper.Map())
 	}
 	understood := Options{KyvernoLabel: true}
-	equal(t, alias(Options{}, policy.LabelKyvernoTTL, "2d"), nil)
-	equal(t, alias(understood, policy.LabelKyvernoTTL, "1d"), nil)
-	equal(t, alias(understood, policy.LabelKyvernoTTL, "2d"),
+	equal(t, alias(Options{}, wellknown.LabelKyvernoTTL, "2d"), nil)
+	equal(t, alias(understood, wellknown.LabelKyvernoTTL, "1d"), nil)
+	equal(t, alias(understood, wellknown.LabelKyvernoTTL, "2d"),
 		[]string{`error metadata.labels[cleanup.kyverno.io/ttl]: 2d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`})
-	equal(t, alias(understood, policy.LabelKyvernoTTL, "2d", policy.LabelTTL, "1d"), nil)
+	equal(t, alias(understood, wellknown.LabelKyvernoTTL, "2d", wellknown.LabelTTL, "1d"), nil)
 }
 
 // A label that is expired and outside the bounds is denied for the latter: the controller keeps
@@ -59,12 +62,12 @@ func TestExpiredTTLLabelOutsideTheBounds(t *testing.T) {
 		"within": {annotated("min-ttl", "1h"), "1h", nil, []string{"error " + path + ": 1h expired at 2026-12-24T11:00:00Z: Curfew would delete the Job at once; " + laterOrNow}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := Request{Now: noon, Scope: &policy.Scope{Namespace: policy.ParseNamespace("ci", test.namespace, nil)}}
-			labelled := job().Created(noon.Add(-2*time.Hour)).Label(policy.LabelTTL, test.label).Map()
+			request := Request{Now: noon, Scope: &resolution.Scope{Namespace: resolution.ParseNamespace("ci", test.namespace, nil)}}
+			labelled := job().Created(noon.Add(-2*time.Hour)).Label(wellknown.LabelTTL, test.label).Map()
 			equal(t, judge(ttlLabel, policy.JobProfile, request, old.Map(), labelled), test.bounds)
 			equal(t, judge(expiredLabel, policy.JobProfile, request, old.Map(), labelled), test.expired)
 			// As the controller has it.
-			verdict := policy.JudgeLabel(policy.FactsOfObject(policy.JobProfile, labelled), policy.LabelTTL, request.Scope, noon)
+			verdict := judging.JudgeLabel(policy.FactsOfObject(policy.JobProfile, labelled), wellknown.LabelTTL, request.Scope, noon)
 			if deleted := name == "within"; deleted != (verdict.Action == policy.Delete) {
 				t.Errorf("the controller: %+v", verdict)
 			}

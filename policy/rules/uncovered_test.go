@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -12,7 +14,7 @@ import (
 // that the request sets.
 func TestRemovedValueUncoversADefault(t *testing.T) {
 	old := func(value, stamp string) *builders.JobWrapper {
-		return builders.MakeJob("ci", "a").Annotation(policy.AnnotationTTL, value).Annotation(policy.AnnotationTTLSource, stamp).Created(noon.Add(-time.Hour)).Complete(noon.Add(-30 * time.Minute))
+		return builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationTTL, value).Annotation(wellknown.AnnotationTTLSource, stamp).Created(noon.Add(-time.Hour)).Complete(noon.Add(-30 * time.Minute))
 	}
 	plain := func() *builders.JobWrapper {
 		return builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Complete(noon.Add(-30 * time.Minute))
@@ -24,15 +26,15 @@ func TestRemovedValueUncoversADefault(t *testing.T) {
 		"never":               {old("never", "object"), plain(), true},
 		"a longer TTL":        {old("7d", "object"), plain(), true},
 		"the default's value": {old("1m", "namespace/ci"), plain(), false},
-		"the stamp stays":     {old("never", "object"), plain().Annotation(policy.AnnotationTTLSource, "object"), false},
+		"the stamp stays":     {old("never", "object"), plain().Annotation(wellknown.AnnotationTTLSource, "object"), false},
 		"nothing is removed":  {plain(), plain().Annotation("a", "b"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespace := policy.ParseNamespace("ci", map[string]string{policy.AnnotationDefaultTTL: "1m"}, nil)
+			namespace := resolution.ParseNamespace("ci", map[string]string{wellknown.AnnotationDefaultTTL: "1m"}, nil)
 			namespace.Since = noon.Add(-2 * time.Hour)
 			request := &Request{Operation: Update, User: User{Name: "jane"}, Object: c.new.Map(), Old: c.old.Map(), Now: noon, Options: Options{RequireDelete: true}, Access: Access{User: No},
-				Facts: policy.FactsOfObject(policy.JobProfile, c.new.Map()), OldFacts: policy.FactsOfObject(policy.JobProfile, c.old.Map()), Scope: &policy.Scope{Namespace: namespace}}
-			effective := policy.Resolve(request.Facts, request.Scope)
+				Facts: policy.FactsOfObject(policy.JobProfile, c.new.Map()), OldFacts: policy.FactsOfObject(policy.JobProfile, c.old.Map()), Scope: &resolution.Scope{Namespace: namespace}}
+			effective := resolution.Resolve(request.Facts, request.Scope)
 			request.Effective = &effective
 			if asks := SetsLifetime(request) != nil; asks != c.asks || Review(request).Allowed() == c.asks {
 				t.Errorf("asks %t: %v", asks, Review(request).Findings)

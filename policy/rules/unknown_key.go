@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // unknownKey warns of a key with Curfew's prefix that Curfew does not know, such as a misspelt one.
@@ -16,11 +17,11 @@ var unknownKey = Rule{
 	Name:   "unknown-key",
 	Fields: []string{UnknownNamespaceKey},
 	Beside: []string{UnknownKey},
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		if strings.Contains(s.Prefix, "[") {
 			return nil // An object can have tens of thousands of templates in lists (S9).
 		}
-		var out []policy.Finding
+		var out []Finding
 		for _, key := range unknownKeys(s.Annotations) {
 			out = append(out, s.warn(policy.AnnotationPath(key), s.Annotations[key], unknown(key)))
 		}
@@ -34,14 +35,14 @@ var unknownKey = Rule{
 // maxUnknown bounds the work for one map. A longer key is none that the API server accepts.
 const (
 	maxUnknown = 10
-	maxKey     = len(policy.Prefix) + 63
+	maxKey     = len(wellknown.Prefix) + 63
 )
 
 // unknownKeys are the first of the keys that Curfew does not know.
 func unknownKeys(fields map[string]string) []string {
 	var out []string
 	for key := range maps.Keys(fields) {
-		if strings.HasPrefix(key, policy.Prefix) && len(key) <= maxKey && !policy.Known(key) {
+		if strings.HasPrefix(key, wellknown.Prefix) && len(key) <= maxKey && !policy.Known(key) {
 			out = append(out, key)
 		}
 	}
@@ -58,22 +59,22 @@ func unknown(key string) string {
 }
 
 // writtenKeys are the keys that people write.
-var writtenKeys = slices.Concat(policy.NamespaceAnnotations, policy.LifetimeAnnotations, []string{policy.AnnotationPodTTL, policy.AnnotationProtect, policy.LabelTTL})
+var writtenKeys = slices.Concat(wellknown.NamespaceAnnotations, wellknown.LifetimeAnnotations, []string{wellknown.AnnotationPodTTL, wellknown.AnnotationProtect, wellknown.LabelTTL})
 
 // nearest is the known key that differs least, "" where none is near. Up to a third of the letters
 // may differ.
 func nearest(key string) string {
-	name := strings.TrimPrefix(key, policy.Prefix)
+	name := strings.TrimPrefix(key, wellknown.Prefix)
 	found, least := "", max(1, len(name)/3)+1
 	for _, known := range writtenKeys {
-		if d := distance(name, strings.TrimPrefix(known, policy.Prefix)); d < least {
+		if d := distance(name, strings.TrimPrefix(known, wellknown.Prefix)); d < least {
 			found, least = known, d
 		}
 	}
 	switch found {
 	case "":
 		return ""
-	case policy.LabelTTL:
+	case wellknown.LabelTTL:
 		return "label " + found
 	default:
 		return "annotation " + found

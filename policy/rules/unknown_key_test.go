@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -14,7 +16,7 @@ func TestUnknownKey(t *testing.T) {
 		return "warning " + field + ": is not a key of Curfew, and has no effect: " + fix
 	}
 	ns := func(key string) map[string]any {
-		return map[string]any{"kind": "Namespace", "metadata": map[string]any{"name": "ci", "annotations": map[string]any{policy.Prefix + key: "1d"}}}
+		return map[string]any{"kind": "Namespace", "metadata": map[string]any{"name": "ci", "annotations": map[string]any{wellknown.Prefix + key: "1d"}}}
 	}
 	misspelt := map[string]any{"curfew.dev/tlt-after-finished": "1h"}
 	run(t, unknownKey, map[string]row{
@@ -29,7 +31,7 @@ func TestUnknownKey(t *testing.T) {
 			want: []string{no(at("owner"), "remove it, or correct its name")}},
 		"in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation("curfew.dev/protcet", "true").Map(),
 			want: []string{no("spec.jobTemplate."+at("protcet"), "did you mean annotation curfew.dev/protect?")}},
-		"known, and others' keys": {object: job().Annotation(policy.AnnotationTTL, "1h").Annotation(policy.AnnotationTTLSource, "object").Annotation("example.com/tlt", "x").Label("curfew.development/ttl", "x").Map()},
+		"known, and others' keys": {object: job().Annotation(wellknown.AnnotationTTL, "1h").Annotation(wellknown.AnnotationTTLSource, "object").Annotation("example.com/tlt", "x").Label("curfew.development/ttl", "x").Map()},
 		"unchanged":               {old: job().Annotation("curfew.dev/tlt", "1h").Map(), object: job().Annotation("curfew.dev/tlt", "1h").TTL(90).Map()},
 		"changed": {old: job().Annotation("curfew.dev/tlt", "1h").Map(), object: job().Annotation("curfew.dev/tlt", "2h").Map(),
 			want: []string{no(at("tlt"), "did you mean label curfew.dev/ttl?")}},
@@ -41,15 +43,15 @@ func TestUnknownKey(t *testing.T) {
 // for what has little in common with all of them.
 func TestNearest(t *testing.T) {
 	for _, key := range writtenKeys {
-		name := strings.TrimPrefix(key, policy.Prefix)
+		name := strings.TrimPrefix(key, wellknown.Prefix)
 		for i := range name {
-			if got := nearest(policy.Prefix + name[:i] + name[i+1:]); !strings.HasSuffix(got, " "+key) {
+			if got := nearest(wellknown.Prefix + name[:i] + name[i+1:]); !strings.HasSuffix(got, " "+key) {
 				t.Errorf("%s without letter %d: %q", key, i, got)
 			}
 		}
 	}
 	for _, name := range []string{"", "x", "owner", "team-name", "description", strings.Repeat("ttl", 21)} {
-		if got := nearest(policy.Prefix + name); got != "" {
+		if got := nearest(wellknown.Prefix + name); got != "" {
 			t.Errorf("%q is near %s", name, got)
 		}
 	}
@@ -59,14 +61,14 @@ func TestNearest(t *testing.T) {
 func TestUnknownKeysAreBounded(t *testing.T) {
 	keys := map[string]any{}
 	for i := range 50000 {
-		keys[fmt.Sprintf("%s%s%d", policy.Prefix, strings.Repeat("ttl-", 14), i)] = "1h"
+		keys[fmt.Sprintf("%s%s%d", wellknown.Prefix, strings.Repeat("ttl-", 14), i)] = "1h"
 	}
-	keys[policy.Prefix+strings.Repeat("x", 1<<20)] = "1h"
+	keys[wellknown.Prefix+strings.Repeat("x", 1<<20)] = "1h"
 	jobs := make([]any, 20000)
 	for i := range jobs {
 		jobs[i] = map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"curfew.dev/ttl-after-finishd": "1h"}}}}
 	}
-	many := &policy.Profile{Name: "many", Templates: []policy.Template{{Path: policy.MustFieldPath("spec.jobs[*].template"), Profile: policy.JobProfile}}}
+	many := &policy.Profile{Name: "many", Templates: []policy.Template{{Path: fieldpath.MustFieldPath("spec.jobs[*].template"), Profile: policy.JobProfile}}}
 	object := map[string]any{"metadata": map[string]any{"annotations": keys}, "spec": map[string]any{"jobs": jobs}}
 	if got := judge(unknownKey, many, Request{}, nil, object); len(got) != maxUnknown {
 		t.Errorf("%d findings, want %d", len(got), maxUnknown)

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func TestUnusableDefault(t *testing.T) {
@@ -22,10 +25,10 @@ func TestUnusableDefault(t *testing.T) {
 
 // A policy whose date went stale gives no label. Without the warning no user would see that.
 func TestUnusableDefaultLabel(t *testing.T) {
-	old := &policy.PlatformPolicy{Name: "year", LatestDate: noon.Add(-time.Hour),
-		Label: &policy.Setting{Path: "spec.defaults.ttlLabel.value", Text: "7d", Source: policy.Source{Level: policy.LevelPolicy, Name: "year"}}}
-	request := Request{Now: noon, Scope: &policy.Scope{Creating: true, Policies: []*policy.PlatformPolicy{old}}}
+	old := &resolution.PlatformPolicy{Name: "year", LatestDate: noon.Add(-time.Hour),
+		Label: &lifetime.Setting{Path: "spec.defaults.ttlLabel.value", Text: "7d", Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "year"}}}
+	request := Request{Now: noon, Scope: &resolution.Scope{Creating: true, Policies: []*resolution.PlatformPolicy{old}}}
 	equal(t, judge(unusableDefault, policy.JobProfile, request, nil, job().Map()),
 		[]string{`warning no TTL label from spec.defaults.ttlLabel.value of policy "year": latestDate 2026-12-24 of policy "year" is over: raise it`})
-	equal(t, judge(unusableDefault, policy.JobProfile, request, nil, job().Label(policy.LabelTTL, "1h").Map()), nil)
+	equal(t, judge(unusableDefault, policy.JobProfile, request, nil, job().Label(wellknown.LabelTTL, "1h").Map()), nil)
 }

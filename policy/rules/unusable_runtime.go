@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/quote"
 )
 
 // unusableRuntime warns that the runtime that decides the TTL does not exist or has a TTL that
@@ -13,7 +13,7 @@ import (
 var unusableRuntime = Rule{
 	Name:  "unusable-runtime",
 	InUse: []string{RuntimeReference},
-	Check: func(s *Subject) []policy.Finding {
+	Check: func(s *Subject) []Finding {
 		if s.IsTemplate() {
 			return nil
 		}
@@ -25,15 +25,15 @@ var unusableRuntime = Rule{
 		switch {
 		case runtime.Err != nil:
 			why := runtime.Err.Error()
-			return []policy.Finding{warning(runtime.Path, why, fmt.Sprintf("%s: this %s stays", strings.TrimPrefix(why, runtime.Path+": "), kind))}
+			return []Finding{warning(runtime.Path, why, fmt.Sprintf("%s: this %s stays", strings.TrimPrefix(why, runtime.Path+": "), kind))}
 		case runtime.Missing:
-			return []policy.Finding{warning(runtime.Path, runtime.Name, fmt.Sprintf("runtime %q does not exist: this %s is kept until it exists and sets a TTL", runtime.Name, kind))}
+			return []Finding{warning(runtime.Path, runtime.Name, fmt.Sprintf("runtime %q does not exist: this %s is kept until it exists and sets a TTL", runtime.Name, kind))}
 		}
-		var out []policy.Finding
+		var out []Finding
 		for _, setting := range step.Settings {
 			if setting.Err != nil {
 				out = append(out, warning(runtime.Path, setting.Path+setting.Text, fmt.Sprintf("runtime %q has %q in %s, which cannot be read: fix it; until then, this %s stays",
-					runtime.Name, policy.Shorten(setting.Text), setting.Path, kind)))
+					runtime.Name, quote.Shorten(setting.Text), setting.Path, kind)))
 			}
 		}
 		return out

@@ -4,8 +4,6 @@ import (
 	"cmp"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"curfew.dev/curfew/policy"
 )
 
 // userMayDelete warns a user who sets a TTL on an object that they may not delete; with
@@ -14,8 +12,8 @@ import (
 var userMayDelete = Rule{
 	Name:   "user-may-delete",
 	Fields: permissionFields,
-	Review: func(r *Request) []policy.Finding {
-		var out []policy.Finding
+	Review: func(r *Request) []Finding {
+		var out []Finding
 		for sets, access := SetsLifetime(r), &r.Access; sets != nil && access != nil; sets, access = sets.Also, access.Also {
 			if access.User != No {
 				continue
@@ -24,10 +22,10 @@ var userMayDelete = Rule{
 			if of.Resource != "" {
 				verb += " on " + schema.GroupResource{Group: of.Kind.Group, Resource: of.Resource}.String()
 			}
-			finding := policy.Finding{Field: sets.Path, Value: sets.Text, Severity: policy.Warn,
+			finding := Finding{Field: sets.Path, Value: sets.Text, Severity: Warn,
 				Message: sets.does + ", but you may not delete it yourself: ask for " + verb + within(r.Facts)}
 			if r.Options.RequireDelete {
-				finding.Severity = policy.Deny
+				finding.Severity = Deny
 			}
 			out = append(out, finding)
 		}

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Exempt says why no tally counts a Pod ("belongs to a Job, which counts it"), or returns "".
@@ -27,12 +28,12 @@ func Exempt(pod *policy.Facts) string {
 
 // Counted reports whether a tally has counted the Pod. No tally adopts it again (S7).
 func Counted(pod *policy.Facts) bool {
-	by, ok := pod.Annotations[policy.AnnotationCountedBy]
-	return ok && by != policy.CountedByNobody
+	by, ok := pod.Annotations[wellknown.AnnotationCountedBy]
+	return ok && by != wellknown.CountedByNone
 }
 
 // Held reports whether the Pod has the finalizer of tallies.
-func Held(pod *policy.Facts) bool { return slices.Contains(pod.Finalizers, policy.FinalizerTally) }
+func Held(pod *policy.Facts) bool { return slices.Contains(pod.Finalizers, wellknown.FinalizerTally) }
 
 // Before reports whether t keeps a Pod that both tallies match: the older one does, or else the one
 // whose name comes first. One that is not created yet is the youngest.

@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -26,7 +29,7 @@ type Tally struct {
 	// Deleting means that the tally is being deleted. It then selects nothing.
 	Deleting bool
 	// TTL is spec.ttlAfterCounted; nil if it is absent.
-	TTL *policy.Setting
+	TTL *lifetime.Setting
 
 	selector labels.Selector
 }
@@ -50,8 +53,8 @@ func Compile(object *v1alpha1.PodTally) (*Tally, field.ErrorList) {
 		out.selector = selector
 	}
 	if text := object.Spec.TTLAfterCounted; text != nil {
-		out.TTL = &policy.Setting{Path: spec.Child("ttlAfterCounted").String(), Source: policy.Source{Level: policy.LevelTally, Name: object.Name}, Text: string(*text)}
-		if out.TTL.TTL, out.TTL.Err = policy.ParseTTL(out.TTL.Text); out.TTL.Err != nil {
+		out.TTL = &lifetime.Setting{Path: spec.Child("ttlAfterCounted").String(), Source: lifetime.Source{Level: lifetime.LevelTally, Name: object.Name}, Text: string(*text)}
+		if out.TTL.TTL, out.TTL.Err = lifetime.ParseTTL(out.TTL.Text); out.TTL.Err != nil {
 			errs = append(errs, field.Invalid(spec.Child("ttlAfterCounted"), out.TTL.Text, out.TTL.Err.Error()))
 		}
 	}
@@ -71,7 +74,7 @@ func compileSelector(path *field.Path, spec *metav1.LabelSelector) (labels.Selec
 	}
 	selector, err := metav1.LabelSelectorAsSelector(spec)
 	if err != nil {
-		return nil, field.Invalid(path, policy.Shorten(metav1.FormatLabelSelector(spec)), err.Error())
+		return nil, field.Invalid(path, quote.Shorten(metav1.FormatLabelSelector(spec)), err.Error())
 	}
 	return selector, nil
 }
@@ -99,12 +102,12 @@ func (t *Tally) Covers(other *Tally) bool {
 func (t *Tally) String() string { return fmt.Sprintf("PodTally %q", t.Namespace+"/"+t.Name) }
 
 // Counter holds the settings of the tally for the Pods that it has counted.
-func (t *Tally) Counter() *policy.PodCounter {
-	return &policy.PodCounter{Source: policy.Source{Level: policy.LevelTally, Name: t.Name}, TTL: t.TTL}
+func (t *Tally) Counter() *resolution.PodCounter {
+	return &resolution.PodCounter{Source: lifetime.Source{Level: lifetime.LevelTally, Name: t.Name}, TTL: t.TTL}
 }
 
 // CounterOf is the same for a PodTally in its JSON form.
-func CounterOf(object map[string]any) (*policy.PodCounter, error) {
+func CounterOf(object map[string]any) (*resolution.PodCounter, error) {
 	read := &v1alpha1.PodTally{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, read); err != nil {
 		return nil, fmt.Errorf("reading the PodTally: %w", err)

@@ -13,6 +13,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -63,10 +64,10 @@ func TestExempt(t *testing.T) {
 		"of a Job":                {ownedBy("batch/v1", "Job"), "belongs to a Job, which counts it"},
 		"of another kind of Job":  {ownedBy("batch.volcano.sh/v1alpha1", "Job"), ""},
 		"a Spark executor":        {ownedBy("v1", "Pod"), ""},
-		"tracked, Job removed":    {func(pod *corev1.Pod) { pod.Finalizers = []string{policy.FinalizerJobTracking} }, "belongs to a Job, which counts it"},
+		"tracked, Job removed":    {func(pod *corev1.Pod) { pod.Finalizers = []string{wellknown.FinalizerJobTracking} }, "belongs to a Job, which counts it"},
 		"a mirror Pod":            {func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, "is a mirror Pod, which the kubelet deletes"},
-		"a copy of MultiKueue's":  {func(pod *corev1.Pod) { pod.Labels[policy.LabelMultiKueueOrigin] = "m" }, "is a copy made by MultiKueue"},
-		"protected":               {func(pod *corev1.Pod) { pod.Annotations = map[string]string{policy.AnnotationProtect: "true"} }, ""},
+		"a copy of MultiKueue's":  {func(pod *corev1.Pod) { pod.Labels[wellknown.LabelMultiKueueOrigin] = "m" }, "is a copy made by MultiKueue"},
+		"protected":               {func(pod *corev1.Pod) { pod.Annotations = map[string]string{wellknown.AnnotationProtect: "true"} }, ""},
 		"finished, being deleted": {func(pod *corev1.Pod) { now := metav1.Now(); pod.DeletionTimestamp = &now }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

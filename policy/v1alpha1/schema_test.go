@@ -17,12 +17,12 @@ import (
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"sigs.k8s.io/yaml"
-
 	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 // crd checks objects as the API server does: pruned, defaulted, by schema and by the rules in it.
@@ -158,11 +158,11 @@ func TestDurationsAgreeWithTheSchema(t *testing.T) {
 			rapid.StringMatching(`[-+ ]?[0-9.]{0,4}[a-z]?`),
 			rapid.Just("never"),
 		).Draw(t, "text")
-		_, err := policy.ParseDuration(text)
+		_, err := lifetime.ParseDuration(text)
 		agree(t, text, fits(map[string]any{"warnBelow": text}), err)
-		_, err = policy.ParseTTL(text)
+		_, err = lifetime.ParseTTL(text)
 		agree(t, text, fits(map[string]any{"defaults": map[string]any{"ttl": map[string]any{"value": text}}}), err)
-		_, err = policy.ParseTTLLabel(text)
+		_, err = lifetime.ParseTTLLabel(text)
 		agree(t, text, fits(map[string]any{"defaults": map[string]any{"ttlLabel": map[string]any{"value": text}}}), err)
 	})
 }

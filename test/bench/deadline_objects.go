@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // runs are objects of a kind that no controller knows. Their start time is written by the bench, so
@@ -100,7 +101,7 @@ func (d *markContest) create(ctx context.Context, set jobSet) error {
 	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
 		_, err := d.client.Resource(runs).Namespace(benchNamespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": runs.GroupVersion().String(), "kind": "Run",
-			"metadata": map[string]any{"name": name, "annotations": map[string]any{policy.AnnotationActiveDeadline: ttl.String()}},
+			"metadata": map[string]any{"name": name, "annotations": map[string]any{wellknown.AnnotationActiveDeadline: ttl.String()}},
 			"spec":     map[string]any{"image": "registry.example/work:1", "command": []any{"work", "--once"}},
 		}}, metav1.CreateOptions{})
 		return err

@@ -7,7 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 func TestSummarizeLabelDrain(t *testing.T) {
@@ -65,14 +66,14 @@ func TestWaysAreChecked(t *testing.T) {
 // What the bench labels with is what the controller reads.
 func TestLabelOfTheBench(t *testing.T) {
 	due := time.Date(2026, 12, 24, 0, 30, 0, 0, time.UTC)
-	for _, value := range []string{policy.TTLLabel{At: due}.String(), ways[1].label, ways[2].label} {
+	for _, value := range []string{lifetime.TTLLabel{At: due}.String(), ways[1].label, ways[2].label} {
 		object := configMap("a", value)
-		if _, err := policy.ParseTTLLabel(object.Labels[policy.LabelTTL]); err != nil {
+		if _, err := lifetime.ParseTTLLabel(object.Labels[wellknown.LabelTTL]); err != nil {
 			t.Errorf("%s: %v", value, err)
 		}
 	}
 	var _ watched = &corev1.ConfigMap{}
-	if _, there := configMap("a", "").Labels[policy.LabelTTL]; there {
+	if _, there := configMap("a", "").Labels[wellknown.LabelTTL]; there {
 		t.Error("an unlabelled one has the label")
 	}
 }
@@ -82,7 +83,7 @@ func TestUnlabelledOnesAreNoSmaller(t *testing.T) {
 	if plain.Size() != labelled.Size() {
 		t.Errorf("%d bytes without the label, %d with it", plain.Size(), labelled.Size())
 	}
-	if _, there := plain.Labels[policy.LabelTTL]; there || labelled.Labels[policy.LabelTTL] == "" {
+	if _, there := plain.Labels[wellknown.LabelTTL]; there || labelled.Labels[wellknown.LabelTTL] == "" {
 		t.Errorf("labels %v and %v", plain.Labels, labelled.Labels)
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // labelled makes ConfigMaps go by their TTL label.
@@ -40,14 +41,14 @@ func (l labelled) createWith(ctx context.Context, set jobSet, namespace, value s
 func configMap(name, value string) *corev1.ConfigMap {
 	out := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "bench"}}, Data: map[string]string{"key": "value"}}
 	if value != "" {
-		out.Labels[policy.LabelTTL] = value
+		out.Labels[wellknown.LabelTTL] = value
 	}
 	return out
 }
 
 // finish labels all of them with the second at which they are due, one by one.
 func (l labelled) finish(ctx context.Context, set jobSet, due time.Time) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, policy.LabelTTL, policy.TTLLabel{At: due})
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, wellknown.LabelTTL, lifetime.TTLLabel{At: due})
 	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
 		_, err := l.client.CoreV1().ConfigMaps(benchNamespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err

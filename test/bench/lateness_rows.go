@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // latenessRow is one situation in which the lateness is measured.
@@ -71,8 +72,8 @@ func (l *lateness) prepare(ctx context.Context) (undo func(), err error) {
 	if err := l.load.namespace(ctx); err != nil || !l.row.byDefault {
 		return func() {}, err
 	}
-	annotations := map[string]string{policy.AnnotationDefaultTTL: ttl.String()}
-	annotations[policy.AnnotationDefaultSince] = policy.FormatSince(time.Now().Add(-time.Hour), policy.DefaultsHash(annotations))
+	annotations := map[string]string{wellknown.AnnotationDefaultTTL: ttl.String()}
+	annotations[wellknown.AnnotationDefaultSince] = resolution.FormatSince(time.Now().Add(-time.Hour), resolution.DefaultsHash(annotations))
 	annotate := func(ctx context.Context, annotations map[string]any) error {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // loopCommand is the first argument that turns this program into the bare loop.
@@ -101,7 +101,7 @@ func loopOver(ctx context.Context, config *rest.Config, resource string) (watch.
 		if err != nil {
 			return nil, nil, fmt.Errorf("make a client: %w", err)
 		}
-		watching, err := partial.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Watch(ctx, metav1.ListOptions{LabelSelector: policy.LabelTTL})
+		watching, err := partial.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Watch(ctx, metav1.ListOptions{LabelSelector: wellknown.LabelTTL})
 		if err != nil {
 			return nil, nil, fmt.Errorf("watch ConfigMaps: %w", err)
 		}

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // tallyOptions are the flags of the contest about counting.
@@ -147,7 +147,7 @@ func (t *tallyContest) heat(ctx context.Context, run func(context.Context, jobSe
 		var times []time.Time
 		for event := range watching.ResultChan() {
 			of, ok := event.Object.(*metav1.PartialObjectMetadata)
-			if ok && !slices.Contains(of.Finalizers, policy.FinalizerTally) {
+			if ok && !slices.Contains(of.Finalizers, wellknown.FinalizerTally) {
 				if times = append(times, time.Now()); len(times) == set.count {
 					break
 				}
@@ -177,7 +177,7 @@ func (t *tallyContest) create(ctx context.Context, set jobSet) error {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, SchedulerName: "none", Containers: []corev1.Container{{Name: "main", Image: "registry.example/work:1"}},
 		}}
-		pod.Name, pod.Labels, pod.Finalizers = name, map[string]string{"bench": set.prefix}, []string{policy.FinalizerTally}
+		pod.Name, pod.Labels, pod.Finalizers = name, map[string]string{"bench": set.prefix}, []string{wellknown.FinalizerTally}
 		created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 		if err != nil {
 			return err
@@ -195,7 +195,7 @@ func (t *tallyContest) clear(ctx context.Context, set jobSet) error {
 
 // loop is the limit: parallel patches over names that are known. It counts nothing.
 func (t *tallyContest) loop(ctx context.Context, set jobSet, parallel int) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q],"annotations":{%q:"bench"}}}`, policy.FinalizerTally, policy.AnnotationCountedBy)
+	patch := fmt.Appendf(nil, `{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q],"annotations":{%q:"bench"}}}`, wellknown.FinalizerTally, wellknown.AnnotationCountedBy)
 	return set.each(ctx, parallel, func(ctx context.Context, name string) error {
 		_, err := t.pod().Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 		return err

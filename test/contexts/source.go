@@ -16,7 +16,9 @@ import (
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -89,15 +91,15 @@ func (s Source) Snapshot(context.Context) (*platform.Snapshot, error) {
 }
 
 // Namespace implements [platform.Source].
-func (s Source) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+func (s Source) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
 	if meta := s.Meta(s.T); meta != nil && meta.Name == name {
-		return policy.NamespaceOf(&meta.ObjectMeta), nil
+		return resolution.NamespaceOf(&meta.ObjectMeta), nil
 	}
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 }
 
 // LiveNamespace is the same.
-func (s Source) LiveNamespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (s Source) LiveNamespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	return s.Namespace(ctx, name)
 }
 
@@ -114,18 +116,18 @@ func (s Source) Runtime(_ context.Context, reference *expression.Reference) (map
 }
 
 // PodCounter implements [platform.Source].
-func (Source) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+func (Source) PodCounter(context.Context, *policy.Facts) (*resolution.PodCounter, error) {
 	return nil, platform.ErrUnknown
 }
 
 // Render writes a context as the cases want it.
-func Render(scope *policy.Scope, failures int) string {
+func Render(scope *resolution.Scope, failures int) string {
 	var parts []string
 	if of := scope.Namespace; of != nil {
 		parts = append(parts, fmt.Sprintf("namespace %s %s", of.Name, of.Mode)+said(&of.TTL, of.Deadline, &of.Bounds))
 	}
 	if of := scope.Runtime; of != nil {
-		text := "runtime " + of.Name + said(&of.TTL, of.Deadline, &policy.Bounds{})
+		text := "runtime " + of.Name + said(&of.TTL, of.Deadline, &lifetime.Bounds{})
 		if of.Missing {
 			text += " missing"
 		}
@@ -140,16 +142,16 @@ func Render(scope *policy.Scope, failures int) string {
 	return strings.Join(parts, "; ")
 }
 
-func said(ttl *policy.TTLSet, deadline *policy.Setting, bounds *policy.Bounds) string {
+func said(ttl *lifetime.TTLSet, deadline *lifetime.Setting, bounds *lifetime.Bounds) string {
 	out, label := "", bounds.Label
 	if label == bounds.TTL { // A namespace has the same bounds for both.
-		label = policy.Range{}
+		label = lifetime.Range{}
 	}
 	for _, one := range []struct {
 		name string
-		of   *policy.Setting
+		of   *lifetime.Setting
 	}{
-		{"ttl", ttl.For(policy.Failed)}, {"deadline", deadline}, {"min-ttl", bounds.TTL.Min}, {"max-ttl", bounds.TTL.Max},
+		{"ttl", ttl.For(lifetime.Failed)}, {"deadline", deadline}, {"min-ttl", bounds.TTL.Min}, {"max-ttl", bounds.TTL.Max},
 		{"min-ttl-label", label.Min}, {"max-ttl-label", label.Max},
 		{"min-deadline", bounds.Deadline.Min}, {"max-deadline", bounds.Deadline.Max},
 	} {

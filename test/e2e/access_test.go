@@ -9,7 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // may lets a person do some things with Jobs and Pods of the space.
@@ -42,12 +42,12 @@ func (s *space) notYours(kind string) string {
 // options_test.go.
 func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	s.may("ann", "create", "get", "patch")
 	s.may("bob", "create", "get", "patch", "delete")
 	objects := func(who string) string {
 		return s.manifest(job("native-"+who, native(time.Hour)), job("label-"+who, labelled("1d"), native(2*time.Hour)),
-			pod("pod-"+who, corev1.RestartPolicyNever, policy.AnnotationTTL, "1h"), job("never-"+who, annotated(policy.AnnotationTTL, "never")))
+			pod("pod-"+who, corev1.RestartPolicyNever, wellknown.AnnotationTTL, "1h"), job("never-"+who, annotated(wellknown.AnnotationTTL, "never")))
 	}
 	s.expectStderr(s.kubectlInput(objects("ann"), "--as=ann", "create", "-f", "-"),
 		warned("spec.ttlSecondsAfterFinished: sets when this Job is deleted"+s.notYours("Job")),
@@ -56,10 +56,10 @@ func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
 	s.expectStderr(s.kubectlInput(s.manifest(job("default", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"),
 		warned(`ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`))
 
-	s.expectStderr(s.kubectl("--as=ann", "label", "job", "default", policy.LabelTTL+"=2d"),
+	s.expectStderr(s.kubectl("--as=ann", "label", "job", "default", wellknown.LabelTTL+"=2d"),
 		warned("metadata.labels[curfew.dev/ttl]: sets when this Job is deleted"+s.notYours("Job")))
 	s.expectStderr(s.kubectl("--as=ann", "label", "job", "default", "team=blue"))
-	s.expectStderr(s.kubectl("--as=bob", "label", "--overwrite", "job", "default", policy.LabelTTL+"=3d"))
+	s.expectStderr(s.kubectl("--as=bob", "label", "--overwrite", "job", "default", wellknown.LabelTTL+"=3d"))
 }
 
 // Curfew warns about a TTL of a kind that the controller may not delete, until a role grants it.

@@ -11,7 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // A default is filled into the native field and told to the person who creates the Job; the stamp
@@ -19,13 +19,13 @@ import (
 func TestDefaultTTLIsFilledInAndAnnounced(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	s.expectStderr(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1d"))
+	s.expectStderr(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultTTL+"=1d"))
 	s.expectStderr(s.create(job("build")),
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
 	if got := s.kubectl("get", "job", "build", "-o", "jsonpath={.spec.ttlSecondsAfterFinished}").stdout; got != "86400" {
 		t.Errorf("ttlSecondsAfterFinished is %q, want 86400", got)
 	}
-	if got, want := s.getJob("build").Annotations[policy.AnnotationTTLSource], "namespace/"+s.name; got != want {
+	if got, want := s.getJob("build").Annotations[wellknown.AnnotationTTLSource], "namespace/"+s.name; got != want {
 		t.Errorf("ttl-source is %q, want %q", got, want)
 	}
 }
@@ -34,28 +34,28 @@ func TestDefaultTTLIsFilledInAndAnnounced(t *testing.T) {
 // answers 500.
 func TestPatchCreatesParents(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "1h")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultPodTTL, "1h")
 	created := s.newJob(job("bare"))
-	if created.Spec.TTLSecondsAfterFinished == nil || created.Annotations[policy.AnnotationTTLSource] == "" {
+	if created.Spec.TTLSecondsAfterFinished == nil || created.Annotations[wellknown.AnnotationTTLSource] == "" {
 		t.Errorf("a Job without annotations got %v and %v", created.Spec.TTLSecondsAfterFinished, created.Annotations)
 	}
 	bare := pod("bare", corev1.RestartPolicyNever)
 	bare.Annotations = nil
-	if got := s.newPod(bare).Annotations[policy.AnnotationTTL]; got != "1h" {
-		t.Errorf("a Pod without annotations got %s=%q, want 1h", policy.AnnotationTTL, got)
+	if got := s.newPod(bare).Annotations[wellknown.AnnotationTTL]; got != "1h" {
+		t.Errorf("a Pod without annotations got %s=%q, want 1h", wellknown.AnnotationTTL, got)
 	}
 }
 
 // An object with a TTL keeps it, without a warning. Curfew removes a stamp that the author wrote.
 func TestOwnTTLWins(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
-	s.expectStderr(s.create(job("own", native(time.Hour), annotated(policy.AnnotationTTLSource, "namespace/forged"))))
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
+	s.expectStderr(s.create(job("own", native(time.Hour), annotated(wellknown.AnnotationTTLSource, "namespace/forged"))))
 	created := s.getJob("own")
 	if got := *created.Spec.TTLSecondsAfterFinished; got != 3600 {
 		t.Errorf("its TTL became %d, want 3600", got)
 	}
-	if got := created.Annotations[policy.AnnotationTTLSource]; got != "object" {
+	if got := created.Annotations[wellknown.AnnotationTTLSource]; got != "object" {
 		t.Errorf("ttl-source is %q, want object", got)
 	}
 }
@@ -64,7 +64,7 @@ func TestOwnTTLWins(t *testing.T) {
 // whatever the outcome.
 func TestDefaultsByOutcomeAreAnnotations(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTLSucceeded, "10m", policy.AnnotationDefaultTTLFailed, "3d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTLSucceeded, "10m", wellknown.AnnotationDefaultTTLFailed, "3d")
 	s.expectStderr(s.create(job("trial")),
 		`Warning: curfew: curfew.dev/ttl-after-succeeded defaulted to 10m from namespace "`+s.name+`"`,
 		`Warning: curfew: curfew.dev/ttl-after-failed defaulted to 3d from namespace "`+s.name+`"`)
@@ -72,7 +72,7 @@ func TestDefaultsByOutcomeAreAnnotations(t *testing.T) {
 	if created.Spec.TTLSecondsAfterFinished != nil {
 		t.Errorf("the native field became %d", *created.Spec.TTLSecondsAfterFinished)
 	}
-	if got := created.Annotations[policy.AnnotationTTLSucceeded] + " " + created.Annotations[policy.AnnotationTTLFailed]; got != "10m 3d" {
+	if got := created.Annotations[wellknown.AnnotationTTLSucceeded] + " " + created.Annotations[wellknown.AnnotationTTLFailed]; got != "10m 3d" {
 		t.Errorf("the annotations became %q, want 10m 3d", got)
 	}
 }
@@ -80,7 +80,7 @@ func TestDefaultsByOutcomeAreAnnotations(t *testing.T) {
 // Controllers create Jobs all day; their logs are no place for announcements.
 func TestDefaultIsNotAnnouncedToServiceAccounts(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	s.mayEdit("builder")
 	account := "system:serviceaccount:" + s.name + ":builder"
 	s.expectStderr(s.kubectlInput(s.manifest(job("by-robot")), "--as", account, "create", "-f", "-"))
@@ -103,14 +103,14 @@ func (s *space) mayEdit(account string) {
 // Children of live controllers get no default, and neither does any other managed object (S5).
 func TestNoDefaultForWhatOthersManage(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	owner := s.newJob(job("owner", native(time.Hour), inTemplate(hold, "true")))
 	for name, change := range map[string]func(*batchv1.Job){
 		"owned": func(j *batchv1.Job) {
 			j.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, jobKind)}
 		},
 		"managed":   byTest,
-		"multikueu": func(j *batchv1.Job) { j.Labels = map[string]string{policy.LabelMultiKueueOrigin: "manager"} },
+		"multikueu": func(j *batchv1.Job) { j.Labels = map[string]string{wellknown.LabelMultiKueueOrigin: "manager"} },
 	} {
 		if created := s.newJob(job(name, change)); created.Spec.TTLSecondsAfterFinished != nil {
 			t.Errorf("%s: got a default of %d", name, *created.Spec.TTLSecondsAfterFinished)
@@ -123,7 +123,7 @@ var jobKind = batchv1.SchemeGroupVersion.WithKind("Job")
 // A CronJob's Jobs do get one, and long enough for the CronJob's controller to see them finish.
 func TestJobOfCronJobGetsAtLeastAMinute(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "5s")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "5s")
 	s.expectSuccess(s.create(cronJob("nightly")))
 	s.expectSuccess(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
 	created := s.getJob("tonight")
@@ -152,7 +152,7 @@ func cronJob(name string) *batchv1.CronJob {
 // One default does not fit the bounds and is moved into them; what its author wrote is refused.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "30d", policy.AnnotationMinTTL, "10m", policy.AnnotationMaxTTL, "7d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "30d", wellknown.AnnotationMinTTL, "10m", wellknown.AnnotationMaxTTL, "7d")
 	s.expectStderr(s.create(job("default")),
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 604800 (7d) from namespace "`+s.name+`"`)
 	bound := func(which, value string) string {
@@ -162,7 +162,7 @@ func TestBounds(t *testing.T) {
 		"spec.ttlSecondsAfterFinished: 691200 (8d) is above "+bound("max", "7d")+": use 7d or less"))
 	s.expectRefusal(s.create(job("short", native(5*time.Minute))), denied("validate.curfew.dev",
 		"spec.ttlSecondsAfterFinished: 300 (5m) is below "+bound("min", "10m")+": use 10m or more"))
-	s.expectRefusal(s.create(job("never", annotated(policy.AnnotationTTL, "never"))), denied("validate.curfew.dev",
+	s.expectRefusal(s.create(job("never", annotated(wellknown.AnnotationTTL, "never"))), denied("validate.curfew.dev",
 		"metadata.annotations[curfew.dev/ttl-after-finished]: never is above "+bound("max", "7d")+": use 7d or less"))
 	s.expectStderr(s.create(job("fits", native(10*time.Minute))))
 }
@@ -173,7 +173,7 @@ func TestShortTTLIsWarned(t *testing.T) {
 	s.expectStderr(s.create(job("quick", native(5*time.Second))),
 		"Warning: curfew: spec.ttlSecondsAfterFinished: 5 (5s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more")
 	s.expectStderr(s.create(job("calm", native(time.Minute))))
-	s.expectStderr(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=10s"),
+	s.expectStderr(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultTTL+"=10s"),
 		"Warning: curfew: metadata.annotations[curfew.dev/default-ttl]: 10s is under 60s: a Job or Pod may be deleted before anyone reads its logs; use 60s or more")
 }
 
@@ -189,7 +189,7 @@ func TestUnusedNamespaceIsLeftAlone(t *testing.T) {
 	s.ok(err)
 	data, err := json.Marshal(namespace.ObjectMeta)
 	s.ok(err)
-	if strings.Contains(string(data), policy.Prefix) {
+	if strings.Contains(string(data), wellknown.Prefix) {
 		t.Errorf("the namespace was changed: %s", data)
 	}
 }

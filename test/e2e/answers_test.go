@@ -13,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/lint"
+	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -22,16 +24,16 @@ import (
 // asks.
 func questions() []any {
 	templated := cronJob("templated")
-	templated.Spec.JobTemplate.Spec.Template.Annotations = map[string]string{policy.AnnotationTTL: "1h"}
+	templated.Spec.JobTemplate.Spec.Template.Annotations = map[string]string{wellknown.AnnotationTTL: "1h"}
 	return []any{
 		job("default"),
 		job("short", native(5*time.Second), annotated("helm.sh/hook", "test")),
-		job("long", native(8*24*time.Hour), annotated(policy.AnnotationProtect, "yes")),
-		job("unreadable", annotated(policy.AnnotationTTLFailed, "soon")),
+		job("long", native(8*24*time.Hour), annotated(wellknown.AnnotationProtect, "yes")),
+		job("unreadable", annotated(wellknown.AnnotationTTLFailed, "soon")),
 		job("label", native(time.Hour), labelled("90s")),
 		templated,
 		pod("pod", corev1.RestartPolicyNever),
-		pod("server", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1h"),
+		pod("server", corev1.RestartPolicyAlways, wellknown.AnnotationTTL, "1h"),
 	}
 }
 
@@ -46,7 +48,7 @@ func asKubectlTells(s *space, data string, objects int) []string {
 	refused := map[string]string{}
 	webhooks := map[string]string{}
 	for _, finding := range report.Findings {
-		if finding.Severity == policy.Deny {
+		if finding.Severity == rules.Deny {
 			name := finding.Object.Name
 			refused[name] = strings.TrimPrefix(refused[name]+"; "+finding.Finding.String(), "; ")
 			webhooks[name] = "validate.curfew.dev"
@@ -58,11 +60,11 @@ func asKubectlTells(s *space, data string, objects int) []string {
 	var lines []string
 	for _, filled := range report.Defaults {
 		if _, ok := refused[filled.Object.Name]; !ok {
-			lines = append(lines, warned(filled.Field+" defaulted to "+filled.Value+" from "+policy.ParseSource(filled.Source).Phrase()))
+			lines = append(lines, warned(filled.Field+" defaulted to "+filled.Value+" from "+lifetime.ParseSource(filled.Source).Phrase()))
 		}
 	}
 	for _, finding := range report.Findings {
-		if finding.Severity == policy.Warn {
+		if finding.Severity == rules.Warn {
 			lines = append(lines, warned(finding.Finding.String()))
 		}
 	}
@@ -90,7 +92,7 @@ func (s *space) lintReport(data string) *lint.Report {
 // told, /v1/default what the API server stores.
 func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	s.expectSuccess(s.kubectl("create", "serviceaccount", "ci"))
 	s.mayEdit("ci")
 	token := strings.TrimSpace(s.expectSuccess(s.kubectl("create", "token", "ci")).stdout)
@@ -134,13 +136,13 @@ func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
 	if got, want := filled.Spec.TTLSecondsAfterFinished, stored.Spec.TTLSecondsAfterFinished; got == nil || want == nil || *got != *want {
 		t.Errorf("it fills in %v, admission %v", got, want)
 	}
-	if got, want := filled.Annotations[policy.AnnotationTTLSource], stored.Annotations[policy.AnnotationTTLSource]; got != want {
+	if got, want := filled.Annotations[wellknown.AnnotationTTLSource], stored.Annotations[wellknown.AnnotationTTLSource]; got != want {
 		t.Errorf("its source is %q, admission's %q", got, want)
 	}
 	// What it answers can be applied, and comes to the same.
 	s.expectStderr(s.kubectlInput(strings.ReplaceAll(answer, "name: filled", "name: applied"), "apply", "-f", "-"),
 		warned(`ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`))
-	if got := s.getJob("applied").Annotations[policy.AnnotationTTLSource]; got != "namespace/"+s.name {
+	if got := s.getJob("applied").Annotations[wellknown.AnnotationTTLSource]; got != "namespace/"+s.name {
 		t.Errorf("applied, its source is %q", got)
 	}
 }
@@ -169,7 +171,7 @@ const rawTTL = `{apiVersion: batch/v1, kind: Job, metadata: {name: raw}, spec: {
 // is found.
 func TestHTTPAPIOffline(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationMaxTTL, "1m")
+	s := newSpace(t, wellknown.AnnotationMaxTTL, "1m")
 	status, answer, err := suite.cluster.Ask(s.ctx, suite.webhook, harness.Question{
 		Path: "/v1/validate?offline=true&namespace=" + s.name, Manifests: rawTTL + "\n---\n" + s.manifest(job("long", native(time.Hour)))})
 	s.ok(err)
@@ -183,7 +185,7 @@ func TestHTTPAPIOffline(t *testing.T) {
 // create is told.
 func TestLintAnswersAsAdmissionDoes(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	manifests := s.manifest(questions()...)
 	around := s.expectSuccess(s.kubectl("get", "namespace", s.name, "-o", "yaml")).stdout
 	stdout, stderr, err := suite.cluster.KubectlInput(s.ctx, around+"\n---\n"+manifests, "curfew", "lint", "-n", s.name, "-f", "-", "-o", "json")

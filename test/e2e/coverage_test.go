@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // The tests of this file are about which requests reach Curfew at all. Those that count, or take
@@ -27,7 +27,7 @@ func (s *space) calls() (count float64) {
 	text, err := suite.cluster.Client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(s.ctx)
 	s.ok(err)
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "apiserver_admission_webhook_admission_duration_seconds_count{") && strings.Contains(line, policy.Group+`"`) {
+		if strings.HasPrefix(line, "apiserver_admission_webhook_admission_duration_seconds_count{") && strings.Contains(line, wellknown.Group+`"`) {
 			var value float64
 			_, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value)
 			s.ok(err)
@@ -56,10 +56,10 @@ func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
 			t.Fatalf("%v calls of Curfew's webhooks in a namespace that does not use it, want none", calls)
 		}
 	}
-	using := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "1d")
+	using := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultPodTTL, "1d")
 	using.poll("the controller's stamp, which is sent", func(ctx context.Context) (bool, error) {
 		live, err := suite.cluster.Client.CoreV1().Namespaces().Get(ctx, using.name, metav1.GetOptions{})
-		return err == nil && live.Annotations[policy.AnnotationDefaultSince] != "" && live.Labels[policy.LabelInUse] != "", err
+		return err == nil && live.Annotations[wellknown.AnnotationDefaultSince] != "" && live.Labels[wellknown.LabelInUse] != "", err
 	})
 	// Kinds that Curfew has nothing to say about: nowhere, whatever the namespace says, and whatever
 	// the annotations.
@@ -81,7 +81,7 @@ func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
 		want  float64
 	}{{using, "30d", 1}, {plain, "2099-12-24", 1}, {plain, "30d", 0}} {
 		before := plain.calls()
-		labelled.in.newConfigMap("labelled-"+strings.ToLower(labelled.value), policy.LabelTTL, labelled.value)
+		labelled.in.newConfigMap("labelled-"+strings.ToLower(labelled.value), wellknown.LabelTTL, labelled.value)
 		if after := plain.calls(); after-before != labelled.want {
 			t.Errorf("%v calls for a ConfigMap with label %s, want %v", after-before, labelled.value, labelled.want)
 		}
@@ -132,8 +132,8 @@ func (s *space) store(thing schema.GroupVersionResource) {
 	s.expectSuccess(s.kubectl("create", "clusterrole", "e2e-plain-"+s.name, "--verb=get", "--resource=pods"))
 	for _, name := range append(names, "clusterrole/e2e-plain-"+s.name) {
 		s.expectSuccess(s.kubectl("label", name, "team=blue"))
-		s.expectSuccess(s.kubectl("annotate", name, "example.com/note=x", policy.AnnotationProtect+"=true"))
-		s.expectSuccess(s.kubectl("annotate", name, policy.AnnotationProtect+"-"))
+		s.expectSuccess(s.kubectl("annotate", name, "example.com/note=x", wellknown.AnnotationProtect+"=true"))
+		s.expectSuccess(s.kubectl("annotate", name, wellknown.AnnotationProtect+"-"))
 		s.expectSuccess(s.kubectl("delete", name))
 	}
 }
@@ -353,7 +353,7 @@ func (s *space) awaitValidated(r render) {
 // needed when that changes.
 func TestDefaultFollowsTheInstalledVersion(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	r := render{"versions.e2e.example.com"}
 	s.apply(r.role())
 	s.apply(strings.Replace(r.definition(), "keep-for: {type: integer}", "keep: {type: integer}", 1))

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -34,7 +34,7 @@ func (r *runs) next(ttl, annotation string) *batchv1.Job {
 		pod[annotation] = "true"
 	}
 	r.patchCron("", fmt.Sprintf(`{"spec":{"schedule":"%d 2 1 1 *","jobTemplate":{"metadata":{"annotations":{%q:%q,%q:"1h"}},"spec":{"template":{"metadata":{"annotations":%s}}}}}}`,
-		len(r.jobs)+1, policy.AnnotationTTLSucceeded, ttl, policy.AnnotationTTLFailed, r.manifest(pod)))
+		len(r.jobs)+1, wellknown.AnnotationTTLSucceeded, ttl, wellknown.AnnotationTTLFailed, r.manifest(pod)))
 	if len(r.jobs) == 0 { // missed for longer than the CronJob exists
 		r.patchCron("status", fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, format(time.Now().AddDate(0, 0, -370))))
 	}
@@ -122,7 +122,7 @@ func TestCronJobHistoryBesideTTL(t *testing.T) {
 		return last.Equal(completion), nil
 	})
 	ttl := time.Since(finish).Truncate(second) + 4*second
-	s.patchJob(expired.Name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, policy.AnnotationTTLSucceeded, ttl))
+	s.patchJob(expired.Name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, wellknown.AnnotationTTLSucceeded, ttl))
 	expiry := finish.Add(ttl)
 	s.awaitGone(beyond)
 	s.notEarly(s.awaitDeletion(expired), expiry)

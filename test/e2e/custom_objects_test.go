@@ -8,10 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // customSpace is a kind without a Go type here, in the namespace of a test, which writes what the
@@ -82,7 +81,7 @@ func (c customSpace) status(name, status string) {
 // byOutcome annotates an object with a TTL for each outcome.
 func byOutcome(succeeded, failed string) func(trained) {
 	return func(o trained) {
-		noted(policy.AnnotationTTLSucceeded, succeeded)(o)
-		noted(policy.AnnotationTTLFailed, failed)(o)
+		noted(wellknown.AnnotationTTLSucceeded, succeeded)(o)
+		noted(wellknown.AnnotationTTLFailed, failed)(o)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // haltKind is the kind of [runKind], but its deadline suspends it.
@@ -33,7 +33,7 @@ func TestSuspendAtTheDeadline(t *testing.T) {
 	child := pod("child", corev1.RestartPolicyNever, hold, "true")
 	child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "halt.example.com/v1", Kind: "Run", Name: "a", UID: types.UID(get("{.metadata.uid}")), Controller: &yes}}
 	child = s.newPod(child)
-	s.expectSuccess(s.kubectl("annotate", "run.halt.example.com", "a", policy.AnnotationActiveDeadline+"=1s"))
+	s.expectSuccess(s.kubectl("annotate", "run.halt.example.com", "a", wellknown.AnnotationActiveDeadline+"=1s"))
 	s.expectSuccess(s.kubectl("wait", "run.halt.example.com/a", "--for=jsonpath={.spec.hold}=true", "--timeout=10m"))
 	s.awaitGone(child)
 	record := get(`{.metadata.annotations.curfew\.dev/suspended-at}`)
@@ -43,14 +43,14 @@ func TestSuspendAtTheDeadline(t *testing.T) {
 	}
 
 	// Its author resumes it and suspends it again, which is no business of Curfew's.
-	s.expectSuccess(s.kubectl("annotate", "run.halt.example.com", "a", policy.AnnotationActiveDeadline+"=1h", "--overwrite"))
+	s.expectSuccess(s.kubectl("annotate", "run.halt.example.com", "a", wellknown.AnnotationActiveDeadline+"=1h", "--overwrite"))
 	for _, held := range []bool{false, true} {
 		s.expectSuccess(s.kubectl("patch", "run.halt.example.com", "a", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"hold":%t}}`, held)))
 	}
 	other := pod("other", corev1.RestartPolicyNever, hold, "true")
 	other.OwnerReferences = child.OwnerReferences
 	other = s.newPod(other)
-	s.expectSuccess(s.kubectl("annotate", "run.halt.example.com", "a", policy.AnnotationActiveDeadline+"=1s", "--overwrite"))
+	s.expectSuccess(s.kubectl("annotate", "run.halt.example.com", "a", wellknown.AnnotationActiveDeadline+"=1s", "--overwrite"))
 	s.outlast(now())
 	s.stillThere(other)
 }

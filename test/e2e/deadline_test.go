@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -106,7 +106,7 @@ func (s *space) giveDeadline(run metav1.Object, deadline time.Duration) time.Dur
 	s.Helper()
 	deadline = deadline.Truncate(second)
 	_, err := s.objects(schema.GroupVersionResource{Group: "deadline.example.com", Version: "v1", Resource: "runs"}).Namespace(s.name).Patch(s.ctx,
-		run.GetName(), types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q: %q}}}`, policy.AnnotationActiveDeadline, deadline), metav1.PatchOptions{})
+		run.GetName(), types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q: %q}}}`, wellknown.AnnotationActiveDeadline, deadline), metav1.PatchOptions{})
 	s.ok(err)
 	return deadline
 }
@@ -168,7 +168,7 @@ func (s *space) podOf(child metav1.Object) metav1.Object {
 	})
 }
 
-const activeDeadline = `"` + policy.AnnotationActiveDeadline + `": `
+const activeDeadline = `"` + wellknown.AnnotationActiveDeadline + `": `
 
 // A kind that a test makes up is failed and stopped at its deadline: with one condition, the one
 // that said False before, nothing of it runs on, and nothing of anybody else's is touched.
@@ -189,7 +189,7 @@ func TestDeadlineOfAnInventedKind(t *testing.T) {
 	othersPod := s.podOf(others)
 	s.run("held", activeDeadline+`"1s"`, `"hold": true`)
 	s.run("none", "", "")
-	s.run("kept", activeDeadline+`"1s", "`+policy.AnnotationProtect+`": "true"`, "")
+	s.run("kept", activeDeadline+`"1s", "`+wellknown.AnnotationProtect+`": "true"`, "")
 	won := s.run("won", "", "")
 	s.setStatus("won", `{"conditions":[{"type":"Complete","status":"True","reason":"Done","lastTransitionTime":"`+now().UTC().Format(time.RFC3339)+`"}]}`)
 	s.giveDeadline(won, second)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // hunts is a kind whose later versions have a deadline of their own, as TrainJobs have: FIELD
@@ -64,7 +65,7 @@ spec:
 // there, the kind's own controller enforces it, and Curfew is the backstop a grace period later.
 func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultDeadline, "1h")
+	s := newSpace(t, wellknown.AnnotationDefaultDeadline, "1h")
 	install := func(field string) {
 		t.Helper()
 		s.apply(strings.Replace(huntKind, "FIELD", field, 1))
@@ -102,7 +103,7 @@ func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 			t.Errorf("%s failed at %s, want %s or later", name, at.Format(time.TimeOnly), from.Format(time.TimeOnly))
 		}
 	}
-	annotation := `"` + policy.AnnotationActiveDeadline + `": `
+	annotation := `"` + wellknown.AnnotationActiveDeadline + `": `
 
 	awaitDefault(`.metadata.annotations.curfew\.dev/active-deadline`, "1h")
 	awaitWatched(1)
@@ -132,7 +133,7 @@ func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 // annotation stay out of a field that no controller may act on, since an API server can reject it.
 func TestDeadlineFieldThatNobodyEnforces(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultDeadline, "1h")
+	s := newSpace(t, wellknown.AnnotationDefaultDeadline, "1h")
 	const group = "gated.example.com"
 	gated := strings.NewReplacer("version.example.com", group, "hunt", "chase", "Hunt", "Chase", "FIELD", ", limitSeconds: {type: integer, minimum: 1}",
 		`acts: "true", graceSeconds: 5`, `acts: "object.?status.?startTime.hasValue()", graceSeconds: 60`)
@@ -155,7 +156,7 @@ func TestDeadlineFieldThatNobodyEnforces(t *testing.T) {
 	s.expectSuccess(s.kubectlInput(chase("acted-on", "", `"limitSeconds": 6`), "create", "-f", "-"))
 	setStatus("acted-on", fmt.Sprintf(`"startTime": %q`, now().UTC().Format(time.RFC3339)))
 	s.expectSuccess(s.kubectlInput(chase("ignored", "", `"limitSeconds": 3`), "create", "-f", "-"))
-	s.expectSuccess(s.kubectlInput(chase("noted", `"`+policy.AnnotationActiveDeadline+`": "3s"`, ""), "create", "-f", "-"))
+	s.expectSuccess(s.kubectlInput(chase("noted", `"`+wellknown.AnnotationActiveDeadline+`": "3s"`, ""), "create", "-f", "-"))
 	for _, name := range []string{"ignored", "noted"} {
 		s.expectSuccess(s.kubectl("wait", kind+"/"+name, "--for=condition=Failed", "--timeout=10m"))
 		due := s.metaOf(kind, name).CreationTimestamp.Add(3 * second)
@@ -187,7 +188,7 @@ func TestDeadlineFieldThatNobodyEnforces(t *testing.T) {
 // it is an ordinary one.
 func TestDefaultDeadlineOfJobsIsCarriedOut(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultDeadline, "6s")
+	s := newSpace(t, wellknown.AnnotationDefaultDeadline, "6s")
 	held := inTemplate(hold, "true")
 	s.expectSuccess(s.create(job("hangs", held)))
 	nowhere := job("nowhere")
@@ -226,7 +227,7 @@ func TestDefaultDeadlineOfJobsIsCarriedOut(t *testing.T) {
 // annotation by Curfew.
 func TestTrainJobDeadlineValues(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	s.creates(row{s.runtime("TrainingRuntime", "any"), ""})
 	own := at("spec.runtimeRef.kind", "TrainingRuntime")
 	for name, c := range map[string]struct {
@@ -242,11 +243,11 @@ func TestTrainJobDeadlineValues(t *testing.T) {
 		}
 	}
 	const webhook, key = "validate.jobsets.jobset.x-k8s.io.curfew.dev", "metadata.annotations[curfew.dev/active-deadline]: "
-	s.eventually(row{s.jobSet("zero", noted(policy.AnnotationActiveDeadline, "0")), denied(webhook, key+`"0" is below 1: a deadline is 1s or more`)})
+	s.eventually(row{s.jobSet("zero", noted(wellknown.AnnotationActiveDeadline, "0")), denied(webhook, key+`"0" is below 1: a deadline is 1s or more`)})
 	s.wouldCreate(
-		row{s.jobSet("negative", noted(policy.AnnotationActiveDeadline, "-5")), denied(webhook, key+`"-5" is negative: a duration is 0 or more`)},
-		row{s.jobSet("boolean", noted(policy.AnnotationActiveDeadline, "true")), denied(webhook, key+`"true" is not a duration: `+readable)},
-		row{s.jobSet("never", noted(policy.AnnotationActiveDeadline, "never")), denied(webhook, key+`"never" is not a duration: `+readable)},
+		row{s.jobSet("negative", noted(wellknown.AnnotationActiveDeadline, "-5")), denied(webhook, key+`"-5" is negative: a duration is 0 or more`)},
+		row{s.jobSet("boolean", noted(wellknown.AnnotationActiveDeadline, "true")), denied(webhook, key+`"true" is not a duration: `+readable)},
+		row{s.jobSet("never", noted(wellknown.AnnotationActiveDeadline, "never")), denied(webhook, key+`"never" is not a duration: `+readable)},
 	)
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -48,7 +48,7 @@ func (s *space) unlabelled(resource schema.GroupVersionResource, names ...string
 	s.Helper()
 	for _, name := range names {
 		object := s.get(resource, name)
-		if label, stamp := object.GetLabels()[policy.LabelTTL], object.GetAnnotations()[policy.AnnotationLabelSource]; label != "" || stamp != "" {
+		if label, stamp := object.GetLabels()[wellknown.LabelTTL], object.GetAnnotations()[wellknown.AnnotationLabelSource]; label != "" || stamp != "" {
 			s.Errorf("%s %s has label %q, stamp %q; want neither", resource.Resource, name, label, stamp)
 		}
 	}
@@ -86,7 +86,7 @@ func TestDefaultLabelsOfNewObjects(t *testing.T) {
 		s.eventually(row)
 		s.expectStderr(s.create(row.object), row.said)
 		object := s.get(resource, "a")
-		if got := object.GetLabels()[policy.LabelTTL] + " " + object.GetAnnotations()[policy.AnnotationLabelSource]; got != "5s policy/"+name+" 5s" {
+		if got := object.GetLabels()[wellknown.LabelTTL] + " " + object.GetAnnotations()[wellknown.AnnotationLabelSource]; got != "5s policy/"+name+" 5s" {
 			t.Errorf("%s: label and stamp are %q", resource.Resource, got)
 		}
 		s.notEarly(s.awaitDeletion(object), object.GetCreationTimestamp().Add(5*time.Second))
@@ -105,7 +105,7 @@ func TestDefaultLabelsOfNewObjects(t *testing.T) {
 	s.unlabelled(configMaps, "owned", "protected", "kube-root-ca.crt")
 	s.unlabelled(widgets, "managed")
 	s.unlabelled(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "owner")
-	if got := s.get(configMaps, "own"); got.GetLabels()[policy.LabelTTL] != "30d" || got.GetAnnotations()[policy.AnnotationLabelSource] != "" {
+	if got := s.get(configMaps, "own"); got.GetLabels()[wellknown.LabelTTL] != "30d" || got.GetAnnotations()[wellknown.AnnotationLabelSource] != "" {
 		t.Errorf("the author's own label became %v", got.GetLabels())
 	}
 	// Nothing is sent that no policy names.
@@ -132,7 +132,7 @@ func (s *space) mayPatch(name string, resources ...schema.GroupVersionResource) 
 func (s *space) awaitLabelled(object *unstructured.Unstructured) {
 	s.Helper()
 	s.await(object.GetName()+" to be labelled", func(e harness.Event) bool {
-		return e.GetUID() == object.GetUID() && e.GetLabels()[policy.LabelTTL] != ""
+		return e.GetUID() == object.GetUID() && e.GetLabels()[wellknown.LabelTTL] != ""
 	})
 }
 
@@ -151,7 +151,7 @@ func (s *space) awaitStamped(key, kind, name, metadata string) {
 func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
-	dry := newSpace(t, policy.AnnotationMode, "dry-run")
+	dry := newSpace(t, wellknown.AnnotationMode, "dry-run")
 	widgets := s.widgets()
 	gadgets := s.define("Gadget", s.name+".example.com", true, version{name: "v1", storage: true})
 	s.grant("e2e-gadgets-"+s.name, gadgets)
@@ -177,9 +177,9 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 	s.awaitLabelled(sentinel)
 	s.unlabelled(deployments, "old")
 	s.unlabelled(configMaps, "old")
-	s.awaitStamped(policy.AnnotationLabelSource, "configmap", "cancelled", `{"labels":{"curfew.dev/ttl":null}}`)
+	s.awaitStamped(wellknown.AnnotationLabelSource, "configmap", "cancelled", `{"labels":{"curfew.dev/ttl":null}}`)
 	s.expectSuccess(s.kubectl("label", "configmap", "cancelled", "curfew.dev/ttl-"))
-	if got := s.get(configMaps, "cancelled").GetAnnotations()[policy.AnnotationLabelSource]; got != "object" {
+	if got := s.get(configMaps, "cancelled").GetAnnotations()[wellknown.AnnotationLabelSource]; got != "object" {
 		t.Errorf("the stamp of a label that its owner removed is %q", got)
 	}
 
@@ -189,7 +189,7 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 		s.ok(err)
 		for i := range list.Items {
 			deleted := s.awaitDeletion(&list.Items[i])
-			if got := deleted.GetLabels()[policy.LabelTTL] + " " + deleted.GetAnnotations()[policy.AnnotationLabelSource]; got != "20s policy/"+source+" 20s backfill" {
+			if got := deleted.GetLabels()[wellknown.LabelTTL] + " " + deleted.GetAnnotations()[wellknown.AnnotationLabelSource]; got != "20s policy/"+source+" 20s backfill" {
 				t.Errorf("%s was deleted with label and stamp %q", resource.Resource, got)
 			}
 			if expiry := deleted.GetCreationTimestamp().Add(20 * time.Second); deleted.At.Before(expiry) {
@@ -201,11 +201,11 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 	s.unlabelled(widgets, "managed")
 	dry.unlabelled(configMaps, "old")
 	for _, name := range []string{"removed", "cancelled"} {
-		if got := s.get(configMaps, name).GetLabels(); got[policy.LabelTTL] != "" {
+		if got := s.get(configMaps, name).GetLabels(); got[wellknown.LabelTTL] != "" {
 			t.Errorf("%s, whose label was removed, is given another: %v", name, got)
 		}
 	}
-	if got := s.get(configMaps, "own").GetLabels()[policy.LabelTTL]; got != "30d" {
+	if got := s.get(configMaps, "own").GetLabels()[wellknown.LabelTTL]; got != "30d" {
 		t.Errorf("the author's own label became %q", got)
 	}
 	// Without permission to patch the kind it is left alone, and the controller says so.

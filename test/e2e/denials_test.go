@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // S1: a DELETE webhook denies, in whatever way, and the TTL is raised while the DELETE that it
@@ -35,7 +35,7 @@ func TestDenialKeepsThePrecondition(t *testing.T) {
 				if reviews.Add(1) <= 2 {
 					return admissionv1.AdmissionResponse{Result: result.DeepCopy()}
 				}
-				s.okInHook(s.tryPatchJob("raised", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":"1h"}}}`))
+				s.okInHook(s.tryPatchJob("raised", `{"metadata":{"annotations":{"`+wellknown.AnnotationTTL+`":"1h"}}}`))
 				return admissionv1.AdmissionResponse{Allowed: true}
 			})
 			raised := s.finishJob("raised", now(), ttl(second))

@@ -9,8 +9,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const restoredDate = "2020-12-24 expired at 2020-12-24T00:00:00Z, before the "
@@ -21,25 +21,25 @@ func TestExpiredLabels(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
 	old := s.newConfigMap("old")
-	kept := labelledAs("v1", "ConfigMap", "kept", policy.LabelTTL, "1s")
-	kept["metadata"].(map[string]any)["annotations"] = map[string]any{policy.AnnotationProtect: "true"}
+	kept := labelledAs("v1", "ConfigMap", "kept", wellknown.LabelTTL, "1s")
+	kept["metadata"].(map[string]any)["annotations"] = map[string]any{wellknown.AnnotationProtect: "true"}
 	s.expectSuccess(s.kubectlInput(s.manifest(kept), "create", "-f", "-"))
 	s.outlast(old.GetCreationTimestamp().Add(2 * second))
 
-	refused := s.kubectl("label", "configmap", "old", policy.LabelTTL+"=1s")
+	refused := s.kubectl("label", "configmap", "old", wellknown.LabelTTL+"=1s")
 	remedies := fmt.Sprintf(`: Curfew would delete the ConfigMap at once; use a later one, or run "kubectl delete configmap/old -n %[1]s" or "kubectl curfew expire-now configmap/old -n %[1]s"`, s.name)
 	if !refused.failed || !strings.Contains(refused.stderr, labelField+"1s expired at ") || !strings.Contains(refused.stderr, remedies) {
 		t.Errorf("1s on an older object: %s", refused.stderr)
 	}
-	s.expectStderr(s.kubectl("label", "configmap", "old", policy.LabelTTL+"=1d"))
+	s.expectStderr(s.kubectl("label", "configmap", "old", wellknown.LabelTTL+"=1d"))
 	s.expectStderr(s.kubectl("label", "configmap", "kept", "team=blue")) // Its label expired, and this request does not set it.
-	s.expectStderr(s.kubectl("annotate", "configmap", "kept", policy.AnnotationProtect+"-"),
+	s.expectStderr(s.kubectl("annotate", "configmap", "kept", wellknown.AnnotationProtect+"-"),
 		warned(labelField+"1s is under 60s: the ConfigMap is deleted 1s after its creation; use 60s or more"))
 	s.poll("what lost its protection to be deleted", func(context.Context) (bool, error) {
 		return s.kubectl("get", "configmap", "kept").failed, nil
 	})
 	s.wouldCreate(
-		row{labelledAs("v1", "ConfigMap", "restored", policy.LabelTTL, "2020-12-24"), denied("validate-labels.curfew.dev", labelField+restoredDate+"ConfigMap was created: use a later one")},
+		row{labelledAs("v1", "ConfigMap", "restored", wellknown.LabelTTL, "2020-12-24"), denied("validate-labels.curfew.dev", labelField+restoredDate+"ConfigMap was created: use a later one")},
 		row{job("restored", labelled("2020-12-24")), denied("validate-marked.curfew.dev", labelField+restoredDate+"Job was created: use a later one")},
 	)
 	s.stillThere(old)
@@ -51,7 +51,7 @@ func TestExpiredLabelOfAChild(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
 	owner := s.newConfigMap("owner")
-	child := labelledAs("v1", "ConfigMap", "child", policy.LabelTTL, "2020-12-24")
+	child := labelledAs("v1", "ConfigMap", "child", wellknown.LabelTTL, "2020-12-24")
 	child["metadata"].(map[string]any)["ownerReferences"] = []any{*metav1.NewControllerRef(owner, owner.GroupVersionKind())}
 	s.expectStderr(s.kubectlInput(s.manifest(child), append([]string{"create", "-f", "-"}, byControllerManager...)...),
 		warned(labelField+"admitted only because ConfigMap owner controls it: "+restoredDate+"ConfigMap was created: use a later one"))
@@ -70,7 +70,7 @@ func TestOwnKindsAreNeverDeleted(t *testing.T) {
 	s.grant("e2e-"+s.name, policies)
 	s.awaitWatched("LifecyclePolicy."+policies.Group, true)
 	own := func(name, ttl string) map[string]any {
-		out := labelledAs(v1alpha1.GroupVersion.String(), "LifecyclePolicy", name, policy.LabelTTL, ttl)
+		out := labelledAs(v1alpha1.GroupVersion.String(), "LifecyclePolicy", name, wellknown.LabelTTL, ttl)
 		out["spec"] = map[string]any{"match": map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "none"}}}, "warnBelow": "1m"}
 		return out
 	}
@@ -84,9 +84,9 @@ func TestOwnKindsAreNeverDeleted(t *testing.T) {
 	defer s.afterwards("delete", "lifecyclepolicy", s.name)
 	s.expectStderr(s.kubectlInput(s.manifest(past), append([]string{"create", "-f", "-"}, byControllerManager...)...),
 		warned(labelField+"admitted only because ClusterRole e2e-"+s.name+" controls it: Curfew never deletes a LifecyclePolicy by label: remove the label"))
-	s.expectRefusal(s.kubectl("label", "--overwrite", "lifecyclepolicy", s.name, policy.LabelTTL+"=1d"),
+	s.expectRefusal(s.kubectl("label", "--overwrite", "lifecyclepolicy", s.name, wellknown.LabelTTL+"=1d"),
 		`Error from server (Forbidden): admission webhook "validate-labels.curfew.dev" denied the request: `+why)
-	s.expectStderr(s.kubectl("label", "configmap", "owner", policy.LabelTTL+"="+until(s.ahead(5*second))))
+	s.expectStderr(s.kubectl("label", "configmap", "owner", wellknown.LabelTTL+"="+until(s.ahead(5*second))))
 	s.awaitGone(owner) // So the policy's label is over, too.
 	s.expectSuccess(s.kubectl("get", "lifecyclepolicy", s.name))
 	s.poll("an Event on the policy", func(ctx context.Context) (bool, error) {

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -69,7 +70,7 @@ func TestDeleteIsSentOnceWithPreconditions(t *testing.T) {
 func TestPodVanishesAtItsSecond(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	created := s.newPod(pod("quick", corev1.RestartPolicyNever, policy.AnnotationTTL, "3s"))
+	created := s.newPod(pod("quick", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "3s"))
 	finish := s.awaitPodFinish(created)
 	s.notEarly(s.awaitDeletion(created), finish.Add(3*second))
 	s.awaitGone(created)
@@ -78,7 +79,7 @@ func TestPodVanishesAtItsSecond(t *testing.T) {
 // A namespace's default deletes what says nothing itself, a Pod too.
 func TestDefaultsAreCarriedOut(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "4s", policy.AnnotationDefaultPodTTL, "3s")...)
+	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "4s", wellknown.AnnotationDefaultPodTTL, "3s")...)
 	batch := s.newJob(job("batch", inTemplate(hold, "")))
 	single := s.newPod(pod("single", corev1.RestartPolicyNever))
 	s.notEarly(s.awaitDeletion(single), s.awaitPodFinish(single).Add(3*second))
@@ -88,7 +89,7 @@ func TestDefaultsAreCarriedOut(t *testing.T) {
 // What failed stays to be looked at, what succeeded goes.
 func TestTTLByOutcome(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTLSucceeded, "2s", policy.AnnotationDefaultTTLFailed, "1h")
+	s := newSpace(t, wellknown.AnnotationDefaultTTLSucceeded, "2s", wellknown.AnnotationDefaultTTLFailed, "1h")
 	bad := s.newJob(job("bad", inTemplate(fail, "true")))
 	finish := s.awaitJobFinish(bad)
 	good := s.newJob(job("good"))
@@ -100,15 +101,15 @@ func TestTTLByOutcome(t *testing.T) {
 // Protect beats every trigger, and never means never.
 func TestProtectAndNever(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1s")
-	protected := s.finishJob("protected", now(), ttl(0), annotated(policy.AnnotationProtect, "true"))
-	never := s.newJob(job("never", annotated(policy.AnnotationTTL, policy.NeverText)))
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1s")
+	protected := s.finishJob("protected", now(), ttl(0), annotated(wellknown.AnnotationProtect, "true"))
+	never := s.newJob(job("never", annotated(wellknown.AnnotationTTL, lifetime.NeverText)))
 	finish := s.awaitJobFinish(never)
 	s.outlast(finish.Add(second))
 	s.stillThere(protected)
 	s.stillThere(never)
 	// Taking the protection away lets it go: it has long been due.
-	s.expectSuccess(s.kubectl("annotate", "job", "protected", policy.AnnotationProtect+"-"))
+	s.expectSuccess(s.kubectl("annotate", "job", "protected", wellknown.AnnotationProtect+"-"))
 	s.awaitGone(protected)
 }
 
@@ -118,7 +119,7 @@ func TestUnfinishedIsKept(t *testing.T) {
 	s := newSpace(t)
 	running := s.newJob(job("running", ttl(0), inTemplate(hold, "true")))
 	child := s.await("its Pod", func(e harness.Event) bool { return e.Pod() != nil && e.Pod().Status.Phase == corev1.PodRunning })
-	longPod := s.newPod(pod("long", corev1.RestartPolicyNever, policy.AnnotationTTL, "0", hold, "true"))
+	longPod := s.newPod(pod("long", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "0", hold, "true"))
 	ending := s.newJob(job("ending", byTest, ttl(0)))
 	ending.Status.StartTime = instant(now())
 	ending.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue,
@@ -153,15 +154,15 @@ func TestFinishTimeInTheFuture(t *testing.T) {
 func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	lost := pod("lost", corev1.RestartPolicyNever, policy.AnnotationTTL, "3s")
+	lost := pod("lost", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "3s")
 	lost.Spec.SchedulerName = "nobody" // no other controller writes its status either
 	created := s.newPod(lost)
 	before := now()
 	s.expectSuccess(s.kubectl("patch", "pod", "lost", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Failed","reason":"Evicted","conditions":null}}`))
 	stamped := s.await("a finish time", func(e harness.Event) bool {
-		return e.GetUID() == created.GetUID() && e.GetAnnotations()[policy.AnnotationFinishedAt] != ""
+		return e.GetUID() == created.GetUID() && e.GetAnnotations()[wellknown.AnnotationFinishedAt] != ""
 	})
-	at, err := time.Parse(time.RFC3339, stamped.GetAnnotations()[policy.AnnotationFinishedAt])
+	at, err := time.Parse(time.RFC3339, stamped.GetAnnotations()[wellknown.AnnotationFinishedAt])
 	s.ok(err)
 	// Whole seconds, never the one before, and as late as the API server's clock may be.
 	if at.Before(before) || at.After(time.Now().Add(2*second)) {
@@ -202,13 +203,13 @@ func TestDefaultDoesNotReachWhatIsOlder(t *testing.T) {
 	s := newSpace(t)
 	old := s.newJob(job("old"))
 	finish := s.awaitJobFinish(old)
-	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=2s"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultTTL+"=2s"))
 	s.outlast(now()) // an object created in the second of the default counts as older if admission has not read it yet
 	young := s.newJob(job("young"))
 	s.notEarly(s.awaitDeletion(young), s.awaitJobFinish(young).Add(2*second))
 	s.outlast(finish.Add(2 * second))
 	s.stillThere(old)
-	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationBackfill+"=true"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationBackfill+"=true"))
 	s.awaitGone(old)
 }
 
@@ -219,9 +220,9 @@ func TestTTLOfAFinishedJobMayChange(t *testing.T) {
 	late := s.finishJob("late", now())
 	lowered := s.finishJob("lowered", now(), ttl(hour))
 	taken := s.finishJob("taken", now(), ttl(8*second))
-	s.patchJob("taken", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":null}}}`) // kubectl may take its time
-	s.expectSuccess(s.kubectl("annotate", "job", "late", policy.AnnotationTTL+"=1"))
-	s.expectSuccess(s.kubectl("annotate", "--overwrite", "job", "lowered", policy.AnnotationTTL+"=1"))
+	s.patchJob("taken", `{"metadata":{"annotations":{"`+wellknown.AnnotationTTL+`":null}}}`) // kubectl may take its time
+	s.expectSuccess(s.kubectl("annotate", "job", "late", wellknown.AnnotationTTL+"=1"))
+	s.expectSuccess(s.kubectl("annotate", "--overwrite", "job", "lowered", wellknown.AnnotationTTL+"=1"))
 	s.awaitGone(late)
 	s.awaitGone(lowered)
 	s.outlast(now().Add(8 * second))
@@ -232,7 +233,7 @@ func TestTTLOfAFinishedJobMayChange(t *testing.T) {
 // accounted for them, and its counts stay exact.
 func TestPodsOfAJobGoOnlyWhenAccountedFor(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, longStanding(policy.AnnotationDefaultPodTTL, "1s")...)
+	s := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "1s")...)
 	three := int32(3)
 	created := s.newJob(job("three", inTemplate(hold, "true"), func(j *batchv1.Job) {
 		j.Spec.Completions, j.Spec.Parallelism = &three, &three
@@ -257,7 +258,7 @@ func TestPodsOfAJobGoOnlyWhenAccountedFor(t *testing.T) {
 				t.Errorf("Pod %s was deleted before its Job had accounted for it", child.GetName())
 			}
 		}
-		if got := child.(harness.Event).Pod().Annotations[policy.AnnotationTTL]; got != "" {
+		if got := child.(harness.Event).Pod().Annotations[wellknown.AnnotationTTL]; got != "" {
 			t.Errorf("Pod %s of a Job was stamped with a TTL of %s", child.GetName(), got)
 		}
 	}
@@ -275,7 +276,7 @@ func TestPodsOfAJobGoOnlyWhenAccountedFor(t *testing.T) {
 
 func tracked(pod *corev1.Pod) bool {
 	for _, finalizer := range pod.Finalizers {
-		if finalizer == policy.FinalizerJobTracking {
+		if finalizer == wellknown.FinalizerJobTracking {
 			return true
 		}
 	}
@@ -286,11 +287,11 @@ func tracked(pod *corev1.Pod) bool {
 // it is due.
 func TestUncountedPodIsKept(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, longStanding(policy.AnnotationDefaultPodTTL, "1s")...)
+	s := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "1s")...)
 	owner := s.newJob(job("owner", byTest))
 	child := pod("child", corev1.RestartPolicyNever)
 	child.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, jobKind)}
-	child.Finalizers = []string{policy.FinalizerJobTracking}
+	child.Finalizers = []string{wellknown.FinalizerJobTracking}
 	created := s.newPod(child)
 	finish := s.awaitPodFinish(created)
 	s.outlast(finish.Add(second))

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -60,7 +60,7 @@ func TestHostileHTTPAPI(t *testing.T) {
 	s.mayAsk("asker")
 	token := strings.TrimSpace(s.kubectl("create", "token", "asker").stdout)
 	questions := map[string]string{
-		"a long duration": s.manifest(job("long", annotated(policy.AnnotationTTL, strings.Repeat("1s", 100_000)))),
+		"a long duration": s.manifest(job("long", annotated(wellknown.AnnotationTTL, strings.Repeat("1s", 100_000)))),
 		"a bomb":          s.policyOf(fmt.Sprintf("defaults: {ttl: {value: 1h}}, match: {matchConditions: [{name: a, expression: %q}]}", bombs()["nested macros"])),
 		"members":         `{"apiVersion":"x.dev/v1","kind":"Wide","metadata":{"name":"a"},"spec":` + members(many) + `}`,
 		"depth":           `{"apiVersion":"x.dev/v1","kind":"Deep","metadata":{"name":"a"},"spec":` + nested(9_990) + `}`,

@@ -17,7 +17,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // heavy skips a test that only make test-full runs, since it takes minutes or gigabytes.
@@ -87,7 +87,7 @@ func (s *space) apiServer() int {
 // A hostile one may cost the API server not much more, and Curfew only so much.
 func TestHostileCost(t *testing.T) {
 	heavy(t)
-	s, plain := newSpace(t, policy.AnnotationMaxTTL, "7d"), newSpace(t)
+	s, plain := newSpace(t, wellknown.AnnotationMaxTTL, "7d"), newSpace(t)
 	apiServer := s.apiServer()
 	const times = 5
 	note := func(size int) func(*batchv1.Job) { return annotated("example.com/note", strings.Repeat("x", size)) }
@@ -108,7 +108,7 @@ func TestHostileCost(t *testing.T) {
 	}{
 		{"a small Job", dry(s)},
 		{"harmless: an annotation of 60 kB", dry(s, note(60_000))},
-		{"a duration of 60 kB", dry(s, annotated(policy.AnnotationTTLFailed, strings.Repeat("1s", 30_000)))},
+		{"a duration of 60 kB", dry(s, annotated(wellknown.AnnotationTTLFailed, strings.Repeat("1s", 30_000)))},
 		{"harmless: an annotation of 200 kB", dry(s, note(200_000))},
 		{"40,000 annotations", dry(s, crowded(40_000))},
 		{"80,000 annotations", dry(s, crowded(80_000))},

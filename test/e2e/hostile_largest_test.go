@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // The largest that the API server accepts, in each dimension.
@@ -27,9 +27,9 @@ func TestHostileLargest(t *testing.T) {
 	more, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": crowd(nil, 80_000)}, "spec": map[string]any{"ttlSecondsAfterFinished": int(tooLong.Seconds())}})
 	s.ok(err)
 	s.refusesHostile("a change to 80,000 annotations", merge(s.jobsPath()+"/crowded", string(more)), ttl)
-	s.refusesHostile("a label on it", merge(s.jobsPath()+"/crowded", `{"metadata":{"labels":{"curfew.dev/ttl":"30d"}}}`), policy.LabelTTL)
+	s.refusesHostile("a label on it", merge(s.jobsPath()+"/crowded", `{"metadata":{"labels":{"curfew.dev/ttl":"30d"}}}`), wellknown.LabelTTL)
 	for what, value := range longDurations(240_000) {
-		s.refusesHostile(what, s.creation(s.jobsPath(), job("long", annotated(policy.AnnotationTTLFailed, value))), policy.AnnotationTTLFailed)
+		s.refusesHostile(what, s.creation(s.jobsPath(), job("long", annotated(wellknown.AnnotationTTLFailed, value))), wellknown.AnnotationTTLFailed)
 	}
 	for _, size := range []int{1_400_000, 2_000_000, 2_900_000} {
 		s.refusesHostile(fmt.Sprint(size, " bytes"), s.creation(s.jobsPath(), job("large", native(tooLong), filled(size))), ttl)

@@ -10,38 +10,38 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // While the webhook is down anything can be written. Afterwards one bound that cannot be read does
 // not lift another one that can, a forged stamp makes nothing go sooner, and many objects that
 // Curfew keeps make neither many Events nor long ones. Not parallel: it stops what all share.
 func TestHostileOutage(t *testing.T) {
-	maximum := newSpace(t, policy.AnnotationMaxTTL, "7d", policy.AnnotationMaxDeadline, "1d")
-	minimum := newSpace(t, policy.AnnotationMinTTL, "1h")
+	maximum := newSpace(t, wellknown.AnnotationMaxTTL, "7d", wellknown.AnnotationMaxDeadline, "1d")
+	minimum := newSpace(t, wellknown.AnnotationMinTTL, "1h")
 	kept := newSpace(t)
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1s", policy.AnnotationMaxTTL, "7d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1s", wellknown.AnnotationMaxTTL, "7d")
 	due := now()
 	port := suite.webhook.WebhookPort
 	s.ok(suite.webhook.Kill())
 	func() {
 		defer func() { s.ok(startWebhook(s.ctx, port)) }()
 		annotate := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value) }
-		maximum.expectSuccess(maximum.kubectl("patch", "namespace", maximum.name, "-p", annotate(policy.AnnotationMinTTL, strings.Repeat("1s", 30_000))))
-		minimum.expectSuccess(minimum.kubectl("patch", "namespace", minimum.name, "-p", annotate(policy.AnnotationMaxTTL, "soon")))
-		s.newJob(job("stamped", annotated(policy.AnnotationTTLSource, "namespace/"+s.name)))
+		maximum.expectSuccess(maximum.kubectl("patch", "namespace", maximum.name, "-p", annotate(wellknown.AnnotationMinTTL, strings.Repeat("1s", 30_000))))
+		minimum.expectSuccess(minimum.kubectl("patch", "namespace", minimum.name, "-p", annotate(wellknown.AnnotationMaxTTL, "soon")))
+		s.newJob(job("stamped", annotated(wellknown.AnnotationTTLSource, "namespace/"+s.name)))
 		for i := range keptObjects {
-			kept.finishJob(fmt.Sprintf("kept-%03d", i), due, annotated(policy.AnnotationTTL, strings.Repeat("1s", 5_000)))
+			kept.finishJob(fmt.Sprintf("kept-%03d", i), due, annotated(wellknown.AnnotationTTL, strings.Repeat("1s", 5_000)))
 		}
 	}()
 	maximum.poll("the maximum to hold beside a minimum that cannot be read", func(context.Context) (bool, error) {
 		got := maximum.send(maximum.creation(maximum.jobsPath()+"?dryRun=All", job("long", native(tooLong))))
-		return got.refused() && strings.Contains(got.message, policy.AnnotationMaxTTL), nil
+		return got.refused() && strings.Contains(got.message, wellknown.AnnotationMaxTTL), nil
 	})
-	maximum.refusesHostile("a deadline", maximum.creation(maximum.jobsPath(), job("long", limited(48*time.Hour))), policy.AnnotationMaxDeadline)
+	maximum.refusesHostile("a deadline", maximum.creation(maximum.jobsPath(), job("long", limited(48*time.Hour))), wellknown.AnnotationMaxDeadline)
 	minimum.poll("the minimum to hold beside a maximum that cannot be read", func(context.Context) (bool, error) {
 		got := minimum.send(minimum.creation(minimum.jobsPath()+"?dryRun=All", job("short", native(time.Minute))))
-		return got.refused() && strings.Contains(got.message, policy.AnnotationMinTTL), nil
+		return got.refused() && strings.Contains(got.message, wellknown.AnnotationMinTTL), nil
 	})
 	if got := minimum.send(minimum.creation(minimum.jobsPath()+"?dryRun=All", job("fine", native(2*time.Hour)))); got.code != http.StatusCreated {
 		t.Errorf("a TTL above the minimum: %s", got)
@@ -55,7 +55,7 @@ func TestHostileOutage(t *testing.T) {
 	s.ok(err)
 	mentions := 0
 	for _, event := range events.Items {
-		if !strings.Contains(event.Message, policy.AnnotationTTL) {
+		if !strings.Contains(event.Message, wellknown.AnnotationTTL) {
 			continue
 		}
 		if mentions++; len(event.Message) > 512 {

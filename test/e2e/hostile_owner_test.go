@@ -12,7 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const cronJobController = "system:serviceaccount:kube-system:cronjob-controller"
@@ -33,7 +33,7 @@ func TestHostileForgedOwner(t *testing.T) {
 	cron.Spec.Suspend, cron.Spec.JobTemplate.Spec.TTLSecondsAfterFinished = new(true), new(int32(30))
 	older, err := suite.cluster.Client.BatchV1().CronJobs(s.name).Create(s.ctx, cron, metav1.CreateOptions{})
 	s.ok(err)
-	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMinTTL+"=1h", policy.AnnotationMaxTTL+"=7d"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMinTTL+"=1h", wellknown.AnnotationMaxTTL+"=7d"))
 	s.poll("the bounds to be known to the webhook", func(context.Context) (bool, error) {
 		return s.kubectlInput(s.manifest(job("plain", native(0))), "create", "--dry-run=server", "-f", "-").failed, nil
 	})
@@ -79,7 +79,7 @@ func TestOwnersOfChildrenAreRead(t *testing.T) {
 	s := newSpace(t)
 	for kind, of := range map[string]string{"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
 		"ReplicationController": "v1", "Job": "batch/v1", "CronJob": "batch/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"} {
-		child := job("child", annotated(policy.AnnotationTTL, "soon"), func(j *batchv1.Job) {
+		child := job("child", annotated(wellknown.AnnotationTTL, "soon"), func(j *batchv1.Job) {
 			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: of, Kind: kind, Name: "gone", UID: "u", Controller: new(true)}}
 		})
 		text, err := json.Marshal(child)

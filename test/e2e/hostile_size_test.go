@@ -9,7 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // filled puts so many characters into a Job. The API server sends each to a webhook as six bytes.
@@ -29,6 +29,6 @@ func TestHostileSize(t *testing.T) {
 		t.Fatalf("create a large Job: %s", created)
 	}
 	s.refusesHostile("a change of a Job of 0.6 MB", merge(s.jobsPath()+"/large", fmt.Sprintf(`{"spec":{"ttlSecondsAfterFinished":%d}}`, int(tooLong.Seconds()))), ttl)
-	s.refusesHostile("a label on it", merge(s.jobsPath()+"/large", `{"metadata":{"labels":{"curfew.dev/ttl":"30d"}}}`), policy.LabelTTL)
+	s.refusesHostile("a label on it", merge(s.jobsPath()+"/large", `{"metadata":{"labels":{"curfew.dev/ttl":"30d"}}}`), wellknown.LabelTTL)
 	s.answersOthers()
 }

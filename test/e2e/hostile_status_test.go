@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // A user who may change nothing else can change metadata through a status subresource: the rules
@@ -27,15 +27,15 @@ func TestHostileStatusWrites(t *testing.T) {
 	annotate := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value) }
 	label := func(value string) string { return fmt.Sprintf(`{"metadata":{"labels":{"curfew.dev/ttl":%q}}}`, value) }
 	for kind, path := range map[string]string{"a Job": s.jobsPath() + "/victim/status", "a Pod": s.podsPath() + "/victim/status"} {
-		s.refusesHostile(kind+"'s TTL", as(merge(path, annotate(policy.AnnotationTTL, "30d"))), policy.AnnotationTTL)
-		s.refusesHostile(kind+"'s label", as(merge(path, label("30d"))), policy.LabelTTL)
-		s.refusesHostile(kind+"'s unreadable TTL", as(merge(path, annotate(policy.AnnotationTTL, "soon"))), policy.AnnotationTTL)
+		s.refusesHostile(kind+"'s TTL", as(merge(path, annotate(wellknown.AnnotationTTL, "30d"))), wellknown.AnnotationTTL)
+		s.refusesHostile(kind+"'s label", as(merge(path, label("30d"))), wellknown.LabelTTL)
+		s.refusesHostile(kind+"'s unreadable TTL", as(merge(path, annotate(wellknown.AnnotationTTL, "soon"))), wellknown.AnnotationTTL)
 		if got := s.send(as(merge(path, label("1d")))); !strings.Contains(strings.Join(got.warnings, "\n"), "but you may not delete it yourself") {
 			t.Errorf("%s's label of one who may not delete: %s", kind, got)
 		}
 	}
 	for _, subresource := range []string{"/status", "/finalize"} {
-		for key, value := range map[string]string{policy.AnnotationMaxTTL: "soon", policy.AnnotationMode: "off", policy.AnnotationDefaultTTL: "-1"} {
+		for key, value := range map[string]string{wellknown.AnnotationMaxTTL: "soon", wellknown.AnnotationMode: "off", wellknown.AnnotationDefaultTTL: "-1"} {
 			request := merge(s.ownPath()+subresource, annotate(key, value))
 			if subresource == "/finalize" { // takes no patch
 				current, err := suite.cluster.Client.CoreV1().Namespaces().Get(s.ctx, s.name, metav1.GetOptions{})
@@ -52,5 +52,5 @@ func TestHostileStatusWrites(t *testing.T) {
 	unbound.Spec.SchedulerName = "nobody"
 	s.newPod(unbound)
 	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"unbound","annotations":{"curfew.dev/ttl-after-finished":"30d"}},"target":{"kind":"Node","name":"node-0"}}`
-	s.refusesHostile("a binding", hostile{method: http.MethodPost, path: s.podsPath() + "/unbound/binding", body: []byte(binding)}, policy.AnnotationTTL)
+	s.refusesHostile("a binding", hostile{method: http.MethodPost, path: s.podsPath() + "/unbound/binding", body: []byte(binding)}, wellknown.AnnotationTTL)
 }

@@ -11,7 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Tests of requests that try to get around admission, or to exhaust it (S9). Each sends what the
@@ -23,7 +23,7 @@ const tooLong = 10 * 24 * time.Hour
 
 func bounded(t *testing.T) *space {
 	t.Helper()
-	return newSpace(t, policy.AnnotationMaxTTL, "7d")
+	return newSpace(t, wellknown.AnnotationMaxTTL, "7d")
 }
 
 // longDurations are values that are easy to parse slowly. None is a duration: that is at most 63
@@ -48,24 +48,24 @@ func TestHostileDurations(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)
 	for what, value := range longDurations(60_000) {
-		s.refusesHostile(what, s.creation(s.jobsPath(), job("long", native(tooLong), annotated(policy.AnnotationTTLFailed, value))), policy.AnnotationTTLFailed)
+		s.refusesHostile(what, s.creation(s.jobsPath(), job("long", native(tooLong), annotated(wellknown.AnnotationTTLFailed, value))), wellknown.AnnotationTTLFailed)
 	}
 	value := strings.Repeat("1s", 60_000)
-	for _, key := range []string{policy.AnnotationTTL, policy.AnnotationTTLSucceeded} {
+	for _, key := range []string{wellknown.AnnotationTTL, wellknown.AnnotationTTLSucceeded} {
 		s.refusesHostile(key, s.creation(s.jobsPath(), job("long", native(tooLong), annotated(key, value))), key)
 	}
-	s.refusesHostile("a deadline", s.creation(s.jobsPath(), job("long", native(tooLong), annotated(policy.AnnotationActiveDeadline, value))), "spec.ttlSecondsAfterFinished")
-	s.refusesHostile("a Pod", s.creation(s.podsPath(), pod("long", corev1.RestartPolicyNever, policy.AnnotationTTL, value)), policy.AnnotationTTL)
-	s.refusesHostile("a template", s.creation(s.jobsPath(), job("long", inTemplate(policy.AnnotationTTL, value))), policy.AnnotationTTL)
+	s.refusesHostile("a deadline", s.creation(s.jobsPath(), job("long", native(tooLong), annotated(wellknown.AnnotationActiveDeadline, value))), "spec.ttlSecondsAfterFinished")
+	s.refusesHostile("a Pod", s.creation(s.podsPath(), pod("long", corev1.RestartPolicyNever, wellknown.AnnotationTTL, value)), wellknown.AnnotationTTL)
+	s.refusesHostile("a template", s.creation(s.jobsPath(), job("long", inTemplate(wellknown.AnnotationTTL, value))), wellknown.AnnotationTTL)
 	for _, key := range []string{
-		policy.AnnotationDefaultTTL, policy.AnnotationDefaultTTLSucceeded, policy.AnnotationDefaultTTLFailed, policy.AnnotationDefaultPodTTL, policy.AnnotationDefaultDeadline,
-		policy.AnnotationMinTTL, policy.AnnotationMaxTTL, policy.AnnotationMinDeadline, policy.AnnotationMaxDeadline, policy.AnnotationMode, policy.AnnotationBackfill,
+		wellknown.AnnotationDefaultTTL, wellknown.AnnotationDefaultTTLSucceeded, wellknown.AnnotationDefaultTTLFailed, wellknown.AnnotationDefaultPodTTL, wellknown.AnnotationDefaultDeadline,
+		wellknown.AnnotationMinTTL, wellknown.AnnotationMaxTTL, wellknown.AnnotationMinDeadline, wellknown.AnnotationMaxDeadline, wellknown.AnnotationMode, wellknown.AnnotationBackfill,
 	} {
 		s.refusesHostile("a Namespace's "+key, s.creation("/api/v1/namespaces", namespace("hostile", key, value)), key)
 		s.refusesHostile("a change of "+key, merge(s.ownPath(), fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)), key)
 	}
 	// What its author wrote of Curfew's own is nothing that is worth reading.
-	long := namespace(s.name+"-since", policy.AnnotationMaxTTL, "7d", policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultSince, value)
+	long := namespace(s.name+"-since", wellknown.AnnotationMaxTTL, "7d", wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultSince, value)
 	if got := s.send(s.creation("/api/v1/namespaces", long)); got.code != http.StatusCreated {
 		t.Errorf("a Namespace with a long default-since: %s", got)
 	}
@@ -93,20 +93,20 @@ func TestHostileKeys(t *testing.T) {
 		t.Fatalf("create a crowded Job: %s", got)
 	}
 	s.refusesHostile("a change of it", merge(s.jobsPath()+"/crowded", fmt.Sprintf(`{"spec":{"ttlSecondsAfterFinished":%d}}`, int(tooLong.Seconds()))), ttl)
-	s.refusesHostile("a label on it", merge(s.jobsPath()+"/crowded", `{"metadata":{"labels":{"curfew.dev/ttl":"30d"}}}`), policy.LabelTTL)
+	s.refusesHostile("a label on it", merge(s.jobsPath()+"/crowded", `{"metadata":{"labels":{"curfew.dev/ttl":"30d"}}}`), wellknown.LabelTTL)
 
 	// Where the namespace does not use Curfew, only match conditions know which objects concern it.
 	plain := newSpace(t)
-	plain.refusesHostile("a bad TTL among 40,000 annotations", plain.creation(plain.jobsPath(), job("crowded", annotated(policy.AnnotationTTL, "soon"), crowded)), policy.AnnotationTTL)
+	plain.refusesHostile("a bad TTL among 40,000 annotations", plain.creation(plain.jobsPath(), job("crowded", annotated(wellknown.AnnotationTTL, "soon"), crowded)), wellknown.AnnotationTTL)
 	if got := plain.send(plain.creation(plain.jobsPath(), job("crowded", byTest, crowded))); got.code != http.StatusCreated {
 		t.Fatalf("create a crowded Job: %s", got)
 	}
-	plain.refusesHostile("a bad TTL added to them", merge(plain.jobsPath()+"/crowded", `{"metadata":{"annotations":{"curfew.dev/ttl-after-finished":"soon"}}}`), policy.AnnotationTTL)
+	plain.refusesHostile("a bad TTL added to them", merge(plain.jobsPath()+"/crowded", `{"metadata":{"annotations":{"curfew.dev/ttl-after-finished":"soon"}}}`), wellknown.AnnotationTTL)
 
-	annotations := crowd(map[string]string{policy.AnnotationMaxTTL: "soon"}, many)
+	annotations := crowd(map[string]string{wellknown.AnnotationMaxTTL: "soon"}, many)
 	crowdedNamespace := namespace("crowded")
 	crowdedNamespace.Annotations = annotations
-	s.refusesHostile("a Namespace with 40,000 annotations", s.creation("/api/v1/namespaces", crowdedNamespace), policy.AnnotationMaxTTL)
+	s.refusesHostile("a Namespace with 40,000 annotations", s.creation("/api/v1/namespaces", crowdedNamespace), wellknown.AnnotationMaxTTL)
 	s.answersOthers()
 }
 
@@ -162,15 +162,15 @@ func TestHostileDepthAndMembers(t *testing.T) {
 	probe.path += "?dryRun=All"
 	s.poll("the rule of the kind to act", func(ctx context.Context) (bool, error) { return s.send(probe).refused(), nil })
 	for what, rest := range map[string]string{"9,900 deep": nested(9_900), "9,990 deep": nested(9_990), "many members": members(many)} {
-		s.refusesHostile(what, well("hostile", "30d", rest), policy.AnnotationTTL)
+		s.refusesHostile(what, well("hostile", "30d", rest), wellknown.AnnotationTTL)
 	}
 	for what, rest := range map[string]string{"deep": nested(9_900), "wide": members(many)} {
 		if got := s.send(well(what, "1h", rest)); got.code != http.StatusCreated {
 			t.Errorf("create %s: %s", what, got)
 			continue
 		}
-		s.refusesHostile("a change of "+what, merge(path+"/"+what, `{"metadata":{"annotations":{"curfew.dev/ttl-after-finished":"30d"}}}`), policy.AnnotationTTL)
-		s.refusesHostile("a label on "+what, merge(path+"/"+what, `{"metadata":{"labels":{"curfew.dev/ttl":"30d"}}}`), policy.LabelTTL)
+		s.refusesHostile("a change of "+what, merge(path+"/"+what, `{"metadata":{"annotations":{"curfew.dev/ttl-after-finished":"30d"}}}`), wellknown.AnnotationTTL)
+		s.refusesHostile("a label on "+what, merge(path+"/"+what, `{"metadata":{"labels":{"curfew.dev/ttl":"30d"}}}`), wellknown.LabelTTL)
 	}
 	s.answersOthers()
 }

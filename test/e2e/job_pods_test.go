@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -23,7 +23,7 @@ import (
 func TestPodTTL(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	keeps := newSpace(t, longStanding(policy.AnnotationDefaultPodTTL, "1s")...)
+	keeps := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "1s")...)
 	for _, each := range []struct {
 		*space
 		name, ttl string
@@ -33,7 +33,7 @@ func TestPodTTL(t *testing.T) {
 	} {
 		running := job(each.name, inTemplate(hold, "true"), sized(2, 2))
 		if each.ttl != "" {
-			running.Annotations = map[string]string{policy.AnnotationPodTTL: each.ttl}
+			running.Annotations = map[string]string{wellknown.AnnotationPodTTL: each.ttl}
 		}
 		created := each.newJob(running)
 		child := each.await("a Pod of "+each.name, func(e harness.Event) bool {
@@ -66,8 +66,8 @@ func TestPodTTL(t *testing.T) {
 	if len(left) != 2 {
 		t.Fatalf("%d finished Pods are left, want 2", len(left))
 	}
-	s.expectSuccess(s.kubectl("annotate", "job", "silent", policy.AnnotationPodTTL+"=1s"))
-	s.expectSuccess(s.kubectl("annotate", "--overwrite", "job", "later", policy.AnnotationPodTTL+"=1s"))
+	s.expectSuccess(s.kubectl("annotate", "job", "silent", wellknown.AnnotationPodTTL+"=1s"))
+	s.expectSuccess(s.kubectl("annotate", "--overwrite", "job", "later", wellknown.AnnotationPodTTL+"=1s"))
 	for _, one := range left {
 		s.awaitGone(one)
 	}
@@ -179,7 +179,7 @@ func runTrial(s *space, of trial, podTTL string) string {
 		inTemplate(hold, "true")(created)
 	}
 	if podTTL != "" {
-		annotated(policy.AnnotationPodTTL, podTTL)(created)
+		annotated(wellknown.AnnotationPodTTL, podTTL)(created)
 	}
 	s.newJob(created)
 	attempts, released := map[int]int{}, map[string]bool{}
@@ -257,7 +257,7 @@ func TestJobOfManyCompletions(t *testing.T) {
 		completions, parallelism = 10_000, 50
 	}
 	s := newSpace(t)
-	created := s.newJob(job("many", sized(completions, parallelism), indexed, annotated(policy.AnnotationPodTTL, "0")))
+	created := s.newJob(job("many", sized(completions, parallelism), indexed, annotated(wellknown.AnnotationPodTTL, "0")))
 	peak := 0
 	for done, finished := int32(0), false; !finished; done += 500 {
 		s.poll(fmt.Sprintf("more than %d completions", done), func(ctx context.Context) (bool, error) {

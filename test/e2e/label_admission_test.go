@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const (
@@ -30,7 +30,7 @@ func labelledAs(apiVersion, kind, name string, labels ...string) map[string]any 
 // comes and when it changes.
 func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 	t.Parallel()
-	s := labelSpace(t, policy.AnnotationMaxTTL, "90d")
+	s := labelSpace(t, wellknown.AnnotationMaxTTL, "90d")
 	thing := s.define("Thing", s.name+".example.com", true, version{name: "v1", storage: true})
 	site := s.define("Site", s.name+".example.com", false, version{name: "v1", storage: true})
 	s.grant("e2e-"+s.name, thing, site)
@@ -40,7 +40,7 @@ func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 		{"v1", "ConfigMap", "configmap"}, {thing.Group + "/v1", "Thing", thing.Resource + "." + thing.Group},
 	} {
 		object := func(name, ttl string) map[string]any {
-			return labelledAs(kind.apiVersion, kind.kind, name, policy.LabelTTL, ttl)
+			return labelledAs(kind.apiVersion, kind.kind, name, wellknown.LabelTTL, ttl)
 		}
 		s.eventually(row{object("good", "90d"), ""}) // once it is known that the controller may delete the kind
 		s.creates(
@@ -51,14 +51,14 @@ func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 			row{labelledAs(kind.apiVersion, kind.kind, "none"), ""},
 		)
 		refused := `Error from server (Forbidden): admission webhook "validate-labels-in-use.curfew.dev" denied the request: ` + labelField + bound + of
-		s.expectRefusal(s.kubectl("label", kind.resource, "none", policy.LabelTTL+"=91d"), refused)
-		s.expectRefusal(s.kubectl("label", "--overwrite", kind.resource, "good", policy.LabelTTL+"=91d"), refused)
-		s.expectStderr(s.kubectl("label", "--overwrite", kind.resource, "good", policy.LabelTTL+"=30d"))
+		s.expectRefusal(s.kubectl("label", kind.resource, "none", wellknown.LabelTTL+"=91d"), refused)
+		s.expectRefusal(s.kubectl("label", "--overwrite", kind.resource, "good", wellknown.LabelTTL+"=91d"), refused)
+		s.expectStderr(s.kubectl("label", "--overwrite", kind.resource, "good", wellknown.LabelTTL+"=30d"))
 		s.expectStderr(s.kubectl("label", kind.resource, "good", "team=blue"))
-		s.expectStderr(s.kubectl("label", kind.resource, "good", policy.LabelTTL+"-"))
+		s.expectStderr(s.kubectl("label", kind.resource, "good", wellknown.LabelTTL+"-"))
 	}
 	cluster := func(ttl string) map[string]any {
-		return labelledAs(site.Group+"/v1", "Site", s.name, policy.LabelTTL, ttl)
+		return labelledAs(site.Group+"/v1", "Site", s.name, wellknown.LabelTTL, ttl)
 	}
 	s.eventually(row{cluster("91d"), ""})
 	s.wouldCreate(row{cluster("1s"), warned(labelField + "1s is under 60s: the Site is deleted 1s after its creation; use 60s or more")})
@@ -71,7 +71,7 @@ func TestWhoDeletedAClusterScopedObject(t *testing.T) {
 	site := s.define("Site", s.name+".example.com", false, version{name: "v1", storage: true})
 	s.grant("e2e-"+s.name, site)
 	s.awaitWatched("Site."+site.Group, true)
-	s.create(labelledAs(site.Group+"/v1", "Site", s.name, policy.LabelTTL, "1s"))
+	s.create(labelledAs(site.Group+"/v1", "Site", s.name, wellknown.LabelTTL, "1s"))
 	s.poll("the record of the deletion", func(context.Context) (bool, error) {
 		return strings.Contains(s.curfew("explain", site.Resource+"."+site.Group+"/"+s.name).stdout, "by its TTL label"), nil
 	})
@@ -92,18 +92,18 @@ func TestLabelPolicySamples(t *testing.T) {
 		s.afterwards("delete", "lifecyclepolicy", s.name+"-90-days", s.name+"-this-year", "--ignore-not-found")
 	})
 	long := denied("validate-labels.curfew.dev", labelField+`91d is above maxTTLLabel 90d of policy "`+s.name+`-90-days": use 90d or less`)
-	s.eventually(row{labelledAs("v1", "ConfigMap", "long", policy.LabelTTL, "91d"), long})
-	date := labelledAs("v1", "ConfigMap", "date", policy.LabelTTL, "2098-12-31", "project", "twenty-six")
+	s.eventually(row{labelledAs("v1", "ConfigMap", "long", wellknown.LabelTTL, "91d"), long})
+	date := labelledAs("v1", "ConfigMap", "date", wellknown.LabelTTL, "2098-12-31", "project", "twenty-six")
 	s.eventuallySays("the date to be too late", ` is above maxTTLLabel 90d of policy "`+s.name+`-90-days": use 90d or less`, date)
-	s.creates(row{labelledAs("v1", "ConfigMap", "fits", policy.LabelTTL, "90d", "project", "twenty-six"), ""})
+	s.creates(row{labelledAs("v1", "ConfigMap", "fits", wellknown.LabelTTL, "90d", "project", "twenty-six"), ""})
 
 	s.expectSuccess(s.kubectl("delete", "lifecyclepolicy", s.name+"-90-days"))
 	s.eventually(row{date, ""})
 	s.creates(
 		row{date, ""},
-		row{labelledAs("v1", "ConfigMap", "after", policy.LabelTTL, "2099-01-01", "project", "twenty-six"), denied("validate-labels.curfew.dev",
+		row{labelledAs("v1", "ConfigMap", "after", wellknown.LabelTTL, "2099-01-01", "project", "twenty-six"), denied("validate-labels.curfew.dev",
 			labelField+`2099-01-01 is after latestDate 2098-12-31 of policy "`+s.name+`-this-year": use a date up to then`)},
-		row{labelledAs("v1", "ConfigMap", "other", policy.LabelTTL, "2099-01-01"), ""},
+		row{labelledAs("v1", "ConfigMap", "other", wellknown.LabelTTL, "2099-01-01"), ""},
 	)
 }
 
@@ -112,7 +112,7 @@ func TestLabelOfThoseWhoMayNotDelete(t *testing.T) {
 	t.Parallel()
 	s, resource := custom(t)
 	thing := func(name string) map[string]any {
-		return labelledAs(resource.Group+"/v1", "Thing", name, policy.LabelTTL, "1d")
+		return labelledAs(resource.Group+"/v1", "Thing", name, wellknown.LabelTTL, "1d")
 	}
 	of := "things." + resource.Group
 	controller := labelField + `Curfew's controller lacks the permission to delete a Thing in namespace "` + s.name + `": it stays until an admin grants that`
@@ -139,7 +139,7 @@ func TestLabelOnANamespace(t *testing.T) {
 	user := warned(labelField + "sets when this Namespace is deleted" + notYours)
 	label := func(who, value string) string {
 		s.Helper()
-		return s.expectSuccess(s.kubectl("--as="+who, "label", "--overwrite", "namespace", s.name, policy.LabelTTL+"="+value)).stderr
+		return s.expectSuccess(s.kubectl("--as="+who, "label", "--overwrite", "namespace", s.name, wellknown.LabelTTL+"="+value)).stderr
 	}
 	if said := label("e2e-ann", "30d"); !strings.Contains(said, user) {
 		t.Errorf("kubectl said %q, want %q", said, user)
@@ -147,7 +147,7 @@ func TestLabelOnANamespace(t *testing.T) {
 	if said := label("e2e-bob", "31d"); strings.Contains(said, user) {
 		t.Errorf("kubectl said %q to one who may delete it", said)
 	}
-	s.expectSuccess(s.kubectl("label", "namespace", s.name, policy.LabelTTL+"-"))
+	s.expectSuccess(s.kubectl("label", "namespace", s.name, wellknown.LabelTTL+"-"))
 }
 
 // A warning tells users who write a label's key as an annotation, or the other way round.
@@ -159,25 +159,25 @@ func TestLabelsAndAnnotationsMixedUp(t *testing.T) {
 	}
 	asAnnotation := warned("metadata.annotations[curfew.dev/ttl]: is a label, and has no effect as an annotation: set metadata.labels[curfew.dev/ttl]")
 	task := pod("task", corev1.RestartPolicyNever)
-	task.Labels = map[string]string{policy.AnnotationTTL: "1h"}
+	task.Labels = map[string]string{wellknown.AnnotationTTL: "1h"}
 	here := namespace("mixed-up")
-	here.Labels = map[string]string{policy.AnnotationDefaultTTL: "1h"}
+	here.Labels = map[string]string{wellknown.AnnotationDefaultTTL: "1h"}
 	var anything []row
-	for _, key := range append([]string{policy.AnnotationActiveDeadline}, policy.TTLAnnotations...) {
+	for _, key := range append([]string{wellknown.AnnotationActiveDeadline}, wellknown.TTLAnnotations...) {
 		said := warned("metadata.labels[" + key + "]: is an annotation, and has no effect as a label: a ConfigMap has no TTL after finished; use label curfew.dev/ttl")
-		if key == policy.AnnotationActiveDeadline {
+		if key == wellknown.AnnotationActiveDeadline {
 			said = asLabel(key)
 		}
 		anything = append(anything, row{labelledAs("v1", "ConfigMap", fmt.Sprintf("a%d", len(anything)), key, "1h"), said})
 	}
 	s.eventually(anything[0]) // once the API server sends labels on all kinds to Curfew
 	s.creates(append(anything,
-		row{job("annotation", annotated(policy.LabelTTL, "1d")), asAnnotation + ", or annotation curfew.dev/ttl-after-finished"},
-		row{task, asLabel(policy.AnnotationTTL)},
+		row{job("annotation", annotated(wellknown.LabelTTL, "1d")), asAnnotation + ", or annotation curfew.dev/ttl-after-finished"},
+		row{task, asLabel(wellknown.AnnotationTTL)},
 	)...)
-	s.wouldCreate(row{here, asLabel(policy.AnnotationDefaultTTL)})
+	s.wouldCreate(row{here, asLabel(wellknown.AnnotationDefaultTTL)})
 	s.expectStderr(s.kubectl("create", "deployment", "web", "--image=web"))
-	s.expectStderr(s.kubectl("annotate", "deployment", "web", policy.LabelTTL+"=1d"), asAnnotation)
+	s.expectStderr(s.kubectl("annotate", "deployment", "web", wellknown.LabelTTL+"=1d"), asAnnotation)
 	s.expectStderr(s.kubectl("annotate", "deployment", "web", "example.com/note=x"))
 }
 
@@ -195,7 +195,7 @@ func TestMisspeltKeysAreWarnedAbout(t *testing.T) {
 	s.expectStderr(s.kubectl("annotate", "namespace", s.name, "curfew.dev/max-tlt=1h"), unknown("metadata.annotations[curfew.dev/max-tlt]", "annotation curfew.dev/max-ttl"))
 	s.expectStderr(s.kubectl("annotate", "namespace", s.name, "example.com/note=x"))
 	s.creates(
-		row{job("misspelt", annotated(policy.AnnotationTTL, "1h"), annotated("curfew.dev/ttl-after-faild", "1d")), unknown("metadata.annotations[curfew.dev/ttl-after-faild]", "annotation curfew.dev/ttl-after-failed")},
-		row{job("misplaced", annotated(policy.AnnotationTTL, "1h"), annotated(policy.AnnotationMaxTTL, "1d")), warned("metadata.annotations[curfew.dev/max-ttl]: has no effect on a Job, only on a Namespace: set it on namespace \"" + s.name + "\"")},
+		row{job("misspelt", annotated(wellknown.AnnotationTTL, "1h"), annotated("curfew.dev/ttl-after-faild", "1d")), unknown("metadata.annotations[curfew.dev/ttl-after-faild]", "annotation curfew.dev/ttl-after-failed")},
+		row{job("misplaced", annotated(wellknown.AnnotationTTL, "1h"), annotated(wellknown.AnnotationMaxTTL, "1d")), warned("metadata.annotations[curfew.dev/max-ttl]: has no effect on a Job, only on a Namespace: set it on namespace \"" + s.name + "\"")},
 	)
 }

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -61,7 +61,7 @@ func TestEveryKindGoesByItsLabel(t *testing.T) {
 	creating := time.Since(began)
 	s.makeBare(len(objects))
 	expiry := now().Add((10*creating + 20*second).Round(second))
-	s.expectSuccess(s.kubectlInput(manifest, "label", "--overwrite", "-f", "-", policy.LabelTTL+"="+until(expiry)))
+	s.expectSuccess(s.kubectlInput(manifest, "label", "--overwrite", "-f", "-", wellknown.LabelTTL+"="+until(expiry)))
 	if time.Now().After(expiry.Add(-second)) {
 		t.Fatalf("labelling took longer than ten times the %s of creating", creating)
 	}

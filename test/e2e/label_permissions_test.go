@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -39,15 +39,15 @@ func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
 	role := "e2e-" + s.name
 	s.awaitWatched(groupKind(resource), false)
 
-	before := s.newObject(resource, "Thing", "before", policy.LabelTTL, "2s")
+	before := s.newObject(resource, "Thing", "before", wellknown.LabelTTL, "2s")
 	s.grant(role, resource)
 	s.awaitGone(before)
 
 	s.expectSuccess(s.kubectl("delete", "clusterrole", role))
 	s.awaitWatched(groupKind(resource), false)
 	expiry := s.ahead(4 * second)
-	between := s.newObject(resource, "Thing", "between", policy.LabelTTL, until(expiry))
-	healthy := s.newConfigMap("healthy", policy.LabelTTL, until(expiry))
+	between := s.newObject(resource, "Thing", "between", wellknown.LabelTTL, until(expiry))
+	healthy := s.newConfigMap("healthy", wellknown.LabelTTL, until(expiry))
 	s.notEarly(s.awaitDeletion(healthy), expiry) // a kind without permission delays no other
 	s.outlast(expiry)
 	s.stillThere(between)
@@ -58,7 +58,7 @@ func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
 	s.grant(role, resource)
 	s.awaitGone(between)
 	expiry = s.ahead(3 * second)
-	s.notEarly(s.awaitDeletion(s.newObject(resource, "Thing", "after", policy.LabelTTL, until(expiry))), expiry)
+	s.notEarly(s.awaitDeletion(s.newObject(resource, "Thing", "after", wellknown.LabelTTL, until(expiry))), expiry)
 }
 
 // A permission in one namespace is used there and nowhere else.
@@ -71,14 +71,14 @@ func TestPermissionInOneNamespace(t *testing.T) {
 	s.expectSuccess(s.kubectl("create", "clusterrole", role, "--verb=get,list,watch,delete", "--resource=things."+resource.Group))
 	s.expectSuccess(s.kubectl("create", "rolebinding", "curfew", "--clusterrole="+role, "--serviceaccount="+harness.Namespace+":curfew-controller"))
 	const due = "2s"
-	elsewhere := other.newObject(resource, "Thing", "elsewhere", policy.LabelTTL, due)
-	s.awaitGone(s.newObject(resource, "Thing", "here", policy.LabelTTL, due))
+	elsewhere := other.newObject(resource, "Thing", "elsewhere", wellknown.LabelTTL, due)
+	s.awaitGone(s.newObject(resource, "Thing", "here", wellknown.LabelTTL, due))
 	s.outlast(now().Add(2 * second))
 	other.stillThere(elsewhere)
 
 	s.expectSuccess(s.kubectl("delete", "rolebinding", "curfew"))
 	s.awaitWatched(groupKind(resource), false)
-	kept := s.newObject(resource, "Thing", "kept", policy.LabelTTL, due)
+	kept := s.newObject(resource, "Thing", "kept", wellknown.LabelTTL, due)
 	s.outlast(now().Add(2 * second))
 	s.stillThere(kept)
 }
@@ -88,18 +88,18 @@ func TestDefinitionDeletedAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	s, resource := custom(t)
 	s.grant("e2e-"+s.name, resource)
-	s.awaitGone(s.newObject(resource, "Thing", "first", policy.LabelTTL, "2s"))
-	s.newObject(resource, "Thing", "lost", policy.LabelTTL, "30d")
+	s.awaitGone(s.newObject(resource, "Thing", "first", wellknown.LabelTTL, "2s"))
+	s.newObject(resource, "Thing", "lost", wellknown.LabelTTL, "30d")
 
 	s.expectSuccess(s.kubectl("delete", "crd", "things."+resource.Group, "--timeout=10m"))
 	healthy := s.ahead(4 * second)
-	s.notEarly(s.awaitDeletion(s.newConfigMap("healthy", policy.LabelTTL, until(healthy))), healthy)
+	s.notEarly(s.awaitDeletion(s.newConfigMap("healthy", wellknown.LabelTTL, until(healthy))), healthy)
 	s.awaitMetrics("the kind to be forgotten", func(text string) bool { return len(grep(text, groupKind(resource))) == 0 })
 
 	s.define("Thing", resource.Group, true, version{name: "v1", storage: true})
 	s.follow("Thing", resource)
 	expiry := s.ahead(5 * second)
-	s.notEarly(s.awaitDeletion(s.newObject(resource, "Thing", "second", policy.LabelTTL, until(expiry))), expiry)
+	s.notEarly(s.awaitDeletion(s.newObject(resource, "Thing", "second", wellknown.LabelTTL, until(expiry))), expiry)
 }
 
 // A kind whose conversion webhook is broken delays no other, and is caught up with once it works.
@@ -107,10 +107,10 @@ func TestBrokenConversionDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	s, resource := custom(t)
 	s.grant("e2e-"+s.name, resource)
-	s.awaitGone(s.newObject(resource, "Thing", "first", policy.LabelTTL, "2s"))
+	s.awaitGone(s.newObject(resource, "Thing", "first", wellknown.LabelTTL, "2s"))
 	expiry := s.ahead(12 * second)
-	s.newObject(resource, "Thing", "broken", policy.LabelTTL, until(expiry))
-	healthy := s.newConfigMap("healthy", policy.LabelTTL, until(expiry))
+	s.newObject(resource, "Thing", "broken", wellknown.LabelTTL, until(expiry))
+	healthy := s.newConfigMap("healthy", wellknown.LabelTTL, until(expiry))
 	versions := []version{{name: "v1"}, {name: "v2", storage: true}}
 	s.defineWith("Thing", resource.Group, true, `{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],
 		"clientConfig":{"url":"https://127.0.0.1:1/convert"}}}`, versions...)
@@ -145,12 +145,12 @@ func TestHangingDeletesDelayNoOther(t *testing.T) {
 		others = append(others, s.newConfigMap(fmt.Sprintf("healthy-%d", i)))
 	}
 	expiry := now().Add((5*time.Since(began) + 30*second).Round(second))
-	s.expectSuccess(s.kubectl("label", "things."+resource.Group, "--all", policy.LabelTTL+"="+until(expiry)))
+	s.expectSuccess(s.kubectl("label", "things."+resource.Group, "--all", wellknown.LabelTTL+"="+until(expiry)))
 	healthy := map[time.Time]*unstructured.Unstructured{}
 	for i, object := range others {
 		due := expiry.Add(time.Duration(1+4*i) * second)
 		healthy[due] = object
-		s.expectSuccess(s.kubectl("label", "configmap", object.GetName(), policy.LabelTTL+"="+until(due)))
+		s.expectSuccess(s.kubectl("label", "configmap", object.GetName(), wellknown.LabelTTL+"="+until(due)))
 	}
 	if now().After(expiry) {
 		t.Fatal("labelling them took longer than five times the time of making them, and 30s")

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -37,7 +38,7 @@ func (s *space) follow(kind string, resource schema.GroupVersionResource) {
 }
 
 // until is the label's form of an instant.
-func until(at time.Time) string { return policy.TTLLabel{At: at}.String() }
+func until(at time.Time) string { return lifetime.TTLLabel{At: at}.String() }
 
 // newObject creates an object of any kind with labels.
 func (s *space) newObject(resource schema.GroupVersionResource, kind, name string, labels ...string) *unstructured.Unstructured {
@@ -76,7 +77,7 @@ func labelSpace(t *testing.T, annotations ...string) *space {
 		s.grant("e2e-config-maps", configMaps)
 		s.awaitWatched("ConfigMap", true)
 		s.poll("the labels of ConfigMaps to be reviewed", func(context.Context) (bool, error) {
-			expired := labelledAs("v1", "ConfigMap", "probe", policy.LabelTTL, "2020-01-01")
+			expired := labelledAs("v1", "ConfigMap", "probe", wellknown.LabelTTL, "2020-01-01")
 			return s.kubectlInput(s.manifest(expired), "create", "--dry-run=server", "-f", "-").failed, nil
 		})
 	})
@@ -145,22 +146,22 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 	s := labelSpace(t)
 	margin := s.slack(3 * second)
 	expiry := now().Add(6*second + 2*margin)
-	taken := s.newConfigMap("taken", policy.LabelTTL, until(expiry))
-	raised := s.newConfigMap("raised", policy.LabelTTL, until(expiry))
-	spoiled := s.newConfigMap("spoiled", policy.LabelTTL, until(expiry))
-	protected := s.newConfigMap("protected", policy.LabelTTL, until(expiry))
-	lowered := s.newConfigMap("lowered", policy.LabelTTL, "30d")
+	taken := s.newConfigMap("taken", wellknown.LabelTTL, until(expiry))
+	raised := s.newConfigMap("raised", wellknown.LabelTTL, until(expiry))
+	spoiled := s.newConfigMap("spoiled", wellknown.LabelTTL, until(expiry))
+	protected := s.newConfigMap("protected", wellknown.LabelTTL, until(expiry))
+	lowered := s.newConfigMap("lowered", wellknown.LabelTTL, "30d")
 	late := s.newConfigMap("late")
-	unchanged := s.newConfigMap("unchanged", policy.LabelTTL, until(expiry))
+	unchanged := s.newConfigMap("unchanged", wellknown.LabelTTL, until(expiry))
 
 	s.justBefore(expiry.Add(-margin))
 	patches := map[string]string{
-		"taken":     `{"metadata":{"labels":{"` + policy.LabelTTL + `":null}}}`,
-		"raised":    `{"metadata":{"labels":{"` + policy.LabelTTL + `":"` + until(expiry.Add(margin)) + `"}}}`,
-		"spoiled":   `{"metadata":{"labels":{"` + policy.LabelTTL + `":"soon"}}}`,
-		"protected": `{"metadata":{"annotations":{"` + policy.AnnotationProtect + `":"true"}}}`,
-		"lowered":   `{"metadata":{"labels":{"` + policy.LabelTTL + `":"` + until(expiry) + `"}}}`,
-		"late":      `{"metadata":{"labels":{"` + policy.LabelTTL + `":"` + until(expiry) + `"}}}`,
+		"taken":     `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":null}}}`,
+		"raised":    `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":"` + until(expiry.Add(margin)) + `"}}}`,
+		"spoiled":   `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":"soon"}}}`,
+		"protected": `{"metadata":{"annotations":{"` + wellknown.AnnotationProtect + `":"true"}}}`,
+		"lowered":   `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":"` + until(expiry) + `"}}}`,
+		"late":      `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":"` + until(expiry) + `"}}}`,
 	}
 	errs := make(chan error, len(patches))
 	for name, patch := range patches {
@@ -188,16 +189,16 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 func TestLabelChangedUnderTheDelete(t *testing.T) {
 	t.Parallel()
 	for name, patch := range map[string]string{
-		"raised":    `{"metadata":{"labels":{"` + policy.LabelTTL + `":"30d"}}}`,
-		"taken":     `{"metadata":{"labels":{"` + policy.LabelTTL + `":null}}}`,
-		"protected": `{"metadata":{"annotations":{"` + policy.AnnotationProtect + `":"true"}}}`,
+		"raised":    `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":"30d"}}}`,
+		"taken":     `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":null}}}`,
+		"protected": `{"metadata":{"annotations":{"` + wellknown.AnnotationProtect + `":"true"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := labelSpace(t)
 			expiry := s.ahead(3 * second)
 			defer suite.proxy.BeforeDelete(s.name, "it", func() { s.okInHook(s.patchConfigMap("it", patch)) })()
-			it := s.newConfigMap("it", policy.LabelTTL, until(expiry))
+			it := s.newConfigMap("it", wellknown.LabelTTL, until(expiry))
 			s.outlast(expiry)
 			s.stillThere(it)
 			s.onlyConflicts("it")
@@ -232,13 +233,13 @@ func TestTheEarlierOfTTLAndLabel(t *testing.T) {
 // Protected namespaces, Curfew's own objects and what lies outside of the bounds are not touched.
 func TestLabelsThatAreNotCarriedOut(t *testing.T) {
 	t.Parallel()
-	s := labelSpace(t, policy.AnnotationMaxTTL, "1h")
+	s := labelSpace(t, wellknown.AnnotationMaxTTL, "1h")
 	const due = "2s"
-	own := s.newConfigMap("own", policy.LabelTTL, due, policy.LabelPartOf, policy.PartOfCurfew) // which is no protection
+	own := s.newConfigMap("own", wellknown.LabelTTL, due, wellknown.LabelPartOf, wellknown.PartOfCurfew) // which is no protection
 	protected := &unstructured.Unstructured{}
 	protected.SetGroupVersionKind(configMaps.GroupVersion().WithKind("ConfigMap"))
 	protected.SetName("e2e-" + s.name)
-	protected.SetLabels(map[string]string{policy.LabelTTL: due})
+	protected.SetLabels(map[string]string{wellknown.LabelTTL: due})
 	for _, namespace := range []string{"kube-public", harness.Namespace} {
 		_, err := s.objects(configMaps).Namespace(namespace).Create(s.ctx, protected, metav1.CreateOptions{})
 		s.ok(err)
@@ -250,7 +251,7 @@ func TestLabelsThatAreNotCarriedOut(t *testing.T) {
 			}
 		}
 	}()
-	gone := s.newConfigMap("gone", policy.LabelTTL, due)
+	gone := s.newConfigMap("gone", wellknown.LabelTTL, due)
 	s.awaitGone(gone)
 	s.awaitGone(own)
 	s.outlast(now().Add(2 * second))

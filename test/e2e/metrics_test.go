@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -20,7 +20,7 @@ func TestMetricsOfAKind(t *testing.T) {
 	series := func(metric, more string) string {
 		return fmt.Sprintf(`%s{group=%q,kind="Thing"%s,trigger="label"}`, metric, resource.Group, more)
 	}
-	s.awaitGone(s.newObject(resource, "Thing", "own", policy.LabelTTL, "2s"))
+	s.awaitGone(s.newObject(resource, "Thing", "own", wellknown.LabelTTL, "2s"))
 	s.awaitMetrics("the deletion", func(text string) bool {
 		return strings.Contains(text, series("curfew_deletion_attempts_total", `,result="deleted"`)+" 1")
 	})
@@ -29,9 +29,9 @@ func TestMetricsOfAKind(t *testing.T) {
 		t.Errorf("the only deletion was %vs late (%v), want 0 or more", late, err)
 	}
 
-	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"=dry-run"))
-	early := s.newObject(resource, "Thing", "early", policy.LabelTTL, "1h")
-	due := s.newObject(resource, "Thing", "due", policy.LabelTTL, "2s")
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMode+"=dry-run"))
+	early := s.newObject(resource, "Thing", "early", wellknown.LabelTTL, "1h")
+	due := s.newObject(resource, "Thing", "due", wellknown.LabelTTL, "2s")
 	s.awaitLog(suite.controller.Log, s.name+"/due", "dry")
 	// As the in-tree TTL controller deletes.
 	s.expectSuccess(s.kubectl("delete", resource.Resource+"."+resource.Group, "early", "due", "--cascade=foreground", "--wait=false"))

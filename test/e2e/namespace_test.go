@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // What the annotations of a Namespace do at admission. default-ttl, its outcomes, its bounds and
@@ -32,27 +33,27 @@ func TestNamespaceValues(t *testing.T) {
 		return row{namespace("refused", key, value), denied("namespaces.curfew.dev", "metadata.annotations["+key+"]: "+why)}
 	}
 	s.wouldCreate(
-		refused(policy.AnnotationDefaultTTL, "-5m", `"-5m" is negative: a duration is 0 or more, or never`),
-		refused(policy.AnnotationDefaultTTL, "1.5s", `"1.5s" is not a whole number of seconds: `+fix+`, or never`),
-		refused(policy.AnnotationDefaultTTLSucceeded, "1y", `"1y" is not a duration: unit "y" is unknown; `+fix+`, or never`),
-		refused(policy.AnnotationDefaultTTLFailed, "", `is empty: `+fix+`, or never`),
-		refused(policy.AnnotationDefaultPodTTL, "2147483648", `"2147483648" is too long: at most 2147483647s (68 years), or never`),
-		refused(policy.AnnotationDefaultDeadline, "0", `"0" is below 1: a deadline is 1s or more`),
-		refused(policy.AnnotationDefaultDeadline, "never", `"never" is not a duration: `+fix),
-		refused(policy.AnnotationMinTTL, "never", `"never" is not a duration: `+fix),
-		refused(policy.AnnotationMaxTTL, "one day", `"one day" is not a duration: `+fix),
-		refused(policy.AnnotationMinDeadline, "0s", `"0s" is below 1: a deadline is 1s or more`),
-		refused(policy.AnnotationMaxDeadline, "-1", `"-1" is negative: a duration is 0 or more`),
-		refused(policy.AnnotationMode, "warm", `"warm" is not a mode: use enforce, warn or dry-run`),
-		refused(policy.AnnotationBackfill, "yes", `"yes" is neither "true" nor "false": use one of them`),
-		row{namespace("crossed", policy.AnnotationMinTTL, "8d", policy.AnnotationMaxTTL, "1w"), denied("namespaces.curfew.dev",
+		refused(wellknown.AnnotationDefaultTTL, "-5m", `"-5m" is negative: a duration is 0 or more, or never`),
+		refused(wellknown.AnnotationDefaultTTL, "1.5s", `"1.5s" is not a whole number of seconds: `+fix+`, or never`),
+		refused(wellknown.AnnotationDefaultTTLSucceeded, "1y", `"1y" is not a duration: unit "y" is unknown; `+fix+`, or never`),
+		refused(wellknown.AnnotationDefaultTTLFailed, "", `is empty: `+fix+`, or never`),
+		refused(wellknown.AnnotationDefaultPodTTL, "2147483648", `"2147483648" is too long: at most 2147483647s (68 years), or never`),
+		refused(wellknown.AnnotationDefaultDeadline, "0", `"0" is below 1: a deadline is 1s or more`),
+		refused(wellknown.AnnotationDefaultDeadline, "never", `"never" is not a duration: `+fix),
+		refused(wellknown.AnnotationMinTTL, "never", `"never" is not a duration: `+fix),
+		refused(wellknown.AnnotationMaxTTL, "one day", `"one day" is not a duration: `+fix),
+		refused(wellknown.AnnotationMinDeadline, "0s", `"0s" is below 1: a deadline is 1s or more`),
+		refused(wellknown.AnnotationMaxDeadline, "-1", `"-1" is negative: a duration is 0 or more`),
+		refused(wellknown.AnnotationMode, "warm", `"warm" is not a mode: use enforce, warn or dry-run`),
+		refused(wellknown.AnnotationBackfill, "yes", `"yes" is neither "true" nor "false": use one of them`),
+		row{namespace("crossed", wellknown.AnnotationMinTTL, "8d", wellknown.AnnotationMaxTTL, "1w"), denied("namespaces.curfew.dev",
 			`metadata.annotations[curfew.dev/min-ttl]: 8d is above curfew.dev/max-ttl 7d: lower it, or raise the other`)},
-		row{namespace("crossed", policy.AnnotationMinDeadline, "2h", policy.AnnotationMaxDeadline, "1h"), denied("namespaces.curfew.dev",
+		row{namespace("crossed", wellknown.AnnotationMinDeadline, "2h", wellknown.AnnotationMaxDeadline, "1h"), denied("namespaces.curfew.dev",
 			`metadata.annotations[curfew.dev/min-deadline]: 2h is above curfew.dev/max-deadline 1h: lower it, or raise the other`)},
 		// All of them in one namespace, as they may be written.
-		row{namespace("fine", policy.AnnotationDefaultTTL, "never", policy.AnnotationDefaultTTLSucceeded, "90", policy.AnnotationDefaultTTLFailed, "2w",
-			policy.AnnotationDefaultPodTTL, "1.5h", policy.AnnotationDefaultDeadline, "1h30m", policy.AnnotationMinTTL, "60s", policy.AnnotationMaxTTL, "30d",
-			policy.AnnotationMinDeadline, "1", policy.AnnotationMaxDeadline, "1d12h", policy.AnnotationMode, "warn", policy.AnnotationBackfill, "true"), ""},
+		row{namespace("fine", wellknown.AnnotationDefaultTTL, "never", wellknown.AnnotationDefaultTTLSucceeded, "90", wellknown.AnnotationDefaultTTLFailed, "2w",
+			wellknown.AnnotationDefaultPodTTL, "1.5h", wellknown.AnnotationDefaultDeadline, "1h30m", wellknown.AnnotationMinTTL, "60s", wellknown.AnnotationMaxTTL, "30d",
+			wellknown.AnnotationMinDeadline, "1", wellknown.AnnotationMaxDeadline, "1d12h", wellknown.AnnotationMode, "warn", wellknown.AnnotationBackfill, "true"), ""},
 	)
 }
 
@@ -65,30 +66,30 @@ func TestShortDefaultsAreWarned(t *testing.T) {
 			" is under 60s: a Job or Pod may be deleted before anyone reads its logs; use 60s or more")}
 	}
 	s.wouldCreate(
-		short(policy.AnnotationDefaultTTL, "0s"), short(policy.AnnotationDefaultTTLSucceeded, "30s"),
-		short(policy.AnnotationDefaultTTLFailed, "59s"), short(policy.AnnotationDefaultPodTTL, "5s"),
-		row{namespace("long", policy.AnnotationDefaultTTL, "1m"), ""})
+		short(wellknown.AnnotationDefaultTTL, "0s"), short(wellknown.AnnotationDefaultTTLSucceeded, "30s"),
+		short(wellknown.AnnotationDefaultTTLFailed, "59s"), short(wellknown.AnnotationDefaultPodTTL, "5s"),
+		row{namespace("long", wellknown.AnnotationDefaultTTL, "1m"), ""})
 }
 
 // default-pod-ttl speaks for Pods before default-ttl does. What cannot finish, and CronJobs, are
 // left as they are.
 func TestDefaultPodTTL(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "2h")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultPodTTL, "2h")
 	s.creates(
 		row{pod("single", corev1.RestartPolicyNever), warned(`curfew.dev/ttl-after-finished defaulted to 2h from namespace "` + s.name + `"`)},
-		row{pod("own", corev1.RestartPolicyOnFailure, policy.AnnotationTTL, "3h"), ""},
+		row{pod("own", corev1.RestartPolicyOnFailure, wellknown.AnnotationTTL, "3h"), ""},
 		row{pod("server", corev1.RestartPolicyAlways), ""},
 		row{cronJob("nightly"), ""},
 	)
 	for name, want := range map[string]string{"single": "2h namespace/" + s.name, "own": "3h object", "server": " "} {
 		got := s.getPod(name).Annotations
-		if got := got[policy.AnnotationTTL] + " " + got[policy.AnnotationTTLSource]; got != want {
+		if got := got[wellknown.AnnotationTTL] + " " + got[wellknown.AnnotationTTLSource]; got != want {
 			t.Errorf("TTL and source of %s are %q, want %q", name, got, want)
 		}
 	}
 	// Without one, Pods get what all get.
-	plain := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	plain := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	plain.creates(row{pod("single", corev1.RestartPolicyNever), warned(`curfew.dev/ttl-after-finished defaulted to 1d from namespace "` + plain.name + `"`)})
 }
 
@@ -102,16 +103,16 @@ func limited(deadline time.Duration) func(*batchv1.Job) {
 // A default deadline is for Jobs that have none, one of a CronJob included; never for Pods.
 func TestDefaultDeadline(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultDeadline, "2h")
+	s := newSpace(t, wellknown.AnnotationDefaultDeadline, "2h")
 	s.creates(
 		row{job("long"), warned(`activeDeadlineSeconds defaulted to 7200 (2h) from namespace "` + s.name + `"`)},
-		row{job("own", limited(3*time.Hour), annotated(policy.AnnotationDeadlineSource, "namespace/forged")), ""},
+		row{job("own", limited(3*time.Hour), annotated(wellknown.AnnotationDeadlineSource, "namespace/forged")), ""},
 		row{pod("single", corev1.RestartPolicyNever), ""},
 		row{cronJob("nightly"), ""},
 	)
 	s.expectSuccess(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
 	for name, want := range map[string]string{"long": "7200 namespace/" + s.name, "own": "10800 ", "tonight": "7200 namespace/" + s.name} {
-		got := s.jsonpath("job", name, ".spec.activeDeadlineSeconds") + " " + s.getJob(name).Annotations[policy.AnnotationDeadlineSource]
+		got := s.jsonpath("job", name, ".spec.activeDeadlineSeconds") + " " + s.getJob(name).Annotations[wellknown.AnnotationDeadlineSource]
 		if got != want {
 			t.Errorf("deadline and source of %s are %q, want %q", name, got, want)
 		}
@@ -125,7 +126,7 @@ func TestDefaultDeadline(t *testing.T) {
 // too.
 func TestDeadlineBounds(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultDeadline, "1m", policy.AnnotationMinDeadline, "10m", policy.AnnotationMaxDeadline, "1d")
+	s := newSpace(t, wellknown.AnnotationDefaultDeadline, "1m", wellknown.AnnotationMinDeadline, "10m", wellknown.AnnotationMaxDeadline, "1d")
 	bound := func(which, value string) string {
 		return "curfew.dev/" + which + "-deadline " + value + ` of namespace "` + s.name + `"`
 	}
@@ -148,7 +149,7 @@ func TestDeadlineBounds(t *testing.T) {
 // TTL bounds hold for labels too: for the life that they grant.
 func TestBoundsHoldForLabels(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationMinTTL, "10m", policy.AnnotationMaxTTL, "7d")
+	s := newSpace(t, wellknown.AnnotationMinTTL, "10m", wellknown.AnnotationMaxTTL, "7d")
 	of := ` of namespace "` + s.name + `": use `
 	const field = "metadata.labels[curfew.dev/ttl]: "
 	s.creates(
@@ -163,20 +164,20 @@ func TestBoundsHoldForLabels(t *testing.T) {
 }
 
 func labelled(ttl string) func(*batchv1.Job) {
-	return func(j *batchv1.Job) { j.Labels = map[string]string{policy.LabelTTL: ttl} }
+	return func(j *batchv1.Job) { j.Labels = map[string]string{wellknown.LabelTTL: ttl} }
 }
 
 // Taking a TTL away while a max-ttl holds is refused, and so is never; without bounds it means that
 // there is none.
 func TestRemovingADefault(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	s.expectSuccess(s.create(job("build", inTemplate(hold, "true"))))
 	s.expectStderr(s.kubectl("patch", "job", "build", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":null}}`))
 	if got := s.getJob("build"); got.Spec.TTLSecondsAfterFinished != nil {
 		t.Errorf("the default came back: %d", *got.Spec.TTLSecondsAfterFinished)
 	}
-	bounded := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
+	bounded := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	bounded.expectSuccess(bounded.create(job("build", inTemplate(hold, "true"))))
 	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `
 	bounded.expectRefusal(bounded.kubectl("patch", "job", "build", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":null}}`),
@@ -189,24 +190,24 @@ func TestRemovingADefault(t *testing.T) {
 // What Curfew keeps on a Namespace is not its author's to write, nor to take away.
 func TestCurfewsOwnKeysOnNamespaces(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	read := func() (since, inUse, podsInUse string) {
 		got, err := suite.cluster.Client.CoreV1().Namespaces().Get(s.ctx, s.name, metav1.GetOptions{})
 		s.ok(err)
-		return got.Annotations[policy.AnnotationDefaultSince], got.Labels[policy.LabelInUse], got.Labels[policy.LabelPodsInUse]
+		return got.Annotations[wellknown.AnnotationDefaultSince], got.Labels[wellknown.LabelInUse], got.Labels[wellknown.LabelPodsInUse]
 	}
 	since, inUse, podsInUse := read()
-	if at, hash, ok := policy.ParseSince(since); !ok || inUse != "true" || podsInUse != "true" ||
-		hash != policy.DefaultsHash(map[string]string{policy.AnnotationDefaultTTL: "1d"}) || time.Since(at) > time.Hour {
+	if at, hash, ok := resolution.ParseSince(since); !ok || inUse != "true" || podsInUse != "true" ||
+		hash != resolution.DefaultsHash(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}) || time.Since(at) > time.Hour {
 		t.Fatalf("default-since %q, in-use %q, pods-in-use %q", since, inUse, podsInUse)
 	}
-	earlier := policy.FormatSince(time.Now().Add(-1000*hour), policy.DefaultsHash(map[string]string{policy.AnnotationDefaultTTL: "1d"}))
-	s.expectStderr(s.kubectl("annotate", "--overwrite", "namespace", s.name, policy.AnnotationDefaultSince+"="+earlier))
-	s.expectStderr(s.kubectl("label", "--overwrite", "namespace", s.name, policy.LabelInUse+"-", policy.LabelPodsInUse+"-"))
+	earlier := resolution.FormatSince(time.Now().Add(-1000*hour), resolution.DefaultsHash(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}))
+	s.expectStderr(s.kubectl("annotate", "--overwrite", "namespace", s.name, wellknown.AnnotationDefaultSince+"="+earlier))
+	s.expectStderr(s.kubectl("label", "--overwrite", "namespace", s.name, wellknown.LabelInUse+"-", wellknown.LabelPodsInUse+"-"))
 	if again, inUse, podsInUse := read(); again != since || inUse != "true" || podsInUse != "true" {
 		t.Errorf("they became %q, %q and %q", again, inUse, podsInUse)
 	}
-	s.expectStderr(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"-"))
+	s.expectStderr(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultTTL+"-"))
 	if since, inUse, podsInUse := read(); since+inUse+podsInUse != "" {
 		t.Errorf("without defaults they are %q, %q and %q", since, inUse, podsInUse)
 	}

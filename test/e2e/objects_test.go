@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // hold makes kwok keep a Pod running until the annotation is taken away; see
@@ -65,7 +66,7 @@ func annotated(key, value string) func(*batchv1.Job) {
 
 // ttl is the annotation.
 func ttl(after time.Duration) func(*batchv1.Job) {
-	return annotated(policy.AnnotationTTL, strconv.Itoa(int(after/time.Second)))
+	return annotated(wellknown.AnnotationTTL, strconv.Itoa(int(after/time.Second)))
 }
 
 // inTemplate annotates the Pods of a Job.
@@ -147,8 +148,8 @@ func (s *space) ahead(d time.Duration) time.Time { return now().Add(s.slack(d)) 
 // in the same second as the namespace counts as older than its defaults, and only admission can
 // give it one.
 func longStanding(annotations ...string) []string {
-	since := policy.FormatSince(time.Now().Add(-hour), policy.DefaultsHash(pairs(annotations)))
-	return append(annotations, policy.AnnotationDefaultSince, since)
+	since := resolution.FormatSince(time.Now().Add(-hour), resolution.DefaultsHash(pairs(annotations)))
+	return append(annotations, wellknown.AnnotationDefaultSince, since)
 }
 
 // now is the present in whole seconds, as the API server writes times.

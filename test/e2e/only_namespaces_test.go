@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -44,16 +44,16 @@ func TestOnlyNamespaces(t *testing.T) {
 
 	expiry := in.ahead(12 * second)
 	jobOut := out.finishJob("due", now().Add(-90*second), ttl(9*second))
-	labelOut := out.newConfigMap("due", policy.LabelTTL, until(expiry.Add(-6*second)))
-	podOut := out.newPod(pod("due", corev1.RestartPolicyNever, policy.AnnotationTTL, "1s"))
-	protected := in.finishJob("protected", now().Add(-90*second), ttl(9*second), annotated(policy.AnnotationProtect, "true"))
+	labelOut := out.newConfigMap("due", wellknown.LabelTTL, until(expiry.Add(-6*second)))
+	podOut := out.newPod(pod("due", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "1s"))
+	protected := in.finishJob("protected", now().Add(-90*second), ttl(9*second), annotated(wellknown.AnnotationProtect, "true"))
 	tooSoon := in.finishJob("too-soon", now().Add(-30*second), ttl(second))
 	jobIn := in.finishJob("due", now().Add(-90*second), ttl(9*second))
-	podIn := in.newPod(pod("due", corev1.RestartPolicyNever, policy.AnnotationTTL, "1s"))
-	labelIn := in.newConfigMap("due", policy.LabelTTL, until(expiry))
+	podIn := in.newPod(pod("due", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "1s"))
+	labelIn := in.newConfigMap("due", wellknown.LabelTTL, until(expiry))
 	for _, s := range []*space{in, out} {
 		s.run("late", activeDeadline+`"2s"`, "")
-		s.run("done", `"`+policy.AnnotationTTL+`": "1s"`, "")
+		s.run("done", `"`+wellknown.AnnotationTTL+`": "1s"`, "")
 		s.setStatus("done", `{"conditions":[{"type":"Complete","status":"True","reason":"Done","lastTransitionTime":"`+now().UTC().Format(time.RFC3339)+`"}]}`)
 	}
 
@@ -93,7 +93,7 @@ func TestOnlyNamespaces(t *testing.T) {
 // There is none any more.
 func (s *space) leftByTally() string {
 	s.newPod(pod("left", corev1.RestartPolicyNever))
-	s.expectSuccess(s.kubectl("patch", "pod/left", "--type=merge", "-p", `{"metadata":{"finalizers":["`+policy.FinalizerTally+`"]}}`))
+	s.expectSuccess(s.kubectl("patch", "pod/left", "--type=merge", "-p", `{"metadata":{"finalizers":["`+wellknown.FinalizerTally+`"]}}`))
 	s.expectSuccess(s.kubectl("delete", "pod/left", "--wait=false"))
 	return "pod/left"
 }

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -45,7 +45,7 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 	defer func() { home.ok(startController(home.ctx)) }()
 	home.ok(suite.webhook.Stop(home.ctx))
 	defer func() { home.ok(startWebhook(home.ctx, port)) }()
-	in, out := newSpace(t, policy.AnnotationDefaultTTL, "1d"), newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	in, out := newSpace(t, wellknown.AnnotationDefaultTTL, "1d"), newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	bare := newSpace(t) // listed, too, and without annotations
 	for _, s := range []*space{in, bare, out} {
 		s.applyOverlay("namespaced/team.yaml", home.name, s.name)
@@ -72,9 +72,9 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 	if ttl := in.getJob("by-namespace").Spec.TTLSecondsAfterFinished; ttl == nil || *ttl != 86400 {
 		t.Errorf("TTL %v, want a day", ttl)
 	}
-	in.expectSuccess(in.kubectl("annotate", "--overwrite", "namespace", in.name, policy.AnnotationDefaultTTL+"=2d"))
+	in.expectSuccess(in.kubectl("annotate", "--overwrite", "namespace", in.name, wellknown.AnnotationDefaultTTL+"=2d"))
 	in.expectStderr(in.create(job("at-once")), defaulted("172800 (2d)")) // no poll is awaited
-	if got := bare.newPod(pod("by-policy", corev1.RestartPolicyNever)); got.Annotations[policy.AnnotationTTL] != "2h" || got.Annotations[policy.AnnotationTTLSource] != "policy/pods" {
+	if got := bare.newPod(pod("by-policy", corev1.RestartPolicyNever)); got.Annotations[wellknown.AnnotationTTL] != "2h" || got.Annotations[wellknown.AnnotationTTLSource] != "policy/pods" {
 		t.Errorf("the Pod has %v, want the default of the file", got.Annotations)
 	}
 
@@ -83,7 +83,7 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 	if said := in.create(short); !said.failed || !strings.Contains(said.stderr, `"validate.curfew.dev" denied the request: spec.ttlSecondsAfterFinished: `) {
 		t.Errorf("a TTL below the bound of the file: %s", said.stderr)
 	}
-	if said := in.kubectl("annotate", "--overwrite", "namespace", in.name, policy.AnnotationDefaultTTL+"=soon"); !said.failed {
+	if said := in.kubectl("annotate", "--overwrite", "namespace", in.name, wellknown.AnnotationDefaultTTL+"=soon"); !said.failed {
 		t.Error("a bad default of the Namespace is let in")
 	}
 	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"by-policy","annotations":{"curfew.dev/ttl-after-finished":"soon"}},"target":{"kind":"Node","name":"none"}}`
@@ -101,7 +101,7 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 	if plain := out.getJob("plain"); plain.Spec.TTLSecondsAfterFinished != nil || len(plain.Annotations) > 0 {
 		t.Errorf("the Job next door was changed: %v, %v", plain.Spec.TTLSecondsAfterFinished, plain.Annotations)
 	}
-	out.expectStderr(out.kubectl("annotate", "--overwrite", "namespace", out.name, policy.AnnotationDefaultTTL+"=soon"))
+	out.expectStderr(out.kubectl("annotate", "--overwrite", "namespace", out.name, wellknown.AnnotationDefaultTTL+"=soon"))
 
 	sent, err := suite.cluster.RequestsOf("system:serviceaccount:" + home.name + ":curfew-webhook")
 	in.ok(err)

@@ -13,7 +13,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -52,7 +53,7 @@ func TestLeaderIsKilled(t *testing.T) {
 
 // With --native-ttl=off defaults are annotations, which no other controller reads.
 func TestNativeTTLOff(t *testing.T) {
-	s := newSpace(t, policy.AnnotationDefaultTTL, "3s")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "3s")
 	port := suite.webhook.WebhookPort
 	s.ok(suite.webhook.Stop(s.ctx))
 	s.ok(startWebhook(s.ctx, port, "--native-ttl=off"))
@@ -72,7 +73,7 @@ func TestNativeTTLOff(t *testing.T) {
 // who may not delete, and with --expired-labels=warn an expired label is not.
 func TestStrictOptions(t *testing.T) {
 	s := newSpace(t)
-	lenient := newSpace(t, policy.AnnotationMode, "warn", policy.AnnotationMaxTTL, "7d")
+	lenient := newSpace(t, wellknown.AnnotationMode, "warn", wellknown.AnnotationMaxTTL, "7d")
 	port := suite.webhook.WebhookPort
 	s.ok(suite.webhook.Stop(s.ctx))
 	s.ok(startWebhook(s.ctx, port, "--strict-labels", "--expired-labels=warn", "--require-delete"))
@@ -87,13 +88,13 @@ func TestStrictOptions(t *testing.T) {
 		row{job("past", labelled("2020-12-24")), warned(field + past)},
 		row{job("bad", labelled("90y")), denied("validate-marked.curfew.dev", field+bad)},
 		row{job("good", labelled("90m")), ""},
-		row{labelledAs("v1", "ConfigMap", "bad", policy.LabelTTL, "90y"), denied("validate-labels.curfew.dev", field+bad)},
+		row{labelledAs("v1", "ConfigMap", "bad", wellknown.LabelTTL, "90y"), denied("validate-labels.curfew.dev", field+bad)},
 	)
 	// A namespace's mode softens its own bounds, and not what flags have refused.
 	lenient.creates(row{job("bad", labelled("90y")), denied("validate.curfew.dev", field+bad)})
 	old := s.newJob(job("old", inTemplate(hold, "true")))
 	s.outlast(old.CreationTimestamp.Add(2 * second))
-	if said := s.expectSuccess(s.kubectl("label", "job", "old", policy.LabelTTL+"=1s")).stderr; !strings.Contains(said, ": Curfew deletes the Job at once; use a later one") {
+	if said := s.expectSuccess(s.kubectl("label", "job", "old", wellknown.LabelTTL+"=1s")).stderr; !strings.Contains(said, ": Curfew deletes the Job at once; use a later one") {
 		t.Errorf("kubectl said: %s", said)
 	}
 	s.awaitGone(old)
@@ -104,7 +105,7 @@ func TestStrictOptions(t *testing.T) {
 	const refusal = "spec.ttlSecondsAfterFinished: sets when this Job is deleted"
 	s.expectRefusal(s.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate-marked.curfew.dev", refusal+s.notYours("Job")))
 	s.expectStderr(s.kubectlInput(s.manifest(job("plain", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"))
-	s.expectRefusal(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationTTL+"=1h"),
+	s.expectRefusal(s.kubectl("--as=ann", "annotate", "job", "plain", wellknown.AnnotationTTL+"=1h"),
 		`Error from server (Forbidden): admission webhook "validate-marked.curfew.dev" denied the request: `+
 			"metadata.annotations[curfew.dev/ttl-after-finished]: sets when this Job is deleted"+s.notYours("Job"))
 	lenient.expectRefusal(lenient.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate.curfew.dev", refusal+lenient.notYours("Job")))
@@ -123,8 +124,8 @@ func (s *space) restart(args ...string) {
 // With --kyverno-label that label is reviewed and carried out as Curfew's own is, and stands back
 // where that speaks.
 func TestKyvernoLabel(t *testing.T) {
-	s := labelSpace(t, policy.AnnotationMaxTTL, "90d")
-	const key = policy.LabelKyvernoTTL
+	s := labelSpace(t, wellknown.AnnotationMaxTTL, "90d")
+	const key = wellknown.LabelKyvernoTTL
 	const due = "2s"
 	before := s.newConfigMap("before", key, due)
 	s.expectStderr(s.create(labelledAs("v1", "ConfigMap", "unread", key, "soon")))
@@ -142,7 +143,7 @@ func TestKyvernoLabel(t *testing.T) {
 		row{labelledAs("v1", "ConfigMap", "good", key, "90d"), ""},
 		row{labelledAs("v1", "ConfigMap", "long", key, "91d"), denied("validate-labels-kyverno-in-use.curfew.dev",
 			field+`91d is above curfew.dev/max-ttl 90d of namespace "`+s.name+`": use 90d or less`)},
-		row{labelledAs("v1", "ConfigMap", "both", key, due, policy.LabelTTL, "1d"), ""},
+		row{labelledAs("v1", "ConfigMap", "both", key, due, wellknown.LabelTTL, "1d"), ""},
 	)
 	status, answer, err := suite.cluster.Ask(s.ctx, suite.webhook, harness.Question{Path: "/v1/validate?offline=true", Manifests: s.manifest(bad)})
 	s.ok(err)
@@ -201,14 +202,14 @@ func TestProtectedNamespacesGetNoDefault(t *testing.T) {
 	s, guarded := newSpace(t), newSpace(t)
 	system := *s
 	system.name = metav1.NamespaceSystem
-	s.restart("--protect=" + strings.Join(policy.DefaultProtect(), ",") + "," + guarded.name + "*")
+	s.restart("--protect=" + strings.Join(judging.DefaultProtect(), ",") + "," + guarded.name + "*")
 	defer s.restart()
 	s.Cleanup(func() { s.afterwards("delete", "lifecyclepolicy", s.name, "--ignore-not-found") })
 	s.apply(fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: %[1]s}, spec: {match: {kinds: [{group: batch, kind: Job}],
 		objectSelector: {matchLabels: {tier: %[1]s}}}, defaults: {ttl: {value: 1h}, deadline: {value: 2h}, ttlLabel: {value: 3d}}}}`, s.name))
 	s.poll("the policy to give defaults elsewhere", func(context.Context) (bool, error) {
 		out := s.expectSuccess(s.kubectlInput(s.manifest(job("probe", tier(s.name))), "create", "--dry-run=server", "-o", "json", "-f", "-"))
-		return strings.Contains(out.stdout, `"ttlSecondsAfterFinished": 3600`) && strings.Contains(out.stdout, policy.LabelTTL), nil
+		return strings.Contains(out.stdout, `"ttlSecondsAfterFinished": 3600`) && strings.Contains(out.stdout, wellknown.LabelTTL), nil
 	})
 	for _, in := range []*space{&system, guarded} {
 		made := in.newJob(job("e2e-without-defaults", tier(s.name)))

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -24,7 +24,7 @@ func TestWebhookDown(t *testing.T) {
 		"killed":  func(s *space) { s.ok(suite.webhook.Kill()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "2s")...)
+			s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "2s")...)
 			end(s)
 			defer func() { s.ok(startWebhook(s.ctx, suite.webhook.WebhookPort)) }()
 
@@ -33,17 +33,17 @@ func TestWebhookDown(t *testing.T) {
 			if slipped.Spec.TTLSecondsAfterFinished != nil || len(slipped.Annotations) > 0 {
 				t.Fatalf("somebody changed it: %v", slipped.Annotations)
 			}
-			s.expectStderr(s.create(job("unreadable", annotated(policy.AnnotationTTL, "soon"))))
+			s.expectStderr(s.create(job("unreadable", annotated(wellknown.AnnotationTTL, "soon"))))
 			unreadable := s.getJob("unreadable")
-			s.expectStderr(s.create(pod("always", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1s")))
+			s.expectStderr(s.create(pod("always", corev1.RestartPolicyAlways, wellknown.AnnotationTTL, "1s")))
 			s.expectStderr(s.create(job("stays", ttl(hour))))
 			cluster := s.name + "-torch"
-			s.expectStderr(s.create(s.runtime("ClusterTrainingRuntime", cluster, noted(policy.AnnotationTTL, "1h"))))
+			s.expectStderr(s.create(s.runtime("ClusterTrainingRuntime", cluster, noted(wellknown.AnnotationTTL, "1h"))))
 			defer s.afterwards("delete", "clustertrainingruntime", cluster)
 
 			s.notEarly(s.awaitDeletion(slipped), s.awaitJobFinish(slipped).Add(2*second))
 			finish := s.awaitJobFinish(unreadable)
-			s.awaitLog(suite.controller.Log, s.name+"/unreadable", policy.AnnotationTTL, "soon")
+			s.awaitLog(suite.controller.Log, s.name+"/unreadable", wellknown.AnnotationTTL, "soon")
 			s.outlast(finish.Add(2 * second))
 			s.stillThere(unreadable)
 			s.stillThere(s.getPod("always"))
@@ -53,7 +53,7 @@ func TestWebhookDown(t *testing.T) {
 			}
 			// Which TrainJobs a runtime's TTL reaches, the controller stamps on it.
 			s.poll("the stamp of the runtime", func(context.Context) (bool, error) {
-				return s.metaOf("clustertrainingruntime", cluster).Annotations[policy.AnnotationDefaultSince] != "", nil
+				return s.metaOf("clustertrainingruntime", cluster).Annotations[wellknown.AnnotationDefaultSince] != "", nil
 			})
 		})
 	}
@@ -93,7 +93,7 @@ func TestControllerKilledAtExpiry(t *testing.T) {
 	}
 	// These fall due while no controller runs; one of them finished an hour ago.
 	missed := s.finishJob("missed", now().Add(-hour), ttl(second))
-	single := s.newPod(pod("single", corev1.RestartPolicyNever, policy.AnnotationTTL, "0"))
+	single := s.newPod(pod("single", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "0"))
 	s.awaitPodFinish(single)
 	s.stillThere(missed)
 	s.ok(startController(s.ctx))

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -41,7 +41,7 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 	s := newSpace(t)
 	root := s.newConfigMap("root")
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}
-	labels := map[string]string{"app": "web", policy.LabelTTL: until(s.ahead(10 * second))}
+	labels := map[string]string{"app": "web", wellknown.LabelTTL: until(s.ahead(10 * second))}
 	s.expectSuccess(s.kubectlInput(s.manifest(&appsv1.ReplicaSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"},
 		ObjectMeta: metav1.ObjectMeta{Name: "web", OwnerReferences: []metav1.OwnerReference{owner}},
@@ -70,7 +70,7 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 			t.Errorf("DELETEs of %s: %+v", first.Items[i].Name, sent)
 		}
 	}
-	s.expectStderr(s.kubectl("label", "pod", first.Items[0].Name, policy.LabelTTL+"="+until(s.ahead(5*second)), "--overwrite"),
+	s.expectStderr(s.kubectl("label", "pod", first.Items[0].Name, wellknown.LabelTTL+"="+until(s.ahead(5*second)), "--overwrite"),
 		warned(labelField+"when this Pod is deleted, ReplicaSet web creates another one: set metadata.labels[curfew.dev/ttl] on the ReplicaSet or its owner to delete them together"))
 	s.awaitGone(&first.Items[0])
 	s.stillThere(&first.Items[1])
@@ -100,15 +100,15 @@ func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
 			Spec: corev1.ReplicationControllerSpec{Replicas: ptr.To[int32](0), Selector: map[string]string{"app": meta.Name}, Template: &template}}
 	}
 	own := replicating(meta("own"))
-	own.Labels = map[string]string{policy.LabelTTL: until(expiry.Add(second))}
-	s.expectSuccess(s.kubectlInput(s.manifest(replicating(meta("copied"), policy.LabelTTL), own), "create", "-f", "-", s.asController()))
+	own.Labels = map[string]string{wellknown.LabelTTL: until(expiry.Add(second))}
+	s.expectSuccess(s.kubectlInput(s.manifest(replicating(meta("copied"), wellknown.LabelTTL), own), "create", "-f", "-", s.asController()))
 	get := func(name string) *corev1.ReplicationController {
 		read, err := suite.cluster.Client.CoreV1().ReplicationControllers(s.name).Get(s.ctx, name, metav1.GetOptions{})
 		s.ok(err)
 		return read
 	}
 	copied := get("copied")
-	if copied.Labels[policy.LabelTTL] != until(expiry) {
+	if copied.Labels[wellknown.LabelTTL] != until(expiry) {
 		t.Fatalf("the API server copies no labels of the template: %v", copied.Labels)
 	}
 	s.awaitGone(get("own"))
@@ -129,7 +129,7 @@ func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	root := s.newConfigMap("root")
-	labels := map[string]string{"app": "web", policy.LabelTTL: until(s.ahead(10 * second))}
+	labels := map[string]string{"app": "web", wellknown.LabelTTL: until(s.ahead(10 * second))}
 	// Without labels of its own a ReplicationController gets its template's.
 	meta := metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "web"}, OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}}}
@@ -174,8 +174,8 @@ func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
 	at := now()
 	explicit := s.finishJob("explicit", at, ttl(wait))
 	labelled := s.newJob(job("labelled", inTemplate(hold, "true")))
-	s.expectSuccess(s.kubectl("label", "job", "labelled", policy.LabelTTL+"="+until(at.Add(wait))))
-	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"=dry-run"))
+	s.expectSuccess(s.kubectl("label", "job", "labelled", wellknown.LabelTTL+"="+until(at.Add(wait))))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMode+"=dry-run"))
 	if !time.Now().Before(at.Add(wait - 3*second)) {
 		t.Fatal("this machine was too slow for the test to say anything")
 	}
@@ -189,7 +189,7 @@ func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
 			}
 		}
 	}
-	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"-"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMode+"-"))
 	s.awaitGone(explicit)
 	s.awaitGone(labelled)
 }

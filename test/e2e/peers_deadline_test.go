@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -109,8 +109,8 @@ func TestPeersSuspendAndResume(t *testing.T) {
 // Curfew does not touch objects that another controller manages.
 func TestPeersManagedByAnother(t *testing.T) {
 	t.Parallel()
-	s := newPeerSpace(t, policy.AnnotationDefaultTTL, "1s", policy.AnnotationDefaultDeadline, "1s")
-	s.newRuntime("torch", true, noted(policy.AnnotationTTL, "1s"))
+	s := newPeerSpace(t, wellknown.AnnotationDefaultTTL, "1s", wellknown.AnnotationDefaultDeadline, "1s")
+	s.newRuntime("torch", true, noted(wellknown.AnnotationTTL, "1s"))
 	job := s.train("elsewhere", "torch", deadlined(1*second), at("spec.managedBy", "kueue.x-k8s.io/multikueue"))
 	s.outlast(job.GetCreationTimestamp().Add(1*second + grace))
 	now := s.getTrainJob("elsewhere")
@@ -119,7 +119,7 @@ func TestPeersManagedByAnother(t *testing.T) {
 		t.Errorf("it was touched: %v", now.Object["status"])
 	}
 	for key := range now.GetAnnotations() {
-		if key != policy.AnnotationActiveDeadline && strings.HasPrefix(key, policy.Prefix) {
+		if key != wellknown.AnnotationActiveDeadline && strings.HasPrefix(key, wellknown.Prefix) {
 			t.Errorf("it was given %s", key)
 		}
 	}
@@ -133,7 +133,7 @@ func TestPeersManagedByAnother(t *testing.T) {
 // other, and bounds hold for it.
 func TestPeersDefaultDeadline(t *testing.T) {
 	t.Parallel()
-	s := newPeerSpace(t, policy.AnnotationDefaultDeadline, "20s", policy.AnnotationMaxDeadline, "1h")
+	s := newPeerSpace(t, wellknown.AnnotationDefaultDeadline, "20s", wellknown.AnnotationMaxDeadline, "1h")
 	s.newRuntime("torch", true)
 	where := "curfew.dev/active-deadline defaulted to 20s"
 	path, own := ".metadata.annotations.curfew\\.dev/active-deadline", "metadata.annotations[curfew.dev/active-deadline]"
@@ -256,7 +256,7 @@ func TestPeersJobSetDeadline(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
 	held := at("spec.replicatedJobs[0].template.spec.template.metadata", map[string]any{"annotations": map[string]any{hold: "true"}})
-	s.creates(row{s.jobSet("hangs", held, noted(policy.AnnotationActiveDeadline, "15s")), ""}, row{s.jobSet("far", held, noted(policy.AnnotationActiveDeadline, "1h")), ""})
+	s.creates(row{s.jobSet("hangs", held, noted(wellknown.AnnotationActiveDeadline, "15s")), ""}, row{s.jobSet("far", held, noted(wellknown.AnnotationActiveDeadline, "1h")), ""})
 	started := s.metaOf("jobset", "hangs").CreationTimestamp.Time
 	event := s.await("the JobSet to exceed its deadline", func(e harness.Event) bool { return e.Kind == "JobSet" && e.GetName() == "hangs" && exceeded(e) })
 	s.notEarly(event, started.Add(15*second))

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -19,8 +19,8 @@ func TestPeersBothAreKilled(t *testing.T) {
 	s := newPeerSpace(t)
 	defer restartController(s.space)()
 	s.newRuntime("held", true)
-	s.newRuntime("soon", false, noted(policy.AnnotationTTL, "8s"))
-	s.newRuntime("later", false, noted(policy.AnnotationTTL, "25s"))
+	s.newRuntime("soon", false, noted(wellknown.AnnotationTTL, "8s"))
+	s.newRuntime("later", false, noted(wellknown.AnnotationTTL, "25s"))
 	missed, job := s.train("missed", "held", deadlined(12*second)), s.train("on-time", "held", deadlined(24*second))
 	overdue, later := s.train("overdue", "soon"), s.train("later", "later")
 	gone, end := s.awaitComplete(overdue), s.awaitComplete(later)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -149,7 +150,7 @@ func deadlined(after time.Duration) func(trained) {
 	if suite.peers.native() {
 		return at("spec.activeDeadlineSeconds", int(after.Seconds()))
 	}
-	return noted(policy.AnnotationActiveDeadline, after.String())
+	return noted(wellknown.AnnotationActiveDeadline, after.String())
 }
 
 // train creates a TrainJob that uses a TrainingRuntime of the namespace. Trainer refuses it while

@@ -6,7 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // A finished TrainJob is deleted by the TTL of its runtime, with its JobSet, Jobs and Pods: at once
@@ -14,10 +14,10 @@ import (
 func TestPeersRuntimeTTL(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
-	s.newRuntime("zero", false, noted(policy.AnnotationTTL, "0"))
-	s.newRuntime("soon", false, noted(policy.AnnotationTTL, "10s"))
+	s.newRuntime("zero", false, noted(wellknown.AnnotationTTL, "0"))
+	s.newRuntime("soon", false, noted(wellknown.AnnotationTTL, "10s"))
 	s.newRuntime("silent", false)
-	s.newRuntime("held", true, noted(policy.AnnotationTTL, "0"))
+	s.newRuntime("held", true, noted(wellknown.AnnotationTTL, "0"))
 	kept := s.train("kept", "silent")
 	running := s.train("running", "held")
 	atOnce := s.train("at-once", "zero")
@@ -37,14 +37,14 @@ func TestPeersRuntimeChanges(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
 	for name, ttl := range map[string]string{"shortened": "1h", "lengthened": "15s", "gone": "1h"} {
-		s.newRuntime(name, false, noted(policy.AnnotationTTL, ttl))
+		s.newRuntime(name, false, noted(wellknown.AnnotationTTL, ttl))
 	}
 	shortened, lengthened, gone := s.train("shortened", "shortened"), s.train("lengthened", "lengthened"), s.train("orphan", "gone")
 	end := s.awaitComplete(lengthened)
-	s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "lengthened", policy.AnnotationTTL+"=1h"))
+	s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "lengthened", wellknown.AnnotationTTL+"=1h"))
 	s.awaitComplete(gone)
 	s.expectSuccess(s.kubectl("delete", "trainingruntime", "gone", "--wait=false"))
-	s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "shortened", policy.AnnotationTTL+"=2s", policy.AnnotationBackfill+"=true"))
+	s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "shortened", wellknown.AnnotationTTL+"=2s", wellknown.AnnotationBackfill+"=true"))
 	s.awaitComplete(shortened)
 	s.awaitAllGone(shortened)
 	s.outlast(end.Add(15 * second))
@@ -52,10 +52,10 @@ func TestPeersRuntimeChanges(t *testing.T) {
 	s.untouched(gone)
 	if s.runtimeExists("gone") {
 		// Trainer before v2.3.0 holds on to a runtime that is in use, so that it still has its word.
-		s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "gone", policy.AnnotationTTL+"=2s", policy.AnnotationBackfill+"=true"))
+		s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "gone", wellknown.AnnotationTTL+"=2s", wellknown.AnnotationBackfill+"=true"))
 	} else {
 		s.awaitLog(suite.controller.Log, s.name+"/orphan", "the runtime gone does not exist")
-		s.newRuntime("gone", false, noted(policy.AnnotationTTL, "2s"), noted(policy.AnnotationBackfill, "true"))
+		s.newRuntime("gone", false, noted(wellknown.AnnotationTTL, "2s"), noted(wellknown.AnnotationBackfill, "true"))
 	}
 	s.awaitAllGone(gone)
 }
@@ -73,7 +73,7 @@ func (s peerSpace) runtimeExists(name string) bool {
 func TestPeersSuspendedJobThatFinishes(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
-	s.newRuntime("torch", false, noted(policy.AnnotationTTL, "8s"))
+	s.newRuntime("torch", false, noted(wellknown.AnnotationTTL, "8s"))
 	job := s.train("late", "torch", at("spec.suspend", true))
 	s.awaitSuspended(job, metav1.ConditionTrue)
 	s.outlast(job.GetCreationTimestamp().Add(8 * second))
@@ -87,7 +87,7 @@ func TestPeersSuspendedJobThatFinishes(t *testing.T) {
 func TestPeersDeadlineThenTTL(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
-	s.newRuntime("torch", true, noted(policy.AnnotationTTL, "20s"))
+	s.newRuntime("torch", true, noted(wellknown.AnnotationTTL, "20s"))
 	job := s.train("both", "torch", deadlined(15*second))
 	s.awaitRunning(job)
 	event := s.awaitExceeded(job, job.GetCreationTimestamp().Add(15*second))

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // policy creates a LifecyclePolicy for Jobs of some namespaces and returns its name, which begins
@@ -47,9 +47,9 @@ func tier(name string) func(*batchv1.Job) {
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	longer := newSpace(t, policy.AnnotationDefaultTTL, "9h")
-	shorter := newSpace(t, policy.AnnotationDefaultTTL, "30m")
-	outcome := newSpace(t, policy.AnnotationDefaultTTLFailed, "3d")
+	longer := newSpace(t, wellknown.AnnotationDefaultTTL, "9h")
+	shorter := newSpace(t, wellknown.AnnotationDefaultTTL, "30m")
+	outcome := newSpace(t, wellknown.AnnotationDefaultTTLFailed, "3d")
 	jobs := func(tier string) string {
 		return "kinds: [{group: batch, kind: Job}], objectSelector: {matchLabels: {tier: " + tier + "}}"
 	}
@@ -74,10 +74,10 @@ func TestPrecedence(t *testing.T) {
 	}
 	s.creates(
 		row{job("longer", native(24*time.Hour)), ""}, row{job("shorter", native(10*time.Minute)), ""},
-		row{job("never", annotated(policy.AnnotationTTL, "never")), ""}, row{job("failed", annotated(policy.AnnotationTTLFailed, "10m")), ""})
+		row{job("never", annotated(wellknown.AnnotationTTL, "never")), ""}, row{job("failed", annotated(wellknown.AnnotationTTLFailed, "10m")), ""})
 	for name, want := range map[string]string{"plain": "7200 policy/%-plain", "gold": "10800 policy/%-gold", "iron": "3600 policy/%-iron",
 		"tie": "14400 policy/%-tie-a", "longer": "86400 object", "shorter": "600 object", "never": " object", "failed": " object"} {
-		got := s.jsonpath("job", name, ".spec.ttlSecondsAfterFinished") + " " + s.getJob(name).Annotations[policy.AnnotationTTLSource]
+		got := s.jsonpath("job", name, ".spec.ttlSecondsAfterFinished") + " " + s.getJob(name).Annotations[wellknown.AnnotationTTLSource]
 		if want = strings.ReplaceAll(want, "%", s.name); got != want {
 			t.Errorf("TTL and source of %s are %q, want %q", name, got, want)
 		}
@@ -85,7 +85,7 @@ func TestPrecedence(t *testing.T) {
 	longer.expectStderr(longer.create(job("job")), filled(longer, "32400 (9h)", `namespace "%"`))
 	shorter.expectStderr(shorter.create(job("job")), filled(shorter, "1800 (30m)", `namespace "%"`))
 	outcome.expectStderr(outcome.create(job("job")), warned(`curfew.dev/ttl-after-failed defaulted to 3d from namespace "`+outcome.name+`"`))
-	if got := outcome.getJob("job"); got.Spec.TTLSecondsAfterFinished != nil || got.Annotations[policy.AnnotationTTLSucceeded] != "" {
+	if got := outcome.getJob("job"); got.Spec.TTLSecondsAfterFinished != nil || got.Annotations[wellknown.AnnotationTTLSucceeded] != "" {
 		t.Errorf("a policy spoke where the namespace had spoken of the other outcome: %v", got.Annotations)
 	}
 	// Between the object and its namespace.
@@ -101,8 +101,8 @@ func TestPrecedence(t *testing.T) {
 func TestPolicyBounds(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	wider := newSpace(t, policy.AnnotationMaxTTL, "30d")
-	narrower := newSpace(t, policy.AnnotationMaxTTL, "3d")
+	wider := newSpace(t, wellknown.AnnotationMaxTTL, "30d")
+	narrower := newSpace(t, wellknown.AnnotationMaxTTL, "3d")
 	name := s.policy("bounds", "", `defaults: {ttl: {value: 20d}}, bounds: {minTTL: 10m, maxTTL: 7d, maxTTLLabel: 9d, minDeadline: 1m, maxDeadline: 1d, latestDate: "2099-06-30"}, warnBelow: 15m`,
 		wider, narrower)
 	of := ` of policy "` + name + `": use `
@@ -114,7 +114,7 @@ func TestPolicyBounds(t *testing.T) {
 		row{job("long", native(8*24*time.Hour)), denied("validate-marked.curfew.dev", field+long+of+"7d or less")},
 		row{job("short", native(5*time.Minute)), both(denied("validate-marked.curfew.dev", field+"300 (5m) is below minTTL 10m"+of+"10m or more"),
 			warned(field+"300 (5m) is under 900s: the Job may be deleted before anyone reads its logs; use 900s or more"))},
-		row{job("never", annotated(policy.AnnotationTTL, "never")), denied("validate-marked.curfew.dev",
+		row{job("never", annotated(wellknown.AnnotationTTL, "never")), denied("validate-marked.curfew.dev",
 			"metadata.annotations[curfew.dev/ttl-after-finished]: "+never+of+"7d or less")},
 		row{job("label", native(time.Hour), labelled("10d")), denied("validate-marked.curfew.dev", "metadata.labels[curfew.dev/ttl]: 10d is above maxTTLLabel 9d"+of+"9d or less")},
 		row{job("deadline", native(time.Hour), limited(25*time.Hour)), denied("validate-marked.curfew.dev",
@@ -128,7 +128,7 @@ func TestPolicyBounds(t *testing.T) {
 		field+`345600 (4d) is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": use 3d or less`))
 	// Bounds that leave nothing are refused, whichever of the two comes last.
 	refusal := `Error from server (Forbidden): admission webhook "namespaces.curfew.dev" denied the request: `
-	wider.expectRefusal(wider.kubectl("annotate", "namespace", wider.name, policy.AnnotationMinTTL+"=8d"), refusal+
+	wider.expectRefusal(wider.kubectl("annotate", "namespace", wider.name, wellknown.AnnotationMinTTL+"=8d"), refusal+
 		`metadata.annotations[curfew.dev/min-ttl]: 8d is above maxTTL 7d of policy "`+name+`": lower it, or raise the other`)
 	s.expectRefusal(s.kubectlInput(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: never}, spec: {bounds: {minTTL: 4d}, match: {namespaceSelector:
 		{matchLabels: {kubernetes.io/metadata.name: `+narrower.name+`}}}}}`, "create", "-f", "-"), denied("policies.curfew.dev",
@@ -204,7 +204,7 @@ func TestPolicyDryRunHoldsWhatIsStamped(t *testing.T) {
 	stamped := s.newJob(job("stamped"))
 	configMap := s.newConfigMap("stamped")
 	forged := s.newJob(job("forged", func(j *batchv1.Job) {
-		j.Annotations = map[string]string{policy.AnnotationTTLSucceeded: "9s", policy.AnnotationTTLSource: "policy/" + name}
+		j.Annotations = map[string]string{wellknown.AnnotationTTLSucceeded: "9s", wellknown.AnnotationTTLSource: "policy/" + name}
 	}))
 	mode := func(mode string) string {
 		return s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"mode":"`+mode+`"}}`).stderr
@@ -267,7 +267,7 @@ func TestPolicyPropagation(t *testing.T) {
 func TestPolicyDefaults(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	dry := newSpace(t, policy.AnnotationMode, "dry-run")
+	dry := newSpace(t, wellknown.AnnotationMode, "dry-run")
 	name := s.policy("all", "kinds: [{group: batch, kind: Job}], matchConditions: [{name: no-system, expression: '!object.metadata.name.startsWith(\"system-\")'}]",
 		`defaults: {ttlSucceeded: {expression: 'namespaceObject.metadata.name == "`+s.name+`" ? "10m" : "20m"'}, ttlFailed: {value: never},
 		deadline: {expression: 'object.?spec.?parallelism.orValue(1) > 1 ? dyn(duration("4h")) : dyn(7200)'}, ttlLabel: {value: 30d}}`, dry)
@@ -281,17 +281,17 @@ func TestPolicyDefaults(t *testing.T) {
 	s.creates(row{job("one"), all}, row{job("system-x"), ""}, row{pod("pod", corev1.RestartPolicyNever), ""}, row{cronJob("cron"), ""})
 	s.expectStderr(s.create(parallel), strings.Split(strings.Replace(all, "7200 (2h)", "14400 (4h)", 1), "\n")...)
 	created := s.getJob("one")
-	if got := created.Annotations; got[policy.AnnotationTTLSucceeded] != "10m" || got[policy.AnnotationTTLFailed] != "never" ||
-		got[policy.AnnotationTTLSource] != "policy/"+name || got[policy.AnnotationDeadlineSource] != "policy/"+name || created.Labels[policy.LabelTTL] != "30d" ||
+	if got := created.Annotations; got[wellknown.AnnotationTTLSucceeded] != "10m" || got[wellknown.AnnotationTTLFailed] != "never" ||
+		got[wellknown.AnnotationTTLSource] != "policy/"+name || got[wellknown.AnnotationDeadlineSource] != "policy/"+name || created.Labels[wellknown.LabelTTL] != "30d" ||
 		created.Spec.TTLSecondsAfterFinished != nil || *created.Spec.ActiveDeadlineSeconds != 7200 {
 		t.Errorf("it became %v %v %v", got, created.Labels, created.Spec)
 	}
-	if got := s.getJob("system-x"); len(got.Annotations)+len(got.Labels[policy.LabelTTL]) > 0 {
+	if got := s.getJob("system-x"); len(got.Annotations)+len(got.Labels[wellknown.LabelTTL]) > 0 {
 		t.Errorf("what the policy does not match became %v %v", got.Annotations, got.Labels)
 	}
 	would := strings.NewReplacer("defaulted to 10m", "would be defaulted to 20m", "defaulted to", "would be defaulted to", from, from+" (dry-run)").Replace(all)
 	dry.expectStderr(dry.create(job("one")), strings.Split(would, "\n")...)
-	if got := dry.getJob("one"); len(got.Annotations)+len(got.Labels[policy.LabelTTL]) > 0 {
+	if got := dry.getJob("one"); len(got.Annotations)+len(got.Labels[wellknown.LabelTTL]) > 0 {
 		t.Errorf("in dry-run it became %v %v", got.Annotations, got.Labels)
 	}
 }
@@ -299,7 +299,7 @@ func TestPolicyDefaults(t *testing.T) {
 // An expression that fails gives no value, refuses no request, and is reported to the author.
 func TestPolicyThatFails(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationMaxDeadline, "1d")
+	s := newSpace(t, wellknown.AnnotationMaxDeadline, "1d")
 	name := s.policy("fails", "", `defaults: {ttl: {expression: 'object.metadata.labels["keep-for"]'}}`)
 	s.eventually(row{job("labelled", func(j *batchv1.Job) { j.Labels = map[string]string{"keep-for": "3h"} }),
 		warned(`ttlSecondsAfterFinished defaulted to 10800 (3h) from policy "` + name + `"`)})

@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -29,7 +30,7 @@ func renderDone(at time.Time, failed bool) string {
 // under the same name stays.
 func TestTTLOfAKindWithAProfile(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "2s")...)
+	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "2s")...)
 	r := render{"ttl.e2e.example.com"}
 	suite.revoked.Store(r.group, true) // at the end, its role may be deleted before its definition
 	s.apply(r.role())
@@ -44,12 +45,12 @@ func TestTTLOfAKindWithAProfile(t *testing.T) {
 	if ttl, _, _ := unstructured.NestedInt64(filled.Object, "spec", "keep-for"); ttl != 2 {
 		t.Errorf("the default in its native field is %d, want 2", ttl)
 	}
-	annotated := c.create("annotated", `{}`, noted(policy.AnnotationTTL, "1s"))
-	failed := c.create("failed", `{}`, byOutcome(policy.NeverText, "1s"))
-	succeeded := c.create("succeeded", `{}`, byOutcome(policy.NeverText, "1s"))
-	running := c.create("running", `{}`, noted(policy.AnnotationTTL, "0"))
-	replaced := c.create("replaced", `{}`, noted(policy.AnnotationTTL, "3s"))
-	twin := c.create("twin", `{}`, noted(policy.AnnotationTTL, "2s"))
+	annotated := c.create("annotated", `{}`, noted(wellknown.AnnotationTTL, "1s"))
+	failed := c.create("failed", `{}`, byOutcome(lifetime.NeverText, "1s"))
+	succeeded := c.create("succeeded", `{}`, byOutcome(lifetime.NeverText, "1s"))
+	running := c.create("running", `{}`, noted(wellknown.AnnotationTTL, "0"))
+	replaced := c.create("replaced", `{}`, noted(wellknown.AnnotationTTL, "3s"))
+	twin := c.create("twin", `{}`, noted(wellknown.AnnotationTTL, "2s"))
 
 	// One is replaced before its TTL expires, by an unfinished object. The other is replaced while
 	// its DELETE is under way, by a finished one.
@@ -57,7 +58,7 @@ func TestTTLOfAKindWithAProfile(t *testing.T) {
 	var successor atomic.Pointer[unstructured.Unstructured]
 	defer suite.proxy.BeforeDelete(c.name, "twin", func() {
 		c.okInHook(client.Delete(c.ctx, "twin", metav1.DeleteOptions{}))
-		created, err := c.try("twin", `{}`, noted(policy.AnnotationTTL, "1h"))
+		created, err := c.try("twin", `{}`, noted(wellknown.AnnotationTTL, "1h"))
 		c.okInHook(err)
 		c.okInHook(c.tryStatus("twin", renderDone(now(), false)))
 		successor.Store(created)
@@ -66,7 +67,7 @@ func TestTTLOfAKindWithAProfile(t *testing.T) {
 	c.status("replaced", renderDone(forgotten.Add(-3*second), false))
 	s.ok(client.Delete(s.ctx, "replaced", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(replaced.GetUID())}}))
 	s.tooSlowFrom(forgotten)
-	replacement := c.create("replaced", `{}`, noted(policy.AnnotationTTL, "1s"))
+	replacement := c.create("replaced", `{}`, noted(wellknown.AnnotationTTL, "1s"))
 	end := now()
 	for _, object := range []*unstructured.Unstructured{twin, filled, annotated, failed, succeeded} {
 		c.status(object.GetName(), renderDone(end, object == failed))
@@ -113,7 +114,7 @@ func TestForegroundDeletion(t *testing.T) {
 	c := s.ofKind("Render", r.resource(), false)
 	s.follow("ConfigMap", configMaps)
 
-	owner := c.create("owner", `{}`, noted(policy.AnnotationTTL, "1s"))
+	owner := c.create("owner", `{}`, noted(wellknown.AnnotationTTL, "1s"))
 	dependent := func(name string, finalizers ...string) *unstructured.Unstructured {
 		t.Helper()
 		object := &unstructured.Unstructured{}

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -31,21 +32,21 @@ type project struct {
 type way struct {
 	name string
 	set  func(trained)
-	ttls map[policy.Outcome]time.Duration
+	ttls map[lifetime.Outcome]time.Duration
 	// except is a state that it does not apply to.
 	except string
 }
 
 // native2s is a field that applies whatever the outcome.
 func native2s(field string) *way {
-	return &way{name: "native", set: at(field, 2), ttls: map[policy.Outcome]time.Duration{policy.Succeeded: 2 * second, policy.Failed: 2 * second}}
+	return &way{name: "native", set: at(field, 2), ttls: map[lifetime.Outcome]time.Duration{lifetime.Succeeded: 2 * second, lifetime.Failed: 2 * second}}
 }
 
 // state is a status as the project's controller writes it; START and END stand for times.
 type state struct {
 	name, status string
 	// outcome is empty for what has not finished, whatever its TTL.
-	outcome policy.Outcome
+	outcome lifetime.Outcome
 	labels  []string
 }
 
@@ -57,10 +58,10 @@ func trainingJob(resource, replicas string) project {
 			template: {spec: {containers: [{name: main, image: "busybox:1.37"}]}}}}}`,
 		native: native2s("spec.runPolicy.ttlSecondsAfterFinished"),
 		states: []state{
-			{name: "succeeded", outcome: policy.Succeeded, status: `{startTime: START, completionTime: END, replicaStatuses: {Worker: {succeeded: 1}}, conditions: [
+			{name: "succeeded", outcome: lifetime.Succeeded, status: `{startTime: START, completionTime: END, replicaStatuses: {Worker: {succeeded: 1}}, conditions: [
 				{type: Running, status: "False", lastTransitionTime: END}, {type: Succeeded, status: "True", lastTransitionTime: END}]}`},
 			// One that failed may have no completionTime.
-			{name: "failed", outcome: policy.Failed, status: `{startTime: START, replicaStatuses: {Worker: {failed: 1}}, conditions: [
+			{name: "failed", outcome: lifetime.Failed, status: `{startTime: START, replicaStatuses: {Worker: {failed: 1}}, conditions: [
 				{type: Running, status: "False", lastTransitionTime: START}, {type: Failed, status: "True", lastTransitionTime: END}]}`},
 			{name: "running", status: `{startTime: START, replicaStatuses: {Worker: {active: 1}}, conditions: [
 				{type: Created, status: "True", lastTransitionTime: START}, {type: Running, status: "True", lastTransitionTime: END}]}`},
@@ -78,11 +79,11 @@ var projects = map[string]project{
 		noStatus: true,
 		spec:     `{entrypoint: main, templates: [{name: main, container: {image: "busybox:1.37"}}]}`,
 		native: &way{name: "native", set: at("spec.ttlStrategy", map[string]any{"secondsAfterSuccess": 3600, "secondsAfterFailure": 2}),
-			ttls: map[policy.Outcome]time.Duration{policy.Failed: 2 * second}, except: "error"}, // for phase Failed alone
+			ttls: map[lifetime.Outcome]time.Duration{lifetime.Failed: 2 * second}, except: "error"}, // for phase Failed alone
 		states: []state{
-			{name: "succeeded", outcome: policy.Succeeded, status: `{phase: Succeeded, startedAt: START, finishedAt: END}`},
-			{name: "failed", outcome: policy.Failed, status: `{phase: Failed, startedAt: START, finishedAt: END}`},
-			{name: "error", outcome: policy.Failed, status: `{phase: Error, startedAt: START, finishedAt: END}`},
+			{name: "succeeded", outcome: lifetime.Succeeded, status: `{phase: Succeeded, startedAt: START, finishedAt: END}`},
+			{name: "failed", outcome: lifetime.Failed, status: `{phase: Failed, startedAt: START, finishedAt: END}`},
+			{name: "error", outcome: lifetime.Failed, status: `{phase: Error, startedAt: START, finishedAt: END}`},
 			{name: "running", status: `{phase: Running, startedAt: START, finishedAt: null}`},
 			// Its own controller does not delete it either before it has archived it.
 			{name: "unarchived", status: `{phase: Succeeded, startedAt: START, finishedAt: END}`,
@@ -93,9 +94,9 @@ var projects = map[string]project{
 		resource: schema.GroupVersionResource{Group: "tekton.dev", Version: "v1", Resource: "pipelineruns"},
 		spec:     `{pipelineRef: {name: build}}`,
 		states: []state{
-			{name: "succeeded", outcome: policy.Succeeded, status: `{startTime: START, completionTime: END, conditions: [
+			{name: "succeeded", outcome: lifetime.Succeeded, status: `{startTime: START, completionTime: END, conditions: [
 				{type: Succeeded, status: "True", reason: Completed, lastTransitionTime: END}]}`},
-			{name: "failed", outcome: policy.Failed, status: `{startTime: START, completionTime: END, conditions: [
+			{name: "failed", outcome: lifetime.Failed, status: `{startTime: START, completionTime: END, conditions: [
 				{type: Succeeded, status: "False", reason: PipelineRunTimeout, lastTransitionTime: END}]}`},
 			{name: "running", status: `{startTime: START, conditions: [{type: Succeeded, status: Unknown, reason: Running, lastTransitionTime: END}]}`},
 			{name: "stopping", status: `{startTime: START, conditions: [{type: Succeeded, status: Unknown, reason: CancelledRunningFinally, lastTransitionTime: END}]}`},
@@ -107,11 +108,11 @@ var projects = map[string]project{
 			template: {spec: {containers: [{name: head, image: "rayproject/ray:2.52.0"}]}}}}}`,
 		// The field of this name deletes the RayCluster and not the RayJob: the namespace's default
 		// applies.
-		native: &way{name: "native", set: at("spec.ttlSecondsAfterFinished", 1), ttls: map[policy.Outcome]time.Duration{policy.Succeeded: 2 * second}},
+		native: &way{name: "native", set: at("spec.ttlSecondsAfterFinished", 1), ttls: map[lifetime.Outcome]time.Duration{lifetime.Succeeded: 2 * second}},
 		states: []state{
-			{name: "succeeded", outcome: policy.Succeeded, status: `{jobStatus: SUCCEEDED, jobDeploymentStatus: Complete, startTime: START, endTime: END}`},
-			{name: "failed", outcome: policy.Failed, status: `{jobStatus: FAILED, jobDeploymentStatus: Failed, reason: AppFailed, startTime: START, endTime: END}`},
-			{name: "stopped", outcome: policy.Failed, status: `{jobStatus: STOPPED, jobDeploymentStatus: Complete, startTime: START, endTime: END}`},
+			{name: "succeeded", outcome: lifetime.Succeeded, status: `{jobStatus: SUCCEEDED, jobDeploymentStatus: Complete, startTime: START, endTime: END}`},
+			{name: "failed", outcome: lifetime.Failed, status: `{jobStatus: FAILED, jobDeploymentStatus: Failed, reason: AppFailed, startTime: START, endTime: END}`},
+			{name: "stopped", outcome: lifetime.Failed, status: `{jobStatus: STOPPED, jobDeploymentStatus: Complete, startTime: START, endTime: END}`},
 			{name: "running", status: `{jobStatus: RUNNING, jobDeploymentStatus: Running, startTime: START}`},
 			{name: "retrying", status: `{jobStatus: FAILED, jobDeploymentStatus: Retrying, startTime: START, endTime: END}`},
 			{name: "invalid", status: `{jobStatus: "", jobDeploymentStatus: ValidationFailed, reason: ValidationFailed}`},
@@ -122,8 +123,8 @@ var projects = map[string]project{
 		spec:     `{type: Python, sparkVersion: 4.0.1, mainApplicationFile: "local:///train.py", driver: {}, executor: {}}`,
 		native:   native2s("spec.timeToLiveSeconds"),
 		states: []state{
-			{name: "succeeded", outcome: policy.Succeeded, status: `{applicationState: {state: COMPLETED}, lastSubmissionAttemptTime: START, terminationTime: END, driverInfo: {}}`},
-			{name: "failed", outcome: policy.Failed, status: `{applicationState: {state: FAILED, errorMessage: exit code 1}, lastSubmissionAttemptTime: START, terminationTime: END, driverInfo: {}}`},
+			{name: "succeeded", outcome: lifetime.Succeeded, status: `{applicationState: {state: COMPLETED}, lastSubmissionAttemptTime: START, terminationTime: END, driverInfo: {}}`},
+			{name: "failed", outcome: lifetime.Failed, status: `{applicationState: {state: FAILED, errorMessage: exit code 1}, lastSubmissionAttemptTime: START, terminationTime: END, driverInfo: {}}`},
 			{name: "running", status: `{applicationState: {state: RUNNING}, lastSubmissionAttemptTime: START, terminationTime: null, driverInfo: {}}`},
 			{name: "failing", status: `{applicationState: {state: FAILING}, lastSubmissionAttemptTime: START, terminationTime: END, driverInfo: {}}`},
 			{name: "again", status: `{applicationState: {state: PENDING_RERUN}, lastSubmissionAttemptTime: START, terminationTime: END, driverInfo: {}}`},
@@ -145,12 +146,12 @@ func TestKindsOfOtherProjects(t *testing.T) {
 	for kind, p := range projects {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s := newSpace(t, longStanding(policy.AnnotationDefaultTTLSucceeded, "2s", policy.AnnotationDefaultTTLFailed, "1h")...)
+			s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTLSucceeded, "2s", wellknown.AnnotationDefaultTTLFailed, "1h")...)
 			s.ok(installProjects())
 			c := s.ofKind(kind, p.resource, !p.noStatus)
 			ways := []way{
-				{name: "default", set: func(trained) {}, ttls: map[policy.Outcome]time.Duration{policy.Succeeded: 2 * second}},
-				{name: "own", set: byOutcome("1h", "1s"), ttls: map[policy.Outcome]time.Duration{policy.Failed: second}},
+				{name: "default", set: func(trained) {}, ttls: map[lifetime.Outcome]time.Duration{lifetime.Succeeded: 2 * second}},
+				{name: "own", set: byOutcome("1h", "1s"), ttls: map[lifetime.Outcome]time.Duration{lifetime.Failed: second}},
 			}
 			if p.native != nil {
 				ways = append(ways, *p.native)

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // S1: the TTL is raised while the DELETE is under way. Whoever deletes by name or by UID alone
@@ -16,9 +16,9 @@ import (
 func TestTTLRaisedAMomentBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	for name, raise := range map[string]string{
-		"annotation": `{"metadata":{"annotations":{"` + policy.AnnotationTTL + `":"1h"}}}`,
+		"annotation": `{"metadata":{"annotations":{"` + wellknown.AnnotationTTL + `":"1h"}}}`,
 		"field":      `{"spec":{"ttlSecondsAfterFinished":3600}}`,
-		"protect":    `{"metadata":{"annotations":{"` + policy.AnnotationProtect + `":"true"}}}`,
+		"protect":    `{"metadata":{"annotations":{"` + wellknown.AnnotationProtect + `":"true"}}}`,
 	} {
 		way := ttl
 		if name == "field" {
@@ -61,9 +61,9 @@ func TestTTLOfAPodRaisedAMomentBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	defer suite.proxy.BeforeDelete(s.name, "raised", func() {
-		s.okInHook(s.tryPatchPod("raised", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":"1h"}}}`))
+		s.okInHook(s.tryPatchPod("raised", `{"metadata":{"annotations":{"`+wellknown.AnnotationTTL+`":"1h"}}}`))
 	})()
-	raised := s.newPod(pod("raised", corev1.RestartPolicyNever, policy.AnnotationTTL, "3s"))
+	raised := s.newPod(pod("raised", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "3s"))
 	s.outlast(s.awaitPodFinish(raised).Add(3 * second))
 	s.stillThere(raised)
 	s.onlyConflicts("raised")

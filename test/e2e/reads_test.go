@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -21,7 +21,7 @@ func TestFeedsReadProtobuf(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.awaitGone(s.finishJob("due", now(), ttl(second))) // a feed that has seen no object judges none again
-	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1h"))
+	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultTTL+"=1h"))
 	for path, of := range map[string]struct {
 		fields string
 		watch  bool
@@ -45,8 +45,8 @@ func (s *space) labelsInProtobuf(resource schema.GroupVersionResource) {
 		path = "/api/" + resource.Version + "/" + resource.Resource
 	}
 	s.readsProtobuf(func(read harness.Read) bool {
-		return read.Path == path && read.LabelSelector == policy.LabelTTL && read.Watch
-	}, path+"?labelSelector="+policy.LabelTTL)
+		return read.Path == path && read.LabelSelector == wellknown.LabelTTL && read.Watch
+	}, path+"?labelSelector="+wellknown.LabelTTL)
 }
 
 // readsProtobuf waits until the controller has read something, and holds that no answer was in

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // An admission policy denies the deletion of one Job. That is reported on the Job and by explain,
@@ -22,7 +22,7 @@ func TestDeletionThatAPolicyDenies(t *testing.T) {
 	s.poll("the policy to hold", func(context.Context) (bool, error) {
 		return s.kubectl("delete", "job", "bad", "--dry-run=server").failed, nil
 	})
-	s.expectSuccess(s.kubectl("label", "job", "bad", policy.LabelTTL+"="+until(s.ahead(5*second))))
+	s.expectSuccess(s.kubectl("label", "job", "bad", wellknown.LabelTTL+"="+until(s.ahead(5*second))))
 	expiry := s.ahead(2 * second)
 	s.notEarly(s.awaitDeletion(s.finishJob("good", expiry.Add(-second), ttl(second))), expiry)
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // What shows each row of the tables in docs/reference.md. A row without a test fails
@@ -22,35 +22,35 @@ import (
 
 // keyRows are Curfew's annotations and labels.
 var keyRows = map[string][]func(*testing.T){
-	policy.AnnotationDefaultTTL:          {TestDefaultTTLIsFilledInAndAnnounced, TestPatchCreatesParents, TestDefaultsAreCarriedOut, TestJobSetDefaults, TestTrainJobDefaults},
-	policy.AnnotationDefaultTTLSucceeded: {TestDefaultsByOutcomeAreAnnotations, TestTTLByOutcome},
-	policy.AnnotationDefaultTTLFailed:    {TestDefaultsByOutcomeAreAnnotations, TestTTLByOutcome, TestPrecedence},
-	policy.AnnotationDefaultPodTTL:       {TestDefaultPodTTL, TestPodsOfAJobGoOnlyWhenAccountedFor},
-	policy.AnnotationDefaultDeadline:     {TestDefaultDeadline, TestJobSetDefaults, TestTrainJobDefaults},
-	policy.AnnotationMinTTL:              {TestBounds, TestBoundsHoldForLabels},
-	policy.AnnotationMaxTTL:              {TestBounds, TestBoundsHoldForLabels, TestPolicyBounds, TestRemovingADefault, TestJobSetRules},
-	policy.AnnotationMinDeadline:         {TestDeadlineBounds, TestJobSetRules},
-	policy.AnnotationMaxDeadline:         {TestDeadlineBounds, TestTrainJobDefaults},
-	policy.AnnotationMode:                {TestModeWarn, TestModeDryRun, TestPolicyDefaults, TestStrictOptions},
-	policy.AnnotationBackfill:            {TestDefaultDoesNotReachWhatIsOlder, TestPolicyDoesNotReachWhatIsOlder},
-	policy.AnnotationDefaultSince:        {TestCurfewsOwnKeysOnNamespaces},
-	policy.LabelInUse:                    {TestCurfewsOwnKeysOnNamespaces, TestUnusedNamespaceIsLeftAlone},
-	policy.LabelPodsInUse:                {TestCurfewsOwnKeysOnNamespaces, TestTallyFinalizer},
+	wellknown.AnnotationDefaultTTL:          {TestDefaultTTLIsFilledInAndAnnounced, TestPatchCreatesParents, TestDefaultsAreCarriedOut, TestJobSetDefaults, TestTrainJobDefaults},
+	wellknown.AnnotationDefaultTTLSucceeded: {TestDefaultsByOutcomeAreAnnotations, TestTTLByOutcome},
+	wellknown.AnnotationDefaultTTLFailed:    {TestDefaultsByOutcomeAreAnnotations, TestTTLByOutcome, TestPrecedence},
+	wellknown.AnnotationDefaultPodTTL:       {TestDefaultPodTTL, TestPodsOfAJobGoOnlyWhenAccountedFor},
+	wellknown.AnnotationDefaultDeadline:     {TestDefaultDeadline, TestJobSetDefaults, TestTrainJobDefaults},
+	wellknown.AnnotationMinTTL:              {TestBounds, TestBoundsHoldForLabels},
+	wellknown.AnnotationMaxTTL:              {TestBounds, TestBoundsHoldForLabels, TestPolicyBounds, TestRemovingADefault, TestJobSetRules},
+	wellknown.AnnotationMinDeadline:         {TestDeadlineBounds, TestJobSetRules},
+	wellknown.AnnotationMaxDeadline:         {TestDeadlineBounds, TestTrainJobDefaults},
+	wellknown.AnnotationMode:                {TestModeWarn, TestModeDryRun, TestPolicyDefaults, TestStrictOptions},
+	wellknown.AnnotationBackfill:            {TestDefaultDoesNotReachWhatIsOlder, TestPolicyDoesNotReachWhatIsOlder},
+	wellknown.AnnotationDefaultSince:        {TestCurfewsOwnKeysOnNamespaces},
+	wellknown.LabelInUse:                    {TestCurfewsOwnKeysOnNamespaces, TestUnusedNamespaceIsLeftAlone},
+	wellknown.LabelPodsInUse:                {TestCurfewsOwnKeysOnNamespaces, TestTallyFinalizer},
 
-	policy.AnnotationTTL:            {TestJobVanishesAtItsSecond, TestPodVanishesAtItsSecond, TestProtectAndNever, TestObjectValues, TestRuntimePrecedence},
-	policy.AnnotationTTLSucceeded:   {TestObjectValues, TestAnnotationsBesideTheNativeField, TestJobSetVanishesAtItsSecond},
-	policy.AnnotationTTLFailed:      {TestObjectValues, TestAnnotationsBesideTheNativeField, TestJobSetVanishesAtItsSecond},
-	policy.AnnotationPodTTL:         {TestPodTTL, TestJobsWithoutTheirFinishedPods, TestJobOfManyCompletions},
-	policy.AnnotationActiveDeadline: {TestJobSetRules, TestAnnotationsWithoutEffect, TestTrainJobDeadlineIsImmutable},
-	policy.AnnotationProtect:        {TestProtectAndNever, TestAnnotationsBesideTheNativeField, TestJobSetDefaults},
-	policy.AnnotationTTLSource:      {TestOwnTTLWins, TestSourcesAreNotForAuthors, TestPrecedence, TestRuntimePrecedence},
-	policy.AnnotationDeadlineSource: {TestDefaultDeadline, TestSourcesAreNotForAuthors},
-	policy.AnnotationLabelSource:    {TestDefaultLabelsOfNewObjects},
-	policy.AnnotationDeleted:        {TestSourcesAreTold},
-	policy.AnnotationFinishedAt:     {TestFinishTimeThatOnlyCurfewSaw},
-	policy.AnnotationSuspendedAt:    {TestSuspendAtTheDeadline},
-	policy.AnnotationCountedBy:      {TestTallyFinalizer},
-	policy.LabelTTL:                 {TestTTLLabel, TestBoundsHoldForLabels, TestStrictOptions},
+	wellknown.AnnotationTTL:            {TestJobVanishesAtItsSecond, TestPodVanishesAtItsSecond, TestProtectAndNever, TestObjectValues, TestRuntimePrecedence},
+	wellknown.AnnotationTTLSucceeded:   {TestObjectValues, TestAnnotationsBesideTheNativeField, TestJobSetVanishesAtItsSecond},
+	wellknown.AnnotationTTLFailed:      {TestObjectValues, TestAnnotationsBesideTheNativeField, TestJobSetVanishesAtItsSecond},
+	wellknown.AnnotationPodTTL:         {TestPodTTL, TestJobsWithoutTheirFinishedPods, TestJobOfManyCompletions},
+	wellknown.AnnotationActiveDeadline: {TestJobSetRules, TestAnnotationsWithoutEffect, TestTrainJobDeadlineIsImmutable},
+	wellknown.AnnotationProtect:        {TestProtectAndNever, TestAnnotationsBesideTheNativeField, TestJobSetDefaults},
+	wellknown.AnnotationTTLSource:      {TestOwnTTLWins, TestSourcesAreNotForAuthors, TestPrecedence, TestRuntimePrecedence},
+	wellknown.AnnotationDeadlineSource: {TestDefaultDeadline, TestSourcesAreNotForAuthors},
+	wellknown.AnnotationLabelSource:    {TestDefaultLabelsOfNewObjects},
+	wellknown.AnnotationDeleted:        {TestSourcesAreTold},
+	wellknown.AnnotationFinishedAt:     {TestFinishTimeThatOnlyCurfewSaw},
+	wellknown.AnnotationSuspendedAt:    {TestSuspendAtTheDeadline},
+	wellknown.AnnotationCountedBy:      {TestTallyFinalizer},
+	wellknown.LabelTTL:                 {TestTTLLabel, TestBoundsHoldForLabels, TestStrictOptions},
 }
 
 // ruleRows are the rules of admission.
@@ -141,12 +141,12 @@ func TestEveryRowHasATest(t *testing.T) {
 	}
 }
 
-// keysOfCurfew are the values of the constants in policy/keys.go that are annotations and labels of
+// keysOfCurfew are the values of the constants in policy/wellknown/keys.go that are annotations and labels of
 // Curfew's.
 func keysOfCurfew(t *testing.T) []string {
 	t.Helper()
 	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, "../../policy/keys.go", nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(set, "../../policy/wellknown/keys.go", nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func keysOfCurfew(t *testing.T) []string {
 	for _, name := range checked.Scope().Names() {
 		one, ok := checked.Scope().Lookup(name).(*types.Const)
 		if ok && (strings.HasPrefix(name, "Annotation") || strings.HasPrefix(name, "Label")) {
-			if value := constant.StringVal(one.Val()); strings.HasPrefix(value, policy.Prefix) && value != policy.LabelAggregate && value != policy.LabelFeature {
+			if value := constant.StringVal(one.Val()); strings.HasPrefix(value, wellknown.Prefix) && value != wellknown.LabelAggregate && value != wellknown.LabelFeature {
 				out = append(out, value)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // kepRuntime and kepTrainJobs have the names and values of the user examples of KEP-2899
@@ -87,7 +87,7 @@ func TestRuntimesWithTheFieldsOfTheKEP(t *testing.T) {
 	defer s.afterwards("delete", "clustertrainingruntime", "torch-distributed-gpu", "--ignore-not-found")
 	s.poll("runtimes to have the fields", func(context.Context) (bool, error) {
 		out := s.kubectlInput(kepRuntime, "create", "--dry-run=server", "-o", "json", "-f", "-")
-		return strings.Contains(out.stdout, `"ttlSecondsAfterFinished": 86400`) && strings.Contains(out.stdout, policy.AnnotationDefaultSince), nil
+		return strings.Contains(out.stdout, `"ttlSecondsAfterFinished": 86400`) && strings.Contains(out.stdout, wellknown.AnnotationDefaultSince), nil
 	})
 	s.expectStderr(s.kubectlInput(kepRuntime, "create", "-f", "-"))
 	s.poll("the default deadline of the runtime", func(context.Context) (bool, error) {
@@ -100,7 +100,7 @@ func TestRuntimesWithTheFieldsOfTheKEP(t *testing.T) {
 		"long-finetune":    {"259200", "", "runtime/torch-distributed-gpu"},
 	} {
 		annotations := s.metaOf("trainjob", name).Annotations
-		if got := [3]string{s.jsonpath("trainjob", name, ".spec.activeDeadlineSeconds"), annotations[policy.AnnotationDeadlineSource], annotations[policy.AnnotationTTLSource]}; got != want {
+		if got := [3]string{s.jsonpath("trainjob", name, ".spec.activeDeadlineSeconds"), annotations[wellknown.AnnotationDeadlineSource], annotations[wellknown.AnnotationTTLSource]}; got != want {
 			t.Errorf("deadline, its source and the TTL's source of %s are %q, want %q", name, got, want)
 		}
 	}
@@ -111,7 +111,7 @@ func TestRuntimesWithTheFieldsOfTheKEP(t *testing.T) {
 	s.finished("trainjob", "long-finetune", "Failed", late)
 	s.goneBy("trainjob", "long-finetune", late.Add(second))
 	s.there("trainjob", "quick-experiment")
-	s.expectStderr(s.kubectl("annotate", "clustertrainingruntime", "torch-distributed-gpu", policy.AnnotationBackfill+"=true"),
+	s.expectStderr(s.kubectl("annotate", "clustertrainingruntime", "torch-distributed-gpu", wellknown.AnnotationBackfill+"=true"),
 		"Warning: curfew: metadata.annotations[curfew.dev/backfill]: lets the TTL delete 1 TrainJob that finished before the runtime had it, at most 1000 a minute")
 	s.goneBy("trainjob", "quick-experiment", early.Add(second))
 }

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // sdkTrainJob is the request that the Kubeflow SDK sends for TrainerClient().train(runtime=…,
@@ -30,7 +30,7 @@ func (s *space) sdkTrainJob(runtime string) *unstructured.Unstructured {
 // ActiveDeadlineSeconds(seconds=20), which sets the field.
 func TestTrainJobAsTheSDKSendsIt(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultDeadline, "2h")
+	s := newSpace(t, wellknown.AnnotationDefaultDeadline, "2h")
 	runtime := s.name + "-torch"
 	s.Cleanup(func() { s.afterwards("delete", "clustertrainingruntime", runtime, "--ignore-not-found") })
 	s.creates(row{s.runtime("ClusterTrainingRuntime", runtime), ""})

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/controller/record"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -69,7 +69,7 @@ func (s *space) eventWith(kind, name, reason string, wanted func(message string)
 			s.Errorf("Event %s has no UID, so that kubectl describe does not show it", event.Name)
 		}
 		if reason == record.Reason && len(record.Read(event.Annotations)) == 0 {
-			s.Errorf("Event %s lists no object in its annotation %s", event.Name, policy.AnnotationDeleted)
+			s.Errorf("Event %s lists no object in its annotation %s", event.Name, wellknown.AnnotationDeleted)
 		}
 		return
 	}
@@ -83,7 +83,7 @@ func TestSourcesAreTold(t *testing.T) {
 	const pods = 6 // one more than opens the breaker
 	for name, source := range map[string]func(*space) (kind, name, class string){
 		"namespace": func(s *space) (string, string, string) {
-			s.expectSuccess(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1s"))
+			s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultTTL+"=1s"))
 			return "Namespace", s.name, "namespace"
 		},
 		"policy": func(s *space) (string, string, string) {
@@ -127,7 +127,7 @@ func (s *space) eventuallyDefaulted(name string) {
 	s.Helper()
 	for s.ctx.Err() == nil {
 		created := s.newPod(pod(name, corev1.RestartPolicyNever))
-		if created.Annotations[policy.AnnotationTTLSource] != "" {
+		if created.Annotations[wellknown.AnnotationTTLSource] != "" {
 			return
 		}
 		s.expectSuccess(s.kubectl("delete", "pod", name, "--force"))

@@ -8,14 +8,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Writing a status, or binding a Pod, can change metadata. With --require-delete a user who may do
 // nothing else gets no object deleted by it, and a write of nothing but the status reaches no
 // webhook.
 func TestMetadataThroughSubresources(t *testing.T) {
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "1d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultPodTTL, "1d")
 	port := suite.webhook.WebhookPort
 	s.ok(suite.webhook.Stop(s.ctx))
 	s.ok(startWebhook(s.ctx, port, "--require-delete"))

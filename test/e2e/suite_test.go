@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -110,7 +110,7 @@ const unreadable = "e2e-unreadable"
 
 func annotateBeforeInstall(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unreadable, Annotations: map[string]string{
-		policy.AnnotationDefaultTTL: "1y", policy.AnnotationMaxTTL: "2y"}}}
+		wellknown.AnnotationDefaultTTL: "1y", wellknown.AnnotationMaxTTL: "2y"}}}
 	_, err := suite.cluster.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	return err
 }

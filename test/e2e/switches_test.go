@@ -10,7 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/e2e/stale"
 	"curfew.dev/curfew/test/harness"
 )
@@ -21,7 +21,7 @@ import (
 // While a trigger is off, admission fills in nothing for it, and due objects stay. Once it is on
 // again, it acts on all of them. The other triggers go on.
 func TestTriggersOffAndOn(t *testing.T) {
-	s := labelSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultDeadline, "2d")
+	s := labelSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultDeadline, "2d")
 	s.newRuns()
 	port := suite.webhook.WebhookPort
 	restart := func(args ...string) {
@@ -44,12 +44,12 @@ func TestTriggersOffAndOn(t *testing.T) {
 	restart("--enable=label,deadline")
 	defaults("no-ttl", false, true)
 	job := s.finishJob("due", now(), ttl(second))
-	s.awaitGone(s.newConfigMap("later", policy.LabelTTL, until(s.ahead(3*second))))
+	s.awaitGone(s.newConfigMap("later", wellknown.LabelTTL, until(s.ahead(3*second))))
 	s.stillThere(job)
 
 	restart("--enable=ttl,deadline")
 	s.awaitGone(job)
-	labelled := s.newConfigMap("due", policy.LabelTTL, until(s.ahead(2*second)))
+	labelled := s.newConfigMap("due", wellknown.LabelTTL, until(s.ahead(2*second)))
 	s.awaitGone(s.finishJob("later", now(), ttl(4*second)))
 	s.stillThere(labelled)
 
@@ -57,7 +57,7 @@ func TestTriggersOffAndOn(t *testing.T) {
 	s.awaitGone(labelled)
 	defaults("no-deadline", true, false)
 	s.run("due", activeDeadline+`"2s"`, "")
-	s.awaitGone(s.newConfigMap("last", policy.LabelTTL, until(s.ahead(4*second))))
+	s.awaitGone(s.newConfigMap("last", wellknown.LabelTTL, until(s.ahead(4*second))))
 	if got := s.getRun("due").conditions(); got != "" {
 		t.Errorf("its conditions are %q, want none: deadlines are off", got)
 	}
@@ -108,7 +108,7 @@ func TestTriggerOfAnotherPackage(t *testing.T) {
 	lease("renewed", soon.Add(time.Hour), nil)
 	lease("unlabelled", soon.Add(-time.Hour), func(l *coordinationv1.Lease) { l.Labels = nil })
 	lease("protected", soon.Add(-time.Hour), func(l *coordinationv1.Lease) {
-		l.Annotations = map[string]string{policy.AnnotationProtect: "true"}
+		l.Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
 	})
 	awaitTaken := func(name string) {
 		s.Helper()
@@ -140,7 +140,7 @@ func TestLeaveNativeTTL(t *testing.T) {
 	if suite.inTreeTTL {
 		t.Skip("the in-tree controller deletes the Job")
 	}
-	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "2s")...)
+	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "2s")...)
 	restart := func(args ...string) {
 		s.Helper()
 		s.ok(suite.controller.Stop(s.ctx))
@@ -165,7 +165,7 @@ func TestLeaveNativeTTL(t *testing.T) {
 // cluster. A JobSet gets no default, and its TTL has no effect until the built-in profiles are
 // back.
 func TestWithoutBuiltinProfiles(t *testing.T) {
-	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "2s")...)
+	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "2s")...)
 	r := render{"alone.e2e.example.com"}
 	suite.revoked.Store(r.group, true) // at the end, its role may be deleted before its definition
 	s.apply(r.role())
@@ -187,7 +187,7 @@ func TestWithoutBuiltinProfiles(t *testing.T) {
 	s.awaitDefault(r)
 
 	s.expectStderr(s.create(s.jobSet("default")))
-	s.expectStderr(s.create(s.jobSet("own", noted(policy.AnnotationTTL, "1s"))))
+	s.expectStderr(s.create(s.jobSet("own", noted(wellknown.AnnotationTTL, "1s"))))
 	end := now()
 	s.finished("jobset", "default", "Completed", end)
 	s.finished("jobset", "own", "Completed", end)

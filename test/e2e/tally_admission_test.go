@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // podTally is the manifest of a PodTally.
@@ -23,7 +23,7 @@ func (s *space) awaitPodsInUse(want bool) {
 	s.Helper()
 	s.poll("label pods-in-use", func(ctx context.Context) (bool, error) {
 		namespace, err := suite.cluster.Client.CoreV1().Namespaces().Get(ctx, s.name, metav1.GetOptions{})
-		return err == nil && (namespace.Labels[policy.LabelPodsInUse] == "true") == want, err
+		return err == nil && (namespace.Labels[wellknown.LabelPodsInUse] == "true") == want, err
 	})
 }
 
@@ -49,7 +49,7 @@ func TestTallyFinalizer(t *testing.T) {
 	// namespace. A Pod of a dry run is stored nowhere, so that no controller adopts it.
 	s.poll("the webhook to know the PodTally", func(ctx context.Context) (bool, error) {
 		created, err := pods.Create(ctx, runningPod("probe", build, corev1.RestartPolicyNever), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err == nil && slices.Contains(created.Finalizers, policy.FinalizerTally), err
+		return err == nil && slices.Contains(created.Finalizers, wellknown.FinalizerTally), err
 	})
 	controller := true
 	for name, test := range map[string]struct {
@@ -58,7 +58,7 @@ func TestTallyFinalizer(t *testing.T) {
 	}{
 		"bare":         {nil, true},
 		"on-failure":   {func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }, true},
-		"counted-copy": {func(pod *corev1.Pod) { pod.Annotations[policy.AnnotationCountedBy] = "another" }, true},
+		"counted-copy": {func(pod *corev1.Pod) { pod.Annotations[wellknown.AnnotationCountedBy] = "another" }, true},
 		"executor": {func(pod *corev1.Pod) {
 			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "driver", UID: "u", Controller: &controller}}
 		}, true},
@@ -67,7 +67,7 @@ func TestTallyFinalizer(t *testing.T) {
 		}, false},
 		"always":      {func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }, false},
 		"other":       {func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "other"} }, false},
-		"copied-held": {func(pod *corev1.Pod) { pod.Labels, pod.Finalizers = nil, []string{policy.FinalizerTally} }, false},
+		"copied-held": {func(pod *corev1.Pod) { pod.Labels, pod.Finalizers = nil, []string{wellknown.FinalizerTally} }, false},
 	} {
 		object := runningPod(name, build, corev1.RestartPolicyNever)
 		if test.change != nil {
@@ -75,13 +75,13 @@ func TestTallyFinalizer(t *testing.T) {
 		}
 		created, err := pods.Create(s.ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		s.ok(err)
-		if _, counted := created.Annotations[policy.AnnotationCountedBy]; counted || slices.Contains(created.Finalizers, policy.FinalizerTally) != test.want {
+		if _, counted := created.Annotations[wellknown.AnnotationCountedBy]; counted || slices.Contains(created.Finalizers, wellknown.FinalizerTally) != test.want {
 			t.Errorf("Pod %s: finalizers %q, annotations %v; want the finalizer %v, and no counted-by", name, created.Finalizers, created.Annotations, test.want)
 		}
 	}
 
 	// Stored, and from a template.
-	if created := s.newPod(runningPod("stored", build, corev1.RestartPolicyNever)); !slices.Contains(created.Finalizers, policy.FinalizerTally) {
+	if created := s.newPod(runningPod("stored", build, corev1.RestartPolicyNever)); !slices.Contains(created.Finalizers, wellknown.FinalizerTally) {
 		t.Errorf("finalizers %q", created.Finalizers)
 	}
 	build2 := job("build")
@@ -96,7 +96,7 @@ func TestTallyFinalizer(t *testing.T) {
 			return false, err
 		}
 		for i := range list.Items {
-			if of := &list.Items[i]; of.Name != "stored" && slices.Contains(of.Finalizers, policy.FinalizerTally) {
+			if of := &list.Items[i]; of.Name != "stored" && slices.Contains(of.Finalizers, wellknown.FinalizerTally) {
 				t.Errorf("Pod %s of %v has the finalizer", of.Name, of.OwnerReferences)
 			}
 		}
@@ -110,7 +110,7 @@ func TestTallyFinalizer(t *testing.T) {
 // The API server and the webhook refuse a PodTally that cannot be used, and say why.
 func TestPodTallyIsValidated(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationMinTTL, "5m")
+	s := newSpace(t, wellknown.AnnotationMinTTL, "5m")
 	create := func(name, spec string) output {
 		return s.kubectlInput(podTally(name, spec), "create", "-f", "-")
 	}

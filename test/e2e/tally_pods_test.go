@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -17,7 +17,7 @@ import (
 // included. A Pod that is not counted and has an owner gets no default (S5).
 func TestCountedPodsAreDeleted(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, longStanding(policy.AnnotationDefaultPodTTL, "1s")...)
+	s := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "1s")...)
 	for name, ttl := range map[string]string{"soon": "1s", "never": "never", "silent": ""} {
 		spec := map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": name}}}
 		if ttl != "" {
@@ -48,7 +48,7 @@ func TestCountedPodsAreDeleted(t *testing.T) {
 			return s.jsonpath("podtally", name, ".status.succeeded") == "1" && s.jsonpath("podtally", name, ".status.failed") == "0", nil
 		})
 	}
-	if got := s.getPod("never").Annotations; got[policy.AnnotationTTL] != "" || got[policy.AnnotationCountedBy] == "" {
+	if got := s.getPod("never").Annotations; got[wellknown.AnnotationTTL] != "" || got[wellknown.AnnotationCountedBy] == "" {
 		t.Errorf("the annotations of a counted Pod are %v", got)
 	}
 }
@@ -66,12 +66,12 @@ func TestTallyOfPodsThatAreNotDeleted(t *testing.T) {
 		return s.kubectl("delete", "pod", "bad", "--dry-run=server").failed, nil
 	})
 	s.awaitTally("a", 2, 0, 0)
-	s.expectSuccess(s.kubectl("label", "pod", "bad", "good", policy.LabelTTL+"="+until(s.ahead(3*second))))
+	s.expectSuccess(s.kubectl("label", "pod", "bad", "good", wellknown.LabelTTL+"="+until(s.ahead(3*second))))
 	s.awaitGone(good)
 	released := s.await("Pod bad to be released", func(e harness.Event) bool {
-		return e.GetUID() == bad.UID && e.GetAnnotations()[policy.AnnotationCountedBy] == policy.CountedByNobody
+		return e.GetUID() == bad.UID && e.GetAnnotations()[wellknown.AnnotationCountedBy] == wellknown.CountedByNone
 	})
-	if slices.Contains(released.GetFinalizers(), policy.FinalizerTally) {
+	if slices.Contains(released.GetFinalizers(), wellknown.FinalizerTally) {
 		t.Errorf("it was released with finalizers %v", released.GetFinalizers())
 	}
 	s.awaitTally("a", 1, 0, 0)
@@ -80,7 +80,7 @@ func TestTallyOfPodsThatAreNotDeleted(t *testing.T) {
 	s.stillThere(bad)
 	live, err := s.readTally(s.ctx, "a")
 	s.ok(err)
-	if by := s.getPod("bad").Annotations[policy.AnnotationCountedBy]; by != string(live.UID) {
+	if by := s.getPod("bad").Annotations[wellknown.AnnotationCountedBy]; by != string(live.UID) {
 		t.Errorf("it is counted by %q, want %q", by, live.UID)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -81,7 +81,7 @@ func TestTallySamples(t *testing.T) {
 // stay longer than the default of the namespace.
 func TestJobPodsSample(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, longStanding(policy.AnnotationDefaultPodTTL, "2s")...)
+	s := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "2s")...)
 	s.createSample("20-job-pods", "pod-ttl: 10m", "pod-ttl: 1s", "parallelism: 50", "parallelism: 2",
 		"  template:\n    spec:\n      restartPolicy: Never\n      containers:\n        - name: frame",
 		"  template:\n    metadata: {annotations: {"+hold+": \"true\"}}\n    spec:\n      restartPolicy: Never\n      containers:\n        - name: frame")

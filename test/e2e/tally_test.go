@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 var (
@@ -105,7 +105,7 @@ func TestTallyIsKilled(t *testing.T) {
 	list, err := pods.List(s.ctx, metav1.ListOptions{})
 	s.ok(err)
 	for i := range list.Items {
-		if of := &list.Items[i]; slices.Contains(of.Finalizers, policy.FinalizerTally) || of.Annotations[policy.AnnotationCountedBy] == "" {
+		if of := &list.Items[i]; slices.Contains(of.Finalizers, wellknown.FinalizerTally) || of.Annotations[wellknown.AnnotationCountedBy] == "" {
 			t.Errorf("Pod %s: finalizers %v, annotations %v", of.Name, of.Finalizers, of.Annotations)
 		}
 	}
@@ -135,8 +135,8 @@ func TestTally(t *testing.T) {
 	s.awaitReleased("relabelled")
 
 	expired := tallied("expired", "a", hold, "true") // Curfew deletes it, so that it is not counted.
-	expired.Labels[policy.LabelTTL] = "3s"
-	if expired = s.newPod(expired); !slices.Contains(expired.Finalizers, policy.FinalizerTally) {
+	expired.Labels[wellknown.LabelTTL] = "3s"
+	if expired = s.newPod(expired); !slices.Contains(expired.Finalizers, wellknown.FinalizerTally) {
 		t.Errorf("admission gave it finalizers %v", expired.Finalizers)
 	}
 	s.awaitGone(expired)
@@ -153,7 +153,7 @@ func (s *space) awaitReleased(name string) {
 	s.Helper()
 	s.poll("Pod "+name+" to lose the finalizer", func(ctx context.Context) (bool, error) {
 		of, err := suite.cluster.Client.CoreV1().Pods(s.name).Get(ctx, name, metav1.GetOptions{})
-		return err == nil && !slices.Contains(of.Finalizers, policy.FinalizerTally), err
+		return err == nil && !slices.Contains(of.Finalizers, wellknown.FinalizerTally), err
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // A TTL in a pod template would take single Pods out from under their owner.
@@ -17,7 +17,7 @@ func TestTTLInPodTemplateIsRefused(t *testing.T) {
 	s := newSpace(t)
 	where := "spec.template.metadata.annotations[curfew.dev/ttl-after-finished]: a pod template cannot have a TTL: "
 	marked := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}, Annotations: map[string]string{policy.AnnotationTTL: "1h"}},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}, Annotations: map[string]string{wellknown.AnnotationTTL: "1h"}},
 		Spec:       podSpec(corev1.RestartPolicyAlways),
 	}
 	selector := &metav1.LabelSelector{MatchLabels: marked.Labels}
@@ -28,7 +28,7 @@ func TestTTLInPodTemplateIsRefused(t *testing.T) {
 		object          any
 		webhook, reason string
 	}{
-		"Job": {job("x", inTemplate(policy.AnnotationTTL, "1h")), "validate-marked.curfew.dev",
+		"Job": {job("x", inTemplate(wellknown.AnnotationTTL, "1h")), "validate-marked.curfew.dev",
 			where + "set spec.ttlSecondsAfterFinished"},
 		"CronJob": {cron, "validate-marked.curfew.dev",
 			"spec.jobTemplate." + where + "set spec.jobTemplate.spec.ttlSecondsAfterFinished"},
@@ -54,13 +54,13 @@ func TestPodThatNeverFinishesCannotHaveATTL(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	reason := "spec.restartPolicy: a Pod with a TTL cannot have Always (absent means Always), as it never finishes: use OnFailure or Never"
-	s.expectRefusal(s.create(pod("always", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
-	s.expectRefusal(s.create(pod("absent", "", policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
-	s.expectStderr(s.create(pod("on-failure", corev1.RestartPolicyOnFailure, policy.AnnotationTTL, "1h")))
+	s.expectRefusal(s.create(pod("always", corev1.RestartPolicyAlways, wellknown.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
+	s.expectRefusal(s.create(pod("absent", "", wellknown.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
+	s.expectStderr(s.create(pod("on-failure", corev1.RestartPolicyOnFailure, wellknown.AnnotationTTL, "1h")))
 	// The same Pod without a TTL passes, also where a default is in force.
-	s.expectStderr(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultPodTTL+"=1h"))
+	s.expectStderr(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultPodTTL+"=1h"))
 	s.expectStderr(s.create(pod("server", corev1.RestartPolicyAlways)))
-	if got := s.getPod("server").Annotations; got[policy.AnnotationTTL] != "" {
+	if got := s.getPod("server").Annotations; got[wellknown.AnnotationTTL] != "" {
 		t.Errorf("it got a default: %v", got)
 	}
 }
@@ -72,24 +72,24 @@ func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
 	s := newSpace(t)
 	s.newJob(job("old", ttl(100*hour), inTemplate(hold, "true")))
 	s.newJob(job("leaving", ttl(100*hour), inTemplate(hold, "true"), finalized))
-	s.expectStderr(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMaxTTL+"=1h"))
+	s.expectStderr(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMaxTTL+"=1h"))
 
 	s.expectStderr(s.kubectl("label", "job", "old", "team=blue"))
 	s.expectStderr(s.kubectl("annotate", "job", "old", "example.com/note=x"))
 	s.expectStderr(s.kubectl("annotate", "job", "old", "curfew.dev/protect=true"))
 	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: ` +
 		`metadata.annotations[curfew.dev/ttl-after-finished]: 8d is above curfew.dev/max-ttl 1h of namespace "` + s.name + `": use 1h or less`
-	s.expectRefusal(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=8d"), refusal)
-	s.expectRefusal(s.kubectl("annotate", "job", "old", policy.AnnotationTTL+"-"),
+	s.expectRefusal(s.kubectl("annotate", "--overwrite", "job", "old", wellknown.AnnotationTTL+"=8d"), refusal)
+	s.expectRefusal(s.kubectl("annotate", "job", "old", wellknown.AnnotationTTL+"-"),
 		`Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `+
 			`metadata.annotations[curfew.dev/ttl-after-finished]: cannot be removed while curfew.dev/max-ttl 1h of namespace "`+s.name+`" applies: set it to 1h or less`)
-	s.expectStderr(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=1h"))
+	s.expectStderr(s.kubectl("annotate", "--overwrite", "job", "old", wellknown.AnnotationTTL+"=1h"))
 
 	// A terminating object always passes, or its finalizers could not be removed.
 	leaving := s.getJob("leaving")
 	s.expectSuccess(s.kubectl("delete", "job", "leaving", "--wait=false"))
 	s.awaitDeletion(leaving)
-	s.expectStderr(s.kubectl("annotate", "--overwrite", "job", "leaving", policy.AnnotationTTL+"=8d"))
+	s.expectStderr(s.kubectl("annotate", "--overwrite", "job", "leaving", wellknown.AnnotationTTL+"=8d"))
 	s.patchJob("leaving", `{"metadata":{"finalizers":null}}`)
 	s.awaitGone(leaving)
 }
@@ -97,7 +97,7 @@ func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
 // In mode warn defaults are filled in, and what would be refused is warned about.
 func TestModeWarn(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationMode, "warn", policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
+	s := newSpace(t, wellknown.AnnotationMode, "warn", wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	s.expectStderr(s.create(job("default")),
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
 	s.expectStderr(s.create(job("long", ttl(8*24*hour))),
@@ -109,7 +109,7 @@ func TestModeWarn(t *testing.T) {
 // they would do.
 func TestModeDryRun(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationMode, "dry-run", policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
+	s := newSpace(t, wellknown.AnnotationMode, "dry-run", wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	s.expectStderr(s.create(job("default")),
 		`Warning: curfew: ttlSecondsAfterFinished would be defaulted to 86400 (1d) from namespace "`+s.name+`" (dry-run)`)
 	if created := s.getJob("default"); created.Spec.TTLSecondsAfterFinished != nil {
@@ -133,7 +133,7 @@ func TestModeDryRun(t *testing.T) {
 // A dry run of kubectl is answered like the real thing and changes nothing.
 func TestServerSideDryRun(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	out := s.kubectlInput(s.manifest(job("trial")), "create", "-f", "-", "--dry-run=server", "-o", "jsonpath={.spec.ttlSecondsAfterFinished}")
 	s.expectStderr(out, `Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
 	if out.stdout != "86400" {

@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // A hook is waited for: whoever runs it is in trouble when it vanishes, by a default as well.
 func TestHooksAreWarned(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultPodTTL, "2h")
+	s := newSpace(t, wellknown.AnnotationDefaultPodTTL, "2h")
 	const helm, argo = "helm.sh/hook", "argocd.argoproj.io/hook"
 	const helmSays = "helm may fail when its hook is deleted during a release: use helm.sh/hook-delete-policy"
 	const argoSays = "Argo CD may sync again when its hook is deleted: use argocd.argoproj.io/hook-delete-policy"
@@ -27,7 +27,7 @@ func TestHooksAreWarned(t *testing.T) {
 		row{pod("argo-default", corev1.RestartPolicyNever, argo, "Sync"), both(
 			warned(`curfew.dev/ttl-after-finished defaulted to 2h from namespace "`+s.name+`"`), warned(annotation+argoSays))},
 		row{job("helm-without", annotated(helm, "pre-install")), ""},
-		row{job("helm-never", annotated(helm, "pre-install"), annotated(policy.AnnotationTTL, "never")), ""},
+		row{job("helm-never", annotated(helm, "pre-install"), annotated(wellknown.AnnotationTTL, "never")), ""},
 	)
 }
 
@@ -70,7 +70,7 @@ func TestUnreadableNamespaceIsTold(t *testing.T) {
 // Every decision is in the API server's audit log, under the name of the webhook.
 func TestAuditAnnotations(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	s.expectSuccess(s.create(job("default")))
 	if out := s.create(job("long", native(8*24*time.Hour), annotated("helm.sh/hook", "test"))); !out.failed {
 		t.Fatal("it was not refused")
@@ -114,14 +114,14 @@ func TestUpdateWarnsOnlyOfWhatItChanges(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.expectSuccess(s.create(job("old", native(5*time.Second), annotated("helm.sh/hook", "test"), labelled("1w"), inTemplate(hold, "true"))))
-	s.expectStderr(s.kubectl("annotate", "job", "old", policy.AnnotationProtect+"=true"),
+	s.expectStderr(s.kubectl("annotate", "job", "old", wellknown.AnnotationProtect+"=true"),
 		warned("spec.ttlSecondsAfterFinished: the Job's own controller deletes by this field, whatever curfew.dev/protect says: remove one"),
 		warned("metadata.labels[curfew.dev/ttl]: has no effect: the Job is protected by annotation curfew.dev/protect"))
-	s.expectStderr(s.kubectl("annotate", "job", "old", policy.AnnotationTTLFailed+"=4s"),
+	s.expectStderr(s.kubectl("annotate", "job", "old", wellknown.AnnotationTTLFailed+"=4s"),
 		warned("metadata.annotations[curfew.dev/ttl-after-failed]: 4s is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"))
 	patched, err := suite.cluster.Client.BatchV1().Jobs(s.name).Get(s.ctx, "old", metav1.GetOptions{})
 	s.ok(err)
-	if patched.Annotations[policy.AnnotationTTLFailed] != "4s" {
+	if patched.Annotations[wellknown.AnnotationTTLFailed] != "4s" {
 		t.Errorf("the annotation did not arrive: %v", patched.Annotations)
 	}
 }

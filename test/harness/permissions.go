@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Grant is one verb on one resource that a role gives to an account of Curfew's namespace.
@@ -141,8 +141,8 @@ func (c *Cluster) grants(ctx context.Context) ([]Grant, error) {
 	var out []Grant
 	for i := range clusterRoles.Items {
 		role := &clusterRoles.Items[i]
-		_, feature := role.Labels[policy.LabelFeature]
-		switch _, kinds := role.Labels[policy.LabelAggregate]; {
+		_, feature := role.Labels[wellknown.LabelFeature]
+		switch _, kinds := role.Labels[wellknown.LabelAggregate]; {
 		case role.AggregationRule != nil: // Its rules are those of other roles.
 		case feature || kinds || role.Name == "curfew-impersonate":
 			out = append(out, expand("curfew-controller", role.Rules)...)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/discovery/fake"
 	kubernetes "k8s.io/client-go/kubernetes/fake"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Which grants count as used: each line of the audit log is there for one of them.
@@ -33,7 +33,7 @@ func TestGranted(t *testing.T) {
 	}
 	accounts := func(name string) []rbacv1.Subject { return []rbacv1.Subject{{Kind: "ServiceAccount", Name: name}} }
 	client := kubernetes.NewClientset(
-		&rbacv1.ClusterRole{ObjectMeta: meta("", "feature", policy.LabelFeature), Rules: []rbacv1.PolicyRule{
+		&rbacv1.ClusterRole{ObjectMeta: meta("", "feature", wellknown.LabelFeature), Rules: []rbacv1.PolicyRule{
 			rule("", "pods", "", "get", "list", "watch", "delete", "patch"), rule("", "pods/status", "", "patch"), rule("absent.io", "things", "", "get")}},
 		&rbacv1.ClusterRole{ObjectMeta: meta("", "curfew-impersonate"), Rules: []rbacv1.PolicyRule{rule("", "serviceaccounts", "", "impersonate")}},
 		&rbacv1.ClusterRole{ObjectMeta: meta("", "unbound"), Rules: []rbacv1.PolicyRule{rule("", "secrets", "", "get")}},
@@ -42,7 +42,7 @@ func TestGranted(t *testing.T) {
 		&rbacv1.Role{ObjectMeta: meta(Namespace, "controller"), Rules: []rbacv1.PolicyRule{
 			rule("", "serviceaccounts", "curfew-cleanup", "impersonate"), rule("", "configmaps", "settings", "create", "patch")}},
 		&rbacv1.RoleBinding{ObjectMeta: meta(Namespace, "controller"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "controller"}, Subjects: accounts("curfew-controller")},
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "of-a-test", Labels: map[string]string{policy.LabelAggregate: "true"}}, Rules: []rbacv1.PolicyRule{rule("", "pods", "", "deletecollection")}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "of-a-test", Labels: map[string]string{wellknown.LabelAggregate: "true"}}, Rules: []rbacv1.PolicyRule{rule("", "pods", "", "deletecollection")}},
 	)
 	client.Discovery().(*fake.FakeDiscovery).Resources = []*metav1.APIResourceList{
 		{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods"}, {Name: "pods/status"}, {Name: "configmaps"}, {Name: "secrets"}}}}

@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // WaitForWebhook returns when the API server asks Curfew: a default is filled in and a bad value
@@ -33,7 +33,7 @@ func (c *Cluster) probe(ctx context.Context) (missing string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("create a namespace in a dry run: %w", err)
 	}
-	if filled.Labels[policy.LabelInUse] == "" {
+	if filled.Labels[wellknown.LabelInUse] == "" {
 		return "the mutating side does not answer", nil
 	}
 	switch _, err := c.dryRunNamespace(ctx, "soon"); {
@@ -47,6 +47,6 @@ func (c *Cluster) probe(ctx context.Context) (missing string, err error) {
 
 func (c *Cluster) dryRunNamespace(ctx context.Context, ttl string) (*corev1.Namespace, error) {
 	return c.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "curfew-probe", Annotations: map[string]string{policy.AnnotationDefaultTTL: ttl},
+		Name: "curfew-probe", Annotations: map[string]string{wellknown.AnnotationDefaultTTL: ttl},
 	}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }

@@ -22,14 +22,14 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "the stamp of a label is believed unproven",
-		File: "policy/default_label.go",
-		Old:  "source.Level == LevelPolicy && !s.gaveLabel(facts, source)", New: "false",
+		File: "policy/resolution/default_label.go",
+		Old:  "source.Level == lifetime.LevelPolicy && !s.gaveLabel(facts, source)", New: "false",
 		Package: "policy", Tests: []string{"TestSourceOfALabelIsProven"},
 	},
 	{
 		Invariant: "S9", Name: "a bound whose evaluation was stopped only warns",
 		File: "policy/rules/bounds.go",
-		Old:  "case policy.Undecided(enforced) != nil:", New: "case false:",
+		Old:  "case lifetime.Undecided(enforced) != nil:", New: "case false:",
 		Package: admits, Tests: []string{"TestReviewDoesNotOutlastItsTime", "TestBoundsNeedTime"},
 	},
 	{
@@ -167,12 +167,12 @@ var faults = []Mutant{
 	{
 		Invariant: "S5", Name: "a copy made by MultiKueue is deleted",
 		File: "policy/facts.go",
-		Old:  "_, ok := f.Labels[LabelMultiKueueOrigin]\n\treturn ok", New: "_, ok := f.Labels[LabelMultiKueueOrigin]\n\treturn ok && false",
+		Old:  "_, ok := f.Labels[wellknown.LabelMultiKueueOrigin]\n\treturn ok", New: "_, ok := f.Labels[wellknown.LabelMultiKueueOrigin]\n\treturn ok && false",
 		Package: decides, Tests: []string{"TestMultiKueueCopiesAreKept"},
 	},
 	{
 		Invariant: "S5", Name: "a TrainJob's JobSet is deleted, and the training runs again",
-		File: "policy/rerun.go",
+		File: "policy/owners.go",
 		Old:  "if !ok || child != f.Profile.Kind.GroupKind() {", New: "if true || !ok || child != f.Profile.Kind.GroupKind() {",
 		Package: decides, Tests: []string{"TestJobSetOfATrainJobIsKept"},
 	},
@@ -196,7 +196,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a stamp that its author forged is believed on CREATE",
-		File: "policy/unfilled.go",
+		File: "policy/resolution/unfilled.go",
 		Old:  "if !slices.ContainsFunc(scopes, func(scope *Scope) bool {",
 		New: "if !slices.ContainsFunc(append(scopes, &Scope{}), func(scope *Scope) bool {\n" +
 			"\t\t\tif len(facts.Annotations) > 0 {\n\t\t\t\treturn true\n\t\t\t}",
@@ -204,14 +204,14 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a bound that cannot be read lifts one that can",
-		File: "policy/bounds.go",
+		File: "policy/lifetime/bounds.go",
 		Old:  "case outer.Err != nil:\n\t\tbound, beside = inner, append([]*Setting{outer}, beside...)", New: "case outer.Err != nil:\n\t\tbound = outer",
 		Package: decides, Tests: []string{"TestNarrow"},
 	},
 	{
 		Invariant: "S6", Name: "a namespace's mode softens a platform policy",
-		File: "policy/decision.go",
-		Old:  "if d.Findings[i].Severity == Deny && d.Findings[i].Level == LevelNamespace {", New: "if d.Findings[i].Severity == Deny {",
+		File: "policy/rules/decision.go",
+		Old:  "if d.Findings[i].Severity == Deny && d.Findings[i].Level == lifetime.LevelNamespace {", New: "if d.Findings[i].Severity == Deny {",
 		Package: rulesOf, Tests: []string{"TestNothingLiftsTheBoundsOfAPolicy", "TestModesSoftenTheNamespacesOwnBounds"},
 	},
 	{
@@ -229,7 +229,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S6", Name: "a namespace is stamped by the webhook's clock",
 		File: "webhook/mutate.go",
-		Old:  "\tif policy.DefaultsHash(annotations) != \"\" {\n\t\tnow = w.stampTime(ctx, request, now)\n\t}\n", New: "",
+		Old:  "\tif resolution.DefaultsHash(annotations) != \"\" {\n\t\tnow = w.stampTime(ctx, request, now)\n\t}\n", New: "",
 		Package: admits, Tests: []string{"TestNamespaceIsStampedByTheServersTime"},
 	},
 	{
@@ -258,7 +258,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "what does not say when it finished gets a time of its own",
-		File: "policy/judge.go",
+		File: "policy/judging/judge.go",
 		Old:  "case facts.FinishTime.IsZero() && !facts.IsPod():", New: "case false:",
 		Package: decides, Tests: []string{"TestJudge"},
 	},
@@ -306,8 +306,8 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a runtime's deadline reaches TrainJobs that run",
-		File: "policy/resolve.go",
-		Old:  "next := level{source: Source{Level: LevelRuntime, Name: of.Name}, set: TTLSet{All: of.Deadline}}", New: "next := level{source: Source{Level: LevelRuntime, Name: of.Name}, set: TTLSet{All: of.Deadline}, backfill: true}",
+		File: "policy/resolution/resolve.go",
+		Old:  "next := level{source: lifetime.Source{Level: lifetime.LevelRuntime, Name: of.Name}, set: lifetime.TTLSet{All: of.Deadline}}", New: "next := level{source: lifetime.Source{Level: lifetime.LevelRuntime, Name: of.Name}, set: lifetime.TTLSet{All: of.Deadline}, backfill: true}",
 		Package: decides, Tests: []string{"TestRuntimeDeadlineDoesNotReachWhatRuns"},
 	},
 	{
@@ -324,25 +324,25 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a deadline is left to a controller that ignores it",
-		File: "policy/deadline.go",
+		File: "policy/judging/deadline.go",
 		Old:  "if facts.DeadlineByCurfew {", New: "if false {",
-		Package: decides, Tests: []string{"TestJudgeDeadline"},
+		Package: "policy/judging", Tests: []string{"TestJudgeDeadline"},
 	},
 	{
 		Invariant: "S6", Name: "a default is written into a field that nobody enforces",
-		File: "policy/defaults.go",
+		File: "policy/facts_stamps.go",
 		Old:  "return f.Profile.Deadline != nil && !f.DeadlineByCurfew", New: "return f.Profile.Deadline != nil",
 		Package: decides, Tests: []string{"TestDefaultDeadlineWhereNobodyActs", "TestAnnotatedDeadlineIsCopied"},
 	},
 	{
 		Invariant: "S6", Name: "admission gives the default of a trigger that is switched off",
-		File: "policy/scope.go",
+		File: "policy/resolution/scope.go",
 		Old:  "return !s.Creating || !slices.Contains(s.Off, trigger)", New: "return !s.Creating || !slices.Contains(s.Off, trigger) || true",
 		Package: decides, Tests: []string{"TestTriggersThatAreSwitchedOff"},
 	},
 	{
 		Invariant: "S6", Name: "a Job that is left to Kubernetes is deleted",
-		File: "policy/native.go",
+		File: "policy/resolution/native.go",
 		Old:  "return e.LeaveNative && ", New: "return false && ",
 		Package: decides, Tests: []string{"TestLeaveNative"},
 	},

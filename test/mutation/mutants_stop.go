@@ -28,14 +28,14 @@ var stops = []Mutant{
 	},
 	{
 		Invariant: "S4", Name: "a status that says DeadlineExceeded is enough to delete the children",
-		File: "policy/deadline.go",
+		File: "policy/judging/deadline.go",
 		Old:  "\tcase !value.Set:\n", New: "\tcase exceeded:\n\t\treturn deadlineVerdict(facts.Exceeded, TriggerDeadlineCheck, effective, now)\n\tcase !value.Set:\n",
-		Package: decides, Tests: []string{"TestJudgeDeadline"},
+		Package: "policy/judging", Tests: []string{"TestJudgeDeadline"},
 	},
 	{
 		Invariant: "S6", Name: "an author's suspension counts as Curfew's",
-		File: "policy/deadline.go",
+		File: "policy/verdict.go",
 		Old:  "if err != nil || of != strconv.FormatInt(generation, 10) {", New: "if err != nil || of == \"\" {",
-		Package: decides, Tests: []string{"TestSuspendedAt"},
+		Package: "policy/judging", Tests: []string{"TestSuspendedAt"},
 	},
 }

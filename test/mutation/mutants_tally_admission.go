@@ -17,13 +17,13 @@ var ofTallyAdmission = []Mutant{
 	{
 		Invariant: "S5", Name: "admission removes finalizers of others",
 		File: "webhook/source.go",
-		Old:  "if finalizer != policy.FinalizerTally {", New: "if finalizer == \"\" {",
+		Old:  "if finalizer != wellknown.FinalizerTally {", New: "if finalizer == \"\" {",
 		Package: "webhook", Tests: []string{"TestHold"},
 	},
 	{
 		Invariant: "S7", Name: "a copy of a counted Pod is never counted",
 		File: "webhook/source.go",
-		Old:  "policy.AnnotationCountedBy]; copied {", New: "policy.AnnotationCountedBy]; copied && tally.Held(pod) {",
+		Old:  "wellknown.AnnotationCountedBy]; copied {", New: "wellknown.AnnotationCountedBy]; copied && tally.Held(pod) {",
 		Package: "webhook", Tests: []string{"TestHold"},
 	},
 	{

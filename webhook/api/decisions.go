@@ -16,10 +16,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -296,7 +296,7 @@ type readable struct {
 }
 
 // Namespace implements [platform.Source].
-func (r readable) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (r readable) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
 	if ok, err := r.authorizer.MayGet(ctx, r.user, namespaces, name, name); err != nil || !ok {
 		return nil, orElse(err, lint.ErrNotReadable)

@@ -19,11 +19,12 @@ import (
 
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // world stands for a cluster: namespace ci, a user ann who may post everywhere, and a user bob who may not.
@@ -35,7 +36,7 @@ type world struct {
 	snapshot *platform.Snapshot // nil for what comes with Curfew
 }
 
-func (w *world) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+func (w *world) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
 	w.reviews++
 	if w.err != nil {
 		return nil, w.err
@@ -43,7 +44,7 @@ func (w *world) Namespace(_ context.Context, name string) (*policy.NamespacePoli
 	if name != "ci" {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 	}
-	return policy.ParseNamespace("ci", map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationMaxTTL: "7d"}, nil), nil
+	return resolution.ParseNamespace("ci", map[string]string{wellknown.AnnotationDefaultTTL: "1d", wellknown.AnnotationMaxTTL: "7d"}, nil), nil
 }
 
 func (w *world) Runtime(_ context.Context, reference *expression.Reference) (map[string]any, error) {
@@ -51,7 +52,7 @@ func (w *world) Runtime(_ context.Context, reference *expression.Reference) (map
 	if reference.Name != "torch" {
 		return nil, w.err
 	}
-	return map[string]any{"metadata": map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "2d"}}}, w.err
+	return map[string]any{"metadata": map[string]any{"name": "torch", "annotations": map[string]any{wellknown.AnnotationTTL: "2d"}}}, w.err
 }
 
 func (w *world) Now() time.Time { return time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC) }
@@ -73,7 +74,6 @@ func (w *world) Authorize(_ context.Context, user authenticationv1.UserInfo, pat
 }
 
 func newRouter(t testing.TB, w *world) chi.Router {
-	t.Helper()
 	return mounted(t, decisions(t, w))
 }
 

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/quote"
 )
 
 // The only version that the manifests ask for.
@@ -71,8 +71,8 @@ func Parse(text string) (*Review, error) {
 	case err != nil:
 		return nil, err
 	case version != apiVersion || name != kind:
-		return nil, fmt.Errorf("the body is of apiVersion %q and kind %q: send an AdmissionReview of %s", policy.Shorten(version),
-			policy.Shorten(name), apiVersion)
+		return nil, fmt.Errorf("the body is of apiVersion %q and kind %q: send an AdmissionReview of %s", quote.Shorten(version),
+			quote.Shorten(name), apiVersion)
 	case !found || out.UID == "":
 		return nil, errors.New("the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request")
 	}

@@ -11,14 +11,18 @@ import (
 	"pgregory.net/rapid"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
 
 var noon = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 
-func subject(object map[string]any, scope *policy.Scope) *Subject {
+func subject(object map[string]any, scope *resolution.Scope) *Subject {
 	facts := policy.FactsOfObject(policy.JobProfile, object)
-	return &Subject{Object: object, Now: noon, Explained: policy.Explain(facts, scope, policy.Question{Now: noon})}
+	return &Subject{Object: object, Now: noon, Explained: judging.Explain(facts, scope, judging.Question{Now: noon})}
 }
 
 // drawn is a finished Job with some of these: its native field, annotations, a label, its
@@ -29,26 +33,26 @@ func drawn(t *rapid.T) *Subject {
 	if rapid.Bool().Draw(t, "native") {
 		job.TTL(int32(rapid.SampledFrom([]int{60, 7200, 86400}).Draw(t, "native TTL")))
 	}
-	for _, key := range policy.TTLAnnotations {
+	for _, key := range wellknown.TTLAnnotations {
 		if rapid.IntRange(0, 2).Draw(t, key) == 0 {
 			job.Annotation(key, text(key+" value"))
 		}
 	}
 	if rapid.Bool().Draw(t, "labelled") {
-		job.Label(policy.LabelTTL, rapid.SampledFrom([]string{"3h", "2026-12-24T133000Z", "2026-12-25", "1d"}).Draw(t, "label"))
+		job.Label(wellknown.LabelTTL, rapid.SampledFrom([]string{"3h", "2026-12-24T133000Z", "2026-12-25", "1d"}).Draw(t, "label"))
 	}
 	annotations := map[string]string{}
 	if rapid.Bool().Draw(t, "default") {
-		annotations[policy.AnnotationDefaultTTL] = text("default TTL")
+		annotations[wellknown.AnnotationDefaultTTL] = text("default TTL")
 	}
-	annotations[policy.AnnotationDefaultSince] = policy.FormatSince(noon.Add(-1000*time.Hour), policy.DefaultsHash(annotations))
-	return subject(job.Map(), &policy.Scope{Namespace: policy.ParseNamespace("ci", annotations, nil)})
+	annotations[wellknown.AnnotationDefaultSince] = resolution.FormatSince(noon.Add(-1000*time.Hour), resolution.DefaultsHash(annotations))
+	return subject(job.Map(), &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotations, nil)})
 }
 
 // explainedAfter is what the code that decides says of the object once the patch is applied.
-func explainedAfter(s *Subject, plan *Plan) *policy.Explanation {
+func explainedAfter(s *Subject, plan *Plan) *judging.Explanation {
 	changed := merged(runtime.DeepCopyJSONValue(s.Object), plan.Patch).(map[string]any)
-	return policy.Explain(policy.FactsOfObject(policy.JobProfile, changed), s.Explained.Scope, policy.Question{Now: noon})
+	return judging.Explain(policy.FactsOfObject(policy.JobProfile, changed), s.Explained.Scope, judging.Question{Now: noon})
 }
 
 // TestExtendNeverShortens: by whatever it goes, it goes at the time that was asked for, or a little
@@ -78,7 +82,7 @@ func TestExtendNeverShortens(t *testing.T) {
 		if !ok || verdict.Expiry.Before(until) || verdict.Expiry.Before(before.Expiry) || verdict.Expiry.After(until.Add(time.Minute)) || !plan.After.Expiry.Equal(verdict.Expiry) {
 			t.Fatalf("goes at %v (%v), was to go at %v, went at %v; told %v; patch %v", verdict.Expiry, ok, until, before.Expiry, plan.After.Expiry, plan.Patch)
 		}
-		if native := after.Facts.TTLs().NativeFor(policy.Succeeded); native != nil && after.Facts.FinishTime.Add(native.TTL.After).Before(verdict.Expiry) &&
+		if native := after.Facts.TTLs().NativeFor(lifetime.Succeeded); native != nil && after.Facts.FinishTime.Add(native.TTL.After).Before(verdict.Expiry) &&
 			after.ByLabel.Expiry.IsZero() {
 			t.Fatalf("its own controller deletes it at %v, before %v", after.Facts.FinishTime.Add(native.TTL.After), verdict.Expiry)
 		}
@@ -117,8 +121,8 @@ func TestExpireNowGoesNow(t *testing.T) {
 		if !ok || verdict.Expiry.After(noon.Add(5*time.Second)) || after.ByLabel.Expiry.Before(noon) {
 			t.Fatalf("goes at %v (%v); patch %v", verdict.Expiry, ok, plan.Patch)
 		}
-		for _, stops := range []policy.ObstacleKind{policy.ObstacleProtection, policy.ObstacleDryRun, policy.ObstaclePermission, policy.ObstacleAccounting, policy.ObstacleBreaker} {
-			if _, err := ExpireNow(s, []policy.Obstacle{{Kind: stops, Stops: true, Message: "stays"}}); err == nil {
+		for _, stops := range []judging.ObstacleKind{judging.ObstacleProtection, judging.ObstacleDryRun, judging.ObstaclePermission, judging.ObstacleAccounting, judging.ObstacleBreaker} {
+			if _, err := ExpireNow(s, []judging.Obstacle{{Kind: stops, Stops: true, Message: "stays"}}); err == nil {
 				t.Fatalf("%s did not stop it", stops)
 			}
 		}
@@ -132,8 +136,8 @@ func TestKeepTakesLabels(t *testing.T) {
 		true:  "map[cleanup.kyverno.io/ttl:<nil> curfew.dev/ttl:<nil>]",
 		false: "map[curfew.dev/ttl:<nil>]",
 	} {
-		object := builders.MakeJob("ci", "a").Created(noon).Label(policy.LabelTTL, "1d").Label(policy.LabelKyvernoTTL, "2d").Map()
-		s := subject(object, &policy.Scope{})
+		object := builders.MakeJob("ci", "a").Created(noon).Label(wellknown.LabelTTL, "1d").Label(wellknown.LabelKyvernoTTL, "2d").Map()
+		s := subject(object, &resolution.Scope{})
 		s.Alias = alias
 		plan, err := Keep(s)
 		if err != nil {
@@ -150,9 +154,9 @@ func TestKeepTakesLabels(t *testing.T) {
 // again.
 func TestLabelIsStampedAsItsOwn(t *testing.T) {
 	for stamp, want := range map[string]string{"": "map[]", "policy/p": "map[curfew.dev/ttl-label-source:object]"} {
-		object := builders.MakeJob("ci", "a").Created(noon).Label(policy.LabelTTL, "1d")
+		object := builders.MakeJob("ci", "a").Created(noon).Label(wellknown.LabelTTL, "1d")
 		if stamp != "" {
-			object = object.Annotation(policy.AnnotationLabelSource, stamp)
+			object = object.Annotation(wellknown.AnnotationLabelSource, stamp)
 		}
 		stamped := func(plan *Plan, err error) string {
 			t.Helper()
@@ -162,7 +166,7 @@ func TestLabelIsStampedAsItsOwn(t *testing.T) {
 			annotations, _ := plan.Patch["metadata"].(map[string]any)["annotations"].(map[string]any)
 			return fmt.Sprint(annotations)
 		}
-		s := subject(object.Map(), &policy.Scope{})
+		s := subject(object.Map(), &resolution.Scope{})
 		if have := stamped(Extend(s, Target{By: time.Hour})); have != want {
 			t.Errorf("extend, stamp %q: %s, want %s", stamp, have, want)
 		}
@@ -186,7 +190,7 @@ func TestTwiceIsOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := builders.MakeJob("ci", "a").Created(noon.Add(-2 * time.Hour)).Complete(noon.Add(-time.Hour)).TTL(7200)
-			s := subject(job.Map(), &policy.Scope{})
+			s := subject(job.Map(), &resolution.Scope{})
 			plan, err := change(s)
 			if err != nil {
 				t.Fatal(err)
@@ -194,7 +198,7 @@ func TestTwiceIsOnce(t *testing.T) {
 			object, _ := merged(runtime.DeepCopyJSONValue(s.Object), plan.Patch).(map[string]any)
 			facts := policy.FactsOfObject(policy.JobProfile, object)
 			later := noon.Add(time.Minute)
-			again := &Subject{Object: object, Now: later, Explained: policy.Explain(facts, &policy.Scope{}, policy.Question{Now: later})}
+			again := &Subject{Object: object, Now: later, Explained: judging.Explain(facts, &resolution.Scope{}, judging.Question{Now: later})}
 			nothing := (*NothingError)(nil)
 			if plan, err := change(again); !errors.As(err, &nothing) {
 				t.Errorf("%v, %v: want that there is nothing to change", plan, err)
@@ -205,24 +209,24 @@ func TestTwiceIsOnce(t *testing.T) {
 
 // TestChangedDefaultLosesItsStamp: what extend and keep write is no default any more.
 func TestChangedDefaultLosesItsStamp(t *testing.T) {
-	job := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-time.Hour)).TTL(7200).Annotation(policy.AnnotationTTLSource, "policy/platform")
+	job := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-time.Hour)).TTL(7200).Annotation(wellknown.AnnotationTTLSource, "policy/platform")
 	stamp := func(plan *Plan, err error) any {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 		annotations, _ := plan.Patch["metadata"].(map[string]any)["annotations"].(map[string]any)
-		value, ok := annotations[policy.AnnotationTTLSource]
+		value, ok := annotations[wellknown.AnnotationTTLSource]
 		return []any{value, ok}
 	}
 	removed := fmt.Sprint([]any{nil, true})
-	if got := fmt.Sprint(stamp(Extend(subject(job.Map(), &policy.Scope{}), Target{By: time.Hour}))); got != removed {
+	if got := fmt.Sprint(stamp(Extend(subject(job.Map(), &resolution.Scope{}), Target{By: time.Hour}))); got != removed {
 		t.Errorf("extend: %s", got)
 	}
-	if got := fmt.Sprint(stamp(Keep(subject(job.Map(), &policy.Scope{})))); got != removed {
+	if got := fmt.Sprint(stamp(Keep(subject(job.Map(), &resolution.Scope{})))); got != removed {
 		t.Errorf("keep: %s", got)
 	}
-	labelled := subject(job.Label(policy.LabelTTL, "150m").Map(), &policy.Scope{})
+	labelled := subject(job.Label(wellknown.LabelTTL, "150m").Map(), &resolution.Scope{})
 	plan, err := Extend(labelled, Target{Until: noon.Add(45 * time.Minute)})
 	if err != nil {
 		t.Fatal(err)

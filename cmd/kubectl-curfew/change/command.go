@@ -15,7 +15,10 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // changing has the flags and steps of extend, expire-now and keep: plan each object, preview,
@@ -35,7 +38,7 @@ type changing struct {
 	// they do not matter.
 	cleanups preview.ObjectRuns
 	// plan plans the change of one object.
-	plan func(subject *Subject, obstacles []policy.Obstacle) (*Plan, error)
+	plan func(subject *Subject, obstacles []judging.Obstacle) (*Plan, error)
 }
 
 func newChanging(env console.Environment, done string) *changing {
@@ -197,7 +200,7 @@ func (c *changing) cleaned(ctx context.Context, w *world.World, kind world.Kind,
 	}
 	runs, unknown, err := c.cleanups.Of(ctx, w, kind, facts.Namespace, facts.UID, now)
 	if len(unknown) > 0 {
-		w.Note(fmt.Sprintf("to keep an object from cleanup policies that are not known as well, annotate it: kubectl annotate KIND/NAME %s=true", policy.AnnotationProtect))
+		w.Note(fmt.Sprintf("to keep an object from cleanup policies that are not known as well, annotate it: kubectl annotate KIND/NAME %s=true", wellknown.AnnotationProtect))
 	}
 	return preview.FirstRun(runs), err
 }
@@ -255,7 +258,7 @@ exactly the state that was read.`,
 			if err != nil {
 				return err
 			}
-			options.plan = func(subject *Subject, _ []policy.Obstacle) (*Plan, error) {
+			options.plan = func(subject *Subject, _ []judging.Obstacle) (*Plan, error) {
 				return Extend(subject, target)
 			}
 			return options.run(cmd, args)
@@ -285,7 +288,7 @@ func readTarget(by, until, to string, c *changing) (Target, error) {
 	var err error
 	switch {
 	case by != "":
-		if out.By, err = policy.ParseDuration(by); err != nil {
+		if out.By, err = lifetime.ParseDuration(by); err != nil {
 			return out, fmt.Errorf("--by=%s: %w", by, err)
 		}
 		if out.By <= 0 {
@@ -295,7 +298,7 @@ func readTarget(by, until, to string, c *changing) (Target, error) {
 		if to == "never" {
 			return out, errors.New("--to=never: use kubectl curfew keep")
 		}
-		if out.To, err = policy.ParseDuration(to); err != nil {
+		if out.To, err = lifetime.ParseDuration(to); err != nil {
 			return out, fmt.Errorf("--to=%s: %w", to, err)
 		}
 		if out.To <= 0 {
@@ -316,7 +319,7 @@ func readTarget(by, until, to string, c *changing) (Target, error) {
 func KeepCommand(env console.Environment) *cobra.Command {
 	options := newChanging(env, "kept")
 	options.cleanups = preview.ObjectRuns{}
-	options.plan = func(subject *Subject, _ []policy.Obstacle) (*Plan, error) {
+	options.plan = func(subject *Subject, _ []judging.Obstacle) (*Plan, error) {
 		return Keep(subject)
 	}
 	command := &cobra.Command{

@@ -7,6 +7,11 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // soon leaves time for the request: admission denies a label that is expired.
@@ -14,14 +19,14 @@ const soon = 2 * time.Second
 
 // ExpireNow has Curfew delete an object at once, by a TTL label: with preconditions, and only if no
 // obstacle stops it.
-func ExpireNow(s *Subject, obstacles []policy.Obstacle) (*Plan, error) {
+func ExpireNow(s *Subject, obstacles []judging.Obstacle) (*Plan, error) {
 	if s.facts().Deleting {
 		return nil, Nothing("is being deleted")
 	}
 	var warnings []string
 	for _, obstacle := range obstacles {
 		switch {
-		case obstacle.Kind == policy.ObstacleValue:
+		case obstacle.Kind == judging.ObstacleValue:
 			// The new label decides.
 		case obstacle.Stops:
 			return nil, errors.New("would stay: " + obstacle.Message)
@@ -39,9 +44,9 @@ func ExpireNow(s *Subject, obstacles []policy.Obstacle) (*Plan, error) {
 	case facts.Profile.Finishable() && !facts.Finished:
 		warnings = append(warnings, "has not finished: it is deleted while it runs")
 	}
-	now := policy.TTLLabel{At: roundUp(s.Now.Add(soon))}
+	now := lifetime.TTLLabel{At: roundUp(s.Now.Add(soon))}
 	patch := map[string]any{}
-	set(patch, label(policy.LabelTTL), now.String())
+	set(patch, label(wellknown.LabelTTL), now.String())
 	return s.try(patch, warnings...)
 }
 
@@ -52,27 +57,27 @@ func Keep(s *Subject) (*Plan, error) {
 		return nil, err
 	}
 	e, patch := s.Explained, map[string]any{}
-	for _, key := range []string{policy.LabelTTL, policy.LabelKyvernoTTL} {
-		if _, ok := e.Facts.Labels[key]; ok && (key == policy.LabelTTL || s.Alias) {
+	for _, key := range []string{wellknown.LabelTTL, wellknown.LabelKyvernoTTL} {
+		if _, ok := e.Facts.Labels[key]; ok && (key == wellknown.LabelTTL || s.Alias) {
 			set(patch, label(key), nil)
 			// Without a stamp it would look like an object that never had a label, and get a
 			// default.
-			if _, stamped := e.Facts.Annotations[policy.AnnotationLabelSource]; !stamped {
-				set(patch, annotation(policy.AnnotationLabelSource), string(policy.LevelObject))
+			if _, stamped := e.Facts.Annotations[wellknown.AnnotationLabelSource]; !stamped {
+				set(patch, annotation(wellknown.AnnotationLabelSource), string(lifetime.LevelObject))
 			}
 		}
 	}
 	var warnings []string
 	if s.hasTTL() {
 		if runtime := e.Scope.Runtime; runtime != nil && e.Facts.ForeignManager() == "" && !runtime.TTL.Empty() {
-			set(patch, annotation(policy.AnnotationProtect), "true")
+			set(patch, annotation(wellknown.AnnotationProtect), "true")
 			warnings = append(warnings, fmt.Sprintf("its runtime %q decides its TTL, so the object is protected instead", runtime.Name))
 		} else if err := s.never(patch); err != nil {
 			return nil, err
 		}
 	}
 	if s.Cleaned != "" && !e.Facts.Protected() {
-		set(patch, annotation(policy.AnnotationProtect), "true")
+		set(patch, annotation(wellknown.AnnotationProtect), "true")
 		warnings = append(warnings, fmt.Sprintf("the next run of %s may delete it, so the object is protected", s.Cleaned))
 	}
 	if len(patch) == 0 {
@@ -87,7 +92,7 @@ func Protect(s *Subject) (*Plan, error) {
 		return nil, err
 	}
 	patch := map[string]any{}
-	set(patch, annotation(policy.AnnotationProtect), "true")
+	set(patch, annotation(wellknown.AnnotationProtect), "true")
 	return s.try(patch)
 }
 
@@ -96,7 +101,7 @@ func (s *Subject) hasTTL() bool {
 	if !e.Facts.Profile.Finishable() {
 		return false
 	}
-	return slices.ContainsFunc(s.outcomes(), func(outcome policy.Outcome) bool {
+	return slices.ContainsFunc(s.outcomes(), func(outcome lifetime.Outcome) bool {
 		value := e.Effective.TTL(outcome)
 		return value.Set && !value.TTL.Never
 	})
@@ -106,22 +111,22 @@ func (s *Subject) hasTTL() bool {
 // it.
 func (s *Subject) never(patch map[string]any) error {
 	e := s.Explained
-	if err := e.Scope.BoundsFor(e.Facts, policy.EnforcedBounds).CheckTTL(policy.TTL{Never: true}); err != nil {
+	if err := e.Scope.BoundsFor(e.Facts, resolution.EnforcedBounds).CheckTTL(lifetime.TTL{Never: true}); err != nil {
 		return fmt.Errorf("cannot be kept for good: %w; use extend", err)
 	}
 	own := e.Facts.TTLs()
 	for _, native := range own.Natives() {
-		path, err := policy.ParseFieldPath(native.Path)
+		path, err := fieldpath.ParseFieldPath(native.Path)
 		if err != nil {
 			return fmt.Errorf("%s: %w", native.Path, err)
 		}
 		set(patch, path, nil)
 	}
-	for _, key := range []string{policy.AnnotationTTLSucceeded, policy.AnnotationTTLFailed} {
+	for _, key := range []string{wellknown.AnnotationTTLSucceeded, wellknown.AnnotationTTLFailed} {
 		if _, ok := e.Facts.Annotations[key]; ok {
 			set(patch, annotation(key), nil)
 		}
 	}
-	set(patch, annotation(policy.AnnotationTTL), "never")
+	set(patch, annotation(wellknown.AnnotationTTL), "never")
 	return nil
 }

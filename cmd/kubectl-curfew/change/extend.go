@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Target is how much longer an object should live. One field is set.
@@ -102,14 +105,14 @@ func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []
 // extendUnfinished extends a TTL whose start is not known.
 func extendUnfinished(s *Subject, target Target) (*Plan, error) {
 	e := s.Explained
-	outcomes, why := []policy.Outcome{policy.Succeeded, policy.Failed}, "has not finished"
+	outcomes, why := []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed}, "has not finished"
 	switch {
 	case !e.Facts.Profile.Finishable():
 		outcomes = nil
 	case e.Facts.Finished && e.ByTTL.Action != policy.RecordFinish:
 		outcomes = nil
 	case e.Facts.Finished:
-		outcomes, why = []policy.Outcome{e.Facts.Outcome}, "does not say when it finished"
+		outcomes, why = []lifetime.Outcome{e.Facts.Outcome}, "does not say when it finished"
 	}
 	patch, found := map[string]any{}, false
 	for _, outcome := range outcomes {
@@ -135,23 +138,23 @@ func extendUnfinished(s *Subject, target Target) (*Plan, error) {
 func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 	e, patch := s.Explained, map[string]any{}
 	if !e.Facts.Profile.Finishable() {
-		fresh := policy.TTLLabel{After: to}
+		fresh := lifetime.TTLLabel{After: to}
 		if e.ByLabel.Err == nil && expires(e.ByLabel) && fresh.Expiry(e.Facts.Created).Before(e.ByLabel.Expiry) {
 			return nil, Nothing("expires at %s, which is later", s.at(e.ByLabel.Expiry))
 		}
 		key := e.LabelKey
 		if key == "" {
-			key = policy.LabelTTL
+			key = wellknown.LabelTTL
 		}
 		set(patch, label(key), fresh.String())
 		return s.tryToCome(patch)
 	}
 	outcomes := s.outcomes()
-	has := slices.ContainsFunc(outcomes, func(outcome policy.Outcome) bool { return e.Effective.TTL(outcome).Set })
+	has := slices.ContainsFunc(outcomes, func(outcome lifetime.Outcome) bool { return e.Effective.TTL(outcome).Set })
 	if !has && expires(e.ByLabel) {
 		return nil, fmt.Errorf("expires at %s by its label, and a TTL could only delete it sooner: use --by or --until", s.at(e.ByLabel.Expiry))
 	}
-	var longer policy.Value
+	var longer resolution.Value
 	changed := false
 	for _, outcome := range outcomes {
 		value, after := e.Effective.TTL(outcome), to
@@ -181,11 +184,11 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 }
 
 // outcomes are the outcome of a finished object, and both of an unfinished one.
-func (s *Subject) outcomes() []policy.Outcome {
+func (s *Subject) outcomes() []lifetime.Outcome {
 	if s.facts().Finished {
-		return []policy.Outcome{s.facts().Outcome}
+		return []lifetime.Outcome{s.facts().Outcome}
 	}
-	return []policy.Outcome{policy.Succeeded, policy.Failed}
+	return []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed}
 }
 
 // tryToCome is try, but the new TTL must not have expired already.

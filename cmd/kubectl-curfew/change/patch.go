@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // merged applies a JSON merge patch (RFC 7396).
@@ -28,7 +30,7 @@ func merged(target, patch any) any {
 }
 
 // set puts a value into a patch at a path.
-func set(patch map[string]any, path policy.FieldPath, value any) {
+func set(patch map[string]any, path fieldpath.FieldPath, value any) {
 	for _, name := range path[:len(path)-1] {
 		next, ok := patch[name].(map[string]any)
 		if !ok {
@@ -40,18 +42,20 @@ func set(patch map[string]any, path policy.FieldPath, value any) {
 	patch[path[len(path)-1]] = value
 }
 
-func annotation(key string) policy.FieldPath { return policy.FieldPath{"metadata", "annotations", key} }
+func annotation(key string) fieldpath.FieldPath {
+	return fieldpath.FieldPath{"metadata", "annotations", key}
+}
 
-func label(key string) policy.FieldPath { return policy.FieldPath{"metadata", "labels", key} }
+func label(key string) fieldpath.FieldPath { return fieldpath.FieldPath{"metadata", "labels", key} }
 
 // setLabel sets the expiry by label. A label that is a duration stays one, where whole minutes are
 // exact.
 func (s *Subject) setLabel(patch map[string]any, until time.Time) {
 	key := s.Explained.LabelKey
-	old, err := policy.ParseLabel(key, s.facts().Labels[key])
-	fresh := policy.TTLLabel{At: roundUp(until)}
+	old, err := lifetime.ParseLabel(key, s.facts().Labels[key])
+	fresh := lifetime.TTLLabel{At: roundUp(until)}
 	if life := until.Sub(s.facts().Created); err == nil && old.At.IsZero() && life%time.Minute == 0 && life >= time.Minute {
-		fresh = policy.TTLLabel{After: life}
+		fresh = lifetime.TTLLabel{After: life}
 	}
 	set(patch, label(key), fresh.String())
 }
@@ -66,19 +70,19 @@ func roundUp(at time.Time) time.Time {
 
 // setTTL writes a TTL after finished for an outcome, in place of the value that decides. It also
 // raises the native field beside that: the kind's own controller would act on it first.
-func (s *Subject) setTTL(patch map[string]any, outcome policy.Outcome, after time.Duration) error {
+func (s *Subject) setTTL(patch map[string]any, outcome lifetime.Outcome, after time.Duration) error {
 	e := s.Explained
 	if e.Scope.Runtime != nil && e.Facts.ForeignManager() == "" && (e.Scope.Runtime.Missing || !e.Scope.Runtime.TTL.Empty()) {
 		return fmt.Errorf("its runtime %q decides its TTL: change it there", e.Scope.Runtime.Name)
 	}
-	if after > policy.MaxDuration {
-		return fmt.Errorf("%s is too long: at most %s", policy.FormatDuration(after), policy.FormatDuration(policy.MaxDuration))
+	if after > lifetime.MaxDuration {
+		return fmt.Errorf("%s is too long: at most %s", lifetime.FormatDuration(after), lifetime.FormatDuration(lifetime.MaxDuration))
 	}
 	own := e.Facts.TTLs()
 	decides := own.For(outcome)
 	native := own.NativeFor(outcome)
 	if native != nil && (decides == native || native.Err != nil || native.TTL.After < after) {
-		path, err := policy.ParseFieldPath(native.Path)
+		path, err := fieldpath.ParseFieldPath(native.Path)
 		if err != nil {
 			return fmt.Errorf("%s: %w", native.Path, err)
 		}
@@ -87,20 +91,20 @@ func (s *Subject) setTTL(patch map[string]any, outcome policy.Outcome, after tim
 	if decides != nil && decides == native {
 		return nil
 	}
-	key := policy.AnnotationTTL
+	key := wellknown.AnnotationTTL
 	switch decides {
 	case nil:
 	case own.Succeeded:
-		key = policy.AnnotationTTLSucceeded
+		key = wellknown.AnnotationTTLSucceeded
 	case own.Failed:
-		key = policy.AnnotationTTLFailed
+		key = wellknown.AnnotationTTLFailed
 	}
 	succeeded, failed := e.Effective.Succeeded, e.Effective.Failed
 	byOutcome := !e.Facts.Finished && (succeeded.Set != failed.Set || succeeded.TTL != failed.TTL)
 	if decides == nil && (!own.Empty() || byOutcome) {
 		// The TTL for the other outcome must not change.
-		key = map[policy.Outcome]string{policy.Succeeded: policy.AnnotationTTLSucceeded, policy.Failed: policy.AnnotationTTLFailed}[outcome]
+		key = map[lifetime.Outcome]string{lifetime.Succeeded: wellknown.AnnotationTTLSucceeded, lifetime.Failed: wellknown.AnnotationTTLFailed}[outcome]
 	}
-	set(patch, annotation(key), policy.FormatDuration(after))
+	set(patch, annotation(key), lifetime.FormatDuration(after))
 	return nil
 }

@@ -9,13 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Subject is an object to change, in its present state.
 type Subject struct {
 	Object    map[string]any
-	Explained *policy.Explanation
+	Explained *judging.Explanation
 	// Alias: the label cleanup.kyverno.io/ttl applies.
 	Alias bool
 	Now   time.Time
@@ -41,7 +45,7 @@ type Deletion struct {
 	Expiry time.Time
 	// After is how long after it finishes, AfterFailure where that differs for a failure; nil where
 	// no TTL decides.
-	After, AfterFailure *policy.TTL
+	After, AfterFailure *lifetime.TTL
 }
 
 // NothingError says that an object is already as wanted, which is not a failure.
@@ -58,7 +62,7 @@ func Nothing(format string, values ...any) error {
 func (s *Subject) facts() *policy.Facts { return s.Explained.Facts }
 
 // DeletionOf is when the explained object is deleted.
-func DeletionOf(e *policy.Explanation) Deletion {
+func DeletionOf(e *judging.Explanation) Deletion {
 	if verdict, ok := e.Goes(); ok {
 		return Deletion{Expiry: verdict.Expiry}
 	}
@@ -71,7 +75,7 @@ func DeletionOf(e *policy.Explanation) Deletion {
 	if e.Facts.Protected() || e.Facts.CurfewsOwn() || e.Facts.IsPod() && e.Facts.AlwaysRestarts() {
 		return Deletion{}
 	}
-	after := func(value policy.Value) *policy.TTL {
+	after := func(value resolution.Value) *lifetime.TTL {
 		if !value.Set || value.Err != nil {
 			return nil
 		}
@@ -86,10 +90,10 @@ func DeletionOf(e *policy.Explanation) Deletion {
 	case out.After == nil && failed == nil, out.After != nil && out.After.Never && failed != nil && failed.Never:
 		return Deletion{}
 	case out.After == nil:
-		out.After = &policy.TTL{Never: true}
+		out.After = &lifetime.TTL{Never: true}
 	}
 	if failed == nil {
-		failed = &policy.TTL{Never: true}
+		failed = &lifetime.TTL{Never: true}
 	}
 	if *failed != *out.After {
 		out.AfterFailure = failed
@@ -113,14 +117,14 @@ func (s *Subject) patched(patch map[string]any) (map[string]any, *policy.Facts) 
 // try applies a patch to a copy of the object, and explains and reviews that as the cluster would.
 func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
 	_, facts := s.patched(patch)
-	for _, key := range policy.Outdated(s.facts(), facts) { // The stamp names a default, which the value no longer is.
+	for _, key := range resolution.Outdated(s.facts(), facts) { // The stamp names a default, which the value no longer is.
 		set(patch, annotation(key), nil)
 	}
-	if facts.Labels[policy.LabelTTL] != s.facts().Labels[policy.LabelTTL] && s.facts().Annotations[policy.AnnotationLabelSource] != "" {
-		set(patch, annotation(policy.AnnotationLabelSource), string(policy.LevelObject)) // It never goes: see [policy.AnnotationLabelSource].
+	if facts.Labels[wellknown.LabelTTL] != s.facts().Labels[wellknown.LabelTTL] && s.facts().Annotations[wellknown.AnnotationLabelSource] != "" {
+		set(patch, annotation(wellknown.AnnotationLabelSource), string(lifetime.LevelObject)) // It never goes: see [policy.AnnotationLabelSource].
 	}
 	changed, facts := s.patched(patch)
-	after := policy.Explain(facts, s.Explained.Scope, policy.Question{Now: s.Now, Alias: s.Alias})
+	after := judging.Explain(facts, s.Explained.Scope, judging.Question{Now: s.Now, Alias: s.Alias})
 	plan := &Plan{Patch: patch, Before: DeletionOf(s.Explained), After: DeletionOf(after), Warnings: warnings}
 	request := &rules.Request{
 		Operation: rules.Update, Object: changed, Old: s.Object, Facts: facts, OldFacts: s.facts(),

@@ -77,7 +77,7 @@ func referenceOf(document *lint.Document) (world.Reference, policy.Trigger, erro
 	if err == nil {
 		err = json.Unmarshal(text, &object)
 	}
-	named := console.ObjectData{object.APIVersion, object.Kind, object.Metadata.Namespace, object.Metadata.Name, string(object.Metadata.UID)}
+	named := console.ObjectOf(object.APIVersion, object.Kind, object.Metadata.Namespace, object.Metadata.Name, string(object.Metadata.UID))
 	trigger := policy.Trigger("")
 	if object.APIVersion == console.OutputVersion && object.Object != nil {
 		named, trigger = *object.Object, object.Trigger

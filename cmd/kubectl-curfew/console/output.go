@@ -89,6 +89,11 @@ type ObjectData struct {
 	UID        string `json:"uid,omitempty"`
 }
 
+// ObjectOf names an object in an answer. Empty fields are left out, where the API has none.
+func ObjectOf(apiVersion, kind, namespace, name, uid string) ObjectData {
+	return ObjectData{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name, UID: uid}
+}
+
 // PrintFunc writes an answer.
 type PrintFunc func(answer Printed, out io.Writer) error
 

@@ -16,7 +16,9 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // defaultsOptions are the flags of defaults.
@@ -114,7 +116,7 @@ func (o *defaultsOptions) run(ctx context.Context, args []string, out, diagnosti
 
 // defaultsAnswer is the answer of defaults.
 type defaultsAnswer struct {
-	namespace *policy.NamespacePolicy
+	namespace *resolution.NamespacePolicy
 	kinds     []*world.Defaults
 	notes     *world.World
 }
@@ -132,14 +134,14 @@ func (a *defaultsAnswer) table(options printers.PrintOptions, out io.Writer) err
 		}
 		var bounds []string
 		for _, bound := range each.Bounds {
-			bounds = append(bounds, strings.TrimPrefix(bound.Field(), policy.Prefix)+" "+textOf(bound)+" ("+bound.Source.String()+")")
+			bounds = append(bounds, strings.TrimPrefix(bound.Field(), wellknown.Prefix)+" "+textOf(bound)+" ("+bound.Source.String()+")")
 		}
 		console.AddRow(table, nil, each.Kind.GroupResource().String(), valueText(each.Succeeded), valueText(each.Failed), valueText(each.Deadline), label, console.OrDash(strings.Join(bounds, ", ")))
 	}
 	return console.PrintTable(table, options, out)
 }
 
-func textOf(setting *policy.Setting) string {
+func textOf(setting *lifetime.Setting) string {
 	if setting.Err != nil {
 		return "unusable"
 	}
@@ -147,7 +149,7 @@ func textOf(setting *policy.Setting) string {
 }
 
 // valueText is a default with its source, "-" for none.
-func valueText(value policy.Value) string {
+func valueText(value resolution.Value) string {
 	switch {
 	case !value.Set:
 		return "-"
@@ -159,11 +161,11 @@ func valueText(value policy.Value) string {
 }
 
 // unusable are the settings that cannot be used, each once.
-func (a *defaultsAnswer) unusable() []*policy.Setting {
-	var out []*policy.Setting
+func (a *defaultsAnswer) unusable() []*lifetime.Setting {
+	var out []*lifetime.Setting
 	for _, each := range a.kinds {
 		for _, one := range each.Unusable {
-			if !slices.ContainsFunc(out, func(other *policy.Setting) bool { return other.Path == one.Path && other.Source == one.Source }) {
+			if !slices.ContainsFunc(out, func(other *lifetime.Setting) bool { return other.Path == one.Path && other.Source == one.Source }) {
 				out = append(out, one)
 			}
 		}
@@ -175,9 +177,9 @@ func (a *defaultsAnswer) unusable() []*policy.Setting {
 func (a *defaultsAnswer) allNotes() []string {
 	var out []string
 	switch a.namespace.Mode {
-	case policy.ModeDryRun:
+	case resolution.ModeDryRun:
 		out = append(out, fmt.Sprintf("namespace %q is in dry-run: none of this is filled in, admission only announces it", a.namespace.Name))
-	case policy.ModeWarn:
+	case resolution.ModeWarn:
 		out = append(out, fmt.Sprintf("namespace %q has mode warn: values outside its own bounds are warned about, not rejected", a.namespace.Name))
 	}
 	for _, one := range a.unusable() {

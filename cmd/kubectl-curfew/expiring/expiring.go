@@ -14,6 +14,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy/judging"
 )
 
 // expiringOptions are the flags of expiring, each documented where it is added.
@@ -168,7 +169,7 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if err != nil {
 		return nil, err
 	}
-	reading := world.Query{Selector: query.selector, Unfinished: query.longer != nil || query.trigger.Info().Unfinished}
+	reading := world.Query{Selector: query.selector, Unfinished: query.longer != nil || judging.InfoOf(query.trigger).Unfinished}
 	if !o.everywhere {
 		if reading.Namespace, err = o.Namespace(); err != nil {
 			return nil, err

@@ -12,7 +12,7 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 )
 
 // TestFit: on a terminal of any usual width no row wraps, the blocker is never cut, and a wide one
@@ -20,7 +20,7 @@ import (
 func TestFit(t *testing.T) {
 	long := entry("a-name-that-is-a-good-deal-longer-than-most-are", noon.Add(26*time.Hour))
 	long.Namespace = "a-namespace-with-a-long-name"
-	long.Obstacles = []policy.Obstacle{{Kind: policy.ObstacleTerminating, Message: "stuck", Stops: true}}
+	long.Obstacles = []judging.Obstacle{{Kind: judging.ObstacleTerminating, Message: "stuck", Stops: true}}
 	short := entry("b", noon.Add(time.Hour))
 	short.Namespace = "ci"
 	report := &expiringReport{now: noon, everywhere: true, entries: []*world.Entry{long, short}}
@@ -63,7 +63,7 @@ func TestRowsOf(t *testing.T) {
 	var out strings.Builder
 	screen := &inPlace{out: &out, view: view{wide: true}, size: func() (int, int) { return 40, 30 }}
 	blocked := entry("a", noon.Add(time.Hour))
-	blocked.Obstacles = []policy.Obstacle{{Kind: policy.ObstaclePermission, Message: strings.Repeat("may not ", 20), Stops: true}}
+	blocked.Obstacles = []judging.Obstacle{{Kind: judging.ObstaclePermission, Message: strings.Repeat("may not ", 20), Stops: true}}
 	for range 2 {
 		if err := screen.show(&expiringReport{now: noon, entries: []*world.Entry{blocked}}); err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 )
 
 // Item is one expiry for programs.
@@ -140,8 +141,8 @@ func (r *expiringReport) row(entry *world.Entry, v view) []string {
 	switch {
 	case entry.Uncertain:
 		out = append(out, "?")
-	case blocker == nil && slices.ContainsFunc(entry.Obstacles, func(o policy.Obstacle) bool { return o.Kind == policy.ObstacleValue }):
-		out = append(out, string(policy.ObstacleValue)) // It stops Curfew alone.
+	case blocker == nil && slices.ContainsFunc(entry.Obstacles, func(o judging.Obstacle) bool { return o.Kind == judging.ObstacleValue }):
+		out = append(out, string(judging.ObstacleValue)) // It stops Curfew alone.
 	case blocker == nil:
 		out = append(out, "-")
 	case v.wide:

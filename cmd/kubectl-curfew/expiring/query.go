@@ -15,6 +15,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 // expiringQuery is the user's question, parsed and checked.
@@ -58,7 +60,7 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 		out.span = &span
 	}
 	if o.longerThan != "" {
-		length, err := policy.ParseDuration(o.longerThan)
+		length, err := lifetime.ParseDuration(o.longerThan)
 		bad("ttl-longer-than", o.longerThan, err)
 		out.longer = &length
 	}
@@ -124,7 +126,7 @@ func (q *expiringQuery) matches(entry *world.Entry) bool {
 	switch {
 	case q.trigger != "" && entry.Trigger != q.trigger, q.source != "" && entry.Source.String() != q.source:
 		return false
-	case q.longer != nil && (entry.Trigger.Stops() || !entry.Value.Never && entry.Value.After <= *q.longer):
+	case q.longer != nil && (judging.Stops(entry.Trigger) || !entry.Value.Never && entry.Value.After <= *q.longer):
 		return false
 	case entry.Expiry.IsZero():
 		return q.longer != nil && q.span == nil
@@ -164,17 +166,17 @@ func (o *expiringOptions) nothing(query *expiringQuery, namespace string) string
 		if query.span != nil {
 			out += " and"
 		}
-		out += " has a TTL over " + policy.FormatDuration(*query.longer)
+		out += " has a TTL over " + lifetime.FormatDuration(*query.longer)
 	}
 	return out
 }
 
-// isSource reports whether text is a source as [policy.Source] writes it. Sources of Pod TTLs are
-// no stamps, which [policy.ParseSource] reads.
+// isSource reports whether text is a source as [lifetime.Source] writes it. Sources of Pod TTLs are
+// no stamps, which [lifetime.ParseSource] reads.
 func isSource(text string) bool {
 	level, name, _ := strings.Cut(text, "/")
-	return policy.ParseSource(text).String() == text ||
-		name != "" && (level == string(policy.LevelJob) || level == string(policy.LevelTally) || level == string(policy.TriggerCleanup))
+	return lifetime.ParseSource(text).String() == text ||
+		name != "" && (level == string(lifetime.LevelJob) || level == string(lifetime.LevelTally) || level == string(policy.TriggerCleanup))
 }
 
 // Questions are what people ask, each with the command line that answers it. The help shows

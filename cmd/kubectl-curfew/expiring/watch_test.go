@@ -14,12 +14,13 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 func entry(name string, expiry time.Time) *world.Entry {
 	return &world.Entry{
 		Kind: world.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps"},
-		Name: name, Trigger: policy.TriggerLabel, Source: policy.Source{Level: policy.LevelObject}, Expiry: expiry, UID: "uid-" + "x",
+		Name: name, Trigger: policy.TriggerLabel, Source: lifetime.Source{Level: lifetime.LevelObject}, Expiry: expiry, UID: "uid-" + "x",
 	}
 }
 
@@ -91,7 +92,7 @@ func TestWithinMovesOn(t *testing.T) {
 // not replace each other.
 func TestWatchWithTwoPolicies(t *testing.T) {
 	run := func(name string) *world.Entry {
-		source := policy.Source{Level: policy.Level(policy.TriggerCleanup), Name: name}
+		source := lifetime.Source{Level: lifetime.Level(policy.TriggerCleanup), Name: name}
 		return &world.Entry{UID: "a", Name: "a", Trigger: policy.TriggerCleanup, Source: source, Expiry: noon.Add(time.Hour)}
 	}
 	report := &expiringReport{now: noon, entries: []*world.Entry{run("one"), run("two")}}

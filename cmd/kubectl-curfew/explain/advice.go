@@ -11,6 +11,10 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/change"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const day = 24 * time.Hour
@@ -28,7 +32,7 @@ func (e *explained) advice() []string {
 	out := append(e.againstOthers(name), e.againstObstacles(name)...)
 	if e.cleanedFirst() != nil {
 		if _, err := change.Protect(e.subject()); err == nil {
-			out = append(out, "kubectl annotate "+name+" "+policy.AnnotationProtect+"=true")
+			out = append(out, "kubectl annotate "+name+" "+wellknown.AnnotationProtect+"=true")
 		}
 		return unique(out)
 	}
@@ -42,7 +46,7 @@ func (e *explained) advice() []string {
 func (e *explained) againstObstacles(name string) []string {
 	var out []string
 	for _, obstacle := range e.obstacles {
-		if obstacle.Kind == policy.ObstaclePermission && e.kind.ClusterScoped && len(e.entries) == 0 {
+		if obstacle.Kind == judging.ObstaclePermission && e.kind.ClusterScoped && len(e.entries) == 0 {
 			continue // No setting asks Curfew to delete it.
 		}
 		out = append(out, e.against(obstacle.Kind, name)...)
@@ -54,8 +58,8 @@ func (e *explained) againstObstacles(name string) []string {
 func (e *explained) aboutExpiry(name string) []string {
 	for _, entry := range e.entries {
 		switch {
-		case entry.Trigger.Stops(), entry.Trigger.Info().Judge != nil:
-		case entry.Source.Level == policy.LevelRuntime:
+		case judging.Stops(entry.Trigger), judging.InfoOf(entry.Trigger).Judge != nil:
+		case entry.Source.Level == lifetime.LevelRuntime:
 			return []string{annotate(e.runtimeName(), ttlKey(e.of.Scope.Runtime.TTL, e.of.Facts.Outcome), e.longer(entry))}
 		case entry.Expiry.IsZero() && entry.Value.Never && !entry.ByOutcome:
 			return []string{annotate(name, ttlKey(e.of.Facts.TTLs(), e.of.Facts.Outcome), e.longer(entry))}
@@ -64,7 +68,7 @@ func (e *explained) aboutExpiry(name string) []string {
 		}
 	}
 	if e.backfillLeavesTime() {
-		return []string{"kubectl annotate " + e.runtimeName() + " " + policy.AnnotationBackfill + "=true   # its TTL then deletes whatever finished before it"}
+		return []string{"kubectl annotate " + e.runtimeName() + " " + wellknown.AnnotationBackfill + "=true   # its TTL then deletes whatever finished before it"}
 	}
 	return e.given(name)
 }
@@ -117,7 +121,7 @@ func (e *explained) given(name string) []string {
 	}
 	if facts.Profile.Finishable() {
 		if to, ok := e.inADay(e.enforced().TTL, e.finished()); ok && e.may(change.Target{To: to}) {
-			return []string{"kubectl curfew extend " + name + " --to " + policy.FormatDuration(to)}
+			return []string{"kubectl curfew extend " + name + " --to " + lifetime.FormatDuration(to)}
 		}
 	}
 	bounds := e.enforced().Label
@@ -125,8 +129,8 @@ func (e *explained) given(name string) []string {
 	if !ok {
 		return e.raise(bounds, to)
 	}
-	out := "kubectl label " + name + " " + policy.LabelTTL + "=" + policy.FormatDuration(to)
-	if _, ok := facts.Labels[policy.LabelTTL]; ok {
+	out := "kubectl label " + name + " " + wellknown.LabelTTL + "=" + lifetime.FormatDuration(to)
+	if _, ok := facts.Labels[wellknown.LabelTTL]; ok {
 		out += " --overwrite"
 	}
 	return []string{out}
@@ -134,12 +138,12 @@ func (e *explained) given(name string) []string {
 
 // inADay is a number of whole days, counted from an instant, that ends about a day from now, moved
 // into the bounds. ok is false where the bounds allow no time in the future.
-func (e *explained) inADay(bounds policy.Range, from time.Time) (length time.Duration, ok bool) {
+func (e *explained) inADay(bounds lifetime.Range, from time.Time) (length time.Duration, ok bool) {
 	length = (e.now.Sub(from)/day + 1) * day
 	if from.Add(length).Before(e.now.Add(time.Hour)) {
 		length += day
 	}
-	bounded := bounds.Clamp(policy.TTL{After: length}).After
+	bounded := bounds.Clamp(lifetime.TTL{After: length}).After
 	if !from.Add(bounded).After(e.now) {
 		return length, false
 	}
@@ -160,12 +164,12 @@ func (e *explained) longer(entry world.Entry) time.Duration {
 }
 
 // enforced are the bounds that a new value must keep.
-func (e *explained) enforced() policy.Bounds {
-	return e.of.Scope.BoundsFor(e.of.Facts, policy.EnforcedBounds)
+func (e *explained) enforced() lifetime.Bounds {
+	return e.of.Scope.BoundsFor(e.of.Facts, resolution.EnforcedBounds)
 }
 
 // boundsOf returns the enforced bounds of TTLs, or of labels.
-func (e *explained) boundsOf(trigger policy.Trigger) policy.Range {
+func (e *explained) boundsOf(trigger policy.Trigger) lifetime.Range {
 	if trigger == policy.TriggerLabel {
 		return e.enforced().Label
 	}
@@ -181,8 +185,8 @@ func (e *explained) finished() time.Time {
 }
 
 // raise is the command that raises the bound which does not allow a TTL.
-func (e *explained) raise(bounds policy.Range, to time.Duration) []string {
-	if value := (policy.TTL{After: to}); bounds.Max != nil && bounds.Clamp(value) != value {
+func (e *explained) raise(bounds lifetime.Range, to time.Duration) []string {
+	if value := (lifetime.TTL{After: to}); bounds.Max != nil && bounds.Clamp(value) != value {
 		return []string{raised(bounds.Max, to)}
 	}
 	for _, said := range e.of.Scope.Policies {
@@ -193,8 +197,8 @@ func (e *explained) raise(bounds policy.Range, to time.Duration) []string {
 	return nil
 }
 
-func raised(bound *policy.Setting, to time.Duration) string {
-	if bound.Source.Level == policy.LevelNamespace {
+func raised(bound *lifetime.Setting, to time.Duration) string {
+	if bound.Source.Level == lifetime.LevelNamespace {
 		return annotate("namespace "+bound.Source.Name, bound.Field(), to) + "   # it has all that this allows"
 	}
 	return "kubectl edit lifecyclepolicy " + bound.Source.Name + "   # it has all that this allows: " + bound.Field() + " " + bound.Text
@@ -212,19 +216,19 @@ func (e *explained) may(target change.Target) bool {
 }
 
 func annotate(name, key string, value time.Duration) string {
-	return "kubectl annotate " + name + " " + key + "=" + policy.FormatDuration(value) + " --overwrite"
+	return "kubectl annotate " + name + " " + key + "=" + lifetime.FormatDuration(value) + " --overwrite"
 }
 
 // ttlKey is the annotation of a level that decides for an outcome, by default the plain one.
-func ttlKey(said policy.TTLSet, outcome policy.Outcome) string {
+func ttlKey(said lifetime.TTLSet, outcome lifetime.Outcome) string {
 	switch decides := said.For(outcome); {
 	case decides == nil:
 	case decides == said.Succeeded:
-		return policy.AnnotationTTLSucceeded
+		return wellknown.AnnotationTTLSucceeded
 	case decides == said.Failed:
-		return policy.AnnotationTTLFailed
+		return wellknown.AnnotationTTLFailed
 	}
-	return policy.AnnotationTTL
+	return wellknown.AnnotationTTL
 }
 
 func roundUp(length, unit time.Duration) time.Duration {
@@ -233,7 +237,7 @@ func roundUp(length, unit time.Duration) time.Duration {
 
 // unusable reports whether an unusable value keeps the object.
 func (e *explained) unusable() bool {
-	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Kind == policy.ObstacleValue })
+	return slices.ContainsFunc(e.obstacles, func(o judging.Obstacle) bool { return o.Kind == judging.ObstacleValue })
 }
 
 func unique(all []string) []string {
@@ -247,22 +251,22 @@ func unique(all []string) []string {
 
 // against are the commands that remove an obstacle, or show more of it. name is the object in the
 // form that kubectl takes.
-func (e *explained) against(kind policy.ObstacleKind, name string) []string {
+func (e *explained) against(kind judging.ObstacleKind, name string) []string {
 	switch facts := e.of.Facts; kind {
-	case policy.ObstacleProtection:
+	case judging.ObstacleProtection:
 		namespace := facts.Namespace
 		if facts.IsNamespace() {
 			namespace = facts.Name
 		}
 		switch {
 		case facts.Protected():
-			return []string{"kubectl annotate " + name + " " + policy.AnnotationProtect + "-"}
+			return []string{"kubectl annotate " + name + " " + wellknown.AnnotationProtect + "-"}
 		case !facts.CurfewsOwn() && e.controller.Unknown == "" && namespace != e.controller.Namespace:
 			return []string{"kubectl edit " + e.controller.Name() + "   # take " + namespace + " out of --protect"}
 		}
-	case policy.ObstacleDryRun:
-		if namespace := e.of.Scope.Namespace; namespace != nil && namespace.Mode == policy.ModeDryRun {
-			return []string{"kubectl annotate namespace " + namespace.Name + " " + policy.AnnotationMode + "-"}
+	case judging.ObstacleDryRun:
+		if namespace := e.of.Scope.Namespace; namespace != nil && namespace.Mode == resolution.ModeDryRun {
+			return []string{"kubectl annotate namespace " + namespace.Name + " " + wellknown.AnnotationMode + "-"}
 		}
 		for _, trigger := range []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel} {
 			if of, held := e.of.HeldBy(trigger); held {
@@ -270,13 +274,13 @@ func (e *explained) against(kind policy.ObstacleKind, name string) []string {
 			}
 		}
 		return []string{"kubectl edit " + e.controller.Name() + "   # take --dry-run away"}
-	case policy.ObstacleOff:
+	case judging.ObstacleOff:
 		return []string{"kubectl edit " + e.controller.Name() + "   # add it to --enable, here and in deployment/curfew-webhook"}
-	case policy.ObstacleTerminating, policy.ObstacleFinalizer:
+	case judging.ObstacleTerminating, judging.ObstacleFinalizer:
 		if len(facts.Finalizers) > 0 {
 			return []string{"kubectl get " + name + " -o jsonpath='{.metadata.finalizers}'"}
 		}
-	case policy.ObstacleOwner:
+	case judging.ObstacleOwner:
 		group, _, found := strings.Cut(facts.Owner.APIVersion, "/")
 		if !found {
 			group = ""
@@ -286,20 +290,20 @@ func (e *explained) against(kind policy.ObstacleKind, name string) []string {
 			owner += " -n " + facts.Namespace
 		}
 		return []string{"kubectl curfew explain " + owner}
-	case policy.ObstaclePermission:
+	case judging.ObstaclePermission:
 		role, resource := "curfew-controller-"+e.kind.Resource, e.kind.GroupResource()
 		return []string{
 			"kubectl create clusterrole " + role + " --verb=get,list,watch,delete --resource=" + resource.String(),
-			"kubectl label clusterrole " + role + " " + policy.LabelAggregate + "=true",
+			"kubectl label clusterrole " + role + " " + wellknown.LabelAggregate + "=true",
 		}
-	case policy.ObstacleController:
+	case judging.ObstacleController:
 		return e.controller.Remedies()
-	case policy.ObstacleBreaker:
+	case judging.ObstacleBreaker:
 		goes, _ := e.of.Goes()
 		switch goes.Source.Level {
-		case policy.LevelPolicy:
+		case lifetime.LevelPolicy:
 			return []string{"kubectl describe lifecyclepolicy " + goes.Source.Name}
-		case policy.LevelNamespace:
+		case lifetime.LevelNamespace:
 			return []string{"kubectl describe namespace " + goes.Source.Name}
 		default:
 			return []string{"kubectl describe namespace " + facts.Namespace}
@@ -317,11 +321,11 @@ func (e *explained) aboutDeadline(name string) []string {
 		began := entry.Expiry.Add(-entry.Value.After)
 		to := roundUp(max(entry.Value.After, e.now.Sub(began))+time.Hour, time.Minute)
 		bounds := e.enforced()
-		if bounds.CheckDeadline(policy.TTL{After: to}) != nil && bounds.Deadline.Max != nil {
+		if bounds.CheckDeadline(lifetime.TTL{After: to}) != nil && bounds.Deadline.Max != nil {
 			return []string{raised(bounds.Deadline.Max, to)}
 		}
 		if e.annotatedDeadline() {
-			return []string{annotate(name, policy.AnnotationActiveDeadline, to)}
+			return []string{annotate(name, wellknown.AnnotationActiveDeadline, to)}
 		}
 		return []string{fmt.Sprintf(`kubectl patch %s --type=merge -p '{"spec":{"activeDeadlineSeconds":%d}}'`, name, int64(to/time.Second))}
 	}
@@ -331,7 +335,7 @@ func (e *explained) aboutDeadline(name string) []string {
 // annotatedDeadline reports whether the deadline is, or would be, an annotation.
 func (e *explained) annotatedDeadline() bool {
 	if own := e.of.Facts.Deadline(); own != nil {
-		return own.Field() == policy.AnnotationActiveDeadline
+		return own.Field() == wellknown.AnnotationActiveDeadline
 	}
 	return e.of.Facts.Profile.AnnotatedDeadline
 }

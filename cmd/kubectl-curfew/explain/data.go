@@ -5,7 +5,8 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // Item is one explanation for programs.
@@ -64,7 +65,7 @@ func (e *explained) data() Item {
 		out.Levels.Label = facts.Labels[e.of.LabelKey]
 	}
 	for _, entry := range e.entries {
-		if entry.Trigger.Stops() {
+		if judging.Stops(entry.Trigger) {
 			out.Deadline = console.TimeData(entry.Expiry, e.now)
 		} else {
 			out.Expiry, out.Trigger, out.Source = console.TimeData(entry.Expiry, e.now), string(entry.Trigger), entry.Source.String()
@@ -86,7 +87,7 @@ func (e *explained) data() Item {
 	return out
 }
 
-func levelsOf(all []policy.Step) []levelData {
+func levelsOf(all []resolution.Step) []levelData {
 	var out []levelData
 	for _, said := range all {
 		level := levelData{Level: said.Source.String(), Decides: said.Decides, Why: said.Why}

@@ -17,6 +17,9 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // explainOptions are the flags of explain.
@@ -87,14 +90,14 @@ type explained struct {
 	object     map[string]any
 	controller world.Controller
 	now        time.Time
-	of         *policy.Explanation
-	obstacles  []policy.Obstacle
+	of         *judging.Explanation
+	obstacles  []judging.Obstacle
 	// unknown are possible obstacles that this user cannot check.
 	unknown []string
 	// entries are its expiry and its deadline, without regard to obstacles.
 	entries []world.Entry
 	// native is the deletion by the kind's own controller; nil for none.
-	native *policy.NativeDeletion
+	native *resolution.NativeDeletion
 	// cascade is the earliest deletion of another object that deletes this one; nil for none.
 	cascade *world.Cascade
 	// cleanups are the next runs of cleanup policies that match it.
@@ -166,7 +169,7 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	}
 	out := &explained{
 		kind: one.Kind, object: one.Object, controller: w.Controller, now: now, of: of,
-		runtime: w.Platform().Reference(of.Facts, one.Object), native: policy.NativeDeletionOf(of.Facts),
+		runtime: w.Platform().Reference(of.Facts, one.Object), native: resolution.NativeDeletionOf(of.Facts),
 	}
 	out.enforcer = "its own controller stops it"
 	if world.Stops(of.Facts) {
@@ -192,7 +195,7 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	}
 	out.cascade, out.unknown = cascade, append(out.unknown, unknown...)
 	for _, entry := range out.entries {
-		if !entry.Trigger.Stops() {
+		if !judging.Stops(entry.Trigger) {
 			out.obstacles = slices.Concat(out.obstacles, w.SwitchedOff(of.Facts, entry.Trigger), of.Held(entry.Trigger),
 				w.HeldByPause(of.Facts, entry.Trigger, entry.Expiry))
 		}
@@ -229,7 +232,7 @@ func (o *explainOptions) gone(ctx context.Context, w *world.World, missing *worl
 		}
 		return fmt.Errorf("%w, and %s", missing, why)
 	}
-	source := policy.ParseSource(found.Source)
+	source := lifetime.ParseSource(found.Source)
 	by := "by " + ownTTL(source, "the") + " TTL after finished" + fromSource(source)
 	switch policy.Trigger(found.Trigger) {
 	case policy.TriggerLabel:

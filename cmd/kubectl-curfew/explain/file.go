@@ -15,10 +15,12 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // fileOptions are the flags of explain -f.
@@ -41,7 +43,7 @@ type forecast struct {
 	line int
 	// rejected are the reasons why admission would reject it.
 	rejected []string
-	filled   []policy.Default
+	filled   []resolution.Default
 	// unknown means that its namespace is not known.
 	unknown bool
 }
@@ -79,7 +81,7 @@ func (o *explainOptions) runFiles(ctx context.Context, in io.Reader, out, diagno
 	}
 	var all []*forecast
 	if err := manifests.Each(ctx, progress, func(document *lint.Document) error {
-		if document.Kind().Group == policy.Group {
+		if document.Kind().Group == wellknown.Group {
 			return nil // It is context for the others.
 		}
 		one, err := forecastOf(ctx, linter, document, options)
@@ -120,7 +122,7 @@ func (o *explainOptions) context(ctx context.Context, progress *console.Progress
 		return options, nil, err
 	}
 	options = lint.Options{Source: platform.Offline{Platform: own}, Schemas: schemas, Now: o.Now()}
-	options.Rules.Controller = policy.Surroundings{Protect: policy.DefaultProtect()}
+	options.Rules.Controller = judging.Surroundings{Protect: judging.DefaultProtect()}
 	if o.from.offline {
 		if len(o.with) > 0 {
 			return options, nil, errors.New("--with needs a cluster: with --offline, name the file with -f as well")
@@ -201,7 +203,7 @@ func forecastOf(ctx context.Context, linter *lint.Linter, document *lint.Documen
 	}
 	out := &forecast{explained: &explained{kind: kind, of: of, now: options.Now}, file: document.File, line: document.Line, filled: judged.Defaults, unknown: !known}
 	for i := range judged.Findings {
-		if finding := &judged.Findings[i]; finding.Severity == policy.Deny {
+		if finding := &judged.Findings[i]; finding.Severity == rules.Deny {
 			out.rejected = append(out.rejected, finding.Finding.String())
 		}
 	}
@@ -289,10 +291,10 @@ func (p *forecast) outlook() string {
 
 // afterwards says what its TTL after finished does; "" without one.
 func (p *forecast) afterwards() string {
-	by := func(value policy.Value) string {
+	by := func(value resolution.Value) string {
 		return ", by " + ownTTL(value.Source, "the") + " TTL" + fromSource(value.Source)
 	}
-	say := func(value policy.Value, when string) string {
+	say := func(value resolution.Value, when string) string {
 		switch {
 		case !value.Set || value.Err != nil:
 			return ""
@@ -353,7 +355,7 @@ func (p *forecast) text(out io.Writer) error {
 func (p *forecast) alsoDeletedBy() [][]string {
 	facts := p.of.Facts
 	text := ""
-	if native := policy.NativeDeletionOf(facts); native != nil {
+	if native := resolution.NativeDeletionOf(facts); native != nil {
 		text = session.SettingText(native.Setting.Field(), native.Setting)
 	}
 	for _, filled := range p.filled {

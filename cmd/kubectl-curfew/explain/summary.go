@@ -11,6 +11,9 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 func (e *explained) cleanupRows() [][]string {
@@ -33,7 +36,7 @@ func (e *explained) cleanedFirst() *preview.ObjectRun {
 	}
 	blocked := first.Blocker() != nil
 	for _, entry := range e.entries {
-		if entry.Trigger.Stops() {
+		if judging.Stops(entry.Trigger) {
 			continue
 		}
 		own := !entry.Expiry.IsZero() && (!e.held() || entry.Native != nil)
@@ -90,7 +93,7 @@ func (e *explained) withAnother() bool {
 		return false
 	}
 	for _, entry := range e.entries {
-		if !entry.Trigger.Stops() {
+		if !judging.Stops(entry.Trigger) {
 			return e.cascade.First(&entry, e.held())
 		}
 	}
@@ -165,8 +168,8 @@ func (e *explained) alsoDeletedBy() [][]string {
 
 // meantToStay reports whether a person keeps the object from Curfew on purpose.
 func (e *explained) meantToStay() bool {
-	purpose := []policy.ObstacleKind{policy.ObstacleProtection, policy.ObstacleDryRun, policy.ObstacleValue}
-	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return slices.Contains(purpose, o.Kind) })
+	purpose := []judging.ObstacleKind{judging.ObstacleProtection, judging.ObstacleDryRun, judging.ObstacleValue}
+	return slices.ContainsFunc(e.obstacles, func(o judging.Obstacle) bool { return slices.Contains(purpose, o.Kind) })
 }
 
 // againstOthers are the commands that keep the object from those who delete it beside Curfew.
@@ -176,7 +179,7 @@ func (e *explained) againstOthers(name string) []string {
 		if entry.Native == nil || e.withAnother() || !e.meantToStay() {
 			continue
 		}
-		path, err := policy.ParseFieldPath(entry.Native.Setting.Path)
+		path, err := fieldpath.ParseFieldPath(entry.Native.Setting.Path)
 		if err != nil {
 			continue
 		}
@@ -209,7 +212,7 @@ func (e *explained) summary() string {
 		return e.cleanupSummary(run)
 	}
 	for _, entry := range e.entries {
-		if entry.Trigger.Stops() {
+		if judging.Stops(entry.Trigger) {
 			continue
 		}
 		if entry.Native != nil {
@@ -218,7 +221,7 @@ func (e *explained) summary() string {
 		by := "by " + ownTTL(entry.Source, "its") + " TTL of " + entry.Value.String() + fromSource(entry.Source)
 		if entry.Trigger == policy.TriggerLabel {
 			by = fmt.Sprintf("by its label %s=%s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey]) + fromSource(entry.Source) + e.sooner()
-		} else if trigger := entry.Trigger.Info(); trigger.Judge != nil {
+		} else if trigger := judging.InfoOf(entry.Trigger); trigger.Judge != nil {
 			by = fmt.Sprintf("by trigger %s (%s)", trigger.Name, trigger.Settings)
 		}
 		switch {
@@ -265,7 +268,7 @@ func (e *explained) stays() string {
 // sooner adds, for an unfinished object with a label, that its TTL may expire first; "" where it
 // cannot.
 func (e *explained) sooner() string {
-	deletion := change.DeletionOf(&policy.Explanation{Facts: e.of.Facts, Effective: e.of.Effective, ByTTL: e.of.ByTTL})
+	deletion := change.DeletionOf(&judging.Explanation{Facts: e.of.Facts, Effective: e.of.Effective, ByTTL: e.of.ByTTL})
 	switch {
 	case e.of.Facts.Finished || deletion.After == nil || deletion.After.Never && deletion.AfterFailure == nil:
 		return ""
@@ -295,30 +298,30 @@ func (e *explained) whyNot() string {
 // held reports whether something blocks the deletion that is due. An unusable value only blocks its
 // own trigger.
 func (e *explained) held() bool {
-	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Stops && o.Kind != policy.ObstacleValue })
+	return slices.ContainsFunc(e.obstacles, func(o judging.Obstacle) bool { return o.Stops && o.Kind != judging.ObstacleValue })
 }
 
 // kept reports whether the object itself blocks its deletion, and not only what the controller may
 // do.
 func (e *explained) kept() bool {
-	controllers := []policy.ObstacleKind{policy.ObstaclePermission, policy.ObstacleController, policy.ObstacleDryRun, policy.ObstacleOff, policy.ObstacleBreaker, policy.ObstaclePause, policy.ObstacleRefused, policy.ObstacleConflict}
-	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Stops && !slices.Contains(controllers, o.Kind) })
+	controllers := []judging.ObstacleKind{judging.ObstaclePermission, judging.ObstacleController, judging.ObstacleDryRun, judging.ObstacleOff, judging.ObstacleBreaker, judging.ObstaclePause, judging.ObstacleRefused, judging.ObstacleConflict}
+	return slices.ContainsFunc(e.obstacles, func(o judging.Obstacle) bool { return o.Stops && !slices.Contains(controllers, o.Kind) })
 }
 
 func (e *explained) blocked() bool {
-	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Stops })
+	return slices.ContainsFunc(e.obstacles, func(o judging.Obstacle) bool { return o.Stops })
 }
 
 // ownTTL and fromSource are written around the word TTL: its own TTL, the TTL from namespace "ci".
-func ownTTL(source policy.Source, otherwise string) string {
-	if source.Level == policy.LevelObject {
+func ownTTL(source lifetime.Source, otherwise string) string {
+	if source.Level == lifetime.LevelObject {
 		return "its own"
 	}
 	return otherwise
 }
 
-func fromSource(source policy.Source) string {
-	if source.Level == policy.LevelObject {
+func fromSource(source lifetime.Source) string {
+	if source.Level == lifetime.LevelObject {
 		return ""
 	}
 	return " from " + source.Phrase()
@@ -327,7 +330,7 @@ func fromSource(source policy.Source) string {
 // deadline says when the object is stopped, and by whom; "" for never.
 func (e *explained) deadline() string {
 	for _, entry := range e.entries {
-		if entry.Trigger.Stops() {
+		if judging.Stops(entry.Trigger) {
 			return fmt.Sprintf("%s, %s; %s", console.Instant(entry.Expiry, e.now.Location()), console.Relative(entry.Expiry, e.now), e.enforcer)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 func writeExplained(all []*explained, out io.Writer) error {
@@ -90,7 +92,7 @@ func (e *explained) state() string {
 }
 
 // levels are the levels of precedence. A mark shows the one that decides.
-func levels(all []policy.Step, verdict policy.Verdict) [][]string {
+func levels(all []resolution.Step, verdict policy.Verdict) [][]string {
 	if len(all) == 0 {
 		return [][]string{{"   none: " + verdict.Reason}}
 	}
@@ -103,7 +105,7 @@ func levels(all []policy.Step, verdict policy.Verdict) [][]string {
 		var parts []string
 		for _, setting := range said.Settings {
 			field := setting.Field()
-			if said.Source.Level == policy.LevelPolicy {
+			if said.Source.Level == lifetime.LevelPolicy {
 				field = setting.Path
 			}
 			parts = append(parts, session.SettingText(field, setting))
@@ -147,7 +149,7 @@ func (e *explained) bounds() [][]string {
 	}
 	for _, said := range e.of.Scope.Policies {
 		if !said.LatestDate.IsZero() {
-			out = append(out, []string{"   latestDate " + said.LatestDate.UTC().Format(time.DateOnly) + " of " + policy.Source{Level: policy.LevelPolicy, Name: said.Name}.Phrase()})
+			out = append(out, []string{"   latestDate " + said.LatestDate.UTC().Format(time.DateOnly) + " of " + lifetime.Source{Level: lifetime.LevelPolicy, Name: said.Name}.Phrase()})
 		}
 	}
 	if len(out) == 0 {

@@ -14,6 +14,7 @@ import (
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // controller checks that a replica leads.
@@ -185,7 +186,7 @@ func (r *reader) kinds() (State, string) {
 	}
 	switch {
 	case len(missing) == len(wanted):
-		return Failed, "no CustomResourceDefinition of group " + policy.Group + " exists"
+		return Failed, "no CustomResourceDefinition of group " + wellknown.Group + " exists"
 	case len(missing) > 0:
 		return Failed, "missing: " + strings.Join(missing, ", ")
 	case len(unready) > 0:
@@ -193,7 +194,7 @@ func (r *reader) kinds() (State, string) {
 	case len(other) > 0:
 		return Warning, fmt.Sprintf("not those of kubectl-curfew %s: %s", r.Version, strings.Join(other, ", "))
 	}
-	return OK, fmt.Sprintf("%d kinds of group %s are served", len(wanted), policy.Group)
+	return OK, fmt.Sprintf("%d kinds of group %s are served", len(wanted), wellknown.Group)
 }
 
 func established(definition *apiextensionsv1.CustomResourceDefinition) bool {

@@ -10,6 +10,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -94,7 +95,7 @@ func (r *reader) protection() string {
 			out = append(out, fmt.Sprintf("the webhook runs with --protect=%s, the controller with --protect=%s", strings.Join(theirs, ","), strings.Join(protect, ",")))
 		}
 	}
-	asks := policy.ProtectedRequest(protect)
+	asks := judging.ProtectedRequest(protect)
 	want := admissionv1.MatchCondition{Name: unprotected, Expression: "!(" + asks + ")"}
 	refusing := 0
 	for _, one := range r.configurations {
@@ -141,7 +142,7 @@ func protectIn(args []string) (out []string) {
 		}
 	}
 	if !given {
-		return policy.DefaultProtect()
+		return judging.DefaultProtect()
 	}
 	return out
 }

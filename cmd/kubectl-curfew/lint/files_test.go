@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lint"
+	"curfew.dev/curfew/policy/rules"
 )
 
 // TestManyFiles: however many files a directory has, few of them are in memory, and each is judged
@@ -75,7 +75,7 @@ func TestManyFiles(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if report.Count(policy.Deny) != files || report.Objects != files*(objects+1)+1 {
+	if report.Count(rules.Deny) != files || report.Objects != files*(objects+1)+1 {
 		t.Errorf("%d findings on %d objects", len(report.Findings), report.Objects)
 	}
 }

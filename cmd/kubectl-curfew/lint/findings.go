@@ -12,8 +12,8 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lint"
+	"curfew.dev/curfew/policy/rules"
 )
 
 // writeGitHub writes findings as workflow commands of GitHub Actions, which shows them as
@@ -22,7 +22,7 @@ func writeGitHub(report *lint.Report, out io.Writer) error {
 	for i := range report.Findings {
 		finding := &report.Findings[i]
 		command := "warning"
-		if finding.Severity == policy.Deny {
+		if finding.Severity == rules.Deny {
 			command = "error"
 		}
 		var properties []string
@@ -93,7 +93,7 @@ func writeFindings(report *lintReport, wide bool, options printers.PrintOptions,
 	if err := console.PrintTable(table, options, out); err != nil {
 		return err
 	}
-	counts := []string{console.Count(report.Count(policy.Deny), "error"), console.Count(report.Count(policy.Warn), "warning"), console.Count(len(report.Defaults), "default")}
+	counts := []string{console.Count(report.Count(rules.Deny), "error"), console.Count(report.Count(rules.Warn), "warning"), console.Count(len(report.Defaults), "default")}
 	if skipped := report.skippedText(); skipped != "" {
 		counts = append(counts, skipped)
 	}

@@ -16,7 +16,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
@@ -142,7 +143,7 @@ func (o *lintOptions) run(ctx context.Context, print console.PrintFunc, in io.Re
 
 // asLinter judges by the manifests alone, which it reads once for the context of each.
 func (o *lintOptions) asLinter(ctx context.Context, from *folders.Manifests, progress *console.Progress) (judge, error) {
-	warnBelow, err := policy.ParseDuration(o.warnBelow)
+	warnBelow, err := lifetime.ParseDuration(o.warnBelow)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +157,7 @@ func (o *lintOptions) asLinter(ctx context.Context, from *folders.Manifests, pro
 		Namespace:       o.namespace,
 		Now:             o.Now(),
 		AnnotationsOnly: o.nativeTTL == "off",
-		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels, WarnExpiredLabels: o.expiredLabels == "warn", KyvernoLabel: o.kyvernoLabel, Controller: policy.Surroundings{Protect: policy.DefaultProtect()}},
+		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels, WarnExpiredLabels: o.expiredLabels == "warn", KyvernoLabel: o.kyvernoLabel, Controller: judging.Surroundings{Protect: judging.DefaultProtect()}},
 	})
 	if err != nil {
 		return nil, err
@@ -229,7 +230,7 @@ func (o *lintOptions) validate(flags *pflag.FlagSet) (console.PrintFunc, error) 
 	if err != nil {
 		errs = append(errs, err)
 	}
-	if _, err := policy.ParseDuration(o.warnBelow); err != nil {
+	if _, err := lifetime.ParseDuration(o.warnBelow); err != nil {
 		errs = append(errs, fmt.Errorf("--warn-below=%s: %w", o.warnBelow, err))
 	}
 	if o.nativeTTL != "on" && o.nativeTTL != "off" {

@@ -22,8 +22,9 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/lint"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -37,7 +38,7 @@ type lintServer struct {
 	namespace string
 	// unreviewed are findings about namespaces whose objects Curfew may not see. They are asked for
 	// once.
-	unreviewed map[string][]policy.Finding
+	unreviewed map[string][]rules.Finding
 }
 
 // asServer judges by the answers of the API server.
@@ -54,7 +55,7 @@ func (o *lintOptions) asServer(ctx context.Context) (judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := &lintServer{namespace: namespace, unreviewed: map[string][]policy.Finding{}, Canary: session.Canary{
+	server := &lintServer{namespace: namespace, unreviewed: map[string][]rules.Finding{}, Canary: session.Canary{
 		Objects: clients.Objects, Said: said, Left: world.ProtectedNamespaces(ctx, clients, o.CurfewNamespace),
 	}}
 	server.served = sync.OnceValues(func() ([]*metav1.APIResourceList, error) {
@@ -67,7 +68,7 @@ func (o *lintOptions) asServer(ctx context.Context) (judge, error) {
 // notReviewed are findings about an object whose namespace the API server does not send to Curfew's
 // webhook, so that no finding means nothing. For Namespaces and other cluster-scoped objects the
 // namespace of the context is asked about: a Namespace of the manifests may not exist yet.
-func (l *lintServer) notReviewed(ctx context.Context, namespace string) ([]policy.Finding, error) {
+func (l *lintServer) notReviewed(ctx context.Context, namespace string) ([]rules.Finding, error) {
 	if known, ok := l.unreviewed[namespace]; ok {
 		return known, nil
 	}
@@ -75,15 +76,15 @@ func (l *lintServer) notReviewed(ctx context.Context, namespace string) ([]polic
 	if err != nil {
 		return nil, err
 	}
-	finding := policy.Finding{Rule: ruleServer, Severity: policy.Warn, Message: why}
+	finding := rules.Finding{Rule: ruleServer, Severity: rules.Warn, Message: why}
 	switch answer {
 	case rules.Yes:
 		l.unreviewed[namespace] = nil
 		return nil, nil
 	case rules.No:
-		finding.Severity, finding.Message = policy.Deny, why+": not checked; kubectl curfew status shows why"
+		finding.Severity, finding.Message = rules.Deny, why+": not checked; kubectl curfew status shows why"
 	}
-	l.unreviewed[namespace] = []policy.Finding{finding}
+	l.unreviewed[namespace] = []rules.Finding{finding}
 	return l.unreviewed[namespace], nil
 }
 
@@ -94,7 +95,7 @@ func (l *lintServer) judge(ctx context.Context, document *lint.Document) (*lint.
 		return nil, fmt.Errorf("asking the API server which kinds it serves: %w", err)
 	}
 	if resource == nil {
-		return lint.NewResult(document, "", nil, []policy.Finding{{Rule: ruleServer, Field: "kind", Severity: policy.Warn,
+		return lint.NewResult(document, "", nil, []rules.Finding{{Rule: ruleServer, Field: "kind", Severity: rules.Warn,
 			Message: fmt.Sprintf("the cluster does not serve %s of %s: not checked; install its CustomResourceDefinition first", kind.Kind, kind.GroupVersion())}}), nil
 	}
 	object := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(document.Object)}
@@ -113,7 +114,7 @@ func (l *lintServer) judge(ctx context.Context, document *lint.Document) (*lint.
 	}
 	defaults, warnings := announced(l.Said.Texts)
 	findings = append(findings, warnings...)
-	if !slices.ContainsFunc(findings, func(f policy.Finding) bool { return f.Rule == lint.RuleNamespace }) {
+	if !slices.ContainsFunc(findings, func(f rules.Finding) bool { return f.Rule == lint.RuleNamespace }) {
 		unreviewed, err := l.notReviewed(ctx, cmp.Or(namespace, l.namespace))
 		if err != nil {
 			return nil, err
@@ -158,7 +159,7 @@ func (l *lintServer) dryRun(ctx context.Context, at dynamic.ResourceInterface, o
 
 // refusalBy turns the refusal of an object into findings. An error that is no answer about the
 // object stays one.
-func refusalBy(err error) ([]policy.Finding, error) {
+func refusalBy(err error) ([]rules.Finding, error) {
 	status := apierrors.APIStatus(nil)
 	if err == nil || !errors.As(err, &status) {
 		return nil, err
@@ -169,17 +170,17 @@ func refusalBy(err error) ([]policy.Finding, error) {
 	case answer.Code >= http.StatusInternalServerError || answer.Code == http.StatusTooManyRequests || apierrors.IsUnauthorized(err):
 		return nil, err
 	case apierrors.IsNotFound(err) && details != nil && details.Kind == "namespaces":
-		return []policy.Finding{{Rule: lint.RuleNamespace, Field: "metadata.namespace", Severity: policy.Warn,
+		return []rules.Finding{{Rule: lint.RuleNamespace, Field: "metadata.namespace", Severity: rules.Warn,
 			Message: fmt.Sprintf("namespace %q does not exist yet: not checked; create it first", details.Name)}}, nil
 	}
-	var out []policy.Finding
+	var out []rules.Finding
 	if details != nil {
 		for _, cause := range details.Causes {
-			out = append(out, policy.Finding{Rule: ruleServer, Field: cause.Field, Severity: policy.Deny, Message: cause.Message})
+			out = append(out, rules.Finding{Rule: ruleServer, Field: cause.Field, Severity: rules.Deny, Message: cause.Message})
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, policy.Finding{Rule: ruleServer, Severity: policy.Deny, Message: answer.Message})
+		out = append(out, rules.Finding{Rule: ruleServer, Severity: rules.Deny, Message: answer.Message})
 	}
 	return out, nil
 }
@@ -190,14 +191,14 @@ var (
 )
 
 // announced tells the defaults that Curfew announces from the warnings of the API server.
-func announced(texts []string) (defaults []policy.Default, warnings []policy.Finding) {
+func announced(texts []string) (defaults []resolution.Default, warnings []rules.Finding) {
 	for _, text := range texts {
 		text, ours := strings.CutPrefix(text, "curfew: ")
 		if found := defaultWarning.FindStringSubmatch(text); ours && found != nil {
-			defaults = append(defaults, policy.Default{Field: found[1], Value: found[3], Source: policy.ParseSource(found[4] + "/" + found[5]), DryRun: found[6] != ""})
+			defaults = append(defaults, resolution.Default{Field: found[1], Value: found[3], Source: lifetime.ParseSource(found[4] + "/" + found[5]), DryRun: found[6] != ""})
 			continue
 		}
-		finding := policy.Finding{Rule: ruleServer, Severity: policy.Warn, Message: text}
+		finding := rules.Finding{Rule: ruleServer, Severity: rules.Warn, Message: text}
 		if found := fieldInWarning.FindStringSubmatch(text); found != nil {
 			finding.Field, finding.Message = found[1], found[2]
 		}

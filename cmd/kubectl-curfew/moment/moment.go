@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 const forms = `use a time of day (17:00, 5pm), a day (today, tomorrow, friday, 2026-12-24), both (friday 17:00), ` +
@@ -77,7 +77,7 @@ func parse(text string, now, after time.Time) (time.Time, error) {
 // readLength reads a duration with a unit; ok is false for text of another form. Bare seconds,
 // which annotations may have, are more often a forgotten unit here.
 func readLength(word string) (length time.Duration, ok bool, err error) {
-	length, err = policy.ParseDuration(word)
+	length, err = lifetime.ParseDuration(word)
 	if err != nil {
 		return 0, false, nil
 	}

@@ -15,6 +15,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 // pauseOptions are the flags of pause.
@@ -68,19 +70,19 @@ because Kubernetes deletes them by a field such as ttlSecondsAfterFinished.`,
 }
 
 // pause builds the pause that the flags ask for.
-func (o *pauseOptions) pause(now time.Time) (policy.Pause, error) {
-	out := policy.Pause{Name: o.named, Reason: o.reason}
+func (o *pauseOptions) pause(now time.Time) (judging.Pause, error) {
+	out := judging.Pause{Name: o.named, Reason: o.reason}
 	errs := []error{o.dryRun.Check()}
 	if strings.TrimSpace(o.reason) == "" {
 		errs = append(errs, errors.New("--reason: say why, for the people who wonder"))
 	}
 	for _, trigger := range o.triggers {
-		if out.Triggers = append(out.Triggers, policy.Trigger(trigger)); !policy.Trigger(trigger).Info().Pausable {
+		if out.Triggers = append(out.Triggers, policy.Trigger(trigger)); !judging.InfoOf(policy.Trigger(trigger)).Pausable {
 			errs = append(errs, fmt.Errorf("--trigger=%s: give %s", trigger, session.EitherOf(session.PausableTriggers())))
 		}
 	}
 	if o.length != "" {
-		length, err := policy.ParseDuration(o.length)
+		length, err := lifetime.ParseDuration(o.length)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("--for=%s: %w", o.length, err))
@@ -148,7 +150,7 @@ func (o *pauseOptions) run(ctx context.Context, out, diagnostics io.Writer) erro
 }
 
 // whatPaused names the triggers and namespaces that a pause holds.
-func whatPaused(p *policy.Pause) string {
+func whatPaused(p *judging.Pause) string {
 	where := "in the whole cluster"
 	if len(p.Namespaces) > 0 {
 		where = "in namespace " + strings.Join(p.Namespaces, ", ")

@@ -19,6 +19,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // previewOptions are the flags of preview.
@@ -213,7 +214,7 @@ func previewRun(ctx context.Context, w *world.World, stored *world.CleanupPolicy
 	}
 	result, err := Of(ctx, p, account, survey.Options{
 		Account: account.Name.String(), Served: w.Resources, Source: w.Source(), Protect: w.Controller.Protect, Only: only, Now: at,
-		Namespaces: func() ([]*policy.NamespacePolicy, error) { return w.NamespacesFor(ctx, p, only.Namespace) },
+		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return w.NamespacesFor(ctx, p, only.Namespace) },
 		Matched: func(ctx context.Context) (cleanup.Matched, error) {
 			if stored == nil {
 				return nil, nil

@@ -15,12 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Files are manifests that take the place of a cluster. They are a [survey.Reader] that may
@@ -34,12 +35,12 @@ type Files struct {
 	platform.Offline
 	resources  []cleanup.Resource
 	objects    map[schema.GroupResource][]*unstructured.Unstructured
-	namespaces []*policy.NamespacePolicy
+	namespaces []*resolution.NamespacePolicy
 }
 
 var (
 	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-	profileKind    = schema.GroupKind{Group: policy.Group, Kind: "KindProfile"}
+	profileKind    = schema.GroupKind{Group: wellknown.Group, Kind: "KindProfile"}
 )
 
 // NewFiles reads manifests as if they were applied. namespace is the namespace of objects that name
@@ -123,7 +124,7 @@ func (f *Files) addNamespaces() {
 		}
 		labels["kubernetes.io/metadata.name"] = object.GetName() // as the API server does
 		object.SetLabels(labels)
-		f.namespaces = append(f.namespaces, policy.ParseNamespace(object.GetName(), object.GetAnnotations(), labels))
+		f.namespaces = append(f.namespaces, resolution.ParseNamespace(object.GetName(), object.GetAnnotations(), labels))
 		known[object.GetName()] = true
 	}
 	for _, all := range f.objects {
@@ -131,7 +132,7 @@ func (f *Files) addNamespaces() {
 			if name := object.GetNamespace(); name != "" && !known[name] {
 				known[name] = true
 				f.Undefined = append(f.Undefined, name)
-				f.namespaces = append(f.namespaces, policy.ParseNamespace(name, nil, map[string]string{"kubernetes.io/metadata.name": name}))
+				f.namespaces = append(f.namespaces, resolution.ParseNamespace(name, nil, map[string]string{"kubernetes.io/metadata.name": name}))
 			}
 		}
 	}
@@ -139,8 +140,8 @@ func (f *Files) addNamespaces() {
 }
 
 // Namespace implements [platform.Source].
-func (f *Files) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
-	i := slices.IndexFunc(f.namespaces, func(one *policy.NamespacePolicy) bool { return one.Name == name })
+func (f *Files) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
+	i := slices.IndexFunc(f.namespaces, func(one *resolution.NamespacePolicy) bool { return one.Name == name })
 	if i < 0 {
 		return nil, platform.ErrUnknown
 	}
@@ -148,7 +149,7 @@ func (f *Files) Namespace(_ context.Context, name string) (*policy.NamespacePoli
 }
 
 // Namespaces returns the namespaces of the manifests.
-func (f *Files) Namespaces() ([]*policy.NamespacePolicy, error) { return f.namespaces, nil }
+func (f *Files) Namespaces() ([]*resolution.NamespacePolicy, error) { return f.namespaces, nil }
 
 // Resources are the kinds of the manifests.
 func (f *Files) Resources(context.Context) ([]cleanup.Resource, error) { return f.resources, nil }

@@ -16,11 +16,12 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/manifests/profiles"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // local are cleanup policies and objects of files.
@@ -49,7 +50,7 @@ func ReadLocal(ctx context.Context, names []string, recursive bool, namespace st
 	err = manifests.Each(ctx, progress, func(document *lint.Document) error {
 		object := &unstructured.Unstructured{Object: document.Object}
 		kind := object.GroupVersionKind()
-		if kind.Group != policy.Group || !strings.HasSuffix(kind.Kind, "CleanupPolicy") {
+		if kind.Group != wellknown.Group || !strings.HasSuffix(kind.Kind, "CleanupPolicy") {
 			objects = append(objects, object)
 			return nil
 		}
@@ -120,6 +121,6 @@ func policyName(p *cleanup.Policy) string {
 
 func (l *local) Preview(ctx context.Context, p *cleanup.Policy, now time.Time) (*Result, error) {
 	return Of(ctx, p, l.Files, survey.Options{
-		Account: p.Account.String(), Served: l.Resources, Source: l.Files, Namespaces: l.Namespaces, Protect: policy.DefaultProtect(), Now: now,
+		Account: p.Account.String(), Served: l.Resources, Source: l.Files, Namespaces: l.Namespaces, Protect: judging.DefaultProtect(), Now: now,
 	})
 }

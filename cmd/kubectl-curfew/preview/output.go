@@ -49,7 +49,7 @@ func (a *previewAnswer) printed() console.Printed {
 	var out console.Printed
 	var items []previewItem
 	for _, each := range a.Objects {
-		object := console.ObjectData{each.GroupVersion().String(), each.Kind, each.Namespace, each.Name, each.UID}
+		object := console.ObjectOf(each.GroupVersion().String(), each.Kind, each.Namespace, each.Name, each.UID)
 		if a.offline {
 			object.UID = "" // It is made up.
 		}
@@ -62,16 +62,16 @@ func (a *previewAnswer) printed() console.Printed {
 	data := Data{
 		List: console.ListOf("PreviewList", a.Now, items, a.Notes), Listed: a.Listed, Deleted: a.Deleted, Account: a.account, OwnRight: a.own, Waits: a.waits,
 		DryRun: p.Spec.DryRun || a.controllerDryRun, Suspend: p.Spec.Suspend, Zone: p.Schedule.Location().String(), Runs: a.Upcoming,
-		Policy: console.ObjectData{APIVersion: "curfew.dev/v1alpha1", Kind: "ClusterCleanupPolicy", Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
+		Policy: console.ObjectOf("curfew.dev/v1alpha1", "ClusterCleanupPolicy", p.Namespace, p.Name, string(p.UID)),
 	}
 	if p.Namespace != "" {
 		data.Policy.Kind = "CleanupPolicy"
 	}
 	for _, each := range a.Groups() {
-		data.Counts = append(data.Counts, report.CountData{each.Group, each.Kind, each.Namespace, WouldDelete, int64(each.Count)})
+		data.Counts = append(data.Counts, report.CountData{Group: each.Group, Kind: each.Kind, Namespace: each.Namespace, Result: WouldDelete, Count: int64(each.Count)})
 	}
 	for _, each := range a.Skipped {
-		data.Skipped = append(data.Skipped, report.SkippedData{each.Reason, each.Count, each.Message})
+		data.Skipped = append(data.Skipped, report.SkippedData{Reason: each.Reason, Count: each.Count, Message: each.Message})
 	}
 	if a.Stalled != nil {
 		data.Stalled = &stalledData{a.Stalled.Reason, a.Stalled.Error()}

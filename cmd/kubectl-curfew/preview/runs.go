@@ -20,6 +20,8 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -109,10 +111,10 @@ func (r *Runs) Found(ctx context.Context, due *dueRun, take func(entry *world.En
 				Trigger: policy.TriggerCleanup, Source: due.source(), Expiry: at, Estimated: between,
 			}
 			if unsure != nil {
-				entry.Uncertain, entry.Obstacles = true, []policy.Obstacle{*unsure}
+				entry.Uncertain, entry.Obstacles = true, []judging.Obstacle{*unsure}
 			}
 			if kept {
-				entry.Obstacles = []policy.Obstacle{{Kind: policy.ObstacleLimit, Message: object.Message, Stops: true}}
+				entry.Obstacles = []judging.Obstacle{{Kind: judging.ObstacleLimit, Message: object.Message, Stops: true}}
 			} else {
 				r.W.BlockRun(entry)
 			}
@@ -123,7 +125,7 @@ func (r *Runs) Found(ctx context.Context, due *dueRun, take func(entry *world.En
 }
 
 // evaluate previews a run; result is nil if it deletes nothing, or cannot be evaluated.
-func (r *Runs) evaluate(ctx context.Context, due *dueRun, at time.Time) (result *Result, doubt *policy.Obstacle, err error) {
+func (r *Runs) evaluate(ctx context.Context, due *dueRun, at time.Time) (result *Result, doubt *judging.Obstacle, err error) {
 	p, doubt := due.Policy, due.doubt
 	if part := r.Only.Resource != nil || r.Only.Namespace != "" && p.Namespace == ""; part && p.Limited() {
 		doubt = limited
@@ -144,7 +146,7 @@ func (r *Runs) evaluate(ctx context.Context, due *dueRun, at time.Time) (result 
 		r.Idle = append(r.Idle, p.ID()+" ("+result.Stalled.Reason+")")
 		return nil, nil, nil
 	case account.Own:
-		doubt = &policy.Obstacle{Kind: policy.ObstaclePermission,
+		doubt = &judging.Obstacle{Kind: judging.ObstaclePermission,
 			Message: fmt.Sprintf("you may not impersonate service account %s: whether it may delete this is not known", account.Name)}
 		if len(result.Lacks) > 0 {
 			r.unknown = append(r.unknown, p.ID()+": you may not "+result.Lacks[0])
@@ -157,17 +159,17 @@ func (r *Runs) evaluate(ctx context.Context, due *dueRun, at time.Time) (result 
 }
 
 // limited is the doubt about each object of a policy with a limit.
-var limited = &policy.Obstacle{Kind: policy.ObstacleLimit, Message: "maxDeletions or maxPercentage of the policy may keep it"}
+var limited = &judging.Obstacle{Kind: judging.ObstacleLimit, Message: "maxDeletions or maxPercentage of the policy may keep it"}
 
 // doubtOf is why it is not known whether a run deletes an object; nil if it is.
-func doubtOf(object *Object, ofRun *policy.Obstacle, later bool) *policy.Obstacle {
+func doubtOf(object *Object, ofRun *judging.Obstacle, later bool) *judging.Obstacle {
 	switch {
 	case object.Reason == "":
 		return ofRun
 	case object.Reason == cleanup.SkipLimit, object.Reason == cleanup.SkipConsecutive && later:
-		return &policy.Obstacle{Kind: policy.ObstacleLimit, Message: object.Message}
+		return &judging.Obstacle{Kind: judging.ObstacleLimit, Message: object.Message}
 	case object.Reason == cleanup.SkipLookup && ofRun != nil:
-		return &policy.Obstacle{Kind: policy.ObstaclePermission, Message: object.Message}
+		return &judging.Obstacle{Kind: judging.ObstaclePermission, Message: object.Message}
 	}
 	return nil
 }
@@ -198,11 +200,11 @@ type dueRun struct {
 	Policy *cleanup.Policy
 	at     []time.Time
 	// doubt is why the command cannot know which objects the run deletes; nil for none.
-	doubt *policy.Obstacle
+	doubt *judging.Obstacle
 }
 
-func (d *dueRun) source() policy.Source {
-	return policy.Source{Level: policy.Level(policy.TriggerCleanup), Name: strings.TrimPrefix(d.Policy.ID(), string(policy.TriggerCleanup)+"/")}
+func (d *dueRun) source() lifetime.Source {
+	return lifetime.Source{Level: lifetime.Level(policy.TriggerCleanup), Name: strings.TrimPrefix(d.Policy.ID(), string(policy.TriggerCleanup)+"/")}
 }
 
 // idle is why the policy deletes nothing; "" if it may.
@@ -217,7 +219,7 @@ func (d *dueRun) idle(ctx context.Context, w *world.World) (why string, err erro
 		return why, nil
 	}
 	if lacks := d.reported(v1alpha1.ConditionPermissionsGranted); lacks != "" {
-		d.doubt = &policy.Obstacle{Kind: policy.ObstaclePermission, Message: "the policy's service account lacks permissions: " + lacks}
+		d.doubt = &judging.Obstacle{Kind: judging.ObstaclePermission, Message: "the policy's service account lacks permissions: " + lacks}
 	}
 	switch {
 	case !d.Policy.NeedsApproval(w.Controller.Published["require-approval"] == "true"):
@@ -226,7 +228,7 @@ func (d *dueRun) idle(ctx context.Context, w *world.World) (why string, err erro
 	approved, known, err := w.Approved(ctx, d.Policy)
 	switch {
 	case !known:
-		d.doubt = &policy.Obstacle{Kind: policy.ObstaclePermission, Message: "you may not list approvals: whether the policy has one is not known"}
+		d.doubt = &judging.Obstacle{Kind: judging.ObstaclePermission, Message: "you may not list approvals: whether the policy has one is not known"}
 	case !approved:
 		why = "not approved"
 	}

@@ -176,7 +176,7 @@ func (a *reportAnswer) data(now time.Time) Data {
 	for _, each := range a.items() {
 		version := schema.GroupVersion{Group: each.Group, Version: each.Version}
 		items = append(items, reportItem{
-			Object: console.ObjectData{version.String(), each.Kind, each.Namespace, each.Name, string(each.UID)}, Result: resultText(each), Message: each.Message,
+			Object: console.ObjectOf(version.String(), each.Kind, each.Namespace, each.Name, string(each.UID)), Result: resultText(each), Message: each.Message,
 		})
 	}
 	out := Data{List: console.ListOf("CleanupRunList", now, items, nil), Policy: policyData(a.policy), Run: a.run, Counts: a.counts(), Runs: a.Runs}
@@ -196,5 +196,5 @@ func (a *reportAnswer) data(now time.Time) Data {
 }
 
 func policyData(policy *world.CleanupPolicy) console.ObjectData {
-	return console.ObjectData{"curfew.dev/v1alpha1", policy.Kind, policy.Namespace, policy.Name, string(policy.UID)}
+	return console.ObjectOf("curfew.dev/v1alpha1", policy.Kind, policy.Namespace, policy.Name, string(policy.UID))
 }

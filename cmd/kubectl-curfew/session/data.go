@@ -9,10 +9,14 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // ValueData is a default as it is filled in, within the bounds; nil for none.
-func ValueData(value policy.Value) *SettingData {
+func ValueData(value resolution.Value) *SettingData {
 	if !value.Set {
 		return nil
 	}
@@ -30,10 +34,10 @@ type ObstacleData struct {
 }
 
 func ObjectOf(kind world.Kind, namespace, name string, uid types.UID) console.ObjectData {
-	return console.ObjectData{kind.GroupVersion().String(), kind.Kind, namespace, name, string(uid)}
+	return console.ObjectOf(kind.GroupVersion().String(), kind.Kind, namespace, name, string(uid))
 }
 
-func ObstaclesData(obstacles []policy.Obstacle) []ObstacleData {
+func ObstaclesData(obstacles []judging.Obstacle) []ObstacleData {
 	var out []ObstacleData
 	for _, obstacle := range obstacles {
 		out = append(out, ObstacleData{string(obstacle.Kind), obstacle.Message, obstacle.Stops})
@@ -82,7 +86,7 @@ type SettingData struct {
 	Error  string `json:"error,omitempty" doc:"why the value cannot be used"`
 }
 
-func SettingOf(setting *policy.Setting) SettingData {
+func SettingOf(setting *lifetime.Setting) SettingData {
 	out := SettingData{Path: setting.Path, Value: setting.Text}
 	if setting.Source.Name != "" {
 		out.Source = setting.Source.String()
@@ -94,8 +98,8 @@ func SettingOf(setting *policy.Setting) SettingData {
 }
 
 // SettingText is one setting, such as ttlSecondsAfterFinished 86400 (1d).
-func SettingText(field string, setting *policy.Setting) string {
-	out := field + " " + policy.Shorten(setting.Text)
+func SettingText(field string, setting *lifetime.Setting) string {
+	out := field + " " + quote.Shorten(setting.Text)
 	if setting.Err != nil {
 		return fmt.Sprintf("%s, which cannot be used: %s", out, setting.Err)
 	}

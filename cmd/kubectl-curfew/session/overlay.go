@@ -14,10 +14,10 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Builtin returns the built-in profiles, and the schemas of Curfew's own kinds.
@@ -84,7 +84,7 @@ func ReadOverlay(ctx context.Context, files []string) (Overlay, error) {
 
 func (o *Overlay) take(ctx context.Context, schemas *lint.Schemas, object *unstructured.Unstructured) error {
 	kind := object.GroupVersionKind()
-	counts := kind.Group == policy.Group && (kind.Kind == "LifecyclePolicy" || kind.Kind == "KindProfile")
+	counts := kind.Group == wellknown.Group && (kind.Kind == "LifecyclePolicy" || kind.Kind == "KindProfile")
 	if !counts {
 		return fmt.Errorf("a %s of %s has no effect here: give LifecyclePolicies and KindProfiles of %s", kind.Kind, object.GetAPIVersion(), v1alpha1.GroupVersion)
 	}

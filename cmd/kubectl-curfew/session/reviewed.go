@@ -15,7 +15,9 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Canary finds out whether the API server calls Curfew's webhook.
@@ -39,7 +41,7 @@ func (c *Canary) Reviewed(ctx context.Context, namespace string) (answer rules.A
 	}}
 	job.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
 	job.SetGenerateName("curfew-canary-")
-	job.SetAnnotations(map[string]string{policy.AnnotationTTL: "unreadable"})
+	job.SetAnnotations(map[string]string{wellknown.AnnotationTTL: "unreadable"})
 	c.Said.Texts = nil
 	jobs := c.Objects.Resource(batchv1.SchemeGroupVersion.WithResource("jobs")).Namespace(namespace)
 	_, err = jobs.Create(ctx, job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -50,9 +52,9 @@ func (c *Canary) Reviewed(ctx context.Context, namespace string) (answer rules.A
 	const unknown = "whether the API server calls Curfew's webhook is not known: "
 	refusal := apierrors.APIStatus(nil)
 	switch {
-	case strings.Contains(text, policy.AnnotationPath(policy.AnnotationTTL)):
+	case strings.Contains(text, policy.AnnotationPath(wellknown.AnnotationTTL)):
 		return rules.Yes, "", nil
-	case err == nil && policy.Protects(c.Left, namespace):
+	case err == nil && judging.Protects(c.Left, namespace):
 		return rules.Unknown, fmt.Sprintf("%snamespace %q is protected or Curfew's own, which may be left out", unknown, namespace), nil
 	case err == nil:
 		return rules.No, fmt.Sprintf("the API server does not call Curfew's webhook for namespace %q", namespace), nil

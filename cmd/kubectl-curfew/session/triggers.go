@@ -3,21 +3,21 @@ package session
 import (
 	"strings"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 )
 
 // Triggers returns the names of the triggers by which objects become due.
 func Triggers() []string {
-	return triggersThat(func(info policy.TriggerInfo) bool { return info.Verb != "" })
+	return triggersThat(func(info judging.TriggerInfo) bool { return info.Verb != "" })
 }
 
 // PausableTriggers returns the names of the triggers that a pause can hold.
 func PausableTriggers() []string {
-	return triggersThat(func(info policy.TriggerInfo) bool { return info.Pausable })
+	return triggersThat(func(info judging.TriggerInfo) bool { return info.Pausable })
 }
 
-func triggersThat(match func(policy.TriggerInfo) bool) (names []string) {
-	for _, info := range policy.Triggers() {
+func triggersThat(match func(judging.TriggerInfo) bool) (names []string) {
+	for _, info := range judging.Triggers() {
 		if match(info) {
 			names = append(names, string(info.Name))
 		}

@@ -13,7 +13,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/health"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 // statusOptions are the flags of status.
@@ -95,7 +95,7 @@ func (o *statusOptions) run(ctx context.Context, out, diagnostics io.Writer) err
 	}
 	console.PrintNotes(report.Notes, diagnostics)
 	if missing != "" {
-		fmt.Fprintf(diagnostics, "error: not good within %s: %s\n", policy.FormatDuration(o.timeout), missing)
+		fmt.Fprintf(diagnostics, "error: not good within %s: %s\n", lifetime.FormatDuration(o.timeout), missing)
 		return console.ErrBadNews
 	}
 	switch report.Worst() {

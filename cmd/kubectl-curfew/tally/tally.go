@@ -17,7 +17,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -155,7 +155,7 @@ func (a *tallyAnswer) printed(notes []string) console.Printed {
 	for _, each := range a.tallies {
 		status := &each.Status
 		item := Item{
-			Object: console.ObjectData{v1alpha1.GroupVersion.String(), "PodTally", each.Namespace, each.Name, string(each.UID)},
+			Object: console.ObjectOf(v1alpha1.GroupVersion.String(), "PodTally", each.Namespace, each.Name, string(each.UID)),
 			Active: status.Active, Succeeded: status.Succeeded, Failed: status.Failed, Uncounted: each.Uncounted(), PerHour: each.PerHour(a.now),
 		}
 		if !each.Oldest.IsZero() {
@@ -195,7 +195,7 @@ func (a *tallyAnswer) row(each *world.Tally) []string {
 	status, number := &each.Status, func(n int64) string { return strconv.FormatInt(n, 10) }
 	oldest, state := "-", tallyState(each.Status.Conditions)
 	if !each.Oldest.IsZero() {
-		oldest = policy.TTL{After: a.now.Sub(each.Oldest).Truncate(time.Second)}.String()
+		oldest = lifetime.TTL{After: a.now.Sub(each.Oldest).Truncate(time.Second)}.String()
 	}
 	row := []string{
 		each.Name, number(status.Active), number(status.Succeeded), number(status.Failed), strconv.Itoa(each.Uncounted()), oldest,

@@ -12,7 +12,7 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // uninstallOptions are the flags of uninstall.
@@ -147,7 +147,7 @@ func (o *uninstallOptions) warn(found *Installation, diagnostics io.Writer) {
 	}
 	var notes []string
 	if n := len(found.Releases); n > 0 {
-		notes = append(notes, fmt.Sprintf("finalizer %s is removed from %s; those that have not finished are not counted any more", policy.FinalizerTally, console.Count(n, "Pod")))
+		notes = append(notes, fmt.Sprintf("finalizer %s is removed from %s; those that have not finished are not counted any more", wellknown.FinalizerTally, console.Count(n, "Pod")))
 	}
 	if len(found.GitOps) > 0 {
 		notes = append(notes, strings.Join(found.GitOps, " and ")+" manages these objects and may create them again: remove Curfew there first")
@@ -173,7 +173,7 @@ func (o *uninstallOptions) conclude(found *Installation, left []string, diagnost
 	}
 	fmt.Fprintf(diagnostics, "\nCurfew is removed, and nothing of it blocks anything: %s.\n", gone)
 	notes := []string{
-		"annotations and labels that begin with " + policy.Prefix + " remain, and have no effect: " + keysOfCurfew,
+		"annotations and labels that begin with " + wellknown.Prefix + " remain, and have no effect: " + keysOfCurfew,
 		"Kubernetes still acts on ttlSecondsAfterFinished, also where Curfew filled it in",
 	}
 	if len(found.Remains) > 0 {

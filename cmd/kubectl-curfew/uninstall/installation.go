@@ -15,8 +15,8 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/paging"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Options of a removal.
@@ -225,7 +225,7 @@ func (i *Installation) releases(ctx context.Context) error {
 		return err
 	}
 	return i.metadata(ctx, pods, func(pod *metav1.ObjectMeta) {
-		if slices.Contains(pod.Finalizers, policy.FinalizerTally) {
+		if slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
 			i.Releases = append(i.Releases, Release{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, countedBy: listed[pod.UID]})
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // stage is when an object is deleted.
@@ -127,7 +128,7 @@ func (i *Installation) inventory(ctx context.Context) error {
 	}
 	if !i.KeepCRDs {
 		err := i.list(ctx, crds, "", func(found *unstructured.Unstructured) {
-			if _, group, _ := strings.Cut(found.GetName(), "."); group == policy.Group {
+			if _, group, _ := strings.Cut(found.GetName(), "."); group == wellknown.Group {
 				i.add(found, crds, kinds)
 			}
 		})
@@ -236,7 +237,7 @@ func (i *Installation) remains(ctx context.Context) error {
 			i.Remains = append(i.Remains, i.named(&Object{Unstructured: found, at: of}))
 		}
 	}
-	err := i.list(ctx, clusterRoles, policy.LabelAggregate, func(found *unstructured.Unstructured) { note(clusterRoles, found) })
+	err := i.list(ctx, clusterRoles, wellknown.LabelAggregate, func(found *unstructured.Unstructured) { note(clusterRoles, found) })
 	if err != nil {
 		return err
 	}
@@ -277,7 +278,7 @@ func (i *Installation) ownNamespace(ctx context.Context) error {
 	if i.Others, err = i.others(ctx); err != nil {
 		return err
 	}
-	i.Unlabelled = found.GetLabels()[policy.LabelPartOf] != policy.PartOfCurfew
+	i.Unlabelled = found.GetLabels()[wellknown.LabelPartOf] != wellknown.PartOfCurfew
 	if !i.Unlabelled && len(i.Others) == 0 {
 		i.add(found, namespaces, namespace)
 	}
@@ -307,7 +308,7 @@ func (i *Installation) others(ctx context.Context) (out []string, err error) {
 			if !kind.Namespaced || !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "delete") || ephemeral[kind.Name] {
 				continue
 			}
-			if version.Group == policy.Group && !i.KeepCRDs {
+			if version.Group == wellknown.Group && !i.KeepCRDs {
 				continue
 			}
 			page, err := i.clients.Metadata.Resource(version.WithResource(kind.Name)).Namespace(i.Namespace).List(ctx, metav1.ListOptions{Limit: paging.Limit})

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Check asks the API server, in a dry run, whether all that a removal does is allowed.
@@ -127,7 +127,7 @@ func (i *Installation) stopped(ctx context.Context) error {
 	i.Say("waiting for the Pods of Curfew to stop")
 	left := 0
 	err := i.until(ctx, func(ctx context.Context) (bool, error) {
-		list, err := i.clients.Metadata.Resource(pods).Namespace(i.Namespace).List(ctx, metav1.ListOptions{LabelSelector: policy.LabelPartOf + "=" + policy.PartOfCurfew})
+		list, err := i.clients.Metadata.Resource(pods).Namespace(i.Namespace).List(ctx, metav1.ListOptions{LabelSelector: wellknown.LabelPartOf + "=" + wellknown.PartOfCurfew})
 		if err != nil {
 			return false, nil
 		}
@@ -181,15 +181,15 @@ func (i *Installation) releaseAll(ctx context.Context) error {
 		}
 		total += len(i.Releases)
 	}
-	return fmt.Errorf("pods get finalizer %s again and again: a controller of Curfew still runs with permissions of its own", policy.FinalizerTally)
+	return fmt.Errorf("pods get finalizer %s again and again: a controller of Curfew still runs with permissions of its own", wellknown.FinalizerTally)
 }
 
 // released is the line about so many Pods.
 func released(n int) string {
 	if n == 1 {
-		return "1 pod released: finalizer " + policy.FinalizerTally + " removed"
+		return "1 pod released: finalizer " + wellknown.FinalizerTally + " removed"
 	}
-	return fmt.Sprintf("%d pods released: finalizer %s removed", n, policy.FinalizerTally)
+	return fmt.Sprintf("%d pods released: finalizer %s removed", n, wellknown.FinalizerTally)
 }
 
 func (i *Installation) releaseThese(ctx context.Context) error {
@@ -222,9 +222,9 @@ func (i *Installation) releaseThese(ctx context.Context) error {
 // release removes the finalizer from a Pod, and nothing else (S5). A Pod that a PodTally has as
 // good as counted says so, so that it is not counted again if the tally is kept (S7).
 func (i *Installation) release(ctx context.Context, pod Release, dryRun bool) error {
-	metadata := map[string]any{"uid": pod.UID, "$deleteFromPrimitiveList/finalizers": []string{policy.FinalizerTally}}
+	metadata := map[string]any{"uid": pod.UID, "$deleteFromPrimitiveList/finalizers": []string{wellknown.FinalizerTally}}
 	if pod.countedBy != "" {
-		metadata["annotations"] = map[string]any{policy.AnnotationCountedBy: pod.countedBy}
+		metadata["annotations"] = map[string]any{wellknown.AnnotationCountedBy: pod.countedBy}
 	}
 	body, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy/judging"
 )
 
 // ownersDeep bounds how many levels of owners are followed, such as Pod, Job, JobSet, TrainJob.
@@ -163,7 +165,7 @@ func (w *World) dependents(ctx context.Context, kind Kind, u *unstructured.Unstr
 	entry := &entries[0]
 	own.Entry = entry
 	never := entry.Expiry.IsZero() && entry.Value.Never
-	if entry.Trigger.Stops() || never || entry.Blocker() != nil || out.cascade != nil && out.cascade.at().Before(own.at()) {
+	if judging.Stops(entry.Trigger) || never || entry.Blocker() != nil || out.cascade != nil && out.cascade.at().Before(own.at()) {
 		return out, nil
 	}
 	orphans, err := w.orphans(ctx, kind, u.Object, entry, now)
@@ -205,7 +207,7 @@ func (c *Cascade) First(entry *Entry, held bool) bool {
 // Follow gives the entries of an object the expiry of its Namespace or its last owner, where that
 // is known and deletes the object first.
 func (w *World) Follow(ctx context.Context, object map[string]any, entries []Entry, now time.Time) error {
-	if !slices.ContainsFunc(entries, func(entry Entry) bool { return !entry.Trigger.Stops() }) {
+	if !slices.ContainsFunc(entries, func(entry Entry) bool { return !judging.Stops(entry.Trigger) }) {
 		return nil
 	}
 	with, unknown, err := w.Cascade(ctx, object, now)
@@ -217,7 +219,7 @@ func (w *World) Follow(ctx context.Context, object map[string]any, entries []Ent
 	}
 	for i := range entries {
 		entry := &entries[i]
-		if with == nil || entry.Trigger.Stops() || !with.First(entry, entry.Blocker() != nil) {
+		if with == nil || judging.Stops(entry.Trigger) || !with.First(entry, entry.Blocker() != nil) {
 			continue
 		}
 		other := with.Entry

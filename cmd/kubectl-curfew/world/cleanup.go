@@ -22,7 +22,9 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // CleanupPolicy is a cleanup policy of either kind.
@@ -71,7 +73,7 @@ var cleanupKinds = map[string]string{
 func (w *World) CleanupPolicy(ctx context.Context, reference, namespace string) (*CleanupPolicy, error) {
 	resources, name := []string{v1alpha1.CleanupPolicies, v1alpha1.ClusterCleanupPolicies}, reference
 	if kind, of, ok := strings.Cut(reference, "/"); ok {
-		resource := cleanupKinds[strings.TrimSuffix(strings.ToLower(kind), "."+policy.Group)]
+		resource := cleanupKinds[strings.TrimSuffix(strings.ToLower(kind), "."+wellknown.Group)]
 		if resource == "" {
 			return nil, fmt.Errorf("%q is no kind of cleanup policy: give cleanuppolicy/NAME or clustercleanuppolicy/NAME", kind)
 		}
@@ -257,7 +259,7 @@ func (w *World) BlockRun(entry *Entry) {
 	blocked := slices.Concat(around.SwitchedOff(policy.TriggerCleanup), w.Controller.down(),
 		w.heldByPause(entry.Kind.GroupVersionKind, entry.Namespace, entry.Name, policy.TriggerCleanup, entry.Expiry))
 	if around.DryRun {
-		blocked = append(blocked, policy.Obstacle{Kind: policy.ObstacleDryRun, Message: "the controller runs with --dry-run", Stops: true})
+		blocked = append(blocked, judging.Obstacle{Kind: judging.ObstacleDryRun, Message: "the controller runs with --dry-run", Stops: true})
 	}
 	entry.Obstacles = append(blocked, entry.Obstacles...)
 	entry.Uncertain = (entry.Uncertain || len(w.Controller.unknown()) > 0) && entry.Blocker() == nil

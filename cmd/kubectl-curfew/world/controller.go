@@ -16,6 +16,8 @@ import (
 
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Controller is how Curfew's controller runs: its flags, by the ConfigMap that it publishes, and
@@ -46,8 +48,8 @@ type Controller struct {
 }
 
 // Surroundings are what the settings mean for obstacles.
-func (c Controller) Surroundings() policy.Surroundings {
-	return policy.Surroundings{Protect: c.Protect, DryRun: c.DryRun, Off: c.Off}
+func (c Controller) Surroundings() judging.Surroundings {
+	return judging.Surroundings{Protect: c.Protect, DryRun: c.DryRun, Off: c.Off}
 }
 
 // Name is its Deployment as kubectl takes it, by the name that manifests/deploy gives it.
@@ -58,7 +60,7 @@ func (w *World) readController(ctx context.Context) error {
 	namespace := w.options.Namespace
 	w.Controller = Controller{
 		Namespace: namespace, User: "system:serviceaccount:" + namespace + ":curfew-controller",
-		Protect: append(policy.DefaultProtect(), namespace),
+		Protect: append(judging.DefaultProtect(), namespace),
 	}
 	object, err := w.clients.Objects.Resource(settings.Resource).Namespace(namespace).Get(ctx, settings.Name, metav1.GetOptions{})
 	switch {
@@ -117,7 +119,7 @@ func (c Controller) with(data map[string]string) (Controller, error) {
 	}
 	c.Protect = append(list("protect"), flag("namespace"))
 	enabled := list("enable")
-	for _, trigger := range policy.Triggers() {
+	for _, trigger := range judging.Triggers() {
 		if !slices.Contains(enabled, string(trigger.Name)) {
 			c.Off = append(c.Off, trigger.Name)
 		}
@@ -149,7 +151,7 @@ func (c *Controller) judge(served bool) {
 	byReplicas := (lease.Unused || lease.Presence == Unread) && workload.Presence == Found
 	switch {
 	case nothing && !served:
-		set(NotInstalled, "Curfew is not installed in this cluster: the API server serves no kind of group %s", policy.Group)
+		set(NotInstalled, "Curfew is not installed in this cluster: the API server serves no kind of group %s", wellknown.Group)
 	case nothing && lease.Presence == Missing && c.Settings == Missing:
 		set(NotInstalled, "Curfew does not run %s, which has no Lease %s and no ConfigMap %s; --curfew-namespace names another", here, lease.Name, settings.Name)
 	case byReplicas && workload.Ready == 0:
@@ -182,11 +184,11 @@ func (w *Workload) suffix() string {
 }
 
 // down is the obstacle that a controller which does not run is to everything that it would do.
-func (c *Controller) down() []policy.Obstacle {
+func (c *Controller) down() []judging.Obstacle {
 	if c.State != Stopped && c.State != NotInstalled {
 		return nil
 	}
-	return []policy.Obstacle{{Kind: policy.ObstacleController, Message: c.Why, Stops: true}}
+	return []judging.Obstacle{{Kind: judging.ObstacleController, Message: c.Why, Stops: true}}
 }
 
 // Remedies are commands that bring the controller back, or show more of it.

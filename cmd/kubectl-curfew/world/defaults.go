@@ -14,26 +14,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // Defaults are what admission fills into any new object of a kind in a namespace.
 type Defaults struct {
 	Kind                        Kind
-	Succeeded, Failed, Deadline policy.Value
+	Succeeded, Failed, Deadline resolution.Value
 	// Label is "" where none is given. LabelFrom is its setting, or the one that cannot be used.
 	Label     string
-	LabelFrom *policy.Setting
-	Bounds    []*policy.Setting
+	LabelFrom *lifetime.Setting
+	Bounds    []*lifetime.Setting
 	// Depends are what looks at the object, and so may give it something else.
 	Depends []string
 	// Unusable are settings that cannot be used, for other kinds of outcomes too.
-	Unusable []*policy.Setting
+	Unusable []*lifetime.Setting
 }
 
 // Namespace reads a namespace that has to exist.
-func (w *World) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (w *World) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	object, err := w.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -43,12 +46,12 @@ func (w *World) Namespace(ctx context.Context, name string) (*policy.NamespacePo
 	case err != nil:
 		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
 	}
-	return policy.NamespaceOf(&object.ObjectMeta), nil
+	return resolution.NamespaceOf(&object.ObjectMeta), nil
 }
 
 // Defaults returns the defaults that admission would give a new object of a kind, by kind alone, in
 // a namespace. Policies that look at the object decide nothing here, and are named instead.
-func (w *World) Defaults(ctx context.Context, kind Kind, namespace *policy.NamespacePolicy, now time.Time) (*Defaults, error) {
+func (w *World) Defaults(ctx context.Context, kind Kind, namespace *resolution.NamespacePolicy, now time.Time) (*Defaults, error) {
 	object := map[string]any{
 		"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "metadata": map[string]any{"namespace": namespace.Name},
 		"spec": map[string]any{"restartPolicy": "Never"}, // or a Pod would have none
@@ -66,18 +69,18 @@ func (w *World) Defaults(ctx context.Context, kind Kind, namespace *policy.Names
 	for _, each := range w.platform.Concerning(kind.GroupKind()) {
 		if each.VariesIn(namespace) {
 			out.Depends = append(out.Depends, "policy/"+each.Name)
-			scope.Policies = slices.DeleteFunc(scope.Policies, func(of *policy.PlatformPolicy) bool { return of.Name == each.Name })
+			scope.Policies = slices.DeleteFunc(scope.Policies, func(of *resolution.PlatformPolicy) bool { return of.Name == each.Name })
 		}
 	}
-	scope.Creating, scope.Off, scope.Protected = true, w.Controller.Off, policy.Protects(w.Controller.Protect, namespace.Name)
-	effective := policy.Resolve(facts, scope)
+	scope.Creating, scope.Off, scope.Protected = true, w.Controller.Off, judging.Protects(w.Controller.Protect, namespace.Name)
+	effective := resolution.Resolve(facts, scope)
 	out.Succeeded, out.Failed, out.Deadline = effective.Succeeded, effective.Failed, effective.Deadline
-	out.Label, out.LabelFrom = policy.DefaultLabel(facts, scope, now)
-	out.Bounds = scope.BoundsFor(facts, policy.AllBounds).Settings()
+	out.Label, out.LabelFrom = resolution.DefaultLabel(facts, scope, now)
+	out.Bounds = scope.BoundsFor(facts, resolution.AllBounds).Settings()
 	settings := slices.Concat(namespace.Settings(), out.Bounds)
 	for _, of := range scope.Policies {
 		settings = slices.Concat(settings, of.TTL.Settings(), of.Bounds.Settings())
-		for _, one := range []*policy.Setting{of.Deadline, of.LatestUnreadable} {
+		for _, one := range []*lifetime.Setting{of.Deadline, of.LatestUnreadable} {
 			if one != nil {
 				settings = append(settings, one)
 			}

@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // Entry is one expiry or deadline of an object.
@@ -24,10 +27,10 @@ type Entry struct {
 	Created, Finished time.Time
 
 	Trigger policy.Trigger
-	Source  policy.Source
+	Source  lifetime.Source
 	// Value is its TTL or deadline. ByOutcome: it depends on the outcome, and Value is the longer
 	// one.
-	Value     policy.TTL
+	Value     lifetime.TTL
 	ByOutcome bool
 	// Expiry is zero while the object has not finished.
 	Expiry time.Time
@@ -36,8 +39,8 @@ type Entry struct {
 	Estimated bool
 	// Native is set where the kind's own controller deletes the object, and Curfew does not, or
 	// would later. No obstacle of Curfew's stops that.
-	Native    *policy.NativeDeletion
-	Obstacles []policy.Obstacle
+	Native    *resolution.NativeDeletion
+	Obstacles []judging.Obstacle
 	// With is set by [World.Follow] where the object is deleted with another one first.
 	With *Cascade
 	// CronJob owns the Job; empty for none. History are its limits, if they were asked for.
@@ -47,7 +50,7 @@ type Entry struct {
 }
 
 // Blocker is the first obstacle that keeps the object, nil for none.
-func (e *Entry) Blocker() *policy.Obstacle {
+func (e *Entry) Blocker() *judging.Obstacle {
 	for i := range e.Obstacles {
 		if e.Obstacles[i].Stops {
 			return &e.Obstacles[i]
@@ -65,7 +68,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 		return nil, err
 	}
 	facts, native := explained.Facts, NativeDeletion(explained.Facts, now)
-	free := policy.Explain(policy.Unobstructed(facts), explained.Scope, policy.Question{Now: now, Alias: w.Controller.Alias})
+	free := judging.Explain(judging.Unobstructed(facts), explained.Scope, judging.Question{Now: now, Alias: w.Controller.Alias})
 	var out []Entry
 	if entry, ok := w.goes(free, now); ok {
 		out = append(out, entry)
@@ -118,8 +121,8 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 
 // judged adds the entries of triggers that judge an object themselves. The earliest deletion comes
 // first.
-func judged(out []Entry, e *policy.Explanation, now time.Time) []Entry {
-	for _, trigger := range policy.Triggers() {
+func judged(out []Entry, e *judging.Explanation, now time.Time) []Entry {
+	for _, trigger := range judging.Triggers() {
 		if trigger.Judge == nil {
 			continue
 		}
@@ -128,9 +131,9 @@ func judged(out []Entry, e *policy.Explanation, now time.Time) []Entry {
 			continue
 		}
 		life := max(0, verdict.Expiry.Sub(e.Facts.Created)).Truncate(time.Second)
-		entry := Entry{Trigger: trigger.Name, Source: verdict.Source, Value: policy.TTL{After: life}, Expiry: verdict.Expiry}
+		entry := Entry{Trigger: trigger.Name, Source: verdict.Source, Value: lifetime.TTL{After: life}, Expiry: verdict.Expiry}
 		at := len(out)
-		if !trigger.Stops && at > 0 && (out[0].Trigger.Stops() || out[0].Expiry.IsZero() || entry.Expiry.Before(out[0].Expiry)) {
+		if !trigger.Stops && at > 0 && (judging.Stops(out[0].Trigger) || out[0].Expiry.IsZero() || entry.Expiry.Before(out[0].Expiry)) {
 			at = 0
 		}
 		out = slices.Insert(out, at, entry)
@@ -140,9 +143,9 @@ func judged(out []Entry, e *policy.Explanation, now time.Time) []Entry {
 
 // withoutValues takes unusable values out of obstacles: they only block their own trigger. The
 // kind's own controller acts on them all the same.
-func withoutValues(all []policy.Obstacle) (obstacles, values []policy.Obstacle) {
+func withoutValues(all []judging.Obstacle) (obstacles, values []judging.Obstacle) {
 	for _, one := range all {
-		if one.Kind == policy.ObstacleValue {
+		if one.Kind == judging.ObstacleValue {
 			values = append(values, one)
 		} else {
 			obstacles = append(obstacles, one)
@@ -153,7 +156,7 @@ func withoutValues(all []policy.Obstacle) (obstacles, values []policy.Obstacle) 
 
 // SwitchedOff is why Curfew does not carry out a trigger of an object at all: it is switched off,
 // or no controller runs. The kind's own controller may enforce a deadline all the same.
-func (w *World) SwitchedOff(facts *policy.Facts, trigger policy.Trigger) []policy.Obstacle {
+func (w *World) SwitchedOff(facts *policy.Facts, trigger policy.Trigger) []judging.Obstacle {
 	if trigger == policy.TriggerDeadline && !Stops(facts) {
 		return nil
 	}
@@ -167,7 +170,7 @@ func Stops(facts *policy.Facts) bool {
 
 // goes is the earlier of TTL and label, or the one whose trigger acts; ok is false where neither
 // applies.
-func (w *World) goes(e *policy.Explanation, now time.Time) (Entry, bool) {
+func (w *World) goes(e *judging.Explanation, now time.Time) (Entry, bool) {
 	byTTL, okTTL := byTTL(e, now)
 	byLabel, okLabel := byLabel(e)
 	off := func(trigger policy.Trigger) bool {
@@ -186,16 +189,16 @@ func (w *World) goes(e *policy.Explanation, now time.Time) (Entry, bool) {
 	}
 }
 
-func byLabel(e *policy.Explanation) (Entry, bool) {
+func byLabel(e *judging.Explanation) (Entry, bool) {
 	verdict := e.ByLabel
 	if verdict.Action != policy.Wait && verdict.Action != policy.Delete {
 		return Entry{}, false
 	}
 	life := max(0, verdict.Expiry.Sub(e.Facts.Created)).Truncate(time.Second)
-	return Entry{Trigger: verdict.Trigger, Source: verdict.Source, Value: policy.TTL{After: life}, Expiry: verdict.Expiry}, true
+	return Entry{Trigger: verdict.Trigger, Source: verdict.Source, Value: lifetime.TTL{After: life}, Expiry: verdict.Expiry}, true
 }
 
-func byTTL(e *policy.Explanation, now time.Time) (Entry, bool) {
+func byTTL(e *judging.Explanation, now time.Time) (Entry, bool) {
 	verdict, value := e.ByTTL, e.Effective.TTL(e.Facts.Outcome)
 	entry := Entry{Trigger: policy.TriggerTTL, Source: sourceOf(e, value), Value: value.TTL}
 	switch verdict.Action {
@@ -226,19 +229,19 @@ func byTTL(e *policy.Explanation, now time.Time) (Entry, bool) {
 }
 
 // sourceOf is the source of a TTL. A stamp that its source does not bear out is ignored.
-func sourceOf(e *policy.Explanation, value policy.Value) policy.Source {
-	if decides := policy.Decider(e.TTL); decides != nil && decides.Changed {
+func sourceOf(e *judging.Explanation, value resolution.Value) lifetime.Source {
+	if decides := resolution.Decider(e.TTL); decides != nil && decides.Changed {
 		return decides.Source
 	}
 	return value.Source
 }
 
-func usable(value policy.Value) bool { return value.Set && value.Err == nil }
+func usable(value resolution.Value) bool { return value.Set && value.Err == nil }
 
 // NativeDeletion is the deletion by the kind's own controller, as far as that may act; nil where it
 // does not.
-func NativeDeletion(facts *policy.Facts, now time.Time) *policy.NativeDeletion {
-	native := policy.NativeDeletionOf(facts)
+func NativeDeletion(facts *policy.Facts, now time.Time) *resolution.NativeDeletion {
+	native := resolution.NativeDeletionOf(facts)
 	if native == nil || facts.Deleting || !native.Expiry.IsZero() && native.Expiry.Add(nativeGrace).Before(now) {
 		return nil
 	}
@@ -246,9 +249,9 @@ func NativeDeletion(facts *policy.Facts, now time.Time) *policy.NativeDeletion {
 }
 
 // nativeEntry is an entry by the native TTL.
-func nativeEntry(e *policy.Explanation, native *policy.NativeDeletion) Entry {
-	source := policy.Source{Level: policy.LevelObject}
-	for _, value := range []policy.Value{e.Effective.Succeeded, e.Effective.Failed} {
+func nativeEntry(e *judging.Explanation, native *resolution.NativeDeletion) Entry {
+	source := lifetime.Source{Level: lifetime.LevelObject}
+	for _, value := range []resolution.Value{e.Effective.Succeeded, e.Effective.Failed} {
 		if value.Set && value.Path == native.Setting.Path {
 			source = sourceOf(e, value)
 		}
@@ -261,9 +264,9 @@ func nativeEntry(e *policy.Explanation, native *policy.NativeDeletion) Entry {
 
 // overtakenBy reports whether the kind's own controller deletes the object before Curfew does, or
 // although something keeps Curfew from it.
-func (e *Entry) overtakenBy(native *policy.NativeDeletion) bool {
+func (e *Entry) overtakenBy(native *resolution.NativeDeletion) bool {
 	switch {
-	case e.Trigger.Stops() || e.Native != nil:
+	case judging.Stops(e.Trigger) || e.Native != nil:
 		return false
 	case e.Blocker() != nil:
 		return true

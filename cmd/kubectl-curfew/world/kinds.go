@@ -17,6 +17,7 @@ import (
 
 	"curfew.dev/curfew/controller/discovery/served"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Kind is a kind whose objects Curfew can delete: it can be listed, watched and deleted.
@@ -55,7 +56,7 @@ func (w *World) Kinds() ([]Kind, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds := slices.DeleteFunc(slices.Collect(maps.Values(served)), func(kind Kind) bool { return kind.Group == policy.Group })
+	kinds := slices.DeleteFunc(slices.Collect(maps.Values(served)), func(kind Kind) bool { return kind.Group == wellknown.Group })
 	slices.SortFunc(kinds, func(a, b Kind) int {
 		return strings.Compare(a.Group+"/"+a.Resource, b.Group+"/"+b.Resource)
 	})

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Lease is the Lease of the controller.
@@ -77,7 +77,7 @@ func (w *World) readLiveness(ctx context.Context) error {
 	}
 	served := false
 	for _, group := range found.groups {
-		served = served || group.Name == policy.Group
+		served = served || group.Name == wellknown.Group
 	}
 	c.judge(served)
 	w.noteController()
@@ -135,10 +135,10 @@ func (w *World) Probe(ctx context.Context) (Probe, error) {
 	if err != nil {
 		return Probe{}, fmt.Errorf("creating a namespace in a dry run: %w", err)
 	}
-	_, defaults := filled.GetLabels()[policy.LabelInUse]
+	_, defaults := filled.GetLabels()[wellknown.LabelInUse]
 	_, err = w.dryRunNamespace(ctx, "soon")
 	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
-	if err != nil && !(refused && strings.Contains(err.Error(), policy.AnnotationDefaultTTL)) {
+	if err != nil && !(refused && strings.Contains(err.Error(), wellknown.AnnotationDefaultTTL)) {
 		return Probe{}, fmt.Errorf("creating a namespace with a bad default in a dry run: %w", err)
 	}
 	return Probe{Tried: true, Defaults: defaults, Validates: err != nil}, nil
@@ -147,6 +147,6 @@ func (w *World) Probe(ctx context.Context) (Probe, error) {
 func (w *World) dryRunNamespace(ctx context.Context, ttl string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 	object.SetGenerateName("curfew-status-")
-	object.SetAnnotations(map[string]string{policy.AnnotationDefaultTTL: ttl})
+	object.SetAnnotations(map[string]string{wellknown.AnnotationDefaultTTL: ttl})
 	return w.clients.Objects.Resource(namespaceResource).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager})
 }

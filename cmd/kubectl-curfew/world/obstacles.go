@@ -20,20 +20,23 @@ import (
 
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Obstacles are what blocks the deletion of an object: what policy finds, and permissions that the
 // controller lacks.
-func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Explanation) ([]policy.Obstacle, error) {
+func (w *World) Obstacles(ctx context.Context, kind Kind, explained *judging.Explanation) ([]judging.Obstacle, error) {
 	out := explained.Obstacles(w.Controller.Surroundings())
 	may, err := w.controllerMay(ctx, kind, explained.Facts.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	if may.answer == rules.No {
-		out = append(out, policy.Obstacle{Kind: policy.ObstaclePermission, Stops: true,
+		out = append(out, judging.Obstacle{Kind: judging.ObstaclePermission, Stops: true,
 			Message: fmt.Sprintf("Curfew's controller, %s, may not %s %s here", w.Controller.User, may.lacks, kind.GroupResource())})
 	}
 	return out, nil
@@ -42,7 +45,7 @@ func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Expl
 // uncertain reports whether something may block an object that the user may not read: the flags of
 // the controller and whether it runs, the namespace's mode, or the controller's permissions. Those
 // for the built-in kinds come with every installation.
-func (w *World) uncertain(ctx context.Context, kind Kind, explained *policy.Explanation) (bool, error) {
+func (w *World) uncertain(ctx context.Context, kind Kind, explained *judging.Explanation) (bool, error) {
 	if len(w.Controller.unknown()) > 0 || explained.Facts.Namespace != "" && explained.Scope.Namespace == nil {
 		return true, nil
 	}
@@ -55,8 +58,8 @@ func (w *World) uncertain(ctx context.Context, kind Kind, explained *policy.Expl
 
 // WithState adds the obstacles that the controller's state shows in the API: pauses and refused
 // deletions. unknown says which of them this user cannot check.
-func (w *World) WithState(ctx context.Context, kind Kind, explained *policy.Explanation, obstacles []policy.Obstacle, now time.Time) (
-	all []policy.Obstacle, unknown []string, err error) {
+func (w *World) WithState(ctx context.Context, kind Kind, explained *judging.Explanation, obstacles []judging.Obstacle, now time.Time) (
+	all []judging.Obstacle, unknown []string, err error) {
 	unknown = append(w.Controller.unknown(), w.Controller.incomplete(kind)...)
 	may, err := w.controllerMay(ctx, kind, explained.Facts.Namespace)
 	if err != nil {
@@ -70,7 +73,7 @@ func (w *World) WithState(ctx context.Context, kind Kind, explained *policy.Expl
 		return obstacles, unknown, nil
 	}
 	paused, why, err := w.paused(ctx, kind, goes.Source, explained.Facts.Namespace)
-	if why != "" && !goes.Expiry.After(now) && !slices.ContainsFunc(obstacles, func(o policy.Obstacle) bool { return o.Stops }) {
+	if why != "" && !goes.Expiry.After(now) && !slices.ContainsFunc(obstacles, func(o judging.Obstacle) bool { return o.Stops }) {
 		// This only matters once the object is due and nothing else blocks it.
 		unknown = append(unknown, "whether deletions are paused: "+why)
 	}
@@ -85,22 +88,22 @@ func (w *World) WithState(ctx context.Context, kind Kind, explained *policy.Expl
 // PausedLabels reports whether deletions by TTL label are paused, for objects of a kind in a
 // namespace. Each namespace is read once. It is silent where the user may not know: a pause ends by
 // itself.
-func (w *World) PausedLabels(ctx context.Context, kind Kind, namespace string) ([]policy.Obstacle, error) {
-	return w.pauses.get(kind.GroupResource().String()+" "+namespace, func() ([]policy.Obstacle, error) {
-		found, _, err := w.paused(ctx, kind, policy.Source{Level: policy.LevelObject}, namespace)
+func (w *World) PausedLabels(ctx context.Context, kind Kind, namespace string) ([]judging.Obstacle, error) {
+	return w.pauses.get(kind.GroupResource().String()+" "+namespace, func() ([]judging.Obstacle, error) {
+		found, _, err := w.paused(ctx, kind, lifetime.Source{Level: lifetime.LevelObject}, namespace)
 		return found, err
 	})
 }
 
 // paused reports whether the deletions of a source are paused, by the condition that the controller
 // keeps on it (package controller/notice), or why this user cannot know.
-func (w *World) paused(ctx context.Context, kind Kind, source policy.Source, namespace string) (obstacles []policy.Obstacle, unknown string, err error) {
+func (w *World) paused(ctx context.Context, kind Kind, source lifetime.Source, namespace string) (obstacles []judging.Obstacle, unknown string, err error) {
 	// The condition for the levels object and runtime is on the namespace of the object.
-	at, name, condition := namespaceResource, namespace, policy.Prefix+v1alpha1.ConditionPaused
+	at, name, condition := namespaceResource, namespace, wellknown.Prefix+v1alpha1.ConditionPaused
 	switch source.Level {
-	case policy.LevelPolicy:
+	case lifetime.LevelPolicy:
 		at, name, condition = v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies), source.Name, v1alpha1.ConditionPaused
-	case policy.LevelNamespace:
+	case lifetime.LevelNamespace:
 		name = source.Name
 	}
 	if name == "" {
@@ -126,7 +129,7 @@ func (w *World) paused(ctx context.Context, kind Kind, source policy.Source, nam
 		if !concerns(message, kind.Kind, source) {
 			continue
 		}
-		obstacles = append(obstacles, policy.Obstacle{Kind: policy.ObstacleBreaker, Stops: true, Message: "since " + since + " " + message})
+		obstacles = append(obstacles, judging.Obstacle{Kind: judging.ObstacleBreaker, Stops: true, Message: "since " + since + " " + message})
 	}
 	return obstacles, "", nil
 }
@@ -134,7 +137,7 @@ func (w *World) paused(ctx context.Context, kind Kind, source policy.Source, nam
 // concerns reports whether the message of one or more pauses applies to objects of a kind whose
 // expiry a source decided. A message names its scope: deletions are paused: Job of source "object"
 // in namespace "ci" (Refused), all of kind Job, or everything.
-func concerns(message, kind string, source policy.Source) bool {
+func concerns(message, kind string, source lifetime.Source) bool {
 	for scope := range strings.SplitSeq(message, "; ") {
 		switch {
 		case strings.Contains(scope, " of source ") && !strings.Contains(scope, fmt.Sprintf(": %s of source %q", kind, source.String())):
@@ -149,13 +152,13 @@ func concerns(message, kind string, source policy.Source) bool {
 // blockedReasons are the reasons of the Events that the controller writes on a due object that it
 // cannot delete (package controller/engine), or keeps because of something that only it has read,
 // such as the template of the owner. It repeats them before the API server drops them.
-var blockedReasons = map[string]policy.ObstacleKind{
-	"DeleteRefused": policy.ObstacleRefused, "DeleteConflict": policy.ObstacleConflict, "Kept": policy.ObstacleValue,
+var blockedReasons = map[string]judging.ObstacleKind{
+	"DeleteRefused": judging.ObstacleRefused, "DeleteConflict": judging.ObstacleConflict, "Kept": judging.ObstacleValue,
 }
 
 // blocked says why the controller could not delete a due object, by the Event on it. It is silent
 // where the user may not list Events.
-func (w *World) blocked(ctx context.Context, facts *policy.Facts) ([]policy.Obstacle, error) {
+func (w *World) blocked(ctx context.Context, facts *policy.Facts) ([]judging.Obstacle, error) {
 	known, err := w.blockedIn(ctx, metav1.NamespaceAll)
 	if known == nil && err == nil {
 		known, err = w.blockedIn(ctx, cmp.Or(facts.Namespace, metav1.NamespaceDefault))
@@ -164,20 +167,20 @@ func (w *World) blocked(ctx context.Context, facts *policy.Facts) ([]policy.Obst
 	if err != nil || !ok {
 		return nil, err
 	}
-	return []policy.Obstacle{obstacle}, nil
+	return []judging.Obstacle{obstacle}, nil
 }
 
 // blockedIn are the latest such Events of a namespace by the UID of their object, or nil where the
 // user may not list them. They are read once.
-func (w *World) blockedIn(ctx context.Context, namespace string) (map[types.UID]policy.Obstacle, error) {
-	return w.blockedBy.get(namespace, func() (map[types.UID]policy.Obstacle, error) {
-		found, latest := map[types.UID]policy.Obstacle{}, map[types.UID]string{}
+func (w *World) blockedIn(ctx context.Context, namespace string) (map[types.UID]judging.Obstacle, error) {
+	return w.blockedBy.get(namespace, func() (map[types.UID]judging.Obstacle, error) {
+		found, latest := map[types.UID]judging.Obstacle{}, map[types.UID]string{}
 		for _, reason := range slices.Sorted(maps.Keys(blockedReasons)) {
 			options := metav1.ListOptions{FieldSelector: "reason=" + reason}
 			err := pages(ctx, w.lister(corev1.SchemeGroupVersion.WithResource("events"), namespace), options, func(item runtime.Object) error {
 				event, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
 				if uid, at, message := readBlocked(event); at >= latest[uid] {
-					found[uid] = policy.Obstacle{Kind: blockedReasons[reason], Message: message, Stops: true}
+					found[uid] = judging.Obstacle{Kind: blockedReasons[reason], Message: message, Stops: true}
 					latest[uid] = at
 				}
 				return err
@@ -210,7 +213,7 @@ var pauseResource = v1alpha1.GroupVersion.WithResource(v1alpha1.DeletionPauses)
 
 // Pause is a pause in the cluster.
 type Pause struct {
-	policy.Pause
+	judging.Pause
 	// Here: kubectl curfew pause made it.
 	Here bool
 }
@@ -233,16 +236,16 @@ func (c *Controller) confinedTo() bool { return c.Published["only-namespaces"] !
 // readPauses reads the pauses. That the user may not is a note.
 func (w *World) readPauses(ctx context.Context) error {
 	if w.Controller.confinedTo() {
-		object, presence, err := Read[corev1.ConfigMap](ctx, w, settings.Resource, w.Controller.Namespace, policy.PauseConfigMap)
+		object, presence, err := Read[corev1.ConfigMap](ctx, w, settings.Resource, w.Controller.Namespace, judging.PauseConfigMap)
 		switch w.Pauses.Presence = presence; {
 		case err != nil:
 			return err
 		case presence == Unread:
-			w.lack("get configmaps/%s in namespace %q", policy.PauseConfigMap, w.Controller.Namespace)
+			w.lack("get configmaps/%s in namespace %q", judging.PauseConfigMap, w.Controller.Namespace)
 		case presence == Found:
-			one, err := policy.PauseOfConfigMap(object.Data)
+			one, err := judging.PauseOfConfigMap(object.Data)
 			if err != nil {
-				w.note("ConfigMap %s cannot be read, so that everything is paused: %s", policy.PauseConfigMap, strings.ReplaceAll(err.Error(), "\n", ", "))
+				w.note("ConfigMap %s cannot be read, so that everything is paused: %s", judging.PauseConfigMap, strings.ReplaceAll(err.Error(), "\n", ", "))
 			}
 			w.Pauses.All = []Pause{{one, object.Labels[MadeHere] == fieldManager}}
 		}
@@ -257,32 +260,32 @@ func (w *World) readPauses(ctx context.Context) error {
 		w.lack("list %s", pauseResource.GroupResource())
 	}
 	for _, object := range found {
-		w.Pauses.All = append(w.Pauses.All, Pause{policy.PauseOf(object), object.Labels[MadeHere] == fieldManager})
+		w.Pauses.All = append(w.Pauses.All, Pause{judging.PauseOf(object), object.Labels[MadeHere] == fieldManager})
 	}
 	return err
 }
 
 // HeldByPause are the pauses that hold what a trigger does to an object that is due at an instant;
 // zero is any.
-func (w *World) HeldByPause(facts *policy.Facts, trigger policy.Trigger, at time.Time) (out []policy.Obstacle) {
+func (w *World) HeldByPause(facts *policy.Facts, trigger policy.Trigger, at time.Time) (out []judging.Obstacle) {
 	if trigger == policy.TriggerDeadline && !Stops(facts) {
 		return nil
 	}
 	return w.heldByPause(facts.Profile.Kind, facts.Namespace, facts.Name, trigger, at)
 }
 
-func (w *World) heldByPause(kind schema.GroupVersionKind, namespace, name string, trigger policy.Trigger, at time.Time) (out []policy.Obstacle) {
-	scope := policy.PauseScope(kind.Group, kind.Kind, namespace, name)
+func (w *World) heldByPause(kind schema.GroupVersionKind, namespace, name string, trigger policy.Trigger, at time.Time) (out []judging.Obstacle) {
+	scope := judging.PauseScope(kind.Group, kind.Kind, namespace, name)
 	for _, one := range w.Pauses.InEffect(w.options.Now) {
 		if one.Holds(trigger, scope) && (at.IsZero() || !one.Over(at)) {
-			out = append(out, policy.Obstacle{Kind: policy.ObstaclePause, Stops: true, Message: one.Message()})
+			out = append(out, judging.Obstacle{Kind: judging.ObstaclePause, Stops: true, Message: one.Message()})
 		}
 	}
 	return out
 }
 
 // CreatePause creates a pause, and returns its name.
-func (w *World) CreatePause(ctx context.Context, pause policy.Pause, dryRun bool) (name string, err error) {
+func (w *World) CreatePause(ctx context.Context, pause judging.Pause, dryRun bool) (name string, err error) {
 	options := metav1.CreateOptions{FieldManager: fieldManager}
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
@@ -294,7 +297,7 @@ func (w *World) CreatePause(ctx context.Context, pause policy.Pause, dryRun bool
 		client = w.clients.Objects.Resource(settings.Resource).Namespace(w.Controller.Namespace)
 		object.SetAPIVersion("v1")
 		object.SetKind("ConfigMap")
-		object.SetName(policy.PauseConfigMap)
+		object.SetName(judging.PauseConfigMap)
 		data := map[string]any{}
 		for key, value := range pause.ConfigMapData() {
 			data[key] = value
@@ -331,7 +334,7 @@ func (w *World) DeletePause(ctx context.Context, name string, dryRun bool) (stri
 
 // NativelyDue counts the objects that a pause names and whose kind's own controller deletes them
 // before it ends: no pause holds that.
-func (w *World) NativelyDue(ctx context.Context, pause policy.Pause, now time.Time) (count int, err error) {
+func (w *World) NativelyDue(ctx context.Context, pause judging.Pause, now time.Time) (count int, err error) {
 	kinds, err := w.Kinds()
 	if err != nil {
 		return 0, err

@@ -3,12 +3,13 @@ package world
 import (
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 )
 
 func TestConcerns(t *testing.T) {
 	const job, pod = `deletions are paused: Job of source "namespace/ci" in namespace "ci" (Refused)`, `deletions are paused: Pod of source "namespace/ci" in namespace "ci" (Refused)`
-	ci, own := policy.Source{Level: policy.LevelNamespace, Name: "ci"}, policy.Source{Level: policy.LevelObject}
+	ci, own := lifetime.Source{Level: lifetime.LevelNamespace, Name: "ci"}, lifetime.Source{Level: lifetime.LevelObject}
 	for message, want := range map[string]struct{ job, own bool }{
 		job:              {true, false},
 		pod:              {false, false},
@@ -31,13 +32,13 @@ func TestConcerns(t *testing.T) {
 // TestBlocker: only what keeps the object is a blocker, and not what merely delays or undoes its
 // deletion.
 func TestBlocker(t *testing.T) {
-	owner, finalizer := policy.Obstacle{Kind: policy.ObstacleOwner}, policy.Obstacle{Kind: policy.ObstacleFinalizer}
-	permission := policy.Obstacle{Kind: policy.ObstaclePermission, Stops: true}
-	for want, obstacles := range map[policy.ObstacleKind][]policy.Obstacle{
-		"":                        {finalizer, owner},
-		policy.ObstaclePermission: {finalizer, owner, permission},
+	owner, finalizer := judging.Obstacle{Kind: judging.ObstacleOwner}, judging.Obstacle{Kind: judging.ObstacleFinalizer}
+	permission := judging.Obstacle{Kind: judging.ObstaclePermission, Stops: true}
+	for want, obstacles := range map[judging.ObstacleKind][]judging.Obstacle{
+		"":                         {finalizer, owner},
+		judging.ObstaclePermission: {finalizer, owner, permission},
 	} {
-		have := policy.ObstacleKind("")
+		have := judging.ObstacleKind("")
 		if blocker := (&Entry{Obstacles: obstacles}).Blocker(); blocker != nil {
 			have = blocker.Kind
 		}

@@ -15,9 +15,12 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // pageSize is how many objects are read at once.
@@ -54,19 +57,19 @@ func (w *World) passes(kind Kind, query Query) []pass {
 		return pass{metadata: metadata, namespace: query.Namespace,
 			options: metav1.ListOptions{LabelSelector: strings.Join(selectors, ","), FieldSelector: fields}}
 	}
-	const alias = policy.LabelKyvernoTTL + ",!" + policy.LabelTTL
+	const alias = wellknown.LabelKyvernoTTL + ",!" + wellknown.LabelTTL
 	switch {
 	case kind.Profile.State == nil:
 		// The bounds of some policies depend on more than metadata.
 		slim := !w.needsObjects(kind)
-		out := []pass{of(slim, "", policy.LabelTTL)}
+		out := []pass{of(slim, "", wellknown.LabelTTL)}
 		if w.Controller.Alias {
 			out = append(out, of(slim, "", alias))
 		}
 		return out
 	case kind.Group == "" && kind.Resource == "pods" && !query.Unfinished:
 		const running, finished = "status.phase!=Succeeded,status.phase!=Failed", "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
-		out := []pass{of(false, running, policy.LabelTTL)}
+		out := []pass{of(false, running, wellknown.LabelTTL)}
 		if w.Controller.Alias {
 			out = append(out, of(false, running, alias))
 		}
@@ -209,16 +212,16 @@ var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "na
 
 // Explain gathers the context of an object and explains it at the instant now. The object may be
 // metadata alone where its kind has no profile.
-func (w *World) Explain(ctx context.Context, kind Kind, object map[string]any, now time.Time) (*policy.Explanation, error) {
+func (w *World) Explain(ctx context.Context, kind Kind, object map[string]any, now time.Time) (*judging.Explanation, error) {
 	facts := policy.FactsOfObject(kind.Profile, object)
 	scope, err := w.scopeOf(ctx, facts, object)
 	if err != nil {
 		return nil, err
 	}
-	return policy.Explain(facts, scope, policy.Question{Now: now, Alias: w.Controller.Alias}), nil
+	return judging.Explain(facts, scope, judging.Question{Now: now, Alias: w.Controller.Alias}), nil
 }
 
-func (w *World) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any) (*policy.Scope, error) {
+func (w *World) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any) (*resolution.Scope, error) {
 	found, err := platform.ContextOf(ctx, source{w}, platform.Whole(facts, object))
 	if err != nil {
 		return nil, err
@@ -227,7 +230,7 @@ func (w *World) scopeOf(ctx context.Context, facts *policy.Facts, object map[str
 		w.note("%s; objects that it may concern are kept", failure)
 	}
 	found.LeaveNative = w.Controller.LeaveNative
-	found.Protected = policy.Protects(w.Controller.Protect, facts.Namespace)
+	found.Protected = judging.Protects(w.Controller.Protect, facts.Namespace)
 	return &found.Scope, nil
 }
 
@@ -241,8 +244,8 @@ type source struct{ *World }
 func (s source) Snapshot(context.Context) (*platform.Snapshot, error) { return s.platform, nil }
 
 // Namespace implements [platform.Source].
-func (s source) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
-	return s.namespaces.get(name, func() (*policy.NamespacePolicy, error) {
+func (s source) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
+	return s.namespaces.get(name, func() (*resolution.NamespacePolicy, error) {
 		object, err := s.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsForbidden(err):
@@ -253,7 +256,7 @@ func (s source) Namespace(ctx context.Context, name string) (*policy.NamespacePo
 		case err != nil:
 			return nil, fmt.Errorf("reading namespace %q: %w", name, err)
 		}
-		return policy.NamespaceOf(&object.ObjectMeta), nil
+		return resolution.NamespaceOf(&object.ObjectMeta), nil
 	})
 }
 
@@ -276,13 +279,13 @@ func (s source) Runtime(ctx context.Context, reference *expression.Reference) (m
 }
 
 // PodCounter implements [platform.Source].
-func (s source) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+func (s source) PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
 	if !pod.OwnedByJob() {
 		return s.tallyOf(ctx, pod)
 	}
 	jobs := policy.JobProfile.Kind.GroupVersion().WithResource(policy.JobProfile.Resource)
 	key := fmt.Sprintf("%s/%q", pod.Namespace, []string{pod.Owner.Name, string(pod.Owner.UID)}) // The Pod's author chooses both.
-	return s.counters.get(key, func() (*policy.PodCounter, error) {
+	return s.counters.get(key, func() (*resolution.PodCounter, error) {
 		read, err := s.clients.Objects.Resource(jobs).Namespace(pod.Namespace).Get(ctx, pod.Owner.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsForbidden(err):
@@ -295,13 +298,13 @@ func (s source) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodC
 		case read.GetUID() != pod.Owner.UID:
 			return nil, nil
 		}
-		return policy.CounterOfOwner(read.Object)
+		return resolution.CounterOfOwner(read.Object)
 	})
 }
 
 // tallyOf is the PodTally that counted a Pod; nil if it is gone.
-func (s source) tallyOf(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
-	return s.counters.get(pod.Namespace+"/"+string(pod.CountedBy()), func() (*policy.PodCounter, error) {
+func (s source) tallyOf(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
+	return s.counters.get(pod.Namespace+"/"+string(pod.CountedBy()), func() (*resolution.PodCounter, error) {
 		list, err := s.clients.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)).Namespace(pod.Namespace).List(ctx, metav1.ListOptions{})
 		switch {
 		case apierrors.IsForbidden(err):

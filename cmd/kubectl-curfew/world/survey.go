@@ -15,9 +15,10 @@ import (
 
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/discovery/served"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Account reads as the service account of a cleanup policy, or as the user.
@@ -85,18 +86,18 @@ func (w *World) Resources(context.Context) ([]cleanup.Resource, error) {
 }
 
 // NamespacesFor are the namespaces that a cleanup policy selects from; only one, if it is given.
-func (w *World) NamespacesFor(ctx context.Context, p *cleanup.Policy, only string) ([]*policy.NamespacePolicy, error) {
+func (w *World) NamespacesFor(ctx context.Context, p *cleanup.Policy, only string) ([]*resolution.NamespacePolicy, error) {
 	if _, all := p.Namespaces(nil); all || p.Namespace != "" {
 		return nil, nil
 	}
 	if only != "" {
 		namespace, err := w.Source().Namespace(ctx, only)
-		return []*policy.NamespacePolicy{namespace}, err
+		return []*resolution.NamespacePolicy{namespace}, err
 	}
-	var out []*policy.NamespacePolicy
+	var out []*resolution.NamespacePolicy
 	err := pages(ctx, w.clients.listNamespaces, metav1.ListOptions{}, func(item runtime.Object) error {
 		if object, ok := item.(*metav1.PartialObjectMetadata); ok {
-			out = append(out, policy.NamespaceOf(&object.ObjectMeta))
+			out = append(out, resolution.NamespaceOf(&object.ObjectMeta))
 		}
 		return nil
 	})
@@ -127,7 +128,7 @@ func (w *World) Approved(ctx context.Context, p *cleanup.Policy) (approved, know
 		return nil
 	})
 	if apierrors.IsForbidden(err) {
-		w.lack("list %s.%s", resource, policy.Group)
+		w.lack("list %s.%s", resource, wellknown.Group)
 		return false, false, nil
 	}
 	return approved, true, err

@@ -27,7 +27,9 @@ import (
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -105,15 +107,15 @@ type World struct {
 	// lacks are permissions that a full answer takes, such as "get namespaces/foo".
 	lacks []string
 
-	namespaces answers[*policy.NamespacePolicy]
+	namespaces answers[*resolution.NamespacePolicy]
 	runtimes   answers[map[string]any]
-	counters   answers[*policy.PodCounter]
+	counters   answers[*resolution.PodCounter]
 	access     answers[permission]
 	updates    answers[rules.Answer] // of LifecyclePolicies, by name
-	pauses     answers[[]policy.Obstacle]
+	pauses     answers[[]judging.Obstacle]
 	histories  answers[map[types.NamespacedName]string]
-	blockedBy  answers[map[types.UID]policy.Obstacle] // by namespace: see blockedIn
-	fates      answers[fate]                          // of owners and Namespaces
+	blockedBy  answers[map[types.UID]judging.Obstacle] // by namespace: see blockedIn
+	fates      answers[fate]                           // of owners and Namespaces
 	ownersRead atomic.Int64
 	// unfed are kinds whose finished objects the controller does not look for, despite their
 	// profile.

@@ -15,6 +15,7 @@ import (
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -76,10 +77,10 @@ func (s *stopping) ranToItsEnd(ctx context.Context) (bool, error) {
 		}
 		for i := range own {
 			outcome, err := s.outcome(ctx, step.Child, &own[i])
-			if err != nil || outcome == policy.NoOutcome || exceeded(&own[i]) {
+			if err != nil || outcome == lifetime.NoOutcome || exceeded(&own[i]) {
 				return false, err
 			}
-			if outcome == policy.Failed && own[i].GetDeletionTimestamp() != nil {
+			if outcome == lifetime.Failed && own[i].GetDeletionTimestamp() != nil {
 				return false, nil // It may have failed because it is being deleted.
 			}
 			found = true
@@ -88,14 +89,14 @@ func (s *stopping) ranToItsEnd(ctx context.Context) (bool, error) {
 	return found, nil
 }
 
-// outcome returns the final outcome of a child by the profile of its kind, or [policy.NoOutcome] if
-// the child has not finished.
-func (s *stopping) outcome(ctx context.Context, kind *v1alpha1.Child, child *unstructured.Unstructured) (policy.Outcome, error) {
+// outcome returns the final outcome of a child by the profile of its kind, or [lifetime.NoOutcome]
+// if the child has not finished.
+func (s *stopping) outcome(ctx context.Context, kind *v1alpha1.Child, child *unstructured.Unstructured) (lifetime.Outcome, error) {
 	var profile *policy.Profile
 	if s.options.Profile != nil {
 		var err error
 		if profile, err = s.options.Profile(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}); err != nil {
-			return policy.NoOutcome, faultf("the profile of %s: %w", kind.Kind, err)
+			return lifetime.NoOutcome, faultf("the profile of %s: %w", kind.Kind, err)
 		}
 	}
 	if profile == nil || !profile.Finishable() || profile.Kind.Version != kind.Version {
@@ -103,27 +104,27 @@ func (s *stopping) outcome(ctx context.Context, kind *v1alpha1.Child, child *uns
 	}
 	facts := policy.FactsOfObjectContext(ctx, profile, child.Object)
 	if err := ctx.Err(); err != nil {
-		return policy.NoOutcome, err
+		return lifetime.NoOutcome, err
 	}
 	if facts.StateError != nil {
-		return policy.NoOutcome, faultf("the state of %s %s/%s cannot be read: %w", kind.Kind, child.GetNamespace(), child.GetName(), facts.StateError)
+		return lifetime.NoOutcome, faultf("the state of %s %s/%s cannot be read: %w", kind.Kind, child.GetNamespace(), child.GetName(), facts.StateError)
 	}
 	return facts.Outcome, nil
 }
 
 // outcomeByConditions judges children of kinds without a profile by the conditions that most kinds
 // use.
-func outcomeByConditions(child *unstructured.Unstructured) policy.Outcome {
+func outcomeByConditions(child *unstructured.Unstructured) lifetime.Outcome {
 	is := func(names ...string) bool {
 		return hasTrue(child, func(condition, _ string) bool { return slices.Contains(names, condition) })
 	}
 	switch {
 	case is("Complete", "Completed", "Succeeded"):
-		return policy.Succeeded
+		return lifetime.Succeeded
 	case is(defaultCondition):
-		return policy.Failed
+		return lifetime.Failed
 	default:
-		return policy.NoOutcome
+		return lifetime.NoOutcome
 	}
 }
 
@@ -168,7 +169,7 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 		if err != nil {
 			return false, err
 		}
-		if outcome != policy.NoOutcome || child.GetDeletionTimestamp() != nil || protected(child.GetAnnotations()) || hasTrue(child, func(condition, _ string) bool { return condition == step.ConditionType }) {
+		if outcome != lifetime.NoOutcome || child.GetDeletionTimestamp() != nil || protected(child.GetAnnotations()) || hasTrue(child, func(condition, _ string) bool { return condition == step.ConditionType }) {
 			continue
 		}
 		if err := s.confirm(ctx); err != nil {

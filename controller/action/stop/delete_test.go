@@ -17,7 +17,10 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // changePod changes the Pod that runs below the set, as another client would.
@@ -44,7 +47,7 @@ func TestPodIsReadBeforeItIsDeleted(t *testing.T) {
 	}{
 		"changed": {func(pod *metav1.PartialObjectMetadata) { pod.ResourceVersion = "12" }, "12"},
 		"protected": {func(pod *metav1.PartialObjectMetadata) {
-			pod.Annotations = map[string]string{policy.AnnotationProtect: "true"}
+			pod.Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
 		}, ""},
 		"created again":     {func(pod *metav1.PartialObjectMetadata) { pod.UID = "another" }, ""},
 		"given to another":  {func(pod *metav1.PartialObjectMetadata) { pod.OwnerReferences[0].UID = "another" }, ""},
@@ -130,7 +133,7 @@ func (a answering) Do(context.Context, action.Due) action.Result { return a.Resu
 // A child with the annotation protect is neither failed nor deleted, and neither are its Pods,
 // since nothing has failed the object. Curfew looks again ever more rarely.
 func TestProtectedChildIsNotMarked(t *testing.T) {
-	s := newScene(t, map[string]any{"annotations": map[string]any{policy.AnnotationProtect: "true"}}, time.Time{}, mark(child), deletePods)
+	s := newScene(t, map[string]any{"annotations": map[string]any{wellknown.AnnotationProtect: "true"}}, time.Time{}, mark(child), deletePods)
 	s.due.Expiry = due.Add(-10 * time.Second)
 	got := s.attempt(t)
 	if sent := s.writes(); len(sent) > 0 || got.Again != 10*time.Second {
@@ -163,7 +166,7 @@ func TestOwnersAreKnownByTheirWholeReference(t *testing.T) {
 func TestStopGoesOnAfterSuspend(t *testing.T) {
 	suspend := v1alpha1.StopStep{Action: v1alpha1.StopSuspend}
 	s := newScene(t, nil, time.Time{}, suspend, deletePods)
-	s.plan.Suspend, s.plan.SuspendValue = policy.FieldPath{"spec", "suspend"}, true
+	s.plan.Suspend, s.plan.SuspendValue = fieldpath.FieldPath{"spec", "suspend"}, true
 	object := map[string]any{"metadata": map[string]any{"generation": int64(3)}}
 	s.due.Payload = PayloadOf(s.plan, &policy.Facts{State: policy.State{Started: due.Add(-time.Hour)}}, object, time.Hour)
 	var patch string
@@ -173,13 +176,13 @@ func TestStopGoesOnAfterSuspend(t *testing.T) {
 	})
 	s.options.Delete = answering{action.Result{Outcome: action.Failed, Code: 500, Err: errors.New("down")}}
 	s.attempt(t)
-	record := policy.SuspensionRecord(due, 4)
+	record := judging.SuspensionRecord(due, 4)
 	if want := `{"metadata":{"annotations":{"curfew.dev/suspended-at":"` + record + `"},"resourceVersion":"7","uid":"run"},"spec":{"suspend":true}}`; patch != want {
 		t.Fatalf("patch %s, want %s", patch, want)
 	}
 	// The state that a feed shows next.
 	profile := &policy.Profile{AnnotatedDeadline: true, State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{Suspended: true}, nil }}
-	object = map[string]any{"metadata": map[string]any{"generation": int64(4), "uid": string(types.UID("run")), "annotations": map[string]any{policy.AnnotationSuspendedAt: record}}}
+	object = map[string]any{"metadata": map[string]any{"generation": int64(4), "uid": string(types.UID("run")), "annotations": map[string]any{wellknown.AnnotationSuspendedAt: record}}}
 	facts := policy.FactsOfObject(profile, object)
 	s.due.Payload = PayloadOf(s.plan, facts, object, time.Hour)
 	s.options.Delete, patch = deleter{s}, ""

@@ -1,7 +1,7 @@
 // Package stop fails and stops objects that were active for too long, where the kind's own
 // controller does not, or did not.
 //
-// It is the action of deadlines. A feed judges each object by policy.JudgeDeadline and passes a
+// It is the action of deadlines. A feed judges each object by judging.JudgeDeadline and passes a
 // [Payload] to the action (stop.go). When the deadline is due, [Action.Do] carries out the
 // steps of the kind's profile (KindProfile.spec.deadline.enforcement.stop), in their order:
 // MarkFailed writes the condition Failed with reason DeadlineExceeded (mark.go), Suspend sets the

@@ -15,7 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // defaultCondition is the type of the condition that says that an object failed.
@@ -151,7 +154,7 @@ func (s *stopping) message(now time.Time) string {
 		return "was active beyond its deadline"
 	}
 	text := fmt.Sprintf("was active for %s, longer than its deadline of %s", now.Sub(s.seen.started).Round(time.Second), s.seen.deadline)
-	if s.due.Source != "" && s.due.Source != string(policy.LevelObject) {
+	if s.due.Source != "" && s.due.Source != string(lifetime.LevelObject) {
 		text += " from " + s.due.Source
 	}
 	return text
@@ -228,5 +231,5 @@ func (s *stopping) record(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{policy.AnnotationSuspendedAt: policy.SuspensionRecord(now, s.seen.generation+1)}, nil
+	return map[string]string{wellknown.AnnotationSuspendedAt: judging.SuspensionRecord(now, s.seen.generation+1)}, nil
 }

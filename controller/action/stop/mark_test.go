@@ -18,7 +18,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -175,7 +175,7 @@ func TestSuspendGoesByTheJudgedState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, nil, time.Time{}, test.steps...)
-			s.plan.Suspend, s.plan.SuspendValue = policy.FieldPath{"spec", "suspend"}, true
+			s.plan.Suspend, s.plan.SuspendValue = fieldpath.FieldPath{"spec", "suspend"}, true
 			var sent []string
 			s.objects.PrependReactor("patch", "runs", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				sent = append(sent, string(action.(clienttesting.PatchAction).GetPatch()))

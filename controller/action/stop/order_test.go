@@ -16,6 +16,7 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -125,9 +126,9 @@ func TestWhatRanToItsEndIsLeftAlone(t *testing.T) {
 			status, _ := object["status"].(map[string]any)
 			switch status["phase"] {
 			case "Done":
-				return policy.State{Finished: true, Outcome: policy.Succeeded, FinishTime: due}, nil
+				return policy.State{Finished: true, Outcome: lifetime.Succeeded, FinishTime: due}, nil
 			case "Broken":
-				return policy.State{Finished: true, Outcome: policy.Failed, FinishTime: due}, nil
+				return policy.State{Finished: true, Outcome: lifetime.Failed, FinishTime: due}, nil
 			case "?":
 				return policy.State{}, errors.New("no such key: phase")
 			}
@@ -188,7 +189,7 @@ func TestStateEndsWithTheAttempt(t *testing.T) {
 	s.options.Profile = func(schema.GroupKind) (*policy.Profile, error) {
 		return &policy.Profile{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Set"}, State: func(ctx context.Context, _ map[string]any) (policy.State, error) {
 			cancel() // in the middle of it
-			return policy.State{Finished: true, Outcome: policy.Succeeded, FinishTime: due}, ctx.Err()
+			return policy.State{Finished: true, Outcome: lifetime.Succeeded, FinishTime: due}, ctx.Err()
 		}}, nil
 	}
 	if got := s.Do(ctx, s.due); !errors.Is(got.Err, context.Canceled) || got.Code == http.StatusUnprocessableEntity || len(s.writes()) > 0 {

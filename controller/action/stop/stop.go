@@ -22,6 +22,7 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -73,7 +74,7 @@ type Plan struct {
 	Steps []v1alpha1.StopStep
 	// Suspend is the field that suspends an object, and SuspendValue the value that does so. Both
 	// are nil if the kind has no such field.
-	Suspend      policy.FieldPath
+	Suspend      fieldpath.FieldPath
 	SuspendValue any
 }
 

@@ -22,6 +22,7 @@ import (
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 var (
@@ -231,7 +232,7 @@ func TestWhatIsLeftAlone(t *testing.T) {
 		"not marked yet":     {nil, time.Time{}, []v1alpha1.StopStep{mark(child)}, []string{"patch sets/a"}},
 		"marked already":     {condition("Failed", policy.ReasonDeadlineExceeded), time.Time{}, []v1alpha1.StopStep{mark(child)}, nil},
 		"completed":          {condition("Completed", "AllDone"), time.Time{}, []v1alpha1.StopStep{mark(child)}, nil},
-		"a protected child":  {map[string]any{"annotations": map[string]any{policy.AnnotationProtect: "true"}}, exceeded, []v1alpha1.StopStep{mark(nil), deleteSet}, nil},
+		"a protected child":  {map[string]any{"annotations": map[string]any{wellknown.AnnotationProtect: "true"}}, exceeded, []v1alpha1.StopStep{mark(nil), deleteSet}, nil},
 		"failed by somebody": {nil, exceeded, []v1alpha1.StopStep{mark(nil)}, nil},
 	} {
 		s := newScene(t, c.set, c.exceeded, c.steps...)

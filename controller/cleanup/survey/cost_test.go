@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -34,7 +34,7 @@ func TestExpressionsAreLimited(t *testing.T) {
 	yields, kept, deleted := 0, []string(nil), 0
 	s := New(policyOf(t, v1alpha1.CleanupSpec{}, []string{"configmaps", "secrets"}, costly, costly, costly), w, Options{
 		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
-		Namespaces: func() ([]*policy.NamespacePolicy, error) { return nil, nil },
+		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil },
 		Yield: func(_ context.Context, inPage bool) error {
 			if inPage {
 				yields++
@@ -77,7 +77,7 @@ func TestLiveExpressionsAreLimited(t *testing.T) {
 	w.add("configmaps", "prod", "c", map[string]any{})
 	s := New(policyOf(t, v1alpha1.CleanupSpec{}, []string{"configmaps"}, costly), w, Options{
 		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
-		Namespaces: func() ([]*policy.NamespacePolicy, error) { return nil, nil },
+		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil },
 	})
 	if _, err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)

@@ -6,10 +6,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // NewBudget returns the budget of all expressions in the live judgements of one attempt at a batch:
@@ -42,7 +42,7 @@ func (s *Survey) JudgeLive(ctx context.Context, at *cleanup.Target, object *unst
 type surroundings struct {
 	snapshot *platform.Snapshot
 	// namespace is nil if the object has none, or if it is not known.
-	namespace *policy.NamespacePolicy
+	namespace *resolution.NamespacePolicy
 	lookups   *lookups
 	// away is around each lookup; nil for a list.
 	away Away

@@ -15,9 +15,9 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -45,7 +45,7 @@ func TestLiveLookupsAreShared(t *testing.T) {
 	p := policyOf(t, v1alpha1.CleanupSpec{}, []string{"persistentvolumeclaims"}, "!lookup.mounted")
 	s := New(p, w, Options{
 		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
-		Namespaces: func() ([]*policy.NamespacePolicy, error) { return nil, nil }, Now: clock.Now(), Clock: clock,
+		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, Now: clock.Now(), Clock: clock,
 	})
 	if _, err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestLookupsAreReadAway(t *testing.T) {
 	p := policyOf(t, v1alpha1.CleanupSpec{}, []string{"persistentvolumeclaims"}, "!lookup.mounted || true")
 	s := New(p, w, Options{
 		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
-		Namespaces: func() ([]*policy.NamespacePolicy, error) { return nil, nil },
+		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil },
 	})
 	if _, err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)

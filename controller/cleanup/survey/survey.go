@@ -15,7 +15,10 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -45,7 +48,7 @@ type Options struct {
 	// Source is the platform that decides about objects of a list.
 	Source platform.Source
 	// Namespaces are all that are known, or an error until they are.
-	Namespaces func() ([]*policy.NamespacePolicy, error)
+	Namespaces func() ([]*resolution.NamespacePolicy, error)
 	// Protect are the namespaces in which nothing is deleted.
 	Protect []string
 	// Matched returns in how many runs in a row objects have matched before, for consecutiveRuns; nil
@@ -144,7 +147,7 @@ func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstruct
 	var lost error // why nothing may be evaluated any more
 	judged := &cleanup.Object{
 		Facts: facts, Resource: at.GroupResource(), JSON: object.Object, Now: s.options.Now,
-		System:    policy.Protects(s.options.Protect, facts.Namespace),
+		System:    judging.Protects(s.options.Protect, facts.Namespace),
 		Namespace: in.namespace,
 		Lookup: func(name string) (answer bool, err error) {
 			if in.away == nil {
@@ -161,8 +164,8 @@ func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstruct
 	}
 	if facts.IsNamespace() {
 		// Deleting a Namespace deletes all that is in it.
-		judged.System = policy.Protects(s.options.Protect, facts.Name)
-		judged.Namespace = policy.ParseNamespace(facts.Name, facts.Annotations, facts.Labels)
+		judged.System = judging.Protects(s.options.Protect, facts.Name)
+		judged.Namespace = resolution.ParseNamespace(facts.Name, facts.Annotations, facts.Labels)
 	}
 	decision := s.policy.Judge(ctx, judged)
 	if decision.Verdict == cleanup.Delete && facts.UID == "" {
@@ -194,7 +197,7 @@ func (s *Survey) skip(decision cleanup.Decision, object *unstructured.Unstructur
 	count := s.Skipped[decision.Reason]
 	if count == nil {
 		text := fmt.Sprintf("%s %s/%s: %s", object.GetKind(), object.GetNamespace(), object.GetName(), decision.Message)
-		count = &v1alpha1.SkipCount{Reason: decision.Reason, Message: policy.ShortenTo(text, 512)}
+		count = &v1alpha1.SkipCount{Reason: decision.Reason, Message: quote.ShortenTo(text, 512)}
 		s.Skipped[decision.Reason] = count
 	}
 	count.Count++

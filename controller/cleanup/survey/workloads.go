@@ -9,6 +9,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/fieldpath"
 )
 
 // workload is a kind with pod templates. Workloads that are scaled to zero, suspended or between
@@ -16,7 +17,7 @@ import (
 type workload struct {
 	schema.GroupVersionResource
 	namespaced bool
-	templates  []policy.FieldPath
+	templates  []fieldpath.FieldPath
 }
 
 // workloadsOf are the kinds of the profiles that have pod templates and are served. It is an error

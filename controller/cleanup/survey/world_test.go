@@ -16,7 +16,9 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -67,8 +69,8 @@ func (w *world) Lacks(context.Context, schema.GroupVersionResource, string, ...s
 
 func (w *world) Snapshot(context.Context) (*platform.Snapshot, error) { return w.snapshot, nil }
 
-func (w *world) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
-	return policy.ParseNamespace(name, nil, nil), nil
+func (w *world) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
+	return resolution.ParseNamespace(name, nil, nil), nil
 }
 
 // resource is one of the kinds that discovery shows.
@@ -92,7 +94,7 @@ func typesUID(resource, name string) types.UID { return types.UID("uid-" + resou
 func templates(group, resource, kind string) *expression.Profile {
 	return &expression.Profile{Profile: &policy.Profile{
 		Name: resource, Kind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}, Resource: resource,
-		PodTemplates: []policy.FieldPath{policy.MustFieldPath("spec.template")},
+		PodTemplates: []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.template")},
 	}}
 }
 
@@ -144,7 +146,7 @@ func (w *world) survey(t *testing.T, p *cleanup.Policy) (s *Survey, listed, live
 			}
 			return w.served, nil
 		},
-		Source: w, Namespaces: func() ([]*policy.NamespacePolicy, error) { return nil, nil }, Now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
+		Source: w, Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, Now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
 	})
 	if _, err := s.Open(t.Context()); err != nil {
 		return s, nil, nil, err

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 )
 
 // TestProtect: the value protect reaches --protect of both programs and, with failClosed, the
 // condition that keeps an outage from refusing requests in these namespaces.
 func TestProtect(t *testing.T) {
 	for name, protect := range map[string][]string{
-		"shipped":            policy.DefaultProtect(),
+		"shipped":            judging.DefaultProtect(),
 		"a name":             {"infra"},
 		"a pattern":          {"openshift-*"},
 		"names and patterns": {"kube-system", "openshift-*", "infra", "*-x"},
@@ -31,7 +31,7 @@ func TestProtect(t *testing.T) {
 					t.Errorf("%s has %s: %t", part, flag, has)
 				}
 			}
-			want := "!(" + policy.ProtectedRequest(protect) + ")"
+			want := "!(" + judging.ProtectedRequest(protect) + ")"
 			if len(protect) == 0 {
 				want = "!(false)"
 			}

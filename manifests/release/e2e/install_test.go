@@ -20,7 +20,7 @@ import (
 	"curfew.dev/curfew/manifests/release/chart"
 	"curfew.dev/curfew/manifests/release/chart/charttest"
 	"curfew.dev/curfew/manifests/release/image"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -44,7 +44,7 @@ func TestReleaseRuns(t *testing.T) {
 	must(t, apply(ctx, cluster, render(t, harness.Namespace, nil)))
 	must(t, harness.WaitForRoles(ctx, cluster.Client))
 	accept(ctx, t, cluster)
-	must(t, cluster.NewNamespace(ctx, "ci", map[string]string{policy.AnnotationDefaultTTL: "2s"}))
+	must(t, cluster.NewNamespace(ctx, "ci", map[string]string{wellknown.AnnotationDefaultTTL: "2s"}))
 
 	t.Run("Pods", func(t *testing.T) { runPods(ctx, t, cluster, services) })
 	t.Run("stolen tokens", func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // finishedJob is one that finished at an instant, with a TTL in its field.
@@ -55,11 +55,11 @@ func livesAreChanged(t *testing.T, w *world, space string, within time.Duration)
 	w.space(t, space, nil)
 	due := time.Now().Add(within).Truncate(time.Second)
 	for _, name := range []string{"goes", "extended", "kept", "asked"} {
-		w.configMap(t, space, name, map[string]string{policy.LabelTTL: label(due), "who": name})
+		w.configMap(t, space, name, map[string]string{wellknown.LabelTTL: label(due), "who": name})
 	}
 	w.job(t, finishedJob(space, "extended", due.Add(-10*time.Second), 10))
 	w.job(t, finishedJob(space, "kept", due.Add(-10*time.Second), 10))
-	w.configMap(t, space, "at-once", map[string]string{policy.LabelTTL: "2099-01-01"})
+	w.configMap(t, space, "at-once", map[string]string{wellknown.LabelTTL: "2099-01-01"})
 	says := func(text string, code int, stdout string) {
 		t.Helper()
 		got := typed(t, line{text: "kubectl curfew " + text + " -n " + space})
@@ -105,7 +105,7 @@ func TestManyAreAskedAbout(t *testing.T) {
 	w := laid(t)
 	w.space(t, "many", nil)
 	for _, name := range []string{"a", "b", "c"} {
-		w.configMap(t, "many", name, map[string]string{policy.LabelTTL: "2099-01-01", "app": "many"})
+		w.configMap(t, "many", name, map[string]string{wellknown.LabelTTL: "2099-01-01", "app": "many"})
 	}
 	labels := func() string {
 		return kubectl(t, `get configmaps -n many -l app=many -o jsonpath='{.items[*].metadata.labels.curfew\.dev/ttl}'`).stdout

@@ -13,9 +13,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -188,7 +188,7 @@ func asTyped(text string) string {
 func TestProgress(t *testing.T) {
 	w := laid(t)
 	w.space(t, "slow", nil)
-	w.configMap(t, "slow", "demo", map[string]string{policy.LabelTTL: "2099-01-01"})
+	w.configMap(t, "slow", "demo", map[string]string{wellknown.LabelTTL: "2099-01-01"})
 	slow, err := harness.NewProxy(suite.cluster.Config)
 	if err != nil {
 		t.Fatal(err)

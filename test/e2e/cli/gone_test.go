@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // TestWhoDeletedMyJob: explain answers for objects that Curfew deleted by what they asked for
@@ -18,7 +18,7 @@ func TestWhoDeletedMyJob(t *testing.T) {
 	w.space(t, "who", nil)
 	kubeconfig := developer(t, "who")
 	w.job(t, finishedJob("who", "mine", time.Now().Add(-time.Minute), 1))
-	w.configMap(t, "who", "scratch", map[string]string{policy.LabelTTL: "1s"})
+	w.configMap(t, "who", "scratch", map[string]string{wellknown.LabelTTL: "1s"})
 	w.gone(t, "jobs", "who", "mine")
 	w.gone(t, "configmaps", "who", "scratch")
 	for object, want := range map[string]string{

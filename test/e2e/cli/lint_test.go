@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 const forServer = `apiVersion: batch/v1
@@ -43,7 +43,7 @@ metadata:
 // TestLintServer: the API server judges by the cluster's own namespaces, findings have their lines,
 // and nothing is changed.
 func TestLintServer(t *testing.T) {
-	laid(t).space(t, "linted", map[string]string{policy.AnnotationDefaultTTL: "1d12h", policy.AnnotationMaxTTL: "7d"})
+	laid(t).space(t, "linted", map[string]string{wellknown.AnnotationDefaultTTL: "1d12h", wellknown.AnnotationMaxTTL: "7d"})
 	got := typed(t, line{text: "kubectl curfew lint --server -f - -o wide", stdin: forServer})
 	if got.code != 1 || got.stderr != "4 objects: 1 error, 3 warnings, 1 default\n" {
 		t.Errorf("exit status %d: %s", got.code, got.stderr)

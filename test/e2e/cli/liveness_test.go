@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // TestControllerThatDoesNotRun: due objects stay while no controller leads. The commands say so,
@@ -13,7 +13,7 @@ import (
 func TestControllerThatDoesNotRun(t *testing.T) {
 	w := laid(t)
 	w.space(t, "alone", nil)
-	w.configMap(t, "alone", "later", map[string]string{policy.LabelTTL: "2099-01-01"})
+	w.configMap(t, "alone", "later", map[string]string{wellknown.LabelTTL: "2099-01-01"})
 	const none = "no replica of Curfew's controller leads: "
 	says := func(text string, code int, want ...string) {
 		t.Helper()
@@ -48,7 +48,7 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 	w.gone(t, "configmaps", "alone", "later")
 	// None runs there.
 	const elsewhere = `Curfew does not run in namespace "alone", which has no Lease curfew-controller and no ConfigMap curfew-settings; --curfew-namespace names another`
-	w.configMap(t, "alone", "other", map[string]string{policy.LabelTTL: "2099-01-01"})
+	w.configMap(t, "alone", "other", map[string]string{wellknown.LabelTTL: "2099-01-01"})
 	says("expiring --curfew-namespace alone", 2, elsewhere)
 	says("expire-now cm/other --curfew-namespace alone", 2, elsewhere)
 	says("explain cm/other --curfew-namespace alone", 0, "note: "+elsewhere, "   controller   "+elsewhere)

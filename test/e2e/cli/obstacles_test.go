@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // explains waits until explain says something.
@@ -96,8 +96,8 @@ func TestControllerSettingsAreExplained(t *testing.T) {
 	w.space(t, "reported", nil)
 	w.space(t, "guarded", nil)
 	w.job(t, finishedJob("reported", "due", time.Now().Add(-time.Hour), 60))
-	w.configMap(t, "reported", "alias", map[string]string{policy.LabelKyvernoTTL: "2099-01-01"})
-	w.configMap(t, "guarded", "kept", map[string]string{policy.LabelTTL: "2099-01-01"})
+	w.configMap(t, "reported", "alias", map[string]string{wellknown.LabelKyvernoTTL: "2099-01-01"})
+	w.configMap(t, "guarded", "kept", map[string]string{wellknown.LabelTTL: "2099-01-01"})
 	explains(t, "cm/alias -n reported", "configmap/alias in namespace reported stays: it has no TTL label")
 	if err := startController(t.Context(), "--dry-run", "--kyverno-label", "--native-ttl", "off", "--protect=kube-system", "--protect=guarded"); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestControllerSettingsAreExplained(t *testing.T) {
 		published(t, key, want)
 	}
 	explains(t, "job/due -n reported", "dry-run   the controller runs with --dry-run: what is due is only reported")
-	explains(t, "cm/alias -n reported", policy.LabelKyvernoTTL+": 2099-01-01, which is 2099-01-01 00:00:00 UTC")
+	explains(t, "cm/alias -n reported", wellknown.LabelKyvernoTTL+": 2099-01-01, which is 2099-01-01 00:00:00 UTC")
 	explains(t, "cm/kept -n guarded", `namespace "guarded" is protected by the controller's --protect`)
 	if got := typed(t, line{text: "kubectl curfew expire-now job/due -n reported"}); got.code != 1 || !strings.Contains(got.stderr, "would stay: the controller runs with --dry-run") {
 		t.Errorf("exit status %d: %s", got.code, got.stderr)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // TestOthersAreNamed: explain and expiring name who else deletes an object, whose protection does
@@ -20,7 +20,7 @@ func TestOthersAreNamed(t *testing.T) {
 	w.space(t, "pr-42", nil)
 	w.configMap(t, "pr-42", "settings", nil)
 	shielded := finishedJob("pr-42", "shielded", time.Now(), 7200)
-	shielded.SetAnnotations(map[string]string{policy.AnnotationProtect: "true"})
+	shielded.SetAnnotations(map[string]string{wellknown.AnnotationProtect: "true"})
 	w.job(t, shielded)
 	job, err := w.get(t.Context(), "jobs", "pr-42", "shielded")
 	if err != nil {

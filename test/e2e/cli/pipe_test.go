@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // TestPipe: what a list names is changed in its own namespace, and only if it is the very object.
@@ -15,7 +15,7 @@ func TestPipe(t *testing.T) {
 	w := laid(t)
 	for _, namespace := range []string{"pipe-a", "pipe-b"} {
 		w.space(t, namespace, nil)
-		w.configMap(t, namespace, "demo", map[string]string{policy.LabelTTL: "2099-01-01", "pipe": "yes"})
+		w.configMap(t, namespace, "demo", map[string]string{wellknown.LabelTTL: "2099-01-01", "pipe": "yes"})
 	}
 	expiries := func() string {
 		return kubectl(t, `get configmaps -A --field-selector metadata.name=demo -o jsonpath='{range .items[*]}{.metadata.namespace}={.metadata.labels.curfew\.dev/ttl} {end}'`).stdout
@@ -30,7 +30,7 @@ func TestPipe(t *testing.T) {
 		t.Errorf("%+v, %v", document, err)
 	}
 	kubectl(t, "delete configmap demo -n pipe-b")
-	w.configMap(t, "pipe-b", "demo", map[string]string{policy.LabelTTL: "2099-01-01", "pipe": "yes"})
+	w.configMap(t, "pipe-b", "demo", map[string]string{wellknown.LabelTTL: "2099-01-01", "pipe": "yes"})
 	got := typed(t, line{text: "kubectl curfew extend -f - --by 1d --yes", stdin: list})
 	if got.code != 1 || !strings.Contains(got.stdout, "configmap/demo in namespace pipe-a extended: 2099-01-02 00:00:00 UTC") ||
 		!strings.Contains(got.stderr, "error: configmap/demo in namespace pipe-b: was deleted and created again") {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // developer is a kubeconfig with two contexts: "admin", and "dev" of a user who may see and edit
@@ -41,7 +41,7 @@ func developer(t *testing.T, namespace string) string {
 func TestOneNamespaceAlone(t *testing.T) {
 	w := laid(t)
 	w.space(t, "tenant", nil)
-	w.configMap(t, "tenant", "mine", map[string]string{policy.LabelTTL: "2099-01-01"})
+	w.configMap(t, "tenant", "mine", map[string]string{wellknown.LabelTTL: "2099-01-01"})
 	kubeconfig := developer(t, "tenant")
 	dev := func(text string) answer {
 		t.Helper()
@@ -94,7 +94,7 @@ func TestOneNamespaceAlone(t *testing.T) {
 func TestViewers(t *testing.T) {
 	w := laid(t)
 	w.space(t, "viewed", nil)
-	w.configMap(t, "viewed", "labelled", map[string]string{policy.LabelTTL: "2099-01-01"})
+	w.configMap(t, "viewed", "labelled", map[string]string{wellknown.LabelTTL: "2099-01-01"})
 	w.job(t, finishedJob("viewed", "build", time.Now(), 86400))
 	kubeconfig := developer(t, "viewed")
 	rows := func() (out []string, notes string) {

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -33,7 +33,7 @@ func TestWatchInPlace(t *testing.T) {
 	w.space(t, "watched", nil)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	w.configMap(t, "watched", "first", map[string]string{policy.LabelTTL: "2099-01-01"})
+	w.configMap(t, "watched", "first", map[string]string{wellknown.LabelTTL: "2099-01-01"})
 	screen := onTerminal(ctx, t, line{text: "kubectl curfew expiring -n watched --watch"})
 	rowIs := func(at int, name, expires string) func([]string) bool {
 		return func(lines []string) bool {
@@ -43,9 +43,9 @@ func TestWatchInPlace(t *testing.T) {
 	}
 	screen.awaitScreen(ctx, "first row", rowIs(1, "first", "2099-01-01 00:00:00 UTC"))
 	soon := time.Now().Add(30 * time.Second).Truncate(time.Second)
-	w.configMap(t, "watched", "second", map[string]string{policy.LabelTTL: label(soon)})
+	w.configMap(t, "watched", "second", map[string]string{wellknown.LabelTTL: label(soon)})
 	screen.awaitScreen(ctx, "second object above it", rowIs(1, "second", soon.UTC().Format(layout)))
-	kubectl(t, "label -n watched configmap/first --overwrite "+policy.LabelTTL+"=2098-01-01")
+	kubectl(t, "label -n watched configmap/first --overwrite "+wellknown.LabelTTL+"=2098-01-01")
 	screen.awaitScreen(ctx, "new date", func(lines []string) bool {
 		return rowIs(1, "first", "2098-01-01 00:00:00 UTC")(lines) || rowIs(2, "first", "2098-01-01 00:00:00 UTC")(lines)
 	})
@@ -88,7 +88,7 @@ func TestWatchLines(t *testing.T) {
 			t.Fatalf("%q, want %v", lines.Text(), want)
 		}
 	}
-	w.configMap(t, "piped", "one", map[string]string{policy.LabelTTL: "2099-01-01"})
+	w.configMap(t, "piped", "one", map[string]string{wellknown.LabelTTL: "2099-01-01"})
 	next("EVENT", "NAME", "EXPIRES", "LEFT", "TRIGGER", "SOURCE", "BLOCKER")
 	next("NEW", "configmap/one", "2099-01-01", "00:00:00", "UTC")
 	kubectl(t, "curfew extend -n piped configmap/one --until 2100-01-01")
@@ -110,7 +110,7 @@ func TestWatchOutage(t *testing.T) {
 	w := laid(t)
 	w.space(t, "away", nil)
 	const name = "a-config-map-with-a-name-that-is-longer-than-most"
-	w.configMap(t, "away", name, map[string]string{policy.LabelTTL: "2099-01-01", "away": "yes"})
+	w.configMap(t, "away", name, map[string]string{wellknown.LabelTTL: "2099-01-01", "away": "yes"})
 	kubectl(t, "annotate configmap "+name+" -n away curfew.dev/protect=true")
 	proxy, err := harness.NewProxy(suite.cluster.Config)
 	if err != nil {

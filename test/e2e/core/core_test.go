@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -103,7 +104,7 @@ func TestExpiry(t *testing.T) {
 func TestLabel(t *testing.T) {
 	s := newSpace(t, "")
 	s.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: removed, labels: {curfew.dev/ttl: 1h}}}`)
-	s.kubectl("label", "configmap", "removed", policy.LabelTTL+"-")
+	s.kubectl("label", "configmap", "removed", wellknown.LabelTTL+"-")
 	s.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: labelled, labels: {curfew.dev/ttl: 5s}}}`)
 	created, err := time.Parse(time.RFC3339, s.get("configmap/labelled", ".metadata.creationTimestamp"))
 	if err != nil {

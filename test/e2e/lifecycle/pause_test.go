@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -116,7 +116,7 @@ func (f *fixture) due(prefix string, count int, ttl string) {
 		all.Go(func() {
 			for i := worker; i < count; i += workers {
 				object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-					Name: fmt.Sprintf("%s-%04d", prefix, i), Labels: map[string]string{policy.LabelTTL: ttl, "of": prefix},
+					Name: fmt.Sprintf("%s-%04d", prefix, i), Labels: map[string]string{wellknown.LabelTTL: ttl, "of": prefix},
 				}}
 				if _, err := suite.cluster.Client.CoreV1().ConfigMaps("paused").Create(f.ctx, object, metav1.CreateOptions{}); err != nil {
 					f.Error(err)

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -44,12 +44,12 @@ func tallied(name, namespace string, held bool) string {
 // use creates what people have, and waits until Curfew has done its part.
 func (f *fixture) use() {
 	f.Helper()
-	f.ok(suite.cluster.NewNamespace(f.ctx, "ci", map[string]string{policy.AnnotationDefaultTTL: "1h"}))
+	f.ok(suite.cluster.NewNamespace(f.ctx, "ci", map[string]string{wellknown.AnnotationDefaultTTL: "1h"}))
 	f.kubectl(curfews, "create", "-f", "-")
 	f.kubectl(peoples, "create", "-f", "-")
 	f.await("the PodTally to be in use", func(ctx context.Context) (bool, error) {
 		of, err := suite.cluster.Client.CoreV1().Namespaces().Get(ctx, "ci", metav1.GetOptions{})
-		return err == nil && of.Labels[policy.LabelPodsInUse] != "", err
+		return err == nil && of.Labels[wellknown.LabelPodsInUse] != "", err
 	})
 	f.kubectl(tallied("done", "ci", false)+"\n---\n"+tallied("held", "ci", true), "create", "-f", "-")
 	f.awaitTally("1 1")
@@ -88,7 +88,7 @@ func TestUninstall(t *testing.T) {
 	f.start(suite.cluster)
 	f.use()
 	with, written := f.all(), f.written()
-	if have := f.finalizers("held"); !slices.Contains(have, policy.FinalizerTally) {
+	if have := f.finalizers("held"); !slices.Contains(have, wellknown.FinalizerTally) {
 		t.Fatalf("the Pod has finalizers %v", have)
 	}
 

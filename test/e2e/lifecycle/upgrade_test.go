@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -82,7 +82,7 @@ func TestUpgrade(t *testing.T) {
 func (f *fixture) stamp() {
 	f.Helper()
 	for name, annotations := range map[string]map[string]string{
-		"ci": {policy.AnnotationDefaultTTL: "1h", policy.AnnotationDefaultPodTTL: "2h"}, "late": nil, "timed": {policy.AnnotationDefaultTTL: timed},
+		"ci": {wellknown.AnnotationDefaultTTL: "1h", wellknown.AnnotationDefaultPodTTL: "2h"}, "late": nil, "timed": {wellknown.AnnotationDefaultTTL: timed},
 	} {
 		f.ok(suite.cluster.NewNamespace(f.ctx, name, annotations))
 		f.Cleanup(func() {
@@ -96,7 +96,7 @@ func (f *fixture) stamp() {
 		f.kubectl("", "wait", "job/"+name, "-n", space, "--for=condition=Complete", "--timeout=10m")
 	}
 	create("before", "late", "none", "")
-	f.kubectl("", "annotate", "namespace", "late", policy.AnnotationDefaultTTL+"=3s")
+	f.kubectl("", "annotate", "namespace", "late", wellknown.AnnotationDefaultTTL+"=3s")
 	f.await("the policy", func(ctx context.Context) (bool, error) {
 		said, _, err := suite.cluster.KubectlInput(ctx, object("any", "default", "nightly", ""), "create", "--dry-run=server", "-f", "-", "-o", "yaml")
 		return strings.Contains(said, "policy/nightly"), err

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -86,7 +86,7 @@ func newHandOver(t *testing.T) *handOver {
 		return suite.cluster.Client.CoordinationV1().Leases(harness.Namespace).Watch(ctx, options)
 	})
 	events := h.watch(made.ResourceVersion, func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-		options.LabelSelector = policy.LabelTTL
+		options.LabelSelector = wellknown.LabelTTL
 		return suite.cluster.Client.CoreV1().ConfigMaps(expiring).Watch(ctx, options)
 	})
 	go func() {
@@ -157,7 +157,7 @@ func (h *handOver) create(objects int, window time.Duration) {
 			for i := range next {
 				left := time.Until(begin.Add(window * time.Duration(i) / time.Duration(objects))).Round(time.Second)
 				made, err := suite.cluster.Client.CoreV1().ConfigMaps(expiring).Create(h.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-					Name: fmt.Sprintf("map-%d", i), Labels: map[string]string{policy.LabelTTL: left.String()}}}, metav1.CreateOptions{})
+					Name: fmt.Sprintf("map-%d", i), Labels: map[string]string{wellknown.LabelTTL: left.String()}}}, metav1.CreateOptions{})
 				if err != nil {
 					h.Error(err)
 					continue

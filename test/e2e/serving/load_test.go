@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -99,7 +99,7 @@ func (f *fixture) startController() {
 // unlabelled is an error if the controller's own webhook, which reviews TTL labels, is called.
 func unlabelled(ctx context.Context) error {
 	_, err := suite.cluster.Client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Name: "expired", Labels: map[string]string{policy.LabelTTL: "2020-01-01"}}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		Name: "expired", Labels: map[string]string{wellknown.LabelTTL: "2020-01-01"}}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 
@@ -124,7 +124,7 @@ func create(ctx context.Context, n int64) error {
 		return err
 	}
 	_, err := suite.cluster.Client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "map-", Labels: map[string]string{policy.LabelTTL: "1h"}}}, dry)
+		GenerateName: "map-", Labels: map[string]string{wellknown.LabelTTL: "1h"}}}, dry)
 	return err
 }
 
@@ -197,7 +197,7 @@ func (l *load) end(f *fixture, stopped int) {
 func (f *fixture) newNamespace() {
 	f.Helper()
 	_, err := suite.cluster.Client.CoreV1().Namespaces().Create(f.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: namespace, Annotations: map[string]string{policy.AnnotationDefaultTTL: "1h"}}}, metav1.CreateOptions{})
+		Name: namespace, Annotations: map[string]string{wellknown.AnnotationDefaultTTL: "1h"}}}, metav1.CreateOptions{})
 	f.ok(err)
 	f.Cleanup(func() {
 		f.ok(suite.cluster.Client.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}))

@@ -25,6 +25,8 @@ import (
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 const (
@@ -77,7 +79,7 @@ func judge(state *feed.State) (policy.Verdict, any, error) {
 	}
 	verdict := policy.Verdict{
 		Action: policy.Wait, Expiry: renewed.Add(time.Duration(seconds) * time.Second), Trigger: Name,
-		Source: policy.Source{Level: policy.LevelObject}, DryRun: state.Context.Mode() == policy.ModeDryRun,
+		Source: lifetime.Source{Level: lifetime.LevelObject}, DryRun: state.Context.Mode() == resolution.ModeDryRun,
 	}
 	return verdict, nil, nil
 }

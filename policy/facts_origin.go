@@ -1,0 +1,111 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
+)
+
+// essentialGroups and essentialKinds list kinds that a cluster depends on, or that are not worth a
+// label. Nothing that matches objects by rule, instead of by their own label, reaches them.
+var (
+	essentialGroups = []string{
+		wellknown.Group, "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+		"coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io",
+	}
+	essentialKinds = []schema.GroupKind{{Kind: "Endpoints"}, {Kind: "Event"}, {Kind: "Namespace"}, {Kind: "Node"}, {Kind: "PersistentVolume"}}
+)
+
+// EssentialKind reports whether objects of a kind are never given a default TTL label.
+func EssentialKind(kind schema.GroupKind) bool {
+	return slices.Contains(essentialGroups, kind.Group) || slices.Contains(essentialKinds, kind)
+}
+
+// Essential reports the same of one object.
+func (f *Facts) Essential() bool {
+	return EssentialKind(f.Profile.Kind.GroupKind()) || f.EssentialObject()
+}
+
+// EssentialObject reports whether Kubernetes itself needs the object: it creates two of them in
+// each namespace, again if they are deleted, and the Service by which Pods reach the API server.
+func (f *Facts) EssentialObject() bool {
+	kind := f.Profile.Kind.GroupKind()
+	return kind == schema.GroupKind{Kind: "ConfigMap"} && f.Name == "kube-root-ca.crt" ||
+		kind == schema.GroupKind{Kind: "ServiceAccount"} && f.Name == "default" ||
+		kind == schema.GroupKind{Kind: "Service"} && f.Namespace == "default" && f.Name == "kubernetes"
+}
+
+// immortal are the Namespaces that the API server never deletes (admission plugin
+// NamespaceLifecycle).
+var immortal = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
+
+// NeverDeleted reports whether the API server refuses every DELETE of the object.
+func (f *Facts) NeverDeleted() bool { return f.IsNamespace() && slices.Contains(immortal, f.Name) }
+
+// KeptImmortal is the verdict on such a Namespace that has a TTL label.
+func KeptImmortal(key string, source lifetime.Source) Verdict {
+	return Verdict{Action: Keep, Reason: "the API server never deletes this Namespace", Source: source, Err: fmt.Errorf("%s: remove the label", LabelPath(key))}
+}
+
+// installed are the objects of Curfew's manifests outside of its own namespace, components and
+// overlays included, by kind: cluster-scoped ones, and what the overlays put into the namespaces of
+// --only-namespaces. A name that is taken cannot be given to another object. The author of a Role
+// may take one of these names; no rule deletes Roles, so that only a TTL label of theirs has no
+// effect then. A test in package manifests compares the names.
+var installed = map[schema.GroupKind][]string{
+	{Group: rbacGroup, Kind: "ClusterRole"}: {
+		"curfew-cleanup", "curfew-controller", "curfew-controller-anything", "curfew-controller-builtin-kinds", "curfew-controller-cleanup",
+		"curfew-controller-core", "curfew-controller-deadlines", "curfew-controller-default-labels", "curfew-controller-deletion",
+		"curfew-controller-kinds", "curfew-controller-labels", "curfew-controller-pauses", "curfew-controller-runtimes", "curfew-controller-tally", "curfew-controller-webhooks",
+		"curfew-edit-tallies", "curfew-impersonate", "curfew-pause", "curfew-status", "curfew-tenant-view", "curfew-view", "curfew-view-pauses", "curfew-webhook", "curfew-webhook-certificates",
+		"curfew-webhook-http-api",
+	},
+	{Group: rbacGroup, Kind: "ClusterRoleBinding"}: {
+		"curfew-cleanup", "curfew-controller", "curfew-controller-kinds", "curfew-controller-pauses", "curfew-tenant-view", "curfew-webhook", "curfew-webhook-certificates", "curfew-webhook-http-api",
+	},
+	{Group: rbacGroup, Kind: "Role"}:                                     {"curfew-controller", "curfew-webhook"},
+	{Group: rbacGroup, Kind: "RoleBinding"}:                              {"curfew-controller", "curfew-webhook"},
+	{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"}:          {"curfew-cleanup", "curfew-controller", "curfew-leader-election", "curfew-pauses"},
+	{Group: registrationGroup, Kind: "MutatingWebhookConfiguration"}:     {"curfew", "curfew-kinds"},
+	{Group: registrationGroup, Kind: "ValidatingWebhookConfiguration"}:   {"curfew", "curfew-kinds"},
+	{Group: registrationGroup, Kind: "ValidatingAdmissionPolicy"}:        {"curfew-ca-bundle", "curfew-configurations", "curfew-controller", "curfew-status", "curfew-webhook"},
+	{Group: registrationGroup, Kind: "ValidatingAdmissionPolicyBinding"}: {"curfew-ca-bundle", "curfew-configurations", "curfew-controller", "curfew-status", "curfew-webhook"},
+}
+
+const (
+	rbacGroup         = "rbac.authorization.k8s.io"
+	registrationGroup = "admissionregistration.k8s.io"
+)
+
+// Installed reports whether an object of Curfew's manifests outside of its own namespace has the
+// kind and name.
+func Installed(kind schema.GroupKind, name string) bool {
+	return (&Facts{Profile: &Profile{Kind: kind.WithVersion("")}, Name: name}).CurfewsOwn()
+}
+
+// OwnKind reports whether the object is of a kind of Curfew's, such as a LifecyclePolicy.
+func (f *Facts) OwnKind() bool { return f.Profile.Kind.Group == wellknown.Group }
+
+// CurfewsOwn reports whether the object is a part of Curfew: of its kinds, one of their
+// CustomResourceDefinitions, or installed under its name. Objects in Curfew's own namespace are
+// protected with that. No label or owner reference counts, since any author
+// writes these: a tenant's object would escape every TTL, bound and cleanup.
+func (f *Facts) CurfewsOwn() bool {
+	kind := f.Profile.Kind.GroupKind()
+	return f.OwnKind() || slices.Contains(installed[kind], f.Name) ||
+		kind.Group == "apiextensions.k8s.io" && kind.Kind == "CustomResourceDefinition" && strings.HasSuffix(f.Name, "."+wellknown.Group)
+}
+
+func (f *Facts) IsCronJobsJob() bool {
+	return f.Profile.Kind.GroupKind() == JobProfile.Kind.GroupKind() && f.OwnedByCronJob()
+}
+
+// IsJobsPod reports whether the object is a Pod of a Job. Only those who ask for its deletion by
+// name give it a TTL: the Job, default-pod-ttl, and policies for Pods.
+func (f *Facts) IsJobsPod() bool { return f.IsPod() && f.OwnedByJob() }

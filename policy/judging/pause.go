@@ -1,0 +1,214 @@
+package judging
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// PauseConfigMap is the ConfigMap in Curfew's namespace that takes the place of DeletionPauses with
+// --only-namespaces.
+const PauseConfigMap = "curfew-pause"
+
+// Keys of [PauseConfigMap].
+const (
+	pauseReason     = "reason"
+	pauseUntil      = "until"
+	pauseTriggers   = "triggers"
+	pauseNamespaces = "namespaces"
+)
+
+// maxPauseNames bounds how many names a pause has, as the schema of DeletionPauses does.
+const maxPauseNames = 100
+
+// PausableTriggers are the triggers that a pause can name.
+func PausableTriggers() []policy.Trigger {
+	return []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerCleanup, policy.TriggerDeadline}
+}
+
+// Pause is an emergency stop: deletions and stops that wait.
+type Pause struct {
+	Name, Reason string
+	// Triggers and Namespaces limit it; empty means all. Namespaces may contain "*".
+	Triggers   []policy.Trigger
+	Namespaces []string
+	// Until is zero for a pause without an end.
+	Until time.Time
+}
+
+// PauseOf is the pause that a DeletionPause describes.
+func PauseOf(object *v1alpha1.DeletionPause) Pause {
+	out := Pause{Name: object.Name, Reason: object.Spec.Reason, Namespaces: object.Spec.Namespaces}
+	for _, trigger := range object.Spec.Triggers {
+		out.Triggers = append(out.Triggers, policy.Trigger(trigger))
+	}
+	if until := object.Spec.Until; until != nil {
+		out.Until = until.Time
+	}
+	return out
+}
+
+// Spec is the reverse of [PauseOf].
+func (p *Pause) Spec() v1alpha1.DeletionPauseSpec {
+	out := v1alpha1.DeletionPauseSpec{Reason: p.Reason, Namespaces: p.Namespaces}
+	for _, trigger := range p.Triggers {
+		out.Triggers = append(out.Triggers, v1alpha1.PauseTrigger(trigger))
+	}
+	if !p.Until.IsZero() {
+		until := metav1.NewTime(p.Until)
+		out.Until = &until
+	}
+	return out
+}
+
+// PauseOfConfigMap is the pause that the data of [PauseConfigMap] describe. What cannot be read
+// limits nothing: the pause then holds more than was meant, never less. Any key may be absent.
+func PauseOfConfigMap(data map[string]string) (Pause, error) {
+	out := Pause{Name: PauseConfigMap, Reason: data[pauseReason]}
+	var errs []error
+	for _, text := range listOf(data[pauseTriggers]) {
+		if !slices.Contains(PausableTriggers(), policy.Trigger(text)) {
+			errs = append(errs, fmt.Errorf("triggers: %q is none of ttl, label, cleanup and deadline", quote.Shorten(text)))
+		}
+		out.Triggers = append(out.Triggers, policy.Trigger(text))
+	}
+	for _, text := range listOf(data[pauseNamespaces]) {
+		if problems := validation.IsDNS1123Label(strings.ReplaceAll(text, "*", "x")); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("namespaces: %q: %s", quote.Shorten(text), strings.Join(problems, "; ")))
+		}
+		out.Namespaces = append(out.Namespaces, text)
+	}
+	if len(out.Triggers)+len(out.Namespaces) > maxPauseNames {
+		errs = append(errs, fmt.Errorf("triggers and namespaces: more than %d names", maxPauseNames))
+	}
+	if text := strings.TrimSpace(data[pauseUntil]); text != "" {
+		var err error
+		if out.Until, err = time.Parse(time.RFC3339, text); err != nil {
+			errs = append(errs, fmt.Errorf("until: %q is no time in RFC 3339, such as 2026-12-24T18:00:00Z", quote.Shorten(text)))
+		}
+	}
+	if err := errors.Join(errs[:min(len(errs), 3)]...); err != nil {
+		return Pause{Name: out.Name, Reason: out.Reason}, err
+	}
+	return out, nil
+}
+
+// ConfigMapData is the reverse of [PauseOfConfigMap].
+func (p *Pause) ConfigMapData() map[string]string {
+	out := map[string]string{pauseReason: p.Reason}
+	var triggers []string
+	for _, trigger := range p.Triggers {
+		triggers = append(triggers, string(trigger))
+	}
+	if len(triggers) > 0 {
+		out[pauseTriggers] = strings.Join(triggers, ",")
+	}
+	if len(p.Namespaces) > 0 {
+		out[pauseNamespaces] = strings.Join(p.Namespaces, ",")
+	}
+	if !p.Until.IsZero() {
+		out[pauseUntil] = p.Until.UTC().Format(time.RFC3339)
+	}
+	return out
+}
+
+func listOf(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })
+}
+
+// Over reports whether the pause has ended.
+func (p *Pause) Over(now time.Time) bool { return !p.Until.IsZero() && !now.Before(p.Until) }
+
+// HoldsAll reports whether it holds everything that a trigger does, wherever.
+func (p *Pause) HoldsAll(trigger policy.Trigger) bool {
+	return len(p.Namespaces) == 0 && p.Names(trigger)
+}
+
+// Holds reports whether it holds what a trigger does to an object. The namespace of a Namespace is
+// its own name, since whatever lies in it is deleted with it. Other cluster-scoped objects have
+// none.
+func (p *Pause) Holds(trigger policy.Trigger, namespace string) bool {
+	return p.Names(trigger) && (len(p.Namespaces) == 0 ||
+		namespace != "" && slices.ContainsFunc(p.Namespaces, func(pattern string) bool { return matchesName(pattern, namespace) }))
+}
+
+// Names reports whether it holds what a trigger does, in some namespaces at least.
+func (p *Pause) Names(trigger policy.Trigger) bool {
+	return len(p.Triggers) == 0 || slices.Contains(p.Triggers, trigger)
+}
+
+// PauseScope is the namespace by which a pause holds an object of a kind.
+func PauseScope(group, kind, namespace, name string) string {
+	if group == "" && kind == "Namespace" {
+		return name
+	}
+	return namespace
+}
+
+// matchesName matches a name against a pattern in which "*" is any number of characters.
+func matchesName(pattern, name string) bool {
+	first, rest, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return pattern == name
+	}
+	name, ok := strings.CutPrefix(name, first)
+	for ok && wild {
+		if first, rest, wild = strings.Cut(rest, "*"); !wild {
+			return strings.HasSuffix(name, first)
+		}
+		at := strings.Index(name, first)
+		if ok = at >= 0; ok {
+			name = name[at+len(first):]
+		}
+	}
+	return false
+}
+
+// String describes the pause for people, without its reason: triggers ttl and label in namespaces
+// team-*, until 2026-12-24T18:00:00Z.
+func (p *Pause) String() string {
+	what := "all triggers"
+	if len(p.Triggers) > 0 {
+		var names []string
+		for _, trigger := range p.Triggers {
+			names = append(names, string(trigger))
+		}
+		what = "trigger " + strings.Join(names, ", ")
+	}
+	if len(p.Namespaces) > 0 {
+		what += " in namespace " + strings.Join(p.Namespaces, ", ")
+	}
+	if p.Until.IsZero() {
+		return what + ", until it is deleted"
+	}
+	return what + ", until " + p.Until.UTC().Format(time.RFC3339)
+}
+
+// Message names the pause, what it holds, and its reason.
+func (p *Pause) Message() string {
+	kind := "DeletionPause"
+	if p.Name == PauseConfigMap {
+		kind = "ConfigMap"
+	}
+	return fmt.Sprintf("%s %s holds %s: %s", kind, p.Name, quote.ShortenTo(p.String(), 300), quote.ShortenTo(printable(p.Reason), 256))
+}
+
+// printable is a text without line breaks and other control characters.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,105 @@
+package lifetime
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"curfew.dev/curfew/policy/wellknown"
+)
+
+// TTLLabel is the value of label curfew.dev/ttl: a duration from creation, or an instant.
+type TTLLabel struct {
+	// After creation; zero where the label names an instant.
+	After time.Duration
+	// At is the instant, in UTC; zero where the label counts from creation.
+	At time.Time
+}
+
+// Layouts of the instants that the label may name. Labels allow no colons.
+const (
+	LabelDate = time.DateOnly
+	labelTime = "2006-01-02T150405Z"
+)
+
+// epoch: a date up to then is a slip, which must not shorten a lifetime (S6). No object is that
+// old, and the epoch itself means that no date was set. It also keeps a date distinct from the zero
+// time.
+var epoch = time.Unix(0, 0)
+
+const labelFix = "use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)"
+
+// ParseLabel reads the value of a TTL label, in the grammar of its key: [wellknown.LabelTTL] or
+// [wellknown.LabelKyvernoTTL].
+func ParseLabel(key, text string) (TTLLabel, error) {
+	if key == wellknown.LabelKyvernoTTL {
+		return parseKyvernoLabel(text)
+	}
+	return ParseTTLLabel(text)
+}
+
+// ParseTTLLabel reads the value of label curfew.dev/ttl: a duration from creation as
+// [ParseDuration] reads it, a date (2026-12-24, from midnight on) or an instant
+// (2026-12-24T003000Z), both in UTC.
+func ParseTTLLabel(text string) (TTLLabel, error) {
+	if label, ok, err := parseDate(text); ok || err != nil {
+		return label, err
+	}
+	after, err := ParseDuration(text)
+	if text == "" || isDate(text) || errors.Is(err, errSyntax) && !readable(plain(text)) {
+		return TTLLabel{}, fmt.Errorf("%q is neither a duration nor a date: %s", text, labelFix)
+	}
+	if err != nil {
+		return TTLLabel{}, err
+	}
+	return TTLLabel{After: after}, nil
+}
+
+// parseDate reads a date or an instant; ok is false where the text is neither.
+func parseDate(text string) (label TTLLabel, ok bool, err error) {
+	if len(text) != len(LabelDate) && len(text) != len(labelTime) {
+		return TTLLabel{}, false, nil
+	}
+	for _, layout := range []string{LabelDate, labelTime} {
+		// time.Parse also takes fractions of seconds, which are not in the grammar.
+		if at, err := time.Parse(layout, text); err == nil && at.Format(layout) == text {
+			if !at.After(epoch) {
+				return TTLLabel{}, false, fmt.Errorf("%q is not after 1970-01-01: use a later date", text)
+			}
+			return TTLLabel{At: at}, true, nil
+		}
+	}
+	return TTLLabel{}, false, nil
+}
+
+// isDate reports whether a text is a date, as a label or in RFC 3339.
+func isDate(text string) bool {
+	if len(text) > MaxDurationText {
+		return false
+	}
+	for _, layout := range []string{LabelDate, labelTime, time.RFC3339} {
+		if _, err := time.Parse(layout, text); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Expiry is the instant at which an object that was created then expires.
+func (l TTLLabel) Expiry(created time.Time) time.Time {
+	if !l.At.IsZero() {
+		return l.At
+	}
+	return created.Add(l.After)
+}
+
+// String writes the label as [ParseLabel] reads it under either key.
+func (l TTLLabel) String() string {
+	if !l.At.IsZero() {
+		if at := l.At.UTC(); at.Equal(at.Truncate(24 * time.Hour)) {
+			return at.Format(LabelDate)
+		}
+		return l.At.UTC().Format(labelTime)
+	}
+	return FormatDuration(l.After)
+}

@@ -1,0 +1,240 @@
+package policy
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
+)
+
+// LimitKeys are the annotations of a trigger that limit an object's lifetime. The label has a key
+// of its own.
+func LimitKeys(trigger Trigger) []string {
+	switch trigger {
+	case TriggerTTL:
+		return wellknown.TTLAnnotations
+	case TriggerDeadline, TriggerDeadlineCheck:
+		return []string{wellknown.AnnotationActiveDeadline}
+	default:
+		return nil
+	}
+}
+
+// TemplateOwners are the objects from whose template a value under one of the keys may come: the
+// controller owner, and a ReplicationController itself, to which the API server copies the labels
+// of its template if it has none. A claim of a StatefulSet names it in its own name at most. Only
+// these must be read. A CronJob's jobTemplate is not a pod template: what its metadata says about
+// the Job is explicit.
+func (f *Facts) TemplateOwners(keys ...string) (owners []*metav1.OwnerReference) {
+	if !slices.ContainsFunc(keys, func(key string) bool { _, _, ok := f.carried(key); return ok }) {
+		return nil
+	}
+	if f.Profile.Kind.GroupKind() == ReplicationControllerProfile.Kind.GroupKind() {
+		owners = append(owners, metav1.NewControllerRef(&metav1.ObjectMeta{Name: f.Name, UID: f.UID}, ReplicationControllerProfile.Kind))
+	}
+	if f.Owner != nil && !f.IsCronJobsJob() {
+		owners = append(owners, f.Owner)
+	}
+	return append(owners, f.claimOwners()...)
+}
+
+var claimKind = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+
+// claimOwners are the StatefulSets, of whatever UID, whose claim it may be: its name is that of the
+// claim template, of the StatefulSet and an ordinal, and each of the first two may contain dashes.
+// The name of its Pod, which ends alike, is the value of a label of the Pod and at most as long.
+func (f *Facts) claimOwners() (owners []*metav1.OwnerReference) {
+	last := strings.LastIndexByte(f.Name, '-')
+	if f.Profile.Kind.GroupKind() != claimKind || last < 0 {
+		return nil
+	}
+	if _, err := strconv.ParseUint(f.Name[last+1:], 10, 31); err != nil {
+		return nil
+	}
+	for i := 1; i < last-1; i++ {
+		if f.Name[i] == '-' && len(f.Name)-i-1 <= validation.LabelValueMaxLength {
+			owners = append(owners, &metav1.OwnerReference{APIVersion: StatefulSetProfile.Kind.GroupVersion().String(), Kind: StatefulSetProfile.Kind.Kind, Name: f.Name[i+1 : last]})
+		}
+	}
+	return owners
+}
+
+// carried is the value of the object under a key, with its field path.
+func (f *Facts) carried(key string) (value, path string, ok bool) {
+	if value, ok = f.Labels[key]; ok && (key == wellknown.LabelTTL || key == wellknown.LabelKyvernoTTL) {
+		return value, LabelPath(key), true
+	}
+	value, ok = f.Annotations[key]
+	return value, AnnotationPath(key), ok
+}
+
+// Inherited is the verdict on an object whose value under one of the keys comes from the template
+// of one of its TemplateOwners: keep, and report. The owner's controller would create each deleted
+// child again. ok is false where the value is the child's own, which counts (KEP-592), and for an
+// orphan, whose owner was read as nil.
+func (f *Facts) Inherited(owner *metav1.OwnerReference, read map[string]any, keys ...string) (verdict Verdict, ok bool) {
+	if read == nil {
+		return Verdict{}, false
+	}
+	for _, key := range keys {
+		if value, path, there := f.carried(key); there && templateHas(read, key, value) {
+			return f.keepInherited(fmt.Errorf("%s: %q comes from the template of %s %s, %s",
+				path, value, owner.Kind, owner.Name, f.consequence(owner))), true
+		}
+	}
+	return Verdict{}, false
+}
+
+func (f *Facts) consequence(owner *metav1.OwnerReference) string {
+	switch owner.UID {
+	case f.UID:
+		return "whose labels apply to its Pods, and to itself if it has none: remove it there"
+	case "":
+		return "whose Pods need the volume: remove it from the claim"
+	}
+	return "which creates another object instead: remove it there"
+}
+
+// OwnerUnreadable is the verdict on an object that may inherit from an owner that Curfew cannot
+// read.
+func (f *Facts) OwnerUnreadable(owner *metav1.OwnerReference, err error) Verdict {
+	return f.keepInherited(fmt.Errorf("%s %s cannot be read, and its template may contain the value: %w", owner.Kind, owner.Name, err))
+}
+
+func (f *Facts) keepInherited(err error) Verdict {
+	return Verdict{Action: Keep, Reason: "it may belong to a template", Source: lifetime.Source{Level: lifetime.LevelObject}, Err: err}
+}
+
+// templateHas reports whether an owner has a key with a value anywhere but in its own metadata.
+// Templates are in different places by kind (spec.template.metadata, spec.driver.labels,
+// status.storedTemplates, …).
+func templateHas(owner map[string]any, key, value string) bool {
+	for name, field := range owner {
+		if name != "metadata" && contains(field, key, value) {
+			return true
+		}
+	}
+	return false
+}
+
+func contains(field any, key string, value any) bool {
+	switch field := field.(type) {
+	case map[string]any:
+		if found, ok := field[key]; ok && reflect.DeepEqual(found, value) {
+			return true
+		}
+		for _, inner := range field {
+			if contains(inner, key, value) {
+				return true
+			}
+		}
+	case []any:
+		for _, inner := range field {
+			if contains(inner, key, value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// CarriedBy reports whether an owner has the value of a field of its child anywhere, under the same
+// last key. The field is one of a [rules.Finding]. Templates are in different places by kind, and
+// the Deployment controller copies annotations of the Deployment itself.
+func CarriedBy(owner, child map[string]any, field string) bool {
+	key, value := fieldOf(child, field)
+	return contains(owner, key, value)
+}
+
+// fieldOf is the last key of a path such as spec.jobs[0].metadata.labels[curfew.dev/ttl], and its
+// value; nil if there is none.
+func fieldOf(object any, path string) (key string, value any) {
+	value = object
+	for path != "" {
+		if path[0] == '[' {
+			key, path, _ = strings.Cut(path[1:], "]")
+		} else {
+			path = strings.TrimPrefix(path, ".")
+			end := strings.IndexAny(path, ".[")
+			if end < 0 {
+				end = len(path)
+			}
+			key, path = path[:end], path[end:]
+		}
+		switch in := value.(type) {
+		case map[string]any:
+			value = in[key]
+		case []any:
+			at, err := strconv.Atoi(key)
+			if err != nil || at < 0 || at >= len(in) {
+				return key, nil
+			}
+			value = in[at]
+		default:
+			return key, nil
+		}
+	}
+	return key, value
+}
+
+// reruns are kinds whose controllers create a deleted child again and so repeat finished work, with
+// the kind of that child. Trainer v2.1 does it within seconds, v2.3 after each deletion of a failed
+// JobSet (kubeflow/trainer#3779).
+var reruns = map[schema.GroupKind]schema.GroupKind{
+	{Group: "trainer.kubeflow.org", Kind: "TrainJob"}: {Group: "jobset.x-k8s.io", Kind: "JobSet"},
+}
+
+// replacers are kinds whose controllers replace a deleted child, with the kind of that child. Other
+// owners, such as a CronJob, do not replace finished ones; Pods of a Job have rules of their own.
+var replacers = map[schema.GroupKind]schema.GroupKind{
+	{Group: "apps", Kind: "ReplicaSet"}:        {Kind: "Pod"},
+	{Group: "apps", Kind: "StatefulSet"}:       {Kind: "Pod"},
+	{Group: "apps", Kind: "DaemonSet"}:         {Kind: "Pod"},
+	{Kind: "ReplicationController"}:            {Kind: "Pod"},
+	{Group: "apps", Kind: "Deployment"}:        {Group: "apps", Kind: "ReplicaSet"},
+	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: {Group: "batch", Kind: "Job"},
+}
+
+// ReplacedBy names the owner whose controller would create another object in place of this one,
+// such as ReplicaSet web; "" where there is none. until is when it ends, as a clause.
+func (f *Facts) ReplacedBy() (owner, until string) {
+	if owner = f.ownerIn(replacers); owner != "" && f.Owner.Kind == "JobSet" {
+		until = " until it has finished"
+	}
+	return owner, until
+}
+
+// RerunBy names the owner whose controller would run the object again if it were deleted, such as
+// TrainJob a; "" where there is none. It does not matter whether the owner still exists: the
+// garbage collector deletes the object with its owner, and an orphan has no owner reference.
+func (f *Facts) RerunBy() string { return f.ownerIn(reruns) }
+
+// ownerIn names the controller owner if these are its kind and the object's.
+func (f *Facts) ownerIn(children map[schema.GroupKind]schema.GroupKind) string {
+	if f.Owner == nil {
+		return ""
+	}
+	child, ok := children[schema.GroupKind{Group: groupOf(f.Owner.APIVersion), Kind: f.Owner.Kind}]
+	if !ok || child != f.Profile.Kind.GroupKind() {
+		return ""
+	}
+	return f.Owner.Kind + " " + f.Owner.Name
+}
+
+// KeepFor is the verdict on an object that its owner would run again: the value at path does not
+// apply, and that is reported.
+func (f *Facts) KeepFor(owner, path string, source lifetime.Source) Verdict {
+	err := fmt.Errorf("%s would run this %s again: remove it, and limit the %s instead", owner, f.Profile.Kind.Kind, f.Owner.Kind)
+	if path != "" {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return Verdict{Action: Keep, Reason: "it belongs to " + owner, Source: source, Err: err}
+}
