@@ -17,8 +17,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// A controller with the shipped flags that knows all objects keeps its watches open: within a
-// minute it opens none. The API server ends none that soon.
+// A controller with the shipped flags that knows all objects keeps its watches open: within two
+// minutes it opens none. The API server ends none that soon.
 func TestWatchesOfAnIdleController(t *testing.T) {
 	f := &fixture{T: t}
 	webhook, err := suite.cluster.StartWebhook(t.Context(), harness.CurfewOptions{Name: "webhook-idle"})
@@ -41,14 +41,14 @@ func TestWatchesOfAnIdleController(t *testing.T) {
 	f.awaitKnown(controller)
 
 	// What was installed a moment ago may still have a few kinds watched again.
-	limited, end := harness.Waiting(t.Context(), "a minute without a new watch")
+	limited, end := harness.Waiting(t.Context(), "two minutes without a new watch")
 	defer end()
 	paths := map[string]int{}
 	for idle := false; !idle; {
 		select {
 		case path := <-opened:
 			paths[path]++
-		case <-time.After(time.Minute):
+		case <-time.After(2 * time.Minute):
 			idle = true
 		case <-limited.Done():
 			t.Fatalf("%v, watches so far: %v", context.Cause(limited), paths)
