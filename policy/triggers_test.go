@@ -8,7 +8,8 @@ import (
 	"curfew.dev/curfew/policy/judging"
 )
 
-// TestPausableTriggers: the list of triggers and the API of DeletionPauses name the same ones.
+// TestPausableTriggers: the list of triggers and the names that a pause accepts agree. The enum of
+// DeletionPauses in package v1alpha1 is not compared.
 func TestPausableTriggers(t *testing.T) {
 	var pausable []policy.Trigger
 	for _, info := range judging.Triggers() {

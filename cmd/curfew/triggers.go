@@ -38,8 +38,8 @@ type registration struct {
 	name policy.Trigger
 	// action makes the action that is taken on a due object. Nil if the trigger never takes one.
 	action func(c *controller) (engine.Trigger, error)
-	// judge judges objects of kinds with a profile. One watch of a kind serves all triggers. Nil if
-	// the trigger only uses find.
+	// judge judges objects of kinds with a profile. One watch of a kind serves all triggers. The
+	// watch of Pods leaves out unfinished ones. Nil if the trigger only uses find.
 	judge feed.TriggerOf
 	// find finds objects until ctx is done: by feeds of its own, applied to c.feeds, or by runs that
 	// call c.engine.Submit. Nil if the trigger only uses judge.
