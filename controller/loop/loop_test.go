@@ -156,8 +156,6 @@ func TestWorkOfAQueue(t *testing.T) {
 	})
 }
 
-// A name that waits delays no other, and a clock that is set back makes it wait no longer than the
-// maximum.
 // A name has one worker at a time. What was added during its work is worked on after it, once.
 func TestNamesUnderWork(t *testing.T) {
 	queue := loop.NewRetryQueue(clock.RealClock{}, time.Minute)
@@ -177,6 +175,8 @@ func TestNamesUnderWork(t *testing.T) {
 	}
 }
 
+// A name that waits delays no other, and a clock that is set back makes it wait no longer than the
+// maximum.
 func TestRetryQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := loop.NewRetryQueue(clock.RealClock{}, time.Minute)

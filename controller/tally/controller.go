@@ -203,6 +203,10 @@ func (c *Controller) do(ctx context.Context, key string) {
 	if w == nil || t == nil {
 		return
 	}
+	if wait := w.waits(t, c.options.Clock.Now()); wait > 0 { // It was woken during a round that failed.
+		c.queue.AddAfter(key, wait)
+		return
+	}
 	err := c.round(ctx, w.space, t)
 	switch {
 	case ctx.Err() != nil:

@@ -206,7 +206,7 @@ func (s *space) rest(t *tally, err error, now time.Time) {
 		if t.failures == nil {
 			t.failures = loop.NewBackoffOf(retryFirst, recheck)
 		}
-		t.notBefore = now.Add(t.failures.Next())
+		t.notBefore = now.Add(min(t.failures.Next(), recheck))
 	}
 	settled := 0
 	for _, one := range t.ledger.uncounted {
@@ -220,6 +220,17 @@ func (s *space) rest(t *tally, err error, now time.Time) {
 	if err != nil || len(t.work) > 0 || len(t.ledger.uncounted) > 0 || t != s.orphans && t.active != t.status.Active {
 		s.wake(t)
 	}
+}
+
+// waits is how long a tally still has to wait after a failure; 0 if it need not. A wait that is
+// longer than any failure causes means that the clock was set back.
+func (s *space) waits(t *tally, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if wait := t.notBefore.Sub(now); wait > 0 && wait <= recheck {
+		return wait
+	}
+	return 0
 }
 
 // overtake notes that the known state of a tally cannot be trusted.

@@ -8,6 +8,6 @@
 // Transition instead.
 //
 // Each rule declares its fields (fields.go). A test in package manifests violates it in each of
-// them, and fails if the match conditions would not send the object to the webhook. The test takes
-// the values from manifests/rules_sites_test.go: add one for a field that no rule had before.
+// them, and fails if the match conditions would not send the object to the webhook. It has a value
+// for each field: add one for a field that no rule had before.
 package rules

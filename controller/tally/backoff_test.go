@@ -1,0 +1,83 @@
+package tally
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
+)
+
+// failing is an API server that refuses to write statuses until an instant. During each such
+// request the watch shows one more Pod.
+type failing struct {
+	slow
+	until   time.Time
+	begin   func()
+	written time.Time
+}
+
+func (f *failing) WriteStatus(ctx context.Context, namespace, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (string, error) {
+	f.begin()
+	if time.Now().Before(f.until) {
+		time.Sleep(5 * time.Millisecond)
+		return "", errors.New("no answer")
+	}
+	if f.written.IsZero() {
+		f.written = time.Now()
+	}
+	return f.slow.WriteStatus(ctx, namespace, name, uid, version, status)
+}
+
+// A tally whose status cannot be written waits after each failure, also where the watch shows Pods
+// during the request.
+func TestChangesDoNotShortenTheBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		api := &failing{slow: slow{statuses: map[string]*v1alpha1.PodTallyStatus{}}, until: time.Now().Add(20 * time.Second)}
+		api.version.Store(1)
+		c, err := newController(Options{
+			Cluster: api, Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
+			ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd(c, "ci", 1, 1)
+		w := c.space("ci")
+		var attempts []time.Time
+		api.begin = func() {
+			attempts = append(attempts, time.Now())
+			if len(attempts) > 100 || !time.Now().Before(api.until) {
+				return
+			}
+			of := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
+			of.Namespace, of.Name, of.ResourceVersion, of.Finalizers = "ci", fmt.Sprint("n", len(attempts)), "2", []string{wellknown.FinalizerTally}
+			of.UID, of.Labels = types.UID("uid-"+of.Name), map[string]string{"app": "t0"}
+			w.observe(of, false)
+		}
+		c.rounds(ctx)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		for i := 1; i < len(attempts) && attempts[i-1].Before(api.until); i++ {
+			if wait := attempts[i].Sub(attempts[i-1]); wait < retryFirst {
+				t.Errorf("attempt %d comes %s after a failed one, want at least %s", i, wait, retryFirst)
+			}
+		}
+		if late := api.written.Sub(api.until); api.written.IsZero() || late > 35*time.Second {
+			t.Errorf("after an outage of 20s the status is written %s late", late)
+		}
+		cancel()
+		c.all.Wait()
+	})
+}
