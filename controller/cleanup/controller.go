@@ -186,7 +186,7 @@ func (c *Controller) work(ctx context.Context, key string) {
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, errGone) && !c.known(key):
-		c.queue.Remove(key)
+		c.queue.Done(key) // Remove would drop a policy of that name that is created now.
 	case err != nil:
 		c.log.Info("a cleanup policy could not be run, trying again", "policy", key, "reason", err.Error())
 		most := cmp.Or(again, retrySoon) // No failure delays the next run.
