@@ -27,8 +27,8 @@ func parse(t *testing.T, set *token.FileSet, path string) *ast.File {
 	return file
 }
 
-// keys are the constants of policy/wellknown/keys.go that name annotations and labels, by value. The type
-// checker evaluates them.
+// keys are the constants of policy/wellknown/keys.go that name annotations and labels, by value. The
+// type checker evaluates them.
 func keys(t *testing.T) map[string]string {
 	t.Helper()
 	set := token.NewFileSet()

@@ -283,7 +283,7 @@ func (o *options) validateOnly() error {
 func (o *options) validateOnlyAdmission(parts parts) error {
 	var errs []error
 	if o.only() && parts.webhook && o.certificates != certManager {
-		errs = append(errs, fmt.Errorf("--certificates=%s: with --only-namespaces give cert-manager: the certificate of --certificate-dir is served, whoever issues it", o.certificates))
+		errs = append(errs, fmt.Errorf("--certificates=%s: with --only-namespaces give cert-manager: Curfew serves the certificate in --certificate-dir, whatever tool issued it", o.certificates))
 	}
 	if o.only() && o.apiAddr != "" {
 		errs = append(errs, fmt.Errorf("--api-addr=%s: leave it out, the HTTP API reviews tokens, which takes rights in the cluster", o.apiAddr))

@@ -18,9 +18,9 @@ import (
 	"curfew.dev/curfew/controller/settings"
 )
 
-// TestOneKindFails: where a kind cannot be listed, as with a conversion webhook that is broken,
-// that is said and the others are told, if the user did not name it. Where no answer comes at all,
-// there is none.
+// TestOneKindFails: if a kind cannot be listed, as with a broken conversion webhook, a note names it
+// and the other kinds are shown, unless the user named that kind. If the API server does not answer
+// at all, the command prints no list.
 func TestOneKindFails(t *testing.T) {
 	const idle = "note: cleanup policies that delete nothing as they are: 3 (--trigger cleanup names them)\n"
 	const note = "note: secrets cannot be listed, and their expiries are not known: listing secrets: Internal error occurred: no conversion\n"

@@ -1,5 +1,5 @@
 // Package harness runs Curfew against a real control plane, for the end-to-end tests, the demo and
-// whoever wants to look.
+// `make up`.
 //
 // [StartCluster] brings a control plane up in a folder of its own (test/cluster does the work).
 // [Cluster.Install] applies manifests/overlays/local with the port of a webhook that is yet to

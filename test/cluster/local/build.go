@@ -202,8 +202,8 @@ func (a artifact) current() bool {
 }
 
 // build compiles into a folder of its own and renames it to its place when it is complete. Only one
-// build a bin folder runs at a time; whoever waited finds the work done. What a build that was cut
-// short left is removed by the next.
+// build a bin folder runs at a time; a build that waited finds the work done. The next build removes
+// the remains of one that was cut short.
 func (a artifact) build(ctx context.Context, module, bin string, out io.Writer) error {
 	unlock, err := lock(bin, func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) })
 	if err != nil {
