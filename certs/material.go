@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -64,12 +65,7 @@ func (m material) cas() []*x509.Certificate {
 }
 
 func (m material) trusts(ca *x509.Certificate) bool {
-	for _, have := range m.cas() {
-		if have.Equal(ca) {
-			return true
-		}
-	}
-	return false
+	return contains(m.cas(), ca)
 }
 
 // bundle returns the CAs as PEM, for the webhook configurations.
@@ -189,12 +185,7 @@ func (a *authority) encode() (certificate, key []byte, err error) {
 func serial(ca *x509.Certificate) string { return ca.SerialNumber.Text(16) }
 
 func contains(all []*x509.Certificate, ca *x509.Certificate) bool {
-	for _, one := range all {
-		if one.Equal(ca) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, ca.Equal)
 }
 
 func certificates(pem []byte) ([]*x509.Certificate, error) {

@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -53,9 +54,7 @@ func NewMounted(options MountedOptions) (*Mounted, error) {
 	if len(options.Configurations) == 0 {
 		options.Configurations = []string{DefaultConfiguration}
 	}
-	if options.Clock == nil {
-		options.Clock = clock.RealClock{}
-	}
+	options.Clock = cmp.Or[clock.WithTicker](options.Clock, clock.RealClock{})
 	return &Mounted{options: options, injector: injector{client: options.Client, names: options.Configurations}}, nil
 }
 

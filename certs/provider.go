@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -93,24 +94,14 @@ func ServiceDNSNames(service, namespace string) []string {
 }
 
 func (o Options) withDefaults() Options {
-	if o.SecretName == "" {
-		o.SecretName = DefaultSecretName
-	}
+	o.SecretName = cmp.Or(o.SecretName, DefaultSecretName)
 	if len(o.Configurations) == 0 {
 		o.Configurations = []string{DefaultConfiguration}
 	}
-	if o.CALifetime == 0 {
-		o.CALifetime = DefaultCALifetime
-	}
-	if o.ServingLifetime == 0 {
-		o.ServingLifetime = DefaultServingLifetime
-	}
-	if o.Settle == 0 {
-		o.Settle = DefaultSettle
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.CALifetime = cmp.Or(o.CALifetime, DefaultCALifetime)
+	o.ServingLifetime = cmp.Or(o.ServingLifetime, DefaultServingLifetime)
+	o.Settle = cmp.Or(o.Settle, DefaultSettle)
+	o.Clock = cmp.Or[clock.Clock](o.Clock, clock.RealClock{})
 	return o
 }
 

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,12 +164,8 @@ type load struct {
 }
 
 func newLoad(maxReview, memory int64) *load {
-	if maxReview == 0 {
-		maxReview = DefaultMaxReview
-	}
-	if memory == 0 {
-		memory = DefaultMemory
-	}
+	maxReview = cmp.Or(maxReview, DefaultMaxReview)
+	memory = cmp.Or(memory, DefaultMemory)
 	l := &load{maxReview: maxReview, patience: defaultPatience, room: memory / 2, spare: memory / 8}
 	l.bodies, l.decoded, l.small = semaphore.NewWeighted(max(memory/8, 2*maxReview)), semaphore.NewWeighted(l.room),
 		semaphore.NewWeighted(l.spare)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -112,12 +113,7 @@ func (l *Labels) mayLack(ctx context.Context, of *kind, meta *metav1.PartialObje
 			return false, nil // It is gone, and its objects go with it.
 		}
 	}
-	for _, p := range of.policies {
-		if p.MayLabel(ctx, &facts, variables) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(of.policies, func(p *expression.Policy) bool { return p.MayLabel(ctx, &facts, variables) }), nil
 }
 
 // finding is the label that an object lacks.

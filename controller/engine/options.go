@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -135,9 +136,7 @@ func (o Options) complete() (Options, error) {
 			errs = append(errs, fmt.Errorf("engine: Options.%s is %d: give 0 for the default, or more", f.name, f.value))
 		}
 	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.Clock = cmp.Or[clock.WithTicker](o.Clock, clock.RealClock{})
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
 	}

@@ -97,12 +97,8 @@ type trigger struct {
 
 // New registers the kind with the engine and makes its feed.
 func New(kind Kind, options Options) (*Feed, error) {
-	if options.RelistEvery == 0 {
-		options.RelistEvery = DefaultRelistEvery
-	}
-	if options.Clock == nil {
-		options.Clock = clock.RealClock{}
-	}
+	options.RelistEvery = cmp.Or(options.RelistEvery, DefaultRelistEvery)
+	options.Clock = cmp.Or[clock.Clock](options.Clock, clock.RealClock{})
 	if options.ServerTime == nil {
 		options.ServerTime = func(context.Context) (time.Time, error) { return options.Clock.Now(), nil }
 	}

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -67,10 +68,7 @@ func (f *Feed) report(facts *policy.Facts, verdict policy.Verdict) {
 		f.notHeld(facts, verdict)
 		return
 	}
-	level := string(verdict.Source.Level)
-	if level == "" {
-		level = string(lifetime.LevelObject)
-	}
+	level := cmp.Or(string(verdict.Source.Level), string(lifetime.LevelObject))
 	kind := f.kind.Profile.Kind
 	f.options.Reports.unusable.WithLabelValues(kind.Group, kind.Kind, level).Inc()
 	f.options.Reports.kept(f.reference(facts.Namespace, facts.Name, facts.UID), verdict.Reason, verdict.Err, verdict.Source.String())

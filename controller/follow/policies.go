@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -309,11 +310,7 @@ func (p *Policies) All() []string {
 	if err != nil {
 		return nil
 	}
-	out := make([]string, 0, len(all))
-	for name := range all {
-		out = append(out, name)
-	}
-	return out
+	return slices.Collect(maps.Keys(all))
 }
 
 // UID returns the UID of a policy, "" where it is not known.

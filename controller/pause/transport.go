@@ -1,6 +1,7 @@
 package pause
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -68,9 +69,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, "":
 		return t.next.RoundTrip(r)
 	case http.MethodDelete:
-		if mark == nil {
-			mark = &Mark{any: true}
-		}
+		mark = cmp.Or(mark, &Mark{any: true})
 	}
 	if mark == nil {
 		return t.next.RoundTrip(r)

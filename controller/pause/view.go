@@ -1,6 +1,8 @@
 package pause
 
 import (
+	"slices"
+
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/quote"
@@ -41,12 +43,7 @@ func (v *View) some(which func(*judging.Pause) bool) bool {
 	if v.Unread != "" {
 		return true
 	}
-	for i := range v.held {
-		if which(&v.held[i]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.held, func(pause judging.Pause) bool { return which(&pause) })
 }
 
 // Count is the number of pauses in effect.

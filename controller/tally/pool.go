@@ -2,6 +2,7 @@ package tally
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,18 +84,8 @@ func (p *pool) send(s *share, patch func(context.Context) bool) {
 	p.pace.Observe(pace.Sample{At: now.Sub(p.began), Latency: now.Sub(began), InFlight: p.inFlight, Refused: refused})
 	p.inFlight--
 	s.open--
-	if s.open == 0 && len(s.left) == 0 && !p.waiting(s) {
+	if s.open == 0 && len(s.left) == 0 && !slices.Contains(p.shares, s) { // begin closes a share in the line.
 		close(s.done)
 	}
 	p.begin()
-}
-
-// waiting reports whether a share is in the line, which closes it. The lock is held.
-func (p *pool) waiting(s *share) bool {
-	for _, one := range p.shares {
-		if one == s {
-			return true
-		}
-	}
-	return false
 }

@@ -66,12 +66,7 @@ func (m *match) concerns(kind schema.GroupKind) bool {
 	if len(m.kinds) == 0 {
 		return true
 	}
-	for i := range m.kinds {
-		if is(m.kinds[i].Group, kind.Group) && is(m.kinds[i].Kind, kind.Kind) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.kinds, func(one v1alpha1.GroupKind) bool { return is(one.Group, kind.Group) && is(one.Kind, kind.Kind) })
 }
 
 // names reports whether the policy names a kind explicitly, not by a wildcard.

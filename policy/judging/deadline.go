@@ -1,6 +1,7 @@
 package judging
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -66,9 +67,7 @@ func JudgeDeadline(facts *policy.Facts, effective *resolution.Effective, grace t
 
 func deadlineVerdict(at time.Time, trigger policy.Trigger, effective *resolution.Effective, now time.Time) policy.Verdict {
 	value := effective.Deadline
-	if value.Source.Level == "" {
-		value.Source.Level = lifetime.LevelObject
-	}
+	value.Source.Level = cmp.Or(value.Source.Level, lifetime.LevelObject)
 	return policy.Verdict{
 		Trigger: trigger, Source: value.Source, Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun || value.DryRun,
 	}.Due(at, now, policy.Stop)

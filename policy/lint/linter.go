@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,9 +23,7 @@ func NewLinter(ctx context.Context, options Options) (*Linter, error) {
 	if options.Now.IsZero() {
 		return nil, errors.New("lint: Now is zero: labels are compared with it")
 	}
-	if options.Namespace == "" {
-		options.Namespace = DefaultNamespace
-	}
+	options.Namespace = cmp.Or(options.Namespace, DefaultNamespace)
 	world, err := newWorld(ctx, &options)
 	return &Linter{world}, err
 }

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"bytes"
+	"cmp"
 	"reflect"
 
 	"go.yaml.in/yaml/v3"
@@ -35,10 +36,7 @@ func (d *Document) edited(assignments []resolution.Assignment) ([]byte, bool) {
 			return nil, false
 		}
 	}
-	whole := d.root
-	if whole == nil {
-		whole = d.node
-	}
+	whole := cmp.Or(d.root, d.node)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
@@ -74,10 +72,7 @@ func assignNode(node *yaml.Node, assignment resolution.Assignment) bool {
 		}
 		node = next
 	}
-	if node.Kind != yaml.MappingNode {
-		return false
-	}
-	return setNode(node, assignment.Path[last], assignment.Value)
+	return node.Kind == yaml.MappingNode && setNode(node, assignment.Path[last], assignment.Value)
 }
 
 func setNode(mapping *yaml.Node, name string, value any) bool {

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,15 +36,9 @@ const (
 )
 
 func (l Limits) withDefaults() Limits {
-	if l.Bytes == 0 {
-		l.Bytes = DefaultMaxBytes
-	}
-	if l.Documents == 0 {
-		l.Documents = DefaultMaxDocuments
-	}
-	if l.Nodes == 0 {
-		l.Nodes = DefaultMaxNodes
-	}
+	l.Bytes = cmp.Or(l.Bytes, DefaultMaxBytes)
+	l.Documents = cmp.Or(l.Documents, DefaultMaxDocuments)
+	l.Nodes = cmp.Or(l.Nodes, DefaultMaxNodes)
 	return l
 }
 

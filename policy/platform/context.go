@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,10 +85,7 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 		return out, nil
 	}
 	asksRuntime := !object.LabelOnly || !object.MetadataOnly && slices.ContainsFunc(policies, byRuntime(filled))
-	kind := object.Runtime
-	if kind == nil {
-		kind = snapshot.RuntimeOf(facts.Profile.Kind.GroupKind())
-	}
+	kind := cmp.Or(object.Runtime, snapshot.RuntimeOf(facts.Profile.Kind.GroupKind()))
 	if object.LabelOnly && (asksRuntime || tried) && snapshot.Incomplete() != nil {
 		return nil, snapshot.Incomplete() // A KindProfile may know the runtime, or how the object finishes.
 	}

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,12 +44,8 @@ func (s *Snapshot) Served() []Served {
 			}
 		}
 	}
-	var more []*expression.Profile
-	for _, profile := range bare {
-		more = append(more, profile)
-	}
 	var out []Served
-	for _, profile := range linkedCopies(s.compiled, more...) {
+	for _, profile := range linkedCopies(s.compiled, slices.Collect(maps.Values(bare))...) {
 		definition := s.definitions[profile.Kind.GroupKind()]
 		if definition == nil {
 			continue

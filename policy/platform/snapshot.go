@@ -269,11 +269,7 @@ func link(compiled map[schema.GroupKind]*expression.Profile) policy.Profiles {
 // linkedCopies are copies of profiles, and of more of them, whose templates lead to each other.
 // They are in the order of kinds.
 func linkedCopies(compiled map[schema.GroupKind]*expression.Profile, more ...*expression.Profile) []*expression.Profile {
-	var out []*expression.Profile
-	for _, profile := range compiled {
-		out = append(out, profile)
-	}
-	out = append(out, more...)
+	out := append(slices.Collect(maps.Values(compiled)), more...)
 	for i, profile := range out {
 		outer, inner := *profile, *profile.Profile
 		outer.Profile = &inner

@@ -28,8 +28,7 @@ func Defaults(facts *policy.Facts, effective *Effective, scope *Scope) []Assignm
 	}
 	var out []Assignment
 	out = append(out, ttlAssignments(facts, effective, scope)...)
-	out = append(out, deadlineAssignments(facts, effective, scope)...)
-	return out
+	return append(out, deadlineAssignments(facts, effective, scope)...)
 }
 
 func ttlAssignments(facts *policy.Facts, effective *Effective, scope *Scope) []Assignment {
@@ -266,10 +265,8 @@ func noDefault(facts *policy.Facts) string {
 	if manager := facts.ForeignManager(); manager != "" {
 		return "is managed by " + manager
 	}
-	if facts.IsPod() {
-		if facts.AlwaysRestarts() {
-			return "has restartPolicy Always"
-		}
+	if facts.IsPod() && facts.AlwaysRestarts() {
+		return "has restartPolicy Always"
 	}
 	return ""
 }

@@ -129,9 +129,7 @@ func (w *walk) noDefault() string {
 
 // close keeps the levels that follow from deciding and reports whether the walk is over.
 func (w *walk) close(reason string) bool {
-	if w.closed == "" {
-		w.closed = reason
-	}
+	w.closed = cmp.Or(w.closed, reason)
 	return w.trace == nil
 }
 

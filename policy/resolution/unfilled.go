@@ -20,10 +20,8 @@ func Unfilled(facts *policy.Facts, scope *Scope) *policy.Facts {
 			out = without
 		}
 	}
-	if _, ok := defaultSource(facts.Annotations, wellknown.AnnotationDeadlineSource); ok {
-		if filledDeadline(facts, scope) {
-			out = out.WithoutDeadline()
-		}
+	if _, ok := defaultSource(facts.Annotations, wellknown.AnnotationDeadlineSource); ok && filledDeadline(facts, scope) {
+		out = out.WithoutDeadline()
 	}
 	return out
 }

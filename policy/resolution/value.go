@@ -248,10 +248,7 @@ func WithoutDefaults(facts *policy.Facts) []fieldpath.FieldPath {
 // the scope of a new object. Other policies in dry-run decided nothing, or did when the value was
 // stamped: either is enough to hold it (S6).
 func (s *Scope) holds(source lifetime.Source, givesAgain func(*Scope) bool) bool {
-	if source.Level != lifetime.LevelPolicy {
-		return false
-	}
-	return slices.ContainsFunc([]*Scope{s, s.Filled}, func(scope *Scope) bool {
+	return source.Level == lifetime.LevelPolicy && slices.ContainsFunc([]*Scope{s, s.Filled}, func(scope *Scope) bool {
 		if scope == nil || !slices.ContainsFunc(scope.Policies, func(of *PlatformPolicy) bool { return of.Name == source.Name && of.Mode == ModeDryRun }) {
 			return false
 		}

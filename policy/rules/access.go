@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
@@ -235,10 +236,5 @@ func lifetimes(facts *policy.Facts, options Options) []*lifetime.Setting {
 }
 
 func contains(settings []*lifetime.Setting, one *lifetime.Setting) bool {
-	for _, setting := range settings {
-		if setting.Path == one.Path && setting.Text == one.Text {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(settings, func(of *lifetime.Setting) bool { return of.Path == one.Path && of.Text == one.Text })
 }

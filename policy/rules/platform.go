@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -86,10 +87,7 @@ func (r *PlatformRequest) about(one *expression.Policy) []Finding {
 	for _, bound := range one.Bounds.Settings() {
 		out = append(out, contradictoryBounds(one, bound, r.Namespaces)...)
 	}
-	limit := one.WarnBelow
-	if limit == 0 {
-		limit = r.Options.warnBelow()
-	}
+	limit := cmp.Or(one.WarnBelow, r.Options.warnBelow())
 	warn := func(rule *Rule, field, value, message string) {
 		out = append(out, named(*rule, []Finding{warning(field, value, message)})...)
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -55,12 +56,8 @@ func New(options Options) (chi.Router, error) {
 	if options.MaxBody < 0 || options.Timeout < 0 {
 		return nil, errors.New("api: MaxBody or Timeout is negative: use 0 for the default")
 	}
-	if options.MaxBody == 0 {
-		options.MaxBody = DefaultMaxBody
-	}
-	if options.Timeout == 0 {
-		options.Timeout = DefaultTimeout
-	}
+	options.MaxBody = cmp.Or(options.MaxBody, DefaultMaxBody)
+	options.Timeout = cmp.Or(options.Timeout, DefaultTimeout)
 	router := chi.NewRouter()
 	router.Use(recovered(options.Logger), limited(options.MaxBody), timed(options.Timeout))
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {

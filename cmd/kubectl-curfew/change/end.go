@@ -98,10 +98,7 @@ func Protect(s *Subject) (*Plan, error) {
 
 func (s *Subject) hasTTL() bool {
 	e := s.Explained
-	if !e.Facts.Profile.Finishable() {
-		return false
-	}
-	return slices.ContainsFunc(s.outcomes(), func(outcome lifetime.Outcome) bool {
+	return e.Facts.Profile.Finishable() && slices.ContainsFunc(s.outcomes(), func(outcome lifetime.Outcome) bool {
 		value := e.Effective.TTL(outcome)
 		return value.Set && !value.TTL.Never
 	})

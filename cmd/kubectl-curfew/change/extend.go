@@ -1,6 +1,7 @@
 package change
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -142,10 +143,7 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 		if e.ByLabel.Err == nil && expires(e.ByLabel) && fresh.Expiry(e.Facts.Created).Before(e.ByLabel.Expiry) {
 			return nil, Nothing("expires at %s, which is later", s.at(e.ByLabel.Expiry))
 		}
-		key := e.LabelKey
-		if key == "" {
-			key = wellknown.LabelTTL
-		}
+		key := cmp.Or(e.LabelKey, wellknown.LabelTTL)
 		set(patch, label(key), fresh.String())
 		return s.tryToCome(patch)
 	}

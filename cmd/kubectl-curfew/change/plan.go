@@ -1,6 +1,7 @@
 package change
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -92,9 +93,7 @@ func DeletionOf(e *judging.Explanation) Deletion {
 	case out.After == nil:
 		out.After = &lifetime.TTL{Never: true}
 	}
-	if failed == nil {
-		failed = &lifetime.TTL{Never: true}
-	}
+	failed = cmp.Or(failed, &lifetime.TTL{Never: true})
 	if *failed != *out.After {
 		out.AfterFailure = failed
 	}

@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -172,7 +173,7 @@ func exclusion(r *resources) (string, error) {
 		// Namespaces themselves are excluded by their name.
 		parts = append(parts, anyOf("object.metadata.?namespace.orValue(object.metadata.name)", r.Namespaces))
 	}
-	for _, key := range sortedKeys(r.Annotations) {
+	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
 		parts = append(parts, annotation(key, r.Annotations[key]))
 	}
 	for of, selector := range map[string]*metav1.LabelSelector{"object": r.Selector, "namespaceObject": r.NamespaceSelector} {

@@ -3,6 +3,7 @@ package convert
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -235,9 +236,7 @@ func rule(kind string) (out v1alpha1.ResourceRule, note, reason string) {
 		out.APIVersions = []string{version}
 	}
 	if name == "*" {
-		if group == "" {
-			group = "*"
-		}
+		group = cmp.Or(group, "*")
 		out.APIGroups, out.Resources = []string{group}, []string{"*"}
 		return out, "a wildcard never matches what a cluster depends on, such as Namespaces and RBAC", ""
 	}

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -101,7 +102,7 @@ func (d *draft) match(path string, r *resources) {
 		d.lost(path+".namespaceSelector", "a policy of one namespace has none")
 		match.NamespaceSelector = nil
 	}
-	for _, key := range sortedKeys(r.Annotations) {
+	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
 		d.condition("annotation", annotation(key, r.Annotations[key]))
 	}
 	d.namespaces(path, r.Namespaces)
@@ -144,7 +145,7 @@ func selectorCode(of string, selector *metav1.LabelSelector) ([]string, error) {
 	}
 	var out []string
 	label := func(key string) string { return fmt.Sprintf("object.metadata.?labels[?%q]", key) }
-	for _, key := range sortedKeys(selector.MatchLabels) {
+	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
 		if strings.ContainsAny(key, "*?") {
 			return nil, fmt.Errorf("wildcards in the keys of labels are not supported")
 		}

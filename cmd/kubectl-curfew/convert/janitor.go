@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -204,18 +205,9 @@ func (d *draft) janitorResources(path string, of *janitorRule) {
 	if slices.Contains(byGroup["*"], "*") {
 		byGroup = map[string][]string{"*": {"*"}}
 	}
-	for _, group := range sortedKeys(byGroup) {
+	for _, group := range slices.Sorted(maps.Keys(byGroup)) {
 		match.ResourceRules = append(match.ResourceRules, v1alpha1.ResourceRule{APIGroups: []string{group}, Resources: byGroup[group]})
 	}
 }
 
 var resourceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
-
-func sortedKeys[V any](of map[string]V) []string {
-	out := make([]string, 0, len(of))
-	for key := range of {
-		out = append(out, key)
-	}
-	slices.Sort(out)
-	return out
-}

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -155,10 +156,7 @@ func unsupported(tree *parsing.ASTNode) error {
 			return err
 		}
 	}
-	name := symbols[tree.NodeType]
-	if name == "" {
-		name = strings.TrimPrefix(tree.NodeType.String(), "AST")
-	}
+	name := cmp.Or(symbols[tree.NodeType], strings.TrimPrefix(tree.NodeType.String(), "AST"))
 	return fmt.Errorf("%s is not supported", name)
 }
 

@@ -191,7 +191,7 @@ func (a *defaultsAnswer) allNotes() []string {
 			depends[what] = append(depends[what], each.Kind.GroupResource().String())
 		}
 	}
-	for _, what := range sortedKeys(depends) {
+	for _, what := range slices.Sorted(maps.Keys(depends)) {
 		out = append(out, fmt.Sprintf("%s may decide otherwise for single objects of %s", what, strings.Join(depends[what], ", ")))
 	}
 	return append(out, a.notes.Notes()...)
@@ -241,5 +241,3 @@ func (a *defaultsAnswer) data(now time.Time) Data {
 	}
 	return out
 }
-
-func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,10 +40,7 @@ func (r *reader) cleanup() (State, string) {
 	var advice []string
 	for _, one := range r.report.Stalled.First {
 		_, reason, _ := strings.Cut(strings.TrimSuffix(one, ")"), " (")
-		remedy := remedies[reason]
-		if remedy == "" {
-			remedy = "condition Ready names the field to correct"
-		}
+		remedy := cmp.Or(remedies[reason], "condition Ready names the field to correct")
 		if text := reason + ": " + remedy; !slices.Contains(advice, text) {
 			advice = append(advice, text)
 		}

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ func ReadLocal(ctx context.Context, names []string, recursive bool, namespace st
 	if err != nil {
 		return nil, err
 	}
-	if namespace == "" {
-		namespace = lint.DefaultNamespace
-	}
+	namespace = cmp.Or(namespace, lint.DefaultNamespace)
 	_, schemas, err := session.Builtin()
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 
@@ -140,12 +141,7 @@ func KindText(group, kind string) string {
 }
 
 func Condition(policy *world.CleanupPolicy, kind string) *metav1.Condition {
-	for i := range policy.Status.Conditions {
-		if policy.Status.Conditions[i].Type == kind {
-			return &policy.Status.Conditions[i]
-		}
-	}
-	return nil
+	return meta.FindStatusCondition(policy.Status.Conditions, kind)
 }
 
 // NextRun says when a policy runs next, as far as Curfew has said so.

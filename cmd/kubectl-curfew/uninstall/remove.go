@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
 
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -193,26 +193,9 @@ func released(n int) string {
 }
 
 func (i *Installation) releaseThese(ctx context.Context) error {
-	next := make(chan Release)
-	var group sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	for range atOnce {
-		group.Go(func() {
-			for one := range next {
-				if err := i.release(ctx, one, false); err != nil {
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for _, one := range i.Releases {
-		next <- one
-	}
-	close(next)
-	group.Wait()
+	errs := make([]error, len(i.Releases))
+	workqueue.ParallelizeUntil(ctx, atOnce, len(errs), func(n int) { errs[n] = i.release(ctx, i.Releases[n], false) })
+	errs = slices.DeleteFunc(append(errs, ctx.Err()), func(err error) bool { return err == nil })
 	if len(errs) > 3 { // One reason has a line for each Pod.
 		errs = append(errs[:3], fmt.Errorf("and %d more Pods", len(errs)-3))
 	}

@@ -1,6 +1,7 @@
 package deletion
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,10 +40,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("deletion: address of the API server %q: %w", config.Host, err)
 	}
-	agent := config.UserAgent
-	if agent == "" {
-		agent = rest.DefaultKubernetesUserAgent()
-	}
+	agent := cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent())
 	return &Client{http: hc, base: strings.TrimSuffix(base.String(), "/"), agent: agent}, nil
 }
 

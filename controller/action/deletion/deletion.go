@@ -66,9 +66,7 @@ type Action struct {
 // New makes an Action. The clock measures latencies, nil means the real one; a nil registerer gets
 // no metrics.
 func New(sender Sender, measure clock.PassiveClock, registerer prometheus.Registerer) (*Action, error) {
-	if measure == nil {
-		measure = clock.RealClock{}
-	}
+	measure = cmp.Or[clock.PassiveClock](measure, clock.RealClock{})
 	a := &Action{sender: sender, clock: measure, uidOnly: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "curfew_deletions_uid_only_total",
 		Help: "Deletions with the UID as only precondition, right after a live read, because the API does not honour the resourceVersion.",

@@ -1,6 +1,7 @@
 package stop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -138,10 +139,7 @@ func (s *stopping) patchOptions() metav1.PatchOptions {
 }
 
 func (s *stopping) condition(step v1alpha1.StopStep, now time.Time) metav1.Condition {
-	kind := step.ConditionType
-	if kind == "" {
-		kind = defaultCondition
-	}
+	kind := cmp.Or(step.ConditionType, defaultCondition)
 	return metav1.Condition{
 		Type: kind, Status: metav1.ConditionTrue, Reason: policy.ReasonDeadlineExceeded,
 		LastTransitionTime: metav1.NewTime(now), Message: s.message(now),

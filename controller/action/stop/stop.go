@@ -126,9 +126,7 @@ type Action struct {
 // New makes an Action and registers its metrics.
 func New(options Options) (*Action, error) {
 	options.Settle = cmp.Or(options.Settle, DefaultSettle)
-	if options.Clock == nil {
-		options.Clock = clock.RealClock{}
-	}
+	options.Clock = cmp.Or[clock.PassiveClock](options.Clock, clock.RealClock{})
 	if options.ServerTime == nil {
 		options.ServerTime = func(context.Context) (time.Time, error) { return options.Clock.Now(), nil }
 	}

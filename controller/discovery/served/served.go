@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"curfew.dev/curfew/policy/cleanup"
 )
@@ -67,10 +68,5 @@ func Resources(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) []cle
 }
 
 func cleanable(verbs metav1.Verbs) bool {
-	for _, verb := range []string{"list", "get", "delete"} {
-		if !slices.Contains(verbs, verb) {
-			return false
-		}
-	}
-	return true
+	return sets.New(verbs...).HasAll("list", "get", "delete")
 }
