@@ -87,7 +87,7 @@ func TestPoliciesFillInAndRefuse(t *testing.T) {
 		response.Result.Message != `spec.ttlSecondsAfterFinished: 864000 (10d) is above maxTTL 1d of policy "platform": use 1d or less` {
 		t.Errorf("answered %+v", response.Result)
 	}
-	known.RemovePolicy("platform")
+	known.PutPolicy("platform", nil)
 	if response := w.ask(t, ask{path: PathMutate, namespace: "plain", object: platformJob}); len(response.Patch) > 0 {
 		t.Errorf("a policy that is gone spoke: %s", response.Patch)
 	}
@@ -158,7 +158,7 @@ func TestKindProfileReplacesABuiltIn(t *testing.T) {
 	if known.Snapshot().Profiles[jobSet].Name != "mine" {
 		t.Error("the KindProfile does not apply")
 	}
-	known.RemoveProfile("mine")
+	known.PutProfile("mine", nil)
 	if known.Snapshot().Profiles[jobSet].Name != before {
 		t.Error("the built-in profile did not come back")
 	}

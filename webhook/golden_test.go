@@ -162,7 +162,7 @@ func goldenWorld(t *testing.T, known *platform.Store, folder string, settings go
 	for _, text := range documents(t, filepath.Join(folder, "policies.yaml")) {
 		object := parsed[v1alpha1.LifecyclePolicy](t, text)
 		known.SetPolicy(object)
-		t.Cleanup(func() { known.RemovePolicy(object.Name) })
+		t.Cleanup(func() { known.PutPolicy(object.Name, nil) })
 	}
 	namespaces := goldenNamespaces{}
 	for _, text := range documents(t, filepath.Join(folder, "namespace.yaml")) {

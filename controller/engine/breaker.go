@@ -77,8 +77,6 @@ func (k scopeKey) String() string {
 	return fmt.Sprintf("%s/%d/%s/%s", k.class, k.kind, k.namespace, k.source)
 }
 
-func newBreakers() *breakers { return &breakers{scopes: map[scopeKey]*scope{}} }
-
 // intervals bounds the interval between rounds of probes: an unreachable API server is probed
 // often, a missing permission seldom.
 func (k scopeKey) intervals() (first, most time.Duration) {

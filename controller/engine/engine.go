@@ -86,7 +86,7 @@ func New(o Options) (*Engine, error) {
 		payloads: newPayloads(maxPayloads),
 		kinds:    []*kindState{nil},
 		guard:    guard{skew: o.Skew, maxSkew: o.MaxSkew},
-		breakers: newBreakers(),
+		breakers: &breakers{scopes: map[scopeKey]*scope{}},
 		conc:     pace.NewConcurrency(o.MaxConcurrency, o.FavourDrain),
 		all:      pace.Rate{Limit: o.MaxDeletionsPerMinute},
 		backfill: pace.Rate{Limit: o.BackfillPerMinute},

@@ -106,36 +106,26 @@ func (s *Statuses) Add(name string, patch MakePatch) {
 
 // Run writes until ctx is done.
 func (s *Statuses) Run(ctx context.Context) {
-	for {
-		name, ok := s.queue.Next(ctx)
-		if !ok {
-			return
-		}
+	s.queue.Work(ctx, func(ctx context.Context, name string) time.Duration {
 		s.mu.Lock()
 		patch := s.pending[name]
 		delete(s.pending, name)
 		s.mu.Unlock()
 		if patch == nil {
-			continue // A newer state was written while an older one waited.
+			return 0 // A newer state was written while an older one waited.
 		}
 		err := s.write(ctx, name, patch)
 		if settled(err) || ctx.Err() != nil {
-			s.queue.Done(name)
-			continue
+			return 0
 		}
 		s.log.Info("could not write a status, trying again", "object", name, "reason", err.Error())
-		s.retry(name, patch)
-	}
-}
-
-// retry has a status written again, unless a newer one waits.
-func (s *Statuses) retry(name string, patch MakePatch) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pending[name] == nil {
-		s.pending[name] = patch
-	}
-	s.queue.Retry(name, writeAgain)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.pending[name] == nil {
+			s.pending[name] = patch
+		}
+		return writeAgain
+	})
 }
 
 func (s *Statuses) write(ctx context.Context, name string, patch MakePatch) error {

@@ -216,7 +216,7 @@ func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 		t.Fatal(errs)
 	}
 	with := store.Snapshot()
-	store.RemovePolicy("p")
+	store.PutPolicy("p", nil)
 	world := func() *cluster {
 		return &cluster{
 			snapshot:   with,

@@ -55,9 +55,6 @@ func (s *Store) SetPolicy(object *v1alpha1.LifecyclePolicy) field.ErrorList {
 	return errs
 }
 
-// RemovePolicy forgets a LifecyclePolicy.
-func (s *Store) RemovePolicy(name string) { s.PutPolicy(name, nil) }
-
 // PutPolicy is [Store.SetPolicy] for a compiled policy; nil removes it.
 func (s *Store) PutPolicy(name string, compiled *expression.Policy) {
 	s.change(func() { put(s.parts.policies, name, compiled) })
@@ -70,9 +67,6 @@ func (s *Store) SetProfile(object *v1alpha1.KindProfile) field.ErrorList {
 	s.PutProfile(object.Name, compiled)
 	return errs
 }
-
-// RemoveProfile forgets a KindProfile, so that a built-in one of the kind applies again.
-func (s *Store) RemoveProfile(name string) { s.PutProfile(name, nil) }
 
 // PutProfile is [Store.SetProfile] for a compiled profile; nil removes it.
 func (s *Store) PutProfile(name string, compiled *expression.Profile) {
@@ -91,9 +85,6 @@ func (s *Store) SetDefinition(name string, definition *expression.Definition) {
 		s.current.Store(s.parts.snapshot())
 	}
 }
-
-// RemoveDefinition forgets a CustomResourceDefinition.
-func (s *Store) RemoveDefinition(name string) { s.SetDefinition(name, nil) }
 
 // SetIncomplete notes why not all KindProfiles are known, nil once they are.
 func (s *Store) SetIncomplete(why error) { s.change(func() { s.parts.incomplete = why }) }

@@ -80,11 +80,11 @@ func TestOfTwoProfilesForOneKindTheFirstByNameHolds(t *testing.T) {
 		if have := known.Snapshot().Profiles[cronJob].Name; have != "a" {
 			t.Errorf("added as %v: %s holds, want a", order, have)
 		}
-		known.RemoveProfile("a")
+		known.PutProfile("a", nil)
 		if have := known.Snapshot().Profiles[cronJob].Name; have != "b" {
 			t.Errorf("without a: %s holds, want b", have)
 		}
-		known.RemoveProfile("b")
+		known.PutProfile("b", nil)
 		if have := known.Snapshot().Profiles[cronJob]; have != policy.CronJobProfile {
 			t.Errorf("without both: %s holds, want the built-in one", have.Name)
 		}
@@ -118,7 +118,7 @@ func TestWithLeavesTheRestAsItWas(t *testing.T) {
 	if before.Policies[1] == posted || before.Profiles[cronJob] != policy.CronJobProfile || known.Snapshot() != before {
 		t.Error("what others read was changed")
 	}
-	known.RemovePolicy("b")
+	known.PutPolicy("b", nil)
 	if len(after.Policies) != 2 || len(known.Snapshot().Policies) != 1 {
 		t.Error("a later change reached what was handed out")
 	}
@@ -270,7 +270,7 @@ func TestProfilesFollowTheInstalledVersion(t *testing.T) {
 	known.SetDefinition("trainjobs.trainer.kubeflow.org", trainJobs("suspend", "activeDeadlineSeconds"))
 	expect("v2.2.0", true)
 	known.SetDefinition("trainjobs.trainer.kubeflow.org", trainJobs("suspend"))
-	known.RemoveDefinition("trainjobs.trainer.kubeflow.org")
+	known.SetDefinition("trainjobs.trainer.kubeflow.org", nil)
 	expect("not installed", true)
 	before := known.Snapshot()
 	other := trainJobs()

@@ -48,7 +48,7 @@ func TestPoliciesOfTheClusterAreFollowed(t *testing.T) {
 			t.Fatal(errs)
 		}
 		w.snapshot = builtin.Snapshot()
-		builtin.RemovePolicy("live")
+		builtin.PutPolicy("live", nil)
 		seconds := map[string]string{"1h": "3600 (1h)", "2h": "7200 (2h)"}[ttl]
 		if body := ask("/v1/default", job); !strings.Contains(body, given(seconds)) || !strings.Contains(body, `"source":"policy/live"`) {
 			t.Errorf("a policy of %s: %s", ttl, body)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/judging"
@@ -22,9 +23,6 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
-
-// pageSize is how many objects are read at once.
-const pageSize = 500
 
 // Query selects objects.
 type Query struct {
@@ -61,7 +59,7 @@ func (w *World) passes(kind Kind, query Query) []pass {
 	switch {
 	case kind.Profile.State == nil:
 		// The bounds of some policies depend on more than metadata.
-		slim := !w.needsObjects(kind)
+		slim := !expression.NeedsWhole(w.platform.Concerning(kind.GroupKind()))
 		out := []pass{of(slim, "", wellknown.LabelTTL)}
 		if w.Controller.Alias {
 			out = append(out, of(slim, "", alias))
@@ -77,10 +75,6 @@ func (w *World) passes(kind Kind, query Query) []pass {
 	default:
 		return []pass{of(false, "")}
 	}
-}
-
-func (w *World) needsObjects(kind Kind) bool {
-	return expression.NeedsWhole(w.platform.Concerning(kind.GroupKind()))
 }
 
 // List passes the objects of a kind that may expire to take, page by page. An object can come
@@ -119,30 +113,11 @@ func (w *World) lister(at schema.GroupVersionResource, namespace string) lister 
 	}
 }
 
-// pages passes the items of a list to take, page by page. A list that expires on the API server is
-// read again in one piece, so that an item can come twice.
+// pages passes the items of a list to take, page by page. Where the list expires on the API server,
+// it goes on with newer objects, so that an item can come twice (see [paging.Resume]).
 func pages(ctx context.Context, list lister, options metav1.ListOptions, take func(item runtime.Object) error) error {
-	options.Limit = pageSize
-	for {
-		page, err := list(ctx, options)
-		if apierrors.IsResourceExpired(err) && options.Continue != "" {
-			options.Continue, options.Limit = "", 0
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := meta.EachListItem(page, take); err != nil {
-			return err
-		}
-		accessor, err := meta.ListAccessor(page)
-		if err != nil {
-			return err
-		}
-		if options.Continue = accessor.GetContinue(); options.Continue == "" {
-			return nil
-		}
-	}
+	_, err := paging.Each(ctx, options, list, func(page runtime.Object) error { return meta.EachListItem(page, take) })
+	return err
 }
 
 // Refused reports whether the user lacks a permission.

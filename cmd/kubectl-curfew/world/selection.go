@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/controller/paging"
 )
 
 // Selection selects objects as kubectl does: KIND/NAME…, KIND NAME…, or KIND with a selector or
@@ -326,7 +328,7 @@ func (w *World) NamesOf(ctx context.Context, text, namespace string) ([]string, 
 	if kind.ClusterScoped {
 		namespace = ""
 	}
-	list, err := w.clients.Metadata.Resource(kind.At()).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
+	list, err := w.clients.Metadata.Resource(kind.At()).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: paging.Limit})
 	if err != nil {
 		return nil, err
 	}
