@@ -4,7 +4,7 @@
 // The object's context is read: its namespace, the policies and the runtime that it uses
 // (source.go, policy/platform). Package policy decides, and a named constructor turns the decision
 // into the answer (response.go). The endpoints differ in their decisions: mutate.go fills in
-// defaults with a small patch (patch.go), and keeps Curfew's own keys on Namespaces. validate.go
+// defaults with a small patch (mutate.go), and keeps Curfew's own keys on Namespaces. validate.go
 // asks the rules about objects, policies.go about policies. access.go asks for the permissions of
 // users.
 //

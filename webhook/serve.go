@@ -14,9 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/webhook/wire"
@@ -268,4 +270,53 @@ func shed(code int32, reason metav1.StatusReason, message string) answer {
 	response := admissionv1.AdmissionResponse{Result: failure(code, reason, message)}
 	response.AuditAnnotations = audit(outcomeThrottled, nil, "")
 	return answer{response: response, outcome: outcomeThrottled, status: http.StatusOK}
+}
+
+// metrics of admission. No label is a namespace or a name.
+type metrics struct {
+	reviews     *prometheus.CounterVec
+	dropped     prometheus.Counter
+	unevaluated prometheus.Counter
+	latency     *prometheus.HistogramVec
+}
+
+func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "curfew_admission_reviews_total",
+			Help: "Admission requests by webhook, operation, kind and decision (allowed, defaulted, denied, throttled, invalid, error).",
+		}, []string{"webhook", "operation", "group", "kind", "decision"}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "curfew_admission_patch_dropped_total",
+			Help: "Patches that did not apply to the object they were made for and were not sent.",
+		}),
+		unevaluated: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "curfew_admission_policy_errors_total",
+			Help: "Expressions of LifecyclePolicies that could not be evaluated for an object; it is kept, and not refused.",
+		}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "curfew_admission_duration_seconds",
+			Help:    "Time from a decoded request to its answer.",
+			Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}, []string{"webhook"}),
+	}
+	var errs []error
+	for _, collector := range []prometheus.Collector{m.reviews, m.dropped, m.unevaluated, m.latency} {
+		errs = append(errs, registerer.Register(collector))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("registering the webhooks' metrics: %w", err)
+	}
+	return m, nil
+}
+
+func (m *metrics) reviewed(webhook string, kind schema.GroupKind, operation string, outcome outcome, took time.Duration) {
+	switch operation {
+	case "CREATE", "UPDATE", "DELETE", "CONNECT":
+	default:
+		operation = "other"
+	}
+	m.reviews.WithLabelValues(webhook, operation, kind.Group, kind.Kind, string(outcome)).Inc()
+	// A clock that jumped back between the readings is no latency.
+	m.latency.WithLabelValues(webhook).Observe(max(took, 0).Seconds())
 }

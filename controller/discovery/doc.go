@@ -8,7 +8,7 @@
 // It knows custom kinds from their definitions, and all others from discovery (kinds.go). It asks
 // again which kinds are served and permitted when an event says that this may have changed, and
 // every few minutes for changes without an event (labels.go). It reports kinds whose labels have no
-// effect (report.go).
+// effect (labels.go).
 //
 // Both pass the feeds that should run to a [feedset.Set].
 package discovery

@@ -9,7 +9,7 @@
 // objects again.
 //
 // A kind whose objects expire by label is read by metadata alone and tracked for a
-// trigger of its own. A kind with deadlines has another trigger for them (trigger.go), fed by the
+// trigger of its own. A kind with deadlines has another trigger for them (kind.go), fed by the
 // same watch. The watch of Pods leaves out unfinished ones ([Pods]): a trigger for running Pods
 // needs a feed of its own. A watch is read by lines and from a buffered response (decode.go).
 // [Reports] writes Events and log lines about single objects (report.go).

@@ -100,3 +100,178 @@ func (q *Queue) Pop() (string, bool) {
 	delete(q.has, name)
 	return name, true
 }
+
+// RetryQueue is a [Queue] in which a name can wait by itself for a while and delays no other.
+type RetryQueue struct {
+	*Queue
+	clock clock.Clock
+	most  time.Duration
+	// later are the names that wait, and next is the earliest of their times; zero if none waits.
+	// failures counts the failures of a name in a row. The mutex of the queue guards all of them.
+	later    map[string]time.Time
+	next     time.Time
+	failures map[string]int
+	// working has the names under work, and whether another worker has asked for one meanwhile.
+	working map[string]bool
+}
+
+// NewRetryQueue makes an empty queue in which no name waits for longer than most.
+func NewRetryQueue(clock clock.Clock, most time.Duration) *RetryQueue {
+	return newRetryQueue(NewQueue(), clock, most)
+}
+
+// NewFairQueue makes one in which groups of names take turns.
+func NewFairQueue(clock clock.Clock, most time.Duration, group func(name string) string) *RetryQueue {
+	return newRetryQueue(newQueue(group), clock, most)
+}
+
+func newRetryQueue(queue *Queue, clock clock.Clock, most time.Duration) *RetryQueue {
+	return &RetryQueue{Queue: queue, clock: clock, most: most, later: map[string]time.Time{}, failures: map[string]int{}, working: map[string]bool{}}
+}
+
+// AddAfter appends a name after a while.
+func (q *RetryQueue) AddAfter(name string, d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.addAfter(name, d)
+}
+
+// Retry appends a name whose work failed: after first, and after twice as long each time that it
+// fails again.
+func (q *RetryQueue) Retry(name string, first time.Duration) { q.RetryWithin(name, first, q.most) }
+
+// RetryWithin is Retry with a maximum of its own.
+func (q *RetryQueue) RetryWithin(name string, first, most time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	most = min(most, q.most)
+	d := min(first, most)
+	for range q.failures[name] {
+		if d = min(2*d, most); d == most {
+			break
+		}
+	}
+	q.failures[name]++
+	q.addAfter(name, d)
+}
+
+// Begin reserves a name for a worker, which calls End after its work. If another worker has the
+// name, Begin returns false, and the name is appended again when that worker calls End.
+func (q *RetryQueue) Begin(name string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, taken := q.working[name]
+	q.working[name] = taken
+	return !taken
+}
+
+// End releases a name that Begin has reserved.
+func (q *RetryQueue) End(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.working[name] {
+		q.add(name)
+	}
+	delete(q.working, name)
+}
+
+// Done ends the failures of a name: the next one waits for as long as the first.
+func (q *RetryQueue) Done(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.failures, name)
+}
+
+// Remove drops a name that needs no more work, with its failures.
+func (q *RetryQueue) Remove(name string) {
+	q.Queue.Remove(name)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.later, name)
+	delete(q.failures, name)
+}
+
+func (q *RetryQueue) addAfter(name string, d time.Duration) {
+	at := q.clock.Now().Add(min(d, q.most))
+	q.later[name] = at
+	if q.next.IsZero() || at.Before(q.next) {
+		q.next = at
+	}
+	q.wake.Set()
+}
+
+// Delayed reports whether a name waits for its time.
+func (q *RetryQueue) Delayed(name string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, ok := q.later[name]
+	return ok
+}
+
+// Forget drops a name that waits for its time.
+func (q *RetryQueue) Forget(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.later, name)
+}
+
+// Next waits for a name and removes it. It returns false once ctx is done.
+func (q *RetryQueue) Next(ctx context.Context) (string, bool) {
+	for {
+		wait := q.due()
+		if name, ok := q.Pop(); ok {
+			return name, true
+		}
+		if !q.wake.Wait(ctx, q.clock, wait) {
+			return "", false
+		}
+	}
+}
+
+// Work does the work for each name until ctx is done. If do returns a wait, the work failed, which
+// do reports itself: the name waits as by [RetryQueue.Retry].
+func (q *RetryQueue) Work(ctx context.Context, do func(ctx context.Context, name string) (again time.Duration)) {
+	for {
+		name, ok := q.Next(ctx)
+		if !ok {
+			return
+		}
+		again := do(ctx, name)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case again == 0:
+			q.Done(name)
+		default:
+			q.Retry(name, again)
+		}
+	}
+}
+
+// due appends the names whose time has come, and returns how long the next one waits; 0 if none
+// does. A name that seems to wait for longer than the maximum is due: the clock was set back.
+func (q *RetryQueue) due() time.Duration {
+	now := q.clock.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.next.IsZero() {
+		return 0
+	}
+	if wait := q.next.Sub(now); wait > 0 && wait <= q.most {
+		return wait
+	}
+	q.next = time.Time{}
+	for name, at := range q.later {
+		switch wait := at.Sub(now); {
+		case wait <= 0 || wait > q.most:
+			delete(q.later, name)
+			q.add(name)
+		case q.next.IsZero() || at.Before(q.next):
+			q.next = at
+		}
+	}
+	if q.next.IsZero() {
+		return 0
+	}
+	return q.next.Sub(now)
+}

@@ -3,9 +3,15 @@
 package paging
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,3 +70,103 @@ func Resume(err error) (next string, ok bool) {
 	next = status.Status().Continue
 	return next, next != ""
 }
+
+const (
+	// maxBytes is how large a page may be, and goodBytes how large pages become.
+	maxBytes, goodBytes = 4 << 20, 2 << 20
+	// goodTime is how long it takes to work through a page.
+	goodTime = time.Second
+)
+
+// Sizes adapts the number of objects in a page to their size and to the time of an answer: small
+// objects come by the hundred, and large ones never take more than some megabytes. It relies on
+// [Cap] to end an answer that is too large.
+type Sizes struct{ next, most int64 }
+
+// NewSizes begins with pages of a first size, which grow up to a largest one.
+func NewSizes(first, most int64) *Sizes { return &Sizes{min(first, most), most} }
+
+// Next is the limit of the next page.
+func (s *Sizes) Next() int64 { return s.next }
+
+// Took notes what a page of so many objects took.
+func (s *Sizes) Took(objects int, size int64, spent time.Duration) {
+	if objects == 0 {
+		return
+	}
+	next := min(s.most, 2*s.next)
+	if size > 0 {
+		next = min(next, int64(objects)*goodBytes/size)
+	}
+	if spent > 0 {
+		next = min(next, int64(float64(objects)*float64(goodTime)/float64(spent)))
+	}
+	s.next = max(1, next)
+}
+
+// TooLarge reports whether the error of a list means that it should be tried again with the smaller
+// limit that Next returns now.
+func (s *Sizes) TooLarge(err error) bool {
+	if !apierrors.IsRequestEntityTooLargeError(err) || s.next == 1 {
+		return false
+	}
+	s.next = max(1, s.next/4)
+	return true
+}
+
+type answerKey struct{}
+
+// answer is how large the answer to a request may be, and how large it was.
+type answer struct{ most, size int64 }
+
+// Measure has [Cap] bound the pages that are answered to requests with this context, and write down
+// their size.
+func Measure(ctx context.Context) (measured context.Context, size *int64) {
+	of := &answer{most: maxBytes}
+	return context.WithValue(ctx, answerKey{}, of), &of.size
+}
+
+// Bound has [Cap] bound any answer to requests with this context.
+func Bound(ctx context.Context, most int64) context.Context {
+	return context.WithValue(ctx, answerKey{}, &answer{most: most})
+}
+
+// Cap answers 413 in the place of an answer that is too large, so that the process never holds it.
+// The API server has no such limit. A page of one object is never too large.
+func Cap(next http.RoundTripper) http.RoundTripper { return &capped{next} }
+
+type capped struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c *capped) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(request)
+	of, bounded := request.Context().Value(answerKey{}).(*answer)
+	if err != nil || !bounded {
+		return response, err
+	}
+	from := response.Body
+	defer func() { _ = from.Close() }()
+	limit := of.most
+	if request.URL.Query().Get("limit") == "1" {
+		limit = 1 << 40
+	}
+	body, err := io.ReadAll(io.LimitReader(from, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if of.size = int64(len(body)); of.size > limit {
+		status := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the answer has more than %d bytes", limit)).Status()
+		status.Kind, status.APIVersion = "Status", metav1.SchemeGroupVersion.Version
+		if body, err = json.Marshal(status); err != nil {
+			return nil, err
+		}
+		response.StatusCode, response.Status = http.StatusRequestEntityTooLarge, "413 Request Entity Too Large"
+		response.Header = http.Header{"Content-Type": {"application/json"}}
+		response.ContentLength = int64(len(body))
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return response, nil
+}
+
+// WrappedRoundTripper lets client-go find the transport below.
+func (c *capped) WrappedRoundTripper() http.RoundTripper { return c.next }

@@ -7,7 +7,7 @@
 //  1. The status lists the UIDs of finished Pods. In the same write, the UIDs of an earlier round
 //     that are through move into the counters.
 //  2. Each listed Pod loses its finalizer and gets the annotation curfew.dev/counted-by, in one
-//     patch (client.go). All tallies share one pool of requests (pool.go), in turn.
+//     patch (client.go). All tallies share one pool of requests (client.go), in turn.
 //  3. A Pod without the finalizer and with the annotation, or gone, is through.
 //
 // Before a process counts in a namespace it raises status.transitions of all tallies: no other

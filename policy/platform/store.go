@@ -1,7 +1,10 @@
 package platform
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -9,7 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -118,4 +124,124 @@ func (s *Snapshot) names(definition *expression.Definition) bool {
 		}
 	}
 	return false
+}
+
+// Source reads the objects that decide how Curfew treats an object: from a cache, live, from files,
+// or once for a command.
+//
+// Namespace, Runtime and PodCounter may return [ErrUnknown], and Runtime an [UnreadableError]. Any
+// other error ends [ContextOf].
+type Source interface {
+	// Snapshot is the platform to judge one object by.
+	Snapshot(ctx context.Context) (*Snapshot, error)
+	// Namespace returns the settings of a namespace. It is nil if the namespace does not exist any
+	// more: Kubernetes deletes its objects.
+	Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error)
+	// Runtime is the runtime that an object refers to. It is nil if there is none, or if its kind is
+	// not served.
+	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
+	// PodCounter returns the Job or PodTally that counts a Pod; nil for a Pod that nothing counts.
+	PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error)
+}
+
+// ErrUnknown means that a [Source] has no way to find out. Callers must conclude nothing from it.
+var ErrUnknown = errors.New("not known")
+
+// UnreadableError means that a runtime cannot be read at the moment. The objects that use it are
+// kept, as if it were gone (S6).
+type UnreadableError struct{ Err error }
+
+// Error implements error.
+func (e *UnreadableError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
+// Offline is a [Source] without a cluster, which knows no namespace and no runtime.
+type Offline struct{ Platform *Snapshot }
+
+// Snapshot implements [Source].
+func (o Offline) Snapshot(context.Context) (*Snapshot, error) { return o.Platform, nil }
+
+// Namespace implements [Source].
+func (Offline) Namespace(context.Context, string) (*resolution.NamespacePolicy, error) {
+	return nil, ErrUnknown
+}
+
+// Runtime implements [Source].
+func (Offline) Runtime(context.Context, *expression.Reference) (map[string]any, error) {
+	return nil, ErrUnknown
+}
+
+// PodCounter implements [Source].
+func (Offline) PodCounter(context.Context, *policy.Facts) (*resolution.PodCounter, error) {
+	return nil, ErrUnknown
+}
+
+// Served is a kind that has a profile, or that others use as their runtime, as the API server
+// serves it.
+type Served struct {
+	// Profile as it applies to the installed version, linked with the profiles of the templates
+	// inside.
+	*expression.Profile
+	// Schema of the installed version.
+	Schema *expression.Schema
+	// TTL and Deadline are the fields in which a runtime of the kind sets the TTL and the deadline of
+	// the objects that use it.
+	TTL, Deadline []fieldpath.FieldPath
+	// IsRuntime means that objects of other kinds may use objects of this kind as their runtime.
+	IsRuntime bool
+	// RuntimeDeadline means that a runtime which objects of the kind may use has a deadline, or that
+	// this is not known.
+	RuntimeDeadline bool
+}
+
+// Served are the kinds that CustomResourceDefinitions serve and admission can have something to say
+// about, in the order of their names.
+func (s *Snapshot) Served() []Served {
+	used, bare := map[schema.GroupKind][]*expression.Runtime{}, map[schema.GroupKind]*expression.Profile{}
+	for profile := range s.Installed() {
+		if profile.Runtime == nil {
+			continue
+		}
+		for _, referred := range profile.Runtime.Profiles() {
+			kind := referred.Kind.GroupKind()
+			used[kind] = append(used[kind], profile.Runtime)
+			if s.compiled[kind] == nil {
+				bare[kind] = referred
+			}
+		}
+	}
+	var out []Served
+	for _, profile := range linkedCopies(s.compiled, slices.Collect(maps.Values(bare))...) {
+		definition := s.definitions[profile.Kind.GroupKind()]
+		if definition == nil {
+			continue
+		}
+		if fields, ok := definition.Serves(profile); ok {
+			of := Served{Profile: profile, Schema: fields, IsRuntime: len(used[profile.Kind.GroupKind()]) > 0}
+			for _, runtime := range used[profile.Kind.GroupKind()] {
+				of.add(runtime.Fields(profile.Kind.GroupKind()))
+			}
+			out = append(out, of)
+		}
+	}
+	return out
+}
+
+func (s *Served) add(ttl, deadline []fieldpath.FieldPath) {
+	for _, path := range ttl {
+		if s.Schema.Has(path) && !contains(s.TTL, path) {
+			s.TTL = append(s.TTL, path)
+		}
+	}
+	for _, path := range deadline {
+		if s.Schema.Has(path) && !contains(s.Deadline, path) {
+			s.Deadline = append(s.Deadline, path)
+		}
+	}
+}
+
+func contains(paths []fieldpath.FieldPath, one fieldpath.FieldPath) bool {
+	return slices.ContainsFunc(paths, func(path fieldpath.FieldPath) bool { return slices.Equal(path, one) })
 }

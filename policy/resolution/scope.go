@@ -3,12 +3,15 @@ package resolution
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Scope is the context in which an object is judged.
@@ -131,4 +134,166 @@ type PlatformPolicy struct {
 	// LatestUnreadable is the latest date where it cannot be read, or where it is not known whether
 	// it applies; else nil.
 	LatestUnreadable *lifetime.Setting
+}
+
+// BoundSet selects bounds by their effect on a value outside of them.
+type BoundSet uint8
+
+// The sets. Policies set the outer bounds, which the namespace may only narrow.
+const (
+	// AllBounds clamp defaults. Outside of them there is at least a warning.
+	AllBounds BoundSet = iota
+	// EnforcedBounds leave out the policies that only warn. A value outside of them is rejected,
+	// and keeps an object that has it.
+	EnforcedBounds
+	// OuterBounds leave out the namespace as well: its mode does not soften them.
+	OuterBounds
+	// TrialBounds are the bounds of policies in dry-run. No other set includes them.
+	TrialBounds
+)
+
+func (set BoundSet) includes(policy *PlatformPolicy) bool {
+	switch policy.Mode {
+	case ModeDryRun:
+		return set == TrialBounds
+	case ModeWarn:
+		return set == AllBounds
+	default:
+		return set != TrialBounds
+	}
+}
+
+// Bounds are the bounds of a set.
+func (s *Scope) Bounds(set BoundSet) lifetime.Bounds {
+	var bounds lifetime.Bounds
+	for _, policy := range s.Policies {
+		if set.includes(policy) {
+			bounds = bounds.Narrow(policy.Bounds)
+		}
+	}
+	if s.Namespace != nil && set != OuterBounds && set != TrialBounds {
+		bounds = bounds.Narrow(s.Namespace.Bounds)
+	}
+	return bounds
+}
+
+// minCronJobTTL lets the CronJob controller see its Job finished. Else it reports MissingJob and
+// loses status.lastSuccessfulTime.
+const minCronJobTTL = time.Minute
+
+// BoundsFor returns the bounds of a set for one object. A max-ttl under a minute does not bind a
+// CronJob's Job, because the Job must stay for [minCronJobTTL].
+func (s *Scope) BoundsFor(facts *policy.Facts, set BoundSet) lifetime.Bounds {
+	bounds := s.Bounds(set)
+	if high := bounds.TTL.Max; high.Readable() && high.TTL.After < minCronJobTTL && facts.IsCronJobsJob() {
+		raised := *high
+		raised.TTL.After = minCronJobTTL
+		bounds.TTL.Max = &raised
+	}
+	return bounds
+}
+
+// CheckLabel says how the label of an object lies outside the bounds of a set, or returns nil.
+// Bounds apply to the lifetime that it grants, a policy's latest date to the instant at which it
+// expires.
+func (s *Scope) CheckLabel(label lifetime.TTLLabel, created time.Time, set BoundSet) error {
+	life := label.After
+	if !label.At.IsZero() {
+		life = max(0, label.At.Sub(created).Truncate(time.Second))
+	}
+	unreadable := s.Bounds(set).CheckLabel(lifetime.TTL{After: life})
+	if lifetime.Violated(unreadable) {
+		return unreadable
+	}
+	for _, policy := range s.Policies {
+		if late := policy.LatestUnreadable; late != nil && set.includes(policy) && (unreadable == nil || late.Undecided() && lifetime.Undecided(unreadable) == nil) {
+			unreadable = &lifetime.UnreadableBoundError{Bound: late} // One that denies before any other.
+		}
+		if latest := policy.LatestDate; set.includes(policy) && !latest.IsZero() && label.Expiry(created).After(latest) {
+			return fmt.Errorf("%s is after latestDate %s of %s: use a date up to then",
+				label, latest.UTC().Format(lifetime.LabelDate), lifetime.Source{Level: lifetime.LevelPolicy, Name: policy.Name}.Phrase())
+		}
+	}
+	return unreadable
+}
+
+// RuntimePolicy holds the settings of a training runtime for the objects that use it.
+type RuntimePolicy struct {
+	// Name as sources write it.
+	Name string
+	// Path is the field of the object that names the runtime.
+	Path string
+	TTL  lifetime.TTLSet
+	// Namespaced runtimes can be written by tenants, so that bounds apply to their TTL.
+	Namespaced bool
+	// Since is the instant from which the TTL applies: what finished earlier needs backfill. Zero
+	// means that it is not known, or was recorded for another TTL.
+	Since    time.Time
+	Backfill bool
+	// Deadline is nil where the runtime sets none.
+	Deadline *lifetime.Setting
+	// Missing means that the object names a runtime that does not exist: keep, and report.
+	Missing bool
+	// Err says why the reference cannot be read; Missing is then true.
+	Err error
+}
+
+// Unusable says why nothing is known of the runtime's settings, or returns nil.
+func (r *RuntimePolicy) Unusable() error {
+	switch {
+	case r.Err != nil:
+		return fmt.Errorf("the runtime cannot be told: %w", r.Err)
+	case r.Missing:
+		return fmt.Errorf("the runtime %s does not exist: create it, or delete the object by hand", r.Name)
+	default:
+		return nil
+	}
+}
+
+// ReadSince reads since when the TTL applies, and backfill, off the runtime. The fields are those
+// in which a runtime of this kind may have a TTL. A stamp from before the runtime's creation was
+// copied or forged: the creation counts.
+func (r *RuntimePolicy) ReadSince(facts *policy.Facts, runtime map[string]any, fields []fieldpath.FieldPath) {
+	r.Backfill = facts.Annotations[wellknown.AnnotationBackfill] == "true"
+	at, hash, ok := ParseSince(facts.Annotations[wellknown.AnnotationDefaultSince])
+	if !ok || hash != RuntimeHash(runtime, fields) {
+		return
+	}
+	if r.Since = at; at.Before(facts.Created) {
+		r.Since = facts.Created
+	}
+}
+
+// RuntimeHash is a short hash of the TTLs that a runtime has in its annotations and fields; ""
+// without any. It guards the stamp: a new TTL has no time yet, and deletes nothing that has
+// finished (S6).
+func RuntimeHash(runtime map[string]any, fields []fieldpath.FieldPath) string {
+	var text strings.Builder
+	annotations := policy.StringMap(runtime, "annotations")
+	for _, key := range wellknown.TTLAnnotations {
+		if value, ok := annotations[key]; ok {
+			fmt.Fprintf(&text, "%s=%q\n", key, value)
+		}
+	}
+	var natives []string
+	for _, path := range fields {
+		switch field := policy.NativeField(runtime, path); {
+		case !field.Set:
+		case field.Err != nil: // Whatever it is, it deletes nothing.
+			natives = append(natives, path.String()+"=?\n")
+		default:
+			natives = append(natives, fmt.Sprintf("%s=%d\n", path, field.Seconds))
+		}
+	}
+	slices.Sort(natives)
+	for _, line := range slices.Compact(natives) {
+		text.WriteString(line)
+	}
+	return shortHash(text.String())
+}
+
+// StampRuntime says what curfew.dev/default-since of a runtime must be now, given the present one;
+// "" means that the key must not be there.
+func StampRuntime(runtime map[string]any, fields []fieldpath.FieldPath, present string, now time.Time) string {
+	return keptSince(present, RuntimeHash(runtime, fields), now)
 }

@@ -206,19 +206,19 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S4", Name: "SuccessCriteriaMet counts as the end of a Job",
-		File: "policy/facts_job.go",
+		File: "policy/facts_pod.go",
 		Old:  "case batchv1.JobComplete:", New: "case batchv1.JobComplete, batchv1.JobSuccessCriteriaMet:",
 		Package: decides, Tests: []string{"TestJudge"},
 	},
 	{
 		Invariant: "S4", Name: "FailureTarget counts as the end of a Job",
-		File: "policy/facts_job.go",
+		File: "policy/facts_pod.go",
 		Old:  "case batchv1.JobFailed:", New: "case batchv1.JobFailed, batchv1.JobFailureTarget:",
 		Package: decides, Tests: []string{"TestJudge"},
 	},
 	{
 		Invariant: "S4", Name: "a condition counts whatever its status",
-		File: "policy/facts_job.go",
+		File: "policy/facts_pod.go",
 		Old:  "if condition.Status != corev1.ConditionTrue {", New: "if condition.Status == corev1.ConditionUnknown {",
 		Package: decides, Tests: []string{"TestJudge"},
 	},
@@ -380,7 +380,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S8", Name: "a patch that does not apply is sent",
-		File: "webhook/patch.go",
+		File: "webhook/mutate.go",
 		Old:  "if err := object.Applies(draft.operations); err != nil {\n\t\treturn nil, err\n\t}\n", New: "",
 		Package: admits, Tests: []string{"TestPatchIsTriedBeforeItIsSent", "TestUnappliablePatchIsDropped"},
 	},

@@ -142,7 +142,7 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "a live lookup answers for minutes",
-		File: "controller/cleanup/survey/memory.go",
+		File: "controller/cleanup/survey/pages.go",
 		Old:  "const liveFor = time.Second", New: "const liveFor = 5 * time.Minute",
 		Package: surveys, Tests: []string{"TestMemory"},
 	},

@@ -34,13 +34,13 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "a webhook's 409 counts as a conflict",
-		File: "controller/action/answer.go",
+		File: "controller/action/action.go",
 		Old:  "case code == http.StatusConflict && origin != FromAdmission:", New: "case code == http.StatusConflict:",
 		Package: engine, Tests: []string{"TestDenialKeepsThePrecondition"},
 	},
 	{
 		Invariant: "S1", Name: "a webhook's denial is not recognised",
-		File: "controller/action/answer.go",
+		File: "controller/action/action.go",
 		Old:  "case strings.HasPrefix(s.Message, prefixDenied), strings", New: "case strings",
 		Package: deletes, Tests: []string{"TestClientReads"},
 	},
@@ -330,7 +330,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a default is written into a field that nobody enforces",
-		File: "policy/facts_stamps.go",
+		File: "policy/facts_origin.go",
 		Old:  "return f.Profile.Deadline != nil && !f.DeadlineByCurfew", New: "return f.Profile.Deadline != nil",
 		Package: decides, Tests: []string{"TestDefaultDeadlineWhereNobodyActs", "TestAnnotatedDeadlineIsCopied"},
 	},
@@ -342,7 +342,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a Job that is left to Kubernetes is deleted",
-		File: "policy/resolution/native.go",
+		File: "policy/resolution/unfilled.go",
 		Old:  "return e.LeaveNative && ", New: "return false && ",
 		Package: decides, Tests: []string{"TestLeaveNative"},
 	},

@@ -18,7 +18,7 @@ var handovers = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a feed with outdated rules releases its kind",
-		File: "controller/feedset/hold.go",
+		File: "controller/feedset/running.go",
 		Old:  "s.hold(r.spec.Key, r.spec.Purpose == Finish && s.changes[r.spec.Kind.GroupKind()] > 0)", New: "s.hold(r.spec.Key, false)",
 		Package: "controller/discovery", Tests: []string{"TestProfileChangesWhileAFeedStarts"},
 	},

@@ -6,13 +6,13 @@ const surveys = "controller/cleanup/survey"
 var ofInput = []Mutant{
 	{
 		Invariant: "S6", Name: "volumes are listed without the field that says whether they are mounted",
-		File: "policy/cleanup/lookup.go",
+		File: "policy/cleanup/targets.go",
 		Old:  "return p.Expressions.NeedsObject || slices", New: "return p.Expressions.NeedsObject || false && slices",
 		Package: matches, Tests: []string{"TestLookupsNeedTheirFields"},
 	},
 	{
 		Invariant: "S6", Name: "a lookup answers for an object of which only the metadata is known",
-		File: "policy/cleanup/lookup.go",
+		File: "policy/cleanup/targets.go",
 		Old:  "!shown {", New: "!shown && name == \"-\" {",
 		Package: matches, Tests: []string{"TestLookupsNeedTheirFields"},
 	},

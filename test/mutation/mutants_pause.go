@@ -6,7 +6,7 @@ const pausing = "controller/pause"
 var ofPauses = []Mutant{
 	{
 		Invariant: "S11", Name: "the age of a read counts from its answer",
-		File: "controller/pause/run.go",
+		File: "controller/pause/read.go",
 		Old:  "if g.answer(sent, pauses, err) {", New: "if g.answer(g.options.Clock.Now(), pauses, err) {",
 		Package: pausing, Tests: []string{"TestAge"},
 	},
@@ -30,7 +30,7 @@ var ofPauses = []Mutant{
 	},
 	{
 		Invariant: "S11", Name: "pauses that cannot be read hold nothing",
-		File: "controller/pause/view.go",
+		File: "controller/pause/gate.go",
 		Old:  "if v.Unread != \"\" {\n\t\treturn true", New: "if v.Unread != \"\" {\n\t\treturn false",
 		Package: pausing, Tests: []string{"TestUnreadable", "TestSafetyNothingWhilePaused"},
 	},

@@ -21,7 +21,7 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S5", Name: "what another controller manages is given a default label",
-		File: "policy/builtin.go",
+		File: "policy/profile.go",
 		Old:  "Unknown: true, ManagedBy: JobProfile.ManagedBy}", New: "Unknown: true}",
 		Package: decides, Tests: []string{"TestDefaultLabelOfManagedObjects"},
 	},
@@ -51,7 +51,7 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a stamp counts beside any label",
-		File: "policy/facts_stamps.go",
+		File: "policy/facts_origin.go",
 		Old:  "source.Level != lifetime.LevelPolicy || label != f.Labels[wellknown.LabelTTL] {", New: "source.Level != lifetime.LevelPolicy || label == \"\" {",
 		Package: decides, Tests: []string{"TestSourceOfALabel"},
 	},
@@ -141,7 +141,7 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a stamp that fails delays all others",
-		File: "controller/loop/retry_queue.go",
+		File: "controller/loop/queue.go",
 		Old:  "\t\t\tq.Retry(name, again)\n", New: "\t\t\tq.Retry(name, again)\n\t\t\tPause(ctx, q.clock, q.most)\n",
 		Package: follows, Tests: []string{"TestStampThatFailsDelaysNoOther"},
 	},

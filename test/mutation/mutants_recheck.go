@@ -28,7 +28,7 @@ var ofRechecks = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a failed list forgets which Jobs' Pods are to be judged again",
-		File: "controller/feed/rejudge.go",
+		File: "controller/feed/list.go",
 		Old:  "\t\t\t\tf.unlabelled.add(name, slices.Collect(maps.Keys(jobs))...)\n", New: "\t\t\t\t_ = maps.Keys(jobs)\n\t\t\t\t_ = slices.All[[]int]\n",
 		Package: feeds, Tests: []string{"TestJobsManagedByAnotherController"},
 	},

@@ -52,7 +52,7 @@ var ofRuns = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "live judgements have no budget",
-		File: "controller/cleanup/survey/live.go",
+		File: "controller/cleanup/survey/clients.go",
 		Old:  "s.judge(budget.In(ctx), at,", New: "s.judge(ctx, at,",
 		Package: surveys, Tests: []string{"TestLiveExpressionsAreLimited"},
 	},
@@ -76,13 +76,13 @@ var ofRuns = []Mutant{
 	},
 	{
 		Invariant: "S7", Name: "the quota of reports costs a run in progress its pages",
-		File: "controller/cleanup/quota.go",
+		File: "controller/cleanup/gates.go",
 		Old:  " || of.needs(page.run, page.matched)", New: "",
 		Package: cleans, Tests: []string{"TestReportQuota"},
 	},
 	{
 		Invariant: "S7", Name: "the quota costs a run its pages if it began while they were listed",
-		File: "controller/cleanup/quota.go",
+		File: "controller/cleanup/gates.go",
 		Old:  "if policies, err = s.neighbours(ctx); err != nil {", New: "if err != nil {",
 		Package: cleans, Tests: []string{"TestReportQuota"},
 	},

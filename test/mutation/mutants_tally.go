@@ -24,7 +24,7 @@ var ofTally = []Mutant{
 	},
 	{
 		Invariant: "S9", Name: "all PodTallies of a namespace count",
-		File: "policy/tally/owner.go",
+		File: "policy/tally/tally.go",
 		Old:  "min(len(counting), MaxPerNamespace)", New: "len(counting)",
 		Package: tallies, Tests: []string{"TestTooManyTallies"},
 	},

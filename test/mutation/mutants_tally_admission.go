@@ -4,13 +4,13 @@ package main
 var ofTallyAdmission = []Mutant{
 	{
 		Invariant: "S5", Name: "a PodTally holds the Pods of Jobs",
-		File: "policy/tally/owner.go",
+		File: "policy/tally/tally.go",
 		Old:  "case pod.OwnedByJob(), pod.Uncounted():", New: "case pod.Uncounted():",
 		Package: "policy/tally", Tests: []string{"TestExempt"},
 	},
 	{
 		Invariant: "S7", Name: "the younger of two PodTallies counts a Pod",
-		File: "policy/tally/owner.go",
+		File: "policy/tally/tally.go",
 		Old:  "return t.Created.Before(other.Created)", New: "return t.Created.After(other.Created)",
 		Package: "policy/tally", Tests: []string{"TestOwner"},
 	},

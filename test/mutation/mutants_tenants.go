@@ -83,7 +83,7 @@ var ofForgers = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "an API group that does not answer has no workloads",
-		File: "controller/cleanup/survey/workloads.go",
+		File: "controller/cleanup/survey/lookups.go",
 		Old:  "if len(profile.PodTemplates) > 0 && slices.Contains(silent, kind.Group) {", New: "if false && len(profile.PodTemplates) > 0 && slices.Contains(silent, kind.Group) {",
 		Package: surveys, Tests: []string{"TestMountedOrUnknown"},
 	},
@@ -111,7 +111,7 @@ var ofForgers = []Mutant{
 var ofTenants = []Mutant{
 	{
 		Invariant: "S10", Name: "each question about an account goes to the API server",
-		File: "controller/permission/cached.go",
+		File: "controller/permission/reviews.go",
 		Old:  "ok && now.Before(until) {", New: "ok && false && now.Before(until) {",
 		Package: "controller/permission", Tests: []string{"TestCached"},
 	},
@@ -147,7 +147,7 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "each policy that waits asks for discovery",
-		File: "controller/cleanup/survey/memory.go",
+		File: "controller/cleanup/survey/pages.go",
 		Old:  "m.while = servedFor", New: "m.while = 0",
 		Package: surveys, Tests: []string{"TestDiscoveryIsShared"},
 	},
@@ -195,7 +195,7 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "metrics have a series for each policy",
-		File: "controller/cleanup/metrics.go",
+		File: "controller/cleanup/end.go",
 		Old:  "if !m.names {", New: "if false {",
 		Package: cleans, Tests: []string{"TestStalledPoliciesOfANamespace"},
 	},

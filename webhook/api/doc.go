@@ -6,7 +6,7 @@
 // RFC 9457). [Server] runs the router until its context ends and then lets requests under way
 // finish.
 //
-// A request for a decision passes five more layers: its parameters are read (query.go), it takes
+// A request for a decision passes five more layers: its parameters are read (negotiate.go), it takes
 // one of a few slots (router.go), the API server authenticates its token and authorizes its user
 // (auth.go), and the formats of body and answer are agreed on (negotiate.go). Then package lint
 // reads and judges the manifests, by the scopes and settings of the webhooks (decisions.go). With

@@ -10,7 +10,14 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
@@ -22,6 +29,8 @@ import (
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -122,4 +131,165 @@ func (l *local) Preview(ctx context.Context, p *cleanup.Policy, now time.Time) (
 	return Of(ctx, p, l.Files, survey.Options{
 		Account: p.Account.String(), Served: l.Resources, Source: l.Files, Namespaces: l.Namespaces, Protect: judging.DefaultProtect(), Now: now,
 	})
+}
+
+// Files are manifests that take the place of a cluster. They are a [survey.Reader] that may
+// everything, and a [platform.Source].
+type Files struct {
+	// Undefined are namespaces that have objects and no manifest. They are treated as Namespaces
+	// without annotations and labels.
+	Undefined []string
+
+	// Offline knows no runtimes and nothing that counts Pods, which no cleanup policy asks for.
+	platform.Offline
+	resources  []cleanup.Resource
+	objects    map[schema.GroupResource][]*unstructured.Unstructured
+	namespaces []*resolution.NamespacePolicy
+}
+
+var (
+	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	profileKind    = schema.GroupKind{Group: wellknown.Group, Kind: "KindProfile"}
+)
+
+// NewFiles reads manifests as if they were applied. namespace is the namespace of objects that name
+// none.
+func NewFiles(ctx context.Context, manifests []*unstructured.Unstructured, known *platform.Store, schemas *lint.Schemas, namespace string) (*Files, error) {
+	definitions := map[schema.GroupKind]*unstructured.Unstructured{}
+	for _, object := range manifests {
+		switch object.GroupVersionKind().GroupKind() {
+		case definitionKind:
+			definition := expression.DefinitionOf(object.Object)
+			known.SetDefinition(object.GetName(), &definition)
+			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+			kind, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
+			definitions[schema.GroupKind{Group: group, Kind: kind}] = object
+		case profileKind:
+			stored, err := schemas.Stored(ctx, object.Object)
+			if err != nil {
+				return nil, fmt.Errorf("KindProfile %s: %w", object.GetName(), err)
+			}
+			profile := &v1alpha1.KindProfile{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored, profile); err != nil {
+				return nil, err
+			}
+			if errs := known.SetProfile(profile); len(errs) > 0 {
+				return nil, fmt.Errorf("KindProfile %s: %w", object.GetName(), errs.ToAggregate())
+			}
+		}
+	}
+	f := &Files{Offline: platform.Offline{Platform: known.Snapshot()}, objects: map[schema.GroupResource][]*unstructured.Unstructured{}}
+	for _, object := range manifests {
+		f.add(object.DeepCopy(), definitions, namespace)
+	}
+	f.addNamespaces()
+	return f, nil
+}
+
+// add adds an object, and its kind.
+func (f *Files) add(object *unstructured.Unstructured, definitions map[schema.GroupKind]*unstructured.Unstructured, namespace string) {
+	kind := object.GroupVersionKind()
+	plural, _ := meta.UnsafeGuessKindToResource(kind)
+	profile := f.Platform.Profiles.For(kind)
+	at, clusterScoped := plural.GroupResource(), profile.ClusterScoped || lint.ClusterScoped(kind.GroupKind())
+	if profile.Resource != "" {
+		at.Resource = profile.Resource
+	}
+	if definition := definitions[kind.GroupKind()]; definition != nil {
+		at.Resource, _, _ = unstructured.NestedString(definition.Object, "spec", "names", "plural")
+		scope, _, _ := unstructured.NestedString(definition.Object, "spec", "scope")
+		clusterScoped = scope == "Cluster"
+	}
+	if clusterScoped {
+		object.SetNamespace("")
+	} else if object.GetNamespace() == "" {
+		object.SetNamespace(namespace)
+	}
+	if object.GetUID() == "" { // keepNewest tells objects apart by it.
+		object.SetUID(types.UID(at.String() + "/" + object.GetNamespace() + "/" + object.GetName()))
+	}
+	same := func(other *unstructured.Unstructured) bool {
+		return other.GetNamespace() == object.GetNamespace() && other.GetName() == object.GetName()
+	}
+	// Of two manifests of one object the later one counts, as after applying both.
+	f.objects[at] = append(slices.DeleteFunc(f.objects[at], same), object)
+	i := slices.IndexFunc(f.resources, func(r cleanup.Resource) bool { return r.GroupResource == at })
+	if i < 0 {
+		f.resources = append(f.resources, cleanup.Resource{GroupResource: at, Kind: kind.Kind, Namespaced: !clusterScoped})
+		i = len(f.resources) - 1
+	}
+	if !slices.Contains(f.resources[i].Versions, kind.Version) {
+		f.resources[i].Versions = append(f.resources[i].Versions, kind.Version)
+	}
+}
+
+// addNamespaces reads the Namespaces, and makes up those that have objects and no manifest.
+func (f *Files) addNamespaces() {
+	known := map[string]bool{}
+	for _, object := range f.objects[schema.GroupResource{Resource: "namespaces"}] {
+		labels := object.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels["kubernetes.io/metadata.name"] = object.GetName() // as the API server does
+		object.SetLabels(labels)
+		f.namespaces = append(f.namespaces, resolution.ParseNamespace(object.GetName(), object.GetAnnotations(), labels))
+		known[object.GetName()] = true
+	}
+	for _, all := range f.objects {
+		for _, object := range all {
+			if name := object.GetNamespace(); name != "" && !known[name] {
+				known[name] = true
+				f.Undefined = append(f.Undefined, name)
+				f.namespaces = append(f.namespaces, resolution.ParseNamespace(name, nil, map[string]string{"kubernetes.io/metadata.name": name}))
+			}
+		}
+	}
+	slices.Sort(f.Undefined)
+}
+
+// Namespace implements [platform.Source].
+func (f *Files) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
+	i := slices.IndexFunc(f.namespaces, func(one *resolution.NamespacePolicy) bool { return one.Name == name })
+	if i < 0 {
+		return nil, platform.ErrUnknown
+	}
+	return f.namespaces[i], nil
+}
+
+// Namespaces returns the namespaces of the manifests.
+func (f *Files) Namespaces() ([]*resolution.NamespacePolicy, error) { return f.namespaces, nil }
+
+// Resources are the kinds of the manifests.
+func (f *Files) Resources(context.Context) ([]cleanup.Resource, error) { return f.resources, nil }
+
+// List implements survey.Reader.
+func (f *Files) List(_ context.Context, resource schema.GroupVersionResource, namespace string, _ bool, options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
+	selector, err := labels.Parse(options.LabelSelector)
+	if err != nil {
+		return nil, "", err
+	}
+	only, named := strings.CutPrefix(options.FieldSelector, "metadata.name=")
+	var out []unstructured.Unstructured
+	for _, object := range f.objects[resource.GroupResource()] {
+		if (namespace == "" || object.GetNamespace() == namespace) && selector.Matches(labels.Set(object.GetLabels())) && (!named || object.GetName() == only) {
+			out = append(out, *object.DeepCopy())
+		}
+	}
+	return out, "", nil
+}
+
+// Get implements survey.Reader.
+func (f *Files) Get(_ context.Context, resource schema.GroupVersionResource, namespace, name string, _ bool) (*unstructured.Unstructured, error) {
+	for _, object := range f.objects[resource.GroupResource()] {
+		if object.GetNamespace() == namespace && object.GetName() == name {
+			return object.DeepCopy(), nil
+		}
+	}
+	return nil, apierrors.NewNotFound(resource.GroupResource(), name)
+}
+
+// Lacks implements survey.Reader.
+func (f *Files) Lacks(context.Context, schema.GroupVersionResource, string, ...string) (string, error) {
+	return "", nil
 }

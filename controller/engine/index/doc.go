@@ -2,8 +2,8 @@
 // by UID and ordered by the instant at which the engine must look at it.
 //
 // [Index.Add] makes an entry, which is addressed by a slot (slab.go) and found by UID through a
-// hash table of slots (table.go). [Index.Set] writes a judged [Object] into it: UIDs and versions
-// are packed, and namespaces and sources become numbers (pack.go). [Index.Move] puts the entry into
+// hash table of slots (slab.go). [Index.Set] writes a judged [Object] into it: UIDs and versions
+// are packed, and namespaces and sources become numbers (object.go). [Index.Move] puts the entry into
 // the heap where its state belongs (heap.go), in the partition of its namespace if that has one.
 //
 // An Index holds no lock: the engine's lock guards it.

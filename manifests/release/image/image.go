@@ -3,10 +3,13 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -93,4 +96,53 @@ func pack(modified time.Time, files ...file) ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// Static returns a [Options.Build] whose output does not depend on the machine or its folders.
+func Static(root, version string) func(v1.Platform, string) error {
+	return func(platform v1.Platform, file string) error {
+		return Compile(root, version, file, []string{"-trimpath", "-buildvcs=false"},
+			"GOOS="+platform.OS, "GOARCH="+platform.Architecture, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
+	}
+}
+
+// Compile runs go build, with the linker's flags of the Makefile.
+func Compile(root, version, file string, flags []string, env ...string) error {
+	args := slices.Concat([]string{"build"}, flags, []string{"-ldflags", "-s -w -X main.version=" + version, "-o", file, "./cmd/curfew"})
+	cmd := exec.Command("go", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), env...)
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, text.Bytes())
+	}
+	return nil
+}
+
+// extract writes the regular files of a tar archive. There are no others in Curfew's image.
+func extract(content io.Reader, into string) error {
+	for packed := tar.NewReader(content); ; {
+		header, err := packed.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if header.Typeflag != tar.TypeReg || !filepath.IsLocal(header.Name) {
+			return fmt.Errorf("%s is not a regular file below the root", header.Name)
+		}
+		data, err := io.ReadAll(packed)
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(into, header.Name)
+		if err := os.WriteFile(path, data, header.FileInfo().Mode().Perm()); err != nil {
+			return err
+		}
+		if err := os.Chtimes(path, header.ModTime, header.ModTime); err != nil {
+			return err
+		}
+	}
 }
