@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -75,23 +76,10 @@ const (
 	Stop
 )
 
+var actions = map[Action]string{Keep: "keep", Wait: "wait", Delete: "delete", RecordFinish: "record-finish", Stop: "stop"}
+
 // String names the action for logs.
-func (a Action) String() string {
-	switch a {
-	case Keep:
-		return "keep"
-	case Wait:
-		return "wait"
-	case Delete:
-		return "delete"
-	case RecordFinish:
-		return "record-finish"
-	case Stop:
-		return "stop"
-	default:
-		return "unknown"
-	}
-}
+func (a Action) String() string { return cmp.Or(actions[a], "unknown") }
 
 // Trigger is why Curfew deletes or stops.
 type Trigger string

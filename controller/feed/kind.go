@@ -84,14 +84,16 @@ const finishedPods = "status.phase!=Pending,status.phase!=Running,status.phase!=
 // Jobs is the kind batch/v1 Job. The API offers no selector for finished Jobs, so that all are
 // watched, in one namespace or with "" in all.
 func Jobs(client kubernetes.Interface, namespace string) Kind {
-	return typed(policy.JobProfile, client.BatchV1().Jobs, namespace)
+	kind := kindOf(policy.JobProfile, client.BatchV1().Jobs, namespace)
+	kind.Protobuf = true
+	return kind
 }
 
 // Pods is the kind v1 Pod. Only finished ones are listed and watched, in one namespace
 // or with "" in all.
 func Pods(client kubernetes.Interface, namespace string) Kind {
-	kind := typed(policy.PodProfile, client.CoreV1().Pods, namespace)
-	kind.FieldSelector = finishedPods
+	kind := kindOf(policy.PodProfile, client.CoreV1().Pods, namespace)
+	kind.Protobuf, kind.FieldSelector = true, finishedPods
 	kind.Patch = func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error {
 		_, err := client.CoreV1().Pods(namespace).Patch(ctx, name, kind, patch, metav1.PatchOptions{})
 		return err
@@ -99,18 +101,17 @@ func Pods(client kubernetes.Interface, namespace string) Kind {
 	return kind
 }
 
-// typedClient is the part of a typed client that a feed needs.
-type typedClient[T, L runtime.Object] interface {
+// resourceClient is the part of a client that a feed needs.
+type resourceClient[T, L runtime.Object] interface {
 	List(ctx context.Context, options metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
 }
 
-func typed[T, L runtime.Object, C typedClient[T, L]](profile *policy.Profile, in func(namespace string) C, namespace string) Kind {
+// kindOf is a kind that one client reads.
+func kindOf[T, L runtime.Object, C resourceClient[T, L]](profile *policy.Profile, in func(namespace string) C, namespace string) Kind {
 	return Kind{
-		Profile:   profile,
-		Namespace: namespace,
-		Protobuf:  true,
+		Profile: profile, Namespace: namespace,
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 			return in(namespace).List(ctx, options)
 		},
@@ -124,6 +125,20 @@ func typed[T, L runtime.Object, C typedClient[T, L]](profile *policy.Profile, in
 	}
 }
 
+// untyped and partial are clients whose Get reads no subresource.
+type (
+	untyped struct{ dynamic.ResourceInterface }
+	partial struct{ metadata.ResourceInterface }
+)
+
+func (c untyped) Get(ctx context.Context, name string, options metav1.GetOptions) (*unstructured.Unstructured, error) {
+	return c.ResourceInterface.Get(ctx, name, options)
+}
+
+func (c partial) Get(ctx context.Context, name string, options metav1.GetOptions) (*metav1.PartialObjectMetadata, error) {
+	return c.ResourceInterface.Get(ctx, name, options)
+}
+
 // Objects is a kind with a KindProfile.
 func Objects(client dynamic.Interface, profile *expression.Profile, namespace string) Kind {
 	out := Untyped(client, profile.Profile, namespace)
@@ -134,19 +149,7 @@ func Objects(client dynamic.Interface, profile *expression.Profile, namespace st
 // Untyped is any kind at all, read in its JSON form.
 func Untyped(client dynamic.Interface, profile *policy.Profile, namespace string) Kind {
 	resource := client.Resource(profile.Kind.GroupVersion().WithResource(profile.Resource))
-	return Kind{
-		Profile: profile, Namespace: namespace,
-		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-			return resource.Namespace(namespace).List(ctx, options)
-		},
-		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return resource.Namespace(namespace).Watch(ctx, options)
-		},
-		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
-			return resource.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-		},
-		Facts: factsOf(profile), JSON: jsonOf(profile),
-	}
+	return kindOf(profile, func(namespace string) untyped { return untyped{resource.Namespace(namespace)} }, namespace)
 }
 
 // LabelledKind is a kind whose objects expire by a TTL label.
@@ -173,22 +176,11 @@ func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledK
 	profile := &policy.Profile{Name: kind.Kind.Kind, Kind: kind.Kind, Resource: kind.Resource, ClusterScoped: kind.ClusterScoped}
 	at := kind.Kind.GroupVersion().WithResource(kind.Resource)
 	resource := client.Resource(at)
-	out := Kind{
-		Profile: profile, Protobuf: kind.Protobuf, Aggregated: kind.Aggregated, Propagation: kind.Propagation, Namespace: kind.Namespace,
-		Label: wellknown.LabelTTL, LabelSelector: wellknown.LabelTTL,
-		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-			return resource.Namespace(namespace).List(ctx, options)
-		},
-		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return resource.Namespace(kind.Namespace).Watch(ctx, options)
-		},
-		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
-			return resource.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-		},
-		Whole: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
-			return whole.Resource(at).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-		},
-		Facts: factsOf(profile), JSON: jsonOf(profile),
+	out := kindOf(profile, func(namespace string) partial { return partial{resource.Namespace(namespace)} }, kind.Namespace)
+	out.Protobuf, out.Aggregated, out.Propagation = kind.Protobuf, kind.Aggregated, kind.Propagation
+	out.Label, out.LabelSelector = wellknown.LabelTTL, wellknown.LabelTTL
+	out.Whole = func(ctx context.Context, namespace, name string) (runtime.Object, error) {
+		return whole.Resource(at).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
 	if kind.Alias {
 		// A selector cannot ask for one of two keys, so the alias has a watch of its own. An object

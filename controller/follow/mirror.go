@@ -172,14 +172,19 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 	}
 }
 
-func (m *Mirror[T]) list(ctx context.Context) (string, error) {
-	items := map[string]T{}
-	at, err := paging.Each(ctx, metav1.ListOptions{}, m.source.List, func(page *unstructured.UnstructuredList) error {
+// each passes all objects to take, from a list of their own.
+func (m *Mirror[T]) each(ctx context.Context, take func(*unstructured.Unstructured)) (at string, err error) {
+	return paging.Each(ctx, metav1.ListOptions{}, m.source.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
-			items[keyOf(&page.Items[i])] = m.read(&page.Items[i])
+			take(&page.Items[i])
 		}
 		return nil
 	})
+}
+
+func (m *Mirror[T]) list(ctx context.Context) (string, error) {
+	items := map[string]T{}
+	at, err := m.each(ctx, func(item *unstructured.Unstructured) { items[keyOf(item)] = m.read(item) })
 	if err != nil {
 		return "", err
 	}

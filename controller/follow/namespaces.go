@@ -182,12 +182,8 @@ func (n *Namespaces) forget(object any) {
 }
 
 func curfewKeys(all map[string]string) map[string]string {
-	keys := map[string]string{}
-	for key, value := range all {
-		if strings.HasPrefix(key, wellknown.Prefix) {
-			keys[key] = value
-		}
-	}
+	keys := maps.Clone(all)
+	maps.DeleteFunc(keys, func(key, _ string) bool { return !strings.HasPrefix(key, wellknown.Prefix) })
 	return keys
 }
 
@@ -200,12 +196,7 @@ func othersKeys(all map[string]string) map[string]string {
 
 // usesCurfew reports whether a namespace carries any of Curfew's annotations.
 func usesCurfew(namespace *resolution.NamespacePolicy) bool {
-	for key := range namespace.Annotations {
-		if strings.HasPrefix(key, wellknown.Prefix) {
-			return true
-		}
-	}
-	return false
+	return len(curfewKeys(namespace.Annotations)) > 0
 }
 
 // Namespace answers from the cache, and reads a namespace live that the cache lacks.

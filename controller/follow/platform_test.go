@@ -171,7 +171,7 @@ func TestLiveRulesAreSharedAndReadAtOnce(t *testing.T) {
 			definitionResource.Resource: slow{newSource(), &ofDefinitions},
 		})
 		start(t, p)
-		p.Policies.source.(slow).SetAbsent(true)
+		p.Policies.mirror.source.(slow).SetAbsent(true)
 		p.Profiles.mirror.source.(slow).SetAbsent(true)
 		after(time.Minute)
 		for _, count := range []*atomic.Int64{&ofPolicies, &ofProfiles, &ofDefinitions} {

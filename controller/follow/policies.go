@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -35,7 +34,6 @@ type compiledPolicy struct {
 
 // Policies follows the LifecyclePolicies.
 type Policies struct {
-	source   Source
 	store    *platform.Store
 	mirror   *Mirror[compiledPolicy]
 	clock    clock.Clock
@@ -47,7 +45,7 @@ type Policies struct {
 
 // NewPolicies keeps the LifecyclePolicies of a store current.
 func NewPolicies(source Source, store *platform.Store, clock clock.Clock, log logr.Logger) *Policies {
-	p := &Policies{source: source, store: store, clock: clock, log: log.WithName("policies")}
+	p := &Policies{store: store, clock: clock, log: log.WithName("policies")}
 	p.mirror = NewMirror(source, p.compile, clock, p.log.WithValues("resource", v1alpha1.LifecyclePolicies+"."+v1alpha1.GroupVersion.Group))
 	p.mirror.OnChange(func(name string, old, new *compiledPolicy) {
 		switch {
@@ -122,12 +120,7 @@ func (p *Policies) Objects() ([]*v1alpha1.LifecyclePolicy, error) {
 // Live lists the policies. It compiles only the ones that are not compiled yet.
 func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, error) {
 	var out []*expression.Policy
-	_, err := paging.Each(ctx, metav1.ListOptions{}, p.source.List, func(page *unstructured.UnstructuredList) error {
-		for i := range page.Items {
-			out = append(out, p.compile(&page.Items[i]).policy)
-		}
-		return nil
-	})
+	_, err := p.mirror.each(ctx, func(item *unstructured.Unstructured) { out = append(out, p.compile(item).policy) })
 	switch {
 	case p.mirror.absent(ctx, err):
 		return nil, nil

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -69,17 +68,13 @@ func (p *Profiles) read(read *unstructured.Unstructured) compiledProfile {
 // Live lists the KindProfiles by name. It compiles only the ones that are not compiled yet.
 func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, error) {
 	out := map[string]*expression.Profile{}
-	_, err := paging.Each(ctx, metav1.ListOptions{}, p.mirror.source.List, func(page *unstructured.UnstructuredList) error {
-		for i := range page.Items {
-			item := &page.Items[i]
-			known, ok := p.mirror.Get(item.GetName())
-			if !ok || known.UID != item.GetUID() || known.Generation != item.GetGeneration() {
-				known = p.read(item)
-				p.mirror.Wake() // It is behind: do not wait out a backoff.
-			}
-			out[item.GetName()] = known.Profile
+	_, err := p.mirror.each(ctx, func(item *unstructured.Unstructured) {
+		known, ok := p.mirror.Get(item.GetName())
+		if !ok || known.UID != item.GetUID() || known.Generation != item.GetGeneration() {
+			known = p.read(item)
+			p.mirror.Wake() // It is behind: do not wait out a backoff.
 		}
-		return nil
+		out[item.GetName()] = known.Profile
 	})
 	switch {
 	case p.mirror.absent(ctx, err):

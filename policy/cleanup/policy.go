@@ -169,27 +169,23 @@ func (p *Policy) ID() string {
 }
 
 // Read compiles a policy of either kind, as the API server returns it.
-func Read(compiler *expression.Compiler, object *unstructured.Unstructured) (*Policy, field.ErrorList, v1alpha1.CleanupPolicyStatus) {
-	unreadable := func(err error) field.ErrorList {
-		return field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, err.Error())}
-	}
-	convert := runtime.DefaultUnstructuredConverter
+func Read(compiler *expression.Compiler, object *unstructured.Unstructured) (p *Policy, errs field.ErrorList, status v1alpha1.CleanupPolicyStatus) {
+	var unreadable error
 	if object.GetNamespace() == "" {
 		of := &v1alpha1.ClusterCleanupPolicy{}
-		err := convert.FromUnstructured(object.Object, of)
-		p, errs := Compile(compiler, of)
-		if err != nil {
-			errs = unreadable(err)
-		}
-		return p, errs, of.Status
+		unreadable = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, of)
+		p, errs = Compile(compiler, of)
+		status = of.Status
+	} else {
+		of := &v1alpha1.CleanupPolicy{}
+		unreadable = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, of)
+		p, errs = CompileNamespaced(compiler, of)
+		status = of.Status
 	}
-	of := &v1alpha1.CleanupPolicy{}
-	err := convert.FromUnstructured(object.Object, of)
-	p, errs := CompileNamespaced(compiler, of)
-	if err != nil {
-		errs = unreadable(err)
+	if unreadable != nil {
+		errs = field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, unreadable.Error())}
 	}
-	return p, errs, of.Status
+	return p, errs, status
 }
 
 // NeedsApproval reports whether the policy needs an approval. mandatory is --require-approval,

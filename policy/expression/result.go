@@ -40,27 +40,19 @@ const (
 	ResultAny
 )
 
-// String is the result as error messages name it.
-func (r Result) String() string {
-	switch r {
-	case ResultBool:
-		return "true or false"
-	case ResultTime:
-		return "a timestamp, an RFC 3339 string or null"
-	case ResultOutcome:
-		return `"Succeeded", "Failed" or "Error"`
-	case ResultTTL:
-		return `a duration, a string such as "1d" or "never", whole seconds or null`
-	case ResultDuration:
-		return `a duration, a string such as "1d", whole seconds or null`
-	case ResultText:
-		return "a string"
-	case ResultAny:
-		return "any value"
-	default:
-		return `a string such as "7d" or "2026-12-24", a duration, a timestamp or null`
-	}
+var results = map[Result]string{
+	ResultBool:     "true or false",
+	ResultTime:     "a timestamp, an RFC 3339 string or null",
+	ResultOutcome:  `"Succeeded", "Failed" or "Error"`,
+	ResultTTL:      `a duration, a string such as "1d" or "never", whole seconds or null`,
+	ResultDuration: `a duration, a string such as "1d", whole seconds or null`,
+	ResultLabel:    `a string such as "7d" or "2026-12-24", a duration, a timestamp or null`,
+	ResultText:     "a string",
+	ResultAny:      "any value",
 }
+
+// String is the result as error messages name it.
+func (r Result) String() string { return results[r] }
 
 // accepts reports whether an expression of a type can return the result. Types that are only known
 // at run time are accepted.

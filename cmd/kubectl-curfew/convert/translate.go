@@ -220,34 +220,23 @@ func plain(field string) bool {
 }
 
 // strict reads a path; CEL fails if it is absent.
-func strict(path []step) string {
-	out := "object"
-	for _, s := range path {
-		switch {
-		case s.field == "":
-			out += fmt.Sprintf("[%d]", s.index)
-		case plain(s.field):
-			out += "." + s.field
-		default:
-			out += "[" + strconv.Quote(s.field) + "]"
-		}
-	}
-	return out
-}
+func strict(path []step) string { return reading(path, "") }
 
 // optional reads a path as an optional value. All objects have metadata.
-func optional(path []step) string {
+func optional(path []step) string { return reading(path, "?") }
+
+func reading(path []step, mark string) string {
 	out := "object"
 	for i, s := range path {
 		switch {
 		case s.field == "":
-			out += fmt.Sprintf("[?%d]", s.index)
+			out += fmt.Sprintf("[%s%d]", mark, s.index)
 		case i == 0 && s.field == "metadata" && len(path) > 1:
 			out += ".metadata"
 		case plain(s.field):
-			out += ".?" + s.field
+			out += "." + mark + s.field
 		default:
-			out += "[?" + strconv.Quote(s.field) + "]"
+			out += "[" + mark + strconv.Quote(s.field) + "]"
 		}
 	}
 	return out

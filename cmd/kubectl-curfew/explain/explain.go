@@ -159,7 +159,7 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 		return print(printedOf(all, now, w.Notes()), out)
 	}
 	console.PrintNotes(w.Notes(), diagnostics)
-	return writeExplained(all, out)
+	return writeAll(all, out)
 }
 
 func explain(ctx context.Context, w *world.World, one world.Selected, now time.Time) (*explained, error) {

@@ -99,7 +99,7 @@ func (o *explainOptions) runFiles(ctx context.Context, in io.Reader, out, diagno
 		return print(forecastData(all, options.Now, said), out)
 	}
 	console.PrintNotes(said, diagnostics)
-	return writeForecasts(all, out)
+	return writeAll(all, out)
 }
 
 // unknownNamespaces are notes about the namespaces whose settings may change the answer.
@@ -247,18 +247,6 @@ func forecastData(all []*forecast, now time.Time, notes []string) console.Printe
 	return out
 }
 
-func writeForecasts(all []*forecast, out io.Writer) error {
-	for i, one := range all {
-		if i > 0 {
-			fmt.Fprintln(out)
-		}
-		if err := one.text(out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // name of the object, with its place.
 func (p *forecast) name() string {
 	out := p.kind.Name(p.of.Facts.Name)
@@ -327,10 +315,7 @@ func (p *forecast) text(out io.Writer) error {
 	for _, each := range p.rejected {
 		rejected = append(rejected, []string{"   " + each})
 	}
-	for _, part := range []struct {
-		title string
-		rows  [][]string
-	}{
+	return writeParts(out, []part{
 		{"Rejected because of", rejected},
 		{"Filled in", filled},
 		{"TTL after finished", levels(p.of.TTL, p.of.ByTTL)},
@@ -338,16 +323,7 @@ func (p *forecast) text(out io.Writer) error {
 		{"Deadline", levels(p.of.Deadline, p.of.ByDeadline)},
 		{"Bounds", p.bounds()},
 		{"Also deleted by", p.alsoDeletedBy()},
-	} {
-		if len(part.rows) == 0 {
-			continue
-		}
-		fmt.Fprintf(out, "\n%s\n", part.title)
-		if err := console.PrintAligned(out, part.rows); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // alsoDeletedBy is the kind's own controller, which acts by the native field, as it is in the file

@@ -13,12 +13,32 @@ import (
 	"curfew.dev/curfew/policy/resolution"
 )
 
-func writeExplained(all []*explained, out io.Writer) error {
+// writeAll writes answers with an empty line between them.
+func writeAll[T interface{ text(out io.Writer) error }](all []T, out io.Writer) error {
 	for i, one := range all {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
 		if err := one.text(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part is a part of an answer, which is left out without rows.
+type part struct {
+	title string
+	rows  [][]string
+}
+
+func writeParts(out io.Writer, parts []part) error {
+	for _, part := range parts {
+		if len(part.rows) == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "\n%s\n", part.title)
+		if err := console.PrintAligned(out, part.rows); err != nil {
 			return err
 		}
 	}
@@ -47,10 +67,7 @@ func (e *explained) text(out io.Writer) error {
 	if err := console.PrintAligned(out, rows); err != nil {
 		return err
 	}
-	for _, part := range []struct {
-		title string
-		rows  [][]string
-	}{
+	return writeParts(out, []part{
 		{"TTL after finished", levels(e.of.TTL, e.of.ByTTL)},
 		{"TTL label", e.label()},
 		{"Deadline", levels(e.of.Deadline, e.of.ByDeadline)},
@@ -59,16 +76,7 @@ func (e *explained) text(out io.Writer) error {
 		{e.blockedTitle(), e.blockers()},
 		{"Also deleted by", e.alsoDeletedBy()},
 		{"To change it", e.toChange()},
-	} {
-		if len(part.rows) == 0 {
-			continue
-		}
-		fmt.Fprintf(out, "\n%s\n", part.title)
-		if err := console.PrintAligned(out, part.rows); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 func (e *explained) state() string {
