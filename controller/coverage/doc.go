@@ -9,7 +9,7 @@
 // should come from one webhook, since it names it.
 //
 // Objects that no default, policy or Curfew key concerns are not sent. Match conditions cost the
-// same whatever an object holds (S9): fields.go writes them, conditions.go says what they ask.
+// same whatever an object holds (S9): conditions.go writes them, conditions.go says what they ask.
 //
 // A [Keeper] (keeper.go) follows its input and writes a configuration that differs from the plan
 // (configuration.go, configuration.go). The static configurations say where to send to, and own what the

@@ -2,6 +2,7 @@ package feedset
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
 )
@@ -159,4 +161,153 @@ func (s *Set) RejudgePods(namespace string, job types.UID, labelled bool) {
 // RejudgeKinds has all objects of some kinds judged again.
 func (s *Set) RejudgeKinds(concerns func(schema.GroupKind) bool) {
 	s.Rejudge("", func(spec *Spec) bool { return concerns(spec.Kind.GroupKind()) })
+}
+
+// running is one feed that runs, or waits for a predecessor or a permission. It has a goroutine of
+// its own, so that no kind delays another.
+type running struct {
+	set    *Set
+	source *Source
+	spec   *Spec
+	cancel context.CancelFunc
+	// after are the feeds that have to end first.
+	after []<-chan struct{}
+	// done is closed once the feed has ended and its objects are forgotten or left to a successor.
+	done chan struct{}
+	// feed is nil until it was made. Guarded by the set's mutex.
+	feed Feed
+}
+
+func (r *running) run(ctx context.Context) {
+	defer close(r.done)
+	defer r.ended()
+	for _, done := range r.after {
+		<-done
+	}
+	if !r.set.ask(ctx, r.source, r.spec, &r.spec.Required) {
+		return
+	}
+	feed := r.make(ctx)
+	if feed == nil {
+		return
+	}
+	r.began(feed)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	for i := range r.spec.Optional {
+		beside.Go(func() { r.set.ask(ctx, r.source, r.spec, &r.spec.Optional[i]) })
+	}
+	if err := feed.Run(ctx); err != nil && ctx.Err() == nil {
+		r.source.Log.Error(err, "the feed of a kind ended", "kind", r.spec.Kind.GroupKind().String(), "purpose", r.spec.Purpose)
+	}
+}
+
+// make makes the feed, however often that fails. It returns nil once ctx is done.
+func (r *running) make(ctx context.Context) Feed {
+	kind := r.spec.Kind.GroupKind()
+	defer r.source.Skipped.DeleteLabelValues(kind.Group, kind.Kind, "error")
+	for backoff := loop.NewBackoff(); ctx.Err() == nil; loop.Pause(ctx, r.set.options.Clock, backoff.Next()) {
+		feed, err := r.source.Make(r.spec)
+		if err == nil {
+			return feed
+		}
+		r.source.Skipped.WithLabelValues(kind.Group, kind.Kind, "error").Set(1)
+		r.source.Log.Error(err, "kind cannot be watched, trying again", "kind", kind.String(), "purpose", r.spec.Purpose)
+	}
+	return nil
+}
+
+// began lets the feed take over the objects of its predecessor. It forgets the handles that the
+// feed does not use, since no feed judges them any more: for example deadlines, once the kind's own
+// controller enforces them.
+func (r *running) began(feed Feed) {
+	s := r.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	handles := feed.Handles()
+	for _, old := range s.tracked[r.spec.Key] {
+		if !slices.Contains(handles, old) {
+			s.options.Tracker.ForgetKind(old)
+		}
+	}
+	s.tracked[r.spec.Key] = handles
+	r.feed = feed
+	s.release(r)
+	if r.spec.Profile == nil {
+		return
+	}
+	log := r.source.Log.WithValues("kind", r.spec.Kind.Kind, "resource", r.spec.VersionResource().String(), "profile", r.spec.Profile.Name)
+	log.Info("kind is watched")
+	if reason := r.spec.Profile.Unenforced; reason != "" {
+		log.Info("deadlines of a kind are not enforced", "reason", reason)
+	}
+}
+
+// ended forgets the objects of the feed, unless its successor takes them over or the process ends.
+func (r *running) ended() {
+	s := r.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = slices.DeleteFunc(s.ending, func(other *running) bool { return other == r })
+	successor := s.running[r.spec.Key]
+	if s.closed || successor == r || successor != nil && successor.spec.inherits(r.spec) {
+		return
+	}
+	for _, handle := range s.tracked[r.spec.Key] {
+		s.options.Tracker.ForgetKind(handle)
+	}
+	delete(s.tracked, r.spec.Key)
+	if r.spec.Purpose == Finish {
+		r.source.Log.Info("kind is gone: nothing of it is tracked any more", "kind", r.spec.Kind.Kind, "resource", r.spec.VersionResource().String())
+	}
+}
+
+// Changes counts changes of rules, by kind.
+type Changes map[schema.GroupKind]int
+
+// Outdated holds the deletions of a kind whose rules have changed: its feed judges by the old
+// rules, and a feed with the new rules needs a moment to start. The rules of labels stay the same,
+// except for the propagation that the profile sets, which is read when an object is judged again.
+func (s *Set) Outdated(kind schema.GroupKind) {
+	s.mu.Lock()
+	s.changes[kind]++
+	for key, one := range s.running {
+		if key.Purpose == Finish && one.spec.Kind.GroupKind() == kind {
+			s.hold(key, true)
+		}
+	}
+	s.mu.Unlock()
+	s.Rejudge("", func(spec *Spec) bool { return spec.Purpose != Finish && spec.Kind.GroupKind() == kind })
+}
+
+// Changes returns the changes of rules that no feed knows yet. Call it before the rules are read.
+func (s *Set) Changes() Changes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.changes)
+}
+
+// caughtUp notes that the wanted feeds take the seen changes into account. The mutex is held.
+func (s *Set) caughtUp(seen Changes) {
+	for kind, count := range seen {
+		if s.changes[kind] == count {
+			delete(s.changes, kind)
+		}
+	}
+}
+
+// release lets the deletions of a kind go on once it has a feed. If its rules have changed again
+// meanwhile, the new feed is outdated as well and the deletions stay on hold. The mutex is held.
+func (s *Set) release(r *running) {
+	if r.feed != nil && s.running[r.spec.Key] == r {
+		s.hold(r.spec.Key, r.spec.Purpose == Finish && s.changes[r.spec.Kind.GroupKind()] > 0)
+	}
+}
+
+// hold stops the deletions of the objects tracked under a key, or lets them go on. The mutex is
+// held.
+func (s *Set) hold(key Key, on bool) {
+	for _, handle := range s.tracked[key] {
+		s.options.Tracker.Hold(handle, on)
+	}
 }

@@ -206,19 +206,19 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S4", Name: "SuccessCriteriaMet counts as the end of a Job",
-		File: "policy/facts_pod.go",
+		File: "policy/facts_object.go",
 		Old:  "case batchv1.JobComplete:", New: "case batchv1.JobComplete, batchv1.JobSuccessCriteriaMet:",
 		Package: decides, Tests: []string{"TestJudge"},
 	},
 	{
 		Invariant: "S4", Name: "FailureTarget counts as the end of a Job",
-		File: "policy/facts_pod.go",
+		File: "policy/facts_object.go",
 		Old:  "case batchv1.JobFailed:", New: "case batchv1.JobFailed, batchv1.JobFailureTarget:",
 		Package: decides, Tests: []string{"TestJudge"},
 	},
 	{
 		Invariant: "S4", Name: "a condition counts whatever its status",
-		File: "policy/facts_pod.go",
+		File: "policy/facts_object.go",
 		Old:  "if condition.Status != corev1.ConditionTrue {", New: "if condition.Status == corev1.ConditionUnknown {",
 		Package: decides, Tests: []string{"TestJudge"},
 	},
@@ -344,7 +344,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a container that ended at the epoch ended long ago",
-		File: "policy/facts_pod.go",
+		File: "policy/facts_object.go",
 		Old:  "return at.Unix() > 0", New: "return !at.IsZero()",
 		Package: decides, Tests: []string{"TestPodFinishTime"},
 	},

@@ -88,7 +88,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "the skew is learnt from any answer",
-		File: "controller/servertime/skew.go",
+		File: "controller/servertime/servertime.go",
 		Old:  "if err == nil && resp.StatusCode < http.StatusInternalServerError && dates(r.URL.Path) {", New: "if err == nil {",
 		Package: "controller/servertime", Tests: []string{"TestSkewLearnsFromTheAPIServerAlone"},
 	},

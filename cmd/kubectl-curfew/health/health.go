@@ -1,14 +1,20 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/settings"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // State is the result of a check.
@@ -180,4 +186,134 @@ func (r *reader) readProbe() {
 // when is an instant in the user's time zone.
 func (r *reader) when(at time.Time) string {
 	return at.In(r.Now.Location()).Format("2006-01-02 15:04:05 MST")
+}
+
+// remedies say how to fix a stalled cleanup policy, by reason.
+var remedies = map[string]string{
+	v1alpha1.ReasonForbidden:          "grant its service account what condition PermissionsGranted names",
+	v1alpha1.ReasonWaitingForApproval: "kubectl curfew approve it",
+	v1alpha1.ReasonTooManyMatches:     "look at kubectl curfew preview, then raise its limit or match less",
+	v1alpha1.ReasonTooManyGroups:      "match less, or group by a field with fewer values",
+	v1alpha1.ReasonPaused:             "a pause holds it, see check pauses; it goes on afterwards",
+	v1alpha1.ReasonKindNotListed:      "condition Stalled names the kind and the error; the next run tries it again",
+	v1alpha1.ReasonTimeLimit:          "match less, or use cheaper expressions",
+	v1alpha1.ReasonRunFailed:          "condition Stalled says what failed; Curfew tries again",
+}
+
+// cleanup shows the policies that do not delete all that they should, with the remedy.
+func (r *reader) cleanup() (State, string) {
+	switch {
+	case r.noReport != "":
+		return Unknown, r.noReport
+	case slices.Contains(r.w.Controller.Off, policy.TriggerCleanup):
+		return OK, "off"
+	case r.report.Stalled.Count == 0:
+		return r.live(OK, "no policy is stalled")
+	}
+	var advice []string
+	for _, one := range r.report.Stalled.First {
+		_, reason, _ := strings.Cut(strings.TrimSuffix(one, ")"), " (")
+		remedy := cmp.Or(remedies[reason], "condition Ready names the field to correct")
+		if text := reason + ": " + remedy; !slices.Contains(advice, text) {
+			advice = append(advice, text)
+		}
+	}
+	message := fmt.Sprintf("%d stalled: %s. %s", r.report.Stalled.Count, named(r.report.Stalled, ", "), strings.Join(advice, "; "))
+	return r.live(Warning, message)
+}
+
+// pauses shows the emergency stops that are in effect. What the controller cannot read is paused.
+func (r *reader) pauses() (State, string) {
+	if unread := r.report.HeldUnread; unread != "" && r.noReport == "" {
+		return r.live(Failed, "nothing is deleted or stopped, since the controller cannot read whether there is a pause: "+unread)
+	}
+	if r.w.Pauses.Presence == world.Unread {
+		switch {
+		case r.noReport != "":
+			return Unknown, "you may not read them, and " + r.noReport
+		case r.report.Held.Count > 0:
+			return r.live(Warning, named(r.report.Held, "; "))
+		}
+		return r.live(OK, "nothing is paused")
+	}
+	var messages []string
+	for _, one := range r.w.Pauses.InEffect(r.Now) {
+		messages = append(messages, one.Message()+" (kubectl curfew resume "+one.Name+" ends it)")
+	}
+	if held := settings.ListOf(messages); held.Count > 0 {
+		return Warning, named(held, "; ")
+	}
+	message := "nothing is paused"
+	if ended := len(r.w.Pauses.All); ended > 0 {
+		message += fmt.Sprintf("; pauses that have ended, and can be deleted: %d", ended)
+	}
+	return OK, message
+}
+
+// unprotected is the match condition of webhooks that fail closed. The controller keeps it in its
+// own configurations. In the other one, which is installed, nothing follows its --protect.
+const unprotected = "not-protected"
+
+// protection says where --protect of the controller is not in effect: in requests that an outage
+// refuses, and in the defaults that the webhook gives. It is "" where they agree.
+func (r *reader) protection() string {
+	c := &r.w.Controller
+	protect := othersIn(c.Protect, c.Namespace)
+	var out []string
+	if workload, err := r.w.Workload(r.ctx, "curfew-webhook"); err == nil && workload.Presence == world.Found {
+		theirs := othersIn(protectIn(workload.Args), c.Namespace)
+		if !slices.Equal(theirs, protect) {
+			out = append(out, fmt.Sprintf("the webhook runs with --protect=%s, the controller with --protect=%s", strings.Join(theirs, ","), strings.Join(protect, ",")))
+		}
+	}
+	asks := judging.ProtectedRequest(protect)
+	want := admissionv1.MatchCondition{Name: unprotected, Expression: "!(" + asks + ")"}
+	refusing := 0
+	for _, one := range r.configurations {
+		for i := range one.webhooks {
+			of := &one.webhooks[i]
+			if one.name == static && of.FailurePolicy != nil && *of.FailurePolicy == admissionv1.Fail && asks != "" && !slices.ContainsFunc(of.MatchConditions, func(have admissionv1.MatchCondition) bool {
+				return have.Name == want.Name && slices.Equal(wordsIn(have.Expression, c.Namespace), wordsIn(want.Expression, c.Namespace))
+			}) {
+				refusing++
+			}
+		}
+	}
+	if refusing > 0 {
+		out = append(out, fmt.Sprintf("an outage refuses requests in namespaces of --protect: %d webhooks of ValidatingWebhookConfiguration %s have no match condition %s: %s", refusing, static, want.Name, want.Expression))
+	}
+	return strings.Join(out, "; ")
+}
+
+// othersIn are patterns of --protect as a sorted set, without Curfew's own namespace, which is
+// always protected.
+func othersIn(protect []string, own string) []string {
+	out := slices.DeleteFunc(slices.Clone(protect), func(name string) bool { return name == own })
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// wordsIn are the names, patterns and operators of a match condition as a sorted set: their order
+// makes no difference.
+func wordsIn(expression, own string) []string {
+	return othersIn(strings.FieldsFunc(expression, func(c rune) bool { return strings.ContainsRune(`,|()[]" ^$`, c) }), own)
+}
+
+// protectIn reads --protect of a process.
+func protectIn(args []string) (out []string) {
+	given := false
+	for i, arg := range args {
+		value, ok := strings.CutPrefix(arg, "--protect=")
+		if arg == "--protect" && i+1 < len(args) {
+			value, ok = args[i+1], true
+		}
+		if ok {
+			given = true
+			out = append(out, strings.FieldsFunc(value, func(c rune) bool { return c == ',' })...)
+		}
+	}
+	if !given {
+		return judging.DefaultProtect()
+	}
+	return out
 }

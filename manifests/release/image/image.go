@@ -10,10 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -145,4 +148,146 @@ func extract(content io.Reader, into string) error {
 			return err
 		}
 	}
+}
+
+// Layout is the folder of the OCI image layout, below [Options.Out].
+const Layout = "image"
+
+// Options describe the image to build.
+type Options struct {
+	// Root is the top folder of the repository.
+	Root string
+	// Out is the folder to write into.
+	Out string
+	// Repository and Version name the image, as in curfew:v0.1.0. The binary prints the version.
+	Repository, Version string
+	// Revision is the commit; empty means unknown.
+	Revision string
+	// Created is the time of the image and of its files.
+	Created time.Time
+	// Platforms are OS/ARCH, such as linux/arm64.
+	Platforms []string
+	// Build writes the binary of a platform into a file.
+	Build func(platform v1.Platform, file string) error
+	// Progress gets a line for each step.
+	Progress io.Writer
+}
+
+// Result describes the image that was built.
+type Result struct {
+	// Digest is that of the index, by which a registry knows the image.
+	Digest string
+	// Files are the archives.
+	Files []string
+}
+
+// Write builds the images, and replaces the layout and the archives of an earlier run.
+func Write(o *Options) (*Result, error) {
+	utc := *o
+	utc.Created = o.Created.UTC()
+	o = &utc
+	tag, err := name.NewTag(o.Repository + ":" + o.Version)
+	if err != nil {
+		return nil, fmt.Errorf("name of the image: %w", err)
+	}
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+		return nil, err
+	}
+	index, result := v1.ImageIndex(empty.Index), &Result{}
+	for i, text := range o.Platforms {
+		fmt.Fprintf(o.Progress, "image for %s (%d of %d)\n", text, i+1, len(o.Platforms))
+		image, platform, err := o.image(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", text, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+		archive := filepath.Join(o.Out, fmt.Sprintf("curfew-image_%s_%s_%s.tar", o.Version, platform.OS, platform.Architecture))
+		if err := tarball.WriteToFile(archive, tag, image); err != nil {
+			return nil, fmt.Errorf("write %s: %w", archive, err)
+		}
+		result.Files = append(result.Files, archive)
+	}
+	if err := writeLayout(filepath.Join(o.Out, Layout), index, o.Version); err != nil {
+		return nil, err
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return nil, err
+	}
+	result.Digest = digest.String()
+	return result, nil
+}
+
+// image builds the binary of a platform, and the image around it.
+func (o *Options) image(text string) (v1.Image, *v1.Platform, error) {
+	platform, err := v1.ParsePlatform(text)
+	if err != nil || platform.OS == "" || platform.Architecture == "" {
+		return nil, nil, fmt.Errorf("give OS/ARCH, such as linux/amd64")
+	}
+	dir, err := os.MkdirTemp("", "curfew-image")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "curfew")
+	if err := o.Build(*platform, binary); err != nil {
+		return nil, nil, err
+	}
+	image, err := build(binary, filepath.Join(o.Root, "LICENSE"), *platform, o)
+	return image, platform, err
+}
+
+// writeLayout writes an OCI image layout with one entry, so that tools need no digest to find it.
+func writeLayout(dir string, index v1.ImageIndex, version string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	written, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", dir, err)
+	}
+	named := layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version})
+	if err := written.AppendIndex(index, named); err != nil {
+		return fmt.Errorf("write %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Unpack writes the files of the image for a platform into a folder, as a container engine would.
+func Unpack(dir, platform, into string) (*v1.ConfigFile, error) {
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", dir, err)
+	}
+	image, err := find(index, platform)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	content := mutate.Extract(image)
+	defer content.Close()
+	if err := extract(content, into); err != nil {
+		return nil, fmt.Errorf("unpack %s: %w", dir, err)
+	}
+	return image.ConfigFile()
+}
+
+// find looks for the image of a platform in an index, and in the indexes that it has.
+func find(index v1.ImageIndex, platform string) (v1.Image, error) {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	for _, each := range manifest.Manifests {
+		switch {
+		case each.MediaType.IsIndex():
+			inner, err := index.ImageIndex(each.Digest)
+			if err != nil {
+				return nil, err
+			}
+			return find(inner, platform)
+		case each.Platform != nil && each.Platform.String() == platform:
+			return index.Image(each.Digest)
+		}
+	}
+	return nil, fmt.Errorf("no image for %s", strings.TrimSpace(platform))
 }
