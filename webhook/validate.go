@@ -47,8 +47,7 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 			return unreadable(request.facts, err)
 		}
 	}
-	effective := resolution.Resolve(request.facts, scope)
-	review.Effective = &effective
+	review.Effective = new(resolution.Resolve(request.facts, scope))
 	return w.decide(ctx, request, review, now)
 }
 

@@ -146,9 +146,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 }
 
 func newManager(config *rest.Config, options *options, parts parts) (manager.Manager, error) {
-	grace := options.gracePeriod
 	renew := options.leaseDuration * 2 / 3
-	retry := leaseRetry
 	var lock resourcelock.Interface
 	if parts.controller && options.leaderElect {
 		var err error
@@ -171,8 +169,8 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &options.leaseDuration,
 		RenewDeadline:                 &renew,
-		RetryPeriod:                   &retry,
-		GracefulShutdownTimeout:       &grace,
+		RetryPeriod:                   new(leaseRetry),
+		GracefulShutdownTimeout:       new(options.gracePeriod),
 
 		LeaderElectionResourceLockInterface: lock,
 	})

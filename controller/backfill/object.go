@@ -211,8 +211,7 @@ func (l *Labels) read(ctx context.Context, of *kind, object *subject) (*policy.F
 		return nil, nil, err
 	}
 	content["apiVersion"], content["kind"] = of.GroupVersion().String(), of.Kind.Kind
-	facts := policy.FactsOfMeta(of.profile, &meta.ObjectMeta)
-	return &facts, content, nil
+	return new(policy.FactsOfMeta(of.profile, &meta.ObjectMeta)), content, nil
 }
 
 // skippedLabels are the labels of the metric for a kind that is called "Deployment.apps" in logs.

@@ -156,8 +156,7 @@ func (l *ledger) prune(ctx context.Context, current string, now time.Time) error
 // end records how a run ended.
 func (l *ledger) end(ctx context.Context, phase v1alpha1.RunPhase, at time.Time, edit func(*v1alpha1.CleanupPolicyStatus)) error {
 	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
-		done := metav1.NewTime(at)
-		s.LastRun.Phase, s.LastRun.CompletionTime = phase, &done
+		s.LastRun.Phase, s.LastRun.CompletionTime = phase, new(metav1.NewTime(at))
 		edit(s)
 	})
 }

@@ -194,8 +194,7 @@ func (cur *current) observe(ctx context.Context, errs field.ErrorList, next time
 	}
 	after.ObservedGeneration = cur.policy.Generation
 	if !next.IsZero() {
-		at := metav1.NewTime(next)
-		after.NextScheduleTime = &at
+		after.NextScheduleTime = new(metav1.NewTime(next))
 	}
 	ready := expression.Ready(cur.policy.Generation, errs, nil)
 	ready.LastTransitionTime = metav1.NewTime(cur.now)

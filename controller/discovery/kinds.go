@@ -127,14 +127,9 @@ func (l *Labels) followRoles(ctx context.Context, group *sync.WaitGroup) bool {
 		mirror.OnChange(changed)
 		group.Go(func() { mirror.Run(ctx) })
 	}
-	for _, kind := range []string{"roles", "rolebindings"} {
-		for _, resource := range []string{kind, "cluster" + kind} {
-			if kind == "roles" {
-				run(resource, version, l.bindings.RoleChanged)
-			} else {
-				run(resource, l.bindings.Read, l.bindings.BindingChanged)
-			}
-		}
+	for _, scope := range []string{"", "cluster"} {
+		run(scope+"roles", version, l.bindings.RoleChanged)
+		run(scope+"rolebindings", l.bindings.Read, l.bindings.BindingChanged)
 	}
 	return true
 }

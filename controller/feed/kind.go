@@ -202,8 +202,7 @@ func factsOf(profile *policy.Profile) func(context.Context, runtime.Object) (*po
 		case *corev1.Pod:
 			return policy.FactsOfPod(read), nil
 		case *metav1.PartialObjectMetadata:
-			facts := policy.FactsOfMeta(profile, &read.ObjectMeta)
-			return &facts, nil
+			return new(policy.FactsOfMeta(profile, &read.ObjectMeta)), nil
 		case *unstructured.Unstructured:
 			return policy.FactsOfObjectContext(ctx, profile, read.Object), ctx.Err()
 		default:
@@ -278,8 +277,7 @@ func TTLs(*expression.Profile) *Trigger {
 		Name: policy.TriggerTTL, Keys: policy.LimitKeys(policy.TriggerTTL),
 		Idle: func(facts *policy.Facts) bool { return !facts.Finished && facts.StateError == nil },
 		Judge: func(state *State) (policy.Verdict, any, error) {
-			effective := resolution.ResolveTrial(state.Facts, &state.Context.Scope)
-			return judging.Judge(state.Facts, &effective, state.Now), nil, nil
+			return judging.Judge(state.Facts, new(resolution.ResolveTrial(state.Facts, &state.Context.Scope)), state.Now), nil, nil
 		},
 	}
 }

@@ -219,8 +219,7 @@ func (m *Mirror[T]) follow(ctx context.Context, at string) error {
 			case event.Type == watch.Deleted:
 				m.set(keyOf(object), nil)
 			default:
-				item := m.read(object)
-				m.set(keyOf(object), &item)
+				m.set(keyOf(object), new(m.read(object)))
 			}
 		}
 	}

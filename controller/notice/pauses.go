@@ -103,8 +103,7 @@ func (p *Pauses) Breaker(e engine.BreakerEvent) {
 		if e.Open {
 			kind, reason = corev1.EventTypeWarning, e.Reason
 		}
-		reference := target.reference(p.options.UIDs)
-		p.options.Recorder.Eventf(&reference, nil, kind, reason, actionPause, "%s", e.Message)
+		p.options.Recorder.Eventf(new(target.reference(p.options.UIDs)), nil, kind, reason, actionPause, "%s", e.Message)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

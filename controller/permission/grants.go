@@ -2,6 +2,7 @@ package permission
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 )
 
 // Nowhere is a namespace that cannot exist, because of its dot: a permission that is granted there
@@ -170,13 +172,7 @@ func (b *Bindings) isUs(item any) bool {
 
 // BindingChanged takes the value that was read of a binding before and after a change.
 func (b *Bindings) BindingChanged(key string, old, new *string) {
-	was, is := "", ""
-	if old != nil {
-		was = *old
-	}
-	if new != nil {
-		is = *new
-	}
+	was, is := ptr.Deref(old, ""), ptr.Deref(new, "")
 	b.mu.Lock()
 	if is == "" {
 		delete(b.roles, key)
@@ -195,10 +191,7 @@ func (b *Bindings) RoleChanged(key string, old, new *string) {
 		return // It was listed again.
 	}
 	b.mu.Lock()
-	ours := false
-	for _, role := range b.roles {
-		ours = ours || role == key
-	}
+	ours := slices.Contains(slices.Collect(maps.Values(b.roles)), key)
 	b.mu.Unlock()
 	if ours {
 		b.changed()

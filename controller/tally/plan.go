@@ -118,8 +118,7 @@ func (s *space) take(t *tally, into *plan, uid types.UID, mayWrite bool) bool {
 		if len(into.releases) == perRound {
 			return false
 		}
-		copied := *p
-		into.releases = append(into.releases, &copied)
+		into.releases = append(into.releases, new(*p))
 	case nothing:
 	}
 	p.queued = nil
@@ -182,8 +181,7 @@ func (s *space) removals(t *tally) []*pod {
 	var out []*pod
 	for _, one := range t.ledger.uncounted {
 		if p := s.pods[one.uid]; !p.settled() && !p.refused {
-			copied := *p
-			out = append(out, &copied)
+			out = append(out, new(*p))
 		}
 	}
 	return out

@@ -202,8 +202,7 @@ func (s *space) terminating(before time.Time) (out []*pod, idle bool) {
 	defer s.mu.Unlock()
 	for _, p := range s.pods {
 		if p.running() && !p.deleting.IsZero() && p.deleting.Before(before) {
-			copied := *p
-			out = append(out, &copied)
+			out = append(out, new(*p))
 		}
 	}
 	return out, len(s.tallies) == 0

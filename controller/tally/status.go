@@ -151,8 +151,7 @@ func refused(err error) bool {
 // describe fills in what a status says beside the numbers.
 func (t *tally) describe(status *v1alpha1.PodTallyStatus, now time.Time) {
 	if status.StartTime == nil {
-		at := metav1.NewTime(now).Rfc3339Copy()
-		status.StartTime = &at
+		status.StartTime = new(metav1.NewTime(now).Rfc3339Copy())
 	}
 	status.ObservedGeneration = t.generation
 	ready := metav1.Condition{

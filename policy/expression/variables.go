@@ -262,8 +262,7 @@ func textOf[T ~string](text *T) *string {
 	if text == nil {
 		return nil
 	}
-	plain := string(*text)
-	return &plain
+	return new(string(*text))
 }
 
 func (c *Compiler) ttlValue(path *field.Path, v *v1alpha1.TTLValue, errs *field.ErrorList) *value {

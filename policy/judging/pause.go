@@ -68,8 +68,7 @@ func (p *Pause) Spec() v1alpha1.DeletionPauseSpec {
 		out.Triggers = append(out.Triggers, v1alpha1.PauseTrigger(trigger))
 	}
 	if !p.Until.IsZero() {
-		until := metav1.NewTime(p.Until)
-		out.Until = &until
+		out.Until = new(metav1.NewTime(p.Until))
 	}
 	return out
 }

@@ -34,16 +34,14 @@ func withoutFilledTTL(facts *policy.Facts, scope *Scope) (*policy.Facts, bool) {
 	if _, ok := defaultSource(facts.Annotations, wellknown.AnnotationTTLSource); ok {
 		without, count = facts.WithoutTTL(), len(facts.TTLs().Settings())+1
 	}
-	effective := Resolve(without, scope)
-	return without, hasAssigned(facts, ttlAssignments(without, &effective, scope), count)
+	return without, hasAssigned(facts, ttlAssignments(without, new(Resolve(without, scope)), scope), count)
 }
 
 // filledDeadline reports whether admission would fill in exactly the deadline that the facts have,
 // with its stamp.
 func filledDeadline(facts *policy.Facts, scope *Scope) bool {
 	without := facts.WithoutDeadline()
-	effective := Resolve(without, scope)
-	return hasAssigned(facts, deadlineAssignments(without, &effective, scope), 2)
+	return hasAssigned(facts, deadlineAssignments(without, new(Resolve(without, scope)), scope), 2)
 }
 
 // Attested returns the facts of a new object without the stamps that admission would not write in

@@ -200,8 +200,7 @@ func TimeData(at, now time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
 	}
-	local := at.In(now.Location())
-	return &local
+	return new(at.In(now.Location()))
 }
 
 // Where is file:line, as editors and terminals understand it.

@@ -48,8 +48,7 @@ func (r *expiringReport) items() []Item {
 			DeletedBy: entry.DeletedBy(), History: entry.History, Uncertain: entry.Uncertain, Obstacles: session.ObstaclesData(entry.Obstacles),
 		}
 		if !entry.Expiry.IsZero() {
-			seconds := int64(entry.Expiry.Sub(r.now) / time.Second)
-			item.Left = &seconds
+			item.Left = new(int64(entry.Expiry.Sub(r.now) / time.Second))
 		}
 		if entry.With != nil {
 			item.With = session.WithDataOf(entry.With, r.now)

@@ -150,9 +150,8 @@ func (l *lintServer) dryRun(ctx context.Context, at dynamic.ResourceInterface, o
 	if err != nil {
 		return err
 	}
-	force := true
 	_, err = at.Patch(ctx, object.GetName(), types.ApplyPatchType, text, metav1.PatchOptions{
-		DryRun: []string{metav1.DryRunAll}, FieldManager: manager, Force: &force, FieldValidation: metav1.FieldValidationWarn,
+		DryRun: []string{metav1.DryRunAll}, FieldManager: manager, Force: new(true), FieldValidation: metav1.FieldValidationWarn,
 	})
 	return err
 }

@@ -159,8 +159,7 @@ func NewFiles(ctx context.Context, manifests []*unstructured.Unstructured, known
 	for _, object := range manifests {
 		switch object.GroupVersionKind().GroupKind() {
 		case definitionKind:
-			definition := expression.DefinitionOf(object.Object)
-			known.SetDefinition(object.GetName(), &definition)
+			known.SetDefinition(object.GetName(), new(expression.DefinitionOf(object.Object)))
 			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 			kind, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
 			definitions[schema.GroupKind{Group: group, Kind: kind}] = object
