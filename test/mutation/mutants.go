@@ -32,7 +32,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S1", Name: "the resourceVersion is not sent",
-		File: "controller/action/deletion/client.go",
+		File: "controller/action/deletion/deletion.go",
 		Old:  "if r.ResourceVersion != \"\" {\n\t\to.Preconditions", New: "if r.ResourceVersion == \"\" {\n\t\to.Preconditions",
 		Package: deletes, Tests: []string{"TestClientSends"},
 	},
@@ -110,7 +110,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S2", Name: "the UID is not sent",
-		File: "controller/action/deletion/client.go",
+		File: "controller/action/deletion/deletion.go",
 		Old:  "Preconditions: &metav1.Preconditions{UID: &r.UID}}", New: "Preconditions: &metav1.Preconditions{}}",
 		Package: deletes, Tests: []string{"TestClientSends"},
 	},
@@ -296,7 +296,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S5", Name: "a labelled Pod goes before its Job has accounted for it",
-		File: "policy/judging/judge_label.go",
+		File: "policy/judging/judge.go",
 		Old:  "case facts.IsPod() && facts.Uncounted():", New: "case false:",
 		Package: decides, Tests: []string{"TestJudgeLabel"},
 	},
@@ -308,13 +308,13 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a label that cannot be read counts as 0",
-		File: "policy/judging/judge_label.go",
+		File: "policy/judging/judge.go",
 		Old:  "case err != nil:\n\t\treturn unusable(err) // S6", New: "case err != nil && text == \"?\":\n\t\treturn unusable(err)",
 		Package: decides, Tests: []string{"TestAnyLabelKeepsAsLongAsItSays", "TestJudgeLabel"},
 	},
 	{
 		Invariant: "S6", Name: "a label that expired before the object was created counts",
-		File: "policy/judging/judge_label.go",
+		File: "policy/judging/judge.go",
 		Old:  "if !label.Expiry(facts.Created).After(facts.Created) {", New: "if label.Expiry(facts.Created).Equal(facts.Created) {",
 		Package: decides, Tests: []string{"TestJudgeLabel"},
 	},

@@ -214,13 +214,13 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "a policy reads namespaces that its account may not get",
-		File: "controller/cleanup/survey/places.go",
+		File: "controller/cleanup/survey/passes.go",
 		Old:  "if !s.policy.Expressions.ReadsNamespace {", New: "if true {",
 		Package: cleans, Tests: []string{"TestNamespaceObjectTakesAPermission"},
 	},
 	{
 		Invariant: "S10", Name: "a survey lists what its account may not delete",
-		File: "controller/cleanup/survey/places.go",
+		File: "controller/cleanup/survey/passes.go",
 		Old:  "if missing != \"\" {\n\t\t\tlacks = append", New: "if missing == \"-\" {\n\t\t\tlacks = append",
 		Package: cleans, Tests: []string{"TestForbiddenFromTheBeginning"},
 	},
@@ -232,13 +232,13 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "a right to single objects counts for all",
-		File: "controller/permission/grants.go",
+		File: "controller/permission/permission.go",
 		Old:  "return len(rule.ResourceNames) == 0 && has(rule.Verbs, need.Verb)", New: "return has(rule.Verbs, need.Verb)",
 		Package: "controller/permission", Tests: []string{"TestCoverOfAllObjects"},
 	},
 	{
 		Invariant: "S10", Name: "an answer about permissions has any size",
-		File: "controller/permission/reviews.go",
+		File: "controller/permission/permission.go",
 		Old:  "const maxReview = 256 << 10", New: "const maxReview = 1 << 40",
 		Package: "controller/permission", Tests: []string{"TestLongRules"},
 	},

@@ -10,7 +10,7 @@ const (
 var faults = []Mutant{
 	{
 		Invariant: "S9", Name: "the time of a loop grows with the square of its items",
-		File: "policy/expression/environment.go",
+		File: "policy/expression/evaluate.go",
 		Old:  "if conditions[node.ID()] {", New: "if false {",
 		Package: "policy/expression", Tests: []string{"TestLoopsAreLinear"},
 	},

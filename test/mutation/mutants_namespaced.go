@@ -17,7 +17,7 @@ var ofListedNamespaces = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "a permission in all namespaces counts beside the listed ones",
-		File: "controller/permission/grants.go",
+		File: "controller/permission/permission.go",
 		Old:  "if !only {", New: "if true {",
 		Package: "controller/permission", Tests: []string{"TestAskInListedNamespacesOnly"},
 	},

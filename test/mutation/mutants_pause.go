@@ -18,13 +18,13 @@ var ofPauses = []Mutant{
 	},
 	{
 		Invariant: "S11", Name: "a stop ignores the pause unless it deletes",
-		File: "controller/pause/transport.go",
+		File: "controller/pause/gate.go",
 		Old:  "\tif mark == nil {\n\t\treturn t.next", New: "\tif mark == nil || r.Method != http.MethodDelete {\n\t\treturn t.next",
 		Package: pausing, Tests: []string{"TestTransport"},
 	},
 	{
 		Invariant: "S11", Name: "a pause that is accepted while a connection is made is not seen",
-		File: "controller/pause/transport.go",
+		File: "controller/pause/gate.go",
 		Old:  "!known || mark.in(&view) {", New: "!known && mark.in(&view) {",
 		Package: pausing, Tests: []string{"TestHeldWhileConnecting"},
 	},

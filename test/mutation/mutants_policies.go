@@ -45,7 +45,7 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "labels that existing objects were given are carried out without a rate",
-		File: "policy/judging/judge_label.go",
+		File: "policy/judging/judge.go",
 		Old:  "Source: source, Backfill: backfill, DryRun", New: "Source: source, Backfill: backfill && false, DryRun",
 		Package: feeds, Tests: []string{"TestBackfilledLabelsAreDeletedAtTheirRate"},
 	},
@@ -81,7 +81,7 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "what a policy in dry-run has labelled is deleted",
-		File: "policy/judging/judge_label.go",
+		File: "policy/judging/judge.go",
 		Old:  "scope.Mode() == resolution.ModeDryRun || scope.HoldsLabel(source)", New: "scope.Mode() == resolution.ModeDryRun",
 		Package: decides, Tests: []string{"TestDryRunHoldsStampedLabels"},
 	},

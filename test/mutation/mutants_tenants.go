@@ -111,19 +111,19 @@ var ofForgers = []Mutant{
 var ofTenants = []Mutant{
 	{
 		Invariant: "S10", Name: "each question about an account goes to the API server",
-		File: "controller/permission/reviews.go",
+		File: "controller/permission/permission.go",
 		Old:  "ok && now.Before(until) {", New: "ok && false && now.Before(until) {",
 		Package: "controller/permission", Tests: []string{"TestCached"},
 	},
 	{
 		Invariant: "S10", Name: "a namespace is asked about although all are granted",
-		File: "controller/cleanup/survey/places.go",
+		File: "controller/cleanup/survey/passes.go",
 		Old:  "if !wide && len(names) > 1 {", New: "if !wide && len(names) < 1 {",
 		Package: surveys, Tests: []string{"TestOneQuestionForAllNamespaces"},
 	},
 	{
 		Invariant: "S10", Name: "an answer to an access review has any size",
-		File: "controller/permission/reviews.go",
+		File: "controller/permission/permission.go",
 		Old:  "r.Access.Create(paging.Bound(ctx, maxReview), ", New: "r.Access.Create(ctx, ",
 		Package: cleans, Tests: []string{"TestPaddedRoles"},
 	},
