@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/pace"
@@ -94,14 +95,7 @@ func New(options Options) (*Labels, error) {
 			Help: "Kinds whose existing objects are given no default TTL label, by reason: Curfew lacks the permission to patch them.",
 		}, []string{"group", "kind", "reason"}),
 	}
-	if options.Registerer != nil {
-		for _, collector := range []prometheus.Collector{l.results, l.skipped} {
-			if err := options.Registerer.Register(collector); err != nil {
-				return nil, fmt.Errorf("registering metrics of default labels: %w", err)
-			}
-		}
-	}
-	return l, nil
+	return l, collectors.Register(options.Registerer, "metrics of default labels", l.results, l.skipped)
 }
 
 // Again starts a round, because a policy or a kind has changed.

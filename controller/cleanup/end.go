@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -243,12 +244,7 @@ func newMetrics(registerer prometheus.Registerer, names bool) (*metrics, error) 
 			Help: "Cleanup policies that do not delete all that they should, by namespace and the reason that their conditions give; namespace is empty for ClusterCleanupPolicies. With --metrics-policy-names also by policy.",
 		}, []string{"namespace", "policy", "reason"}),
 	}
-	for _, collector := range []prometheus.Collector{m.runs, m.objects, m.stalled} {
-		if err := registerer.Register(collector); err != nil {
-			return nil, fmt.Errorf("registering metrics of cleanup policies: %w", err)
-		}
-	}
-	return m, nil
+	return m, collectors.Register(registerer, "metrics of cleanup policies", m.runs, m.objects, m.stalled)
 }
 
 // observe shows whether a policy is stalled; now is nil for one that is deleted. It takes the same

@@ -3,7 +3,6 @@ package coverage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
@@ -103,10 +103,8 @@ func New(options Options) (*Keeper, error) {
 		Name: "curfew_coverage_errors_total",
 		Help: "Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed.",
 	})}
-	if options.Registerer != nil {
-		if err := options.Registerer.Register(k.failed); err != nil {
-			return nil, fmt.Errorf("registering the metric of coverage: %w", err)
-		}
+	if err := collectors.Register(options.Registerer, "the metric of coverage", k.failed); err != nil {
+		return nil, err
 	}
 	failure := admissionv1.Ignore
 	if options.FailClosed {

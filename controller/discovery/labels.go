@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
@@ -108,12 +109,8 @@ func New(options Options) (*Labels, error) {
 			Help: "Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made.",
 		}, []string{"group", "kind", "reason"}),
 	}
-	if options.Registerer != nil {
-		for _, collector := range []prometheus.Collector{l.source.Skipped, l.watched} {
-			if err := options.Registerer.Register(collector); err != nil {
-				return nil, fmt.Errorf("registering metrics of labels: %w", err)
-			}
-		}
+	if err := collectors.Register(options.Registerer, "metrics of labels", l.source.Skipped, l.watched); err != nil {
+		return nil, err
 	}
 	l.services = follow.NewMirror(options.APIServices, readService, options.Clock, l.log)
 	l.services.OnChange(func(_ string, old, new *service) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
@@ -58,10 +59,8 @@ func NewProfiles(options ProfilesOptions) (*Profiles, error) {
 			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, to enforce a deadline, to write finish times or to stamp runtimes, or the feed cannot be made.",
 		}, []string{"group", "kind", "reason"}),
 	}
-	if options.Registerer != nil {
-		if err := options.Registerer.Register(p.source.Skipped); err != nil {
-			return nil, fmt.Errorf("registering metrics of profiles: %w", err)
-		}
+	if err := collectors.Register(options.Registerer, "metrics of profiles", p.source.Skipped); err != nil {
+		return nil, err
 	}
 	options.Platform.Profiles.OnChange(options.Feeds.Outdated)
 	options.Platform.Runtimes.OnChange(p.runtimeChanged)

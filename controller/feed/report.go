@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
@@ -52,10 +53,7 @@ func NewReports(recorder events.EventRecorder, log logr.Logger, registerer prome
 		}, []string{"group", "kind", "level"}),
 		budget: newEventBudget(),
 	}
-	if err := registerer.Register(reports.unusable); err != nil {
-		return nil, fmt.Errorf("registering metrics of the reports: %w", err)
-	}
-	return reports, nil
+	return reports, collectors.Register(registerer, "metrics of the reports", reports.unusable)
 }
 
 // report reports on a verdict that keeps an object because of a value that cannot be used (S6), and

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/loop"
 )
 
@@ -180,10 +181,7 @@ func NewSyncedMetric(registerer prometheus.Registerer, clock clock.PassiveClock,
 		age: prometheus.NewDesc("curfew_feed_incomplete_seconds",
 			"For how long not all objects of a kind have been known, 0 while they are; by the trigger that they are watched for.", labels, nil),
 	}
-	if err := registerer.Register(c); err != nil {
-		return nil, fmt.Errorf("registering metrics of the feeds: %w", err)
-	}
-	return c, nil
+	return c, collectors.Register(registerer, "metrics of the feeds", c)
 }
 
 func (c *SyncedMetric) enter(f *Feed) {

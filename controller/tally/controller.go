@@ -3,7 +3,6 @@ package tally
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/loop"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -249,12 +249,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Help: "Statuses of PodTallies that someone else than Curfew had changed.",
 		}),
 	}
-	for _, collector := range []prometheus.Collector{m.counted, m.duration, m.failures, m.edited} {
-		if err := registerer.Register(collector); err != nil {
-			return nil, fmt.Errorf("registering metrics of PodTallies: %w", err)
-		}
-	}
-	return m, nil
+	return m, collectors.Register(registerer, "metrics of PodTallies", m.counted, m.duration, m.failures, m.edited)
 }
 
 // step counts one request.

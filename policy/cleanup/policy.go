@@ -169,7 +169,8 @@ func (p *Policy) ID() string {
 }
 
 // Read compiles a policy of either kind, as the API server returns it.
-func Read(compiler *expression.Compiler, object *unstructured.Unstructured) (p *Policy, errs field.ErrorList, status v1alpha1.CleanupPolicyStatus) {
+func Read(compiler *expression.Compiler, object *unstructured.Unstructured) (p *Policy, errs field.ErrorList,
+	status v1alpha1.CleanupPolicyStatus) {
 	var unreadable error
 	if object.GetNamespace() == "" {
 		of := &v1alpha1.ClusterCleanupPolicy{}

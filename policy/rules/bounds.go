@@ -115,7 +115,10 @@ func (s *Subject) softer(setting *lifetime.Setting, check func(resolution.BoundS
 // isDefault reports whether a value of a new object is a default. Bounds would clamp it, and not
 // reject it.
 func (s *Subject) isDefault(setting *lifetime.Setting) bool {
-	return s.Operation == Create && !s.IsTemplate() && slices.ContainsFunc(resolution.Defaulted(s.Facts, s.Scope, s.Now), func(of resolution.Default) bool {
+	if s.Operation != Create || s.IsTemplate() {
+		return false
+	}
+	return slices.ContainsFunc(resolution.Defaulted(s.Facts, s.Scope, s.Now), func(of resolution.Default) bool {
 		return !of.DryRun && strings.HasSuffix(of.Field, setting.Field())
 	})
 }

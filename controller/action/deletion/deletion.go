@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/pause"
 )
 
@@ -78,12 +79,7 @@ func New(sender Sender, measure clock.PassiveClock, registerer prometheus.Regist
 		Name: "curfew_deletions_uid_only_total",
 		Help: "Deletions with the UID as only precondition, right after a live read, because the API does not honour the resourceVersion.",
 	}, []string{"group", "kind"})}
-	if registerer != nil {
-		if err := registerer.Register(a.uidOnly); err != nil {
-			return nil, fmt.Errorf("registering metrics of deletions: %w", err)
-		}
-	}
-	return a, nil
+	return a, collectors.Register(registerer, "metrics of deletions", a.uidOnly)
 }
 
 // Do implements action.Action.

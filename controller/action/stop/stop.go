@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -143,14 +144,7 @@ func New(options Options) (*Action, error) {
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
 		}, []string{"group", "kind"}),
 	}
-	if options.Registerer != nil {
-		for _, c := range []prometheus.Collector{s.marks, s.lateness} {
-			if err := options.Registerer.Register(c); err != nil {
-				return nil, fmt.Errorf("registering metrics of deadlines: %w", err)
-			}
-		}
-	}
-	return s, nil
+	return s, collectors.Register(options.Registerer, "metrics of deadlines", s.marks, s.lateness)
 }
 
 // Do implements [action.Action]: it stops the object, which it never deletes. Its payload is a

@@ -1,0 +1,21 @@
+// Package collectors registers the metrics of the controller's parts.
+package collectors
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Register registers collectors. Without a registerer nothing shows them.
+func Register(registerer prometheus.Registerer, what string, collectors ...prometheus.Collector) error {
+	if registerer == nil {
+		return nil
+	}
+	for _, collector := range collectors {
+		if err := registerer.Register(collector); err != nil {
+			return fmt.Errorf("registering %s: %w", what, err)
+		}
+	}
+	return nil
+}
