@@ -11,7 +11,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -150,29 +149,4 @@ func (c *Connection) completeConfig(names func(clientcmdapi.Config) []string) co
 		}
 		return beginning(names(config), typed), NoFiles
 	}
-}
-
-// Triggers returns the names of the triggers by which objects become due.
-func Triggers() []string {
-	return triggersThat(func(info judging.TriggerInfo) bool { return info.Verb != "" })
-}
-
-// PausableTriggers returns the names of the triggers that a pause can hold.
-func PausableTriggers() []string {
-	return triggersThat(func(info judging.TriggerInfo) bool { return info.Pausable })
-}
-
-func triggersThat(match func(judging.TriggerInfo) bool) (names []string) {
-	for _, info := range judging.Triggers() {
-		if match(info) {
-			names = append(names, string(info.Name))
-		}
-	}
-	return names
-}
-
-// EitherOf writes names as a choice: a, b or c.
-func EitherOf(names []string) string {
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
 }

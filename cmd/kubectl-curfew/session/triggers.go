@@ -1,0 +1,32 @@
+package session
+
+import (
+	"strings"
+
+	"curfew.dev/curfew/policy/judging"
+)
+
+// Triggers returns the names of the triggers by which objects become due.
+func Triggers() []string {
+	return triggersThat(func(info judging.TriggerInfo) bool { return info.Verb != "" })
+}
+
+// PausableTriggers returns the names of the triggers that a pause can hold.
+func PausableTriggers() []string {
+	return triggersThat(func(info judging.TriggerInfo) bool { return info.Pausable })
+}
+
+func triggersThat(match func(judging.TriggerInfo) bool) (names []string) {
+	for _, info := range judging.Triggers() {
+		if match(info) {
+			names = append(names, string(info.Name))
+		}
+	}
+	return names
+}
+
+// EitherOf writes names as a choice: a, b or c.
+func EitherOf(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
