@@ -3,7 +3,7 @@
 // and no logger.
 //
 // A request or a watched object becomes [Facts] (facts.go, and one file each for Jobs, Pods and
-// other objects), by the [Profile] of its kind (profile.go, profile.go). A judgement of facts is a
+// other objects), by the [Profile] of its kind (profile.go). A judgement of facts is a
 // [Verdict] (verdict.go). The packages build on each other:
 //
 //   - wellknown: annotations, labels and other names

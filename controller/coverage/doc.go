@@ -12,7 +12,7 @@
 // same whatever an object holds (S9): conditions.go writes them, conditions.go says what they ask.
 //
 // A [Keeper] (keeper.go) follows its input and writes a configuration that differs from the plan
-// (configuration.go, configuration.go). The static configurations say where to send to, and own what the
+// (configuration.go). The static configurations say where to send to, and own what the
 // keeper writes: once they are deleted, the garbage collector deletes the others, whether Curfew
 // runs or not (S8).
 package coverage

@@ -21,6 +21,6 @@
 // (disown.go). If it survives, its tally adopts it again.
 //
 // Pods with the finalizer that no tally matches are released: at once in watched namespaces,
-// elsewhere by a search (sweep.go, sweep.go), which also removes all finalizers where tallies are
+// elsewhere by a search (sweep.go), which also removes all finalizers where tallies are
 // switched off. In listed namespaces nothing is counted, and there is only the search.
 package tally

@@ -2,7 +2,7 @@
 // understands. The language is CEL in the environment of the API server's own
 // ValidatingAdmissionPolicies: the same libraries, the same cost model.
 //
-// A [Compiler] compiles each expression once (evaluate.go, compile.go) and keeps the program, or
+// A [Compiler] compiles each expression once (environment.go, compile.go) and keeps the program, or
 // the error, in a bounded cache. [Compiler.Profile] compiles a KindProfile into a
 // [Profile]: field paths, and a state function that evaluates its expressions. [Compiler.Policy]
 // compiles a LifecyclePolicy into a [Policy], and [Policy.For] evaluates it for one object. Both

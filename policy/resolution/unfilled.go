@@ -2,7 +2,6 @@ package resolution
 
 import (
 	"slices"
-	"time"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/fieldpath"
@@ -21,8 +20,10 @@ func Unfilled(facts *policy.Facts, scope *Scope) *policy.Facts {
 			out = without
 		}
 	}
-	if _, ok := defaultSource(facts.Annotations, wellknown.AnnotationDeadlineSource); ok && filledDeadline(facts, scope) {
-		out = out.WithoutDeadline()
+	if _, ok := defaultSource(facts.Annotations, wellknown.AnnotationDeadlineSource); ok {
+		if filledDeadline(facts, scope) {
+			out = out.WithoutDeadline()
+		}
 	}
 	return out
 }
@@ -34,14 +35,16 @@ func withoutFilledTTL(facts *policy.Facts, scope *Scope) (*policy.Facts, bool) {
 	if _, ok := defaultSource(facts.Annotations, wellknown.AnnotationTTLSource); ok {
 		without, count = facts.WithoutTTL(), len(facts.TTLs().Settings())+1
 	}
-	return without, hasAssigned(facts, ttlAssignments(without, new(Resolve(without, scope)), scope), count)
+	effective := Resolve(without, scope)
+	return without, hasAssigned(facts, ttlAssignments(without, &effective, scope), count)
 }
 
 // filledDeadline reports whether admission would fill in exactly the deadline that the facts have,
 // with its stamp.
 func filledDeadline(facts *policy.Facts, scope *Scope) bool {
 	without := facts.WithoutDeadline()
-	return hasAssigned(facts, deadlineAssignments(without, new(Resolve(without, scope)), scope), 2)
+	effective := Resolve(without, scope)
+	return hasAssigned(facts, deadlineAssignments(without, &effective, scope), 2)
 }
 
 // Attested returns the facts of a new object without the stamps that admission would not write in
@@ -152,69 +155,4 @@ func hasAssigned(facts *policy.Facts, assignments []Assignment, count int) bool 
 		}
 	}
 	return true
-}
-
-// FillIn returns the values that admission writes into a new object, the TTL label included. An
-// earlier call for the same object is undone first, so that a second call has the same result.
-func FillIn(facts *policy.Facts, scope *Scope, now time.Time) ([]Assignment, Effective) {
-	facts = Unfilled(facts, scope)
-	effective := Resolve(facts, scope)
-	assignments := Defaults(facts, &effective, scope)
-	label, said := DefaultLabel(facts, scope, now)
-	assignments = append(assignments, LabelAssignments(facts, label, said, false)...)
-	return append(assignments, forgedLabelSource(facts, scope, now)...), effective
-}
-
-// NativeDeletion is the deletion of an object by its kind's own controller, which reads the native
-// TTL. That controller ignores everything that keeps Curfew from a deletion: protection, dry-run,
-// switches, missing permissions.
-type NativeDeletion struct {
-	// Setting is the native field. ByOutcome: another one applies after the other outcome, and this
-	// is the longer one.
-	Setting   *lifetime.Setting
-	ByOutcome bool
-	// Expiry is zero until the object has finished.
-	Expiry time.Time
-}
-
-// NativeDeletionOf is nil where no native TTL applies, or where nothing follows from it.
-func NativeDeletionOf(facts *policy.Facts) *NativeDeletion {
-	if !facts.Profile.Finishable() || facts.StateError != nil {
-		return nil
-	}
-	after := func(outcome lifetime.Outcome) *lifetime.Setting {
-		own := facts.TTLs()
-		of := level{set: lifetime.TTLSet{Native: own.Native, NativeSucceeded: own.NativeSucceeded, NativeFailed: own.NativeFailed}}
-		if setting := of.Setting(facts, outcome); setting != nil && setting.Err == nil {
-			return setting
-		}
-		return nil
-	}
-	if facts.Finished {
-		setting := after(facts.Outcome)
-		if setting == nil || facts.FinishTime.IsZero() {
-			return nil
-		}
-		return &NativeDeletion{Setting: setting, Expiry: facts.FinishTime.Add(setting.TTL.After)}
-	}
-	longer, other := after(lifetime.Succeeded), after(lifetime.Failed)
-	if longer == nil || other != nil && other.TTL.After > longer.TTL.After {
-		longer, other = other, longer
-	}
-	if longer == nil {
-		return nil
-	}
-	return &NativeDeletion{Setting: longer, ByOutcome: other == nil || other.TTL != longer.TTL}
-}
-
-// Left reports whether a TTL is left to Kubernetes: the author of a Job set the native field.
-func (e *Effective) Left(facts *policy.Facts, value Value) bool {
-	return e.LeaveNative && facts.Profile.Kind.GroupKind() == policy.JobProfile.Kind.GroupKind() &&
-		value.Source.Level == lifetime.LevelObject && value.Path == policy.JobProfile.TTL.String()
-}
-
-// LeftToKubernetes reports whether Kubernetes alone deletes the object by its TTL, after each
-// outcome.
-func (e *Effective) LeftToKubernetes(facts *policy.Facts) bool {
-	return e.Left(facts, e.Succeeded) && e.Left(facts, e.Failed)
 }

@@ -10,7 +10,7 @@ const (
 var faults = []Mutant{
 	{
 		Invariant: "S9", Name: "the time of a loop grows with the square of its items",
-		File: "policy/expression/evaluate.go",
+		File: "policy/expression/environment.go",
 		Old:  "if conditions[node.ID()] {", New: "if false {",
 		Package: "policy/expression", Tests: []string{"TestLoopsAreLinear"},
 	},
@@ -342,7 +342,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a Job that is left to Kubernetes is deleted",
-		File: "policy/resolution/unfilled.go",
+		File: "policy/resolution/native.go",
 		Old:  "return e.LeaveNative && ", New: "return false && ",
 		Package: decides, Tests: []string{"TestLeaveNative"},
 	},

@@ -10,7 +10,7 @@ var ofRuntimes = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a runtime's stamp counts for another TTL",
-		File: "policy/resolution/scope.go",
+		File: "policy/resolution/runtime.go",
 		Old:  "if !ok || hash != RuntimeHash(runtime, fields) {", New: "if !ok || hash == \"\" {",
 		Package: decides, Tests: []string{"TestReadSince"},
 	},

@@ -6,10 +6,10 @@
 // RFC 9457). [Server] runs the router until its context ends and then lets requests under way
 // finish.
 //
-// A request for a decision passes five more layers: its parameters are read (negotiate.go), it takes
-// one of a few slots (router.go), the API server authenticates its token and authorizes its user
-// (auth.go), and the formats of body and answer are agreed on (negotiate.go). Then package lint
-// reads and judges the manifests, by the scopes and settings of the webhooks (decisions.go). With
-// ?offline=true the cluster is not asked and no token is needed. openapi.json describes all of it;
-// tests compare routes and answers with it.
+// A request for a decision passes five more layers: its parameters are read (negotiate.go), it
+// takes one of a few slots (router.go), the API server authenticates its token and authorizes its
+// user (auth.go), and the formats of body and answer are agreed on (negotiate.go). Then package
+// lint reads and judges the manifests, by the scopes and settings of the webhooks (decisions.go).
+// With ?offline=true the cluster is not asked and no token is needed. openapi.json describes all of
+// it; tests compare routes and answers with it.
 package api
