@@ -34,9 +34,15 @@ const (
 // maxPauseNames bounds how many names a pause has, as the schema of DeletionPauses does.
 const maxPauseNames = 100
 
-// PausableTriggers are the triggers that a pause can name.
-func PausableTriggers() []policy.Trigger {
-	return []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerCleanup, policy.TriggerDeadline}
+// PausableTriggers are the names of the triggers that a pause can name.
+func PausableTriggers() []string {
+	var out []string
+	for _, info := range triggers {
+		if info.Pausable {
+			out = append(out, string(info.Name))
+		}
+	}
+	return out
 }
 
 // Pause is an emergency stop: deletions and stops that wait.
@@ -78,9 +84,11 @@ func (p *Pause) Spec() v1alpha1.DeletionPauseSpec {
 func PauseOfConfigMap(data map[string]string) (Pause, error) {
 	out := Pause{Name: PauseConfigMap, Reason: data[pauseReason]}
 	var errs []error
+	known := PausableTriggers()
 	for _, text := range listOf(data[pauseTriggers]) {
-		if !slices.Contains(PausableTriggers(), policy.Trigger(text)) {
-			errs = append(errs, fmt.Errorf("triggers: %q is none of ttl, label, cleanup and deadline", quote.Shorten(text)))
+		if !slices.Contains(known, text) {
+			last := len(known) - 1
+			errs = append(errs, fmt.Errorf("triggers: %q is none of %s and %s", quote.Shorten(text), strings.Join(known[:last], ", "), known[last]))
 		}
 		out.Triggers = append(out.Triggers, policy.Trigger(text))
 	}

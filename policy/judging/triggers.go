@@ -18,9 +18,10 @@ type TriggerInfo struct {
 	Settings string
 	// Stops: Curfew stops the object, which stays.
 	Stops bool
-	// Pausable: a DeletionPause can name the trigger.
+	// Pausable: a DeletionPause can name the trigger. The enum in package v1alpha1 has its name, too.
 	Pausable bool
-	// Unfinished: the trigger applies to objects that run, such as running Pods.
+	// Unfinished: the trigger applies to objects that run. The controller and the command line then
+	// read running Pods, too.
 	Unfinished bool
 	// Judge judges an object for the commands that explain and list it. It is nil for triggers whose
 	// verdict an [Explanation] has already, and for those that judge no single object.

@@ -63,11 +63,11 @@ because Kubernetes deletes them by a field such as ttlSecondsAfterFinished.`,
 	options.Add(command.Flags())
 	flags := command.Flags()
 	flags.StringVar(&options.reason, "reason", "", "why, for the people who wonder; required")
-	flags.StringSliceVar(&options.triggers, "trigger", nil, "what to hold: "+strings.Join(session.PausableTriggers(), ", ")+"; all by default")
+	flags.StringSliceVar(&options.triggers, "trigger", nil, "what to hold: "+strings.Join(judging.PausableTriggers(), ", ")+"; all by default")
 	flags.StringVar(&options.length, "for", "", "how long, such as 30m, 2h or 1d; until you resume by default")
 	flags.StringVar(&options.named, "name", "", "name of the pause; one is made up by default")
 	options.dryRun.Add(flags)
-	options.CompleteFlags(command, map[string][]string{"trigger": session.PausableTriggers(), "dry-run": console.DryRuns})
+	options.CompleteFlags(command, map[string][]string{"trigger": judging.PausableTriggers(), "dry-run": console.DryRuns})
 	return command
 }
 
@@ -80,7 +80,7 @@ func (o *pauseOptions) pause(now time.Time) (judging.Pause, error) {
 	}
 	for _, trigger := range o.triggers {
 		if out.Triggers = append(out.Triggers, policy.Trigger(trigger)); !judging.InfoOf(policy.Trigger(trigger)).Pausable {
-			errs = append(errs, fmt.Errorf("--trigger=%s: give %s", trigger, session.EitherOf(session.PausableTriggers())))
+			errs = append(errs, fmt.Errorf("--trigger=%s: give %s", trigger, session.EitherOf(judging.PausableTriggers())))
 		}
 	}
 	if o.length != "" {

@@ -7,18 +7,9 @@ import (
 )
 
 // Triggers returns the names of the triggers by which objects become due.
-func Triggers() []string {
-	return triggersThat(func(info judging.TriggerInfo) bool { return info.Verb != "" })
-}
-
-// PausableTriggers returns the names of the triggers that a pause can hold.
-func PausableTriggers() []string {
-	return triggersThat(func(info judging.TriggerInfo) bool { return info.Pausable })
-}
-
-func triggersThat(match func(judging.TriggerInfo) bool) (names []string) {
+func Triggers() (names []string) {
 	for _, info := range judging.Triggers() {
-		if match(info) {
+		if info.Verb != "" {
 			names = append(names, string(info.Name))
 		}
 	}
