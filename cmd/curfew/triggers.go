@@ -27,32 +27,31 @@ import (
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// registration is one trigger: why objects become due, the action that is then taken, and how
-// objects are found.
+// registration is how the controller runs one trigger of [judging.Triggers]: the action that is
+// taken on a due object, and how objects are found.
 type registration struct {
-	// name is the trigger's name in --enable, metrics and logs.
-	name policy.Trigger
 	// action makes the action that is taken on a due object. Nil if the trigger never takes one.
 	action func(c *controller) (engine.Trigger, error)
-	// judge judges objects of kinds with a profile. One watch of a kind serves all triggers. The
-	// watch of Pods leaves out unfinished ones. Nil if the trigger only uses find.
+	// judge judges objects of kinds with a profile. One watch of a kind serves all triggers. Nil if
+	// the trigger only uses find.
 	judge feed.TriggerOf
 	// find finds objects until ctx is done: by feeds of its own, applied to c.feeds, or by runs that
 	// call c.engine.Submit. Nil if the trigger only uses judge.
 	find func(ctx context.Context, c *controller) error
 }
 
-// registered are all triggers, a line each. --enable chooses among them.
-var registered = []registration{
-	{name: policy.TriggerTTL, action: deletes, judge: feed.TTLs},
-	{name: policy.TriggerLabel, action: deletes, find: labelled},
-	{name: policy.TriggerCleanup, action: cleans, find: scheduled},
-	{name: policy.TriggerDeadline, action: stops, judge: feed.Deadlines},
-	{name: policy.TriggerTally}, // See count: it has to run while it is switched off, too.
+// registered has each trigger by its name. --enable chooses among them.
+var registered = map[policy.Trigger]registration{
+	policy.TriggerTTL:      {action: deletes, judge: feed.TTLs},
+	policy.TriggerLabel:    {action: deletes, find: labelled},
+	policy.TriggerCleanup:  {action: cleans, find: scheduled},
+	policy.TriggerDeadline: {action: stops, judge: feed.Deadlines},
+	policy.TriggerTally:    {}, // See count: it has to run while it is switched off, too.
 }
 
 // deletes is the action of triggers that delete the object.
@@ -89,8 +88,8 @@ func scheduled(ctx context.Context, c *controller) error { return c.cleanup.Run(
 // triggerNames are the names of all triggers.
 func triggerNames() []string {
 	var out []string
-	for _, one := range registered {
-		out = append(out, string(one.name))
+	for _, info := range judging.Triggers() {
+		out = append(out, string(info.Name))
 	}
 	return out
 }
@@ -111,17 +110,16 @@ func (o *options) validateEnable() error {
 // on reports whether a trigger is switched on.
 func (o *options) on(name policy.Trigger) bool { return slices.Contains(o.enable, string(name)) }
 
-// triggers are those that are switched on.
-func (o *options) triggers() []registration {
-	return slices.DeleteFunc(slices.Clone(registered), func(r registration) bool { return !o.on(r.name) })
-}
+// triggers are the names of those that are switched on.
+func (o *options) triggers() []policy.Trigger { return o.triggersThat(true) }
 
-// off are the triggers that are switched off.
-func (o *options) off() []policy.Trigger {
-	var out []policy.Trigger
-	for _, one := range registered {
-		if !o.on(one.name) {
-			out = append(out, one.name)
+// off are the names of the triggers that are switched off.
+func (o *options) off() []policy.Trigger { return o.triggersThat(false) }
+
+func (o *options) triggersThat(on bool) (out []policy.Trigger) {
+	for _, info := range judging.Triggers() {
+		if o.on(info.Name) == on {
+			out = append(out, info.Name)
 		}
 	}
 	return out
@@ -130,15 +128,16 @@ func (o *options) off() []policy.Trigger {
 // actions are the triggers that are switched on, as the engine takes them.
 func (c *controller) actions() ([]engine.Trigger, error) {
 	var out []engine.Trigger
-	for _, one := range c.options.triggers() {
-		if one.action == nil {
+	for _, name := range c.options.triggers() {
+		action := registered[name].action
+		if action == nil {
 			continue
 		}
-		trigger, err := one.action(c)
+		trigger, err := action(c)
 		if err != nil {
-			return nil, fmt.Errorf("trigger %s: %w", one.name, err)
+			return nil, fmt.Errorf("trigger %s: %w", name, err)
 		}
-		trigger.Name = string(one.name)
+		trigger.Name = string(name)
 		out = append(out, trigger)
 	}
 	return out, nil
@@ -147,11 +146,12 @@ func (c *controller) actions() ([]engine.Trigger, error) {
 // judges are the triggers that are switched on, as they apply to a kind with a profile.
 func (o *options) judges(profile *expression.Profile) []*feed.Trigger {
 	var out []*feed.Trigger
-	for _, one := range o.triggers() {
-		if one.judge == nil {
+	for _, name := range o.triggers() {
+		judge := registered[name].judge
+		if judge == nil {
 			continue
 		}
-		if trigger := one.judge(profile); trigger != nil {
+		if trigger := judge(profile); trigger != nil {
 			out = append(out, trigger)
 		}
 	}
@@ -161,9 +161,9 @@ func (o *options) judges(profile *expression.Profile) []*feed.Trigger {
 // finders returns the find functions of the triggers that are switched on.
 func (c *controller) finders() []func(context.Context) error {
 	var out []func(context.Context) error
-	for _, one := range c.options.triggers() {
-		if one.find != nil {
-			out = append(out, func(ctx context.Context) error { return one.find(ctx, c) })
+	for _, name := range c.options.triggers() {
+		if find := registered[name].find; find != nil {
+			out = append(out, func(ctx context.Context) error { return find(ctx, c) })
 		}
 	}
 	return out

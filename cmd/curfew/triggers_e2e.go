@@ -6,13 +6,16 @@ import (
 	"context"
 
 	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/test/e2e/stale"
 )
 
 func init() {
-	registered = append(registered, registration{name: stale.Name,
+	_ = judging.RegisterTrigger(judging.TriggerInfo{Name: stale.Name, Verb: "takes", Settings: "label " + stale.Label})
+	registered[stale.Name] = registration{
 		action: func(c *controller) (engine.Trigger, error) { return stale.New(c.objects), nil },
 		find: func(ctx context.Context, c *controller) error {
 			return stale.Find(ctx, c.feeds, c.objects, c.maker.shared)
-		}})
+		},
+	}
 }
