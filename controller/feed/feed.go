@@ -18,6 +18,7 @@ import (
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
 )
 
@@ -118,6 +119,9 @@ func New(kind Kind, options Options) (*Feed, error) {
 		return nil, fmt.Errorf("%s is watched for no trigger: this is a bug", kind.Profile.Name)
 	}
 	for _, one := range kind.Triggers {
+		if judging.InfoOf(one.Name).Unfinished {
+			feed.kind.FieldSelector = "" // It is [finishedPods], or none.
+		}
 		if err := feed.register(one); err != nil {
 			return nil, err
 		}

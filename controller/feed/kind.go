@@ -84,8 +84,8 @@ func Jobs(client kubernetes.Interface, namespace string) Kind {
 	return kind
 }
 
-// Pods is the kind v1 Pod. Only finished ones are listed and watched, in one namespace
-// or with "" in all.
+// Pods is the kind v1 Pod, in one namespace or with "" in all. A feed lists and watches finished
+// Pods only, unless one of its triggers is Unfinished in the list of package judging.
 func Pods(client kubernetes.Interface, namespace string) Kind {
 	kind := kindOf(policy.PodProfile, client.CoreV1().Pods, namespace)
 	kind.Protobuf, kind.FieldSelector = true, finishedPods

@@ -36,7 +36,7 @@ type State struct {
 }
 
 // TriggerOf returns a trigger as it applies to a kind with a profile, or nil if nothing of that
-// kind is ever due for it. Its judge sees only finished Pods ([Pods]).
+// kind is ever due for it. Its judge sees running Pods only if the trigger is Unfinished ([Pods]).
 type TriggerOf func(profile *expression.Profile) *Trigger
 
 // TTLs is the trigger for TTLs after finished.
