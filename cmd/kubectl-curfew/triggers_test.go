@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/policy/lifetime"
 )
 
-// TestNewTrigger: expiring --trigger and explain know a trigger as soon as it is registered.
+// TestNewTrigger: expiring --trigger and explain know a trigger as soon as it is registered. While
+// it is switched off, it does not block a TTL.
 func TestNewTrigger(t *testing.T) {
 	list, explain := words("expiring jobs -n ci --no-headers --trigger stuck"), words("explain job/build -n ci")
 	if code, _, stderr, _ := executeIn(t, switchedOn(t, "ttl,stuck"), scene{}, list...); code != console.ExitUsage {
@@ -35,5 +36,11 @@ func TestNewTrigger(t *testing.T) {
 	code, stdout, stderr, _ = executeIn(t, switchedOn(t, "ttl,stuck"), scene{}, explain...)
 	if want := "by trigger stuck (annotation example.com/stuck-for)"; code != console.ExitOK || !strings.Contains(stdout, want) {
 		t.Errorf("explain: exit status %d: %q is not in\n%s%s", code, want, stdout, stderr)
+	}
+	_, off, _, _ := executeIn(t, switchedOn(t, "ttl"), scene{}, explain...)
+	remove()
+	_, without, _, _ := executeIn(t, switchedOn(t, "ttl"), scene{}, explain...)
+	if off != without || !strings.Contains(without, "expires") {
+		t.Errorf("explain while it is switched off:\n%s\nwant what its TTL says alone:\n%s", off, without)
 	}
 }

@@ -4,5 +4,5 @@
 // Each returns a policy.Verdict for exactly the state in the facts. [Explanation.Obstacles] lists
 // what blocks an object, a [Pause] holds deletions, and [Protects] covers protected namespaces.
 // [Explain] collects all of it for people. [Triggers] lists all triggers (triggers.go), for the
-// command line; cmd/curfew has the actions.
+// controller and the command line; cmd/curfew has the actions.
 package judging

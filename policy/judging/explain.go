@@ -26,6 +26,8 @@ type Explanation struct {
 
 	// ByTTL, ByLabel and ByDeadline are the verdicts of each trigger.
 	ByTTL, ByLabel, ByDeadline policy.Verdict
+	// Others are the verdicts of triggers that have a judge of their own in [Triggers].
+	Others []policy.Verdict
 }
 
 // Question holds the inputs of an explanation beside the object and its scope.
@@ -59,6 +61,13 @@ func Explain(facts *policy.Facts, scope *resolution.Scope, question Question) *E
 		e.LabelKey = key
 	}
 	e.ByLabel = JudgeLabel(facts, key, scope, question.Now)
+	for _, trigger := range triggers {
+		if trigger.Judge != nil {
+			verdict := trigger.Judge(e, question.Now)
+			verdict.Trigger = trigger.Name
+			e.Others = append(e.Others, verdict)
+		}
+	}
 	return e
 }
 

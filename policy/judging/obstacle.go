@@ -72,7 +72,7 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 		add(ObstacleTerminating, true, "is being deleted since %s; Curfew does not send its DELETE again", facts.DeletingSince.UTC().Format(timeFormat))
 	}
 	out = append(out, protections(facts, around)...)
-	for _, verdict := range []policy.Verdict{e.ByTTL, e.ByLabel, e.ByDeadline} {
+	for _, verdict := range slices.Concat([]policy.Verdict{e.ByTTL, e.ByLabel, e.ByDeadline}, e.Others) {
 		if verdict.Err != nil {
 			add(ObstacleValue, true, "%s: %s", verdict.Reason, verdict.Err)
 		}

@@ -23,8 +23,8 @@ type TriggerInfo struct {
 	// Unfinished: the trigger applies to objects that run. The controller and the command line then
 	// read running Pods, too.
 	Unfinished bool
-	// Judge judges an object for the commands that explain and list it. It is nil for triggers whose
-	// verdict an [Explanation] has already, and for those that judge no single object.
+	// Judge judges an object for [Explanation.Others]. It is nil for triggers whose verdict has a
+	// field of its own there, and for those that judge no single object.
 	Judge func(e *Explanation, now time.Time) policy.Verdict
 }
 

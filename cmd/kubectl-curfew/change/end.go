@@ -80,6 +80,10 @@ func Keep(s *Subject) (*Plan, error) {
 		set(patch, annotation(wellknown.AnnotationProtect), "true")
 		warnings = append(warnings, fmt.Sprintf("the next run of %s may delete it, so the object is protected", s.Cleaned))
 	}
+	if others := s.others(); len(others) > 0 && !e.Facts.Protected() {
+		set(patch, annotation(wellknown.AnnotationProtect), "true")
+		warnings = append(warnings, fmt.Sprintf("trigger %s may delete it, so the object is protected", others[0].Trigger))
+	}
 	if len(patch) == 0 {
 		return nil, Nothing("has no expiry")
 	}

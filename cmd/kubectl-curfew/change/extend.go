@@ -27,6 +27,18 @@ type Target struct {
 // Extend lets an object live longer: it changes the label, the TTL after finished, or both, if both
 // would delete it earlier. It never shortens a life.
 func Extend(s *Subject, target Target) (*Plan, error) {
+	plan, err := extend(s, target)
+	if err != nil {
+		return nil, err
+	}
+	for _, verdict := range s.others() {
+		plan.Warnings = append(plan.Warnings, fmt.Sprintf("trigger %s may delete it at %s, whatever its TTL and its label are",
+			verdict.Trigger, s.at(verdict.Expiry)))
+	}
+	return plan, nil
+}
+
+func extend(s *Subject, target Target) (*Plan, error) {
 	if err := s.untouchable(); err != nil {
 		return nil, err
 	}

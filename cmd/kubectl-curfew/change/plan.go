@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +62,13 @@ func Nothing(format string, values ...any) error {
 }
 
 func (s *Subject) facts() *policy.Facts { return s.Explained.Facts }
+
+// others are the deletions that neither a TTL nor a label decides.
+func (s *Subject) others() []policy.Verdict {
+	return slices.DeleteFunc(slices.Clone(s.Explained.Others), func(verdict policy.Verdict) bool {
+		return !expires(verdict) || judging.Stops(verdict.Trigger)
+	})
+}
 
 // DeletionOf is when the explained object is deleted.
 func DeletionOf(e *judging.Explanation) Deletion {

@@ -232,9 +232,11 @@ func (o *explainOptions) gone(ctx context.Context, w *world.World, missing *worl
 		}
 		return fmt.Errorf("%w, and %s", missing, why)
 	}
-	source := lifetime.ParseSource(found.Source)
-	by := "by " + ownTTL(source, "the") + " TTL after finished" + fromSource(source)
+	by := byTrigger(policy.Trigger(found.Trigger))
 	switch policy.Trigger(found.Trigger) {
+	case policy.TriggerTTL:
+		source := lifetime.ParseSource(found.Source)
+		by = "by " + ownTTL(source, "the") + " TTL after finished" + fromSource(source)
 	case policy.TriggerLabel:
 		by = "by its TTL label"
 	case policy.TriggerCleanup:
@@ -258,6 +260,15 @@ func (o *explainOptions) gone(ctx context.Context, w *world.World, missing *worl
 	}
 	fmt.Fprintf(out, "%s %s\n", name, console.OneLine(summary))
 	return nil
+}
+
+// byTrigger names a trigger by the list of triggers, for those without words of their own here.
+func byTrigger(trigger policy.Trigger) string {
+	out := "by trigger " + string(trigger)
+	if settings := judging.InfoOf(trigger).Settings; settings != "" {
+		out += " (" + settings + ")"
+	}
+	return out
 }
 
 // cleanupPolicyOf names a cleanup policy by the source of its deletions.

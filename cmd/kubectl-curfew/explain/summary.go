@@ -218,11 +218,12 @@ func (e *explained) summary() string {
 		if entry.Native != nil {
 			return e.nativeSummary(&entry)
 		}
-		by := "by " + ownTTL(entry.Source, "its") + " TTL of " + entry.Value.String() + fromSource(entry.Source)
-		if entry.Trigger == policy.TriggerLabel {
+		by := byTrigger(entry.Trigger)
+		switch entry.Trigger {
+		case policy.TriggerTTL:
+			by = "by " + ownTTL(entry.Source, "its") + " TTL of " + entry.Value.String() + fromSource(entry.Source)
+		case policy.TriggerLabel:
 			by = fmt.Sprintf("by its label %s=%s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey]) + fromSource(entry.Source) + e.sooner()
-		} else if trigger := judging.InfoOf(entry.Trigger); trigger.Judge != nil {
-			by = fmt.Sprintf("by trigger %s (%s)", trigger.Name, trigger.Settings)
 		}
 		switch {
 		case entry.Expiry.IsZero() && entry.ByOutcome && entry.Value.Never:

@@ -78,7 +78,11 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	if verdict := free.ByDeadline; verdict.Trigger == policy.TriggerDeadline {
 		out = append(out, Entry{Trigger: verdict.Trigger, Source: verdict.Source, Value: free.Effective.Deadline.TTL, Expiry: verdict.Expiry})
 	}
-	out = judged(out, free, now)
+	for _, verdict := range free.Others {
+		if entry, ok := entryOf(free, verdict); ok && judging.Stops(verdict.Trigger) {
+			out = append(out, entry)
+		}
+	}
 	if len(out) == 0 {
 		return nil, nil
 	}
@@ -119,28 +123,6 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	return out, nil
 }
 
-// judged adds the entries of triggers that judge an object themselves. The earliest deletion comes
-// first.
-func judged(out []Entry, e *judging.Explanation, now time.Time) []Entry {
-	for _, trigger := range judging.Triggers() {
-		if trigger.Judge == nil {
-			continue
-		}
-		verdict := trigger.Judge(e, now)
-		if verdict.Action == policy.Keep || verdict.Expiry.IsZero() {
-			continue
-		}
-		life := max(0, verdict.Expiry.Sub(e.Facts.Created)).Truncate(time.Second)
-		entry := Entry{Trigger: trigger.Name, Source: verdict.Source, Value: lifetime.TTL{After: life}, Expiry: verdict.Expiry}
-		at := len(out)
-		if !trigger.Stops && at > 0 && (judging.Stops(out[0].Trigger) || out[0].Expiry.IsZero() || entry.Expiry.Before(out[0].Expiry)) {
-			at = 0
-		}
-		out = slices.Insert(out, at, entry)
-	}
-	return out
-}
-
 // withoutValues takes unusable values out of obstacles: they only block their own trigger. The
 // kind's own controller acts on them all the same.
 func withoutValues(all []judging.Obstacle) (obstacles, values []judging.Obstacle) {
@@ -168,30 +150,32 @@ func Stops(facts *policy.Facts) bool {
 	return facts.DeadlineByCurfew || facts.Profile.AnnotatedDeadline && !facts.NativeDeadline.Set
 }
 
-// goes is the earlier of TTL and label, or the one whose trigger acts; ok is false where neither
-// applies.
-func (w *World) goes(e *judging.Explanation, now time.Time) (Entry, bool) {
-	byTTL, okTTL := byTTL(e, now)
-	byLabel, okLabel := byLabel(e)
+// goes is the deletion that comes first; ok is false where there is none. A trigger that is
+// switched off or held counts only where no other one acts.
+func (w *World) goes(e *judging.Explanation, now time.Time) (first Entry, ok bool) {
 	off := func(trigger policy.Trigger) bool {
 		return slices.Contains(w.Controller.Off, trigger) || len(e.Held(trigger)) > 0
 	}
-	switch {
-	case okTTL && okLabel && off(policy.TriggerLabel) != off(policy.TriggerTTL):
-		if off(policy.TriggerTTL) {
-			return byLabel, true
+	first, ok = byTTL(e, now)
+	for _, verdict := range slices.Concat([]policy.Verdict{e.ByLabel}, e.Others) {
+		entry, due := entryOf(e, verdict)
+		if !due || judging.Stops(entry.Trigger) {
+			continue
 		}
-		return byTTL, true
-	case okLabel && (!okTTL || byTTL.Expiry.IsZero() || byLabel.Expiry.Before(byTTL.Expiry)):
-		return byLabel, true
-	default:
-		return byTTL, okTTL
+		sooner := first.Expiry.IsZero() || entry.Expiry.Before(first.Expiry)
+		if off(first.Trigger) != off(entry.Trigger) {
+			sooner = off(first.Trigger)
+		}
+		if !ok || sooner {
+			first, ok = entry, true
+		}
 	}
+	return first, ok
 }
 
-func byLabel(e *judging.Explanation) (Entry, bool) {
-	verdict := e.ByLabel
-	if verdict.Action != policy.Wait && verdict.Action != policy.Delete {
+// entryOf is the entry of a verdict about when an object is due; ok is false for others.
+func entryOf(e *judging.Explanation, verdict policy.Verdict) (Entry, bool) {
+	if verdict.Action == policy.Keep || verdict.Expiry.IsZero() {
 		return Entry{}, false
 	}
 	life := max(0, verdict.Expiry.Sub(e.Facts.Created)).Truncate(time.Second)
