@@ -6,43 +6,17 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"time"
+	"slices"
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine/index"
+	"curfew.dev/curfew/controller/pause"
+	"curfew.dev/curfew/policy"
 )
 
 // maxRounds bounds how often one attempt judges again an object that keeps changing, before others
 // get their turn.
 const maxRounds = 5
-
-// attemptResult is the result of a job.
-type attemptResult struct {
-	// Result is the last result of the action. A live judgement that failed sets Code, Origin,
-	// After and Err.
-	action.Result
-	// reported is the result to report; empty while there is nothing to report yet.
-	reported Result
-	// refusal is the API server's answer if it did not accept the action.
-	refusal string
-	// lost: the action sent a request and got no answer.
-	lost      bool
-	conflicts int
-	// sent is the state that was judged last. The action was carried out on this state.
-	sent Object
-	// again and rest: the action asks for another attempt, or has nothing to do until the object
-	// changes.
-	again, rest bool
-	// postponed: the live judgement found that the object is not due yet, or that deletions are
-	// held. The index has that judgement already. held is the reason why no further request was
-	// sent.
-	postponed bool
-	held      error
-	deleting  time.Time // deletionTimestamp, if the live read found one
-}
-
-// hold postpones the rest of an attempt.
-func (res *attemptResult) hold(why error) { res.postponed, res.held, res.Err = true, why, nil }
 
 // attempt carries out the action on one object. If nothing has changed it calls Action.Do once. It
 // takes the lock only to record a live judgement.
@@ -101,11 +75,17 @@ func (d *due) update(o *Object) {
 	d.Expiry, d.Source, d.Propagation, d.Payload = o.Expiry, o.Source, o.Propagation, o.Payload
 }
 
+// do carries out the action, for a bounded time. A pause may hold its requests at the last moment.
 func (e *Engine) do(ctx context.Context, j *job, due action.Due) action.Result {
-	ctx, cancel := context.WithTimeout(ctx, e.opts.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	ctx, mark := pause.With(ctx, policy.Trigger(j.trigger.Name), scopeOf(j.kind, &j.object))
 	due.Trigger = j.trigger.Name
-	return e.pausable(ctx, j, due)
+	out := j.trigger.Action.Do(ctx, due)
+	if mark.Held() {
+		out = action.Result{Outcome: action.Held, Deleted: out.Deleted}
+	}
+	return out
 }
 
 // conclude derives the result to report from the last answer of the action.
@@ -139,14 +119,6 @@ func (e *Engine) conclude(j *job, res *attemptResult) {
 	}
 }
 
-// missing is the result for an object that does not exist.
-func (j *job) missing() Result {
-	if j.unanswered {
-		return Unconfirmed
-	}
-	return AlreadyGone
-}
-
 func resultOf(o action.Class) Result {
 	switch o {
 	case action.Throttled:
@@ -156,6 +128,16 @@ func resultOf(o action.Class) Result {
 	default:
 		return Failed
 	}
+}
+
+// trackedElsewhere reports whether the object of a job has an entry other than the job's own.
+func (e *entries) trackedElsewhere(j *job) bool {
+	e.mu.Lock()
+	defer e.unlock()
+	return slices.ContainsFunc(e.index.All(j.object.UID), func(slot uint32) bool {
+		en := e.index.At(slot)
+		return (j.batch != nil || en.Trigger != j.trigger.id) && en.State != index.Tombstone
+	})
 }
 
 // confirm reads an object live after a 404, before its other entries are dropped: the answer may be
@@ -169,10 +151,6 @@ func (e *Engine) confirm(ctx context.Context, j *job, res *attemptResult, due *d
 		res.Err = fmt.Errorf("%s %s %s: the object exists, and the answer was %w", j.trigger.verb(), j.kind.Kind, nameOf(&j.object), answer.Err)
 	}
 }
-
-// codeUnjudged stands for the HTTP status of a live judgement that failed without an answer of the
-// API server as its cause.
-const codeUnjudged = -1
 
 // judgeAgain reads and judges the object of a job live and reports whether to go on with the
 // action. If not, res says why.
@@ -226,7 +204,7 @@ func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due
 }
 
 func (e *Engine) judge(ctx context.Context, j *job, o Object) (Judgement, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.opts.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	judge := j.kind.Judge
 	if j.batch != nil {

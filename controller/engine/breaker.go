@@ -1,14 +1,112 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
-	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine/index"
+	"curfew.dev/curfew/controller/pace"
 )
+
+// limits hold deletions back: breakers and rates.
+type limits struct {
+	*entries
+	breakers *breakers
+	all      pace.Rate
+	backfill pace.Rate
+}
+
+// admit checks rates and breakers. free is false if a rate has no room.
+func (e *limits) admit(j *job, r reading) (admitted bool, wait time.Duration, free bool) {
+	j.dry = j.object.DryRun || e.opts.DryRun
+	j.started = r.mono
+	if !j.dry {
+		if j.trigger.Deletes && e.all.Wait(r.mono) > 0 || j.object.Backfill && e.backfill.Wait(r.mono) > 0 {
+			return false, 0, false
+		}
+	}
+	if ok, wait := e.breakers.admit(&j.object, r.mono); !ok {
+		return false, wait, true
+	}
+	if !j.dry {
+		if j.trigger.Deletes { // Other actions reserve for each DELETE: see action.Due.Reserve.
+			e.all.Take(r.mono)
+		}
+		if j.object.Backfill {
+			e.backfill.Take(r.mono)
+		}
+	}
+	return true, 0, true
+}
+
+// Reserve takes one deletion from the budget of MaxDeletionsPerMinute, for a DELETE that the engine
+// does not send itself. ok is false where there is no room now. Else call done once, with whether
+// the deletion happened, or may have happened.
+func (e *limits) Reserve() (done func(happened bool), ok bool) {
+	e.mu.Lock()
+	defer e.unlock()
+	if !e.all.Reserve(e.read().mono) {
+		return nil, false
+	}
+	return func(happened bool) {
+		e.mu.Lock()
+		defer e.unlock()
+		e.all.Done(e.read().mono, happened)
+	}, true
+}
+
+// publishScopes publishes which scope has been paused and which scopes have been resumed.
+func (e *limits) publishScopes(j *job, opened scopeKey, reason string, closed []scopeKey, now int64, r reading) {
+	kind := j.kind.Kind
+	if opened.class != "" {
+		e.publish(opened.event(true, reason, kind, r.at))
+	}
+	if len(closed) > 0 {
+		for _, k := range closed {
+			e.publish(k.event(false, "", kind, r.at))
+		}
+		// Try parked entries at once.
+		e.rewake(now, func(en *index.Entry) bool { return en.State == index.Armed && en.Flags&index.FlagParked != 0 })
+	}
+}
+
+// closeIdle closes scopes without waiting objects, for instance after their namespace was deleted:
+// no success would ever close them. The lock is held.
+func (e *limits) closeIdle(r reading) {
+	for _, k := range e.breakers.idle(r.mono) {
+		if e.waitsFor(k) {
+			e.breakers.scopes[k].asked = r.mono
+			continue
+		}
+		e.breakers.succeed(k)
+		kind := ""
+		if k.kind != 0 {
+			kind = e.kinds[k.kind].opts.Kind
+		}
+		e.publish(k.event(false, "", kind, r.at))
+	}
+}
+
+// waitsFor reports whether a scope holds back, or will hold back, the deletion of a tracked object.
+// It walks the whole index: call it for rare events only.
+func (e *limits) waitsFor(k scopeKey) (found bool) {
+	for c, more := 0, true; more && !found; c++ {
+		more = e.index.Each(c, func(slot uint32, en *index.Entry) {
+			if found || en.State != index.Armed && en.State != index.InFlight || en.Flags&index.FlagLate == 0 {
+				return
+			}
+			switch o := e.index.Object(slot); k.class {
+			case classAPIServer:
+				found = true
+			case classKind:
+				found = scopeKind(o.Kind) == k
+			default:
+				found = scopeSource(&o) == k
+			}
+		})
+	}
+	return found
+}
 
 // breakers pause scopes whose deletions the API server does not accept, so that a hundred thousand
 // objects that cannot be deleted cost a few probes and not a hundred thousand refusals a round.
@@ -66,8 +164,10 @@ const (
 	classUnread = "unread"
 )
 
-func scopeAll() scopeKey        { return scopeKey{class: classAPIServer} }
+func scopeAll() scopeKey { return scopeKey{class: classAPIServer} }
+
 func scopeKind(k Kind) scopeKey { return scopeKey{class: classKind, kind: k} }
+
 func scopeSource(o *Object) scopeKey {
 	return scopeKey{class: index.SourceClass(o.Source), kind: o.Kind, namespace: o.Namespace, source: o.Source}
 }
@@ -223,120 +323,8 @@ func (k scopeKey) event(open bool, reason, kind string, at time.Time) BreakerEve
 	if open {
 		message = fmt.Sprintf("deletions are paused: %s (%s)", what, reason)
 	}
-	return BreakerEvent{Class: k.class, Scope: k.String(), Kind: kind, Namespace: k.namespace, Source: k.source, Open: open, Reason: reason, Message: message, At: at}
-}
-
-// troubled reports whether an answer is a reason to ask for less at a time.
-func (res *attemptResult) troubled(k *KindOptions) bool {
-	return res.overloaded(k) || res.reported == Failed && res.Code != codeUnjudged && res.Origin != action.FromAdmission
-}
-
-// judgeScopes updates the breakers with a result.
-func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
-	b, o := e.breakers, &j.object
-	fresh := j.attempt == 0
-	closed, opened := make([]scopeKey, 0, 3), scopeKey{}
-	var reason string
-	success := func(k scopeKey) {
-		if b.succeed(k) {
-			closed = append(closed, k)
-		}
+	return BreakerEvent{
+		Class: k.class, Scope: k.String(), Kind: kind, Namespace: k.namespace, Source: k.source,
+		Open: open, Reason: reason, Message: message, At: at,
 	}
-	fail := func(k scopeKey, why string) {
-		if b.fail(k, why, fresh, r.mono) {
-			opened, reason = k, why
-		}
-	}
-	switch {
-	case res.held != nil, res.postponed && res.reported == "", errors.Is(res.Err, ErrRulesChanged):
-		return
-	case res.Err != nil && res.Origin == action.FromAdmission:
-		// The code is chosen by one webhook or policy, which may apply to a single namespace.
-		success(scopeAll())
-		success(scopeKind(o.Kind))
-		fail(scopeSource(o), ReasonRefused)
-	case res.reported == Throttled:
-		success(scopeAll())
-	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && j.stay.room == &e.judgements:
-		fail(scopeSource(o), ReasonNotJudged) // Other sources go on.
-	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && j.ofNamespace(r):
-		fail(scopeSource(o), ReasonUnreachable)
-	case res.reported == Failed && res.Code == 0 && e.unheard(j, r):
-		fail(scopeKind(o.Kind), ReasonUnreachable)
-	case res.reported == Failed && res.Code == 0:
-		fail(scopeAll(), ReasonUnreachable)
-	case res.Code == http.StatusUnauthorized:
-		fail(scopeAll(), ReasonRefused)
-	case res.Code == codeUnjudged:
-		fail(scopeSource(o), ReasonNotJudged)
-	case res.reported == Failed:
-		success(scopeAll())
-		fail(scopeKind(o.Kind), ReasonServerErrors)
-	case res.reported == Refused:
-		success(scopeAll())
-		success(scopeKind(o.Kind))
-		fail(scopeSource(o), ReasonRefused)
-	case res.reported == Conflict:
-		success(scopeAll())
-		success(scopeKind(o.Kind))
-	default:
-		success(scopeAll())
-		success(scopeKind(o.Kind))
-		success(scopeSource(o))
-	}
-	e.publishScopes(j, opened, reason, closed, r)
-}
-
-// publishScopes publishes which scope has been paused and which scopes have been resumed.
-func (e *Engine) publishScopes(j *job, opened scopeKey, reason string, closed []scopeKey, r reading) {
-	kind := j.kind.Kind
-	if opened.class != "" {
-		e.publish(opened.event(true, reason, kind, r.at))
-	}
-	if len(closed) > 0 {
-		for _, k := range closed {
-			e.publish(k.event(false, "", kind, r.at))
-		}
-		// Try parked entries at once.
-		now, _ := e.guard.now(r)
-		e.rewake(now, func(en *index.Entry) bool { return en.State == index.Armed && en.Flags&index.FlagParked != 0 })
-	}
-}
-
-// closeIdle closes scopes without waiting objects, for instance after their namespace was deleted:
-// no success would ever close them. The lock is held.
-func (e *Engine) closeIdle(r reading) {
-	for _, k := range e.breakers.idle(r.mono) {
-		if e.waitsFor(k) {
-			e.breakers.scopes[k].asked = r.mono
-			continue
-		}
-		e.breakers.succeed(k)
-		kind := ""
-		if k.kind != 0 {
-			kind = e.kinds[k.kind].opts.Kind
-		}
-		e.publish(k.event(false, "", kind, r.at))
-	}
-}
-
-// waitsFor reports whether a scope holds back, or will hold back, the deletion of a tracked object.
-// It walks the whole index: call it for rare events only.
-func (e *Engine) waitsFor(k scopeKey) (found bool) {
-	for c, more := 0, true; more && !found; c++ {
-		more = e.index.Each(c, func(slot uint32, en *index.Entry) {
-			if found || en.State != index.Armed && en.State != index.InFlight || en.Flags&index.FlagLate == 0 {
-				return
-			}
-			switch o := e.index.Object(slot); k.class {
-			case classAPIServer:
-				found = true
-			case classKind:
-				found = scopeKind(o.Kind) == k
-			default:
-				found = scopeSource(&o) == k
-			}
-		})
-	}
-	return found
 }

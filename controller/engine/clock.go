@@ -9,19 +9,6 @@ import (
 	"curfew.dev/curfew/controller/servertime"
 )
 
-// reading is one reading of the clock. A decision takes one and passes it on; two readings in one
-// decision are how waits become negative.
-type reading struct {
-	at   time.Time     // as the clock gave it
-	wall int64         // unix nanoseconds
-	mono time.Duration // does not jump
-}
-
-func (e *Engine) read() reading {
-	at := e.opts.Clock.Now()
-	return reading{at: at, wall: at.UnixNano(), mono: e.opts.monotonic(at)}
-}
-
 const (
 	// pingHeld is how old the last Date header may be while deletions wait for a new one.
 	pingHeld = time.Second
@@ -30,8 +17,8 @@ const (
 // guard decides by which instant to delete, and whether the time is known well enough. The instant
 // is never later than the API server's own time, as far as Date headers prove that (S1).
 type guard struct {
-	skew    *servertime.Skew // nil: not checked
-	maxSkew time.Duration
+	*entries
+	skew *servertime.Skew // nil: not checked
 
 	started bool
 	offset  time.Duration // wall minus mono at the last reading
@@ -40,20 +27,10 @@ type guard struct {
 	since   time.Duration // mono at which the jump was noticed
 	good    int64         // the last instant at which deletions were allowed,
 	goodAt  time.Duration // and its mono; 0, 0: none yet
-	held    string        // reason of the current hold, "": none
+	ping    pinger
+	held    string // reason of the current hold, "": none
 	message string
 }
-
-// Reasons of holds and breakers.
-const (
-	ReasonClockJump    = "ClockJump"
-	ReasonClockSkew    = "ClockSkew"
-	ReasonNoServerTime = "NoServerTime"
-	ReasonUnreachable  = "Unreachable"
-	ReasonServerErrors = "ServerErrors"
-	ReasonRefused      = "Refused"
-	ReasonNotJudged    = "NotJudged"
-)
 
 // now returns the instant to decide by in unix nanoseconds, and whether deletions may go on. The
 // instant is the wall clock minus the amount by which it is proven to be ahead of the API server.
@@ -113,8 +90,9 @@ func (g *guard) decide(r reading) (int64, bool) {
 	}
 	g.jumped = 0
 	proven := est.Proven()
-	g.hold(proven > g.maxSkew || proven < -g.maxSkew, ReasonClockSkew,
-		fmt.Sprintf("the clock is off the API server's by %s, more than %s: set the clock of this host or of the API server's", proven, g.maxSkew))
+	g.hold(proven > maxSkew || proven < -maxSkew, ReasonClockSkew,
+		fmt.Sprintf("the clock is off the API server's by %s, more than %s: set the clock of this host or of the API server's",
+			proven, maxSkew))
 	return r.wall - int64(max(0, proven)), g.held == ""
 }
 
@@ -143,17 +121,17 @@ const (
 
 // pingIfNeeded asks for the API server's time if deletions wait for it, if the last answer is too
 // old, or if the estimate is coarse. The lock is held.
-func (e *Engine) pingIfNeeded(ctx context.Context, r reading) {
+func (e *guard) pingIfNeeded(ctx context.Context, r reading) {
 	p := &e.ping
 	if e.opts.Skew == nil || p.busy || r.mono < p.next {
 		return
 	}
-	if p.jumps != e.guard.jumps {
-		p.jumps, p.narrows = e.guard.jumps, 0
+	if p.jumps != e.jumps {
+		p.jumps, p.narrows = e.jumps, 0
 	}
 	est := e.opts.Skew.Estimate(r.wall)
 	coarse := est.Hi-est.Lo > precise && p.narrows < maxNarrows
-	if est.Known && e.guard.held == "" && est.Age < servertime.PingEvery && !coarse {
+	if est.Known && e.held == "" && est.Age < servertime.PingEvery && !coarse {
 		return
 	}
 	if coarse {
@@ -180,26 +158,26 @@ func (e *Engine) pingIfNeeded(ctx context.Context, r reading) {
 // checkClock returns the instant to decide by, and whether deletions may go on. An engine that does
 // not run, such as that of a standby whose metrics are scraped, publishes nothing. The lock is
 // held.
-func (e *Engine) checkClock(r reading) (now int64, ok bool) {
-	held, jumps := e.guard.held, e.guard.jumps
-	now, ok = e.guard.now(r)
+func (e *guard) checkClock(r reading) (now int64, ok bool) {
+	held, jumps := e.held, e.jumps
+	now, ok = e.now(r)
 	if !e.running {
 		return now, ok
 	}
-	if e.guard.jumps != jumps {
+	if e.jumps != jumps {
 		// Retries and tombstones were scheduled by a clock that was wrong.
 		e.rewake(now+int64(maxBackoff), func(en *index.Entry) bool {
 			return en.State == index.Armed && en.Wake > en.Expiry || en.State == index.Tombstone
 		})
 	}
-	if e.guard.held != held {
+	if e.held != held {
 		e.clockEvent(held, r)
 	}
 	return now, ok
 }
 
-func (e *Engine) clockEvent(before string, r reading) {
-	ev := BreakerEvent{Class: classClock, Scope: classClock, Open: e.guard.held != "", Reason: e.guard.held, Message: e.guard.message, At: r.at}
+func (e *guard) clockEvent(before string, r reading) {
+	ev := BreakerEvent{Class: classClock, Scope: classClock, Open: e.held != "", Reason: e.held, Message: e.message, At: r.at}
 	if !ev.Open {
 		ev.Reason, ev.Message = before, "deletions resumed: the clock agrees with the API server's"
 	}
@@ -207,35 +185,4 @@ func (e *Engine) clockEvent(before string, r reading) {
 		return // Every start begins with this hold.
 	}
 	e.publish(ev)
-}
-
-// publish queues an event. The lock is held.
-func (e *Engine) publish(ev BreakerEvent) {
-	e.events = append(e.events, ev)
-	e.note(e.publishAll)
-}
-
-// publishAll publishes the events one by one, in order: if the end of a pause overtook its
-// beginning, a listener would believe that the pause never ends. If another goroutine is publishing
-// already, that goroutine publishes the new events.
-func (e *Engine) publishAll() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.publishing {
-		return
-	}
-	e.publishing = true
-	for len(e.events) > 0 {
-		events := e.events
-		e.events = nil
-		e.mu.Unlock()
-		for _, ev := range events {
-			e.opts.Log.Info(ev.Message, "class", ev.Class, "kind", ev.Kind, "namespace", ev.Namespace, "source", ev.Source, "open", ev.Open, "reason", ev.Reason)
-			if e.opts.OnBreaker != nil {
-				e.opts.OnBreaker(ev)
-			}
-		}
-		e.mu.Lock()
-	}
-	e.publishing = false
 }

@@ -19,21 +19,6 @@ const (
 	minRetry = time.Second
 )
 
-// job is one object in the hands of a worker.
-type job struct {
-	object  Object
-	kind    *KindOptions
-	trigger *trigger
-	queue   *queue
-	batch   *batch // where it was submitted; nil for an entry of the index
-	dry     bool
-	attempt int
-	// unanswered: an earlier DELETE got no answer.
-	unanswered bool
-	started    time.Duration // monotonic: when it entered its current room
-	stay       *stay         // in its current room
-}
-
 // Run acts on due objects until ctx ends, then waits for the requests under way. It runs once.
 func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
@@ -83,7 +68,7 @@ func (e *Engine) dispatch(ctx context.Context) time.Duration {
 	now, ok := e.checkClock(r)
 	e.setApart(r)
 	e.pingIfNeeded(ctx, r)
-	if e.summary.due(r.mono, e.opts.SummaryEvery) {
+	if e.summary.due(r.mono, summaryEvery) {
 		e.summarize(r)
 		e.closeIdle(r)
 		e.forgiveIdle(r)
@@ -103,41 +88,15 @@ func (e *Engine) dispatch(ctx context.Context) time.Duration {
 	return wait
 }
 
-// work carries out a job, and then other jobs while any is due.
-func (e *Engine) work(ctx context.Context, j *job) {
-	defer e.workers.Done()
-	for j != nil {
-		res := e.attempt(ctx, j)
-		r := e.read()
-		e.mu.Lock()
-		e.finish(j, res, r, ctx.Err() != nil)
-		j = nil
-		if ctx.Err() == nil {
-			if now, ok := e.checkClock(r); ok {
-				j = e.next(now, r)
-				switch {
-				case j != nil && e.requests.inFlight < e.conc.Limit():
-					e.wakeUp() // the limit grew: there is room for one more worker
-				case j == nil && now+int64(e.sleepFor(now, r, true)) < e.sleeping:
-					// The dispatcher went to sleep while all slots were taken, so it has not seen
-					// the entries that come next.
-					e.wakeUp()
-				}
-			}
-		}
-		e.unlock()
-	}
-}
-
 // next returns the next job that is due and may begin now, or nil. Submitted objects yield to
 // tracked ones. The lock is held and the clock was checked.
 func (e *Engine) next(now int64, r reading) *job {
 	e.letIn(r)
-	if !e.running || e.halted(r) {
+	if !e.running || r.mono < e.pausedTo || e.breakers.blocked(r.mono) > 0 {
 		return nil
 	}
 	e.doChores(now)
-	if !e.passable(now) {
+	if !e.passable(now, len(e.submitted) > 0) {
 		return nil
 	}
 	if j := e.nextTracked(now, r); j != nil {
@@ -192,7 +151,7 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 			// breakers.
 			en.Flags |= index.FlagParked
 			back := time.Duration((float64(en.Attempts) + e.opts.jitter()) * float64(10*time.Millisecond))
-			e.arm(slot, now+int64(max(minRetry, wait)+back))
+			e.enter(slot, index.Armed, now+int64(max(minRetry, wait)+back))
 			continue
 		}
 		en.Flags &^= index.FlagParked | index.FlagUpserted | index.FlagJudge
@@ -200,35 +159,6 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 		e.depart(j, judging)
 		return j
 	}
-}
-
-// judges reports whether an object will be judged live before its action, as far as is known now.
-func (e *Engine) judges(kind *kindState, o *Object) bool {
-	return o.Live || kind.opts.UIDOnly || kind.trigger.Payload && o.Payload == nil || e.outdatedLocked(o) ||
-		e.opts.Behind != nil && e.opts.Behind()
-}
-
-// admit checks rates and breakers. free is false if a rate has no room.
-func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, free bool) {
-	j.dry = j.object.DryRun || e.opts.DryRun
-	j.started = r.mono
-	if !j.dry {
-		if j.trigger.Deletes && e.all.Wait(r.mono) > 0 || j.object.Backfill && e.backfill.Wait(r.mono) > 0 {
-			return false, 0, false
-		}
-	}
-	if ok, wait := e.breakers.admit(&j.object, r.mono); !ok {
-		return false, wait, true
-	}
-	if !j.dry {
-		if j.trigger.Deletes { // Other actions reserve for each DELETE: see action.Due.Reserve.
-			e.all.Take(r.mono)
-		}
-		if j.object.Backfill {
-			e.backfill.Take(r.mono)
-		}
-	}
-	return true, 0, true
 }
 
 // earliest returns the first due entry of the partition with the best priority and the fewest
@@ -245,7 +175,7 @@ func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 	var claim candidate
 	claims, proven := false, false
 	for _, q := range e.queues {
-		if !e.open(q, r) || e.paused.view.HoldsAll(policy.Trigger(q.trigger.Name)) {
+		if !e.open(q, r) || e.view.HoldsAll(policy.Trigger(q.trigger.Name)) {
 			continue
 		}
 		q.partitions(func(p *partition) {
@@ -296,6 +226,32 @@ func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*index.He
 func (e *Engine) fits(q *queue, p *partition, h *index.Heap, slot uint32) bool {
 	judging := h == &p.Live || h != &p.Due && e.index.At(slot).Flags&(index.FlagLive|index.FlagJudge) != 0
 	return e.room(q, p, judging)
+}
+
+// work carries out a job, and then other jobs while any is due.
+func (e *Engine) work(ctx context.Context, j *job) {
+	defer e.workers.Done()
+	for j != nil {
+		res := e.attempt(ctx, j)
+		r := e.read()
+		e.mu.Lock()
+		e.finish(j, res, r, ctx.Err() != nil)
+		j = nil
+		if ctx.Err() == nil {
+			if now, ok := e.checkClock(r); ok {
+				j = e.next(now, r)
+				switch {
+				case j != nil && e.requests.inFlight < e.conc.Limit():
+					e.wakeUp() // the limit grew: there is room for one more worker
+				case j == nil && now+int64(e.sleepFor(now, r, true)) < e.sleeping:
+					// The dispatcher went to sleep while all slots were taken, so it has not seen
+					// the entries that come next.
+					e.wakeUp()
+				}
+			}
+		}
+		e.unlock()
+	}
 }
 
 // sleepFor returns how long nothing can be done, at least a millisecond and at most lookAgain.
@@ -354,7 +310,8 @@ func (e *Engine) reportStuck(slot uint32) {
 	e.index.Pull(slot)
 	o, kind := e.index.Object(slot), e.kinds[en.Kind].opts
 	e.note(func() {
-		e.opts.Log.Info("object is stuck terminating: look at its finalizers", "kind", kind.Kind, "object", nameOf(&o), "uid", o.UID, "deletionTimestamp", since)
+		e.opts.Log.Info("object is stuck terminating: look at its finalizers", "kind", kind.Kind, "object", nameOf(&o), "uid", o.UID,
+			"deletionTimestamp", since)
 		if e.opts.OnStuck != nil {
 			e.opts.OnStuck(StuckObject{Object: o, Kind: *kind, Since: since})
 		}

@@ -5,70 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pace"
 )
 
 // Engine tracks objects and deletes them when they are due. All methods are safe for concurrent
-// use; only Run blocks on the network.
+// use; only Run blocks on the network. Its own methods are the loop. Each other concern is a part
+// with its own state. The parts share one lock.
 type Engine struct {
-	opts    Options
-	metrics *metrics
-	kick    chan struct{}
-	workers sync.WaitGroup
-
-	mu         sync.Mutex
-	notes      []func()       // logs and hooks, run after mu is released
-	events     []BreakerEvent // to be published
-	publishing bool           // a goroutine publishes them
-	triggers   []*trigger
-	index      *index.Index
-	queues     []*queue
-	payloads   payloads
-	kinds      []*kindState // by Kind; 0 is none
-	guard      guard
-	breakers   *breakers
-	conc       *pace.Concurrency
-	all        pace.Rate
-	backfill   pace.Rate
-	submitted  []*batch
-	running    bool
-	stopped    bool
-	requests   room    // DELETEs and other actions under way,
-	judgements room    // and live judgements
-	underway   []*stay // stays that take a slot, in both rooms, in the order of their start; some have ended
-	waiting    []*waiter
-	turns      uint64 // requests and live judgements so far
-	// stuckShares counts shares with flag stuck.
-	stuckShares int
-	pausedTo    time.Duration       // monotonic: Retry-After
-	sleeping    int64               // the dispatcher sleeps until then; an earlier instant must wake it
-	late        int                 // entries with index.FlagLate
-	stuck       int                 // entries with index.FlagStuck
-	blocked     map[uint32]blockage // by slot: due objects that were reported as blocked
-	summary     summaries
-	changes     changes
-	paused      paused
-	ping        pinger
-}
-
-type kindState struct {
-	opts    *KindOptions // never written to once it is here
-	trigger *trigger
-	queue   *queue
-	gen     uint8
-	tracked int
-	last    lastChanges
-	held    bool // see Engine.Hold
-	// forgotten: no feed uses the handle, so another scope of the kind may get it.
-	forgotten bool
+	*base
+	entries
+	changes
+	paused
+	guard
+	rooms
+	limits
+	metrics   *metrics
+	submitted []*batch
+	summary   summaries
 }
 
 // New makes an engine that does nothing until Run.
@@ -78,128 +37,28 @@ func New(o Options) (*Engine, error) {
 	if err := errors.Join(errTriggers, err); err != nil {
 		return nil, err
 	}
-	e := &Engine{
-		opts:     o,
-		kick:     make(chan struct{}, 1),
-		triggers: triggers,
-		index:    index.New(),
-		payloads: newPayloads(maxPayloads),
-		kinds:    []*kindState{nil},
-		guard:    guard{skew: o.Skew, maxSkew: o.MaxSkew},
-		breakers: &breakers{scopes: map[scopeKey]*scope{}},
-		conc:     pace.NewConcurrency(o.MaxConcurrency, o.FavourDrain),
-		all:      pace.Rate{Limit: o.MaxDeletionsPerMinute},
-		backfill: pace.Rate{Limit: o.BackfillPerMinute},
-		blocked:  map[uint32]blockage{},
-		summary:  summaries{of: map[summaryKey]*Summary{}},
+	e := &Engine{base: &base{opts: o}, summary: summaries{of: map[summaryKey]*Summary{}}}
+	e.entries = entries{
+		base: e.base, triggers: triggers, index: index.New(), payloads: newPayloads(maxPayloads), kinds: []*kindState{nil},
+		blocked: map[uint32]blockage{}, kick: make(chan struct{}, 1),
+	}
+	e.changes.entries, e.paused.entries = &e.entries, &e.entries
+	e.guard = guard{entries: &e.entries, skew: o.Skew}
+	e.rooms = rooms{entries: &e.entries, conc: pace.NewConcurrency(o.MaxConcurrency, o.FavourDrain)}
+	e.limits = limits{
+		entries: &e.entries, breakers: &breakers{scopes: map[scopeKey]*scope{}},
+		all: pace.Rate{Limit: o.MaxDeletionsPerMinute}, backfill: pace.Rate{Limit: o.BackfillPerMinute},
 	}
 	o.Pauses.OnAnswer(e.wakeUp)
 	e.metrics = newMetrics(e)
-	if o.Registerer != nil {
-		if err := o.Registerer.Register(e.metrics); err != nil {
-			return nil, fmt.Errorf("engine: registering metrics: %w", err)
-		}
-	}
-	return e, nil
+	e.byOthers = e.metrics.byOthers
+	m := e.metrics
+	return e, collectors.Register(o.Registerer, "metrics of the engine", m, m.lateness, m.attempts, m.backfilled, m.byOthers)
 }
 
 // DryRun reports whether every deletion is a dry run. Feeds of such an engine change nothing
 // either.
 func (e *Engine) DryRun() bool { return e.opts.DryRun }
-
-// Upsert tracks an object, or postpones or advances the entry of its UID for the kind's trigger. A
-// state that is older than the tracked one changes nothing. An object that was just deleted stays
-// out for Options.KeepOut, unless its resourceVersion is newer. For objects that carry a
-// deletionTimestamp call Terminating instead.
-func (e *Engine) Upsert(o Object) { e.upsert(o, fromWatch) }
-
-func (e *Engine) upsert(o Object, from origin) {
-	if o.Expiry.IsZero() {
-		// An object without an expiry is kept (S6).
-		e.Cancel(o.Kind, o.UID, o.ResourceVersion)
-		return
-	}
-	r := e.read()
-	e.mu.Lock()
-	defer e.unlock()
-	if e.valid(&o) {
-		e.apply(&o, r.wall, from)
-	}
-}
-
-// Remove drops the entry of the UID: the watch reported that the object is gone.
-func (e *Engine) Remove(k Kind, uid types.UID) {
-	e.mu.Lock()
-	defer e.unlock()
-	if slot, ok := e.lookup(k, uid); ok && e.index.At(slot).Kind == k {
-		e.release(slot)
-	}
-}
-
-// Cancel drops the entry of the UID, because in the state of the given resourceVersion the object
-// exists and has no expiry. It changes nothing if a newer state is tracked, or if the object is
-// being deleted.
-func (e *Engine) Cancel(k Kind, uid types.UID, resourceVersion string) {
-	e.mu.Lock()
-	defer e.unlock()
-	slot, ok := e.lookup(k, uid)
-	if !ok {
-		return
-	}
-	en := e.index.At(slot)
-	if en.Kind != k {
-		return
-	}
-	en.Gen = e.kinds[k].gen
-	switch en.State {
-	case index.Tombstone, index.Terminating:
-	default:
-		if en.Compare(resourceVersion) != index.Older {
-			e.release(slot)
-		}
-	}
-}
-
-// Terminating notes that an object carries a deletionTimestamp (since), from Curfew or from another
-// client. The engine does not delete it again. It reports the object as stuck after
-// Options.StuckAfter, until Remove. Object.Expiry may be zero.
-func (e *Engine) Terminating(o Object, since time.Time) {
-	e.mu.Lock()
-	defer e.unlock()
-	if e.valid(&o) {
-		e.terminating(&o, since)
-	}
-}
-
-func (e *Engine) valid(o *Object) bool {
-	if int(o.Kind) < len(e.kinds) && o.Kind != 0 && o.UID != "" && o.Name != "" {
-		return true
-	}
-	e.note(func() {
-		e.opts.Log.Error(errors.New("kind, UID or name is missing"), "not tracked: this is a bug", "object", nameOf(o), "uid", o.UID, "kind", o.Kind)
-	})
-	return false
-}
-
-// note calls f once the lock is released.
-func (e *Engine) note(f func()) { e.notes = append(e.notes, f) }
-
-func (e *Engine) unlock() {
-	notes := e.notes
-	e.notes = nil
-	e.mu.Unlock()
-	for _, f := range notes {
-		f()
-	}
-}
-
-// nameOf is the object's name in logs.
-func nameOf(o *Object) string {
-	if o.Namespace == "" {
-		return o.Name
-	}
-	return o.Namespace + "/" + o.Name
-}
 
 // RegisterKind registers a kind for a trigger and returns its handle. Registering the same
 // Resource, Trigger and Scope again replaces the options and keeps the handle and its objects.
@@ -229,7 +88,7 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	}
 	if i != 0 {
 		if !e.kinds[i].forgotten {
-			e.forget(&e.kinds[i].last, e.changes.count.Add(1)) // Its objects were judged by other rules.
+			e.forget(&e.kinds[i].last, e.count.Add(1)) // Its objects were judged by other rules.
 		}
 		e.kinds[i].opts, e.kinds[i].forgotten = &k, false
 		return i, nil
@@ -249,12 +108,11 @@ func (e *Engine) kindOf(o *KindOptions) Kind {
 	})))
 }
 
-// lookup finds the entry of a UID for the trigger of a kind.
-func (e *Engine) lookup(k Kind, uid types.UID) (uint32, bool) {
-	if k == 0 || int(k) >= len(e.kinds) {
-		return 0, false
+func (e *Engine) triggerNamed(name string) *trigger {
+	if i := slices.IndexFunc(e.triggers, func(t *trigger) bool { return t.Name == name }); i >= 0 {
+		return e.triggers[i]
 	}
-	return e.index.Find(uid, e.kinds[k].trigger.id)
+	return nil
 }
 
 // ForgetKind drops all objects of a kind, for instance when its CRD is gone. Its feed must have
@@ -278,53 +136,80 @@ func (e *Engine) ForgetKind(k Kind) {
 	e.forget(&was.last, was.last.all)
 }
 
-func (e *Engine) triggerNamed(name string) *trigger {
-	if i := slices.IndexFunc(e.triggers, func(t *trigger) bool { return t.Name == name }); i >= 0 {
-		return e.triggers[i]
+// Hold stops the deletions of a kind, for its trigger and in its scope, until Hold is called again
+// with false: its rules changed, and no Judge with the new rules is registered yet. The engine
+// keeps the objects, and afterwards judges each again before it deletes it. Other scopes go on,
+// since one namespace may lack a permission for long.
+func (e *Engine) Hold(k Kind, on bool) {
+	r := e.read()
+	e.mu.Lock()
+	defer e.unlock()
+	of := e.kinds[k]
+	e.forget(&of.last, e.count.Add(1))
+	if of.held && !on {
+		now, _ := e.guard.now(r)
+		e.rewake(now, func(en *index.Entry) bool {
+			return en.Kind == k && en.State == index.Armed && en.Flags&index.FlagParked != 0
+		})
 	}
-	return nil
+	of.held = on
 }
 
-// maxPayloads bounds how many payloads are kept. An object whose payload was dropped is judged
-// live before the action.
-const maxPayloads = 1 << 16
-
-// payloads keeps the payloads of judged states, for triggers with payloads. Entries of other
-// triggers pay nothing for it.
-type payloads struct {
-	of *lru.Cache // payloadKey → payload
+// Relist is one full list of a kind, page by page. Objects that it does not show are gone. It needs
+// no memory: entries carry the generation in which they were last seen.
+//
+// A kind with several lists (by phase, by label) passes all of them to one Relist. A Relist without
+// End drops nothing, and does not affect the next one. A kind has one Relist at a time.
+type Relist struct {
+	engine *Engine
+	kind   Kind
+	gen    uint8
 }
 
-type payloadKey struct {
-	trigger uint8
-	uid     types.UID
+// BeginRelist starts a list of a kind. Watches may go on meanwhile: objects that they show count as
+// seen.
+func (e *Engine) BeginRelist(k Kind) *Relist {
+	e.mu.Lock()
+	defer e.unlock()
+	e.kinds[k].gen++
+	return &Relist{engine: e, kind: k, gen: e.kinds[k].gen}
 }
 
-type payload struct {
-	resourceVersion string
-	value           any
+// Upsert is Engine.Upsert for an object in the list.
+func (r *Relist) Upsert(o Object) { r.engine.upsert(o, fromRelist) }
+
+// Terminating is Engine.Terminating for an object in the list.
+func (r *Relist) Terminating(o Object, since time.Time) { r.engine.Terminating(o, since) }
+
+// Cancel is Engine.Cancel for an object in the list that has no expiry.
+func (r *Relist) Cancel(uid types.UID, resourceVersion string) {
+	r.engine.Cancel(r.kind, uid, resourceVersion)
 }
 
-func newPayloads(most int) payloads { return payloads{of: lru.New(most)} }
+// End drops the objects that were not seen since BeginRelist and returns their number.
+// resourceVersion is the version of the list's first page, or the lowest of several lists: newer
+// entries are kept, since a list may come from a cache that lags behind the watch (S3). If it is
+// not a number, End drops all unseen objects. Call it only after every page.
+func (r *Relist) End(resourceVersion string) (dropped int) {
+	limit, numeric := index.PackVersion(resourceVersion)
+	return r.engine.sweep(r.kind, func(en *index.Entry) bool {
+		return en.Gen != r.gen && (!numeric || !en.NewerThan(limit))
+	})
+}
 
-// keep remembers the payload of a state and replaces an earlier one.
-func (p payloads) keep(t *trigger, o *Object) {
-	if t.Payload && o.Payload != nil {
-		p.of.Add(payloadKey{t.id, types.UID(strings.Clone(string(o.UID)))}, payload{strings.Clone(o.ResourceVersion), o.Payload})
+// sweep drops entries of a kind, chunk by chunk, so that deletions go on in between.
+func (e *Engine) sweep(k Kind, which func(en *index.Entry) bool) (dropped int) {
+	for c, more := 0, true; more; c++ {
+		e.mu.Lock()
+		more = e.index.Each(c, func(slot uint32, en *index.Entry) {
+			if en.Kind == k && which(en) {
+				if tracked(en.State) {
+					dropped++
+				}
+				e.release(slot)
+			}
+		})
+		e.unlock()
 	}
-}
-
-// get returns the payload of exactly this state, or nil if it is not known.
-func (p payloads) get(t *trigger, o *Object) any {
-	found, _ := p.of.Get(payloadKey{t.id, o.UID})
-	if known, ok := found.(payload); ok && known.resourceVersion == o.ResourceVersion {
-		return known.value
-	}
-	return nil
-}
-
-func (p payloads) drop(t *trigger, uid types.UID) {
-	if t.Payload {
-		p.of.Remove(payloadKey{t.id, uid})
-	}
+	return dropped
 }

@@ -118,7 +118,7 @@ func TestTombstone(t *testing.T) {
 	if w.deletes != 1 {
 		t.Fatalf("%d DELETEs: stale lists brought it back", w.deletes)
 	}
-	w.advance(DefaultKeepOut)
+	w.advance(keepOut)
 	w.pump()
 	relist()
 	w.pump()

@@ -1,13 +1,42 @@
 package engine
 
 import (
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/engine/index"
 )
+
+// entries are the tracked objects. A method needs the lock unless it takes the lock itself.
+type entries struct {
+	*base
+	triggers []*trigger
+	index    *index.Index
+	payloads payloads
+	kinds    []*kindState        // by Kind; 0 is none
+	late     int                 // entries with index.FlagLate
+	stuck    int                 // entries with index.FlagStuck
+	blocked  map[uint32]blockage // by slot: due objects that were reported as blocked
+	byOthers *prometheus.CounterVec
+	kick     chan struct{}
+	sleeping int64 // the dispatcher sleeps until then; an earlier instant must wake it
+}
+
+type kindState struct {
+	opts    *KindOptions // never written to once it is here
+	trigger *trigger
+	queue   *queue
+	gen     uint8
+	tracked int
+	last    lastChanges
+	held    bool // see Engine.Hold
+	// forgotten: no feed uses the handle, so another scope of the kind may get it.
+	forgotten bool
+}
 
 // origin tells whether a state comes from a watch or from a list.
 type origin uint8
@@ -17,8 +46,28 @@ const (
 	fromRelist
 )
 
-// apply updates the index with a judgement of an object. The engine's lock is held.
-func (e *Engine) apply(o *Object, now int64, from origin) {
+// Upsert tracks an object, or postpones or advances the entry of its UID for the kind's trigger. A
+// state that is older than the tracked one changes nothing. An object that was just deleted stays
+// out for keepOut, unless its resourceVersion is newer. For objects that carry a
+// deletionTimestamp call Terminating instead.
+func (e *entries) Upsert(o Object) { e.upsert(o, fromWatch) }
+
+func (e *entries) upsert(o Object, from origin) {
+	if o.Expiry.IsZero() {
+		// An object without an expiry is kept (S6).
+		e.Cancel(o.Kind, o.UID, o.ResourceVersion)
+		return
+	}
+	r := e.read()
+	e.mu.Lock()
+	defer e.unlock()
+	if e.valid(&o) {
+		e.apply(&o, r.wall, from)
+	}
+}
+
+// apply updates the index with a judgement of an object.
+func (e *entries) apply(o *Object, now int64, from origin) {
 	x := e.index
 	slot, ok := e.lookup(o.Kind, o.UID)
 	if !ok {
@@ -29,7 +78,7 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 		en := x.At(slot)
 		en.Gen = k.gen
 		k.tracked++
-		e.arm(slot, en.Expiry)
+		e.enter(slot, index.Armed, en.Expiry)
 		return
 	}
 	en := x.At(slot)
@@ -52,7 +101,7 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 		e.revive(slot, o)
 		if from == fromRelist && cmp != index.Newer {
 			en.Flags |= index.FlagLive
-			e.arm(slot, max(en.Expiry, now+int64(e.opts.KeepOut)))
+			e.enter(slot, index.Armed, max(en.Expiry, now+int64(keepOut)))
 		}
 	case index.InFlight:
 		if cmp != index.Older {
@@ -65,9 +114,10 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 			// be acted on again, then resourceVersions may have gone backwards: judge it live
 			// rather than trust either state (S3).
 			at, dry := index.Nanos(o.Expiry), en.Flags&index.FlagDryRun != 0
-			if from == fromRelist && (en.State == index.Armed && at < en.Wake || en.State == index.Reported && (at != en.Expiry || o.DryRun != dry)) {
+			again := en.State == index.Armed && at < en.Wake || en.State == index.Reported && (at != en.Expiry || o.DryRun != dry)
+			if from == fromRelist && again {
 				en.Flags |= index.FlagLive
-				e.arm(slot, at)
+				e.enter(slot, index.Armed, at)
 			}
 			return
 		}
@@ -75,8 +125,28 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 	}
 }
 
+// enter puts an entry into a state in which it waits in a heap.
+func (e *entries) enter(slot uint32, s index.State, wake int64) {
+	e.to(slot, s)
+	en := e.index.At(slot)
+	en.Wake = wake
+	e.index.Move(slot)
+	if wake < e.sleeping {
+		e.sleeping = wake
+		e.wakeUp()
+	}
+}
+
+// wakeUp wakes the dispatcher.
+func (e *entries) wakeUp() {
+	select {
+	case e.kick <- struct{}{}:
+	default:
+	}
+}
+
 // update writes a newer state into a waiting entry and moves the entry to its place.
-func (e *Engine) update(slot uint32, o *Object) {
+func (e *entries) update(slot uint32, o *Object) {
 	en := e.index.At(slot)
 	expiry, dry, phase := en.Expiry, en.Flags&index.FlagDryRun, en.Phase
 	e.write(slot, o)
@@ -87,14 +157,14 @@ func (e *Engine) update(slot uint32, o *Object) {
 		e.punctual(slot)
 		en.Attempts = 0
 		en.Flags &^= index.FlagParked | index.FlagUnanswered
-		e.arm(slot, en.Expiry)
+		e.enter(slot, index.Armed, en.Expiry)
 	default:
 		e.index.Move(slot) // keeps its backoff; Backfill may have changed
 	}
 }
 
 // write is index.set that also keeps the payload and the number of tracked objects.
-func (e *Engine) write(slot uint32, o *Object) {
+func (e *entries) write(slot uint32, o *Object) {
 	en := e.index.At(slot)
 	if en.Kind != o.Kind && tracked(en.State) {
 		e.kinds[en.Kind].tracked--
@@ -105,7 +175,7 @@ func (e *Engine) write(slot uint32, o *Object) {
 }
 
 // revive tracks an object again that was considered gone or terminating.
-func (e *Engine) revive(slot uint32, o *Object) {
+func (e *entries) revive(slot uint32, o *Object) {
 	e.write(slot, o)
 	en := e.index.At(slot)
 	if en.Flags&index.FlagStuck != 0 {
@@ -113,14 +183,54 @@ func (e *Engine) revive(slot uint32, o *Object) {
 	}
 	en.Attempts = 0
 	en.Flags &^= index.FlagStuck | index.FlagTerminating | index.FlagUnanswered | index.FlagParked
-	e.arm(slot, en.Expiry)
+	e.enter(slot, index.Armed, en.Expiry)
 }
 
-// terminating is Engine.Terminating with the lock held.
-func (e *Engine) terminating(o *Object, since time.Time) {
+// Remove drops the entry of the UID: the watch reported that the object is gone.
+func (e *entries) Remove(k Kind, uid types.UID) {
+	e.mu.Lock()
+	defer e.unlock()
+	if slot, ok := e.lookup(k, uid); ok && e.index.At(slot).Kind == k {
+		e.release(slot)
+	}
+}
+
+// Cancel drops the entry of the UID, because in the state of the given resourceVersion the object
+// exists and has no expiry. It changes nothing if a newer state is tracked, or if the object is
+// being deleted.
+func (e *entries) Cancel(k Kind, uid types.UID, resourceVersion string) {
+	e.mu.Lock()
+	defer e.unlock()
+	slot, ok := e.lookup(k, uid)
+	if !ok {
+		return
+	}
+	en := e.index.At(slot)
+	if en.Kind != k {
+		return
+	}
+	en.Gen = e.kinds[k].gen
+	switch en.State {
+	case index.Tombstone, index.Terminating:
+	default:
+		if en.Compare(resourceVersion) != index.Older {
+			e.release(slot)
+		}
+	}
+}
+
+// Terminating notes that an object carries a deletionTimestamp (since), from Curfew or from another
+// client. The engine does not delete it again. It reports the object as stuck after
+// Options.StuckAfter, until Remove. Object.Expiry may be zero.
+func (e *entries) Terminating(o Object, since time.Time) {
+	e.mu.Lock()
+	defer e.unlock()
+	if !e.valid(&o) {
+		return
+	}
 	x := e.index
 	slot, ok := e.lookup(o.Kind, o.UID)
-	if e.reportedElsewhere(o) && (!ok || x.At(slot).State != index.InFlight) {
+	if e.reportedElsewhere(&o) && (!ok || x.At(slot).State != index.InFlight) {
 		if ok {
 			e.release(slot)
 		}
@@ -128,7 +238,7 @@ func (e *Engine) terminating(o *Object, since time.Time) {
 	}
 	if !ok {
 		slot = x.Add(o.UID, e.kinds[o.Kind].trigger.id)
-		x.Set(slot, o)
+		x.Set(slot, &o)
 		x.At(slot).State = index.Tombstone // not counted as tracked, until below
 	} else {
 		e.countForeign(slot, o.UID, since)
@@ -136,7 +246,7 @@ func (e *Engine) terminating(o *Object, since time.Time) {
 			o.Expiry = time.Unix(0, x.At(slot).Expiry)
 		}
 		if x.At(slot).Compare(o.ResourceVersion) != index.Older {
-			e.write(slot, o)
+			e.write(slot, &o)
 		}
 	}
 	en := x.At(slot)
@@ -154,7 +264,7 @@ func (e *Engine) terminating(o *Object, since time.Time) {
 
 // countForeign counts a due object that another client deletes. It does not count an object that
 // Curfew may have deleted: a request is under way, was accepted, or got no answer.
-func (e *Engine) countForeign(slot uint32, uid types.UID, since time.Time) {
+func (e *entries) countForeign(slot uint32, uid types.UID, since time.Time) {
 	en := e.index.At(slot)
 	t := e.triggers[en.Trigger]
 	if !t.Deletes || en.Expiry > index.Nanos(since) || en.Flags&index.FlagUnanswered != 0 {
@@ -166,12 +276,12 @@ func (e *Engine) countForeign(slot uint32, uid types.UID, since time.Time) {
 		}
 	}
 	kind := e.kinds[en.Kind].opts.GroupKind()
-	e.metrics.byOthers.WithLabelValues(t.Name, kind.Group, kind.Kind).Inc()
+	e.byOthers.WithLabelValues(t.Name, kind.Group, kind.Kind).Inc()
 }
 
 // reportedElsewhere reports whether another trigger already waits for the object's end: a stuck
 // object is reported once.
-func (e *Engine) reportedElsewhere(o *Object) bool {
+func (e *entries) reportedElsewhere(o *Object) bool {
 	own := e.kinds[o.Kind].trigger.id
 	return slices.ContainsFunc(e.index.All(o.UID), func(slot uint32) bool {
 		en := e.index.At(slot)
@@ -179,33 +289,8 @@ func (e *Engine) reportedElsewhere(o *Object) bool {
 	})
 }
 
-// trackedElsewhere reports whether the object of a job has an entry other than the job's own.
-func (e *Engine) trackedElsewhere(j *job) bool {
-	e.mu.Lock()
-	defer e.unlock()
-	return slices.ContainsFunc(e.index.All(j.object.UID), func(slot uint32) bool {
-		en := e.index.At(slot)
-		return (j.batch != nil || en.Trigger != j.trigger.id) && en.State != index.Tombstone
-	})
-}
-
-// arm makes an entry wait until an instant.
-func (e *Engine) arm(slot uint32, wake int64) { e.enter(slot, index.Armed, wake) }
-
-// enter puts an entry into a state in which it waits in a heap.
-func (e *Engine) enter(slot uint32, s index.State, wake int64) {
-	e.to(slot, s)
-	en := e.index.At(slot)
-	en.Wake = wake
-	e.index.Move(slot)
-	if wake < e.sleeping {
-		e.sleeping = wake
-		e.wakeUp()
-	}
-}
-
 // rest puts an entry into a state in which it waits in no heap.
-func (e *Engine) rest(slot uint32, s index.State) {
+func (e *entries) rest(slot uint32, s index.State) {
 	e.index.Pull(slot)
 	e.to(slot, s)
 }
@@ -215,7 +300,7 @@ func tracked(s index.State) bool {
 }
 
 // to changes the state and updates the counters.
-func (e *Engine) to(slot uint32, s index.State) {
+func (e *entries) to(slot uint32, s index.State) {
 	en := e.index.At(slot)
 	if was, is := tracked(en.State), tracked(s); was != is {
 		if is {
@@ -231,7 +316,7 @@ func (e *Engine) to(slot uint32, s index.State) {
 }
 
 // overdue marks an entry whose time has come.
-func (e *Engine) overdue(slot uint32) {
+func (e *entries) overdue(slot uint32) {
 	if en := e.index.At(slot); en.Flags&index.FlagLate == 0 {
 		en.Flags |= index.FlagLate
 		e.late++
@@ -239,7 +324,7 @@ func (e *Engine) overdue(slot uint32) {
 }
 
 // punctual is the reverse of overdue.
-func (e *Engine) punctual(slot uint32) {
+func (e *entries) punctual(slot uint32) {
 	delete(e.blocked, slot)
 	if en := e.index.At(slot); en.Flags&index.FlagLate != 0 {
 		en.Flags &^= index.FlagLate
@@ -248,7 +333,7 @@ func (e *Engine) punctual(slot uint32) {
 }
 
 // bury turns an entry into a tombstone. The object is gone, so its name is dropped.
-func (e *Engine) bury(slot uint32, now int64) {
+func (e *entries) bury(slot uint32, now int64) {
 	en := e.index.At(slot)
 	if en.Flags&index.FlagStuck != 0 {
 		e.stuck--
@@ -256,11 +341,11 @@ func (e *Engine) bury(slot uint32, now int64) {
 	}
 	en.Name = ""
 	e.dropPayload(slot)
-	e.enter(slot, index.Tombstone, now+int64(e.opts.KeepOut))
+	e.enter(slot, index.Tombstone, now+int64(keepOut))
 }
 
 // release removes an entry and updates the counters.
-func (e *Engine) release(slot uint32) {
+func (e *entries) release(slot uint32) {
 	en := e.index.At(slot)
 	e.punctual(slot)
 	if tracked(en.State) {
@@ -273,7 +358,7 @@ func (e *Engine) release(slot uint32) {
 	e.index.Release(slot)
 }
 
-func (e *Engine) dropPayload(slot uint32) {
+func (e *entries) dropPayload(slot uint32) {
 	if t := e.triggers[e.index.At(slot).Trigger]; t.Payload {
 		e.payloads.drop(t, e.index.UID(slot))
 	}
@@ -281,7 +366,7 @@ func (e *Engine) dropPayload(slot uint32) {
 
 // rewake moves the wake time of waiting entries forward to an instant. It walks the whole index:
 // call it for rare events only.
-func (e *Engine) rewake(at int64, which func(en *index.Entry) bool) {
+func (e *entries) rewake(at int64, which func(en *index.Entry) bool) {
 	for c := 0; e.index.Each(c, func(slot uint32, en *index.Entry) {
 		if en.Waits() && en.Wake > at && which(en) {
 			en.Flags &^= index.FlagParked
@@ -293,69 +378,22 @@ func (e *Engine) rewake(at int64, which func(en *index.Entry) bool) {
 	e.wakeUp()
 }
 
-// wakeUp wakes the dispatcher.
-func (e *Engine) wakeUp() {
-	select {
-	case e.kick <- struct{}{}:
-	default:
+var errIncomplete = errors.New("kind, UID or name is missing")
+
+func (e *entries) valid(o *Object) bool {
+	if int(o.Kind) < len(e.kinds) && o.Kind != 0 && o.UID != "" && o.Name != "" {
+		return true
 	}
-}
-
-// Relist is one full list of a kind, page by page. Objects that it does not show are gone. It needs
-// no memory: entries carry the generation in which they were last seen.
-//
-// A kind with several lists (by phase, by label) passes all of them to one Relist. A Relist without
-// End drops nothing, and does not affect the next one. A kind has one Relist at a time.
-type Relist struct {
-	engine *Engine
-	kind   Kind
-	gen    uint8
-}
-
-// BeginRelist starts a list of a kind. Watches may go on meanwhile: objects that they show count as
-// seen.
-func (e *Engine) BeginRelist(k Kind) *Relist {
-	e.mu.Lock()
-	defer e.unlock()
-	e.kinds[k].gen++
-	return &Relist{engine: e, kind: k, gen: e.kinds[k].gen}
-}
-
-// Upsert is Engine.Upsert for an object in the list.
-func (r *Relist) Upsert(o Object) { r.engine.upsert(o, fromRelist) }
-
-// Terminating is Engine.Terminating for an object in the list.
-func (r *Relist) Terminating(o Object, since time.Time) { r.engine.Terminating(o, since) }
-
-// Cancel is Engine.Cancel for an object in the list that has no expiry.
-func (r *Relist) Cancel(uid types.UID, resourceVersion string) {
-	r.engine.Cancel(r.kind, uid, resourceVersion)
-}
-
-// End drops the objects that were not seen since BeginRelist and returns their number.
-// resourceVersion is the version of the list's first page, or the lowest of several lists: newer
-// entries are kept, since a list may come from a cache that lags behind the watch (S3). If it is
-// not a number, End drops all unseen objects. Call it only after every page.
-func (r *Relist) End(resourceVersion string) (dropped int) {
-	limit, numeric := index.PackVersion(resourceVersion)
-	return r.engine.sweep(r.kind, func(en *index.Entry) bool {
-		return en.Gen != r.gen && (!numeric || !en.NewerThan(limit))
+	e.note(func() {
+		e.opts.Log.Error(errIncomplete, "not tracked: this is a bug", "object", nameOf(o), "uid", o.UID, "kind", o.Kind)
 	})
+	return false
 }
 
-// sweep drops entries of a kind, chunk by chunk, so that deletions go on in between.
-func (e *Engine) sweep(k Kind, which func(en *index.Entry) bool) (dropped int) {
-	for c, more := 0, true; more; c++ {
-		e.mu.Lock()
-		more = e.index.Each(c, func(slot uint32, en *index.Entry) {
-			if en.Kind == k && which(en) {
-				if tracked(en.State) {
-					dropped++
-				}
-				e.release(slot)
-			}
-		})
-		e.unlock()
+// lookup finds the entry of a UID for the trigger of a kind.
+func (e *entries) lookup(k Kind, uid types.UID) (uint32, bool) {
+	if k == 0 || int(k) >= len(e.kinds) {
+		return 0, false
 	}
-	return dropped
+	return e.index.Find(uid, e.kinds[k].trigger.id)
 }

@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"errors"
+	"net/http"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pace"
 )
@@ -45,7 +48,7 @@ func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
 	if res.reported == Deleted || res.reported == Unconfirmed {
 		out.Lateness = max(0, out.At.Sub(res.sent.Expiry))
 	}
-	e.judgeScopes(j, &res, r)
+	e.judgeScopes(j, &res, now, r)
 	if j.batch != nil {
 		e.finishSubmitted(j, &res, &out, now)
 	} else {
@@ -55,6 +58,72 @@ func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
 		return
 	}
 	e.record(j, &res, out)
+}
+
+// arrive notes that a job has ended. The lock is held.
+func (e *rooms) arrive(j *job, res *attemptResult, r reading) {
+	q, of := j.queue, j.stay
+	q.underway--
+	left := of.over // It waited in line in vain; moveTo has noted its stay before that.
+	e.leave(j)
+	defer e.dissolve(q, j.object.Namespace)
+	if left {
+		return
+	}
+	long := r.mono-of.started >= slowAfter
+	if long {
+		e.took(of, r)
+	}
+	if res.reported == Throttled && res.Origin != action.FromAdmission {
+		e.throttle(j, res, r)
+		return
+	}
+	if res.Code == 0 && res.Err != nil {
+		return
+	}
+	if res.Code > 0 || res.Outcome == action.Done || res.Outcome == action.Again { // A live read alone proves nothing.
+		q.refusals, q.own429, q.pausedTo = 0, false, 0
+	}
+	if long {
+		return
+	}
+	e.took(of, r)
+	if of.room == &e.requests {
+		q.quick, q.quickOf = r.mono, j.object.Namespace
+	}
+}
+
+// throttle handles a 429. If the API server itself is overloaded, everything pauses. Otherwise the
+// object waits (see finishEntry), and its queue as well once several different objects got a 429.
+// The lock is held.
+func (e *rooms) throttle(j *job, res *attemptResult, r reading) {
+	to := r.mono + min(maxPause, res.After)
+	if j.batch != nil {
+		// The answer is for the account of the run: a tenant can make the API server send it.
+		j.batch.pausedTo = max(j.batch.pausedTo, to, r.mono+minRetry)
+		return
+	}
+	q, general := j.queue, res.overloaded(j.kind)
+	q.own429 = q.own429 || !general
+	if general || j.attempt == 0 {
+		if q.refusals == 0 {
+			q.refused = r.mono
+		}
+		if q.refusals == 0 || j.started >= q.again {
+			q.refusals++
+			q.again = r.mono
+		}
+	}
+	switch {
+	case q.own429 && e.singled(q):
+		// It is a guess that the answer is about the kind: retry soon at first, with another
+		// object.
+		q.pausedTo = max(q.pausedTo, min(to, r.mono+minRetry<<min(q.refusals-maxRefused, 10)))
+	case e.singled(q):
+		q.pausedTo = max(q.pausedTo, to)
+	case general:
+		e.pausedTo = max(e.pausedTo, to)
+	}
 }
 
 // observe updates the concurrency and the rates with a result.
@@ -78,25 +147,6 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	if j.object.Backfill {
 		e.backfill.Done(r.mono, happened)
 	}
-}
-
-// finishSubmitted reports to the run, and buries all entries of an object that is gone.
-func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now int64) {
-	switch {
-	case res.held != nil:
-		out.Result, out.Err = Held, res.held
-	case res.postponed:
-		out.Result = Kept
-	}
-	if out.Result == Deleted || out.Result == Unconfirmed || out.Result == AlreadyGone && res.deleting.IsZero() {
-		for _, slot := range e.index.All(j.object.UID) {
-			if e.index.At(slot).State != index.Tombstone {
-				e.bury(slot, now)
-			}
-		}
-	}
-	report := *out
-	e.note(func() { j.batch.run.Report(report) })
 }
 
 // finishEntry puts the entry of a job into its next state.
@@ -191,10 +241,10 @@ func (e *Engine) retryAt(slot uint32, now, retry int64) {
 	if en.Expiry > now {
 		e.punctual(slot)
 		en.Flags &^= index.FlagParked
-		e.arm(slot, en.Expiry)
+		e.enter(slot, index.Armed, en.Expiry)
 		return
 	}
-	e.arm(slot, retry)
+	e.enter(slot, index.Armed, retry)
 }
 
 // goneForOthers buries the waiting entries that other triggers have for an object that is gone, so
@@ -207,29 +257,71 @@ func (e *Engine) goneForOthers(uid types.UID, own *trigger, now int64) {
 	}
 }
 
-// BlockedObject is an object that is due and that several attempts in a row could not delete, for a
-// reason of its own that no breaker reports.
-type BlockedObject struct {
-	Object Object
-	// Kind is what was registered for Object.Kind.
-	Kind KindOptions
-	// Reason is one CamelCase word for an Event.
-	Reason string
-	// Message says what blocks it, in words for people.
-	Message string
+// judgeScopes updates the breakers with a result.
+func (e *Engine) judgeScopes(j *job, res *attemptResult, now int64, r reading) {
+	b, o := e.breakers, &j.object
+	fresh := j.attempt == 0
+	closed, opened := make([]scopeKey, 0, 3), scopeKey{}
+	var reason string
+	success := func(k scopeKey) {
+		if b.succeed(k) {
+			closed = append(closed, k)
+		}
+	}
+	fail := func(k scopeKey, why string) {
+		if b.fail(k, why, fresh, r.mono) {
+			opened, reason = k, why
+		}
+	}
+	switch {
+	case res.held != nil, res.postponed && res.reported == "", errors.Is(res.Err, ErrRulesChanged):
+		return
+	case res.Err != nil && res.Origin == action.FromAdmission:
+		// The code is chosen by one webhook or policy, which may apply to a single namespace.
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+		fail(scopeSource(o), ReasonRefused)
+	case res.reported == Throttled:
+		success(scopeAll())
+	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && j.stay.room == &e.judgements:
+		fail(scopeSource(o), ReasonNotJudged) // Other sources go on.
+	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && j.ofNamespace(r):
+		fail(scopeSource(o), ReasonUnreachable)
+	case res.reported == Failed && res.Code == 0 && e.unheard(j, r):
+		fail(scopeKind(o.Kind), ReasonUnreachable)
+	case res.reported == Failed && res.Code == 0:
+		fail(scopeAll(), ReasonUnreachable)
+	case res.Code == http.StatusUnauthorized:
+		fail(scopeAll(), ReasonRefused)
+	case res.Code == codeUnjudged:
+		fail(scopeSource(o), ReasonNotJudged)
+	case res.reported == Failed:
+		success(scopeAll())
+		fail(scopeKind(o.Kind), ReasonServerErrors)
+	case res.reported == Refused:
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+		fail(scopeSource(o), ReasonRefused)
+	case res.reported == Conflict:
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+	default:
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+		success(scopeSource(o))
+	}
+	e.publishScopes(j, opened, reason, closed, now, r)
 }
 
-// ReasonConflict: the object changes faster than the API server answers the requests for it, so
-// that each is a conflict.
-const ReasonConflict = "DeleteConflict"
+// blockage is the reason why an object is blocked, and when that was reported last, in monotonic
+// time.
+type blockage struct {
+	reason   string
+	reported time.Duration
+}
 
 const messageConflict = "it changes before the API server answers a request for it: " +
 	"look for a slow admission webhook, and for what keeps writing the object"
-
-// ReasonDeleteRefused: an admission policy, an admission webhook or a rule of the API server
-// refuses the DELETE of this object, independently of Curfew's permissions. Breakers report a
-// missing permission, since that concerns more than one object.
-const ReasonDeleteRefused = "DeleteRefused"
 
 // maxRefusal bounds how much of a refusal is quoted.
 const maxRefusal = 512
@@ -239,13 +331,6 @@ func messageRefused(refusal string) string {
 		refusal = strings.ToValidUTF8(refusal[:maxRefusal], "") + "…"
 	}
 	return "the API server refuses to delete it: " + refusal
-}
-
-// blockage is the reason why an object is blocked, and when that was reported last, in monotonic
-// time.
-type blockage struct {
-	reason   string
-	reported time.Duration
 }
 
 // reportEvery is how long until a blockage that lasts is reported again. The API server keeps an
@@ -272,20 +357,4 @@ func (e *Engine) reportBlocked(slot uint32, res *attemptResult, reason, message 
 			e.opts.OnBlocked(BlockedObject{Object: o, Kind: *kind, Reason: reason, Message: message})
 		}
 	})
-}
-
-// Reserve takes one deletion from the budget of MaxDeletionsPerMinute, for a DELETE that the engine
-// does not send itself. ok is false where there is no room now. Else call done once, with whether
-// the deletion happened, or may have happened.
-func (e *Engine) Reserve() (done func(happened bool), ok bool) {
-	e.mu.Lock()
-	defer e.unlock()
-	if !e.all.Reserve(e.read().mono) {
-		return nil, false
-	}
-	return func(happened bool) {
-		e.mu.Lock()
-		defer e.unlock()
-		e.all.Done(e.read().mono, happened)
-	}, true
 }

@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pace"
 	"curfew.dev/curfew/controller/pause"
@@ -42,7 +43,8 @@ func metricValue(t *testing.T, e *Engine, name string) float64 {
 func gather(t *testing.T, e *Engine) []*dto.MetricFamily {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(e.metrics); err != nil {
+	m := e.metrics
+	if err := collectors.Register(r, "", m, m.lateness, m.attempts, m.backfilled, m.byOthers); err != nil {
 		t.Fatal(err)
 	}
 	families, err := r.Gather()

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -52,165 +54,6 @@ const (
 	remembered = 10 * time.Minute
 )
 
-// queueFor finds the queue of a resource and a trigger, or makes one. The lock is held.
-func (e *Engine) queueFor(o *KindOptions, t *trigger) *queue {
-	i := slices.IndexFunc(e.queues, func(q *queue) bool { return q.of == o.Resource && q.trigger == t })
-	if i >= 0 {
-		return e.queues[i]
-	}
-	q := &queue{of: o.Resource, trigger: t}
-	q.rest.Heaps = &q.waiting.Rest
-	e.queues = append(e.queues, q)
-	return q
-}
-
-// candidate is the next entry of a partition.
-type candidate struct {
-	queue     *queue
-	partition *partition
-	slot      uint32
-}
-
-// before reports whether a candidate is served before another one; earlier decides between equals.
-func (c *candidate) before(other *candidate, earlier func() bool) bool {
-	switch {
-	case c.queue.trigger.Priority != other.queue.trigger.Priority:
-		return c.queue.trigger.Priority < other.queue.trigger.Priority
-	case c.partition.inFlight != other.partition.inFlight:
-		return c.partition.inFlight < other.partition.inFlight
-	case c.partition.lastTurn() != other.partition.lastTurn():
-		return c.partition.lastTurn() < other.partition.lastTurn()
-	default:
-		return earlier()
-	}
-}
-
-// open reports whether a queue may send anything now.
-func (e *Engine) open(q *queue, r reading) bool {
-	return r.mono >= q.pausedTo && (q.underway == 0 || !e.singled(q))
-}
-
-// room reports whether one more job of a partition may begin. judging: the job is judged live
-// first, and needs a slot in both rooms.
-func (e *Engine) room(q *queue, p *partition, judging bool) bool {
-	return e.roomFor(&e.requests, &p.share) && (!judging || e.roomFor(&e.judgements, &p.judging)) && e.inLine(q, p) < maxSlow
-}
-
-// depart notes that a job is under way. The lock is held.
-func (e *Engine) depart(j *job, judging bool) {
-	j.queue.underway++
-	in := &e.requests
-	if judging {
-		in = &e.judgements
-	}
-	e.begin(j, in, e.shareOf(j, in), j.started)
-}
-
-// arrive notes that a job has ended. The lock is held.
-func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
-	q, of := j.queue, j.stay
-	q.underway--
-	left := of.over // It waited in line in vain; moveTo has noted its stay before that.
-	e.leave(j)
-	defer e.dissolve(q, j.object.Namespace)
-	if left {
-		return
-	}
-	long := r.mono-of.started >= slowAfter
-	if long {
-		e.took(of, r)
-	}
-	if res.reported == Throttled && res.Origin != action.FromAdmission {
-		e.throttle(j, res, r)
-		return
-	}
-	if res.Code == 0 && res.Err != nil {
-		return
-	}
-	if res.Code > 0 || res.Outcome == action.Done || res.Outcome == action.Again { // A live read alone proves nothing.
-		q.refusals, q.own429, q.pausedTo = 0, false, 0
-	}
-	if long {
-		return
-	}
-	e.took(of, r)
-	if of.room == &e.requests {
-		q.quick, q.quickOf = r.mono, j.object.Namespace
-	}
-}
-
-// throttle handles a 429. If the API server itself is overloaded, everything pauses. Otherwise the
-// object waits (see finishEntry), and its queue as well once several different objects got a 429.
-// The lock is held.
-func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
-	to := r.mono + min(maxPause, res.After)
-	if j.batch != nil {
-		// The answer is for the account of the run: a tenant can make the API server send it.
-		j.batch.pausedTo = max(j.batch.pausedTo, to, r.mono+minRetry)
-		return
-	}
-	q, general := j.queue, res.overloaded(j.kind)
-	q.own429 = q.own429 || !general
-	if general || j.attempt == 0 {
-		if q.refusals == 0 {
-			q.refused = r.mono
-		}
-		if q.refusals == 0 || j.started >= q.again {
-			q.refusals++
-			q.again = r.mono
-		}
-	}
-	switch {
-	case q.own429 && e.singled(q):
-		// It is a guess that the answer is about the kind: retry soon at first, with another
-		// object.
-		q.pausedTo = max(q.pausedTo, min(to, r.mono+minRetry<<min(q.refusals-maxRefused, 10)))
-	case e.singled(q):
-		q.pausedTo = max(q.pausedTo, to)
-	case general:
-		e.pausedTo = max(e.pausedTo, to)
-	}
-}
-
-// overloaded reports whether a 429 means that the API server itself is overloaded. An aggregated
-// API server has filters of its own.
-func (res *attemptResult) overloaded(k *KindOptions) bool {
-	return res.reported == Throttled && res.Origin == action.FromServer && !k.Aggregated
-}
-
-// singled reports whether only this queue gets 429. The lock is held.
-func (e *Engine) singled(q *queue) bool {
-	return q.refusals >= maxRefused &&
-		(q.own429 || slices.ContainsFunc(e.queues, func(other *queue) bool { return other != q && other.quick > q.refused }))
-}
-
-// alone reports whether a job took long because of its kind or its namespace: requests of other
-// queues were answered quickly meanwhile. The lock is held.
-func (e *Engine) alone(j *job, r reading) bool {
-	return r.mono-j.started >= slowAfter && slices.ContainsFunc(e.queues, func(q *queue) bool { return q.quick > j.started })
-}
-
-// ofNamespace reports whether the namespace of a job hangs, and not its kind: the last quick answer
-// for the kind was for another namespace, and recent. The lock is held.
-func (j *job) ofNamespace(r reading) bool {
-	q := j.queue
-	return j.object.Namespace != "" && q.quick > 0 && q.quickOf != j.object.Namespace && r.mono-q.quick < remembered
-}
-
-// unheard reports whether a job got no answer while the API server answered others. The lock is
-// held.
-func (e *Engine) unheard(j *job, r reading) bool {
-	if e.alone(j, r) {
-		return true
-	}
-	took := r.mono - j.started
-	if took < slowAfter || e.opts.Skew == nil {
-		return false
-	}
-	last := e.opts.Skew.Estimate(r.wall)
-	return last.Known && last.Age < took
-}
-
 // partition holds the waiting entries of a queue: of one slow namespace, or of all other
 // namespaces. The admission webhooks of a namespace may answer each DELETE slowly, or never. Then
 //
@@ -258,23 +101,188 @@ func (q *queue) partitions(f func(*partition)) {
 	}
 }
 
-// separate gives a job's namespace a partition of its own, if there may be one more. Waiting
-// entries of the namespace move there when they reach the top of their heap. The lock is held.
-func (e *Engine) separate(j *job) {
-	q, namespace := j.queue, j.object.Namespace
-	if q.own[namespace] == nil && len(q.own) < maxPartitions {
-		if q.own == nil {
-			q.own = map[string]*partition{}
-		}
-		q.own[namespace] = &partition{namespace: namespace, Heaps: q.waiting.Separate(namespace)}
+// candidate is the next entry of a partition.
+type candidate struct {
+	queue     *queue
+	partition *partition
+	slot      uint32
+}
+
+// before reports whether a candidate is served before another one; earlier decides between equals.
+func (c *candidate) before(other *candidate, earlier func() bool) bool {
+	switch {
+	case c.queue.trigger.Priority != other.queue.trigger.Priority:
+		return c.queue.trigger.Priority < other.queue.trigger.Priority
+	case c.partition.inFlight != other.partition.inFlight:
+		return c.partition.inFlight < other.partition.inFlight
+	case c.partition.lastTurn() != other.partition.lastTurn():
+		return c.partition.lastTurn() < other.partition.lastTurn()
+	default:
+		return earlier()
 	}
 }
 
-// dissolve drops the partition of a namespace that is no longer slow and is empty. The lock is
-// held.
-func (e *Engine) dissolve(q *queue, namespace string) {
-	if own := q.own[namespace]; own != nil && !own.slow && !own.judging.slow && own.empty() {
-		delete(q.own, namespace)
-		q.waiting.Dissolve(namespace)
-	}
+// room counts the jobs that send requests, or the jobs that are judged live. Package
+// controller/pace decides how many slots there are for requests. A live judgement takes no slot of
+// these: many judgements may wait for one shared read.
+type room struct {
+	inFlight int // jobs with a slot
+	apart    int // jobs without a slot, because they are slow: see partition
 }
+
+// share counts the jobs of one partition in one room.
+type share struct {
+	inFlight int    // all jobs under way
+	apart    int    // jobs without a slot
+	turn     uint64 // when it was served last, in turns of all
+	slow     bool   // new jobs take no slot
+	// stuck: a job took longer than slowAfter, and not only longer than waryAfter. since is when
+	// the share was last found slow or stuck, in monotonic time.
+	stuck bool
+	since time.Duration
+	good  int // quick answers in a row
+}
+
+// stay is the time that a job is in a room.
+type stay struct {
+	job     *job
+	room    *room
+	share   *share
+	started time.Duration // monotonic
+	apart   bool
+	over    bool
+}
+
+// waiter is a job between two rooms. It takes a slot of neither.
+type waiter struct {
+	job *job
+	to  *room
+	in  chan struct{} // closed once the job is there
+}
+
+// trigger is a registered Trigger. It never changes.
+type trigger struct {
+	Trigger
+	id uint8
+}
+
+// label is the name in metrics and logs.
+func (t *trigger) label(phase string) string {
+	if phase == "" {
+		return t.Name
+	}
+	return t.Name + "-" + phase
+}
+
+// verb names the action in errors.
+func (t *trigger) verb() string {
+	if t.Deletes {
+		return "deleting"
+	}
+	return "acting on"
+}
+
+// maxTriggers is the number of triggers that fit into entry.trigger.
+const maxTriggers = 256
+
+func register(list []Trigger) ([]*trigger, error) {
+	var errs []error
+	var out []*trigger
+	if len(list) == 0 || len(list) > maxTriggers {
+		errs = append(errs, fmt.Errorf("engine: Options.Triggers has %d entries: give 1 to %d", len(list), maxTriggers))
+	}
+	for i, t := range list {
+		switch {
+		case t.Name == "":
+			errs = append(errs, fmt.Errorf("engine: Options.Triggers[%d].Name is empty", i))
+		case t.Action == nil:
+			errs = append(errs, fmt.Errorf("engine: Options.Triggers[%d].Action of %q is nil", i, t.Name))
+		case slices.ContainsFunc(out, func(other *trigger) bool { return other.Name == t.Name }):
+			errs = append(errs, fmt.Errorf("engine: Options.Triggers has two of the name %q", t.Name))
+		}
+		out = append(out, &trigger{Trigger: t, id: uint8(i)})
+	}
+	return out, errors.Join(errs...)
+}
+
+// job is one object in the hands of a worker.
+type job struct {
+	object  Object
+	kind    *KindOptions
+	trigger *trigger
+	queue   *queue
+	batch   *batch // where it was submitted; nil for an entry of the index
+	dry     bool
+	attempt int
+	// unanswered: an earlier DELETE got no answer.
+	unanswered bool
+	started    time.Duration // monotonic: when it entered its current room
+	stay       *stay         // in its current room
+}
+
+// missing is the result for an object that does not exist.
+func (j *job) missing() Result {
+	if j.unanswered {
+		return Unconfirmed
+	}
+	return AlreadyGone
+}
+
+// ofNamespace reports whether the namespace of a job hangs, and not its kind: the last quick answer
+// for the kind was for another namespace, and recent. The lock is held.
+func (j *job) ofNamespace(r reading) bool {
+	q := j.queue
+	return j.object.Namespace != "" && q.quick > 0 && q.quickOf != j.object.Namespace && r.mono-q.quick < remembered
+}
+
+// batch holds the objects of one call of Submit.
+type batch struct {
+	run     Run
+	objects []Object    // not begun yet
+	release func() bool // forgets the context
+	// pausedTo is until when it waits, in monotonic time: one of its objects was answered 429.
+	pausedTo time.Duration
+}
+
+// attemptResult is the result of a job.
+type attemptResult struct {
+	// Result is the last result of the action. A live judgement that failed sets Code, Origin,
+	// After and Err.
+	action.Result
+	// reported is the result to report; empty while there is nothing to report yet.
+	reported Result
+	// refusal is the API server's answer if it did not accept the action.
+	refusal string
+	// lost: the action sent a request and got no answer.
+	lost      bool
+	conflicts int
+	// sent is the state that was judged last. The action was carried out on this state.
+	sent Object
+	// again and rest: the action asks for another attempt, or has nothing to do until the object
+	// changes.
+	again, rest bool
+	// postponed: the live judgement found that the object is not due yet, or that deletions are
+	// held. The index has that judgement already. held is the reason why no further request was
+	// sent.
+	postponed bool
+	held      error
+	deleting  time.Time // deletionTimestamp, if the live read found one
+}
+
+// hold postpones the rest of an attempt.
+func (res *attemptResult) hold(why error) { res.postponed, res.held, res.Err = true, why, nil }
+
+// overloaded reports whether a 429 means that the API server itself is overloaded. An aggregated
+// API server has filters of its own.
+func (res *attemptResult) overloaded(k *KindOptions) bool {
+	return res.reported == Throttled && res.Origin == action.FromServer && !k.Aggregated
+}
+
+// troubled reports whether an answer is a reason to ask for less at a time.
+func (res *attemptResult) troubled(k *KindOptions) bool {
+	return res.overloaded(k) || res.reported == Failed && res.Code != codeUnjudged && res.Origin != action.FromAdmission
+}
+
+// codeUnjudged stands for the HTTP status of a live judgement that failed without an answer of the
+// API server as its cause.
+const codeUnjudged = -1

@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"time"
 
-	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy"
@@ -18,6 +16,7 @@ import (
 // judgement is older than the last change that concerns it. The cost of a change does not depend on
 // the number of objects that it concerns.
 type changes struct {
+	*entries
 	count atomic.Uint64
 	// last are the changes that concern all kinds, and kindState.last the changes of one kind. The
 	// engine's lock guards both.
@@ -40,10 +39,10 @@ func (c *lastChanges) in(namespace string) uint64 { return max(c.all, c.namespac
 const maxChanges = 10000
 
 // remember notes a change in a namespace. The lock is held.
-func (e *Engine) remember(c *lastChanges, namespace string, now uint64) {
+func (e *changes) remember(c *lastChanges, namespace string, now uint64) {
 	if _, known := c.namespaces[namespace]; !known {
-		if e.changes.remembered >= maxChanges {
-			most := &e.changes.last
+		if e.remembered >= maxChanges {
+			most := &e.last
 			for _, k := range e.kinds[1:] {
 				if len(k.last.namespaces) > len(most.namespaces) {
 					most = &k.last
@@ -51,7 +50,7 @@ func (e *Engine) remember(c *lastChanges, namespace string, now uint64) {
 			}
 			e.forget(most, now)
 		}
-		e.changes.remembered++
+		e.remembered++
 	}
 	if c.namespaces == nil {
 		c.namespaces = map[string]uint64{}
@@ -60,30 +59,30 @@ func (e *Engine) remember(c *lastChanges, namespace string, now uint64) {
 }
 
 // forget replaces the changes of single namespaces with a change of everything. The lock is held.
-func (e *Engine) forget(c *lastChanges, now uint64) {
-	e.changes.remembered -= len(c.namespaces)
+func (e *changes) forget(c *lastChanges, now uint64) {
+	e.remembered -= len(c.namespaces)
 	*c = lastChanges{all: now}
 }
 
 // Epoch is the number of changes so far. Take it before you read what an object's judgement depends
 // on, and pass it as Object.Epoch.
-func (e *Engine) Epoch() uint64 { return e.changes.count.Load() }
+func (e *changes) Epoch() uint64 { return e.count.Load() }
 
 // RecheckNamespace notes that the settings of a namespace changed. Before the next DELETE of each
 // object in it the kind's Judge reads and judges the object again, even if a worker has judged it
 // already but has not sent its DELETE yet. Call it after caches show the change.
-func (e *Engine) RecheckNamespace(name string) {
+func (e *changes) RecheckNamespace(name string) {
 	e.mu.Lock()
 	defer e.unlock()
-	e.remember(&e.changes.last, name, e.changes.count.Add(1))
+	e.remember(&e.last, name, e.count.Add(1))
 }
 
 // RecheckIn does the same for the objects of some kinds in a namespace. Objects of other kinds do
 // not depend on what changed, and cost no live read.
-func (e *Engine) RecheckIn(namespace string, kinds ...Kind) {
+func (e *changes) RecheckIn(namespace string, kinds ...Kind) {
 	e.mu.Lock()
 	defer e.unlock()
-	now := e.changes.count.Add(1)
+	now := e.count.Add(1)
 	for _, k := range kinds {
 		e.remember(&e.kinds[k].last, namespace, now)
 	}
@@ -91,38 +90,19 @@ func (e *Engine) RecheckIn(namespace string, kinds ...Kind) {
 
 // RecheckKinds does the same for all objects of kinds that a policy, a profile or a runtime
 // concerns.
-func (e *Engine) RecheckKinds(kinds ...Kind) {
+func (e *changes) RecheckKinds(kinds ...Kind) {
 	e.mu.Lock()
 	defer e.unlock()
-	now := e.changes.count.Add(1)
+	now := e.count.Add(1)
 	for _, k := range kinds {
 		e.forget(&e.kinds[k].last, now)
 	}
 }
 
-// Hold stops the deletions of a kind, for its trigger and in its scope, until Hold is called again
-// with false: its rules changed, and no Judge with the new rules is registered yet. The engine
-// keeps the objects, and afterwards judges each again before it deletes it. Other scopes go on,
-// since one namespace may lack a permission for long.
-func (e *Engine) Hold(k Kind, on bool) {
-	r := e.read()
-	e.mu.Lock()
-	defer e.unlock()
-	of := e.kinds[k]
-	e.forget(&of.last, e.changes.count.Add(1))
-	if of.held && !on {
-		now, _ := e.guard.now(r)
-		e.rewake(now, func(en *index.Entry) bool {
-			return en.Kind == k && en.State == index.Armed && en.Flags&index.FlagParked != 0
-		})
-	}
-	of.held = on
-}
-
 // outdated reports whether the context of an object changed after it was judged, so that the
 // judgement no longer permits a DELETE.
-func (e *Engine) outdated(o *Object) bool {
-	if o.Epoch == e.changes.count.Load() {
+func (e *changes) outdated(o *Object) bool {
+	if o.Epoch == e.count.Load() {
 		return false // The common case takes no lock.
 	}
 	e.mu.Lock()
@@ -131,8 +111,14 @@ func (e *Engine) outdated(o *Object) bool {
 }
 
 // outdatedLocked is outdated with the lock held.
-func (e *Engine) outdatedLocked(o *Object) bool {
-	return o.Epoch < max(e.changes.last.in(o.Namespace), e.kinds[o.Kind].last.in(o.Namespace))
+func (e *changes) outdatedLocked(o *Object) bool {
+	return o.Epoch < max(e.last.in(o.Namespace), e.kinds[o.Kind].last.in(o.Namespace))
+}
+
+// judges reports whether an object will be judged live before its action, as far as is known now.
+func (e *changes) judges(kind *kindState, o *Object) bool {
+	return o.Live || kind.opts.UIDOnly || kind.trigger.Payload && o.Payload == nil || e.outdatedLocked(o) ||
+		e.opts.Behind != nil && e.opts.Behind()
 }
 
 // ErrHeldByPause is the error of submitted objects that are Held because of a DeletionPause.
@@ -143,17 +129,18 @@ const heldFor = time.Minute
 
 // paused is the view of pauses that the engine acts by.
 type paused struct {
+	*entries
 	view   pause.View
 	parked bool // entries wait for a change of the view
 }
 
 // passable reports whether the engine knows the current pauses. If an entry is due, or soon will
 // be, it requests a read of the pauses. The lock is held.
-func (e *Engine) passable(now int64) bool {
+func (e *paused) passable(now int64, submitted bool) bool {
 	if e.opts.Pauses == nil {
 		return true
 	}
-	if !e.paused.parked && len(e.submitted) == 0 && !e.dueBy(now+int64(pause.Ahead)) {
+	if !e.parked && !submitted && !e.index.DueBy(now+int64(pause.Ahead)) {
 		return true // There is nothing to hold.
 	}
 	e.opts.Pauses.Want()
@@ -161,58 +148,36 @@ func (e *Engine) passable(now int64) bool {
 	if !known {
 		return false
 	}
-	if before := e.paused; before.view.Version != view.Version {
-		e.paused = paused{view: view}
-		if before.parked {
+	if e.view.Version != view.Version {
+		parked := e.parked
+		e.view, e.parked = view, false
+		if parked {
 			e.rewake(now, func(en *index.Entry) bool { return en.State == index.Armed && en.Flags&index.FlagParked != 0 })
 		}
 	}
 	return true
 }
 
-// dueBy reports whether an entry has to be looked at by an instant.
-func (e *Engine) dueBy(at int64) (found bool) {
-	for _, q := range e.queues {
-		q.partitions(func(p *partition) {
-			for _, h := range p.All() {
-				slot, some := h.Top()
-				found = found || some && e.index.At(slot).Wake <= at
-			}
-		})
-	}
-	return found
-}
-
 // onHold reports whether a pause holds an object. The lock is held.
-func (e *Engine) onHold(o *Object) bool {
+func (e *paused) onHold(o *Object) bool {
 	if e.opts.Pauses == nil {
 		return false
 	}
 	k := e.kinds[o.Kind]
-	return e.paused.view.Holds(policy.Trigger(k.trigger.Name), scopeOf(k.opts, o))
+	return e.view.Holds(policy.Trigger(k.trigger.Name), scopeOf(k.opts, o))
 }
 
 // park makes an entry wait until the pauses change, or Engine.Hold lets its kind go on.
-func (e *Engine) park(slot uint32, now int64, byPause bool) {
+func (e *paused) park(slot uint32, now int64, byPause bool) {
 	en := e.index.At(slot)
 	if en.Expiry <= now {
 		e.overdue(slot)
 	}
-	e.paused.parked = e.paused.parked || byPause
+	e.parked = e.parked || byPause
 	en.Flags |= index.FlagParked
-	e.arm(slot, now+int64(heldFor)+int64(e.opts.jitter()*float64(heldFor)))
+	e.enter(slot, index.Armed, now+int64(heldFor)+int64(e.opts.jitter()*float64(heldFor)))
 }
 
 func scopeOf(k *KindOptions, o *Object) string {
 	return judging.PauseScope(k.Resource.Group, k.Kind, o.Namespace, o.Name)
-}
-
-// pausable carries out an action whose requests a pause may hold at the last moment.
-func (e *Engine) pausable(ctx context.Context, j *job, due action.Due) action.Result {
-	ctx, mark := pause.With(ctx, policy.Trigger(j.trigger.Name), scopeOf(j.kind, &j.object))
-	out := j.trigger.Action.Do(ctx, due)
-	if mark.Held() {
-		out = action.Result{Outcome: action.Held, Deleted: out.Deleted}
-	}
-	return out
 }

@@ -86,8 +86,9 @@ func (e *Engine) summarize(r reading) {
 		return
 	}
 	e.note(func() {
-		e.opts.Log.Info("deletions so far", "interval", e.opts.SummaryEvery, "deleted", outcomes[Deleted], "alreadyGone", outcomes[AlreadyGone]+outcomes[Unconfirmed],
-			"dryRun", outcomes[DryRun], "conflicts", outcomes[Conflict], "refused", outcomes[Refused], "errors", outcomes[Failed],
+		e.opts.Log.Info("deletions so far", "interval", summaryEvery, "deleted", outcomes[Deleted],
+			"alreadyGone", outcomes[AlreadyGone]+outcomes[Unconfirmed], "dryRun", outcomes[DryRun],
+			"conflicts", outcomes[Conflict], "refused", outcomes[Refused], "errors", outcomes[Failed],
 			"throttled", outcomes[Throttled], "tracked", n, "retrying", late, "stuck", stuck, "concurrency", limit, "held", held)
 		if e.opts.OnSummary == nil || len(of) == 0 {
 			return
@@ -130,7 +131,9 @@ func (e *Engine) record(j *job, res *attemptResult, out Outcome) {
 		// All values in one call: a logger of its own for each line costs as much as the line.
 		with := func(more ...any) []any {
 			o := &out.Object
-			return append([]any{"kind", kind, "object", nameOf(o), "uid", o.UID, "expiry", o.Expiry, "source", o.Source, "trigger", out.Trigger}, more...)
+			return append([]any{
+				"kind", kind, "object", nameOf(o), "uid", o.UID, "expiry", o.Expiry, "source", o.Source, "trigger", out.Trigger,
+			}, more...)
 		}
 		switch {
 		case out.Result == Deleted:
@@ -184,7 +187,7 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	if !ok {
 		now = e.guard.best(r) // By a clock that is wrong nothing might be overdue.
 	}
-	some := e.late > len(e.blocked) || e.dueBy(now)
+	some := e.late > len(e.blocked) || e.index.DueBy(now)
 	e.unlock()
 	first := now
 	for c, more := 0, some; more; c++ {
@@ -228,6 +231,7 @@ var latenessBuckets = []float64{
 var byKind = []string{"trigger", "group", "kind"}
 
 func newMetrics(e *Engine) *metrics {
+	const unknown = " Absent in place of 0 while not all objects are known."
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
@@ -240,7 +244,8 @@ func newMetrics(e *Engine) *metrics {
 		}, byKind),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_deletion_attempts_total",
-			Help: "Attempts to delete by trigger, kind and result (deleted, already_gone, unconfirmed, dry_run, kept, conflict, throttled, refused, error).",
+			Help: "Attempts to delete by trigger, kind and result " +
+				"(deleted, already_gone, unconfirmed, dry_run, kept, conflict, throttled, refused, error).",
 		}, append(slices.Clone(byKind), "result")),
 		backfilled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_backfill_deletions_total",
@@ -250,14 +255,20 @@ func newMetrics(e *Engine) *metrics {
 			Name: "curfew_deletions_by_others_total",
 			Help: "Objects that were due and that somebody else deleted, such as the in-tree TTL controller.",
 		}, byKind),
-		tracked:     desc("curfew_tracked_objects", "Objects that wait for their expiry, or are due and not deleted yet. Absent in place of 0 while not all objects are known.", "group", "kind"),
-		overdue:     desc("curfew_overdue_objects", "Objects that are due and not deleted yet, without those that curfew_blocked_objects counts. Absent in place of 0 while not all objects are known."),
-		oldest:      desc("curfew_oldest_overdue_seconds", "Age of the oldest overdue object: time since its expiry, 0 if none is overdue. Without objects that wait for the rate of backfill. Absent in place of 0 while not all objects are known."),
-		stuck:       desc("curfew_stuck_objects", "Objects that have been terminating for too long."),
-		blocked:     desc("curfew_blocked_objects", "Objects that are due and cannot be deleted for a reason of their own (DeleteConflict: they change faster than requests are answered; DeleteRefused: admission, or the API server itself, refuses).", "reason"),
-		skew:        desc("curfew_clock_skew_seconds", "Clock of this process minus that of the API server, as far as Date headers prove it."),
-		skewWidth:   desc("curfew_clock_skew_uncertainty_seconds", "Width of the interval in which the skew lies."),
-		paused:      desc("curfew_paused_scopes", "Scopes whose deletions are paused, by class (clock, apiserver, kind, object, namespace, policy, runtime; pause: DeletionPauses in effect; unread: they cannot be read; both are absent before the first read).", "class"),
+		tracked: desc("curfew_tracked_objects", "Objects that wait for their expiry, or are due and not deleted yet."+unknown, "group", "kind"),
+		overdue: desc("curfew_overdue_objects",
+			"Objects that are due and not deleted yet, without those that curfew_blocked_objects counts."+unknown),
+		oldest: desc("curfew_oldest_overdue_seconds", "Age of the oldest overdue object: time since its expiry, 0 if none is overdue. "+
+			"Without objects that wait for the rate of backfill."+unknown),
+		stuck: desc("curfew_stuck_objects", "Objects that have been terminating for too long."),
+		blocked: desc("curfew_blocked_objects", "Objects that are due and cannot be deleted for a reason of their own "+
+			"(DeleteConflict: they change faster than requests are answered; DeleteRefused: admission, or the API server itself, refuses).",
+			"reason"),
+		skew:      desc("curfew_clock_skew_seconds", "Clock of this process minus that of the API server, as far as Date headers prove it."),
+		skewWidth: desc("curfew_clock_skew_uncertainty_seconds", "Width of the interval in which the skew lies."),
+		paused: desc("curfew_paused_scopes", "Scopes whose deletions are paused, by class "+
+			"(clock, apiserver, kind, object, namespace, policy, runtime; pause: DeletionPauses in effect; unread: they cannot be read; "+
+			"both are absent before the first read).", "class"),
 		concurrency: desc("curfew_delete_concurrency", "DELETEs that may be under way at a time."),
 		inFlight:    desc("curfew_deletes_in_flight", "DELETEs under way."),
 	}
@@ -265,21 +276,16 @@ func newMetrics(e *Engine) *metrics {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	m.lateness.Describe(ch)
-	m.attempts.Describe(ch)
-	m.backfilled.Describe(ch)
-	m.byOthers.Describe(ch)
-	for _, d := range []*prometheus.Desc{m.tracked, m.overdue, m.oldest, m.stuck, m.blocked, m.skew, m.skewWidth, m.paused, m.concurrency, m.inFlight} {
+	gauges := []*prometheus.Desc{
+		m.tracked, m.overdue, m.oldest, m.stuck, m.blocked, m.skew, m.skewWidth, m.paused, m.concurrency, m.inFlight,
+	}
+	for _, d := range gauges {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	m.lateness.Collect(ch)
-	m.attempts.Collect(ch)
-	m.backfilled.Collect(ch)
-	m.byOthers.Collect(ch)
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

@@ -5,37 +5,23 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"curfew.dev/curfew/controller/pace"
 )
 
-// room counts the jobs that send requests, or the jobs that are judged live. Package
-// controller/pace decides how many slots there are for requests. A live judgement takes no slot of
-// these: many judgements may wait for one shared read.
-type room struct {
-	inFlight int // jobs with a slot
-	apart    int // jobs without a slot, because they are slow: see partition
-}
-
-// share counts the jobs of one partition in one room.
-type share struct {
-	inFlight int    // all jobs under way
-	apart    int    // jobs without a slot
-	turn     uint64 // when it was served last, in turns of all
-	slow     bool   // new jobs take no slot
-	// stuck: a job took longer than slowAfter, and not only longer than waryAfter. since is when
-	// the share was last found slow or stuck, in monotonic time.
-	stuck bool
-	since time.Duration
-	good  int // quick answers in a row
-}
-
-// stay is the time that a job is in a room.
-type stay struct {
-	job     *job
-	room    *room
-	share   *share
-	started time.Duration // monotonic
-	apart   bool
-	over    bool
+// rooms limit how many requests and live judgements are under way, and share them out.
+type rooms struct {
+	*entries
+	queues     []*queue
+	conc       *pace.Concurrency
+	requests   room    // DELETEs and other actions under way,
+	judgements room    // and live judgements
+	underway   []*stay // stays that take a slot, in both rooms, in the order of their start; some have ended
+	waiting    []*waiter
+	turns      uint64 // requests and live judgements so far
+	// stuckShares counts shares with flag stuck.
+	stuckShares int
+	pausedTo    time.Duration // monotonic: Retry-After
 }
 
 const (
@@ -55,8 +41,41 @@ const (
 	maxSlowAll = 64
 )
 
+// queueFor finds the queue of a resource and a trigger, or makes one. The lock is held.
+func (e *rooms) queueFor(o *KindOptions, t *trigger) *queue {
+	i := slices.IndexFunc(e.queues, func(q *queue) bool { return q.of == o.Resource && q.trigger == t })
+	if i >= 0 {
+		return e.queues[i]
+	}
+	q := &queue{of: o.Resource, trigger: t}
+	q.rest.Heaps = &q.waiting.Rest
+	e.queues = append(e.queues, q)
+	return q
+}
+
+// open reports whether a queue may send anything now.
+func (e *rooms) open(q *queue, r reading) bool {
+	return r.mono >= q.pausedTo && (q.underway == 0 || !e.singled(q))
+}
+
+// room reports whether one more job of a partition may begin. judging: the job is judged live
+// first, and needs a slot in both rooms.
+func (e *rooms) room(q *queue, p *partition, judging bool) bool {
+	return e.roomFor(&e.requests, &p.share) && (!judging || e.roomFor(&e.judgements, &p.judging)) && e.inLine(q, p) < maxSlow
+}
+
+// depart notes that a job is under way. The lock is held.
+func (e *rooms) depart(j *job, judging bool) {
+	j.queue.underway++
+	in := &e.requests
+	if judging {
+		in = &e.judgements
+	}
+	e.begin(j, in, e.shareOf(j, in), j.started)
+}
+
 // begin moves a job into a room, and out of its previous one. The lock is held.
-func (e *Engine) begin(j *job, in *room, s *share, at time.Duration) {
+func (e *rooms) begin(j *job, in *room, s *share, at time.Duration) {
 	e.leave(j)
 	e.turns++
 	j.started, s.turn = at, e.turns
@@ -72,7 +91,7 @@ func (e *Engine) begin(j *job, in *room, s *share, at time.Duration) {
 }
 
 // shareOf returns the share of a job in a room. The lock is held.
-func (e *Engine) shareOf(j *job, in *room) *share {
+func (e *rooms) shareOf(j *job, in *room) *share {
 	p := j.queue.partition(j.object.Namespace)
 	if in == &e.judgements {
 		return &p.judging
@@ -81,7 +100,7 @@ func (e *Engine) shareOf(j *job, in *room) *share {
 }
 
 // leave moves a job out of its room. The lock is held.
-func (e *Engine) leave(j *job) {
+func (e *rooms) leave(j *job) {
 	of := j.stay
 	if of == nil || of.over {
 		return
@@ -97,7 +116,7 @@ func (e *Engine) leave(j *job) {
 }
 
 // roomFor reports whether one more job of a share may begin in a room. The lock is held.
-func (e *Engine) roomFor(in *room, s *share) bool {
+func (e *rooms) roomFor(in *room, s *share) bool {
 	if !s.slow {
 		return in.inFlight < e.limit(in)
 	}
@@ -108,7 +127,7 @@ func (e *Engine) roomFor(in *room, s *share) bool {
 }
 
 // limit is how many slots a room has.
-func (e *Engine) limit(in *room) int {
+func (e *rooms) limit(in *room) int {
 	if in == &e.requests {
 		return e.conc.Limit()
 	}
@@ -116,7 +135,7 @@ func (e *Engine) limit(in *room) int {
 }
 
 // setApart takes the slots of jobs that have been under way for too long. The lock is held.
-func (e *Engine) setApart(r reading) {
+func (e *rooms) setApart(r reading) {
 	for len(e.underway) > 0 {
 		of := e.underway[0]
 		if !of.over {
@@ -132,7 +151,7 @@ func (e *Engine) setApart(r reading) {
 
 // setApartOne takes the slot of a job. Other jobs of its namespace get none until its requests are
 // answered quickly again. The lock is held.
-func (e *Engine) setApartOne(of *stay, r reading) {
+func (e *rooms) setApartOne(of *stay, r reading) {
 	j := of.job
 	of.apart = true
 	of.room.inFlight--
@@ -146,7 +165,7 @@ func (e *Engine) setApartOne(of *stay, r reading) {
 }
 
 // slow notes that a job of a share takes long. The lock is held.
-func (e *Engine) slow(s *share, j *job, stuck bool, r reading) {
+func (e *rooms) slow(s *share, j *job, stuck bool, r reading) {
 	if stuck && !s.stuck {
 		s.stuck = true
 		e.stuckShares++
@@ -160,7 +179,7 @@ func (e *Engine) slow(s *share, j *job, stuck bool, r reading) {
 }
 
 // took notes how long a job was in the room that it has left. The lock is held.
-func (e *Engine) took(of *stay, r reading) {
+func (e *rooms) took(of *stay, r reading) {
 	switch {
 	case r.mono-of.started < slowAfter:
 		e.quick(of.share, of.job)
@@ -171,7 +190,7 @@ func (e *Engine) took(of *stay, r reading) {
 
 // quick notes a quick answer for a share. A slow share needs maxSlow of them in a row, since one
 // answer proves little while others hang. The lock is held.
-func (e *Engine) quick(s *share, j *job) {
+func (e *rooms) quick(s *share, j *job) {
 	if s.good++; !s.slow || s.apart > 0 || s.good < maxSlow {
 		return
 	}
@@ -184,7 +203,7 @@ func (e *Engine) quick(s *share, j *job) {
 }
 
 // forgive ends the slow state of a share. The lock is held.
-func (e *Engine) forgive(s *share) {
+func (e *rooms) forgive(s *share) {
 	if s.stuck {
 		e.stuckShares--
 	}
@@ -192,7 +211,7 @@ func (e *Engine) forgive(s *share) {
 }
 
 // forgiveIdle does so for shares that have been idle for long. The lock is held.
-func (e *Engine) forgiveIdle(r reading) {
+func (e *rooms) forgiveIdle(r reading) {
 	idle := func(s *share) bool { return s.slow && s.inFlight == 0 && r.mono-s.since >= remembered }
 	for _, q := range e.queues {
 		q.partitions(func(p *partition) {
@@ -207,8 +226,29 @@ func (e *Engine) forgiveIdle(r reading) {
 	}
 }
 
+// separate gives a job's namespace a partition of its own, if there may be one more. Waiting
+// entries of the namespace move there when they reach the top of their heap. The lock is held.
+func (e *rooms) separate(j *job) {
+	q, namespace := j.queue, j.object.Namespace
+	if q.own[namespace] == nil && len(q.own) < maxPartitions {
+		if q.own == nil {
+			q.own = map[string]*partition{}
+		}
+		q.own[namespace] = &partition{namespace: namespace, Heaps: q.waiting.Separate(namespace)}
+	}
+}
+
+// dissolve drops the partition of a namespace that is no longer slow and is empty. The lock is
+// held.
+func (e *rooms) dissolve(q *queue, namespace string) {
+	if own := q.own[namespace]; own != nil && !own.slow && !own.judging.slow && own.empty() {
+		delete(q.own, namespace)
+		q.waiting.Dissolve(namespace)
+	}
+}
+
 // patience is how long a job may keep its slot.
-func (e *Engine) patience() time.Duration {
+func (e *rooms) patience() time.Duration {
 	if e.stuckShares > 0 {
 		return waryAfter
 	}
@@ -216,7 +256,7 @@ func (e *Engine) patience() time.Duration {
 }
 
 // untilApart returns how long until setApart has to be called, or 0 if nothing is under way.
-func (e *Engine) untilApart(r reading) time.Duration {
+func (e *rooms) untilApart(r reading) time.Duration {
 	for _, of := range e.underway {
 		if !of.over {
 			return max(time.Millisecond, of.started+e.patience()-r.mono)
@@ -232,16 +272,9 @@ const maxInLine = 2 * time.Second
 // [Run.Judge] may return it, too.
 var ErrNoSlot = errors.New("no slot became free in time")
 
-// waiter is a job between two rooms. It takes a slot of neither.
-type waiter struct {
-	job *job
-	to  *room
-	in  chan struct{} // closed once the job is there
-}
-
 // moveTo moves a job to another room as soon as that has a slot. It returns false if no slot
 // becomes free in time. Only the job's own worker calls it.
-func (e *Engine) moveTo(ctx context.Context, j *job, to *room) bool {
+func (e *rooms) moveTo(ctx context.Context, j *job, to *room) bool {
 	if j.stay.room == to {
 		return true
 	}
@@ -269,7 +302,7 @@ func (e *Engine) moveTo(ctx context.Context, j *job, to *room) bool {
 }
 
 // lineUp moves a job out of its room and into the line for another one.
-func (e *Engine) lineUp(j *job, to *room) *waiter {
+func (e *rooms) lineUp(j *job, to *room) *waiter {
 	r := e.read()
 	e.mu.Lock()
 	defer e.unlock()
@@ -289,7 +322,7 @@ func (e *Engine) lineUp(j *job, to *room) *waiter {
 // server it lets in no request. It does not ask the breakers, which have admitted these jobs
 // already: a probe that finds out whether an outage is over must not wait for the end of the
 // outage. The lock is held.
-func (e *Engine) letIn(r reading) {
+func (e *rooms) letIn(r reading) {
 	if len(e.waiting) == 0 {
 		return
 	}
@@ -304,17 +337,38 @@ func (e *Engine) letIn(r reading) {
 	})
 }
 
-// halted reports whether no request at all may be sent for now. The lock is held.
-func (e *Engine) halted(r reading) bool {
-	return r.mono < e.pausedTo || e.breakers.blocked(r.mono) > 0
-}
-
 // inLine is how many jobs of a partition wait for a slot.
-func (e *Engine) inLine(q *queue, p *partition) (n int) {
+func (e *rooms) inLine(q *queue, p *partition) (n int) {
 	for _, w := range e.waiting {
 		if w.job.queue == q && q.partition(w.job.object.Namespace) == p {
 			n++
 		}
 	}
 	return n
+}
+
+// singled reports whether only this queue gets 429. The lock is held.
+func (e *rooms) singled(q *queue) bool {
+	return q.refusals >= maxRefused &&
+		(q.own429 || slices.ContainsFunc(e.queues, func(other *queue) bool { return other != q && other.quick > q.refused }))
+}
+
+// alone reports whether a job took long because of its kind or its namespace: requests of other
+// queues were answered quickly meanwhile. The lock is held.
+func (e *rooms) alone(j *job, r reading) bool {
+	return r.mono-j.started >= slowAfter && slices.ContainsFunc(e.queues, func(q *queue) bool { return q.quick > j.started })
+}
+
+// unheard reports whether a job got no answer while the API server answered others. The lock is
+// held.
+func (e *rooms) unheard(j *job, r reading) bool {
+	if e.alone(j, r) {
+		return true
+	}
+	took := r.mono - j.started
+	if took < slowAfter || e.opts.Skew == nil {
+		return false
+	}
+	last := e.opts.Skew.Estimate(r.wall)
+	return last.Known && last.Age < took
 }

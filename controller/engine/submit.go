@@ -5,28 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"curfew.dev/curfew/controller/engine/index"
 )
-
-// Run is the owner of submitted objects, such as one run of a cleanup policy. The action gets it as
-// Due.Run.
-type Run interface {
-	// Judge reads one submitted object live and judges it, like the Judge of a kind.
-	Judge(ctx context.Context, o Object) (Judgement, error)
-	// Report gets one outcome of each object, from the worker that acted. It must not block.
-	Report(o Outcome)
-}
-
-// batch holds the objects of one call of Submit.
-type batch struct {
-	run     Run
-	objects []Object    // not begun yet
-	release func() bool // forgets the context
-	// pausedTo is until when it waits, in monotonic time: one of its objects was answered 429.
-	pausedTo time.Duration
-}
 
 // Submit carries out the action of their trigger on objects that need not be tracked, under the
 // same preconditions, limits, rates and breakers, but after all tracked objects that are due. Each
@@ -40,7 +21,7 @@ func (e *Engine) Submit(ctx context.Context, run Run, objects ...Object) {
 	for _, o := range objects {
 		switch {
 		case !e.valid(&o):
-			e.turnDown(b, o, Held, errors.New("kind, UID or name is missing"))
+			e.turnDown(b, o, Held, errIncomplete)
 		case e.stopped:
 			e.turnDown(b, o, Held, errStopped)
 		default:
@@ -151,3 +132,22 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 
 // ErrPaused is the error of submitted objects that are Held because a breaker is open.
 var ErrPaused = errors.New("deletions of this kind or source are paused")
+
+// finishSubmitted reports to the run, and buries all entries of an object that is gone.
+func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now int64) {
+	switch {
+	case res.held != nil:
+		out.Result, out.Err = Held, res.held
+	case res.postponed:
+		out.Result = Kept
+	}
+	if out.Result == Deleted || out.Result == Unconfirmed || out.Result == AlreadyGone && res.deleting.IsZero() {
+		for _, slot := range e.index.All(j.object.UID) {
+			if e.index.At(slot).State != index.Tombstone {
+				e.bury(slot, now)
+			}
+		}
+	}
+	report := *out
+	e.note(func() { j.batch.run.Report(report) })
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -131,6 +130,15 @@ type Outcome struct {
 	Err error
 }
 
+// Run is the owner of submitted objects, such as one run of a cleanup policy. The action gets it as
+// Due.Run.
+type Run interface {
+	// Judge reads one submitted object live and judges it, like the Judge of a kind.
+	Judge(ctx context.Context, o Object) (Judgement, error)
+	// Report gets one outcome of each object, from the worker that acted. It must not block.
+	Report(o Outcome)
+}
+
 // Trigger is one reason why objects become due. An object has at most one entry for each trigger.
 // The entries are independent, and the first that is due acts.
 type Trigger struct {
@@ -148,51 +156,6 @@ type Trigger struct {
 	Priority action.Priority
 }
 
-// trigger is a registered Trigger. It never changes.
-type trigger struct {
-	Trigger
-	id uint8
-}
-
-// label is the name in metrics and logs.
-func (t *trigger) label(phase string) string {
-	if phase == "" {
-		return t.Name
-	}
-	return t.Name + "-" + phase
-}
-
-// verb names the action in errors.
-func (t *trigger) verb() string {
-	if t.Deletes {
-		return "deleting"
-	}
-	return "acting on"
-}
-
-// maxTriggers is the number of triggers that fit into entry.trigger.
-const maxTriggers = 256
-
-func register(list []Trigger) ([]*trigger, error) {
-	var errs []error
-	var out []*trigger
-	if len(list) == 0 || len(list) > maxTriggers {
-		errs = append(errs, fmt.Errorf("engine: Options.Triggers has %d entries: give 1 to %d", len(list), maxTriggers))
-	}
-	for i, t := range list {
-		switch {
-		case t.Name == "":
-			errs = append(errs, fmt.Errorf("engine: Options.Triggers[%d].Name is empty", i))
-		case t.Action == nil:
-			errs = append(errs, fmt.Errorf("engine: Options.Triggers[%d].Action of %q is nil", i, t.Name))
-		case slices.ContainsFunc(out, func(other *trigger) bool { return other.Name == t.Name }):
-			errs = append(errs, fmt.Errorf("engine: Options.Triggers has two of the name %q", t.Name))
-		}
-		out = append(out, &trigger{Trigger: t, id: uint8(i)})
-	}
-	return out, errors.Join(errs...)
-}
-
 // StuckObject is an object that has been terminating for longer than Options.StuckAfter.
 type StuckObject struct {
 	Object Object
@@ -201,6 +164,27 @@ type StuckObject struct {
 	// Since is its deletionTimestamp.
 	Since time.Time
 }
+
+// BlockedObject is an object that is due and that several attempts in a row could not delete, for a
+// reason of its own that no breaker reports.
+type BlockedObject struct {
+	Object Object
+	// Kind is what was registered for Object.Kind.
+	Kind KindOptions
+	// Reason is one CamelCase word for an Event.
+	Reason string
+	// Message says what blocks it, in words for people.
+	Message string
+}
+
+// ReasonConflict: the object changes faster than the API server answers the requests for it, so
+// that each is a conflict.
+const ReasonConflict = "DeleteConflict"
+
+// ReasonDeleteRefused: an admission policy, an admission webhook or a rule of the API server
+// refuses the DELETE of this object, independently of Curfew's permissions. Breakers report a
+// missing permission, since that concerns more than one object.
+const ReasonDeleteRefused = "DeleteRefused"
 
 // Summary counts the deletions for one source over a summary interval: enough for one aggregated
 // Event on that source.
@@ -238,26 +222,40 @@ type BreakerEvent struct {
 	At      time.Time
 }
 
+// Reasons of holds and breakers.
+const (
+	ReasonClockJump    = "ClockJump"
+	ReasonClockSkew    = "ClockSkew"
+	ReasonNoServerTime = "NoServerTime"
+	ReasonUnreachable  = "Unreachable"
+	ReasonServerErrors = "ServerErrors"
+	ReasonRefused      = "Refused"
+	ReasonNotJudged    = "NotJudged"
+)
+
 // Defaults of Options.
 const (
-	// DefaultMaxSkew is the skew against the API server beyond which deletions wait. Synchronized
-	// hosts are within a tenth of a second of each other, and the Date header alone is a second
-	// coarse; a skew of more than five seconds means that a clock is not synchronized. Below the
-	// bound the engine waits for the later of the two clocks, so no object is deleted early.
-	DefaultMaxSkew = 5 * time.Second
 	// DefaultStuckAfter is how long an object may be terminating before it is reported.
 	DefaultStuckAfter = 15 * time.Minute
 	// DefaultBackfillPerMinute is the cap of the contract, section 4.
 	DefaultBackfillPerMinute = 1000
-	// DefaultKeepOut is how long an accepted DELETE keeps stale events of the same UID out. Watch
-	// caches lag by less.
-	DefaultKeepOut = time.Minute
-	// DefaultRequestTimeout bounds one attempt of an action and one live judgement.
-	DefaultRequestTimeout = 30 * time.Second
 	// DefaultMaxConcurrency bounds the concurrency.
 	DefaultMaxConcurrency = 256
-	// DefaultSummaryEvery is the interval of the summary line and of OnSummary.
-	DefaultSummaryEvery = time.Minute
+)
+
+const (
+	// maxSkew is the skew against the API server beyond which deletions wait. Synchronized hosts are
+	// within a tenth of a second of each other, and the Date header alone is a second coarse; a skew
+	// of more than five seconds means that a clock is not synchronized. Below the bound the engine
+	// waits for the later of the two clocks, so no object is deleted early.
+	maxSkew = 5 * time.Second
+	// keepOut is how long an accepted DELETE keeps stale events of the same UID out. Watch caches lag
+	// by less.
+	keepOut = time.Minute
+	// requestTimeout bounds one attempt of an action and one live judgement.
+	requestTimeout = 30 * time.Second
+	// summaryEvery is the interval of the summary line and of OnSummary.
+	summaryEvery = time.Minute
 )
 
 // Options configure an Engine. Triggers are required, all else has a default.
@@ -302,20 +300,11 @@ type Options struct {
 	// DryRun makes every deletion a dry run, whatever the object says.
 	DryRun bool
 
-	// MaxSkew is the proven skew beyond which deletions wait; 0 means DefaultMaxSkew.
-	MaxSkew time.Duration
 	// StuckAfter is how long an object may be terminating before it is reported; 0 means
 	// DefaultStuckAfter.
 	StuckAfter time.Duration
-	// KeepOut: see DefaultKeepOut; 0 means that.
-	KeepOut time.Duration
-	// RequestTimeout bounds one DELETE and one Judge call; 0 means DefaultRequestTimeout.
-	RequestTimeout time.Duration
-	// SummaryEvery is the interval of OnSummary and of the summary line; 0 means
-	// DefaultSummaryEvery.
-	SummaryEvery time.Duration
 
-	// OnSummary is called once an interval with a Summary per source, trigger and kind, if anything
+	// OnSummary is called once a minute with a Summary per source, trigger and kind, if anything
 	// was deleted.
 	OnSummary func([]Summary)
 	// OnBreaker is called when deletions of a scope are paused and when they are resumed, one call
@@ -340,7 +329,8 @@ type Options struct {
 func (o Options) complete() (Options, error) {
 	var errs []error
 	if o.Skew != nil && o.Ping == nil {
-		errs = append(errs, errors.New("engine: Options.Ping is nil beside Options.Skew: without it a jump of the clock could hold deletions for ever"))
+		errs = append(errs, errors.New("engine: Options.Ping is nil beside Options.Skew: "+
+			"without it a jump of the clock could hold deletions for ever"))
 	}
 	for _, f := range []struct {
 		name  string
@@ -349,11 +339,7 @@ func (o Options) complete() (Options, error) {
 		{"MaxDeletionsPerMinute", o.MaxDeletionsPerMinute},
 		{"BackfillPerMinute", o.BackfillPerMinute},
 		{"MaxConcurrency", o.MaxConcurrency},
-		{"MaxSkew", int(o.MaxSkew)},
 		{"StuckAfter", int(o.StuckAfter)},
-		{"KeepOut", int(o.KeepOut)},
-		{"RequestTimeout", int(o.RequestTimeout)},
-		{"SummaryEvery", int(o.SummaryEvery)},
 	} {
 		if f.value < 0 {
 			errs = append(errs, fmt.Errorf("engine: Options.%s is %d: give 0 for the default, or more", f.name, f.value))
@@ -363,13 +349,9 @@ func (o Options) complete() (Options, error) {
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
 	}
-	orElse(&o.BackfillPerMinute, DefaultBackfillPerMinute)
-	orElse(&o.MaxConcurrency, DefaultMaxConcurrency)
-	orElse(&o.MaxSkew, DefaultMaxSkew)
-	orElse(&o.StuckAfter, DefaultStuckAfter)
-	orElse(&o.KeepOut, DefaultKeepOut)
-	orElse(&o.RequestTimeout, DefaultRequestTimeout)
-	orElse(&o.SummaryEvery, DefaultSummaryEvery)
+	o.BackfillPerMinute = cmp.Or(o.BackfillPerMinute, DefaultBackfillPerMinute)
+	o.MaxConcurrency = cmp.Or(o.MaxConcurrency, DefaultMaxConcurrency)
+	o.StuckAfter = cmp.Or(o.StuckAfter, DefaultStuckAfter)
 	if o.monotonic == nil {
 		start := o.Clock.Now()
 		o.monotonic = func(now time.Time) time.Duration { return now.Sub(start) }
@@ -378,10 +360,4 @@ func (o Options) complete() (Options, error) {
 		o.jitter = rand.Float64
 	}
 	return o, errors.Join(errs...)
-}
-
-func orElse[T int | time.Duration](v *T, fallback T) {
-	if *v == 0 {
-		*v = fallback
-	}
 }

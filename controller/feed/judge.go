@@ -3,20 +3,18 @@ package feed
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
+	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/judging"
@@ -44,24 +42,31 @@ func (w watched) Cancel(uid types.UID, resourceVersion string) {
 	w.Engine.Cancel(w.kind, uid, resourceVersion)
 }
 
-// verdict judges one state of an object, and returns the payload that the action needs, if any. One
-// reading of the clock a call.
-func (f *trigger) verdict(facts *policy.Facts, around *platform.Context, object runtime.Object) (policy.Verdict, any, error) {
-	switch protect := f.options.Protect; {
-	case judging.Protects(protect, facts.Namespace):
-		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}, nil, nil
-	case facts.IsNamespace() && judging.Protects(protect, facts.Name):
-		return policy.Verdict{Action: policy.Keep, Reason: "is a protected namespace"}, nil, nil
+// event handles one event.
+func (f *Feed) event(ctx context.Context, event watch.Event, to sinks) error {
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		facts, err := f.kind.Facts(ctx, event.Object)
+		if err != nil {
+			return err
+		}
+		return f.tell(ctx, facts, event.Object, to)
+	case watch.Deleted:
+		accessor, err := meta.Accessor(event.Object)
+		if err != nil {
+			return fmt.Errorf("reading a deleted object: %w", err)
+		}
+		for _, one := range f.triggers {
+			f.options.Engine.Remove(one.handle, accessor.GetUID())
+		}
+		f.finishes.forget(accessor.GetUID())
+		f.kind.Observer.Forget(accessor.GetUID())
+		return nil
+	case watch.Error:
+		return apierrors.FromObject(event.Object)
+	default:
+		return fmt.Errorf("watch event %q is not known", event.Type)
 	}
-	state := &State{
-		Facts: facts, Context: around, Now: f.options.Clock.Now(),
-		JSON: func() (map[string]any, error) { return f.kind.JSON(object) },
-	}
-	verdict, payload, err := f.Trigger.Judge(state)
-	if err == nil && verdict.Action == policy.RecordFinish {
-		return f.recordFinish(state, verdict)
-	}
-	return verdict, payload, err
 }
 
 // tell passes one state of an object to the engine, for each trigger. The object's context is read
@@ -114,6 +119,115 @@ func (f *trigger) tell(facts *policy.Facts, around *platform.Context, object run
 		return fmt.Errorf("verdict %q of %s %s/%s is not known: this is a bug", verdict.Action, f.kind.Profile.Name, facts.Namespace, facts.Name)
 	}
 	return nil
+}
+
+// verdict judges one state of an object, and returns the payload that the action needs, if any. One
+// reading of the clock a call.
+func (f *trigger) verdict(facts *policy.Facts, around *platform.Context, object runtime.Object) (policy.Verdict, any, error) {
+	switch protect := f.options.Protect; {
+	case judging.Protects(protect, facts.Namespace):
+		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}, nil, nil
+	case facts.IsNamespace() && judging.Protects(protect, facts.Name):
+		return policy.Verdict{Action: policy.Keep, Reason: "is a protected namespace"}, nil, nil
+	}
+	state := &State{
+		Facts: facts, Context: around, Now: f.options.Clock.Now(),
+		JSON: func() (map[string]any, error) { return f.kind.JSON(object) },
+	}
+	verdict, payload, err := f.Trigger.Judge(state)
+	if err == nil && verdict.Action == policy.RecordFinish {
+		return f.recordFinish(state, verdict)
+	}
+	return verdict, payload, err
+}
+
+// Trigger is one reason to track the objects of a feed. The triggers of a kind share its watch and
+// the facts of each state. Otherwise they are independent.
+type Trigger struct {
+	// Name of the trigger, as the engine knows it.
+	Name policy.Trigger
+	// Keys are the annotations and labels by which it acts. A value that an object has from its
+	// owner's template does not count.
+	Keys []string
+	// Idle reports, from the object alone, that nothing can be due. It saves reading the context.
+	// Nil means that the context is always read.
+	Idle func(facts *policy.Facts) bool
+	// Judge judges one state of an object, and returns the payload that the action needs, if any.
+	Judge func(state *State) (policy.Verdict, any, error)
+}
+
+// State is one state of an object, with the context that it is judged in.
+type State struct {
+	Facts   *policy.Facts
+	Context *platform.Context
+	// JSON returns the object in its JSON form.
+	JSON func() (map[string]any, error)
+	Now  time.Time
+}
+
+// TriggerOf returns a trigger as it applies to a kind with a profile, or nil if nothing of that
+// kind is ever due for it. Its judge sees running Pods only if the trigger is Unfinished ([Pods]).
+type TriggerOf func(profile *expression.Profile) *Trigger
+
+// TTLs is the trigger for TTLs after finished.
+func TTLs(*expression.Profile) *Trigger {
+	return &Trigger{
+		Name: policy.TriggerTTL, Keys: policy.LimitKeys(policy.TriggerTTL),
+		Idle: func(facts *policy.Facts) bool { return !facts.Finished && facts.StateError == nil },
+		Judge: func(state *State) (policy.Verdict, any, error) {
+			effective := resolution.ResolveTrial(state.Facts, &state.Context.Scope)
+			return judging.Judge(state.Facts, &effective, state.Now), nil, nil
+		},
+	}
+}
+
+// labelled is the trigger for the TTL label under a key.
+func labelled(key string) *Trigger {
+	return &Trigger{
+		Name: policy.TriggerLabel, Keys: []string{key},
+		Judge: func(state *State) (policy.Verdict, any, error) {
+			verdict := judging.JudgeLabel(state.Facts, key, &state.Context.Scope, state.Now)
+			verdict.Live = state.Context.Undecided
+			return verdict, nil, nil
+		},
+	}
+}
+
+// Deadlines is the trigger for deadlines. Its payload is a stop.Payload, with which the action
+// stops the object in exactly the state that was judged. It is nil for kinds whose own controllers
+// enforce deadlines.
+func Deadlines(profile *expression.Profile) *Trigger {
+	way := profile.Enforcement
+	if way == nil || len(way.Stop) == 0 {
+		return nil
+	}
+	plan := planOf(profile)
+	return &Trigger{
+		Name: policy.TriggerDeadline, Keys: policy.LimitKeys(policy.TriggerDeadline),
+		Idle: func(facts *policy.Facts) bool { return facts.Finished && facts.Exceeded.IsZero() },
+		Judge: func(state *State) (policy.Verdict, any, error) {
+			effective := resolution.ResolveTrial(state.Facts, &state.Context.Scope)
+			verdict := judging.JudgeDeadline(state.Facts, &effective, way.Grace, state.Now)
+			if verdict.Action != policy.Wait && verdict.Action != policy.Stop {
+				return verdict, nil, nil
+			}
+			content, err := state.JSON()
+			if err != nil {
+				return verdict, nil, err
+			}
+			return verdict, stop.PayloadOf(plan, state.Facts, content, effective.Deadline.TTL.After), nil
+		},
+	}
+}
+
+func planOf(profile *expression.Profile) *stop.Plan {
+	plan := &stop.Plan{
+		Kind: profile.Kind, Resource: profile.Kind.GroupVersion().WithResource(profile.Resource), Steps: profile.Enforcement.Stop,
+	}
+	if profile.Suspend != nil {
+		plan.Suspend, plan.SuspendValue = profile.Suspend.Path, profile.Suspend.Value
+	}
+	return plan
 }
 
 func (f *trigger) object(facts *policy.Facts, verdict policy.Verdict) engine.Object {
@@ -198,181 +312,4 @@ func (f *trigger) judgeLive(ctx context.Context, tracked engine.Object) (engine.
 		return engine.Judgement{Verdict: engine.Gone}, nil
 	}
 	return engine.Judgement{Verdict: engine.Keep}, nil
-}
-
-// context gathers the context of an object: from caches to find out when it may be due, live right
-// before it is deleted.
-func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.Object, live bool) (*platform.Context, error) {
-	from := f.options.Cached
-	if live {
-		from = f.options.Live
-	}
-	of := &platform.Object{Facts: facts, Runtime: f.kind.Runtime, JSON: func() (map[string]any, error) {
-		content, err := f.kind.JSON(object)
-		if err != nil {
-			return nil, fmt.Errorf("reading %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)
-		}
-		return content, nil
-	}}
-	if of.LabelOnly = f.kind.Label != ""; of.LabelOnly {
-		_, whole := object.(*unstructured.Unstructured)
-		of.MetadataOnly = !whole
-	} else {
-		from = &tolerant{Source: from, feed: f, facts: facts, live: live}
-	}
-	found, err := platform.ContextOf(ctx, from, of)
-	switch {
-	case err != nil:
-		return nil, err
-	case found.Undecided && live:
-		return nil, errPoliciesChanged
-	}
-	if len(found.Failures) > 0 && f.options.Failed != nil {
-		f.options.Failed(facts.Profile.Kind.Kind+" "+name(facts.Namespace, facts.Name), found.Failures)
-	}
-	if said := found.Runtime; said != nil && said.Err != nil && said.Name == "" {
-		f.log.V(1).Info("kept: its runtime cannot be told", "object", name(facts.Namespace, facts.Name), "reason", said.Err.Error())
-	}
-	found.AnnotationsOnly, found.LeaveNative = f.options.AnnotationsOnly, f.options.LeaveNative
-	found.Protected = judging.Protects(f.options.Protect, facts.Namespace)
-	return found, nil
-}
-
-var (
-	// errPoliciesChanged lasts until the cache has the new policy, which decides how much of an
-	// object is read.
-	errPoliciesChanged = fmt.Errorf("a LifecyclePolicy has changed: %w", engine.ErrRulesChanged)
-	// errProfileChanged lasts until a feed with the new profile has replaced this one.
-	errProfileChanged = fmt.Errorf("its KindProfile has changed: %w", engine.ErrRulesChanged)
-)
-
-// tolerant keeps objects whose runtime cannot be read. An error would end the whole list or watch
-// because of one object, so that the feed would never know all objects of the kind (S3). The feed
-// judges the kept objects again after unreadFor.
-type tolerant struct {
-	platform.Source
-	feed     *Feed
-	facts    *policy.Facts
-	live     bool
-	snapshot *platform.Snapshot
-}
-
-// Snapshot implements [platform.Source].
-func (t *tolerant) Snapshot(ctx context.Context) (_ *platform.Snapshot, err error) {
-	t.snapshot, err = t.Source.Snapshot(ctx)
-	return t.snapshot, err
-}
-
-// Runtime implements [platform.Source].
-func (t *tolerant) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
-	object, err := t.Source.Runtime(ctx, reference)
-	if err == nil || t.needed() {
-		return object, err
-	}
-	t.feed.log.V(1).Info("kept: its runtime cannot be read", "object", name(t.facts.Namespace, t.facts.Name), "runtime", reference.String(), "reason", err.Error())
-	t.feed.unread.Store(true)
-	return nil, &platform.UnreadableError{Err: err}
-}
-
-// PodCounter implements [platform.Source]. A Pod is kept while its counter may not be read.
-func (t *tolerant) PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
-	counter, err := t.Source.PodCounter(ctx, pod)
-	if err != nil && unreadable(err) {
-		return resolution.UnreadableCounter(pod, err), nil
-	}
-	return counter, err
-}
-
-// needed reports whether the runtime decides if an object is deleted or stopped now. It does not if
-// the object runs with its own deadline, or has failed because of a deadline: an unreadable runtime
-// never disables a deadline. No TTL deletes a running object, and the failed object is kept until
-// its runtime can be read.
-func (t *tolerant) needed() bool {
-	own := !t.facts.Finished && t.facts.Deadline() != nil || !t.facts.Exceeded.IsZero()
-	return t.live && (!own || slices.ContainsFunc(t.snapshot.Concerning(t.facts.Profile.Kind.GroupKind()), (*expression.Policy).MatchAsksRuntime))
-}
-
-// unreadFor is how long until objects whose runtime could not be read are judged again.
-const unreadFor = time.Minute
-
-// lookAgain judges the kind again while runtimes cannot be read.
-func (f *Feed) lookAgain(ctx context.Context) {
-	for loop.Pause(ctx, f.options.Clock, unreadFor) {
-		if f.unread.Swap(false) {
-			f.RejudgeAll()
-		}
-	}
-}
-
-// read reads an object live: whole, if a policy has to see more than metadata.
-func (f *Feed) read(ctx context.Context, namespace, name string) (runtime.Object, error) {
-	if f.kind.Whole == nil {
-		return f.kind.Get(ctx, namespace, name)
-	}
-	snapshot, err := f.options.Cached.Snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if expression.NeedsWhole(snapshot.Concerning(f.Kind())) {
-		return f.kind.Whole(ctx, namespace, name)
-	}
-	return f.kind.Get(ctx, namespace, name)
-}
-
-// OwnerReader reads the controller owners of objects.
-type OwnerReader interface {
-	// Read asks the API server. Nil without an error means that the owner is gone, or that another
-	// object has its name.
-	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
-	// Existing leaves out StatefulSets that are known by name alone and do not exist. One list
-	// serves all callers for a namespace.
-	Existing(ctx context.Context, namespace string, owners []*metav1.OwnerReference) ([]*metav1.OwnerReference, error)
-}
-
-// fewOwners is how many owners are read one by one. The name of a claim may have many dashes, and
-// fit as many StatefulSets.
-const fewOwners = 4
-
-// asksOwner reports whether the owner must be read before an object is deleted or stopped.
-func (f *trigger) asksOwner(facts *policy.Facts) bool {
-	return f.options.Owners != nil && len(facts.TemplateOwners(f.Keys...)) > 0
-}
-
-// inherited replaces the verdict on a due object if its value comes from its owner's template or
-// its owner cannot be read. It reads the owner live, and only if the object is due.
-func (f *trigger) inherited(ctx context.Context, facts *policy.Facts, verdict policy.Verdict) (policy.Verdict, error) {
-	if verdict.Action != policy.Delete && verdict.Action != policy.Stop || !f.asksOwner(facts) {
-		return verdict, nil
-	}
-	owners := facts.TemplateOwners(f.Keys...)
-	if len(owners) > fewOwners {
-		var err error
-		if owners, err = f.options.Owners.Existing(ctx, facts.Namespace, owners); err != nil {
-			return verdict, err
-		}
-	}
-	for _, owner := range owners {
-		read, err := f.options.Owners.Read(ctx, facts.Namespace, owner)
-		switch {
-		case err != nil && unreadable(err):
-			return facts.OwnerUnreadable(owner, err), nil
-		case err != nil:
-			return verdict, fmt.Errorf("reading the owner of %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)
-		}
-		if kept, ok := facts.Inherited(owner, read, f.Keys...); ok {
-			return kept, nil
-		}
-	}
-	return verdict, nil
-}
-
-// unreadable reports whether an error will not pass by itself: a missing permission, an unknown
-// kind.
-func unreadable(err error) bool {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		code := status.Status().Code
-		return code >= 400 && code < 500 && !apierrors.IsTooManyRequests(err) && !apierrors.IsUnauthorized(err)
-	}
-	return meta.IsNoMatchError(err)
 }

@@ -116,33 +116,6 @@ func (f *Feed) drain(ctx context.Context, at string, events watch.Interface, rel
 	}
 }
 
-// event handles one event.
-func (f *Feed) event(ctx context.Context, event watch.Event, to sinks) error {
-	switch event.Type {
-	case watch.Added, watch.Modified:
-		facts, err := f.kind.Facts(ctx, event.Object)
-		if err != nil {
-			return err
-		}
-		return f.tell(ctx, facts, event.Object, to)
-	case watch.Deleted:
-		accessor, err := meta.Accessor(event.Object)
-		if err != nil {
-			return fmt.Errorf("reading a deleted object: %w", err)
-		}
-		for _, one := range f.triggers {
-			f.options.Engine.Remove(one.handle, accessor.GetUID())
-		}
-		f.finishes.forget(accessor.GetUID())
-		f.kind.Observer.Forget(accessor.GetUID())
-		return nil
-	case watch.Error:
-		return apierrors.FromObject(event.Object)
-	default:
-		return fmt.Errorf("watch event %q is not known", event.Type)
-	}
-}
-
 func bookmark(object runtime.Object) (at string, initialEventsEnd bool, err error) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {

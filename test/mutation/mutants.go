@@ -75,7 +75,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S1", Name: "deletions go on while the clock is off beyond the bound",
 		File: "controller/engine/clock.go",
-		Old:  "g.hold(proven > g.maxSkew || proven < -g.maxSkew, ReasonClockSkew,", New: "g.hold(false, ReasonClockSkew,",
+		Old:  "g.hold(proven > maxSkew || proven < -maxSkew, ReasonClockSkew,", New: "g.hold(false, ReasonClockSkew,",
 		Package: engine, Tests: []string{"TestGuard"},
 	},
 	{
@@ -140,14 +140,14 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a list from a cache that lags sweeps out what the watch has told since",
-		File: "controller/engine/entries.go",
+		File: "controller/engine/engine.go",
 		Old:  "!en.NewerThan(limit))", New: "!en.NewerThan(limit) || true)",
 		Package: engine, Tests: []string{"TestSafety", "TestRelistSweeps"},
 	},
 	{
 		Invariant: "S3", Name: "what the API server accepted and lost is never believed to exist again",
 		File: "controller/engine/entries.go",
-		Old:  "index.Tombstone, now+int64(e.opts.KeepOut))", New: "index.Tombstone, now+100_000*int64(e.opts.KeepOut))",
+		Old:  "index.Tombstone, now+int64(keepOut))", New: "index.Tombstone, now+100_000*int64(keepOut))",
 		Package: engine, Tests: []string{"TestTombstone"},
 	},
 	{
@@ -164,7 +164,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "one trigger cancels what another tracks",
-		File: "controller/engine/engine.go",
+		File: "controller/engine/entries.go",
 		Old:  "return e.index.Find(uid, e.kinds[k].trigger.id)", New: "return e.index.Find(uid, 0)",
 		Package: engine, Tests: []string{"TestSafety", "TestTriggersDoNotCancelEachOther"},
 	},
@@ -194,7 +194,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a kind that is always answered 429 keeps the others waiting",
-		File: "controller/engine/queue.go",
+		File: "controller/engine/finish.go",
 		Old:  "\tcase e.singled(q):\n\t\tq.pausedTo = max(q.pausedTo, to)\n", New: "",
 		Package: engine, Tests: []string{"TestThrottledKind"},
 	},

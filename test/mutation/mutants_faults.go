@@ -83,7 +83,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S1", Name: "a corrected KindProfile does not apply to what is tracked",
 		File: "controller/engine/engine.go",
-		Old:  "e.forget(&e.kinds[i].last, e.changes.count.Add(1))", New: "_ = e.changes.count.Add(1)",
+		Old:  "e.forget(&e.kinds[i].last, e.count.Add(1))", New: "_ = e.count.Add(1)",
 		Package: engine, Tests: []string{"TestNewRulesAreAskedBeforeAnythingIsListed"},
 	},
 	{
@@ -112,8 +112,8 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "a 429 to one tenant's account pauses everything",
-		File: "controller/engine/queue.go",
-		Old:  "if j.batch != nil {", New: "if false {",
+		File: "controller/engine/finish.go",
+		Old:  "if j.batch != nil {\n\t\t// The answer", New: "if false {\n\t\t// The answer",
 		Package: engine, Tests: []string{"TestThrottledRunDelaysItselfAlone"},
 	},
 	{
@@ -142,7 +142,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a webhook's 500 counts against its kind",
-		File: "controller/engine/breaker.go",
+		File: "controller/engine/finish.go",
 		Old:  "case res.Err != nil && res.Origin == action.FromAdmission:", New: "case false:",
 		Package: engine, Tests: []string{"TestOneTenantsWebhook"},
 	},

@@ -37,7 +37,7 @@ var ofPauses = []Mutant{
 	{
 		Invariant: "S3", Name: "what a pause held is not looked at when it ends",
 		File: "controller/engine/recheck.go",
-		Old:  "if before.parked {", New: "if before.parked && now < 0 {",
+		Old:  "if parked {", New: "if parked && now < 0 {",
 		Package: pausing, Tests: []string{"TestHeldCostsNothing"},
 	},
 	{

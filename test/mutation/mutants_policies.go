@@ -135,7 +135,7 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a profile that is edited pauses deletions",
-		File: "controller/engine/breaker.go",
+		File: "controller/engine/finish.go",
 		Old:  ", errors.Is(res.Err, ErrRulesChanged):", New: ", res.Err == nil && errors.Is(res.Err, ErrRulesChanged):",
 		Package: engine, Tests: []string{"TestRulesAreReplaced"},
 	},

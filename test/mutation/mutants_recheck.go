@@ -5,7 +5,7 @@ var ofRechecks = []Mutant{
 	{
 		Invariant: "S1", Name: "a change of a namespace does not reach its objects",
 		File: "controller/engine/recheck.go",
-		Old:  "max(e.changes.last.in(o.Namespace), ", New: "max(0, ",
+		Old:  "max(e.last.in(o.Namespace), ", New: "max(0, ",
 		Package: engine, Tests: []string{"TestChangeTakesEffectForTheNextDelete"},
 	},
 	{
@@ -23,7 +23,7 @@ var ofRechecks = []Mutant{
 	{
 		Invariant: "S10", Name: "namespaces that changed are remembered without bound",
 		File: "controller/engine/recheck.go",
-		Old:  "if e.changes.remembered >= maxChanges {", New: "if false {",
+		Old:  "if e.remembered >= maxChanges {", New: "if false {",
 		Package: engine, Tests: []string{"TestChangeTakesEffectForTheNextDelete"},
 	},
 	{
@@ -52,13 +52,13 @@ var ofRechecks = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "a namespace that is slow holds up its kind",
-		File: "controller/engine/queue.go",
+		File: "controller/engine/room.go",
 		Old:  "if q.own[namespace] == nil && len(q.own) < maxPartitions {", New: "if false {",
 		Package: engine, Tests: []string{"TestSlowNamespaces"},
 	},
 	{
 		Invariant: "S10", Name: "a namespace that does not answer pauses its kind",
-		File: "controller/engine/breaker.go",
+		File: "controller/engine/finish.go",
 		Old:  "e.unheard(j, r) && j.ofNamespace(r):", New: "false:",
 		Package: engine, Tests: []string{"TestSlowNamespaces"},
 	},

@@ -71,6 +71,11 @@ func (x *Index) heapOf(e *Entry) *Heap {
 // EachHeap calls f for all heaps.
 func (x *Index) EachHeap(f func(*Heap)) {
 	f(&x.chores)
+	x.eachWaiting(f)
+}
+
+// eachWaiting calls f for the heaps of entries that wait for their action.
+func (x *Index) eachWaiting(f func(*Heap)) {
 	for _, q := range x.queues {
 		for _, h := range q.Rest.All() {
 			f(h)
@@ -81,6 +86,15 @@ func (x *Index) EachHeap(f func(*Heap)) {
 			}
 		}
 	}
+}
+
+// DueBy reports whether an entry that waits for its action has to be looked at by an instant.
+func (x *Index) DueBy(at int64) (found bool) {
+	x.eachWaiting(func(h *Heap) {
+		slot, some := h.Top()
+		found = found || some && x.At(slot).Wake <= at
+	})
+	return found
 }
 
 // push puts an entry that is in no heap into the heap where it belongs.

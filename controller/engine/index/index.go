@@ -57,7 +57,9 @@ const (
 
 // propagations are the policies that an entry stores as a number. Any other policy is stored as
 // Background, which cascades and honours finalizers.
-var propagations = []metav1.DeletionPropagation{"", metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
+var propagations = []metav1.DeletionPropagation{
+	"", metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
+}
 
 // State of an entry.
 type State uint8
