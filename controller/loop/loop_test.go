@@ -85,7 +85,7 @@ func TestBackoff(t *testing.T) {
 
 // A name waits once, in order, until it is removed.
 func TestQueue(t *testing.T) {
-	queue := loop.NewQueue()
+	queue := loop.NewRetryQueue(clock.RealClock{}, time.Minute)
 	for _, name := range []string{"a", "b", "a", "c"} {
 		queue.Add(name)
 	}

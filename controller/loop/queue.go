@@ -9,34 +9,50 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Queue holds names that wait for work, each at most once. Groups of names take turns, so that one
-// with many names delays no other; within a group they come in the order in which they were added.
-// Unlike client-go's workqueue it needs no goroutine of its own and lets go of names again.
-type Queue struct {
+// RetryQueue holds names that wait for work, each at most once. Groups of names take turns, so that
+// one with many names delays no other; within a group they come in the order in which they were
+// added. A name can wait by itself for a while and delays no other. Unlike client-go's workqueue it
+// needs no goroutine of its own and lets go of names again.
+type RetryQueue struct {
 	group func(name string) string
+	clock clock.Clock
+	most  time.Duration
+	wake  Signal
 
 	mu    sync.Mutex
 	names map[string][]string // by group
 	turns []string            // the groups that have names
 	has   map[string]bool
-	wake  Signal
+	// later are the names that wait, and next is the earliest of their times; zero if none waits.
+	// failures counts the failures of a name in a row.
+	later    map[string]time.Time
+	next     time.Time
+	failures map[string]int
+	// working has the names under work, and whether another worker has asked for one meanwhile.
+	working map[string]bool
 }
 
-// NewQueue makes an empty queue with one group for all names.
-func NewQueue() *Queue { return newQueue(func(string) string { return "" }) }
+// NewRetryQueue makes an empty queue with one group, in which no name waits for longer than most.
+func NewRetryQueue(clock clock.Clock, most time.Duration) *RetryQueue {
+	return NewFairQueue(clock, most, func(string) string { return "" })
+}
 
-func newQueue(group func(name string) string) *Queue {
-	return &Queue{group: group, names: map[string][]string{}, has: map[string]bool{}, wake: NewSignal()}
+// NewFairQueue makes one in which groups of names take turns.
+func NewFairQueue(clock clock.Clock, most time.Duration, group func(name string) string) *RetryQueue {
+	return &RetryQueue{
+		group: group, clock: clock, most: most, wake: NewSignal(), names: map[string][]string{}, has: map[string]bool{},
+		later: map[string]time.Time{}, failures: map[string]int{}, working: map[string]bool{},
+	}
 }
 
 // Add appends a name unless it waits already.
-func (q *Queue) Add(name string) {
+func (q *RetryQueue) Add(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(name)
 }
 
-func (q *Queue) add(name string) {
+func (q *RetryQueue) add(name string) {
 	if q.has[name] {
 		return
 	}
@@ -49,10 +65,12 @@ func (q *Queue) add(name string) {
 	q.wake.Set()
 }
 
-// Remove drops a name that needs no work any more.
-func (q *Queue) Remove(name string) {
+// Remove drops a name that needs no more work, with its failures.
+func (q *RetryQueue) Remove(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	delete(q.later, name)
+	delete(q.failures, name)
 	if !q.has[name] {
 		return
 	}
@@ -64,26 +82,8 @@ func (q *Queue) Remove(name string) {
 	}
 }
 
-// Next waits for a name and removes it. It returns false once ctx is done.
-func (q *Queue) Next(ctx context.Context) (string, bool) {
-	for {
-		if name, ok := q.Pop(); ok {
-			return name, true
-		}
-		if !q.wake.Wait(ctx, nil, 0) {
-			return "", false
-		}
-	}
-}
-
-// Wait returns once there may be a name, and after atMost unless that is 0. It returns false once
-// ctx is done.
-func (q *Queue) Wait(ctx context.Context, clock clock.Clock, atMost time.Duration) bool {
-	return q.wake.Wait(ctx, clock, atMost)
-}
-
 // Pop removes the first name of the group whose turn it is, if there is one.
-func (q *Queue) Pop() (string, bool) {
+func (q *RetryQueue) Pop() (string, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.turns) == 0 {
@@ -99,34 +99,6 @@ func (q *Queue) Pop() (string, bool) {
 	}
 	delete(q.has, name)
 	return name, true
-}
-
-// RetryQueue is a [Queue] in which a name can wait by itself for a while and delays no other.
-type RetryQueue struct {
-	*Queue
-	clock clock.Clock
-	most  time.Duration
-	// later are the names that wait, and next is the earliest of their times; zero if none waits.
-	// failures counts the failures of a name in a row. The mutex of the queue guards all of them.
-	later    map[string]time.Time
-	next     time.Time
-	failures map[string]int
-	// working has the names under work, and whether another worker has asked for one meanwhile.
-	working map[string]bool
-}
-
-// NewRetryQueue makes an empty queue in which no name waits for longer than most.
-func NewRetryQueue(clock clock.Clock, most time.Duration) *RetryQueue {
-	return newRetryQueue(NewQueue(), clock, most)
-}
-
-// NewFairQueue makes one in which groups of names take turns.
-func NewFairQueue(clock clock.Clock, most time.Duration, group func(name string) string) *RetryQueue {
-	return newRetryQueue(newQueue(group), clock, most)
-}
-
-func newRetryQueue(queue *Queue, clock clock.Clock, most time.Duration) *RetryQueue {
-	return &RetryQueue{Queue: queue, clock: clock, most: most, later: map[string]time.Time{}, failures: map[string]int{}, working: map[string]bool{}}
 }
 
 // AddAfter appends a name after a while.
@@ -179,15 +151,6 @@ func (q *RetryQueue) End(name string) {
 func (q *RetryQueue) Done(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.failures, name)
-}
-
-// Remove drops a name that needs no more work, with its failures.
-func (q *RetryQueue) Remove(name string) {
-	q.Queue.Remove(name)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.later, name)
 	delete(q.failures, name)
 }
 
