@@ -58,13 +58,9 @@ func limited(condition string) string {
 // in any namespace. If that would be too long, every new object is sent, and every update of more
 // than metadata and status.
 func (k *kind) touched() string {
-	all := &paths{}
-	all.at(fieldpath.FieldPath{"metadata"}).own = true
+	all := pathsOf(true, k.fields...)
 	for _, path := range k.inherited {
 		all.at(path).inherited = true
-	}
-	for _, path := range k.fields {
-		all.at(path).value = true
 	}
 	terms := all.differ(k.object())
 	if len(k.deadlines) > 0 {
@@ -89,29 +85,14 @@ func (k *kind) mayBeDefaulted() admissionv1.MatchCondition {
 	if k.runtime == nil {
 		return admissionv1.MatchCondition{Name: "carries-a-curfew-key", Expression: ownKeyChanged}
 	}
-	uses := &paths{}
-	uses.at(k.runtime).value = true
-	return concerns(withOld(anyOf(append([]string{ownKeysDiffer}, uses.differ(k.object())...))))
+	return concerns(withOld(anyOf(append([]string{ownKeysDiffer}, k.differ(false, k.runtime)...))))
 }
 
 // ttlChanges asks whether a request sets, changes or removes a Curfew key on a runtime, or its TTL.
-func (k *kind) ttlChanges() string {
-	all := &paths{}
-	all.at(fieldpath.FieldPath{"metadata"}).own = true
-	for _, path := range k.ttls {
-		all.at(path).value = true
-	}
-	return withOld(anyOf(all.differ(k.object())))
-}
+func (k *kind) ttlChanges() string { return withOld(anyOf(k.differ(true, k.ttls...))) }
 
 // deadlinesDiffer asks whether a deadline changes, where old is the old object.
-func (k *kind) deadlinesDiffer() string {
-	all := &paths{}
-	for _, path := range k.deadlines {
-		all.at(path).value = true
-	}
-	return anyOf(all.differ(k.object()))
-}
+func (k *kind) deadlinesDiffer() string { return anyOf(k.differ(false, k.deadlines...)) }
 
 // deadlineChanged asks whether a new object has a deadline, or an update changes it.
 func (k *kind) deadlineChanged() string { return limited(withOld(k.deadlinesDiffer())) }
@@ -125,7 +106,8 @@ func (k *kind) mayGetDefault() string {
 		owned += ` && o.?kind.orValue("") != "CronJob"`
 	}
 	// An object with more owners than maxItems is sent, since looking at each would cost too much.
-	out := `[object.?metadata.?ownerReferences.orValue([])].exists(owners, size(owners) > ` + strconv.Itoa(maxItems) + ` || !owners.exists(o, ` + owned + `))`
+	out := `[object.?metadata.?ownerReferences.orValue([])].exists(owners, size(owners) > ` + strconv.Itoa(maxItems) +
+		` || !owners.exists(o, ` + owned + `))`
 	if k.Kind.GroupKind() == policy.PodProfile.Kind.GroupKind() {
 		out += ` && object.?spec.?restartPolicy.orValue("Always") != "Always"`
 	}
@@ -140,14 +122,7 @@ const wasDefaulted = `["` + wellknown.AnnotationTTLSource + `", "` + wellknown.A
 // valueChanges asks whether an update changes a Curfew key on the object, or a native field that
 // may hold a default.
 func (k *kind) valueChanges() string {
-	all := &paths{}
-	all.at(fieldpath.FieldPath{"metadata"}).own = true
-	for _, path := range []fieldpath.FieldPath{k.TTL, k.TTLSucceeded, k.TTLFailed, k.Deadline} {
-		if path != nil {
-			all.at(path).value = true
-		}
-	}
-	return withOld(anyOf(all.differ(k.object())))
+	return withOld(anyOf(k.differ(true, k.TTL, k.TTLSucceeded, k.TTLFailed, k.Deadline)))
 }
 
 func concerns(expression string) admissionv1.MatchCondition {
@@ -197,7 +172,9 @@ func (n node) field(name string) node {
 // be repeated in it.
 func withOld(condition string) string {
 	out := "[request.operation == \"CREATE\" ? {} : oldObject].exists(old,\n" + indent(condition) + ")"
-	for _, list := range []struct{ name, text string }{{"keys", quoted(wellknown.ObjectKeys)}, {"few", indexes(maxInnerItems)}, {"many", indexes(maxItems)}} {
+	for _, list := range []struct{ name, text string }{
+		{"keys", quoted(wellknown.ObjectKeys)}, {"few", indexes(maxInnerItems)}, {"many", indexes(maxItems)},
+	} {
 		if strings.Contains(condition, list.name+".exists(") {
 			out = "[" + list.text + "].exists(" + list.name + ",\n" + out + ")"
 		}
@@ -234,8 +211,10 @@ func (n node) anyItem(condition func(node) string) string {
 		}
 		return "type(" + text + ".orValue(null)) == list ? " + text + ".value() : []"
 	}
-	item := node{now: lists + "[0][?" + at + "]", old: lists + "[1][?" + at + "]", typed: n.typed, schema: n.schema.At("*"), depth: n.depth + 1}
-	return fmt.Sprintf("[[%s, %s]].exists(%s, size(%[3]s[0]) > %[4]d || size(%[3]s[1]) > %[4]d ||\n  %[5]s.exists(%[6]s, (%[6]s < size(%[3]s[0]) || %[6]s < size(%[3]s[1])) && (%[7]s)))",
+	item := n
+	item.now, item.old, item.schema, item.depth = lists+"[0][?"+at+"]", lists+"[1][?"+at+"]", n.schema.At("*"), n.depth+1
+	return fmt.Sprintf("[[%s, %s]].exists(%s, size(%[3]s[0]) > %[4]d || size(%[3]s[1]) > %[4]d ||\n"+
+		"  %[5]s.exists(%[6]s, (%[6]s < size(%[3]s[0]) || %[6]s < size(%[3]s[1])) && (%[7]s)))",
 		list(n.now), list(n.old), lists, limit, indexes, at, condition(item))
 }
 
@@ -305,6 +284,26 @@ type paths struct {
 	// concern Curfew. value marks a field.
 	own, inherited, value bool
 	below                 map[string]*paths
+}
+
+// pathsOf are paths to fields, and the keys of the object itself. A nil path is left out.
+func pathsOf(own bool, fields ...fieldpath.FieldPath) *paths {
+	all := &paths{}
+	if own {
+		all.at(fieldpath.FieldPath{"metadata"}).own = true
+	}
+	for _, path := range fields {
+		if path != nil {
+			all.at(path).value = true
+		}
+	}
+	return all
+}
+
+// differ returns terms that ask whether a request changes one of several fields, or with own one of
+// the object's own keys.
+func (k *kind) differ(own bool, fields ...fieldpath.FieldPath) []string {
+	return pathsOf(own, fields...).differ(k.object())
 }
 
 // at returns the node of a path.

@@ -24,8 +24,8 @@ import (
 // does.
 type Client interface {
 	follow.Source
-	Create(ctx context.Context, object *unstructured.Unstructured, options metav1.CreateOptions, subresources ...string) (*unstructured.Unstructured, error)
-	Update(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions, subresources ...string) (*unstructured.Unstructured, error)
+	Create(context.Context, *unstructured.Unstructured, metav1.CreateOptions, ...string) (*unstructured.Unstructured, error)
+	Update(context.Context, *unstructured.Unstructured, metav1.UpdateOptions, ...string) (*unstructured.Unstructured, error)
 }
 
 // named lists and watches a single object by name, because permissions can be limited to names.
@@ -54,11 +54,12 @@ type configuration struct {
 }
 
 func (k *Keeper) configuration(of variant, client Client) *configuration {
+	read := func(object *unstructured.Unstructured) *unstructured.Unstructured {
+		object.SetManagedFields(nil)
+		return object
+	}
 	mirror := func(name string) *follow.Mirror[*unstructured.Unstructured] {
-		out := follow.NewMirror[*unstructured.Unstructured](named{client, name}, func(object *unstructured.Unstructured) *unstructured.Unstructured {
-			object.SetManagedFields(nil)
-			return object
-		}, k.options.Clock, k.log)
+		out := follow.NewMirror(named{client, name}, read, k.options.Clock, k.log)
 		out.OnChange(func(string, **unstructured.Unstructured, **unstructured.Unstructured) { k.Again() })
 		return out
 	}
@@ -250,13 +251,18 @@ var mutating = variant{kind: "MutatingWebhookConfiguration", path: "/mutate", fa
 	reinvocation: new(admissionv1.IfNeededReinvocationPolicy), entries: func(p *plan) []entry { return p.mutating }}
 
 func validating(failure admissionv1.FailurePolicyType) variant {
-	return variant{kind: "ValidatingWebhookConfiguration", path: "/validate", failure: failure, entries: func(p *plan) []entry { return p.validating }}
+	return variant{
+		kind: "ValidatingWebhookConfiguration", path: "/validate", failure: failure,
+		entries: func(p *plan) []entry { return p.validating },
+	}
 }
 
 // Configurations are what a keeper writes beside the static configurations; nil where nothing has
 // to be sent.
-func Configurations(in *Input, static *admissionv1.MutatingWebhookConfiguration, staticValidating *admissionv1.ValidatingWebhookConfiguration,
-	failure admissionv1.FailurePolicyType) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration, error) {
+func Configurations(
+	in *Input, static *admissionv1.MutatingWebhookConfiguration, staticValidating *admissionv1.ValidatingWebhookConfiguration,
+	failure admissionv1.FailurePolicyType,
+) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration, error) {
 	plan := newPlan(in)
 	typed, err := convert[webhooks](staticValidating)
 	if err != nil {

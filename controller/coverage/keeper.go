@@ -99,10 +99,11 @@ func (k *Keeper) State() (wanted map[string]string, err error) {
 
 // New makes a keeper. It fails if its metric cannot be registered.
 func New(options Options) (*Keeper, error) {
-	k := &Keeper{options: options, wanted: map[string]string{}, log: options.Log.WithName("coverage"), changed: loop.NewSignal(), failed: prometheus.NewCounter(prometheus.CounterOpts{
+	k := &Keeper{options: options, wanted: map[string]string{}, log: options.Log.WithName("coverage"), changed: loop.NewSignal()}
+	k.failed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "curfew_coverage_errors_total",
 		Help: "Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed.",
-	})}
+	})
 	if err := collectors.Register(options.Registerer, "the metric of coverage", k.failed); err != nil {
 		return nil, err
 	}
@@ -171,7 +172,10 @@ func (k *Keeper) reconcile(ctx context.Context) (again time.Duration, err error)
 // returns when to try again.
 func (k *Keeper) input() (in *Input, again time.Duration, err error) {
 	o := &k.options
-	in = &Input{Namespace: o.Namespace, Controller: o.Controller, Alias: o.Alias, Protect: o.Protect, DryRun: o.DryRun, FailClosed: o.FailClosed, Off: o.Off, coarse: k.coarse}
+	in = &Input{
+		Namespace: o.Namespace, Controller: o.Controller, Alias: o.Alias, Protect: o.Protect, DryRun: o.DryRun, FailClosed: o.FailClosed,
+		Off: o.Off, coarse: k.coarse,
+	}
 	if in.Kinds, err = o.Kinds(); err != nil {
 		return nil, 0, err
 	}

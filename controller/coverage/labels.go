@@ -33,7 +33,8 @@ func (p *plan) labels(in *Input, kinds []*kind) {
 	elsewhere := elsewhere(kinds)
 	changed := ownKeyChanged
 	if in.Alias {
-		changed = fmt.Sprintf("object.?metadata.?labels[?%[1]q] != oldObject.?metadata.?labels[?%[1]q]", wellknown.LabelKyvernoTTL) + " ||\n" + ownKeyChanged
+		changed = fmt.Sprintf("object.?metadata.?labels[?%[1]q] != oldObject.?metadata.?labels[?%[1]q] ||\n", wellknown.LabelKyvernoTTL) +
+			ownKeyChanged
 	}
 	for _, label := range annotationLabels {
 		p.validating = append(p.validating, in.labelled(label.name, label.key, admissionv1.AllScopes, nil, "true", changed, elsewhere))
@@ -58,14 +59,18 @@ func (p *plan) ttlLabel(in *Input, name, key, changed string, others ...admissio
 
 // labelled is a webhook for objects with a label: it sends new objects that meet created, and
 // others that meet changed.
-func (in *Input) labelled(name, key string, scope admissionv1.ScopeType, namespaces []metav1.LabelSelectorRequirement, created, changed string, others ...admissionv1.MatchCondition) entry {
+func (in *Input) labelled(
+	name, key string, scope admissionv1.ScopeType, namespaces []metav1.LabelSelectorRequirement, created, changed string,
+	others ...admissionv1.MatchCondition,
+) entry {
 	// On UPDATE the API server also selects by the old labels. The new ones decide.
 	updated := fmt.Sprintf("object.?metadata.?labels[?%q].hasValue()", key) + " && (\n" + indent(changed) + "\n)"
 	isNew := admissionv1.MatchCondition{Name: "label-is-new", Expression: isCreated + "\n? " + created + "\n: (\n" + indent(updated) + "\n)"}
 	out := in.entry(name, admissionv1.RuleWithOperations{}, namespaces)
 	out.rules = everything(scope)
 	out.objects = metav1.LabelSelector{MatchExpressions: label(key, true)}
-	out.conditions = []admissionv1.MatchCondition{allOf("label-concerns-curfew", append([]admissionv1.MatchCondition{isNew, undeleted, reviewed}, others...)...)}
+	conditions := append([]admissionv1.MatchCondition{isNew, undeleted, reviewed}, others...)
+	out.conditions = []admissionv1.MatchCondition{allOf("label-concerns-curfew", conditions...)}
 	return out
 }
 
@@ -98,7 +103,8 @@ const maxDeletable = 20000
 // mayDelete asks whether the controller may delete the object: from a list where it may everywhere,
 // and elsewhere the API server's authorizer, which takes as long as the rest of the expression.
 func (in *Input) mayDelete() string {
-	asked := fmt.Sprintf("authorizer.serviceAccount(%s, %s).group(request.resource.group).resource(request.resource.resource)", quote(in.Namespace), quote(in.Controller)) +
+	asked := "authorizer.serviceAccount(" + quote(in.Namespace) + ", " + quote(in.Controller) + ")" +
+		`.group(request.resource.group).resource(request.resource.resource)` +
 		`.namespace(request.?namespace.orValue("")).check("delete").allowed()`
 	var known []string
 	length := 0
@@ -158,7 +164,10 @@ func everything(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
 // them takes effect without a review. Webhook configurations are never sent to any webhook. The
 // labels of a Scale are not stored. Kubernetes copies the labels of a Service to its EndpointSlices
 // and Endpoints: a denial there would leave the Service with stale endpoints.
-var reviewed = admissionv1.MatchCondition{Name: "is-reviewed", Expression: `!(request.kind.group in ["admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io"]) &&
+var reviewed = admissionv1.MatchCondition{Name: "is-reviewed", Expression: `!(request.kind.group in ` + quoted([]string{
+	"admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "discovery.k8s.io",
+	"events.k8s.io",
+}) + `) &&
 !(request.kind.group == "" && request.kind.kind in ["Endpoints", "Event"]) &&
 !(request.kind.group == "autoscaling" && request.kind.kind == "Scale")`}
 
@@ -213,8 +222,8 @@ func (p *plan) removedLabels(in *Input, k *kind, all []selection) {
 		keys["removed-labels-kyverno"] = wellknown.LabelKyvernoTTL
 	}
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
-		removed := fmt.Sprintf("oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?annotations[?%[2]q].hasValue()",
-			keys[name], wellknown.AnnotationLabelSource)
+		removed := fmt.Sprintf("oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n"+
+			"!object.?metadata.?annotations[?%[2]q].hasValue()", keys[name], wellknown.AnnotationLabelSource)
 		out := in.entry(name, k.rule(admissionv1.Update), nil, admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: removed})
 		out.objects.MatchExpressions = label(keys[name], true) // The API server selects by the old labels too.
 		p.mutating = append(p.mutating, in.unprotected(out))

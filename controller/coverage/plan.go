@@ -153,7 +153,9 @@ func (p *plan) kind(in *Input, k *kind) {
 
 // entry makes a webhook that never sends objects in Curfew's own namespace, nor objects being
 // deleted.
-func (in *Input) entry(name string, rule admissionv1.RuleWithOperations, namespaces []metav1.LabelSelectorRequirement, conditions ...admissionv1.MatchCondition) entry {
+func (in *Input) entry(
+	name string, rule admissionv1.RuleWithOperations, namespaces []metav1.LabelSelectorRequirement, conditions ...admissionv1.MatchCondition,
+) entry {
 	return entry{
 		name:  name,
 		rules: []admissionv1.RuleWithOperations{rule},

@@ -133,13 +133,15 @@ func (p *plan) policies(in *Input, k *kind, all []selection) {
 		if s.any(bounds) {
 			conditions = append(conditions, k.deadlineChanged())
 		}
-		p.validating = append(p.validating, entry("validate-policies."+k.name(), k.validatedInUse, admissionv1.Create, &s, otherwise, mayMatch(limited(anyOf(conditions)))))
+		p.validating = append(p.validating, entry("validate-policies."+k.name(), k.validatedInUse, admissionv1.Create, &s,
+			otherwise, mayMatch(limited(anyOf(conditions)))))
 	}
 	if !k.updates {
 		return
 	}
 	for _, s := range narrowed(in, all, bounds) {
-		p.validating = append(p.validating, entry("validate-deadlines."+k.name(), k.validatedInUse, admissionv1.Update, &s, otherwise, mayMatch(k.deadlineChanged())))
+		p.validating = append(p.validating, entry("validate-deadlines."+k.name(), k.validatedInUse, admissionv1.Update, &s,
+			otherwise, mayMatch(k.deadlineChanged())))
 	}
 }
 
@@ -173,9 +175,14 @@ func (k *kind) getsDefault(in *Input, spec *v1alpha1.LifecyclePolicySpec) bool {
 		k.getsLabel(in, spec)
 }
 
+// named reports whether a policy names the kind.
+func (k *kind) named(spec *v1alpha1.LifecyclePolicySpec) bool {
+	return slices.Contains(spec.Match.Kinds, v1alpha1.GroupKind{Group: k.Kind.Group, Kind: k.Kind.Kind})
+}
+
 // getsLabel reports whether a policy may give objects of the kind a TTL label.
 func (k *kind) getsLabel(in *Input, spec *v1alpha1.LifecyclePolicySpec) bool {
-	named := slices.Contains(spec.Match.Kinds, v1alpha1.GroupKind{Group: k.Kind.Group, Kind: k.Kind.Kind}) && !policy.EssentialKind(k.Kind.GroupKind())
+	named := k.named(spec) && !policy.EssentialKind(k.Kind.GroupKind())
 	return spec.Defaults != nil && spec.Defaults.TTLLabel != nil && (k.Finishable() || named) && !slices.Contains(in.Off, policy.TriggerLabel)
 }
 
@@ -207,7 +214,8 @@ func (in *Input) unprotected(out entry) entry {
 			metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: names})
 	}
 	if len(patterns) > 0 {
-		out.conditions = append(slices.Clone(out.conditions), admissionv1.MatchCondition{Name: "not-protected", Expression: "!" + judging.ProtectedRequest(patterns)})
+		condition := admissionv1.MatchCondition{Name: "not-protected", Expression: "!" + judging.ProtectedRequest(patterns)}
+		out.conditions = append(slices.Clone(out.conditions), condition)
 	}
 	return out
 }
@@ -216,8 +224,7 @@ func (in *Input) unprotected(out entry) entry {
 // them, and a policy that names the kind denies that. Labelled objects are sent for their label.
 func (p *plan) protection(in *Input, k *kind, all []selection) {
 	denies := func(spec *v1alpha1.LifecyclePolicySpec) bool {
-		return k.matches(spec) && spec.Bounds != nil && spec.Bounds.Protect != "" &&
-			slices.Contains(spec.Match.Kinds, v1alpha1.GroupKind{Group: k.Kind.Group, Kind: k.Kind.Kind})
+		return k.matches(spec) && spec.Bounds != nil && spec.Bounds.Protect != "" && k.named(spec)
 	}
 	for _, s := range narrowed(in, all, denies) {
 		out := in.entry("validate-protection", k.rule(admissionv1.Create, admissionv1.Update), s.namespaces, admissionv1.MatchCondition{
