@@ -85,7 +85,7 @@ func (l *Labels) label(ctx context.Context, of *kind, meta *metav1.PartialObject
 		if errors.Is(found.said.Err, resolution.ErrNeedsBackfill) {
 			counts.withheld++
 		}
-		l.log.V(1).Info("no default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(meta.Namespace, meta.Name), "reason", found.said.Err.Error())
+		l.log.V(1).Info("no default TTL label", "kind", of.Kind.Kind, "object", klog.KObj(meta), "reason", found.said.Err.Error())
 		return false, nil
 	case found.label == "":
 		return false, nil
@@ -240,7 +240,8 @@ func (l *Labels) give(ctx context.Context, of *kind, found finding, counts *coun
 	default:
 		counts.failed++
 		l.results.WithLabelValues("failed").Inc()
-		l.log.V(1).Info("could not be given its default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(facts.Namespace, facts.Name), "reason", err.Error())
+		l.log.V(1).Info("could not be given its default TTL label", "kind", of.Kind.Kind,
+			"object", klog.KRef(facts.Namespace, facts.Name), "reason", err.Error())
 	}
 	return false, nil
 }
@@ -258,7 +259,8 @@ func (l *Labels) patch(ctx context.Context, of *kind, found finding) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.options.Metadata.Resource(of.VersionResource()).Namespace(facts.Namespace).Patch(ctx, facts.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = l.options.Metadata.Resource(of.VersionResource()).Namespace(facts.Namespace).
+		Patch(ctx, facts.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	return err
 }
 

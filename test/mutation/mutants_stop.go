@@ -5,19 +5,19 @@ var stops = []Mutant{
 	{
 		Invariant: "S1", Name: "a deadline deletes a Pod without looking whether it is protected by now",
 		File: "controller/action/stop/delete.go",
-		Old:  " || protected(now.Annotations)", New: "",
+		Old:  " || spared(now)", New: " || now.DeletionTimestamp != nil",
 		Package: deadlines, Tests: []string{"TestPodIsReadBeforeItIsDeleted"},
 	},
 	{
 		Invariant: "S2", Name: "a deadline deletes a Pod that another object controls by now",
 		File: "controller/action/stop/delete.go",
-		Old:  " || !sameController(now, object.meta)", New: "",
+		Old:  " || !sameController(now, object)", New: "",
 		Package: deadlines, Tests: []string{"TestPodIsReadBeforeItIsDeleted"},
 	},
 	{
 		Invariant: "S4", Name: "a protected child is failed",
 		File: "controller/action/stop/child.go",
-		Old:  "child.GetDeletionTimestamp() != nil || protected(child.GetAnnotations()) || hasTrue", New: "child.GetDeletionTimestamp() != nil || hasTrue",
+		Old:  "failed || spared(child)", New: "failed || child.GetDeletionTimestamp() != nil",
 		Package: deadlines, Tests: []string{"TestProtectedChildIsNotMarked"},
 	},
 	{

@@ -190,8 +190,8 @@ const (
 	typeProtobuf = "application/vnd.kubernetes.protobuf"
 	// The API server returns an object that still exists (finalizers): ask for its metadata only.
 	// Errors always come as Status.
-	acceptJSON     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-	acceptProtobuf = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/vnd.kubernetes.protobuf,application/json"
+	acceptJSON     = typeJSON + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + typeJSON
+	acceptProtobuf = typeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + typeProtobuf + ",application/json"
 	// maxBody bounds how much of an answer is read.
 	maxBody = 1 << 20
 )

@@ -107,7 +107,8 @@ func (s *stopping) outcome(ctx context.Context, kind *v1alpha1.Child, child *uns
 		return lifetime.NoOutcome, err
 	}
 	if facts.StateError != nil {
-		return lifetime.NoOutcome, faultf("the state of %s %s/%s cannot be read: %w", kind.Kind, child.GetNamespace(), child.GetName(), facts.StateError)
+		return lifetime.NoOutcome, faultf("the state of %s %s/%s cannot be read: %w",
+			kind.Kind, child.GetNamespace(), child.GetName(), facts.StateError)
 	}
 	return facts.Outcome, nil
 }
@@ -169,7 +170,8 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 		if err != nil {
 			return false, err
 		}
-		if outcome != lifetime.NoOutcome || child.GetDeletionTimestamp() != nil || protected(child.GetAnnotations()) || hasTrue(child, func(condition, _ string) bool { return condition == step.ConditionType }) {
+		failed := hasTrue(child, func(condition, _ string) bool { return condition == step.ConditionType })
+		if outcome != lifetime.NoOutcome || failed || spared(child) {
 			continue
 		}
 		if err := s.confirm(ctx); err != nil {
@@ -209,6 +211,11 @@ func protected(annotations map[string]string) bool {
 	return (&policy.Facts{Annotations: annotations}).Protected()
 }
 
+// spared reports whether an object is not to be touched: it is protected, or being deleted already.
+func spared(object metav1.Object) bool {
+	return object.GetDeletionTimestamp() != nil || protected(object.GetAnnotations())
+}
+
 // deleteChild deletes the children that the object runs. It holds once none is left: Curfew waits
 // for a child that is being deleted, and deletes one that came back again.
 func (s *stopping) deleteChild(ctx context.Context, kind *v1alpha1.Child) (bool, error) {
@@ -220,11 +227,10 @@ func (s *stopping) deleteChild(ctx context.Context, kind *v1alpha1.Child) (bool,
 	of := action.Type{Resource: resourceOf(kind), Kind: kind.Kind, Namespaced: kind.Scope != v1alpha1.ScopeCluster, Aggregated: true}
 	for i := range own {
 		child := &own[i]
-		if child.GetDeletionTimestamp() != nil || protected(child.GetAnnotations()) {
+		if spared(child) {
 			continue
 		}
-		meta := &metav1.ObjectMeta{Namespace: child.GetNamespace(), Name: child.GetName(), UID: child.GetUID(), OwnerReferences: child.GetOwnerReferences()}
-		pending, err := s.delete(ctx, below{of, meta, s.readChild(of, meta.Namespace, meta.Name)})
+		pending, err := s.delete(ctx, of, child, s.readChild)
 		if err != nil || pending {
 			return false, err
 		}

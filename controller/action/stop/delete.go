@@ -15,32 +15,27 @@ import (
 // maxReads bounds how often one attempt reads the same object again before its DELETE.
 const maxReads = 3
 
-// below is a child or a Pod of the object that Curfew stops.
-type below struct {
-	action.Type
-	meta *metav1.ObjectMeta
-	// read reads it live. It returns nil if the object need not be deleted any more.
-	read func(context.Context) (*metav1.ObjectMeta, error)
-}
+// reader reads a child or a Pod live. It returns nil if the object need not be deleted any more.
+type reader func(ctx context.Context, due *action.Due) (*metav1.PartialObjectMetadata, error)
 
 // delete deletes a child or a Pod in the state of a live read, if that read still finds the object
 // that was found below the stopped one (S1, S2). It uses the same action as all deletions of
 // Curfew, so that a tallied Pod is released first. pending reports that --max-deletions-per-minute
 // had no room, or that the action asks for another attempt.
-func (s *stopping) delete(ctx context.Context, object below) (pending bool, err error) {
+func (s *stopping) delete(ctx context.Context, of action.Type, object metav1.Object, read reader) (pending bool, err error) {
 	if err := s.confirm(ctx); err != nil {
 		return true, err
 	}
 	due := action.Due{
-		Type: object.Type, Namespace: object.meta.Namespace, Name: object.meta.Name, UID: object.meta.UID,
+		Type: of, Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 		Propagation: metav1.DeletePropagationBackground, Expiry: s.due.Expiry, Source: s.due.Source, Trigger: string(policy.TriggerDeadline),
 	}
 	for range maxReads {
-		now, err := object.read(ctx)
+		now, err := read(ctx, &due)
 		switch {
 		case err != nil:
 			return true, fmt.Errorf("reading %s %s: %w", due.Kind, due.ObjectName(), err)
-		case now == nil || now.UID != due.UID || now.DeletionTimestamp != nil || protected(now.Annotations) || !sameController(now, object.meta):
+		case now == nil || now.UID != due.UID || spared(now) || !sameController(now, object):
 			return false, nil
 		}
 		if due.ResourceVersion == now.ResourceVersion {
@@ -76,7 +71,7 @@ func (s *stopping) delete(ctx context.Context, object below) (pending bool, err 
 }
 
 // sameController reports whether the same object controls both states.
-func sameController(now, then *metav1.ObjectMeta) bool {
+func sameController(now, then metav1.Object) bool {
 	a, b := metav1.GetControllerOfNoCopy(now), metav1.GetControllerOfNoCopy(then)
 	return a != nil && b != nil && a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion
 }
@@ -92,34 +87,27 @@ func (r refusal) Unwrap() error { return r.Err }
 
 // readPod reads the metadata of a Pod that has not finished. The phase is no metadata: the field
 // selector of a LIST by name asks for both in one request.
-func (s *stopping) readPod(name string) func(context.Context) (*metav1.ObjectMeta, error) {
-	return func(ctx context.Context) (*metav1.ObjectMeta, error) {
-		list, err := s.options.Metadata.Resource(podResource).Namespace(s.due.Namespace).
-			List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name + "," + runningPods})
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			if list.Items[i].Name == name {
-				return &list.Items[i].ObjectMeta, nil
-			}
-		}
-		return nil, nil
+func (s *stopping) readPod(ctx context.Context, due *action.Due) (*metav1.PartialObjectMetadata, error) {
+	list, err := s.options.Metadata.Resource(podResource).Namespace(due.Namespace).
+		List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + due.Name + "," + runningPods})
+	if err != nil {
+		return nil, err
 	}
+	for i := range list.Items {
+		if list.Items[i].Name == due.Name {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
 }
 
 // readChild reads the metadata of a child.
-func (s *stopping) readChild(of action.Type, namespace, name string) func(context.Context) (*metav1.ObjectMeta, error) {
-	return func(ctx context.Context) (*metav1.ObjectMeta, error) {
-		object, err := s.options.Metadata.Resource(of.Resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		return &object.ObjectMeta, nil
+func (s *stopping) readChild(ctx context.Context, due *action.Due) (*metav1.PartialObjectMetadata, error) {
+	object, err := s.options.Metadata.Resource(due.Resource).Namespace(due.Namespace).Get(ctx, due.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
+	return object, err
 }
 
 // refused is the answer to the DELETE that an error is about.
@@ -152,7 +140,7 @@ func (s *stopping) deletePods(ctx context.Context) (bool, error) {
 			continue
 		}
 		meta := &metav1.ObjectMeta{Namespace: s.due.Namespace, Name: one.name, UID: one.uid, OwnerReferences: one.owners}
-		pending, err := s.delete(ctx, below{podType, meta, s.readPod(one.name)})
+		pending, err := s.delete(ctx, podType, meta, s.readPod)
 		if err != nil || pending {
 			return false, err
 		}

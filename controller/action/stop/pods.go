@@ -101,7 +101,9 @@ func newPodIndex(client metadata.Interface, clock clock.PassiveClock) *podIndex 
 
 // below returns the Pods that run below an object, and the reason why more may run there. With an
 // error it returns the Pods that were found before it.
-func (x *podIndex) below(ctx context.Context, namespace string, uid types.UID, created time.Time) (running []pod, unknown string, err error) {
+func (x *podIndex) below(
+	ctx context.Context, namespace string, uid types.UID, created time.Time,
+) (running []pod, unknown string, err error) {
 	x.mu.Lock()
 	of := x.byName[namespace]
 	if of == nil {
@@ -176,9 +178,8 @@ func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods
 		}
 		return page, nil
 	}
-	_, err := paging.Each(ctx, metav1.ListOptions{FieldSelector: runningPods, Continue: walk.next}, list, func(page *metav1.PartialObjectMetadataList) error {
-		return x.read(ctx, namespace, walk, page)
-	})
+	from := metav1.ListOptions{FieldSelector: runningPods, Continue: walk.next}
+	_, err := paging.Each(ctx, from, list, func(page *metav1.PartialObjectMetadataList) error { return x.read(ctx, namespace, walk, page) })
 	return err
 }
 
@@ -212,7 +213,9 @@ func (x *podIndex) read(ctx context.Context, namespace string, walk *podList, li
 // or was re-created: nothing proves that the owners above it own this object, so its Pods are left
 // to the garbage collector (S5). It also stops at an owner that Curfew may not read, and returns
 // the reason as unknown.
-func (x *podIndex) above(ctx context.Context, namespace string, references []metav1.OwnerReference) (uids []types.UID, unknown string, err error) {
+func (x *podIndex) above(
+	ctx context.Context, namespace string, references []metav1.OwnerReference,
+) (uids []types.UID, unknown string, err error) {
 	for range maxOwners {
 		owner := metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: references})
 		if owner == nil {

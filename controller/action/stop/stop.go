@@ -264,7 +264,8 @@ type stopping struct {
 // completion that came first.
 func (s *stopping) steps(ctx context.Context) (pending bool, err error) {
 	if first := s.plan.Steps; len(first) == 0 || first[0].Action != v1alpha1.StopMarkFailed && first[0].Action != v1alpha1.StopSuspend {
-		return true, faultf("the first step that stops a %s is neither MarkFailed nor Suspend: correct spec.deadline.enforcement of its KindProfile", s.plan.Kind.Kind)
+		return true, faultf("the first step that stops a %s is neither MarkFailed nor Suspend: "+
+			"correct spec.deadline.enforcement of its KindProfile", s.plan.Kind.Kind)
 	}
 	if s.seen.exceeded.IsZero() {
 		if s.left, err = s.ranToItsEnd(ctx); s.left || err != nil {
