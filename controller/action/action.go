@@ -217,6 +217,12 @@ func FailureOf(err error) (out Result, ok bool) {
 	return out, true
 }
 
+// Answered reports whether an error is an answer of the API server.
+func Answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
 // maxMessage bounds the part of an answer's message that an error repeats.
 const maxMessage = 1024
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -225,8 +226,7 @@ func (l *Labels) give(ctx context.Context, of *kind, found finding, counts *coun
 	l.rate.Take(l.mono())
 	facts := found.facts
 	err = l.patch(ctx, of, found)
-	answer := apierrors.APIStatus(nil)
-	l.rate.Done(l.mono(), err == nil || !errors.As(err, &answer)) // Without an answer it may have been written.
+	l.rate.Done(l.mono(), err == nil || !action.Answered(err)) // Without an answer it may have been written.
 	switch {
 	case err == nil:
 		counts.given++

@@ -2,8 +2,8 @@ package discovery
 
 import (
 	"context"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,39 +43,24 @@ var requiredVerbs = []string{"list", "watch", "delete"}
 // kindsOf returns the kinds that discovery shows, each in the version that its group prefers among
 // the versions with the required verbs, and the kinds that have no such version. It leaves out
 // groups and versions that skip rejects.
-func kindsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, skip func(schema.GroupVersion) bool) (kinds map[schema.GroupResource]Kind, lacking []string) {
-	byVersion := map[string]*metav1.APIResourceList{}
-	for _, list := range lists {
-		byVersion[list.GroupVersion] = list
-	}
+func kindsOf(
+	groups []*metav1.APIGroup, lists []*metav1.APIResourceList, skip func(schema.GroupVersion) bool,
+) (kinds map[schema.GroupResource]Kind, lacking []string) {
 	kinds = map[schema.GroupResource]Kind{}
-	without := map[schema.GroupResource]bool{}
-	for _, group := range groups {
-		for _, text := range served.Versions(group) {
-			version, err := schema.ParseGroupVersion(text)
-			list := byVersion[text]
-			if err != nil || list == nil || skip(version) {
-				continue
-			}
-			for i := range list.APIResources {
-				resource := &list.APIResources[i]
-				at := schema.GroupResource{Group: version.Group, Resource: resource.Name}
-				if _, known := kinds[at]; known || strings.Contains(resource.Name, "/") || served.Duplicates[at] {
-					continue
-				}
-				if without[at] = lacksVerb(resource.Verbs); without[at] {
-					continue
-				}
-				delete(without, at)
-				kinds[at] = Kind{GroupVersionKind: version.WithKind(resource.Kind), Resource: resource.Name, ClusterScoped: !resource.Namespaced}
-			}
+	without := map[string]bool{}
+	served.Each(groups, lists, func(version schema.GroupVersion, resource *metav1.APIResource) {
+		at := schema.GroupResource{Group: version.Group, Resource: resource.Name}
+		if _, known := kinds[at]; known || skip(version) {
+			return
 		}
-	}
-	for at := range without {
-		lacking = append(lacking, at.String())
-	}
-	slices.Sort(lacking)
-	return kinds, lacking
+		if lacksVerb(resource.Verbs) {
+			without[at.String()] = true
+			return
+		}
+		delete(without, at.String())
+		kinds[at] = Kind{GroupVersionKind: version.WithKind(resource.Kind), Resource: resource.Name, ClusterScoped: !resource.Namespaced}
+	})
+	return kinds, slices.Sorted(maps.Keys(without))
 }
 
 func lacksVerb(verbs metav1.Verbs) bool {

@@ -88,9 +88,8 @@ type Labels struct {
 	reported   map[schema.GroupKind]string
 
 	mu sync.Mutex
-	// everywhere and places are the last answers, in order; nil until they are known.
-	everywhere []schema.GroupResource
-	places     []Place
+	// places are the last answers, in order; nil until they are known.
+	places []Place
 }
 
 // New makes a Labels. It fails if its metrics cannot be registered.
@@ -168,7 +167,6 @@ func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 	var specs []*feedset.Spec
 	places := []Place{}
 	states := map[schema.GroupKind]string{}
-	everywhere := []schema.GroupResource{}
 	for _, kind := range kinds {
 		namespaces, err := answers.Namespaces(ctx, kind.VersionResource(), kind.ClusterScoped)
 		if err != nil {
@@ -184,7 +182,6 @@ func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 			state = skipped
 		case namespaces[0] == metav1.NamespaceAll:
 			state = watched
-			everywhere = append(everywhere, kind.GroupResource())
 		}
 		states[kind.GroupKind()] = state
 		places = append(places, Place{Kind: kind, Namespaces: namespaces})
@@ -193,7 +190,7 @@ func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	l.options.Feeds.Apply(ctx, l.source, specs, nil)
-	l.set(everywhere, places)
+	l.set(places)
 	l.report(states)
 	return next, errServed
 }
@@ -261,10 +258,14 @@ func (l *Labels) OnChange(f func()) { l.changed = append(l.changed, f) }
 
 // Everywhere returns the resources whose objects Curfew may delete in all namespaces, in a stable
 // order. It returns false until that is known.
-func (l *Labels) Everywhere() ([]schema.GroupResource, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.everywhere, l.everywhere != nil
+func (l *Labels) Everywhere() (out []schema.GroupResource, known bool) {
+	places, known := l.Places()
+	for _, place := range places {
+		if slices.Contains(place.Namespaces, metav1.NamespaceAll) {
+			out = append(out, place.GroupResource())
+		}
+	}
+	return out, known
 }
 
 // Places are the kinds that are served, in a stable order. It returns false until they are known.
@@ -284,15 +285,13 @@ func (l *Labels) Served() ([]Kind, bool) {
 	return out, known
 }
 
-func (l *Labels) set(everywhere []schema.GroupResource, places []Place) {
-	order := func(a, b schema.GroupResource) int {
+func (l *Labels) set(places []Place) {
+	slices.SortFunc(places, func(a, b Place) int {
 		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Resource, b.Resource))
-	}
-	slices.SortFunc(everywhere, order)
-	slices.SortFunc(places, func(a, b Place) int { return order(a.GroupResource(), b.GroupResource()) })
+	})
 	l.mu.Lock()
-	same := l.places != nil && slices.Equal(l.everywhere, everywhere) && slices.EqualFunc(l.places, places, Place.equal)
-	l.everywhere, l.places = everywhere, places
+	same := l.places != nil && slices.EqualFunc(l.places, places, Place.equal)
+	l.places = places
 	l.mu.Unlock()
 	if same {
 		return

@@ -56,7 +56,8 @@ func NewProfiles(options ProfilesOptions) (*Profiles, error) {
 		Make: options.Make, Log: p.log,
 		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_kinds_skipped",
-			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, to enforce a deadline, to write finish times or to stamp runtimes, or the feed cannot be made.",
+			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, " +
+				"to enforce a deadline, to write finish times or to stamp runtimes, or the feed cannot be made.",
 		}, []string{"group", "kind", "reason"}),
 	}
 	if err := collectors.Register(options.Registerer, "metrics of profiles", p.source.Skipped); err != nil {
@@ -143,8 +144,9 @@ func Defined(platform *follow.Platform) (map[schema.GroupResource]Kind, error) {
 	out := map[schema.GroupResource]Kind{}
 	for _, definition := range all {
 		if version := definition.Preferred(); version != "" {
-			kind := Kind{GroupVersionKind: definition.Kind.WithVersion(version), Resource: definition.Resource, ClusterScoped: definition.ClusterScoped}
-			out[kind.GroupResource()] = kind
+			out[schema.GroupResource{Group: definition.Kind.Group, Resource: definition.Resource}] = Kind{
+				GroupVersionKind: definition.Kind.WithVersion(version), Resource: definition.Resource, ClusterScoped: definition.ClusterScoped,
+			}
 		}
 	}
 	return out, nil

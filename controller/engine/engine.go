@@ -37,7 +37,7 @@ func New(o Options) (*Engine, error) {
 	if err := errors.Join(errTriggers, err); err != nil {
 		return nil, err
 	}
-	e := &Engine{base: &base{opts: o}, summary: summaries{of: map[summaryKey]*Summary{}}}
+	e := &Engine{base: &base{opts: o}, summary: summaries{of: map[summaryKey]*Summary{}, outcomes: map[Result]int{}}}
 	e.entries = entries{
 		base: e.base, triggers: triggers, index: index.New(), payloads: newPayloads(maxPayloads), kinds: []*kindState{nil},
 		blocked: map[uint32]blockage{}, kick: make(chan struct{}, 1),
@@ -161,6 +161,9 @@ func (e *Engine) Hold(k Kind, on bool) {
 // A kind with several lists (by phase, by label) passes all of them to one Relist. A Relist without
 // End drops nothing, and does not affect the next one. A kind has one Relist at a time.
 type Relist struct {
+	// Seen counts the objects in the list so far, and Waiting those with an expiry.
+	Seen, Waiting int
+
 	engine *Engine
 	kind   Kind
 	gen    uint8
@@ -176,14 +179,22 @@ func (e *Engine) BeginRelist(k Kind) *Relist {
 }
 
 // Upsert is Engine.Upsert for an object in the list.
-func (r *Relist) Upsert(o Object) { r.engine.upsert(o, fromRelist) }
+func (r *Relist) Upsert(o Object) {
+	r.Seen++
+	r.Waiting++
+	r.engine.upsert(o, fromRelist)
+}
 
 // Terminating is Engine.Terminating for an object in the list.
-func (r *Relist) Terminating(o Object, since time.Time) { r.engine.Terminating(o, since) }
+func (r *Relist) Terminating(o Object, since time.Time) {
+	r.Seen++
+	r.engine.Terminating(o, since)
+}
 
 // Cancel is Engine.Cancel for an object in the list that has no expiry.
-func (r *Relist) Cancel(uid types.UID, resourceVersion string) {
-	r.engine.Cancel(r.kind, uid, resourceVersion)
+func (r *Relist) Cancel(k Kind, uid types.UID, resourceVersion string) {
+	r.Seen++
+	r.engine.Cancel(k, uid, resourceVersion)
 }
 
 // End drops the objects that were not seen since BeginRelist and returns their number.

@@ -37,9 +37,6 @@ const (
 
 func (s *summaries) add(k *KindOptions, out *Outcome) {
 	o, result, at := &out.Object, out.Result, out.At
-	if s.outcomes == nil {
-		s.outcomes = map[Result]int{}
-	}
 	s.outcomes[result]++
 	if result != Deleted && result != DryRun {
 		return
@@ -80,7 +77,7 @@ func (e *Engine) summarize(r reading) {
 	s := &e.summary
 	s.last = r.mono
 	outcomes, of := s.outcomes, s.of
-	s.outcomes, s.of = nil, map[summaryKey]*Summary{}
+	s.outcomes, s.of = map[Result]int{}, map[summaryKey]*Summary{}
 	n, late, stuck, limit, held := e.trackedNow(), e.late, e.stuck, e.conc.Limit(), e.guard.held
 	if len(outcomes) == 0 && late == 0 {
 		return
@@ -109,9 +106,6 @@ func (e *Engine) record(j *job, res *attemptResult, out Outcome) {
 	m, o, group, kind := e.metrics, &out.Object, j.kind.Resource.Group, j.kind.Kind
 	if res.conflicts > 0 {
 		m.attempts.WithLabelValues(out.Trigger, group, kind, string(Conflict)).Add(float64(res.conflicts))
-		if e.summary.outcomes == nil {
-			e.summary.outcomes = map[Result]int{}
-		}
 		e.summary.outcomes[Conflict] += res.conflicts
 	}
 	m.attempts.WithLabelValues(out.Trigger, group, kind, string(out.Result)).Inc()

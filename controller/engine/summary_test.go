@@ -8,7 +8,7 @@ import (
 // What objects, or their runtimes, asked for themselves is summed up by namespace; what another
 // source asked for is not.
 func TestSummariesByNamespace(t *testing.T) {
-	s := summaries{of: map[summaryKey]*Summary{}}
+	s := summaries{of: map[summaryKey]*Summary{}, outcomes: map[Result]int{}}
 	for _, source := range []string{"object", "runtime/torch", "policy/platform"} {
 		for _, namespace := range []string{"ci", "lab", "ci"} {
 			s.add(&KindOptions{}, &Outcome{Object: Object{Namespace: namespace, Name: "a", Source: source}, Trigger: "ttl", Result: Deleted})

@@ -93,7 +93,7 @@ func (w *world) handOverLabelList() {
 	for _, t := range w.labels.listing {
 		switch {
 		case t.deleting.IsZero() && w.around.seen == keepBrake:
-			relist.Cancel(t.uid, strconv.FormatUint(t.rv, 10))
+			relist.Cancel(w.labels.kind, t.uid, strconv.FormatUint(t.rv, 10))
 		case t.deleting.IsZero():
 			relist.Upsert(w.labelled(&t))
 		default:

@@ -342,7 +342,7 @@ func (w *world) relist(list []thing, rv uint64) {
 		case due:
 			rl.Upsert(w.object(&t))
 		default:
-			rl.Cancel(t.uid, strconv.FormatUint(t.rv, 10))
+			rl.Cancel(w.kind, t.uid, strconv.FormatUint(t.rv, 10))
 		}
 	}
 	rl.End(strconv.FormatUint(rv, 10))

@@ -91,7 +91,8 @@ func (t *tolerant) Runtime(ctx context.Context, reference *expression.Reference)
 	if err == nil || t.needed() {
 		return object, err
 	}
-	t.feed.log.V(1).Info("kept: its runtime cannot be read", "object", name(t.facts.Namespace, t.facts.Name), "runtime", reference.String(), "reason", err.Error())
+	t.feed.log.V(1).Info("kept: its runtime cannot be read", "object", name(t.facts.Namespace, t.facts.Name),
+		"runtime", reference.String(), "reason", err.Error())
 	t.feed.unread.Store(true)
 	return nil, &platform.UnreadableError{Err: err}
 }
@@ -111,7 +112,8 @@ func (t *tolerant) PodCounter(ctx context.Context, pod *policy.Facts) (*resoluti
 // its runtime can be read.
 func (t *tolerant) needed() bool {
 	own := !t.facts.Finished && t.facts.Deadline() != nil || !t.facts.Exceeded.IsZero()
-	return t.live && (!own || slices.ContainsFunc(t.snapshot.Concerning(t.facts.Profile.Kind.GroupKind()), (*expression.Policy).MatchAsksRuntime))
+	policies := t.snapshot.Concerning(t.facts.Profile.Kind.GroupKind())
+	return t.live && (!own || slices.ContainsFunc(policies, (*expression.Policy).MatchAsksRuntime))
 }
 
 // unreadFor is how long until objects whose runtime could not be read are judged again.

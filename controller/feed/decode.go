@@ -98,16 +98,18 @@ func (l *lineReader) Read(data []byte) (int, error) {
 	}
 }
 
+type kind = schema.GroupVersionKind
+
 // lineEvents takes the envelope off an event.
 type lineEvents struct{ runtime.Serializer }
 
 // Decode implements runtime.Decoder. The returned object points into data, which is valid until the
 // next event is read: client-go decodes the object before that (k8s.io/client-go/rest/watch).
-func (s lineEvents) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (s lineEvents) Decode(data []byte, defaults *kind, into runtime.Object) (runtime.Object, *kind, error) {
 	if event, ok := into.(*metav1.WatchEvent); ok {
-		if kind, object, ok := envelope(data); ok {
-			event.Type, event.Object.Raw = kind, object
-			return event, &schema.GroupVersionKind{}, nil
+		if change, object, ok := envelope(data); ok {
+			event.Type, event.Object.Raw = change, object
+			return event, &kind{}, nil
 		}
 	}
 	return s.Serializer.Decode(data, defaults, into)
@@ -133,13 +135,13 @@ type plainObjects struct{ runtime.Serializer }
 
 // Decode implements runtime.Decoder. It leaves errors of the API server, lists, and anything but
 // JSON to the wrapped serializer.
-func (s plainObjects) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (s plainObjects) Decode(data []byte, defaults *kind, into runtime.Object) (runtime.Object, *kind, error) {
 	if into == nil {
 		if object, err := decodeObject(data); err == nil {
 			read := &unstructured.Unstructured{Object: object}
-			kind := read.GroupVersionKind()
-			if _, list := object["items"]; !list && kind.Kind != "" && kind != metav1.SchemeGroupVersion.WithKind("Status") && kind != statusKind {
-				return read, &kind, nil
+			of := read.GroupVersionKind()
+			if _, list := object["items"]; !list && of.Kind != "" && of != metav1.SchemeGroupVersion.WithKind("Status") && of != statusKind {
+				return read, &of, nil
 			}
 		}
 	}
@@ -160,7 +162,7 @@ func decodeObject(data []byte) (map[string]any, error) {
 }
 
 // statusKind is the kind of the API server's errors.
-var statusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
+var statusKind = kind{Version: "v1", Kind: "Status"}
 
 // bufferSize holds some forty events.
 const bufferSize = 64 << 10

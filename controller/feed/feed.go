@@ -112,7 +112,7 @@ func New(kind Kind, options Options) (*Feed, error) {
 		rejudge: loop.NewRetryQueue(options.Clock, maxRejudge),
 	}
 	if kind.Label != "" {
-		feed.log = options.Log.WithName("labels").WithValues("resource", kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource).String())
+		feed.log = options.Log.WithName("labels").WithValues("resource", feed.resource().String())
 	}
 	feed.finishes = newRecorder(feed)
 	if len(kind.Triggers) == 0 {
@@ -134,7 +134,7 @@ func (f *Feed) register(what *Trigger) error {
 	one := &trigger{Feed: f, Trigger: what}
 	handle, err := f.options.Engine.RegisterKind(engine.KindOptions{
 		Type: action.Type{
-			Resource:    f.kind.Profile.Kind.GroupVersion().WithResource(f.kind.Profile.Resource),
+			Resource:    f.resource(),
 			Kind:        f.kind.Profile.Kind.Kind,
 			Namespaced:  !f.kind.Profile.ClusterScoped,
 			Protobuf:    f.kind.Protobuf,
@@ -156,6 +156,10 @@ func (f *Feed) register(what *Trigger) error {
 // Synced reports whether the kind has been listed whole since the start.
 func (f *Feed) Synced() bool { return f.synced.Load() }
 
+func (f *Feed) resource() schema.GroupVersionResource {
+	return f.kind.Profile.Kind.GroupVersion().WithResource(f.kind.Profile.Resource)
+}
+
 // Kind is the kind that the feed streams.
 func (f *Feed) Kind() schema.GroupKind { return f.kind.Profile.Kind.GroupKind() }
 
@@ -168,20 +172,10 @@ func (f *Feed) Handles() []engine.Kind {
 	return out
 }
 
-// watched are the sinks of single events.
-func (f *Feed) watched() sinks {
-	var to sinks
-	for _, one := range f.triggers {
-		to = append(to, watched{f.options.Engine, one.handle})
-	}
-	return to
-}
-
 // Run streams until ctx is done. It gives up on nothing: whatever fails is tried again (S3).
 func (f *Feed) Run(ctx context.Context) error {
 	f.gap.Store(&gap{since: f.options.Clock.Now()})
-	f.options.Synced.enter(f)
-	defer f.options.Synced.leave(f)
+	defer f.options.Synced.enter(f)()
 	// All goroutines end before Run does, so that they do not contradict a successor that judges by
 	// another profile.
 	var beside sync.WaitGroup

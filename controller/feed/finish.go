@@ -35,7 +35,6 @@ type finish struct {
 	seen            time.Time // by the local clock
 	dry             bool      // nothing is written
 	list            int       // in which it was last seen, or since
-	failures        int       // to write it
 }
 
 func newRecorder(feed *Feed) *recorder {
@@ -72,7 +71,7 @@ func (r *recorder) add(new finish) time.Time {
 	key := string(new.uid)
 	old, known := r.of[key]
 	if known {
-		new.seen, new.failures = old.seen, old.failures
+		new.seen = old.seen
 		if old.after(new.resourceVersion) {
 			new.resourceVersion = old.resourceVersion
 		}
@@ -99,7 +98,7 @@ func (r *recorder) end() {
 	for key, one := range r.of {
 		if one.list < r.list {
 			delete(r.of, key)
-			r.pending.Forget(key)
+			r.pending.Remove(key)
 		}
 	}
 }
@@ -120,7 +119,7 @@ func (r *recorder) forgetBy(uid types.UID, resourceVersion string) {
 	defer r.mu.Unlock()
 	if one, ok := r.of[string(uid)]; ok && !one.after(resourceVersion) {
 		delete(r.of, string(uid))
-		r.pending.Forget(string(uid))
+		r.pending.Remove(string(uid))
 	}
 }
 
@@ -136,16 +135,12 @@ func (r *recorder) moved(key, resourceVersion string) {
 }
 
 func (r *recorder) run(ctx context.Context) {
-	for {
-		key, ok := r.pending.Next(ctx)
-		if !ok {
-			return
-		}
+	r.pending.Work(ctx, func(ctx context.Context, key string) time.Duration {
 		r.mu.Lock()
 		one, known := r.of[key]
 		r.mu.Unlock()
 		if !known || one.dry || one.resourceVersion == "" {
-			continue
+			return 0
 		}
 		switch err := r.write(ctx, one); {
 		case err == nil, apierrors.IsNotFound(err):
@@ -153,17 +148,17 @@ func (r *recorder) run(ctx context.Context) {
 		case apierrors.IsConflict(err):
 			// The object moved: its next event brings it back, with the instant that is kept here.
 			r.moved(key, one.resourceVersion)
-		case ctx.Err() != nil:
-			return
-		default:
-			r.feed.log.V(1).Info("could not write down a finish time, trying again", "namespace", one.namespace, "name", one.name, "reason", err.Error())
+		case ctx.Err() == nil:
+			r.feed.log.V(1).Info("could not write down a finish time, trying again", "namespace", one.namespace, "name", one.name,
+				"reason", err.Error())
 			if reports := r.feed.options.Reports; reports != nil && !errors.Is(err, errTime) {
-				reports.kept(r.feed.reference(one.namespace, one.name, one.uid), "its finish time cannot be written down, so that its TTL does not begin",
-					errNotWritten, "")
+				reports.kept(r.feed.reference(one.namespace, one.name, one.uid),
+					"its finish time cannot be written down, so that its TTL does not begin", errNotWritten, "")
 			}
-			r.retry(key)
+			return retryFirst
 		}
-	}
+		return 0
+	})
 }
 
 const (
@@ -171,17 +166,6 @@ const (
 	retryFirst = time.Second
 	maxRetry   = 5 * time.Minute
 )
-
-// retry writes a finish time again after a while.
-func (r *recorder) retry(key string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if one, ok := r.of[key]; ok {
-		r.pending.AddAfter(key, min(retryFirst<<min(one.failures, 16), maxRetry))
-		one.failures++
-		r.of[key] = one
-	}
-}
 
 // write stamps by the API server's time: a stamp by a clock that is behind would shorten the life
 // of the object for good (S6).

@@ -26,31 +26,30 @@ import (
 type sink interface {
 	Upsert(engine.Object)
 	Terminating(engine.Object, time.Time)
-	Cancel(uid types.UID, resourceVersion string)
+	Cancel(kind engine.Kind, uid types.UID, resourceVersion string)
 }
 
-// sinks take the verdicts of a feed, one for each trigger, in the same order.
-type sinks []sink
+// listing is one list of a feed: a relist for each trigger, in the same order. It is nil for single
+// events.
+type listing []*engine.Relist
 
-// watched is the sink of single events.
-type watched struct {
-	*engine.Engine
-	kind engine.Kind
-}
-
-func (w watched) Cancel(uid types.UID, resourceVersion string) {
-	w.Engine.Cancel(w.kind, uid, resourceVersion)
+// sink is where the verdicts of a trigger go.
+func (f *Feed) sink(relist listing, trigger int) sink {
+	if relist == nil {
+		return f.options.Engine
+	}
+	return relist[trigger]
 }
 
 // event handles one event.
-func (f *Feed) event(ctx context.Context, event watch.Event, to sinks) error {
+func (f *Feed) event(ctx context.Context, event watch.Event, relist listing) error {
 	switch event.Type {
 	case watch.Added, watch.Modified:
 		facts, err := f.kind.Facts(ctx, event.Object)
 		if err != nil {
 			return err
 		}
-		return f.tell(ctx, facts, event.Object, to)
+		return f.tell(ctx, facts, event.Object, relist)
 	case watch.Deleted:
 		accessor, err := meta.Accessor(event.Object)
 		if err != nil {
@@ -71,7 +70,7 @@ func (f *Feed) event(ctx context.Context, event watch.Event, to sinks) error {
 
 // tell passes one state of an object to the engine, for each trigger. The object's context is read
 // once, and only if a trigger needs it.
-func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Object, to sinks) error {
+func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Object, relist listing) error {
 	f.seen.Store(true)
 	f.kind.Observer.See(object)
 	if f.kind.Label == "" && (!facts.Finished || !facts.FinishTime.IsZero()) {
@@ -81,12 +80,13 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 	var around *platform.Context
 	epoch := f.options.Engine.Epoch() // Read before the context: later changes are newer than the judgement.
 	for i, one := range f.triggers {
+		to := f.sink(relist, i)
 		switch {
 		case facts.Deleting:
-			to[i].Terminating(one.object(facts, policy.Verdict{}), facts.DeletingSince)
+			to.Terminating(one.object(facts, policy.Verdict{}), facts.DeletingSince)
 			continue
 		case one.Idle != nil && one.Idle(facts):
-			to[i].Cancel(facts.UID, facts.ResourceVersion)
+			to.Cancel(one.handle, facts.UID, facts.ResourceVersion)
 			continue
 		case around == nil:
 			var err error
@@ -94,7 +94,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 				return err
 			}
 		}
-		if err := one.tell(facts, around, object, epoch, to[i]); err != nil {
+		if err := one.tell(facts, around, object, epoch, to); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func (f *trigger) tell(facts *policy.Facts, around *platform.Context, object run
 		due.Epoch, due.Payload = epoch, payload
 		to.Upsert(due)
 	case policy.RecordFinish, policy.Keep:
-		to.Cancel(facts.UID, facts.ResourceVersion)
+		to.Cancel(f.handle, facts.UID, facts.ResourceVersion)
 	default:
 		return fmt.Errorf("verdict %q of %s %s/%s is not known: this is a bug", verdict.Action, f.kind.Profile.Name, facts.Namespace, facts.Name)
 	}

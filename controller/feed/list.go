@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy"
@@ -38,46 +38,6 @@ const (
 	// pagedFor is how long lists are read in pages before a stream is tried again.
 	pagedFor = time.Hour
 )
-
-// listed is the sink of a relist for one trigger. It counts the objects, and those with an expiry.
-type listed struct {
-	*engine.Relist
-	seen, waiting int
-}
-
-// listing is one list of a feed: a relist for each trigger.
-type listing []*listed
-
-func (l listing) sinks() sinks {
-	var to sinks
-	for _, one := range l {
-		to = append(to, one)
-	}
-	return to
-}
-
-// end drops the objects that the list has not shown.
-func (l listing) end(at string) {
-	for _, one := range l {
-		one.End(at)
-	}
-}
-
-func (l *listed) Upsert(o engine.Object) {
-	l.seen++
-	l.waiting++
-	l.Relist.Upsert(o)
-}
-
-func (l *listed) Terminating(o engine.Object, since time.Time) {
-	l.seen++
-	l.Relist.Terminating(o, since)
-}
-
-func (l *listed) Cancel(uid types.UID, resourceVersion string) {
-	l.seen++
-	l.Relist.Cancel(uid, resourceVersion)
-}
 
 // listAll passes every object to the engine and drops objects that are gone. It streams if the API
 // server can (KEP-3157), so that neither side holds the list, and reads pages otherwise. It returns
@@ -106,7 +66,7 @@ func (f *Feed) beginList() listing {
 	f.kind.Observer.Begin()
 	var relist listing
 	for _, one := range f.triggers {
-		relist = append(relist, &listed{Relist: f.options.Engine.BeginRelist(one.handle)})
+		relist = append(relist, f.options.Engine.BeginRelist(one.handle))
 	}
 	return relist
 }
@@ -131,38 +91,38 @@ func (f *Feed) listStream(ctx context.Context) (string, watch.Interface, error) 
 		return "", nil, err
 	}
 	f.cut = 0
-	f.known(relist, began)
+	f.known(relist, at, began)
 	return at, events, nil
 }
 
 func (f *Feed) listPages(ctx context.Context) (string, error) {
 	began := f.options.Clock.Now()
 	relist := f.beginList()
-	to := relist.sinks()
 	at, err := f.pages(ctx, f.kind.Namespace, f.kind.LabelSelector, func(facts *policy.Facts, object runtime.Object) error {
-		return f.tell(ctx, facts, object, to)
+		return f.tell(ctx, facts, object, relist)
 	})
 	if err != nil {
 		return "", fmt.Errorf("listing %s: %w", f.kind.Profile.Resource, err)
 	}
-	relist.end(at)
-	f.known(relist, began)
+	f.known(relist, at, began)
 	return at, nil
 }
 
-// known notes that all objects of the kind have been listed.
-func (f *Feed) known(relist listing, began time.Time) {
+// known notes that all objects of the kind have been listed, and drops those that the list has not
+// shown.
+func (f *Feed) known(relist listing, at string, began time.Time) {
+	waiting := 0
+	for _, one := range relist {
+		one.End(at)
+		waiting += one.Waiting
+	}
 	f.finishes.end()
 	f.kind.Observer.End()
 	log := f.log
 	if f.synced.Swap(true) {
 		log = log.V(1) // It is news only at the start.
 	}
-	waiting := 0
-	for _, one := range relist {
-		waiting += one.waiting
-	}
-	seen := relist[0].seen // Each trigger gets every object.
+	seen := relist[0].Seen // Each trigger gets every object.
 	log.Info("all objects are known", "objects", seen, "waiting", waiting, "took", f.options.Clock.Since(began))
 	if f.options.Listed != nil {
 		f.options.Listed(seen)
@@ -172,7 +132,6 @@ func (f *Feed) known(relist listing, began time.Time) {
 // initialEvents handles the events of a stream that begins with the list, up to the bookmark that
 // ends the list. The list is incomplete until that bookmark, so a stream without it must end (S3).
 func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist listing, began time.Time) (string, error) {
-	to := relist.sinks()
 	over := f.options.Clock.NewTimer(stallAfter)
 	defer over.Stop()
 	progress := false
@@ -200,12 +159,11 @@ func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist
 					return "", err
 				}
 				if last {
-					relist.end(at)
 					return at, nil
 				}
 				continue
 			}
-			if err := f.event(ctx, event, to); err != nil {
+			if err := f.event(ctx, event, relist); err != nil {
 				return "", err
 			}
 		}
@@ -224,7 +182,7 @@ func (f *Feed) pages(ctx context.Context, namespace, selector string, visit func
 		delay := loop.NewBackoff()
 		for tries := 1; ; tries++ {
 			list, err := f.kind.List(ctx, namespace, options)
-			if err == nil || tries == pageTries || answered(err) || ctx.Err() != nil {
+			if err == nil || tries == pageTries || action.Answered(err) || ctx.Err() != nil {
 				return list, err
 			}
 			loop.Pause(ctx, f.options.Clock, delay.Next())
@@ -239,12 +197,6 @@ func (f *Feed) pages(ctx context.Context, namespace, selector string, visit func
 			return visit(facts, object)
 		})
 	})
-}
-
-// answered reports whether an error is the answer of the API server.
-func answered(err error) bool {
-	status := apierrors.APIStatus(nil)
-	return errors.As(err, &status)
 }
 
 // RejudgeNamespace judges all objects of a namespace again, because its settings have changed.
@@ -352,12 +304,11 @@ func (f *Feed) rejudgeLoop(ctx context.Context) {
 
 // judgeListed lists objects and judges some of them.
 func (f *Feed) judgeListed(ctx context.Context, namespace, selector string, concerns func(*policy.Facts) bool) error {
-	to := f.watched()
 	_, err := f.pages(ctx, namespace, selector, func(facts *policy.Facts, object runtime.Object) error {
 		if !concerns(facts) {
 			return nil
 		}
-		return f.tell(ctx, facts, object, to)
+		return f.tell(ctx, facts, object, nil)
 	})
 	return err
 }

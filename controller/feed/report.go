@@ -84,8 +84,9 @@ func (f *Feed) notHeld(facts *policy.Facts, verdict policy.Verdict) {
 	}
 	f.options.Reports.say(report{
 		on: f.reference(facts.Namespace, facts.Name, facts.UID), reason: "NotHeld", action: "Judge", what: "a dry run that binds Curfew alone",
-		text: fmt.Sprintf("%s is in mode DryRun, which Curfew obeys, but %s deletes the object by %s %s at %s: remove the field to keep the object",
-			verdict.Source.Phrase(), facts.Profile.NativeDeleter(), native.Setting.Path, native.Setting.Shown(), native.Expiry.UTC().Format(time.RFC3339)),
+		text: fmt.Sprintf("%s is in mode DryRun, which Curfew obeys, but %s deletes the object by %s %s at %s: "+
+			"remove the field to keep the object", verdict.Source.Phrase(), facts.Profile.NativeDeleter(),
+			native.Setting.Path, native.Setting.Shown(), native.Expiry.UTC().Format(time.RFC3339)),
 	})
 }
 
@@ -111,7 +112,8 @@ func (r *Reports) kept(on *corev1.ObjectReference, because string, err error, so
 func (r *Reports) Stuck(stuck engine.StuckObject) {
 	r.say(report{
 		on: referenceOf(&stuck.Object, &stuck.Kind), reason: "Stuck", action: "Wait", what: "still terminating",
-		text: fmt.Sprintf("still terminating since %s: some finalizer is not removed; Curfew does not delete it again", stuck.Since.UTC().Format(time.RFC3339)),
+		text: fmt.Sprintf("still terminating since %s: some finalizer is not removed; Curfew does not delete it again",
+			stuck.Since.UTC().Format(time.RFC3339)),
 	})
 }
 
@@ -169,9 +171,11 @@ func (r *Reports) flush() {
 				on.UID = r.UID(namespace)
 			}
 		}
-		text := fmt.Sprintf("%d x %s without an Event of their own: %s: %s: %s", of.count, of.kind, of.what, strings.Join(of.names, ", "), of.text)
+		names := strings.Join(of.names, ", ")
+		text := fmt.Sprintf("%d x %s without an Event of their own: %s: %s: %s", of.count, of.kind, of.what, names, of.text)
 		r.write(&report{on: on, reason: of.reason, action: of.action, text: text})
-		r.log.Info("more objects are reported than have Events of their own", "namespace", of.example.Namespace, "kind", of.kind, "because", of.what, "objects", of.count)
+		r.log.Info("more objects are reported than have Events of their own", "namespace", of.example.Namespace,
+			"kind", of.kind, "because", of.what, "objects", of.count)
 	}
 	if unnamed > 0 {
 		r.log.Info("more objects are reported than have Events of their own", "objects", unnamed)

@@ -87,7 +87,6 @@ func refused(err error) bool {
 
 // drain handles the events of one watch until it ends. It returns the last resourceVersion it saw.
 func (f *Feed) drain(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) (string, error) {
-	to := f.watched()
 	for {
 		select {
 		case <-ctx.Done():
@@ -106,7 +105,7 @@ func (f *Feed) drain(ctx context.Context, at string, events watch.Interface, rel
 				at = seen
 				continue
 			}
-			if err := f.event(ctx, event, to); err != nil {
+			if err := f.event(ctx, event, nil); err != nil {
 				return at, err
 			}
 			if accessor, err := meta.Accessor(event.Object); err == nil {
@@ -150,31 +149,31 @@ func NewSyncedMetric(registerer prometheus.Registerer, clock clock.PassiveClock,
 	c := &SyncedMetric{
 		clock: clock, changed: changed, feeds: map[*Feed]struct{}{},
 		synced: prometheus.NewDesc("curfew_feed_synced",
-			"1 once all objects of a kind are known and its changes are being watched, else 0; by the trigger that they are watched for.", labels, nil),
+			"1 once all objects of a kind are known and its changes are being watched, else 0; by the trigger that they are watched for.",
+			labels, nil),
 		age: prometheus.NewDesc("curfew_feed_incomplete_seconds",
 			"For how long not all objects of a kind have been known, 0 while they are; by the trigger that they are watched for.", labels, nil),
 	}
 	return c, collectors.Register(registerer, "metrics of the feeds", c)
 }
 
-func (c *SyncedMetric) enter(f *Feed) {
+// enter counts a feed that runs, until leave is called.
+func (c *SyncedMetric) enter(f *Feed) (leave func()) {
 	if c == nil {
-		return
+		return func() {}
 	}
-	c.mu.Lock()
-	c.feeds[f] = struct{}{}
-	c.mu.Unlock()
-	c.change()
-}
-
-func (c *SyncedMetric) leave(f *Feed) {
-	if c == nil {
-		return
+	set := func(running bool) {
+		c.mu.Lock()
+		if running {
+			c.feeds[f] = struct{}{}
+		} else {
+			delete(c.feeds, f)
+		}
+		c.mu.Unlock()
+		c.change()
 	}
-	c.mu.Lock()
-	delete(c.feeds, f)
-	c.mu.Unlock()
-	c.change()
+	set(true)
+	return func() { set(false) }
 }
 
 func (c *SyncedMetric) change() {

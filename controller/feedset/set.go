@@ -258,7 +258,8 @@ func (r *running) ended() {
 	}
 	delete(s.tracked, r.spec.Key)
 	if r.spec.Purpose == Finish {
-		r.source.Log.Info("kind is gone: nothing of it is tracked any more", "kind", r.spec.Kind.Kind, "resource", r.spec.VersionResource().String())
+		r.source.Log.Info("kind is gone: nothing of it is tracked any more", "kind", r.spec.Kind.Kind,
+			"resource", r.spec.VersionResource().String())
 	}
 }
 

@@ -142,7 +142,10 @@ func OfProfile(profile *expression.Profile, version string) *Spec {
 	spec.Required = Needs{Reason: "permission", All: permission.ToDelete(spec.VersionResource())}
 	spec.Optional = []Needs{
 		{Reason: ReasonDeadline, Effect: "deadlines of this kind are not enforced", All: toStop(profile)},
-		{Reason: "runtime-stamp", Effect: "a TTL that a runtime was given past admission deletes nothing without backfill", All: toStamp(profile)},
+		{
+			Reason: "runtime-stamp", Effect: "a TTL that a runtime was given past admission deletes nothing without backfill",
+			All: toStamp(profile),
+		},
 	}
 	return spec
 }

@@ -185,7 +185,7 @@ func TestRetryQueue(t *testing.T) {
 		queue.AddAfter("gone", time.Second)
 		queue.AddAfter("soon", time.Second)
 		queue.Add("now")
-		queue.Forget("gone")
+		queue.Remove("gone")
 		if !queue.Delayed("late") || queue.Delayed("now") {
 			t.Error("want late to wait, and now not to")
 		}

@@ -171,13 +171,6 @@ func (q *RetryQueue) Delayed(name string) bool {
 	return ok
 }
 
-// Forget drops a name that waits for its time.
-func (q *RetryQueue) Forget(name string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.later, name)
-}
-
 // Next waits for a name and removes it. It returns false once ctx is done.
 func (q *RetryQueue) Next(ctx context.Context) (string, bool) {
 	for {

@@ -171,7 +171,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S3", Name: "of the triggers that share a watch, only one gets a state",
 		File: "controller/feed/judge.go",
-		Old:  "for i, one := range f.triggers {\n\t\tswitch {", New: "for i, one := range f.triggers[:1] {\n\t\tswitch {",
+		Old:  "for i, one := range f.triggers {\n\t\tto :=", New: "for i, one := range f.triggers[:1] {\n\t\tto :=",
 		Package: feeds, Tests: []string{"TestOneWatchForTTLsAndDeadlines", "TestTriggersOfOneFeedAreApart"},
 	},
 	{

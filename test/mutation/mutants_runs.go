@@ -101,7 +101,7 @@ var ofRuns = []Mutant{
 	{
 		Invariant: "S6", Name: "a lookup forgets workloads that cannot be deleted",
 		File: "controller/discovery/served/served.go",
-		Old:  "if strings.Contains(resource.Name, \"/\") || Duplicates[name] {", New: "if strings.Contains(resource.Name, \"/\") || Duplicates[name] || !cleanable(resource.Verbs) {",
+		Old:  "known, ok := at[one.GroupResource]\n", New: "known, ok := at[one.GroupResource]\n\t\tif one.Undeletable {\n\t\t\treturn\n\t\t}\n",
 		Package: "controller/discovery/served", Tests: []string{"TestUndeletable"},
 	},
 }

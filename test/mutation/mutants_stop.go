@@ -4,13 +4,13 @@ package main
 var stops = []Mutant{
 	{
 		Invariant: "S1", Name: "a deadline deletes a Pod without looking whether it is protected by now",
-		File: "controller/action/stop/delete.go",
+		File: "controller/action/stop/child.go",
 		Old:  " || spared(now)", New: " || now.DeletionTimestamp != nil",
 		Package: deadlines, Tests: []string{"TestPodIsReadBeforeItIsDeleted"},
 	},
 	{
 		Invariant: "S2", Name: "a deadline deletes a Pod that another object controls by now",
-		File: "controller/action/stop/delete.go",
+		File: "controller/action/stop/child.go",
 		Old:  " || !sameController(now, object)", New: "",
 		Package: deadlines, Tests: []string{"TestPodIsReadBeforeItIsDeleted"},
 	},

@@ -108,7 +108,7 @@ func replace(text, mark string) string {
 func TestNext(t *testing.T) {
 	start := time.Unix(1000, 0)
 	clock := clocktesting.NewFakePassiveClock(start)
-	s := &Action{options: Options{Clock: clock, Settle: time.Minute}}
+	s := &Action{options: Options{Clock: clock}}
 	for name, c := range map[string]struct {
 		seen            Payload
 		marked, pending bool
@@ -149,7 +149,7 @@ func TestResultOf(t *testing.T) {
 		"too many":           {apierrors.NewTooManyRequests("wait", 3), http.StatusTooManyRequests, false, 3 * time.Second},
 		"no answer":          {errors.New("connection refused"), 0, false, 0},
 	} {
-		got := resultOf(errors.Join(c.err), due)
+		got := (&stopping{due: due}).resultOf(errors.Join(c.err))
 		if got.Code != c.code || (got.Outcome == action.Gone) != c.missing || got.After != c.after || got.Err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}

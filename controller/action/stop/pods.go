@@ -226,7 +226,7 @@ func (x *podIndex) above(
 		switch {
 		case apierrors.IsForbidden(err):
 			return uids, fmt.Sprintf("%s %s/%s may not be read", owner.Kind, namespace, owner.Name), nil
-		case err != nil && answered(err) && !comeAgain(err):
+		case err != nil && action.Answered(err) && !comeAgain(err):
 			// A refusal about one owner keeps its Pods. It keeps no Pods of other owners running.
 			return uids, fmt.Sprintf("%s %s/%s cannot be read", owner.Kind, namespace, owner.Name), nil
 		case err != nil:
@@ -277,10 +277,4 @@ func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1
 func comeAgain(err error) bool {
 	_, asked := apierrors.SuggestsClientDelay(err)
 	return asked || apierrors.IsTooManyRequests(err)
-}
-
-// answered reports whether an error is an answer of the API server.
-func answered(err error) bool {
-	_, ok := action.FailureOf(err)
-	return ok
 }

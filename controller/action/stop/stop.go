@@ -46,13 +46,11 @@ type Options struct {
 	// Profile is the profile of the kind of a child, nil where it has none; it shows whether a
 	// child has finished. Without the function, conditions do.
 	Profile func(kind schema.GroupKind) (*policy.Profile, error)
-	// Settle is how long after the mark an object is looked at again; 0 means [DefaultSettle].
-	Settle time.Duration
 }
 
-// DefaultSettle is how long after the mark Curfew checks an object again: by then every reconcile
+// settle is how long after the mark Curfew checks an object again: by then every reconcile
 // that began before the mark has ended, and Curfew has seen what it re-created or overwrote.
-const DefaultSettle = time.Minute
+const settle = time.Minute
 
 const (
 	// minLook and maxLook bound the wait until Curfew checks a failed object again.
@@ -126,7 +124,6 @@ type Action struct {
 
 // New makes an Action and registers its metrics.
 func New(options Options) (*Action, error) {
-	options.Settle = cmp.Or(options.Settle, DefaultSettle)
 	options.Clock = cmp.Or[clock.PassiveClock](options.Clock, clock.RealClock{})
 	if options.ServerTime == nil {
 		options.ServerTime = func(context.Context) (time.Time, error) { return options.Clock.Now(), nil }
@@ -152,14 +149,15 @@ func New(options Options) (*Action, error) {
 func (s *Action) Do(ctx context.Context, due action.Due) action.Result {
 	seen, ok := due.Payload.(*Payload)
 	if !ok {
-		return resultOf(faultf("got a %T where a state of %s was needed: this is a bug", due.Payload, due.Kind), &due)
+		return action.Failure(http.StatusUnprocessableEntity, action.FromResource,
+			fmt.Errorf("got a %T where a state of %s was needed: this is a bug", due.Payload, due.Kind))
 	}
 	stop := &stopping{Action: s, plan: seen.plan, seen: seen, due: &due}
 	pending, err := stop.steps(ctx)
 	var out action.Result
 	switch {
 	case err != nil:
-		out = resultOf(err, &due)
+		out = stop.resultOf(err)
 	case stop.left:
 		if stop.firstTime("left") {
 			s.log.Info("left alone at its deadline: what it ran has finished, and its own controller has yet to say so",
@@ -206,7 +204,7 @@ func (s *Action) next(seen *Payload, justMarked, pending bool) action.Result {
 	switch age := s.options.Clock.Now().Sub(seen.exceeded); {
 	case pending:
 		return again(min(age, maxPending))
-	case age < s.options.Settle:
+	case age < settle:
 		return again(min(age, maxLook))
 	default:
 		return action.Result{Outcome: action.Done}
@@ -222,9 +220,10 @@ func faultf(format string, args ...any) error { return fault{fmt.Errorf(format, 
 
 // resultOf turns an error into a Result, so that the engine's backoff and breakers apply to
 // deadlines too. A 404 about a child or a subresource does not mean that the object is gone.
-func resultOf(err error, due *action.Due) action.Result {
-	if out, ok := refused(err); ok {
-		return out
+func (s *stopping) resultOf(err error) action.Result {
+	if s.refused != nil {
+		s.refused.Err = err
+		return *s.refused
 	}
 	out, answered := action.FailureOf(err)
 	if own := (fault{}); !answered && errors.As(err, &own) {
@@ -232,7 +231,7 @@ func resultOf(err error, due *action.Due) action.Result {
 	}
 	var status apierrors.APIStatus
 	if apierrors.IsNotFound(err) && errors.As(err, &status) && out.Origin != action.FromAdmission {
-		if of := status.Status().Details; of != nil && of.Name == due.Name && of.Kind == due.Resource.Resource {
+		if of := status.Status().Details; of != nil && of.Name == s.due.Name && of.Kind == s.due.Resource.Resource {
 			out.Outcome = action.Gone
 		}
 	}
@@ -248,8 +247,10 @@ type stopping struct {
 	// marked reports that this attempt wrote the mark, and took how long that took.
 	marked bool
 	took   time.Duration
-	// deleted is how many children and Pods this attempt deleted.
+	// deleted is how many children and Pods this attempt deleted, and refused the first answer to a
+	// DELETE that failed.
 	deleted int
+	refused *action.Result
 	// begun means that the first step has succeeded: the object has failed, or is suspended.
 	begun bool
 	// confirmed means that the object was just as it was judged when this attempt wrote to it, or

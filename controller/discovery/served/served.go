@@ -2,7 +2,6 @@
 package served
 
 import (
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,15 +17,30 @@ var Duplicates = map[schema.GroupResource]bool{
 	{Group: "project.openshift.io", Resource: "projects"}: true, // Namespaces, which --protect and their own mode apply to
 }
 
-// Versions returns the versions of a group, the preferred one first.
-func Versions(group *metav1.APIGroup) []string {
-	out := []string{group.PreferredVersion.GroupVersion}
-	for _, of := range group.Versions {
-		if of.GroupVersion != group.PreferredVersion.GroupVersion {
-			out = append(out, of.GroupVersion)
+// Each calls f for each resource that discovery shows in each of its versions, the preferred one
+// first. It leaves out subresources and [Duplicates].
+func Each(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, f func(schema.GroupVersion, *metav1.APIResource)) {
+	byVersion := map[string]*metav1.APIResourceList{}
+	for _, list := range lists {
+		byVersion[list.GroupVersion] = list
+	}
+	for _, group := range groups {
+		versions := append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...)
+		for i, of := range versions {
+			version, err := schema.ParseGroupVersion(of.GroupVersion)
+			list := byVersion[of.GroupVersion]
+			if err != nil || list == nil || i > 0 && of.GroupVersion == group.PreferredVersion.GroupVersion {
+				continue
+			}
+			for i := range list.APIResources {
+				resource := &list.APIResources[i]
+				name := schema.GroupResource{Group: version.Group, Resource: resource.Name}
+				if !strings.Contains(resource.Name, "/") && !Duplicates[name] {
+					f(version, resource)
+				}
+			}
 		}
 	}
-	return out
 }
 
 // Resources returns the resources that discovery shows, each with its versions, the preferred one
@@ -35,35 +49,22 @@ func Versions(group *metav1.APIGroup) []string {
 func Resources(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) []cleanup.Resource {
 	var out []cleanup.Resource
 	at := map[schema.GroupResource]int{}
-	for _, group := range groups {
-		for _, text := range Versions(group) {
-			version, err := schema.ParseGroupVersion(text)
-			list := slices.IndexFunc(lists, func(l *metav1.APIResourceList) bool { return l.GroupVersion == text })
-			if err != nil || list < 0 {
-				continue
-			}
-			for i := range lists[list].APIResources {
-				resource := &lists[list].APIResources[i]
-				name := schema.GroupResource{Group: version.Group, Resource: resource.Name}
-				if strings.Contains(resource.Name, "/") || Duplicates[name] {
-					continue
-				}
-				one := cleanup.Resource{
-					GroupResource: name, Kind: resource.Kind, Namespaced: resource.Namespaced, Versions: []string{version.Version}, Undeletable: !cleanable(resource.Verbs),
-				}
-				known, ok := at[name]
-				switch {
-				case !ok:
-					at[name] = len(out)
-					out = append(out, one)
-				case out[known].Undeletable == one.Undeletable:
-					out[known].Versions = append(out[known].Versions, version.Version)
-				case out[known].Undeletable:
-					out[known] = one
-				}
-			}
+	Each(groups, lists, func(version schema.GroupVersion, resource *metav1.APIResource) {
+		one := cleanup.Resource{
+			GroupResource: schema.GroupResource{Group: version.Group, Resource: resource.Name}, Kind: resource.Kind,
+			Namespaced: resource.Namespaced, Versions: []string{version.Version}, Undeletable: !cleanable(resource.Verbs),
 		}
-	}
+		known, ok := at[one.GroupResource]
+		switch {
+		case !ok:
+			at[one.GroupResource] = len(out)
+			out = append(out, one)
+		case out[known].Undeletable == one.Undeletable:
+			out[known].Versions = append(out[known].Versions, version.Version)
+		case out[known].Undeletable:
+			out[known] = one
+		}
+	})
 	return out
 }
 
