@@ -24,9 +24,11 @@ import (
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lint"
 )
 
 // addPlatform follows, on every replica, the objects by which admission and the controller judge:
@@ -164,4 +166,23 @@ func (c *controller) addCoverage(context.Context) (err error) {
 		Clock:   c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 	return err
+}
+
+// files reads policies, profiles and kinds from --config-dir. A bad file ends the start.
+func (p *process) files(ctx context.Context) (follow.Files, error) {
+	p.log.Info("working in listed namespaces only: nothing that takes rights in the cluster is done",
+		"namespaces", p.options.onlyNamespaces, "off", "cleanup policies, PodTallies, webhook configurations, cluster-scoped kinds, training runtimes, stamps and statuses")
+	definitions, err := crd.All()
+	if err != nil {
+		return follow.Files{}, err
+	}
+	schemas, err := lint.NewSchemas(definitions)
+	if err != nil {
+		return follow.Files{}, err
+	}
+	files := follow.Files{Dir: p.options.configDir, Stored: schemas.Stored, Clock: p.clock}
+	if _, _, err := files.Read(ctx); err != nil {
+		return files, fmt.Errorf("--config-dir=%s: %w", p.options.configDir, err)
+	}
+	return files, nil
 }

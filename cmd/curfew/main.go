@@ -14,9 +14,6 @@ import (
 	"curfew.dev/curfew/controller/settings"
 )
 
-// version is set by the linker.
-var version = "dev"
-
 func main() {
 	if err := root().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "curfew:", err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -18,12 +17,9 @@ import (
 	"curfew.dev/curfew/controller/confine"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
-	"curfew.dev/curfew/controller/follow"
-	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
-	"curfew.dev/curfew/policy/lint"
 )
 
 // options are the flags, each documented where it is added.
@@ -68,6 +64,13 @@ type options struct {
 // maxVerbosity is the highest level of the libraries, which log in the same way. Below 0 the logger
 // would drop the messages about deletions.
 const maxVerbosity = 10
+
+// cleanupAccount is the ServiceAccount that ClusterCleanupPolicies without one of their own delete
+// as. manifests/rbac names it.
+const cleanupAccount = "curfew-cleanup"
+
+// controllerAccount is the ServiceAccount that the controller runs as, as manifests/rbac names it.
+const controllerAccount = "curfew-controller"
 
 func defaultOptions() *options {
 	return &options{
@@ -144,6 +147,35 @@ func (o *options) addController(flags *pflag.FlagSet) {
 
 // protected are the namespaces in which nothing is ever deleted.
 func (o *options) protected() []string { return append([]string{o.namespace}, o.protect...) }
+
+func (o *options) annotationsOnly() bool { return o.nativeTTL == "off" }
+
+// triggerNames are the names of all triggers.
+func triggerNames() []string {
+	var out []string
+	for _, info := range judging.Triggers() {
+		out = append(out, string(info.Name))
+	}
+	return out
+}
+
+// on reports whether a trigger is switched on.
+func (o *options) on(name policy.Trigger) bool { return slices.Contains(o.enable, string(name)) }
+
+// triggers are the names of those that are switched on.
+func (o *options) triggers() []policy.Trigger { return o.triggersThat(true) }
+
+// off are the names of the triggers that are switched off.
+func (o *options) off() []policy.Trigger { return o.triggersThat(false) }
+
+func (o *options) triggersThat(on bool) (out []policy.Trigger) {
+	for _, info := range judging.Triggers() {
+		if o.on(info.Name) == on {
+			out = append(out, info.Name)
+		}
+	}
+	return out
+}
 
 // validate names every flag that cannot be used, with its value and the fix.
 func (o *options) validate() error {
@@ -235,7 +267,18 @@ func (o *options) validateChoices(bad func(flag string, value any, fix string)) 
 	}
 }
 
-func (o *options) annotationsOnly() bool { return o.nativeTTL == "off" }
+func (o *options) validateEnable() error {
+	all := strings.Join(triggerNames(), ", ")
+	if len(o.enable) == 0 {
+		return fmt.Errorf("--enable=: name at least one of %s; with --dry-run nothing is deleted either", all)
+	}
+	for _, name := range o.enable {
+		if !slices.Contains(triggerNames(), name) {
+			return fmt.Errorf("--enable=%s: the triggers are %s", name, all)
+		}
+	}
+	return nil
+}
 
 // onlyOptions are the flags of a process without rights in the cluster.
 type onlyOptions struct {
@@ -306,26 +349,3 @@ func (o *options) confine(config *rest.Config) {
 		config.Wrap(confine.Options{Namespaces: o.onlyNamespaces, Own: o.namespace}.Wrap)
 	}
 }
-
-// files reads policies, profiles and kinds from --config-dir. A bad file ends the start.
-func (p *process) files(ctx context.Context) (follow.Files, error) {
-	p.log.Info("working in listed namespaces only: nothing that takes rights in the cluster is done",
-		"namespaces", p.options.onlyNamespaces, "off", "cleanup policies, PodTallies, webhook configurations, cluster-scoped kinds, training runtimes, stamps and statuses")
-	definitions, err := crd.All()
-	if err != nil {
-		return follow.Files{}, err
-	}
-	schemas, err := lint.NewSchemas(definitions)
-	if err != nil {
-		return follow.Files{}, err
-	}
-	files := follow.Files{Dir: p.options.configDir, Stored: schemas.Stored, Clock: p.clock}
-	if _, _, err := files.Read(ctx); err != nil {
-		return files, fmt.Errorf("--config-dir=%s: %w", p.options.configDir, err)
-	}
-	return files, nil
-}
-
-// behind reports whether objects must be judged live before they are deleted. Without watches of
-// namespaces and policies they always are.
-func (c *controller) behind() bool { return c.options.only() || c.reach.Behind() }

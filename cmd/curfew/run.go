@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	_ "time/tzdata" // The image has no time zones.
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
@@ -237,7 +238,8 @@ func together(ctx context.Context, parts ...func(context.Context) error) error {
 type leaderRunnable func(context.Context) error
 
 func (f leaderRunnable) Start(ctx context.Context) error { return f(ctx) }
-func (leaderRunnable) NeedLeaderElection() bool          { return true }
+
+func (leaderRunnable) NeedLeaderElection() bool { return true }
 
 // leaseRetry is how often a waiting controller looks at the lease: a leader that gives it up is
 // followed within 2.2 times that, since the interval is jittered.
@@ -351,3 +353,6 @@ func memoryLimit() int64 {
 	}
 	return 0
 }
+
+// version is set by the linker.
+var version = "dev"

@@ -180,3 +180,6 @@ func (d *drain) check() api.Check {
 		return nil
 	}}
 }
+
+// serviceName is the Service in front of the webhooks, as manifests/deploy names it.
+const serviceName = "curfew-webhook"

@@ -178,3 +178,7 @@ func (c *controller) addNotices(ctx context.Context) error {
 	}
 	return nil
 }
+
+// behind reports whether objects must be judged live before they are deleted. Without watches of
+// namespaces and policies they always are.
+func (c *controller) behind() bool { return c.options.only() || c.reach.Behind() }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,7 +26,6 @@ import (
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -84,46 +82,6 @@ func cleans(*controller) (engine.Trigger, error) {
 
 // scheduled runs the cleanup policies that are due.
 func scheduled(ctx context.Context, c *controller) error { return c.cleanup.Run(ctx) }
-
-// triggerNames are the names of all triggers.
-func triggerNames() []string {
-	var out []string
-	for _, info := range judging.Triggers() {
-		out = append(out, string(info.Name))
-	}
-	return out
-}
-
-func (o *options) validateEnable() error {
-	all := strings.Join(triggerNames(), ", ")
-	if len(o.enable) == 0 {
-		return fmt.Errorf("--enable=: name at least one of %s; with --dry-run nothing is deleted either", all)
-	}
-	for _, name := range o.enable {
-		if !slices.Contains(triggerNames(), name) {
-			return fmt.Errorf("--enable=%s: the triggers are %s", name, all)
-		}
-	}
-	return nil
-}
-
-// on reports whether a trigger is switched on.
-func (o *options) on(name policy.Trigger) bool { return slices.Contains(o.enable, string(name)) }
-
-// triggers are the names of those that are switched on.
-func (o *options) triggers() []policy.Trigger { return o.triggersThat(true) }
-
-// off are the names of the triggers that are switched off.
-func (o *options) off() []policy.Trigger { return o.triggersThat(false) }
-
-func (o *options) triggersThat(on bool) (out []policy.Trigger) {
-	for _, info := range judging.Triggers() {
-		if o.on(info.Name) == on {
-			out = append(out, info.Name)
-		}
-	}
-	return out
-}
 
 // actions are the triggers that are switched on, as the engine takes them.
 func (c *controller) actions() ([]engine.Trigger, error) {
@@ -186,10 +144,6 @@ func (c *controller) addBackfill(context.Context) error {
 	})
 	return err
 }
-
-// cleanupAccount is the ServiceAccount that ClusterCleanupPolicies without one of their own delete
-// as. manifests/rbac names it.
-const cleanupAccount = "curfew-cleanup"
 
 // addCleanup wires cleanup policies → engine.
 func (c *controller) addCleanup(context.Context) (err error) {

@@ -24,12 +24,6 @@ import (
 	"curfew.dev/curfew/webhook/api"
 )
 
-// serviceName is the Service in front of the webhooks, as manifests/deploy names it.
-const serviceName = "curfew-webhook"
-
-// controllerAccount is the ServiceAccount that the controller runs as, as manifests/rbac names it.
-const controllerAccount = "curfew-controller"
-
 // admission are the parts of the webhooks.
 type admission struct {
 	*process

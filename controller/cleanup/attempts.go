@@ -33,55 +33,6 @@ const (
 	readAgain = 5
 )
 
-// decide submits the objects of a page until the outcome of each is known. A busy API server or a
-// webhook that is away must not end the run, which would list everything again.
-func (b *batch) decide(ctx context.Context) error {
-	defer b.learn()
-	most := untriedPatience
-	if b.run.futile(b.order) {
-		most = patience
-	}
-	backoff := loop.NewBackoffOf(minWait, maxWait)
-	left := b.undecided()
-	for idle, untried := 0, 0; len(left) > 0; {
-		before, tries := len(left), b.tries()
-		if err := b.submit(ctx, left); err != nil {
-			return err
-		}
-		switch left = b.undecided(); {
-		case len(left) == 0:
-			return nil
-		case b.unconfirmed != nil:
-			if idle++; idle > patience || ends(b.unconfirmed) {
-				return b.unconfirmed
-			}
-		case b.held(left):
-			backoff.Reset()
-			if b.postpone(ctx, left) {
-				left = b.undecided()
-				continue
-			}
-			if err := b.run.wait(ctx); err != nil {
-				return err
-			}
-			continue
-		case len(left) < before:
-			idle, untried = 0, 0
-			backoff.Reset()
-		case b.tries() == tries && untried < most:
-			untried++
-		case b.tries() > tries && idle < patience:
-			idle++
-		default:
-			return b.giveUp(ctx, left)
-		}
-		if !loop.Pause(ctx, b.run.c.options.Clock, backoff.Next()) {
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
 // learn marks a resource as failing if this page gave up on one of its objects and deleted none. It
 // clears the mark if the page deleted one.
 func (b *batch) learn() {
@@ -184,30 +135,54 @@ func (b *batch) tries() (all int) {
 	return all
 }
 
-// submit makes one attempt at each of the objects, or none if it is not known whether the run may
-// still delete.
-func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error {
-	b.run.confirming.Lock()
-	b.unconfirmed = b.run.confirm(ctx)
-	b.run.confirming.Unlock()
-	if b.unconfirmed != nil {
-		return context.Cause(ctx)
+// Judge implements engine.Run: it reads an object live, as the account of the run.
+func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, error) {
+	b.mu.Lock()
+	item := *b.items[o.UID]
+	b.mu.Unlock()
+	object, gone, err := b.run.look(ctx, &item)
+	if object == nil {
+		return gone, err
 	}
-	objects := make([]engine.Object, 0, len(items))
-	for _, item := range items {
-		object, err := b.run.objectOf(item)
-		if err != nil {
-			return err
-		}
-		objects = append(objects, object)
+	if !b.run.c.unchanged(b.run.policy) {
+		b.keep(o.UID, errChanged.Error())
+		return engine.Judgement{Verdict: engine.Keep}, nil
 	}
-	b.left, b.done, b.budget = len(objects), make(chan struct{}), survey.NewBudget()
-	b.run.c.options.Engine.Submit(ctx, b, objects...)
-	<-b.done // The engine gives back what it holds when ctx ends.
-	if b.err != nil {
-		return b.err
+	place := &turn{of: b.run.c.judging, namespace: cmp.Or(b.run.policy.Namespace, b.run.policy.ID())}
+	defer place.end()
+	decision, err := b.run.survey.JudgeLive(ctx, targetOf(&item), object, b.run.c.options.Live, b.budget, place.judging)
+	if err != nil {
+		return engine.Judgement{}, err
 	}
-	return context.Cause(ctx)
+	newest := b.run.survey.Newest
+	switch {
+	case decision.Verdict == cleanup.NoMatch:
+		b.keep(o.UID, "it does not match any more")
+	case decision.Reason == cleanup.SkipEvaluation && b.budget.Spent():
+		b.mu.Lock()
+		b.fail(b.items[o.UID], errors.New(decision.Message)) // Others spent it, so it still matches.
+		b.mu.Unlock()
+	case decision.Verdict == cleanup.Skip:
+		b.keep(o.UID, decision.Message)
+	case newest != nil && newest.Keeps(decision.Group, decision.Time, o.UID):
+		b.keep(o.UID, "it is one of the newest")
+	default:
+		o.ResourceVersion = object.GetResourceVersion()
+		return engine.Judgement{Verdict: engine.Track, Object: o, Finalizers: object.GetFinalizers()}, nil
+	}
+	return engine.Judgement{Verdict: engine.Keep}, nil
+}
+
+// judging is away for a live judgement. Without a turn in time nothing is wrong with its object.
+func (u *turn) judging(ctx context.Context, f func() error) error {
+	u.end()
+	if err := cmp.Or(f(), ctx.Err()); err != nil {
+		return err
+	}
+	if err := u.take(ctx); err != nil {
+		return fmt.Errorf("%w: %w", engine.ErrNoSlot, err)
+	}
+	return nil
 }
 
 // targetOf is the resource of an item.

@@ -1,24 +1,21 @@
 package cleanup
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"sync"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/quote"
@@ -37,6 +34,20 @@ type batches struct {
 func newBatches(ctx context.Context, r *run) *batches {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return &batches{ctx: ctx, cancel: cancel, run: r, free: make(chan struct{}, inFlight)}
+}
+
+// submit puts the chosen objects into batches while there are at least so many. It may wait for
+// deletions, so call it while no page of a list is held: the pages of a hundred runs would take too
+// much memory.
+func (r *run) submit(least int) error {
+	for len(r.chosen) >= least {
+		size := min(len(r.chosen), batchSize)
+		if err := r.batches.add(r.chosen[:size:size]); err != nil {
+			return err
+		}
+		r.chosen = r.chosen[size:]
+	}
+	return nil
 }
 
 // add deletes the objects once there is room. It returns the first error of any batch. The run
@@ -72,20 +83,6 @@ func (b *batches) add(items []v1alpha1.CleanupItem) error {
 			b.cancel(err)
 		}
 	})
-	return nil
-}
-
-// submit puts the chosen objects into batches while there are at least so many. It may wait for
-// deletions, so call it while no page of a list is held: the pages of a hundred runs would take too
-// much memory.
-func (r *run) submit(least int) error {
-	for len(r.chosen) >= least {
-		size := min(len(r.chosen), batchSize)
-		if err := r.batches.add(r.chosen[:size:size]); err != nil {
-			return err
-		}
-		r.chosen = r.chosen[size:]
-	}
 	return nil
 }
 
@@ -130,72 +127,6 @@ func (r *run) newBatch(page *page) *batch {
 	return b
 }
 
-// count counts the outcomes on a page.
-func (r *run) count(ctx context.Context, page *page) error {
-	r.observe(page)
-	return r.ledger.count(ctx, page, func(s *v1alpha1.CleanupPolicyStatus, unknown int64) {
-		s.LastRun.Lost = plus(s.LastRun.Lost, unknown)
-		message := fmt.Sprintf("DELETEs of report %s have no known outcome: up to %d deletions are in no count", page.name, s.LastRun.Lost)
-		r.cur.set(s, v1alpha1.ConditionCountsExact, metav1.ConditionFalse, v1alpha1.ReasonNoAnswer, message)
-	})
-}
-
-func (r *run) observe(page *page) {
-	for i := range page.fields.Objects {
-		r.c.metrics.objects.WithLabelValues(string(page.fields.Objects[i].Result)).Inc()
-	}
-}
-
-// objectOf is an item as the engine takes it.
-func (r *run) objectOf(item *v1alpha1.CleanupItem) (engine.Object, error) {
-	gvr := schema.GroupVersionResource{Group: item.Group, Version: item.Version, Resource: item.Resource}
-	kind, err := r.kind(gvr, item)
-	return engine.Object{
-		Kind: kind, Namespace: item.Namespace, Name: item.Name, UID: item.UID, ResourceVersion: item.ResourceVersion,
-		// The engine's clock may be behind that of the API server, by which the run is due.
-		Expiry: r.info.ScheduledTime.Add(-maxClockSkew), Source: r.policy.ID(), Propagation: r.policy.Spec.PropagationPolicy,
-		// Other objects decide a lookup, and they may have changed since the list.
-		Live: len(r.policy.Expressions.Lookups) > 0, Epoch: r.epoch,
-	}, err
-}
-
-// maxClockSkew is far above what the engine tolerates.
-const maxClockSkew = time.Minute
-
-// kind registers a kind with the engine, once in a run.
-func (r *run) kind(gvr schema.GroupVersionResource, item *v1alpha1.CleanupItem) (engine.Kind, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known, ok := r.kinds[gvr]; ok {
-		return known, nil
-	}
-	kind, err := r.c.options.Engine.RegisterKind(engine.KindOptions{
-		Type: action.Type{
-			Resource: gvr, Kind: item.Kind, Namespaced: item.Namespace != "", Protobuf: builtIn(gvr.GroupVersion().WithKind(item.Kind)),
-			Aggregated: !builtIn(gvr.GroupVersion().WithKind(item.Kind)),
-		},
-		Trigger: string(policy.TriggerCleanup), Scope: r.policy.ID(),
-		Judge: func(context.Context, engine.Object) (engine.Judgement, error) {
-			return engine.Judgement{}, errors.New("an object of a cleanup run is judged by the run: this is a bug")
-		},
-	})
-	if err != nil {
-		return 0, err
-	}
-	r.kinds[gvr] = kind
-	return kind, nil
-}
-
-// forgetKinds lets the engine forget the kinds of the run.
-func (r *run) forgetKinds() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for gvr, kind := range r.kinds {
-		r.c.options.Engine.ForgetKind(kind)
-		delete(r.kinds, gvr)
-	}
-}
-
 // batch is what the engine reports to. It implements engine.Run.
 type batch struct {
 	run *run
@@ -234,74 +165,104 @@ type trouble struct {
 	tries int
 }
 
-// Judge implements engine.Run: it reads an object live, as the account of the run.
-func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, error) {
-	b.mu.Lock()
-	item := *b.items[o.UID]
-	b.mu.Unlock()
-	object, gone, err := b.run.look(ctx, &item)
-	if object == nil {
-		return gone, err
+// decide submits the objects of a page until the outcome of each is known. A busy API server or a
+// webhook that is away must not end the run, which would list everything again.
+func (b *batch) decide(ctx context.Context) error {
+	defer b.learn()
+	most := untriedPatience
+	if b.run.futile(b.order) {
+		most = patience
 	}
-	if !b.run.c.unchanged(b.run.policy) {
-		b.keep(o.UID, errChanged.Error())
-		return engine.Judgement{Verdict: engine.Keep}, nil
-	}
-	place := &turn{of: b.run.c.judging, namespace: cmp.Or(b.run.policy.Namespace, b.run.policy.ID())}
-	defer place.end()
-	decision, err := b.run.survey.JudgeLive(ctx, targetOf(&item), object, b.run.c.options.Live, b.budget, place.judging)
-	if err != nil {
-		return engine.Judgement{}, err
-	}
-	newest := b.run.survey.Newest
-	switch {
-	case decision.Verdict == cleanup.NoMatch:
-		b.keep(o.UID, "it does not match any more")
-	case decision.Reason == cleanup.SkipEvaluation && b.budget.Spent():
-		b.mu.Lock()
-		b.fail(b.items[o.UID], errors.New(decision.Message)) // Others spent it, so it still matches.
-		b.mu.Unlock()
-	case decision.Verdict == cleanup.Skip:
-		b.keep(o.UID, decision.Message)
-	case newest != nil && newest.Keeps(decision.Group, decision.Time, o.UID):
-		b.keep(o.UID, "it is one of the newest")
-	default:
-		o.ResourceVersion = object.GetResourceVersion()
-		return engine.Judgement{Verdict: engine.Track, Object: o, Finalizers: object.GetFinalizers()}, nil
-	}
-	return engine.Judgement{Verdict: engine.Keep}, nil
-}
-
-// judging is away for a live judgement. Without a turn in time nothing is wrong with its object.
-func (u *turn) judging(ctx context.Context, f func() error) error {
-	u.end()
-	if err := cmp.Or(f(), ctx.Err()); err != nil {
-		return err
-	}
-	if err := u.take(ctx); err != nil {
-		return fmt.Errorf("%w: %w", engine.ErrNoSlot, err)
+	backoff := loop.NewBackoffOf(minWait, maxWait)
+	left := b.undecided()
+	for idle, untried := 0, 0; len(left) > 0; {
+		before, tries := len(left), b.tries()
+		if err := b.submit(ctx, left); err != nil {
+			return err
+		}
+		switch left = b.undecided(); {
+		case len(left) == 0:
+			return nil
+		case b.unconfirmed != nil:
+			if idle++; idle > patience || ends(b.unconfirmed) {
+				return b.unconfirmed
+			}
+		case b.held(left):
+			backoff.Reset()
+			if b.postpone(ctx, left) {
+				left = b.undecided()
+				continue
+			}
+			if err := b.run.wait(ctx); err != nil {
+				return err
+			}
+			continue
+		case len(left) < before:
+			idle, untried = 0, 0
+			backoff.Reset()
+		case b.tries() == tries && untried < most:
+			untried++
+		case b.tries() > tries && idle < patience:
+			idle++
+		default:
+			return b.giveUp(ctx, left)
+		}
+		if !loop.Pause(ctx, b.run.c.options.Clock, backoff.Next()) {
+			return context.Cause(ctx)
+		}
 	}
 	return nil
 }
 
-// keep notes why an object is kept. It has to match in consecutiveRuns again.
-func (b *batch) keep(uid types.UID, why string) {
-	b.run.survey.Matches.Forget(uid)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.items[uid].Message = quote.ShortenTo(why, maxMessage)
-}
-
-// fail notes that an object that still exists could not be deleted, as far as is known.
-func (b *batch) fail(item *v1alpha1.CleanupItem, err error) {
-	item.Result, item.Message = v1alpha1.ItemFailed, quote.ShortenTo(err.Error(), maxMessage)
-	if b.unanswered[item.UID] {
-		item.Result = v1alpha1.ItemUnknown
+// submit makes one attempt at each of the objects, or none if it is not known whether the run may
+// still delete.
+func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error {
+	b.run.confirming.Lock()
+	b.unconfirmed = b.run.confirm(ctx)
+	b.run.confirming.Unlock()
+	if b.unconfirmed != nil {
+		return context.Cause(ctx)
 	}
+	objects := make([]engine.Object, 0, len(items))
+	for _, item := range items {
+		object, err := b.run.objectOf(item)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, object)
+	}
+	b.left, b.done, b.budget = len(objects), make(chan struct{}), survey.NewBudget()
+	b.run.c.options.Engine.Submit(ctx, b, objects...)
+	<-b.done // The engine gives back what it holds when ctx ends.
+	if b.err != nil {
+		return b.err
+	}
+	return context.Cause(ctx)
 }
 
-// maxMessage bounds the message of an item, as the schema does.
-const maxMessage = 256
+// Action deletes what a run submits, as the account of the run.
+type Action struct{}
+
+// Do implements action.Action.
+func (Action) Do(ctx context.Context, due action.Due) action.Result {
+	batch, ok := due.Run.(*batch)
+	if !ok {
+		return action.Result{Outcome: action.Refused, Err: fmt.Errorf("%T is no batch of a cleanup run: this is a bug", due.Run)}
+	}
+	if !batch.run.c.unchanged(batch.run.policy) {
+		// Suspended, edited or deleted: the live judgement, which follows a conflict, keeps the object.
+		return action.Result{Outcome: action.Conflict, Err: errChanged}
+	}
+	if !batch.confirmed(ctx) {
+		return action.Result{Outcome: action.Held, Err: pause.ErrHeld} // Nothing is sent: see decide.
+	}
+	result := batch.run.account.Delete.Do(ctx, due)
+	if pause.HeldIn(ctx) {
+		return action.Result{Outcome: action.Held, Err: pause.ErrHeld}
+	}
+	batch.answered(due.UID, result)
+	return result
+}
 
 // answered notes an answer that no retry will change: something but the rights of the account
 // refuses the deletion, such as an admission webhook. It also notes that none came.
@@ -365,9 +326,44 @@ func reasonOf(o engine.Outcome) error {
 	}
 }
 
-// builtIn reports whether the API server itself serves a kind.
-func builtIn(kind schema.GroupVersionKind) bool { return scheme.Scheme.Recognizes(kind) }
+// keep notes why an object is kept. It has to match in consecutiveRuns again.
+func (b *batch) keep(uid types.UID, why string) {
+	b.run.survey.Matches.Forget(uid)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.items[uid].Message = quote.ShortenTo(why, maxMessage)
+}
 
-func isForbidden(err error) bool { return apierrors.IsForbidden(err) || errors.Is(err, errForbidden) }
+// fail notes that an object that still exists could not be deleted, as far as is known.
+func (b *batch) fail(item *v1alpha1.CleanupItem, err error) {
+	item.Result, item.Message = v1alpha1.ItemFailed, quote.ShortenTo(err.Error(), maxMessage)
+	if b.unanswered[item.UID] {
+		item.Result = v1alpha1.ItemUnknown
+	}
+}
 
-var errForbidden = survey.ErrForbidden
+// maxMessage bounds the message of an item, as the schema does.
+const maxMessage = 256
+
+// count counts the outcomes on a page.
+func (r *run) count(ctx context.Context, page *page) error {
+	r.observe(page)
+	return r.ledger.count(ctx, page, func(s *v1alpha1.CleanupPolicyStatus, unknown int64) {
+		s.LastRun.Lost = plus(s.LastRun.Lost, unknown)
+		message := fmt.Sprintf("DELETEs of report %s have no known outcome: up to %d deletions are in no count", page.name, s.LastRun.Lost)
+		r.cur.set(s, v1alpha1.ConditionCountsExact, metav1.ConditionFalse, v1alpha1.ReasonNoAnswer, message)
+	})
+}
+
+func (r *run) observe(page *page) {
+	for i := range page.fields.Objects {
+		r.c.metrics.objects.WithLabelValues(string(page.fields.Objects[i].Result)).Inc()
+	}
+}
+
+func itemOf(at *cleanup.Target, object *unstructured.Unstructured) v1alpha1.CleanupItem {
+	return v1alpha1.CleanupItem{
+		Group: at.Group, Version: at.Version, Kind: at.Kind, Resource: at.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
+		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+	}
+}

@@ -1,9 +1,7 @@
 package cleanup
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,12 +10,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 
@@ -156,132 +152,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve works for the policies in the queue.
-func (c *Controller) serve(ctx context.Context) {
-	var all sync.WaitGroup
-	for {
-		key, ok := c.queue.Next(ctx)
-		if !ok {
-			break
-		}
-		if !c.queue.Begin(key) {
-			continue
-		}
-		all.Go(func() {
-			defer c.queue.End(key)
-			c.work(ctx, key)
-		})
-	}
-	all.Wait()
-}
-
-// work does what a policy needs now, once it is its turn, and has it looked at again.
-func (c *Controller) work(ctx context.Context, key string) {
-	turn, err := c.turns.take(ctx, namespaceOf(key))
-	if err != nil {
-		return
-	}
-	defer turn.end()
-	again, err := c.step(ctx, key, turn)
-	switch {
-	case ctx.Err() != nil:
-	case errors.Is(err, errGone) && !c.known(key):
-		c.queue.Done(key) // Remove would drop a policy of that name that is created now.
-	case err != nil:
-		c.log.Info("a cleanup policy could not be run, trying again", "policy", key, "reason", err.Error())
-		most := cmp.Or(again, retrySoon) // No failure delays the next run.
-		if isForbidden(err) {
-			most = min(most, retrySoon)
-		}
-		c.queue.RetryWithin(key, retryFirst, most)
-	default:
-		c.queue.Done(key)
-		c.queue.AddAfter(key, again)
-	}
-}
-
-// read reads a policy live. The error is errGone if it does not exist.
-func (c *Controller) read(ctx context.Context, key string) (*unstructured.Unstructured, error) {
-	resource, name, _ := strings.Cut(key, "/")
-	client := dynamic.ResourceInterface(c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)))
-	if namespace, of, ok := strings.Cut(name, "/"); ok {
-		client, name = c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(namespace), of
-	}
-	object, err := client.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, errGone
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading policy %s: %w", key, err)
-	}
-	if object.GetDeletionTimestamp() != nil {
-		return nil, errGone
-	}
-	return object, nil
-}
-
-// seen is the part of a policy that the controller keeps.
-type seen struct {
-	spec
-	// stalled is the reason why the policy does not delete all that it should, or "".
-	stalled string
-}
-
-// spec is what a run depends on. A policy is looked at again when it changes.
-type spec struct {
-	uid        types.UID
-	generation int64
-	created    time.Time
-	suspended  bool
-	deleting   bool
-}
-
-func see(object *unstructured.Unstructured) seen {
-	suspended, _, _ := unstructured.NestedBool(object.Object, "spec", "suspend")
-	out := seen{spec: spec{object.GetUID(), object.GetGeneration(), object.GetCreationTimestamp().Time, suspended, object.GetDeletionTimestamp() != nil}}
-	if !suspended && !out.deleting {
-		out.stalled = stalledReason(object)
-	}
-	return out
-}
-
-// stalledReason returns why a policy does not delete all that it should: it cannot be used, its
-// account lacks a permission, or its last run was stalled. The first such condition gives the
-// reason.
-func stalledReason(object *unstructured.Unstructured) string {
-	var status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-	}
-	content, _, _ := unstructured.NestedMap(object.Object, "status")
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status) != nil {
-		return "" // The schema does not admit it.
-	}
-	for _, bad := range []struct {
-		condition string
-		status    metav1.ConditionStatus
-	}{
-		{v1alpha1.ConditionReady, metav1.ConditionFalse},
-		{v1alpha1.ConditionPermissionsGranted, metav1.ConditionFalse},
-		{v1alpha1.ConditionStalled, metav1.ConditionTrue},
-	} {
-		if c := meta.FindStatusCondition(status.Conditions, bad.condition); c != nil && c.Status == bad.status {
-			if !slices.Contains(reasons, c.Reason) {
-				return otherReason // Others may have written it: each would be a series.
-			}
-			return c.Reason
-		}
-	}
-	return ""
-}
-
-// reasons are the reasons that Curfew gives, and otherReason stands for all others.
-var reasons = []string{
-	v1alpha1.ReasonInvalidField, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonForbidden, v1alpha1.ReasonTooManyMatches, v1alpha1.ReasonTooManyGroups,
-	v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonPaused, v1alpha1.ReasonKindNotListed, v1alpha1.ReasonTimeLimit, v1alpha1.ReasonRunFailed,
-}
-
-const otherReason = "Other"
-
 // known reports whether a policy of this name is known: it may have been created again during a run
 // of the old one.
 func (c *Controller) known(key string) bool {
@@ -326,3 +196,43 @@ func (c *Controller) Stalled() []string {
 	slices.Sort(out)
 	return out
 }
+
+// limit checks what admission checks as well: policies get past it.
+func (c *Controller) limit(p *cleanup.Policy) (errs field.ErrorList, err error) {
+	if err := p.CheckInterval(c.options.MinInterval); err != nil {
+		errs = append(errs, err)
+	}
+	if p.Namespace == "" {
+		return errs, nil
+	}
+	if err := c.namespaced.Known(); err != nil {
+		return nil, err
+	}
+	own, _ := c.namespaced.Get(p.Namespace + "/" + p.Name)
+	if older := c.ages.older(p.Namespace, spec{uid: p.UID, created: own.created}); older >= c.options.MaxPolicies {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "namespace"), fmt.Sprintf("namespace %q has %d older CleanupPolicies, and %d may run: see --cleanup-max-policies", p.Namespace, older, c.options.MaxPolicies)))
+	}
+	return errs, nil
+}
+
+// event records an Event on a policy.
+func (c *Controller) event(object *unstructured.Unstructured, warning bool, reason, message string) {
+	if c.options.Event == nil {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if warning {
+		kind = corev1.EventTypeWarning
+	}
+	c.options.Event(object, kind, reason, message)
+}
+
+// checked is when the permissions of a generation of a policy were checked, and until when that
+// counts.
+type checked struct {
+	generation int64
+	at, until  time.Time
+}
+
+// maxChecked bounds how many policies are remembered, deleted ones included.
+const maxChecked = 10_000

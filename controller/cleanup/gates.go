@@ -1,19 +1,18 @@
 package cleanup
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/loop"
@@ -114,6 +113,96 @@ func (b *batch) confirmed(ctx context.Context) bool {
 // run tries again after any other error.
 func ends(err error) bool {
 	return isForbidden(err) || errors.Is(err, errUnapproved) || errors.Is(err, errChanged) || errors.Is(err, errGone)
+}
+
+const (
+	// permissionsEvery is how often the permissions of a policy are checked between its runs, plus up
+	// to a fifth by chance.
+	permissionsEvery = 5 * time.Minute
+	// maxLacks is how many missing permissions a condition names.
+	maxLacks = 3
+)
+
+// errDue ends a review of permissions.
+var errDue = errors.New("the next run is due")
+
+// review checks the permissions of a policy some minutes after the last time, or after a change. It
+// has turns of its own, so that no run waits for it, and ends when the policy's next run is due,
+// which checks them itself.
+func (c *Controller) review(ctx context.Context, cur *current, left time.Duration) error {
+	if !c.permissionsDue(cur) {
+		return nil
+	}
+	cur.turn.end()
+	ctx, cancel := context.WithTimeoutCause(ctx, left, errDue)
+	defer cancel()
+	turn, err := c.reviews.take(ctx, cur.policy.Namespace)
+	if err == nil {
+		defer turn.end()
+		err = c.checkPermissions(ctx, cur)
+	}
+	switch {
+	case err == nil:
+		c.permissionsChecked(cur)
+	case errors.Is(context.Cause(ctx), errDue):
+		return nil
+	}
+	return err
+}
+
+// checkPermissions sets PermissionsGranted between runs, so that a missing permission shows before
+// the first night.
+func (c *Controller) checkPermissions(ctx context.Context, cur *current) error {
+	r, err := c.newRun(cur, &v1alpha1.CleanupRun{})
+	if err != nil {
+		return err
+	}
+	r.newSurvey(maxLacks)
+	var lacks []string
+	if _, err = r.account.Exists(ctx); err == nil {
+		lacks, err = r.survey.Open(ctx)
+	}
+	message := r.mayNot(lacks)
+	switch {
+	case isForbidden(err):
+		message = err.Error()
+	case err != nil:
+		return err
+	}
+	after := cur.ledger.status()
+	cur.permitted(after, message)
+	if equalStatus(after, cur.ledger.status()) {
+		return nil
+	}
+	return cur.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) { cur.permitted(s, message) })
+}
+
+// permissionsDue reports whether the permissions of a policy should be checked now, because it has
+// changed or it was checked some minutes ago.
+func (c *Controller) permissionsDue(cur *current) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, ok := c.checked[cur.policy.UID]
+	return !ok || last.generation != cur.policy.Generation || !cur.now.Before(last.until) || cur.now.Before(last.at)
+}
+
+func (c *Controller) permissionsChecked(cur *current) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.checked) >= maxChecked {
+		clear(c.checked)
+	}
+	// #nosec G404 -- jitter.
+	wait := permissionsEvery + time.Duration(rand.Int64N(int64(permissionsEvery/5)))
+	c.checked[cur.policy.UID] = checked{cur.policy.Generation, cur.now, cur.now.Add(wait)}
+}
+
+// mayNot says what the account lacks; empty for nothing.
+func (r *run) mayNot(lacks []string) string {
+	if len(lacks) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("service account %s may not %s", r.account.Name, strings.Join(lacks[:min(maxLacks, len(lacks))], ", "))
 }
 
 // heldEvery is how often a run looks whether a pause still holds its objects.
@@ -270,106 +359,4 @@ func (c *Controller) stillPaused(ctx context.Context, p *cleanup.Policy, s *v1al
 func paused(s *v1alpha1.CleanupPolicyStatus) bool {
 	stalled := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStalled)
 	return stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason == v1alpha1.ReasonPaused
-}
-
-// away waits for a while, and lets other runs work.
-func (r *run) away(ctx context.Context, d time.Duration) error {
-	return r.cur.turn.away(ctx, func() error {
-		if !loop.Pause(ctx, r.c.options.Clock, d) {
-			return context.Cause(ctx)
-		}
-		return nil
-	})
-}
-
-// trim deletes the oldest report pages of a namespace, of whatever policy, while all of them take
-// more than reportBytes. Pages that a policy of the namespace still needs stay. Pages that no
-// policy of the namespace has written are neither counted nor deleted.
-func (s *store) trim(ctx context.Context, current string, now time.Time) error {
-	policies, err := s.neighbours(ctx)
-	if err != nil {
-		return err
-	}
-	type sized struct {
-		listedPage
-		created time.Time
-		bytes   int64
-		of      types.UID
-		run     string
-		matched bool
-	}
-	var pages []sized
-	total := int64(0)
-	err = s.client.Each(ctx, s.reportResource, s.policy.Namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
-		of, known := policies[types.UID(object.GetLabels()[v1alpha1.LabelCleanupPolicyUID])]
-		if !known {
-			return nil
-		}
-		page := verifiedPage(object, of.PolicyReference, now)
-		if page == nil {
-			return nil
-		}
-		text, err := json.Marshal(object.Object)
-		if err != nil {
-			return fmt.Errorf("report %s: %w", object.GetName(), err)
-		}
-		total += int64(len(text))
-		pages = append(pages, sized{
-			listedPage{object.GetName(), object.GetUID(), object.GetResourceVersion()}, object.GetCreationTimestamp().Time, int64(len(text)), of.UID, page.Run, len(page.Matched) > 0,
-		})
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("listing the reports of namespace %s: %w", s.policy.Namespace, err)
-	}
-	if total <= s.reportBytes {
-		return nil
-	}
-	// A run that began meanwhile needs its pages: it was in no status before.
-	if policies, err = s.neighbours(ctx); err != nil {
-		return err
-	}
-	slices.SortFunc(pages, func(a, b sized) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) })
-	var old []listedPage
-	for _, page := range pages {
-		of, known := policies[page.of]
-		needed := !known || page.of == s.policy.UID && page.run == current || of.needs(page.run, page.matched)
-		if total > s.reportBytes && !needed {
-			total -= page.bytes
-			old = append(old, page.listedPage)
-		}
-	}
-	return s.deletePages(ctx, old)
-}
-
-// neighbour is a policy with the status that says which of its pages it needs. A forged status at
-// worst costs pages of its own policy, or keeps them.
-type neighbour struct {
-	v1alpha1.PolicyReference
-	status v1alpha1.CleanupPolicyStatus
-}
-
-// needs reports whether a run that has not ended may read a page, or the next one the matches on
-// it.
-func (n *neighbour) needs(id string, matched bool) bool {
-	run := n.status.LastRun
-	if matched && n.status.Matches != nil && n.status.Matches.Run == id {
-		return true
-	}
-	return run != nil && run.ID == id && (run.Phase == v1alpha1.RunRunning || !matched && len(n.status.UncountedDeletions) > 0)
-}
-
-// neighbours are the policies of the namespace, by UID.
-func (s *store) neighbours(ctx context.Context) (map[types.UID]*neighbour, error) {
-	out := map[types.UID]*neighbour{}
-	err := s.client.Each(ctx, v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupPolicies), s.policy.Namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
-		if status, err := statusOf(object); err == nil {
-			out[object.GetUID()] = &neighbour{v1alpha1.PolicyReference{Name: object.GetName(), UID: object.GetUID()}, status}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing the policies of namespace %s: %w", s.policy.Namespace, err)
-	}
-	return out, nil
 }

@@ -3,18 +3,37 @@ package cleanup
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
+
+// errOvertaken: another writer, such as another leader, wrote the status of the policy.
+var errOvertaken = errors.New("the status of the policy was written by somebody else")
+
+// errChanged: the policy was edited or suspended during a run, which then deletes nothing more.
+var errChanged = errors.New("the policy was changed or suspended")
+
+// errGone: the policy was deleted, or created again under its name.
+var errGone = errors.New("the policy is gone")
+
+var errForbidden = survey.ErrForbidden
+
+func isForbidden(err error) bool { return apierrors.IsForbidden(err) || errors.Is(err, errForbidden) }
 
 const (
 	// maxBatch is how many objects a report page lists.
@@ -190,6 +209,10 @@ func pageName(policy, run string, number int32) string {
 	return fmt.Sprintf("%s-%s-%d", strings.TrimRight(policy[:min(len(policy), 180)], ".-"), run, number)
 }
 
+func matchesName(policy, run string, number int32) string {
+	return pageName(policy, "matched-"+run, number)
+}
+
 // decided reports whether the outcome of an item is known.
 func decided(item *v1alpha1.CleanupItem) bool { return item.Result != "" }
 
@@ -235,3 +258,34 @@ func (p *page) summarise() {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace))
 	})
 }
+
+// sumItems is the checksum of what identifies the objects of a page. Whatever a run finds out about
+// them does not change it.
+func sumItems(items []v1alpha1.CleanupItem) string {
+	sum := sha256.New()
+	for i := range items {
+		item := &items[i]
+		_, _ = fmt.Fprintf(sum, "%q %q %q %q %q %q\n", item.UID, item.Group, item.Kind, item.Resource, item.Namespace, item.Name)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// runID is unique to a policy and a scheduled time.
+func runID(due time.Time, policy types.UID) string {
+	return fmt.Sprintf("%s-%.8s", due.UTC().Format(runIDTime), policy)
+}
+
+// runIDTime begins the id of a run, so that the ids of a policy sort by time.
+const runIDTime = "20060102-1504"
+
+func timeOfRun(id string) (time.Time, error) {
+	return time.Parse(runIDTime, id[:min(len(id), len(runIDTime))])
+}
+
+// maxClockSkew is far above what the engine tolerates.
+const maxClockSkew = time.Minute
+
+// maxPages and maxCounted bound what a status says of a run, far above what one can do.
+const maxPages, maxCounted = 10_000_000, 1 << 40
+
+func equalStatus(a, b *v1alpha1.CleanupPolicyStatus) bool { return equality.Semantic.DeepEqual(a, b) }

@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,89 +10,144 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/controller/cleanup/survey"
-	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// run is one run of a policy: a survey, and the deletion of the objects that it finds.
-type run struct {
-	c       *Controller
-	cur     *current
-	policy  *cleanup.Policy
-	account *Account
-	// accountUID is the UID of the account when the run began, or was resumed.
-	accountUID types.UID
-	// approval is the name of the one that was found; confirming guards it during batches.
-	approval string
-	ledger   *ledger
-	log      logr.Logger
-	info     v1alpha1.CleanupRun // as it began
-	survey   *survey.Survey
-	pages    int32 // written so far
-
-	// remembers is the turn of a run that keeps much in memory.
-	remembers *turn
-	// until is how long the turns of its policy may last together.
-	until time.Duration
-	// epoch of the engine before the objects were listed.
-	epoch uint64
-	// late: the matches of the run do not count for the next one.
-	late bool
-	// forbidden: the run was interrupted because its account lost a permission.
-	forbidden bool
-	// opened: lacks says what the account may not do where the policy matches.
-	opened bool
-	lacks  string
-	// resumed: the run was interrupted and is continued. ending: it deletes no more, and only finds
-	// out which objects it has deleted.
-	resumed, ending bool
-
-	mu    sync.Mutex
-	kinds map[schema.GroupVersionResource]engine.Kind
-	// failing are resources of objects that were given up on, until a page deletes one of their
-	// objects.
-	failing map[schema.GroupResource]bool
-	// postponed are objects that a pause holds, and moreHeld says that there are others.
-	postponed []v1alpha1.CleanupItem
-	moreHeld  bool
-	// chosen are objects to be deleted that are in no batch yet. Only the survey uses them.
-	chosen  []v1alpha1.CleanupItem
-	batches *batches
-	// confirmed is when the last confirm began that succeeded; confirming guards it.
-	confirmed  time.Time
-	confirming sync.Mutex
+// serve works for the policies in the queue.
+func (c *Controller) serve(ctx context.Context) {
+	var all sync.WaitGroup
+	for {
+		key, ok := c.queue.Next(ctx)
+		if !ok {
+			break
+		}
+		if !c.queue.Begin(key) {
+			continue
+		}
+		all.Go(func() {
+			defer c.queue.End(key)
+			c.work(ctx, key)
+		})
+	}
+	all.Wait()
 }
 
-func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, error) {
-	account, err := c.options.Account(cur.policy.Account)
+// work does what a policy needs now, once it is its turn, and has it looked at again.
+func (c *Controller) work(ctx context.Context, key string) {
+	turn, err := c.turns.take(ctx, namespaceOf(key))
 	if err != nil {
-		return nil, err
+		return
 	}
-	r := &run{
-		c: c, cur: cur, policy: cur.policy, account: account, ledger: cur.ledger, info: *info,
-		log:   c.log.WithValues("policy", cur.policy.ID(), "run", info.ID),
-		kinds: map[schema.GroupVersionResource]engine.Kind{}, failing: map[schema.GroupResource]bool{},
+	defer turn.end()
+	again, err := c.step(ctx, key, turn)
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, errGone) && !c.known(key):
+		c.queue.Done(key) // Remove would drop a policy of that name that is created now.
+	case err != nil:
+		c.log.Info("a cleanup policy could not be run, trying again", "policy", key, "reason", err.Error())
+		most := cmp.Or(again, retrySoon) // No failure delays the next run.
+		if isForbidden(err) {
+			most = min(most, retrySoon)
+		}
+		c.queue.RetryWithin(key, retryFirst, most)
+	default:
+		c.queue.Done(key)
+		c.queue.AddAfter(key, again)
 	}
-	r.newSurvey(0)
-	return r, nil
 }
 
-func (r *run) newSurvey(limit int) {
-	options := &r.c.options
-	clients := survey.Clients{Objects: r.account.Objects, Metadata: r.account.Metadata}
-	r.survey = survey.New(r.policy, reader{clients, r.account}, survey.Options{
-		Account: r.account.Name.String(), Served: options.Served, Source: options.Cached, Namespaces: options.Namespaces,
-		Protect: options.Protect, Matched: r.matched, MaxLacks: limit, Now: r.cur.now, Clock: options.Clock, Yield: r.yield, Paged: func(context.Context) error { return r.submit(batchSize) }, Wait: r.away,
+// read reads a policy live. The error is errGone if it does not exist.
+func (c *Controller) read(ctx context.Context, key string) (*unstructured.Unstructured, error) {
+	resource, name, _ := strings.Cut(key, "/")
+	client := dynamic.ResourceInterface(c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)))
+	if namespace, of, ok := strings.Cut(name, "/"); ok {
+		client, name = c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(namespace), of
+	}
+	object, err := client.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, errGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading policy %s: %w", key, err)
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return nil, errGone
+	}
+	return object, nil
+}
+
+// step does what a policy needs now, and returns after how long it needs something again: 0 if that
+// is not known because of an error.
+func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Duration, error) {
+	object, err := c.read(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	now, err := c.options.ServerTime(ctx)
+	if err != nil {
+		return 0, err
+	}
+	began := c.options.Clock.Now()
+	p, errs, status := cleanup.Read(c.compiler, object)
+	store := newStore(c.options.Clock, c.options.Objects, p, object.GetResourceVersion(), status)
+	store.reportBytes = c.options.ReportBytes
+	cur := &current{object: object, policy: p, now: now, turn: turn, ledger: &ledger{store: store}}
+	limits, err := c.limit(p)
+	if err != nil {
+		return 0, err
+	}
+	errs = append(errs, limits...)
+	ran, next, err := c.advance(ctx, cur, errs)
+	again := func() time.Duration {
+		if next.IsZero() {
+			return permissionsEvery
+		}
+		return min(permissionsEvery, max(next.Sub(now)-c.options.Clock.Since(began), time.Second))
+	}
+	if err == nil && ran {
+		return time.Second, nil // Then the next run is looked for.
+	}
+	if err == nil && len(errs) == 0 {
+		err = c.review(ctx, cur, again())
+	}
+	return again(), err
+}
+
+// advance brings the last run to its end and starts the one that is due. It reports whether it has
+// started one, and when the next is due.
+func (c *Controller) advance(ctx context.Context, cur *current, errs field.ErrorList) (ran bool, next time.Time, err error) {
+	usable, due := len(errs) == 0 && !cur.policy.Spec.Suspend, time.Time{}
+	if usable {
+		due, next = cur.due()
+	}
+	if err := cur.observe(ctx, errs, next); err != nil {
+		return false, next, err
+	}
+	if err := c.finish(ctx, cur, usable && due.IsZero()); err != nil || due.IsZero() {
+		return false, next, err
+	}
+	return true, next, c.start(ctx, cur, due)
+}
+
+// start starts a run that is due.
+func (c *Controller) start(ctx context.Context, cur *current, due time.Time) error {
+	r, err := c.newRun(cur, &v1alpha1.CleanupRun{
+		ID: runID(due, cur.policy.UID), Phase: v1alpha1.RunRunning, Generation: cur.policy.Generation,
+		ScheduledTime: metav1.NewTime(due), StartTime: metav1.NewTime(cur.now), DryRun: cur.policy.Spec.DryRun || c.options.DryRun,
 	})
+	if err != nil {
+		return err
+	}
+	return r.start(ctx)
 }
 
 // start begins a new run and carries it out.
@@ -107,20 +163,6 @@ func (r *run) start(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
-	}
-	return r.carryOut(ctx)
-}
-
-// resume continues a run that was interrupted. It counts the announced objects that are gone, and
-// lists, judges and announces the rest again.
-func (r *run) resume(ctx context.Context) error {
-	r.resumed = true
-	r.forbidden = meta.IsStatusConditionFalse(r.ledger.status().Conditions, v1alpha1.ConditionPermissionsGranted)
-	if r.forbidden { // It waits while anything is missing, and need not ask for everything each time.
-		r.newSurvey(maxLacks)
-	}
-	if err := r.settle(ctx); err != nil {
-		return r.interrupted(ctx, err)
 	}
 	return r.carryOut(ctx)
 }
@@ -224,132 +266,73 @@ func (r *run) deleteAll(ctx context.Context) error {
 	return err
 }
 
-// runTime is how long a run may list and judge. Waiting for a turn, for deletions or for a pause
-// does not count.
-const runTime = time.Hour
-
-var errTimeUp = fmt.Errorf("the run listed and judged objects for %s, its limit, and keeps the rest. The next run begins again: match less, or use cheaper expressions", runTime)
-
-// yield lets other runs work. It is an error if the time of the run is up.
-func (r *run) yield(ctx context.Context, inPage bool) error {
-	if r.until > 0 && r.cur.turn.total() >= r.until {
-		return errTimeUp
+// interrupted ends the attempt, not the run: the run is resumed after a while, at its next step.
+func (r *run) interrupted(ctx context.Context, err error) error {
+	reason := v1alpha1.ReasonRunFailed
+	if errors.Is(err, errForbidden) || isForbidden(err) {
+		reason = v1alpha1.ReasonForbidden
 	}
-	return r.cur.turn.yield(ctx, inPage)
+	if ctx.Err() != nil || errors.Is(err, errOvertaken) || errors.Is(err, errGone) {
+		return err
+	}
+	if reason == v1alpha1.ReasonRunFailed && r.c.stillPaused(ctx, r.policy, r.ledger.status()) {
+		reason = v1alpha1.ReasonPaused
+	}
+	written := r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+		r.stalled(s, reason, "the run was interrupted and will go on: "+err.Error())
+		switch { // A resumed run waits for a permission that it lost, not for those that it never had.
+		case reason == v1alpha1.ReasonForbidden:
+			r.cur.permitted(s, err.Error())
+		case r.opened && r.lacks == "":
+			r.cur.permitted(s, "")
+		}
+	})
+	return errors.Join(err, written)
 }
 
-func itemOf(at *cleanup.Target, object *unstructured.Unstructured) v1alpha1.CleanupItem {
-	return v1alpha1.CleanupItem{
-		Group: at.Group, Version: at.Version, Kind: at.Kind, Resource: at.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
-		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+// end ends the run. It writes the matches on their pages before the status names these pages.
+func (r *run) end(ctx context.Context, phase v1alpha1.RunPhase, reason, message string) error {
+	matches, err := r.writeMatches(ctx)
+	if err != nil {
+		return r.interrupted(ctx, err)
 	}
-}
-
-// finish completes a run that was interrupted: the process was killed, or something failed. It
-// deletes more only while the policy is unchanged and no newer run is due.
-func (c *Controller) finish(ctx context.Context, cur *current, mayGoOn bool) error {
-	status := cur.ledger.status()
-	if status.LastRun == nil || status.LastRun.Phase != v1alpha1.RunRunning && len(status.UncountedDeletions) == 0 {
-		return nil
+	now, err := r.c.options.ServerTime(ctx)
+	if err != nil {
+		now = r.cur.now
 	}
-	r, err := c.newRun(cur, status.LastRun)
+	err = r.ledger.end(ctx, phase, now, func(s *v1alpha1.CleanupPolicyStatus) {
+		s.LastRun.Listed, s.LastRun.Matched, s.LastRun.DryRun = max(s.LastRun.Listed, r.survey.Listed), max(r.survey.Matched, s.LastRun.Deleted), r.info.DryRun && s.LastRun.Deleted+s.LastRun.Lost == 0
+		s.LastRun.Skipped, s.Matches = nil, matches
+		for _, count := range r.survey.Skipped {
+			s.LastRun.Skipped = append(s.LastRun.Skipped, *count)
+		}
+		slices.SortFunc(s.LastRun.Skipped, func(a, b v1alpha1.SkipCount) int { return strings.Compare(a.Reason, b.Reason) })
+		r.stalled(s, reason, message)
+		if r.opened {
+			r.cur.permitted(s, r.lacks)
+		}
+	})
 	if err != nil {
 		return err
 	}
-	why := "the policy was changed or suspended, or its next run was due, before the run was complete"
-	if mayGoOn && status.LastRun.Generation == cur.policy.Generation && status.LastRun.Phase == v1alpha1.RunRunning {
-		switch {
-		case cur.tooLate(status.LastRun.ScheduledTime.Time) && !c.stillPaused(ctx, cur.policy, status):
-			why = "the run was interrupted until its startingDeadlineSeconds had passed"
-		case !cur.hasBegun(status.LastRun):
-			why = "status.lastRun does not name the last run of the schedule"
-		default:
-			return r.resume(ctx)
-		}
-	}
-	r.ending = true
-	if err := r.settle(ctx); err != nil {
-		return r.interrupted(ctx, err)
-	}
-	return r.end(ctx, v1alpha1.RunFailed, v1alpha1.ReasonRunFailed, why)
+	r.report(phase, reason, message)
+	return r.ledger.prune(ctx, r.info.ID, now)
 }
 
-// hasBegun reports whether a run is the last one that the schedule has begun. Who may write the
-// status could otherwise start runs at any time, each with the full limits of the policy. Such a
-// user can still have the last run of the schedule carried out again: it deletes what the spec says
-// now, by the clock of now, up to the limits of one run (see recount).
-func (cur *current) hasBegun(run *v1alpha1.CleanupRun) bool {
-	at, schedule := run.ScheduledTime.Time, cur.policy.Schedule
-	return run.ID == runID(at, cur.policy.UID) && !cur.ahead(at) &&
-		schedule.Next(at.Add(-time.Second)).Equal(at) && schedule.Next(at).After(cur.now)
-}
-
-// maxPages and maxCounted bound what a status says of a run, far above what one can do.
-const maxPages, maxCounted = 10_000_000, 1 << 40
-
-// recount returns how many objects the run has deleted, or may have, by its pages or the status,
-// whichever says more. It finds the number of its next page.
-func (r *run) recount(ctx context.Context) (deleted int64, err error) {
-	counted, last, err := r.ledger.store.counted(ctx, r.info.ID)
-	if err != nil {
-		return 0, err
+// report tells people how the run ended: one log line, one Event.
+func (r *run) report(phase v1alpha1.RunPhase, reason, message string) {
+	status := r.ledger.status().LastRun
+	text := fmt.Sprintf("deleted %d of %d objects", status.Deleted, status.Listed)
+	switch {
+	case status.DryRun:
+		text = fmt.Sprintf("would delete %d of %d objects", status.Matched, status.Listed)
+	case r.info.DryRun: // Since its approval was deleted.
+		text += fmt.Sprintf(", and would delete %d more", r.survey.Matched)
 	}
-	run := r.ledger.status().LastRun
-	if r.pages = max(run.Pages, last); r.pages > maxPages {
-		r.pages = last
+	if message != "" {
+		text += ": " + message
 	}
-	return min(max(run.Deleted, counted), maxCounted) + min(max(0, run.Lost), maxCounted), nil
-}
-
-// matchesPerPage is how many matches a report page has at most: they take 300 kB. Tests make it
-// smaller.
-var matchesPerPage = 25_000
-
-// matched reads in how many runs in a row objects have matched before this one. A run that begins
-// to read objects too late leaves no matches: the next one would find the same objects soon after.
-func (r *run) matched(ctx context.Context) (cleanup.Matched, error) {
-	now, err := r.c.options.ServerTime(ctx)
-	if err != nil {
-		return nil, err
-	}
-	due := r.info.ScheduledTime.Time
-	r.late = now.Sub(due) > r.policy.Schedule.Next(due).Sub(due)/2
-	left := r.ledger.status().Matches
-	if left != nil && left.Run != runID(left.ScheduledTime.Time, r.policy.UID) {
-		// Set back in a forged status, or else this run would count on from its own matches.
-		return nil, nil
-	}
-	return r.policy.ReadMatched(left, due, func(number int32) ([]byte, error) {
-		fields, err := r.ledger.store.readPage(ctx, matchesName(r.policy.Name, left.Run, number))
-		if fields == nil || err != nil {
-			return nil, err
-		}
-		return fields.Matched, nil
-	})
-}
-
-// writeMatches writes the matches of this run on pages. The pages of the run before stay until the
-// status names these: a run that is interrupted reads them again, and so counts nothing twice.
-func (r *run) writeMatches(ctx context.Context) (*v1alpha1.CleanupMatches, error) {
-	if r.survey.Matches == nil || r.late {
-		return nil, nil
-	}
-	text := r.survey.Matches.Encode()
-	out := &v1alpha1.CleanupMatches{
-		Run: r.info.ID, ScheduledTime: r.info.ScheduledTime, SpecHash: r.policy.Hash, SHA256: cleanup.SumMatches(text),
-	}
-	for page := range slices.Chunk(text, matchesPerPage*cleanup.MatchSize) {
-		out.Pages++
-		fields := &v1alpha1.CleanupReportFields{
-			Policy: v1alpha1.PolicyReference{Name: r.policy.Name, UID: r.policy.UID}, Run: r.info.ID, Page: out.Pages, Matched: page,
-		}
-		if err := r.ledger.store.writePage(ctx, matchesName(r.policy.Name, r.info.ID, out.Pages), fields, true); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-func matchesName(policy, run string, number int32) string {
-	return pageName(policy, "matched-"+run, number)
+	r.c.metrics.runs.WithLabelValues(string(phase)).Inc()
+	r.log.Info("a cleanup run has ended", "phase", phase, "deleted", status.Deleted, "matched", status.Matched, "listed", status.Listed, "dryRun", status.DryRun, "reason", reason)
+	r.c.event(r.cur.object, reason != v1alpha1.ReasonComplete, "Cleanup"+string(phase), text)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,13 +22,60 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/pace"
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy/v1alpha1"
-	"curfew.dev/curfew/policy/wellknown"
 )
+
+// Cluster are the requests of a Controller.
+type Cluster interface {
+	// Tallies lists the PodTallies of a namespace, and Tally reads one. Both are live.
+	Tallies(ctx context.Context, namespace string) ([]*StoredTally, error)
+	Tally(ctx context.Context, namespace, name string) (*StoredTally, error)
+	// Defined reports whether the CustomResourceDefinition of PodTallies exists.
+	Defined(ctx context.Context) (bool, error)
+	// WriteStatus replaces the status of one that has the UID and resourceVersion, and returns the
+	// new resourceVersion.
+	WriteStatus(ctx context.Context, namespace, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (string, error)
+	// Pods is one page of a consistent list, and Watch goes on from it.
+	Pods(ctx context.Context, namespace string, options metav1.ListOptions) (*corev1.PodList, error)
+	Watch(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error)
+	// Pod reads one live.
+	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	// Patch sends a strategic merge patch of a Pod's metadata.
+	Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error)
+	// Metadata is one page of a list of all Pods in a namespace, or with "" in the cluster.
+	Metadata(ctx context.Context, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
+	// Node reads the state of a Node.
+	Node(ctx context.Context, name string) (NodeState, error)
+}
+
+// StoredTally is a PodTally as it was read.
+type StoredTally struct {
+	v1alpha1.PodTally
+	// Editor is who wrote the counts of the status last, unless that was Curfew.
+	Editor string
+}
+
+// NodeState is what matters of a Node.
+type NodeState uint8
+
+// States of a Node. One that is not ready may still run its Pods.
+const (
+	NodeReady NodeState = iota
+	NodeNotReady
+	NodeGone
+)
+
+// stateOf is not ready where the Node says so. The node controller says it of one that is silent.
+func stateOf(node *corev1.Node) NodeState {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return NodeNotReady
+		}
+	}
+	return NodeReady
+}
 
 // Client is a [Cluster] of clients.
 type Client struct {
@@ -195,160 +241,12 @@ func (c *Client) Node(ctx context.Context, name string) (NodeState, error) {
 	return stateOf(node), nil
 }
 
-// Cluster are the requests of a Controller.
-type Cluster interface {
-	// Tallies lists the PodTallies of a namespace, and Tally reads one. Both are live.
-	Tallies(ctx context.Context, namespace string) ([]*StoredTally, error)
-	Tally(ctx context.Context, namespace, name string) (*StoredTally, error)
-	// Defined reports whether the CustomResourceDefinition of PodTallies exists.
-	Defined(ctx context.Context) (bool, error)
-	// WriteStatus replaces the status of one that has the UID and resourceVersion, and returns the
-	// new resourceVersion.
-	WriteStatus(ctx context.Context, namespace, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (string, error)
-	// Pods is one page of a consistent list, and Watch goes on from it.
-	Pods(ctx context.Context, namespace string, options metav1.ListOptions) (*corev1.PodList, error)
-	Watch(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error)
-	// Pod reads one live.
-	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
-	// Patch sends a strategic merge patch of a Pod's metadata.
-	Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error)
-	// Metadata is one page of a list of all Pods in a namespace, or with "" in the cluster.
-	Metadata(ctx context.Context, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
-	// Node reads the state of a Node.
-	Node(ctx context.Context, name string) (NodeState, error)
-}
-
-// StoredTally is a PodTally as it was read.
-type StoredTally struct {
-	v1alpha1.PodTally
-	// Editor is who wrote the counts of the status last, unless that was Curfew.
-	Editor string
-}
-
-// patchMeta is the metadata of a strategic merge patch. The API server refuses it for a Pod with
-// another UID: one that was created again under the name is never touched.
-type patchMeta struct {
-	UID             types.UID `json:"uid"`
-	ResourceVersion string    `json:"resourceVersion,omitempty"`
-	// Annotations without a value are removed.
-	Annotations map[string]*string `json:"annotations,omitempty"`
-	Finalizers  []string           `json:"finalizers,omitempty"`
-	Remove      []string           `json:"$deleteFromPrimitiveList/finalizers,omitempty"`
-}
-
-func patchOf(meta *patchMeta) []byte {
-	out, err := json.Marshal(map[string]any{"metadata": meta})
-	if err != nil {
-		return nil // This is a bug. The API server refuses an empty patch.
-	}
-	return out
-}
-
-// adoption adds the finalizer to exactly the state that was judged. A Pod that was released to be
-// deleted is its tally's again.
-func adoption(of *pod) []byte {
-	out := &patchMeta{UID: of.uid, ResourceVersion: of.resourceVersion(), Finalizers: []string{wellknown.FinalizerTally}}
-	if of.released {
-		out.Annotations = map[string]*string{wellknown.AnnotationCountedBy: nil}
-	}
-	return patchOf(out)
-}
-
-// releasing removes the finalizer from exactly the state that was judged, without counting.
-func releasing(uid types.UID, version string) []byte {
-	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Remove: []string{wellknown.FinalizerTally}})
-}
-
-// counting removes the finalizer of a Pod that a status lists, and notes by whom it is counted. Any
-// state will do: the status has decided.
-func counting(uid, by types.UID) []byte {
-	return patchOf(&patchMeta{UID: uid, Annotations: countedBy(string(by)), Remove: []string{wellknown.FinalizerTally}})
-}
-
-// disowning is releasing for a Pod that Curfew is about to delete, and that is not counted then.
-func disowning(uid types.UID, version string) []byte {
-	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Annotations: countedBy(wellknown.CountedByNone), Remove: []string{wellknown.FinalizerTally}})
-}
-
-func countedBy(by string) map[string]*string {
-	return map[string]*string{wellknown.AnnotationCountedBy: &by}
-}
-
-// pool sends the patches of all tallies. How many are under way follows from the latency, and each
-// tally that has some gets its turn: one with many Pods does not delay one with few.
-type pool struct {
-	clock clock.PassiveClock
-	began time.Time
-
-	mu       sync.Mutex
-	pace     *pace.Concurrency
-	inFlight int
-	shares   []*share
-}
-
-// maxConcurrency bounds the patches that are under way.
-const maxConcurrency = 64
-
-// share are the patches of one tally.
-type share struct {
-	ctx  context.Context
-	left []func(context.Context) (refused bool)
-	open int // begun and not answered
-	done chan struct{}
-}
-
-func newPool(clock clock.PassiveClock) *pool {
-	return &pool{clock: clock, began: clock.Now(), pace: pace.NewConcurrency(maxConcurrency, true)}
-}
-
-// run sends all patches, and returns when they are answered. Those that have not begun when ctx
-// ends are left out. A patch reports whether the API server had too much to do.
-func (p *pool) run(ctx context.Context, all []func(context.Context) (refused bool)) {
-	if len(all) == 0 {
-		return
-	}
-	s := &share{ctx: ctx, left: all, done: make(chan struct{})}
-	p.mu.Lock()
-	p.shares = append(p.shares, s)
-	p.begin()
-	p.mu.Unlock()
-	<-s.done
-}
-
-// begin begins as many patches as may be under way, one of each tally in turn. The lock is held.
-func (p *pool) begin() {
-	for p.inFlight < p.pace.Limit() && len(p.shares) > 0 {
-		s := p.shares[0]
-		p.shares = p.shares[1:]
-		if s.ctx.Err() != nil {
-			s.left = nil
-		}
-		if len(s.left) == 0 {
-			if s.open == 0 {
-				close(s.done)
-			}
-			continue
-		}
-		next := s.left[0]
-		s.left = s.left[1:]
-		s.open++
-		p.inFlight++
-		p.shares = append(p.shares, s)
-		go p.send(s, next)
-	}
-}
-
-func (p *pool) send(s *share, patch func(context.Context) bool) {
-	began := p.clock.Now()
-	refused := patch(context.WithoutCancel(s.ctx))
-	now := p.clock.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pace.Observe(pace.Sample{At: now.Sub(p.began), Latency: now.Sub(began), InFlight: p.inFlight, Refused: refused})
-	p.inFlight--
-	s.open--
-	if s.open == 0 && len(s.left) == 0 && !slices.Contains(p.shares, s) { // begin closes a share in the line.
-		close(s.done)
-	}
-	p.begin()
-}
+const (
+	fieldManager = "curfew-tally"
+	// workers is how many tallies have a round at once.
+	workers = 16
+	// recheck is how often a tally is looked at without any reason to.
+	recheck = 10 * time.Minute
+	// retryFirst is the wait after a first failure of a tally. It doubles up to recheck.
+	retryFirst = time.Second
+)

@@ -2,13 +2,14 @@ package tally
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/collectors"
@@ -40,16 +41,6 @@ type Tallies interface {
 	Namespaces() []string
 	In(namespace string) ([]*match.Tally, error)
 }
-
-const (
-	fieldManager = "curfew-tally"
-	// workers is how many tallies have a round at once.
-	workers = 16
-	// recheck is how often a tally is looked at without any reason to.
-	recheck = 10 * time.Minute
-	// retryFirst is the wait after a first failure of a tally. It doubles up to recheck.
-	retryFirst = time.Second
-)
 
 // Controller counts the Pods of PodTallies.
 type Controller struct {
@@ -191,35 +182,51 @@ func (c *Controller) wake(s *space, t *tally) {
 	c.queue.Add(key)
 }
 
-// do has a round of a tally.
-func (c *Controller) do(ctx context.Context, key string) {
-	if !c.queue.Begin(key) {
-		return
+// tallies lists the PodTallies of a namespace. A missing CRD is not an error: their Pods have to be
+// released. A 404 alone does not say that it is missing: a proxy, or an API server that does not
+// know the CRD yet, answers the same.
+func (c *Controller) tallies(ctx context.Context, namespace string) ([]*StoredTally, error) {
+	out, err := c.options.Cluster.Tallies(ctx, namespace)
+	if apierrors.IsNotFound(err) {
+		defined, unsure := c.options.Cluster.Defined(ctx)
+		switch {
+		case unsure != nil:
+			return nil, fmt.Errorf("listing PodTallies: %w, and whether they are installed is not known: %w", err, unsure)
+		case !defined:
+			return nil, nil
+		}
 	}
-	defer c.queue.End(key)
-	namespace := namespaceOf(key)
-	c.mu.Lock()
-	w, t := c.spaces[namespace], c.work[key]
-	c.mu.Unlock()
-	if w == nil || t == nil {
-		return
+	if err != nil {
+		return nil, fmt.Errorf("listing PodTallies: %w", err)
 	}
-	if wait := w.waits(t, c.options.Clock.Now()); wait > 0 { // It was woken during a round that failed.
-		c.queue.AddAfter(key, wait)
-		return
+	return out, nil
+}
+
+// read is a PodTally as it was read.
+type read struct {
+	object   *StoredTally
+	compiled *match.Tally
+	invalid  error
+}
+
+// split compiles the PodTallies of a namespace, and returns the ones that count and the ones beyond
+// the limit. Admission denies the latter, but they may be older than that, or have been created at
+// once.
+func split(objects []*StoredTally) (counting, excess []*read) {
+	of, all := map[*match.Tally]*read{}, make([]*match.Tally, 0, len(objects))
+	for _, object := range objects {
+		compiled, errs := match.Compile(&object.PodTally)
+		of[compiled] = &read{object, compiled, errs.ToAggregate()}
+		all = append(all, compiled)
 	}
-	err := c.round(ctx, w.space, t)
-	switch {
-	case ctx.Err() != nil:
-		return
-	case errors.Is(err, errGone), errors.Is(err, errOvertaken):
-		c.log.Info("reading PodTallies and Pods again", "namespace", namespace, "reason", err.Error())
-		w.overtake(t)
-		w.again.Set()
-	case err != nil:
-		c.log.Info("Pods could not be counted, trying again", "tally", key, "reason", err.Error())
+	within, beyond := match.Within(all)
+	for _, compiled := range within {
+		counting = append(counting, of[compiled])
 	}
-	w.rest(t, err, c.options.Clock.Now())
+	for _, compiled := range beyond {
+		excess = append(excess, of[compiled])
+	}
+	return counting, excess
 }
 
 type metrics struct {

@@ -134,16 +134,6 @@ func (s *space) undeleted(uid types.UID) {
 	}
 }
 
-// need is what a Pod needs next. One that is being deleted is not adopted, or the deletion would
-// never succeed.
-func (s *space) need(p *pod) need {
-	need := p.need()
-	if need == adopt && s.deletions[p.uid] {
-		return nothing
-	}
-	return need
-}
-
 // known reports whether tallies and Pods are known.
 func (s *space) known() bool {
 	s.mu.Lock()
@@ -174,7 +164,3 @@ func (s *space) mustReleasePod(live *corev1.Pod) (must, known bool) {
 	p.keeper, _ = s.match(live)
 	return p.disownable(), !p.orphaned()
 }
-
-// disownable reports whether a Pod is released before Curfew deletes it. One that is being deleted
-// already is not: it counts as failed once it can no longer run.
-func (p *pod) disownable() bool { return p.running() && p.deleting.IsZero() }

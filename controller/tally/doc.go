@@ -7,14 +7,14 @@
 //  1. The status lists the UIDs of finished Pods. In the same write, the UIDs of an earlier round
 //     that are through move into the counters.
 //  2. Each listed Pod loses its finalizer and gets the annotation curfew.dev/counted-by, in one
-//     patch (client.go). All tallies share one pool of requests (client.go), in turn.
+//     patch (pod.go). All tallies share one pool of requests (pool.go), in turn.
 //  3. A Pod without the finalizer and with the annotation, or gone, is through.
 //
 // Before a process counts in a namespace it raises status.transitions of all tallies: no other
 // process can write their statuses after that. A process lists a Pod in a status only if it saw the
 // Pod's finalizer later than that, in a list that no cache served or in the answer to a request.
 // Otherwise another process might have counted the Pod. A write whose answer was lost is repeated
-// until its outcome is known (status.go). A late event of the watch never replaces the answer to a
+// until its outcome is known (round.go). A late event of the watch never replaces the answer to a
 // request.
 //
 // A Pod that Curfew deletes before it has finished is released first, with counted-by: nobody

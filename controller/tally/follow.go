@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
@@ -104,28 +103,6 @@ func (c *Controller) forget(namespace string, now []*tally) {
 			delete(c.work, key)
 		}
 	}
-}
-
-// kept returns the tallies that need no new read. If another process has written one status, it may
-// have taken over the others, too.
-func (s *space) kept() map[types.UID]*tally {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := map[types.UID]*tally{}
-	for _, t := range s.tallies {
-		if t.overtaken {
-			return nil
-		}
-		out[t.uid] = t
-	}
-	return out
-}
-
-// respec takes over the spec of a tally.
-func (s *space) respec(t *tally, compiled *match.Tally, generation int64, invalid error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t.match, t.generation, t.invalid = compiled, generation, invalid
 }
 
 // list lists the Pods of a namespace. It must not be served from a cache of the API server: what
@@ -270,33 +247,6 @@ func (w *watched) gathering(now time.Time) time.Duration {
 	return w.pace.Next()
 }
 
-// read is a PodTally as it was read.
-type read struct {
-	object   *StoredTally
-	compiled *match.Tally
-	invalid  error
-}
-
-// split compiles the PodTallies of a namespace, and returns the ones that count and the ones beyond
-// the limit. Admission denies the latter, but they may be older than that, or have been created at
-// once.
-func split(objects []*StoredTally) (counting, excess []*read) {
-	of, all := map[*match.Tally]*read{}, make([]*match.Tally, 0, len(objects))
-	for _, object := range objects {
-		compiled, errs := match.Compile(&object.PodTally)
-		of[compiled] = &read{object, compiled, errs.ToAggregate()}
-		all = append(all, compiled)
-	}
-	within, beyond := match.Within(all)
-	for _, compiled := range within {
-		counting = append(counting, of[compiled])
-	}
-	for _, compiled := range beyond {
-		excess = append(excess, of[compiled])
-	}
-	return counting, excess
-}
-
 // exclude has tallies that are too many say so. What their statuses list is counted once they are
 // among the oldest.
 func (c *Controller) exclude(ctx context.Context, excess []*read) {
@@ -329,34 +279,4 @@ func (c *Controller) exclude(ctx context.Context, excess []*read) {
 	if err := failures.error(); err != nil {
 		c.log.Info("PodTallies that are too many could not be reported", "reason", err.Error())
 	}
-}
-
-// excluded reports whether a status says that its tally is one too many.
-func excluded(status *v1alpha1.PodTallyStatus) bool {
-	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Reason == v1alpha1.ReasonTooManyTallies
-}
-
-// adjust takes over changes of the specs that change no more than ttlAfterCounted: a selector is
-// immutable. It reports whether there are no others, so that nothing has to be listed again.
-func (s *space) adjust(known []*match.Tally) bool {
-	counting, _ := match.Within(known)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ready || len(counting) != len(s.tallies) {
-		return false
-	}
-	for i, one := range counting { // Both are in the same order.
-		t := s.tallies[i]
-		if t.uid != one.UID || t.overtaken || t.invalid != nil || one.TTL != nil && one.TTL.Err != nil {
-			return false
-		}
-	}
-	for i, one := range counting {
-		if t := s.tallies[i]; one.Generation > t.generation {
-			t.match, t.generation = one, one.Generation
-			s.wake(t)
-		}
-	}
-	return true
 }

@@ -7,57 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/loop"
-	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
-
-// tally is a PodTally and its known state.
-type tally struct {
-	name  string
-	uid   types.UID
-	match *match.Tally
-
-	// version and status belong to the PodTally as it was last read or written, and ledger is the
-	// exact part of that status.
-	version string
-	status  v1alpha1.PodTallyStatus
-	ledger  ledger
-	// pending is a write whose answer was lost. Nothing else is done until its outcome is known: a Pod
-	// that it lists may be as good as counted.
-	pending *plan
-	wrote   time.Time
-	// generation is the generation of the newest spec, and invalid its error.
-	generation int64
-	invalid    error
-	edited     string // who else has written the status
-	overtaken  bool   // by another process
-	current    bool   // it is one of the namespace's
-
-	// active are Pods with the finalizer that have not finished, conflicts the Pods that an older
-	// tally holds.
-	active, conflicts int64
-	// work are Pods that may need something, the longest waiting first.
-	work []types.UID
-	// due is when it is worked on next, and notBefore when it may be after failures.
-	due, notBefore time.Time
-	failures       *loop.Backoff
-}
-
-// perRound is how many Pods one round adopts or releases: other tallies have their turn then.
-const perRound = 500
-
-// plan is what a tally needs next: first the status, if write is set, and after that the patches.
-type plan struct {
-	write  bool
-	ledger ledger
-	status v1alpha1.PodTallyStatus
-	// taken are the Pods that this plan lists.
-	taken []types.UID
-	// adopts and releases are Pods that get or lose the finalizer without being counted.
-	adopts, releases []*pod
-	// more: there is work that had no room.
-	more bool
-}
 
 // plan is the next step of a tally, the orphans included; nil while it must not do anything.
 func (s *space) plan(t *tally, now time.Time) *plan {
@@ -203,4 +154,83 @@ func (s *space) hold(t *tally, p *plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.pending = p
+}
+
+const (
+	// writeEvery is the time between two writes of a status that counts few Pods, and idleEvery that
+	// between two that only say how many Pods are active.
+	writeEvery = time.Second
+	idleEvery  = 5 * time.Second
+	// writeAtOnce is how many Pods make a write worth while at any time.
+	writeAtOnce = 100
+)
+
+// eager reports whether the next write need not wait: it is the first, it counts many Pods, or many
+// wait to be listed and there is room.
+func (t *tally) eager(settled int) bool {
+	room := maxUncounted - len(t.ledger.uncounted)
+	return t.status.StartTime == nil || settled >= writeAtOnce || len(t.work) >= writeAtOnce && room >= writeAtOnce
+}
+
+// when is the time at which a tally should have a round; not ok if it needs none.
+func (s *space) when(t *tally, now time.Time) (at time.Time, ok bool) {
+	at = now
+	switch since := now.Sub(t.wrote); {
+	case !s.ready || !t.current || t == s.orphans && len(t.work) == 0:
+		return at, false
+	case t == s.orphans || since < 0 || t.eager(0):
+	case len(t.work) > 0 || len(t.ledger.uncounted) > 0 || t.pending != nil:
+		at = t.wrote.Add(writeEvery)
+	default:
+		at = t.wrote.Add(idleEvery)
+	}
+	if at.Before(t.notBefore) {
+		at = t.notBefore
+	}
+	return at, true
+}
+
+// rest ends a round. Another round does the remaining work; after a failure, later and later.
+func (s *space) rest(t *tally, err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.due = time.Time{}
+	if err == nil {
+		t.failures, t.notBefore = nil, time.Time{}
+	} else {
+		if t.failures == nil {
+			t.failures = loop.NewBackoffOf(retryFirst, recheck)
+		}
+		t.notBefore = now.Add(min(t.failures.Next(), recheck))
+	}
+	settled := 0
+	for _, one := range t.ledger.uncounted {
+		if s.pods[one.uid].settled() {
+			settled++
+		}
+	}
+	if settled >= writeAtOnce && err == nil {
+		t.wrote = time.Time{} // They are counted at once.
+	}
+	if err != nil || len(t.work) > 0 || len(t.ledger.uncounted) > 0 || t != s.orphans && t.active != t.status.Active {
+		s.wake(t)
+	}
+}
+
+// waits is how long a tally still has to wait after a failure; 0 if it need not. A wait that is
+// longer than any failure causes means that the clock was set back.
+func (s *space) waits(t *tally, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if wait := t.notBefore.Sub(now); wait > 0 && wait <= recheck {
+		return wait
+	}
+	return 0
+}
+
+// overtake notes that the known state of a tally cannot be trusted.
+func (s *space) overtake(t *tally) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.overtaken = true
 }

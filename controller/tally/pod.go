@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,6 +133,10 @@ func (p *pod) orphaned() bool {
 	return !p.removed && p.keeper == nil && p.held && p.outcome() == active
 }
 
+// disownable reports whether a Pod is released before Curfew deletes it. One that is being deleted
+// already is not: it counts as failed once it can no longer run.
+func (p *pod) disownable() bool { return p.running() && p.deleting.IsZero() }
+
 // resourceVersion returns the newest known resourceVersion.
 func (p *pod) resourceVersion() string { return strconv.FormatUint(p.version, 10) }
 
@@ -145,77 +150,51 @@ func versionOf(version string) uint64 {
 	return v
 }
 
-const (
-	// chores is how often Pods that are being deleted are checked.
-	chores = 30 * time.Second
-	// overdueAfter is how long after its grace period a Pod may still be running.
-	overdueAfter = 30 * time.Second
-)
-
-// NodeState is what matters of a Node.
-type NodeState uint8
-
-// States of a Node. One that is not ready may still run its Pods.
-const (
-	NodeReady NodeState = iota
-	NodeNotReady
-	NodeGone
-)
-
-// stateOf is not ready where the Node says so. The node controller says it of one that is silent.
-func stateOf(node *corev1.Node) NodeState {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
-			return NodeNotReady
-		}
-	}
-	return NodeReady
+// patchMeta is the metadata of a strategic merge patch. The API server refuses it for a Pod with
+// another UID: one that was created again under the name is never touched.
+type patchMeta struct {
+	UID             types.UID `json:"uid"`
+	ResourceVersion string    `json:"resourceVersion,omitempty"`
+	// Annotations without a value are removed.
+	Annotations map[string]*string `json:"annotations,omitempty"`
+	Finalizers  []string           `json:"finalizers,omitempty"`
+	Remove      []string           `json:"$deleteFromPrimitiveList/finalizers,omitempty"`
 }
 
-// refuse has a Pod wait whose patch was refused.
-func (s *space) refuse(of *pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.pods[of.uid]; p != nil && p.version == of.version {
-		p.refused = true
+func patchOf(meta *patchMeta) []byte {
+	out, err := json.Marshal(map[string]any{"metadata": meta})
+	if err != nil {
+		return nil // This is a bug. The API server refuses an empty patch.
 	}
+	return out
 }
 
-// retry has some Pods tried again whose patches were refused.
-func (s *space) retry() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	left := perRound
-	for _, p := range s.pods {
-		if p.refused && left > 0 {
-			left--
-			p.refused = false
-			s.enqueue(p)
-		}
+// adoption adds the finalizer to exactly the state that was judged. A Pod that was released to be
+// deleted is its tally's again.
+func adoption(of *pod) []byte {
+	out := &patchMeta{UID: of.uid, ResourceVersion: of.resourceVersion(), Finalizers: []string{wellknown.FinalizerTally}}
+	if of.released {
+		out.Annotations = map[string]*string{wellknown.AnnotationCountedBy: nil}
 	}
+	return patchOf(out)
 }
 
-// terminating are unfinished Pods whose grace period ended before a time. idle means that there are
-// no tallies.
-func (s *space) terminating(before time.Time) (out []*pod, idle bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.pods {
-		if p.running() && !p.deleting.IsZero() && p.deleting.Before(before) {
-			out = append(out, new(*p))
-		}
-	}
-	return out, len(s.tallies) == 0
+// releasing removes the finalizer from exactly the state that was judged, without counting.
+func releasing(uid types.UID, version string) []byte {
+	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Remove: []string{wellknown.FinalizerTally}})
 }
 
-// lose notes that a Pod can no longer run.
-func (s *space) lose(of *pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.pods[of.uid]; p != nil && p.node == of.node {
-		s.account(p, -1)
-		p.lost = true
-		s.account(p, 1)
-		s.enqueue(p)
-	}
+// counting removes the finalizer of a Pod that a status lists, and notes by whom it is counted. Any
+// state will do: the status has decided.
+func counting(uid, by types.UID) []byte {
+	return patchOf(&patchMeta{UID: uid, Annotations: countedBy(string(by)), Remove: []string{wellknown.FinalizerTally}})
+}
+
+// disowning is releasing for a Pod that Curfew is about to delete, and that is not counted then.
+func disowning(uid types.UID, version string) []byte {
+	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Annotations: countedBy(wellknown.CountedByNone), Remove: []string{wellknown.FinalizerTally}})
+}
+
+func countedBy(by string) map[string]*string {
+	return map[string]*string{wellknown.AnnotationCountedBy: &by}
 }

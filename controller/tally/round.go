@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+)
 
-	"curfew.dev/curfew/controller/loop"
+var (
+	// errGone: the tally was deleted, or created again under its name.
+	errGone = errors.New("the PodTally is gone")
+	// errOvertaken: another Curfew process has written the status. The known state of the Pods is
+	// older than that, so they are listed again.
+	errOvertaken = errors.New("PodTallies were changed, or another process counts them")
 )
 
 const (
@@ -20,6 +25,37 @@ const (
 	// maxRequest bounds one request.
 	maxRequest = 30 * time.Second
 )
+
+// do has a round of a tally.
+func (c *Controller) do(ctx context.Context, key string) {
+	if !c.queue.Begin(key) {
+		return
+	}
+	defer c.queue.End(key)
+	namespace := namespaceOf(key)
+	c.mu.Lock()
+	w, t := c.spaces[namespace], c.work[key]
+	c.mu.Unlock()
+	if w == nil || t == nil {
+		return
+	}
+	if wait := w.waits(t, c.options.Clock.Now()); wait > 0 { // It was woken during a round that failed.
+		c.queue.AddAfter(key, wait)
+		return
+	}
+	err := c.round(ctx, w.space, t)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case errors.Is(err, errGone), errors.Is(err, errOvertaken):
+		c.log.Info("reading PodTallies and Pods again", "namespace", namespace, "reason", err.Error())
+		w.overtake(t)
+		w.again.Set()
+	case err != nil:
+		c.log.Info("Pods could not be counted, trying again", "tally", key, "reason", err.Error())
+	}
+	w.rest(t, err, c.options.Clock.Now())
+}
 
 // round does what a tally needs now: one write of its status, and the patches that it allows. A
 // failure leaves everything to the next round, as a crash does.
@@ -85,6 +121,100 @@ func (s *space) knows(live []*StoredTally) bool {
 	})
 }
 
+// writePlan writes the status of a plan. When its answer is lost, the plan stays pending, and the
+// same status is written again until its outcome is known.
+func (c *Controller) writePlan(ctx context.Context, s *space, t *tally, p *plan) error {
+	if t.pending == nil {
+		now, err := c.options.ServerTime(ctx)
+		if err != nil {
+			s.abandon(t, p)
+			return fmt.Errorf("the API server's time: %w", err)
+		}
+		t.describe(&p.status, now)
+	}
+	began := c.options.Clock.Now()
+	version, err := c.put(ctx, s, t, p)
+	c.metrics.step("status", began, c.options.Clock, err)
+	switch {
+	case err == nil:
+		c.metrics.counted.WithLabelValues("succeeded").Add(float64(p.ledger.succeeded - t.ledger.succeeded))
+		c.metrics.counted.WithLabelValues("failed").Add(float64(p.ledger.failed - t.ledger.failed))
+		s.confirm(t, p, version, c.options.Clock.Now())
+	case errors.Is(err, errGone), errors.Is(err, errOvertaken):
+		s.abandon(t, p)
+	case refused(err):
+		s.abandon(t, p)
+		err = fmt.Errorf("writing the status: %w", err)
+	default:
+		s.hold(t, p)
+		err = fmt.Errorf("writing the status: %w", err)
+	}
+	return err
+}
+
+// put writes a status over the one that is known.
+func (c *Controller) put(ctx context.Context, s *space, t *tally, p *plan) (string, error) {
+	for {
+		version, err := c.options.Cluster.WriteStatus(ctx, s.namespace, t.name, t.uid, t.version, &p.status)
+		switch {
+		case err == nil:
+			return version, nil
+		case apierrors.IsNotFound(err):
+			return "", errGone
+		case !apierrors.IsConflict(err):
+			return "", err
+		}
+		live, err := c.options.Cluster.Tally(ctx, s.namespace, t.name)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && live.UID != t.uid:
+			return "", errGone
+		case err != nil:
+			return "", err
+		case sameStatus(&live.Status, &p.status): // The answer to an earlier attempt was lost.
+			return live.ResourceVersion, nil
+		case live.Status.Transitions > t.status.Transitions:
+			return "", errOvertaken
+		case sameStatus(&live.Status, &t.status): // Something else of the object has changed.
+		case live.Editor == "":
+			return "", errOvertaken
+		default:
+			// What this process knows is what the status has to say: no one else counts.
+			c.edited(s.namespace, t, live.Editor, "Curfew has restored it")
+		}
+		t.version = live.ResourceVersion
+	}
+}
+
+// takeOver raises status.transitions of tallies that this process begins to count. Any other that
+// still counts them fails at its next write. Otherwise two of them could each list a Pod in the
+// status of another tally, if one has not heard yet that it moved (S7).
+func (c *Controller) takeOver(ctx context.Context, namespace string, fresh []*tally) error {
+	failures := &failures{}
+	var writes []func(context.Context) bool
+	for _, t := range fresh {
+		writes = append(writes, func(ctx context.Context) bool {
+			ctx, cancel := context.WithTimeout(ctx, maxRequest)
+			defer cancel()
+			t.status.Transitions++
+			began := c.options.Clock.Now()
+			version, err := c.options.Cluster.WriteStatus(ctx, namespace, t.name, t.uid, t.version, &t.status)
+			c.metrics.step("status", began, c.options.Clock, err)
+			switch {
+			case err == nil:
+				t.version = version
+			case !apierrors.IsNotFound(err): // One that is gone is never written.
+				failures.add(fmt.Errorf("taking over PodTally %s: %w", klog.KRef(namespace, t.name), err))
+			}
+			return overloaded(err)
+		})
+	}
+	c.send(ctx, writes)
+	if err := ctx.Err(); err != nil {
+		return err // Some may not have been written.
+	}
+	return failures.error()
+}
+
 // patch is one patch of a Pod. One that is refused for this Pod delays no other. It reports whether
 // the API server had too much to do.
 func (c *Controller) patch(s *space, of *pod, step string, body []byte, failures, refusals *failures) func(context.Context) bool {
@@ -130,116 +260,6 @@ func (c *Controller) reread(ctx context.Context, s *space, of *pod) error {
 	return nil
 }
 
-// overloaded reports whether an error says that fewer requests should be under way.
-func overloaded(err error) bool {
-	return apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
-		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// failures collects the errors of one round.
-type failures struct {
-	mu    sync.Mutex
-	first error
-	count int
-}
-
-func (f *failures) add(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.count++
-	if f.first == nil {
-		f.first = err
-	}
-}
-
-func (f *failures) error() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.count > 1 {
-		return fmt.Errorf("%d Pods, the first: %w", f.count, f.first)
-	}
-	return f.first
-}
-
-const (
-	// writeEvery is the time between two writes of a status that counts few Pods, and idleEvery that
-	// between two that only say how many Pods are active.
-	writeEvery = time.Second
-	idleEvery  = 5 * time.Second
-	// writeAtOnce is how many Pods make a write worth while at any time.
-	writeAtOnce = 100
-)
-
-// eager reports whether the next write need not wait: it is the first, it counts many Pods, or many
-// wait to be listed and there is room.
-func (t *tally) eager(settled int) bool {
-	room := maxUncounted - len(t.ledger.uncounted)
-	return t.status.StartTime == nil || settled >= writeAtOnce || len(t.work) >= writeAtOnce && room >= writeAtOnce
-}
-
-// when is the time at which a tally should have a round; not ok if it needs none.
-func (s *space) when(t *tally, now time.Time) (at time.Time, ok bool) {
-	at = now
-	switch since := now.Sub(t.wrote); {
-	case !s.ready || !t.current || t == s.orphans && len(t.work) == 0:
-		return at, false
-	case t == s.orphans || since < 0 || t.eager(0):
-	case len(t.work) > 0 || len(t.ledger.uncounted) > 0 || t.pending != nil:
-		at = t.wrote.Add(writeEvery)
-	default:
-		at = t.wrote.Add(idleEvery)
-	}
-	if at.Before(t.notBefore) {
-		at = t.notBefore
-	}
-	return at, true
-}
-
-// rest ends a round. Another round does the remaining work; after a failure, later and later.
-func (s *space) rest(t *tally, err error, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t.due = time.Time{}
-	if err == nil {
-		t.failures, t.notBefore = nil, time.Time{}
-	} else {
-		if t.failures == nil {
-			t.failures = loop.NewBackoffOf(retryFirst, recheck)
-		}
-		t.notBefore = now.Add(min(t.failures.Next(), recheck))
-	}
-	settled := 0
-	for _, one := range t.ledger.uncounted {
-		if s.pods[one.uid].settled() {
-			settled++
-		}
-	}
-	if settled >= writeAtOnce && err == nil {
-		t.wrote = time.Time{} // They are counted at once.
-	}
-	if err != nil || len(t.work) > 0 || len(t.ledger.uncounted) > 0 || t != s.orphans && t.active != t.status.Active {
-		s.wake(t)
-	}
-}
-
-// waits is how long a tally still has to wait after a failure; 0 if it need not. A wait that is
-// longer than any failure causes means that the clock was set back.
-func (s *space) waits(t *tally, now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if wait := t.notBefore.Sub(now); wait > 0 && wait <= recheck {
-		return wait
-	}
-	return 0
-}
-
-// overtake notes that the known state of a tally cannot be trusted.
-func (s *space) overtake(t *tally) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t.overtaken = true
-}
-
 // overdue finds Pods that are being deleted and will never finish: their Node is gone, or is not
 // ready and they were force-deleted. Kubernetes would not keep such a Pod, even if it still runs.
 // It reports whether the namespace has no tallies and may have to be left.
@@ -266,3 +286,10 @@ func (c *Controller) overdue(ctx context.Context, s *space) (idle bool) {
 	}
 	return idle
 }
+
+const (
+	// chores is how often Pods that are being deleted are checked.
+	chores = 30 * time.Second
+	// overdueAfter is how long after its grace period a Pod may still be running.
+	overdueAfter = 30 * time.Second
+)

@@ -3,12 +3,14 @@ package tally
 import (
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
+	match "curfew.dev/curfew/policy/tally"
 )
 
 // space is a namespace: its tallies, and the Pods that concern them. It is a state machine without
@@ -76,6 +78,52 @@ func (s *space) setTallies(now []*tally) {
 	}
 }
 
+// kept returns the tallies that need no new read. If another process has written one status, it may
+// have taken over the others, too.
+func (s *space) kept() map[types.UID]*tally {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[types.UID]*tally{}
+	for _, t := range s.tallies {
+		if t.overtaken {
+			return nil
+		}
+		out[t.uid] = t
+	}
+	return out
+}
+
+// respec takes over the spec of a tally.
+func (s *space) respec(t *tally, compiled *match.Tally, generation int64, invalid error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.match, t.generation, t.invalid = compiled, generation, invalid
+}
+
+// adjust takes over changes of the specs that change no more than ttlAfterCounted: a selector is
+// immutable. It reports whether there are no others, so that nothing has to be listed again.
+func (s *space) adjust(known []*match.Tally) bool {
+	counting, _ := match.Within(known)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ready || len(counting) != len(s.tallies) {
+		return false
+	}
+	for i, one := range counting { // Both are in the same order.
+		t := s.tallies[i]
+		if t.uid != one.UID || t.overtaken || t.invalid != nil || one.TTL != nil && one.TTL.Err != nil {
+			return false
+		}
+	}
+	for i, one := range counting {
+		if t := s.tallies[i]; one.Generation > t.generation {
+			t.match, t.generation = one, one.Generation
+			s.wake(t)
+		}
+	}
+	return true
+}
+
 // beginList begins a list of all Pods.
 func (s *space) beginList() {
 	s.mu.Lock()
@@ -138,6 +186,25 @@ func (s *space) observe(from *corev1.Pod, live bool) {
 		return
 	}
 	delete(s.pods, p.uid)
+}
+
+// match finds the tally that counts a Pod, and the younger ones that match it, too.
+func (s *space) match(from *corev1.Pod) (keeper *tally, others []*tally) {
+	facts := policy.FactsOfPod(from)
+	for _, t := range s.tallies {
+		switch {
+		case !t.match.Selects(facts):
+		case keeper == nil:
+			keeper = t
+		default:
+			others = append(others, t)
+		}
+	}
+	if slices.Equal(others, s.conflicting) {
+		return keeper, s.conflicting
+	}
+	s.conflicting = others
+	return keeper, others
 }
 
 // concerns reports whether a Pod has to be kept.
@@ -230,6 +297,16 @@ func (s *space) enqueue(p *pod) {
 	s.wake(t)
 }
 
+// need is what a Pod needs next. One that is being deleted is not adopted, or the deletion would
+// never succeed.
+func (s *space) need(p *pod) need {
+	need := p.need()
+	if need == adopt && s.deletions[p.uid] {
+		return nothing
+	}
+	return need
+}
+
 // progress notes that the watch has shown everything up to a resourceVersion.
 func (s *space) progress(version string) {
 	s.mu.Lock()
@@ -237,21 +314,53 @@ func (s *space) progress(version string) {
 	s.seen = max(s.seen, versionOf(version))
 }
 
-// match finds the tally that counts a Pod, and the younger ones that match it, too.
-func (s *space) match(from *corev1.Pod) (keeper *tally, others []*tally) {
-	facts := policy.FactsOfPod(from)
-	for _, t := range s.tallies {
-		switch {
-		case !t.match.Selects(facts):
-		case keeper == nil:
-			keeper = t
-		default:
-			others = append(others, t)
+// refuse has a Pod wait whose patch was refused.
+func (s *space) refuse(of *pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pods[of.uid]; p != nil && p.version == of.version {
+		p.refused = true
+	}
+}
+
+// terminating are unfinished Pods whose grace period ended before a time. idle means that there are
+// no tallies.
+func (s *space) terminating(before time.Time) (out []*pod, idle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.pods {
+		if p.running() && !p.deleting.IsZero() && p.deleting.Before(before) {
+			out = append(out, new(*p))
 		}
 	}
-	if slices.Equal(others, s.conflicting) {
-		return keeper, s.conflicting
-	}
-	s.conflicting = others
-	return keeper, others
+	return out, len(s.tallies) == 0
 }
+
+// lose notes that a Pod can no longer run.
+func (s *space) lose(of *pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pods[of.uid]; p != nil && p.node == of.node {
+		s.account(p, -1)
+		p.lost = true
+		s.account(p, 1)
+		s.enqueue(p)
+	}
+}
+
+// retry has some Pods tried again whose patches were refused.
+func (s *space) retry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := perRound
+	for _, p := range s.pods {
+		if p.refused && left > 0 {
+			left--
+			p.refused = false
+			s.enqueue(p)
+		}
+	}
+}
+
+// perRound is how many Pods one round adopts or releases: other tallies have their turn then.
+const perRound = 500

@@ -27,7 +27,7 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S7", Name: "a resumed run forgets what was announced",
-		File:    "controller/cleanup/run.go",
+		File:    "controller/cleanup/resume.go",
 		Old:     "if err := r.settle(ctx); err != nil {\n\t\treturn r.interrupted(ctx, err)\n\t}\n\treturn r.carryOut(ctx)",
 		New:     "if err := ctx.Err(); err != nil {\n\t\treturn r.interrupted(ctx, err)\n\t}\n\treturn r.carryOut(ctx)",
 		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
@@ -52,13 +52,13 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S7", Name: "objects that a report page lost are lost again at each resume",
-		File: "controller/cleanup/end.go",
+		File: "controller/cleanup/resume.go",
 		Old:  "\t\ts.UncountedDeletions = without(s.UncountedDeletions, page.Report)\n", New: "",
 		Package: cleans, Tests: []string{"TestKilledInTrouble"},
 	},
 	{
 		Invariant: "S6", Name: "a run that a forged status starts again counts on from its own matches",
-		File: "controller/cleanup/run.go",
+		File: "controller/cleanup/state.go",
 		Old:  "if left != nil && left.Run != runID", New: "if false && left.Run != runID",
 		Package: cleans, Tests: []string{"TestTheSameRunAgain", "TestForgedTimings"},
 	},
@@ -88,7 +88,7 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a run overwrites the matches that it counts on from",
-		File: "controller/cleanup/run.go",
+		File: "controller/cleanup/ledger.go",
 		Old:  "return pageName(policy, \"matched-\"+run, number)", New: "return pageName(policy, \"matched\", number)",
 		Package: cleans, Tests: []string{"TestConsecutiveRunsKilled"},
 	},
@@ -100,7 +100,7 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a late run counts for the next one",
-		File: "controller/cleanup/run.go",
+		File: "controller/cleanup/state.go",
 		Old:  "if r.survey.Matches == nil || r.late {", New: "if r.survey.Matches == nil {",
 		Package: cleans, Tests: []string{"TestLateRunDoesNotCount"},
 	},
@@ -112,7 +112,7 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S7", Name: "the objects of a forged report page reach the engine",
-		File: "controller/cleanup/end.go",
+		File: "controller/cleanup/resume.go",
 		Old:  "\t\tunknown := map[types.UID]bool{}\n", New: "\t\tunknown := map[types.UID]bool{}\n\t\t_, _ = r.objectOf(&page.fields.Objects[0])\n",
 		Package: cleans, Tests: []string{"TestForgedResources"},
 	},
@@ -136,13 +136,13 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S2", Name: "a run deletes objects without UID",
-		File: "controller/cleanup/survey/survey.go",
+		File: "controller/cleanup/survey/passes.go",
 		Old:  "facts.UID == \"\" {", New: "facts.UID == \"-\" {",
 		Package: cleans, Tests: []string{"TestObjectsWithoutUID"},
 	},
 	{
 		Invariant: "S1", Name: "a live lookup answers for minutes",
-		File: "controller/cleanup/survey/pages.go",
+		File: "controller/cleanup/survey/lookups.go",
 		Old:  "const liveFor = time.Second", New: "const liveFor = 5 * time.Minute",
 		Package: surveys, Tests: []string{"TestMemory"},
 	},
@@ -214,13 +214,13 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "a policy reads namespaces that its account may not get",
-		File: "controller/cleanup/survey/passes.go",
+		File: "controller/cleanup/survey/survey.go",
 		Old:  "if !s.policy.Expressions.ReadsNamespace {", New: "if true {",
 		Package: cleans, Tests: []string{"TestNamespaceObjectTakesAPermission"},
 	},
 	{
 		Invariant: "S10", Name: "a survey lists what its account may not delete",
-		File: "controller/cleanup/survey/passes.go",
+		File: "controller/cleanup/survey/survey.go",
 		Old:  "if missing != \"\" {\n\t\t\tlacks = append", New: "if missing == \"-\" {\n\t\t\tlacks = append",
 		Package: cleans, Tests: []string{"TestForbiddenFromTheBeginning"},
 	},
@@ -244,13 +244,13 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a run goes on after its policy was suspended",
-		File: "controller/cleanup/account.go",
+		File: "controller/cleanup/batch.go",
 		Old:  "if !batch.run.c.unchanged(batch.run.policy) {", New: "if false {",
 		Package: cleans, Tests: []string{"TestSuspendedInMidRun"},
 	},
 	{
 		Invariant: "S6", Name: "a resumed run deletes what an earlier one had announced",
-		File: "controller/cleanup/end.go",
+		File: "controller/cleanup/resume.go",
 		Old:  "err = r.newBatch(page).check(ctx, func(item *v1alpha1.CleanupItem) {\n\t\t\titem.Result, item.Message = v1alpha1.ItemKept, \"the run was interrupted\"\n\t\t\tif unknown[item.UID] { // Its DELETE may still be carried out.\n\t\t\t\titem.Result, item.Message = v1alpha1.ItemUnknown, \"\"\n\t\t\t}\n\t\t}, broken)", New: "err = r.newBatch(page).decide(ctx)",
 		Package: cleans, Tests: []string{"TestResumedRunJudgesAgain"},
 	},

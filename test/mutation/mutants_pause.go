@@ -42,13 +42,13 @@ var ofPauses = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a cleanup run gives up because of a pause",
-		File: "controller/cleanup/attempts.go",
+		File: "controller/cleanup/batch.go",
 		Old:  "case b.held(left):", New: "case b.held(nil):",
 		Package: cleans, Tests: []string{"TestHeldRun"},
 	},
 	{
 		Invariant: "S3", Name: "a pause of a namespace holds a cleanup run everywhere",
-		File: "controller/cleanup/attempts.go",
+		File: "controller/cleanup/batch.go",
 		Old:  "if b.postpone(ctx, left) {", New: "if b.postpone(ctx, nil) {",
 		Package: cleans, Tests: []string{"TestPauseOfOneNamespace"},
 	},
@@ -60,7 +60,7 @@ var ofPauses = []Mutant{
 	},
 	{
 		Invariant: "S11", Name: "a run whose status claims a pause has no starting deadline",
-		File: "controller/cleanup/run.go",
+		File: "controller/cleanup/resume.go",
 		Old:  "!c.stillPaused(ctx, cur.policy, status)", New: "!paused(status)",
 		Package: cleans, Tests: []string{"TestForgedPause"},
 	},

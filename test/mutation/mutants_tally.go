@@ -6,13 +6,13 @@ const tallies = "controller/tally"
 var ofTally = []Mutant{
 	{
 		Invariant: "S7", Name: "a 404 for the list of PodTallies counts as their absence",
-		File: "controller/tally/status.go",
+		File: "controller/tally/controller.go",
 		Old:  "defined, unsure := c.options.Cluster.Defined(ctx)", New: "defined, unsure := false, error(nil)",
 		Package: tallies, Tests: []string{"TestNotFoundReleasesNothing"},
 	},
 	{
 		Invariant: "S7", Name: "a CustomResourceDefinition that cannot be read counts as absent",
-		File: "controller/tally/status.go",
+		File: "controller/tally/controller.go",
 		Old:  "case unsure != nil:", New: "case unsure != nil && defined:",
 		Package: tallies, Tests: []string{"TestNotFoundReleasesNothing"},
 	},
@@ -60,7 +60,7 @@ var ofTally = []Mutant{
 	},
 	{
 		Invariant: "S7", Name: "a Pod that Curfew deletes is counted as failed",
-		File: "controller/tally/disown.go",
+		File: "controller/tally/pod.go",
 		Old:  "p.running() && p.deleting.IsZero()", New: "false",
 		Package: tallies, Tests: []string{"TestDisowning"},
 	},
@@ -84,19 +84,19 @@ var ofTally = []Mutant{
 	},
 	{
 		Invariant: "S5", Name: "all finalizers of a Pod are removed, not only that of tallies",
-		File: "controller/tally/client.go",
+		File: "controller/tally/pod.go",
 		Old:  "`json:\"$deleteFromPrimitiveList/finalizers,omitempty\"`", New: "`json:\"finalizers-,omitempty\"`",
 		Package: tallies, Tests: []string{"TestPatches"},
 	},
 	{
 		Invariant: "S2", Name: "a Pod that was created again under the name is patched",
-		File: "controller/tally/client.go",
+		File: "controller/tally/pod.go",
 		Old:  "`json:\"uid\"`", New: "`json:\"-\"`",
 		Package: tallies, Tests: []string{"TestPatches"},
 	},
 	{
 		Invariant: "S7", Name: "two processes count a Pod that moves to another tally",
-		File: "controller/tally/status.go",
+		File: "controller/tally/round.go",
 		Old:  "t.status.Transitions++", New: "",
 		Package: tallies, Tests: []string{"TestTwoLeaders"},
 	},

@@ -23,13 +23,13 @@ var ofForgers = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "lost objects do not count towards the limits",
-		File: "controller/cleanup/run.go",
+		File: "controller/cleanup/resume.go",
 		Old:  " + min(max(0, run.Lost), maxCounted), nil", New: ", nil",
 		Package: cleans, Tests: []string{"TestForgedPages"},
 	},
 	{
 		Invariant: "S6", Name: "a run takes its percentage from what the status has deleted",
-		File: "controller/cleanup/run.go",
+		File: "controller/cleanup/resume.go",
 		Old:  "min(max(run.Deleted, counted), maxCounted)", New: "max(run.Deleted, counted)",
 		Package: cleans, Tests: []string{"TestForgedStatuses"},
 	},
@@ -41,13 +41,13 @@ var ofForgers = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a page lowers what a run has deleted",
-		File: "controller/cleanup/store.go",
+		File: "controller/cleanup/pages.go",
 		Old:  "min(max(0, page.Deleted), maxBatch)", New: "min(page.Deleted, maxBatch)",
 		Package: cleans, Tests: []string{"TestPagesCount"},
 	},
 	{
 		Invariant: "S6", Name: "a copy of a page counts",
-		File: "controller/cleanup/store.go",
+		File: "controller/cleanup/pages.go",
 		Old:  " || object.GetName() != pageName(s.policy.Name, run, page.Page) {", New: " {",
 		Package: cleans, Tests: []string{"TestPagesCount"},
 	},
@@ -117,7 +117,7 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "a namespace is asked about although all are granted",
-		File: "controller/cleanup/survey/passes.go",
+		File: "controller/cleanup/survey/survey.go",
 		Old:  "if !wide && len(names) > 1 {", New: "if !wide && len(names) < 1 {",
 		Package: surveys, Tests: []string{"TestOneQuestionForAllNamespaces"},
 	},
@@ -135,7 +135,7 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "expressions for the objects of a page have no limit together",
-		File: "controller/cleanup/survey/pages.go",
+		File: "controller/cleanup/survey/passes.go",
 		Old:  "limited = expression.Limited(ctx, pageCost,", New: "_ = expression.Limited(ctx, pageCost,",
 		Package: surveys, Tests: []string{"TestExpressionsAreLimited"},
 	},
@@ -147,7 +147,7 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "each policy that waits asks for discovery",
-		File: "controller/cleanup/survey/pages.go",
+		File: "controller/cleanup/survey/lookups.go",
 		Old:  "m.while = servedFor", New: "m.while = 0",
 		Package: surveys, Tests: []string{"TestDiscoveryIsShared"},
 	},
@@ -177,7 +177,7 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "reviews of permissions keep a turn of runs",
-		File: "controller/cleanup/account.go",
+		File: "controller/cleanup/gates.go",
 		Old:  "\tcur.turn.end()\n", New: "",
 		Package: cleans, Tests: []string{"TestRunsAreOnTime"},
 	},
@@ -195,13 +195,13 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "metrics have a series for each policy",
-		File: "controller/cleanup/end.go",
+		File: "controller/cleanup/seen.go",
 		Old:  "if !m.names {", New: "if false {",
 		Package: cleans, Tests: []string{"TestStalledPoliciesOfANamespace"},
 	},
 	{
 		Invariant: "S10", Name: "namespaces without cleanup policies are remembered",
-		File: "controller/cleanup/turns.go",
+		File: "controller/cleanup/seen.go",
 		Old:  "if a.in[namespace] = list; len(list) == 0 {", New: "if a.in[namespace] = list; len(list) < 0 {",
 		Package: cleans, Tests: []string{"TestAges"},
 	},

@@ -1,16 +1,23 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -151,6 +158,155 @@ func (s *Survey) choose(decision cleanup.Decision, uid types.UID) cleanup.Decisi
 	return decision
 }
 
+func (s *Survey) skip(decision cleanup.Decision, object *unstructured.Unstructured) {
+	count := s.Skipped[decision.Reason]
+	if count == nil {
+		text := fmt.Sprintf("%s %s/%s: %s", object.GetKind(), object.GetNamespace(), object.GetName(), decision.Message)
+		count = &v1alpha1.SkipCount{Reason: decision.Reason, Message: quote.ShortenTo(text, 512)}
+		s.Skipped[decision.Reason] = count
+	}
+	count.Count++
+}
+
+// each calls f for every object that the policy may match, with a context that limits what the
+// expressions for a page cost. It holds one page at a time.
+func (s *Survey) each(ctx context.Context, f func(ctx context.Context, at *Place, object *unstructured.Unstructured) error) error {
+	pages, limited := s.pages(s.policy.NeedsObject()), ctx
+	pages.began = func() {
+		limited = expression.Limited(ctx, pageCost, "the expressions cost more than they may for the objects of one page of a list")
+	}
+	for at := range s.listable {
+		options := metav1.ListOptions{LabelSelector: s.policy.ServerSelector().String()}
+		if at.Name != "" {
+			options.FieldSelector = "metadata.name=" + at.Name
+		}
+		for _, namespace := range at.namespaces {
+			err := pages.each(ctx, at.GroupVersionResource, namespace, options, func(object *unstructured.Unstructured) error {
+				object.SetGroupVersionKind(at.GroupVersionKind())
+				return f(limited, at, object)
+			})
+			if err = at.failed(err); err != nil {
+				return fmt.Errorf("listing %s: %w", at.GroupResource(), err)
+			}
+			if at.broken != nil {
+				break
+			}
+		}
+	}
+	return s.allBroken()
+}
+
+// decide decides about one object of a list.
+func (s *Survey) decide(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured) (cleanup.Decision, error) {
+	if err := s.yield(ctx, true); err != nil {
+		return cleanup.Decision{}, err
+	}
+	if s.options.Clock != nil {
+		began := s.options.Clock.Now()
+		defer func() { s.spent += s.options.Clock.Since(began) }()
+	}
+	in, err := s.surroundings(ctx, object, s.options.Source)
+	if err != nil {
+		return cleanup.Decision{}, err
+	}
+	return s.judge(ctx, at, object, in)
+}
+
+func (s *Survey) yield(ctx context.Context, inPage bool) error {
+	if s.options.Yield == nil {
+		return nil
+	}
+	return s.options.Yield(ctx, inPage)
+}
+
+// NewBudget returns the budget of all expressions in the live judgements of one attempt at a batch:
+// the same as for a page of a list.
+func NewBudget() *expression.Budget {
+	return expression.NewBudget(pageCost, "the expressions cost more than they may for the objects of one batch")
+}
+
+// Away calls f, which reads from the API server, and then waits until expressions may be evaluated.
+// It returns the error of f, or why the wait ended.
+type Away func(ctx context.Context, f func() error) error
+
+// JudgeLive decides about an object that was just read, with lookups that are read again. Its
+// expressions count for the budget. Many may call it at once.
+func (s *Survey) JudgeLive(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source, budget *expression.Budget, away Away) (cleanup.Decision, error) {
+	var in *surroundings
+	err := away(ctx, func() (err error) {
+		if in, err = s.surroundings(ctx, object, source); err == nil {
+			in.lookups, in.away = s.liveLookups(ctx, in.snapshot), away
+		}
+		return err
+	})
+	if err != nil {
+		return cleanup.Decision{}, err
+	}
+	return s.judge(budget.In(ctx), at, object, in)
+}
+
+// surroundings are what an object is judged by.
+type surroundings struct {
+	snapshot *platform.Snapshot
+	// namespace is nil if the object has none, or if it is not known.
+	namespace *resolution.NamespacePolicy
+	lookups   *lookups
+	// away is around each lookup; nil for a list.
+	away Away
+}
+
+func (s *Survey) surroundings(ctx context.Context, object *unstructured.Unstructured, source platform.Source) (*surroundings, error) {
+	snapshot, err := s.snapshot(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	in := &surroundings{snapshot: snapshot, lookups: s.lookups}
+	if name := object.GetNamespace(); name != "" {
+		if in.namespace, err = source.Namespace(ctx, name); err != nil && !errors.Is(err, platform.ErrUnknown) {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// objectCost bounds the cost of all expressions for one object, and pageCost the cost for all
+// objects of a page. An object is kept if they cannot decide within it. Tests make them smaller.
+var objectCost, pageCost int64 = expression.CostLimit, 50 * expression.CostLimit
+
+// judge decides about one object, as a list or a live read shows it.
+func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, in *surroundings) (cleanup.Decision, error) {
+	ctx = expression.Limited(ctx, objectCost, "the expressions cost more than they may for one object")
+	facts := policy.FactsOfObjectContext(ctx, in.snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
+	var lost error // why nothing may be evaluated any more
+	judged := &cleanup.Object{
+		Facts: facts, Resource: at.GroupResource(), JSON: object.Object, Now: s.options.Now,
+		System:    judging.Protects(s.options.Protect, facts.Namespace),
+		Namespace: in.namespace,
+		Lookup: func(name string) (answer bool, err error) {
+			if in.away == nil {
+				return in.lookups.answer(ctx, name, facts, object.Object)
+			}
+			if lost == nil {
+				lost = in.away(ctx, func() error {
+					answer, err = in.lookups.answer(ctx, name, facts, object.Object)
+					return nil
+				})
+			}
+			return answer && lost == nil, cmp.Or(lost, err)
+		},
+	}
+	if facts.IsNamespace() {
+		// Deleting a Namespace deletes all that is in it.
+		judged.System = judging.Protects(s.options.Protect, facts.Name)
+		judged.Namespace = resolution.ParseNamespace(facts.Name, facts.Annotations, facts.Labels)
+	}
+	decision := s.policy.Judge(ctx, judged)
+	if decision.Verdict == cleanup.Delete && facts.UID == "" {
+		decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipNoUID, Message: "has no UID, without which it cannot be told from another object"}
+	}
+	return decision, cmp.Or(lost, ctx.Err())
+}
+
 // recentUIDs are the objects that were listed last. An aggregated API with a stale cache, or two
 // groups with the same kind, may show one twice: it must be counted once.
 type recentUIDs struct{ now, before map[types.UID]bool }
@@ -167,139 +323,42 @@ func (r *recentUIDs) add(uid types.UID) {
 	r.now[uid] = true
 }
 
-// maxNamespaces is the largest number of namespaces that are listed one by one. For more of them
-// the survey lists the whole cluster and skips all other objects.
-const maxNamespaces = 50
-
-// ErrForbidden: the account of the policy lacks a permission without which nothing can be judged.
-var ErrForbidden = errors.New("the service account lacks a permission")
-
-// Place is a resource and where it is listed.
-type Place struct {
-	cleanup.Target
-	namespaces []string // "" for the whole cluster
-	// only are the namespaces that count if the whole cluster is listed for them; nil means all.
-	only map[string]bool
-	// broken is why the resource cannot be listed. It is passed over then.
-	broken error
+// total counts all objects of the matched kinds and namespaces that are not being deleted, for
+// maxPercentage.
+func (s *Survey) total(ctx context.Context) (sum int64, err error) {
+	pages := s.pages(false)
+	for at := range s.listable {
+		for _, namespace := range at.namespaces {
+			err := pages.each(ctx, at.GroupVersionResource, namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+				if object.GetDeletionTimestamp() == nil && (at.only == nil || at.only[object.GetNamespace()]) {
+					sum++
+				}
+				return nil
+			})
+			if err = at.failed(err); err != nil {
+				return 0, fmt.Errorf("counting %s: %w", at.GroupResource(), err)
+			}
+			if at.broken != nil {
+				break
+			}
+		}
+	}
+	return sum, s.allBroken()
 }
 
-// verbs are what a policy needs on the resources that it matches.
-var verbs = []string{"list", "get", "delete"}
-
-// Open finds what to list, and returns the permissions that the account lacks for the rest.
-func (s *Survey) Open(ctx context.Context) (lacks []string, err error) {
-	served, partial := s.options.Served(ctx)
-	if partial != nil && !errors.As(partial, &s.silent) {
-		return nil, fmt.Errorf("resources that are served: %w", partial)
-	}
-	snapshot, err := s.snapshot(ctx, s.options.Source)
-	if err != nil {
-		return nil, err
-	}
-	s.lookups = s.newLookups(snapshot, served, partial, nil)
-	known, err := s.options.Namespaces()
-	if err != nil {
-		return nil, fmt.Errorf("namespaces: %w", err)
-	}
-	names, all := s.policy.Namespaces(known)
-	if err := s.mayReadNamespaces(ctx); err != nil {
-		return nil, err
-	}
-	only := s.options.Only
-	if only.Namespace != "" && all {
-		names, all = []string{only.Namespace}, false
-	}
-	for _, target := range s.policy.Targets(served) {
-		if only.Resource != nil && !only.Resource(target.GroupResource()) {
-			continue
-		}
-		if s.options.MaxLacks > 0 && len(lacks) >= s.options.MaxLacks {
-			break
-		}
-		if !target.Namespaced && !all {
-			continue // A namespaceSelector with a requirement matches none of them.
-		}
-		one, missing, err := s.place(ctx, target, names, all)
-		if err != nil {
-			return nil, err
-		}
-		lacks = append(lacks, missing...)
-		if len(one.namespaces) > 0 {
-			s.at = append(s.at, one)
+// listable are the places that can be listed so far.
+func (s *Survey) listable(yield func(*Place) bool) {
+	for i := range s.at {
+		if s.at[i].broken == nil && !yield(&s.at[i]) {
+			return
 		}
 	}
-	return lacks, nil
 }
 
-// Nowhere reports whether the account may not act anywhere that the policy matches.
-func (s *Survey) Nowhere() bool { return len(s.at) == 0 }
-
-// place finds where a resource is listed, and what the account lacks elsewhere.
-func (s *Survey) place(ctx context.Context, target cleanup.Target, names []string, all bool) (out Place, lacks []string, err error) {
-	out.Target = target
-	wide := all || !target.Namespaced
-	if !wide && len(names) > 1 { // One question, and one list of the cluster for many namespaces.
-		missing, err := s.reader.Lacks(ctx, target.GroupVersionResource, metav1.NamespaceAll, verbs...)
-		switch {
-		case err != nil:
-			return out, nil, err
-		case missing == "" && len(names) <= maxNamespaces:
-			out.namespaces = names
-			return out, nil, nil
-		case missing == "":
-			wide, out.only = true, setOf(names)
-		}
-	}
-	if wide {
-		names = []string{metav1.NamespaceAll}
-	}
-	for _, namespace := range names {
-		if s.options.MaxLacks > 0 && len(lacks) >= s.options.MaxLacks {
-			break
-		}
-		if err := s.yield(ctx, false); err != nil {
-			return out, nil, err
-		}
-		missing, err := s.reader.Lacks(ctx, target.GroupVersionResource, namespace, verbs...)
-		if err != nil {
-			return out, nil, err
-		}
-		if missing != "" {
-			lacks = append(lacks, need(missing, target.GroupResource(), namespace))
-			continue
-		}
-		out.namespaces = append(out.namespaces, namespace)
-	}
-	return out, lacks, nil
-}
-
-func setOf(names []string) map[string]bool {
-	out := make(map[string]bool, len(names))
-	for _, name := range names {
-		out[name] = true
-	}
-	return out
-}
-
-// mayReadNamespaces returns an error if an expression reads namespaces and the account may not:
-// what it returns, and why it fails, would reveal them (S10).
-func (s *Survey) mayReadNamespaces(ctx context.Context) error {
-	if !s.policy.Expressions.ReadsNamespace {
+// allBroken is an error if no kind can be listed: the API server may be at fault.
+func (s *Survey) allBroken() error {
+	if len(s.at) == 0 || slices.ContainsFunc(s.at, func(one Place) bool { return one.broken == nil }) {
 		return nil
 	}
-	resource := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	missing, err := s.reader.Lacks(ctx, resource, s.policy.Namespace, "get")
-	if err == nil && missing != "" {
-		err = fmt.Errorf("the policy reads namespaceObject, and service account %s may not %s: %w", s.options.Account, need(missing, resource.GroupResource(), s.policy.Namespace), ErrForbidden)
-	}
-	return err
-}
-
-// need is a permission as messages write it.
-func need(verb string, resource schema.GroupResource, namespace string) string {
-	if namespace == "" {
-		return verb + " " + resource.String()
-	}
-	return fmt.Sprintf("%s %s in namespace %q", verb, resource, namespace)
+	return fmt.Errorf("listing %s: %w", s.at[0].GroupResource(), s.at[0].broken)
 }

@@ -1,8 +1,8 @@
 package survey
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,12 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
-	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
-	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -113,65 +109,69 @@ func New(policy *cleanup.Policy, reader Reader, options Options) *Survey {
 	return &Survey{policy: policy, reader: reader, options: options, Left: -1, Skipped: map[string]*v1alpha1.SkipCount{}}
 }
 
-// decide decides about one object of a list.
-func (s *Survey) decide(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured) (cleanup.Decision, error) {
-	if err := s.yield(ctx, true); err != nil {
-		return cleanup.Decision{}, err
+// ErrForbidden: the account of the policy lacks a permission without which nothing can be judged.
+var ErrForbidden = errors.New("the service account lacks a permission")
+
+// Place is a resource and where it is listed.
+type Place struct {
+	cleanup.Target
+	namespaces []string // "" for the whole cluster
+	// only are the namespaces that count if the whole cluster is listed for them; nil means all.
+	only map[string]bool
+	// broken is why the resource cannot be listed. It is passed over then.
+	broken error
+}
+
+// maxNamespaces is the largest number of namespaces that are listed one by one. For more of them
+// the survey lists the whole cluster and skips all other objects.
+const maxNamespaces = 50
+
+// verbs are what a policy needs on the resources that it matches.
+var verbs = []string{"list", "get", "delete"}
+
+// Open finds what to list, and returns the permissions that the account lacks for the rest.
+func (s *Survey) Open(ctx context.Context) (lacks []string, err error) {
+	served, partial := s.options.Served(ctx)
+	if partial != nil && !errors.As(partial, &s.silent) {
+		return nil, fmt.Errorf("resources that are served: %w", partial)
 	}
-	if s.options.Clock != nil {
-		began := s.options.Clock.Now()
-		defer func() { s.spent += s.options.Clock.Since(began) }()
-	}
-	in, err := s.surroundings(ctx, object, s.options.Source)
+	snapshot, err := s.snapshot(ctx, s.options.Source)
 	if err != nil {
-		return cleanup.Decision{}, err
+		return nil, err
 	}
-	return s.judge(ctx, at, object, in)
-}
-
-func (s *Survey) yield(ctx context.Context, inPage bool) error {
-	if s.options.Yield == nil {
-		return nil
+	s.lookups = s.newLookups(snapshot, served, partial, nil)
+	known, err := s.options.Namespaces()
+	if err != nil {
+		return nil, fmt.Errorf("namespaces: %w", err)
 	}
-	return s.options.Yield(ctx, inPage)
-}
-
-// objectCost bounds the cost of all expressions for one object, and pageCost the cost for all
-// objects of a page. An object is kept if they cannot decide within it. Tests make them smaller.
-var objectCost, pageCost int64 = expression.CostLimit, 50 * expression.CostLimit
-
-// judge decides about one object, as a list or a live read shows it.
-func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, in *surroundings) (cleanup.Decision, error) {
-	ctx = expression.Limited(ctx, objectCost, "the expressions cost more than they may for one object")
-	facts := policy.FactsOfObjectContext(ctx, in.snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
-	var lost error // why nothing may be evaluated any more
-	judged := &cleanup.Object{
-		Facts: facts, Resource: at.GroupResource(), JSON: object.Object, Now: s.options.Now,
-		System:    judging.Protects(s.options.Protect, facts.Namespace),
-		Namespace: in.namespace,
-		Lookup: func(name string) (answer bool, err error) {
-			if in.away == nil {
-				return in.lookups.answer(ctx, name, facts, object.Object)
-			}
-			if lost == nil {
-				lost = in.away(ctx, func() error {
-					answer, err = in.lookups.answer(ctx, name, facts, object.Object)
-					return nil
-				})
-			}
-			return answer && lost == nil, cmp.Or(lost, err)
-		},
+	names, all := s.policy.Namespaces(known)
+	if err := s.mayReadNamespaces(ctx); err != nil {
+		return nil, err
 	}
-	if facts.IsNamespace() {
-		// Deleting a Namespace deletes all that is in it.
-		judged.System = judging.Protects(s.options.Protect, facts.Name)
-		judged.Namespace = resolution.ParseNamespace(facts.Name, facts.Annotations, facts.Labels)
+	only := s.options.Only
+	if only.Namespace != "" && all {
+		names, all = []string{only.Namespace}, false
 	}
-	decision := s.policy.Judge(ctx, judged)
-	if decision.Verdict == cleanup.Delete && facts.UID == "" {
-		decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipNoUID, Message: "has no UID, without which it cannot be told from another object"}
+	for _, target := range s.policy.Targets(served) {
+		if only.Resource != nil && !only.Resource(target.GroupResource()) {
+			continue
+		}
+		if s.options.MaxLacks > 0 && len(lacks) >= s.options.MaxLacks {
+			break
+		}
+		if !target.Namespaced && !all {
+			continue // A namespaceSelector with a requirement matches none of them.
+		}
+		one, missing, err := s.place(ctx, target, names, all)
+		if err != nil {
+			return nil, err
+		}
+		lacks = append(lacks, missing...)
+		if len(one.namespaces) > 0 {
+			s.at = append(s.at, one)
+		}
 	}
-	return decision, cmp.Or(lost, ctx.Err())
+	return lacks, nil
 }
 
 // snapshot is what a source knows of kinds. It is an error until all KindProfiles are known: one of
@@ -184,6 +184,94 @@ func (s *Survey) snapshot(ctx context.Context, source platform.Source) (*platfor
 	return snapshot, err
 }
 
+// Nowhere reports whether the account may not act anywhere that the policy matches.
+func (s *Survey) Nowhere() bool { return len(s.at) == 0 }
+
+// place finds where a resource is listed, and what the account lacks elsewhere.
+func (s *Survey) place(ctx context.Context, target cleanup.Target, names []string, all bool) (out Place, lacks []string, err error) {
+	out.Target = target
+	wide := all || !target.Namespaced
+	if !wide && len(names) > 1 { // One question, and one list of the cluster for many namespaces.
+		missing, err := s.reader.Lacks(ctx, target.GroupVersionResource, metav1.NamespaceAll, verbs...)
+		switch {
+		case err != nil:
+			return out, nil, err
+		case missing == "" && len(names) <= maxNamespaces:
+			out.namespaces = names
+			return out, nil, nil
+		case missing == "":
+			wide, out.only = true, setOf(names)
+		}
+	}
+	if wide {
+		names = []string{metav1.NamespaceAll}
+	}
+	for _, namespace := range names {
+		if s.options.MaxLacks > 0 && len(lacks) >= s.options.MaxLacks {
+			break
+		}
+		if err := s.yield(ctx, false); err != nil {
+			return out, nil, err
+		}
+		missing, err := s.reader.Lacks(ctx, target.GroupVersionResource, namespace, verbs...)
+		if err != nil {
+			return out, nil, err
+		}
+		if missing != "" {
+			lacks = append(lacks, need(missing, target.GroupResource(), namespace))
+			continue
+		}
+		out.namespaces = append(out.namespaces, namespace)
+	}
+	return out, lacks, nil
+}
+
+func setOf(names []string) map[string]bool {
+	out := make(map[string]bool, len(names))
+	for _, name := range names {
+		out[name] = true
+	}
+	return out
+}
+
+// mayReadNamespaces returns an error if an expression reads namespaces and the account may not:
+// what it returns, and why it fails, would reveal them (S10).
+func (s *Survey) mayReadNamespaces(ctx context.Context) error {
+	if !s.policy.Expressions.ReadsNamespace {
+		return nil
+	}
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	missing, err := s.reader.Lacks(ctx, resource, s.policy.Namespace, "get")
+	if err == nil && missing != "" {
+		err = fmt.Errorf("the policy reads namespaceObject, and service account %s may not %s: %w", s.options.Account, need(missing, resource.GroupResource(), s.policy.Namespace), ErrForbidden)
+	}
+	return err
+}
+
+// need is a permission as messages write it.
+func need(verb string, resource schema.GroupResource, namespace string) string {
+	if namespace == "" {
+		return verb + " " + resource.String()
+	}
+	return fmt.Sprintf("%s %s in namespace %q", verb, resource, namespace)
+}
+
+// Unlisted are the kinds that were passed over because they could not be listed, with the reason,
+// and the API groups that the policy may match and discovery did not show.
+func (s *Survey) Unlisted() (out []string) {
+	for i := range s.at {
+		if err := s.at[i].broken; err != nil {
+			out = append(out, fmt.Sprintf("%s: %v", s.at[i].GroupResource(), err))
+		}
+	}
+	for _, group := range s.silent {
+		if s.policy.Names(group) {
+			out = append(out, fmt.Sprintf("API group %s: no answer", group))
+		}
+	}
+	return out
+}
+
 // Get reads one object live, as much of it as the policy needs.
 func (s *Survey) Get(ctx context.Context, at *cleanup.Target, namespace, name string) (*unstructured.Unstructured, error) {
 	object, err := s.reader.Get(ctx, at.GroupVersionResource, namespace, name, s.policy.NeedsObject())
@@ -191,14 +279,4 @@ func (s *Survey) Get(ctx context.Context, at *cleanup.Target, namespace, name st
 		object.SetGroupVersionKind(at.GroupVersionKind())
 	}
 	return object, err
-}
-
-func (s *Survey) skip(decision cleanup.Decision, object *unstructured.Unstructured) {
-	count := s.Skipped[decision.Reason]
-	if count == nil {
-		text := fmt.Sprintf("%s %s/%s: %s", object.GetKind(), object.GetNamespace(), object.GetName(), decision.Message)
-		count = &v1alpha1.SkipCount{Reason: decision.Reason, Message: quote.ShortenTo(text, 512)}
-		s.Skipped[decision.Reason] = count
-	}
-	count.Count++
 }
