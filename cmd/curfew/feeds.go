@@ -161,7 +161,7 @@ func (c *controller) addCoverage(context.Context) (err error) {
 		Mutating: configurations("mutatingwebhookconfigurations"), Validating: configurations("validatingwebhookconfigurations"),
 		Namespace: c.options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration,
 		FailClosed: c.options.failClosed, Alias: c.options.kyvernoLabel, Protect: c.options.protected(), DryRun: c.options.dryRun,
-		Off:     c.options.off(),
+		Off:     c.options.triggers(false),
 		Changed: c.reported.Set,
 		Clock:   c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
@@ -171,7 +171,8 @@ func (c *controller) addCoverage(context.Context) (err error) {
 // files reads policies, profiles and kinds from --config-dir. A bad file ends the start.
 func (p *process) files(ctx context.Context) (follow.Files, error) {
 	p.log.Info("working in listed namespaces only: nothing that takes rights in the cluster is done",
-		"namespaces", p.options.onlyNamespaces, "off", "cleanup policies, PodTallies, webhook configurations, cluster-scoped kinds, training runtimes, stamps and statuses")
+		"namespaces", p.options.onlyNamespaces,
+		"off", "cleanup policies, PodTallies, webhook configurations, cluster-scoped kinds, training runtimes, stamps and statuses")
 	definitions, err := crd.All()
 	if err != nil {
 		return follow.Files{}, err

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	_ "time/tzdata" // The image has no time zones.
@@ -43,9 +42,6 @@ func root() *cobra.Command {
 	return command
 }
 
-// parts are the parts of Curfew that one process runs.
-type parts struct{ webhook, controller bool }
-
 func serve(use, short string, parts parts) *cobra.Command {
 	options := defaultOptions()
 	command := &cobra.Command{
@@ -53,8 +49,7 @@ func serve(use, short string, parts parts) *cobra.Command {
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(options.validate(), options.validateAPI(), options.validateServing(),
-				options.validateOnlyAdmission(parts)); err != nil {
+			if err := options.validate(parts); err != nil {
 				return err
 			}
 			options.switchOff()
@@ -65,8 +60,6 @@ func serve(use, short string, parts parts) *cobra.Command {
 	options.addCommon(command.Flags())
 	if parts.webhook {
 		options.addWebhook(command.Flags())
-		options.addAPI(command.Flags())
-		options.addServing(command.Flags())
 	}
 	if parts.controller {
 		options.addController(command.Flags())

@@ -23,7 +23,7 @@ func TestOnlyNamespacesOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := defaultOptions()
 			test.change(o)
-			if err := o.validate(); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := o.validate(parts{controller: true}); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
@@ -42,13 +42,13 @@ func TestOnlyNamespacesOptions(t *testing.T) {
 		o := defaultOptions()
 		o.onlyNamespaces = []string{"a"}
 		test.change(o)
-		if err := o.validateOnlyAdmission(test.parts); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+		if err := o.validate(test.parts); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
 	}
 	o := defaultOptions()
 	o.onlyNamespaces = []string{"a"}
-	if err := o.validate(); err != nil {
+	if err := o.validate(parts{controller: true}); err != nil {
 		t.Fatal(err)
 	}
 	if o.switchOff(); !slices.Equal(o.enable, []string{"ttl", "label", "deadline"}) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/confine"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
@@ -21,6 +23,9 @@ import (
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
 )
+
+// parts are the parts of Curfew that one process runs.
+type parts struct{ webhook, controller bool }
 
 // options are the flags, each documented where it is added.
 type options struct {
@@ -54,9 +59,18 @@ type options struct {
 	leaseName                  string
 	leaseDuration, gracePeriod time.Duration
 	pprof                      string
-	apiOptions
-	servingOptions
-	onlyOptions
+
+	// The webhooks' server and the HTTP API.
+	certificates, certificateDir string
+	caSettle, drainDelay         time.Duration
+	tlsMinVersion, clientCAFile  string
+	clientNames                  []string
+	apiAddr                      string
+
+	// A process without rights in the cluster.
+	onlyNamespaces []string
+	configDir      string
+
 	// published are the effective values of all flags, by name.
 	published map[string]string
 }
@@ -65,12 +79,14 @@ type options struct {
 // would drop the messages about deletions.
 const maxVerbosity = 10
 
-// cleanupAccount is the ServiceAccount that ClusterCleanupPolicies without one of their own delete
-// as. manifests/rbac names it.
-const cleanupAccount = "curfew-cleanup"
+// selfManaged and certManager are the values of --certificates.
+const selfManaged, certManager = "self-managed", "cert-manager"
 
-// controllerAccount is the ServiceAccount that the controller runs as, as manifests/rbac names it.
-const controllerAccount = "curfew-controller"
+var tlsVersions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+
+// controllerAccount is the ServiceAccount that the controller runs as, and cleanupAccount the one
+// that ClusterCleanupPolicies without one of their own delete as. manifests/rbac names them.
+const controllerAccount, cleanupAccount = "curfew-controller", "curfew-cleanup"
 
 func defaultOptions() *options {
 	return &options{
@@ -79,7 +95,8 @@ func defaultOptions() *options {
 		enable: triggerNames(), builtinProfiles: true, leaderElect: true, protect: judging.DefaultProtect(),
 		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20,
 		cleanupReportBytes: "64Mi", leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
-		servingOptions: defaultServing(),
+		certificates: selfManaged, certificateDir: "/etc/curfew/tls", caSettle: certs.DefaultSettle, tlsMinVersion: "1.3",
+		drainDelay: 5 * time.Second,
 	}
 }
 
@@ -91,7 +108,8 @@ func (o *options) addCommon(flags *pflag.FlagSet) {
 	flags.StringVar(&o.pprof, "pprof-addr", o.pprof, "address that serves /debug/pprof; empty means none")
 	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL,
 		"on: default TTLs go into a kind's native field; off: into annotations, so that Curfew alone deletes")
-	flags.StringSliceVar(&o.enable, "enable", o.enable, "triggers that are switched on. For the others no default is filled in, nothing is tracked and nothing is deleted or stopped; values that objects carry stay")
+	flags.StringSliceVar(&o.enable, "enable", o.enable, "triggers that are switched on. For the others no default is filled in, "+
+		"nothing is tracked and nothing is deleted or stopped; values that objects carry stay")
 	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", o.kyvernoLabel,
 		"carry out label cleanup.kyverno.io/ttl as well as curfew.dev/ttl, and review it at admission")
 	flags.BoolVar(&o.builtinProfiles, "builtin-profiles", o.builtinProfiles,
@@ -112,19 +130,36 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about")
 	flags.BoolVar(&o.requireDelete, "require-delete", o.requireDelete,
 		"deny a TTL, and whatever else has Curfew delete an object, to users who may not delete it themselves, instead of warning")
-	flags.StringSliceVar(&o.controllerAccounts, "controller-accounts", o.controllerAccounts, "user names of controllers, besides those that KindProfiles name: what they create for an owner is admitted with a warning where a rule would deny it")
+	flags.StringSliceVar(&o.controllerAccounts, "controller-accounts", o.controllerAccounts, "user names of controllers, besides those "+
+		"that KindProfiles name: what they create for an owner is admitted with a warning where a rule would deny it")
 	flags.StringVar(&o.maxReviewSize, "max-review-size", o.maxReviewSize,
 		"largest request from the API server that is reviewed; a larger one is denied")
 	flags.BoolVar(&o.strictLabels, "strict-labels", o.strictLabels, "deny a TTL label that cannot be read, instead of warning")
 	flags.StringVar(&o.expiredLabels, "expired-labels", o.expiredLabels,
 		"deny a TTL label that is expired when it is set, or warn: what is due is then deleted at once")
+	flags.StringVar(&o.certificates, "certificates", o.certificates, "self-managed: Curfew makes its certificates and tells the API server "+
+		"whom to trust; cert-manager: something else does both, and the certificate is in --certificate-dir")
+	flags.StringVar(&o.certificateDir, "certificate-dir", o.certificateDir,
+		"folder with tls.crt, tls.key and ca.crt, read again when they change; with --certificates=cert-manager")
+	flags.DurationVar(&o.caSettle, "ca-settle", o.caSettle,
+		"how long every webhook configuration must have had a new CA before it signs; with --certificates=self-managed")
+	flags.StringVar(&o.tlsMinVersion, "tls-min-version", o.tlsMinVersion, "lowest version of TLS that is served: 1.2 or 1.3")
+	flags.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
+		"CAs of the client certificate that callers of the webhooks must have; empty means that none is asked for")
+	flags.StringSliceVar(&o.clientNames, "client-names", o.clientNames,
+		"common names that the client certificate may have; empty means any; with --client-ca-file")
+	flags.DurationVar(&o.drainDelay, "drain-delay", o.drainDelay,
+		"how long a webhook serves on after it was told to stop, until no more requests are sent to it")
+	flags.StringVar(&o.apiAddr, "api-addr", o.apiAddr,
+		"address that serves /v1/default, /v1/validate and /openapi.json, with the webhooks' certificate; empty means none")
 }
 
 func (o *options) addController(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "wait for the lease before deleting, so that one replica works at a time")
 	flags.StringVar(&o.leaseName, "lease-name", o.leaseName, "name of the lease; the controller's Role has to allow it")
 	flags.DurationVar(&o.leaseDuration, "lease-duration", o.leaseDuration, "how long the lease of a silent leader holds")
-	flags.StringSliceVar(&o.namespaces, "namespaces", o.namespaces, "namespaces in which TTL labels are looked for, of kinds that may not be watched everywhere, beside those in which a role is bound to the controller")
+	flags.StringSliceVar(&o.namespaces, "namespaces", o.namespaces, "namespaces in which TTL labels are looked for, of kinds that may "+
+		"not be watched everywhere, beside those in which a role is bound to the controller")
 	flags.StringVar(&o.propagation, "propagation", o.propagation,
 		"what happens to dependents, unless a LifecyclePolicy or the profile of the kind sets it: Background, Foreground or Orphan")
 	flags.BoolVar(&o.leaveNativeTTL, "leave-native-ttl", o.leaveNativeTTL,
@@ -145,10 +180,20 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.stuckAfter, "stuck-after", o.stuckAfter, "report what is still terminating after this long")
 }
 
+func (o *options) addOnly(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&o.onlyNamespaces, "only-namespaces", o.onlyNamespaces, "work in these namespaces alone, with Roles in them and "+
+		"no ClusterRole. Policies and profiles come from --config-dir; triggers cleanup and tally are off")
+	flags.StringVar(&o.configDir, "config-dir", o.configDir,
+		"folder with LifecyclePolicies, KindProfiles and CustomResourceDefinitions as YAML files; with --only-namespaces")
+}
+
 // protected are the namespaces in which nothing is ever deleted.
 func (o *options) protected() []string { return append([]string{o.namespace}, o.protect...) }
 
 func (o *options) annotationsOnly() bool { return o.nativeTTL == "off" }
+
+// only reports whether Curfew works in listed namespaces alone.
+func (o *options) only() bool { return len(o.onlyNamespaces) > 0 }
 
 // triggerNames are the names of all triggers.
 func triggerNames() []string {
@@ -162,13 +207,8 @@ func triggerNames() []string {
 // on reports whether a trigger is switched on.
 func (o *options) on(name policy.Trigger) bool { return slices.Contains(o.enable, string(name)) }
 
-// triggers are the names of those that are switched on.
-func (o *options) triggers() []policy.Trigger { return o.triggersThat(true) }
-
-// off are the names of the triggers that are switched off.
-func (o *options) off() []policy.Trigger { return o.triggersThat(false) }
-
-func (o *options) triggersThat(on bool) (out []policy.Trigger) {
+// triggers are the names of the triggers that are switched on, or of those that are off.
+func (o *options) triggers(on bool) (out []policy.Trigger) {
 	for _, info := range judging.Triggers() {
 		if o.on(info.Name) == on {
 			out = append(out, info.Name)
@@ -177,169 +217,136 @@ func (o *options) triggersThat(on bool) (out []policy.Trigger) {
 	return out
 }
 
+// check is one reason why a flag cannot be used.
+type check struct {
+	flag  string
+	value any // nil for a message without it
+	bad   bool
+	fix   string
+}
+
 // validate names every flag that cannot be used, with its value and the fix.
-func (o *options) validate() error {
+func (o *options) validate(parts parts) error {
 	var errs []error
-	bad := func(flag string, value any, fix string) {
-		errs = append(errs, fmt.Errorf("--%s=%v: %s", flag, value, fix))
-	}
-	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
-		bad("namespace", o.namespace, strings.Join(problems, "; "))
-	}
-	for flag, address := range map[string]string{"health-addr": o.healthAddr, "metrics-addr": o.metricsAddr, "pprof-addr": o.pprof} {
-		if flag == "metrics-addr" && address == "0" {
-			continue
-		}
-		if _, _, err := net.SplitHostPort(address); err != nil && (address != "" || flag != "pprof-addr") {
-			bad(flag, address, "give host:port, or :port for all addresses")
+	for _, c := range slices.Concat(o.checks(), o.checkWebhook(), o.checkNames(), o.checkTriggers(), o.checkOnly(parts)) {
+		switch {
+		case c.bad && c.value == nil:
+			errs = append(errs, fmt.Errorf("--%s: %s", c.flag, c.fix))
+		case c.bad:
+			errs = append(errs, fmt.Errorf("--%s=%v: %s", c.flag, c.value, c.fix))
 		}
 	}
-	o.validateChoices(bad)
-	if o.port < 1 || o.port > 65535 {
-		bad("port", o.port, "give a port from 1 to 65535")
-	}
-	if _, err := lifetime.ParseDuration(o.warnBelow); err != nil {
-		bad("warn-below", o.warnBelow, err.Error())
-	}
-	if size, err := resource.ParseQuantity(o.cleanupReportBytes); err != nil || size.Sign() < 0 {
-		bad("cleanup-report-bytes", o.cleanupReportBytes, "give a size such as 64Mi, or 0")
-	}
-	if size, err := resource.ParseQuantity(o.maxReviewSize); err != nil || size.Value() < 1<<20 || size.Value() > 1<<30 {
-		bad("max-review-size", o.maxReviewSize, "give a size from 1Mi to 1Gi, such as 40Mi")
-	}
-	o.validateNamespaces(bad)
-	if o.maxDeletionsPerMinute < 0 {
-		bad("max-deletions-per-minute", o.maxDeletionsPerMinute, "give 0 for no bound, or more")
-	}
-	if o.relistEvery < time.Minute {
-		bad("relist-every", o.relistEvery, "give 1m or more: the watch brings changes at once, the relist is its safety net")
-	}
-	if o.stuckAfter < time.Second {
-		bad("stuck-after", o.stuckAfter, "give 1s or more")
-	}
-	if o.cleanupMinInterval < time.Minute {
-		bad("cleanup-min-interval", o.cleanupMinInterval, "give 1m or more")
-	}
-	if o.cleanupMaxPolicies < 0 {
-		bad("cleanup-max-policies", o.cleanupMaxPolicies, "give 0 or more")
-	}
-	if o.verbosity < 0 || o.verbosity > maxVerbosity {
-		bad("verbosity", o.verbosity, fmt.Sprintf("give 0 to %d", maxVerbosity))
-	}
-	if problems := validation.IsDNS1123Subdomain(o.leaseName); len(problems) > 0 {
-		bad("lease-name", o.leaseName, strings.Join(problems, "; "))
-	}
-	if o.leaseDuration < 3*time.Second {
-		bad("lease-duration", o.leaseDuration, "give 3s or more")
-	}
-	return errors.Join(append(errs, o.validateEnable(), o.validateOnly())...)
+	return errors.Join(errs...)
 }
 
-// validateNamespaces reports every name that no namespace can have. --protect also takes patterns.
-func (o *options) validateNamespaces(bad func(flag string, value any, fix string)) {
-	for flag, names := range map[string][]string{"protect": o.protect, "namespaces": o.namespaces} {
-		for _, name := range names {
-			label := name
-			if flag == "protect" {
-				label = strings.ReplaceAll(name, "*", "x")
-			}
-			if problems := validation.IsDNS1123Label(label); len(problems) > 0 {
-				bad(flag, name, strings.Join(problems, "; "))
-			}
-		}
+const anAddress = "give host:port, or :port for all addresses"
+
+func badAddress(address string) bool {
+	_, _, err := net.SplitHostPort(address)
+	return err != nil
+}
+
+func (o *options) checks() []check {
+	reports, err := resource.ParseQuantity(o.cleanupReportBytes)
+	return []check{
+		{"health-addr", o.healthAddr, badAddress(o.healthAddr), anAddress},
+		{"metrics-addr", o.metricsAddr, o.metricsAddr != "0" && badAddress(o.metricsAddr), anAddress},
+		{"pprof-addr", o.pprof, o.pprof != "" && badAddress(o.pprof), anAddress},
+		{"native-ttl", o.nativeTTL, o.nativeTTL != "on" && o.nativeTTL != "off", "give on or off"},
+		{"propagation", o.propagation, !slices.Contains([]string{"Background", "Foreground", "Orphan"}, o.propagation),
+			"give Background, Foreground or Orphan"},
+		{"cleanup-report-bytes", o.cleanupReportBytes, err != nil || reports.Sign() < 0, "give a size such as 64Mi, or 0"},
+		{"max-deletions-per-minute", o.maxDeletionsPerMinute, o.maxDeletionsPerMinute < 0, "give 0 for no bound, or more"},
+		{"relist-every", o.relistEvery, o.relistEvery < time.Minute,
+			"give 1m or more: the watch brings changes at once, the relist is its safety net"},
+		{"stuck-after", o.stuckAfter, o.stuckAfter < time.Second, "give 1s or more"},
+		{"cleanup-min-interval", o.cleanupMinInterval, o.cleanupMinInterval < time.Minute, "give 1m or more"},
+		{"cleanup-max-policies", o.cleanupMaxPolicies, o.cleanupMaxPolicies < 0, "give 0 or more"},
+		{"verbosity", o.verbosity, o.verbosity < 0 || o.verbosity > maxVerbosity, fmt.Sprintf("give 0 to %d", maxVerbosity)},
+		{"lease-duration", o.leaseDuration, o.leaseDuration < 3*time.Second, "give 3s or more"},
 	}
 }
 
-// validateChoices names every flag that has none of its values.
-func (o *options) validateChoices(bad func(flag string, value any, fix string)) {
-	for _, choice := range []struct {
-		flag, value string
-		of          []string
-		fix         string
-	}{
-		{"native-ttl", o.nativeTTL, []string{"on", "off"}, "give on or off"},
-		{"expired-labels", o.expiredLabels, []string{"deny", "warn"}, "give deny or warn"},
-		{"propagation", o.propagation, []string{"Background", "Foreground", "Orphan"}, "give Background, Foreground or Orphan"},
-	} {
-		if !slices.Contains(choice.of, choice.value) {
-			bad(choice.flag, choice.value, choice.fix)
-		}
+func (o *options) checkWebhook() []check {
+	_, noDuration := lifetime.ParseDuration(o.warnBelow)
+	review, err := resource.ParseQuantity(o.maxReviewSize)
+	return []check{
+		{"expired-labels", o.expiredLabels, o.expiredLabels != "deny" && o.expiredLabels != "warn", "give deny or warn"},
+		{"port", o.port, o.port < 1 || o.port > 65535, "give a port from 1 to 65535"},
+		{"warn-below", o.warnBelow, noDuration != nil, fmt.Sprint(noDuration)},
+		{"max-review-size", o.maxReviewSize, err != nil || review.Value() < 1<<20 || review.Value() > 1<<30,
+			"give a size from 1Mi to 1Gi, such as 40Mi"},
+		{"api-addr", o.apiAddr, o.apiAddr != "" && badAddress(o.apiAddr), anAddress},
+		{"certificates", o.certificates, o.certificates != selfManaged && o.certificates != certManager, "give self-managed or cert-manager"},
+		{"certificate-dir", o.certificateDir, o.certificates == certManager && o.certificateDir == "",
+			"name the folder where the Secret is mounted"},
+		{"ca-settle", o.caSettle, o.caSettle < time.Second || o.caSettle > 24*time.Hour, "give 1s to 24h"},
+		{"tls-min-version", o.tlsMinVersion, tlsVersions[o.tlsMinVersion] == 0, "give 1.2 or 1.3"},
+		{"client-names", o.clientNames, len(o.clientNames) > 0 && o.clientCAFile == "",
+			"set --client-ca-file, too: without it no certificate is asked for"},
+		{"drain-delay", o.drainDelay, o.drainDelay < 0 || o.drainDelay > 5*time.Minute, "give 0s to 5m"},
 	}
 }
 
-func (o *options) validateEnable() error {
+// checkNames reports every name that the API server does not allow. --protect also takes patterns.
+func (o *options) checkNames() (out []check) {
+	label := func(flag, name, as string) {
+		problems := validation.IsDNS1123Label(as)
+		out = append(out, check{flag, name, len(problems) > 0, strings.Join(problems, "; ")})
+	}
+	label("namespace", o.namespace, o.namespace)
+	for _, name := range o.protect {
+		label("protect", name, strings.ReplaceAll(name, "*", "x"))
+	}
+	for _, name := range o.namespaces {
+		label("namespaces", name, name)
+	}
+	for _, name := range o.onlyNamespaces {
+		label("only-namespaces", name, name)
+	}
+	problems := validation.IsDNS1123Subdomain(o.leaseName)
+	return append(out, check{"lease-name", o.leaseName, len(problems) > 0, strings.Join(problems, "; ")})
+}
+
+func (o *options) checkTriggers() []check {
 	all := strings.Join(triggerNames(), ", ")
-	if len(o.enable) == 0 {
-		return fmt.Errorf("--enable=: name at least one of %s; with --dry-run nothing is deleted either", all)
+	out := []check{
+		{"enable", "", len(o.enable) == 0, "name at least one of " + all + "; with --dry-run nothing is deleted either"},
 	}
 	for _, name := range o.enable {
-		if !slices.Contains(triggerNames(), name) {
-			return fmt.Errorf("--enable=%s: the triggers are %s", name, all)
-		}
+		out = append(out, check{"enable", name, !slices.Contains(triggerNames(), name), "the triggers are " + all})
 	}
-	return nil
+	return out
 }
 
-// onlyOptions are the flags of a process without rights in the cluster.
-type onlyOptions struct {
-	onlyNamespaces []string
-	configDir      string
-}
-
-func (o *options) addOnly(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&o.onlyNamespaces, "only-namespaces", o.onlyNamespaces, "work in these namespaces alone, with Roles in them and no ClusterRole. Policies and profiles come from --config-dir; triggers cleanup and tally are off")
-	flags.StringVar(&o.configDir, "config-dir", o.configDir,
-		"folder with LifecyclePolicies, KindProfiles and CustomResourceDefinitions as YAML files; with --only-namespaces")
-}
-
-// only reports whether Curfew works in listed namespaces alone.
-func (o *options) only() bool { return len(o.onlyNamespaces) > 0 }
-
-// clusterTriggers need rights in the whole cluster.
-var clusterTriggers = []policy.Trigger{policy.TriggerCleanup, policy.TriggerTally}
-
-func (o *options) validateOnly() error {
-	var errs []error
+// checkOnly refuses what contradicts --only-namespaces, or needs rights in the whole cluster.
+func (o *options) checkOnly(parts parts) []check {
+	out := []check{
+		{"namespaces", nil, o.only() && len(o.namespaces) > 0, "leave it out, --only-namespaces names all namespaces"},
+		{"enable", strings.Join(o.enable, ","), o.only() && !slices.ContainsFunc(o.enable, confinable),
+			"with --only-namespaces name at least one of ttl, label and deadline"},
+		{"config-dir", o.configDir, o.configDir != "" && !o.only(),
+			"set --only-namespaces, too: otherwise policies and profiles come from the cluster"},
+		{"certificates", o.certificates, o.only() && parts.webhook && o.certificates != certManager, "with --only-namespaces give " +
+			"cert-manager: Curfew serves the certificate in --certificate-dir, whatever tool issued it"},
+		{"api-addr", o.apiAddr, o.only() && o.apiAddr != "",
+			"leave it out, the HTTP API reviews tokens, which takes rights in the cluster"},
+	}
 	for _, name := range o.onlyNamespaces {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			errs = append(errs, fmt.Errorf("--only-namespaces=%s: %s", name, strings.Join(problems, "; ")))
-		}
-		if judging.Protects(o.protected(), name) {
-			errs = append(errs, fmt.Errorf("--only-namespaces=%s: nothing is ever deleted there, see --protect", name))
-		}
+		out = append(out, check{"only-namespaces", name, judging.Protects(o.protected(), name),
+			"nothing is ever deleted there, see --protect"})
 	}
-	if o.only() && len(o.namespaces) > 0 {
-		errs = append(errs, errors.New("--namespaces: leave it out, --only-namespaces names all namespaces"))
-	}
-	if o.only() && !slices.ContainsFunc(o.enable, func(name string) bool { return !slices.Contains(clusterTriggers, policy.Trigger(name)) }) {
-		errs = append(errs, fmt.Errorf("--enable=%s: with --only-namespaces name at least one of ttl, label and deadline",
-			strings.Join(o.enable, ",")))
-	}
-	if o.configDir != "" && !o.only() {
-		errs = append(errs, fmt.Errorf("--config-dir=%s: set --only-namespaces, too: otherwise policies and profiles come from the cluster",
-			o.configDir))
-	}
-	return errors.Join(errs...)
+	return out
 }
 
-// validateOnlyAdmission refuses options of the webhook that need rights in the whole cluster.
-func (o *options) validateOnlyAdmission(parts parts) error {
-	var errs []error
-	if o.only() && parts.webhook && o.certificates != certManager {
-		errs = append(errs, fmt.Errorf("--certificates=%s: with --only-namespaces give cert-manager: Curfew serves the certificate in --certificate-dir, whatever tool issued it", o.certificates))
-	}
-	if o.only() && o.apiAddr != "" {
-		errs = append(errs, fmt.Errorf("--api-addr=%s: leave it out, the HTTP API reviews tokens, which takes rights in the cluster", o.apiAddr))
-	}
-	return errors.Join(errs...)
-}
+// confinable reports whether a trigger works without rights in the whole cluster.
+func confinable(name string) bool { return !judging.InfoOf(policy.Trigger(name)).ClusterWide }
 
 // switchOff switches off the triggers that need rights in the whole cluster, before the flags are
 // published.
 func (o *options) switchOff() {
 	if o.only() {
-		o.enable = slices.DeleteFunc(slices.Clone(o.enable),
-			func(name string) bool { return slices.Contains(clusterTriggers, policy.Trigger(name)) })
+		o.enable = slices.DeleteFunc(slices.Clone(o.enable), func(name string) bool { return !confinable(name) })
 	}
 }
 

@@ -31,7 +31,7 @@ func TestFlagsThatCannotBeUsed(t *testing.T) {
 			options := defaultOptions()
 			c.set(options)
 			got := ""
-			if err := options.validate(); err != nil {
+			if err := options.validate(parts{controller: true}); err != nil {
 				got = err.Error()
 			}
 			if got != c.want {

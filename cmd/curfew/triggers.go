@@ -46,8 +46,8 @@ type registration struct {
 // registered has each trigger by its name. --enable chooses among them.
 var registered = map[policy.Trigger]registration{
 	policy.TriggerTTL:      {action: deletes, judge: feed.TTLs},
-	policy.TriggerLabel:    {action: deletes, find: labelled},
-	policy.TriggerCleanup:  {action: cleans, find: scheduled},
+	policy.TriggerLabel:    {action: deletes, find: func(ctx context.Context, c *controller) error { return c.labels.Run(ctx) }},
+	policy.TriggerCleanup:  {action: cleans, find: func(ctx context.Context, c *controller) error { return c.cleanup.Run(ctx) }},
 	policy.TriggerDeadline: {action: stops, judge: feed.Deadlines},
 	policy.TriggerTally:    {}, // See count: it has to run while it is switched off, too.
 }
@@ -72,31 +72,23 @@ func stops(c *controller) (engine.Trigger, error) {
 	return engine.Trigger{Action: action, Payload: true}, err
 }
 
-// labelled finds the objects of any kind that carry a TTL label.
-func labelled(ctx context.Context, c *controller) error { return c.labels.Run(ctx) }
-
 // cleans is the action of cleanup policies: it deletes the object with the rights of their account.
 func cleans(*controller) (engine.Trigger, error) {
 	return engine.Trigger{Action: cleanup.Action{}, Deletes: true, Priority: action.Background}, nil
 }
 
-// scheduled runs the cleanup policies that are due.
-func scheduled(ctx context.Context, c *controller) error { return c.cleanup.Run(ctx) }
-
 // actions are the triggers that are switched on, as the engine takes them.
 func (c *controller) actions() ([]engine.Trigger, error) {
 	var out []engine.Trigger
-	for _, name := range c.options.triggers() {
-		action := registered[name].action
-		if action == nil {
-			continue
+	for _, name := range c.options.triggers(true) {
+		if action := registered[name].action; action != nil {
+			trigger, err := action(c)
+			if err != nil {
+				return nil, fmt.Errorf("trigger %s: %w", name, err)
+			}
+			trigger.Name = string(name)
+			out = append(out, trigger)
 		}
-		trigger, err := action(c)
-		if err != nil {
-			return nil, fmt.Errorf("trigger %s: %w", name, err)
-		}
-		trigger.Name = string(name)
-		out = append(out, trigger)
 	}
 	return out, nil
 }
@@ -104,13 +96,11 @@ func (c *controller) actions() ([]engine.Trigger, error) {
 // judges are the triggers that are switched on, as they apply to a kind with a profile.
 func (o *options) judges(profile *expression.Profile) []*feed.Trigger {
 	var out []*feed.Trigger
-	for _, name := range o.triggers() {
-		judge := registered[name].judge
-		if judge == nil {
-			continue
-		}
-		if trigger := judge(profile); trigger != nil {
-			out = append(out, trigger)
+	for _, name := range o.triggers(true) {
+		if judge := registered[name].judge; judge != nil {
+			if trigger := judge(profile); trigger != nil {
+				out = append(out, trigger)
+			}
 		}
 	}
 	return out
@@ -119,7 +109,7 @@ func (o *options) judges(profile *expression.Profile) []*feed.Trigger {
 // finders returns the find functions of the triggers that are switched on.
 func (c *controller) finders() []func(context.Context) error {
 	var out []func(context.Context) error
-	for _, name := range c.options.triggers() {
+	for _, name := range c.options.triggers(true) {
 		if find := registered[name].find; find != nil {
 			out = append(out, func(ctx context.Context) error { return find(ctx, c) })
 		}

@@ -6,13 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
 
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/certs"
+	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
@@ -23,6 +28,9 @@ import (
 	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
 )
+
+// serviceName is the Service in front of the webhooks, as manifests/deploy names it.
+const serviceName = "curfew-webhook"
 
 // admission are the parts of the webhooks.
 type admission struct {
@@ -39,6 +47,35 @@ func addWebhook(ctx context.Context, process *process) ([]api.Check, error) {
 	a := &admission{process: process, builtin: process.platform.Platform.Store().Snapshot()}
 	err := steps(ctx, a.addCertificates, a.addHandlers, a.addServer, a.addAPI)
 	return a.ready(), err
+}
+
+func (a *admission) addCertificates(context.Context) (err error) {
+	mounted := certs.MountedOptions{Dir: a.options.certificateDir}
+	var live client.WithWatch // A cached client would have to list the Secrets of the whole cluster.
+	if !a.options.only() {    // Else, the administrator who installed the configurations makes them trust the certificate.
+		mounted.Configurations = []string{certs.DefaultConfiguration, coverage.Name}
+		if live, err = client.NewWithWatch(a.config, client.Options{}); err != nil {
+			return fmt.Errorf("client of the API server: %w", err)
+		}
+		mounted.Client = live
+	}
+	if a.options.certificates == certManager {
+		a.certificates, err = certs.NewMounted(mounted)
+	} else {
+		a.certificates, err = certs.NewSelfSigned(certs.Options{
+			Client: live, Namespace: a.options.namespace, Configurations: mounted.Configurations,
+			DNSNames: append(certs.ServiceDNSNames(serviceName, a.options.namespace), "localhost"),
+			IPs:      []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, Settle: a.options.caSettle, ServerTime: a.serverTime,
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if err := metrics.Registry.Register(certs.NewExpiryMetric(a.certificates)); err != nil {
+		return fmt.Errorf("registering metrics of the certificate: %w", err)
+	}
+	a.certificate = &tls.Config{MinVersion: tlsVersions[a.options.tlsMinVersion], GetCertificate: a.certificates.GetCertificate}
+	return a.mgr.Add(a.certificates)
 }
 
 func (a *admission) addHandlers(context.Context) error {
@@ -67,35 +104,18 @@ func (a *admission) addHandlers(context.Context) error {
 		namespaces = a.fresh
 	}
 	a.handlers, err = webhook.New(webhook.Options{
-		Only:            a.options.onlyNamespaces,
-		Platform:        a.platform.Platform.Store(),
-		Runtimes:        a.platform.Platform.Runtimes,
-		Objects:         objects,
-		Pods:            webhook.LivePods{Reader: a.mgr.GetAPIReader()},
-		Owners:          &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper()},
-		Namespaces:      namespaces,
-		Tallies:         tallies,
-		Clock:           a.clock,
-		ServerTime:      a.serverTime,
-		Registerer:      metrics.Registry,
-		WarnBelow:       warnBelow,
-		AnnotationsOnly: a.options.annotationsOnly(),
-		Access:          a.reviews(),
-		ControllerUser:  "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
-		CleanupUser:     "system:serviceaccount:" + a.options.namespace + ":" + cleanupAccount,
-		RequireDelete:   a.options.requireDelete,
-		StrictLabels:    a.options.strictLabels,
-		WarnExpired:     a.options.expiredLabels == "warn",
-		KyvernoLabel:    a.options.kyvernoLabel,
-		CleanupInterval: a.options.cleanupMinInterval,
-		CleanupPolicies: policies,
-		MaxReview:       maxReview.Value(),
-		Memory:          memoryLimit(),
-		Controller:      judging.Surroundings{Protect: a.options.protected(), DryRun: a.options.dryRun, Off: a.options.off()},
-		Logger:          a.log.WithName("webhook"),
-
-		ControllerAccounts: a.options.controllerAccounts,
-		CleanupMaxPolicies: a.options.cleanupMaxPolicies,
+		Only: a.options.onlyNamespaces, Platform: a.platform.Platform.Store(), Runtimes: a.platform.Platform.Runtimes, Objects: objects,
+		Pods: webhook.LivePods{Reader: a.mgr.GetAPIReader()}, Owners: &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper()},
+		Namespaces: namespaces, Tallies: tallies, Clock: a.clock, ServerTime: a.serverTime, Registerer: metrics.Registry,
+		WarnBelow: warnBelow, AnnotationsOnly: a.options.annotationsOnly(), Access: a.reviews(),
+		ControllerUser: "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
+		CleanupUser:    "system:serviceaccount:" + a.options.namespace + ":" + cleanupAccount,
+		RequireDelete:  a.options.requireDelete, StrictLabels: a.options.strictLabels, WarnExpired: a.options.expiredLabels == "warn",
+		KyvernoLabel: a.options.kyvernoLabel, ControllerAccounts: a.options.controllerAccounts,
+		CleanupInterval: a.options.cleanupMinInterval, CleanupMaxPolicies: a.options.cleanupMaxPolicies, CleanupPolicies: policies,
+		MaxReview: maxReview.Value(), Memory: memoryLimit(),
+		Controller: judging.Surroundings{Protect: a.options.protected(), DryRun: a.options.dryRun, Off: a.options.triggers(false)},
+		Logger:     a.log.WithName("webhook"),
 	})
 	return err
 }
@@ -133,21 +153,62 @@ func (a *admission) ready() []api.Check {
 	}
 }
 
-// apiOptions are the webhook's flags for the HTTP API.
-type apiOptions struct {
-	apiAddr string
-}
-
-func (o *apiOptions) addAPI(flags *pflag.FlagSet) {
-	flags.StringVar(&o.apiAddr, "api-addr", o.apiAddr,
-		"address that serves /v1/default, /v1/validate and /openapi.json, with the webhooks' certificate; empty means none")
-}
-
-func (o *apiOptions) validateAPI() error {
-	if _, _, err := net.SplitHostPort(o.apiAddr); o.apiAddr != "" && err != nil {
-		return fmt.Errorf("--api-addr=%s: give host:port, or :port for all addresses", o.apiAddr)
+func (a *admission) addServer(ctx context.Context) error {
+	mux := http.NewServeMux()
+	a.handlers.Register(mux)
+	config := a.certificate.Clone()
+	// API servers use HTTP/1.1 with a webhook behind a Service, whatever that offers (kubernetes
+	// issue 75791).
+	config.NextProtos = []string{"http/1.1"}
+	if file := a.options.clientCAFile; file != "" {
+		var err error
+		if config, err = certs.RequireClients(config, file, slices.Clone(a.options.clientNames)); err != nil {
+			return fmt.Errorf("--client-ca-file=%s: %w", file, err)
+		}
 	}
-	return nil
+	server, err := api.ListenTLS(ctx, net.JoinHostPort(a.options.host, fmt.Sprint(a.options.port)), a.drain.closing(mux), config)
+	if err != nil {
+		return err
+	}
+	return a.mgr.Add(server)
+}
+
+// drain stops a webhook without failing a request: it serves until its callers have noticed that it
+// is no longer ready, and meanwhile closes each connection after its response. Idle connections
+// close at the end of that time.
+type drain struct{ begun atomic.Bool }
+
+// follow returns a context that ends the delay after ctx does.
+func (d *drain) follow(ctx context.Context, after func(time.Duration) <-chan time.Time, delay time.Duration) context.Context {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		d.begun.Store(true)
+		if delay > 0 {
+			<-after(delay)
+		}
+		cancel()
+	})
+	return later
+}
+
+// closing has each connection close after the response that is under way.
+func (d *drain) closing(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.begun.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// check fails once the process has been told to stop.
+func (d *drain) check() api.Check {
+	return api.Check{Name: "stopping", Probe: func(context.Context) error {
+		if d.begun.Load() {
+			return errors.New("the process has been told to stop")
+		}
+		return nil
+	}}
 }
 
 // addAPI serves the webhooks' answers over HTTP, with the same profiles, context, settings and
@@ -184,16 +245,10 @@ func (a *admission) decisions() (*api.Decisions, error) {
 		return nil, err
 	}
 	return &api.Decisions{
-		Builtin:         a.builtin,
-		Source:          a.handlers.Source(),
-		Busy:            a.handlers.Busy,
-		Schemas:         schemas,
-		Clock:           a.clock,
-		Authenticator:   api.NewTokenReviews(a.typed.AuthenticationV1().TokenReviews()),
-		Authorizer:      api.NewAccessReviews(a.typed.AuthorizationV1().SubjectAccessReviews()),
-		Access:          a.handlers.Access,
-		Rules:           a.handlers.RuleOptions(),
-		AnnotationsOnly: a.options.annotationsOnly(),
-		Logger:          a.log.WithName("api"),
+		Builtin: a.builtin, Source: a.handlers.Source(), Busy: a.handlers.Busy, Schemas: schemas, Clock: a.clock,
+		Authenticator: api.NewTokenReviews(a.typed.AuthenticationV1().TokenReviews()),
+		Authorizer:    api.NewAccessReviews(a.typed.AuthorizationV1().SubjectAccessReviews()),
+		Access:        a.handlers.Access, Rules: a.handlers.RuleOptions(),
+		AnnotationsOnly: a.options.annotationsOnly(), Logger: a.log.WithName("api"),
 	}, nil
 }

@@ -20,6 +20,8 @@ type TriggerInfo struct {
 	Stops bool
 	// Pausable: a DeletionPause can name the trigger. The enum in package v1alpha1 has its name, too.
 	Pausable bool
+	// ClusterWide: the trigger needs rights in the whole cluster. With --only-namespaces it is off.
+	ClusterWide bool
 	// Unfinished: the trigger applies to objects that run. The controller and the command line then
 	// read running Pods, too.
 	Unfinished bool
@@ -32,9 +34,9 @@ type TriggerInfo struct {
 var triggers = []TriggerInfo{
 	{Name: policy.TriggerTTL, Verb: "deletes", Settings: "TTLs after finished of objects, runtimes, Namespaces and LifecyclePolicies", Pausable: true},
 	{Name: policy.TriggerLabel, Verb: "deletes", Settings: "label " + wellknown.LabelTTL, Pausable: true},
-	{Name: policy.TriggerCleanup, Verb: "deletes", Settings: "CleanupPolicies and ClusterCleanupPolicies", Pausable: true},
+	{Name: policy.TriggerCleanup, Verb: "deletes", Settings: "CleanupPolicies and ClusterCleanupPolicies", Pausable: true, ClusterWide: true},
 	{Name: policy.TriggerDeadline, Verb: "stops", Settings: "deadlines of objects, runtimes, Namespaces and LifecyclePolicies", Stops: true, Pausable: true, Unfinished: true},
-	{Name: policy.TriggerTally, Settings: "PodTallies"},
+	{Name: policy.TriggerTally, Settings: "PodTallies", ClusterWide: true},
 }
 
 // Triggers returns all triggers, in the order in which Curfew lists them.
