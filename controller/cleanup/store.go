@@ -17,7 +17,6 @@ import (
 
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/follow"
-	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -57,12 +56,8 @@ func newStore(clock clock.Clock, client dynamic.Interface, of *cleanup.Policy, r
 
 func (s *store) current() *v1alpha1.CleanupPolicyStatus { return &s.status }
 
-// maxConflicts is how many conflicts in a row end a write of the status. They take three seconds.
-const maxConflicts = 6
-
 // writeStatus replaces the status. A policy that was edited meanwhile is read again: its spec does
-// not matter here. A status that is not the one this store wrote last ends the run. Anyone who may
-// edit the policy can do so all the time, and must not have Curfew write all the time.
+// not matter here. A status that is not the one this store wrote last ends the run.
 func (s *store) writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyStatus) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.CleanupPolicy{Status: *status})
 	if err != nil {
@@ -73,39 +68,19 @@ func (s *store) writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyS
 	if err != nil {
 		return err
 	}
-	backoff := loop.NewBackoff()
-	for conflicts := 0; ; {
-		// The API server takes everything but the status from what it has.
-		out := &unstructured.Unstructured{Object: map[string]any{"status": content["status"]}}
-		out.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(s.kind))
-		out.SetNamespace(s.policy.Namespace)
-		out.SetName(s.policy.Name)
-		out.SetUID(s.policy.UID)
-		out.SetResourceVersion(s.resourceVersion)
+	err = follow.Overwrite(ctx, s.clock, errGone, func(ctx context.Context) error {
+		kind := v1alpha1.GroupVersion.WithKind(s.kind)
+		out := follow.StatusOf(kind, s.policy.Namespace, s.policy.Name, s.policy.UID, s.resourceVersion, content["status"])
 		written, err := s.policies.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: fieldManager})
 		if err == nil {
 			s.resourceVersion, s.status = written.GetResourceVersion(), stored
-			return nil
 		}
-		if apierrors.IsNotFound(err) {
-			return errGone
-		}
-		if !apierrors.IsConflict(err) {
-			return fmt.Errorf("writing the status of %s: %w", s.policy.ID(), err)
-		}
-		if err := s.reread(ctx, &stored); err != nil {
-			return err
-		}
-		if equalStatus(&s.status, &stored) { // The answer to a write of ours was lost.
-			return nil
-		}
-		if conflicts++; conflicts == maxConflicts {
-			return fmt.Errorf("writing the status of %s: it was edited %d times meanwhile: %w", s.policy.ID(), conflicts, err)
-		}
-		if conflicts > 1 && !loop.Pause(ctx, s.clock, backoff.Next()) {
-			return context.Cause(ctx)
-		}
+		return err
+	}, func(ctx context.Context) (written bool, err error) { return s.reread(ctx, &stored) })
+	if err != nil {
+		return fmt.Errorf("writing the status of %s: %w", s.policy.ID(), err)
 	}
+	return nil
 }
 
 // confirm reads the policy live. It is an error if it is not what the run applies any more.
@@ -123,24 +98,25 @@ func (s *store) confirm(ctx context.Context) error {
 	return nil
 }
 
-// reread reads the policy after a conflict.
-func (s *store) reread(ctx context.Context, wanted *v1alpha1.CleanupPolicyStatus) error {
+// reread reads the policy after a conflict. It reports whether the status is the wanted one: the
+// answer to an earlier write was lost.
+func (s *store) reread(ctx context.Context, wanted *v1alpha1.CleanupPolicyStatus) (written bool, err error) {
 	live, err := s.policies.Get(ctx, s.policy.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && live.GetUID() != s.policy.UID:
-		return errGone
 	case err != nil:
-		return fmt.Errorf("reading %s: %w", s.policy.ID(), err)
+		return false, err
+	case live.GetUID() != s.policy.UID:
+		return false, errGone
 	}
 	status, err := statusOf(live)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if !equalStatus(&status, &s.status) && !equalStatus(&status, wanted) {
-		return errOvertaken
+	if written = equalStatus(&status, wanted); !written && !equalStatus(&status, &s.status) {
+		return false, errOvertaken
 	}
 	s.resourceVersion, s.status = live.GetResourceVersion(), status
-	return nil
+	return written, nil
 }
 
 // writePage writes a report page, whether or not it exists. fresh says that most likely it does

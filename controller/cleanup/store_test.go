@@ -94,7 +94,7 @@ func TestStatusConflictsBackOff(t *testing.T) {
 				began := time.Now()
 				err := ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) { s.Deleted = 1 })
 				took := time.Since(began)
-				if ended := ctx.Err() != nil; err == nil || apierrors.IsConflict(err) == ended || writes > maxConflicts || took < c.least || took > c.most {
+				if ended := ctx.Err() != nil; err == nil || apierrors.IsConflict(err) == ended || writes > 6 || took < c.least || took > c.most {
 					t.Errorf("%d writes in %s: %v", writes, took, err)
 				}
 			})

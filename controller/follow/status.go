@@ -3,15 +3,18 @@ package follow
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -89,6 +92,48 @@ func (s *Statuses) Patch(now time.Time, object *metav1.ObjectMeta, observed int6
 		return nil
 	}
 	return patch
+}
+
+// maxConflicts is how many conflicts in a row end an Overwrite. They take three seconds.
+const maxConflicts = 6
+
+// Overwrite writes a status that this process alone decides, until the outcome is known (S7). After
+// a conflict, reread reports whether an earlier write had succeeded and its answer was lost, and
+// fails if another process has written the status. Anyone who may edit the object can do so all the
+// time, and must not have Curfew write all the time. A 404 becomes gone.
+func Overwrite(
+	ctx context.Context, clock clock.Clock, gone error, write func(context.Context) error, reread func(context.Context) (written bool, err error),
+) error {
+	backoff := loop.NewBackoff()
+	for conflicts := 1; ; conflicts++ {
+		conflict := write(ctx)
+		written, err := false, conflict
+		if apierrors.IsConflict(conflict) {
+			written, err = reread(ctx)
+		}
+		switch {
+		case apierrors.IsNotFound(err):
+			return gone
+		case written || err != nil || conflict == nil:
+			return err
+		case conflicts == maxConflicts:
+			return fmt.Errorf("it was edited %d times meanwhile: %w", conflicts, conflict)
+		case conflicts > 1 && !loop.Pause(ctx, clock, backoff.Next()):
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// StatusOf is the object that replaces the status of another one in a certain state. The API server
+// takes everything but the status from what it has.
+func StatusOf(kind schema.GroupVersionKind, namespace, name string, uid types.UID, version string, status any) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	out.SetGroupVersionKind(kind)
+	out.SetNamespace(namespace)
+	out.SetName(name)
+	out.SetUID(uid)
+	out.SetResourceVersion(version)
+	return out
 }
 
 // Add has a status written; nil drops what waits.

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 )
@@ -70,5 +72,49 @@ func TestStatusesForgetWhatIsGone(t *testing.T) {
 	}
 	if name, ok := statuses.queue.Pop(); ok {
 		t.Errorf("%q waits although its object is gone", name)
+	}
+}
+
+// TestOverwrite: a write ends when its outcome is known. Users who edit the object all the time
+// cannot have Curfew write all the time (S7, S9).
+func TestOverwrite(t *testing.T) {
+	var (
+		conflict  = apierrors.NewConflict(schema.GroupResource{Resource: "podtallies"}, "t", errors.New("it was changed"))
+		notFound  = apierrors.NewNotFound(schema.GroupResource{Resource: "podtallies"}, "t")
+		gone      = errors.New("it is gone")
+		overtaken = errors.New("another process counts")
+		busy      = errors.New("the API server is busy")
+	)
+	for name, c := range map[string]struct {
+		answers []error // of the writes; the last one is repeated
+		written bool    // the status that is read after a conflict is the wanted one
+		reread  error
+		want    error
+		writes  int
+	}{
+		"written at once":                 {answers: []error{nil}, writes: 1},
+		"written after an edit":           {answers: []error{conflict, nil}, writes: 2},
+		"an earlier answer was lost":      {answers: []error{conflict}, written: true, writes: 1},
+		"another process has written":     {answers: []error{conflict}, reread: overtaken, want: overtaken, writes: 1},
+		"deleted before the write":        {answers: []error{notFound}, want: gone, writes: 1},
+		"deleted after a conflict":        {answers: []error{conflict}, reread: notFound, want: gone, writes: 1},
+		"no answer":                       {answers: []error{busy}, want: busy, writes: 1},
+		"a user edits it without a break": {answers: []error{conflict}, want: conflict, writes: 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				writes := 0
+				err := Overwrite(t.Context(), clock.RealClock{}, gone, func(context.Context) error {
+					writes++
+					return c.answers[min(writes, len(c.answers))-1]
+				}, func(context.Context) (bool, error) { return c.written, c.reread })
+				if !errors.Is(err, c.want) {
+					t.Errorf("it ends with %v, want %v", err, c.want)
+				}
+				if writes != c.writes {
+					t.Errorf("it writes %d times, want %d", writes, c.writes)
+				}
+			})
+		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -190,13 +191,7 @@ func (c *Client) WriteStatus(ctx context.Context, namespace, name string, uid ty
 	if err != nil {
 		return "", fmt.Errorf("status of PodTally %s/%s: %w", namespace, name, err)
 	}
-	// The API server takes everything but the status from what it has.
-	out := &unstructured.Unstructured{Object: map[string]any{"status": content}}
-	out.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PodTally"))
-	out.SetNamespace(namespace)
-	out.SetName(name)
-	out.SetUID(uid)
-	out.SetResourceVersion(version)
+	out := follow.StatusOf(v1alpha1.GroupVersion.WithKind("PodTally"), namespace, name, uid, version, content)
 	written, err := c.tallies(namespace).UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: fieldManager})
 	if err != nil {
 		return "", err

@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+
+	"curfew.dev/curfew/controller/follow"
 )
 
 var (
@@ -153,36 +155,32 @@ func (c *Controller) writePlan(ctx context.Context, s *space, t *tally, p *plan)
 }
 
 // put writes a status over the one that is known.
-func (c *Controller) put(ctx context.Context, s *space, t *tally, p *plan) (string, error) {
-	for {
-		version, err := c.options.Cluster.WriteStatus(ctx, s.namespace, t.name, t.uid, t.version, &p.status)
-		switch {
-		case err == nil:
-			return version, nil
-		case apierrors.IsNotFound(err):
-			return "", errGone
-		case !apierrors.IsConflict(err):
-			return "", err
-		}
+func (c *Controller) put(ctx context.Context, s *space, t *tally, p *plan) (version string, err error) {
+	err = follow.Overwrite(ctx, c.options.Clock, errGone, func(ctx context.Context) (err error) {
+		version, err = c.options.Cluster.WriteStatus(ctx, s.namespace, t.name, t.uid, t.version, &p.status)
+		return err
+	}, func(ctx context.Context) (written bool, err error) {
 		live, err := c.options.Cluster.Tally(ctx, s.namespace, t.name)
 		switch {
-		case apierrors.IsNotFound(err) || err == nil && live.UID != t.uid:
-			return "", errGone
 		case err != nil:
-			return "", err
+			return false, err
+		case live.UID != t.uid:
+			return false, errGone
 		case sameStatus(&live.Status, &p.status): // The answer to an earlier attempt was lost.
-			return live.ResourceVersion, nil
+			version, written = live.ResourceVersion, true
 		case live.Status.Transitions > t.status.Transitions:
-			return "", errOvertaken
+			return false, errOvertaken
 		case sameStatus(&live.Status, &t.status): // Something else of the object has changed.
 		case live.Editor == "":
-			return "", errOvertaken
+			return false, errOvertaken
 		default:
 			// What this process knows is what the status has to say: no one else counts.
 			c.edited(s.namespace, t, live.Editor, "Curfew has restored it")
 		}
 		t.version = live.ResourceVersion
-	}
+		return written, nil
+	})
+	return version, err
 }
 
 // takeOver raises status.transitions of tallies that this process begins to count. Any other that

@@ -183,8 +183,8 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "a policy that is edited all the time has its status written without a pause",
-		File: "controller/cleanup/store.go",
-		Old:  "if conflicts > 1 && !loop.Pause(", New: "if conflicts < 0 && !loop.Pause(",
+		File: "controller/follow/status.go",
+		Old:  "case conflicts > 1 && !loop.Pause(", New: "case conflicts < 0 && !loop.Pause(",
 		Package: cleans, Tests: []string{"TestStatusConflictsBackOff"},
 	},
 	{
