@@ -3,6 +3,8 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,11 +23,6 @@ import (
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
-
-// AccessReviewer reports whether a user may use what.Verb on an object; delete if it is empty.
-type AccessReviewer interface {
-	May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error)
-}
 
 // SubjectAccessReviews asks the API server's own authorizer.
 type SubjectAccessReviews struct {
@@ -101,7 +98,7 @@ const accessTimeout = 2 * time.Second
 // except with --require-delete: that is an error, and the request is denied.
 func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource metav1.GroupVersionResource,
 	who func() (authenticationv1.UserInfo, error)) (rules.Access, error) {
-	if w.reviews == nil {
+	if w.settings.Access == nil {
 		return rules.Access{}, nil
 	}
 	out := rules.Access{Policies: w.mayUpdate(ctx, rules.ProtectionDeniedBy(review), who)}
@@ -137,8 +134,8 @@ func (w *Webhooks) mayDelete(ctx context.Context, review *rules.Request, resourc
 	if err != nil && w.options.RequireDelete {
 		return err
 	}
-	if w.controllerUser != "" {
-		controller := authenticationv1.UserInfo{Username: w.controllerUser, Groups: serviceAccountGroups(w.controllerUser)}
+	if w.settings.ControllerUser != "" {
+		controller := authenticationv1.UserInfo{Username: w.settings.ControllerUser, Groups: serviceAccountGroups(w.settings.ControllerUser)}
 		access.Controller, _ = w.ask(ctx, controller, what)
 	}
 	return nil
@@ -146,7 +143,7 @@ func (w *Webhooks) mayDelete(ctx context.Context, review *rules.Request, resourc
 
 // mayUpdate asks which of some LifecyclePolicies the user may update.
 func (w *Webhooks) mayUpdate(ctx context.Context, names []string, who func() (authenticationv1.UserInfo, error)) map[string]rules.Answer {
-	if len(names) == 0 || w.reviews == nil {
+	if len(names) == 0 || w.settings.Access == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout) // Of its own: it is never a reason to deny a TTL.
@@ -168,7 +165,7 @@ func (w *Webhooks) mayUpdate(ctx context.Context, names []string, who func() (au
 }
 
 func (w *Webhooks) ask(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (rules.Answer, error) {
-	allowed, err := w.reviews.May(ctx, user, what)
+	allowed, err := w.settings.Access.May(ctx, user, what)
 	switch {
 	case err != nil:
 		w.log.V(1).Info("no answer to an access review", "user", user.Username, "reason", err.Error())
@@ -279,4 +276,39 @@ func questionOf(user *authenticationv1.UserInfo, what *authorizationv1.ResourceA
 		parts = append(append(parts, key, strconv.Itoa(len(user.Extra[key]))), user.Extra[key]...)
 	}
 	return digestOf(parts...)
+}
+
+// inherited caches denied values that owners had, so that a rollout of a thousand Pods reads its
+// ReplicaSet a few times. Only values that let an object pass are kept.
+type inherited struct {
+	mu    sync.Mutex
+	until map[digest]time.Time
+}
+
+func (i *inherited) has(key digest, now time.Time) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return now.Before(i.until[key])
+}
+
+func (i *inherited) add(key digest, now time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.until) >= maxAnswers || i.until == nil {
+		i.until = map[digest]time.Time{}
+	}
+	i.until[key] = now.Add(keepAnswers)
+}
+
+// digest identifies a list of texts.
+type digest [sha256.Size]byte
+
+// digestOf hashes each text with its length, so that no text can contain a separator.
+func digestOf(texts ...string) digest {
+	sum := sha256.New()
+	for _, text := range texts {
+		_ = binary.Write(sum, binary.LittleEndian, uint64(len(text))) // A hash never fails.
+		_, _ = sum.Write([]byte(text))
+	}
+	return digest(sum.Sum(nil))
 }

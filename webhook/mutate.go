@@ -8,10 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/klog/v2"
-
-	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/wellknown"
@@ -87,11 +83,6 @@ func (w *Webhooks) assigned(request *request, assignments []resolution.Assignmen
 	return patched(patch, source)
 }
 
-func unreadable(facts *policy.Facts, err error) answer {
-	return failed(fmt.Sprintf("curfew could not read the Namespace or the policies that apply to %s %q", facts.Profile.Kind.Kind,
-		facts.Name), err)
-}
-
 // mutateNamespace keeps Curfew's own keys on a namespace in step with its annotations: the labels
 // by which the API server selects, and since when the defaults apply.
 //
@@ -124,20 +115,6 @@ func (w *Webhooks) countsPods(request *request) bool {
 	return tallied
 }
 
-// stampTime is the API server's time, or zero if it is not known.
-func (w *Webhooks) stampTime(ctx context.Context, request *request, now time.Time) time.Time {
-	if w.serverTime == nil {
-		return now
-	}
-	at, err := w.serverTime(ctx)
-	if err != nil {
-		w.log.Info("left a stamp to the controller", "kind", request.kind.Kind, "object",
-			klog.KRef(request.facts.Namespace, request.facts.Name), "reason", err.Error())
-		return time.Time{}
-	}
-	return at
-}
-
 // stampedBefore returns the new annotations with the old default-since. The author cannot change
 // it, because an earlier time would apply defaults to objects that are older than they are (S6).
 func stampedBefore(request *request) map[string]string {
@@ -153,15 +130,6 @@ func stampedBefore(request *request) map[string]string {
 		out[wellknown.AnnotationDefaultSince] = since
 	}
 	return out
-}
-
-// keep assigns a value, or removes the key if the value is empty.
-func keep(where, key, value string) resolution.Assignment {
-	assignment := resolution.Assignment{Path: fieldpath.FieldPath{"metadata", where, key}}
-	if value != "" {
-		assignment.Value = value
-	}
-	return assignment
 }
 
 // patchFor returns the smallest JSON Patch that makes the assignments, or nil if there is nothing

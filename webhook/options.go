@@ -3,14 +3,24 @@ package webhook
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/tally"
 )
 
 // The paths that the webhook configurations name.
@@ -119,3 +129,76 @@ func (o *Options) validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// OwnerReader reads the controller owners of objects.
+type OwnerReader interface {
+	// Read asks the API server. Nil without an error means that the owner is gone, or that another
+	// object has its name.
+	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
+}
+
+// PodGetter reads Pods.
+type PodGetter interface {
+	// Pod returns the JSON form of a Pod, which the caller may change; nil if there is none.
+	Pod(ctx context.Context, namespace, name string) (map[string]any, error)
+}
+
+// AccessReviewer reports whether a user may use what.Verb on an object; delete if it is empty.
+type AccessReviewer interface {
+	May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error)
+}
+
+// RuntimeGetter reads the runtimes that objects refer to.
+type RuntimeGetter interface {
+	// Runtime returns nil if there is no such runtime, or if its kind is not served.
+	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
+}
+
+// ObjectLister reads objects from the API server.
+type ObjectLister interface {
+	// Each calls f for objects of a resource, in one namespace or, with "", in all. It bounds how many
+	// it reads, and reports whether there are more.
+	Each(ctx context.Context, resource schema.GroupVersionResource, namespace string, f func(object map[string]any)) (more bool, err error)
+}
+
+// TallyGetter reads the PodTallies.
+type TallyGetter interface {
+	// In returns the PodTallies of a namespace, from a cache. It is an error until all are known.
+	In(namespace string) ([]*tally.Tally, error)
+}
+
+// NamespaceGetter reads the settings of a namespace.
+type NamespaceGetter interface {
+	// Namespace may answer from a cache. It reads a namespace live that the cache lacks.
+	Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error)
+	// LiveNamespace asks the API server.
+	LiveNamespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error)
+}
+
+// NamespaceLister may be implemented by a [NamespaceGetter] as well.
+type NamespaceLister interface {
+	// Bounded are the namespaces with bounds, from a cache.
+	Bounded() []*resolution.NamespacePolicy
+}
+
+// Webhooks are the admission endpoints.
+type Webhooks struct {
+	source   *source
+	compiler *expression.Compiler
+	settings Options
+	counting sync.Mutex
+	// ownerReads are the reads of owners that may be under way.
+	ownerReads *semaphore.Weighted
+	metrics    *metrics
+	log        logr.Logger
+	options    rules.Options
+	load       *load
+	inherited  inherited
+	// evaluating is how long the policies for one object may take.
+	evaluating  time.Duration
+	policyLimit *policyLimit // nil: there is none
+}
+
+// maxOwnerReads bounds the owners that are read at the same time. Each may have megabytes, and
+// anyone who reaches the port without a client certificate can post reviews.
+const maxOwnerReads = 4

@@ -122,7 +122,7 @@ func (c *crowd) Read(context.Context, string, *metav1.OwnerReference) (map[strin
 func TestOwnerReadsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := &crowd{started: make(chan struct{}, 100), end: make(chan struct{})}
-		w := &Webhooks{owners: reader, ownerReads: semaphore.NewWeighted(maxOwnerReads)}
+		w := &Webhooks{settings: Options{Owners: reader}, ownerReads: semaphore.NewWeighted(maxOwnerReads)}
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() { _, _ = w.readOwner(t.Context(), "ci", &metav1.OwnerReference{}) })

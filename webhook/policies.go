@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -19,11 +18,11 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
-	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/lifetime"
-	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -47,13 +46,13 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	}
 	review := &rules.PlatformRequest{Options: w.options, Now: now}
 	var err error
-	if review.Policy, review.Errors, err = w.compile(kind.Kind, request.review.Object.Raw); err != nil {
-		return invalid(fmt.Errorf("request.object: %w", err))
+	if kind.Kind == "KindProfile" {
+		_, _, review.Errors, review.OldErrors, err = compileBoth(request, w.compiler.UserProfile)
+	} else {
+		review.Policy, review.OldPolicy, review.Errors, review.OldErrors, err = compileBoth(request, w.compiler.Policy)
 	}
-	if request.old != nil {
-		if review.OldPolicy, review.OldErrors, err = w.compile(kind.Kind, request.review.Old.Raw); err != nil {
-			return invalid(fmt.Errorf("request.oldObject: %w", err))
-		}
+	if err != nil {
+		return invalid(err)
 	}
 	if lister, ok := w.source.namespaces.(NamespaceLister); ok && review.Policy != nil && review.Policy.Bounds != (lifetime.Bounds{}) {
 		review.Namespaces = lister.Bounded()
@@ -61,21 +60,20 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	return decided(rules.ReviewPlatform(review), request.user.IsPerson())
 }
 
-func (w *Webhooks) compile(kind, raw string) (*expression.Policy, field.ErrorList, error) {
-	if kind == "KindProfile" {
-		object := &v1alpha1.KindProfile{}
-		if err := json.Unmarshal([]byte(raw), object); err != nil {
-			return nil, nil, err
+// compileBoth compiles the object of a request, and the old one if there is one.
+func compileBoth[T, P any](request *request, compile func(*T) (P, field.ErrorList)) (now, old P, errs, oldErrs field.ErrorList, err error) {
+	object, before := new(T), new(T)
+	if err := json.Unmarshal([]byte(request.review.Object.Raw), object); err != nil {
+		return now, old, nil, nil, fmt.Errorf("request.object: %w", err)
+	}
+	if request.old != nil {
+		if err := json.Unmarshal([]byte(request.review.Old.Raw), before); err != nil {
+			return now, old, nil, nil, fmt.Errorf("request.oldObject: %w", err)
 		}
-		_, errs := w.compiler.UserProfile(object)
-		return nil, errs, nil
+		old, oldErrs = compile(before)
 	}
-	object := &v1alpha1.LifecyclePolicy{}
-	if err := json.Unmarshal([]byte(raw), object); err != nil {
-		return nil, nil, err
-	}
-	compiled, errs := w.compiler.Policy(object)
-	return compiled, errs, nil
+	now, errs = compile(object)
+	return now, old, errs, oldErrs, nil
 }
 
 // Kinds of cleanup policies.
@@ -87,18 +85,11 @@ const (
 // validateCleanup asks the rules about a cleanup policy.
 func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer {
 	review := &rules.CleanupRequest{Options: w.options}
-	compiled, errs, err := w.compileCleanup(request.kind.Kind, request.review.Object.Raw)
+	compiled, before, errs, oldErrs, err := w.compileCleanup(request)
 	if err != nil {
-		return invalid(fmt.Errorf("request.object: %w", err))
+		return invalid(err)
 	}
-	review.Policy, review.Errors = compiled, errs
-	var before *cleanup.Policy
-	if request.old != nil {
-		if before, review.OldErrors, err = w.compileCleanup(request.kind.Kind, request.review.Old.Raw); err != nil {
-			return invalid(fmt.Errorf("request.oldObject: %w", err))
-		}
-	}
-	review.Before = before
+	review.Policy, review.Before, review.Errors, review.OldErrors = compiled, before, errs, oldErrs
 	if w.policyLimit != nil && len(errs) == 0 && request.old == nil && request.kind.Kind == cleanupKind {
 		full, err := w.policyLimit.check(ctx, request.facts.Namespace, request.facts.Name)
 		if full != nil {
@@ -112,7 +103,7 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 	if tooMany != nil {
 		review.Errors = append(review.Errors, tooMany)
 	}
-	if tooMany != nil || w.reviews == nil || !compiled.Widens(before) {
+	if tooMany != nil || w.settings.Access == nil || !compiled.Widens(before) {
 		return decided(rules.ReviewCleanup(review), request.user.IsPerson())
 	}
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
@@ -125,7 +116,7 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 		w.log.Error(err, "access reviews of the author of a cleanup policy", "policy", compiled.ID())
 		return unanswered("curfew could not find out in time whether you may delete what the policy matches", err)
 	}
-	user := w.cleanupUser
+	user := w.settings.CleanupUser
 	if account := compiled.Account; account.Name != "" {
 		user = fmt.Sprintf("system:serviceaccount:%s:%s", account.Namespace, account.Name)
 	}
@@ -145,7 +136,7 @@ func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p 
 		missing[i] = make([]string, len(of.Verbs))
 		for j, verb := range of.Verbs {
 			group.Go(func() error {
-				may, err := w.reviews.May(ctx, user, authorizationv1.ResourceAttributes{
+				may, err := w.settings.Access.May(ctx, user, authorizationv1.ResourceAttributes{
 					Verb: verb, Namespace: p.Namespace, Group: of.Group, Resource: of.Resource,
 				})
 				if !may {
@@ -170,37 +161,21 @@ func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p 
 // maxReviews is how many access reviews run at once.
 const maxReviews = 16
 
-// maxCause bounds the text in a denial that says why there was no answer.
-const maxCause = 256
-
-// unanswered denies a request whose author's permissions could not be found out in time.
-func unanswered(message string, why error) answer {
-	message += ", try again in a second: " + quote.ShortenTo(why.Error(), maxCause)
-	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
-	out.response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
-	return out
-}
-
-func (w *Webhooks) compileCleanup(kind, raw string) (*cleanup.Policy, field.ErrorList, error) {
-	var compiled *cleanup.Policy
-	var errs field.ErrorList
-	if kind == cleanupKind {
-		object := &v1alpha1.CleanupPolicy{}
-		if err := json.Unmarshal([]byte(raw), object); err != nil {
-			return nil, nil, err
+func (w *Webhooks) compileCleanup(request *request) (now, old *cleanup.Policy, errs, oldErrs field.ErrorList, err error) {
+	checked := func(compiled *cleanup.Policy, errs field.ErrorList) (*cleanup.Policy, field.ErrorList) {
+		if err := compiled.CheckInterval(w.settings.CleanupInterval); err != nil {
+			errs = append(errs, err)
 		}
-		compiled, errs = cleanup.CompileNamespaced(w.compiler, object)
-	} else {
-		object := &v1alpha1.ClusterCleanupPolicy{}
-		if err := json.Unmarshal([]byte(raw), object); err != nil {
-			return nil, nil, err
-		}
-		compiled, errs = cleanup.Compile(w.compiler, object)
+		return compiled, errs
 	}
-	if err := compiled.CheckInterval(w.cleanupInterval); err != nil {
-		errs = append(errs, err)
+	if request.kind.Kind == clusterCleanupKind {
+		return compileBoth(request, func(object *v1alpha1.ClusterCleanupPolicy) (*cleanup.Policy, field.ErrorList) {
+			return checked(cleanup.Compile(w.compiler, object))
+		})
 	}
-	return compiled, errs, nil
+	return compileBoth(request, func(object *v1alpha1.CleanupPolicy) (*cleanup.Policy, field.ErrorList) {
+		return checked(cleanup.CompileNamespaced(w.compiler, object))
+	})
 }
 
 // policyLimit denies CleanupPolicies beyond a number. The controller runs the oldest up to that
@@ -250,7 +225,8 @@ func (l *policyLimit) check(ctx context.Context, namespace, name string) (*field
 			return nil, err
 		}
 	}
-	why := fmt.Sprintf("namespace %q has %d CleanupPolicies, and no more than %d of them run (--cleanup-max-policies): delete one, or match more with one policy", namespace, l.most, l.most)
+	why := fmt.Sprintf("namespace %q has %d CleanupPolicies, and no more than %[2]d of them run (--cleanup-max-policies): "+
+		"delete one, or match more with one policy", namespace, l.most)
 	return field.Forbidden(field.NewPath("metadata", "namespace"), why), nil
 }
 
@@ -295,3 +271,46 @@ func (l *policyLimit) count(ctx context.Context, namespace, selector string) (in
 	}
 	return len(list.Items) + int(ptr.Deref(list.RemainingItemCount, 0)), nil
 }
+
+// validateTally asks the rules about a PodTally.
+func (w *Webhooks) validateTally(ctx context.Context, request *request) answer {
+	review := &rules.TallyRequest{Options: w.options, Outer: w.source.store.Snapshot().BoundingKind(policy.PodProfile.Kind.GroupKind())}
+	var err error
+	review.Tally, review.Old, review.Errors, review.OldErrors, err = compileBoth(request,
+		func(object *v1alpha1.PodTally) (*tally.Tally, field.ErrorList) {
+			object.Namespace = request.facts.Namespace // On CREATE it may only be in the URL.
+			return tally.Compile(object)
+		})
+	if err != nil {
+		return invalid(err)
+	}
+	if review.Namespace, err = w.source.Namespace(ctx, request.facts.Namespace); err != nil {
+		return unreadable(request.facts, err)
+	}
+	if w.source.tallies != nil {
+		review.Others, _ = w.source.tallies.In(request.facts.Namespace) // The rule about them only warns.
+	}
+	if user := w.settings.ControllerUser; user != "" && w.settings.Access != nil && review.Old == nil {
+		ctx, cancel := context.WithTimeout(ctx, accessTimeout)
+		defer cancel()
+		may, err := w.settings.Access.May(ctx, authenticationv1.UserInfo{Username: user, Groups: serviceAccountGroups(user)},
+			authorizationv1.ResourceAttributes{Verb: "patch", Namespace: request.facts.Namespace, Resource: "pods"})
+		review.ControllerLacks = err == nil && !may
+	}
+	if w.settings.Access != nil && review.SetsTTL() {
+		ctx, cancel := context.WithTimeout(ctx, accessTimeout)
+		defer cancel()
+		author, err := request.review.UserInfo()
+		if err == nil {
+			review.Author, err = w.ask(ctx, author, authorizationv1.ResourceAttributes{Namespace: request.facts.Namespace, Version: "v1",
+				Resource: "pods"})
+		}
+		if err != nil && w.options.RequireDelete {
+			return unanswered("curfew could not find out in time whether you may delete Pods", err)
+		}
+	}
+	return decided(rules.ReviewTally(review), request.user.IsPerson())
+}
+
+// tallyKind is the kind of PodTallies.
+const tallyKind = "PodTally"

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -179,4 +182,20 @@ func oneLine(text string, limit int) string {
 		cut--
 	}
 	return text[:cut] + rest
+}
+
+// unanswered denies a request whose author's permissions could not be found out in time.
+func unanswered(message string, why error) answer {
+	message += ", try again in a second: " + quote.ShortenTo(why.Error(), maxCause)
+	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
+	out.response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+	return out
+}
+
+// maxCause bounds the text in a denial that says why there was no answer.
+const maxCause = 256
+
+func unreadable(facts *policy.Facts, err error) answer {
+	return failed(fmt.Sprintf("curfew could not read the Namespace or the policies that apply to %s %q", facts.Profile.Kind.Kind,
+		facts.Name), err)
 }

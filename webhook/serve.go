@@ -256,7 +256,8 @@ func throttled() answer {
 
 func tooLarge(most int64) answer {
 	return shed(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
-		fmt.Sprintf("the review of this object has more than %d bytes, so that curfew cannot review it: use a smaller one, or raise --max-review-size", most))
+		fmt.Sprintf("the review of this object has more than %d bytes, so that curfew cannot review it: "+
+			"use a smaller one, or raise --max-review-size", most))
 }
 
 func tooDense() answer {

@@ -6,11 +6,10 @@ import (
 	"slices"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/klog/v2"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -20,29 +19,8 @@ import (
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/tally"
-	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
-
-// NamespaceGetter reads the settings of a namespace.
-type NamespaceGetter interface {
-	// Namespace may answer from a cache. It reads a namespace live that the cache lacks.
-	Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error)
-	// LiveNamespace asks the API server.
-	LiveNamespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error)
-}
-
-// NamespaceLister may be implemented by a [NamespaceGetter] as well.
-type NamespaceLister interface {
-	// Bounded are the namespaces with bounds, from a cache.
-	Bounded() []*resolution.NamespacePolicy
-}
-
-// RuntimeGetter reads the runtimes that objects refer to.
-type RuntimeGetter interface {
-	// Runtime returns nil if there is no such runtime, or if its kind is not served.
-	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
-}
 
 // source is the [platform.Source] of admission.
 type source struct {
@@ -149,7 +127,7 @@ func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[
 		w.metrics.unevaluated.Inc()
 		w.log.V(1).Info("policy could not be evaluated: what it speaks of is kept", "reason", failure.Error())
 	}
-	found.AnnotationsOnly, found.Off = w.annotationsOnly, w.options.Controller.Off
+	found.AnnotationsOnly, found.Off = w.settings.AnnotationsOnly, w.options.Controller.Off
 	found.Protected = judging.Protects(w.options.Controller.Protect, facts.Namespace)
 	return &found.Scope, nil
 }
@@ -190,13 +168,6 @@ func (w *Webhooks) stampRuntime(ctx context.Context, request *request, now time.
 	return []resolution.Assignment{keep("annotations", wellknown.AnnotationDefaultSince, want)}
 }
 
-// ObjectLister reads objects from the API server.
-type ObjectLister interface {
-	// Each calls f for objects of a resource, in one namespace or, with "", in all. It bounds how many
-	// it reads, and reports whether there are more.
-	Each(ctx context.Context, resource schema.GroupVersionResource, namespace string, f func(object map[string]any)) (more bool, err error)
-}
-
 // countTimeout bounds the count of objects: it is for a warning, and the API server waits five
 // seconds for all of a review.
 const countTimeout = time.Second
@@ -205,7 +176,7 @@ const countTimeout = time.Second
 // is read at a time (S9): a request that comes meanwhile gets no number.
 func (w *Webhooks) reached(ctx context.Context, review *rules.Request) rules.Reached {
 	profile := review.Facts.Profile
-	if w.objects == nil || profile.UsedBy == nil || !rules.Backfills(review) || !w.counting.TryLock() {
+	if w.settings.Objects == nil || profile.UsedBy == nil || !rules.Backfills(review) || !w.counting.TryLock() {
 		return rules.Reached{}
 	}
 	defer w.counting.Unlock()
@@ -218,7 +189,7 @@ func (w *Webhooks) reached(ctx context.Context, review *rules.Request) rules.Rea
 	}
 	var out rules.Reached
 	var err error
-	out.More, err = w.objects.Each(ctx, users.Kind.GroupVersion().WithResource(users.Resource), review.Facts.Namespace,
+	out.More, err = w.settings.Objects.Each(ctx, users.Kind.GroupVersion().WithResource(users.Resource), review.Facts.Namespace,
 		func(object map[string]any) {
 			facts := policy.FactsOfObjectContext(ctx, users, object)
 			reference, err := refers.Reference(facts.Namespace, object)
@@ -237,12 +208,6 @@ func (w *Webhooks) reached(ctx context.Context, review *rules.Request) rules.Rea
 	}
 	out.Known = out.Count > 0 || !out.More
 	return out
-}
-
-// TallyGetter reads the PodTallies.
-type TallyGetter interface {
-	// In returns the PodTallies of a namespace, from a cache. It is an error until all are known.
-	In(namespace string) ([]*tally.Tally, error)
 }
 
 // tallied reports whether a PodTally of a namespace counts Pods.
@@ -290,55 +255,57 @@ func (w *Webhooks) hold(pod *policy.Facts) (out []resolution.Assignment, want bo
 	return append(out, resolution.Assignment{Path: path, Value: finalizers}), want
 }
 
-// tallyKind is the kind of PodTallies.
-const tallyKind = "PodTally"
-
-// validateTally asks the rules about a PodTally.
-func (w *Webhooks) validateTally(ctx context.Context, request *request) answer {
-	review := &rules.TallyRequest{Options: w.options, Outer: w.source.store.Snapshot().BoundingKind(policy.PodProfile.Kind.GroupKind())}
-	var err error
-	if review.Tally, review.Errors, err = compileTally(request.facts.Namespace, request.review.Object.Raw); err != nil {
-		return invalid(fmt.Errorf("request.object: %w", err))
+// scopeBeforeDefaults returns the context of a new object before its defaults were filled in, if
+// its stamps do not result from its present context: a policy may match by the field that it fills
+// in. It returns nil if they do not result from that either.
+func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, scope *resolution.Scope) (*resolution.Scope, error) {
+	_, forged := resolution.Attested(request.facts, scope)
+	if len(forged) == 0 {
+		return nil, nil
 	}
-	if request.old != nil {
-		if review.Old, review.OldErrors, err = compileTally(request.facts.Namespace, request.review.Old.Raw); err != nil {
-			return invalid(fmt.Errorf("request.oldObject: %w", err))
+	object := runtime.DeepCopyJSON(request.object)
+	for _, path := range resolution.Stamped(request.facts) {
+		if len(path) > 1 {
+			unstructured.RemoveNestedField(object, path...)
 		}
 	}
-	if review.Namespace, err = w.source.Namespace(ctx, request.facts.Namespace); err != nil {
-		return unreadable(request.facts, err)
-	}
-	if w.source.tallies != nil {
-		review.Others, _ = w.source.tallies.In(request.facts.Namespace) // The rule about them only warns.
-	}
-	if user := w.controllerUser; user != "" && w.reviews != nil && review.Old == nil {
-		ctx, cancel := context.WithTimeout(ctx, accessTimeout)
-		defer cancel()
-		may, err := w.reviews.May(ctx, authenticationv1.UserInfo{Username: user, Groups: serviceAccountGroups(user)},
-			authorizationv1.ResourceAttributes{Verb: "patch", Namespace: request.facts.Namespace, Resource: "pods"})
-		review.ControllerLacks = err == nil && !may
-	}
-	if w.reviews != nil && review.SetsTTL() {
-		ctx, cancel := context.WithTimeout(ctx, accessTimeout)
-		defer cancel()
-		author, err := request.review.UserInfo()
-		if err == nil {
-			review.Author, err = w.ask(ctx, author, authorizationv1.ResourceAttributes{Namespace: request.facts.Namespace, Version: "v1",
-				Resource: "pods"})
-		}
-		if err != nil && w.options.RequireDelete {
-			return unanswered("curfew could not find out in time whether you may delete Pods", err)
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		if annotations, ok := metadata["annotations"].(map[string]any); ok && len(annotations) == 0 {
+			delete(metadata, "annotations")
 		}
 	}
-	return decided(rules.ReviewTally(review), request.user.IsPerson())
+	facts := policy.FactsOfObjectContext(ctx, request.facts.Profile, object)
+	facts.Namespace = request.facts.Namespace
+	filled, err := w.scopeOf(ctx, facts, object, false)
+	if err != nil {
+		return nil, err
+	}
+	filled.Creating = true
+	if _, left := resolution.Attested(request.facts, filled); len(left) == len(forged) {
+		return nil, nil
+	}
+	return filled, nil
 }
 
-func compileTally(namespace, raw string) (*tally.Tally, field.ErrorList, error) {
-	object := &v1alpha1.PodTally{}
-	if err := json.Unmarshal([]byte(raw), object); err != nil {
-		return nil, nil, err
+// stampTime is the API server's time, or zero if it is not known.
+func (w *Webhooks) stampTime(ctx context.Context, request *request, now time.Time) time.Time {
+	if w.settings.ServerTime == nil {
+		return now
 	}
-	object.Namespace = namespace // On CREATE it may only be in the URL.
-	compiled, errs := tally.Compile(object)
-	return compiled, errs, nil
+	at, err := w.settings.ServerTime(ctx)
+	if err != nil {
+		w.log.Info("left a stamp to the controller", "kind", request.kind.Kind, "object",
+			klog.KRef(request.facts.Namespace, request.facts.Name), "reason", err.Error())
+		return time.Time{}
+	}
+	return at
+}
+
+// keep assigns a value, or removes the key if the value is empty.
+func keep(where, key, value string) resolution.Assignment {
+	assignment := resolution.Assignment{Path: fieldpath.FieldPath{"metadata", where, key}}
+	if value != "" {
+		assignment.Value = value
+	}
+	return assignment
 }

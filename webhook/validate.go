@@ -3,18 +3,14 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,38 +47,6 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 	return w.decide(ctx, request, review, now)
 }
 
-// scopeBeforeDefaults returns the context of a new object before its defaults were filled in, if
-// its stamps do not result from its present context: a policy may match by the field that it fills
-// in. It returns nil if they do not result from that either.
-func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, scope *resolution.Scope) (*resolution.Scope, error) {
-	_, forged := resolution.Attested(request.facts, scope)
-	if len(forged) == 0 {
-		return nil, nil
-	}
-	object := runtime.DeepCopyJSON(request.object)
-	for _, path := range resolution.Stamped(request.facts) {
-		if len(path) > 1 {
-			unstructured.RemoveNestedField(object, path...)
-		}
-	}
-	if metadata, ok := object["metadata"].(map[string]any); ok {
-		if annotations, ok := metadata["annotations"].(map[string]any); ok && len(annotations) == 0 {
-			delete(metadata, "annotations")
-		}
-	}
-	facts := policy.FactsOfObjectContext(ctx, request.facts.Profile, object)
-	facts.Namespace = request.facts.Namespace
-	filled, err := w.scopeOf(ctx, facts, object, false)
-	if err != nil {
-		return nil, err
-	}
-	filled.Creating = true
-	if _, left := resolution.Attested(request.facts, filled); len(left) == len(forged) {
-		return nil, nil
-	}
-	return filled, nil
-}
-
 // validateNamespace asks the rules about the annotations and the TTL label of a namespace. The
 // bounds of policies are outer bounds of its own, and policies that match Namespaces bound the
 // label.
@@ -116,17 +80,6 @@ func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.R
 	return decided(decision, request.user.IsPerson())
 }
 
-var (
-	bindingKind = corev1.SchemeGroupVersion.WithKind("Binding")
-	podResource = metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
-)
-
-// PodGetter reads Pods.
-type PodGetter interface {
-	// Pod returns the JSON form of a Pod, which the caller may change; nil if there is none.
-	Pod(ctx context.Context, namespace, name string) (map[string]any, error)
-}
-
 // LivePods reads Pods from the API server.
 type LivePods struct{ Reader client.Reader }
 
@@ -147,11 +100,11 @@ func (p LivePods) Pod(ctx context.Context, namespace, name string) (map[string]a
 // validateBinding judges the change of a Binding to its Pod: the API server copies annotations and
 // labels. Schedulers send annotations that the Pod already has, so the Pod must be read.
 func (w *Webhooks) validateBinding(ctx context.Context, request *request, now time.Time) answer {
-	if w.pods == nil {
+	if w.settings.Pods == nil {
 		return untouched()
 	}
 	name := cmp.Or(request.review.Name, request.facts.Name)
-	pod, err := w.pods.Pod(ctx, request.facts.Namespace, name)
+	pod, err := w.settings.Pods.Pod(ctx, request.facts.Namespace, name)
 	if err != nil {
 		return failed(fmt.Sprintf("curfew could not read Pod %q, which the Binding changes", name), err)
 	}
@@ -187,13 +140,6 @@ func merged(object map[string]any, where string, more map[string]string) map[str
 	return out
 }
 
-// OwnerReader reads the controller owners of objects.
-type OwnerReader interface {
-	// Read asks the API server. Nil without an error means that the owner is gone, or that another
-	// object has its name.
-	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
-}
-
 // admitChild turns the denials of an object that a known controller creates into warnings, if the
 // owner has the denied values, or if that cannot be known.
 func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decision *rules.Decision) {
@@ -208,7 +154,7 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 		return
 	}
 	of := profiles.For(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
-	if w.owners == nil || !of.KnowsTemplate(facts.Profile.Kind.GroupKind()) {
+	if w.settings.Owners == nil || !of.KnowsTemplate(facts.Profile.Kind.GroupKind()) {
 		review.AdmitChild(decision, nil)
 		return
 	}
@@ -235,49 +181,10 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	}
 }
 
-// maxOwnerReads bounds the owners that are read at the same time. Each may have megabytes, and
-// anyone who reaches the port without a client certificate can post reviews.
-const maxOwnerReads = 4
-
 func (w *Webhooks) readOwner(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error) {
 	if err := w.ownerReads.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
 	defer w.ownerReads.Release(1)
-	return w.owners.Read(ctx, namespace, owner)
-}
-
-// inherited caches denied values that owners had, so that a rollout of a thousand Pods reads its
-// ReplicaSet a few times. Only values that let an object pass are kept.
-type inherited struct {
-	mu    sync.Mutex
-	until map[digest]time.Time
-}
-
-func (i *inherited) has(key digest, now time.Time) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return now.Before(i.until[key])
-}
-
-func (i *inherited) add(key digest, now time.Time) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if len(i.until) >= maxAnswers || i.until == nil {
-		i.until = map[digest]time.Time{}
-	}
-	i.until[key] = now.Add(keepAnswers)
-}
-
-// digest identifies a list of texts.
-type digest [sha256.Size]byte
-
-// digestOf hashes each text with its length, so that no text can contain a separator.
-func digestOf(texts ...string) digest {
-	sum := sha256.New()
-	for _, text := range texts {
-		_ = binary.Write(sum, binary.LittleEndian, uint64(len(text))) // A hash never fails.
-		_, _ = sum.Write([]byte(text))
-	}
-	return digest(sum.Sum(nil))
+	return w.settings.Owners.Read(ctx, namespace, owner)
 }

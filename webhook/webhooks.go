@@ -6,14 +6,11 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,38 +24,6 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/webhook/wire"
 )
-
-// Webhooks are the admission endpoints.
-type Webhooks struct {
-	source   *source
-	compiler *expression.Compiler
-	only     []string
-	objects  ObjectLister
-	counting sync.Mutex
-	pods     PodGetter
-	owners   OwnerReader
-	// ownerReads are the reads of owners that may be under way.
-	ownerReads *semaphore.Weighted
-	clock      Clock
-	// annotationsOnly is --native-ttl=off.
-	annotationsOnly bool
-	// serverTime is the API server's; nil means the clock's.
-	serverTime func(context.Context) (time.Time, error)
-	metrics    *metrics
-	log        logr.Logger
-	options    rules.Options
-	load       *load
-	inherited  inherited
-	// evaluating is how long the policies for one object may take.
-	evaluating time.Duration
-
-	reviews        AccessReviewer
-	controllerUser string
-	cleanupUser    string
-	// cleanupInterval is the shortest time between two runs of a cleanup policy.
-	cleanupInterval time.Duration
-	policyLimit     *policyLimit // nil: there is none
-}
 
 // New checks the options, registers the metrics and returns the webhooks.
 func New(options Options) (*Webhooks, error) {
@@ -74,30 +39,20 @@ func New(options Options) (*Webhooks, error) {
 		log = logf.Log.WithName("webhook")
 	}
 	return &Webhooks{
-		source:          &source{store: options.Platform, namespaces: options.Namespaces, runtimes: options.Runtimes, tallies: options.Tallies},
-		compiler:        expression.NewCompiler(expression.DefaultCacheSize),
-		annotationsOnly: options.AnnotationsOnly,
-
-		only:    options.Only,
-		objects: options.Objects,
-		pods:    options.Pods,
-		owners:  options.Owners, ownerReads: semaphore.NewWeighted(maxOwnerReads),
-		clock: options.Clock, serverTime: options.ServerTime,
-		metrics: metrics,
-		log:     log,
+		source:     &source{store: options.Platform, namespaces: options.Namespaces, runtimes: options.Runtimes, tallies: options.Tallies},
+		compiler:   expression.NewCompiler(expression.DefaultCacheSize),
+		settings:   options,
+		ownerReads: semaphore.NewWeighted(maxOwnerReads),
+		metrics:    metrics,
+		log:        log,
 		options: rules.Options{
 			WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels,
 			WarnExpiredLabels: options.WarnExpired, KyvernoLabel: options.KyvernoLabel,
 			Controller: options.Controller, ControllerUser: options.ControllerUser, ControllerAccounts: options.ControllerAccounts,
 		},
-
-		evaluating:      defaultEvaluating,
-		load:            newLoad(options.MaxReview, options.Memory),
-		reviews:         options.Access,
-		controllerUser:  options.ControllerUser,
-		cleanupUser:     options.CleanupUser,
-		cleanupInterval: options.CleanupInterval,
-		policyLimit:     newPolicyLimit(options.CleanupPolicies, options.CleanupMaxPolicies, options.Clock),
+		evaluating:  defaultEvaluating,
+		load:        newLoad(options.MaxReview, options.Memory),
+		policyLimit: newPolicyLimit(options.CleanupPolicies, options.CleanupMaxPolicies, options.Clock),
 	}, nil
 }
 
@@ -139,14 +94,14 @@ type handler struct {
 
 // handle answers a review.
 func (h *handler) handle(ctx context.Context, review *wire.Review) answer {
-	start := h.webhooks.clock.Now()
+	start := h.webhooks.settings.Clock.Now()
 	out := h.answer(ctx, review, start)
 	out.response.UID = types.UID(review.UID)
 	if out.err != nil {
 		h.webhooks.log.Error(out.err, "request could not be reviewed", "webhook", h.name, "operation", review.Operation,
 			"kind", kindOf(review).String(), "object", klog.KRef(review.Namespace, review.Name), "requestID", review.UID)
 	}
-	h.webhooks.metrics.reviewed(h.name, h.kindLabel(review), review.Operation, out.outcome, h.webhooks.clock.Now().Sub(start))
+	h.webhooks.metrics.reviewed(h.name, h.kindLabel(review), review.Operation, out.outcome, h.webhooks.settings.Clock.Now().Sub(start))
 	return out
 }
 
@@ -179,11 +134,8 @@ func (w *Webhooks) reaches(review *wire.Review) bool {
 	if kindOf(review).GroupKind() == namespaceKind.GroupKind() {
 		namespace = review.Name
 	}
-	return len(w.only) == 0 || slices.Contains(w.only, namespace)
+	return len(w.settings.Only) == 0 || slices.Contains(w.settings.Only, namespace)
 }
-
-// otherKind counts reviews of all kinds that Curfew does not know.
-var otherKind = schema.GroupKind{Kind: "other"}
 
 // kindLabel bounds the metric: anyone who reaches the port can make up kinds.
 func (h *handler) kindLabel(review *wire.Review) schema.GroupKind {
@@ -193,26 +145,6 @@ func (h *handler) kindLabel(review *wire.Review) schema.GroupKind {
 		return kind.GroupKind()
 	}
 	return otherKind
-}
-
-var namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")
-
-// request is an admission request, decoded once and read into facts.
-type request struct {
-	review    *wire.Review
-	operation admissionv1.Operation
-	user      rules.User
-	kind      schema.GroupVersionKind
-	// resource is the resource that the user would delete.
-	resource metav1.GroupVersionResource
-	// object and old are the JSON form of the objects, without managedFields; old is nil unless the
-	// operation is UPDATE.
-	object, old     map[string]any
-	facts, oldFacts *policy.Facts
-}
-
-func kindOf(review *wire.Review) schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: review.Kind.Group, Version: review.Kind.Version, Kind: review.Kind.Kind}
 }
 
 // decode reads the objects of a request. Only CREATE and UPDATE are reviewed; other operations have
@@ -238,45 +170,6 @@ func (w *Webhooks) decode(ctx context.Context, review *wire.Review) (*request, e
 	}
 	return out, err
 }
-
-func (r *request) read(ctx context.Context, profile *policy.Profile, field string, object *wire.Object) (map[string]any, *policy.Facts,
-	error) {
-	if object.Raw == "" {
-		return nil, nil, fmt.Errorf("%s is absent: a %s carries one", field, r.operation)
-	}
-	if object.Fields == nil {
-		return nil, nil, fmt.Errorf("%s is null: a %s carries one", field, r.operation)
-	}
-	facts := policy.FactsOfObjectContext(ctx, profile, object.Fields)
-	// On CREATE the namespace may only be in the URL. For a Namespace, the request repeats its name
-	// there.
-	facts.Namespace = r.review.Namespace
-	if r.kind.GroupKind() == namespaceKind.GroupKind() {
-		facts.Namespace = ""
-	}
-	if r.creating() {
-		// The API server drops it after admission. A server-side apply that creates may carry one.
-		facts.Deleting, facts.DeletingSince = false, time.Time{}
-	}
-	return object.Fields, facts, nil
-}
-
-// reviewed reports whether the request can concern Curfew. Webhook rules send no others. An update
-// of a subresource, such as the status, may change metadata; a Scale is not the object itself.
-func (r *request) reviewed() bool {
-	switch r.operation {
-	case admissionv1.Create:
-		return r.review.SubResource == "" || r.kind == bindingKind
-	case admissionv1.Update:
-		return r.kind.GroupKind() != scaleKind
-	default:
-		return false
-	}
-}
-
-var scaleKind = schema.GroupKind{Group: "autoscaling", Kind: "Scale"}
-
-func (r *request) creating() bool { return r.operation == admissionv1.Create }
 
 // The methods below let webhook/api answer as admission would.
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -157,17 +156,4 @@ func (c *Cleanup) with(ctx context.Context, variables *Variables) *Variables {
 		return value, err
 	}
 	return variables
-}
-
-// Text evaluates an expression of [ResultText].
-func (p *Program) Text(ctx context.Context, variables *Variables) (string, error) {
-	value, err := p.evaluate(ctx, variables)
-	if err != nil {
-		return "", err
-	}
-	text, ok := value.(types.String)
-	if !ok {
-		return "", p.wrong(value)
-	}
-	return string(text), nil
 }

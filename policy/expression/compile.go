@@ -15,27 +15,6 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Program is a compiled expression. It is safe for concurrent use.
-type Program struct {
-	source  string
-	result  Result
-	program cel.Program
-	// costLimit is the limit of one evaluation.
-	costLimit uint64
-	// loops means that the program iterates over lists or maps and so may take long. Only then can
-	// it be interrupted.
-	loops bool
-	// constant means that the program uses no variable, so that the result is the same for every
-	// object.
-	constant bool
-	// whole means that the program reads more of the object than its metadata.
-	whole bool
-	// asks are the variables that the program uses.
-	asks []string
-	// returns is the type of the result, as far as the checker knows it.
-	returns *cel.Type
-}
-
 // CompileError is an error with its place in the expression.
 type CompileError struct {
 	// Line and Column begin at 1.

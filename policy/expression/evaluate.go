@@ -181,3 +181,53 @@ func (p *Policy) answers(open questions) bool {
 		open.label && p.label != nil ||
 		open.propagation && p.Propagation != ""
 }
+
+// LabelBounds are the bounds that sorted policies set for the TTL label and the protection of one
+// object and the propagation of its deletion, and nothing else of them. If variables hold only the
+// metadata (whole is false), policies that need more are left out and undecided is true: the whole
+// object must then be read before it is deleted.
+func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables, whole bool) (
+	out []*resolution.PlatformPolicy, undecided bool, errs []error,
+) {
+	for _, p := range policies {
+		if !p.ConcernsLabels() && (p.protect == nil || !whole) {
+			continue
+		}
+		if p.NeedsObject() && !whole {
+			cheap := p.match
+			cheap.conditions = nil
+			if may, err := cheap.holds(ctx, facts, variables); may || err != nil {
+				undecided = true
+			}
+			continue
+		}
+		matched, err := p.match.holds(ctx, facts, variables)
+		switch said := p.unusable(err); {
+		case err != nil:
+			out = append(out, &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode,
+				Bounds: lifetime.Bounds{Label: said.Bounds.Label}, LatestDate: said.LatestDate, LatestUnreadable: said.LatestUnreadable, PropagationErr: said.PropagationErr, Protect: said.Protect})
+			errs = append(errs, p.failure(err))
+		case matched:
+			out = append(out, &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode,
+				Bounds: lifetime.Bounds{Label: p.Bounds.Label}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation, Protect: p.protect})
+		}
+	}
+	return out, undecided, errs
+}
+
+// GivesLabel reports whether the policy has a TTL label for objects of a kind that it matches.
+func (p *Policy) GivesLabel(profile *policy.Profile) bool {
+	return p.label != nil && p.match.concerns(profile.Kind.GroupKind()) && p.givesLabel(profile)
+}
+
+// MayLabel reports whether an existing object may be given the policy's label, by its metadata and
+// its namespace. False is final.
+func (p *Policy) MayLabel(ctx context.Context, facts *policy.Facts, variables *Variables) bool {
+	if !p.Backfill && (p.Since.IsZero() || !facts.Created.After(p.Since)) {
+		return false
+	}
+	cheap := p.match
+	cheap.conditions = nil
+	may, err := cheap.holds(ctx, facts, variables)
+	return may || err != nil
+}

@@ -32,22 +32,6 @@ type condition struct {
 	err     error
 }
 
-func (c *Compiler) match(path *field.Path, spec *v1alpha1.Match, errs *field.ErrorList) match {
-	out := match{kinds: spec.Kinds}
-	out.namespaces = selector(path.Child("namespaceSelector"), spec.NamespaceSelector, &out, errs)
-	out.labels = selector(path.Child("objectSelector"), spec.ObjectSelector, &out, errs)
-	for i := range spec.MatchConditions {
-		source := string(spec.MatchConditions[i].Expression)
-		at := path.Child("matchConditions").Index(i).Child("expression")
-		compiled := condition{name: spec.MatchConditions[i].Name}
-		if compiled.program, compiled.err = c.Compile(source, ScopePolicy, ResultBool); compiled.err != nil {
-			*errs = append(*errs, invalidExpression(at, source, compiled.err))
-		}
-		out.conditions = append(out.conditions, compiled)
-	}
-	return out
-}
-
 func selector(path *field.Path, spec *metav1.LabelSelector, into *match, errs *field.ErrorList) labels.Selector {
 	out, err := metav1.LabelSelectorAsSelector(spec)
 	if spec == nil {

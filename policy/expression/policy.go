@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/resolution"
@@ -313,3 +314,54 @@ func Ready(generation int64, compiling field.ErrorList, evaluating []error) meta
 	}
 	return condition
 }
+
+func (c *Compiler) match(path *field.Path, spec *v1alpha1.Match, errs *field.ErrorList) match {
+	out := match{kinds: spec.Kinds}
+	out.namespaces = selector(path.Child("namespaceSelector"), spec.NamespaceSelector, &out, errs)
+	out.labels = selector(path.Child("objectSelector"), spec.ObjectSelector, &out, errs)
+	for i := range spec.MatchConditions {
+		source := string(spec.MatchConditions[i].Expression)
+		at := path.Child("matchConditions").Index(i).Child("expression")
+		compiled := condition{name: spec.MatchConditions[i].Name}
+		if compiled.program, compiled.err = c.Compile(source, ScopePolicy, ResultBool); compiled.err != nil {
+			*errs = append(*errs, invalidExpression(at, source, compiled.err))
+		}
+		out.conditions = append(out.conditions, compiled)
+	}
+	return out
+}
+
+// ConcernsLabels reports whether the policy bounds TTL labels, or sets the propagation of
+// deletions.
+func (p *Policy) ConcernsLabels() bool {
+	return p.Propagation != "" || p.Bounds.Label != (lifetime.Range{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil
+}
+
+// NeedsWhole reports whether it takes more of an object than its metadata to know the bounds that
+// policies set for its TTL label, or whether one of them gave the object its label.
+func NeedsWhole(policies []*Policy) bool {
+	return slices.ContainsFunc(policies, func(p *Policy) bool {
+		return p.ConcernsLabels() && p.NeedsObject() || p.HasLabel() && (p.NeedsObject() || p.ComputesLabel())
+	})
+}
+
+// NeedsObject reports whether the policy's match needs more of an object than its metadata.
+func (p *Policy) NeedsObject() bool { return len(p.match.conditions) > 0 }
+
+// NotLabelled are the kinds that the policy names and gives no TTL label to, although it has one.
+func (p *Policy) NotLabelled() []schema.GroupKind {
+	var out []schema.GroupKind
+	for _, named := range p.match.kinds {
+		kind := schema.GroupKind{Group: named.Group, Kind: named.Kind}
+		if p.label != nil && (policy.EssentialKind(kind) || policy.UnchangingKind(kind)) {
+			out = append(out, kind)
+		}
+	}
+	return out
+}
+
+// HasLabel reports whether the policy has a default TTL label.
+func (p *Policy) HasLabel() bool { return p.label != nil }
+
+// ComputesLabel reports whether an expression computes the policy's TTL label.
+func (p *Policy) ComputesLabel() bool { return p.label != nil && p.label.program != nil }

@@ -229,3 +229,10 @@ func (p *Program) Label(ctx context.Context, variables *Variables) (string, erro
 		return "", p.wrong(value)
 	}
 }
+
+// value is one default of a policy: a constant, an expression, or an error in place of a constant.
+type value struct {
+	path     string
+	constant *lifetime.Setting
+	program  *Program
+}

@@ -247,3 +247,28 @@ func (r *Runtime) Profiles() []*Profile {
 	}
 	return out
 }
+
+func gvk(kind *v1alpha1.ProfiledKind) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
+}
+
+func parsePath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
+	parsed, err := fieldpath.ParseFieldPath(string(text))
+	if err != nil {
+		*errs = append(*errs, field.Invalid(at, string(text), err.Error()))
+		return nil
+	}
+	return parsed
+}
+
+// parseScalarPath is for paths that lead to one field, and not through a list.
+func parseScalarPath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
+	parsed := parsePath(at, text, errs)
+	for _, part := range parsed {
+		if part == "*" {
+			*errs = append(*errs, field.Invalid(at, string(text), "leads to many fields: leave out [*]"))
+			return nil
+		}
+	}
+	return parsed
+}

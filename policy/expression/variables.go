@@ -146,13 +146,6 @@ func orNull(object map[string]any) any {
 // Ready.
 const originExpression = "expression"
 
-// value is one default of a policy: a constant, an expression, or an error in place of a constant.
-type value struct {
-	path     string
-	constant *lifetime.Setting
-	program  *Program
-}
-
 // setting is the value for one object; nil where there is none.
 func (v *value) setting(ctx context.Context, source lifetime.Source, variables *Variables) *lifetime.Setting {
 	if v == nil {

@@ -201,6 +201,9 @@ func (s *Setting) of() string {
 
 func (s *Setting) Readable() bool { return s != nil && s.Err == nil }
 
+// Ends reports whether the setting ends a life: it is set, readable and not never.
+func (s *Setting) Ends() bool { return s.Readable() && !s.TTL.Never }
+
 // UndecidedError is an evaluation that was stopped before it had a result, for what it cost or how
 // long it took. The content of the object is the cause, so that a value which a bound might forbid
 // is denied: content buys no way around a bound (S9).

@@ -12,31 +12,6 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// Answer is the result of an access review.
-type Answer uint8
-
-// The answers. Unknown is the zero value: there was no review, and there will be none. Later means
-// that the review got no answer this time.
-const (
-	Unknown Answer = iota
-	Yes
-	No
-	Later
-)
-
-// Access has the results of access reviews about deleting the object. Rules have no client: the
-// edge asks if [SetsLifetime] or [ProtectionDeniedBy] returns something.
-type Access struct {
-	// User is whether the user who makes the request may delete the object.
-	User Answer
-	// Controller is whether Curfew's controller may delete it.
-	Controller Answer
-	// Also has the answers about [Lifetime.Also], or nil.
-	Also *Access
-	// Policies are whether the user may update the LifecyclePolicies of [ProtectionDeniedBy], by name.
-	Policies map[string]Answer
-}
-
 // Lifetime is a setting by which a request makes Curfew delete objects.
 type Lifetime struct {
 	*lifetime.Setting
@@ -91,14 +66,11 @@ func ownLifetime(request *Request) *Lifetime {
 		before = filledIn(request)
 	}
 	for _, setting := range lifetimes(facts, request.Options) {
-		if setting.Err == nil && !setting.TTL.Never && !contains(before, setting) {
+		if setting.Ends() && !contains(before, setting) {
 			return sets(setting)
 		}
 	}
-	if setting := uncovered(request); setting != nil {
-		return sets(setting)
-	}
-	if setting := finishedAt(request); setting != nil {
+	if setting := cmp.Or(uncovered(request), finishedAt(request)); setting != nil {
 		return sets(setting)
 	}
 	if setting := unprotected(request); setting != nil {
@@ -111,7 +83,7 @@ func ownLifetime(request *Request) *Lifetime {
 // uncover the namespace's, whose author was asked.
 func podTTLChanged(request *Request) *lifetime.Setting {
 	setting := request.Facts.PodTTL()
-	if setting == nil || setting.Err != nil || setting.TTL.Never {
+	if !setting.Ends() {
 		return nil
 	}
 	if request.OldFacts != nil {
@@ -132,7 +104,7 @@ func uncovered(request *Request) *lifetime.Setting {
 	before, after := request.OldFacts.TTLs(), request.Facts.TTLs()
 	for _, outcome := range []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed} {
 		was, is := before.For(outcome), after.For(outcome)
-		if was != nil && is != nil && was.Path != is.Path && is.Err == nil && !is.TTL.Never {
+		if was != nil && is.Ends() && was.Path != is.Path {
 			return is
 		}
 		if was == nil || is != nil || request.Effective == nil {
@@ -157,7 +129,7 @@ func finishedAt(request *Request) *lifetime.Setting {
 	if request.OldFacts != nil && request.OldFacts.Annotations[wellknown.AnnotationFinishedAt] == text {
 		return nil
 	}
-	return &lifetime.Setting{Path: policy.AnnotationPath(wellknown.AnnotationFinishedAt), Text: text}
+	return settingOf(request.Facts, wellknown.AnnotationFinishedAt)
 }
 
 // unprotected is the protection that the request removes from an object that is due, or will be on
@@ -174,7 +146,7 @@ func unprotected(request *Request) *lifetime.Setting {
 	for _, verdict := range verdicts {
 		switch verdict.Action {
 		case policy.Wait, policy.Delete, policy.RecordFinish:
-			return &lifetime.Setting{Path: policy.AnnotationPath(wellknown.AnnotationProtect), Text: request.OldFacts.Annotations[wellknown.AnnotationProtect]}
+			return settingOf(request.OldFacts, wellknown.AnnotationProtect)
 		}
 	}
 	return nil
@@ -195,16 +167,20 @@ func runtimeChanged(request *Request) *lifetime.Setting {
 	for _, outcome := range []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed} {
 		was, is := before.For(outcome), after.For(outcome)
 		switch {
-		case is != nil && (is.Err != nil || is.TTL.Never):
-		case was != nil && is != nil && was.Err == nil && was.TTL == is.TTL:
+		case is != nil && !is.Ends():
+		case was.Readable() && is != nil && was.TTL == is.TTL:
 		case was != nil || is != nil:
 			return cmp.Or(is, was)
 		}
 	}
 	if Backfills(request) {
-		return &lifetime.Setting{Path: policy.AnnotationPath(wellknown.AnnotationBackfill), Text: request.Facts.Annotations[wellknown.AnnotationBackfill]}
+		return settingOf(request.Facts, wellknown.AnnotationBackfill)
 	}
 	return nil
+}
+
+func settingOf(facts *policy.Facts, key string) *lifetime.Setting {
+	return &lifetime.Setting{Path: policy.AnnotationPath(key), Text: facts.Annotations[key]}
 }
 
 // filledIn are the settings that defaults wrote. TTL and label can have different authors.

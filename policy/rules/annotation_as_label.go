@@ -12,38 +12,25 @@ import (
 var annotationAsLabel = Rule{
 	Name:   "annotation-as-label",
 	Fields: namespaceLabels,
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		keys := objectAnnotations
-		if isNamespace(s.Facts) {
+		if s.IsNamespace() {
 			keys = namespaceAnnotations
 		}
-		var out []Finding
 		for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
 			if key == wellknown.AnnotationPodTTL && s.Profile.Unknown {
 				continue // Such kinds run no Jobs that Curfew knows of, and are not sent for this label.
 			}
 			if slices.Contains(keys, key) {
-				out = append(out, s.warn(policy.LabelPath(key), s.Labels[key], "is an annotation, and has no effect as a label: "+s.annotationInstead(key)))
+				s.warn(policy.LabelPath(key), s.Labels[key], "is an annotation, and has no effect as a label: "+s.annotationInstead(key))
 			}
 		}
-		return out
 	},
 }
 
 // objectAnnotations and namespaceAnnotations are the annotations that people write.
 var (
-	objectAnnotations    = append(slices.Clone(wellknown.TTLAnnotations), wellknown.AnnotationPodTTL, wellknown.AnnotationActiveDeadline, wellknown.AnnotationProtect)
+	objectAnnotations    = append(slices.Clone(wellknown.LifetimeAnnotations), wellknown.AnnotationPodTTL, wellknown.AnnotationProtect)
 	namespaceAnnotations = append(slices.Clone(wellknown.NamespaceAnnotations), objectAnnotations...)
 	namespaceLabels      = fieldsOf(LabelField, namespaceAnnotations...)
 )
-
-// annotationInstead is the fix. It never names an annotation that would have no effect either.
-func (s *Subject) annotationInstead(key string) string {
-	if slices.Contains(wellknown.TTLAnnotations, key) && !s.Profile.Finishable() && s.Profile.RuntimeOf == "" {
-		return "a " + s.Profile.Kind.Kind + " has no TTL after finished; use label " + wellknown.LabelTTL
-	}
-	if key == wellknown.AnnotationPodTTL && s.Profile.Kind.GroupKind() != policy.JobProfile.Kind.GroupKind() {
-		return s.podTTLInstead()
-	}
-	return "set " + s.path(policy.AnnotationPath(key))
-}

@@ -14,35 +14,33 @@ var bounds = Rule{
 	Name:   "bounds",
 	Fields: slices.Concat(ttlFields, podTTLField, deadlineField),
 	InUse:  []string{NativeDeadline},
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		if s.Profile.RuntimeOf != "" {
-			return runtimeBounds(s)
+			runtimeBounds(s)
+			return
 		}
-		var out []Finding
 		for _, setting := range s.TTLs().Settings() {
 			if setting.Err == nil && s.Profile.Finishable() {
-				out = append(out, outside(s, setting, func(set resolution.BoundSet) error {
+				outside(s, setting, func(set resolution.BoundSet) error {
 					return setting.Echo(s.Scope.BoundsFor(s.Facts, set).CheckTTL(setting.TTL))
-				})...)
+				})
 			}
 		}
-		if deadline := s.Deadline(); deadline != nil && deadline.Err == nil {
-			out = append(out, outside(s, deadline, func(set resolution.BoundSet) error {
+		if deadline := s.Deadline(); deadline.Readable() {
+			outside(s, deadline, func(set resolution.BoundSet) error {
 				return deadline.Echo(s.Scope.Bounds(set).CheckDeadline(deadline.TTL))
-			})...)
+			})
 		}
-		return append(out, podBounds(s)...)
+		podBounds(s)
 	},
 }
 
 // podBounds checks the TTL that a Job sets for its Pods against what bounds Pods in its namespace.
 // A policy that matches only some of them warns.
-func podBounds(s *Subject) []Finding {
-	setting := s.PodTTL()
-	if setting == nil || setting.Err != nil || s.Scope == nil {
-		return nil
+func podBounds(s *Subject) {
+	if setting := s.PodTTL(); setting.Readable() && s.Scope != nil {
+		outside(s, setting, othersBounds(s, setting))
 	}
-	return outside(s, setting, othersBounds(s, setting))
 }
 
 // othersBounds checks a TTL that an object sets for others.
@@ -56,65 +54,58 @@ func othersBounds(s *Subject, setting *lifetime.Setting) func(resolution.BoundSe
 
 // runtimeBounds checks the TTL of a namespaced runtime, which a tenant may write, against what
 // bounds the objects that use it. A cluster-scoped runtime is a setting of the platform.
-func runtimeBounds(s *Subject) []Finding {
+func runtimeBounds(s *Subject) {
 	if s.Profile.ClusterScoped || s.IsTemplate() || s.Scope == nil || s.Scope.Namespace == nil {
-		return nil
+		return
 	}
-	var out []Finding
 	for _, setting := range s.TTLs().Settings() {
 		if setting.Err == nil {
-			out = append(out, outside(s, setting, othersBounds(s, setting))...)
+			outside(s, setting, othersBounds(s, setting))
 		}
 	}
-	return out
 }
 
 // outside returns the finding about a value outside of some bounds. Bounds of policies come first,
 // since a namespace's mode softens only its own. An unreadable bound is a warning, because the
 // author of the value cannot fix it. A bound whose evaluation was stopped is a denial, because the
 // author could make the object large enough for that.
-func outside(s *Subject, setting *lifetime.Setting, check func(resolution.BoundSet) error) []Finding {
+func outside(s *Subject, setting *lifetime.Setting, check func(resolution.BoundSet) error) {
 	outer, enforced := check(resolution.OuterBounds), check(resolution.EnforcedBounds)
-	var out Finding
 	switch {
 	case lifetime.Violated(outer):
-		out = s.deny(setting.Path, setting.Text, outer.Error())
-		out.Level = lifetime.LevelPolicy
+		s.deny(setting.Path, setting.Text, outer.Error()).Level = lifetime.LevelPolicy
 	case lifetime.Violated(enforced):
-		out = s.deny(setting.Path, setting.Text, enforced.Error())
-		out.Level = lifetime.LevelNamespace
+		s.deny(setting.Path, setting.Text, enforced.Error()).Level = lifetime.LevelNamespace
 	case lifetime.Undecided(enforced) != nil:
-		out = s.deny(setting.Path, setting.Text, "cannot be checked: "+enforced.Error())
+		out := s.deny(setting.Path, setting.Text, "cannot be checked: "+enforced.Error())
 		out.Retry = lifetime.Undecided(enforced).Retry
 		if lifetime.Undecided(outer) != nil {
 			out.Level = lifetime.LevelPolicy
 		}
 	case enforced != nil:
-		out = s.warn(setting.Path, setting.Text, "cannot be checked, so the object will be kept: "+enforced.Error())
+		s.warn(setting.Path, setting.Text, "cannot be checked, so the object will be kept: "+enforced.Error())
 	default:
-		return s.softer(setting, check)
+		softer(s, setting, check)
 	}
-	return []Finding{out}
 }
 
 // softer warns of a value outside the bounds of policies that reject nothing.
-func (s *Subject) softer(setting *lifetime.Setting, check func(resolution.BoundSet) error) []Finding {
+func softer(s *Subject, setting *lifetime.Setting, check func(resolution.BoundSet) error) {
 	var messages []string
 	if err := check(resolution.AllBounds); err != nil {
 		messages = append(messages, err.Error())
 	}
-	if err := check(resolution.TrialBounds); lifetime.Violated(err) && !s.isDefault(setting) {
+	if err := check(resolution.TrialBounds); lifetime.Violated(err) && !isDefault(s, setting) {
 		messages = append(messages, wouldBeRefused+err.Error())
 	}
-	if len(messages) == 0 {
-		return nil
+	if len(messages) > 0 {
+		s.warn(setting.Path, setting.Text, strings.Join(messages, "; "))
 	}
-	return []Finding{s.warn(setting.Path, setting.Text, strings.Join(messages, "; "))}
 }
 
 // isDefault reports whether a value of a new object is a default. Bounds would clamp it, and not
 // reject it.
-func (s *Subject) isDefault(setting *lifetime.Setting) bool {
+func isDefault(s *Subject, setting *lifetime.Setting) bool {
 	if s.Operation != Create || s.IsTemplate() {
 		return false
 	}
@@ -122,6 +113,3 @@ func (s *Subject) isDefault(setting *lifetime.Setting) bool {
 		return !of.DryRun && strings.HasSuffix(of.Field, setting.Field())
 	})
 }
-
-// wouldBeRefused begins the warnings about what a policy in dry-run would reject.
-const wouldBeRefused = "would be refused (mode DryRun): "

@@ -13,7 +13,8 @@ func (r *Request) ByController(profiles policy.Profiles) bool {
 	if r.Operation != Create || r.Facts.Owner == nil {
 		return false
 	}
-	return r.User.Name == policy.ControllerManager || slices.Contains(r.Options.ControllerAccounts, r.User.Name) || profiles.HaveController(r.User.Name)
+	return r.User.Name == policy.ControllerManager || slices.Contains(r.Options.ControllerAccounts, r.User.Name) ||
+		profiles.HaveController(r.User.Name)
 }
 
 // AdmitChild turns denials into warnings for an object that [Request.ByController] accepts:

@@ -94,36 +94,37 @@ type CleanupRequest struct {
 // ReviewCleanup denies a cleanup policy that cannot run, and one whose author may not do what it
 // does: a CleanupPolicy always, a ClusterCleanupPolicy with --require-delete.
 func ReviewCleanup(r *CleanupRequest) *Decision {
-	out := &Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
-	path, where := field.NewPath("spec", "matchConstraints", "resourceRules").String(), ""
+	out := report{found: added(compiling(r.Errors), compiling(r.OldErrors))}
+	path, where := "spec.matchConstraints.resourceRules", ""
 	if r.Policy != nil && r.Policy.Namespace != "" {
 		where = fmt.Sprintf(" in namespace %q", r.Policy.Namespace)
 	}
 	if r.Policy != nil && r.Before != nil && r.Before.NeedsApproval(false) && !r.Policy.NeedsApproval(false) {
-		path := field.NewPath("spec", "approval").String()
-		finding := warning(path, string(r.Policy.Spec.Approval), "the policy deletes without an approval from now on, unless the controller has --require-approval")
-		if where == "" {
-			finding.Message = "the policy deletes without an approval from now on"
+		message := "the policy deletes without an approval from now on"
+		if where != "" {
+			message += ", unless the controller has --require-approval"
 		}
-		out.Findings = append(out.Findings, named(Rule{Name: CleanupApproval}, []Finding{finding})...)
+		out.rule = CleanupApproval
+		out.warn("spec.approval", string(r.Policy.Spec.Approval), message)
 	}
 	if lacks := some(r.AuthorLacks); lacks != "" {
 		message := fmt.Sprintf("the policy deletes objects, but you may not %s%s: ask for this permission, or match less", lacks, where)
-		finding := warning(path, lacks, message)
+		severity := Warn
 		if where != "" || r.Options.RequireDelete {
-			finding = denial(path, lacks, message)
+			severity = Deny
 		}
-		out.Findings = append(out.Findings, named(Rule{Name: CleanupAuthor}, []Finding{finding})...)
+		out.rule = CleanupAuthor
+		out.add(severity, path, lacks, message)
 	}
 	if lacks := some(r.AccountLacks); lacks != "" {
 		who := "Curfew"
 		if r.Policy != nil && r.Policy.Account.Name != "" {
 			who = "service account " + r.Policy.Account.String()
 		}
-		message := fmt.Sprintf("%s may not %s%s: such objects are kept until it may", who, lacks, where)
-		out.Findings = append(out.Findings, named(Rule{Name: CleanupAccount}, []Finding{warning(path, lacks, message)})...)
+		out.rule = CleanupAccount
+		out.warn(path, lacks, fmt.Sprintf("%s may not %s%s: such objects are kept until it may", who, lacks, where))
 	}
-	return out
+	return &Decision{Findings: out.found}
 }
 
 // some are the first of several permissions, and how many others there are.

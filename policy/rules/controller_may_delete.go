@@ -8,15 +8,14 @@ import (
 var controllerMayDelete = Rule{
 	Name:   "controller-may-delete",
 	Fields: permissionFields,
-	Review: func(r *Request) []Finding {
-		var out []Finding
+	Review: func(r *Request) {
 		for sets, access := SetsLifetime(r), &r.Access; sets != nil && access != nil; sets, access = sets.Also, access.Also {
 			if access.Controller != No {
 				continue
 			}
 			kind := cmp.Or(sets.Of, r.Facts.Profile).Kind.Kind
-			out = append(out, warning(sets.Path, sets.Text, "Curfew's controller lacks the permission to delete a "+kind+within(r.Facts)+": it stays until an admin grants that"))
+			r.warn(sets.Path, sets.Text,
+				"Curfew's controller lacks the permission to delete a "+kind+within(r.Facts)+": it stays until an admin grants that")
 		}
-		return out
 	},
 }

@@ -12,24 +12,24 @@ import (
 var deadlineTwice = Rule{
 	Name:   "deadline-twice",
 	Fields: deadlineField,
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		text, ok := s.Annotations[wellknown.AnnotationActiveDeadline]
 		// Where a deadline cannot change after creation, immutable-deadline judges updates.
 		if s.Operation == Update && s.Profile.ImmutableDeadline {
-			return nil
+			return
 		}
 		if !ok || s.IsTemplate() || !s.Profile.AnnotatedDeadline || s.Profile.RuntimeOf != "" || !s.NativeDeadline.Set {
-			return nil
+			return
 		}
 		annotated, native := *s.Facts, s.Deadline()
 		annotated.NativeDeadline = lifetime.NativeField{}
 		own := annotated.Deadline()
-		if own.Err != nil {
-			return []Finding{s.deny(own.Path, own.Text, own.Err.Error())}
+		switch {
+		case own.Err != nil:
+			s.deny(own.Path, own.Text, own.Err.Error())
+		case native.Err == nil && own.TTL != native.TTL:
+			s.deny(own.Path, text, fmt.Sprintf("%s differs from %s %s: set one of them, or both to the same",
+				own.Shown(), native.Path, native.Shown()))
 		}
-		if native.Err != nil || own.TTL == native.TTL {
-			return nil
-		}
-		return []Finding{s.deny(own.Path, text, fmt.Sprintf("%s differs from %s %s: set one of them, or both to the same", own.Shown(), native.Path, native.Shown()))}
 	},
 }

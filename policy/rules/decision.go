@@ -111,3 +111,6 @@ func (d *Decision) Soften(mode resolution.Mode) {
 		}
 	}
 }
+
+// wouldBeRefused begins the warnings about what a policy in dry-run would reject.
+const wouldBeRefused = "would be refused (mode DryRun): "

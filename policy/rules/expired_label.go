@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/resolution"
 )
@@ -19,9 +18,9 @@ var expiredLabel = Rule{
 	Fields: labelFields,
 	// A label can expire, or its object lose its protection, without a request that sets it. So
 	// labels are compared, not findings.
-	Review: func(r *Request) []Finding {
+	Review: func(r *Request) {
 		if r.byController() {
-			return nil // A policy's backfill labels objects older than its default.
+			return // A policy's backfill labels objects older than its default.
 		}
 		before := map[string][2]string{} // by path
 		if r.OldFacts != nil {
@@ -30,30 +29,28 @@ var expiredLabel = Rule{
 				before[old.Prefix] = [2]string{key, text}
 			}
 		}
-		var out []Finding
 		for _, subject := range r.subjects(r.Facts, r.Object) {
 			key, text, ok := r.Options.ttlLabel(subject.Facts)
 			if ok && before[subject.Prefix] != [2]string{key, text} {
-				out = append(out, subject.expiredLabel(key, text)...)
+				subject.expiredLabel(key, text)
 			}
 		}
-		return out
 	},
 }
 
-func (s *Subject) expiredLabel(key, text string) []Finding {
+func (s *Subject) expiredLabel(key, text string) {
 	if s.Inherited || s.OwnKind() || s.Now.IsZero() {
-		return nil
+		return
 	}
 	label, err := lifetime.ParseLabel(key, text)
 	if err != nil || !s.expired(label) || s.Scope.CheckLabel(label, s.createdOrNow(), resolution.EnforcedBounds) != nil {
-		return nil // Rule ttl-label reports a label outside the bounds, which keeps the object.
+		return // Rule ttl-label reports a label outside the bounds, which keeps the object.
 	}
 	expiry := s.expiryOf(label)
 	atCreation := s.Operation == Create || !expiry.After(s.createdOrNow())
 	said := fmt.Sprintf("%s expired at %s", label, expiry.UTC().Format(time.RFC3339))
 	severity, effect := s.effectOfExpired(key, atCreation)
-	return []Finding{{Field: s.path(policy.LabelPath(key)), Value: text, Severity: severity, Message: said + effect}}
+	s.add(severity, s.path(policy.LabelPath(key)), text, said+effect)
 }
 
 // effectOfExpired is the effect of an expired label, and whether admission denies it. The
@@ -80,31 +77,6 @@ func (s *Subject) effectOfExpired(key string, atCreation bool) (Severity, string
 	default:
 		return Warn, ": Curfew deletes the " + kind + " at once; use a later one"
 	}
-}
-
-// createdOrNow is when the object was created. A manifest has no creation time.
-func (s *Subject) createdOrNow() time.Time {
-	if s.Created.IsZero() {
-		return s.Now
-	}
-	return s.Created
-}
-
-// expiryOf counts from now for a new object, whatever creation time an exported manifest has.
-func (s *Subject) expiryOf(label lifetime.TTLLabel) time.Time {
-	if s.Operation == Create {
-		return label.Expiry(s.Now)
-	}
-	return label.Expiry(s.createdOrNow())
-}
-
-func (s *Subject) expired(label lifetime.TTLLabel) bool { return !s.expiryOf(label).After(s.Now) }
-
-// labelVerdict is what the controller decides by the label at this moment.
-func (s *Subject) labelVerdict(key string) policy.Verdict {
-	facts := *s.Facts
-	facts.Created = s.createdOrNow()
-	return judging.JudgeLabel(&facts, key, s.Scope, s.Now)
 }
 
 // deleteCommands delete the object for its author: the first needs no plugin, the second has Curfew

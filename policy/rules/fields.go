@@ -47,9 +47,10 @@ var (
 	// lifetimeFields set when the object is deleted.
 	lifetimeFields = slices.Concat(ttlFields, labelFields)
 	// permissionFields make Curfew delete an object that the author may not delete.
-	permissionFields = slices.Concat(lifetimeFields, annotations(wellknown.AnnotationPodTTL, wellknown.AnnotationProtect, wellknown.AnnotationFinishedAt))
-	deadlineField    = annotations(wellknown.AnnotationActiveDeadline)
-	podTTLField      = annotations(wellknown.AnnotationPodTTL)
+	permissionFields = slices.Concat(lifetimeFields,
+		annotations(wellknown.AnnotationPodTTL, wellknown.AnnotationProtect, wellknown.AnnotationFinishedAt))
+	deadlineField = annotations(wellknown.AnnotationActiveDeadline)
+	podTTLField   = annotations(wellknown.AnnotationPodTTL)
 )
 
 // below are the keys that set a TTL or deadline, in metadata below another field.

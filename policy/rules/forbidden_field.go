@@ -11,11 +11,10 @@ import (
 var forbiddenField = Rule{
 	Name:   "forbidden-field",
 	Fields: append(below(InInherited), ForbiddenField),
-	Check: func(s *Subject) []Finding {
-		var out []Finding
+	Check: func(s *Subject) {
 		for _, forbidden := range s.Profile.Forbidden {
 			forbidden.Path.Walk(s.Object, func(at string, value any) {
-				out = append(out, s.deny(at, fmt.Sprint(value), "must not be set: "+forbidden.Reason))
+				s.deny(at, fmt.Sprint(value), "must not be set: "+forbidden.Reason)
 			})
 		}
 		creator := s.Profile.Kind.Kind
@@ -26,11 +25,10 @@ var forbiddenField = Rule{
 			path.Walk(s.Object, func(at string, value any) {
 				metadata, _ := value.(map[string]any)
 				for _, key := range s.lifetimeKeys(metadata) {
-					out = append(out, s.deny(at+"."+key.path, key.text,
-						fmt.Sprintf("must not be set: the objects that a %s creates inherit it, and a deleted one is created again: %s", creator, key.fix)))
+					s.deny(at+"."+key.path, key.text,
+						fmt.Sprintf("must not be set: the objects that a %s creates inherit it, and a deleted one is created again: %s", creator, key.fix))
 				}
 			})
 		}
-		return out
 	},
 }

@@ -11,18 +11,18 @@ import (
 var gitOps = Rule{
 	Name:   "gitops-loop",
 	Fields: ttlFields,
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		tool := gitOpsTool(s.Facts)
 		if tool == "" || s.IsTemplate() || isHook(s.Facts) || !actsOnItself(s) {
-			return nil
+			return
 		}
 		for _, setting := range s.TTLs().Settings() {
-			if setting.Err == nil && !setting.TTL.Never && setting.TTL.After < gitOpsShort {
-				return []Finding{s.warn(setting.Path, setting.Text,
-					tool+" tracks this object and creates and runs it again after it is deleted: use a longer TTL or a hook")}
+			if setting.Ends() && setting.TTL.After < gitOpsShort {
+				s.warn(setting.Path, setting.Text,
+					tool+" tracks this object and creates and runs it again after it is deleted: use a longer TTL or a hook")
+				return
 			}
 		}
-		return nil
 	},
 }
 

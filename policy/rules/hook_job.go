@@ -9,21 +9,18 @@ import (
 var hookJob = Rule{
 	Name:   "hook-job",
 	Fields: ttlFields,
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		if s.IsTemplate() || !actsOnItself(s) {
-			return nil
+			return
 		}
 		for _, setting := range s.TTLs().Settings() {
-			if setting.Err != nil || setting.TTL.Never {
-				continue
-			}
 			for _, hook := range hooks {
-				if _, ok := s.Annotations[hook.key]; ok {
-					return []Finding{s.warn(setting.Path, setting.Text, hook.trouble)}
+				if _, ok := s.Annotations[hook.key]; ok && setting.Ends() {
+					s.warn(setting.Path, setting.Text, hook.trouble)
+					return
 				}
 			}
 		}
-		return nil
 	},
 }
 

@@ -13,28 +13,26 @@ import (
 var immutableDeadline = Rule{
 	Name:   "immutable-deadline",
 	Fields: append(deadlineField, NativeDeadline),
-	Transition: func(r *Request) []Finding {
+	Transition: func(r *Request) {
 		if !r.Facts.Profile.ImmutableDeadline {
-			return nil
+			return
 		}
-		var out []Finding
-		kind := r.Facts.Profile.Kind.Kind
 		if path := r.Facts.Profile.Deadline; path != nil {
 			before, had := path.Get(r.Old)
 			after, has := path.Get(r.Object)
 			if r.Facts.Profile.DurationDeadline && r.Facts.NativeDeadline.Same(r.OldFacts.NativeDeadline) {
 				after = before // 60m is 1h.
 			}
-			out = append(out, deadlineChange(kind, path.String(), fmt.Sprint(before), had, fmt.Sprint(after), has)...)
+			r.deadlineChange(path.String(), fmt.Sprint(before), had, fmt.Sprint(after), has)
 		}
 		before, had := r.OldFacts.Annotations[wellknown.AnnotationActiveDeadline]
 		after, has := r.Facts.Annotations[wellknown.AnnotationActiveDeadline]
-		return append(out, deadlineChange(kind, policy.AnnotationPath(wellknown.AnnotationActiveDeadline), before, had, after, has)...)
+		r.deadlineChange(policy.AnnotationPath(wellknown.AnnotationActiveDeadline), before, had, after, has)
 	},
 }
 
-func deadlineChange(kind, field, before string, had bool, after string, has bool) []Finding {
-	what := ""
+func (r *Request) deadlineChange(field, before string, had bool, after string, has bool) {
+	what, kind := "", r.Facts.Profile.Kind.Kind
 	switch {
 	case had && has && before != after:
 		what = fmt.Sprintf("changed after creation, from %s to %s: leave it, or create a new %s", before, after, kind)
@@ -43,7 +41,7 @@ func deadlineChange(kind, field, before string, had bool, after string, has bool
 	case had && !has:
 		what = fmt.Sprintf("removed after creation: leave it at %s, or create a new %s without it", before, kind)
 	default:
-		return nil
+		return
 	}
-	return []Finding{denial(field, after, "cannot be "+what)}
+	r.deny(field, after, "cannot be "+what)
 }

@@ -9,15 +9,15 @@ import (
 var labelAsAnnotation = Rule{
 	Name:   "label-as-annotation",
 	Fields: annotations(wellknown.LabelTTL),
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		text, ok := s.Annotations[wellknown.LabelTTL]
 		if !ok {
-			return nil
+			return
 		}
 		fix := "set " + s.path(policy.LabelPath(wellknown.LabelTTL))
 		if s.Profile.Finishable() {
 			fix += ", or annotation " + wellknown.AnnotationTTL
 		}
-		return []Finding{s.warn(policy.AnnotationPath(wellknown.LabelTTL), text, "is a label, and has no effect as an annotation: "+fix)}
+		s.warn(policy.AnnotationPath(wellknown.LabelTTL), text, "is a label, and has no effect as an annotation: "+fix)
 	},
 }

@@ -14,36 +14,31 @@ import (
 var namespaceValues = Rule{
 	Name:   "namespace-values",
 	Fields: annotations(wellknown.NamespaceAnnotations...),
-	Check: func(s *Subject) []Finding {
-		if !isNamespace(s.Facts) {
-			return nil
+	Check: func(s *Subject) {
+		if !s.IsNamespace() {
+			return
 		}
 		namespace := resolution.ParseNamespace(s.Name, s.Annotations, s.Labels)
-		var out []Finding
 		for _, err := range namespace.Errors {
-			out = append(out, s.deny(err.Field, fmt.Sprint(err.BadValue), err.Detail))
+			s.deny(err.Field, fmt.Sprint(err.BadValue), err.Detail)
 		}
 		for _, pair := range namespace.Bounds.Contradictions() {
-			out = append(out, s.deny(pair.Low.Path, pair.Low.Text+" "+pair.High.Text, pair.At(pair.Low)))
+			s.deny(pair.Low.Path, pair.Low.Text+" "+pair.High.Text, pair.At(pair.Low))
 		}
 		if s.Outer != nil {
 			for _, outer := range s.Outer(namespace) {
-				out = append(out, contradictions(s, namespace, outer)...)
+				contradictions(s, namespace, outer)
 			}
 		}
-		for _, setting := range append(namespace.TTL.Settings(), namespace.PodTTL) {
-			if setting != nil {
-				out = append(out, short(s, setting, "a Job or Pod")...)
-			}
+		for _, setting := range append(namespace.TTL.Settings(), lifetime.Present(namespace.PodTTL)...) {
+			short(s, setting, "a Job or Pod")
 		}
-		return out
 	},
 }
 
 // contradictions finds the bounds of a namespace that contradict the bounds of a policy, so that no
 // value is left.
-func contradictions(s *Subject, namespace *resolution.NamespacePolicy, outer *resolution.PlatformPolicy) []Finding {
-	var out []Finding
+func contradictions(s *Subject, namespace *resolution.NamespacePolicy, outer *resolution.PlatformPolicy) {
 	for _, pair := range outer.Bounds.Narrow(namespace.Bounds).Contradictions() {
 		complain, would := s.deny, ""
 		switch outer.Mode {
@@ -55,10 +50,9 @@ func contradictions(s *Subject, namespace *resolution.NamespacePolicy, outer *re
 		switch {
 		case pair.Low.Source == pair.High.Source: // The fault of one of them alone, which has its own finding.
 		case pair.Low.Source.Level == lifetime.LevelNamespace:
-			out = append(out, complain(pair.Low.Path, pair.Low.Text+" "+pair.High.Bound(), would+pair.At(pair.Low)))
+			complain(pair.Low.Path, pair.Low.Text+" "+pair.High.Bound(), would+pair.At(pair.Low))
 		default:
-			out = append(out, complain(pair.High.Path, pair.High.Text+" "+pair.Low.Bound(), would+pair.At(pair.High)))
+			complain(pair.High.Path, pair.High.Text+" "+pair.Low.Bound(), would+pair.At(pair.High))
 		}
 	}
-	return out
 }

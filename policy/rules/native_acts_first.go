@@ -13,13 +13,12 @@ import (
 var nativeActsFirst = Rule{
 	Name:   "native-acts-first",
 	Fields: ttlFields,
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		set := s.TTLs()
-		var out []Finding
 		for _, native := range set.Natives() {
 			if native.Err == nil && s.Protected() && !s.IsTemplate() {
-				out = append(out, s.warn(native.Path, native.Text, fmt.Sprintf("the %s's own controller deletes by this field, whatever %s says: remove one",
-					s.Profile.Kind.Kind, wellknown.AnnotationProtect)))
+				s.warn(native.Path, native.Text, fmt.Sprintf("the %s's own controller deletes by this field, whatever %s says: remove one",
+					s.Profile.Kind.Kind, wellknown.AnnotationProtect))
 			}
 		}
 		success, failure := set.NativeFor(lifetime.Succeeded), set.NativeFor(lifetime.Failed)
@@ -32,12 +31,11 @@ var nativeActsFirst = Rule{
 			{set.Failed, []*lifetime.Setting{failure}},
 		} {
 			if native := overtaking(rival.setting, rival.natives); native != nil {
-				out = append(out, s.deny(rival.setting.Path, rival.setting.Text+" "+native.Text, fmt.Sprintf(
+				s.deny(rival.setting.Path, rival.setting.Text+" "+native.Text, fmt.Sprintf(
 					"%s is longer than %s %s, which the %s's own controller acts on first: remove one",
-					rival.setting.Shown(), s.path(native.Path), native.Shown(), s.Profile.Kind.Kind)))
+					rival.setting.Shown(), s.path(native.Path), native.Shown(), s.Profile.Kind.Kind))
 			}
 		}
-		return out
 	},
 }
 

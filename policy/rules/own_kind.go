@@ -11,11 +11,10 @@ import (
 var ownKind = Rule{
 	Name:   "own-kind",
 	Fields: labelFields,
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		key, text, ok := s.Options.ttlLabel(s.Facts)
-		if !ok || !s.OwnKind() {
-			return nil
+		if ok && s.OwnKind() {
+			s.deny(policy.LabelPath(key), text, fmt.Sprintf("Curfew never deletes a %s by label: remove the label", s.Profile.Kind.Kind))
 		}
-		return []Finding{s.deny(policy.LabelPath(key), text, fmt.Sprintf("Curfew never deletes a %s by label: remove the label", s.Profile.Kind.Kind))}
 	},
 }

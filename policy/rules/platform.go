@@ -13,14 +13,6 @@ import (
 	"curfew.dev/curfew/policy/resolution"
 )
 
-// Names of the rules about Curfew's own objects. Those about TTLs and labels have the same names as
-// on other objects.
-const (
-	PolicyCompiles = "policy-compiles"
-	PolicyBounds   = "policy-bounds"
-	PolicyDryRun   = "policy-dry-run"
-)
-
 // PlatformRules are the names of the rules about Curfew's own objects alone.
 func PlatformRules() []string {
 	return []string{PolicyCompiles, PolicyBounds, PolicyDryRun, CleanupAuthor, CleanupAccount, CleanupApproval}
@@ -41,18 +33,17 @@ type PlatformRequest struct {
 // ReviewPlatform denies a LifecyclePolicy or KindProfile with a part that cannot be used, by field
 // and, within an expression, by line and column. A fault that the request does not change passes.
 func ReviewPlatform(request *PlatformRequest) *Decision {
-	out := &Decision{}
-	out.Findings = append(added(compiling(request.Errors), compiling(request.OldErrors)),
-		added(request.about(request.Policy), request.about(request.OldPolicy))...)
-	out.Findings = append(out.Findings, request.dryRun()...)
-	return out
+	out := report{found: append(added(compiling(request.Errors), compiling(request.OldErrors)),
+		added(request.about(request.Policy), request.about(request.OldPolicy))...)}
+	request.dryRun(&out)
+	return &Decision{Findings: out.found}
 }
 
 // dryRun warns authors who switch a policy to mode DryRun about the deletions that this does not
 // hold.
-func (r *PlatformRequest) dryRun() []Finding {
+func (r *PlatformRequest) dryRun(out *report) {
 	if r.Policy == nil || r.OldPolicy == nil || r.Policy.Mode != resolution.ModeDryRun || r.OldPolicy.Mode == resolution.ModeDryRun {
-		return nil
+		return
 	}
 	var native []string
 	if r.OldPolicy.GivesTTL() {
@@ -61,21 +52,11 @@ func (r *PlatformRequest) dryRun() []Finding {
 	if r.OldPolicy.GivesDeadline() {
 		native = append(native, "activeDeadlineSeconds")
 	}
-	if len(native) == 0 {
-		return nil
+	if out.rule = PolicyDryRun; len(native) > 0 {
+		out.warn("spec.mode", "DryRun",
+			"Curfew deletes and stops nothing more by the defaults of this policy, but where admission filled in a native field, such as "+
+				strings.Join(native, " or ")+" of a Job, the kind's own controller acts on it: remove the field there")
 	}
-	return named(Rule{Name: PolicyDryRun}, []Finding{warning("spec.mode", "DryRun",
-		"Curfew deletes and stops nothing more by the defaults of this policy, but where admission filled in a native field, such as "+
-			strings.Join(native, " or ")+" of a Job, the kind's own controller acts on it: remove the field there")})
-}
-
-// compiling treats the message as part of the value, since one field may be wrong in several ways.
-func compiling(errs field.ErrorList) []Finding {
-	out := make([]Finding, 0, len(errs))
-	for _, err := range errs {
-		out = append(out, denial(err.Field, fmt.Sprint(err.BadValue)+" "+err.Detail, err.Detail))
-	}
-	return named(Rule{Name: PolicyCompiles}, out)
 }
 
 // about are the findings about a policy that compiles.
@@ -83,13 +64,14 @@ func (r *PlatformRequest) about(one *expression.Policy) []Finding {
 	if one == nil {
 		return nil
 	}
-	var out []Finding
+	var out report
 	for _, bound := range one.Bounds.Settings() {
-		out = append(out, contradictoryBounds(one, bound, r.Namespaces)...)
+		out.found = append(out.found, contradictoryBounds(one, bound, r.Namespaces)...)
 	}
 	limit := cmp.Or(one.WarnBelow, r.Options.warnBelow())
 	warn := func(rule *Rule, field, value, message string) {
-		out = append(out, named(*rule, []Finding{warning(field, value, message)})...)
+		out.rule = rule.Name
+		out.warn(field, value, message)
 	}
 	for _, setting := range one.ConstantTTLs() {
 		if message := shortMessage(setting, limit, "an object that gets it"); message != "" {
@@ -107,27 +89,27 @@ func (r *PlatformRequest) about(one *expression.Policy) []Finding {
 			warn(&shortTTL, setting.Path, setting.Text, shortLabelMessage(label, limit, "an object that gets it"))
 		}
 	}
-	out = append(out, r.labelling(one)...)
+	labelling(&out, one)
 	if over(one.LatestDate) {
 		day := one.LatestDate.UTC().Format(time.DateOnly)
 		warn(&ttlLabel, "spec.bounds.latestDate", day, day+" is over: every TTL label is after it; use a later date")
 	}
-	return out
+	return out.found
 }
 
 // labelling are the findings about the objects that a policy's TTL label reaches.
-func (r *PlatformRequest) labelling(one *expression.Policy) []Finding {
-	var out []Finding
+func labelling(out *report, one *expression.Policy) {
+	out.rule = ttlLabel.Name
 	for _, kind := range one.NotLabelled() {
-		out = append(out, warning("spec.match.kinds", kind.String(), fmt.Sprintf("objects of kind %s are given no TTL label: leave it out, or label them by hand", kind.Kind)))
+		out.warn("spec.match.kinds", kind.String(),
+			fmt.Sprintf("objects of kind %s are given no TTL label: leave it out, or label them by hand", kind.Kind))
 	}
 	if setting := one.ConstantLabel(); setting != nil && one.Backfill && one.Mode != resolution.ModeDryRun {
 		if label, err := lifetime.ParseTTLLabel(setting.Text); err == nil && label.At.IsZero() {
-			out = append(out, warning("spec.backfill", setting.Text, fmt.Sprintf("existing objects that are older than %s are deleted as soon as they are given the label; "+
-				"to see how many, use mode DryRun first", label)))
+			out.warn("spec.backfill", setting.Text, fmt.Sprintf("existing objects that are older than %s are deleted "+
+				"as soon as they are given the label; to see how many, use mode DryRun first", label))
 		}
 	}
-	return named(ttlLabel, out)
 }
 
 // contradictoryBounds is the finding about a bound of a policy that contradicts the bounds of

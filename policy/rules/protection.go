@@ -23,20 +23,17 @@ var protection = Rule{
 	Name: "protection",
 	Fields: []string{AnnotationField(wellknown.AnnotationProtect), InPodTemplate + AnnotationField(wellknown.AnnotationProtect),
 		InInherited + AnnotationField(wellknown.AnnotationProtect)},
-	Check: func(s *Subject) []Finding {
-		var out []Finding
+	Check: func(s *Subject) {
 		for _, at := range s.protections() {
-			var found *Finding
+			var found []Finding
 			for _, of := range s.denying(at) {
-				if finding := s.protectionDenied(of, at); found == nil || finding.Severity == Deny && found.Severity != Deny {
-					found = &finding
-				}
+				found = append(found, s.protectionDenied(of, at))
 			}
-			if found != nil {
-				out = append(out, *found)
+			if len(found) > 0 {
+				denial := slices.IndexFunc(found, func(finding Finding) bool { return finding.Severity == Deny })
+				s.found = append(s.found, found[max(denial, 0)])
 			}
 		}
-		return out
 	},
 }
 
@@ -89,7 +86,7 @@ func (s *Subject) denying(at protected) []*resolution.PlatformPolicy {
 	if at.kind.Kind == "" || at.path == "metadata" && !s.IsTemplate() {
 		return out
 	}
-	for _, of := range s.below(at.kind) {
+	for _, of := range s.protecting(at.kind) {
 		matches := func(other *resolution.PlatformPolicy) bool { return other.Name == of.Name }
 		if s.Access.Policies[of.Name] != Yes && !slices.ContainsFunc(s.Scope.Policies, matches) {
 			out = append(out, of)
@@ -98,29 +95,11 @@ func (s *Subject) denying(at protected) []*resolution.PlatformPolicy {
 	return out
 }
 
-// protecting returns the policies that deny the protection of objects of a kind in the request's
-// namespace. An object can have tens of thousands of templates: each kind is looked up once (S9).
-func (r *Request) protecting() func(schema.GroupKind) []*resolution.PlatformPolicy {
-	known := map[schema.GroupKind][]*resolution.PlatformPolicy{}
-	return func(kind schema.GroupKind) []*resolution.PlatformPolicy {
-		if r.Below == nil || r.Scope.Namespace == nil {
-			return nil
-		}
-		out, ok := known[kind]
-		if !ok {
-			silent := func(of *resolution.PlatformPolicy) bool { return of.Protect == nil }
-			out = slices.DeleteFunc(r.Below(kind)(r.Scope.Namespace), silent)
-			known[kind] = out
-		}
-		return out
-	}
-}
-
 func (s *Subject) protectionDenied(of *resolution.PlatformPolicy, at protected) Finding {
 	source := lifetime.Source{Level: lifetime.LevelPolicy, Name: of.Name}.Phrase()
 	message := fmt.Sprintf("is against bounds.protect of %s: leave it out, or ask for the verb update on that LifecyclePolicy", source)
-	finding := s.deny(at.path+"."+AnnotationField(wellknown.AnnotationProtect), at.text, message)
-	finding.Level = lifetime.LevelPolicy
+	finding := Finding{Rule: s.rule, Field: s.path(at.path + "." + AnnotationField(wellknown.AnnotationProtect)), Value: at.text,
+		Severity: Deny, Level: lifetime.LevelPolicy, Message: message}
 	switch of.Mode {
 	case resolution.ModeWarn:
 		finding.Severity = Warn
@@ -149,9 +128,9 @@ func ProtectionDeniedBy(request *Request) []string {
 		return nil
 	}
 	subjects := request.subjects(request.Facts, request.Object)
-	found := checkAll([]Rule{protection}, subjects)
+	found := request.check([]Rule{protection}, subjects)
 	if request.Operation == Update && request.OldFacts != nil && len(found) > 0 {
-		found = added(found, checkAll([]Rule{protection}, request.subjects(request.OldFacts, request.Old)))
+		found = added(found, request.check([]Rule{protection}, request.subjects(request.OldFacts, request.Old)))
 	}
 	if len(found) == 0 {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -15,18 +16,10 @@ var readableValue = Rule{
 	Name:   "readable-value",
 	Fields: slices.Concat(ttlFields, podTTLField, deadlineField, annotations(wellknown.AnnotationProtect, wellknown.AnnotationBackfill)),
 	InUse:  []string{NativeDeadline},
-	Check: func(s *Subject) []Finding {
-		var out []Finding
-		settings := s.TTLs().Settings()
-		if deadline := s.Deadline(); deadline != nil {
-			settings = append(settings, deadline)
-		}
-		if pods := s.PodTTL(); pods != nil {
-			settings = append(settings, pods)
-		}
-		for _, setting := range settings {
+	Check: func(s *Subject) {
+		for _, setting := range append(s.TTLs().Settings(), lifetime.Present(s.Deadline(), s.PodTTL())...) {
 			if setting.Err != nil {
-				out = append(out, s.deny(setting.Path, setting.Text, setting.Err.Error()))
+				s.deny(setting.Path, setting.Text, setting.Err.Error())
 			}
 		}
 		switches := []string{wellknown.AnnotationProtect}
@@ -35,10 +28,9 @@ var readableValue = Rule{
 		}
 		for _, key := range switches {
 			if text, ok := s.Annotations[key]; ok && text != "true" && text != "false" {
-				out = append(out, s.deny(policy.AnnotationPath(key), text,
-					fmt.Sprintf(`%q is neither "true" nor "false": use one of them`, quote.Shorten(text))))
+				s.deny(policy.AnnotationPath(key), text,
+					fmt.Sprintf(`%q is neither "true" nor "false": use one of them`, quote.Shorten(text)))
 			}
 		}
-		return out
 	},
 }

@@ -14,7 +14,7 @@ import (
 var removedDefault = Rule{
 	Name:   "removed-default",
 	Fields: ttlFields,
-	Transition: func(r *Request) []Finding {
+	Transition: func(r *Request) {
 		severity, would := Deny, ""
 		limit := r.Scope.BoundsFor(r.Facts, resolution.EnforcedBounds).TTL.Max
 		if limit == nil {
@@ -22,8 +22,9 @@ var removedDefault = Rule{
 			limit = r.Scope.BoundsFor(r.Facts, resolution.TrialBounds).TTL.Max
 		}
 		stopped := (*lifetime.UndecidedError)(nil)
-		if limit == nil || limit.Err != nil && (severity == Warn || !errors.As(limit.Err, &stopped)) || !r.Facts.Profile.Finishable() || runtimeDecides(r.Facts, r.Scope) {
-			return nil
+		unreadable := limit == nil || limit.Err != nil && (severity == Warn || !errors.As(limit.Err, &stopped))
+		if unreadable || !r.Facts.Profile.Finishable() || runtimeDecides(r.Facts, r.Scope) {
+			return
 		}
 		level := limit.Source.Level
 		if outer := r.Scope.BoundsFor(r.Facts, resolution.OuterBounds).TTL.Max; outer != nil && (outer.Err == nil || stopped != nil) {
@@ -32,15 +33,14 @@ var removedDefault = Rule{
 		before, after := r.OldFacts.TTLs(), r.Facts.TTLs()
 		for _, outcome := range []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed} {
 			if removed := before.For(outcome); removed != nil && after.For(outcome) == nil {
-				found := Finding{Field: removed.Path, Value: removed.Text, Severity: severity, Level: level}
-				if stopped != nil { // The author could make the object large enough for that.
+				found := r.add(severity, removed.Path, removed.Text, "")
+				if found.Level = level; stopped != nil { // The author could make the object large enough for that.
 					found.Message, found.Retry = "cannot be removed: "+(&lifetime.UnreadableBoundError{Bound: limit}).Error(), stopped.Retry
 				} else {
 					found.Message = fmt.Sprintf(would+"cannot be removed while %s applies: set it to %s or less", limit.Bound(), limit.TTL)
 				}
-				return []Finding{found}
+				return
 			}
 		}
-		return nil
 	},
 }

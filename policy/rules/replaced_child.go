@@ -13,27 +13,25 @@ import (
 var replacedChild = Rule{
 	Name:   "replaced-child",
 	Fields: lifetimeFields,
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		owner, until := s.ReplacedBy()
 		if owner == "" || s.IsTemplate() {
-			return nil
+			return
 		}
 		kind := s.Profile.Kind.Kind
 		message := fmt.Sprintf("when this %s is deleted, %s creates another one%s: set %s on the %s or its owner to delete them together",
 			kind, owner, until, policy.LabelPath(wellknown.LabelTTL), s.Owner.Kind)
-		var out []Finding
 		if actsOnItself(s) && !(s.IsPod() && s.AlwaysRestarts()) { // Such a Pod has no TTL, which another rule denies.
 			for _, setting := range s.TTLs().Settings() {
-				if setting.Err == nil && !setting.TTL.Never {
-					out = append(out, s.warn(setting.Path, setting.Text, message))
+				if setting.Ends() {
+					s.warn(setting.Path, setting.Text, message)
 				}
 			}
 		}
 		if key, text, ok := s.Options.ttlLabel(s.Facts); ok && s.brake() == "" {
 			if _, err := lifetime.ParseLabel(key, text); err == nil {
-				out = append(out, s.warn(policy.LabelPath(key), text, message))
+				s.warn(policy.LabelPath(key), text, message)
 			}
 		}
-		return out
 	},
 }

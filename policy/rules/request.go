@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -72,11 +74,14 @@ func (o Options) ttlLabel(facts *policy.Facts) (key, text string, ok bool) {
 // before they look.
 const DefaultWarnBelow = time.Minute
 
-func (o Options) warnBelow() time.Duration {
-	if o.WarnBelow == 0 {
-		return DefaultWarnBelow
+func (o Options) warnBelow() time.Duration { return cmp.Or(o.WarnBelow, DefaultWarnBelow) }
+
+// unlessRequired is the severity of a TTL whose author may not delete the objects.
+func (o Options) unlessRequired() Severity {
+	if o.RequireDelete {
+		return Deny
 	}
-	return o.WarnBelow
+	return Warn
 }
 
 // Request is one change to one object, with the object's context. Old is nil on CREATE.
@@ -107,6 +112,9 @@ type Request struct {
 	attested bool
 	// forged are the stamps of a new object that admission did not write.
 	forged []string
+	// protect are the policies that deny the protection of objects of a kind.
+	protect map[schema.GroupKind][]*resolution.PlatformPolicy
+	report
 }
 
 // attest reads a new object as admission must: a deletionTimestamp means nothing, since the API
@@ -123,6 +131,7 @@ func (r *Request) attest() {
 
 // Subject is an object that a rule checks, or a template of one inside another object.
 type Subject struct {
+	*Request
 	*policy.Facts
 	Object map[string]any
 	// Prefix leads from the root of the object to the template; empty for the object itself.
@@ -130,15 +139,6 @@ type Subject struct {
 	// Inherited means that TTL keys in the metadata of the template are denied, so that other rules
 	// skip them.
 	Inherited bool
-	// Operation of the request that the subject is part of, and who makes it.
-	Operation Operation
-	User      User
-	Scope     *resolution.Scope
-	Outer     func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy
-	below     func(schema.GroupKind) []*resolution.PlatformPolicy
-	Options   Options
-	Access    Access
-	Now       time.Time
 }
 
 // IsTemplate reports whether the subject is a template inside another object.
@@ -152,20 +152,12 @@ func (s *Subject) path(field string) string {
 }
 
 // deny and warn make findings about a field of the subject.
-func (s *Subject) deny(field, value, message string) Finding {
-	return denial(s.path(field), value, message)
+func (s *Subject) deny(field, value, message string) *Finding {
+	return s.report.deny(s.path(field), value, message)
 }
 
-func (s *Subject) warn(field, value, message string) Finding {
-	return warning(s.path(field), value, message)
-}
-
-func denial(field, value, message string) Finding {
-	return Finding{Field: field, Value: value, Severity: Deny, Message: message}
-}
-
-func warning(field, value, message string) Finding {
-	return Finding{Field: field, Value: value, Severity: Warn, Message: message}
+func (s *Subject) warn(field, value, message string) *Finding {
+	return s.report.warn(s.path(field), value, message)
 }
 
 // within names the namespace of an object, as the end of a phrase.
@@ -176,18 +168,13 @@ func within(facts *policy.Facts) string {
 	return fmt.Sprintf(" in namespace %q", facts.Namespace)
 }
 
-// subject is the object of a request, old or new.
-func (r *Request) subject(facts *policy.Facts, object map[string]any) *Subject {
-	return &Subject{Facts: facts, Object: object, Operation: r.Operation, User: r.User, Scope: r.Scope, Outer: r.Outer, below: r.protecting(), Options: r.Options, Access: r.Access, Now: r.Now}
-}
-
 // subjects are the object of a request, old or new, and the templates inside it.
 func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subject {
-	subject := r.subject(facts, object)
-	out := []*Subject{subject}
+	out := []*Subject{{Request: r, Facts: facts, Object: object}}
 	for _, template := range facts.Profile.Templates {
 		metadata := template.Path.Child("metadata")
-		inherited := slices.ContainsFunc(facts.Profile.InheritedMetadata, func(path fieldpath.FieldPath) bool { return slices.Equal(path, metadata) })
+		same := func(path fieldpath.FieldPath) bool { return slices.Equal(path, metadata) }
+		inherited := slices.ContainsFunc(facts.Profile.InheritedMetadata, same)
 		template.Path.Walk(object, func(path string, value any) {
 			inner, ok := value.(map[string]any)
 			if !ok {
@@ -195,9 +182,7 @@ func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subjec
 			}
 			templated := policy.FactsOfObject(template.Profile, inner)
 			templated.Namespace = facts.Namespace
-			nested := *subject
-			nested.Facts, nested.Object, nested.Prefix, nested.Inherited = templated, inner, path, inherited
-			out = append(out, &nested)
+			out = append(out, &Subject{Request: r, Facts: templated, Object: inner, Prefix: path, Inherited: inherited})
 		})
 	}
 	return out
@@ -206,4 +191,75 @@ func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subjec
 // byController reports whether Curfew's own controller sent the request.
 func (r *Request) byController() bool {
 	return r.Options.ControllerUser != "" && r.User.Name == r.Options.ControllerUser
+}
+
+// Answer is the result of an access review.
+type Answer uint8
+
+// The answers. Unknown is the zero value: there was no review, and there will be none. Later means
+// that the review got no answer this time.
+const (
+	Unknown Answer = iota
+	Yes
+	No
+	Later
+)
+
+// Access has the results of access reviews about deleting the object. Rules have no client: the
+// edge asks if [SetsLifetime] or [ProtectionDeniedBy] returns something.
+type Access struct {
+	// User is whether the user who makes the request may delete the object.
+	User Answer
+	// Controller is whether Curfew's controller may delete it.
+	Controller Answer
+	// Also has the answers about [Lifetime.Also], or nil.
+	Also *Access
+	// Policies are whether the user may update the LifecyclePolicies of [ProtectionDeniedBy], by name.
+	Policies map[string]Answer
+}
+
+// Reached is how many finished objects a runtime's TTL reaches by backfill. Rules have no client:
+// the edge counts if [Backfills] says so.
+type Reached struct {
+	// Known is false if the edge did not count.
+	Known bool
+	Count int
+	// More means that there may be more than Count.
+	More bool
+}
+
+// filledInBy is the source of the TTL of a new object: its author, unless a stamp that Curfew wrote
+// names a default or a runtime.
+func filledInBy(facts *policy.Facts) lifetime.Source {
+	return lifetime.ParseSource(facts.Annotations[wellknown.AnnotationTTLSource])
+}
+
+// warnBelow is the value of the first policy that sets one, else the flag.
+func (s *Subject) warnBelow() time.Duration {
+	if s.Scope != nil {
+		for _, of := range s.Scope.Policies {
+			if of.WarnBelow > 0 {
+				return of.WarnBelow
+			}
+		}
+	}
+	return s.Options.warnBelow()
+}
+
+// protecting returns the policies that deny the protection of objects of a kind in the request's
+// namespace. An object can have tens of thousands of templates: each kind is looked up once (S9).
+func (r *Request) protecting(kind schema.GroupKind) []*resolution.PlatformPolicy {
+	if r.Below == nil || r.Scope.Namespace == nil {
+		return nil
+	}
+	out, ok := r.protect[kind]
+	if !ok {
+		silent := func(of *resolution.PlatformPolicy) bool { return of.Protect == nil }
+		out = slices.DeleteFunc(r.Below(kind)(r.Scope.Namespace), silent)
+		if r.protect == nil {
+			r.protect = map[schema.GroupKind][]*resolution.PlatformPolicy{}
+		}
+		r.protect[kind] = out
+	}
+	return out
 }

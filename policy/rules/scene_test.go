@@ -58,7 +58,7 @@ func review(r row) *Decision {
 	if request.Facts.Namespace != "" {
 		request.Scope.Namespace = resolution.ParseNamespace("ci", r.namespace, nil)
 	}
-	if isNamespace(request.Facts) {
+	if request.Facts.IsNamespace() {
 		request.Scope.Namespace = resolution.ParseNamespace(request.Facts.Name, request.Facts.Annotations, nil)
 		request.Outer = func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy { return r.policies }
 	}

@@ -15,83 +15,68 @@ import (
 var shortTTL = Rule{
 	Name:   "short-ttl",
 	Fields: append(slices.Clone(lifetimeFields), podTTLField...),
-	Check: func(s *Subject) []Finding {
-		out := append(shortAfterFinished(s), shortLabel(s)...)
+	Check: func(s *Subject) {
+		shortAfterFinished(s)
+		shortLabel(s)
 		if pods := s.PodTTL(); pods != nil {
-			out = append(out, short(s, pods, "a finished Pod of the Job")...)
+			short(s, pods, "a finished Pod of the Job")
 		}
-		return out
 	},
 }
 
-func shortAfterFinished(s *Subject) []Finding {
+func shortAfterFinished(s *Subject) {
 	// The author of a default was warned.
 	if s.Operation == Create && !s.IsTemplate() && filledInBy(s.Facts).Level != lifetime.LevelObject {
-		return nil
+		return
 	}
 	// Another rule warns of a TTL that has no effect.
 	if s.Profile.RuntimeOf == "" && !actsOnItself(s) {
-		return nil
+		return
 	}
-	var out []Finding
 	for _, setting := range s.TTLs().Settings() {
 		what := "the " + s.Profile.Kind.Kind
 		if user := s.Profile.RuntimeOf; user != "" {
 			what = "a " + user + " that uses it"
 		}
-		out = append(out, short(s, setting, what)...)
+		short(s, setting, what)
 	}
-	return out
 }
 
 // shortLabel warns of a TTL label with a duration under warnBelow. A date is deliberate.
-func shortLabel(s *Subject) []Finding {
+func shortLabel(s *Subject) {
 	key, text, ok := s.Options.ttlLabel(s.Facts)
 	if !ok || s.Inherited || s.brake() != "" {
-		return nil // Rule ttl-label warns of one that has no effect.
+		return // Rule ttl-label warns of one that has no effect.
 	}
 	label, err := lifetime.ParseLabel(key, text)
 	limit := s.warnBelow()
 	if err != nil || !label.At.IsZero() || label.After == 0 || label.After >= limit {
-		return nil // A label of 0 is expired when it is set, which rule ttl-label reports.
+		return // A label of 0 is expired when it is set, which rule ttl-label reports.
 	}
 	if s.Operation == Create && !s.IsTemplate() && s.Scope != nil && resolution.DefaultedLabel(s.Facts, s.Scope, s.Now) != nil {
-		return nil // The author of the policy was warned.
+		return // The author of the policy was warned.
 	}
 	what := "the " + s.Profile.Kind.Kind
 	if s.IsTemplate() {
 		what = "each " + s.Profile.Kind.Kind + " created from this template"
 	}
-	return []Finding{s.warn(policy.LabelPath(key), text, shortLabelMessage(label, limit, what))}
+	s.warn(policy.LabelPath(key), text, shortLabelMessage(label, limit, what))
 }
 
 func shortLabelMessage(label lifetime.TTLLabel, limit time.Duration, what string) string {
 	return fmt.Sprintf("%s is under %ds: %s is deleted %[1]s after its creation; use %[2]ds or more", label, int(limit/time.Second), what)
 }
 
-// warnBelow is the value of the first policy that sets one, else the flag.
-func (s *Subject) warnBelow() time.Duration {
-	if s.Scope != nil {
-		for _, of := range s.Scope.Policies {
-			if of.WarnBelow > 0 {
-				return of.WarnBelow
-			}
-		}
+func short(s *Subject, setting *lifetime.Setting, what string) {
+	if message := shortMessage(setting, s.warnBelow(), what); message != "" {
+		s.warn(setting.Path, setting.Text, message)
 	}
-	return s.Options.warnBelow()
-}
-
-func short(s *Subject, setting *lifetime.Setting, what string) []Finding {
-	message := shortMessage(setting, s.warnBelow(), what)
-	if message == "" {
-		return nil
-	}
-	return []Finding{s.warn(setting.Path, setting.Text, message)}
 }
 
 func shortMessage(setting *lifetime.Setting, limit time.Duration, what string) string {
-	if setting.Err != nil || setting.TTL.Never || setting.TTL.After >= limit {
+	if !setting.Ends() || setting.TTL.After >= limit {
 		return ""
 	}
-	return fmt.Sprintf("%s is under %ds: %s may be deleted before anyone reads its logs; use %[2]ds or more", setting.Shown(), int(limit/time.Second), what)
+	return fmt.Sprintf("%s is under %ds: %s may be deleted before anyone reads its logs; use %[2]ds or more",
+		setting.Shown(), int(limit/time.Second), what)
 }

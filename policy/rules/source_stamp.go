@@ -16,26 +16,24 @@ import (
 var sourceStamp = Rule{
 	Name:   "source-stamp",
 	Fields: annotations(wellknown.AnnotationTTLSource, wellknown.AnnotationDeadlineSource),
-	Review: func(r *Request) []Finding {
-		var out []Finding
+	Review: func(r *Request) {
 		if r.Operation == Create {
 			for _, key := range r.forged {
 				text, _ := annotationsPath.Child(key).Get(r.Object)
-				out = append(out, warning(policy.AnnotationPath(key), fmt.Sprint(text), "was not written by Curfew, so the value counts as yours: remove it"))
+				r.warn(policy.AnnotationPath(key), fmt.Sprint(text), "was not written by Curfew, so the value counts as yours: remove it")
 			}
-			return out
+			return
 		}
 		if r.OldFacts == nil {
-			return nil
+			return
 		}
 		for _, key := range []string{wellknown.AnnotationTTLSource, wellknown.AnnotationDeadlineSource} {
 			now, ok := r.Facts.Annotations[key]
 			before, had := r.OldFacts.Annotations[key]
 			if ok && (!had || now != before) && !(had && now == string(lifetime.LevelObject)) {
-				out = append(out, denial(policy.AnnotationPath(key), now, "may only be written by Curfew: leave it unchanged, or remove it"))
+				r.deny(policy.AnnotationPath(key), now, "may only be written by Curfew: leave it unchanged, or remove it")
 			}
 		}
-		return out
 	},
 }
 

@@ -42,9 +42,7 @@ type TallyRequest struct {
 
 // SetsTTL reports whether the request has Curfew delete Pods that it did not delete before.
 func (r *TallyRequest) SetsTTL() bool {
-	set := func(of *tally.Tally) bool {
-		return of != nil && of.TTL != nil && of.TTL.Err == nil && !of.TTL.TTL.Never
-	}
+	set := func(of *tally.Tally) bool { return of != nil && of.TTL.Ends() }
 	return set(r.Tally) && (!set(r.Old) || r.Old.TTL.TTL != r.Tally.TTL.TTL)
 }
 
@@ -52,80 +50,71 @@ func (r *TallyRequest) SetsTTL() bool {
 // apply to Pods of its namespace. It warns of one that cannot count, or that counts not all the
 // Pods it matches.
 func ReviewTally(r *TallyRequest) *Decision {
-	out := &Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
-	out.Findings = append(out.Findings, added(r.aboutTTL(r.Tally), r.aboutTTL(r.Old))...)
+	out := report{found: append(added(compiling(r.Errors), compiling(r.OldErrors)), added(r.aboutTTL(r.Tally), r.aboutTTL(r.Old))...)}
 	if r.Author == No && r.SetsTTL() {
-		finding := warning(r.Tally.TTL.Path, r.Tally.TTL.Text,
-			fmt.Sprintf("sets when each Pod of this tally is deleted, but you may not delete it yourself: ask for the verb delete on pods in namespace %q", r.Tally.Namespace))
-		if r.Options.RequireDelete {
-			finding.Severity = Deny
-		}
-		out.Findings = append(out.Findings, named(userMayDelete, []Finding{finding})...)
+		out.rule = userMayDelete.Name
+		out.add(r.Options.unlessRequired(), r.Tally.TTL.Path, r.Tally.TTL.Text, "sets when each Pod of this tally is deleted, "+
+			fmt.Sprintf("but you may not delete it yourself: ask for the verb delete on pods in namespace %q", r.Tally.Namespace))
 	}
 	if r.Old == nil { // The selector does not change.
-		out.Findings = append(out.Findings, r.limit()...)
-		out.Findings = append(out.Findings, r.overlaps()...)
-		out.Findings = append(out.Findings, r.counts()...)
+		r.limit(&out)
+		r.overlaps(&out)
+		r.counts(&out)
 	}
+	decision := &Decision{Findings: out.found}
 	if r.Namespace != nil {
-		out.Soften(r.Namespace.Mode)
+		decision.Soften(r.Namespace.Mode)
 	}
-	return out
+	return decision
 }
 
 func (r *TallyRequest) aboutTTL(of *tally.Tally) []Finding {
-	if of == nil || of.TTL == nil || of.TTL.Err != nil {
+	if of == nil || !of.TTL.Readable() {
 		return nil
 	}
-	var out []Finding
-	if r.Namespace != nil {
-		s := &Subject{Scope: &resolution.Scope{Namespace: r.Namespace}, Outer: r.Outer}
-		out = append(out, named(bounds, outside(s, of.TTL, othersBounds(s, of.TTL)))...)
+	s := &Subject{Request: &Request{Scope: &resolution.Scope{Namespace: r.Namespace}, Outer: r.Outer, Options: r.Options}}
+	if s.rule = bounds.Name; r.Namespace != nil {
+		outside(s, of.TTL, othersBounds(s, of.TTL))
 	}
-	if message := shortMessage(of.TTL, r.Options.warnBelow(), "a Pod of this tally"); message != "" {
-		out = append(out, named(shortTTL, []Finding{warning(of.TTL.Path, of.TTL.Text, message)})...)
-	}
-	return out
+	s.rule = shortTTL.Name
+	short(s, of.TTL, "a Pod of this tally")
+	return s.found
 }
 
 // limit denies a tally that would not count: the controller lets the oldest of a namespace count.
-func (r *TallyRequest) limit() []Finding {
+func (r *TallyRequest) limit(out *report) {
 	counting, _ := tally.Within(slices.DeleteFunc(slices.Clone(r.Others), func(other *tally.Tally) bool { return other.Name == r.Tally.Name }))
-	if len(counting) < tally.MaxPerNamespace {
-		return nil
+	if out.rule = TallyLimit; len(counting) >= tally.MaxPerNamespace {
+		out.deny("metadata.namespace", r.Tally.Namespace, fmt.Sprintf(
+			"namespace %q has %d PodTallies, and no more may count: delete one, or use a wider selector", r.Tally.Namespace, len(counting)))
 	}
-	return named(Rule{Name: TallyLimit}, []Finding{denial("metadata.namespace", r.Tally.Namespace,
-		fmt.Sprintf("namespace %q has %d PodTallies, and no more may count: delete one, or use a wider selector", r.Tally.Namespace, len(counting)))})
 }
 
 // overlaps compares the selectors alone. Two that name different labels may match the same Pod or
 // never do; the controller sees the Pods and reports that in the condition Conflicting.
-func (r *TallyRequest) overlaps() []Finding {
-	var out []Finding
-	for _, other := range r.Others {
-		message := ""
+func (r *TallyRequest) overlaps(out *report) {
+	out.rule = TallyOverlap
+	byName := func(a, b *tally.Tally) int { return strings.Compare(a.Name, b.Name) }
+	for _, other := range slices.SortedFunc(slices.Values(r.Others), byName) {
 		switch {
 		case other.Deleting || other.Name == r.Tally.Name:
 		case other.Covers(r.Tally):
-			message = fmt.Sprintf("PodTally %q is older and matches every Pod of this one: this one counts none", other.Name)
+			out.warn("spec.selector", other.Name,
+				fmt.Sprintf("PodTally %q is older and matches every Pod of this one: this one counts none", other.Name))
 		case r.Tally.Covers(other):
-			message = fmt.Sprintf("PodTally %q is older and counts some of the Pods that this one matches", other.Name)
-		}
-		if message != "" {
-			out = append(out, warning("spec.selector", other.Name, message))
+			out.warn("spec.selector", other.Name,
+				fmt.Sprintf("PodTally %q is older and counts some of the Pods that this one matches", other.Name))
 		}
 	}
-	slices.SortFunc(out, func(a, b Finding) int { return strings.Compare(a.Value, b.Value) })
-	return named(Rule{Name: TallyOverlap}, out)
 }
 
-func (r *TallyRequest) counts() []Finding {
-	var out []Finding
+func (r *TallyRequest) counts(out *report) {
+	out.rule = TallyCounts
 	if slices.Contains(r.Options.Controller.Off, policy.TriggerTally) {
-		out = append(out, warning("", "", "Curfew runs without trigger tally (--enable): no Pod is counted until an admin switches it on"))
+		out.warn("", "", "Curfew runs without trigger tally (--enable): no Pod is counted until an admin switches it on")
 	}
 	if r.ControllerLacks {
-		out = append(out, warning("", "", fmt.Sprintf("Curfew's controller lacks the permission to patch Pods in namespace %q: no Pod is counted until an admin grants that", r.Tally.Namespace)))
+		out.warn("", "", fmt.Sprintf("Curfew's controller lacks the permission to patch Pods in namespace %q: "+
+			"no Pod is counted until an admin grants that", r.Tally.Namespace))
 	}
-	return named(Rule{Name: TallyCounts}, out)
 }

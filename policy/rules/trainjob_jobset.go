@@ -15,26 +15,24 @@ import (
 var trainJobsJobSet = Rule{
 	Name:   "trainjob-jobset",
 	Fields: lifetimeFields,
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		if s.IsTemplate() || s.Profile.Kind.GroupKind() != jobSetKind || !s.OwnedBy("trainer.kubeflow.org", "TrainJob") {
-			return nil
+			return
 		}
 		complain := s.warn
 		if s.User.IsPerson() {
 			complain = s.deny
 		}
-		message := fmt.Sprintf("TrainJob %s controls this JobSet, and runs again after the JobSet is deleted: set %s on the TrainJob or its runtime",
-			s.Owner.Name, policy.AnnotationPath(wellknown.AnnotationTTL))
-		var out []Finding
+		const loop = "TrainJob %s controls this JobSet, and runs again after the JobSet is deleted: set %s on the TrainJob or its runtime"
+		message := fmt.Sprintf(loop, s.Owner.Name, policy.AnnotationPath(wellknown.AnnotationTTL))
 		for _, setting := range s.TTLs().Settings() {
-			if setting.Err == nil && !setting.TTL.Never {
-				out = append(out, complain(setting.Path, setting.Text, message))
+			if setting.Ends() {
+				complain(setting.Path, setting.Text, message)
 			}
 		}
 		if key, text, ok := s.Options.ttlLabel(s.Facts); ok {
-			out = append(out, complain(policy.LabelPath(key), text, message))
+			complain(policy.LabelPath(key), text, message)
 		}
-		return out
 	},
 }
 

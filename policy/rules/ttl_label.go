@@ -1,10 +1,7 @@
 package rules
 
 import (
-	"strings"
-
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/resolution"
 )
@@ -15,46 +12,30 @@ import (
 var ttlLabel = Rule{
 	Name:   "ttl-label",
 	Fields: labelFields,
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		key, text, ok := s.Options.ttlLabel(s.Facts)
 		if !ok || s.Inherited || s.OwnKind() {
-			return nil
+			return
 		}
 		path := policy.LabelPath(key)
 		label, err := lifetime.ParseLabel(key, text)
 		switch {
 		case err != nil && s.Options.StrictLabels && !s.IsTemplate():
-			return []Finding{s.deny(path, text, err.Error())}
+			s.deny(path, text, err.Error())
+			return
 		case err != nil:
-			return []Finding{s.warn(path, text, err.Error())}
+			s.warn(path, text, err.Error())
+			return
 		case s.Now.IsZero():
-			return nil
+			return
 		}
 		check := func(set resolution.BoundSet) error { return s.Scope.CheckLabel(label, s.createdOrNow(), set) }
-		out := outside(s, &lifetime.Setting{Path: path, Text: text}, check)
+		outside(s, &lifetime.Setting{Path: path, Text: text}, check)
 		if check(resolution.EnforcedBounds) != nil || s.expired(label) {
-			return out // Rule expired-label names the brake as well.
+			return // Rule expired-label names the brake as well.
 		}
 		if brake := s.brake(); brake != "" {
-			out = append(out, s.warn(path, text, "has no effect: "+brake))
+			s.warn(path, text, "has no effect: "+brake)
 		}
-		return out
 	},
-}
-
-// brake is the reason why the object is kept despite its label, as a sentence; "" where it is not.
-// Another rule warns that the controller may not delete the object.
-func (s *Subject) brake() string {
-	if s.IsTemplate() {
-		return ""
-	}
-	brakes := judging.Brakes(s.Facts, s.Scope, s.Options.Controller)
-	switch {
-	case len(brakes) == 0:
-		return ""
-	case strings.HasPrefix(brakes[0].Message, "is "):
-		return "the " + s.Profile.Kind.Kind + " " + brakes[0].Message
-	default:
-		return brakes[0].Message
-	}
 }

@@ -17,18 +17,16 @@ var unknownKey = Rule{
 	Name:   "unknown-key",
 	Fields: []string{UnknownNamespaceKey},
 	Beside: []string{UnknownKey},
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		if strings.Contains(s.Prefix, "[") {
-			return nil // An object can have tens of thousands of templates in lists (S9).
+			return // An object can have tens of thousands of templates in lists (S9).
 		}
-		var out []Finding
 		for _, key := range unknownKeys(s.Annotations) {
-			out = append(out, s.warn(policy.AnnotationPath(key), s.Annotations[key], unknown(key)))
+			s.warn(policy.AnnotationPath(key), s.Annotations[key], unknown(key))
 		}
 		for _, key := range unknownKeys(s.Labels) {
-			out = append(out, s.warn(policy.LabelPath(key), s.Labels[key], unknown(key)))
+			s.warn(policy.LabelPath(key), s.Labels[key], unknown(key))
 		}
-		return out
 	},
 }
 
@@ -40,13 +38,9 @@ const (
 
 // unknownKeys are the first of the keys that Curfew does not know.
 func unknownKeys(fields map[string]string) []string {
-	var out []string
-	for key := range maps.Keys(fields) {
-		if strings.HasPrefix(key, wellknown.Prefix) && len(key) <= maxKey && !policy.Known(key) {
-			out = append(out, key)
-		}
-	}
-	slices.Sort(out)
+	out := slices.DeleteFunc(slices.Sorted(maps.Keys(fields)), func(key string) bool {
+		return !strings.HasPrefix(key, wellknown.Prefix) || len(key) > maxKey || policy.Known(key)
+	})
 	return out[:min(len(out), maxUnknown)]
 }
 
@@ -59,7 +53,8 @@ func unknown(key string) string {
 }
 
 // writtenKeys are the keys that people write.
-var writtenKeys = slices.Concat(wellknown.NamespaceAnnotations, wellknown.LifetimeAnnotations, []string{wellknown.AnnotationPodTTL, wellknown.AnnotationProtect, wellknown.LabelTTL})
+var writtenKeys = slices.Concat(wellknown.NamespaceAnnotations, wellknown.LifetimeAnnotations,
+	[]string{wellknown.AnnotationPodTTL, wellknown.AnnotationProtect, wellknown.LabelTTL})
 
 // nearest is the known key that differs least, "" where none is near. Up to a third of the letters
 // may differ.

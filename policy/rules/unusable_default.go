@@ -9,25 +9,23 @@ import (
 var unusableDefault = Rule{
 	Name:  "unusable-default",
 	InUse: []string{""},
-	Check: func(s *Subject) []Finding {
-		if s.IsTemplate() || isNamespace(s.Facts) {
-			return nil
+	Check: func(s *Subject) {
+		if s.IsTemplate() || s.IsNamespace() {
+			return
 		}
 		creating := *s.Scope
 		creating.Creating = true
 		effective := resolution.Resolve(s.Facts, &creating)
-		var out []Finding
 		for _, value := range []resolution.Value{effective.Succeeded, effective.Failed, effective.Deadline} {
 			if value.Default && value.Err != nil {
-				out = append(out, warning("", value.Path+value.Text, "no default from "+value.Path+" of "+value.Source.Phrase()+": "+value.Err.Error()))
+				s.warn("", value.Path+value.Text, "no default from "+value.Path+" of "+value.Source.Phrase()+": "+value.Err.Error())
 				break
 			}
 		}
 		if s.Operation == Create {
 			if text, said := resolution.DefaultLabel(s.Facts, s.Scope, s.Now); text == "" && said != nil {
-				out = append(out, warning("", said.Path+said.Text, "no TTL label from "+said.Path+" of "+said.Source.Phrase()+": "+said.Err.Error()))
+				s.warn("", said.Path+said.Text, "no TTL label from "+said.Path+" of "+said.Source.Phrase()+": "+said.Err.Error())
 			}
 		}
-		return out
 	},
 }

@@ -13,29 +13,30 @@ import (
 var unusableRuntime = Rule{
 	Name:  "unusable-runtime",
 	InUse: []string{RuntimeReference},
-	Check: func(s *Subject) []Finding {
+	Check: func(s *Subject) {
 		if s.IsTemplate() {
-			return nil
+			return
 		}
 		step := runtimeStep(s.Facts, s.Scope)
 		if step == nil {
-			return nil
+			return
 		}
 		runtime, kind := s.Scope.Runtime, s.Profile.Kind.Kind
 		switch {
 		case runtime.Err != nil:
 			why := runtime.Err.Error()
-			return []Finding{warning(runtime.Path, why, fmt.Sprintf("%s: this %s stays", strings.TrimPrefix(why, runtime.Path+": "), kind))}
+			s.warn(runtime.Path, why, fmt.Sprintf("%s: this %s stays", strings.TrimPrefix(why, runtime.Path+": "), kind))
+			return
 		case runtime.Missing:
-			return []Finding{warning(runtime.Path, runtime.Name, fmt.Sprintf("runtime %q does not exist: this %s is kept until it exists and sets a TTL", runtime.Name, kind))}
+			s.warn(runtime.Path, runtime.Name,
+				fmt.Sprintf("runtime %q does not exist: this %s is kept until it exists and sets a TTL", runtime.Name, kind))
+			return
 		}
-		var out []Finding
 		for _, setting := range step.Settings {
 			if setting.Err != nil {
-				out = append(out, warning(runtime.Path, setting.Path+setting.Text, fmt.Sprintf("runtime %q has %q in %s, which cannot be read: fix it; until then, this %s stays",
-					runtime.Name, quote.Shorten(setting.Text), setting.Path, kind)))
+				const unreadable = "runtime %q has %q in %s, which cannot be read: fix it; until then, this %s stays"
+				s.warn(runtime.Path, setting.Path+setting.Text, fmt.Sprintf(unreadable, runtime.Name, quote.Shorten(setting.Text), setting.Path, kind))
 			}
 		}
-		return out
 	},
 }

@@ -12,8 +12,7 @@ import (
 var userMayDelete = Rule{
 	Name:   "user-may-delete",
 	Fields: permissionFields,
-	Review: func(r *Request) []Finding {
-		var out []Finding
+	Review: func(r *Request) {
 		for sets, access := SetsLifetime(r), &r.Access; sets != nil && access != nil; sets, access = sets.Also, access.Also {
 			if access.User != No {
 				continue
@@ -22,13 +21,8 @@ var userMayDelete = Rule{
 			if of.Resource != "" {
 				verb += " on " + schema.GroupResource{Group: of.Kind.Group, Resource: of.Resource}.String()
 			}
-			finding := Finding{Field: sets.Path, Value: sets.Text, Severity: Warn,
-				Message: sets.does + ", but you may not delete it yourself: ask for " + verb + within(r.Facts)}
-			if r.Options.RequireDelete {
-				finding.Severity = Deny
-			}
-			out = append(out, finding)
+			r.add(r.Options.unlessRequired(), sets.Path, sets.Text,
+				sets.does+", but you may not delete it yourself: ask for "+verb+within(r.Facts))
 		}
-		return out
 	},
 }

@@ -16,7 +16,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S9", Name: "the expressions of a review share no limit",
-		File: "policy/expression/limits.go",
+		File: "policy/expression/program.go",
 		Old:  "limit.add(p.cost(details, exceeded))", New: "_ = p.cost(details, exceeded)",
 		Package: "policy/expression", Tests: []string{"TestLimitedEvaluations", "TestStatesAreLimited"},
 	},

@@ -48,7 +48,7 @@ var ofListedNamespaces = []Mutant{
 	{
 		Invariant: "S8", Name: "the webhook of listed namespaces reviews requests about others",
 		File: "webhook/webhooks.go",
-		Old:  "len(w.only) == 0 ||", New: "len(w.only) >= 0 ||",
+		Old:  "len(w.settings.Only) == 0 ||", New: "len(w.settings.Only) >= 0 ||",
 		Package: admits, Tests: []string{"TestOnlyNamespaces"},
 	},
 	{

@@ -1,0 +1,83 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/webhook/wire"
+)
+
+// request is an admission request, decoded once and read into facts.
+type request struct {
+	review    *wire.Review
+	operation admissionv1.Operation
+	user      rules.User
+	kind      schema.GroupVersionKind
+	// resource is the resource that the user would delete.
+	resource metav1.GroupVersionResource
+	// object and old are the JSON form of the objects, without managedFields; old is nil unless the
+	// operation is UPDATE.
+	object, old     map[string]any
+	facts, oldFacts *policy.Facts
+}
+
+func (r *request) read(ctx context.Context, profile *policy.Profile, field string, object *wire.Object) (map[string]any, *policy.Facts,
+	error) {
+	if object.Raw == "" {
+		return nil, nil, fmt.Errorf("%s is absent: a %s carries one", field, r.operation)
+	}
+	if object.Fields == nil {
+		return nil, nil, fmt.Errorf("%s is null: a %s carries one", field, r.operation)
+	}
+	facts := policy.FactsOfObjectContext(ctx, profile, object.Fields)
+	// On CREATE the namespace may only be in the URL. For a Namespace, the request repeats its name
+	// there.
+	facts.Namespace = r.review.Namespace
+	if r.kind.GroupKind() == namespaceKind.GroupKind() {
+		facts.Namespace = ""
+	}
+	if r.creating() {
+		// The API server drops it after admission. A server-side apply that creates may carry one.
+		facts.Deleting, facts.DeletingSince = false, time.Time{}
+	}
+	return object.Fields, facts, nil
+}
+
+// reviewed reports whether the request can concern Curfew. Webhook rules send no others. An update
+// of a subresource, such as the status, may change metadata; a Scale is not the object itself.
+func (r *request) reviewed() bool {
+	switch r.operation {
+	case admissionv1.Create:
+		return r.review.SubResource == "" || r.kind == bindingKind
+	case admissionv1.Update:
+		return r.kind.GroupKind() != scaleKind
+	default:
+		return false
+	}
+}
+
+func (r *request) creating() bool { return r.operation == admissionv1.Create }
+
+func kindOf(review *wire.Review) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: review.Kind.Group, Version: review.Kind.Version, Kind: review.Kind.Kind}
+}
+
+var namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")
+
+// otherKind counts reviews of all kinds that Curfew does not know.
+var otherKind = schema.GroupKind{Kind: "other"}
+
+var scaleKind = schema.GroupKind{Group: "autoscaling", Kind: "Scale"}
+
+var (
+	bindingKind = corev1.SchemeGroupVersion.WithKind("Binding")
+	podResource = metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
+)
