@@ -1,9 +1,6 @@
 package main
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,13 +8,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/manifests/pack"
 )
 
 // release describes the release to pack.
@@ -30,12 +27,9 @@ type release struct {
 	build func(goos, goarch, version, file string) error
 }
 
-// semantic is the form of versions that krew requires: v0.1.0, v0.1.0-rc.1.
-var semantic = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$`)
-
 func (r *release) validate() error {
 	var errs []error
-	if !semantic.MatchString(r.version) {
+	if !pack.Version.MatchString(r.version) {
 		errs = append(errs, fmt.Errorf("-version=%s: give one such as v0.1.0 (make krew VERSION=v0.1.0)", r.version))
 	}
 	for name, address := range map[string]string{"url": r.url, "homepage": r.homepage} {
@@ -102,7 +96,7 @@ func program(goos string) string {
 }
 
 // archive contains the plugin, the script for kubectl's completion, and the licence, which krew
-// requires.
+// requires. It has no time: the same source makes the same archive.
 func (r *release) archive(root, goos, goarch string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "krew")
 	if err != nil {
@@ -113,46 +107,15 @@ func (r *release) archive(root, goos, goarch string) ([]byte, error) {
 	if err := r.build(goos, goarch, r.version, built); err != nil {
 		return nil, err
 	}
-	entries := []struct {
-		path string
-		mode int64
-	}{{built, 0o755}, {filepath.Join(root, "LICENSE"), 0o644}}
+	files := []pack.File{
+		{Path: built, Name: program(goos), Mode: 0o755},
+		{Path: filepath.Join(root, "LICENSE"), Name: "LICENSE", Mode: 0o644},
+	}
 	if goos != "windows" {
-		entries = append(entries, struct {
-			path string
-			mode int64
-		}{filepath.Join(root, "cmd", "kubectl-curfew", "kubectl_complete-curfew"), 0o755})
+		const script = "kubectl_complete-curfew"
+		files = append(files, pack.File{Path: filepath.Join(root, "cmd", "kubectl-curfew", script), Name: script, Mode: 0o755})
 	}
-	var out bytes.Buffer
-	zipped := gzip.NewWriter(&out)
-	packed := tar.NewWriter(zipped)
-	for _, entry := range entries {
-		if err := add(packed, entry.path, entry.mode); err != nil {
-			return nil, err
-		}
-	}
-	if err := errors.Join(packed.Close(), zipped.Close()); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}
-
-// add adds a file without owner or time: the same source makes the same archive.
-func add(to *tar.Writer, path string, mode int64) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if err := to.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: filepath.Base(path), Mode: mode, Size: info.Size()}); err != nil {
-		return err
-	}
-	_, err = io.Copy(to, file)
-	return err
+	return pack.TarGz(time.Time{}, files...)
 }
 
 // build runs go build, independent of the machine.
@@ -165,33 +128,7 @@ func compile(version, file string, flags []string, env ...string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags,
-		[]string{"-ldflags", "-s -w -X main.version=" + version, "-o", file, "./cmd/kubectl-curfew"})...)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), env...)
-	var text counted
-	cmd.Stdout, cmd.Stderr = &text, &text
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, text.Bytes())
-	}
-	return nil
-}
-
-// counted is the output of go build -v, a line for each package. It shows how many there are.
-type counted struct {
-	bytes.Buffer
-	lines int
-}
-
-// Write implements io.Writer.
-func (c *counted) Write(text []byte) (int, error) {
-	const every = 150
-	before := c.lines
-	c.lines += bytes.Count(text, []byte("\n"))
-	if c.lines/every > before/every {
-		fmt.Fprintf(os.Stderr, "  %d packages compiled\n", c.lines)
-	}
-	return c.Buffer.Write(text)
+	return pack.Build(root, "./cmd/kubectl-curfew", version, file, flags, env...)
 }
 
 // root is the top folder of the repository.
@@ -250,7 +187,8 @@ func newPlugin(version, homepage string) *plugin {
 		Spec: pluginSpec{
 			Version: version, Homepage: homepage,
 			ShortDescription: "Show what will be deleted, when, and why",
-			Description: `Curfew deletes finished Jobs, Pods and other objects when their time has come. This plugin answers, from the API server alone and
+			Description: "Curfew deletes finished Jobs, Pods and other objects when their time has come. " +
+				`This plugin answers, from the API server alone and
 with your own permissions: what is deleted in the next hours, why an object expires when it does, and what blocks it. It lets objects
 live longer, go at once, or stay, and checks manifests without a cluster.
 `,

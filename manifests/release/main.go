@@ -31,7 +31,8 @@ func run(args []string, out, progress io.Writer) error {
 	flags.StringVar(&r.root, "root", "../..", "top folder of the repository")
 	flags.StringVar(&r.repository, "repository", "curfew", "image without its tag, such as registry.example.com/curfew")
 	list := flags.String("platforms", platforms, "platforms of the image, as OS/ARCH, by commas")
-	flags.StringVar(&r.runbooks, "runbooks", "", "what links of alerts to their runbooks begin with, such as https://git.example.com/curfew/blob/{version}/; without it there are none")
+	flags.StringVar(&r.runbooks, "runbooks", "", "what links of alerts to their runbooks begin with, "+
+		"such as https://git.example.com/curfew/blob/{version}/; without it there are none")
 	flags.Usage = func() {
 		fmt.Fprintln(progress, "release [flags] image | chart | install | checksums ...")
 		flags.PrintDefaults()

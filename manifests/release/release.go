@@ -7,12 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"curfew.dev/curfew/manifests/pack"
 	"curfew.dev/curfew/manifests/release/chart"
 	"curfew.dev/curfew/manifests/release/image"
 )
@@ -27,13 +27,10 @@ type release struct {
 	progress io.Writer
 }
 
-// semantic is the form of versions that krew and Helm require.
-var semantic = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$`)
-
 // complete reads the commit and its time from the repository. Without its history, the time is the
 // epoch.
 func (r *release) complete() error {
-	if !semantic.MatchString(r.version) {
+	if !pack.Version.MatchString(r.version) {
 		return fmt.Errorf("-version=%s: give one such as v0.1.0", r.version)
 	}
 	var err error

@@ -3,7 +3,6 @@ package chart
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,8 +21,6 @@ import (
 
 	"curfew.dev/curfew/manifests/release/chart/charttest"
 )
-
-var update = flag.Bool("update", false, "write manifests/chart/README.md")
 
 var root = filepath.Join("..", "..", "..")
 
@@ -307,7 +304,7 @@ func all(objects map[string]object) string {
 // TestEveryValueDoesSomething: each value that the README lists changes what is rendered, and where
 // it belongs to one Deployment only that.
 func TestEveryValueDoesSomething(t *testing.T) {
-	readme, err := README(root)
+	listed, err := readme(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +315,7 @@ func TestEveryValueDoesSomething(t *testing.T) {
 		if path == "config" {
 			base, set["onlyNamespaces"] = team, []any{"a"}
 		}
-		if !bytes.Contains(readme, []byte("| `"+path+"` |")) {
+		if !bytes.Contains(listed, []byte("| `"+path+"` |")) {
 			t.Errorf("%s is in no row of the README", path)
 		}
 		objects, _ := render(t, namespace, set)
@@ -333,7 +330,7 @@ func TestEveryValueDoesSomething(t *testing.T) {
 			}
 		}
 	}
-	if rows := bytes.Count(readme, []byte("\n| `")); rows != len(changes) {
+	if rows := bytes.Count(listed, []byte("\n| `")); rows != len(changes) {
 		t.Errorf("the README has %d values, and %d are tried", rows, len(changes))
 	}
 }
@@ -420,22 +417,5 @@ func TestInstallYAML(t *testing.T) {
 	const image = "image: registry.example.com/curfew:v0.1.0"
 	if bytes.Count(data, []byte(image)) != 2 || string(bytes.ReplaceAll(data, []byte(image), []byte("image: curfew:dev"))) != string(want) {
 		t.Error("install.yaml is not manifests/base with two images replaced")
-	}
-}
-
-// TestREADME: the committed file is what the values say.
-func TestREADME(t *testing.T) {
-	want, err := README(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(root, "manifests", "chart", "README.md")
-	if *update {
-		if err := os.WriteFile(path, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, want) {
-		t.Errorf("%v: manifests/chart/README.md is not what values.yaml says: run make generate", err)
 	}
 }

@@ -57,6 +57,16 @@ func (p *printer) under(indent int, when string, write func()) {
 	p.line(indent, "{{- end }}")
 }
 
+// text is the template, if every place was found.
+func (p *printer) text() (string, error) {
+	for path := range p.places {
+		if !p.used[path] && p.err == nil {
+			p.err = fmt.Errorf("it has no %s for a value to change", path)
+		}
+	}
+	return strings.Join(p.out, "\n") + "\n", p.err
+}
+
 func (p *printer) place(path string) place {
 	found, ok := p.places[path]
 	if ok {
@@ -249,6 +259,8 @@ affinity:
 {{- end }}
 `
 
+const replicas = `{{ if kindIs "invalid" .Values.%[1]s.replicas }}%%s{{ else }}{{ .Values.%[1]s.replicas }}{{ end }}`
+
 const argsMore = `{{- with include "curfew.protect" . }}
 {{ . }}
 {{- end }}
@@ -292,7 +304,7 @@ func parameters(o object) map[string]place {
 		part := strings.TrimPrefix(id(o), "deployment-curfew-")
 		const pod, container = ".spec.template.spec", ".spec.template.spec.containers.0"
 		return map[string]place{
-			".spec.replicas":               {value: fmt.Sprintf("{{ if kindIs \"invalid\" .Values.%[1]s.replicas }}%%s{{ else }}{{ .Values.%[1]s.replicas }}{{ end }}", part)},
+			".spec.replicas":               {value: fmt.Sprintf(replicas, part)},
 			".spec.template.metadata":      {more: fmt.Sprintf(annotationsMore, part)},
 			pod:                            {more: fmt.Sprintf(podMore, part)},
 			container + ".image":           {value: `{{ include "curfew.image" . | quote }}`},

@@ -9,12 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 // templates returns the templates of all objects, by file name.
-func templates(o *Options) (map[string]string, error) {
+func templates(o *Options) (map[string][]byte, error) {
 	root := o.Root
 	base, err := byID(root)
 	if err != nil {
@@ -47,16 +46,22 @@ func templates(o *Options) (map[string]string, error) {
 				alternatives = append(alternatives, alternative{component.when, other})
 			}
 		}
-		if out["templates/"+name+".yaml"], err = template(base[name], alternatives); err != nil {
+		text, err := template(base[name], alternatives)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		out["templates/"+name+".yaml"] = []byte(text)
 	}
 	return out, nil
 }
 
 // byID builds the base with components. Helm makes the Namespace of a release itself.
 func byID(root string, components ...string) (map[string]object, error) {
-	objects, err := build(root, components...)
+	data, err := Kustomize(root, components...)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := decode(data)
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +100,7 @@ func template(base object, alternatives []alternative) (string, error) {
 	default:
 		write()
 	}
-	for path := range p.places {
-		if !p.used[path] && p.err == nil {
-			p.err = fmt.Errorf("it has no %s for a value to change", path)
-		}
-	}
-	return strings.Join(p.out, "\n") + "\n", p.err
+	return p.text()
 }
 
 // object prints an object, under a condition if a component adds or removes it.
@@ -136,13 +136,8 @@ var suffix = regexp.MustCompile(`curfew-config-[a-z0-9]+`)
 
 // confined returns the templates of Curfew in listed namespaces:
 // manifests/overlays/namespaced-webhook, with the objects of its team for each of them.
-func confined(root string) (map[string]string, error) {
-	dir := filepath.Join(root, "manifests", "overlays", "namespaced-webhook")
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		return nil, fmt.Errorf("build %s: %w", dir, err)
-	}
-	data, err := built.AsYaml()
+func confined(root string) (map[string][]byte, error) {
+	data, err := build(filesys.MakeFsOnDisk(), filepath.Join(root, "manifests", "overlays", "namespaced-webhook"))
 	if err != nil {
 		return nil, err
 	}
@@ -150,18 +145,20 @@ func confined(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]string{}
+	out := map[string][]byte{}
 	for _, o := range objects {
 		name := "templates/namespaced-" + id(o) + ".yaml"
 		if o["metadata"].(object)["namespace"] == team {
 			name = "templates/namespaced-team-" + id(o) + ".yaml"
 		}
-		if out[name] != "" {
+		if out[name] != nil {
 			return nil, fmt.Errorf("two objects would be in %s", name)
 		}
-		if out[name], err = confinedTemplate(o); err != nil {
+		text, err := confinedTemplate(o)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		out[name] = []byte(text)
 	}
 	return out, nil
 }
@@ -173,21 +170,14 @@ func confinedTemplate(o object) (string, error) {
 	}
 	if o["metadata"].(object)["namespace"] == team {
 		// with restores what range replaces: the values and the release.
-		p.line(0, "{{- range $team := .Values.onlyNamespaces }}")
-		p.line(0, "{{- with $ }}")
-		p.line(0, "---")
+		p.lines(0, "{{- range $team := .Values.onlyNamespaces }}\n{{- with $ }}\n---\n")
 		p.mapping("", 0, o, nil)
-		p.line(0, "{{- end }}")
-		p.line(0, "{{- end }}")
+		p.lines(0, "{{- end }}\n{{- end }}\n")
 	} else {
 		p.under(0, inNamespaces, func() { p.mapping("", 0, o, nil) })
 	}
-	for path := range p.places {
-		if !p.used[path] && p.err == nil {
-			p.err = fmt.Errorf("it has no %s for a value to change", path)
-		}
-	}
 	const flag = "--only-namespaces="
-	text := strings.ReplaceAll(strings.Join(p.out, "\n")+"\n", flag+team, flag+`{{ join "," .Values.onlyNamespaces }}`)
-	return strings.ReplaceAll(text, team, "{{ $team | quote }}"), p.err
+	text, err := p.text()
+	text = strings.ReplaceAll(text, flag+team, flag+`{{ join "," .Values.onlyNamespaces }}`)
+	return strings.ReplaceAll(text, team, "{{ $team | quote }}"), err
 }

@@ -1,25 +1,25 @@
 package image
 
 import (
-	"archive/tar"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/match"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"curfew.dev/curfew/manifests/pack"
 )
 
 // user is the unprivileged user that the Deployments run as.
@@ -28,16 +28,11 @@ const user = "65532:65532"
 // entrypoint is the binary. Deployments have args and no command.
 const entrypoint = "/curfew"
 
-// file is one file of a layer.
-type file struct {
-	path, name string
-	mode       int64
-}
-
 // build makes the image of one platform from a binary and the licence. The binary needs nothing
 // else: time zones are linked in, and the cluster hands it the authority that it trusts.
 func build(binary, licence string, platform v1.Platform, o *Options) (v1.Image, error) {
-	content, err := pack(o.Created, file{binary, "curfew", 0o755}, file{licence, "LICENSE", 0o644})
+	content, err := pack.Tar(o.Created, pack.File{Path: binary, Name: "curfew", Mode: 0o755},
+		pack.File{Path: licence, Name: "LICENSE", Mode: 0o644})
 	if err != nil {
 		return nil, err
 	}
@@ -77,76 +72,11 @@ func (o *Options) labels() map[string]string {
 	return labels
 }
 
-// pack is a tar archive of files that belong to root, all with the same time.
-func pack(modified time.Time, files ...file) ([]byte, error) {
-	var out bytes.Buffer
-	packed := tar.NewWriter(&out)
-	for _, f := range files {
-		content, err := os.ReadFile(filepath.Clean(f.path))
-		if err != nil {
-			return nil, err
-		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(content)), ModTime: modified,
-			Format: tar.FormatUSTAR}
-		if err := packed.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := packed.Write(content); err != nil {
-			return nil, err
-		}
-	}
-	if err := packed.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}
-
 // Static returns a [Options.Build] whose output does not depend on the machine or its folders.
 func Static(root, version string) func(v1.Platform, string) error {
 	return func(platform v1.Platform, file string) error {
 		return Compile(root, version, file, []string{"-trimpath", "-buildvcs=false"},
 			"GOOS="+platform.OS, "GOARCH="+platform.Architecture, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
-	}
-}
-
-// Compile runs go build, with the linker's flags of the Makefile.
-func Compile(root, version, file string, flags []string, env ...string) error {
-	args := slices.Concat([]string{"build"}, flags, []string{"-ldflags", "-s -w -X main.version=" + version, "-o", file, "./cmd/curfew"})
-	cmd := exec.Command("go", args...)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), env...)
-	var text bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &text, &text
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, text.Bytes())
-	}
-	return nil
-}
-
-// extract writes the regular files of a tar archive. There are no others in Curfew's image.
-func extract(content io.Reader, into string) error {
-	for packed := tar.NewReader(content); ; {
-		header, err := packed.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if header.Typeflag != tar.TypeReg || !filepath.IsLocal(header.Name) {
-			return fmt.Errorf("%s is not a regular file below the root", header.Name)
-		}
-		data, err := io.ReadAll(packed)
-		if err != nil {
-			return err
-		}
-		path := filepath.Join(into, header.Name)
-		if err := os.WriteFile(path, data, header.FileInfo().Mode().Perm()); err != nil {
-			return err
-		}
-		if err := os.Chtimes(path, header.ModTime, header.ModTime); err != nil {
-			return err
-		}
 	}
 }
 
@@ -253,41 +183,31 @@ func writeLayout(dir string, index v1.ImageIndex, version string) error {
 	return nil
 }
 
+// Compile runs go build.
+func Compile(root, version, file string, flags []string, env ...string) error {
+	return pack.Build(root, "./cmd/curfew", version, file, flags, env...)
+}
+
 // Unpack writes the files of the image for a platform into a folder, as a container engine would.
 func Unpack(dir, platform, into string) (*v1.ConfigFile, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", dir, err)
 	}
-	image, err := find(index, platform)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+	inner, err := partial.FindIndexes(index, match.MediaTypes(string(types.OCIImageIndex)))
+	if err != nil || len(inner) != 1 {
+		return nil, fmt.Errorf("%s has %d indexes, want 1: %w", dir, len(inner), err)
 	}
-	content := mutate.Extract(image)
+	images, err := partial.FindImages(inner[0], func(each v1.Descriptor) bool { return each.Platform.String() == platform })
+	if err != nil || len(images) != 1 {
+		return nil, fmt.Errorf("%s has %d images for %s, want 1: %w", dir, len(images), platform, err)
+	}
+	content := mutate.Extract(images[0])
 	defer content.Close()
-	if err := extract(content, into); err != nil {
-		return nil, fmt.Errorf("unpack %s: %w", dir, err)
+	cmd := exec.Command("tar", "-x", "-p", "-f", "-", "-C", into)
+	cmd.Stdin = content
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("unpack %s: %w: %s", dir, err, text)
 	}
-	return image.ConfigFile()
-}
-
-// find looks for the image of a platform in an index, and in the indexes that it has.
-func find(index v1.ImageIndex, platform string) (v1.Image, error) {
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
-	}
-	for _, each := range manifest.Manifests {
-		switch {
-		case each.MediaType.IsIndex():
-			inner, err := index.ImageIndex(each.Digest)
-			if err != nil {
-				return nil, err
-			}
-			return find(inner, platform)
-		case each.Platform != nil && each.Platform.String() == platform:
-			return index.Image(each.Digest)
-		}
-	}
-	return nil, fmt.Errorf("no image for %s", strings.TrimSpace(platform))
+	return images[0].ConfigFile()
 }

@@ -1,0 +1,95 @@
+// Package pack builds and packs what a release publishes. The same source, version and time make the
+// same bytes on every machine.
+package pack
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Version is the form of versions that krew and Helm require: v0.1.0, v0.1.0-rc.1.
+var Version = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$`)
+
+// File is a file of an archive. Its content is read from Path if there is one.
+type File struct {
+	Name    string
+	Mode    int64
+	Path    string
+	Content []byte
+}
+
+// Tar packs files that belong to root, all with one time.
+func Tar(modified time.Time, files ...File) ([]byte, error) {
+	var out bytes.Buffer
+	packed := tar.NewWriter(&out)
+	for _, f := range files {
+		if f.Path != "" {
+			var err error
+			if f.Content, err = os.ReadFile(filepath.Clean(f.Path)); err != nil {
+				return nil, err
+			}
+		}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Mode: f.Mode, Size: int64(len(f.Content)), ModTime: modified}
+		if err := packed.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := packed.Write(f.Content); err != nil {
+			return nil, err
+		}
+	}
+	err := packed.Close()
+	return out.Bytes(), err
+}
+
+// TarGz is a compressed [Tar].
+func TarGz(modified time.Time, files ...File) ([]byte, error) {
+	packed, err := Tar(modified, files...)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	_, err = zipped.Write(packed)
+	err = errors.Join(err, zipped.Close())
+	return out.Bytes(), err
+}
+
+// Build runs go build in the top folder of the repository, with the linker's flags of the Makefile.
+func Build(root, program, version, file string, flags []string, env ...string) error {
+	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags,
+		[]string{"-ldflags", "-s -w -X main.version=" + version, "-o", file, program})...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), env...)
+	var text counted
+	cmd.Stdout, cmd.Stderr = &text, &text
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, text.Bytes())
+	}
+	return nil
+}
+
+// counted is the output of go build -v, a line for each package. It shows how many there are.
+type counted struct {
+	bytes.Buffer
+	lines int
+}
+
+// Write implements io.Writer.
+func (c *counted) Write(text []byte) (int, error) {
+	const every = 150
+	before := c.lines
+	c.lines += bytes.Count(text, []byte("\n"))
+	if c.lines/every > before/every {
+		fmt.Fprintf(os.Stderr, "  %d packages compiled\n", c.lines)
+	}
+	return c.Buffer.Write(text)
+}
