@@ -147,8 +147,8 @@ func TestSome(t *testing.T) {
 	}
 }
 
-// TestListGoesOnTooLong: where the API server has forgotten the list's beginning, all is listed
-// again in one piece, and nothing told twice.
+// TestListGoesOnTooLong: an API server that has dropped the list's snapshot, and does not say where
+// to go on, is asked for everything in one piece. No object is listed twice.
 func TestListGoesOnTooLong(t *testing.T) {
 	cluster := newFakeCluster(t, objects(t))
 	var continued []string
@@ -166,11 +166,11 @@ func TestListGoesOnTooLong(t *testing.T) {
 		return true, found, err
 	})
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n ci -o name")...)
-	if code != console.ExitOK || stdout != "job.batch/active\njob.batch/build\n" {
-		t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
+	if want := "job.batch/active\njob.batch/build\n"; code != console.ExitOK || stdout != want {
+		t.Errorf("exit status %d, want 0; output %q, want %q\n%s", code, stdout, want, stderr)
 	}
-	if have := strings.Join(continued, " "); have != "500 500more 0" {
-		t.Errorf("listed by %s", have)
+	if have, want := strings.Join(continued, ", "), "50, 100more, 0"; have != want {
+		t.Errorf("limits and continue tokens of the lists are %q, want %q", have, want)
 	}
 }
 
@@ -196,8 +196,7 @@ func TestOneObjectOneRow(t *testing.T) {
 	}
 }
 
-// TestSelectionGoesOnTooLong: the same where a list is read to be changed, and nothing is changed
-// twice for it.
+// TestSelectionGoesOnTooLong: the same for a list of objects to change. No object is changed twice.
 func TestSelectionGoesOnTooLong(t *testing.T) {
 	cluster := newFakeCluster(t, objects(t))
 	pages := 0
@@ -213,8 +212,12 @@ func TestSelectionGoesOnTooLong(t *testing.T) {
 		return true, found, err
 	})
 	code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("keep cm --all -n default --yes -o name")...)
-	if code != console.ExitOK || stdout != "configmap/demo\nconfigmap/demo-2\nconfigmap/plain\n" || len(sent) != 2 {
-		t.Errorf("exit status %d, sent %q:\n%s%s", code, sent, stdout, stderr)
+	want := "configmap/demo\nconfigmap/demo-2\nconfigmap/plain\n"
+	if code != console.ExitOK || stdout != want {
+		t.Errorf("exit status %d, want 0; output %q, want %q\n%s", code, stdout, want, stderr)
+	}
+	if len(sent) != 2 {
+		t.Errorf("sent %d requests, want 2: %q", len(sent), sent)
 	}
 }
 

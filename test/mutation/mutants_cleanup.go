@@ -196,8 +196,8 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "a preview acts as an account that the user may not impersonate",
-		File: "cmd/kubectl-curfew/world/survey.go",
-		Old:  "if err != nil || missing != \"\" {\n\t\treturn own", New: "if err != nil || missing == \"-\" {\n\t\treturn own",
+		File: "cmd/kubectl-curfew/world/access.go",
+		Old:  "\"impersonate\")); err != nil || !may {", New: "\"impersonate\")); err != nil || may && !may {",
 		Package: "cmd/kubectl-curfew", Tests: []string{"TestPreviewActsAsTheAccount"},
 	},
 	{

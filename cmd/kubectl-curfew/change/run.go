@@ -287,7 +287,7 @@ func (c *changing) write(ctx context.Context, w *world.World, each *planned) err
 		if err != nil {
 			return err
 		}
-		if !world.Same(each.Object, fresh.Object) {
+		if world.UIDOf(each.Object) != world.UIDOf(fresh.Object) {
 			return errors.New("was deleted and created again in between: check it and try again")
 		}
 		each.Object = fresh.Object

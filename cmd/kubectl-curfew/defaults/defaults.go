@@ -16,7 +16,10 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -95,7 +98,7 @@ func (o *defaultsOptions) run(ctx context.Context, args []string, out, diagnosti
 		if kind.ClusterScoped {
 			continue
 		}
-		each, err := w.Defaults(ctx, kind, namespace, now)
+		each, err := defaultsOf(ctx, w, kind, namespace, now)
 		if err != nil {
 			return err
 		}
@@ -117,7 +120,7 @@ func (o *defaultsOptions) run(ctx context.Context, args []string, out, diagnosti
 // defaultsAnswer is the answer of defaults.
 type defaultsAnswer struct {
 	namespace *resolution.NamespacePolicy
-	kinds     []*world.Defaults
+	kinds     []*kindDefaults
 	notes     *world.World
 }
 
@@ -240,4 +243,67 @@ func (a *defaultsAnswer) data(now time.Time) Data {
 		out.Unusable = append(out.Unusable, session.SettingOf(one))
 	}
 	return out
+}
+
+// kindDefaults are what admission fills into any new object of a kind in a namespace.
+type kindDefaults struct {
+	Kind                        world.Kind
+	Succeeded, Failed, Deadline resolution.Value
+	// Label is "" where none is given. LabelFrom is its setting, or the one that cannot be used.
+	Label     string
+	LabelFrom *lifetime.Setting
+	Bounds    []*lifetime.Setting
+	// Depends are what looks at the object, and so may give it something else.
+	Depends []string
+	// Unusable are settings that cannot be used, for other kinds of outcomes too.
+	Unusable []*lifetime.Setting
+}
+
+// defaultsOf returns the defaults that admission would give a new object of a kind, by kind alone,
+// in a namespace. Policies that look at the object decide nothing here, and are named instead.
+func defaultsOf(ctx context.Context, w *world.World, kind world.Kind, namespace *resolution.NamespacePolicy, now time.Time) (
+	*kindDefaults, error) {
+	object := map[string]any{
+		"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "metadata": map[string]any{"namespace": namespace.Name},
+		"spec": map[string]any{"restartPolicy": "Never"}, // or a Pod would have none
+	}
+	out := &kindDefaults{Kind: kind}
+	facts := policy.FactsOfObject(kind.Profile, object)
+	found, err := platform.ContextOf(ctx, w.Source(), platform.Whole(facts, object))
+	if err != nil {
+		return nil, err
+	}
+	scope := &found.Scope
+	if w.Platform().RuntimeOf(kind.GroupKind()) != nil {
+		scope.Runtime, out.Depends = nil, append(out.Depends, "its runtime")
+	}
+	for _, each := range w.Platform().Concerning(kind.GroupKind()) {
+		if each.VariesIn(namespace) {
+			out.Depends = append(out.Depends, "policy/"+each.Name)
+			scope.Policies = slices.DeleteFunc(scope.Policies, func(of *resolution.PlatformPolicy) bool { return of.Name == each.Name })
+		}
+	}
+	scope.Creating, scope.Off, scope.Protected = true, w.Controller.Off, judging.Protects(w.Controller.Protect, namespace.Name)
+	effective := resolution.Resolve(facts, scope)
+	out.Succeeded, out.Failed, out.Deadline = effective.Succeeded, effective.Failed, effective.Deadline
+	out.Label, out.LabelFrom = resolution.DefaultLabel(facts, scope, now)
+	out.Bounds = scope.BoundsFor(facts, resolution.AllBounds).Settings()
+	settings := slices.Concat(namespace.Settings(), out.Bounds)
+	for _, of := range scope.Policies {
+		settings = slices.Concat(settings, of.TTL.Settings(), of.Bounds.Settings())
+		for _, one := range []*lifetime.Setting{of.Deadline, of.LatestUnreadable} {
+			if one != nil {
+				settings = append(settings, one)
+			}
+		}
+	}
+	if out.LabelFrom != nil {
+		settings = append(settings, out.LabelFrom)
+	}
+	for _, one := range settings {
+		if one.Err != nil && !slices.Contains(out.Unusable, one) {
+			out.Unusable = append(out.Unusable, one)
+		}
+	}
+	return out, nil
 }

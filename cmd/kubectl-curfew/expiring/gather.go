@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -146,7 +145,7 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 	group.SetLimit(listsAtOnce)
 	for _, kind := range kinds {
 		group.Go(func() error {
-			err := w.List(ctx, kind, reading, func(object map[string]any) error {
+			err := w.EachOf(ctx, kind, reading, func(object map[string]any) error {
 				entries, err := w.Entries(ctx, kind, object, query.now)
 				if err != nil {
 					return err
@@ -158,7 +157,7 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 				defer mu.Unlock()
 				objects++
 				progress.Say("%s looked at", console.Count(objects, "object"))
-				if uid := (&unstructured.Unstructured{Object: object}).GetUID(); uid != "" {
+				if uid := world.UIDOf(object); uid != "" {
 					delete(found, uid) // as it was before
 				}
 				for i := range entries {

@@ -218,7 +218,7 @@ type deletedData struct {
 // gone answers for an object that does not exist if Curfew deleted it and a record of that remains.
 // Otherwise it returns an error.
 func (o *explainOptions) gone(ctx context.Context, w *world.World, missing *world.GoneError, now time.Time, print console.PrintFunc, out io.Writer) error {
-	found, unnamed, unread, err := w.Deleted(ctx, missing)
+	found, unnamed, unread, err := deletedBefore(ctx, w, missing)
 	if err != nil {
 		return err
 	}

@@ -208,7 +208,7 @@ func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cle
 
 // previewRun previews the run of a policy at an instant, or a part of it.
 func previewRun(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, only survey.Only, at time.Time) (*Result, *world.Account, error) {
-	account, err := w.AccountOf(ctx, p.Account)
+	account, err := w.AccountOf(ctx, p.Account, w.Controller.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}

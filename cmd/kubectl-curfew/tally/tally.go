@@ -1,22 +1,27 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -87,7 +92,7 @@ func (o *tallyOptions) run(ctx context.Context, args []string, out, diagnostics 
 	if len(args) > 0 {
 		name = args[0]
 	}
-	tallies, err := w.Tallies(ctx, namespace, name)
+	tallies, err := read(ctx, w, namespace, name)
 	if err != nil {
 		return err
 	}
@@ -123,7 +128,7 @@ func completeTallies(c *session.Connection) cobra.CompletionFunc {
 
 // tallyAnswer is the answer of tally.
 type tallyAnswer struct {
-	tallies          []*world.Tally
+	tallies          []*podTally
 	now              time.Time
 	everywhere, wide bool
 }
@@ -191,7 +196,7 @@ func (a *tallyAnswer) table(noHeaders bool, out io.Writer) error {
 	return console.PrintTable(table, printers.PrintOptions{NoHeaders: noHeaders}, out)
 }
 
-func (a *tallyAnswer) row(each *world.Tally) []string {
+func (a *tallyAnswer) row(each *podTally) []string {
 	status, number := &each.Status, func(n int64) string { return strconv.FormatInt(n, 10) }
 	oldest, state := "-", tallyState(each.Status.Conditions)
 	if !each.Oldest.IsZero() {
@@ -249,4 +254,82 @@ func tallyMessage(conditions []metav1.Condition) string {
 		messages = append(messages, fmt.Sprintf("%s: %s", one.Type, one.Message))
 	}
 	return strings.Join(messages, "; ")
+}
+
+// podTally is a PodTally with the counts of its Pods.
+type podTally struct {
+	*v1alpha1.PodTally
+	// Oldest is when the first of the uncounted Pods finished; zero where that is not known.
+	Oldest time.Time
+}
+
+// Uncounted is how many finished Pods are being counted.
+func (t *podTally) Uncounted() int { return len(t.uncounted()) }
+
+func (t *podTally) uncounted() []types.UID {
+	if listed := t.Status.UncountedTerminatedPods; listed != nil {
+		return slices.Concat(listed.Succeeded, listed.Failed)
+	}
+	return nil
+}
+
+// PerHour is how many Pods have been counted an hour, on average.
+func (t *podTally) PerHour(now time.Time) float64 {
+	if t.Status.StartTime == nil || !now.After(t.Status.StartTime.Time) {
+		return 0
+	}
+	return float64(t.Status.Succeeded+t.Status.Failed) / now.Sub(t.Status.StartTime.Time).Hours()
+}
+
+// read returns the PodTallies of a namespace, of all with "", and with a name that one.
+func read(ctx context.Context, w *world.World, namespace, name string) ([]*podTally, error) {
+	at := v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)
+	all, presence, err := world.Items[v1alpha1.PodTally](ctx, w, at, namespace, "")
+	switch {
+	case err != nil:
+		return nil, err
+	case presence == world.Unread:
+		return nil, fmt.Errorf("you may not list %s: ask for a role that allows it", at.GroupResource())
+	}
+	var out []*podTally
+	for _, each := range all {
+		if name != "" && each.Name != name {
+			continue
+		}
+		one := &podTally{PodTally: each}
+		if err := oldest(ctx, w, one); err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	if name != "" && len(out) == 0 {
+		return nil, fmt.Errorf("there is no PodTally %q in namespace %q", name, namespace)
+	}
+	slices.SortFunc(out, func(a, b *podTally) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// oldest reads when the uncounted Pods finished, if there are any and the user may list Pods.
+func oldest(ctx context.Context, w *world.World, of *podTally) error {
+	uncounted := of.uncounted()
+	if len(uncounted) == 0 {
+		return nil
+	}
+	at := corev1.SchemeGroupVersion.WithResource("pods")
+	pods, presence, err := world.Items[corev1.Pod](ctx, w, at, of.Namespace, metav1.FormatLabelSelector(&of.Spec.Selector))
+	if err != nil {
+		return err
+	}
+	if presence == world.Unread {
+		w.Lack("list pods in namespace %s", of.Namespace)
+	}
+	for _, pod := range pods {
+		at := policy.FactsOfPod(pod).FinishTime
+		if !at.IsZero() && slices.Contains(uncounted, pod.UID) && (of.Oldest.IsZero() || at.Before(of.Oldest)) {
+			of.Oldest = at
+		}
+	}
+	return nil
 }

@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -234,9 +234,9 @@ func (i *Installation) releases(ctx context.Context) error {
 // metadata passes the metadata of all objects of a kind to take. That the kind is not served is no
 // error.
 func (i *Installation) metadata(ctx context.Context, of schema.GroupVersionResource, take func(*metav1.ObjectMeta)) error {
-	_, err := paging.Each(ctx, metav1.ListOptions{}, i.clients.Metadata.Resource(of).List, func(page *metav1.PartialObjectMetadataList) error {
-		for j := range page.Items {
-			take(&page.Items[j].ObjectMeta)
+	err := world.Pages(ctx, i.clients.Metadata.Resource(of).List, metav1.ListOptions{}, func(item runtime.Object) error {
+		if object, ok := item.(*metav1.PartialObjectMetadata); ok {
+			take(&object.ObjectMeta)
 		}
 		return nil
 	})

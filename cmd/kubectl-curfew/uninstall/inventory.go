@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
@@ -216,10 +217,12 @@ func (i *Installation) add(found *unstructured.Unstructured, of schema.GroupVers
 }
 
 // list passes the objects of a kind to take. That the kind is not served is no error.
-func (i *Installation) list(ctx context.Context, of schema.GroupVersionResource, selector string, take func(*unstructured.Unstructured)) error {
-	_, err := paging.Each(ctx, metav1.ListOptions{LabelSelector: selector}, i.clients.Objects.Resource(of).List, func(page *unstructured.UnstructuredList) error {
-		for j := range page.Items {
-			take(&page.Items[j])
+func (i *Installation) list(ctx context.Context, of schema.GroupVersionResource, selector string,
+	take func(*unstructured.Unstructured)) error {
+	options := metav1.ListOptions{LabelSelector: selector}
+	err := world.Pages(ctx, i.clients.Objects.Resource(of).List, options, func(item runtime.Object) error {
+		if object, ok := item.(*unstructured.Unstructured); ok {
+			take(object)
 		}
 		return nil
 	})

@@ -2,42 +2,43 @@ package world
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/dynamic"
 
-	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // MayI asks whether the user may use a verb on an object.
-func (w *World) MayI(ctx context.Context, kind Kind, namespace, name, verb string) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: attributes(kind, namespace, name, verb),
-	}}
-	if err := w.ask(ctx, "SelfSubjectAccessReview", review); err != nil {
+func (c *cluster) MayI(ctx context.Context, kind Kind, namespace, name, verb string) (bool, error) {
+	may, err := allowed(ctx, c.clients.Objects, attributes(kind.At(), namespace, name, verb))
+	if err != nil {
 		return false, fmt.Errorf("asking whether you may %s %s: %w", verb, kind.Name(name), err)
 	}
-	return review.Status.Allowed, nil
+	return may, nil
 }
 
 // MayUpdatePolicy asks whether the user may update a LifecyclePolicy, which exempts from its
 // bounds.protect.
-func (w *World) MayUpdatePolicy(ctx context.Context, name string) rules.Answer {
+func (c *cluster) MayUpdatePolicy(ctx context.Context, name string) rules.Answer {
 	kind := Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("LifecyclePolicy"), Resource: v1alpha1.LifecyclePolicies}
-	answer, _ := w.updates.get(name, func() (rules.Answer, error) { // Without an answer the bound applies, as in admission.
-		may, err := w.MayI(ctx, kind, "", name, "update")
+	answer, _ := c.updates.get(name, func() (rules.Answer, error) { // Without an answer the bound applies, as in admission.
+		may, err := c.MayI(ctx, kind, "", name, "update")
 		switch {
 		case err != nil:
 			return rules.Unknown, err
@@ -49,12 +50,15 @@ func (w *World) MayUpdatePolicy(ctx context.Context, name string) rules.Answer {
 	return answer
 }
 
-// ask creates a review and reads the answer into it. client-go's typed client would link every API
-// type.
-func (w *World) ask(ctx context.Context, kind string, review any) error {
-	return ask(ctx, w.clients.Objects, kind, review)
+// allowed asks whether the user of a client may do something.
+func allowed(ctx context.Context, client dynamic.Interface, what *authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: what}}
+	err := ask(ctx, client, "SelfSubjectAccessReview", review)
+	return review.Status.Allowed, err
 }
 
+// ask creates a review and reads the answer into it. client-go's typed client would link every API
+// type.
 func ask(ctx context.Context, client dynamic.Interface, kind string, review any) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(review)
 	if err != nil {
@@ -70,9 +74,9 @@ func ask(ctx context.Context, client dynamic.Interface, kind string, review any)
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, review)
 }
 
-func attributes(kind Kind, namespace, name, verb string) *authorizationv1.ResourceAttributes {
+func attributes(at schema.GroupVersionResource, namespace, name, verb string) *authorizationv1.ResourceAttributes {
 	return &authorizationv1.ResourceAttributes{
-		Group: kind.Group, Version: kind.Version, Resource: kind.Resource, Namespace: namespace, Name: name, Verb: verb,
+		Group: at.Group, Version: at.Version, Resource: at.Resource, Namespace: namespace, Name: name, Verb: verb,
 	}
 }
 
@@ -80,42 +84,23 @@ func attributes(kind Kind, namespace, name, verb string) *authorizationv1.Resour
 // first.
 var needed = []string{"delete", "list", "watch", "get"}
 
-// permission says whether Curfew's controller has all needed verbs, and which one it lacks.
-type permission struct {
-	answer rules.Answer
-	lacks  string
-}
-
-// controllerMay asks whether Curfew's controller may delete objects of a kind in a namespace. The
-// answer is unknown for most users, who may not ask what others may do.
-func (w *World) controllerMay(ctx context.Context, kind Kind, namespace string) (permission, error) {
-	if kind.ClusterScoped {
-		namespace = ""
-	}
-	// A permission in the whole cluster includes this namespace.
-	everywhere, err := w.review(ctx, kind, "")
-	if err != nil || everywhere.answer != rules.No || namespace == "" {
-		return everywhere, err
-	}
-	return w.review(ctx, kind, namespace)
-}
-
-func (w *World) review(ctx context.Context, kind Kind, namespace string) (permission, error) {
-	return w.access.get(kind.GroupResource().String()+" "+namespace, func() (permission, error) {
+// review asks whether Curfew's controller, by its user name, may delete objects of a kind.
+func (c *cluster) review(ctx context.Context, kind Kind, namespace, controller string) (permission, error) {
+	return c.access.get(kind.GroupResource().String()+" "+namespace, func() (permission, error) {
 		for _, verb := range needed {
-			if w.noReviews.Load() {
+			if c.noReviews.Load() {
 				return permission{}, nil
 			}
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				ResourceAttributes: attributes(kind, namespace, "", verb), User: w.Controller.User, Groups: groupsOf(w.Controller.User),
+				ResourceAttributes: attributes(kind.At(), namespace, "", verb), User: controller, Groups: groupsOf(controller),
 			}}
-			err := w.ask(ctx, "SubjectAccessReview", review)
+			err := ask(ctx, c.clients.Objects, "SubjectAccessReview", review)
 			switch {
 			case apierrors.IsForbidden(err):
-				w.noReviews.Store(true)
+				c.noReviews.Store(true)
 				return permission{}, nil
 			case err != nil:
-				return permission{}, fmt.Errorf("asking whether %s may %s %s: %w", w.Controller.User, verb, kind.GroupResource(), err)
+				return permission{}, fmt.Errorf("asking whether %s may %s %s: %w", controller, verb, kind.GroupResource(), err)
 			case !review.Status.Allowed:
 				return permission{rules.No, verb}, nil
 			}
@@ -133,32 +118,88 @@ func groupsOf(username string) []string {
 	return append(serviceaccount.MakeGroupNames(namespace), user.AllAuthenticated)
 }
 
-// answers remembers by key each answer, and each refusal. It does not remember other errors.
-type answers[V any] struct {
-	mu    sync.Mutex
-	known map[string]answer[V]
+// Account reads as the service account of a cleanup policy, or as the user.
+type Account struct {
+	survey.Clients
+	Name types.NamespacedName
+	// Own means that it reads as the user, who may not impersonate the account.
+	Own bool
 }
 
-type answer[V any] struct {
-	value V
-	err   error
-}
-
-func (a *answers[V]) get(key string, read func() (V, error)) (V, error) {
-	a.mu.Lock()
-	known, ok := a.known[key]
-	a.mu.Unlock()
-	if ok {
-		return known.value, known.err
+// AccountOf impersonates a service account if the user may. The zero name is the account of
+// policies that name none, in Curfew's namespace, by the name that manifests/rbac gives it.
+func (c *cluster) AccountOf(ctx context.Context, name types.NamespacedName, curfew string) (*Account, error) {
+	if name.Name == "" {
+		name = types.NamespacedName{Namespace: curfew, Name: "curfew-cleanup"}
 	}
-	value, err := read()
-	if err == nil || errors.Is(err, platform.ErrUnknown) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.known == nil {
-			a.known = map[string]answer[V]{}
+	own := &Account{Clients: survey.Clients{Objects: c.clients.Objects, Metadata: c.clients.Metadata}, Name: name, Own: true}
+	if c.clients.As == nil {
+		return own, nil
+	}
+	accounts := corev1.SchemeGroupVersion.WithResource("serviceaccounts")
+	if may, err := allowed(ctx, own.Objects, attributes(accounts, name.Namespace, name.Name, "impersonate")); err != nil || !may {
+		if err != nil {
+			err = fmt.Errorf("asking who may impersonate %s: %w", accounts.GroupResource(), err)
 		}
-		a.known[key] = answer[V]{value, err}
+		return own, err
 	}
-	return value, err
+	as, err := c.clients.As(fmt.Sprintf("system:serviceaccount:%s:%s", name.Namespace, name.Name))
+	if err != nil {
+		return nil, fmt.Errorf("impersonating service account %s: %w", name, err)
+	}
+	return &Account{Clients: survey.Clients{Objects: as.Objects, Metadata: as.Metadata}, Name: name}, nil
+}
+
+// Lacks implements [survey.Reader]. To see what would be deleted, the user needs no right to
+// delete.
+func (a *Account) Lacks(ctx context.Context, resource schema.GroupVersionResource, namespace string, verbs ...string) (string, error) {
+	if a.Own {
+		verbs = slices.DeleteFunc(slices.Clone(verbs), func(verb string) bool { return verb == "delete" })
+	}
+	for _, verb := range verbs {
+		may, err := allowed(ctx, a.Objects, attributes(resource, namespace, "", verb))
+		if err != nil {
+			return "", fmt.Errorf("asking who may %s %s: %w", verb, resource.GroupResource(), err)
+		}
+		if !may {
+			return verb, nil
+		}
+	}
+	return "", nil
+}
+
+// Probe is the result of two dry runs that create a Namespace, which each webhook answers in its
+// own way.
+type Probe struct {
+	// Tried is false where the user may not create Namespaces.
+	Tried bool
+	// Defaults and Validates report whether the API server called the webhook.
+	Defaults, Validates bool
+}
+
+// Probe finds out whether the API server calls the webhooks. Nothing is stored.
+func (c *cluster) Probe(ctx context.Context) (Probe, error) {
+	kind := Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Resource: "namespaces"}
+	if may, err := c.MayI(ctx, kind, "", "", "create"); err != nil || !may {
+		return Probe{}, err
+	}
+	filled, err := c.dryRunNamespace(ctx, "1h")
+	if err != nil {
+		return Probe{}, fmt.Errorf("creating a namespace in a dry run: %w", err)
+	}
+	_, defaults := filled.GetLabels()[wellknown.LabelInUse]
+	_, err = c.dryRunNamespace(ctx, "soon")
+	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+	if err != nil && !(refused && strings.Contains(err.Error(), wellknown.AnnotationDefaultTTL)) {
+		return Probe{}, fmt.Errorf("creating a namespace with a bad default in a dry run: %w", err)
+	}
+	return Probe{Tried: true, Defaults: defaults, Validates: err != nil}, nil
+}
+
+func (c *cluster) dryRunNamespace(ctx context.Context, ttl string) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	object.SetGenerateName("curfew-status-")
+	object.SetAnnotations(map[string]string{wellknown.AnnotationDefaultTTL: ttl})
+	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager}
+	return c.objects(namespaceResource, "").Create(ctx, object, options)
 }

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
 )
 
@@ -114,7 +115,8 @@ func (c *Cascade) at() time.Time {
 
 // fateOf is the deletion of an owner or Namespace that its dependents follow; nil where it stays,
 // or leaves them behind.
-func (w *World) fateOf(ctx context.Context, gvk schema.GroupVersionKind, namespace, name, uid string, now time.Time, depth int) (fate, error) {
+func (w *World) fateOf(ctx context.Context, gvk schema.GroupVersionKind, namespace, name, uid string, now time.Time, depth int) (
+	fate, error) {
 	return w.fates.get(gvk.String()+" "+namespace+"/"+name+" "+uid, func() (fate, error) {
 		kind, err := w.kindOf(gvk.GroupKind())
 		if err != nil {
@@ -126,19 +128,20 @@ func (w *World) fateOf(ctx context.Context, gvk schema.GroupVersionKind, namespa
 		case namespace == "":
 			return fate{}, nil // The garbage collector ignores such a reference.
 		}
-		if uid != "" && w.ownersRead.Add(1) > maxOwners {
-			return fate{unknown: []string{fmt.Sprintf("whether it is deleted with %s %s: only %d owners are read", gvk.Kind, name, maxOwners)}}, nil
+		unknown := func(format string, why any) (fate, error) {
+			return fate{unknown: []string{fmt.Sprintf("whether it is deleted with %s %s: "+format, gvk.Kind, name, why)}}, nil
 		}
-		read, err := w.clients.Objects.Resource(kind.At()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		if uid != "" && w.ownersRead.Add(1) > maxOwners {
+			return unknown("only %d owners are read", maxOwners)
+		}
+		read, err := w.objects(kind.At(), namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsForbidden(err):
-			return fate{unknown: []string{fmt.Sprintf("whether it is deleted with %s %s: you may not get %s", gvk.Kind, name, kind.GroupResource())}}, nil
-		case apierrors.IsNotFound(err):
+			return unknown("you may not get %s", kind.GroupResource())
+		case apierrors.IsNotFound(err), err == nil && uid != "" && string(read.GetUID()) != uid:
 			return fate{cascade: &Cascade{Kind: kind, Namespace: namespace, Name: name, Gone: true}}, nil
 		case err != nil:
 			return fate{}, fmt.Errorf("reading %s: %w", kind.Name(name), err)
-		case uid != "" && string(read.GetUID()) != uid:
-			return fate{cascade: &Cascade{Kind: kind, Namespace: namespace, Name: name, Gone: true}}, nil
 		}
 		return w.dependents(ctx, kind, read, now, depth)
 	})
@@ -255,20 +258,12 @@ func (w *World) Dependents(ctx context.Context, namespace string, owner types.UI
 		if kind.ClusterScoped || kind.Resource == "events" {
 			continue
 		}
-		resource := w.clients.Metadata.Resource(kind.At()).Namespace(namespace)
-		list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return resource.List(ctx, options)
-		}
 		group.Go(func() error {
-			err := pages(ctx, list, metav1.ListOptions{}, func(item runtime.Object) error {
-				metadata, err := meta.Accessor(item)
-				if err != nil {
-					return err
-				}
+			err := w.eachMetadata(ctx, kind.At(), namespace, metav1.ListOptions{}, func(object *metav1.PartialObjectMetadata) error {
 				mu.Lock()
 				defer mu.Unlock()
-				for _, by := range metadata.GetOwnerReferences() {
-					owned[by.UID] = append(owned[by.UID], metadata.GetUID())
+				for _, by := range object.OwnerReferences {
+					owned[by.UID] = append(owned[by.UID], object.UID)
 				}
 				return nil
 			})
@@ -307,4 +302,50 @@ func descendants(owned map[types.UID][]types.UID, owner types.UID) int {
 		}
 	}
 	return len(counted) - 1
+}
+
+// HistoryLimits says how many finished Jobs the CronJob that owns a Job keeps; "" for none, and
+// where the user may not list CronJobs.
+func (w *World) HistoryLimits(ctx context.Context, facts *policy.Facts) (string, error) {
+	name := cronJobOf(facts)
+	if name == "" {
+		return "", nil
+	}
+	limits, err := w.historyLimits(ctx, facts.Namespace)
+	return limits[types.NamespacedName{Namespace: facts.Namespace, Name: name}], err
+}
+
+// AddHistory sets History of the Jobs that CronJobs own. It lists the CronJobs of the namespace, or
+// with "" of all, once, and only if there are such Jobs.
+func (w *World) AddHistory(ctx context.Context, namespace string, entries []*Entry) error {
+	for _, entry := range entries {
+		if entry.CronJob == "" {
+			continue
+		}
+		limits, err := w.historyLimits(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		entry.History = limits[types.NamespacedName{Namespace: entry.Namespace, Name: entry.CronJob}]
+	}
+	return nil
+}
+
+// historyLimits are the limits of the CronJobs of a namespace, or with "" of all, in words.
+func (w *World) historyLimits(ctx context.Context, namespace string) (map[types.NamespacedName]string, error) {
+	return w.histories.get(namespace, func() (map[types.NamespacedName]string, error) {
+		all, _, err := Items[batchv1.CronJob](ctx, w, batchv1.SchemeGroupVersion.WithResource("cronjobs"), namespace, "")
+		if status := apierrors.APIStatus(nil); errors.As(err, &status) && !Gone(err) {
+			w.Note("history limits of CronJobs are not known: " + err.Error())
+		} else if err != nil && !Gone(err) {
+			return nil, err
+		}
+		out := map[types.NamespacedName]string{}
+		for _, one := range all {
+			out[types.NamespacedName{Namespace: one.Namespace, Name: one.Name}] = fmt.Sprintf(
+				"keeps the newest Jobs of CronJob %s: successfulJobsHistoryLimit %d, failedJobsHistoryLimit %d", one.Name,
+				ptr.Deref(one.Spec.SuccessfulJobsHistoryLimit, 3), ptr.Deref(one.Spec.FailedJobsHistoryLimit, 1))
+		}
+		return out, nil
+	})
 }

@@ -71,14 +71,14 @@ func reading(t *testing.T, test contexts.Case) *World {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	w := &World{
-		options: Options{Builtin: builtin}, unfed: map[schema.GroupKind]bool{},
+	w := &World{options: Options{Builtin: builtin}, cluster: cluster{
+		unfed: map[schema.GroupKind]bool{},
 		clients: Clients{
 			Objects:  dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...),
 			Metadata: metadatafake.NewSimpleMetadataClient(scheme, namespaces...),
 		},
 		discover: func() (discovered, error) { return discovered{}, nil },
-	}
+	}}
 	if err := w.readPlatform(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package world
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,9 +9,7 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
@@ -54,44 +51,6 @@ func (c Controller) Surroundings() judging.Surroundings {
 
 // Name is its Deployment as kubectl takes it, by the name that manifests/deploy gives it.
 func (c Controller) Name() string { return "deployment/curfew-controller -n " + c.Namespace }
-
-// readController reads the settings. Most users may not, which is no error.
-func (w *World) readController(ctx context.Context) error {
-	namespace := w.options.Namespace
-	w.Controller = Controller{
-		Namespace: namespace, User: "system:serviceaccount:" + namespace + ":curfew-controller",
-		Protect: append(judging.DefaultProtect(), namespace),
-	}
-	object, err := w.clients.Objects.Resource(settings.Resource).Namespace(namespace).Get(ctx, settings.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsForbidden(err):
-		w.Controller.Unknown = fmt.Sprintf("you may not get configmaps/%s in namespace %q", settings.Name, namespace)
-		return nil
-	case apierrors.IsNotFound(err):
-		w.Controller.Settings = Missing
-		w.Controller.Unknown = fmt.Sprintf("there is no ConfigMap %s in namespace %q; --curfew-namespace names another", settings.Name, namespace)
-		return nil
-	case err != nil:
-		return fmt.Errorf("reading the settings of Curfew's controller in namespace %q: %w", namespace, err)
-	}
-	data, _, err := unstructured.NestedStringMap(object.Object, "data")
-	w.Controller.Settings = Found
-	read, invalid := w.Controller.with(data)
-	if err = errors.Join(err, invalid); err != nil {
-		w.Controller.Unknown = fmt.Sprintf("ConfigMap %s in namespace %q cannot be used: %s", settings.Name, namespace, strings.ReplaceAll(err.Error(), "\n", ", "))
-		return nil
-	}
-	w.Controller = read
-	return nil
-}
-
-// ProtectedNamespaces are the names and patterns of namespaces that Curfew leaves alone, as far as
-// the user may read them.
-func ProtectedNamespaces(ctx context.Context, clients Clients, namespace string) []string {
-	w := &World{clients: clients, options: Options{Namespace: namespace}}
-	_ = w.readController(ctx) // The defaults are known without an answer.
-	return w.Controller.Protect
-}
 
 // with applies published settings.
 func (c Controller) with(data map[string]string) (Controller, error) {
@@ -153,7 +112,8 @@ func (c *Controller) judge(served bool) {
 	case nothing && !served:
 		set(NotInstalled, "Curfew is not installed in this cluster: the API server serves no kind of group %s", wellknown.Group)
 	case nothing && lease.Presence == Missing && c.Settings == Missing:
-		set(NotInstalled, "Curfew does not run %s, which has no Lease %s and no ConfigMap %s; --curfew-namespace names another", here, lease.Name, settings.Name)
+		set(NotInstalled, "Curfew does not run %s, which has no Lease %s and no ConfigMap %s; --curfew-namespace names another",
+			here, lease.Name, settings.Name)
 	case byReplicas && workload.Ready == 0:
 		set(Stopped, "no replica of Curfew's controller runs: Deployment curfew-controller %s has 0 of %d ready", here, workload.Wanted)
 	case byReplicas:
@@ -227,8 +187,8 @@ func (c *Controller) confined() string {
 	if only == "" {
 		return ""
 	}
-	return fmt.Sprintf("Curfew's controller works in these namespaces only: %s. It deletes nothing elsewhere, and takes policies and profiles "+
-		"from files, which are not known here", strings.ReplaceAll(only, ",", ", "))
+	return "Curfew's controller works in these namespaces only: " + strings.ReplaceAll(only, ",", ", ") +
+		". It deletes nothing elsewhere, and takes policies and profiles from files, which are not known here"
 }
 
 // unknown is the obstacle that explain shows for it.
@@ -251,38 +211,11 @@ func (c *Controller) incomplete(kind Kind) []string {
 	}
 	for _, one := range report.Incomplete {
 		if one.Group == kind.Group && one.Kind == kind.Kind {
-			return []string{fmt.Sprintf("whether Curfew's controller knows it: not all %s have been known to it since %s", kind.GroupResource(), one.Since.UTC().Format(time.RFC3339))}
+			return []string{fmt.Sprintf("whether Curfew's controller knows it: not all %s have been known to it since %s",
+				kind.GroupResource(), one.Since.UTC().Format(time.RFC3339))}
 		}
 	}
 	return nil
-}
-
-// noteController notes what users have to know first.
-func (w *World) noteController() {
-	c := &w.Controller
-	switch c.State {
-	case Stopped:
-		w.note("%s: Curfew deletes and stops nothing until one does", c.Why)
-	case NotInstalled:
-		w.note("%s", c.Why)
-	}
-	if only := c.confined(); only != "" {
-		w.note("%s", only)
-	}
-	var lacks []string
-	if c.Settings == Unread && c.State != NotInstalled {
-		lacks = append(lacks, "configmaps/"+settings.Name)
-	}
-	if c.State == Unknown && c.Lease.Presence == Unread && !c.Lease.Unused {
-		lacks = append(lacks, "leases/"+c.Lease.Name)
-	}
-	what, why := c.Unread()
-	switch {
-	case len(lacks) > 0 && (c.Settings != Found || c.Unknown == ""):
-		w.lack("get %s in namespace %q", strings.Join(lacks, " and "), c.Namespace)
-	case what != "" && (c.Settings != Missing || c.State == Unknown):
-		w.note("%s: %s is not known", why, what)
-	}
 }
 
 // NotInstalledError is the answer of commands that make no sense without Curfew.
@@ -290,10 +223,73 @@ type NotInstalledError struct{ why string }
 
 func (e *NotInstalledError) Error() string { return e.why }
 
-// Installed fails where Curfew is not installed.
-func (w *World) Installed() error {
-	if w.Controller.State == NotInstalled {
-		return &NotInstalledError{w.Controller.Why}
-	}
-	return nil
+// Lease is the Lease of the controller.
+type Lease struct {
+	Presence
+	// Name is the value of --lease-name. Unused is --leader-elect=false: no process renews it.
+	Name   string
+	Unused bool
+	// Holder is the replica that leads; "" where the last one released the Lease.
+	Holder string
+	// Age is the time since it was renewed, by the API server's clock. Duration is how long it
+	// holds.
+	Age, Duration time.Duration
 }
+
+// fresh reports whether a replica leads. A renewal in the future proves as little as an old one.
+func (l *Lease) fresh() bool {
+	return l.Presence == Found && l.Holder != "" && l.Age.Abs() <= l.Duration
+}
+
+func (l *Lease) set(spec *coordinationv1.LeaseSpec, now time.Time) {
+	l.Duration = defaultLeaseDuration
+	if spec.HolderIdentity != nil && spec.RenewTime != nil {
+		l.Holder = *spec.HolderIdentity
+	}
+	if spec.LeaseDurationSeconds != nil {
+		l.Duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
+	}
+	if spec.RenewTime != nil {
+		l.Age = now.Sub(spec.RenewTime.Time).Truncate(time.Second)
+	}
+}
+
+// Workload is the state of a Deployment of Curfew.
+type Workload struct {
+	Presence
+	Wanted, Ready int32
+	Image         string
+	Args          []string
+}
+
+// defaultLease is the flag's default, and defaultLeaseDuration how long the Lease holds where it
+// does not say so.
+const (
+	defaultLease         = "curfew-controller"
+	defaultLeaseDuration = 15 * time.Second
+)
+
+// MadeHere is the label of the pauses that kubectl curfew pause made.
+const MadeHere = "app.kubernetes.io/managed-by"
+
+// Pause is a pause in the cluster.
+type Pause struct {
+	judging.Pause
+	// Here: kubectl curfew pause made it.
+	Here bool
+}
+
+// Pauses are all pauses, with those that have ended, as far as the user may read them.
+type Pauses struct {
+	Presence Presence
+	All      []Pause
+}
+
+// InEffect returns the pauses that have not ended.
+func (p *Pauses) InEffect(now time.Time) []Pause {
+	return slices.DeleteFunc(slices.Clone(p.All), func(one Pause) bool { return one.Over(now) })
+}
+
+// confinedTo reports whether the controller runs with --only-namespaces: a ConfigMap then takes the
+// place of DeletionPauses.
+func (c *Controller) confinedTo() bool { return c.Published["only-namespaces"] != "" }

@@ -105,7 +105,7 @@ func TestRank(t *testing.T) {
 
 // TestResourcesAreNotAll: a preview learns which groups discovery did not show, as a run does.
 func TestResourcesAreNotAll(t *testing.T) {
-	w := &World{clients: Clients{Discovery: answering(t, map[string]string{"/api": coreGroup, "/apis": otherGroups})}}
+	w := &cluster{clients: Clients{Discovery: answering(t, map[string]string{"/api": coreGroup, "/apis": otherGroups})}}
 	w.discover = w.askDiscovery
 	_, err := w.Resources(t.Context())
 	silent := cleanup.SilentGroups(nil)

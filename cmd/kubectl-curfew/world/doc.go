@@ -1,12 +1,13 @@
 // Package world reads from the API server, as the user, everything that decides when an object
 // expires, and has package policy decide. It needs no service of Curfew.
 //
-// [Open] reads the controller's settings (controller.go), whether it runs (liveness.go,
-// controller.go), and profiles and policies (world.go). [World.Kinds] are the kinds whose objects
-// can expire (kinds.go). [World.List] reads their objects in pages, as narrowly as the query
-// allows, and [World.Select] those that a user named (selection.go). [World.Explain] gathers the
-// context of one object (read.go) and explains it. [World.Entries] reduces an explanation to the
-// expiry, the deadline and what blocks them.
+// [Open] reads the controller's settings, whether it runs, and profiles and policies (open.go). The
+// embedded cluster reads kinds and objects, and asks for permissions (read.go, kinds.go,
+// selection.go, access.go). [World.EachOf] reads the objects of a kind that can expire, in pages
+// and as narrowly as the query allows (world.go). [World.Explain] gathers the context of one object
+// and explains it. [World.Entries] reduces an explanation to the expiry, the deadline and the
+// obstacles (entries.go, obstacles.go), and [World.Follow] adds the objects that are deleted first
+// (cascade.go).
 //
 // What the user may not read is never guessed: [World.Notes] names it, and what that means for the
 // answer.

@@ -287,18 +287,18 @@ func (w *World) NamespaceEntries(ctx context.Context, name string, now time.Time
 	}
 	if name == "" {
 		var out []Entry
-		err := w.List(ctx, kind, Query{}, func(object map[string]any) error {
+		err := w.EachOf(ctx, kind, Query{}, func(object map[string]any) error {
 			entries, err := w.Entries(ctx, kind, object, now)
 			out = append(out, entries...)
 			return err
 		})
 		if Refused(err) {
-			w.lack("list namespaces")
+			w.Lack("list namespaces")
 			err = nil
 		}
 		return out, err
 	}
-	read, err := w.clients.Objects.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+	read, err := w.objects(namespaceResource, "").Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -314,4 +314,21 @@ func cronJobOf(facts *policy.Facts) string {
 		return ""
 	}
 	return facts.Owner.Name
+}
+
+// nativeGrace is how long after the native TTL an object may still be there before that shows that
+// the kind's own controller does not act: it is switched off, or refused.
+const nativeGrace = 5 * time.Minute
+
+// BlockRun adds the obstacles to all cleanup runs to the entry of one policy.
+func (w *World) BlockRun(entry *Entry) {
+	around := w.Controller.Surroundings()
+	scope := judging.PauseScope(entry.Kind.Group, entry.Kind.Kind, entry.Namespace, entry.Name)
+	blocked := slices.Concat(around.SwitchedOff(policy.TriggerCleanup), w.Controller.down(),
+		w.heldByPause(scope, policy.TriggerCleanup, entry.Expiry))
+	if around.DryRun {
+		blocked = append(blocked, judging.Obstacle{Kind: judging.ObstacleDryRun, Message: "the controller runs with --dry-run", Stops: true})
+	}
+	entry.Obstacles = append(blocked, entry.Obstacles...)
+	entry.Uncertain = (entry.Uncertain || len(w.Controller.unknown()) > 0) && entry.Blocker() == nil
 }

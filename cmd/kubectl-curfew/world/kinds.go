@@ -2,21 +2,18 @@ package world
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/rest"
 
 	"curfew.dev/curfew/controller/discovery/served"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -46,13 +43,20 @@ func (k Kind) Name(object string) string {
 	return out + "/" + object
 }
 
+// IsNamespace reports whether the kind is Namespace.
+func (k Kind) IsNamespace() bool { return k.GroupResource() == namespaceResource.GroupResource() }
+
 // verbs are the permissions that the controller needs on a kind.
 var verbs = []string{"list", "watch", "delete"}
 
+// ErrNotServed says that objects of a kind cannot expire: it is not served, or lacks list, watch or
+// delete.
+var ErrNotServed = errors.New("objects of this kind cannot expire: the API server does not list, watch and delete them")
+
 // Kinds are all kinds whose objects can expire, by group and resource. Curfew never deletes its
 // own.
-func (w *World) Kinds() ([]Kind, error) {
-	served, err := w.served()
+func (c *cluster) Kinds() ([]Kind, error) {
+	served, err := c.served()
 	if err != nil {
 		return nil, err
 	}
@@ -64,16 +68,16 @@ func (w *World) Kinds() ([]Kind, error) {
 }
 
 // Kind finds one of these kinds; ok is false where it is not served, or its objects cannot expire.
-func (w *World) Kind(at schema.GroupResource) (kind Kind, ok bool, err error) {
-	served, err := w.served()
+func (c *cluster) Kind(at schema.GroupResource) (kind Kind, ok bool, err error) {
+	served, err := c.served()
 	kind, ok = served[at]
 	return kind, ok, err
 }
 
 // served are the kinds whose objects can expire, in the version of their profile where that is
 // served, else in the preferred one.
-func (w *World) served() (map[schema.GroupResource]Kind, error) {
-	found, err := w.discover()
+func (c *cluster) served() (map[schema.GroupResource]Kind, error) {
+	found, err := c.discover()
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +98,7 @@ func (w *World) served() (map[schema.GroupResource]Kind, error) {
 				continue
 			}
 			kind := of.WithKind(resource.Kind)
-			profile := w.profileOf(kind)
+			profile := c.profileOf(kind)
 			known, have := out[at]
 			switch {
 			case !have, profile.State != nil && profile.Kind.Version == of.Version:
@@ -110,9 +114,9 @@ func (w *World) served() (map[schema.GroupResource]Kind, error) {
 
 // profileOf is the profile that the controller uses, without a finish where it does not look for
 // finished objects of the kind.
-func (w *World) profileOf(kind schema.GroupVersionKind) *policy.Profile {
-	profile := w.platform.Profiles.For(kind)
-	if profile.State == nil || !w.unfed[kind.GroupKind()] {
+func (c *cluster) profileOf(kind schema.GroupVersionKind) *policy.Profile {
+	profile := c.platform.Profiles.For(kind)
+	if profile.State == nil || !c.unfed[kind.GroupKind()] {
 		return profile
 	}
 	labelled := *profile
@@ -120,29 +124,21 @@ func (w *World) profileOf(kind schema.GroupVersionKind) *policy.Profile {
 	return &labelled
 }
 
-// discovered are the groups, most important first, and what each version serves.
-type discovered struct {
-	groups []*metav1.APIGroup
-	lists  []*metav1.APIResourceList
-	// silent are groups that do not answer.
-	silent []string
-}
-
 // SilentGroups are groups that do not answer, whose kinds are left out.
-func (w *World) SilentGroups() []string {
-	found, _ := w.discover() // The callers that need the kinds report the error.
+func (c *cluster) SilentGroups() []string {
+	found, _ := c.discover() // The callers that need the kinds report the error.
 	return found.silent
 }
 
 // askDiscovery leaves out a group that does not answer, with a note.
-func (w *World) askDiscovery() (discovered, error) {
-	groups, lists, err := w.clients.Discovery.ServerGroupsAndResources()
+func (c *cluster) askDiscovery() (discovered, error) {
+	groups, lists, err := c.clients.Discovery.ServerGroupsAndResources()
 	out := discovered{groups: groups, lists: lists}
 	if silent := (*silentError)(nil); errors.As(err, &silent) {
 		for _, group := range silent.groups {
 			out.silent = append(out.silent, group.Group)
 		}
-		w.note("%s: kinds of these groups are left out", silent)
+		c.note("%s: kinds of these groups are left out", silent)
 	} else if err != nil {
 		return out, fmt.Errorf("asking the API server which kinds it serves: %w", err)
 	}
@@ -153,93 +149,73 @@ func lacks(have metav1.Verbs) bool {
 	return slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(have, verb) })
 }
 
-// IsNamespace reports whether the kind is Namespace.
-func (k Kind) IsNamespace() bool { return k.GroupResource() == namespaceResource.GroupResource() }
-
-// Discovery asks which kinds are served. client-go's own client would link every API type.
-type Discovery interface {
-	ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
-	ServerVersion() (*version.Info, error)
+// Resources returns the resources that cleanup policies can match. The error may be
+// [cleanup.SilentGroups].
+func (c *cluster) Resources(context.Context) ([]cleanup.Resource, error) {
+	found, err := c.discover()
+	if err == nil && len(found.silent) > 0 {
+		err = cleanup.SilentGroups(found.silent)
+	}
+	return served.Resources(found.groups, found.lists), err
 }
 
-// aggregated is the form in which one answer has all groups of an endpoint.
-const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
-type discoveryClient struct{ rest rest.Interface }
-
-// ServerVersion implements [Discovery].
-func (d *discoveryClient) ServerVersion() (*version.Info, error) {
-	text, err := d.rest.Get().AbsPath("/version").Do(context.Background()).Raw()
+// KindOf finds a kind by any of its names: jobs, job, Job, jobs.batch, deploy.
+func (c *cluster) KindOf(text string) (Kind, error) {
+	at, ok, err := c.find(func(of schema.GroupVersion, resource *metav1.APIResource) int { return rank(text, of, resource) })
 	if err != nil {
-		return nil, err
+		return Kind{}, err
 	}
-	out := &version.Info{}
-	return out, json.Unmarshal(text, out)
+	if !ok {
+		return Kind{}, fmt.Errorf("the server has no kind %q: kubectl api-resources lists those that it has", text)
+	}
+	return c.servedAt(at, text)
 }
 
-// ServerGroupsAndResources implements [Discovery]. Where a group does not answer, there is a
-// [silentError] beside the others.
-func (d *discoveryClient) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	var groups []*metav1.APIGroup
-	var lists []*metav1.APIResourceList
-	silent := &silentError{}
-	for _, path := range []string{"/api", "/apis"} {
-		text, err := d.rest.Get().AbsPath(path).SetHeader("Accept", aggregated).Do(context.Background()).Raw()
+// kindOf finds the kind of a reference.
+func (c *cluster) kindOf(of schema.GroupKind) (Kind, error) {
+	at, ok, err := c.find(func(version schema.GroupVersion, resource *metav1.APIResource) int {
+		if version.Group == of.Group && resource.Kind == of.Kind {
+			return 1
+		}
+		return 0
+	})
+	switch {
+	case err != nil:
+		return Kind{}, err
+	case !ok:
+		return Kind{}, fmt.Errorf("the server has no kind %s", of)
+	}
+	return c.servedAt(at, of.String())
+}
+
+// find returns the resource with the lowest rank above 0, the first one of several.
+func (c *cluster) find(rank func(of schema.GroupVersion, resource *metav1.APIResource) int) (at schema.GroupResource, ok bool, err error) {
+	found, err := c.discover()
+	if err != nil {
+		return at, false, err
+	}
+	best := 0
+	for _, list := range found.lists {
+		of, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
-			return nil, nil, err
-		}
-		var answer apidiscovery.APIGroupDiscoveryList
-		if err := json.Unmarshal(text, &answer); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", path, err)
-		}
-		for i := range answer.Items {
-			group, served := groupOf(&answer.Items[i], silent)
-			groups, lists = append(groups, group), append(lists, served...)
-		}
-	}
-	if len(silent.groups) > 0 {
-		return groups, lists, silent
-	}
-	return groups, lists, nil
-}
-
-// groupOf is a group with its versions that answer; the first is preferred.
-func groupOf(of *apidiscovery.APIGroupDiscovery, silent *silentError) (*metav1.APIGroup, []*metav1.APIResourceList) {
-	group := &metav1.APIGroup{Name: of.Name}
-	var lists []*metav1.APIResourceList
-	for i := range of.Versions {
-		version := &of.Versions[i]
-		at := schema.GroupVersion{Group: of.Name, Version: version.Version}
-		if version.Freshness == apidiscovery.DiscoveryFreshnessStale {
-			silent.groups = append(silent.groups, at)
 			continue
 		}
-		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: at.String(), Version: at.Version})
-		group.PreferredVersion = group.Versions[0]
-		list := &metav1.APIResourceList{GroupVersion: at.String()}
-		for j := range version.Resources {
-			if resource := &version.Resources[j]; resource.ResponseKind != nil {
-				list.APIResources = append(list.APIResources, metav1.APIResource{
-					Name: resource.Resource, SingularName: resource.SingularResource, ShortNames: resource.ShortNames, Kind: resource.ResponseKind.Kind,
-					Namespaced: resource.Scope == apidiscovery.ScopeNamespace, Verbs: resource.Verbs,
-				})
+		for i := range list.APIResources {
+			resource := &list.APIResources[i]
+			if rank := rank(of, resource); rank > 0 && (best == 0 || rank < best) && !strings.Contains(resource.Name, "/") {
+				at, best = of.WithResource(resource.Name).GroupResource(), rank
 			}
 		}
-		lists = append(lists, list)
 	}
-	return group, lists
+	return at, best > 0, nil
 }
 
-// silentError names groups whose API server does not answer.
-type silentError struct{ groups []schema.GroupVersion }
-
-// Error implements error.
-func (e *silentError) Error() string {
-	var names []string
-	for _, group := range e.groups {
-		names = append(names, group.String())
+func (c *cluster) servedAt(at schema.GroupResource, text string) (Kind, error) {
+	kind, ok, err := c.Kind(at)
+	if err == nil && !ok {
+		err = fmt.Errorf("%s: %w", text, ErrNotServed)
 	}
-	return "no answer from " + strings.Join(names, ", ")
+	return kind, err
 }
 
 // How well a text names a resource. A short name of one never hides the full name of another.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
@@ -40,6 +41,20 @@ func (w *World) Obstacles(ctx context.Context, kind Kind, explained *judging.Exp
 			Message: fmt.Sprintf("Curfew's controller, %s, may not %s %s here", w.Controller.User, may.lacks, kind.GroupResource())})
 	}
 	return out, nil
+}
+
+// controllerMay asks whether Curfew's controller may delete objects of a kind in a namespace. The
+// answer is unknown for most users, who may not ask what others may do.
+func (w *World) controllerMay(ctx context.Context, kind Kind, namespace string) (permission, error) {
+	if kind.ClusterScoped {
+		namespace = ""
+	}
+	// A permission in the whole cluster includes this namespace.
+	everywhere, err := w.review(ctx, kind, "", w.Controller.User)
+	if err != nil || everywhere.answer != rules.No || namespace == "" {
+		return everywhere, err
+	}
+	return w.review(ctx, kind, namespace, w.Controller.User)
 }
 
 // uncertain reports whether something may block an object that the user may not read: the flags of
@@ -97,7 +112,8 @@ func (w *World) PausedLabels(ctx context.Context, kind Kind, namespace string) (
 
 // paused reports whether the deletions of a source are paused, by the condition that the controller
 // keeps on it (package controller/notice), or why this user cannot know.
-func (w *World) paused(ctx context.Context, kind Kind, source lifetime.Source, namespace string) (obstacles []judging.Obstacle, unknown string, err error) {
+func (w *World) paused(ctx context.Context, kind Kind, source lifetime.Source, namespace string) (
+	obstacles []judging.Obstacle, unknown string, err error) {
 	// The condition for the levels object and runtime is on the namespace of the object.
 	at, name, condition := namespaceResource, namespace, wellknown.Prefix+v1alpha1.ConditionPaused
 	switch source.Level {
@@ -109,7 +125,7 @@ func (w *World) paused(ctx context.Context, kind Kind, source lifetime.Source, n
 	if name == "" {
 		return nil, "of what lies in no namespace only the controller's log and its metric curfew_paused_scopes tell", nil
 	}
-	object, err := w.clients.Objects.Resource(at).Get(ctx, name, metav1.GetOptions{})
+	object, err := w.objects(at, "").Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Sprintf("you may not get %s/%s, whose condition %s tells", at.GroupResource(), name, condition), nil
@@ -177,13 +193,12 @@ func (w *World) blockedIn(ctx context.Context, namespace string) (map[types.UID]
 		found, latest := map[types.UID]judging.Obstacle{}, map[types.UID]string{}
 		for _, reason := range slices.Sorted(maps.Keys(blockedReasons)) {
 			options := metav1.ListOptions{FieldSelector: "reason=" + reason}
-			err := pages(ctx, w.lister(corev1.SchemeGroupVersion.WithResource("events"), namespace), options, func(item runtime.Object) error {
-				event, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
-				if uid, at, message := readBlocked(event); at >= latest[uid] {
+			err := w.Each(ctx, Events, namespace, options, func(event *unstructured.Unstructured) error {
+				if uid, at, message := readBlocked(event.Object); at >= latest[uid] {
 					found[uid] = judging.Obstacle{Kind: blockedReasons[reason], Message: message, Stops: true}
 					latest[uid] = at
 				}
-				return err
+				return nil
 			})
 			switch {
 			case apierrors.IsForbidden(err):
@@ -196,6 +211,9 @@ func (w *World) blockedIn(ctx context.Context, namespace string) (map[types.UID]
 	})
 }
 
+// Events is the resource of Events.
+var Events = corev1.SchemeGroupVersion.WithResource("events")
+
 // readBlocked reads an Event. Times in RFC 3339 sort as text.
 func readBlocked(event map[string]any) (uid types.UID, at, message string) {
 	text := func(path ...string) string {
@@ -206,76 +224,17 @@ func readBlocked(event map[string]any) (uid types.UID, at, message string) {
 	return types.UID(text("involvedObject", "uid")), at, text("message")
 }
 
-// MadeHere is the label of the pauses that kubectl curfew pause made.
-const MadeHere = "app.kubernetes.io/managed-by"
-
-var pauseResource = v1alpha1.GroupVersion.WithResource(v1alpha1.DeletionPauses)
-
-// Pause is a pause in the cluster.
-type Pause struct {
-	judging.Pause
-	// Here: kubectl curfew pause made it.
-	Here bool
-}
-
-// Pauses are all pauses, with those that have ended, as far as the user may read them.
-type Pauses struct {
-	Presence Presence
-	All      []Pause
-}
-
-// InEffect returns the pauses that have not ended.
-func (p *Pauses) InEffect(now time.Time) []Pause {
-	return slices.DeleteFunc(slices.Clone(p.All), func(one Pause) bool { return one.Over(now) })
-}
-
-// confinedTo reports whether the controller runs with --only-namespaces: a ConfigMap then takes the
-// place of DeletionPauses.
-func (c *Controller) confinedTo() bool { return c.Published["only-namespaces"] != "" }
-
-// readPauses reads the pauses. That the user may not is a note.
-func (w *World) readPauses(ctx context.Context) error {
-	if w.Controller.confinedTo() {
-		object, presence, err := Read[corev1.ConfigMap](ctx, w, settings.Resource, w.Controller.Namespace, judging.PauseConfigMap)
-		switch w.Pauses.Presence = presence; {
-		case err != nil:
-			return err
-		case presence == Unread:
-			w.lack("get configmaps/%s in namespace %q", judging.PauseConfigMap, w.Controller.Namespace)
-		case presence == Found:
-			one, err := judging.PauseOfConfigMap(object.Data)
-			if err != nil {
-				w.note("ConfigMap %s cannot be read, so that everything is paused: %s", judging.PauseConfigMap, strings.ReplaceAll(err.Error(), "\n", ", "))
-			}
-			w.Pauses.All = []Pause{{one, object.Labels[MadeHere] == fieldManager}}
-		}
-		return nil
-	}
-	found, presence, err := Items[v1alpha1.DeletionPause](ctx, w, pauseResource, "", "")
-	switch w.Pauses.Presence = presence; {
-	case apierrors.IsNotFound(err): // status names missing kinds.
-		w.Pauses.Presence = Missing
-		return nil
-	case err == nil && presence == Unread:
-		w.lack("list %s", pauseResource.GroupResource())
-	}
-	for _, object := range found {
-		w.Pauses.All = append(w.Pauses.All, Pause{judging.PauseOf(object), object.Labels[MadeHere] == fieldManager})
-	}
-	return err
-}
-
 // HeldByPause are the pauses that hold what a trigger does to an object that is due at an instant;
 // zero is any.
 func (w *World) HeldByPause(facts *policy.Facts, trigger policy.Trigger, at time.Time) (out []judging.Obstacle) {
 	if trigger == policy.TriggerDeadline && !Stops(facts) {
 		return nil
 	}
-	return w.heldByPause(facts.Profile.Kind, facts.Namespace, facts.Name, trigger, at)
+	kind := facts.Profile.Kind
+	return w.heldByPause(judging.PauseScope(kind.Group, kind.Kind, facts.Namespace, facts.Name), trigger, at)
 }
 
-func (w *World) heldByPause(kind schema.GroupVersionKind, namespace, name string, trigger policy.Trigger, at time.Time) (out []judging.Obstacle) {
-	scope := judging.PauseScope(kind.Group, kind.Kind, namespace, name)
+func (w *World) heldByPause(scope string, trigger policy.Trigger, at time.Time) (out []judging.Obstacle) {
 	for _, one := range w.Pauses.InEffect(w.options.Now) {
 		if one.Holds(trigger, scope) && (at.IsZero() || !one.Over(at)) {
 			out = append(out, judging.Obstacle{Kind: judging.ObstaclePause, Stops: true, Message: one.Message()})
@@ -284,52 +243,42 @@ func (w *World) heldByPause(kind schema.GroupVersionKind, namespace, name string
 	return out
 }
 
+// pauseClient is the client of what pauses the controller, and its kind.
+func (w *World) pauseClient() (dynamic.ResourceInterface, schema.GroupVersionKind) {
+	if w.Controller.confinedTo() {
+		return w.objects(settings.Resource, w.Controller.Namespace), corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	}
+	return w.objects(pauseResource, ""), v1alpha1.GroupVersion.WithKind("DeletionPause")
+}
+
 // CreatePause creates a pause, and returns its name.
 func (w *World) CreatePause(ctx context.Context, pause judging.Pause, dryRun bool) (name string, err error) {
-	options := metav1.CreateOptions{FieldManager: fieldManager}
-	if dryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
+	client, kind := w.pauseClient()
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetLabels(map[string]string{MadeHere: fieldManager})
-	client := w.clients.Objects.Resource(pauseResource).Namespace("")
+	object.SetGroupVersionKind(kind)
 	if w.Controller.confinedTo() {
-		client = w.clients.Objects.Resource(settings.Resource).Namespace(w.Controller.Namespace)
-		object.SetAPIVersion("v1")
-		object.SetKind("ConfigMap")
 		object.SetName(judging.PauseConfigMap)
-		data := map[string]any{}
-		for key, value := range pause.ConfigMapData() {
-			data[key] = value
-		}
-		object.Object["data"] = data
-	} else {
-		spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(new(pause.Spec()))
-		if err != nil {
+		if err := unstructured.SetNestedStringMap(object.Object, pause.ConfigMapData(), "data"); err != nil {
 			return "", err
 		}
-		object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("DeletionPause"))
+	} else {
 		object.SetName(pause.Name)
-		object.Object["spec"] = spec
+		if object.Object["spec"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(new(pause.Spec())); err != nil {
+			return "", err
+		}
 	}
-	_, err = client.Create(ctx, object, options)
+	_, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager, DryRun: dryRunOf(dryRun)})
 	if apierrors.IsNotFound(err) {
 		err = errors.New("DeletionPauses are not served: Curfew is not installed, or is older than this command")
 	}
-	return Kind{GroupVersionKind: object.GroupVersionKind()}.Name(object.GetName()), err
+	return Kind{GroupVersionKind: kind}.Name(object.GetName()), err
 }
 
 // DeletePause deletes a pause, and returns its name.
 func (w *World) DeletePause(ctx context.Context, name string, dryRun bool) (string, error) {
-	options := metav1.DeleteOptions{}
-	if dryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
-	client, kind := w.clients.Objects.Resource(pauseResource).Namespace(""), v1alpha1.GroupVersion.WithKind("DeletionPause")
-	if w.Controller.confinedTo() {
-		client, kind = w.clients.Objects.Resource(settings.Resource).Namespace(w.Controller.Namespace), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
-	}
-	return Kind{GroupVersionKind: kind}.Name(name), client.Delete(ctx, name, options)
+	client, kind := w.pauseClient()
+	return Kind{GroupVersionKind: kind}.Name(name), client.Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRunOf(dryRun)})
 }
 
 // NativelyDue counts the objects that a pause names and whose kind's own controller deletes them
@@ -343,7 +292,7 @@ func (w *World) NativelyDue(ctx context.Context, pause judging.Pause, now time.T
 		if kind.Profile == nil || kind.Profile.State == nil {
 			continue
 		}
-		err := w.List(ctx, kind, Query{}, func(object map[string]any) error {
+		err := w.EachOf(ctx, kind, Query{}, func(object map[string]any) error {
 			explained, err := w.Explain(ctx, kind, object, now)
 			if err != nil {
 				return err

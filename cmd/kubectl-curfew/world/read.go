@@ -4,120 +4,166 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/controller/paging"
-	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
-	"curfew.dev/curfew/policy/resolution"
-	"curfew.dev/curfew/policy/tally"
-	"curfew.dev/curfew/policy/v1alpha1"
-	"curfew.dev/curfew/policy/wellknown"
+	"curfew.dev/curfew/policy/rules"
 )
 
-// Query selects objects.
-type Query struct {
-	// Namespace is "" for all. It does not limit cluster-scoped kinds.
-	Namespace string
-	// Selector of labels, as kubectl takes it.
-	Selector string
-	// Unfinished includes unfinished objects where that takes a wider list: of Pods.
-	Unfinished bool
+// cluster is the API server as the user sees it: kinds, objects, permissions, and notes about what
+// the user may not read.
+type cluster struct {
+	clients Clients
+	// discover asks once which kinds are served.
+	discover func() (discovered, error)
+	platform *platform.Snapshot
+	// unfed are kinds whose finished objects the controller does not look for, despite their
+	// profile.
+	unfed map[schema.GroupKind]bool
+
+	mu    sync.Mutex
+	notes []string
+	// lacks are permissions that a full answer takes, such as "get namespaces/foo".
+	lacks []string
+
+	updates answers[rules.Answer] // of LifecyclePolicies, by name
+	access  answers[permission]
+	// noReviews: the user may not ask what others may do.
+	noReviews atomic.Bool
 }
 
-// pass is one list of objects of a kind. The passes of a query do not overlap.
-type pass struct {
-	options metav1.ListOptions
-	// metadata: nothing else is read.
-	metadata  bool
-	namespace string
+// discovered are the groups, most important first, and what each version serves.
+type discovered struct {
+	groups []*metav1.APIGroup
+	lists  []*metav1.APIResourceList
+	// silent are groups that do not answer.
+	silent []string
 }
 
-// passes read as little as the API allows: all objects of kinds that finish, and of others the
-// metadata of those with the label.
-func (w *World) passes(kind Kind, query Query) []pass {
-	if kind.ClusterScoped {
-		query.Namespace = ""
+// permission says whether Curfew's controller has all needed verbs, and which one it lacks.
+type permission struct {
+	answer rules.Answer
+	lacks  string
+}
+
+// ServerTime is the API server's time, or the local one where that is not known.
+func (c *cluster) ServerTime(ctx context.Context, local time.Time) time.Time {
+	if c.clients.ServerTime != nil {
+		if at, err := c.clients.ServerTime(ctx); err == nil {
+			return at.In(local.Location())
+		}
 	}
-	of := func(metadata bool, fields string, selectors ...string) pass {
-		if query.Selector != "" {
-			selectors = append(selectors, query.Selector)
-		}
-		return pass{metadata: metadata, namespace: query.Namespace,
-			options: metav1.ListOptions{LabelSelector: strings.Join(selectors, ","), FieldSelector: fields}}
-	}
-	const alias = wellknown.LabelKyvernoTTL + ",!" + wellknown.LabelTTL
-	switch {
-	case kind.Profile.State == nil:
-		// The bounds of some policies depend on more than metadata.
-		slim := !expression.NeedsWhole(w.platform.Concerning(kind.GroupKind()))
-		out := []pass{of(slim, "", wellknown.LabelTTL)}
-		if w.Controller.Alias {
-			out = append(out, of(slim, "", alias))
-		}
-		return out
-	case kind.Group == "" && kind.Resource == "pods" && !query.Unfinished:
-		const running, finished = "status.phase!=Succeeded,status.phase!=Failed", "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
-		out := []pass{of(false, running, wellknown.LabelTTL)}
-		if w.Controller.Alias {
-			out = append(out, of(false, running, alias))
-		}
-		return append(out, of(false, finished)) // last, so that a Pod that finishes in between is not missed
-	default:
-		return []pass{of(false, "")}
+	return local
+}
+
+// Note keeps a note for the user, once.
+func (c *cluster) Note(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.notes, text) {
+		c.notes = append(c.notes, text)
 	}
 }
 
-// List passes the objects of a kind that may expire to take, page by page. An object can come
-// twice; its last state applies.
-func (w *World) List(ctx context.Context, kind Kind, query Query, take func(object map[string]any) error) error {
-	for _, pass := range w.passes(kind, query) {
-		list := w.lister(kind.At(), pass.namespace)
-		if pass.metadata {
-			metadata := w.clients.Metadata.Resource(kind.At()).Namespace(pass.namespace)
-			list = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				return metadata.List(ctx, options)
+func (c *cluster) note(format string, values ...any) { c.Note(fmt.Sprintf(format, values...)) }
+
+// Lack keeps a permission that the user lacks for the one note about all of them.
+func (c *cluster) Lack(format string, values ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text := fmt.Sprintf(format, values...); !slices.Contains(c.lacks, text) {
+		c.lacks = append(c.lacks, text)
+	}
+}
+
+// lacksShown is how many permissions the note names.
+const lacksShown = 2
+
+// Notes say what could not be read, and what that means for the answer.
+func (c *cluster) Notes() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.lacks) == 0 {
+		return slices.Clone(c.notes)
+	}
+	named := slices.Sorted(slices.Values(c.lacks))
+	if more := len(named) - lacksShown; more > 0 {
+		named = append(named[:lacksShown], fmt.Sprintf("%d more", more))
+	}
+	permits := "component tenant-view permits it"
+	if slices.ContainsFunc(c.lacks, func(lack string) bool { return strings.HasPrefix(lack, "get namespaces/") }) {
+		permits = "component tenant-view and role view permit it"
+	}
+	note := "you may not " + strings.Join(named, ", ") + ": what they say is not known; " + permits
+	return append([]string{note}, c.notes...)
+}
+
+// objects is the client of a resource in a namespace, or with "" in all of them.
+func (c *cluster) objects(at schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	return c.clients.Objects.Resource(at).Namespace(namespace)
+}
+
+// Each passes the objects of a resource in a namespace, or with "" in all of them, to take.
+func (c *cluster) Each(ctx context.Context, at schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+	take func(*unstructured.Unstructured) error) error {
+	return Pages(ctx, c.objects(at, namespace).List, options, func(item runtime.Object) error {
+		object, _ := item.(*unstructured.Unstructured)
+		return take(object)
+	})
+}
+
+// eachMetadata is Each for the metadata alone.
+func (c *cluster) eachMetadata(ctx context.Context, at schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+	take func(*metav1.PartialObjectMetadata) error) error {
+	return Pages(ctx, c.clients.Metadata.Resource(at).Namespace(namespace).List, options, func(item runtime.Object) error {
+		object, _ := item.(*metav1.PartialObjectMetadata)
+		return take(object)
+	})
+}
+
+// Pages passes the items of a list to take, page by page. A list that takes longer than the API
+// server keeps its snapshot goes on with newer objects (see [paging.Resume]). Some API servers do
+// not say where to go on: they are asked again, for all in one piece. Items that changed since then
+// come twice.
+func Pages[L runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions,
+	take func(item runtime.Object) error) error {
+	began, taken := false, map[[2]string]bool{}
+	page := func(page L) error {
+		began = true
+		return meta.EachListItem(page, func(item runtime.Object) error {
+			if object, err := meta.Accessor(item); err == nil && object.GetUID() != "" {
+				state := [2]string{string(object.GetUID()), object.GetResourceVersion()}
+				if taken[state] {
+					return nil
+				}
+				taken[state] = true
 			}
-		}
-		err := pages(ctx, list, pass.options, func(item runtime.Object) error {
-			object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
-			if err != nil {
-				return err
-			}
-			object["apiVersion"], object["kind"] = kind.GroupVersion().String(), kind.Kind // Metadata has another kind.
-			return take(object)
+			return take(item)
 		})
-		if err != nil {
-			return fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
-		}
 	}
-	return nil
-}
-
-// lister is one list request.
-type lister func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
-
-func (w *World) lister(at schema.GroupVersionResource, namespace string) lister {
-	resource := w.clients.Objects.Resource(at).Namespace(namespace)
-	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return resource.List(ctx, options)
+	_, err := paging.Each(ctx, options, list, page)
+	if !began || !apierrors.IsResourceExpired(err) {
+		return err
 	}
-}
-
-// pages passes the items of a list to take, page by page. Where the list expires on the API server,
-// it goes on with newer objects, so that an item can come twice (see [paging.Resume]).
-func pages(ctx context.Context, list lister, options metav1.ListOptions, take func(item runtime.Object) error) error {
-	_, err := paging.Each(ctx, options, list, func(page runtime.Object) error { return meta.EachListItem(page, take) })
-	return err
+	all, err := list(ctx, options)
+	if err != nil {
+		return err
+	}
+	return page(all)
 }
 
 // Refused reports whether the user lacks a permission.
@@ -139,10 +185,17 @@ const (
 	Found
 )
 
+// Reader reads objects as the user: a [World].
+type Reader interface {
+	objects(at schema.GroupVersionResource, namespace string) dynamic.ResourceInterface
+	Each(ctx context.Context, at schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+		take func(*unstructured.Unstructured) error) error
+}
+
 // Read reads an object of a namespace, or with "" a cluster-scoped one. That the user may not,
 // or that there is none, is no error.
-func Read[T any](ctx context.Context, w *World, at schema.GroupVersionResource, namespace, name string) (*T, Presence, error) {
-	object, err := w.clients.Objects.Resource(at).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+func Read[T any](ctx context.Context, from Reader, at schema.GroupVersionResource, namespace, name string) (*T, Presence, error) {
+	object, err := from.objects(at, namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, Unread, nil
@@ -151,26 +204,30 @@ func Read[T any](ctx context.Context, w *World, at schema.GroupVersionResource, 
 	case err != nil:
 		return nil, Unread, fmt.Errorf("reading %s %s: %w", at.GroupResource(), name, err)
 	}
-	return typed[T](object.Object, at, name)
-}
-
-func typed[T any](object map[string]any, at schema.GroupVersionResource, name string) (*T, Presence, error) {
-	out := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, out); err != nil {
-		return nil, Unread, fmt.Errorf("reading %s %s: %w", at.GroupResource(), name, err)
+	out, err := typed[T](object)
+	if err != nil {
+		return nil, Unread, err
 	}
 	return out, Found, nil
 }
 
+// typed decodes an object into a type of its kind, or leaves it unstructured.
+func typed[T any](object *unstructured.Unstructured) (*T, error) {
+	if out, ok := any(object).(*T); ok {
+		return out, nil
+	}
+	out := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out); err != nil {
+		return nil, fmt.Errorf("%s %s has a form that this version does not know: %w", object.GetKind(), object.GetName(), err)
+	}
+	return out, nil
+}
+
 // Items reads the objects of a kind in a namespace that a selector of labels matches.
-func Items[T any](ctx context.Context, w *World, at schema.GroupVersionResource, namespace, selector string) ([]*T, Presence, error) {
+func Items[T any](ctx context.Context, from Reader, at schema.GroupVersionResource, namespace, selector string) ([]*T, Presence, error) {
 	var out []*T
-	err := pages(ctx, w.lister(at, namespace), metav1.ListOptions{LabelSelector: selector}, func(item runtime.Object) error {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
-		if err != nil {
-			return err
-		}
-		read, _, err := typed[T](content, at, "")
+	err := from.Each(ctx, at, namespace, metav1.ListOptions{LabelSelector: selector}, func(object *unstructured.Unstructured) error {
+		read, err := typed[T](object)
 		out = append(out, read)
 		return err
 	})
@@ -183,122 +240,39 @@ func Items[T any](ctx context.Context, w *World, at schema.GroupVersionResource,
 	return out, Found, nil
 }
 
+// answers remembers by key each answer, and each refusal. It does not remember other errors.
+type answers[V any] struct {
+	mu    sync.Mutex
+	known map[string]answer[V]
+}
+
+type answer[V any] struct {
+	value V
+	err   error
+}
+
+func (a *answers[V]) get(key string, read func() (V, error)) (V, error) {
+	a.mu.Lock()
+	known, ok := a.known[key]
+	a.mu.Unlock()
+	if ok {
+		return known.value, known.err
+	}
+	value, err := read()
+	if err == nil || errors.Is(err, platform.ErrUnknown) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.known == nil {
+			a.known = map[string]answer[V]{}
+		}
+		a.known[key] = answer[V]{value, err}
+	}
+	return value, err
+}
+
+// UIDOf is the UID of an object.
+func UIDOf(object map[string]any) types.UID {
+	return (&unstructured.Unstructured{Object: object}).GetUID()
+}
+
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-
-// Explain gathers the context of an object and explains it at the instant now. The object may be
-// metadata alone where its kind has no profile.
-func (w *World) Explain(ctx context.Context, kind Kind, object map[string]any, now time.Time) (*judging.Explanation, error) {
-	facts := policy.FactsOfObject(kind.Profile, object)
-	scope, err := w.scopeOf(ctx, facts, object)
-	if err != nil {
-		return nil, err
-	}
-	return judging.Explain(facts, scope, judging.Question{Now: now, Alias: w.Controller.Alias}), nil
-}
-
-func (w *World) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any) (*resolution.Scope, error) {
-	found, err := platform.ContextOf(ctx, source{w}, platform.Whole(facts, object))
-	if err != nil {
-		return nil, err
-	}
-	for _, failure := range found.Failures {
-		w.note("%s; objects that it may concern are kept", failure)
-	}
-	found.LeaveNative = w.Controller.LeaveNative
-	found.Protected = judging.Protects(w.Controller.Protect, facts.Namespace)
-	return &found.Scope, nil
-}
-
-// Source reads what decides how an object is treated, as the user.
-func (w *World) Source() platform.Source { return source{w} }
-
-// source is the [platform.Source] of a command: it reads everything once, as the user.
-type source struct{ *World }
-
-// Snapshot implements [platform.Source].
-func (s source) Snapshot(context.Context) (*platform.Snapshot, error) { return s.platform, nil }
-
-// Namespace implements [platform.Source].
-func (s source) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
-	return s.namespaces.get(name, func() (*resolution.NamespacePolicy, error) {
-		object, err := s.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsForbidden(err):
-			s.lack("get namespaces/%s", name)
-			return nil, platform.ErrUnknown
-		case apierrors.IsNotFound(err):
-			return nil, platform.ErrUnknown
-		case err != nil:
-			return nil, fmt.Errorf("reading namespace %q: %w", name, err)
-		}
-		return resolution.NamespaceOf(&object.ObjectMeta), nil
-	})
-}
-
-// Runtime implements [platform.Source].
-func (s source) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
-	return s.runtimes.get(reference.Kind.GroupKind().String()+" "+reference.String(), func() (map[string]any, error) {
-		at := reference.Kind.GroupVersion().WithResource(reference.Resource)
-		read, err := s.clients.Objects.Resource(at).Namespace(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsForbidden(err):
-			s.lack("get %s", reference)
-			return nil, platform.ErrUnknown
-		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-			return nil, nil
-		case err != nil:
-			return nil, err
-		}
-		return read.Object, nil
-	})
-}
-
-// PodCounter implements [platform.Source].
-func (s source) PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
-	if !pod.OwnedByJob() {
-		return s.tallyOf(ctx, pod)
-	}
-	jobs := policy.JobProfile.Kind.GroupVersion().WithResource(policy.JobProfile.Resource)
-	key := fmt.Sprintf("%s/%q", pod.Namespace, []string{pod.Owner.Name, string(pod.Owner.UID)}) // The Pod's author chooses both.
-	return s.counters.get(key, func() (*resolution.PodCounter, error) {
-		read, err := s.clients.Objects.Resource(jobs).Namespace(pod.Namespace).Get(ctx, pod.Owner.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsForbidden(err):
-			s.lack("get jobs/%s in namespace %s", pod.Owner.Name, pod.Namespace)
-			return nil, platform.ErrUnknown
-		case apierrors.IsNotFound(err):
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("reading Job %s/%s: %w", pod.Namespace, pod.Owner.Name, err)
-		case read.GetUID() != pod.Owner.UID:
-			return nil, nil
-		}
-		return resolution.CounterOfOwner(read.Object)
-	})
-}
-
-// tallyOf is the PodTally that counted a Pod; nil if it is gone.
-func (s source) tallyOf(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
-	return s.counters.get(pod.Namespace+"/"+string(pod.CountedBy()), func() (*resolution.PodCounter, error) {
-		list, err := s.clients.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)).Namespace(pod.Namespace).List(ctx, metav1.ListOptions{})
-		switch {
-		case apierrors.IsForbidden(err):
-			s.lack("list podtallies in namespace %s", pod.Namespace)
-			return nil, platform.ErrUnknown
-		case apierrors.IsNotFound(err):
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("listing PodTallies of namespace %q: %w", pod.Namespace, err)
-		}
-		for i := range list.Items {
-			if list.Items[i].GetUID() == pod.CountedBy() {
-				return tally.CounterOf(list.Items[i].Object)
-			}
-		}
-		return nil, nil
-	})
-}
-
-// ErrNotServed says that objects of a kind cannot expire: it is not served, or lacks list, watch or
-// delete.
-var ErrNotServed = errors.New("objects of this kind cannot expire: the API server does not list, watch and delete them")

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -44,48 +43,6 @@ type Selected struct {
 	Gone *GoneError
 }
 
-// KindOf finds a kind by any of its names: jobs, job, Job, jobs.batch, deploy.
-func (w *World) KindOf(text string) (Kind, error) {
-	at, ok, err := w.find(func(of schema.GroupVersion, resource *metav1.APIResource) int { return rank(text, of, resource) })
-	if err != nil {
-		return Kind{}, err
-	}
-	if !ok {
-		return Kind{}, fmt.Errorf("the server has no kind %q: kubectl api-resources lists those that it has", text)
-	}
-	return w.servedAt(at, text)
-}
-
-// find returns the resource with the lowest rank above 0, the first one of several.
-func (w *World) find(rank func(of schema.GroupVersion, resource *metav1.APIResource) int) (at schema.GroupResource, ok bool, err error) {
-	found, err := w.discover()
-	if err != nil {
-		return at, false, err
-	}
-	best := 0
-	for _, list := range found.lists {
-		of, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			continue
-		}
-		for i := range list.APIResources {
-			resource := &list.APIResources[i]
-			if rank := rank(of, resource); rank > 0 && (best == 0 || rank < best) && !strings.Contains(resource.Name, "/") {
-				at, best = of.WithResource(resource.Name).GroupResource(), rank
-			}
-		}
-	}
-	return at, best > 0, nil
-}
-
-func (w *World) servedAt(at schema.GroupResource, text string) (Kind, error) {
-	kind, ok, err := w.Kind(at)
-	if err == nil && !ok {
-		err = fmt.Errorf("%s: %w", text, ErrNotServed)
-	}
-	return kind, err
-}
-
 // Validate finds the errors that can be found without a cluster.
 func (s Selection) Validate() error {
 	_, err := s.named()
@@ -99,22 +56,22 @@ func (s Selection) One() bool {
 }
 
 // Select reads the selected objects, each once, in the order of the arguments.
-func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
+func (c *cluster) Select(ctx context.Context, s Selection) ([]Selected, error) {
 	names, err := s.named()
 	if err != nil {
 		return nil, err
 	}
 	if len(s.References) > 0 {
-		return w.referred(ctx, s.References, s.Namespace)
+		return c.referred(ctx, s.References, s.Namespace)
 	}
 	var out []Selected
 	for _, named := range names {
-		kind, err := w.KindOf(named.kind)
+		kind, err := c.KindOf(named.kind)
 		if err != nil {
 			return nil, err
 		}
 		if named.name != "" {
-			one, err := w.Get(ctx, kind, s.Namespace, named.name)
+			one, err := c.Get(ctx, kind, s.Namespace, named.name)
 			if err != nil {
 				return nil, err
 			}
@@ -125,10 +82,9 @@ func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 		if s.Everywhere || kind.ClusterScoped {
 			namespace = ""
 		}
-		err = pages(ctx, w.lister(kind.At(), namespace), metav1.ListOptions{LabelSelector: s.Selector}, func(item runtime.Object) error {
-			if object, ok := item.(*unstructured.Unstructured); ok {
-				out = append(out, selected(kind, object))
-			}
+		options := metav1.ListOptions{LabelSelector: s.Selector}
+		err = c.Each(ctx, kind.At(), namespace, options, func(object *unstructured.Unstructured) error {
+			out = append(out, selected(kind, object))
 			return nil
 		})
 		if err != nil {
@@ -155,11 +111,11 @@ func each(all []Selected) []Selected {
 }
 
 // Get reads one object.
-func (w *World) Get(ctx context.Context, kind Kind, namespace, name string) (Selected, error) {
+func (c *cluster) Get(ctx context.Context, kind Kind, namespace, name string) (Selected, error) {
 	if kind.ClusterScoped {
 		namespace = ""
 	}
-	object, err := w.clients.Objects.Resource(kind.At()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	object, err := c.objects(kind.At(), namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		gone := &GoneError{Kind: kind, Namespace: namespace, Name: name, reason: kind.Name(name) + " does not exist"}
 		if namespace != "" {
@@ -244,10 +200,10 @@ func (e *GoneError) Error() string { return e.reason }
 
 // referred reads the objects that references name. One that is gone, or was created again, does not
 // stop the others.
-func (w *World) referred(ctx context.Context, references []Reference, namespace string) ([]Selected, error) {
+func (c *cluster) referred(ctx context.Context, references []Reference, namespace string) ([]Selected, error) {
 	var out []Selected
 	for _, reference := range references {
-		kind, err := w.kindOf(reference.GroupKind)
+		kind, err := c.kindOf(reference.GroupKind)
 		if err != nil {
 			return nil, err
 		}
@@ -255,7 +211,7 @@ func (w *World) referred(ctx context.Context, references []Reference, namespace 
 		if kind.ClusterScoped {
 			in = ""
 		}
-		one, err := w.Get(ctx, kind, in, reference.Name)
+		one, err := c.Get(ctx, kind, in, reference.Name)
 		gone := (*GoneError)(nil)
 		switch {
 		case errors.As(err, &gone):
@@ -273,28 +229,19 @@ func (w *World) referred(ctx context.Context, references []Reference, namespace 
 	return each(out), nil
 }
 
-// kindOf finds the kind of a reference.
-func (w *World) kindOf(of schema.GroupKind) (Kind, error) {
-	at, ok, err := w.find(func(version schema.GroupVersion, resource *metav1.APIResource) int {
-		if version.Group == of.Group && resource.Kind == of.Kind {
-			return 1
-		}
-		return 0
-	})
-	switch {
-	case err != nil:
-		return Kind{}, err
-	case !ok:
-		return Kind{}, fmt.Errorf("the server has no kind %s", of)
-	}
-	return w.servedAt(at, of.String())
-}
-
 const fieldManager = "kubectl-curfew"
+
+// dryRunOf is the field of a request's options.
+func dryRunOf(yes bool) []string {
+	if yes {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
 
 // Patch sends a JSON merge patch for an object in exactly the state that was read. A conflict means
 // that another client changed it.
-func (w *World) Patch(ctx context.Context, kind Kind, object, patch map[string]any, dryRun bool) error {
+func (c *cluster) Patch(ctx context.Context, kind Kind, object, patch map[string]any, dryRun bool) error {
 	u := unstructured.Unstructured{Object: object}
 	metadata, _ := patch["metadata"].(map[string]any)
 	metadata = maps.Clone(metadata)
@@ -308,27 +255,21 @@ func (w *World) Patch(ctx context.Context, kind Kind, object, patch map[string]a
 	if err != nil {
 		return fmt.Errorf("writing the patch of %s: %w", kind.Name(u.GetName()), err)
 	}
-	options := metav1.PatchOptions{FieldManager: fieldManager}
-	if dryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
-	_, err = w.clients.Objects.Resource(kind.At()).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, body, options)
+	options := metav1.PatchOptions{FieldManager: fieldManager, DryRun: dryRunOf(dryRun)}
+	_, err = c.objects(kind.At(), u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, body, options)
 	return err
 }
 
-// Same reports whether two states belong to one object, and not to two of the same name.
-func Same(a, b map[string]any) bool { return UIDOf(a) == UIDOf(b) }
-
 // NamesOf are names of objects of a kind in a namespace, at most one page.
-func (w *World) NamesOf(ctx context.Context, text, namespace string) ([]string, error) {
-	kind, err := w.KindOf(text)
+func (c *cluster) NamesOf(ctx context.Context, text, namespace string) ([]string, error) {
+	kind, err := c.KindOf(text)
 	if err != nil {
 		return nil, err
 	}
 	if kind.ClusterScoped {
 		namespace = ""
 	}
-	list, err := w.clients.Metadata.Resource(kind.At()).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: paging.Limit})
+	list, err := c.clients.Metadata.Resource(kind.At()).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: paging.Limit})
 	if err != nil {
 		return nil, err
 	}
@@ -337,9 +278,4 @@ func (w *World) NamesOf(ctx context.Context, text, namespace string) ([]string, 
 		out = append(out, list.Items[i].Name)
 	}
 	return out, nil
-}
-
-// UIDOf is the UID of an object.
-func UIDOf(object map[string]any) types.UID {
-	return (&unstructured.Unstructured{Object: object}).GetUID()
 }

@@ -2,79 +2,28 @@ package world
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metascheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/servertime"
-	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/resolution"
-	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
-
-// Clients connect to the API server as the user.
-type Clients struct {
-	Discovery Discovery
-	Objects   dynamic.Interface
-	Metadata  metadata.Interface
-	// ServerTime is the API server's time, at most a second ahead; nil means that it is not known.
-	ServerTime func(context.Context) (time.Time, error)
-	// As connects as another user. It is nil where that is impossible: the user already
-	// impersonates another user, and the API server checks the rights of the user who does so.
-	As func(user string) (Clients, error)
-}
-
-// NewClients makes them all from one configuration.
-func NewClients(config *rest.Config) (Clients, error) {
-	var out Clients
-	skew := servertime.NewSkew(clock.RealClock{})
-	config = rest.CopyConfig(config)
-	if original := rest.CopyConfig(config); config.Impersonate.UserName == "" {
-		out.As = func(user string) (Clients, error) {
-			as := rest.CopyConfig(original)
-			as.Impersonate.UserName = user // The API server adds the groups of a service account.
-			return NewClients(as)
-		}
-	}
-	config.Wrap(skew.Wrap)
-	out.ServerTime = servertime.NewServerTime(skew, func(context.Context) error {
-		_, err := out.Discovery.ServerVersion()
-		return err
-	}).Now
-	plain := rest.CopyConfig(config)
-	plain.GroupVersion, plain.NegotiatedSerializer = &schema.GroupVersion{}, metascheme.Codecs.WithoutConversion()
-	var errs [3]error
-	client, err := rest.RESTClientFor(plain)
-	out.Discovery, errs[0] = &discoveryClient{client}, err
-	out.Objects, errs[1] = dynamic.NewForConfig(config)
-	out.Metadata, errs[2] = metadata.NewForConfig(config)
-	if err := errors.Join(errs[:]...); err != nil {
-		return out, fmt.Errorf("client of the API server: %w", err)
-	}
-	return out, nil
-}
 
 // Options of a world.
 type Options struct {
@@ -96,232 +45,244 @@ type World struct {
 	// Pauses of deletions and stops.
 	Pauses Pauses
 
-	clients  Clients
-	options  Options
-	platform *platform.Snapshot
-	// discover asks once which kinds are served.
-	discover func() (discovered, error)
-
-	mu    sync.Mutex
-	notes []string
-	// lacks are permissions that a full answer takes, such as "get namespaces/foo".
-	lacks []string
+	cluster
+	options Options
 
 	namespaces answers[*resolution.NamespacePolicy]
 	runtimes   answers[map[string]any]
 	counters   answers[*resolution.PodCounter]
-	access     answers[permission]
-	updates    answers[rules.Answer] // of LifecyclePolicies, by name
 	pauses     answers[[]judging.Obstacle]
 	histories  answers[map[types.NamespacedName]string]
 	blockedBy  answers[map[types.UID]judging.Obstacle] // by namespace: see blockedIn
 	fates      answers[fate]                           // of owners and Namespaces
 	ownersRead atomic.Int64
-	// unfed are kinds whose finished objects the controller does not look for, despite their
-	// profile.
-	unfed map[schema.GroupKind]bool
-	// noReviews: the user may not ask what others may do.
-	noReviews atomic.Bool
-}
-
-// Open reads what applies to all objects. A missing permission is a note, not an error.
-func Open(ctx context.Context, clients Clients, options Options) (*World, error) {
-	w := &World{clients: clients, options: options, unfed: map[schema.GroupKind]bool{}}
-	w.discover = sync.OnceValues(w.askDiscovery)
-	for _, read := range []func(context.Context) error{w.readController, w.readLiveness, w.readPauses, w.readPlatform} {
-		if err := read(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return w, nil
-}
-
-// ServerTime is the API server's time, or the local one where that is not known.
-func (w *World) ServerTime(ctx context.Context, local time.Time) time.Time {
-	if w.clients.ServerTime != nil {
-		if at, err := w.clients.ServerTime(ctx); err == nil {
-			return at.In(local.Location())
-		}
-	}
-	return local
 }
 
 // Platform has the profiles and policies.
 func (w *World) Platform() *platform.Snapshot { return w.platform }
 
-// Note keeps a note for the user, once.
-func (w *World) Note(text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !slices.Contains(w.notes, text) {
-		w.notes = append(w.notes, text)
+// Namespace reads a namespace that has to exist.
+func (w *World) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
+	object, err := w.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("you may not get namespace %q: ask for the verb get on it", name)
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("there is no namespace %q: give another", name)
+	case err != nil:
+		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
 	}
+	return resolution.NamespaceOf(&object.ObjectMeta), nil
 }
 
-func (w *World) note(format string, values ...any) { w.Note(fmt.Sprintf(format, values...)) }
-
-// lack keeps a permission that the user lacks for the one note about all of them.
-func (w *World) lack(format string, values ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if text := fmt.Sprintf(format, values...); !slices.Contains(w.lacks, text) {
-		w.lacks = append(w.lacks, text)
+// NamespacesFor are the namespaces that a cleanup policy selects from; only one, if it is given.
+func (w *World) NamespacesFor(ctx context.Context, p *cleanup.Policy, only string) ([]*resolution.NamespacePolicy, error) {
+	if _, all := p.Namespaces(nil); all || p.Namespace != "" {
+		return nil, nil
 	}
-}
-
-// lacksShown is how many permissions the note names.
-const lacksShown = 2
-
-// Notes say what could not be read, and what that means for the answer.
-func (w *World) Notes() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.lacks) == 0 {
-		return slices.Clone(w.notes)
+	if only != "" {
+		namespace, err := w.Source().Namespace(ctx, only)
+		return []*resolution.NamespacePolicy{namespace}, err
 	}
-	named := slices.Sorted(slices.Values(w.lacks))
-	if more := len(named) - lacksShown; more > 0 {
-		named = append(named[:lacksShown], fmt.Sprintf("%d more", more))
-	}
-	permits := "component tenant-view permits it"
-	if slices.ContainsFunc(w.lacks, func(lack string) bool { return strings.HasPrefix(lack, "get namespaces/") }) {
-		permits = "component tenant-view and role view permit it"
-	}
-	note := "you may not " + strings.Join(named, ", ") + ": what they say is not known; " + permits
-	return append([]string{note}, w.notes...)
-}
-
-// readPlatform reads profiles and policies, and adds those that are treated as if they were
-// applied.
-func (w *World) readPlatform(ctx context.Context) error {
-	builtin := w.options.Builtin
-	if w.Controller.NoBuiltinProfiles {
-		builtin = profiles.Typed(builtin)
-	}
-	known, err := platform.New(builtin)
-	if err != nil {
-		return err
-	}
-	taughtHere, err := readAll[v1alpha1.KindProfile](ctx, w, v1alpha1.KindProfiles)
-	if err != nil {
-		return err
-	}
-	for _, object := range taughtHere {
-		if errs := known.SetProfile(object); len(errs) > 0 {
-			w.note("KindProfile %s cannot be used: %s", object.Name, errs.ToAggregate())
-		}
-	}
-	for _, object := range w.options.Profiles {
-		if errs := known.SetProfile(object); len(errs) > 0 {
-			return fmt.Errorf("KindProfile %s cannot be used: %w", object.Name, errs.ToAggregate())
-		}
-	}
-	policies, err := readAll[v1alpha1.LifecyclePolicy](ctx, w, v1alpha1.LifecyclePolicies)
-	if err != nil {
-		return err
-	}
-	for _, object := range policies {
-		if errs := known.SetPolicy(object); len(errs) > 0 {
-			w.note("LifecyclePolicy %s cannot be used: %s", object.Name, errs.ToAggregate())
-		}
-	}
-	for _, object := range w.options.Policies {
-		// The controller would stamp it like this: the defaults apply to objects that are created
-		// from now on.
-		object = object.DeepCopy()
-		object.Status.Defaults = expression.StampPolicy(object, w.options.Now)
-		if errs := known.SetPolicy(object); len(errs) > 0 {
-			return fmt.Errorf("LifecyclePolicy %s cannot be used: %w", object.Name, errs.ToAggregate())
-		}
-	}
-	w.platform = known.Snapshot()
-	taught := map[schema.GroupKind]bool{}
-	for _, object := range slices.Concat(taughtHere, w.options.Profiles) {
-		kind := schema.GroupKind{Group: object.Spec.Kind.Group, Kind: object.Spec.Kind.Kind}
-		if taught[kind] = true; object.Spec.State != nil && !custom(kind.Group) && !policy.HasOwnCode(kind) {
-			w.undefined(kind)
-		}
-	}
-	return w.readDefinitions(ctx, known, taught)
-}
-
-// undefined notes a kind whose finished objects the controller does not look for, whatever its
-// KindProfile says. Without a CustomResourceDefinition it does so for Jobs and Pods only.
-func (w *World) undefined(kind schema.GroupKind) {
-	w.unfed[kind] = true
-	w.note("the finish time in the KindProfile of %s has no effect: no CustomResourceDefinition defines the kind", kind)
-}
-
-// readAll reads all objects of one of Curfew's kinds. There are none where Curfew is not installed.
-func readAll[T any](ctx context.Context, w *World, resource string) ([]*T, error) {
-	var out []*T
-	at := v1alpha1.GroupVersion.WithResource(resource)
-	err := pages(ctx, w.lister(at, metav1.NamespaceAll), metav1.ListOptions{}, func(item runtime.Object) error {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
-		if err != nil {
-			return err
-		}
-		object := new(T)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, object); err != nil {
-			u := unstructured.Unstructured{Object: content}
-			return fmt.Errorf("%s %s has a form that this version does not know: %w", u.GetKind(), u.GetName(), err)
-		}
-		out = append(out, object)
+	var out []*resolution.NamespacePolicy
+	err := w.eachMetadata(ctx, namespaceResource, "", metav1.ListOptions{}, func(object *metav1.PartialObjectMetadata) error {
+		out = append(out, resolution.NamespaceOf(&object.ObjectMeta))
 		return nil
 	})
-	switch {
-	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-		return nil, nil
-	case apierrors.IsForbidden(err):
-		w.lack("list %s.%s", resource, v1alpha1.GroupVersion.Group)
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("listing %s: %w", resource, err)
+	if err != nil {
+		return nil, fmt.Errorf("listing those that the namespaceSelector may match: %w", err)
 	}
 	return out, nil
 }
 
-var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+// Query selects objects.
+type Query struct {
+	// Namespace is "" for all. It does not limit cluster-scoped kinds.
+	Namespace string
+	// Selector of labels, as kubectl takes it.
+	Selector string
+	// Unfinished includes unfinished objects where that takes a wider list: of Pods.
+	Unfinished bool
+}
 
-// readDefinitions adapts the profiles to the installed versions of their kinds. Without the
-// permission they apply as written, which differs for a few kinds in old versions only.
-func (w *World) readDefinitions(ctx context.Context, known *platform.Store, taught map[schema.GroupKind]bool) error {
-	served, err := w.served()
-	if err != nil {
-		return err
+// pass is one list of objects of a kind. The passes of a query do not overlap.
+type pass struct {
+	options metav1.ListOptions
+	// metadata: nothing else is read.
+	metadata  bool
+	namespace string
+}
+
+// passes read as little as the API allows: all objects of kinds that finish, and of others the
+// metadata of those with the label.
+func (w *World) passes(kind Kind, query Query) []pass {
+	if kind.ClusterScoped {
+		query.Namespace = ""
 	}
-	for _, profile := range w.platform.Profiles {
-		at := schema.GroupResource{Group: profile.Kind.Group, Resource: profile.Resource}
-		if _, ok := served[at]; !ok || profile.State == nil || !custom(profile.Kind.Group) {
-			continue
+	of := func(metadata bool, fields string, selectors ...string) pass {
+		if query.Selector != "" {
+			selectors = append(selectors, query.Selector)
 		}
-		object, err := w.clients.Objects.Resource(definitionResource).Get(ctx, at.String(), metav1.GetOptions{})
-		if apierrors.IsForbidden(err) {
-			return nil
+		return pass{metadata: metadata, namespace: query.Namespace,
+			options: metav1.ListOptions{LabelSelector: strings.Join(selectors, ","), FieldSelector: fields}}
+	}
+	const alias = wellknown.LabelKyvernoTTL + ",!" + wellknown.LabelTTL
+	switch {
+	case kind.Profile.State == nil:
+		// The bounds of some policies depend on more than metadata.
+		slim := !expression.NeedsWhole(w.platform.Concerning(kind.GroupKind()))
+		out := []pass{of(slim, "", wellknown.LabelTTL)}
+		if w.Controller.Alias {
+			out = append(out, of(slim, "", alias))
 		}
-		if apierrors.IsNotFound(err) {
-			if taught[profile.Kind.GroupKind()] {
-				w.undefined(profile.Kind.GroupKind())
-			}
-			continue
+		return out
+	case kind.Group == "" && kind.Resource == "pods" && !query.Unfinished:
+		const running = "status.phase!=Succeeded,status.phase!=Failed"
+		const finished = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+		out := []pass{of(false, running, wellknown.LabelTTL)}
+		if w.Controller.Alias {
+			out = append(out, of(false, running, alias))
+		}
+		return append(out, of(false, finished)) // last, so that a Pod that finishes in between is not missed
+	default:
+		return []pass{of(false, "")}
+	}
+}
+
+// EachOf passes the objects of a kind that may expire to take, page by page. An object can come
+// twice; its last state applies.
+func (w *World) EachOf(ctx context.Context, kind Kind, query Query, take func(object map[string]any) error) error {
+	for _, pass := range w.passes(kind, query) {
+		var err error
+		if pass.metadata {
+			err = w.eachMetadata(ctx, kind.At(), pass.namespace, pass.options, func(object *metav1.PartialObjectMetadata) error {
+				content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+				if err != nil {
+					return err
+				}
+				content["apiVersion"], content["kind"] = kind.GroupVersion().String(), kind.Kind // Metadata has another kind.
+				return take(content)
+			})
+		} else {
+			err = w.Each(ctx, kind.At(), pass.namespace, pass.options, func(object *unstructured.Unstructured) error { return take(object.Object) })
 		}
 		if err != nil {
-			return fmt.Errorf("reading CustomResourceDefinition %s: %w", at, err)
-		}
-		definition := expression.DefinitionOf(object.Object)
-		known.SetDefinition(object.GetName(), &definition)
-		compiled := w.platform.Compiled(profile.Kind.GroupKind())
-		if compiled == nil {
-			continue
-		}
-		if _, ok := definition.Serves(compiled); !ok {
-			w.unfed[profile.Kind.GroupKind()] = true
-			w.note("%s is not served in the version or scope of profile %s: no TTL after finished applies to it", at, profile.Name)
+			return fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
 		}
 	}
-	w.platform = known.Snapshot()
 	return nil
 }
 
-// custom reports whether the kinds of a group have CustomResourceDefinitions.
-func custom(group string) bool { return group != "" && group != "batch" && group != "apps" }
+// Explain gathers the context of an object and explains it at the instant now. The object may be
+// metadata alone where its kind has no profile.
+func (w *World) Explain(ctx context.Context, kind Kind, object map[string]any, now time.Time) (*judging.Explanation, error) {
+	facts := policy.FactsOfObject(kind.Profile, object)
+	scope, err := w.scopeOf(ctx, facts, object)
+	if err != nil {
+		return nil, err
+	}
+	return judging.Explain(facts, scope, judging.Question{Now: now, Alias: w.Controller.Alias}), nil
+}
+
+func (w *World) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any) (*resolution.Scope, error) {
+	found, err := platform.ContextOf(ctx, source{w}, platform.Whole(facts, object))
+	if err != nil {
+		return nil, err
+	}
+	for _, failure := range found.Failures {
+		w.note("%s; objects that it may concern are kept", failure)
+	}
+	found.LeaveNative = w.Controller.LeaveNative
+	found.Protected = judging.Protects(w.Controller.Protect, facts.Namespace)
+	return &found.Scope, nil
+}
+
+// Source reads the namespaces, policies and runtimes that decide about objects, as the user.
+func (w *World) Source() platform.Source { return source{w} }
+
+// source is the [platform.Source] of a command: it reads everything once, as the user.
+type source struct{ *World }
+
+// Snapshot implements [platform.Source].
+func (s source) Snapshot(context.Context) (*platform.Snapshot, error) { return s.platform, nil }
+
+// Namespace implements [platform.Source].
+func (s source) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
+	return s.namespaces.get(name, func() (*resolution.NamespacePolicy, error) {
+		object, err := s.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			s.Lack("get namespaces/%s", name)
+			return nil, platform.ErrUnknown
+		case apierrors.IsNotFound(err):
+			return nil, platform.ErrUnknown
+		case err != nil:
+			return nil, fmt.Errorf("reading namespace %q: %w", name, err)
+		}
+		return resolution.NamespaceOf(&object.ObjectMeta), nil
+	})
+}
+
+// Runtime implements [platform.Source].
+func (s source) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	return s.runtimes.get(reference.Kind.GroupKind().String()+" "+reference.String(), func() (map[string]any, error) {
+		at := reference.Kind.GroupVersion().WithResource(reference.Resource)
+		read, err := s.objects(at, reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			s.Lack("get %s", reference)
+			return nil, platform.ErrUnknown
+		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		return read.Object, nil
+	})
+}
+
+// PodCounter implements [platform.Source].
+func (s source) PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
+	if !pod.OwnedByJob() {
+		return s.tallyOf(ctx, pod)
+	}
+	jobs := policy.JobProfile.Kind.GroupVersion().WithResource(policy.JobProfile.Resource)
+	key := fmt.Sprintf("%s/%q", pod.Namespace, []string{pod.Owner.Name, string(pod.Owner.UID)}) // The Pod's author chooses both.
+	return s.counters.get(key, func() (*resolution.PodCounter, error) {
+		read, err := s.objects(jobs, pod.Namespace).Get(ctx, pod.Owner.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			s.Lack("get jobs/%s in namespace %s", pod.Owner.Name, pod.Namespace)
+			return nil, platform.ErrUnknown
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading Job %s/%s: %w", pod.Namespace, pod.Owner.Name, err)
+		case read.GetUID() != pod.Owner.UID:
+			return nil, nil
+		}
+		return resolution.CounterOfOwner(read.Object)
+	})
+}
+
+// tallyOf is the PodTally that counted a Pod; nil if it is gone.
+func (s source) tallyOf(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
+	return s.counters.get(pod.Namespace+"/"+string(pod.CountedBy()), func() (*resolution.PodCounter, error) {
+		list, err := s.objects(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies), pod.Namespace).List(ctx, metav1.ListOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			s.Lack("list podtallies in namespace %s", pod.Namespace)
+			return nil, platform.ErrUnknown
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("listing PodTallies of namespace %q: %w", pod.Namespace, err)
+		}
+		for i := range list.Items {
+			if list.Items[i].GetUID() == pod.CountedBy() {
+				return tally.CounterOf(list.Items[i].Object)
+			}
+		}
+		return nil, nil
+	})
+}

@@ -1,33 +1,35 @@
-package world
+package explain
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/record"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Deleted is the record of the deletion of an object that is gone, by the Events of the controller
-// (package controller/record) and the reports of cleanup policies; nil where none remains. unread
-// are the namespaces whose Events the user may not list, and unnamed is how many deletions in the
-// object's namespace or by a LifecyclePolicy have no record: after a burst an Event names a few.
-func (w *World) Deleted(ctx context.Context, gone *GoneError) (latest *record.Record, unnamed int, unread []string, err error) {
+// deletedBefore is the record of the deletion of an object that is gone, by the Events of the
+// controller (package controller/record) and the reports of cleanup policies; nil where none
+// remains. unread are the namespaces whose Events the user may not list, and unnamed is how many
+// deletions in the object's namespace or by a LifecyclePolicy have no record: after a burst an Event
+// names a few.
+func deletedBefore(ctx context.Context, w *world.World, gone *world.GoneError) (
+	latest *record.Record, unnamed int, unread []string, err error) {
 	namespaces := []string{metav1.NamespaceAll}
 	for i := 0; i < len(namespaces); i++ {
-		err := w.records(ctx, namespaces[i], func(event *unstructured.Unstructured, all []record.Record) {
+		options := metav1.ListOptions{FieldSelector: "reason=" + record.Reason}
+		err := w.Each(ctx, world.Events, namespaces[i], options, func(event *unstructured.Unstructured) error {
+			all := record.Read(event.GetAnnotations())
 			if concernsNamespace(event, gone.Namespace) && len(all) > 0 {
 				unnamed += max(0, all[len(all)-1].Total-len(all))
 			}
@@ -37,6 +39,7 @@ func (w *World) Deleted(ctx context.Context, gone *GoneError) (latest *record.Re
 					latest = &one
 				}
 			}
+			return nil
 		})
 		switch {
 		case apierrors.IsForbidden(err) && namespaces[i] == metav1.NamespaceAll:
@@ -50,7 +53,7 @@ func (w *World) Deleted(ctx context.Context, gone *GoneError) (latest *record.Re
 			return nil, 0, nil, fmt.Errorf("listing Events with reason %s: %w", record.Reason, err)
 		}
 	}
-	reported, err := w.reported(ctx, gone)
+	reported, err := reported(ctx, w, gone)
 	if err != nil {
 		return nil, 0, nil, err
 	}
@@ -70,16 +73,16 @@ func concernsNamespace(event *unstructured.Unstructured, namespace string) bool 
 
 // reported is the record of the deletion in the reports of cleanup policies, which outlast Events;
 // nil where there is none, or where the user may not list them.
-func (w *World) reported(ctx context.Context, gone *GoneError) (latest *record.Record, err error) {
-	for resource, namespace := range map[string]string{v1alpha1.CleanupReports: gone.Namespace, v1alpha1.ClusterCleanupReports: metav1.NamespaceAll} {
-		if resource == v1alpha1.CleanupReports && gone.Namespace == "" {
-			continue
-		}
+func reported(ctx context.Context, w *world.World, gone *world.GoneError) (latest *record.Record, err error) {
+	resources := map[string]string{v1alpha1.ClusterCleanupReports: metav1.NamespaceAll}
+	if gone.Namespace != "" {
+		resources[v1alpha1.CleanupReports] = gone.Namespace
+	}
+	for resource, namespace := range resources {
 		at := v1alpha1.GroupVersion.WithResource(resource)
-		err := pages(ctx, w.lister(at, namespace), metav1.ListOptions{}, func(item runtime.Object) error {
-			object, ok := item.(*unstructured.Unstructured)
+		err := w.Each(ctx, at, namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 			report := &v1alpha1.CleanupReport{}
-			if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, report) != nil {
+			if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, report) != nil {
 				return nil // Of another version.
 			}
 			written := report.CreationTimestamp.Time
@@ -96,25 +99,10 @@ func (w *World) reported(ctx context.Context, gone *GoneError) (latest *record.R
 	return latest, nil
 }
 
-func listsDeleted(report *v1alpha1.CleanupReport, gone *GoneError) bool {
+func listsDeleted(report *v1alpha1.CleanupReport, gone *world.GoneError) bool {
 	kind := gone.Kind.GroupResource()
 	return slices.ContainsFunc(report.Objects, func(one v1alpha1.CleanupItem) bool {
-		return one.Result == v1alpha1.ItemDeleted && one.Group == kind.Group && one.Resource == kind.Resource && one.Namespace == gone.Namespace && one.Name == gone.Name
+		is := one.Group == kind.Group && one.Resource == kind.Resource && one.Namespace == gone.Namespace && one.Name == gone.Name
+		return is && one.Result == v1alpha1.ItemDeleted
 	})
 }
-
-func (w *World) records(ctx context.Context, namespace string, take func(event *unstructured.Unstructured, all []record.Record)) error {
-	options := metav1.ListOptions{FieldSelector: "reason=" + record.Reason}
-	return pages(ctx, w.lister(corev1.SchemeGroupVersion.WithResource("events"), namespace), options, func(item runtime.Object) error {
-		event, ok := item.(*unstructured.Unstructured)
-		if !ok {
-			return errors.New("an Event has a form that this version does not know")
-		}
-		take(event, record.Read(event.GetAnnotations()))
-		return nil
-	})
-}
-
-// nativeGrace is how long after the native TTL an object may still be there before that shows that
-// the kind's own controller does not act: it is switched off, or refused.
-const nativeGrace = 5 * time.Minute
