@@ -28,7 +28,7 @@ var ofSchedules = []Mutant{
 	{
 		Invariant: "S6", Name: "a policy that is converted in part is not suspended",
 		File: "cmd/kubectl-curfew/convert/draft.go",
-		Old:  "func(f Finding) bool { return f.Lost })\n\tpolicy :=", New: "func(f Finding) bool { return false })\n\tpolicy :=",
+		Old:  "func(f Finding) bool { return f.Lost })\n\tpolicy,", New: "func(f Finding) bool { return false })\n\tpolicy,",
 		Package: converts, Tests: []string{"TestMatchesThatAreNotConverted"},
 	},
 	{

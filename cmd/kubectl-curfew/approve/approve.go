@@ -30,7 +30,7 @@ type approveOptions struct {
 
 // Command is kubectl curfew approve.
 func Command(env console.Environment) *cobra.Command {
-	options := approveOptions{Connection: session.NewConnection(env)}
+	options := &approveOptions{Connection: session.NewConnection(env)}
 	command := &cobra.Command{
 		Use:   "approve (NAME | KIND/NAME) [flags]",
 		Short: "Approve a cleanup policy, after a look at what it would delete",
@@ -49,32 +49,21 @@ If the policy changes before you answer, nothing is approved.`,
   # In a pipeline that has looked at it
   kubectl curfew report nightly -o wide
   kubectl curfew approve nightly --yes`,
-		Args: report.OnePolicy,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return options.execute(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		Args:              report.OnePolicy,
+		RunE:              options.Runs(options.execute),
 		ValidArgsFunction: options.CompletePolicies(),
 	}
-	options.Add(command.Flags())
 	command.Flags().BoolVarP(&options.yes, "yes", "y", false, "approve without asking")
-	options.CompleteFlags(command, nil)
+	options.AddTo(command, nil)
 	return command
 }
 
-func (o *approveOptions) execute(ctx context.Context, reference string, in io.Reader, out, diagnostics io.Writer) error {
-	namespace, err := o.Namespace()
+func (o *approveOptions) execute(ctx context.Context, call *session.Call) error {
+	w, namespace, err := call.World(ctx, "reading %s", call.Args[0])
 	if err != nil {
 		return err
 	}
-	now := o.Now()
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
-	progress.Say("reading %s", reference)
-	w, err := o.Open(ctx, now, session.Overlay{}, progress)
-	if err != nil {
-		return err
-	}
-	policy, err := w.CleanupPolicy(ctx, reference, namespace)
+	policy, err := w.CleanupPolicy(ctx, call.Args[0], namespace)
 	if err != nil {
 		return err
 	}
@@ -86,17 +75,18 @@ func (o *approveOptions) execute(ctx context.Context, reference string, in io.Re
 		return fmt.Errorf("%s cannot run: %w", policy, errs.ToAggregate())
 	}
 	if policy.Status.SpecHash != compiled.Hash {
-		return fmt.Errorf("status.specHash of %s is %q, but its spec has the hash %q: either another user wrote the status, or this plugin and the controller are of different versions (see kubectl curfew status)",
+		return fmt.Errorf("status.specHash of %s is %q, but its spec has the hash %q: either another user wrote the status, "+
+			"or this plugin and the controller are of different versions (see kubectl curfew status)",
 			policy, policy.Status.SpecHash, compiled.Hash)
 	}
-	if err := o.show(ctx, w, policy, compiled, now, progress); err != nil {
+	if err := show(ctx, w, policy, compiled, call.Now, call.Progress); err != nil {
 		return err
 	}
-	progress.Done()
+	call.Progress.Done()
 	if !o.yes {
-		fmt.Fprintln(diagnostics)
+		fmt.Fprintln(call.Diagnostics)
 		question := fmt.Sprintf("Approve %s, generation %d?", policy, policy.Generation)
-		if err := o.Confirm(ctx, question, in, diagnostics); err != nil {
+		if err := o.Confirm(ctx, question, call.In, call.Diagnostics); err != nil {
 			return err
 		}
 	}
@@ -108,9 +98,9 @@ func (o *approveOptions) execute(ctx context.Context, reference string, in io.Re
 	case err != nil:
 		return fmt.Errorf("creating %s: %w", name, err)
 	case created:
-		_, err = fmt.Fprintf(out, "%s created\n", name)
+		_, err = fmt.Fprintf(call.Out, "%s created\n", name)
 	default:
-		_, err = fmt.Fprintf(out, "%s unchanged: the policy was approved before\n", name)
+		_, err = fmt.Fprintf(call.Out, "%s unchanged: the policy was approved before\n", name)
 	}
 	return err
 }
@@ -142,9 +132,11 @@ func unchanged(ctx context.Context, w *world.World, shown *world.CleanupPolicy) 
 
 // show shows what the policy would delete now, and where the user may not look, what its last dry
 // run says.
-func (o *approveOptions) show(ctx context.Context, w *world.World, policy *world.CleanupPolicy, compiled *cleanup.Policy, now time.Time, progress *console.Progress) error {
+func show(ctx context.Context, w *world.World, policy *world.CleanupPolicy, compiled *cleanup.Policy, now time.Time,
+	progress *console.Progress) error {
 	if policy.Spec.Approval != v1alpha1.ApprovalRequired {
-		fmt.Fprintln(progress, "note: the policy does not say approval: Required; it needs none, unless the controller runs with --require-approval and it is a CleanupPolicy")
+		fmt.Fprintln(progress, "note: the policy does not say approval: Required; "+
+			"it needs none, unless the controller runs with --require-approval and it is a CleanupPolicy")
 	}
 	answer, err := preview.In(ctx, w, policy, compiled, w.ServerTime(ctx, now), progress)
 	switch {

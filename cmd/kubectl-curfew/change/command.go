@@ -29,7 +29,6 @@ type changing struct {
 	files     []string
 	dryRun    console.DryRun
 	yes       bool
-	output    *console.Output
 	// done is the result that the command prints: "extended".
 	done string
 	// atOnce: the objects expire by label now, so that a pause of deletions is an obstacle.
@@ -42,24 +41,22 @@ type changing struct {
 }
 
 func newChanging(env console.Environment, done string) *changing {
-	return &changing{Connection: session.NewConnection(env), dryRun: "none", output: console.NewOutput("text"), done: done}
+	return &changing{Connection: session.NewConnection(env, "text"), dryRun: "none", done: done}
 }
 
 func (c *changing) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	c.Add(flags)
 	session.AddSelection(flags, &c.selection)
 	flags.StringArrayVarP(&c.files, "filename", "f", nil, "file with the objects, or - for stdin: what expiring -o json or kubectl get -o json prints; an object that was deleted and created again since is left alone")
 	flags.StringVar((*string)(&c.dryRun), "dry-run", "none", "none, client (send nothing) or server (send it, but store nothing)")
 	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
-	c.output.AddFlags(command)
-	c.CompleteFlags(command, map[string][]string{"dry-run": console.DryRuns, "output": c.output.Formats()})
+	c.AddTo(command, map[string][]string{"dry-run": console.DryRuns})
 }
 
 const changingUse = "(KIND/NAME... | KIND NAME... | KIND -l SELECTOR | -f FILE)"
 
 func (c *changing) validate() (console.PrintFunc, error) {
-	print, err := c.output.Printer()
+	print, err := c.Output.Printer()
 	return print, errors.Join(c.dryRun.Check(), err)
 }
 

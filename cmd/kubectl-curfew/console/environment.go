@@ -152,8 +152,10 @@ func (p *Progress) show() {
 	if p.ended {
 		return
 	}
-	fmt.Fprintf(p.out, "\r\x1b[K%s...", p.text)
-	p.shown = true
+	if p.text != "" {
+		fmt.Fprintf(p.out, "\r\x1b[K%s...", p.text)
+		p.shown = true
+	}
 	p.timer.Reset(tick)
 }
 

@@ -52,7 +52,8 @@ func (o *Output) AddFlags(command *cobra.Command) {
 	flags.StringVarP(&o.Format, "output", "o", o.Format, "format: "+strings.Join(o.Formats(), ", "))
 	flags.BoolVar(&o.NoHeaders, "no-headers", false, "print tables without a header")
 	flags.StringVar(&o.template, "template", "", "template, path or columns for the formats that take one, instead of FORMAT=TEMPLATE")
-	flags.BoolVar(&o.allowMissingKeys, "allow-missing-template-keys", true, "treat a field that is missing as empty in go-template and jsonpath")
+	flags.BoolVar(&o.allowMissingKeys, "allow-missing-template-keys", true,
+		"treat a field that is missing as empty in go-template and jsonpath")
 	o.given = flags.Changed
 }
 

@@ -172,12 +172,16 @@ func OneLine(text string) string {
 	}, text)
 }
 
-func OrDash(text string) string {
-	if text == "" {
-		return "-"
+// Map applies a function to each element of a list.
+func Map[T, U any](all []T, of func(T) U) []U {
+	var out []U
+	for _, one := range all {
+		out = append(out, of(one))
 	}
-	return text
+	return out
 }
+
+func OrDash(text string) string { return cmp.Or(text, "-") }
 
 func Count(n int, noun string) string {
 	if n == 1 {
@@ -240,10 +244,7 @@ func (c columns) print(answer Printed, noHeaders bool, out io.Writer) error {
 			if err != nil {
 				return err
 			}
-			var texts []string
-			for _, value := range values {
-				texts = append(texts, fmt.Sprint(value))
-			}
+			texts := Map(values, func(value any) string { return fmt.Sprint(value) })
 			cells = append(cells, cmp.Or(strings.Join(texts, ","), "<none>"))
 		}
 		AddRow(table, nil, cells...)

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -74,16 +76,10 @@ var comparisons = map[string]string{
 // translate returns the condition in CEL. Where types do not match, a condition of Kyverno is
 // false. The expression is false then, too, or fails, and Curfew keeps the object.
 func (c *condition) translate() (string, error) {
-	text, ok := c.Key.(string)
-	inner, isVariable := variable(text)
-	if !ok || !isVariable {
+	key, ok, err := variableCode(c.Key)
+	if !ok {
 		return "", fmt.Errorf("the key is not one variable in braces")
 	}
-	n, err := parseJMESPath(inner)
-	if err != nil {
-		return "", err
-	}
-	key, err := kyverno.value(n)
 	if err != nil {
 		return "", err
 	}
@@ -113,16 +109,16 @@ func (d *draft) exclude(of *filters) {
 	}
 	all := append(slices.Clone(of.Any), of.All...)
 	for i := range all {
-		path, r := fmt.Sprintf("spec.exclude.any[%d].resources", i), &all[i].Resources
+		at, r := fmt.Sprintf("spec.exclude.any[%d].resources", i), &all[i].Resources
 		if len(of.All) > 0 {
-			path = "spec.exclude.all[0].resources"
+			at = "spec.exclude.all[0].resources"
 		}
-		if len(all) == 1 && d.excludeOne(path, r) {
+		if len(all) == 1 && d.excludeOne(at, r) {
 			return
 		}
 		text, err := exclusion(r)
 		if err != nil {
-			d.never("exclude", path, "%v", err)
+			d.never("exclude", at, "%v", err)
 			continue
 		}
 		d.condition("exclude", text)
@@ -137,17 +133,13 @@ func (d *draft) excludeOne(path string, r *resources) bool {
 		one, _, reason := rule(kind)
 		return reason != "" || builtinBy(func(b *builtin) bool { return b.plural == one.Resources[0] && b.group == one.APIGroups[0] }) == nil
 	})
-	if wild || custom || d.namespaced || d.hasNamespaces() || len(r.Annotations) > 0 || !selects(r.Selector) || !selects(r.NamespaceSelector) ||
-		len(r.Kinds) == 0 && len(r.names()) > 0 {
+	selected := selects(r.Selector) && selects(r.NamespaceSelector)
+	if wild || custom || d.namespaced || d.hasNamespaces() || len(r.Annotations) > 0 || !selected || len(r.Kinds) == 0 && len(r.names()) > 0 {
 		return false
 	}
 	out := &v1alpha1.CleanupExclusion{NamespaceSelector: r.NamespaceSelector, ObjectSelector: r.Selector, ResourceRules: d.rules(path, r)}
 	if len(r.Namespaces) > 0 {
-		if out.NamespaceSelector = out.NamespaceSelector.DeepCopy(); out.NamespaceSelector == nil {
-			out.NamespaceSelector = &metav1.LabelSelector{}
-		}
-		out.NamespaceSelector.MatchExpressions = append(out.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: r.Namespaces})
+		out.NamespaceSelector = inNamespaces(out.NamespaceSelector, r.Namespaces)
 	}
 	if len(out.ResourceRules) == 0 && out.NamespaceSelector == nil && out.ObjectSelector == nil {
 		return false
@@ -160,11 +152,7 @@ func (d *draft) excludeOne(path string, r *resources) bool {
 func exclusion(r *resources) (string, error) {
 	var parts []string
 	if len(r.Kinds) > 0 {
-		var kinds []string
-		for _, kind := range r.Kinds {
-			kinds = append(kinds, kind[strings.LastIndex(kind, "/")+1:])
-		}
-		parts = append(parts, anyOf("object.kind", kinds))
+		parts = append(parts, anyOf("object.kind", console.Map(r.Kinds, path.Base)))
 	}
 	if names := r.names(); len(names) > 0 {
 		parts = append(parts, anyOf("object.metadata.name", names))

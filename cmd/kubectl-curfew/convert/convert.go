@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,12 +72,15 @@ Exit status: 0 converted, 1 with --strict if something could not be converted,
 		},
 	}
 	flags := command.Flags()
-	flags.StringArrayVarP(&options.files, "filename", "f", nil, "file or directory with policies or rules, or - for standard input; may be given more than once")
+	flags.StringArrayVarP(&options.files, "filename", "f", nil,
+		"file or directory with policies or rules, or - for standard input; may be given more than once")
 	flags.BoolVarP(&options.recursive, "recursive", "R", false, "read the directories below as well")
 	flags.BoolVar(&options.strict, "strict", false, "exit with 1 if something could not be converted")
-	flags.StringVar(&options.ServiceAccount, "service-account", options.ServiceAccount, "serviceAccountName of policies in namespaces, which Kyverno does not have")
+	flags.StringVar(&options.ServiceAccount, "service-account", options.ServiceAccount,
+		"serviceAccountName of policies in namespaces, which Kyverno does not have")
 	flags.StringVar(&options.Schedule, "schedule", options.Schedule, "schedule of converted rules of kube-janitor")
-	flags.StringVar(&options.DeploymentTime, "deployment-time-annotation", "", "that of kube-janitor, or none if it runs without; if not given, converted rules are suspended")
+	flags.StringVar(&options.DeploymentTime, "deployment-time-annotation", "",
+		"that of kube-janitor, or none if it runs without; if not given, converted rules are suspended")
 	return command
 }
 
@@ -169,13 +173,7 @@ type Finding struct {
 // String is the finding on one line.
 func (f Finding) String() string {
 	parts := []string{f.File, f.Object, f.Field, f.Reason}
-	var out []string
-	for _, part := range parts {
-		if part != "" {
-			out = append(out, part)
-		}
-	}
-	return strings.Join(out, ": ")
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
 }
 
 // Result of a conversion.
@@ -291,11 +289,7 @@ func (c *converter) lost(object, field, format string, args ...any) {
 // decode decodes an object. What it does not know may restrict the policy, so the draft loses it.
 func decode(text []byte, into any) ([]string, error) {
 	strict, err := json.UnmarshalStrict(text, into)
-	var unknown []string
-	for _, one := range strict {
-		unknown = append(unknown, one.Error())
-	}
-	return unknown, err
+	return console.Map(strict, error.Error), err
 }
 
 // builtin is a kind of Kubernetes.

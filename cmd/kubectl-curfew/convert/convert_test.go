@@ -116,18 +116,11 @@ func usable(t *testing.T, p *convert.Policy) *cleanup.Policy {
 func compile(t *testing.T, p *convert.Policy) (*cleanup.Policy, *v1alpha1.CleanupSpec) {
 	t.Helper()
 	compiler := expression.NewCompiler(100)
-	if p.Namespaced != nil {
-		compiled, errs := cleanup.CompileNamespaced(compiler, p.Namespaced)
-		if len(errs) > 0 {
-			t.Fatal(errs.ToAggregate())
-		}
-		return compiled, &p.Namespaced.Spec.CleanupSpec
-	}
-	compiled, errs := cleanup.Compile(compiler, p.Cluster)
+	compiled, errs, _ := cleanup.Read(compiler, p.Object)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	return compiled, &p.Cluster.Spec.CleanupSpec
+	return compiled, p.Spec
 }
 
 // deletes reports whether the conditions of a converted policy hold for an object.

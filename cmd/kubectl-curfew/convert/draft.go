@@ -11,11 +11,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/manifests/crd"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/schedule"
@@ -30,9 +31,9 @@ const maxConditions = 16
 
 // Policy is a converted policy.
 type Policy struct {
-	// Cluster or Namespaced is set.
-	Cluster    *v1alpha1.ClusterCleanupPolicy
-	Namespaced *v1alpha1.CleanupPolicy
+	// Object is its manifest, and Spec its spec without the service account.
+	Object *unstructured.Unstructured
+	Spec   *v1alpha1.CleanupSpec
 	// Source names the object that it comes from.
 	Source string
 	// Findings about it.
@@ -59,7 +60,8 @@ func (c *converter) draft(kind string, meta *metav1.ObjectMeta, namespaced bool)
 
 // lost records a part that is not converted. The policy will be suspended.
 func (d *draft) lost(field, format string, args ...any) {
-	d.findings = append(d.findings, Finding{File: d.file, Object: d.source, Field: field, Reason: fmt.Sprintf(format, args...), Lost: true})
+	d.note(field, format, args...)
+	d.findings[len(d.findings)-1].Lost = true
 }
 
 // note records a difference that deletes nothing more than before.
@@ -123,8 +125,10 @@ func (d *draft) finish() {
 	}
 	d.replaceInvalid()
 	d.spec.Suspend = slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Lost })
-	policy := d.policy()
-	err := policy.check()
+	policy, err := d.policy()
+	if err == nil {
+		err = policy.check()
+	}
 	if errs := d.compile(); len(errs) > 0 {
 		err = errs.ToAggregate()
 	}
@@ -173,28 +177,31 @@ func scan(text, format string, into *int) bool {
 }
 
 func (d *draft) compile() field.ErrorList {
-	policy := d.policy()
-	if policy.Cluster != nil {
-		_, errs := cleanup.Compile(d.compiler, policy.Cluster)
-		return errs
+	policy, err := d.policy()
+	if err != nil {
+		return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
 	}
-	_, errs := cleanup.CompileNamespaced(d.compiler, policy.Namespaced)
+	if d.namespaced && d.namespace == "" {
+		policy.Object.SetNamespace("default") // A namespace tells the two kinds apart.
+	}
+	_, errs, _ := cleanup.Read(d.compiler, policy.Object)
 	return errs
 }
 
-func (d *draft) policy() Policy {
-	out := Policy{Source: d.source, Findings: d.findings}
-	meta := metav1.ObjectMeta{Name: d.name, Namespace: d.namespace}
-	if d.namespaced {
-		out.Namespaced = &v1alpha1.CleanupPolicy{ObjectMeta: meta, Spec: v1alpha1.CleanupPolicySpec{
-			CleanupSpec: d.spec, ServiceAccountName: d.options.ServiceAccount}}
-		out.Namespaced.APIVersion, out.Namespaced.Kind = v1alpha1.GroupVersion.String(), "CleanupPolicy"
-		return out
+func (d *draft) policy() (Policy, error) {
+	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d.spec)
+	if err != nil {
+		return Policy{}, fmt.Errorf("write %s: %w", d.source, err)
 	}
-	meta.Namespace = ""
-	out.Cluster = &v1alpha1.ClusterCleanupPolicy{ObjectMeta: meta, Spec: v1alpha1.ClusterCleanupPolicySpec{CleanupSpec: d.spec}}
-	out.Cluster.APIVersion, out.Cluster.Kind = v1alpha1.GroupVersion.String(), "ClusterCleanupPolicy"
-	return out
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ClusterCleanupPolicy"))
+	object.SetName(d.name)
+	if d.namespaced {
+		object.SetKind("CleanupPolicy")
+		object.SetNamespace(d.namespace)
+		spec["serviceAccountName"] = d.options.ServiceAccount
+	}
+	return Policy{Object: object, Spec: &d.spec, Source: d.source, Findings: d.findings}, nil
 }
 
 // Write writes policies as YAML documents, with their findings as comments.
@@ -214,30 +221,10 @@ func Write(out io.Writer, policies []Policy) error {
 	return nil
 }
 
-// object is the policy as its manifest has it.
-func (p *Policy) object() (map[string]any, error) {
-	var typed any = p.Cluster
-	if p.Namespaced != nil {
-		typed = p.Namespaced
-	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
-	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", p.Source, err)
-	}
-	delete(object, "status")
-	if metadata, ok := object["metadata"].(map[string]any); ok {
-		delete(metadata, "creationTimestamp")
-	}
-	return object, nil
-}
-
 // schemas of Curfew's kinds.
 var schemas = sync.OnceValues(func() (*lint.Schemas, error) {
-	definitions, err := crd.All()
-	if err != nil {
-		return nil, err
-	}
-	return lint.NewSchemas(definitions)
+	_, out, err := session.Builtin()
+	return out, err
 })
 
 // check returns why the API server would reject the policy by its schema.
@@ -246,20 +233,12 @@ func (p *Policy) check() error {
 	if err != nil {
 		return err
 	}
-	object, err := p.object()
-	if err != nil {
-		return err
-	}
-	_, err = known.Stored(context.Background(), object)
+	_, err = known.Stored(context.Background(), p.Object.Object)
 	return err
 }
 
 func (p *Policy) yaml() ([]byte, error) {
-	object, err := p.object()
-	if err != nil {
-		return nil, err
-	}
-	text, err := yaml.Marshal(object)
+	text, err := yaml.Marshal(p.Object.Object)
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", p.Source, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -118,20 +119,28 @@ func (d *draft) namespaces(path string, names []string) {
 	case d.namespaced || slices.ContainsFunc(names, func(n string) bool { return strings.ContainsAny(n, "*?") }):
 		d.condition("namespaces", anyOf(`object.metadata.?namespace.orValue("")`, names))
 	default:
-		selector := &metav1.LabelSelector{}
-		if match.NamespaceSelector != nil {
-			selector = match.NamespaceSelector.DeepCopy()
-		}
-		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: names})
-		match.NamespaceSelector = selector
+		match.NamespaceSelector = inNamespaces(match.NamespaceSelector, names)
 	}
 }
 
+// inNamespaces restricts a selector of namespaces, or nil, to some names.
+func inNamespaces(selector *metav1.LabelSelector, names []string) *metav1.LabelSelector {
+	out := &metav1.LabelSelector{}
+	if selector != nil {
+		out = selector.DeepCopy()
+	}
+	out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: names})
+	return out
+}
+
 // hasNamespaces reports whether Namespaces themselves are matched.
-func (d *draft) hasNamespaces() bool {
+func (d *draft) hasNamespaces() bool { return d.matches("namespaces") }
+
+// matches reports whether a rule names a resource.
+func (d *draft) matches(resource string) bool {
 	return slices.ContainsFunc(d.spec.MatchConstraints.ResourceRules, func(r v1alpha1.ResourceRule) bool {
-		return slices.Contains(r.Resources, "namespaces")
+		return slices.Contains(r.Resources, resource)
 	})
 }
 
@@ -205,15 +214,10 @@ func equals(key code, value any) (string, error) {
 	if key.typ == typBool {
 		return boolean(key, value, true)
 	}
-	text, isText := value.(string)
-	if inner, ok := variable(text); isText && ok {
-		n, err := parseJMESPath(inner)
-		if err != nil {
-			return "", err
-		}
-		other, err := kyverno.value(n)
+	if other, ok, err := variableCode(value); ok {
 		return key.text + " == " + other.text, err
 	}
+	text, isText := value.(string)
 	switch {
 	case key.typ == typDuration || key.typ == typTime:
 		return compare(key, "==", value)
@@ -342,18 +346,13 @@ func quantify(key code, operator, text string) string {
 }
 
 func compare(key code, operator string, value any) (string, error) {
-	text, isText := value.(string)
-	if inner, ok := variable(text); isText && ok {
-		n, err := parseJMESPath(inner)
-		if err != nil {
-			return "", err
-		}
-		other, err := kyverno.value(n)
+	if other, ok, err := variableCode(value); ok {
 		if err == nil && key.typ == typTime && other.typ != typTime {
 			err = fmt.Errorf("%s is not a time", other.text)
 		}
 		return key.text + " " + operator + " " + other.text, err
 	}
+	text, isText := value.(string)
 	seconds, isNumber := value.(int64)
 	switch {
 	case key.typ == typDuration && isText && isDuration(text):

@@ -71,8 +71,9 @@ func (c *converter) janitorRules(text []byte) {
 		c.lost("", "rules", "cannot be read: %v", err)
 		return
 	}
-	c.add(Finding{File: c.file, Object: "rules", Reason: "a rules file does not say which namespaces and resources kube-janitor's flags --include-namespaces, " +
-		"--exclude-namespaces, --include-resources and --exclude-resources leave out: narrow matchConstraints in the same way"})
+	c.add(Finding{File: c.file, Object: "rules", Reason: "a rules file does not say which namespaces and resources kube-janitor's flags " +
+		"--include-namespaces, --exclude-namespaces, --include-resources and --exclude-resources leave out: " +
+		"narrow matchConstraints in the same way"})
 	for i := range file.Rules {
 		of := &file.Rules[i]
 		path := fmt.Sprintf("rules[%d]", i)

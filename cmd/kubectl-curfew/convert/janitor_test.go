@@ -14,7 +14,7 @@ func rules(t *testing.T, text string) (map[string]*cleanup.Policy, map[string]bo
 	compiled, suspended := map[string]*cleanup.Policy{}, map[string]bool{}
 	for i := range result.Policies {
 		one := &result.Policies[i]
-		compiled[one.Cluster.Name], suspended[one.Cluster.Name] = usable(t, one), one.Cluster.Spec.Suspend
+		compiled[one.Object.GetName()], suspended[one.Object.GetName()] = usable(t, one), one.Spec.Suspend
 	}
 	return compiled, suspended
 }
@@ -151,7 +151,7 @@ func TestDeploymentTime(t *testing.T) {
 			t.Fatalf("%q: %v", annotation, result.Findings)
 		}
 		compiled := usable(t, &result.Policies[0])
-		if got := result.Policies[0].Cluster.Spec.Suspend; got != c.suspended {
+		if got := result.Policies[0].Spec.Suspend; got != c.suspended {
 			t.Errorf("%q: suspended is %t", annotation, got)
 		}
 		if !deletes(t, compiled, old) || deletes(t, compiled, deployed) != c.deletesDeployed {

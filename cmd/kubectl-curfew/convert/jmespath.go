@@ -70,7 +70,8 @@ var operators = map[any]string{parsing.TOKEQ: "==", parsing.TOKNE: "!=", parsing
 	parsing.TOKGT: ">", parsing.TOKGTE: ">="}
 
 // symbols name what cannot be converted, as its author wrote it.
-var symbols = map[any]string{parsing.ASTFilterProjection: "[?", parsing.ASTPipe: `"|"`, parsing.ASTCurrentNode: `"@"`, parsing.ASTKeyValPair: `"{"`}
+var symbols = map[any]string{parsing.ASTFilterProjection: "[?", parsing.ASTPipe: `"|"`,
+	parsing.ASTCurrentNode: `"@"`, parsing.ASTKeyValPair: `"{"`}
 
 // simplify converts a tree of the parser. Its paths begin at base, or at the root if base is nil.
 func simplify(tree *parsing.ASTNode, base *node) (*node, error) {

@@ -72,8 +72,8 @@ func (d *draft) common(unknown []string) {
 		d.lost("", "%s", one)
 	}
 	if d.namespaced {
-		d.note("spec.serviceAccountName", "the policy deletes as service account %q of its namespace: give it get, list and delete on what the policy matches",
-			d.options.ServiceAccount)
+		d.note("spec.serviceAccountName", "the policy deletes as service account %q of its namespace: "+
+			"give it get, list and delete on what the policy matches", d.options.ServiceAccount)
 	}
 }
 
@@ -89,8 +89,7 @@ func (d *draft) propagation() {
 // owned keeps what Kyverno does: it deletes objects whose controller exists, too. With a wildcard
 // that would be all that Deployments and Jobs create, again and again.
 func (d *draft) owned() {
-	wildcard := slices.ContainsFunc(d.spec.MatchConstraints.ResourceRules, func(r v1alpha1.ResourceRule) bool { return slices.Contains(r.Resources, "*") })
-	if wildcard {
+	if d.matches("*") {
 		d.note("spec.includeOwned", "objects whose controller exists are kept")
 		return
 	}
@@ -226,7 +225,8 @@ func (c *converter) deletingPolicy(text []byte) {
 		}
 	}
 	for _, variable := range of.Spec.Variables {
-		d.spec.Variables = append(d.spec.Variables, v1alpha1.CleanupVariable{Name: variable.Name, Expression: v1alpha1.Expression(fromKyverno(variable.Expression))})
+		expression := v1alpha1.Expression(fromKyverno(variable.Expression))
+		d.spec.Variables = append(d.spec.Variables, v1alpha1.CleanupVariable{Name: variable.Name, Expression: expression})
 	}
 	for _, condition := range of.Spec.Conditions {
 		d.condition(condition.Name, fromKyverno(condition.Expression))

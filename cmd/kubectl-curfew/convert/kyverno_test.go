@@ -80,10 +80,10 @@ func TestConditions(t *testing.T) {
 		t.Run(condition, func(t *testing.T) {
 			converted := single(t, fmt.Sprintf(withConditions, "{all: ["+condition+"]}"))
 			compiled := usable(t, converted)
-			if converted.Cluster.Spec.Suspend {
+			if converted.Spec.Suspend {
 				t.Fatalf("not converted: %v", converted.Findings)
 			}
-			expression := converted.Cluster.Spec.Conditions[0].Expression
+			expression := converted.Spec.Conditions[0].Expression
 			for _, object := range objects.delete {
 				if !deletes(t, compiled, object) {
 					t.Errorf("%s keeps %s", expression, object)
@@ -134,8 +134,8 @@ func TestConditionsThatAreNotConverted(t *testing.T) {
 			for _, list := range []string{"all", "any"} {
 				converted := single(t, fmt.Sprintf(withConditions, "{"+list+": ["+condition+"]}"))
 				compiled := usable(t, converted)
-				if !converted.Cluster.Spec.Suspend || deletes(t, compiled, "{a: a}") {
-					t.Errorf("%s: it may delete: %v", list, converted.Cluster.Spec.Conditions)
+				if !converted.Spec.Suspend || deletes(t, compiled, "{a: a}") {
+					t.Errorf("%s: it may delete: %v", list, converted.Spec.Conditions)
 				}
 				finding := converted.Findings[0]
 				if !finding.Lost || finding.Field != "spec.conditions."+list+"[0]" || !strings.HasSuffix(finding.Reason, ": "+reason) {
@@ -185,9 +185,9 @@ func TestNamespacesAreExcludedByName(t *testing.T) {
 	converted := single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{any: [{resources: {kinds: [Namespace]}}]}",
 		"{any: [{resources: {namespaces: [production]}}]}"))
 	compiled := usable(t, converted)
-	if converted.Cluster.Spec.Exclude != nil || deletes(t, compiled, "metadata: {name: production, namespace: null}") ||
+	if converted.Spec.Exclude != nil || deletes(t, compiled, "metadata: {name: production, namespace: null}") ||
 		!deletes(t, compiled, "metadata: {name: preview, namespace: null}") {
-		t.Errorf("%v", converted.Cluster.Spec)
+		t.Errorf("%v", converted.Spec)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestMatchesThatAreNotConverted(t *testing.T) {
 		}
 		for i := range result.Policies {
 			usable(t, &result.Policies[i])
-			if !result.Policies[i].Cluster.Spec.Suspend {
+			if !result.Policies[i].Spec.Suspend {
 				t.Errorf("%s is not suspended", match)
 			}
 		}
@@ -259,7 +259,7 @@ func TestDeletingPolicyExpressions(t *testing.T) {
 			"schedule": "@daily", "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]},
 			"conditions": [{"name": "c", "expression": %q}]}}`, from))
 		usable(t, converted)
-		if have := string(converted.Cluster.Spec.Conditions[0].Expression); have != want {
+		if have := string(converted.Spec.Conditions[0].Expression); have != want {
 			t.Errorf("%s becomes %s; want %s", from, have, want)
 		}
 	}
@@ -272,7 +272,7 @@ func TestSchedules(t *testing.T) {
 	} {
 		converted := single(t, strings.Replace(fmt.Sprintf(withConditions, "null"), "@daily", from, 1))
 		usable(t, converted)
-		spec := &converted.Cluster.Spec
+		spec := converted.Spec
 		if spec.Schedule != want || spec.Suspend != (want == "@daily") {
 			t.Errorf("%s becomes %s, suspended %v", from, spec.Schedule, spec.Suspend)
 		}
@@ -322,7 +322,7 @@ spec: {schedule: "@daily", match: {any: [{resources: {kinds: [`+kind+`]}}]}}
 			t.Fatalf("%s: %v", kind, result.Findings)
 		}
 		compiled := usable(t, &result.Policies[0])
-		if got := result.Policies[0].Cluster.Spec.Suspend; got != suspended {
+		if got := result.Policies[0].Spec.Suspend; got != suspended {
 			t.Errorf("%s: suspended is %t", kind, got)
 		}
 		for object, want := range map[string]bool{

@@ -59,16 +59,26 @@ func (d dialect) value(n *node) (code, error) {
 
 // literal is a string, number, bool, null or list. A string can be another variable of Kyverno.
 func (d dialect) literal(value any) (code, error) {
-	if text, ok := value.(string); ok && d == kyverno {
-		if inner, ok := variable(text); ok {
-			n, err := parseJMESPath(inner)
-			if err != nil {
-				return code{}, err
-			}
-			return d.value(n)
+	if d == kyverno {
+		if out, ok, err := variableCode(value); ok {
+			return out, err
 		}
 	}
 	return literalCode(value)
+}
+
+// variableCode translates a text that is a variable of Kyverno; ok is false for another value.
+func variableCode(value any) (out code, ok bool, err error) {
+	text, _ := value.(string)
+	inner, ok := variable(text)
+	if !ok {
+		return code{}, false, nil
+	}
+	n, err := parseJMESPath(inner)
+	if err == nil {
+		out, err = kyverno.value(n)
+	}
+	return out, true, err
 }
 
 func literalCode(value any) (code, error) {

@@ -24,16 +24,10 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// defaultsOptions are the flags of defaults.
-type defaultsOptions struct {
-	*session.Connection
-	output *console.Output
-}
-
 // Command is kubectl curfew defaults.
 func Command(env console.Environment) *cobra.Command {
-	options := defaultsOptions{Connection: session.NewConnection(env), output: console.NewOutput("table")}
-	options.output.Nameless = true // Kinds have no names.
+	options := session.NewConnection(env, "table")
+	options.Output.Nameless = true // Kinds have no names.
 	command := &cobra.Command{
 		Use:   "defaults [NAMESPACE] [flags]",
 		Short: "Show what new objects are given in a namespace, and which setting decides",
@@ -50,40 +44,24 @@ expressions) is named and not evaluated; to see what it does to one object, use
 
   # For programs
   kubectl curfew defaults ci -o json`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return options.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		Args:              cobra.MaximumNArgs(1),
+		RunE:              options.Runs(run),
 		ValidArgsFunction: options.CompleteNamespaces(),
 	}
-	options.Add(command.Flags())
-	options.output.AddFlags(command)
-	options.CompleteFlags(command, map[string][]string{"output": options.output.Formats()})
+	options.AddTo(command, nil)
 	return command
 }
 
-func (o *defaultsOptions) run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
-	print, err := o.output.Printer()
+func run(ctx context.Context, call *session.Call) error {
+	if flag := call.Overrides.Context.Namespace; len(call.Args) > 0 && flag != "" && flag != call.Args[0] {
+		return errors.New("-n names another namespace than the argument: give one of them")
+	}
+	w, name, err := call.World(ctx, "reading the settings of the namespace")
 	if err != nil {
 		return err
 	}
-	name, err := o.Namespace()
-	if err != nil {
-		return err
-	}
-	if len(args) > 0 {
-		if flag := o.Overrides.Context.Namespace; flag != "" && flag != args[0] {
-			return errors.New("-n names another namespace than the argument: give one of them")
-		}
-		name = args[0]
-	}
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
-	progress.Say("reading the settings of namespace %s", name)
-	now := o.Now()
-	w, err := o.Open(ctx, now, session.Overlay{}, progress)
-	if err != nil {
-		return err
+	if len(call.Args) > 0 {
+		name = call.Args[0]
 	}
 	namespace, err := w.Namespace(ctx, name)
 	if err != nil {
@@ -98,7 +76,7 @@ func (o *defaultsOptions) run(ctx context.Context, args []string, out, diagnosti
 		if kind.ClusterScoped {
 			continue
 		}
-		each, err := defaultsOf(ctx, w, kind, namespace, now)
+		each, err := defaultsOf(ctx, w, kind, namespace, call.Now)
 		if err != nil {
 			return err
 		}
@@ -106,15 +84,13 @@ func (o *defaultsOptions) run(ctx context.Context, args []string, out, diagnosti
 			answer.kinds = append(answer.kinds, each)
 		}
 	}
-	progress.Done()
-	if print != nil {
-		return print(console.Printed{Document: answer.data(now)}, out)
+	call.Progress.Done()
+	if call.Print != nil {
+		return call.Print(console.Printed{Document: answer.data(call.Now)}, call.Out)
 	}
-	if err := answer.table(printers.PrintOptions{NoHeaders: o.output.NoHeaders}, out); err != nil {
-		return err
-	}
-	console.PrintNotes(answer.allNotes(), diagnostics)
-	return nil
+	err = answer.table(printers.PrintOptions{NoHeaders: call.Output.NoHeaders}, call.Out)
+	console.PrintNotes(answer.allNotes(), call.Diagnostics)
+	return err
 }
 
 // defaultsAnswer is the answer of defaults.

@@ -20,7 +20,6 @@ import (
 // expiringOptions are the flags of expiring, each documented where it is added.
 type expiringOptions struct {
 	*session.Connection
-	output                  *console.Output
 	everywhere              bool
 	selector, sortBy        string
 	within, before, between string
@@ -33,7 +32,7 @@ type expiringOptions struct {
 
 // Command is kubectl curfew expiring.
 func Command(env console.Environment) *cobra.Command {
-	options := expiringOptions{Connection: session.NewConnection(env), output: console.NewOutput("table", "wide")}
+	options := expiringOptions{Connection: session.NewConnection(env, "table", "wide")}
 	command := &cobra.Command{
 		Use:   "expiring [KIND...] [flags]",
 		Short: "List what will be deleted, when, why, and what blocks it",
@@ -85,10 +84,8 @@ A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday,
 
 func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	o.Add(flags)
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "all namespaces, and cluster-scoped objects")
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector, such as app=web")
-	o.output.AddFlags(command)
 	flags.BoolVar(&o.showKind, "show-kind", true, "show the kind in front of each name")
 	flags.BoolVar(&o.showLabels, "show-labels", false, "show the labels of each object in the last column")
 	flags.StringVar(&o.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; by default by time")
@@ -100,7 +97,7 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: "+session.EitherOf(session.Triggers()))
 	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "keep watching: update the table on a terminal, else print a line for each change; with -o json, a list of the changes")
-	o.CompleteFlags(command, map[string][]string{"output": o.output.Formats(), "trigger": slices.Sorted(slices.Values(session.Triggers()))})
+	o.AddTo(command, map[string][]string{"trigger": slices.Sorted(slices.Values(session.Triggers()))})
 }
 
 // refuseEmpty rejects flags without a value, for example from an unset variable: they would select
@@ -152,7 +149,7 @@ func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, di
 }
 
 func (o *expiringOptions) view() view {
-	return view{wide: o.output.Format == "wide", bareNames: !o.showKind, labels: o.showLabels, noHeaders: o.output.NoHeaders}
+	return view{wide: o.Output.Format == "wide", bareNames: !o.showKind, labels: o.showLabels, noHeaders: o.Output.NoHeaders}
 }
 
 // answer reads everything that the query asks about, once.
@@ -200,7 +197,7 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if query.note != "" {
 		w.Note(query.note)
 	}
-	if query.print != nil || o.output.Format == "wide" {
+	if query.print != nil || o.Output.Format == "wide" {
 		if err := w.AddHistory(ctx, reading.Namespace, entries); err != nil {
 			return nil, err
 		}

@@ -73,11 +73,11 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 	}
 	_, err := labels.Parse(o.selector)
 	bad("selector", o.selector, err)
-	if out.print, err = o.output.Printer(); err != nil {
+	if out.print, err = o.Output.Printer(); err != nil {
 		errs = append(errs, err)
 	}
-	if o.watch && o.output.Format == console.NameFormat {
-		bad("output", o.output.Format, errors.New("with --watch a name does not show what changed: give json or jsonpath"))
+	if o.watch && o.Output.Format == console.NameFormat {
+		bad("output", o.Output.Format, errors.New("with --watch a name does not show what changed: give json or jsonpath"))
 	}
 	if o.sortBy != "" {
 		_, err := console.ParsePath(o.sortBy)

@@ -53,7 +53,8 @@ func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out,
 			return err
 		case !silent:
 			silent = true
-			away = fmt.Sprintf("no answer since %s, rows may have changed: %s", console.Instant(last.now, last.now.Location()), console.OneLine(err.Error()))
+			away = fmt.Sprintf("no answer since %s, rows may have changed: %s",
+				console.Instant(last.now, last.now.Location()), console.OneLine(err.Error()))
 		}
 		if err := o.redraw(ctx, screen, last, away, time.Since(began)); err != nil || ctx.Err() != nil {
 			return err
@@ -118,7 +119,7 @@ func (o *expiringOptions) newScreen(print console.PrintFunc, out, diagnostics io
 	view := o.view()
 	switch {
 	case print != nil:
-		return &asDocuments{out: out, noteLines: noteLines{out: diagnostics}, PrintFunc: print, shown: map[string]Item{}}
+		return &asDocuments{out: out, noteLines: noteLines{out: diagnostics}, PrintFunc: print, shown: rows[Item]{}}
 	case !o.Terminal(out):
 		return newLines(view, out, diagnostics)
 	}
@@ -198,8 +199,7 @@ type asLines struct {
 	// columns were.
 	printRows func(table *metav1.Table) error
 	text      bytes.Buffer
-	// shown are the current rows by object and trigger, without the time that is left.
-	shown map[string][]string
+	shown     rows[[]string]
 }
 
 // noteLines prints each note once, while it lasts.
@@ -218,7 +218,7 @@ func (n *noteLines) print(notes []string) {
 }
 
 func newLines(view view, out, diagnostics io.Writer) *asLines {
-	s := &asLines{out: out, noteLines: noteLines{out: diagnostics}, view: view, shown: map[string][]string{}}
+	s := &asLines{out: out, noteLines: noteLines{out: diagnostics}, view: view, shown: rows[[]string]{}}
 	printer, writer := printers.NewTablePrinter(view.options()), printers.GetNewTabWriter(&s.text)
 	s.printRows = func(table *metav1.Table) error { return errors.Join(printer.PrintObj(table, writer), writer.Flush()) }
 	return s
@@ -229,28 +229,14 @@ func (s *asLines) show(report *expiringReport) error {
 	header := report.header(s.view)
 	table := console.NewTable(append([]string{"EVENT"}, header...)...)
 	left := slices.Index(header, "LEFT")
-	current := map[string]bool{}
-	for _, entry := range report.entries {
-		key := keyOf(entry)
-		current[key] = true
-		cells := report.row(entry, s.view)
-		lasting := slices.Clone(cells)
+	s.shown.update(report, func(i int) (row, lasting []string) {
+		row = report.row(report.entries[i], s.view)
+		lasting = slices.Clone(row)
 		lasting[left] = "-"
-		was, known := s.shown[key]
-		switch {
-		case !known:
-			console.AddRow(table, entry.Labels, append([]string{eventNew}, cells...)...)
-		case !slices.Equal(was, lasting):
-			console.AddRow(table, entry.Labels, append([]string{eventChanged}, cells...)...)
-		}
-		s.shown[key] = lasting
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.shown)) {
-		if !current[key] {
-			console.AddRow(table, nil, append([]string{eventGone}, s.shown[key]...)...)
-			delete(s.shown, key)
-		}
-	}
+		return row, lasting
+	}, func(event string, entry *world.Entry, row []string) {
+		console.AddRow(table, entry.Labels, append([]string{event}, row...)...)
+	})
 	if err := s.printRows(table); err != nil {
 		return err
 	}
@@ -264,6 +250,33 @@ const (
 	eventChanged = "CHANGED"
 	eventGone    = "GONE"
 )
+
+// rows are the rows of the last round by their key, without the time that is left.
+type rows[T any] map[string]T
+
+// update takes the rows of a report. It passes those that are new or changed to take, then those
+// that are gone, with an empty entry.
+func (r rows[T]) update(report *expiringReport, rowOf func(i int) (row, lasting T), take func(event string, entry *world.Entry, row T)) {
+	current := map[string]bool{}
+	for i, entry := range report.entries {
+		key := keyOf(entry)
+		current[key] = true
+		row, lasting := rowOf(i)
+		switch was, known := r[key]; {
+		case !known:
+			take(eventNew, entry, row)
+		case !reflect.DeepEqual(was, lasting):
+			take(eventChanged, entry, row)
+		}
+		r[key] = lasting
+	}
+	for _, key := range slices.Sorted(maps.Keys(r)) {
+		if !current[key] {
+			take(eventGone, &world.Entry{}, r[key])
+			delete(r, key)
+		}
+	}
+}
 
 // keyOf names a row across rounds: an object has one for its expiry, one for its deadline, and one
 // for each cleanup policy that matches it.
@@ -282,39 +295,21 @@ type asDocuments struct {
 	console.PrintFunc
 	out   io.Writer
 	began bool
-	// shown are the current rows, without the time that is left.
-	shown map[string]Item
+	shown rows[Item]
 }
 
 func (s *asDocuments) show(report *expiringReport) error {
 	s.print(report.notes)
 	var changed []Item
-	current := map[string]bool{}
-	for i, item := range report.items() {
-		key := keyOf(report.entries[i])
-		current[key] = true
-		lasting := item
+	items := report.items()
+	s.shown.update(report, func(i int) (row, lasting Item) {
+		lasting = items[i]
 		lasting.Left = nil
-		was, known := s.shown[key]
-		switch {
-		case !known:
-			item.Event = eventNew
-		case !reflect.DeepEqual(was, lasting):
-			item.Event = eventChanged
-		}
-		s.shown[key] = lasting
-		if item.Event != "" {
-			changed = append(changed, item)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.shown)) {
-		if !current[key] {
-			gone := s.shown[key]
-			gone.Event = eventGone
-			changed = append(changed, gone)
-			delete(s.shown, key)
-		}
-	}
+		return items[i], lasting
+	}, func(event string, _ *world.Entry, row Item) {
+		row.Event = event
+		changed = append(changed, row)
+	})
 	if s.began && len(changed) == 0 {
 		return nil
 	}

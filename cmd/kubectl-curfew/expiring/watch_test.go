@@ -71,7 +71,7 @@ func TestInPlace(t *testing.T) {
 
 // TestWithinMovesOn: --within means the same length of time in every round.
 func TestWithinMovesOn(t *testing.T) {
-	options := &expiringOptions{Connection: session.NewConnection(console.Environment{Now: func() time.Time { return noon }}), output: console.NewOutput("table", "wide"), within: "1h"}
+	options := &expiringOptions{Connection: session.NewConnection(console.Environment{Now: func() time.Time { return noon }}, "table", "wide"), within: "1h"}
 	query, err := options.query(t.Context(), nil, noon)
 	if err != nil {
 		t.Fatal(err)

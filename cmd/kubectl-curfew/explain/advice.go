@@ -3,7 +3,6 @@ package explain
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,10 +21,7 @@ const day = 24 * time.Hour
 // advice are commands that would change the expiry or the deadline. None of them expires the object
 // at once, and none is known to be rejected.
 func (e *explained) advice() []string {
-	name := e.kind.Name(e.of.Facts.Name)
-	if e.of.Facts.Namespace != "" {
-		name += " -n " + e.of.Facts.Namespace
-	}
+	name := e.kind.Name(e.of.Facts.Name) + flagOf(e.of.Facts.Namespace)
 	if e.of.Facts.Deleting {
 		return unique(e.againstObstacles(name))
 	}
@@ -68,7 +64,8 @@ func (e *explained) aboutExpiry(name string) []string {
 		}
 	}
 	if e.backfillLeavesTime() {
-		return []string{"kubectl annotate " + e.runtimeName() + " " + wellknown.AnnotationBackfill + "=true   # its TTL then deletes whatever finished before it"}
+		return []string{"kubectl annotate " + e.runtimeName() + " " + wellknown.AnnotationBackfill + "=true" +
+			"   # its TTL then deletes whatever finished before it"}
 	}
 	return e.given(name)
 }
@@ -89,11 +86,7 @@ func (e *explained) runtimeName() string {
 	if e.runtime == nil {
 		return "" // An unknown runtime decides nothing.
 	}
-	out := strings.ToLower(e.runtime.Kind.Kind) + "." + e.runtime.Kind.Group + "/" + e.runtime.Name
-	if e.runtime.Namespace != "" {
-		out += " -n " + e.runtime.Namespace
-	}
-	return out
+	return world.Kind{GroupVersionKind: e.runtime.Kind}.Name(e.runtime.Name) + flagOf(e.runtime.Namespace)
 }
 
 // changing are the commands for an expiry that the object decides, or may override.
@@ -281,15 +274,8 @@ func (e *explained) against(kind judging.ObstacleKind, name string) []string {
 			return []string{"kubectl get " + name + " -o jsonpath='{.metadata.finalizers}'"}
 		}
 	case judging.ObstacleOwner:
-		group, _, found := strings.Cut(facts.Owner.APIVersion, "/")
-		if !found {
-			group = ""
-		}
-		owner := world.Kind{GroupVersionKind: schema.GroupVersionKind{Group: group, Kind: facts.Owner.Kind}}.Name(facts.Owner.Name)
-		if facts.Namespace != "" {
-			owner += " -n " + facts.Namespace
-		}
-		return []string{"kubectl curfew explain " + owner}
+		owner := world.Kind{GroupVersionKind: schema.FromAPIVersionAndKind(facts.Owner.APIVersion, facts.Owner.Kind)}
+		return []string{"kubectl curfew explain " + owner.Name(facts.Owner.Name) + flagOf(facts.Namespace)}
 	case judging.ObstaclePermission:
 		role, resource := "curfew-controller-"+e.kind.Resource, e.kind.GroupResource()
 		return []string{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +25,6 @@ import (
 type explainOptions struct {
 	*session.Connection
 	selection world.Selection
-	output    *console.Output
 	with      []string
 	// from are manifests to explain instead of objects of the cluster.
 	from fileOptions
@@ -34,7 +32,7 @@ type explainOptions struct {
 
 // Command is kubectl curfew explain.
 func Command(env console.Environment) *cobra.Command {
-	options := explainOptions{Connection: session.NewConnection(env), output: console.NewOutput("text")}
+	options := &explainOptions{Connection: session.NewConnection(env, "text")}
 	command := &cobra.Command{
 		Use:   "explain (KIND/NAME... | KIND NAME... | KIND -l SELECTOR | -f FILE) [flags]",
 		Short: "Explain when an object is deleted, why, and what blocks it",
@@ -62,25 +60,14 @@ among the manifests, which come first. With --offline only these apply.`,
 
   # For programs
   kubectl curfew explain configmap/demo -o json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			options.selection.Args = args
-			if len(options.from.files) > 0 {
-				return options.runFiles(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-			}
-			if options.from.offline || options.from.recursive {
-				return errors.New("--offline and -R need -f")
-			}
-			return options.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE:              options.Runs(options.run),
 		ValidArgsFunction: options.CompleteObjects(),
 	}
 	flags := command.Flags()
-	options.Add(flags)
 	session.AddSelection(flags, &options.selection)
-	options.output.AddFlags(command)
 	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
 	options.from.add(flags)
-	options.CompleteFlags(command, map[string][]string{"output": options.output.Formats()})
+	options.AddTo(command, nil)
 	return command
 }
 
@@ -114,12 +101,15 @@ type explained struct {
 	mayChange, mayDelete bool
 }
 
-func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) error {
-	now := o.Now()
-	print, err := o.output.Printer()
-	if err != nil {
-		return err
+func (o *explainOptions) run(ctx context.Context, call *session.Call) error {
+	o.selection.Args = call.Args
+	switch {
+	case len(o.from.files) > 0:
+		return o.runFiles(ctx, call)
+	case o.from.offline || o.from.recursive:
+		return errors.New("--offline and -R need -f")
 	}
+	now, progress := call.Now, call.Progress
 	with, err := session.ReadOverlay(ctx, o.with)
 	if err != nil {
 		return err
@@ -127,12 +117,10 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 	if o.selection.Namespace, err = o.Namespace(); err != nil {
 		return err
 	}
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
 	w, selected, err := o.Selected(ctx, now, with, o.selection, progress, nil)
-	if gone := missing(err); gone != nil && o.selection.One() {
+	if absent := missing(err); absent != nil && o.selection.One() {
 		progress.Done()
-		return o.gone(ctx, w, gone, now, print, out)
+		return gone(ctx, w, absent, call)
 	}
 	if err != nil {
 		return err
@@ -155,11 +143,11 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 		all = append(all, said)
 	}
 	progress.Done()
-	if print != nil {
-		return print(printedOf(all, now, w.Notes()), out)
+	if call.Print != nil {
+		return call.Print(printedOf(all, now, w.Notes()), call.Out)
 	}
-	console.PrintNotes(w.Notes(), diagnostics)
-	return writeAll(all, out)
+	console.PrintNotes(w.Notes(), call.Diagnostics)
+	return writeAll(all, call.Out)
 }
 
 func explain(ctx context.Context, w *world.World, one world.Selected, now time.Time) (*explained, error) {
@@ -217,7 +205,8 @@ type deletedData struct {
 
 // gone answers for an object that does not exist if Curfew deleted it and a record of that remains.
 // Otherwise it returns an error.
-func (o *explainOptions) gone(ctx context.Context, w *world.World, missing *world.GoneError, now time.Time, print console.PrintFunc, out io.Writer) error {
+func gone(ctx context.Context, w *world.World, missing *world.GoneError, call *session.Call) error {
+	now := call.Now
 	found, unnamed, unread, err := deletedBefore(ctx, w, missing)
 	if err != nil {
 		return err
@@ -225,7 +214,8 @@ func (o *explainOptions) gone(ctx context.Context, w *world.World, missing *worl
 	if found == nil {
 		why := "no record of its deletion by Curfew remains: Events are kept for an hour, and the controller's log has a line for each deletion"
 		if unnamed > 0 {
-			why = fmt.Sprintf("whether Curfew deleted it is not known: it deleted %s that its Events do not name, and the controller's log has a line for each", console.Count(unnamed, "object"))
+			why = fmt.Sprintf("whether Curfew deleted it is not known: it deleted %s that its Events do not name, "+
+				"and the controller's log has a line for each", console.Count(unnamed, "object"))
 		}
 		if len(unread) > 0 {
 			why += "; you may not list Events in namespace " + strings.Join(unread, ", ")
@@ -247,18 +237,14 @@ func (o *explainOptions) gone(ctx context.Context, w *world.World, missing *worl
 		when = "between " + console.Instant(found.From, now.Location()) + " and " + console.Instant(found.To, now.Location())
 	}
 	summary := fmt.Sprintf("does not exist: Curfew deleted it %s, %s, %s", when, console.Relative(found.To, now), by)
-	if print != nil {
+	if call.Print != nil {
 		item := Item{
 			Object: session.ObjectOf(missing.Kind, missing.Namespace, missing.Name, ""), Summary: summary, State: "does not exist",
 			Deleted: &deletedData{found.Trigger, found.Source, console.TimeData(found.From, now), console.TimeData(found.To, now)},
 		}
-		return print(console.Printed{Document: console.ListOf("ExplanationList", now, []Item{item}, w.Notes())}, out)
+		return call.Print(console.Printed{Document: console.ListOf("ExplanationList", now, []Item{item}, w.Notes())}, call.Out)
 	}
-	name := missing.Kind.Name(missing.Name)
-	if missing.Namespace != "" {
-		name += " in namespace " + missing.Namespace
-	}
-	fmt.Fprintf(out, "%s %s\n", name, console.OneLine(summary))
+	fmt.Fprintf(call.Out, "%s %s\n", missing.Kind.Name(missing.Name)+in(missing.Namespace), console.OneLine(summary))
 	return nil
 }
 

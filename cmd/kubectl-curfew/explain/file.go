@@ -31,7 +31,8 @@ type fileOptions struct {
 }
 
 func (o *fileOptions) add(flags *pflag.FlagSet) {
-	flags.StringArrayVarP(&o.files, "filename", "f", nil, "file or directory with manifests to explain, or - for standard input; may be given more than once")
+	flags.StringArrayVarP(&o.files, "filename", "f", nil,
+		"file or directory with manifests to explain, or - for standard input; may be given more than once")
 	flags.BoolVarP(&o.recursive, "recursive", "R", false, "with -f, read the directories below as well")
 	flags.BoolVar(&o.offline, "offline", false, "with -f, ask no cluster: only the manifests themselves apply")
 }
@@ -50,20 +51,15 @@ type forecast struct {
 
 // runFiles explains the objects of manifests, by the cluster's settings and those among the
 // manifests.
-func (o *explainOptions) runFiles(ctx context.Context, in io.Reader, out, diagnostics io.Writer) error {
+func (o *explainOptions) runFiles(ctx context.Context, call *session.Call) error {
 	if len(o.selection.Args) > 0 || o.selection.Selector != "" || o.selection.All || o.selection.Everywhere {
 		return errors.New("-f explains the objects of manifests: leave KIND, -l, --all and -A out")
 	}
-	print, err := o.output.Printer()
+	files, err := folders.ListFiles(o.from.files, o.from.recursive, nil, call.In)
 	if err != nil {
 		return err
 	}
-	files, err := folders.ListFiles(o.from.files, o.from.recursive, nil, in)
-	if err != nil {
-		return err
-	}
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
+	progress := call.Progress
 	options, notes, err := o.context(ctx, progress)
 	if err != nil {
 		return err
@@ -95,11 +91,11 @@ func (o *explainOptions) runFiles(ctx context.Context, in io.Reader, out, diagno
 		return errors.New("there is no object in what -f names: give at least one")
 	}
 	said := slices.Concat(notes(), unknownNamespaces(all), o.unreviewed(ctx, all, options.Rules.Controller.Protect))
-	if print != nil {
-		return print(forecastData(all, options.Now, said), out)
+	if call.Print != nil {
+		return call.Print(forecastData(all, options.Now, said), call.Out)
 	}
-	console.PrintNotes(said, diagnostics)
-	return writeAll(all, out)
+	console.PrintNotes(said, call.Diagnostics)
+	return writeAll(all, call.Out)
 }
 
 // unknownNamespaces are notes about the namespaces whose settings may change the answer.
@@ -121,7 +117,7 @@ func (o *explainOptions) context(ctx context.Context, progress *console.Progress
 	if err != nil {
 		return options, nil, err
 	}
-	options = lint.Options{Source: platform.Offline{Platform: own}, Schemas: schemas, Now: o.Now()}
+	options = lint.Options{Source: platform.Offline{Platform: own.Snapshot()}, Schemas: schemas, Now: o.Now()}
 	options.Rules.Controller = judging.Surroundings{Protect: judging.DefaultProtect()}
 	if o.from.offline {
 		if len(o.with) > 0 {
@@ -183,7 +179,8 @@ func (o *explainOptions) unreviewed(ctx context.Context, all []*forecast, protec
 		}
 	}
 	if len(more) > 0 {
-		notes = append(notes, fmt.Sprintf("whether the API server calls Curfew's webhook is not known for %s more: it is asked about %d", console.Count(len(more), "namespace"), maxCanaries))
+		notes = append(notes, fmt.Sprintf("whether the API server calls Curfew's webhook is not known for %s more: it is asked about %d",
+			console.Count(len(more), "namespace"), maxCanaries))
 	}
 	return notes
 }
@@ -201,7 +198,10 @@ func forecastOf(ctx context.Context, linter *lint.Linter, document *lint.Documen
 	if of.Facts.Profile.Unknown {
 		kind.GroupVersionKind = document.Kind()
 	}
-	out := &forecast{explained: &explained{kind: kind, of: of, now: options.Now}, file: document.File, line: document.Line, filled: judged.Defaults, unknown: !known}
+	out := &forecast{
+		explained: &explained{kind: kind, of: of, now: options.Now},
+		file:      document.File, line: document.Line, filled: judged.Defaults, unknown: !known,
+	}
 	for i := range judged.Findings {
 		if finding := &judged.Findings[i]; finding.Severity == rules.Deny {
 			out.rejected = append(out.rejected, finding.Finding.String())
@@ -231,15 +231,11 @@ func forecastData(all []*forecast, now time.Time, notes []string) console.Printe
 	for _, one := range all {
 		facts, effective := one.of.Facts, one.of.Effective
 		item := ForecastItem{
-			Object: session.ObjectOf(one.kind, facts.Namespace, facts.Name, ""), File: one.file, Line: one.line, Summary: one.outlook(), Rejected: one.rejected,
-			Succeeded: session.ValueData(effective.Succeeded), Failed: session.ValueData(effective.Failed), Deadline: session.ValueData(effective.Deadline),
+			Object: session.ObjectOf(one.kind, facts.Namespace, facts.Name, ""), File: one.file, Line: one.line,
+			Summary: one.outlook(), Rejected: one.rejected, Filled: console.Map(one.filled, resolution.Default.String),
+			Succeeded: session.ValueData(effective.Succeeded), Failed: session.ValueData(effective.Failed),
+			Deadline: session.ValueData(effective.Deadline), Bounds: console.Map(one.of.Bounds, session.SettingOf),
 			Levels: levelsData{TTL: levelsOf(one.of.TTL), Deadline: levelsOf(one.of.Deadline), Label: facts.Labels[one.of.LabelKey]},
-		}
-		for _, filled := range one.filled {
-			item.Filled = append(item.Filled, filled.String())
-		}
-		for _, bound := range one.of.Bounds {
-			item.Bounds = append(item.Bounds, session.SettingOf(bound))
 		}
 		items, out.Objects = append(items, item), append(out.Objects, item.Object)
 	}
@@ -249,11 +245,7 @@ func forecastData(all []*forecast, now time.Time, notes []string) console.Printe
 
 // name of the object, with its place.
 func (p *forecast) name() string {
-	out := p.kind.Name(p.of.Facts.Name)
-	if p.of.Facts.Namespace != "" {
-		out += " in namespace " + p.of.Facts.Namespace
-	}
-	return out + " (" + console.Where(p.file, p.line) + ")"
+	return p.kind.Name(p.of.Facts.Name) + in(p.of.Facts.Namespace) + " (" + console.Where(p.file, p.line) + ")"
 }
 
 // outlook is the answer in one sentence.
@@ -266,10 +258,12 @@ func (p *forecast) outlook() string {
 		parts = append(parts, text)
 	}
 	if verdict := p.of.ByLabel; p.of.LabelKey != "" && verdict.Err == nil && !verdict.Expiry.IsZero() {
-		parts = append(parts, fmt.Sprintf("expires %s, created now, by label %s=%s", console.Instant(verdict.Expiry, p.now.Location()), p.of.LabelKey, p.of.Facts.Labels[p.of.LabelKey]))
+		parts = append(parts, fmt.Sprintf("expires %s, created now, by label %s=%s",
+			console.Instant(verdict.Expiry, p.now.Location()), p.of.LabelKey, p.of.Facts.Labels[p.of.LabelKey]))
 	}
 	if value := p.of.Effective.Deadline; value.Set && value.Err == nil && !value.TTL.Never {
-		parts = append(parts, fmt.Sprintf("is stopped once it was active for %s, by %s deadline%s", value.TTL, ownTTL(value.Source, "the"), fromSource(value.Source)))
+		parts = append(parts, fmt.Sprintf("is stopped once it was active for %s, by %s deadline%s",
+			value.TTL, ownTTL(value.Source, "the"), fromSource(value.Source)))
 	}
 	if len(parts) == 0 {
 		return "stays: nothing gives it a TTL, a TTL label or a deadline"
@@ -307,17 +301,9 @@ func (p *forecast) afterwards() string {
 
 func (p *forecast) text(out io.Writer) error {
 	fmt.Fprintf(out, "%s %s\n", console.OneLine(p.name()), console.OneLine(p.outlook()))
-	filled := [][]string{}
-	for _, each := range p.filled {
-		filled = append(filled, []string{"   " + each.String()})
-	}
-	rejected := [][]string{}
-	for _, each := range p.rejected {
-		rejected = append(rejected, []string{"   " + each})
-	}
 	return writeParts(out, []part{
-		{"Rejected because of", rejected},
-		{"Filled in", filled},
+		{"Rejected because of", rows("   ", p.rejected)},
+		{"Filled in", rows("   ", console.Map(p.filled, resolution.Default.String))},
 		{"TTL after finished", levels(p.of.TTL, p.of.ByTTL)},
 		{"TTL label", p.label()},
 		{"Deadline", levels(p.of.Deadline, p.of.ByDeadline)},

@@ -58,8 +58,9 @@ func (e *explained) data() Item {
 	facts := e.of.Facts
 	out := Item{
 		Object:  session.ObjectOf(e.kind, facts.Namespace, facts.Name, facts.UID),
-		Summary: e.summary(), State: e.state(), Created: console.TimeData(facts.Created, e.now), Finished: console.TimeData(facts.FinishTime, e.now),
-		Cleanup: e.cleanupData(), Unread: e.cleanupsUnknown, History: e.history,
+		Summary: e.summary(), State: e.state(), Cleanup: e.cleanupData(), Unread: e.cleanupsUnknown, History: e.history,
+		Created: console.TimeData(facts.Created, e.now), Finished: console.TimeData(facts.FinishTime, e.now),
+		Bounds:    console.Map(e.of.Bounds, session.SettingOf),
 		Levels:    levelsData{TTL: levelsOf(e.of.TTL), Deadline: levelsOf(e.of.Deadline)},
 		Obstacles: session.ObstaclesData(e.obstacles), Unknown: e.unknown, Advice: e.advice(), MayChange: e.mayChange, MayDelete: e.mayDelete,
 	}
@@ -85,9 +86,6 @@ func (e *explained) data() Item {
 	}
 	if e.withAnother() {
 		out.With = session.WithDataOf(e.cascade, e.now)
-	}
-	for _, bound := range e.of.Bounds {
-		out.Bounds = append(out.Bounds, session.SettingOf(bound))
 	}
 	return out
 }
@@ -131,6 +129,27 @@ func writeAll[T interface{ text(out io.Writer) error }](all []T, out io.Writer) 
 	return nil
 }
 
+// in is the namespace of an object, after its name.
+func in(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " in namespace " + namespace
+}
+
+// flagOf is the namespace of an object, after its name in a command line.
+func flagOf(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " -n " + namespace
+}
+
+// rows have one cell each, which begins with a text.
+func rows(begin string, texts []string) [][]string {
+	return console.Map(texts, func(text string) []string { return []string{begin + text} })
+}
+
 // part is a part of an answer, which is left out without rows.
 type part struct {
 	title string
@@ -153,23 +172,19 @@ func writeParts(out io.Writer, parts []part) error {
 // text writes the answer first, then the details.
 func (e *explained) text(out io.Writer) error {
 	facts, zone := e.of.Facts, e.now.Location()
-	name := e.kind.Name(facts.Name)
-	if facts.Namespace != "" {
-		name += " in namespace " + facts.Namespace
-	}
-	fmt.Fprintf(out, "%s %s\n\n", name, console.OneLine(e.summary()))
-	rows := [][]string{{"Created", console.Instant(facts.Created, zone) + ", " + console.Relative(facts.Created, e.now)}}
-	rows = append(rows, []string{"State", e.state()})
+	fmt.Fprintf(out, "%s %s\n\n", e.kind.Name(facts.Name)+in(facts.Namespace), console.OneLine(e.summary()))
+	about := [][]string{{"Created", console.Instant(facts.Created, zone) + ", " + console.Relative(facts.Created, e.now)}}
+	about = append(about, []string{"State", e.state()})
 	if deadline := e.deadline(); deadline != "" {
-		rows = append(rows, []string{"Deadline", deadline})
+		about = append(about, []string{"Deadline", deadline})
 	}
 	if propagation, of, err := e.of.Scope.Propagation(); err == nil && propagation != "" {
-		rows = append(rows, []string{"Propagation", string(propagation) + ", set by " + of.Phrase()})
+		about = append(about, []string{"Propagation", string(propagation) + ", set by " + of.Phrase()})
 	}
 	if owner := facts.Owner; owner != nil {
-		rows = append(rows, []string{"Owner", owner.Kind + " " + owner.Name})
+		about = append(about, []string{"Owner", owner.Kind + " " + owner.Name})
 	}
-	if err := console.PrintAligned(out, rows); err != nil {
+	if err := console.PrintAligned(out, about); err != nil {
 		return err
 	}
 	return writeParts(out, []part{
@@ -262,7 +277,8 @@ func (e *explained) bounds() [][]string {
 	}
 	for _, said := range e.of.Scope.Policies {
 		if !said.LatestDate.IsZero() {
-			out = append(out, []string{"   latestDate " + said.LatestDate.UTC().Format(time.DateOnly) + " of " + lifetime.Source{Level: lifetime.LevelPolicy, Name: said.Name}.Phrase()})
+			of := lifetime.Source{Level: lifetime.LevelPolicy, Name: said.Name}
+			out = append(out, []string{"   latestDate " + said.LatestDate.UTC().Format(time.DateOnly) + " of " + of.Phrase()})
 		}
 	}
 	if len(out) == 0 {
@@ -280,27 +296,18 @@ func (e *explained) blockedTitle() string {
 }
 
 func (e *explained) blockers() [][]string {
-	var out [][]string
-	for _, obstacle := range e.obstacles {
-		out = append(out, []string{"   " + string(obstacle.Kind), obstacle.Message})
-	}
+	out := console.Map(e.obstacles, func(of judging.Obstacle) []string { return []string{"   " + string(of.Kind), of.Message} })
 	if len(out) == 0 {
 		out = append(out, []string{"   nothing"})
 		if len(e.unknown) > 0 {
 			out[0][0] += " that is known"
 		}
 	}
-	for _, what := range e.unknown {
-		out = append(out, []string{"   not known: " + what})
-	}
-	return out
+	return append(out, rows("   not known: ", e.unknown)...)
 }
 
 func (e *explained) toChange() [][]string {
-	var out [][]string
-	for _, line := range e.advice() {
-		out = append(out, []string{"   " + line})
-	}
+	out := rows("   ", e.advice())
 	if len(out) == 0 {
 		out = append(out, []string{"   nothing can be done about it here"})
 	}

@@ -17,14 +17,8 @@ import (
 )
 
 func (e *explained) cleanupRows() [][]string {
-	var out [][]string
-	for i := range e.cleanups {
-		out = append(out, []string{"   " + e.cleanups[i].Source.String(), e.cleanups[i].Text(e.now)})
-	}
-	for _, what := range e.cleanupsUnknown {
-		out = append(out, []string{"   not known: " + what})
-	}
-	return out
+	runs := console.Map(e.cleanups, func(run preview.ObjectRun) []string { return []string{"   " + run.Source.String(), run.Text(e.now)} })
+	return append(runs, rows("   not known: ", e.cleanupsUnknown)...)
 }
 
 // cleanedFirst is the run that deletes the object, or may, before its own expiry; nil for none. It
@@ -117,7 +111,8 @@ func (e *explained) cascadeText(is string) string {
 	case entry.Expiry.IsZero():
 		return fmt.Sprintf("%s deleted with %s, %s", is, with, session.Expires(entry, e.now.Location()))
 	default:
-		return fmt.Sprintf("%s deleted with %s at %s, %s", is, with, session.Expires(entry, e.now.Location()), console.Relative(entry.Expiry, e.now))
+		when := session.Expires(entry, e.now.Location()) + ", " + console.Relative(entry.Expiry, e.now)
+		return fmt.Sprintf("%s deleted with %s at %s", is, with, when)
 	}
 }
 
@@ -187,14 +182,11 @@ func (e *explained) againstOthers(name string) []string {
 		for i := len(path) - 1; i >= 0; i-- {
 			patch = fmt.Sprintf("{%q:%s}", path[i], patch)
 		}
-		out = append(out, fmt.Sprintf("kubectl patch %s --type=merge -p '%s'   # else %s deletes it", name, patch, e.of.Facts.Profile.NativeDeleter()))
+		out = append(out, fmt.Sprintf("kubectl patch %s --type=merge -p '%s'   # else %s deletes it",
+			name, patch, e.of.Facts.Profile.NativeDeleter()))
 	}
 	if e.withAnother() && !e.cascade.Gone {
-		other := e.cascade.Kind.Name(e.cascade.Name)
-		if e.cascade.Namespace != "" {
-			other += " -n " + e.cascade.Namespace
-		}
-		out = append(out, "kubectl curfew explain "+other)
+		out = append(out, "kubectl curfew explain "+e.cascade.Kind.Name(e.cascade.Name)+flagOf(e.cascade.Namespace))
 	}
 	return out
 }
@@ -203,7 +195,8 @@ func (e *explained) againstOthers(name string) []string {
 func (e *explained) summary() string {
 	zone := e.now.Location()
 	if facts := e.of.Facts; facts.Deleting {
-		return fmt.Sprintf("is being deleted, since %s, %s", console.Instant(facts.DeletingSince, zone), console.Relative(facts.DeletingSince, e.now))
+		since := facts.DeletingSince
+		return fmt.Sprintf("is being deleted, since %s, %s", console.Instant(since, zone), console.Relative(since, e.now))
 	}
 	if e.withAnother() {
 		return e.cascadeText("is")
@@ -305,7 +298,10 @@ func (e *explained) held() bool {
 // kept reports whether the object itself blocks its deletion, and not only what the controller may
 // do.
 func (e *explained) kept() bool {
-	controllers := []judging.ObstacleKind{judging.ObstaclePermission, judging.ObstacleController, judging.ObstacleDryRun, judging.ObstacleOff, judging.ObstacleBreaker, judging.ObstaclePause, judging.ObstacleRefused, judging.ObstacleConflict}
+	controllers := []judging.ObstacleKind{
+		judging.ObstaclePermission, judging.ObstacleController, judging.ObstacleDryRun, judging.ObstacleOff,
+		judging.ObstacleBreaker, judging.ObstaclePause, judging.ObstacleRefused, judging.ObstacleConflict,
+	}
 	return slices.ContainsFunc(e.obstacles, func(o judging.Obstacle) bool { return o.Stops && !slices.Contains(controllers, o.Kind) })
 }
 

@@ -34,7 +34,6 @@ type lintOptions struct {
 	ignored          []string
 	server           bool
 	namespace        string
-	output           *console.Output
 	warningsAsErrors bool
 	warnBelow        string
 	strictLabels     bool
@@ -45,8 +44,9 @@ type lintOptions struct {
 
 // Command is kubectl curfew lint.
 func Command(env console.Environment) *cobra.Command {
-	options := lintOptions{Connection: session.NewConnection(env), output: console.NewOutput("table", "wide", "github"), warnBelow: "60s", expiredLabels: "deny", nativeTTL: "on"}
-	options.output.Nameless = true // Findings have no names.
+	options := lintOptions{warnBelow: "60s", expiredLabels: "deny", nativeTTL: "on"}
+	options.Connection = session.NewConnection(env, "table", "wide", "github")
+	options.Output.Nameless = true // Findings have no names.
 	command := &cobra.Command{
 		Use:   "lint -f FILE|DIR|-",
 		Short: "Show what admission would reject, warn about and fill in",
@@ -155,7 +155,7 @@ func (o *lintOptions) asLinter(ctx context.Context, from *folders.Manifests, pro
 		return nil, err
 	}
 	linter, err := lint.NewLinter(ctx, lint.Options{
-		Source:          platform.Offline{Platform: own},
+		Source:          platform.Offline{Platform: own.Snapshot()},
 		Schemas:         schemas,
 		Namespace:       o.namespace,
 		Now:             o.Now(),
@@ -181,10 +181,10 @@ func (o *lintOptions) write(report *lintReport, print console.PrintFunc, out, di
 	switch {
 	case print != nil:
 		return print(console.Printed{Document: Data{console.ListOf("FindingList", o.Now(), report.Findings, nil), report.Allowed, report.Objects, report.Defaults, report.skipped}}, out)
-	case o.output.Format == "github":
+	case o.Output.Format == "github":
 		return writeGitHub(report.Report, out)
 	default:
-		return writeFindings(report, o.output.Format == "wide", printers.PrintOptions{NoHeaders: o.output.NoHeaders}, out, diagnostics)
+		return writeFindings(report, o.Output.Format == "wide", printers.PrintOptions{NoHeaders: o.Output.NoHeaders}, out, diagnostics)
 	}
 }
 
@@ -201,7 +201,7 @@ func (o *lintOptions) addFlags(command *cobra.Command) {
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of manifests that name none; without it default, with --server that of the context")
 	flags.StringArrayVar(&o.ignored, "ignore", nil, "pattern of files to leave out in directories, as in .gitignore, such as charts/ or values-*.yaml; may be given more than once")
 	flags.BoolVar(&o.server, "server", false, "ask the API server, by a server-side dry run, instead of judging by the manifests alone")
-	o.output.AddFlags(command)
+	o.Output.AddFlags(command)
 	flags.BoolVar(&o.warningsAsErrors, "warnings-as-errors", false, "exit with 1 on warnings, too")
 	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about, as with the webhook's flag")
 	flags.BoolVar(&o.strictLabels, "strict-labels", false, "deny a TTL label that cannot be read, as with the webhook's flag")
@@ -209,7 +209,7 @@ func (o *lintOptions) addFlags(command *cobra.Command) {
 	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", false, "check label cleanup.kyverno.io/ttl as curfew.dev/ttl, as with the webhook's flag")
 	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL, "on: constant default TTLs go into the native field; off: into annotations, as with the webhook's flag")
 	session.CompleteFlags(command, map[string]cobra.CompletionFunc{
-		"output":         cobra.FixedCompletions(o.output.Formats(), cobra.ShellCompDirectiveNoFileComp),
+		"output":         cobra.FixedCompletions(o.Output.Formats(), cobra.ShellCompDirectiveNoFileComp),
 		"native-ttl":     cobra.FixedCompletions([]string{"off", "on"}, cobra.ShellCompDirectiveNoFileComp),
 		"expired-labels": cobra.FixedCompletions([]string{"deny", "warn"}, cobra.ShellCompDirectiveNoFileComp),
 	})
@@ -229,7 +229,7 @@ func (o *lintOptions) validate(flags *pflag.FlagSet) (console.PrintFunc, error) 
 	if problems := validation.IsDNS1123Label(o.namespace); o.namespace != "" && len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--namespace=%s: %s", o.namespace, strings.Join(problems, "; ")))
 	}
-	print, err := o.output.Printer()
+	print, err := o.Output.Printer()
 	if err != nil {
 		errs = append(errs, err)
 	}

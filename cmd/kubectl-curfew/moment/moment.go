@@ -9,6 +9,7 @@ package moment
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,7 +158,7 @@ func ParseWithin(text string, now time.Time) (Span, error) {
 		return Span{To: now.Add(length).Add(1)}, err
 	}
 	if at, err := time.Parse("2006-01", word); err == nil {
-		return months(now, at.Year(), at.Month(), 1), nil
+		return monthOf(now, at.Year(), at.Month()), nil
 	}
 	for month := time.January; month <= time.December; month++ {
 		if name := strings.ToLower(month.String()); word == name || word == name[:3] {
@@ -165,21 +166,22 @@ func ParseWithin(text string, now time.Time) (Span, error) {
 			if month < now.Month() {
 				year++
 			}
-			return months(now, year, month, 1), nil
+			return monthOf(now, year, month), nil
 		}
 	}
 	day, _, err := readDay(word, now, now)
 	switch {
 	case errors.Is(err, errNoDay):
-		return Span{}, fmt.Errorf("%q is neither a duration nor a period: use a duration (6h, 1d12h), a day (today, friday, 2026-12-24) or a month (may, 2026-05)", text)
+		return Span{}, fmt.Errorf("%q is neither a duration nor a period: use a duration (6h, 1d12h), "+
+			"a day (today, friday, 2026-12-24) or a month (may, 2026-05)", text)
 	case err != nil:
 		return Span{}, err
 	}
 	return Span{day, dayOf(day, 1)}, nil
 }
 
-func months(now time.Time, year int, month time.Month, n time.Month) Span {
-	return Span{begin(year, month, 1, now.Location()), begin(year, month+n, 1, now.Location())}
+func monthOf(now time.Time, year int, month time.Month) Span {
+	return Span{begin(year, month, 1, now.Location()), begin(year, month+1, 1, now.Location())}
 }
 
 // clock is a time of day.
@@ -223,8 +225,10 @@ func (c clock) on(day time.Time) (time.Time, error) {
 			if !c.shownAt(other) || other.Day() != at.Day() {
 				continue
 			}
+			both := []time.Time{at, other}
+			slices.SortFunc(both, time.Time.Compare)
 			return time.Time{}, fmt.Errorf("the clocks of %s show %s twice on %s: use RFC 3339, %s or %s",
-				zone(at), c, day.Format(time.DateOnly), earlier(at, other).Format(time.RFC3339), later(at, other).Format(time.RFC3339))
+				zone(at), c, day.Format(time.DateOnly), both[0].Format(time.RFC3339), both[1].Format(time.RFC3339))
 		}
 	}
 	return at, nil
@@ -250,20 +254,6 @@ func zone(at time.Time) string {
 	}
 	name, _ := at.Zone()
 	return name
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return a
-	}
-	return b
 }
 
 // outOfRange tells a date or time that does not exist from text of another form.

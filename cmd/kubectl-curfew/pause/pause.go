@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +31,7 @@ type pauseOptions struct {
 
 // Command is kubectl curfew pause.
 func Command(env console.Environment) *cobra.Command {
-	options := pauseOptions{Connection: session.NewConnection(env)}
+	options := &pauseOptions{Connection: session.NewConnection(env)}
 	command := &cobra.Command{
 		Use:   "pause --reason TEXT [-n NAMESPACE,...] [--trigger TRIGGER,...] [--for DURATION]",
 		Short: "Stop all deletions and stops of Curfew at once, until you resume them",
@@ -56,18 +55,15 @@ because Kubernetes deletes them by a field such as ttlSecondsAfterFinished.`,
   # Stop what TTL labels delete
   kubectl curfew pause --trigger label --reason 'wrong default label'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return options.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE: options.Runs(options.run),
 	}
-	options.Add(command.Flags())
 	flags := command.Flags()
 	flags.StringVar(&options.reason, "reason", "", "why, for the people who wonder; required")
 	flags.StringSliceVar(&options.triggers, "trigger", nil, "what to hold: "+strings.Join(judging.PausableTriggers(), ", ")+"; all by default")
 	flags.StringVar(&options.length, "for", "", "how long, such as 30m, 2h or 1d; until you resume by default")
 	flags.StringVar(&options.named, "name", "", "name of the pause; one is made up by default")
 	options.dryRun.Add(flags)
-	options.CompleteFlags(command, map[string][]string{"trigger": judging.PausableTriggers(), "dry-run": console.DryRuns})
+	options.AddTo(command, map[string][]string{"trigger": judging.PausableTriggers(), "dry-run": console.DryRuns})
 	return command
 }
 
@@ -104,11 +100,12 @@ func (o *pauseOptions) pause(now time.Time) (judging.Pause, error) {
 	return out, errors.Join(errs...)
 }
 
-func (o *pauseOptions) run(ctx context.Context, out, diagnostics io.Writer) error {
-	if _, err := o.pause(o.Now()); err != nil {
+func (o *pauseOptions) run(ctx context.Context, call *session.Call) error {
+	out, diagnostics := call.Out, call.Diagnostics
+	if _, err := o.pause(call.Now); err != nil {
 		return err
 	}
-	w, err := o.Open(ctx, o.Now(), session.Overlay{}, nil)
+	w, err := o.Open(ctx, call.Now, session.Overlay{}, nil)
 	if err != nil {
 		return err
 	}
@@ -133,8 +130,8 @@ func (o *pauseOptions) run(ctx context.Context, out, diagnostics io.Writer) erro
 	if !pause.Until.IsZero() {
 		until = ", until " + console.Instant(pause.Until, now.Location())
 	}
-	if _, err := fmt.Fprintf(out, "%s created: one second from now Curfew deletes and stops nothing %s%s\nTo end it: kubectl curfew resume %s\n",
-		name, whatPaused(&pause), until, name[strings.Index(name, "/")+1:]); err != nil {
+	if _, err := fmt.Fprintf(out, "%s created: one second from now Curfew deletes and stops nothing %s%s\n"+
+		"To end it: kubectl curfew resume %s\n", name, whatPaused(&pause), until, name[strings.Index(name, "/")+1:]); err != nil {
 		return err
 	}
 	if len(pause.Triggers) > 0 && !slices.Contains(pause.Triggers, policy.TriggerTTL) {
@@ -145,7 +142,8 @@ func (o *pauseOptions) run(ctx context.Context, out, diagnostics io.Writer) erro
 	case err != nil:
 		fmt.Fprintf(diagnostics, "note: how many objects Kubernetes deletes meanwhile is not known: %v\n", err)
 	case count > 0:
-		fmt.Fprintf(diagnostics, "warning: %d finished objects fall due before it ends by a native TTL field, and no pause holds that: their own controller deletes them\n", count)
+		fmt.Fprintf(diagnostics, "warning: %d finished objects fall due before it ends by a native TTL field, "+
+			"and no pause holds that: their own controller deletes them\n", count)
 	}
 	console.PrintNotes(w.Notes(), diagnostics)
 	return nil
@@ -160,10 +158,7 @@ func whatPaused(p *judging.Pause) string {
 	if len(p.Triggers) == 0 {
 		return where
 	}
-	var names []string
-	for _, trigger := range p.Triggers {
-		names = append(names, string(trigger))
-	}
+	names := console.Map(p.Triggers, func(trigger policy.Trigger) string { return string(trigger) })
 	return "by trigger " + strings.Join(names, ", ") + " " + where
 }
 
@@ -176,7 +171,7 @@ type resumeOptions struct {
 
 // ResumeCommand is kubectl curfew resume.
 func ResumeCommand(env console.Environment) *cobra.Command {
-	options := resumeOptions{Connection: session.NewConnection(env)}
+	options := &resumeOptions{Connection: session.NewConnection(env)}
 	command := &cobra.Command{
 		Use:   "resume [NAME...] [flags]",
 		Short: "End a pause: Curfew deletes and stops again, at the usual pace",
@@ -193,27 +188,24 @@ GitOps, are ended by name alone.`,
 
   # End this one
   kubectl curfew resume pause-1224-1200-x7k2`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return options.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE:              options.Runs(options.run),
 		ValidArgsFunction: completePauses(options.Connection),
 	}
-	options.Add(command.Flags())
 	command.Flags().BoolVar(&options.all, "all", false, "all pauses that kubectl curfew pause made")
 	options.dryRun.Add(command.Flags())
-	options.CompleteFlags(command, map[string][]string{"dry-run": console.DryRuns})
+	options.AddTo(command, map[string][]string{"dry-run": console.DryRuns})
 	return command
 }
 
-func (o *resumeOptions) run(ctx context.Context, names []string, out, diagnostics io.Writer) error {
+func (o *resumeOptions) run(ctx context.Context, call *session.Call) error {
+	names, out := call.Args, call.Out
 	if o.all && len(names) > 0 {
 		return errors.New("--all: leave it out, or the names")
 	}
 	if err := o.dryRun.Check(); err != nil {
 		return err
 	}
-	now := o.Now()
-	w, err := o.Open(ctx, now, session.Overlay{}, nil)
+	w, err := o.Open(ctx, call.Now, session.Overlay{}, nil)
 	if err != nil {
 		return err
 	}
@@ -240,9 +232,10 @@ func (o *resumeOptions) run(ctx context.Context, names []string, out, diagnostic
 			fmt.Fprintf(out, "%s deleted\n", full)
 		}
 	}
-	left := slices.DeleteFunc(w.Pauses.InEffect(w.ServerTime(ctx, now)), func(one world.Pause) bool { return slices.Contains(names, one.Name) })
-	for _, one := range left {
-		fmt.Fprintf(diagnostics, "note: %s\n", console.OneLine(one.Message()))
+	for _, one := range w.Pauses.InEffect(w.ServerTime(ctx, call.Now)) {
+		if !slices.Contains(names, one.Name) {
+			fmt.Fprintf(call.Diagnostics, "note: %s\n", console.OneLine(one.Message()))
+		}
 	}
 	return errors.Join(errs...)
 }

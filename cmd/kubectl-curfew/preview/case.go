@@ -2,6 +2,7 @@ package preview
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -72,13 +73,9 @@ func ParseCase(text []byte) (*Case, error) {
 	if err := sigsyaml.UnmarshalStrict(text, out); err != nil {
 		return nil, err
 	}
-	var missing []string
-	for field, given := range map[string]bool{"policies": len(out.Policies) > 0, "manifests": len(out.Manifests) > 0, "now": !out.Now.IsZero()} {
-		if !given {
-			missing = append(missing, field)
-		}
-	}
-	if slices.Sort(missing); len(missing) > 0 {
+	given := map[string]bool{"manifests": len(out.Manifests) > 0, "now": !out.Now.IsZero(), "policies": len(out.Policies) > 0}
+	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(given)), func(field string) bool { return given[field] })
+	if len(missing) > 0 {
 		return nil, fmt.Errorf("%s is missing", strings.Join(missing, ", "))
 	}
 	if out.Expect.Stalled != "" && len(out.Expect.Deleted) > 0 {
@@ -158,7 +155,8 @@ func reasonOf(text string) string {
 }
 
 func (s Selected) is(o Object) bool {
-	return s.Kind == o.Kind && s.Namespace == o.Namespace && s.Name == o.Name && (s.APIVersion == "" || s.APIVersion == o.GroupVersion().String())
+	named := s.Kind == o.Kind && s.Namespace == o.Namespace && s.Name == o.Name
+	return named && (s.APIVersion == "" || s.APIVersion == o.GroupVersion().String())
 }
 
 func selectedOf(o *Object) Selected {

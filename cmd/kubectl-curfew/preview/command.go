@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -29,12 +28,11 @@ type previewOptions struct {
 	manifests []string
 	recursive bool
 	at        string
-	output    *console.Output
 }
 
 // Command is kubectl curfew preview.
 func Command(env console.Environment) *cobra.Command {
-	options := previewOptions{Connection: session.NewConnection(env), output: console.NewOutput("text", "wide")}
+	options := &previewOptions{Connection: session.NewConnection(env, "text", "wide")}
 	command := &cobra.Command{
 		Use:   "preview (NAME | KIND/NAME | -f FILE) [flags]",
 		Short: "Show what a cleanup policy would delete now",
@@ -62,58 +60,48 @@ policy that cannot run.`,
 
   # Without a cluster, at a given time
   kubectl curfew preview -f nightly.yaml --manifests cluster/ --at 2026-12-24T02:00:00Z`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return options.execute(cmd.Context(), args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE:              options.Runs(options.execute),
 		ValidArgsFunction: options.CompletePolicies(),
 	}
 	flags := command.Flags()
-	options.Add(flags)
-	flags.StringArrayVarP(&options.files, "filename", "f", nil, "file or directory with the policy, or - for standard input; may be given more than once")
-	flags.StringArrayVar(&options.manifests, "manifests", nil, "file or directory with the objects that take the place of the cluster; may be given more than once")
+	flags.StringArrayVarP(&options.files, "filename", "f", nil,
+		"file or directory with the policy, or - for standard input; may be given more than once")
+	flags.StringArrayVar(&options.manifests, "manifests", nil,
+		"file or directory with the objects that take the place of the cluster; may be given more than once")
 	flags.BoolVarP(&options.recursive, "recursive", "R", false, "read the directories below as well")
 	flags.StringVar(&options.at, "at", "", "time of the run, such as 2026-12-24T02:00:00Z or 'friday 17:00'; now by default")
-	options.output.AddFlags(command)
-	options.CompleteFlags(command, map[string][]string{"output": options.output.Formats()})
+	options.AddTo(command, nil)
 	return command
 }
 
-func (o *previewOptions) execute(ctx context.Context, args []string, in io.Reader, out, diagnostics io.Writer) error {
-	print, err := o.output.Printer()
-	if err != nil {
-		return err
-	}
+func (o *previewOptions) execute(ctx context.Context, call *session.Call) (err error) {
 	local := len(o.files)+len(o.manifests) > 0
-	if err := report.OnePolicy(nil, args); err != nil && (!local || len(args) > 1) {
+	if err := report.OnePolicy(nil, call.Args); err != nil && (!local || len(call.Args) > 1) {
 		return err
 	}
-	now := o.Now()
 	if o.at != "" {
-		if now, err = moment.Parse(o.at, now); err != nil {
+		if call.Now, err = moment.Parse(o.at, call.Now); err != nil {
 			return fmt.Errorf("--at: %w", err)
 		}
 	}
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
-	var answer *previewAnswer
+	read := o.live
 	if len(o.manifests) > 0 {
-		answer, err = o.offline(ctx, args, now, in, progress)
-	} else {
-		answer, err = o.live(ctx, args, now, in, progress)
+		read = o.offline
 	}
+	answer, err := read(ctx, call)
 	if err != nil {
 		return err
 	}
-	progress.Done()
-	if print != nil {
-		err = print(answer.printed(), out)
+	call.Progress.Done()
+	if call.Print != nil {
+		err = call.Print(answer.printed(), call.Out)
 	} else {
 		width := 0
-		if o.Terminal(out) {
-			width, _ = console.TerminalSize(out)
+		if o.Terminal(call.Out) {
+			width, _ = console.TerminalSize(call.Out)
 		}
-		if err = answer.Print(out, o.output.Format == "wide", o.output.NoHeaders, width); err == nil {
-			console.PrintNotes(answer.Notes, diagnostics)
+		if err = answer.Print(call.Out, o.Output.Format == "wide", o.Output.NoHeaders, width); err == nil {
+			console.PrintNotes(answer.Notes, call.Diagnostics)
 		}
 	}
 	if err == nil && answer.Stalled != nil {
@@ -123,16 +111,17 @@ func (o *previewOptions) execute(ctx context.Context, args []string, in io.Reade
 }
 
 // offline previews a policy against manifests.
-func (o *previewOptions) offline(ctx context.Context, args []string, now time.Time, in io.Reader, progress *console.Progress) (*previewAnswer, error) {
-	files, err := ReadLocal(ctx, slices.Concat(o.files, o.manifests), o.recursive, o.Overrides.Context.Namespace, in, progress)
+func (o *previewOptions) offline(ctx context.Context, call *session.Call) (*previewAnswer, error) {
+	names := slices.Concat(o.files, o.manifests)
+	files, err := ReadLocal(ctx, names, o.recursive, o.Overrides.Context.Namespace, call.In, call.Progress)
 	if err != nil {
 		return nil, err
 	}
-	p, err := files.Policy(args)
+	p, err := files.Policy(call.Args)
 	if err != nil {
 		return nil, err
 	}
-	result, err := files.Preview(ctx, p, now)
+	result, err := files.Preview(ctx, p, call.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +134,7 @@ func (o *previewOptions) offline(ctx context.Context, args []string, now time.Ti
 }
 
 // live previews a policy, of the cluster or of a file, against the cluster.
-func (o *previewOptions) live(ctx context.Context, args []string, now time.Time, in io.Reader, progress *console.Progress) (*previewAnswer, error) {
+func (o *previewOptions) live(ctx context.Context, call *session.Call) (*previewAnswer, error) {
 	namespace, err := o.Namespace()
 	if err != nil {
 		return nil, err
@@ -153,24 +142,24 @@ func (o *previewOptions) live(ctx context.Context, args []string, now time.Time,
 	var p *cleanup.Policy
 	var stored *world.CleanupPolicy
 	if len(o.files) > 0 { // Report a faulty file before asking a cluster.
-		files, err := ReadLocal(ctx, o.files, o.recursive, namespace, in, progress)
+		files, err := ReadLocal(ctx, o.files, o.recursive, namespace, call.In, call.Progress)
 		if err != nil {
 			return nil, err
 		}
-		if p, err = files.Policy(args); err != nil {
+		if p, err = files.Policy(call.Args); err != nil {
 			return nil, err
 		}
 	}
-	progress.Say("reading kinds, profiles and settings")
-	w, err := o.Open(ctx, now, session.Overlay{}, progress)
+	w, _, err := call.World(ctx, "reading kinds, profiles and settings")
 	if err != nil {
 		return nil, err
 	}
+	now := call.Now
 	if o.at == "" {
 		now = w.ServerTime(ctx, now)
 	}
 	if p == nil {
-		if stored, err = w.CleanupPolicy(ctx, args[0], namespace); err != nil {
+		if stored, err = w.CleanupPolicy(ctx, call.Args[0], namespace); err != nil {
 			return nil, err
 		}
 		compiled, errs := stored.Compile(expression.NewCompiler(expression.DefaultCacheSize))
@@ -179,18 +168,21 @@ func (o *previewOptions) live(ctx context.Context, args []string, now time.Time,
 		}
 		p = compiled
 	}
-	return In(ctx, w, stored, p, now, progress)
+	return In(ctx, w, stored, p, now, call.Progress)
 }
 
 // In previews a policy in a cluster. stored is the policy as it was read there; nil if it
 // comes from a file: then this is its first run.
-func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, now time.Time, progress *console.Progress) (*previewAnswer, error) {
+func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, now time.Time, progress *console.Progress) (
+	*previewAnswer, error) {
 	progress.Say("listing what the policy matches")
 	result, account, err := previewRun(ctx, w, stored, p, survey.Only{}, now)
 	if err != nil {
 		return nil, err
 	}
-	answer := &previewAnswer{Result: result, file: stored == nil, own: account.Own, account: account.Name.String(), controllerDryRun: w.Controller.DryRun}
+	answer := &previewAnswer{
+		Result: result, file: stored == nil, own: account.Own, account: account.Name.String(), controllerDryRun: w.Controller.DryRun,
+	}
 	if p.NeedsApproval(w.Controller.Published["require-approval"] == "true") {
 		approved, _, err := w.Approved(ctx, p)
 		if err != nil {
@@ -207,7 +199,8 @@ func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cle
 }
 
 // previewRun previews the run of a policy at an instant, or a part of it.
-func previewRun(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, only survey.Only, at time.Time) (*Result, *world.Account, error) {
+func previewRun(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, only survey.Only, at time.Time) (
+	*Result, *world.Account, error) {
 	account, err := w.AccountOf(ctx, p.Account, w.Controller.Namespace)
 	if err != nil {
 		return nil, nil, err

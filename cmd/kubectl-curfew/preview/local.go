@@ -23,7 +23,6 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/controller/cleanup/survey"
-	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/judging"
@@ -42,13 +41,14 @@ type local struct {
 
 // ReadLocal reads files as if they were applied. namespace is the namespace of objects that name
 // none.
-func ReadLocal(ctx context.Context, names []string, recursive bool, namespace string, in io.Reader, progress *console.Progress) (*local, error) {
+func ReadLocal(ctx context.Context, names []string, recursive bool, namespace string, in io.Reader, progress *console.Progress) (
+	*local, error) {
 	files, err := folders.ListFiles(names, recursive, nil, in)
 	if err != nil {
 		return nil, err
 	}
 	namespace = cmp.Or(namespace, lint.DefaultNamespace)
-	_, schemas, err := session.Builtin()
+	known, schemas, err := session.Builtin()
 	if err != nil {
 		return nil, err
 	}
@@ -83,14 +83,6 @@ func ReadLocal(ctx context.Context, names []string, recursive bool, namespace st
 	if err == nil && len(manifests.Unreadable) > 0 {
 		err = manifests.Unreadable[0]
 	}
-	if err != nil {
-		return nil, err
-	}
-	own, err := profiles.All()
-	if err != nil {
-		return nil, err
-	}
-	known, err := platform.New(own)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +146,8 @@ var (
 
 // NewFiles reads manifests as if they were applied. namespace is the namespace of objects that name
 // none.
-func NewFiles(ctx context.Context, manifests []*unstructured.Unstructured, known *platform.Store, schemas *lint.Schemas, namespace string) (*Files, error) {
+func NewFiles(ctx context.Context, manifests []*unstructured.Unstructured, known *platform.Store, schemas *lint.Schemas,
+	namespace string) (*Files, error) {
 	definitions := map[schema.GroupKind]*unstructured.Unstructured{}
 	for _, object := range manifests {
 		switch object.GroupVersionKind().GroupKind() {
@@ -263,7 +256,8 @@ func (f *Files) Namespaces() ([]*resolution.NamespacePolicy, error) { return f.n
 func (f *Files) Resources(context.Context) ([]cleanup.Resource, error) { return f.resources, nil }
 
 // List implements survey.Reader.
-func (f *Files) List(_ context.Context, resource schema.GroupVersionResource, namespace string, _ bool, options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
+func (f *Files) List(_ context.Context, resource schema.GroupVersionResource, namespace string, _ bool, options metav1.ListOptions) (
+	[]unstructured.Unstructured, string, error) {
 	selector, err := labels.Parse(options.LabelSelector)
 	if err != nil {
 		return nil, "", err
@@ -271,7 +265,8 @@ func (f *Files) List(_ context.Context, resource schema.GroupVersionResource, na
 	only, named := strings.CutPrefix(options.FieldSelector, "metadata.name=")
 	var out []unstructured.Unstructured
 	for _, object := range f.objects[resource.GroupResource()] {
-		if (namespace == "" || object.GetNamespace() == namespace) && selector.Matches(labels.Set(object.GetLabels())) && (!named || object.GetName() == only) {
+		here := (namespace == "" || object.GetNamespace() == namespace) && (!named || object.GetName() == only)
+		if here && selector.Matches(labels.Set(object.GetLabels())) {
 			out = append(out, *object.DeepCopy())
 		}
 	}
@@ -279,7 +274,8 @@ func (f *Files) List(_ context.Context, resource schema.GroupVersionResource, na
 }
 
 // Get implements survey.Reader.
-func (f *Files) Get(_ context.Context, resource schema.GroupVersionResource, namespace, name string, _ bool) (*unstructured.Unstructured, error) {
+func (f *Files) Get(_ context.Context, resource schema.GroupVersionResource, namespace, name string, _ bool) (
+	*unstructured.Unstructured, error) {
 	for _, object := range f.objects[resource.GroupResource()] {
 		if object.GetNamespace() == namespace && object.GetName() == name {
 			return object.DeepCopy(), nil

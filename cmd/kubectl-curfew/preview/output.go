@@ -7,9 +7,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/printers"
-
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/report"
 )
@@ -60,19 +57,20 @@ func (a *previewAnswer) printed() console.Printed {
 	}
 	p := a.Policy
 	data := Data{
-		List: console.ListOf("PreviewList", a.Now, items, a.Notes), Listed: a.Listed, Deleted: a.Deleted, Account: a.account, OwnRight: a.own, Waits: a.waits,
-		DryRun: p.Spec.DryRun || a.controllerDryRun, Suspend: p.Spec.Suspend, Zone: p.Schedule.Location().String(), Runs: a.Upcoming,
+		List: console.ListOf("PreviewList", a.Now, items, a.Notes), Listed: a.Listed, Deleted: a.Deleted, Account: a.account, OwnRight: a.own,
+		DryRun: p.Spec.DryRun || a.controllerDryRun, Waits: a.waits, Suspend: p.Spec.Suspend, Zone: p.Schedule.Location().String(),
+		Runs:   a.Upcoming,
 		Policy: console.ObjectOf("curfew.dev/v1alpha1", "ClusterCleanupPolicy", p.Namespace, p.Name, string(p.UID)),
 	}
 	if p.Namespace != "" {
 		data.Policy.Kind = "CleanupPolicy"
 	}
 	for _, each := range a.Groups() {
-		data.Counts = append(data.Counts, report.CountData{Group: each.Group, Kind: each.Kind, Namespace: each.Namespace, Result: WouldDelete, Count: int64(each.Count)})
+		data.Counts = append(data.Counts, report.CountData{
+			Group: each.Group, Kind: each.Kind, Namespace: each.Namespace, Result: WouldDelete, Count: int64(each.Count),
+		})
 	}
-	for _, each := range a.Skipped {
-		data.Skipped = append(data.Skipped, report.SkippedData{Reason: each.Reason, Count: each.Count, Message: each.Message})
-	}
+	data.Skipped = report.SkippedOf(a.Skipped)
 	if a.Stalled != nil {
 		data.Stalled = &stalledData{a.Stalled.Reason, a.Stalled.Error()}
 	}
@@ -104,7 +102,8 @@ func (a *previewAnswer) addNotes() {
 	case a.offline:
 		a.note("manifests have no permissions: whether the service account may delete the objects is not known")
 	case a.own:
-		a.note("you may not impersonate service account %s: this shows what you may list, and the policy deletes what that account may delete", a.account)
+		a.note("you may not impersonate service account %s: "+
+			"this shows what you may list, and the policy deletes what that account may delete", a.account)
 	}
 	switch {
 	case p.Spec.Suspend:
@@ -134,36 +133,19 @@ func (a *previewAnswer) addNotes() {
 // Print writes the preview for people; wide lists each object. On a terminal it fits the width.
 func (a *previewAnswer) Print(out io.Writer, wide, noHeaders bool, width int) error {
 	fmt.Fprintln(out, a.title())
-	var tables []*metav1.Table
-	if groups := a.Groups(); len(groups) > 0 {
-		table := console.NewTable("KIND", "NAMESPACE", "COUNT")
-		for _, each := range groups {
-			console.AddRow(table, nil, report.KindText(each.Group, each.Kind), console.OrDash(each.Namespace), strconv.Itoa(each.Count))
-		}
-		tables = append(tables, table)
+	counts := console.NewTable("KIND", "NAMESPACE", "COUNT")
+	for _, each := range a.Groups() {
+		console.AddRow(counts, nil, each.GroupKind.String(), console.OrDash(each.Namespace), strconv.Itoa(each.Count))
 	}
-	if len(a.Skipped) > 0 {
-		table := console.NewTable("SKIPPED", "COUNT", "FOR EXAMPLE")
-		for _, each := range a.Skipped {
-			console.AddRow(table, nil, each.Reason, strconv.FormatInt(each.Count, 10), each.Message)
-		}
-		tables = append(tables, table)
-	}
-	if wide && len(a.Objects) > 0 {
-		table := console.NewTable("KIND", "NAMESPACE", "NAME", "RESULT", "REASON")
+	objects := report.ObjectTable()
+	if wide {
+		width = 0
 		for _, each := range a.Objects {
-			console.AddRow(table, nil, report.KindText(each.Group, each.Kind), console.OrDash(each.Namespace), each.Name, a.result(each), console.OrDash(each.Message))
+			report.AddObject(objects, each.GroupKind(), each.Namespace, each.Name, a.result(each), each.Message)
 		}
-		tables = append(tables, table)
 	}
-	for _, table := range tables {
-		if !wide {
-			console.Fit(table, width)
-		}
-		fmt.Fprintln(out)
-		if err := console.PrintTable(table, printers.PrintOptions{NoHeaders: noHeaders}, out); err != nil {
-			return err
-		}
+	if err := report.PrintTables(out, noHeaders, width, counts, a.Skipped, objects); err != nil {
+		return err
 	}
 	return a.printRuns(out)
 }
@@ -173,11 +155,9 @@ func (a *previewAnswer) printRuns(out io.Writer) error {
 		return nil
 	}
 	fmt.Fprintf(out, "\nNext runs, by schedule %q in %s:\n", a.Policy.Spec.Schedule, a.Policy.Schedule.Location())
-	var rows [][]string
-	for _, at := range a.Upcoming {
-		rows = append(rows, []string{"  " + at.Format("Mon 2006-01-02 15:04 MST"), console.Relative(at, a.Now)})
-	}
-	return console.PrintAligned(out, rows)
+	return console.PrintAligned(out, console.Map(a.Upcoming, func(at time.Time) []string {
+		return []string{"  " + at.Format("Mon 2006-01-02 15:04 MST"), console.Relative(at, a.Now)}
+	}))
 }
 
 // title sums up the run.
@@ -187,7 +167,8 @@ func (a *previewAnswer) title() string {
 		name += fmt.Sprintf(" in namespace %q", a.Policy.Namespace)
 	}
 	if a.Stalled != nil {
-		return fmt.Sprintf("%s: would delete nothing\n%s: %s", name, a.Stalled.Reason, strings.Replace(a.Stalled.Error(), "was deleted", "is deleted", 1))
+		why := strings.Replace(a.Stalled.Error(), "was deleted", "is deleted", 1)
+		return fmt.Sprintf("%s: would delete nothing\n%s: %s", name, a.Stalled.Reason, why)
 	}
 	return fmt.Sprintf("%s: would delete %d of %s", name, a.Deleted, console.Count(int(a.Listed), "object"))
 }

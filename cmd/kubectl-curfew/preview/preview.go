@@ -72,7 +72,8 @@ func Of(ctx context.Context, p *cleanup.Policy, reader survey.Reader, options su
 	err = s.Choose(ctx, func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
 		out.Objects = append(out.Objects, Object{
 			GroupVersionKind: at.GroupVersionKind(), Resource: at.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
-			UID: string(object.GetUID()), Labels: object.GetLabels(), Created: object.GetCreationTimestamp().Time, Reason: decision.Reason, Message: decision.Message,
+			UID: string(object.GetUID()), Labels: object.GetLabels(), Created: object.GetCreationTimestamp().Time,
+			Reason: decision.Reason, Message: decision.Message,
 		})
 		return nil
 	})
@@ -91,7 +92,8 @@ func Of(ctx context.Context, p *cleanup.Policy, reader survey.Reader, options su
 }
 
 func compare(a, b Object) int {
-	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // Group is how many objects of a kind and a namespace would be deleted.
@@ -137,7 +139,8 @@ type cleaned struct {
 }
 
 // Of returns the runs that match an object. unknown names policies whose runs it cannot judge.
-func (c ObjectRuns) Of(ctx context.Context, w *world.World, kind world.Kind, namespace string, uid types.UID, now time.Time) (found []ObjectRun, unknown []string, err error) {
+func (c ObjectRuns) Of(ctx context.Context, w *world.World, kind world.Kind, namespace string, uid types.UID, now time.Time) (
+	found []ObjectRun, unknown []string, err error) {
 	key := kind.GroupResource().String() + " " + namespace
 	if c[key] == nil {
 		if c[key], err = evaluated(ctx, w, kind, namespace, now); err != nil {

@@ -204,7 +204,8 @@ type dueRun struct {
 }
 
 func (d *dueRun) source() lifetime.Source {
-	return lifetime.Source{Level: lifetime.Level(policy.TriggerCleanup), Name: strings.TrimPrefix(d.Policy.ID(), string(policy.TriggerCleanup)+"/")}
+	const level = string(policy.TriggerCleanup)
+	return lifetime.Source{Level: lifetime.Level(level), Name: strings.TrimPrefix(d.Policy.ID(), level+"/")}
 }
 
 // idle is why the policy deletes nothing; "" if it may.
@@ -221,14 +222,14 @@ func (d *dueRun) idle(ctx context.Context, w *world.World) (why string, err erro
 	if lacks := d.reported(v1alpha1.ConditionPermissionsGranted); lacks != "" {
 		d.doubt = &judging.Obstacle{Kind: judging.ObstaclePermission, Message: "the policy's service account lacks permissions: " + lacks}
 	}
-	switch {
-	case !d.Policy.NeedsApproval(w.Controller.Published["require-approval"] == "true"):
+	if !d.Policy.NeedsApproval(w.Controller.Published["require-approval"] == "true") {
 		return "", nil
 	}
 	approved, known, err := w.Approved(ctx, d.Policy)
 	switch {
 	case !known:
-		d.doubt = &judging.Obstacle{Kind: judging.ObstaclePermission, Message: "you may not list approvals: whether the policy has one is not known"}
+		d.doubt = &judging.Obstacle{Kind: judging.ObstaclePermission,
+			Message: "you may not list approvals: whether the policy has one is not known"}
 	case !approved:
 		why = "not approved"
 	}
@@ -247,7 +248,9 @@ func Overdue(stored *world.CleanupPolicy, p *cleanup.Policy, now time.Time) time
 			at, _ = p.Schedule.Latest(before, now)
 		}
 	}
-	if last := status.LastRun; at.IsZero() && last != nil && last.Phase == v1alpha1.RunRunning && !last.DryRun && !last.ScheduledTime.After(now) {
+	last := status.LastRun
+	running := last != nil && last.Phase == v1alpha1.RunRunning && !last.DryRun
+	if at.IsZero() && running && !last.ScheduledTime.After(now) {
 		at = last.ScheduledTime.In(p.Schedule.Location())
 	}
 	if deadline := p.Spec.StartingDeadlineSeconds; deadline != nil && int64(now.Sub(at)/time.Second) > *deadline {

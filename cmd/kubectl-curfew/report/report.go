@@ -26,14 +26,13 @@ import (
 // reportOptions are the flags of report.
 type reportOptions struct {
 	*session.Connection
-	run    string
-	output *console.Output
+	run string
 }
 
 // Command is kubectl curfew report.
 func Command(env console.Environment) *cobra.Command {
-	options := reportOptions{Connection: session.NewConnection(env), output: console.NewOutput("text", "wide")}
-	options.output.Nameless = true // Most of the objects are gone.
+	options := &reportOptions{Connection: session.NewConnection(env, "text", "wide")}
+	options.Output.Nameless = true // Most of the objects are gone.
 	command := &cobra.Command{
 		Use:   "report (NAME | KIND/NAME) [flags]",
 		Short: "Show what the runs of a cleanup policy deleted",
@@ -52,16 +51,12 @@ objects.`,
 
   # What could not be deleted, and why
   kubectl curfew report nightly -o jsonpath='{range .items[?(@.result=="Failed")]}{.object.name}: {.message}{"\n"}{end}'`,
-		Args: OnePolicy,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return options.execute(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		Args:              OnePolicy,
+		RunE:              options.Runs(options.execute),
 		ValidArgsFunction: options.CompletePolicies(),
 	}
-	options.Add(command.Flags())
 	command.Flags().StringVar(&options.run, "run", "", "id of the run, by default the last one")
-	options.output.AddFlags(command)
-	options.CompleteFlags(command, map[string][]string{"output": options.output.Formats()})
+	options.AddTo(command, nil)
 	return command
 }
 
@@ -73,36 +68,24 @@ func OnePolicy(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func (o *reportOptions) execute(ctx context.Context, reference string, out, diagnostics io.Writer) error {
-	print, err := o.output.Printer()
+func (o *reportOptions) execute(ctx context.Context, call *session.Call) error {
+	w, namespace, err := call.World(ctx, "reading the reports of %s", call.Args[0])
 	if err != nil {
 		return err
 	}
-	namespace, err := o.Namespace()
+	policy, err := w.CleanupPolicy(ctx, call.Args[0], namespace)
 	if err != nil {
 		return err
 	}
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
-	progress.Say("reading the reports of %s", reference)
-	now := o.Now()
-	w, err := o.Open(ctx, now, session.Overlay{}, progress)
+	answer, err := Read(ctx, w, policy, o.run, call.Now)
 	if err != nil {
 		return err
 	}
-	policy, err := w.CleanupPolicy(ctx, reference, namespace)
-	if err != nil {
-		return err
+	call.Progress.Done()
+	if call.Print != nil {
+		return call.Print(console.Printed{Document: answer.data(call.Now)}, call.Out)
 	}
-	answer, err := Read(ctx, w, policy, o.run, now)
-	if err != nil {
-		return err
-	}
-	progress.Done()
-	if print != nil {
-		return print(console.Printed{Document: answer.data(now)}, out)
-	}
-	return answer.Print(out, now, o.output.Format == "wide", o.output.NoHeaders)
+	return answer.Print(call.Out, call.Now, o.Output.Format == "wide", o.Output.NoHeaders)
 }
 
 // Read reads the report of a run, by default of the last one.
@@ -183,28 +166,24 @@ func (a *reportAnswer) data(now time.Time) Data {
 	var items []reportItem
 	for _, each := range a.items() {
 		version := schema.GroupVersion{Group: each.Group, Version: each.Version}
-		items = append(items, reportItem{
-			Object: console.ObjectOf(version.String(), each.Kind, each.Namespace, each.Name, string(each.UID)), Result: resultText(each), Message: each.Message,
-		})
+		object := console.ObjectOf(version.String(), each.Kind, each.Namespace, each.Name, string(each.UID))
+		items = append(items, reportItem{object, resultText(each), each.Message})
 	}
-	out := Data{List: console.ListOf("CleanupRunList", now, items, nil), Policy: policyData(a.policy), Run: a.run, Counts: a.counts(), Runs: a.Runs}
+	out := Data{
+		List: console.ListOf("CleanupRunList", now, items, nil), Run: a.run, Counts: a.counts(), Runs: a.Runs,
+		Policy: console.ObjectOf("curfew.dev/v1alpha1", a.policy.Kind, a.policy.Namespace, a.policy.Name, string(a.policy.UID)),
+	}
 	if last := a.last; last != nil {
 		out.LastRun = &runData{
-			Phase: string(last.Phase), DryRun: last.DryRun, Scheduled: last.ScheduledTime.In(now.Location()), Started: last.StartTime.In(now.Location()),
-			Listed: last.Listed, Matched: last.Matched, Deleted: last.Deleted,
+			Phase: string(last.Phase), DryRun: last.DryRun, Listed: last.Listed, Matched: last.Matched, Deleted: last.Deleted,
+			Scheduled: last.ScheduledTime.In(now.Location()), Started: last.StartTime.In(now.Location()),
 		}
 		if last.CompletionTime != nil {
 			out.LastRun.Completed = console.TimeData(last.CompletionTime.Time, now)
 		}
-		for _, each := range last.Skipped {
-			out.Skipped = append(out.Skipped, SkippedData{each.Reason, each.Count, each.Message})
-		}
+		out.Skipped = SkippedOf(last.Skipped)
 	}
 	return out
-}
-
-func policyData(policy *world.CleanupPolicy) console.ObjectData {
-	return console.ObjectOf("curfew.dev/v1alpha1", policy.Kind, policy.Namespace, policy.Name, string(policy.UID))
 }
 
 // reportAnswer is one run of a cleanup policy.
@@ -221,39 +200,63 @@ type reportAnswer struct {
 // Print writes the run for people; wide lists each object.
 func (a *reportAnswer) Print(out io.Writer, now time.Time, wide, noHeaders bool) error {
 	fmt.Fprintln(out, a.title(now))
-	options := printers.PrintOptions{NoHeaders: noHeaders}
-	var tables []*metav1.Table
-	if counts := a.counts(); len(counts) > 0 {
-		table := console.NewTable("KIND", "NAMESPACE", "RESULT", "COUNT")
-		for _, each := range counts {
-			console.AddRow(table, nil, KindText(each.Group, each.Kind), console.OrDash(each.Namespace), each.Result, strconv.FormatInt(each.Count, 10))
-		}
-		tables = append(tables, table)
+	counts := console.NewTable("KIND", "NAMESPACE", "RESULT", "COUNT")
+	for _, each := range a.counts() {
+		kind := schema.GroupKind{Group: each.Group, Kind: each.Kind}
+		console.AddRow(counts, nil, kind.String(), console.OrDash(each.Namespace), each.Result, strconv.FormatInt(each.Count, 10))
 	}
-	if a.last != nil && len(a.last.Skipped) > 0 {
-		table := console.NewTable("SKIPPED", "COUNT", "FOR EXAMPLE")
-		for _, each := range a.last.Skipped {
-			console.AddRow(table, nil, each.Reason, strconv.FormatInt(each.Count, 10), each.Message)
-		}
-		tables = append(tables, table)
+	var skipped []v1alpha1.SkipCount
+	if a.last != nil {
+		skipped = a.last.Skipped
 	}
-	if wide && len(a.items()) > 0 {
-		table := console.NewTable("KIND", "NAMESPACE", "NAME", "RESULT", "REASON")
+	objects := ObjectTable()
+	if wide {
 		for _, each := range a.items() {
-			console.AddRow(table, nil, KindText(each.Group, each.Kind), console.OrDash(each.Namespace), each.Name, resultText(each), console.OrDash(each.Message))
+			AddObject(objects, schema.GroupKind{Group: each.Group, Kind: each.Kind}, each.Namespace, each.Name, resultText(each), each.Message)
 		}
-		tables = append(tables, table)
 	}
-	for _, table := range tables {
-		fmt.Fprintln(out)
-		if err := console.PrintTable(table, options, out); err != nil {
-			return err
-		}
+	if err := PrintTables(out, noHeaders, 0, counts, skipped, objects); err != nil {
+		return err
 	}
 	if others := slices.DeleteFunc(slices.Clone(a.Runs), func(run string) bool { return run == a.run }); len(others) > 0 {
 		fmt.Fprintf(out, "\nOther runs with a report: %s\n", strings.Join(others, ", "))
 	}
 	return nil
+}
+
+// ObjectTable has a row for each object of a run.
+func ObjectTable() *metav1.Table {
+	return console.NewTable("KIND", "NAMESPACE", "NAME", "RESULT", "REASON")
+}
+
+// AddObject adds the row of an object.
+func AddObject(table *metav1.Table, kind schema.GroupKind, namespace, name, result, message string) {
+	console.AddRow(table, nil, kind.String(), console.OrDash(namespace), name, result, console.OrDash(message))
+}
+
+// PrintTables writes the tables of a run that have rows: the numbers of objects, those that were
+// skipped, and each object. On a terminal they fit its width.
+func PrintTables(out io.Writer, noHeaders bool, width int, counts *metav1.Table, skipped []v1alpha1.SkipCount, objects *metav1.Table) error {
+	kept := console.NewTable("SKIPPED", "COUNT", "FOR EXAMPLE")
+	for _, each := range skipped {
+		console.AddRow(kept, nil, each.Reason, strconv.FormatInt(each.Count, 10), each.Message)
+	}
+	for _, table := range []*metav1.Table{counts, kept, objects} {
+		if len(table.Rows) == 0 {
+			continue
+		}
+		console.Fit(table, width)
+		fmt.Fprintln(out)
+		if err := console.PrintTable(table, printers.PrintOptions{NoHeaders: noHeaders}, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SkippedOf are the skipped objects of a run for programs.
+func SkippedOf(all []v1alpha1.SkipCount) []SkippedData {
+	return console.Map(all, func(of v1alpha1.SkipCount) SkippedData { return SkippedData{of.Reason, of.Count, of.Message} })
 }
 
 // title sums up the run.
@@ -314,20 +317,14 @@ func (a *reportAnswer) counts() []CountData {
 		out = append(out, CountData{k.group, k.kind, k.namespace, k.result, count})
 	}
 	slices.SortFunc(out, func(a, b CountData) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Result, b.Result))
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Result, b.Result))
 	})
 	return out
 }
 
 // resultText is the result of one object. It is not known while its batch runs.
 func resultText(item *v1alpha1.CleanupItem) string { return cmp.Or(string(item.Result), "Pending") }
-
-func KindText(group, kind string) string {
-	if group == "" {
-		return kind
-	}
-	return kind + "." + group
-}
 
 func Condition(policy *world.CleanupPolicy, kind string) *metav1.Condition {
 	return meta.FindStatusCondition(policy.Status.Conditions, kind)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -102,9 +103,7 @@ func (c *Connection) CompletePolicies() cobra.CompletionFunc {
 		var out []string
 		for _, resource := range resources {
 			found, _ := w.NamesOf(ctx, resource, namespace) // A shell has no place for an error.
-			for _, name := range found {
-				out = append(out, prefix+name)
-			}
+			out = append(out, console.Map(found, func(name string) string { return prefix + name })...)
 		}
 		return out, NoFiles
 	})
@@ -117,15 +116,20 @@ func (c *Connection) CompleteNamespaces() cobra.CompletionFunc {
 	})
 }
 
-// CompleteFlags has flags suggest values: flags of the connection what the cluster has, the given
-// ones what they allow.
-func (c *Connection) CompleteFlags(command *cobra.Command, allowed map[string][]string) {
+// AddTo adds the flags of the connection and the output to a command that has its own flags. Flags
+// of the connection suggest what the cluster has, the given ones what they allow.
+func (c *Connection) AddTo(command *cobra.Command, allowed map[string][]string) {
+	c.Add(command.Flags())
 	of := map[string]cobra.CompletionFunc{
 		"namespace":        c.CompleteNamespaces(),
 		"curfew-namespace": c.CompleteNamespaces(),
 		"context":          c.completeConfig(func(config clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Contexts)) }),
 		"cluster":          c.completeConfig(func(config clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Clusters)) }),
 		"user":             c.completeConfig(func(config clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.AuthInfos)) }),
+	}
+	if c.Output != nil {
+		c.Output.AddFlags(command)
+		of["output"] = cobra.FixedCompletions(c.Output.Formats(), NoFiles)
 	}
 	for name, values := range allowed {
 		of[name] = cobra.FixedCompletions(values, NoFiles)

@@ -38,11 +38,7 @@ func ObjectOf(kind world.Kind, namespace, name string, uid types.UID) console.Ob
 }
 
 func ObstaclesData(obstacles []judging.Obstacle) []ObstacleData {
-	var out []ObstacleData
-	for _, obstacle := range obstacles {
-		out = append(out, ObstacleData{string(obstacle.Kind), obstacle.Message, obstacle.Stops})
-	}
-	return out
+	return console.Map(obstacles, func(of judging.Obstacle) ObstacleData { return ObstacleData{string(of.Kind), of.Message, of.Stops} })
 }
 
 // Expires is when an object is deleted, or how long after it has finished.

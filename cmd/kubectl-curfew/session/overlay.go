@@ -29,12 +29,12 @@ import (
 )
 
 // Builtin returns the built-in profiles, and the schemas of Curfew's own kinds.
-func Builtin() (*platform.Snapshot, *lint.Schemas, error) {
+func Builtin() (*platform.Store, *lint.Schemas, error) {
 	all, err := profiles.All()
 	if err != nil {
 		return nil, nil, err
 	}
-	platform, err := platform.New(all)
+	known, err := platform.New(all)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -43,7 +43,7 @@ func Builtin() (*platform.Snapshot, *lint.Schemas, error) {
 		return nil, nil, err
 	}
 	schemas, err := lint.NewSchemas(definitions)
-	return platform.Snapshot(), schemas, err
+	return known, schemas, err
 }
 
 // AddAll makes all manifests context for each other.
@@ -94,7 +94,8 @@ func (o *Overlay) take(ctx context.Context, schemas *lint.Schemas, object *unstr
 	kind := object.GroupVersionKind()
 	counts := kind.Group == wellknown.Group && (kind.Kind == "LifecyclePolicy" || kind.Kind == "KindProfile")
 	if !counts {
-		return fmt.Errorf("a %s of %s has no effect here: give LifecyclePolicies and KindProfiles of %s", kind.Kind, object.GetAPIVersion(), v1alpha1.GroupVersion)
+		return fmt.Errorf("a %s of %s has no effect here: give LifecyclePolicies and KindProfiles of %s",
+			kind.Kind, object.GetAPIVersion(), v1alpha1.GroupVersion)
 	}
 	stored, err := schemas.Stored(ctx, object.Object)
 	if err != nil {

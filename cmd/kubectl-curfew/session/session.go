@@ -99,6 +99,8 @@ func (c *Connection) Confirm(ctx context.Context, question string, in io.Reader,
 // Connection has the flags of commands that need a cluster.
 type Connection struct {
 	console.Environment
+	// Output is nil for commands that print text alone.
+	Output          *console.Output
 	kubeconfig      *clientcmd.ClientConfigLoadingRules
 	Overrides       *clientcmd.ConfigOverrides
 	Config          clientcmd.ClientConfig
@@ -107,13 +109,17 @@ type Connection struct {
 }
 
 // NewConnection uses clientcmd and not genericclioptions, which would link kustomize and, with it,
-// double the size of the program.
-func NewConnection(env console.Environment) *Connection {
+// double the size of the program. formats are the command's own formats of -o, the first by default.
+func NewConnection(env console.Environment, formats ...string) *Connection {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.DefaultClientConfig = &clientcmd.DefaultClientConfig
 	overrides := &clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults}
+	var output *console.Output
+	if len(formats) > 0 {
+		output = console.NewOutput(formats...)
+	}
 	return &Connection{
-		Environment: env, kubeconfig: rules, Overrides: overrides,
+		Environment: env, Output: output, kubeconfig: rules, Overrides: overrides,
 		Config:          clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides),
 		CurfewNamespace: "curfew-system",
 	}
@@ -133,7 +139,8 @@ func (c *Connection) Bind(into *pflag.FlagSet, names clientcmd.ConfigOverrideFla
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
 	clientcmd.BindOverrideFlags(c.Overrides, flags, names)
-	flags.StringVar(&c.kubeconfig.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "Path to the kubeconfig file to use for CLI requests.")
+	flags.StringVar(&c.kubeconfig.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "",
+		"Path to the kubeconfig file to use for CLI requests.")
 	flags.IntVarP(&c.Verbosity, "v", "v", 0, "log requests to the API server: 6 for a line each, up to 9 for everything")
 	flags.VisitAll(func(flag *pflag.Flag) { _ = flags.SetAnnotation(flag.Name, connectionFlag, []string{"true"}) })
 	into.AddFlagSet(flags)
@@ -173,7 +180,8 @@ func (c *Connection) Open(ctx context.Context, now time.Time, with Overlay, warn
 	case ctx.Err() == nil && errors.As(err, &network):
 		return nil, fmt.Errorf("cannot reach the API server: %w: check --context and --kubeconfig", network.Err)
 	case apierrors.IsUnauthorized(err):
-		return nil, &UnusableError{errors.New("the API server rejected your credentials (401 Unauthorized): log in again, or use another --context or --user")}
+		return nil, &UnusableError{errors.New("the API server rejected your credentials (401 Unauthorized): " +
+			"log in again, or use another --context or --user")}
 	}
 	return w, err
 }
@@ -216,12 +224,14 @@ func Failure(err error) bool {
 }
 
 // Some names a few kinds, and how many more there are.
-func Some(kinds []string) string {
-	const most = 6
-	if more := len(kinds) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(kinds[:most], ", "), more)
+func Some(kinds []string) string { return First(6, kinds) }
+
+// First names the first few, and how many more there are.
+func First(most int, names []string) string {
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
 	}
-	return strings.Join(kinds, ", ")
+	return strings.Join(names, ", ")
 }
 
 // CollectedWarnings are the warnings of one request.

@@ -19,7 +19,6 @@ import (
 // statusOptions are the flags of status.
 type statusOptions struct {
 	*session.Connection
-	output  *console.Output
 	wait    bool
 	timeout time.Duration
 }
@@ -29,8 +28,8 @@ const checkAgain = 2 * time.Second
 
 // Command is kubectl curfew status.
 func Command(env console.Environment) *cobra.Command {
-	options := statusOptions{Connection: session.NewConnection(env), output: console.NewOutput("table")}
-	options.output.Nameless = true
+	options := &statusOptions{Connection: session.NewConnection(env, "table")}
+	options.Output.Nameless = true
 	command := &cobra.Command{
 		Use:   "status [flags]",
 		Short: "Check whether Curfew is installed, runs and does its work",
@@ -56,46 +55,36 @@ check, or an answer of the API server.`,
   # What is not ok
   kubectl curfew status -o jsonpath='{range .items[?(@.state!="ok")]}{.name}: {.message}{"\n"}{end}'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return options.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE: options.Runs(options.run),
 	}
 	flags := command.Flags()
-	options.Add(flags)
 	flags.BoolVar(&options.wait, "wait", false, "check again until the exit status is 0")
 	flags.DurationVar(&options.timeout, "timeout", 5*time.Minute, "how long --wait waits before it prints the last result")
-	options.output.AddFlags(command)
-	options.CompleteFlags(command, map[string][]string{"output": options.output.Formats()})
+	options.AddTo(command, nil)
 	return command
 }
 
-func (o *statusOptions) run(ctx context.Context, out, diagnostics io.Writer) error {
-	print, err := o.output.Printer()
+func (o *statusOptions) run(ctx context.Context, call *session.Call) error {
+	call.Progress.Say("reading the state of Curfew")
+	report, missing, err := o.check(ctx, call.Progress)
 	if err != nil {
 		return err
 	}
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
-	progress.Say("reading the state of Curfew")
-	report, missing, err := o.check(ctx, progress)
-	if err != nil {
-		return err
-	}
-	progress.Done()
+	call.Progress.Done()
 	if report == nil {
 		report = &health.Report{} // No round had an answer.
 	}
-	if print != nil {
-		err = print(console.Printed{Document: console.ListOf("CheckList", o.Now(), report.Checks, report.Notes)}, out)
+	if call.Print != nil {
+		err = call.Print(console.Printed{Document: console.ListOf("CheckList", o.Now(), report.Checks, report.Notes)}, call.Out)
 	} else {
-		err = o.print(report, out)
+		err = o.print(report, call.Out)
 	}
 	if err != nil {
 		return err
 	}
-	console.PrintNotes(report.Notes, diagnostics)
+	console.PrintNotes(report.Notes, call.Diagnostics)
 	if missing != "" {
-		fmt.Fprintf(diagnostics, "error: not good within %s: %s\n", lifetime.FormatDuration(o.timeout), missing)
+		fmt.Fprintf(call.Diagnostics, "error: not good within %s: %s\n", lifetime.FormatDuration(o.timeout), missing)
 		return console.ErrBadNews
 	}
 	switch report.Worst() {
@@ -158,5 +147,5 @@ func (o *statusOptions) print(report *health.Report, out io.Writer) error {
 	for _, check := range report.Checks {
 		console.AddRow(table, nil, check.Name, string(check.State), check.Message)
 	}
-	return console.PrintTable(table, printers.PrintOptions{NoHeaders: o.output.NoHeaders}, out)
+	return console.PrintTable(table, printers.PrintOptions{NoHeaders: o.Output.NoHeaders}, out)
 }

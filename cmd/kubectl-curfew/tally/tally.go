@@ -30,12 +30,11 @@ import (
 type tallyOptions struct {
 	*session.Connection
 	everywhere bool
-	output     *console.Output
 }
 
 // Command is kubectl curfew tally.
 func Command(env console.Environment) *cobra.Command {
-	options := tallyOptions{Connection: session.NewConnection(env), output: console.NewOutput("table", "wide")}
+	options := &tallyOptions{Connection: session.NewConnection(env, "table", "wide")}
 	command := &cobra.Command{
 		Use:   "tally [NAME] [flags]",
 		Short: "Show what PodTallies have counted, and what they wait for",
@@ -53,64 +52,43 @@ when it counts, how long counted Pods stay, and its conditions.`,
 
   # How many have failed?
   kubectl curfew tally prow-builds -n ci -o jsonpath='{.items[0].failed}'`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return options.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		Args:              cobra.MaximumNArgs(1),
+		RunE:              options.Runs(options.run),
 		ValidArgsFunction: completeTallies(options.Connection),
 	}
-	options.Add(command.Flags())
 	command.Flags().BoolVarP(&options.everywhere, "all-namespaces", "A", false, "all namespaces")
-	options.output.AddFlags(command)
-	options.CompleteFlags(command, map[string][]string{"output": options.output.Formats()})
+	options.AddTo(command, nil)
 	return command
 }
 
-func (o *tallyOptions) run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
-	print, err := o.output.Printer()
-	if err != nil {
-		return err
-	}
-	namespace, err := o.Namespace()
-	switch {
-	case err != nil:
-		return err
-	case o.everywhere && len(args) > 0:
+func (o *tallyOptions) run(ctx context.Context, call *session.Call) error {
+	name := strings.Join(call.Args, "")
+	if o.everywhere && name != "" {
 		return errors.New("a PodTally cannot be named across all namespaces: give one namespace with -n")
-	case o.everywhere:
-		namespace = ""
 	}
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
-	progress.Say("reading PodTallies")
-	now := o.Now()
-	w, err := o.Open(ctx, now, session.Overlay{}, progress)
+	w, namespace, err := call.World(ctx, "reading PodTallies")
 	if err != nil {
 		return err
 	}
-	name := ""
-	if len(args) > 0 {
-		name = args[0]
+	where := fmt.Sprintf("in namespace %q", namespace)
+	if o.everywhere {
+		namespace, where = "", "in any namespace"
 	}
 	tallies, err := read(ctx, w, namespace, name)
 	if err != nil {
 		return err
 	}
-	answer := &tallyAnswer{tallies: tallies, now: now, everywhere: o.everywhere, wide: o.output.Format == "wide"}
-	progress.Done()
-	if print != nil {
-		return print(answer.printed(w.Notes()), out)
-	}
-	if len(tallies) == 0 {
-		where := "in namespace \"" + namespace + "\""
-		if o.everywhere {
-			where = "in any namespace"
-		}
-		_, err := io.WriteString(diagnostics, "There is no PodTally "+where+".\n")
+	answer := &tallyAnswer{tallies: tallies, now: call.Now, everywhere: o.everywhere, wide: o.Output.Format == "wide"}
+	call.Progress.Done()
+	switch {
+	case call.Print != nil:
+		return call.Print(answer.printed(w.Notes()), call.Out)
+	case len(tallies) == 0:
+		_, err = fmt.Fprintf(call.Diagnostics, "There is no PodTally %s.\n", where)
 		return err
 	}
-	err = answer.table(o.output.NoHeaders, out)
-	console.PrintNotes(w.Notes(), diagnostics)
+	err = answer.table(o.Output.NoHeaders, call.Out)
+	console.PrintNotes(w.Notes(), call.Diagnostics)
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,13 +18,13 @@ import (
 type uninstallOptions struct {
 	*session.Connection
 	keepCRDs, yes bool
-	dryRun        string
+	dryRun        console.DryRun
 	timeout       time.Duration
 }
 
 // Command is kubectl curfew uninstall.
 func Command(env console.Environment) *cobra.Command {
-	options := uninstallOptions{Connection: session.NewConnection(env)}
+	options := &uninstallOptions{Connection: session.NewConnection(env)}
 	command := &cobra.Command{
 		Use:   "uninstall [flags]",
 		Short: "Remove Curfew from the cluster, in an order that blocks nothing",
@@ -52,34 +51,32 @@ removed.`,
   kubectl curfew uninstall --dry-run
 
   # Keep a copy of all policies, and remove everything
-  kubectl get lifecyclepolicies,kindprofiles,cleanuppolicies.curfew.dev,clustercleanuppolicies.curfew.dev,podtallies -A -o yaml > curfew-backup.yaml
+  kubectl get lifecyclepolicies,kindprofiles,cleanuppolicies.curfew.dev,clustercleanuppolicies.curfew.dev,podtallies ` +
+			`-A -o yaml > curfew-backup.yaml
   kubectl curfew uninstall
 
   # Keep policies, PodTallies and reports in the cluster
   kubectl curfew uninstall --keep-crds`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return options.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE: options.Runs(options.run),
 	}
-	options.Add(command.Flags())
 	flags := command.Flags()
 	flags.BoolVar(&options.keepCRDs, "keep-crds", false, "keep the CRDs, and with them policies, PodTallies and reports")
-	flags.StringVar(&options.dryRun, "dry-run", "none", "none, client or server: client and server show what would be removed, and whether you may, and remove nothing")
+	flags.StringVar((*string)(&options.dryRun), "dry-run", "none",
+		"none, client or server: client and server show what would be removed, and whether you may, and remove nothing")
 	flags.Lookup("dry-run").NoOptDefVal = "client"
 	flags.BoolVarP(&options.yes, "yes", "y", false, "remove without asking")
 	flags.DurationVar(&options.timeout, "timeout", 2*time.Minute, "how long to wait for what was deleted to be gone, each time")
-	options.CompleteFlags(command, map[string][]string{"dry-run": {"client", "none", "server"}})
+	options.AddTo(command, map[string][]string{"dry-run": console.DryRuns})
 	return command
 }
 
-func (o *uninstallOptions) run(ctx context.Context, in io.Reader, out, diagnostics io.Writer) error {
+func (o *uninstallOptions) run(ctx context.Context, call *session.Call) error {
+	progress, diagnostics := call.Progress, call.Diagnostics
 	session.SetVerbosity(o.Verbosity)
-	if !slices.Contains([]string{"none", "client", "server"}, o.dryRun) {
-		return fmt.Errorf("--dry-run=%s: give none, client or server", o.dryRun)
+	if err := o.dryRun.Check(); err != nil {
+		return err
 	}
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
 	clients, err := o.Connect(o.Config, progress)
 	if err != nil {
 		return err
@@ -87,7 +84,7 @@ func (o *uninstallOptions) run(ctx context.Context, in io.Reader, out, diagnosti
 	progress.Say("looking for what Curfew consists of")
 	found, err := Find(ctx, clients, Options{
 		Namespace: o.CurfewNamespace, KeepCRDs: o.keepCRDs, Timeout: o.timeout, Say: progress.Say,
-		Done: func(what string) { fmt.Fprintln(out, what) },
+		Done: func(what string) { fmt.Fprintln(call.Out, what) },
 	})
 	if err != nil {
 		return err
@@ -103,12 +100,12 @@ func (o *uninstallOptions) run(ctx context.Context, in io.Reader, out, diagnosti
 	o.warn(found, diagnostics)
 	if o.dryRun != "none" {
 		for _, what := range found.Plan() {
-			fmt.Fprintln(out, what, "(server dry run)")
+			fmt.Fprintln(call.Out, what, "(server dry run)")
 		}
 		return nil
 	}
 	if !o.yes {
-		if err := o.Confirm(ctx, fmt.Sprintf("Remove Curfew from %s?", o.cluster()), in, diagnostics); err != nil {
+		if err := o.Confirm(ctx, fmt.Sprintf("Remove Curfew from %s?", o.cluster()), call.In, diagnostics); err != nil {
 			return err
 		}
 	}
@@ -139,23 +136,27 @@ func (o *uninstallOptions) warn(found *Installation, diagnostics io.Writer) {
 		if o.keepCRDs {
 			fmt.Fprintln(diagnostics, "These are kept. They have no effect until Curfew is installed again:")
 		} else {
-			fmt.Fprintln(diagnostics, "These are deleted with the CRDs, which cannot be undone. Save them with kubectl get -A -o yaml, or pass --keep-crds:")
+			fmt.Fprintln(diagnostics, "These are deleted with the CRDs, which cannot be undone. "+
+				"Save them with kubectl get -A -o yaml, or pass --keep-crds:")
 		}
 		for _, loss := range found.Losses {
 			fmt.Fprintf(diagnostics, "  %s\n", loss)
 		}
 	}
 	var notes []string
+	note := func(format string, values ...any) { notes = append(notes, fmt.Sprintf(format, values...)) }
 	if n := len(found.Releases); n > 0 {
-		notes = append(notes, fmt.Sprintf("finalizer %s is removed from %s; those that have not finished are not counted any more", wellknown.FinalizerTally, console.Count(n, "Pod")))
+		note("finalizer %s is removed from %s; those that have not finished are not counted any more",
+			wellknown.FinalizerTally, console.Count(n, "Pod"))
 	}
 	if len(found.GitOps) > 0 {
-		notes = append(notes, strings.Join(found.GitOps, " and ")+" manages these objects and may create them again: remove Curfew there first")
+		note("%s manages these objects and may create them again: remove Curfew there first", strings.Join(found.GitOps, " and "))
 	}
 	if len(found.Others) > 0 {
-		notes = append(notes, fmt.Sprintf("namespace %s is kept, since it holds what is not part of Curfew: %s", found.Namespace, shortList(found.Others)))
+		note("namespace %s is kept, since it holds what is not part of Curfew: %s", found.Namespace, session.First(5, found.Others))
 	} else if found.Unlabelled {
-		notes = append(notes, fmt.Sprintf("namespace %s is kept, since Curfew's manifests did not create it; nothing else is in it: kubectl delete namespace %[1]s", found.Namespace))
+		note("namespace %s is kept, since Curfew's manifests did not create it; nothing else is in it: kubectl delete namespace %[1]s",
+			found.Namespace)
 	}
 	console.PrintNotes(notes, diagnostics)
 }
@@ -164,7 +165,7 @@ func (o *uninstallOptions) warn(found *Installation, diagnostics io.Writer) {
 // effect.
 func (o *uninstallOptions) conclude(found *Installation, left []string, diagnostics io.Writer) error {
 	if len(left) > 0 {
-		fmt.Fprintf(diagnostics, "\nThis is left and may block requests or deletions: %s. Run the command again.\n", shortList(left))
+		fmt.Fprintf(diagnostics, "\nThis is left and may block requests or deletions: %s. Run the command again.\n", session.First(5, left))
 		return console.ErrBadNews
 	}
 	gone := "no webhook configuration, no finalizer on a Pod, no CRD"
@@ -177,10 +178,11 @@ func (o *uninstallOptions) conclude(found *Installation, left []string, diagnost
 		"Kubernetes still acts on ttlSecondsAfterFinished, also where Curfew filled it in",
 	}
 	if len(found.Remains) > 0 {
-		notes = append(notes, "made for Curfew, but not by its manifests, and without effect: "+shortList(found.Remains))
+		notes = append(notes, "made for Curfew, but not by its manifests, and without effect: "+session.First(5, found.Remains))
 	}
 	if found.Helm != nil {
-		notes = append(notes, fmt.Sprintf("Helm still lists the release, of which nothing is left: helm uninstall %s -n %s", found.Helm.Name, found.Helm.Namespace))
+		notes = append(notes, fmt.Sprintf("Helm still lists the release, of which nothing is left: helm uninstall %s -n %s",
+			found.Helm.Name, found.Helm.Namespace))
 	}
 	console.PrintNotes(notes, diagnostics)
 	return nil
@@ -189,12 +191,3 @@ func (o *uninstallOptions) conclude(found *Installation, left []string, diagnost
 // keysOfCurfew are the keys that Curfew itself wrote.
 var keysOfCurfew = "those of people, and Curfew's own in-use, pods-in-use and default-since on namespaces, and " +
 	"ttl-source, deadline-source, ttl-label-source, finished-at and counted-by on objects"
-
-// shortList names the first few.
-func shortList(names []string) string {
-	const most = 5
-	if more := len(names) - most; more > 0 {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	return strings.Join(names, ", ")
-}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
@@ -50,14 +51,11 @@ type Installation struct {
 	Remains []string
 	// Helm is the release that the objects belong to, and GitOps the tools that may install them
 	// again.
-	Helm   *HelmRelease
+	Helm   *types.NamespacedName
 	GitOps []string
 
 	clients world.Clients
 }
-
-// HelmRelease is a release of Helm.
-type HelmRelease struct{ Name, Namespace string }
 
 // Find finds an installation. It changes nothing.
 func Find(ctx context.Context, clients world.Clients, options Options) (*Installation, error) {
@@ -78,16 +76,12 @@ func (i *Installation) Empty() bool { return len(i.Objects) == 0 && len(i.Releas
 
 // Plan lists the steps of a removal, in their order.
 func (i *Installation) Plan() (out []string) {
-	for _, object := range i.of(webhooks, workloads, permissions) {
-		out = append(out, i.named(object)+" deleted")
-	}
+	deleted := func(object *Object) string { return i.named(object) + " deleted" }
+	out = console.Map(i.of(webhooks, workloads, permissions), deleted)
 	if len(i.Releases) > 0 {
 		out = append(out, released(len(i.Releases)))
 	}
-	for _, object := range i.of(kinds, rest, namespace) {
-		out = append(out, i.named(object)+" deleted")
-	}
-	return out
+	return append(out, console.Map(i.of(kinds, rest, namespace), deleted)...)
 }
 
 // elsewhere fails if Curfew runs in another namespace: the removal would overlook the objects
@@ -115,7 +109,7 @@ func (i *Installation) managers() {
 	for _, object := range i.Objects {
 		labels, annotations := object.GetLabels(), object.GetAnnotations()
 		if name := annotations["meta.helm.sh/release-name"]; name != "" && i.Helm == nil {
-			i.Helm = &HelmRelease{Name: name, Namespace: annotations["meta.helm.sh/release-namespace"]}
+			i.Helm = &types.NamespacedName{Name: name, Namespace: annotations["meta.helm.sh/release-namespace"]}
 		}
 		for _, mark := range []struct {
 			in        map[string]string
@@ -159,41 +153,41 @@ func joined(names []string, most int) string {
 
 // Loss is how many objects of one of Curfew's kinds there are.
 type Loss struct {
-	Resource, Singular, Plural string
-	Count                      int
+	Kind  string
+	Count int
 }
 
 // String is 1 PodTally or 2 PodTallies.
 func (l Loss) String() string {
 	if l.Count == 1 {
-		return "1 " + l.Singular
+		return "1 " + l.Kind
 	}
-	return fmt.Sprintf("%d %s", l.Count, l.Plural)
+	return fmt.Sprintf("%d %s", l.Count, plural(l.Kind))
 }
 
-// own kinds, those first that people wrote.
-var ownKinds = []Loss{
-	{Resource: v1alpha1.LifecyclePolicies, Singular: "LifecyclePolicy", Plural: "LifecyclePolicies"},
-	{Resource: v1alpha1.KindProfiles, Singular: "KindProfile", Plural: "KindProfiles"},
-	{Resource: v1alpha1.CleanupPolicies, Singular: "CleanupPolicy", Plural: "CleanupPolicies"},
-	{Resource: v1alpha1.ClusterCleanupPolicies, Singular: "ClusterCleanupPolicy", Plural: "ClusterCleanupPolicies"},
-	{Resource: v1alpha1.PodTallies, Singular: "PodTally", Plural: "PodTallies"},
-	{Resource: v1alpha1.DeletionPauses, Singular: "DeletionPause", Plural: "DeletionPauses"},
-	{Resource: v1alpha1.CleanupApprovals, Singular: "CleanupApproval", Plural: "CleanupApprovals"},
-	{Resource: v1alpha1.ClusterCleanupApprovals, Singular: "ClusterCleanupApproval", Plural: "ClusterCleanupApprovals"},
-	{Resource: v1alpha1.CleanupReports, Singular: "CleanupReport", Plural: "CleanupReports"},
-	{Resource: v1alpha1.ClusterCleanupReports, Singular: "ClusterCleanupReport", Plural: "ClusterCleanupReports"},
+// ownKinds are Curfew's kinds, those first that people wrote.
+var ownKinds = []string{
+	"LifecyclePolicy", "KindProfile", "CleanupPolicy", "ClusterCleanupPolicy", "PodTally", "DeletionPause",
+	"CleanupApproval", "ClusterCleanupApproval", "CleanupReport", "ClusterCleanupReport",
+}
+
+func plural(kind string) string {
+	if stem, ok := strings.CutSuffix(kind, "y"); ok {
+		return stem + "ies"
+	}
+	return kind + "s"
 }
 
 // losses counts the objects of Curfew's own kinds.
 func (i *Installation) losses(ctx context.Context) error {
 	for _, kind := range ownKinds {
-		err := i.metadata(ctx, v1alpha1.GroupVersion.WithResource(kind.Resource), func(*metav1.ObjectMeta) { kind.Count++ })
-		if err != nil {
+		loss := Loss{Kind: kind}
+		at := v1alpha1.GroupVersion.WithResource(strings.ToLower(plural(kind)))
+		if err := i.metadata(ctx, at, func(*metav1.ObjectMeta) { loss.Count++ }); err != nil {
 			return err
 		}
-		if kind.Count > 0 {
-			i.Losses = append(i.Losses, kind)
+		if loss.Count > 0 {
+			i.Losses = append(i.Losses, loss)
 		}
 	}
 	return nil

@@ -69,6 +69,8 @@ const (
 	lease = "curfew-controller"
 	// controller is the name of the controller's objects.
 	controller = "curfew-controller"
+
+	cleanupRole, certificatesRole = "curfew-controller-cleanup", "curfew-webhook-certificates"
 )
 
 var (
@@ -86,9 +88,9 @@ var resources = []resource{
 	{at(admission, "v1", "validatingwebhookconfigurations"), webhooks, cluster, []string{static, controllers}},
 	{at("apps", "v1", "deployments"), workloads, own, []string{controller, webhook}},
 	{at(rbac, "v1", "clusterrolebindings"), permissions, cluster, nil},
-	{roleBindings, permissions, everywhere, []string{controller, "curfew-controller-cleanup", "curfew-tenant-view", "curfew-webhook-certificates"}},
+	{roleBindings, permissions, everywhere, []string{controller, cleanupRole, "curfew-tenant-view", certificatesRole}},
 	{clusterRoles, permissions, cluster, nil},
-	{roles, permissions, everywhere, []string{controller, "curfew-controller-cleanup", "curfew-status", "curfew-view", "curfew-webhook-certificates"}},
+	{roles, permissions, everywhere, []string{controller, cleanupRole, "curfew-status", "curfew-view", certificatesRole}},
 	{at("", "v1", "serviceaccounts"), permissions, own, []string{"curfew-cleanup", controller, webhook}},
 	{at(admission, "v1", "validatingadmissionpolicybindings"), permissions, cluster, nil},
 	{at(admission, "v1", "validatingadmissionpolicies"), permissions, cluster, nil},
@@ -188,10 +190,7 @@ func (i *Installation) installed(of *resource, found *unstructured.Unstructured)
 		return false
 	case of.GroupVersionResource == roleBindings:
 		subjects, _, _ := unstructured.NestedSlice(found.Object, "subjects")
-		return slices.ContainsFunc(subjects, func(subject any) bool {
-			fields, _ := subject.(map[string]any)
-			return fields["kind"] == "ServiceAccount" && fields["namespace"] == i.Namespace && fields["name"] == name
-		})
+		return slices.ContainsFunc(subjects, func(subject any) bool { return i.accountIn(subject) == name })
 	case in != "":
 		return slices.ContainsFunc(i.Objects, func(one *Object) bool {
 			return one.at == roleBindings && one.GetNamespace() == in && one.GetName() == name
@@ -260,13 +259,19 @@ func (i *Installation) remains(ctx context.Context) error {
 
 // isOurs reports whether a subject is one of Curfew's accounts.
 func (i *Installation) isOurs(subject any) bool {
+	account := i.accountIn(subject)
+	return account != nil && slices.ContainsFunc(i.Objects, func(one *Object) bool {
+		return one.at.Resource == "serviceaccounts" && one.GetName() == account
+	})
+}
+
+// accountIn is the name of a subject that is a service account of Curfew's namespace; nil for others.
+func (i *Installation) accountIn(subject any) any {
 	fields, _ := subject.(map[string]any)
 	if fields["kind"] != "ServiceAccount" || fields["namespace"] != i.Namespace {
-		return false
+		return nil
 	}
-	return slices.ContainsFunc(i.Objects, func(one *Object) bool {
-		return one.at.Resource == "serviceaccounts" && one.GetName() == fields["name"]
-	})
+	return fields["name"]
 }
 
 // ownNamespace adds the Namespace, if it is part of the manifests and nothing else is in it.
@@ -314,7 +319,8 @@ func (i *Installation) others(ctx context.Context) (out []string, err error) {
 			if version.Group == wellknown.Group && !i.KeepCRDs {
 				continue
 			}
-			page, err := i.clients.Metadata.Resource(version.WithResource(kind.Name)).Namespace(i.Namespace).List(ctx, metav1.ListOptions{Limit: paging.Limit})
+			resource := i.clients.Metadata.Resource(version.WithResource(kind.Name)).Namespace(i.Namespace)
+			page, err := resource.List(ctx, metav1.ListOptions{Limit: paging.Limit})
 			switch {
 			case world.Gone(err):
 				continue

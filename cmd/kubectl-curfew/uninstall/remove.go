@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -74,8 +75,8 @@ func (i *Installation) stage(which stage) func(context.Context) error {
 // delete deletes exactly the object that was found. It returns false if another one has its name.
 // The garbage collector deletes some that the controller wrote, and may be faster.
 func (i *Installation) delete(ctx context.Context, object *Object, dryRun bool) (bool, error) {
-	uid := object.GetUID()
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: new(metav1.DeletePropagationBackground)}
+	options := *metav1.NewPreconditionDeleteOptions(string(object.GetUID()))
+	options.PropagationPolicy = new(metav1.DeletePropagationBackground)
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
@@ -127,7 +128,8 @@ func (i *Installation) stopped(ctx context.Context) error {
 	i.Say("waiting for the Pods of Curfew to stop")
 	left := 0
 	err := i.until(ctx, func(ctx context.Context) (bool, error) {
-		list, err := i.clients.Metadata.Resource(pods).Namespace(i.Namespace).List(ctx, metav1.ListOptions{LabelSelector: wellknown.LabelPartOf + "=" + wellknown.PartOfCurfew})
+		options := metav1.ListOptions{LabelSelector: wellknown.LabelPartOf + "=" + wellknown.PartOfCurfew}
+		list, err := i.clients.Metadata.Resource(pods).Namespace(i.Namespace).List(ctx, options)
 		if err != nil {
 			return false, nil
 		}
@@ -181,7 +183,8 @@ func (i *Installation) releaseAll(ctx context.Context) error {
 		}
 		total += len(i.Releases)
 	}
-	return fmt.Errorf("pods get finalizer %s again and again: a controller of Curfew still runs with permissions of its own", wellknown.FinalizerTally)
+	return fmt.Errorf("pods get finalizer %s again and again: a controller of Curfew still runs with permissions of its own",
+		wellknown.FinalizerTally)
 }
 
 // released is the line about so many Pods.
@@ -236,13 +239,9 @@ func (i *Installation) Left(ctx context.Context) (out []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, object := range again.of(webhooks, kinds) {
-		out = append(out, i.named(object))
-	}
-	for _, pod := range again.Releases {
-		out = append(out, fmt.Sprintf("the finalizer of pod/%s in namespace %s", pod.Name, pod.Namespace))
-	}
-	return out, nil
+	return append(console.Map(again.of(webhooks, kinds), i.named), console.Map(again.Releases, func(pod Release) string {
+		return fmt.Sprintf("the finalizer of pod/%s in namespace %s", pod.Name, pod.Namespace)
+	})...), nil
 }
 
 // why says what keeps an object that was deleted: its finalizers, the messages of its conditions,

@@ -88,8 +88,8 @@ func newFake(t *testing.T, all ...*unstructured.Unstructured) *fake {
 	for _, one := range resources {
 		kinds[one.GroupVersionResource] = "AnyList"
 	}
-	for _, one := range ownKinds {
-		kinds[v1alpha1.GroupVersion.WithResource(one.Resource)] = "AnyList"
+	for _, kind := range ownKinds {
+		kinds[v1alpha1.GroupVersion.WithResource(strings.ToLower(plural(kind)))] = "AnyList"
 	}
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
