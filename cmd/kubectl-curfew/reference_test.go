@@ -1,11 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -190,12 +196,44 @@ func describe(out *strings.Builder, path string, of reflect.Type, seen map[refle
 		case element.Kind() == reflect.Int, element.Kind() == reflect.Int64:
 			kind = "integer"
 		}
-		fmt.Fprintf(out, "| `%s%s%s` | %s | %s |\n", path, name, suffix, kind, field.Tag.Get("doc"))
+		meaning := cmp.Or(field.Tag.Get("doc"), comments()[of.PkgPath()+"."+of.Name()+"."+field.Name])
+		fmt.Fprintf(out, "| `%s%s%s` | %s | %s |\n", path, name, suffix, kind, meaning)
 		if kind == "object" && element.Kind() == reflect.Struct && !seen[element] {
 			describe(out, path+name+suffix+".", element, seen)
 		}
 	}
 }
+
+// comments are the comments above the fields of types of the commands. A field whose meaning is too
+// long for its tag has it there.
+var comments = sync.OnceValue(func() map[string]string {
+	out := map[string]string{}
+	files, _ := filepath.Glob("*/*.go") // Without files TestReferencePage fails.
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			continue
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			spec, ok := node.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			fields, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			for _, field := range fields.Fields.List {
+				for _, one := range field.Names {
+					in := "curfew.dev/curfew/cmd/kubectl-curfew/" + filepath.ToSlash(filepath.Dir(name))
+					out[in+"."+spec.Name.Name+"."+one.Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
+				}
+			}
+			return true
+		})
+	}
+	return out
+})
 
 func lower(text string) string { return strings.ToLower(text[:1]) + text[1:] }
 

@@ -56,8 +56,9 @@ files or objects that cannot be used.`,
 	command.SetUsageFunc(session.UsageWithout(command.UsageFunc()))
 	command.AddCommand(
 		expiring.Command(env), explain.Command(env), change.ExtendCommand(env), change.ExpireNowCommand(env), change.KeepCommand(env),
-		status.Command(env), pause.Command(env), pause.ResumeCommand(env), lint.Command(env), defaults.Command(env), preview.Command(env), approve.Command(env), report.Command(env), testcases.Command(env),
-		tally.Command(env), convert.Command(), uninstall.Command(env), completionCommand(), versionCommand(), session.OptionsCommand(),
+		status.Command(env), pause.Command(env), pause.ResumeCommand(env), lint.Command(env), defaults.Command(env),
+		preview.Command(env), approve.Command(env), report.Command(env), testcases.Command(env), tally.Command(env),
+		convert.Command(), uninstall.Command(env), completionCommand(), versionCommand(), session.OptionsCommand(),
 	)
 	command.CompletionOptions.DisableDefaultCmd = true // Ours has kubectl, too.
 	return command

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +48,9 @@ func newChanging(env console.Environment, done string) *changing {
 func (c *changing) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	session.AddSelection(flags, &c.selection)
-	flags.StringArrayVarP(&c.files, "filename", "f", nil, "file with the objects, or - for stdin: what expiring -o json or kubectl get -o json prints; an object that was deleted and created again since is left alone")
+	flags.StringArrayVarP(&c.files, "filename", "f", nil,
+		"file with the objects, or - for stdin: what expiring -o json or kubectl get -o json prints; "+
+			"an object that was deleted and created again since is left alone")
 	flags.StringVar((*string)(&c.dryRun), "dry-run", "none", "none, client (send nothing) or server (send it, but store nothing)")
 	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
 	c.AddTo(command, map[string][]string{"dry-run": console.DryRuns})
@@ -99,7 +102,8 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if leftOut > 0 {
-		console.PrintNotes([]string{fmt.Sprintf("left out %s that only cleanup policies delete: name them to change them, or use kubectl curfew keep", console.Count(leftOut, "object"))}, diagnostics)
+		fmt.Fprintf(diagnostics, "note: left out %s that only cleanup policies delete: name them to change them, or use kubectl curfew keep\n",
+			console.Count(leftOut, "object"))
 	}
 	if len(c.files) > 0 && len(c.selection.References) == 0 {
 		return c.nothing(print, now, out, diagnostics)
@@ -191,13 +195,15 @@ func (c *changing) planOne(ctx context.Context, w *world.World, one world.Select
 
 // cleaned is the run of a cleanup policy that may delete an object; nil for none, or where it does
 // not matter.
-func (c *changing) cleaned(ctx context.Context, w *world.World, kind world.Kind, facts *policy.Facts, now time.Time) (*preview.ObjectRun, error) {
+func (c *changing) cleaned(ctx context.Context, w *world.World, kind world.Kind, facts *policy.Facts, now time.Time) (
+	*preview.ObjectRun, error) {
 	if c.cleanups == nil {
 		return nil, nil
 	}
 	runs, unknown, err := c.cleanups.Of(ctx, w, kind, facts.Namespace, facts.UID, now)
 	if len(unknown) > 0 {
-		w.Note(fmt.Sprintf("to keep an object from cleanup policies that are not known as well, annotate it: kubectl annotate KIND/NAME %s=true", wellknown.AnnotationProtect))
+		w.Note("to keep an object from cleanup policies that are not known as well, annotate it: " +
+			"kubectl annotate KIND/NAME " + wellknown.AnnotationProtect + "=true")
 	}
 	return preview.FirstRun(runs), err
 }
@@ -272,42 +278,35 @@ exactly the state that was read.`,
 
 func readTarget(by, until, to string, c *changing) (Target, error) {
 	var out Target
-	given := 0
-	for _, text := range []string{by, until, to} {
-		if text != "" {
-			given++
-		}
-	}
-	if given != 1 {
+	if given := slices.DeleteFunc([]string{by, until, to}, func(text string) bool { return text == "" }); len(given) != 1 {
 		return out, errors.New("give one of --by, --until and --to")
 	}
 	now := c.Now()
+	flag, text, problem := "until", until, ""
 	var err error
 	switch {
 	case by != "":
-		if out.By, err = lifetime.ParseDuration(by); err != nil {
-			return out, fmt.Errorf("--by=%s: %w", by, err)
+		flag, text = "by", by
+		if out.By, err = lifetime.ParseDuration(by); out.By <= 0 {
+			problem = "give more than 0"
 		}
-		if out.By <= 0 {
-			return out, fmt.Errorf("--by=%s: give more than 0", by)
-		}
+	case to == "never":
+		return out, errors.New("--to=never: use kubectl curfew keep")
 	case to != "":
-		if to == "never" {
-			return out, errors.New("--to=never: use kubectl curfew keep")
-		}
-		if out.To, err = lifetime.ParseDuration(to); err != nil {
-			return out, fmt.Errorf("--to=%s: %w", to, err)
-		}
-		if out.To <= 0 {
-			return out, fmt.Errorf("--to=%s: give more than 0, or use expire-now", to)
+		flag, text = "to", to
+		if out.To, err = lifetime.ParseDuration(to); out.To <= 0 {
+			problem = "give more than 0, or use expire-now"
 		}
 	default:
-		if out.Until, err = moment.Parse(until, now); err != nil {
-			return out, fmt.Errorf("--until=%s: %w", until, err)
+		if out.Until, err = moment.Parse(until, now); !out.Until.After(now) {
+			problem = console.Instant(out.Until, now.Location()) + " is in the past: give a later time"
 		}
-		if !out.Until.After(now) {
-			return out, fmt.Errorf("--until=%s: %s is in the past: give a later time", until, console.Instant(out.Until, now.Location()))
-		}
+	}
+	if err == nil && problem != "" {
+		err = errors.New(problem)
+	}
+	if err != nil {
+		return out, fmt.Errorf("--%s=%s: %w", flag, text, err)
 	}
 	return out, nil
 }

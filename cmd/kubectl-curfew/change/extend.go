@@ -87,17 +87,10 @@ func extend(s *Subject, target Target) (*Plan, error) {
 // extendBeside extends the TTL of an object that expires by label, or warns about it, while the
 // start of the TTL is not known: the TTL may expire first.
 func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []string, err error) {
-	e := s.Explained
-	why := "has not finished"
-	switch {
-	case !e.Facts.Profile.Finishable(), e.Facts.Finished && e.ByTTL.Action != policy.RecordFinish:
-		return nil, nil
-	case e.Facts.Finished:
-		why = "does not say when it finished"
-	}
 	var said []string
-	for _, outcome := range s.outcomes() {
-		value := e.Effective.TTL(outcome)
+	outcomes, why := s.toCome()
+	for _, outcome := range outcomes {
+		value := s.Explained.Effective.TTL(outcome)
 		if !value.Set || value.Err != nil || value.TTL.Never {
 			continue
 		}
@@ -115,21 +108,23 @@ func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []
 	return []string{fmt.Sprintf("%s, so its TTL may delete it sooner (%s): --by extends that, too", why, strings.Join(said, ", "))}, nil
 }
 
+// toCome are the outcomes whose TTL counts from a time that is not known yet, and why.
+func (s *Subject) toCome() (outcomes []lifetime.Outcome, why string) {
+	switch facts := s.facts(); {
+	case !facts.Profile.Finishable(), facts.Finished && s.Explained.ByTTL.Action != policy.RecordFinish:
+		return nil, ""
+	case facts.Finished:
+		return s.outcomes(), "does not say when it finished"
+	}
+	return s.outcomes(), "has not finished"
+}
+
 // extendUnfinished extends a TTL whose start is not known.
 func extendUnfinished(s *Subject, target Target) (*Plan, error) {
-	e := s.Explained
-	outcomes, why := []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed}, "has not finished"
-	switch {
-	case !e.Facts.Profile.Finishable():
-		outcomes = nil
-	case e.Facts.Finished && e.ByTTL.Action != policy.RecordFinish:
-		outcomes = nil
-	case e.Facts.Finished:
-		outcomes, why = []lifetime.Outcome{e.Facts.Outcome}, "does not say when it finished"
-	}
 	patch, found := map[string]any{}, false
+	outcomes, why := s.toCome()
 	for _, outcome := range outcomes {
-		value := e.Effective.TTL(outcome)
+		value := s.Explained.Effective.TTL(outcome)
 		if !value.Set || value.TTL.Never {
 			continue
 		}

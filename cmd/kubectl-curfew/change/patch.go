@@ -91,19 +91,16 @@ func (s *Subject) setTTL(patch map[string]any, outcome lifetime.Outcome, after t
 	if decides != nil && decides == native {
 		return nil
 	}
+	byKey := map[lifetime.Outcome]string{lifetime.Succeeded: wellknown.AnnotationTTLSucceeded, lifetime.Failed: wellknown.AnnotationTTLFailed}
 	key := wellknown.AnnotationTTL
-	switch decides {
-	case nil:
-	case own.Succeeded:
-		key = wellknown.AnnotationTTLSucceeded
-	case own.Failed:
-		key = wellknown.AnnotationTTLFailed
+	if decides != nil && (decides == own.Succeeded || decides == own.Failed) {
+		key = byKey[outcome]
 	}
 	succeeded, failed := e.Effective.Succeeded, e.Effective.Failed
 	byOutcome := !e.Facts.Finished && (succeeded.Set != failed.Set || succeeded.TTL != failed.TTL)
 	if decides == nil && (!own.Empty() || byOutcome) {
 		// The TTL for the other outcome must not change.
-		key = map[lifetime.Outcome]string{lifetime.Succeeded: wellknown.AnnotationTTLSucceeded, lifetime.Failed: wellknown.AnnotationTTLFailed}[outcome]
+		key = byKey[outcome]
 	}
 	set(patch, annotation(key), lifetime.FormatDuration(after))
 	return nil

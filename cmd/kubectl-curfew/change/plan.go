@@ -127,8 +127,10 @@ func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
 	for _, key := range resolution.Outdated(s.facts(), facts) { // The stamp names a default, which the value no longer is.
 		set(patch, annotation(key), nil)
 	}
-	if facts.Labels[wellknown.LabelTTL] != s.facts().Labels[wellknown.LabelTTL] && s.facts().Annotations[wellknown.AnnotationLabelSource] != "" {
-		set(patch, annotation(wellknown.AnnotationLabelSource), string(lifetime.LevelObject)) // It never goes: see [policy.AnnotationLabelSource].
+	relabelled := facts.Labels[wellknown.LabelTTL] != s.facts().Labels[wellknown.LabelTTL]
+	if relabelled && s.facts().Annotations[wellknown.AnnotationLabelSource] != "" {
+		// The annotation is never removed: see [wellknown.AnnotationLabelSource].
+		set(patch, annotation(wellknown.AnnotationLabelSource), string(lifetime.LevelObject))
 	}
 	changed, facts := s.patched(patch)
 	after := judging.Explain(facts, s.Explained.Scope, judging.Question{Now: s.Now, Alias: s.Alias})

@@ -74,7 +74,8 @@ func changedOf(each *planned, now time.Time) Item {
 
 // preview shows the plans for more than one object, with those that fail, and asks for
 // confirmation where the change reaches beyond one object.
-func (c *changing) preview(ctx context.Context, w *world.World, all []*planned, ready int, now time.Time, in io.Reader, diagnostics io.Writer) error {
+func (c *changing) preview(ctx context.Context, w *world.World, all []*planned, ready int, now time.Time, in io.Reader,
+	diagnostics io.Writer) error {
 	if len(all) > 1 {
 		if err := printPlans(all, now, diagnostics); err != nil {
 			return err
@@ -150,7 +151,8 @@ func (c *changing) questionOf(ctx context.Context, w *world.World, one *planned)
 	case len(unread) > 0:
 		return fmt.Sprintf("Delete %s and all that it owns? The API server cannot list %s.", one, strings.Join(unread, ", ")), nil
 	case len(forbidden) > 0:
-		return fmt.Sprintf("Delete %s and all that it owns? You may not list %s: how many of these is not known.", one, session.Some(forbidden)), nil
+		return fmt.Sprintf("Delete %s and all that it owns? You may not list %s: how many of these is not known.",
+			one, session.Some(forbidden)), nil
 	case dependents <= dependentsUnasked:
 		return "", nil
 	}
@@ -173,7 +175,8 @@ func deletionText(deletion Deletion, now time.Time) string {
 
 // carryOut writes the plans and prints what came of each. It continues after a failure. An object
 // that is already as wanted is no failure.
-func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned, print console.PrintFunc, now time.Time, out io.Writer, progress *console.Progress) error {
+func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned, print console.PrintFunc, now time.Time, out io.Writer,
+	progress *console.Progress) error {
 	var done []*planned
 	var interrupted error
 	failed := false
@@ -198,14 +201,10 @@ func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned,
 			return err
 		}
 	}
-	switch {
-	case interrupted != nil:
-		return interrupted
-	case failed:
+	if interrupted == nil && failed {
 		return console.ErrBadNews
-	default:
-		return nil
 	}
+	return interrupted
 }
 
 // result is the line of an object. It names the namespace unless -n does.
@@ -217,7 +216,8 @@ func (c *changing) result(each *planned, now time.Time) string {
 	if each.unchanged() {
 		return name + " unchanged: " + console.OneLine(each.err.Error())
 	}
-	return fmt.Sprintf("%s %s: %s (was: %s)%s", name, c.done, deletionText(each.plan.After, now), deletionText(each.plan.Before, now), c.mode())
+	after, before := deletionText(each.plan.After, now), deletionText(each.plan.Before, now)
+	return fmt.Sprintf("%s %s: %s (was: %s)%s", name, c.done, after, before, c.mode())
 }
 
 // attempt writes one plan and reports errors and warnings to diagnostics. It fails only where the

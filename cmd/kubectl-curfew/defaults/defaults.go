@@ -1,6 +1,7 @@
 package defaults
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,17 +106,13 @@ func (a *defaultsAnswer) table(options printers.PrintOptions, out io.Writer) err
 	for _, each := range a.kinds {
 		label := "-"
 		if each.LabelFrom != nil {
-			label = "unusable"
-			if each.Label != "" {
-				label = each.Label
-			}
-			label += " (" + each.LabelFrom.Source.String() + ")"
+			label = cmp.Or(each.Label, "unusable") + " (" + each.LabelFrom.Source.String() + ")"
 		}
-		var bounds []string
-		for _, bound := range each.Bounds {
-			bounds = append(bounds, strings.TrimPrefix(bound.Field(), wellknown.Prefix)+" "+textOf(bound)+" ("+bound.Source.String()+")")
-		}
-		console.AddRow(table, nil, each.Kind.GroupResource().String(), valueText(each.Succeeded), valueText(each.Failed), valueText(each.Deadline), label, console.OrDash(strings.Join(bounds, ", ")))
+		bounds := console.Map(each.Bounds, func(bound *lifetime.Setting) string {
+			return strings.TrimPrefix(bound.Field(), wellknown.Prefix) + " " + textOf(bound) + " (" + bound.Source.String() + ")"
+		})
+		console.AddRow(table, nil, each.Kind.GroupResource().String(), valueText(each.Succeeded), valueText(each.Failed),
+			valueText(each.Deadline), label, console.OrDash(strings.Join(bounds, ", ")))
 	}
 	return console.PrintTable(table, options, out)
 }
@@ -155,14 +152,15 @@ func (a *defaultsAnswer) unusable() []*lifetime.Setting {
 // allNotes say what the table does not.
 func (a *defaultsAnswer) allNotes() []string {
 	var out []string
+	note := func(format string, values ...any) { out = append(out, fmt.Sprintf(format, values...)) }
 	switch a.namespace.Mode {
 	case resolution.ModeDryRun:
-		out = append(out, fmt.Sprintf("namespace %q is in dry-run: none of this is filled in, admission only announces it", a.namespace.Name))
+		note("namespace %q is in dry-run: none of this is filled in, admission only announces it", a.namespace.Name)
 	case resolution.ModeWarn:
-		out = append(out, fmt.Sprintf("namespace %q has mode warn: values outside its own bounds are warned about, not rejected", a.namespace.Name))
+		note("namespace %q has mode warn: values outside its own bounds are warned about, not rejected", a.namespace.Name)
 	}
 	for _, one := range a.unusable() {
-		out = append(out, fmt.Sprintf("%s of %s cannot be used: %s", one.Path, one.Source.Phrase(), one.Err))
+		note("%s of %s cannot be used: %s", one.Path, one.Source.Phrase(), one.Err)
 	}
 	depends := map[string][]string{}
 	for _, each := range a.kinds {
@@ -171,7 +169,7 @@ func (a *defaultsAnswer) allNotes() []string {
 		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(depends)) {
-		out = append(out, fmt.Sprintf("%s may decide otherwise for single objects of %s", what, strings.Join(depends[what], ", ")))
+		note("%s may decide otherwise for single objects of %s", what, strings.Join(depends[what], ", "))
 	}
 	return append(out, a.notes.Notes()...)
 }
@@ -200,24 +198,20 @@ type Item struct {
 func (a *defaultsAnswer) data(now time.Time) Data {
 	var items []Item
 	for _, each := range a.kinds {
-		item := Item{APIVersion: each.Kind.GroupVersion().String(), Kind: each.Kind.Kind, Resource: each.Kind.Resource,
-			Succeeded: session.ValueData(each.Succeeded), Failed: session.ValueData(each.Failed), Deadline: session.ValueData(each.Deadline), Depends: each.Depends}
+		item := Item{
+			APIVersion: each.Kind.GroupVersion().String(), Kind: each.Kind.Kind, Resource: each.Kind.Resource, Depends: each.Depends,
+			Succeeded: session.ValueData(each.Succeeded), Failed: session.ValueData(each.Failed),
+			Deadline: session.ValueData(each.Deadline), Bounds: console.Map(each.Bounds, session.SettingOf),
+		}
 		if from := each.LabelFrom; from != nil {
 			label := session.SettingOf(from)
-			if each.Label != "" {
-				label.Value = each.Label
-			}
+			label.Value = cmp.Or(each.Label, label.Value)
 			item.Label = &label
-		}
-		for _, bound := range each.Bounds {
-			item.Bounds = append(item.Bounds, session.SettingOf(bound))
 		}
 		items = append(items, item)
 	}
 	out := Data{List: console.ListOf("DefaultsList", now, items, a.notes.Notes()), Namespace: a.namespace.Name, Mode: string(a.namespace.Mode)}
-	for _, one := range a.unusable() {
-		out.Unusable = append(out.Unusable, session.SettingOf(one))
-	}
+	out.Unusable = console.Map(a.unusable(), session.SettingOf)
 	return out
 }
 

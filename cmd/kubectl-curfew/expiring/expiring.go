@@ -89,14 +89,16 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags.BoolVar(&o.showKind, "show-kind", true, "show the kind in front of each name")
 	flags.BoolVar(&o.showLabels, "show-labels", false, "show the labels of each object in the last column")
 	flags.StringVar(&o.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; by default by time")
-	flags.StringVar(&o.within, "within", "", "list what expires within a duration, such as 6h, overdue objects included; or within a day or month, such as friday, may or 2026-05")
+	flags.StringVar(&o.within, "within", "",
+		"list what expires within a duration, such as 6h, overdue objects included; or within a day or month, such as friday, may or 2026-05")
 	flags.StringVar(&o.before, "before", "", "list what expires before a time, such as 17:00, overdue objects included")
 	flags.StringVar(&o.between, "between", "", "list what expires between two times, such as now..'friday 17:00'")
 	flags.StringVar(&o.longerThan, "ttl-longer-than", "", "list what has a longer TTL, such as 7d, finished or not; never is the longest")
 	flags.StringVar(&o.source, "source", "", "list only this source, such as object, namespace/ci, policy/platform or cleanup/nightly")
 	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: "+session.EitherOf(session.Triggers()))
 	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "keep watching: update the table on a terminal, else print a line for each change; with -o json, a list of the changes")
+	flags.BoolVarP(&o.watch, "watch", "w", false,
+		"keep watching: update the table on a terminal, else print a line for each change; with -o json, a list of the changes")
 	o.AddTo(command, map[string][]string{"trigger": slices.Sorted(slices.Values(session.Triggers()))})
 }
 
@@ -202,8 +204,10 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 			return nil, err
 		}
 	}
-	out := &expiringReport{now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries, notes: w.Notes(), unanswered: unanswered,
-		silent: w.SilentGroups(), cleanupFailed: cleanupFailed}
+	out := &expiringReport{
+		now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries,
+		notes: w.Notes(), unanswered: unanswered, silent: w.SilentGroups(), cleanupFailed: cleanupFailed,
+	}
 	for _, one := range left {
 		if !world.Gone(one.err) {
 			out.unlisted = append(out.unlisted, one.kind.GroupResource())
@@ -214,30 +218,25 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 
 // byTime sorts entries by expiry, those without one last.
 func byTime(a, b *world.Entry) int {
-	switch {
-	case a.Expiry.IsZero() != b.Expiry.IsZero():
-		if a.Expiry.IsZero() {
-			return 1
-		}
-		return -1
-	case !a.Expiry.Equal(b.Expiry):
-		return a.Expiry.Compare(b.Expiry)
-	default:
-		return strings.Compare(a.Namespace+"/"+a.Kind.Name(a.Name), b.Namespace+"/"+b.Kind.Name(b.Name))
+	if a.Expiry.IsZero() != b.Expiry.IsZero() {
+		return b.Expiry.Compare(a.Expiry)
 	}
+	if order := a.Expiry.Compare(b.Expiry); order != 0 {
+		return order
+	}
+	return strings.Compare(a.Namespace+"/"+a.Kind.Name(a.Name), b.Namespace+"/"+b.Kind.Name(b.Name))
 }
 
 // kinds are the named ones, else all whose objects can expire. Cluster-scoped kinds are left out
 // where one namespace is asked about.
 func (o *expiringOptions) kinds(w *world.World, query *expiringQuery) ([]world.Kind, error) {
 	if len(query.kinds) > 0 {
-		var out []world.Kind
-		for _, text := range query.kinds {
-			kind, err := w.KindOf(text)
-			if err != nil {
+		out := make([]world.Kind, len(query.kinds))
+		for i, text := range query.kinds {
+			var err error
+			if out[i], err = w.KindOf(text); err != nil {
 				return nil, err
 			}
-			out = append(out, kind)
 		}
 		return out, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +26,8 @@ import (
 )
 
 // cleanup finds what the next runs of cleanup policies delete. Without a policy it costs two lists.
-func (q *expiringQuery) cleanup(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, progress *console.Progress) (out []*world.Entry, failed bool, err error) {
+func (q *expiringQuery) cleanup(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, progress *console.Progress) (
+	out []*world.Entry, failed bool, err error) {
 	ofCleanup := strings.HasPrefix(q.source, string(policy.TriggerCleanup)+"/")
 	if q.longer != nil || q.trigger != "" && q.trigger != policy.TriggerCleanup || q.source != "" && !ofCleanup {
 		return nil, false, nil
@@ -100,8 +102,10 @@ func (q *expiringQuery) runs(stored *world.CleanupPolicy, p *cleanup.Policy) []t
 // expiringNamespaces are the expiries that match a query of the Namespace that is asked about, or
 // of all where kinds were named. Their deletion deletes everything in them. None where Namespaces
 // are listed anyway, or only cluster-scoped kinds are.
-func expiringNamespaces(ctx context.Context, w *world.World, kinds []world.Kind, namespace string, query *expiringQuery) ([]*world.Entry, error) {
-	if slices.ContainsFunc(kinds, world.Kind.IsNamespace) || !slices.ContainsFunc(kinds, func(kind world.Kind) bool { return !kind.ClusterScoped }) {
+func expiringNamespaces(ctx context.Context, w *world.World, kinds []world.Kind, namespace string, query *expiringQuery) (
+	[]*world.Entry, error) {
+	namespaced := slices.ContainsFunc(kinds, func(kind world.Kind) bool { return !kind.ClusterScoped })
+	if !namespaced || slices.ContainsFunc(kinds, world.Kind.IsNamespace) {
 		return nil, nil
 	}
 	entries, err := w.NamespaceEntries(ctx, namespace, query.now)
@@ -123,10 +127,7 @@ func namespacesText(of []*world.Entry, now time.Time) string {
 	if len(of) == 1 {
 		return fmt.Sprintf("Namespace %s expires %s, and everything in it is deleted with it", of[0].Name, session.Expires(of[0], now.Location()))
 	}
-	var names []string
-	for _, entry := range of {
-		names = append(names, entry.Name)
-	}
+	names := console.Map(of, func(entry *world.Entry) string { return entry.Name })
 	return fmt.Sprintf("%s expire, and everything in them is deleted with them: %s. See kubectl curfew expiring namespaces -A",
 		console.Count(len(of), "Namespace"), strings.TrimSuffix(session.Some(names), "."))
 }
@@ -136,7 +137,8 @@ const listsAtOnce = 8
 
 // gather lists all kinds and keeps the entries that match the query. A kind that cannot be listed
 // and was not named is left out.
-func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery, progress *console.Progress) ([]*world.Entry, []leftOut, error) {
+func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery,
+	progress *console.Progress) ([]*world.Entry, []leftOut, error) {
 	var mu sync.Mutex
 	found := map[types.UID][]*world.Entry{}
 	var left []leftOut
@@ -179,11 +181,7 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 	if err := group.Wait(); err != nil {
 		return nil, nil, err
 	}
-	var out []*world.Entry
-	for _, entries := range found {
-		out = append(out, entries...)
-	}
-	return out, left, nil
+	return slices.Concat(slices.Collect(maps.Values(found))...), left, nil
 }
 
 // leftOut is a kind that cannot be listed, with the reason.
@@ -210,19 +208,12 @@ func noteLeftOut(w *world.World, left []leftOut, kinds []world.Kind, reading wor
 	})
 	var refused, failed []string
 	var first error
-	seen := 0 // namespaced kinds that are not refused
-	for _, kind := range kinds {
-		if !kind.ClusterScoped {
-			seen++
-		}
-	}
+	unseen := map[schema.GroupResource]bool{}
 	for _, one := range left {
 		switch {
 		case world.Refused(one.err):
 			refused = append(refused, one.kind.GroupResource().String())
-			if !one.kind.ClusterScoped {
-				seen--
-			}
+			unseen[one.kind.GroupResource()] = true
 		case len(left) == len(kinds):
 			return "", one.err
 		default:
@@ -231,12 +222,13 @@ func noteLeftOut(w *world.World, left []leftOut, kinds []world.Kind, reading wor
 		}
 	}
 	if len(failed) > 0 { // One note, though all may fail for one reason.
-		unanswered = fmt.Sprintf("%s cannot be listed, and their expiries are not known: %s", session.Some(failed), console.OneLine(first.Error()))
+		why := console.OneLine(first.Error())
+		unanswered = fmt.Sprintf("%s cannot be listed, and their expiries are not known: %s", session.Some(failed), why)
 	}
 	switch {
 	case len(refused) == 0:
 		return unanswered, nil
-	case len(refused) < len(kinds) && seen > 0:
+	case slices.ContainsFunc(kinds, func(kind world.Kind) bool { return !kind.ClusterScoped && !unseen[kind.GroupResource()] }):
 		w.Note("you may not list " + session.Some(refused) + ": their expiries are not known")
 		return unanswered, nil
 	case reading.Namespace == "":

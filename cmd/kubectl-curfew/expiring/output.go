@@ -20,19 +20,26 @@ import (
 
 // Item is one expiry for programs.
 type Item struct {
-	Event     string                 `json:"event,omitempty" doc:"with --watch, which prints a list each time that rows change: NEW, CHANGED or GONE"`
-	Object    console.ObjectData     `json:"object"`
-	Trigger   string                 `json:"trigger" doc:"ttl, label, cleanup or deadline"`
-	Source    string                 `json:"source" doc:"object, runtime/NAME, job/NAME or tally/NAME (of a Pod), namespace/NAME, policy/NAME, or cleanup/NAME or cleanup/NAMESPACE/NAME of a cleanup policy"`
-	TTL       string                 `json:"ttl" doc:"the TTL or deadline, as a duration, or never; 0s for cleanup"`
-	ByOutcome bool                   `json:"ttlByOutcome,omitempty" doc:"the outcome decides the TTL; ttl is the longer one"`
-	Expiry    *time.Time             `json:"expiry" doc:"null while the object has not finished"`
-	Estimate  bool                   `json:"estimated,omitempty" doc:"the object does not say when it finished: the TTL starts when the controller sees it. For cleanup: a run before expiry may delete it, too"`
-	Left      *int64                 `json:"leftSeconds" doc:"negative where it is overdue"`
-	Created   *time.Time             `json:"created,omitempty"`
-	Finished  *time.Time             `json:"finished,omitempty"`
-	DeletedBy string                 `json:"deletedBy,omitempty" doc:"who deletes it in Curfew's place, by the native TTL"`
-	With      *session.WithData      `json:"deletedWith,omitempty" doc:"its Namespace or owner, if the deletion of that deletes it first; expiry is that of the other object then"`
+	// with --watch, which prints a list each time that rows change: NEW, CHANGED or GONE
+	Event   string             `json:"event,omitempty"`
+	Object  console.ObjectData `json:"object"`
+	Trigger string             `json:"trigger" doc:"ttl, label, cleanup or deadline"`
+	// object, runtime/NAME, job/NAME or tally/NAME (of a Pod), namespace/NAME, policy/NAME, or
+	// cleanup/NAME or cleanup/NAMESPACE/NAME of a cleanup policy
+	Source    string     `json:"source"`
+	TTL       string     `json:"ttl" doc:"the TTL or deadline, as a duration, or never; 0s for cleanup"`
+	ByOutcome bool       `json:"ttlByOutcome,omitempty" doc:"the outcome decides the TTL; ttl is the longer one"`
+	Expiry    *time.Time `json:"expiry" doc:"null while the object has not finished"`
+	// the object does not say when it finished: the TTL starts when the controller sees it. For
+	// cleanup: a run before expiry may delete it, too
+	Estimate  bool       `json:"estimated,omitempty"`
+	Left      *int64     `json:"leftSeconds" doc:"negative where it is overdue"`
+	Created   *time.Time `json:"created,omitempty"`
+	Finished  *time.Time `json:"finished,omitempty"`
+	DeletedBy string     `json:"deletedBy,omitempty" doc:"who deletes it in Curfew's place, by the native TTL"`
+	// its Namespace or owner, if the deletion of that deletes it first; expiry is that of the other
+	// object then
+	With      *session.WithData      `json:"deletedWith,omitempty"`
 	History   string                 `json:"historyLimits,omitempty" doc:"of the CronJob that owns it, whose controller may delete it first"`
 	Uncertain bool                   `json:"uncertain,omitempty" doc:"what you may not read, or a limit of a cleanup policy, could block it"`
 	Obstacles []session.ObstacleData `json:"obstacles,omitempty"`
@@ -43,8 +50,9 @@ func (r *expiringReport) items() []Item {
 	for _, entry := range r.entries {
 		item := Item{
 			Object:  session.ObjectOf(entry.Kind, entry.Namespace, entry.Name, entry.UID),
-			Trigger: string(entry.Trigger), Source: entry.Source.String(), TTL: entry.Value.String(), ByOutcome: entry.ByOutcome, Estimate: entry.Estimated,
-			Expiry: console.TimeData(entry.Expiry, r.now), Created: console.TimeData(entry.Created, r.now), Finished: console.TimeData(entry.Finished, r.now),
+			Trigger: string(entry.Trigger), Source: entry.Source.String(), TTL: entry.Value.String(), ByOutcome: entry.ByOutcome,
+			Expiry: console.TimeData(entry.Expiry, r.now), Created: console.TimeData(entry.Created, r.now),
+			Finished: console.TimeData(entry.Finished, r.now), Estimate: entry.Estimated,
 			DeletedBy: entry.DeletedBy(), History: entry.History, Uncertain: entry.Uncertain, Obstacles: session.ObstaclesData(entry.Obstacles),
 		}
 		if !entry.Expiry.IsZero() {

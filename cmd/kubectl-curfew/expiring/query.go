@@ -101,7 +101,8 @@ func (o *expiringOptions) span(query *expiringQuery) (out moment.Span, flag stri
 		switch {
 		case err != nil:
 		case out.To.Before(query.now):
-			query.note = fmt.Sprintf("--before=%s is in the past (%s): only objects that were due before it are listed%s", o.before, console.Instant(out.To, query.now.Location()), tomorrow(o.before, query.now))
+			query.note = fmt.Sprintf("--before=%s is in the past (%s): only objects that were due before it are listed%s",
+				o.before, console.Instant(out.To, query.now.Location()), tomorrow(o.before, query.now))
 		case out.To.Equal(query.now):
 			out.To = query.now.Add(1) // An object that expires at this very instant is due.
 		}

@@ -21,8 +21,8 @@ import (
 // deletedBefore is the record of the deletion of an object that is gone, by the Events of the
 // controller (package controller/record) and the reports of cleanup policies; nil where none
 // remains. unread are the namespaces whose Events the user may not list, and unnamed is how many
-// deletions in the object's namespace or by a LifecyclePolicy have no record: after a burst an Event
-// names a few.
+// deletions in the object's namespace or by a LifecyclePolicy have no record: after a burst an
+// Event names a few.
 func deletedBefore(ctx context.Context, w *world.World, gone *world.GoneError) (
 	latest *record.Record, unnamed int, unread []string, err error) {
 	namespaces := []string{metav1.NamespaceAll}

@@ -10,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/manifests/crd"
@@ -52,10 +53,7 @@ func (r *reader) triggers() (State, string) {
 		return Unknown, c.Unknown
 	}
 	on := strings.Join(strings.Split(c.Published["enable"], ","), ", ")
-	var off []string
-	for _, trigger := range c.Off {
-		off = append(off, string(trigger))
-	}
+	off := console.Map(c.Off, func(trigger policy.Trigger) string { return string(trigger) })
 	message := "on: " + on
 	if len(off) > 0 {
 		message += "; off: " + strings.Join(off, ", ")
@@ -219,11 +217,10 @@ const statusPolicy = "curfew-status"
 func (r *reader) statuses() (State, string) {
 	const hides = "who may write the statuses of Curfew's kinds"
 	const others = ": anyone with permission for the statuses of Curfew's kinds can falsify them"
-	group := admissionv1.SchemeGroupVersion
-	_, policy, err := world.Read[admissionv1.ValidatingAdmissionPolicy](r.ctx, r.w, group.WithResource("validatingadmissionpolicies"), "", statusPolicy)
-	r.presence(policy, err, "validatingadmissionpolicies/"+statusPolicy, hides)
-	read, binding, err := world.Read[admissionv1.ValidatingAdmissionPolicyBinding](r.ctx, r.w, group.WithResource("validatingadmissionpolicybindings"), "", statusPolicy)
-	r.presence(binding, err, "validatingadmissionpolicybindings/"+statusPolicy, hides)
+	policies := admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
+	bindings := admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicybindings")
+	_, policy := get[admissionv1.ValidatingAdmissionPolicy](r, policies, "", statusPolicy, hides)
+	read, binding := get[admissionv1.ValidatingAdmissionPolicyBinding](r, bindings, "", statusPolicy, hides)
 	switch {
 	case policy == world.Missing:
 		return Warning, "there is no ValidatingAdmissionPolicy " + statusPolicy + others

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
@@ -30,7 +33,9 @@ const (
 
 // Check is the result of one check.
 type Check struct {
-	Name    string `json:"name" doc:"what is checked: kinds, controller, webhook, certificate, coverage, statuses, version, triggers, deletions, pauses, permissions, cleanup or in-tree TTL"`
+	// what is checked: kinds, controller, webhook, certificate, coverage, statuses, version, triggers,
+	// deletions, pauses, permissions, cleanup or in-tree TTL
+	Name    string `json:"name"`
 	State   State  `json:"state" doc:"ok, warning, failed or unknown"`
 	Message string `json:"message" doc:"what was found, for people"`
 }
@@ -150,6 +155,12 @@ func (r *reader) presence(presence world.Presence, err error, what, hides string
 	return presence
 }
 
+// get reads an object, and notes what the user may not get, or what fails, and what that hides.
+func get[T any](r *reader, at schema.GroupVersionResource, namespace, name, hides string) (*T, world.Presence) {
+	read, presence, err := world.Read[T](r.ctx, r.w, at, namespace, name)
+	return read, r.presence(presence, err, at.Resource+"/"+name, hides)
+}
+
 // live is the result of a check of what the controller reported. Once it has stopped, that says
 // nothing of the present.
 func (r *reader) live(state State, message string) (State, string) {
@@ -236,10 +247,9 @@ func (r *reader) pauses() (State, string) {
 		}
 		return r.live(OK, "nothing is paused")
 	}
-	var messages []string
-	for _, one := range r.w.Pauses.InEffect(r.Now) {
-		messages = append(messages, one.Message()+" (kubectl curfew resume "+one.Name+" ends it)")
-	}
+	messages := console.Map(r.w.Pauses.InEffect(r.Now), func(one world.Pause) string {
+		return one.Message() + " (kubectl curfew resume " + one.Name + " ends it)"
+	})
 	if held := settings.ListOf(messages); held.Count > 0 {
 		return Warning, named(held, "; ")
 	}
@@ -263,24 +273,30 @@ func (r *reader) protection() string {
 	if workload, err := r.w.Workload(r.ctx, "curfew-webhook"); err == nil && workload.Presence == world.Found {
 		theirs := othersIn(protectIn(workload.Args), c.Namespace)
 		if !slices.Equal(theirs, protect) {
-			out = append(out, fmt.Sprintf("the webhook runs with --protect=%s, the controller with --protect=%s", strings.Join(theirs, ","), strings.Join(protect, ",")))
+			out = append(out, fmt.Sprintf("the webhook runs with --protect=%s, the controller with --protect=%s",
+				strings.Join(theirs, ","), strings.Join(protect, ",")))
 		}
 	}
 	asks := judging.ProtectedRequest(protect)
 	want := admissionv1.MatchCondition{Name: unprotected, Expression: "!(" + asks + ")"}
+	same := func(have admissionv1.MatchCondition) bool {
+		return have.Name == want.Name && slices.Equal(wordsIn(have.Expression, c.Namespace), wordsIn(want.Expression, c.Namespace))
+	}
 	refusing := 0
 	for _, one := range r.configurations {
+		if one.name != static || asks == "" {
+			continue
+		}
 		for i := range one.webhooks {
 			of := &one.webhooks[i]
-			if one.name == static && of.FailurePolicy != nil && *of.FailurePolicy == admissionv1.Fail && asks != "" && !slices.ContainsFunc(of.MatchConditions, func(have admissionv1.MatchCondition) bool {
-				return have.Name == want.Name && slices.Equal(wordsIn(have.Expression, c.Namespace), wordsIn(want.Expression, c.Namespace))
-			}) {
+			if ptr.Deref(of.FailurePolicy, "") == admissionv1.Fail && !slices.ContainsFunc(of.MatchConditions, same) {
 				refusing++
 			}
 		}
 	}
 	if refusing > 0 {
-		out = append(out, fmt.Sprintf("an outage refuses requests in namespaces of --protect: %d webhooks of ValidatingWebhookConfiguration %s have no match condition %s: %s", refusing, static, want.Name, want.Expression))
+		out = append(out, fmt.Sprintf("an outage refuses requests in namespaces of --protect: "+
+			"%d webhooks of ValidatingWebhookConfiguration %s have no match condition %s: %s", refusing, static, want.Name, want.Expression))
 	}
 	return strings.Join(out, "; ")
 }

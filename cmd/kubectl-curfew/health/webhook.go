@@ -11,6 +11,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/settings"
@@ -35,9 +37,10 @@ func (r *reader) readConfigurations() {
 		{"MutatingWebhookConfiguration", "mutatingwebhookconfigurations"}, {"ValidatingWebhookConfiguration", "validatingwebhookconfigurations"},
 	} {
 		for _, name := range []string{static, coverage} {
+			const hides = "which requests the API server sends to Curfew"
 			at := admissionv1.SchemeGroupVersion.WithResource(of.resource)
-			read, presence, err := world.Read[admissionv1.MutatingWebhookConfiguration](r.ctx, r.w, at, "", name)
-			one := &configuration{kind: of.kind, name: name, Presence: r.presence(presence, err, of.resource+"/"+name, "which requests the API server sends to Curfew")}
+			read, presence := get[admissionv1.MutatingWebhookConfiguration](r, at, "", name, hides)
+			one := &configuration{kind: of.kind, name: name, Presence: presence}
 			if read != nil {
 				one.webhooks = read.Webhooks
 			}
@@ -78,7 +81,8 @@ func (r *reader) webhook() (State, string) {
 	case workload.Presence == world.Found:
 		return replicas(&workload, "not tried, which takes the verb create on namespaces")
 	}
-	return Unknown, "whether the API server reaches it is not known: you may not create namespaces in a dry run, nor get its Deployment and EndpointSlices"
+	return Unknown, "whether the API server reaches it is not known: " +
+		"you may not create namespaces in a dry run, nor get its Deployment and EndpointSlices"
 }
 
 var endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
@@ -92,11 +96,12 @@ func (r *reader) endpoints() (ready int, known bool) {
 			if service == nil {
 				continue
 			}
-			slices, presence, err := world.Items[discoveryv1.EndpointSlice](r.ctx, r.w, endpointSlices, service.Namespace, discoveryv1.LabelServiceName+"="+service.Name)
+			ofService := discoveryv1.LabelServiceName + "=" + service.Name
+			slices, presence, err := world.Items[discoveryv1.EndpointSlice](r.ctx, r.w, endpointSlices, service.Namespace, ofService)
 			r.presence(presence, err, fmt.Sprintf("endpointslices in namespace %q", service.Namespace), "how many endpoints are ready")
 			for _, slice := range slices {
 				for _, endpoint := range slice.Endpoints {
-					if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
+					if ptr.Deref(endpoint.Conditions.Ready, true) {
 						ready += len(endpoint.Addresses)
 					}
 				}
@@ -139,7 +144,8 @@ func (r *reader) certificate() (State, string) {
 	case presence == world.Unread && r.probe.Validates:
 		return OK, "the API server accepts it; you may not get the Secret, which shows until when"
 	case presence == world.Unread:
-		r.note("you may not get secrets/%s in namespace %q: until when the certificate in it is valid is not known", secretName, r.w.Controller.Namespace)
+		r.note("you may not get secrets/%s in namespace %q: until when the certificate in it is valid is not known",
+			secretName, r.w.Controller.Namespace)
 		return Unknown, "not read"
 	}
 	return r.serving(parseCertificates(secret.Data[corev1.TLSCertKey]), roots, webhooks > 0)
@@ -163,7 +169,8 @@ func (r *reader) serving(chain, roots []*x509.Certificate, known bool) (State, s
 	if leaf.IsCA {
 		what = "the webhook's CA"
 	}
-	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, CurrentTime: r.Now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, CurrentTime: r.Now, KeyUsages: usages})
 	left := leaf.NotAfter.Sub(r.Now)
 	switch {
 	case left <= 0:
@@ -246,7 +253,8 @@ func (r *reader) version() (State, string) {
 // when that controller first starts.
 func (r *reader) inTree() (State, string) {
 	presence := func(name string) world.Presence {
-		_, presence, err := world.Read[corev1.ServiceAccount](r.ctx, r.w, corev1.SchemeGroupVersion.WithResource("serviceaccounts"), "kube-system", name)
+		at := corev1.SchemeGroupVersion.WithResource("serviceaccounts")
+		_, presence, err := world.Read[corev1.ServiceAccount](r.ctx, r.w, at, metav1.NamespaceSystem, name)
 		if err != nil {
 			r.note("%s", err)
 		}

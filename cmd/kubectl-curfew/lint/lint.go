@@ -155,12 +155,12 @@ func (o *lintOptions) asLinter(ctx context.Context, from *folders.Manifests, pro
 		return nil, err
 	}
 	linter, err := lint.NewLinter(ctx, lint.Options{
-		Source:          platform.Offline{Platform: own.Snapshot()},
-		Schemas:         schemas,
-		Namespace:       o.namespace,
-		Now:             o.Now(),
-		AnnotationsOnly: o.nativeTTL == "off",
-		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels, WarnExpiredLabels: o.expiredLabels == "warn", KyvernoLabel: o.kyvernoLabel, Controller: judging.Surroundings{Protect: judging.DefaultProtect()}},
+		Source: platform.Offline{Platform: own.Snapshot()}, Schemas: schemas,
+		Namespace: o.namespace, Now: o.Now(), AnnotationsOnly: o.nativeTTL == "off",
+		Rules: rules.Options{
+			WarnBelow: warnBelow, StrictLabels: o.strictLabels, WarnExpiredLabels: o.expiredLabels == "warn",
+			KyvernoLabel: o.kyvernoLabel, Controller: judging.Surroundings{Protect: judging.DefaultProtect()},
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -180,7 +180,8 @@ type Data struct {
 func (o *lintOptions) write(report *lintReport, print console.PrintFunc, out, diagnostics io.Writer) error {
 	switch {
 	case print != nil:
-		return print(console.Printed{Document: Data{console.ListOf("FindingList", o.Now(), report.Findings, nil), report.Allowed, report.Objects, report.Defaults, report.skipped}}, out)
+		list := console.ListOf("FindingList", o.Now(), report.Findings, nil)
+		return print(console.Printed{Document: Data{list, report.Allowed, report.Objects, report.Defaults, report.skipped}}, out)
 	case o.Output.Format == "github":
 		return writeGitHub(report.Report, out)
 	default:
@@ -194,24 +195,30 @@ var offlineFlags = []string{"warn-below", "strict-labels", "expired-labels", "ky
 func (o *lintOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	names := clientcmd.RecommendedConfigOverrideFlags("")
-	names.ContextOverrideFlags.Namespace, names.ClusterOverrideFlags.APIServer = clientcmd.FlagInfo{}, clientcmd.FlagInfo{} // -n is lint's own, and --server no address.
+	// -n is lint's own, and --server no address.
+	names.ContextOverrideFlags.Namespace, names.ClusterOverrideFlags.APIServer = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
 	o.Bind(flags, names)
-	flags.StringArrayVarP(&o.files, "filename", "f", nil, "file or directory with manifests, or - for standard input; may be given more than once")
+	flags.StringArrayVarP(&o.files, "filename", "f", nil,
+		"file or directory with manifests, or - for standard input; may be given more than once")
 	flags.BoolVarP(&o.recursive, "recursive", "R", false, "read the directories below as well")
-	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of manifests that name none; without it default, with --server that of the context")
-	flags.StringArrayVar(&o.ignored, "ignore", nil, "pattern of files to leave out in directories, as in .gitignore, such as charts/ or values-*.yaml; may be given more than once")
+	flags.StringVarP(&o.namespace, "namespace", "n", "",
+		"namespace of manifests that name none; without it default, with --server that of the context")
+	flags.StringArrayVar(&o.ignored, "ignore", nil,
+		"pattern of files to leave out in directories, as in .gitignore, such as charts/ or values-*.yaml; may be given more than once")
 	flags.BoolVar(&o.server, "server", false, "ask the API server, by a server-side dry run, instead of judging by the manifests alone")
 	o.Output.AddFlags(command)
 	flags.BoolVar(&o.warningsAsErrors, "warnings-as-errors", false, "exit with 1 on warnings, too")
 	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about, as with the webhook's flag")
 	flags.BoolVar(&o.strictLabels, "strict-labels", false, "deny a TTL label that cannot be read, as with the webhook's flag")
-	flags.StringVar(&o.expiredLabels, "expired-labels", o.expiredLabels, "deny, or warn about, a TTL label that is expired when it is set, as with the webhook's flag")
+	flags.StringVar(&o.expiredLabels, "expired-labels", o.expiredLabels,
+		"deny, or warn about, a TTL label that is expired when it is set, as with the webhook's flag")
 	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", false, "check label cleanup.kyverno.io/ttl as curfew.dev/ttl, as with the webhook's flag")
-	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL, "on: constant default TTLs go into the native field; off: into annotations, as with the webhook's flag")
+	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL,
+		"on: constant default TTLs go into the native field; off: into annotations, as with the webhook's flag")
 	session.CompleteFlags(command, map[string]cobra.CompletionFunc{
-		"output":         cobra.FixedCompletions(o.Output.Formats(), cobra.ShellCompDirectiveNoFileComp),
-		"native-ttl":     cobra.FixedCompletions([]string{"off", "on"}, cobra.ShellCompDirectiveNoFileComp),
-		"expired-labels": cobra.FixedCompletions([]string{"deny", "warn"}, cobra.ShellCompDirectiveNoFileComp),
+		"output":         cobra.FixedCompletions(o.Output.Formats(), session.NoFiles),
+		"native-ttl":     cobra.FixedCompletions([]string{"off", "on"}, session.NoFiles),
+		"expired-labels": cobra.FixedCompletions([]string{"deny", "warn"}, session.NoFiles),
 	})
 }
 
@@ -293,13 +300,10 @@ func (r *lintReport) skippedText() string {
 	for _, each := range r.skipped {
 		counts[each.Reason]++
 	}
-	var parts []string
-	for _, reason := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%s %d", reason, counts[reason]))
-	}
-	if len(parts) == 0 {
+	if len(counts) == 0 {
 		return ""
 	}
+	parts := console.Map(slices.Sorted(maps.Keys(counts)), func(reason string) string { return fmt.Sprintf("%s %d", reason, counts[reason]) })
 	return fmt.Sprintf("%d skipped (%s)", len(r.skipped), strings.Join(parts, ", "))
 }
 
@@ -307,22 +311,27 @@ func (r *lintReport) skippedText() string {
 // too, and a summary to diagnostics.
 func writeFindings(report *lintReport, wide bool, options printers.PrintOptions, out, diagnostics io.Writer) error {
 	table := console.NewTable("WHERE", "SEVERITY", "OBJECT", "RULE", "MESSAGE")
-	for i := range report.Findings {
-		finding := &report.Findings[i]
-		console.AddRow(table, nil, console.Where(finding.File, finding.Line), string(finding.Severity), objectName(finding.Object), finding.Rule, finding.Finding.String())
+	add := func(file string, line int, cells ...string) {
+		console.AddRow(table, nil, append([]string{console.Where(file, line)}, cells...)...)
+	}
+	for _, of := range report.Findings {
+		add(of.File, of.Line, string(of.Severity), objectName(of.Object), of.Rule, of.Finding.String())
 	}
 	if wide {
 		for _, filled := range report.Defaults {
-			console.AddRow(table, nil, console.Where(filled.File, filled.Line), "default", objectName(filled.Object), "-", filled.String())
+			add(filled.File, filled.Line, "default", objectName(filled.Object), "-", filled.String())
 		}
 		for _, each := range report.skipped {
-			console.AddRow(table, nil, console.Where(each.File, each.Line), "skipped", "-", "-", each.Reason)
+			add(each.File, each.Line, "skipped", "-", "-", each.Reason)
 		}
 	}
 	if err := console.PrintTable(table, options, out); err != nil {
 		return err
 	}
-	counts := []string{console.Count(report.Count(rules.Deny), "error"), console.Count(report.Count(rules.Warn), "warning"), console.Count(len(report.Defaults), "default")}
+	counts := []string{
+		console.Count(report.Count(rules.Deny), "error"), console.Count(report.Count(rules.Warn), "warning"),
+		console.Count(len(report.Defaults), "default"),
+	}
 	if skipped := report.skippedText(); skipped != "" {
 		counts = append(counts, skipped)
 	}

@@ -95,8 +95,9 @@ func (l *lintServer) judge(ctx context.Context, document *lint.Document) (*lint.
 		return nil, fmt.Errorf("asking the API server which kinds it serves: %w", err)
 	}
 	if resource == nil {
-		return lint.NewResult(document, "", nil, []rules.Finding{{Rule: ruleServer, Field: "kind", Severity: rules.Warn,
-			Message: fmt.Sprintf("the cluster does not serve %s of %s: not checked; install its CustomResourceDefinition first", kind.Kind, kind.GroupVersion())}}), nil
+		message := fmt.Sprintf("the cluster does not serve %s of %s: not checked; install its CustomResourceDefinition first",
+			kind.Kind, kind.GroupVersion())
+		return lint.NewResult(document, "", nil, []rules.Finding{{Rule: ruleServer, Field: "kind", Severity: rules.Warn, Message: message}}), nil
 	}
 	object := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(document.Object)}
 	namespace := ""
@@ -143,7 +144,9 @@ func (l *lintServer) resource(kind schema.GroupVersionKind) (*metav1.APIResource
 func (l *lintServer) dryRun(ctx context.Context, at dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 	const manager = "kubectl-curfew-lint"
 	if object.GetName() == "" {
-		_, err := at.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: manager, FieldValidation: metav1.FieldValidationWarn})
+		_, err := at.Create(ctx, object, metav1.CreateOptions{
+			DryRun: []string{metav1.DryRunAll}, FieldManager: manager, FieldValidation: metav1.FieldValidationWarn,
+		})
 		return err
 	}
 	text, err := json.Marshal(object.Object)
@@ -194,7 +197,8 @@ func announced(texts []string) (defaults []resolution.Default, warnings []rules.
 	for _, text := range texts {
 		text, ours := strings.CutPrefix(text, "curfew: ")
 		if found := defaultWarning.FindStringSubmatch(text); ours && found != nil {
-			defaults = append(defaults, resolution.Default{Field: found[1], Value: found[3], Source: lifetime.ParseSource(found[4] + "/" + found[5]), DryRun: found[6] != ""})
+			source := lifetime.ParseSource(found[4] + "/" + found[5])
+			defaults = append(defaults, resolution.Default{Field: found[1], Value: found[3], Source: source, DryRun: found[6] != ""})
 			continue
 		}
 		finding := rules.Finding{Rule: ruleServer, Severity: rules.Warn, Message: text}

@@ -14,8 +14,9 @@ import (
 // Data is the result of a run, for programs.
 type Data struct {
 	console.List[previewItem]
-	Policy   console.ObjectData   `json:"policy" doc:"the cleanup policy"`
-	Account  string               `json:"serviceAccount,omitempty" doc:"whose rights the policy has, as NAMESPACE/NAME; absent where no cluster was asked"`
+	Policy console.ObjectData `json:"policy" doc:"the cleanup policy"`
+	// whose rights the policy has, as NAMESPACE/NAME; absent where no cluster was asked
+	Account  string               `json:"serviceAccount,omitempty"`
 	OwnRight bool                 `json:"ownRights,omitempty" doc:"objects were listed with your rights and not with those of the account"`
 	Listed   int64                `json:"listed" doc:"objects that were looked at"`
 	Deleted  int64                `json:"wouldDelete" doc:"objects that the run would delete"`

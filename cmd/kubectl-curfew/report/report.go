@@ -132,9 +132,11 @@ type Data struct {
 
 // reportItem is an object that the run was about to delete.
 type reportItem struct {
-	Object  console.ObjectData `json:"object"`
-	Result  string             `json:"result" doc:"Deleted, Gone (somebody else deleted it), Kept, Failed, Unknown (the API server did not answer), WouldDelete or Pending"`
-	Message string             `json:"message,omitempty" doc:"why it was not deleted"`
+	Object console.ObjectData `json:"object"`
+	// Deleted, Gone (somebody else deleted it), Kept, Failed, Unknown (the API server did not answer),
+	// WouldDelete or Pending
+	Result  string `json:"result"`
+	Message string `json:"message,omitempty" doc:"why it was not deleted"`
 }
 
 type runData struct {
@@ -236,7 +238,8 @@ func AddObject(table *metav1.Table, kind schema.GroupKind, namespace, name, resu
 
 // PrintTables writes the tables of a run that have rows: the numbers of objects, those that were
 // skipped, and each object. On a terminal they fit its width.
-func PrintTables(out io.Writer, noHeaders bool, width int, counts *metav1.Table, skipped []v1alpha1.SkipCount, objects *metav1.Table) error {
+func PrintTables(out io.Writer, noHeaders bool, width int, counts *metav1.Table, skipped []v1alpha1.SkipCount,
+	objects *metav1.Table) error {
 	kept := console.NewTable("SKIPPED", "COUNT", "FOR EXAMPLE")
 	for _, each := range skipped {
 		console.AddRow(kept, nil, each.Reason, strconv.FormatInt(each.Count, 10), each.Message)

@@ -109,7 +109,8 @@ type Connection struct {
 }
 
 // NewConnection uses clientcmd and not genericclioptions, which would link kustomize and, with it,
-// double the size of the program. formats are the command's own formats of -o, the first by default.
+// double the size of the program. formats are the command's own formats of -o, the first by
+// default.
 func NewConnection(env console.Environment, formats ...string) *Connection {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.DefaultClientConfig = &clientcmd.DefaultClientConfig

@@ -265,7 +265,8 @@ func (i *Installation) isOurs(subject any) bool {
 	})
 }
 
-// accountIn is the name of a subject that is a service account of Curfew's namespace; nil for others.
+// accountIn is the name of a subject that is a service account of Curfew's namespace; nil for
+// others.
 func (i *Installation) accountIn(subject any) any {
 	fields, _ := subject.(map[string]any)
 	if fields["kind"] != "ServiceAccount" || fields["namespace"] != i.Namespace {
