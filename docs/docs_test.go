@@ -174,3 +174,28 @@ func TestNamedTestsExist(t *testing.T) {
 		t.Errorf("only %d tests are named: each invariant has one", named)
 	}
 }
+
+var (
+	shownBy = regexp.MustCompile("`(?:Test|Fuzz)\\w+`|`make |no test of its own")
+	fixedIn = regexp.MustCompile("^`[0-9a-f]{8}`(?: `[0-9a-f]{8}`)*$")
+)
+
+// TestTrackRecord: each fault of the track record names the tests that show it, which
+// TestNamedTestsExist looks for, and the commits that fixed it. A shallow clone lacks these.
+func TestTrackRecord(t *testing.T) {
+	rows := 0
+	for line := range strings.Lines(pages(t)["docs/track-record.md"]) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "| ") || strings.HasSuffix(line, "| fixed in |") {
+			continue
+		}
+		rows++
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if last := len(cells) - 1; last < 2 || !shownBy.MatchString(cells[last-1]) || !fixedIn.MatchString(cells[last]) {
+			t.Errorf("this row does not end with the tests that show the fault and the commits that fixed it: %s", line)
+		}
+	}
+	if rows < 100 {
+		t.Errorf("only %d faults are listed", rows)
+	}
+}
