@@ -42,7 +42,7 @@ type server struct {
 }
 
 func newServer(t *testing.T) *server {
-	s := &server{t: t, pages: map[string]*unstructured.Unstructured{}, objects: newCluster(t).objects, sent: map[types.UID]int{}, statuses: map[string]v1alpha1.CleanupPolicyStatus{}}
+	s := &server{t: t, version: 100, pages: map[string]*unstructured.Unstructured{}, objects: newCluster(t).objects, sent: map[types.UID]int{}, statuses: map[string]v1alpha1.CleanupPolicyStatus{}}
 	s.create("policy", func(*v1alpha1.CleanupSpec) {})
 	return s
 }
@@ -95,7 +95,7 @@ type leader struct {
 	// send has the API server carry out a request, and returns the answer or why there is none.
 	send func(effect func() error) error
 	// observe is told of each request and its answer. It may be nil.
-	observe func(request) (answered func(error))
+	observe func(*request) (answered func(error))
 	// sentPages are the report pages as the process last sent them.
 	sentPages map[string]*v1alpha1.CleanupReportFields
 }
@@ -107,6 +107,8 @@ type request struct {
 	// base is the resourceVersion that a status replaces.
 	base   string
 	status v1alpha1.CleanupPolicyStatus
+	// next is the resourceVersion after it has taken effect.
+	next string
 }
 
 // controller is the process, with the real store and a fake engine.
@@ -122,7 +124,7 @@ func (l *leader) controller() *Controller {
 	return out
 }
 
-func (l *leader) do(r request, effect func() error) error {
+func (l *leader) do(r *request, effect func() error) error {
 	if l.observe == nil {
 		return l.send(effect)
 	}
@@ -135,7 +137,7 @@ func (l *leader) do(r request, effect func() error) error {
 // Do implements action.Action: a DELETE with preconditions.
 func (l *leader) Do(_ context.Context, due action.Due) action.Result {
 	resource := schema.GroupResource{Resource: "configmaps"}
-	err := l.do(request{verb: "delete", uid: due.UID}, func() error {
+	err := l.do(&request{verb: "delete", uid: due.UID}, func() error {
 		object := l.objects[due.Name]
 		switch {
 		case object == nil:
@@ -179,7 +181,7 @@ func (c configMaps) Namespace(string) metadata.ResourceInterface          { retu
 
 func (c configMaps) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
 	var found *metav1.PartialObjectMetadata
-	err := c.l.do(request{verb: "get", uid: types.UID("uid-" + name)}, func() error {
+	err := c.l.do(&request{verb: "get", uid: types.UID("uid-" + name)}, func() error {
 		if c.l.objects[name] == nil || c.l.objects[name].DeletionTimestamp != nil {
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)
 		}
@@ -267,7 +269,8 @@ func (r resources) UpdateStatus(_ context.Context, object *unstructured.Unstruct
 		return nil, err
 	}
 	var written *unstructured.Unstructured
-	err = r.l.do(request{verb: "status", base: object.GetResourceVersion(), status: status}, func() error {
+	did := &request{verb: "status", base: object.GetResourceVersion(), status: status}
+	err = r.l.do(did, func() error {
 		live := r.l.policy
 		switch {
 		case live == nil:
@@ -276,7 +279,7 @@ func (r resources) UpdateStatus(_ context.Context, object *unstructured.Unstruct
 			return apierrors.NewConflict(r.of, object.GetName(), errors.New("it was changed"))
 		}
 		r.l.setStatus(status)
-		written = live.DeepCopy()
+		written, did.next = live.DeepCopy(), live.GetResourceVersion()
 		return nil
 	})
 	if err != nil {

@@ -60,6 +60,8 @@ type world struct {
 	requests int
 	// undefined: the CustomResourceDefinition of PodTallies is not there.
 	undefined bool
+	// history records what concerns the counts. It may be nil.
+	history *history
 }
 
 func newWorld(fail func(string, ...any)) *world {
@@ -110,6 +112,7 @@ func (w *world) create(name, app string, admitted bool) {
 	pod.Labels = map[string]string{"app": app}
 	if admitted && w.owner(pod) != nil {
 		pod.Finalizers = []string{wellknown.FinalizerTally}
+		w.history.begin(&change{pod: pod.UID, adds: true, took: true})(nil)
 	}
 	w.store(pod, watch.Added)
 }
@@ -205,6 +208,8 @@ func (w *world) Tally(_ context.Context, _, name string) (out *StoredTally, err 
 }
 
 func (w *world) WriteStatus(_ context.Context, _, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (out string, err error) {
+	did := &change{tally: uid, after: readLedger(status)}
+	answered := w.history.begin(did)
 	err = w.request("status", func() error {
 		object := w.tallies[name]
 		switch {
@@ -214,10 +219,12 @@ func (w *world) WriteStatus(_ context.Context, _, name string, uid types.UID, ve
 			return apierrors.NewConflict(tallyKind, name, errors.New("changed"))
 		}
 		w.check(object, status)
+		did.before, did.took = readLedger(&object.Status), true
 		object.Status, object.ResourceVersion, object.Editor = *status.DeepCopy(), w.next(), ""
 		out = object.ResourceVersion
 		return nil
 	})
+	answered(err)
 	return out, err
 }
 
@@ -356,6 +363,8 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 	case len(meta.Annotations) > 0:
 		step = "count"
 	}
+	did := &change{pod: meta.UID, adds: step == "adopt"}
+	answered := w.history.begin(did)
 	err = w.request(step, func() error {
 		pod := w.pods[name]
 		switch {
@@ -399,10 +408,12 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 			out = &metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}
 			return nil
 		}
+		did.took = slices.Contains(pod.Finalizers, wellknown.FinalizerTally) != held
 		w.store(pod, watch.Modified)
 		out = &metav1.PartialObjectMetadata{ObjectMeta: *pod.ObjectMeta.DeepCopy()}
 		return nil
 	})
+	answered(err)
 	return out, err
 }
 
