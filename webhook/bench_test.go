@@ -103,7 +103,7 @@ func BenchmarkReview(b *testing.B) {
 			b.Fatal(err)
 		}
 		mux := http.NewServeMux()
-		w.Register(mux)
+		w.Register(mux.Handle)
 		for _, path := range []string{PathMutate, PathValidate} {
 			run(fmt.Sprintf("%s/%d", path[1:], count), path, mux)
 		}

@@ -59,10 +59,10 @@ func New(options Options) (*Webhooks, error) {
 // Profiles returns the profiles by which the webhooks judge at this moment.
 func (w *Webhooks) Profiles() policy.Profiles { return w.source.store.Snapshot().Profiles }
 
-// Register adds the endpoints to a server. They count and measure themselves.
-func (w *Webhooks) Register(mux *http.ServeMux) {
+// Register passes each endpoint to a server's function. They count and measure themselves.
+func (w *Webhooks) Register(handle func(path string, handler http.Handler)) {
 	for path, review := range w.endpoints() {
-		mux.Handle(path, w.handler(path, review))
+		handle(path, w.handler(path, review))
 	}
 }
 

@@ -117,7 +117,7 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 		t.Fatal(err)
 	}
 	w.mux = http.NewServeMux()
-	w.webhooks.Register(w.mux)
+	w.webhooks.Register(w.mux.Handle)
 	w.server = httptest.NewTLSServer(w.mux)
 	t.Cleanup(w.server.Close)
 	return w

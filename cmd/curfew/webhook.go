@@ -6,10 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"slices"
-	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/metadata"
@@ -39,6 +35,8 @@ type admission struct {
 	certificate  *tls.Config
 	builtin      *platform.Snapshot // without anything of the cluster
 	handlers     *webhook.Webhooks
+	// listening fails until the TLS server answers.
+	listening func(context.Context) error
 }
 
 // addWebhook wires certificate → TLS server → handlers, and returns the checks that must pass
@@ -137,6 +135,7 @@ func (a *admission) reviews() *webhook.CachedReviews {
 func (a *admission) ready() []api.Check {
 	return []api.Check{
 		a.drain.check(),
+		{Name: "server", Probe: a.listening},
 		{Name: "certificate", Probe: func(context.Context) error {
 			if !a.certificates.Ready() {
 				return errors.New("no serving certificate yet, or the API server has not been told whom to trust")
@@ -151,64 +150,6 @@ func (a *admission) ready() []api.Check {
 			return nil
 		}},
 	}
-}
-
-func (a *admission) addServer(ctx context.Context) error {
-	mux := http.NewServeMux()
-	a.handlers.Register(mux)
-	config := a.certificate.Clone()
-	// API servers use HTTP/1.1 with a webhook behind a Service, whatever that offers (kubernetes
-	// issue 75791).
-	config.NextProtos = []string{"http/1.1"}
-	if file := a.options.clientCAFile; file != "" {
-		var err error
-		if config, err = certs.RequireClients(config, file, slices.Clone(a.options.clientNames)); err != nil {
-			return fmt.Errorf("--client-ca-file=%s: %w", file, err)
-		}
-	}
-	server, err := api.ListenTLS(ctx, net.JoinHostPort(a.options.host, fmt.Sprint(a.options.port)), a.drain.closing(mux), config)
-	if err != nil {
-		return err
-	}
-	return a.mgr.Add(server)
-}
-
-// drain stops a webhook without failing a request: it serves until its callers have noticed that it
-// is no longer ready, and meanwhile closes each connection after its response. Idle connections
-// close at the end of that time.
-type drain struct{ begun atomic.Bool }
-
-// follow returns a context that ends the delay after ctx does.
-func (d *drain) follow(ctx context.Context, after func(time.Duration) <-chan time.Time, delay time.Duration) context.Context {
-	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() {
-		d.begun.Store(true)
-		if delay > 0 {
-			<-after(delay)
-		}
-		cancel()
-	})
-	return later
-}
-
-// closing has each connection close after the response that is under way.
-func (d *drain) closing(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.begun.Load() {
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// check fails once the process has been told to stop.
-func (d *drain) check() api.Check {
-	return api.Check{Name: "stopping", Probe: func(context.Context) error {
-		if d.begun.Load() {
-			return errors.New("the process has been told to stop")
-		}
-		return nil
-	}}
 }
 
 // addAPI serves the webhooks' answers over HTTP, with the same profiles, context, settings and

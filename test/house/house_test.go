@@ -126,6 +126,34 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
+// TestLibrariesAtWork: product code imports each of the libraries that Curfew is built on.
+func TestLibrariesAtWork(t *testing.T) {
+	unused := map[string]bool{}
+	for _, library := range []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime/pkg/webhook",
+		"github.com/cert-manager/cert-manager", "github.com/google/cel-go", "github.com/go-chi/chi"} {
+		unused[library] = true
+	}
+	for _, s := range sources(t) {
+		if !s.product() {
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for library := range unused {
+				if imported == library || strings.HasPrefix(imported, library+"/") {
+					delete(unused, library)
+				}
+			}
+		}
+	}
+	for library := range unused {
+		t.Errorf("no product code imports %s", library)
+	}
+}
+
 // policy is pure: no client, no clock, no logger, so that webhook, controller, CLI and HTTP API can
 // all use it.
 func TestPolicyIsPure(t *testing.T) {
