@@ -327,7 +327,7 @@ func admission(t *testing.T, registry *prometheus.Registry) {
 		t.Fatal(err)
 	}
 	paths := http.NewServeMux()
-	hooks.Register(paths)
+	hooks.Register(paths.Handle)
 	job := func(namespace, spec string) string {
 		return `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j","namespace":"` + namespace + `"},"spec":{` + spec + `}}`
 	}
