@@ -68,7 +68,6 @@ type Due struct {
 	Expiry          time.Time
 	// Trigger and Source say why the object is due and which setting decided.
 	Trigger, Source string
-	Priority        Priority
 	// Propagation overrides the kind's; empty means the kind's.
 	Propagation metav1.DeletionPropagation
 	// DryRun: send requests as dry runs, and change nothing.

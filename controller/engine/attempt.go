@@ -61,10 +61,10 @@ type due struct {
 // dueOf returns the argument of the action for a job, without the state of the object.
 func (e *Engine) dueOf(j *job) due {
 	d := due{Due: action.Due{
-		Type: j.kind.Type, Priority: j.trigger.Priority, DryRun: j.dry, Reserve: e.Reserve,
+		Type: j.kind.Type, DryRun: j.dry, Reserve: e.Reserve,
 	}}
 	if j.batch != nil {
-		d.Priority, d.Run = action.Background, j.batch.run
+		d.Run = j.batch.run
 	}
 	return d
 }

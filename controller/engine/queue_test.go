@@ -34,7 +34,7 @@ type uneven struct {
 }
 
 func (u *uneven) Delete(ctx context.Context, r Request) Response {
-	if r.Kind.Kind == "Job" {
+	if r.Kind == "Job" {
 		time.Sleep(5 * time.Millisecond)
 		u.mu.Lock()
 		defer u.mu.Unlock()

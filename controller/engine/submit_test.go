@@ -62,7 +62,7 @@ func TestRunOfSubmissions(t *testing.T) {
 	}
 	inner := w.engine.triggerNamed("ttl").Action
 	kind := cleanups(t, w.engine, actionFunc(func(ctx context.Context, due action.Due) action.Result {
-		if due.Run != run || due.Priority != action.Background || due.Trigger != "cleanup" {
+		if due.Run != run || due.Trigger != "cleanup" {
 			t.Errorf("it was given %+v", due)
 		}
 		return inner.Do(ctx, due)

@@ -420,7 +420,7 @@ func TestOneFailingKindDelaysNoOther(t *testing.T) {
 type two struct{ healthy, broken *store }
 
 func (b *two) Delete(ctx context.Context, r deletion.Request) deletion.Response {
-	if r.Kind.Resource.Resource == "things" {
+	if r.Resource.Resource == "things" {
 		return b.broken.Delete(ctx, r)
 	}
 	return b.healthy.Delete(ctx, r)

@@ -145,7 +145,7 @@ func TestRejudgePods(t *testing.T) {
 type bothWorlds struct{ pods, jobs *world }
 
 func (b bothWorlds) Delete(ctx context.Context, r deletion.Request) deletion.Response {
-	if r.Kind.Kind == "Pod" {
+	if r.Kind == "Pod" {
 		return b.pods.Delete(ctx, r)
 	}
 	return b.jobs.Delete(ctx, r)

@@ -27,7 +27,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S1", Name: "the resourceVersion is no precondition any more",
 		File: "controller/action/deletion/deletion.go",
-		Old:  "if uidOnly {\n\t\tr.ResourceVersion = \"\"", New: "if true {\n\t\tr.ResourceVersion = \"\"",
+		Old:  "if uidOnly {\n\t\tdue.ResourceVersion = \"\"", New: "if true {\n\t\tdue.ResourceVersion = \"\"",
 		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry"},
 	},
 	{
@@ -117,7 +117,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S2", Name: "the UID is no precondition any more",
 		File: "controller/action/deletion/deletion.go",
-		Old:  "UID: due.UID, ResourceVersion: due.ResourceVersion,", New: "ResourceVersion: due.ResourceVersion,",
+		Old:  "due.Propagation = propagation(&due)\n", New: "due.Propagation, due.UID = propagation(&due), \"\"\n",
 		Package: engine, Tests: []string{"TestSafety"},
 	},
 	{

@@ -48,17 +48,17 @@ func TestClientSends(t *testing.T) {
 		want    metav1.DeleteOptions
 	}{
 		"protobuf, both preconditions": {
-			Request{Kind: jobs, Namespace: "ci", Name: "build-1", UID: "u-1", ResourceVersion: "42", Propagation: metav1.DeletePropagationBackground},
+			Request{Type: *jobs, Namespace: "ci", Name: "build-1", UID: "u-1", ResourceVersion: "42", Propagation: metav1.DeletePropagationBackground},
 			"/prefix/apis/batch/v1/namespaces/ci/jobs/build-1",
 			options("u-1", "42", "Background", false),
 		},
 		"JSON, core group, dry run": {
-			Request{Kind: pods, Namespace: "ci", Name: "p", UID: "u-2", ResourceVersion: "7", Propagation: metav1.DeletePropagationForeground, DryRun: true},
+			Request{Type: *pods, Namespace: "ci", Name: "p", UID: "u-2", ResourceVersion: "7", Propagation: metav1.DeletePropagationForeground, DryRun: true},
 			"/prefix/api/v1/namespaces/ci/pods/p",
 			options("u-2", "7", "Foreground", true),
 		},
 		"cluster-scoped, UID only, name to be escaped": {
-			Request{Kind: nodes, Name: "system:a/b", UID: "u-3", Propagation: metav1.DeletePropagationOrphan},
+			Request{Type: *nodes, Name: "system:a/b", UID: "u-3", Propagation: metav1.DeletePropagationOrphan},
 			"/prefix/apis/x.dev/v1/things/system:a%2Fb",
 			options("u-3", "", "Orphan", false),
 		},
@@ -203,7 +203,7 @@ func TestClientReads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := client.Delete(context.Background(), Request{Kind: jobs, Namespace: "ci", Name: "j", UID: "u"}); got != c.want {
+			if got := client.Delete(context.Background(), Request{Type: *jobs, Namespace: "ci", Name: "j", UID: "u"}); got != c.want {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
 		})
@@ -224,7 +224,7 @@ func TestClientNoAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := client.Delete(context.Background(), Request{Kind: jobs, Namespace: "ci", Name: "j", UID: "u"}); got.Code != 0 || got.Err == nil {
+	if got := client.Delete(context.Background(), Request{Type: *jobs, Namespace: "ci", Name: "j", UID: "u"}); got.Code != 0 || got.Err == nil {
 		t.Errorf("%+v, want an error without a code", got)
 	}
 	if err := client.Ping(context.Background()); err == nil {
@@ -246,7 +246,7 @@ func TestClientKeepsConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 {
-		client.Delete(context.Background(), Request{Kind: jobs, Namespace: "ci", Name: "j", UID: "u"})
+		client.Delete(context.Background(), Request{Type: *jobs, Namespace: "ci", Name: "j", UID: "u"})
 	}
 	if len(remote) != 1 {
 		t.Errorf("%d connections for 20 requests one after another", len(remote))

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -31,20 +30,9 @@ type Sender interface {
 	Delete(ctx context.Context, r Request) Response
 }
 
-// Request is one DELETE.
-type Request struct {
-	Kind      *action.Type
-	Trigger   string
-	Namespace string
-	Name      string
-	UID       types.UID // precondition, always set
-	// ResourceVersion is the other precondition; empty only where the API cannot honour it.
-	ResourceVersion string
-	Propagation     metav1.DeletionPropagation
-	DryRun          bool
-	// Expiry is the instant at which the object was due.
-	Expiry time.Time
-}
+// Request is one DELETE: of the object that is due, with its UID as a precondition. So is the
+// ResourceVersion, unless it is empty because the API cannot honour it. Propagation is set.
+type Request = action.Due
 
 // Response is the answer to a Request. Err without Code: no answer came, and the DELETE may or may
 // not have been carried out.
@@ -85,16 +73,12 @@ func New(sender Sender, measure clock.PassiveClock, registerer prometheus.Regist
 // Do implements action.Action.
 func (a *Action) Do(ctx context.Context, due action.Due) action.Result {
 	uidOnly := due.UIDOnly || refusesVersion(&due)
-	r := Request{
-		Kind: &due.Type, Trigger: due.Trigger, Namespace: due.Namespace, Name: due.Name,
-		UID: due.UID, ResourceVersion: due.ResourceVersion,
-		Propagation: propagation(&due), DryRun: due.DryRun, Expiry: due.Expiry,
-	}
+	due.Propagation = propagation(&due)
 	if uidOnly {
-		r.ResourceVersion = ""
+		due.ResourceVersion = ""
 	}
 	began := a.clock.Now()
-	resp := a.sender.Delete(ctx, r)
+	resp := a.sender.Delete(ctx, due)
 	out := resp.result()
 	out.Latency = max(1, a.clock.Since(began))
 	switch {
@@ -259,7 +243,7 @@ func (c *Client) Ping(ctx context.Context) error {
 
 func path(r *Request) string {
 	var b strings.Builder
-	gvr := r.Kind.Resource
+	gvr := r.Resource
 	if gvr.Group == "" {
 		b.WriteString("/api/")
 	} else {
@@ -268,7 +252,7 @@ func path(r *Request) string {
 		b.WriteByte('/')
 	}
 	b.WriteString(gvr.Version)
-	if r.Kind.Namespaced {
+	if r.Namespaced {
 		b.WriteString("/namespaces/")
 		b.WriteString(url.PathEscape(r.Namespace))
 	}
@@ -290,7 +274,7 @@ func encode(r *Request) (body, contentType, accept string, err error) {
 	if r.DryRun {
 		o.DryRun = []string{metav1.DryRunAll}
 	}
-	if !r.Kind.Protobuf {
+	if !r.Protobuf {
 		data, err := json.Marshal(&o)
 		return string(data), typeJSON, acceptJSON, err
 	}
