@@ -2,6 +2,7 @@ package cleanup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -89,8 +90,8 @@ type Accounts struct {
 }
 
 // NewAccounts makes accounts for an API server. Policies that name no account use Curfew's own.
-func NewAccounts(config *rest.Config, own types.NamespacedName, wrap func(action.Action) action.Action, clock clock.PassiveClock) *Accounts {
-	return &Accounts{config: config, own: own, wrap: wrap, clock: clock, permissions: permission.NewCached(clock), known: lru.New(maxAccounts)}
+func NewAccounts(config *rest.Config, own types.NamespacedName, wrap func(action.Action) action.Action, at clock.PassiveClock) *Accounts {
+	return &Accounts{config: config, own: own, wrap: wrap, clock: at, permissions: permission.NewCached(at), known: lru.New(maxAccounts)}
 }
 
 // Of returns the clients of a service account; the zero name is Curfew's own.
@@ -126,20 +127,13 @@ func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	deletes, err := deletion.New(client, a.clock, nil)
-	if err != nil {
-		return nil, err
-	}
+	deletes, failed := deletion.New(client, a.clock, nil)
 	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
+	failed = errors.Join(failed, err)
 	partial, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
+	failed = errors.Join(failed, err)
 	authorization, err := authorizationclient.NewForConfig(config)
-	if err != nil {
+	if err = errors.Join(failed, err); err != nil {
 		return nil, err
 	}
 	reviews := permission.Reviews{Access: authorization.SelfSubjectAccessReviews()}

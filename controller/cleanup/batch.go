@@ -119,7 +119,8 @@ func (r *run) batch(ctx context.Context, page *page) error {
 
 // newBatch is what deletes the objects of a page.
 func (r *run) newBatch(page *page) *batch {
-	b := &batch{run: r, items: map[types.UID]*v1alpha1.CleanupItem{}, trouble: map[types.UID]trouble{}, unanswered: map[types.UID]bool{}, throttled: map[types.UID]bool{}}
+	b := &batch{run: r, items: map[types.UID]*v1alpha1.CleanupItem{}, trouble: map[types.UID]trouble{}}
+	b.unanswered, b.throttled = map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range page.fields.Objects {
 		item := &page.fields.Objects[i]
 		b.order, b.items[item.UID] = append(b.order, item), item

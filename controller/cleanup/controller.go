@@ -121,7 +121,8 @@ func New(options Options) (*Controller, error) {
 		return nil, err
 	}
 	follows := func(resource string) *follow.Mirror[seen] {
-		m := follow.NewMirror(options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)), see, options.Clock, c.log.WithValues("resource", resource))
+		source := options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource))
+		m := follow.NewMirror(source, see, options.Clock, c.log.WithValues("resource", resource))
 		m.OnChange(func(name string, old, now *seen) {
 			if resource == v1alpha1.CleanupPolicies {
 				c.ages.observe(name, old, now)
@@ -210,7 +211,9 @@ func (c *Controller) limit(p *cleanup.Policy) (errs field.ErrorList, err error) 
 	}
 	own, _ := c.namespaced.Get(p.Namespace + "/" + p.Name)
 	if older := c.ages.older(p.Namespace, spec{uid: p.UID, created: own.created}); older >= c.options.MaxPolicies {
-		errs = append(errs, field.Forbidden(field.NewPath("metadata", "namespace"), fmt.Sprintf("namespace %q has %d older CleanupPolicies, and %d may run: see --cleanup-max-policies", p.Namespace, older, c.options.MaxPolicies)))
+		text := "namespace %q has %d older CleanupPolicies, and %d may run: see --cleanup-max-policies"
+		message := fmt.Sprintf(text, p.Namespace, older, c.options.MaxPolicies)
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "namespace"), message))
 	}
 	return errs, nil
 }

@@ -61,7 +61,8 @@ func (r *run) waiting() string {
 	if r.policy.Namespace != "" {
 		kind = "CleanupApproval"
 	}
-	return fmt.Sprintf("nobody has approved the policy as it is now: look at the report of this run, and create a %s with policyUID %s and specHash %s", kind, r.policy.UID, r.policy.Hash)
+	return fmt.Sprintf("nobody has approved the policy as it is now: look at the report of this run, and create a %s "+
+		"with policyUID %s and specHash %s", kind, r.policy.UID, r.policy.Hash)
 }
 
 // errUnapproved: the approval of a live run was deleted. The run deletes nothing more.

@@ -121,7 +121,8 @@ func (l *ledger) announce(ctx context.Context, page *page) error {
 		uids = append(uids, page.fields.Objects[i].UID)
 	}
 	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
-		s.UncountedDeletions = append(s.UncountedDeletions, v1alpha1.UncountedPage{Report: page.name, UIDs: uids, SHA256: sumItems(page.fields.Objects)})
+		uncounted := v1alpha1.UncountedPage{Report: page.name, UIDs: uids, SHA256: sumItems(page.fields.Objects)}
+		s.UncountedDeletions = append(s.UncountedDeletions, uncounted)
 		s.LastRun.Pages = max(s.LastRun.Pages, page.fields.Page)
 	})
 }
@@ -170,14 +171,6 @@ func (l *ledger) prune(ctx context.Context, current string, now time.Time) error
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.store.prune(ctx, current, now)
-}
-
-// end records how a run ended.
-func (l *ledger) end(ctx context.Context, phase v1alpha1.RunPhase, at time.Time, edit func(*v1alpha1.CleanupPolicyStatus)) error {
-	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
-		s.LastRun.Phase, s.LastRun.CompletionTime = phase, new(metav1.NewTime(at))
-		edit(s)
-	})
 }
 
 // addKind adds to the counter of a kind. Beyond maxKinds only the sum counts.

@@ -27,6 +27,18 @@ type listedPage struct {
 	version string
 }
 
+func listedPageOf(object *unstructured.Unstructured) listedPage {
+	return listedPage{object.GetName(), object.GetUID(), object.GetResourceVersion()}
+}
+
+// eachPage calls f for each report page that a selector selects.
+func (s *store) eachPage(ctx context.Context, selector string, f func(*unstructured.Unstructured) error) error {
+	return s.client.Each(ctx, s.reportResource, s.policy.Namespace, metav1.ListOptions{LabelSelector: selector}, f)
+}
+
+// own selects the pages of the policy.
+func (s *store) own() string { return v1alpha1.LabelCleanupPolicyUID + "=" + string(s.policy.UID) }
+
 // counted implements storage. A forged page can only make the run delete less. One that was written
 // before the run counts for nothing: its name can be known in advance.
 func (s *store) counted(ctx context.Context, run string) (deleted int64, last int32, err error) {
@@ -35,13 +47,13 @@ func (s *store) counted(ctx context.Context, run string) (deleted int64, last in
 		return 0, 0, nil // No run has such a name: see hasBegun.
 	}
 	due = due.Add(-maxClockSkew)
-	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelCleanupPolicyUID + "=" + string(s.policy.UID) + "," + v1alpha1.LabelCleanupRun + "=" + run}
-	err = s.client.Each(ctx, s.reportResource, s.policy.Namespace, options, func(object *unstructured.Unstructured) error {
+	err = s.eachPage(ctx, s.own()+","+v1alpha1.LabelCleanupRun+"="+run, func(object *unstructured.Unstructured) error {
 		page := &v1alpha1.CleanupReport{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, page); err != nil {
 			return err
 		}
-		if page.DryRun || page.Page > maxPages || page.CreationTimestamp.Time.Before(due) || object.GetName() != pageName(s.policy.Name, run, page.Page) {
+		named := object.GetName() == pageName(s.policy.Name, run, page.Page)
+		if page.DryRun || page.Page > maxPages || page.CreationTimestamp.Time.Before(due) || !named {
 			return nil
 		}
 		deleted += min(max(0, page.Deleted), maxBatch)
@@ -63,9 +75,8 @@ func (s *store) prune(ctx context.Context, current string, now time.Time) error 
 	pages := map[string][]listedPage{} // by run
 	var old []listedPage
 	own := v1alpha1.PolicyReference{Name: s.policy.Name, UID: s.policy.UID}
-	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelCleanupPolicyUID + "=" + string(s.policy.UID)}
-	err := s.client.Each(ctx, s.reportResource, s.policy.Namespace, options, func(object *unstructured.Unstructured) error {
-		page, one := verifiedPage(object, own, now), listedPage{object.GetName(), object.GetUID(), object.GetResourceVersion()}
+	err := s.eachPage(ctx, s.own(), func(object *unstructured.Unstructured) error {
+		page, one := verifiedPage(object, own, now), listedPageOf(object)
 		switch {
 		case page == nil:
 		case len(page.Matched) == 0:
@@ -112,7 +123,8 @@ func verifiedPage(object *unstructured.Unstructured, of v1alpha1.PolicyReference
 // deletePages deletes pages in the state in which they were listed.
 func (s *store) deletePages(ctx context.Context, pages []listedPage) error {
 	for _, one := range pages {
-		err := s.reports.Delete(ctx, one.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &one.uid, ResourceVersion: &one.version}})
+		state := &metav1.Preconditions{UID: &one.uid, ResourceVersion: &one.version}
+		err := s.reports.Delete(ctx, one.name, metav1.DeleteOptions{Preconditions: state})
 		if errors.Is(err, pause.ErrHeld) {
 			return nil // The next run prunes it, and what has changed since the list.
 		}
@@ -141,7 +153,7 @@ func (s *store) trim(ctx context.Context, current string, now time.Time) error {
 	}
 	var pages []sized
 	total := int64(0)
-	err = s.client.Each(ctx, s.reportResource, s.policy.Namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+	err = s.eachPage(ctx, "", func(object *unstructured.Unstructured) error {
 		of, known := policies[types.UID(object.GetLabels()[v1alpha1.LabelCleanupPolicyUID])]
 		if !known {
 			return nil
@@ -155,9 +167,8 @@ func (s *store) trim(ctx context.Context, current string, now time.Time) error {
 			return fmt.Errorf("report %s: %w", object.GetName(), err)
 		}
 		total += int64(len(text))
-		pages = append(pages, sized{
-			listedPage{object.GetName(), object.GetUID(), object.GetResourceVersion()}, object.GetCreationTimestamp().Time, int64(len(text)), of.UID, page.Run, len(page.Matched) > 0,
-		})
+		created := object.GetCreationTimestamp().Time
+		pages = append(pages, sized{listedPageOf(object), created, int64(len(text)), of.UID, page.Run, len(page.Matched) > 0})
 		return nil
 	})
 	if err != nil {
@@ -203,7 +214,8 @@ func (n *neighbour) needs(id string, matched bool) bool {
 // neighbours are the policies of the namespace, by UID.
 func (s *store) neighbours(ctx context.Context) (map[types.UID]*neighbour, error) {
 	out := map[types.UID]*neighbour{}
-	err := s.client.Each(ctx, v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupPolicies), s.policy.Namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+	policies := v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupPolicies)
+	err := s.client.Each(ctx, policies, s.policy.Namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 		if status, err := statusOf(object); err == nil {
 			out[object.GetUID()] = &neighbour{v1alpha1.PolicyReference{Name: object.GetName(), UID: object.GetUID()}, status}
 		}

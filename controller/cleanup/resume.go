@@ -123,7 +123,8 @@ func (r *run) lose(ctx context.Context, page *v1alpha1.UncountedPage) error {
 		if s.LastRun.Lost = plus(s.LastRun.Lost, int64(len(page.UIDs))); len(page.UIDs) == 0 {
 			return
 		}
-		message := fmt.Sprintf("report %s was deleted or changed before its objects were counted: up to %d deletions are in no count", page.Report, s.LastRun.Lost)
+		message := fmt.Sprintf("report %s was deleted or changed before its objects were counted: up to %d deletions are in no count",
+			page.Report, s.LastRun.Lost)
 		r.cur.set(s, v1alpha1.ConditionCountsExact, metav1.ConditionFalse, v1alpha1.ReasonReportLost, message)
 	})
 }

@@ -213,7 +213,8 @@ func (r *run) carryOut(ctx context.Context) error {
 	case len(lacks) > 0:
 		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonForbidden, strings.Join(append([]string{r.mayNot(lacks)}, unlisted...), "; "))
 	case len(unlisted) > 0:
-		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonKindNotListed, "kept, because it could not be listed: "+strings.Join(unlisted, "; "))
+		message := "kept, because it could not be listed: " + strings.Join(unlisted, "; ")
+		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonKindNotListed, message)
 	case !approved:
 		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonWaitingForApproval, r.waiting())
 	}
@@ -300,13 +301,16 @@ func (r *run) end(ctx context.Context, phase v1alpha1.RunPhase, reason, message 
 	if err != nil {
 		now = r.cur.now
 	}
-	err = r.ledger.end(ctx, phase, now, func(s *v1alpha1.CleanupPolicyStatus) {
-		s.LastRun.Listed, s.LastRun.Matched, s.LastRun.DryRun = max(s.LastRun.Listed, r.survey.Listed), max(r.survey.Matched, s.LastRun.Deleted), r.info.DryRun && s.LastRun.Deleted+s.LastRun.Lost == 0
-		s.LastRun.Skipped, s.Matches = nil, matches
+	err = r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+		run := s.LastRun
+		run.Phase, run.CompletionTime = phase, new(metav1.NewTime(now))
+		run.Listed, run.Matched = max(run.Listed, r.survey.Listed), max(r.survey.Matched, run.Deleted)
+		run.DryRun = r.info.DryRun && run.Deleted+run.Lost == 0
+		run.Skipped, s.Matches = nil, matches
 		for _, count := range r.survey.Skipped {
-			s.LastRun.Skipped = append(s.LastRun.Skipped, *count)
+			run.Skipped = append(run.Skipped, *count)
 		}
-		slices.SortFunc(s.LastRun.Skipped, func(a, b v1alpha1.SkipCount) int { return strings.Compare(a.Reason, b.Reason) })
+		slices.SortFunc(run.Skipped, func(a, b v1alpha1.SkipCount) int { return strings.Compare(a.Reason, b.Reason) })
 		r.stalled(s, reason, message)
 		if r.opened {
 			r.cur.permitted(s, r.lacks)
@@ -333,6 +337,7 @@ func (r *run) report(phase v1alpha1.RunPhase, reason, message string) {
 		text += ": " + message
 	}
 	r.c.metrics.runs.WithLabelValues(string(phase)).Inc()
-	r.log.Info("a cleanup run has ended", "phase", phase, "deleted", status.Deleted, "matched", status.Matched, "listed", status.Listed, "dryRun", status.DryRun, "reason", reason)
+	r.log.Info("a cleanup run has ended", "phase", phase, "deleted", status.Deleted, "matched", status.Matched,
+		"listed", status.Listed, "dryRun", status.DryRun, "reason", reason)
 	r.c.event(r.cur.object, reason != v1alpha1.ReasonComplete, "Cleanup"+string(phase), text)
 }

@@ -36,8 +36,9 @@ type spec struct {
 
 func see(object *unstructured.Unstructured) seen {
 	suspended, _, _ := unstructured.NestedBool(object.Object, "spec", "suspend")
-	out := seen{spec: spec{object.GetUID(), object.GetGeneration(), object.GetCreationTimestamp().Time, suspended, object.GetDeletionTimestamp() != nil}}
-	if !suspended && !out.deleting {
+	deleting := object.GetDeletionTimestamp() != nil
+	out := seen{spec: spec{object.GetUID(), object.GetGeneration(), object.GetCreationTimestamp().Time, suspended, deleting}}
+	if !suspended && !deleting {
 		out.stalled = stalledReason(object)
 	}
 	return out
@@ -74,8 +75,8 @@ func stalledReason(object *unstructured.Unstructured) string {
 
 // reasons are the reasons that Curfew gives, and otherReason stands for all others.
 var reasons = []string{
-	v1alpha1.ReasonInvalidField, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonForbidden, v1alpha1.ReasonTooManyMatches, v1alpha1.ReasonTooManyGroups,
-	v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonPaused, v1alpha1.ReasonKindNotListed, v1alpha1.ReasonTimeLimit, v1alpha1.ReasonRunFailed,
+	v1alpha1.ReasonInvalidField, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonForbidden, v1alpha1.ReasonTooManyMatches,
+	v1alpha1.ReasonTooManyGroups, v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonPaused, v1alpha1.ReasonKindNotListed, v1alpha1.ReasonTimeLimit, v1alpha1.ReasonRunFailed,
 }
 
 const otherReason = "Other"
@@ -146,7 +147,8 @@ func newMetrics(registerer prometheus.Registerer, names bool) (*metrics, error) 
 		}, []string{"result"}),
 		stalled: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_cleanup_stalled_policies",
-			Help: "Cleanup policies that do not delete all that they should, by namespace and the reason that their conditions give; namespace is empty for ClusterCleanupPolicies. With --metrics-policy-names also by policy.",
+			Help: "Cleanup policies that do not delete all that they should, by namespace and the reason that their conditions give; " +
+				"namespace is empty for ClusterCleanupPolicies. With --metrics-policy-names also by policy.",
 		}, []string{"namespace", "policy", "reason"}),
 	}
 	return m, collectors.Register(registerer, "metrics of cleanup policies", m.runs, m.objects, m.stalled)

@@ -216,7 +216,8 @@ func (r *run) newSurvey(limit int) {
 	clients := survey.Clients{Objects: r.account.Objects, Metadata: r.account.Metadata}
 	r.survey = survey.New(r.policy, reader{clients, r.account}, survey.Options{
 		Account: r.account.Name.String(), Served: options.Served, Source: options.Cached, Namespaces: options.Namespaces,
-		Protect: options.Protect, Matched: r.matched, MaxLacks: limit, Now: r.cur.now, Clock: options.Clock, Yield: r.yield, Paged: func(context.Context) error { return r.submit(batchSize) }, Wait: r.away,
+		Protect: options.Protect, Matched: r.matched, MaxLacks: limit, Now: r.cur.now, Clock: options.Clock, Yield: r.yield,
+		Paged: func(context.Context) error { return r.submit(batchSize) }, Wait: r.away,
 	})
 }
 
@@ -224,7 +225,8 @@ func (r *run) newSurvey(limit int) {
 // does not count.
 const runTime = time.Hour
 
-var errTimeUp = fmt.Errorf("the run listed and judged objects for %s, its limit, and keeps the rest. The next run begins again: match less, or use cheaper expressions", runTime)
+var errTimeUp = fmt.Errorf("the run listed and judged objects for %s, its limit, and keeps the rest. "+
+	"The next run begins again: match less, or use cheaper expressions", runTime)
 
 // yield lets other runs work. It is an error if the time of the run is up.
 func (r *run) yield(ctx context.Context, inPage bool) error {

@@ -38,9 +38,11 @@ type store struct {
 }
 
 // newStore keeps the runs of a policy, as it was just read.
-func newStore(clock clock.Clock, client dynamic.Interface, of *cleanup.Policy, resourceVersion string, status v1alpha1.CleanupPolicyStatus) *store {
+func newStore(
+	clock clock.Clock, client dynamic.Interface, of *cleanup.Policy, version string, status v1alpha1.CleanupPolicyStatus,
+) *store {
 	s := &store{
-		clock: clock, client: survey.Clients{Objects: client}, policy: of, resourceVersion: resourceVersion, status: status,
+		clock: clock, client: survey.Clients{Objects: client}, policy: of, resourceVersion: version, status: status,
 		kind: "ClusterCleanupPolicy", reportKind: "ClusterCleanupReport",
 	}
 	policies, reports := v1alpha1.ClusterCleanupPolicies, v1alpha1.ClusterCleanupReports

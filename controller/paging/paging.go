@@ -28,8 +28,19 @@ const Limit, firstLimit = 500, 50
 // first page. Where the list outlives the API server's snapshot (see [Resume]), later objects are
 // newer, and a watch from that resourceVersion brings what the earlier pages lack. An error is that
 // of list or take.
-func Each[L runtime.Object](ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), take func(L) error) (at string, err error) {
+func Each[L runtime.Object](
+	ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), take func(L) error,
+) (at string, err error) {
 	sizes := NewSizes(firstLimit, cmp.Or(options.Limit, Limit))
+	return EachSized(ctx, options, sizes, list, func(page L) (time.Duration, error) { return 0, take(page) })
+}
+
+// EachSized is Each with pages of sizes that several lists share. take returns how long it worked
+// on the objects of a page. The page takes memory no longer than take needs it.
+func EachSized[L runtime.Object](
+	ctx context.Context, options metav1.ListOptions, sizes *Sizes, list func(context.Context, metav1.ListOptions) (L, error),
+	take func(L) (spent time.Duration, err error),
+) (at string, err error) {
 	for {
 		options.Limit = sizes.Next()
 		measured, size := Measure(ctx)
@@ -48,12 +59,14 @@ func Each[L runtime.Object](ctx context.Context, options metav1.ListOptions, lis
 		if err != nil {
 			return at, err
 		}
-		sizes.Took(meta.LenList(page), *size, 0)
 		at = cmp.Or(at, accessor.GetResourceVersion())
-		if err := take(page); err != nil {
+		objects, next := meta.LenList(page), accessor.GetContinue()
+		spent, err := take(page)
+		if err != nil {
 			return at, err
 		}
-		if options.Continue = accessor.GetContinue(); options.Continue == "" {
+		sizes.Took(objects, *size, spent)
+		if options.Continue = next; next == "" {
 			return at, nil
 		}
 	}

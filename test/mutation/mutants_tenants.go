@@ -48,7 +48,7 @@ var ofForgers = []Mutant{
 	{
 		Invariant: "S6", Name: "a copy of a page counts",
 		File: "controller/cleanup/pages.go",
-		Old:  " || object.GetName() != pageName(s.policy.Name, run, page.Page) {", New: " {",
+		Old:  "named := object.GetName() == pageName(s.policy.Name, run, page.Page)", New: "named := true",
 		Package: cleans, Tests: []string{"TestPagesCount"},
 	},
 	{

@@ -19,7 +19,9 @@ type Clients struct {
 }
 
 // List implements [Reader].
-func (c Clients) List(ctx context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
+func (c Clients) List(
+	ctx context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions,
+) ([]unstructured.Unstructured, string, error) {
 	if whole {
 		list, err := c.Objects.Resource(resource).Namespace(namespace).List(ctx, options)
 		if err != nil {
@@ -42,12 +44,17 @@ func (c Clients) List(ctx context.Context, resource schema.GroupVersionResource,
 
 // Each calls f for each object of a resource. Its pages are bounded by bytes if the transport of
 // the client is a [paging.Cap].
-func (c Clients) Each(ctx context.Context, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions, f func(*unstructured.Unstructured) error) error {
+func (c Clients) Each(
+	ctx context.Context, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+	f func(*unstructured.Unstructured) error,
+) error {
 	return newPages(c, true).each(ctx, resource, namespace, options, f)
 }
 
 // Get implements [Reader].
-func (c Clients) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, whole bool) (*unstructured.Unstructured, error) {
+func (c Clients) Get(
+	ctx context.Context, resource schema.GroupVersionResource, namespace, name string, whole bool,
+) (*unstructured.Unstructured, error) {
 	if whole {
 		return c.Objects.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	}

@@ -103,7 +103,7 @@ func (l *lookups) volumeMounted(ctx context.Context, object map[string]any) (boo
 
 func (l *lookups) readClaims(ctx context.Context, namespace string) (map[string]string, error) {
 	out := map[string]string{}
-	err := l.each(ctx, schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}, namespace, func(claim *unstructured.Unstructured) {
+	err := l.each(ctx, core("persistentvolumeclaims"), namespace, func(claim *unstructured.Unstructured) {
 		out[claim.GetName()] = string(claim.GetUID())
 	})
 	return out, err
@@ -128,7 +128,7 @@ func (l *lookups) readVolumes(ctx context.Context, namespace string) (*volumes, 
 		return nil, l.lost
 	}
 	out := &volumes{names: map[string]bool{}}
-	err := l.each(ctx, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace, func(pod *unstructured.Unstructured) {
+	err := l.each(ctx, core("pods"), namespace, func(pod *unstructured.Unstructured) {
 		if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase != "Succeeded" && phase != "Failed" {
 			spec, _, _ := unstructured.NestedMap(pod.Object, "spec")
 			out.add(spec, pod.GetName())
@@ -182,12 +182,13 @@ type services struct {
 
 // selects reports whether a Service selects a Pod. One without selector selects none.
 func (s *services) selects(pod *policy.Facts) bool {
-	return s.endpoints[pod.Name] || slices.ContainsFunc(s.selectors, func(one labels.Selector) bool { return one.Matches(labels.Set(pod.Labels)) })
+	matches := func(one labels.Selector) bool { return one.Matches(labels.Set(pod.Labels)) }
+	return s.endpoints[pod.Name] || slices.ContainsFunc(s.selectors, matches)
 }
 
 func (l *lookups) readServices(ctx context.Context, namespace string) (*services, error) {
 	out := &services{endpoints: map[string]bool{}}
-	err := l.each(ctx, schema.GroupVersionResource{Version: "v1", Resource: "services"}, namespace, func(service *unstructured.Unstructured) {
+	err := l.each(ctx, core("services"), namespace, func(service *unstructured.Unstructured) {
 		if selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector"); len(selector) > 0 {
 			out.selectors = append(out.selectors, labels.SelectorFromSet(selector))
 		}
@@ -195,7 +196,8 @@ func (l *lookups) readServices(ctx context.Context, namespace string) (*services
 	if err != nil {
 		return nil, err
 	}
-	err = l.each(ctx, schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}, namespace, func(slice *unstructured.Unstructured) {
+	slices := schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
+	err = l.each(ctx, slices, namespace, func(slice *unstructured.Unstructured) {
 		endpoints, _, _ := unstructured.NestedSlice(slice.Object, "endpoints")
 		for _, item := range endpoints {
 			endpoint, _ := item.(map[string]any)
@@ -209,7 +211,9 @@ func (l *lookups) readServices(ctx context.Context, namespace string) (*services
 }
 
 // each calls f for each object of a resource in a namespace.
-func (l *lookups) each(ctx context.Context, resource schema.GroupVersionResource, namespace string, f func(*unstructured.Unstructured)) error {
+func (l *lookups) each(
+	ctx context.Context, resource schema.GroupVersionResource, namespace string, f func(*unstructured.Unstructured),
+) error {
 	err := newPages(l.reader, true).each(ctx, resource, namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 		f(object)
 		return nil
@@ -218,6 +222,10 @@ func (l *lookups) each(ctx context.Context, resource schema.GroupVersionResource
 		return fmt.Errorf("looking up %s in namespace %q: %w", resource.GroupResource(), namespace, err)
 	}
 	return nil
+}
+
+func core(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: resource}
 }
 
 // workload is a kind with pod templates. Workloads that are scaled to zero, suspended or between
@@ -249,7 +257,8 @@ func workloadsOf(profiles policy.Profiles, served []cleanup.Resource, failed err
 		}
 		version := profile.Kind.Version
 		if !slices.Contains(served[i].Versions, version) {
-			return nil, fmt.Errorf("looking up what mounts a volume: %s is not served in version %s, which its KindProfile describes", served[i].GroupResource, version)
+			return nil, fmt.Errorf("looking up what mounts a volume: %s is not served in version %s, which its KindProfile describes",
+				served[i].GroupResource, version)
 		}
 		out = append(out, workload{served[i].WithVersion(version), served[i].Namespaced, profile.PodTemplates})
 	}
@@ -290,9 +299,12 @@ func newMemory[T any](clock clock.PassiveClock) *memory[T] {
 	return &memory[T]{clock: clock, while: liveFor, known: map[string]*found[T]{}}
 }
 
+// Served answers with the resources that can be listed and deleted.
+type Served = func(context.Context) ([]cleanup.Resource, error)
+
 // Share lets many surveys have one answer of discovery, for servedFor. A policy that waits for a
 // permission asks twice a minute.
-func Share(clock clock.PassiveClock, served func(context.Context) ([]cleanup.Resource, error)) func(context.Context) ([]cleanup.Resource, error) {
+func Share(clock clock.PassiveClock, served Served) Served {
 	m := newMemory[[]cleanup.Resource](clock)
 	m.while = servedFor
 	return func(ctx context.Context) ([]cleanup.Resource, error) {

@@ -46,51 +46,47 @@ func newPages(reader lister, whole bool) *pages {
 	return &pages{reader: reader, whole: whole, sizes: paging.NewSizes(first, pageSize), spent: new(time.Duration)}
 }
 
-// each calls f for each object. A list that the API server ends early goes on.
-func (p *pages) each(ctx context.Context, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions, f func(*unstructured.Unstructured) error) error {
-	for tries := 0; ; {
-		options.Limit = p.sizes.Next()
-		measured, size := paging.Measure(ctx)
-		page, next, err := p.reader.List(measured, resource, namespace, p.whole, options)
-		if resumed, ok := paging.Resume(err); ok {
-			options.Continue = resumed
-			continue
-		}
-		if p.sizes.TooLarge(err) {
-			continue
-		}
-		if err != nil {
-			if err := p.again(ctx, err, tries); err != nil {
-				return err
+// each calls f for each object.
+func (p *pages) each(
+	ctx context.Context, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+	f func(*unstructured.Unstructured) error,
+) error {
+	list := func(measured context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+		for tries := 0; ; tries++ {
+			items, next, err := p.reader.List(measured, resource, namespace, p.whole, options)
+			if err == nil {
+				page := &unstructured.UnstructuredList{Items: items}
+				page.SetContinue(next)
+				return page, nil
 			}
-			tries++
-			continue
+			if err := p.again(ctx, err, tries); err != nil {
+				return nil, err
+			}
 		}
-		tries = 0
+	}
+	_, err := paging.EachSized(ctx, options, p.sizes, list, func(page *unstructured.UnstructuredList) (time.Duration, error) {
 		*p.spent = 0
 		if p.began != nil {
 			p.began()
 		}
-		for i := range page {
-			if err := f(&page[i]); err != nil {
-				return err
+		for i := range page.Items {
+			if err := f(&page.Items[i]); err != nil {
+				return 0, err
 			}
 		}
-		p.sizes.Took(len(page), *size, *p.spent)
-		if page = nil; p.paged != nil {
+		spent, more := *p.spent, page.GetContinue() != ""
+		page = nil // It takes no memory while others have their turn.
+		if p.paged != nil {
 			if err := p.paged(ctx); err != nil {
-				return err
+				return 0, err
 			}
 		}
-		if options.Continue = next; next == "" {
-			return nil
+		if more && p.yield != nil {
+			return spent, p.yield(ctx, false)
 		}
-		if p.yield != nil {
-			if err := p.yield(ctx, false); err != nil {
-				return err
-			}
-		}
-	}
+		return spent, nil
+	})
+	return err
 }
 
 const (
@@ -133,9 +129,8 @@ func (p *Place) failed(err error) error {
 // conversion webhook or its own API server is broken, or the kind is gone. A server that is busy
 // fails for all kinds, and missing rights are waited for.
 func OfItsKind(err error) bool {
-	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
-		return false
-	}
 	status := apierrors.APIStatus(nil)
-	return errors.As(err, &status)
+	refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+	busy := apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+	return !refused && !busy && errors.As(err, &status)
 }

@@ -114,7 +114,7 @@ func (s *Survey) allow(ctx context.Context, matched, deleted int64) (err error) 
 
 // Choose is the second pass. It calls f for each object that is deleted, and for each that matches
 // and is skipped.
-func (s *Survey) Choose(ctx context.Context, f func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error) error {
+func (s *Survey) Choose(ctx context.Context, f func(*cleanup.Target, *unstructured.Unstructured, cleanup.Decision) error) error {
 	recent := recentUIDs{}
 	s.Matches.Again()
 	return s.each(ctx, func(ctx context.Context, at *Place, object *unstructured.Unstructured) error {
@@ -130,7 +130,7 @@ func (s *Survey) Choose(ctx context.Context, f func(at *cleanup.Target, object *
 			return nil
 		}
 		if decision.Verdict == cleanup.Delete && s.Left == 0 {
-			decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipLimit, Message: "is more than maxDeletions or maxPercentage allow: see onExceed"}
+			decision = skipped(cleanup.SkipLimit, "is more than maxDeletions or maxPercentage allow: see onExceed")
 		}
 		if decision.Verdict == cleanup.Skip {
 			s.skip(decision, object)
@@ -146,16 +146,19 @@ func (s *Survey) Choose(ctx context.Context, f func(at *cleanup.Target, object *
 // choose applies what the first pass has found to an object.
 func (s *Survey) choose(decision cleanup.Decision, uid types.UID) cleanup.Decision {
 	if decision.Verdict == cleanup.Delete && s.Newest != nil && s.Newest.Keeps(decision.Group, decision.Time, uid) {
-		decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipNewest, Message: "is one of the newest: see keepNewest"}
+		decision = skipped(cleanup.SkipNewest, "is one of the newest: see keepNewest")
 	}
 	if decision.Verdict != cleanup.Delete || !s.policy.Consecutive() {
 		return decision
 	}
 	if runs, needed := s.Matches.Confirm(uid), s.policy.Spec.ConsecutiveRuns; runs < int(needed) {
-		message := fmt.Sprintf("matched in %d of %d runs in a row: see consecutiveRuns", runs, needed)
-		return cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipConsecutive, Message: message}
+		return skipped(cleanup.SkipConsecutive, fmt.Sprintf("matched in %d of %d runs in a row: see consecutiveRuns", runs, needed))
 	}
 	return decision
+}
+
+func skipped(reason, message string) cleanup.Decision {
+	return cleanup.Decision{Verdict: cleanup.Skip, Reason: reason, Message: message}
 }
 
 func (s *Survey) skip(decision cleanup.Decision, object *unstructured.Unstructured) {
@@ -231,7 +234,9 @@ type Away func(ctx context.Context, f func() error) error
 
 // JudgeLive decides about an object that was just read, with lookups that are read again. Its
 // expressions count for the budget. Many may call it at once.
-func (s *Survey) JudgeLive(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source, budget *expression.Budget, away Away) (cleanup.Decision, error) {
+func (s *Survey) JudgeLive(
+	ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source, budget *expression.Budget, away Away,
+) (cleanup.Decision, error) {
 	var in *surroundings
 	err := away(ctx, func() (err error) {
 		if in, err = s.surroundings(ctx, object, source); err == nil {
@@ -274,7 +279,9 @@ func (s *Survey) surroundings(ctx context.Context, object *unstructured.Unstruct
 var objectCost, pageCost int64 = expression.CostLimit, 50 * expression.CostLimit
 
 // judge decides about one object, as a list or a live read shows it.
-func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, in *surroundings) (cleanup.Decision, error) {
+func (s *Survey) judge(
+	ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, in *surroundings,
+) (cleanup.Decision, error) {
 	ctx = expression.Limited(ctx, objectCost, "the expressions cost more than they may for one object")
 	facts := policy.FactsOfObjectContext(ctx, in.snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
 	var lost error // why nothing may be evaluated any more
@@ -302,7 +309,7 @@ func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstruct
 	}
 	decision := s.policy.Judge(ctx, judged)
 	if decision.Verdict == cleanup.Delete && facts.UID == "" {
-		decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipNoUID, Message: "has no UID, without which it cannot be told from another object"}
+		decision = skipped(cleanup.SkipNoUID, "has no UID, without which it cannot be told from another object")
 	}
 	return decision, cmp.Or(lost, ctx.Err())
 }

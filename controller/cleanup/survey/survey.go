@@ -21,7 +21,9 @@ import (
 type lister interface {
 	// List returns one page, and where the next one begins. Unless whole, an object may have only its
 	// metadata.
-	List(ctx context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions) (page []unstructured.Unstructured, next string, err error)
+	List(
+		ctx context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions,
+	) (page []unstructured.Unstructured, next string, err error)
 }
 
 // Reader reads objects with the rights of a policy's account.
@@ -243,7 +245,8 @@ func (s *Survey) mayReadNamespaces(ctx context.Context) error {
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	missing, err := s.reader.Lacks(ctx, resource, s.policy.Namespace, "get")
 	if err == nil && missing != "" {
-		err = fmt.Errorf("the policy reads namespaceObject, and service account %s may not %s: %w", s.options.Account, need(missing, resource.GroupResource(), s.policy.Namespace), ErrForbidden)
+		lacks := need(missing, resource.GroupResource(), s.policy.Namespace)
+		err = fmt.Errorf("the policy reads namespaceObject, and service account %s may not %s: %w", s.options.Account, lacks, ErrForbidden)
 	}
 	return err
 }
