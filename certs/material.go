@@ -71,11 +71,15 @@ func (m material) trusts(ca *x509.Certificate) bool {
 
 // bundle returns the CAs as PEM, for the webhook configurations.
 func (m material) bundle() ([]byte, error) {
-	out, err := encodeAll(m.cas())
-	if err != nil {
-		return nil, fmt.Errorf("encoding the CA bundle: %w", err)
+	var out bytes.Buffer
+	for _, ca := range m.cas() {
+		pem, err := pki.EncodeX509(ca)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the CA bundle: %w", err)
+		}
+		out.Write(pem)
 	}
-	return out, nil
+	return out.Bytes(), nil
 }
 
 // parse reads the parts that are usable at now, and reports why the others are not. Each part
@@ -201,18 +205,6 @@ func privateKey(pem []byte) (crypto.Signer, error) {
 		return nil, errMissing
 	}
 	return pki.DecodePrivateKeyBytes(pem)
-}
-
-func encodeAll(certs []*x509.Certificate) ([]byte, error) {
-	var out bytes.Buffer
-	for _, c := range certs {
-		pem, err := pki.EncodeX509(c)
-		if err != nil {
-			return nil, err
-		}
-		out.Write(pem)
-	}
-	return out.Bytes(), nil
 }
 
 // leaf is the serving certificate of this replica. Its key never leaves the process.

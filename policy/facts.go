@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,7 +106,8 @@ func (f *Facts) IsNamespace() bool {
 
 // TTLs are the TTLs in the object itself: the native fields and the annotations.
 func (f *Facts) TTLs() lifetime.TTLSet {
-	set := lifetime.TTLSetOf("metadata.annotations", f.Annotations, wellknown.AnnotationTTL, wellknown.AnnotationTTLSucceeded, wellknown.AnnotationTTLFailed)
+	set := lifetime.TTLSetOf("metadata.annotations", f.Annotations,
+		wellknown.AnnotationTTL, wellknown.AnnotationTTLSucceeded, wellknown.AnnotationTTLFailed)
 	set.Native = f.NativeTTL.Setting(f.Profile.TTL)
 	set.NativeSucceeded = f.NativeSucceeded.Setting(f.Profile.TTLSucceeded)
 	set.NativeFailed = f.NativeFailed.Setting(f.Profile.TTLFailed)
@@ -137,8 +139,8 @@ func (f *Facts) Deadline() *lifetime.Setting {
 
 // Known reports whether Curfew reads or writes a key.
 func Known(key string) bool {
-	return slices.Contains(wellknown.ObjectKeys, key) || slices.Contains(wellknown.NamespaceKeys, key) || key == wellknown.LabelAggregate || key == wellknown.LabelFeature || key == wellknown.AnnotationCountedBy ||
-		key == wellknown.AnnotationSuspendedAt
+	others := []string{wellknown.LabelAggregate, wellknown.LabelFeature, wellknown.AnnotationCountedBy, wellknown.AnnotationSuspendedAt}
+	return slices.Contains(wellknown.ObjectKeys, key) || slices.Contains(wellknown.NamespaceKeys, key) || slices.Contains(others, key)
 }
 
 // AnnotationPath is the field path of an annotation, as messages and field errors write it.
@@ -147,22 +149,8 @@ func AnnotationPath(key string) string { return fmt.Sprintf("metadata.annotation
 // LabelPath is the field path of a label.
 func LabelPath(key string) string { return fmt.Sprintf("metadata.labels[%s]", key) }
 
-func controllerOf(owners []metav1.OwnerReference) *metav1.OwnerReference {
-	for i := range owners {
-		if owners[i].Controller != nil && *owners[i].Controller {
-			return &owners[i]
-		}
-	}
-	return nil
-}
-
 func groupOf(apiVersion string) string {
-	for i := range apiVersion {
-		if apiVersion[i] == '/' {
-			return apiVersion[:i]
-		}
-	}
-	return ""
+	return apiVersion[:max(strings.IndexByte(apiVersion, '/'), 0)]
 }
 
 // FactsOfMeta reads the metadata, which every object has.
@@ -178,7 +166,7 @@ func FactsOfMeta(profile *Profile, meta *metav1.ObjectMeta) Facts {
 		Finalizers:      meta.Finalizers,
 		Created:         meta.CreationTimestamp.Time,
 		Deleting:        meta.DeletionTimestamp != nil,
-		Owner:           controllerOf(meta.OwnerReferences),
+		Owner:           metav1.GetControllerOfNoCopy(meta),
 	}
 	if facts.Deleting {
 		facts.DeletingSince = meta.DeletionTimestamp.Time

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -61,7 +62,9 @@ func (f *Facts) claimOwners() (owners []*metav1.OwnerReference) {
 	}
 	for i := 1; i < last-1; i++ {
 		if f.Name[i] == '-' && len(f.Name)-i-1 <= validation.LabelValueMaxLength {
-			owners = append(owners, &metav1.OwnerReference{APIVersion: StatefulSetProfile.Kind.GroupVersion().String(), Kind: StatefulSetProfile.Kind.Kind, Name: f.Name[i+1 : last]})
+			owner := &metav1.OwnerReference{Name: f.Name[i+1 : last]}
+			owner.APIVersion, owner.Kind = StatefulSetProfile.Kind.ToAPIVersionAndKind()
+			owners = append(owners, owner)
 		}
 	}
 	return owners
@@ -158,17 +161,7 @@ func CarriedBy(owner, child map[string]any, field string) bool {
 // value; nil if there is none.
 func fieldOf(object any, path string) (key string, value any) {
 	value = object
-	for path != "" {
-		if path[0] == '[' {
-			key, path, _ = strings.Cut(path[1:], "]")
-		} else {
-			path = strings.TrimPrefix(path, ".")
-			end := strings.IndexAny(path, ".[")
-			if end < 0 {
-				end = len(path)
-			}
-			key, path = path[:end], path[end:]
-		}
+	for _, key = range fieldpath.Names(path) {
 		switch in := value.(type) {
 		case map[string]any:
 			value = in[key]

@@ -278,26 +278,25 @@ func questionOf(user *authenticationv1.UserInfo, what *authorizationv1.ResourceA
 	return digestOf(parts...)
 }
 
-// inherited caches denied values that owners had, so that a rollout of a thousand Pods reads its
-// ReplicaSet a few times. Only values that let an object pass are kept.
-type inherited struct {
+// remembered are keys that count until an instant. They are dropped when there are too many.
+type remembered[K comparable] struct {
 	mu    sync.Mutex
-	until map[digest]time.Time
+	until map[K]time.Time
 }
 
-func (i *inherited) has(key digest, now time.Time) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return now.Before(i.until[key])
+func (r *remembered[K]) has(key K, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Before(r.until[key])
 }
 
-func (i *inherited) add(key digest, now time.Time) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if len(i.until) >= maxAnswers || i.until == nil {
-		i.until = map[digest]time.Time{}
+func (r *remembered[K]) add(key K, until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.until) >= maxAnswers || r.until == nil {
+		r.until = map[K]time.Time{}
 	}
-	i.until[key] = now.Add(keepAnswers)
+	r.until[key] = until
 }
 
 // digest identifies a list of texts.

@@ -121,12 +121,10 @@ func stampedBefore(request *request) map[string]string {
 	if request.creating() {
 		return request.facts.Annotations
 	}
-	out := maps.Clone(request.facts.Annotations)
+	out := map[string]string{}
+	maps.Copy(out, request.facts.Annotations)
 	delete(out, wellknown.AnnotationDefaultSince)
 	if since, ok := request.oldFacts.Annotations[wellknown.AnnotationDefaultSince]; ok {
-		if out == nil {
-			out = map[string]string{}
-		}
 		out[wellknown.AnnotationDefaultSince] = since
 	}
 	return out

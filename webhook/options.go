@@ -106,26 +106,21 @@ type Options struct {
 
 func (o *Options) validate() error {
 	var errs []error
-	if o.Platform == nil {
-		errs = append(errs, errors.New("webhook: Platform is nil: use platform.New"))
-	}
-	if o.Namespaces == nil {
-		errs = append(errs, errors.New("webhook: Namespaces is nil: use NewNamespaces"))
-	}
-	if o.Clock == nil {
-		errs = append(errs, errors.New("webhook: Clock is nil: use clock.RealClock{} of k8s.io/utils"))
-	}
-	if o.Registerer == nil {
-		errs = append(errs, errors.New("webhook: Registerer is nil: use a prometheus.Registry"))
-	}
-	if o.RequireDelete && o.Access == nil {
-		errs = append(errs, errors.New("webhook: RequireDelete is set and Access is nil: use NewCachedReviews"))
-	}
-	if o.MaxReview < 0 || o.Memory < 0 {
-		errs = append(errs, errors.New("webhook: MaxReview or Memory is negative: use 0 for the default"))
-	}
-	if o.WarnBelow < 0 {
-		errs = append(errs, errors.New("webhook: WarnBelow is "+o.WarnBelow.String()+": use 0 or more"))
+	for _, check := range []struct {
+		wrong bool
+		why   string
+	}{
+		{o.Platform == nil, "Platform is nil: use platform.New"},
+		{o.Namespaces == nil, "Namespaces is nil: use NewNamespaces"},
+		{o.Clock == nil, "Clock is nil: use clock.RealClock{} of k8s.io/utils"},
+		{o.Registerer == nil, "Registerer is nil: use a prometheus.Registry"},
+		{o.RequireDelete && o.Access == nil, "RequireDelete is set and Access is nil: use NewCachedReviews"},
+		{o.MaxReview < 0 || o.Memory < 0, "MaxReview or Memory is negative: use 0 for the default"},
+		{o.WarnBelow < 0, "WarnBelow is " + o.WarnBelow.String() + ": use 0 or more"},
+	} {
+		if check.wrong {
+			errs = append(errs, errors.New("webhook: "+check.why))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -193,7 +188,9 @@ type Webhooks struct {
 	log        logr.Logger
 	options    rules.Options
 	load       *load
-	inherited  inherited
+	// inherited are denied values that owners had, so that a rollout of a thousand Pods reads its
+	// ReplicaSet a few times. Only values that let an object pass are kept.
+	inherited remembered[digest]
 	// evaluating is how long the policies for one object may take.
 	evaluating  time.Duration
 	policyLimit *policyLimit // nil: there is none

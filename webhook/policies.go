@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -189,9 +188,7 @@ type policyLimit struct {
 	// slots bounds how many lists are under way. Each reads one policy, as large as its author made
 	// it.
 	slots chan struct{}
-
-	mu   sync.Mutex
-	full map[string]time.Time // until when a namespace counts as full
+	full  remembered[string] // namespaces, until when they count as full
 }
 
 // newPolicyLimit makes a limit. Without a client there is none.
@@ -199,14 +196,12 @@ func newPolicyLimit(client metadata.Interface, most int, clock Clock) *policyLim
 	if client == nil {
 		return nil
 	}
-	return &policyLimit{client: client, most: most, clock: clock, slots: make(chan struct{}, countsAtOnce), full: map[string]time.Time{}}
+	return &policyLimit{client: client, most: most, clock: clock, slots: make(chan struct{}, countsAtOnce)}
 }
 
 const (
 	// fullFor is how long a namespace counts as full.
 	fullFor = time.Second
-	// maxFull bounds how many namespaces are remembered.
-	maxFull = 4096
 	// countsAtOnce is how many lists of policies may be under way.
 	countsAtOnce = 4
 )
@@ -231,10 +226,7 @@ func (l *policyLimit) check(ctx context.Context, namespace, name string) (*field
 }
 
 func (l *policyLimit) isFull(ctx context.Context, namespace string) (bool, error) {
-	l.mu.Lock()
-	until := l.full[namespace]
-	l.mu.Unlock()
-	if l.most <= 0 || l.clock.Now().Before(until) {
+	if l.most <= 0 || l.full.has(namespace, l.clock.Now()) {
 		return true, nil
 	}
 	full, err, _ := l.counts.Do(namespace, func() (any, error) {
@@ -244,12 +236,7 @@ func (l *policyLimit) isFull(ctx context.Context, namespace string) (bool, error
 	if full != true {
 		return false, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.full) >= maxFull {
-		clear(l.full)
-	}
-	l.full[namespace] = l.clock.Now().Add(fullFor)
+	l.full.add(namespace, l.clock.Now().Add(fullFor))
 	return true, nil
 }
 

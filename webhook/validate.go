@@ -126,10 +126,8 @@ func merged(object map[string]any, where string, more map[string]string) map[str
 		return object
 	}
 	before, _ := object["metadata"].(map[string]any)
-	out, metadata := maps.Clone(object), maps.Clone(before)
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
+	out, metadata := maps.Clone(object), map[string]any{}
+	maps.Copy(metadata, before)
 	had, _ := before[where].(map[string]any)
 	entries := make(map[string]any, len(had)+len(more))
 	maps.Copy(entries, had)
@@ -177,7 +175,7 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	}
 	review.AdmitChild(decision, func(denial rules.Finding) bool { return policy.CarriedBy(read, review.Object, denial.Field) })
 	if decision.Allowed() {
-		w.inherited.add(key, review.Now)
+		w.inherited.add(key, review.Now.Add(keepAnswers))
 	}
 }
 

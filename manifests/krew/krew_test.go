@@ -217,3 +217,36 @@ func TestMakeKrew(t *testing.T) {
 		})
 	}
 }
+
+// plugin is krew's manifest of a plugin, as far as this one needs it. Source: krew's developer
+// guide, "Writing a plugin manifest".
+type plugin struct {
+	APIVersion string     `json:"apiVersion"`
+	Kind       string     `json:"kind"`
+	Metadata   metadata   `json:"metadata"`
+	Spec       pluginSpec `json:"spec"`
+}
+
+type metadata struct {
+	Name string `json:"name"`
+}
+
+type pluginSpec struct {
+	Version          string     `json:"version"`
+	Homepage         string     `json:"homepage,omitempty"`
+	ShortDescription string     `json:"shortDescription"`
+	Description      string     `json:"description"`
+	Caveats          string     `json:"caveats"`
+	Platforms        []platform `json:"platforms"`
+}
+
+type platform struct {
+	Selector selector `json:"selector"`
+	URI      string   `json:"uri"`
+	SHA256   string   `json:"sha256"`
+	Bin      string   `json:"bin"`
+}
+
+type selector struct {
+	MatchLabels map[string]string `json:"matchLabels"`
+}

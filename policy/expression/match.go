@@ -103,32 +103,3 @@ func (m *match) holds(ctx context.Context, facts *policy.Facts, variables *Varia
 	}
 	return true, nil
 }
-
-// labelsOf reads the labels in place: a hundred policies with selectors would otherwise copy them a
-// hundred times.
-func labelsOf(object map[string]any) jsonLabels {
-	metadata, _ := object["metadata"].(map[string]any)
-	fields, _ := metadata["labels"].(map[string]any)
-	return fields
-}
-
-// jsonLabels implements labels.Labels. It ignores values that are not strings.
-type jsonLabels map[string]any
-
-// Lookup returns the value of a label and whether it is set.
-func (l jsonLabels) Lookup(name string) (string, bool) {
-	value, ok := l[name].(string)
-	return value, ok
-}
-
-// Get returns the value of a label, or "".
-func (l jsonLabels) Get(name string) string {
-	value, _ := l.Lookup(name)
-	return value
-}
-
-// Has reports whether a label is set.
-func (l jsonLabels) Has(name string) bool {
-	_, ok := l.Lookup(name)
-	return ok
-}

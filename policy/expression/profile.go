@@ -83,16 +83,8 @@ func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorL
 		},
 	}
 	out.fields(path.Child("fields"), spec.Fields, &errs)
-	for i, text := range spec.PodTemplates {
-		if parsed := parsePath(path.Child("podTemplates").Index(i), text, &errs); parsed != nil {
-			out.PodTemplates = append(out.PodTemplates, parsed)
-		}
-	}
-	for i, text := range spec.InheritedMetadata {
-		if parsed := parsePath(path.Child("inheritedMetadata").Index(i), text, &errs); parsed != nil {
-			out.InheritedMetadata = append(out.InheritedMetadata, parsed)
-		}
-	}
+	out.PodTemplates = parsePaths(path.Child("podTemplates"), spec.PodTemplates, parsePath, &errs)
+	out.InheritedMetadata = parsePaths(path.Child("inheritedMetadata"), spec.InheritedMetadata, parsePath, &errs)
 	for i, t := range spec.Templates {
 		if parsed := parsePath(path.Child("templates").Index(i).Child("path"), t.Path, &errs); parsed != nil {
 			out.templates = append(out.templates, template{parsed, schema.GroupKind{Group: t.Kind.Group, Kind: t.Kind.Kind}})
@@ -117,16 +109,10 @@ func (p *Profile) fields(path *field.Path, spec *v1alpha1.NativeFields, errs *fi
 	if spec == nil {
 		return
 	}
-	optional := func(name string, text *v1alpha1.FieldPath) fieldpath.FieldPath {
-		if text == nil {
-			return nil
-		}
-		return parseScalarPath(path.Child(name), *text, errs)
-	}
-	p.TTL = optional("ttl", spec.TTL)
-	p.TTLSucceeded = optional("ttlSucceeded", spec.TTLSucceeded)
-	p.TTLFailed = optional("ttlFailed", spec.TTLFailed)
-	p.Profile.Deadline = optional("deadline", spec.Deadline)
+	p.TTL = optionalPath(path.Child("ttl"), spec.TTL, errs)
+	p.TTLSucceeded = optionalPath(path.Child("ttlSucceeded"), spec.TTLSucceeded, errs)
+	p.TTLFailed = optionalPath(path.Child("ttlFailed"), spec.TTLFailed, errs)
+	p.Profile.Deadline = optionalPath(path.Child("deadline"), spec.Deadline, errs)
 	p.DurationDeadline = spec.DeadlineFormat == v1alpha1.FormatDuration
 	if spec.Suspend != nil {
 		if parsed := parseScalarPath(path.Child("suspend", "path"), spec.Suspend.Path, errs); parsed != nil {
@@ -242,7 +228,8 @@ func (p *Profile) Installed(fields *Schema, of func(schema.GroupKind) *Definitio
 			}
 		}
 		if step.Action == v1alpha1.StopMarkFailed && !marked.HasStatus() {
-			out.Unenforced = fmt.Sprintf("spec.deadline.enforcement: MarkFailed needs a status subresource, which %s has not in version %s: add subresources.status to its CustomResourceDefinition; until then Curfew enforces no deadline of a %s",
+			out.Unenforced = fmt.Sprintf("spec.deadline.enforcement: MarkFailed needs a status subresource, which %s has not in version %s: "+
+				"add subresources.status to its CustomResourceDefinition; until then Curfew enforces no deadline of a %s",
 				kind.GroupKind(), kind.Version, p.Kind.Kind)
 			out.setEnforcement(out.Enforcement.withoutStop())
 			return out
@@ -262,7 +249,8 @@ func (c *Compiler) enforcement(at *field.Path, way *v1alpha1.Enforcement, errs *
 	}
 	if way.Acts == nil {
 		if way.By == v1alpha1.EnforcedByController && len(way.Stop) > 0 && stoppable(way.Stop) { // A stored profile may be older than the schema.
-			*errs = append(*errs, field.Required(at.Child("acts"), "says how an object shows that its controller enforces the deadline: until it is set, Curfew enforces the deadline itself, without a grace period"))
+			*errs = append(*errs, field.Required(at.Child("acts"), "says how an object shows that its controller enforces the deadline: "+
+				"until it is set, Curfew enforces the deadline itself, without a grace period"))
 		}
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/fieldpath"
@@ -55,37 +56,20 @@ func compileRuntime(path *field.Path, spec *v1alpha1.Runtime, errs *field.ErrorL
 		return nil
 	}
 	at := path.Child("reference")
-	optional := func(name string, text *v1alpha1.FieldPath) fieldpath.FieldPath {
-		if text == nil {
-			return nil
-		}
-		return parseScalarPath(at.Child(name), *text, errs)
-	}
 	out := &Runtime{
 		name:         parseScalarPath(at.Child("name"), spec.Reference.Name, errs),
-		apiGroup:     optional("apiGroup", spec.Reference.APIGroup),
-		kind:         optional("kind", spec.Reference.Kind),
-		clusterScope: optional("clusterScope", spec.Reference.ClusterScope),
-	}
-	if text := spec.Reference.DefaultAPIGroup; text != nil {
-		out.defaultAPIGroup = *text
-	}
-	if text := spec.Reference.DefaultKind; text != nil {
-		out.defaultKind = *text
+		apiGroup:     optionalPath(at.Child("apiGroup"), spec.Reference.APIGroup, errs),
+		kind:         optionalPath(at.Child("kind"), spec.Reference.Kind, errs),
+		clusterScope: optionalPath(at.Child("clusterScope"), spec.Reference.ClusterScope, errs),
+
+		defaultAPIGroup: ptr.Deref(spec.Reference.DefaultAPIGroup, ""),
+		defaultKind:     ptr.Deref(spec.Reference.DefaultKind, ""),
 	}
 	for i := range spec.Kinds {
 		kind := &spec.Kinds[i]
 		compiled := runtimeKind{kind: gvk(&kind.ProfiledKind), resource: kind.Resource, clusterScoped: kind.Scope == v1alpha1.ScopeCluster}
-		for j, text := range kind.TTL {
-			if parsed := parseScalarPath(path.Child("kinds").Index(i).Child("ttl").Index(j), text, errs); parsed != nil {
-				compiled.ttl = append(compiled.ttl, parsed)
-			}
-		}
-		for j, text := range kind.Deadline {
-			if parsed := parseScalarPath(path.Child("kinds").Index(i).Child("deadline").Index(j), text, errs); parsed != nil {
-				compiled.deadline = append(compiled.deadline, parsed)
-			}
-		}
+		compiled.ttl = parsePaths(path.Child("kinds").Index(i).Child("ttl"), kind.TTL, parseScalarPath, errs)
+		compiled.deadline = parsePaths(path.Child("kinds").Index(i).Child("deadline"), kind.Deadline, parseScalarPath, errs)
 		out.kinds = append(out.kinds, compiled)
 	}
 	return out
@@ -136,7 +120,8 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%s: %q of group %q is not a kind of runtime that the profile knows", r.name, quote.Shorten(kind), quote.Shorten(group))
+	return nil, fmt.Errorf("%s: %q of group %q is not a kind of runtime that the profile knows",
+		r.name, quote.Shorten(kind), quote.Shorten(group))
 }
 
 func textAt(path fieldpath.FieldPath, object map[string]any, otherwise string) string {
@@ -217,22 +202,22 @@ func (r *Runtime) HasDeadline(runtime map[string]any) bool {
 
 // Fields are the native fields of a runtime kind for a TTL and a deadline, in order of precedence.
 func (r *Runtime) Fields(kind schema.GroupKind) (ttl, deadline []fieldpath.FieldPath) {
-	for i := range r.kinds {
-		if r.kinds[i].kind.GroupKind() == kind {
-			return r.kinds[i].ttl, r.kinds[i].deadline
-		}
+	of := r.of(kind)
+	return of.ttl, of.deadline
+}
+
+// of is empty for a kind that is no runtime.
+func (r *Runtime) of(kind schema.GroupKind) runtimeKind {
+	at := slices.IndexFunc(r.kinds, func(of runtimeKind) bool { return of.kind.GroupKind() == kind })
+	if at < 0 {
+		return runtimeKind{}
 	}
-	return nil, nil
+	return r.kinds[at]
 }
 
 // ClusterScoped reports whether runtimes of a kind are cluster-scoped.
 func (r *Runtime) ClusterScoped(kind schema.GroupKind) bool {
-	for i := range r.kinds {
-		if r.kinds[i].kind.GroupKind() == kind {
-			return r.kinds[i].clusterScoped
-		}
-	}
-	return false
+	return r.of(kind).clusterScoped
 }
 
 // Profiles are bare profiles of the kinds that objects may refer to, for kinds without a
@@ -262,6 +247,25 @@ func parsePath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) f
 }
 
 // parseScalarPath is for paths that lead to one field, and not through a list.
+func optionalPath(at *field.Path, text *v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
+	if text == nil {
+		return nil
+	}
+	return parseScalarPath(at, *text, errs)
+}
+
+// parsePaths leaves out paths that cannot be read.
+func parsePaths(at *field.Path, texts []v1alpha1.FieldPath,
+	parse func(*field.Path, v1alpha1.FieldPath, *field.ErrorList) fieldpath.FieldPath, errs *field.ErrorList) []fieldpath.FieldPath {
+	var out []fieldpath.FieldPath
+	for i, text := range texts {
+		if parsed := parse(at.Index(i), text, errs); parsed != nil {
+			out = append(out, parsed)
+		}
+	}
+	return out
+}
+
 func parseScalarPath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
 	parsed := parsePath(at, text, errs)
 	for _, part := range parsed {

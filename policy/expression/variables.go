@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -127,7 +128,7 @@ func anyMap(pairs map[string]string) map[string]any {
 func (v *Variables) namespaceLabels() (of labels.Labels, known bool) {
 	switch {
 	case v.Namespace != nil:
-		return labelsOf(v.Namespace), true
+		return labels.Set(policy.StringMap(v.Namespace, "labels")), true
 	case v.NamespacePolicy != nil:
 		return labels.Set(v.NamespacePolicy.Labels), true
 	default:

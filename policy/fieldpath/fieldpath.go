@@ -132,3 +132,30 @@ func walkPath(at any, rest FieldPath, path string, visit func(string, any)) {
 	}
 	walkPath(value, rest[1:], path+rest[0], visit)
 }
+
+// Names splits a field path. Text in brackets is one name, including dots.
+func Names(field string) []string {
+	var out []string
+	for field != "" {
+		if rest, ok := strings.CutPrefix(field, "["); ok {
+			name, after, found := strings.Cut(rest, "]")
+			if !found {
+				return out
+			}
+			out, field = append(out, name), after
+			continue
+		}
+		field = strings.TrimPrefix(field, ".")
+		end := strings.IndexAny(field, ".[")
+		if end < 0 {
+			end = len(field)
+		}
+		if end > 0 {
+			out = append(out, field[:end])
+		} else if field != "" && field[0] == '.' {
+			return out
+		}
+		field = field[end:]
+	}
+	return out
+}

@@ -58,9 +58,7 @@ type Pause struct {
 // PauseOf is the pause that a DeletionPause describes.
 func PauseOf(object *v1alpha1.DeletionPause) Pause {
 	out := Pause{Name: object.Name, Reason: object.Spec.Reason, Namespaces: object.Spec.Namespaces}
-	for _, trigger := range object.Spec.Triggers {
-		out.Triggers = append(out.Triggers, policy.Trigger(trigger))
-	}
+	out.Triggers = texts[policy.Trigger](object.Spec.Triggers)
 	if until := object.Spec.Until; until != nil {
 		out.Until = until.Time
 	}
@@ -70,9 +68,7 @@ func PauseOf(object *v1alpha1.DeletionPause) Pause {
 // Spec is the reverse of [PauseOf].
 func (p *Pause) Spec() v1alpha1.DeletionPauseSpec {
 	out := v1alpha1.DeletionPauseSpec{Reason: p.Reason, Namespaces: p.Namespaces}
-	for _, trigger := range p.Triggers {
-		out.Triggers = append(out.Triggers, v1alpha1.PauseTrigger(trigger))
-	}
+	out.Triggers = texts[v1alpha1.PauseTrigger](p.Triggers)
 	if !p.Until.IsZero() {
 		out.Until = new(metav1.NewTime(p.Until))
 	}
@@ -116,18 +112,22 @@ func PauseOfConfigMap(data map[string]string) (Pause, error) {
 // ConfigMapData is the reverse of [PauseOfConfigMap].
 func (p *Pause) ConfigMapData() map[string]string {
 	out := map[string]string{pauseReason: p.Reason}
-	var triggers []string
-	for _, trigger := range p.Triggers {
-		triggers = append(triggers, string(trigger))
-	}
-	if len(triggers) > 0 {
-		out[pauseTriggers] = strings.Join(triggers, ",")
+	if len(p.Triggers) > 0 {
+		out[pauseTriggers] = strings.Join(texts[string](p.Triggers), ",")
 	}
 	if len(p.Namespaces) > 0 {
 		out[pauseNamespaces] = strings.Join(p.Namespaces, ",")
 	}
 	if !p.Until.IsZero() {
 		out[pauseUntil] = p.Until.UTC().Format(time.RFC3339)
+	}
+	return out
+}
+
+func texts[Out, In ~string](names []In) []Out {
+	var out []Out
+	for _, name := range names {
+		out = append(out, Out(name))
 	}
 	return out
 }
@@ -148,8 +148,7 @@ func (p *Pause) HoldsAll(trigger policy.Trigger) bool {
 // its own name, since whatever lies in it is deleted with it. Other cluster-scoped objects have
 // none.
 func (p *Pause) Holds(trigger policy.Trigger, namespace string) bool {
-	return p.Names(trigger) && (len(p.Namespaces) == 0 ||
-		namespace != "" && slices.ContainsFunc(p.Namespaces, func(pattern string) bool { return matchesName(pattern, namespace) }))
+	return p.Names(trigger) && (len(p.Namespaces) == 0 || Protects(p.Namespaces, namespace))
 }
 
 // Names reports whether it holds what a trigger does, in some namespaces at least.
@@ -165,35 +164,12 @@ func PauseScope(group, kind, namespace, name string) string {
 	return namespace
 }
 
-// matchesName matches a name against a pattern in which "*" is any number of characters.
-func matchesName(pattern, name string) bool {
-	first, rest, wild := strings.Cut(pattern, "*")
-	if !wild {
-		return pattern == name
-	}
-	name, ok := strings.CutPrefix(name, first)
-	for ok && wild {
-		if first, rest, wild = strings.Cut(rest, "*"); !wild {
-			return strings.HasSuffix(name, first)
-		}
-		at := strings.Index(name, first)
-		if ok = at >= 0; ok {
-			name = name[at+len(first):]
-		}
-	}
-	return false
-}
-
 // String describes the pause for people, without its reason: triggers ttl and label in namespaces
 // team-*, until 2026-12-24T18:00:00Z.
 func (p *Pause) String() string {
 	what := "all triggers"
 	if len(p.Triggers) > 0 {
-		var names []string
-		for _, trigger := range p.Triggers {
-			names = append(names, string(trigger))
-		}
-		what = "trigger " + strings.Join(names, ", ")
+		what = "trigger " + strings.Join(texts[string](p.Triggers), ", ")
 	}
 	if len(p.Namespaces) > 0 {
 		what += " in namespace " + strings.Join(p.Namespaces, ", ")

@@ -122,8 +122,7 @@ func TTLSetting(where string, fields map[string]string, key string) *Setting {
 const minDeadline = time.Second
 
 func DeadlineSetting(path, text string) *Setting {
-	setting := &Setting{Path: path, Text: text}
-	setting.TTL.After, setting.Err = ParseDuration(text)
+	setting := DurationSetting(path, text)
 	if setting.Err == nil && setting.TTL.After < minDeadline {
 		setting.Err = fmt.Errorf("%q is below 1: a deadline is 1s or more", text)
 	}

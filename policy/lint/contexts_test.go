@@ -39,7 +39,7 @@ func TestContexts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w := linter.world
+				w := linter
 				document := documents[len(documents)-1]
 				facts := w.factsOf(t.Context(), document, document.Object)
 				found, err := platform.ContextOf(t.Context(), source{w, document.Kind().GroupKind()}, platform.Whole(facts, document.Object))

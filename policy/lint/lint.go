@@ -26,11 +26,6 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// Linter judges documents one by one. Documents that are context for others, such as Namespaces,
-// are added first, so that more documents than fit into memory can be read twice and forgotten each
-// time.
-type Linter struct{ world *world }
-
 // NewLinter checks the options.
 func NewLinter(ctx context.Context, options Options) (*Linter, error) {
 	if options.Source == nil {
@@ -40,34 +35,23 @@ func NewLinter(ctx context.Context, options Options) (*Linter, error) {
 		return nil, errors.New("lint: Now is zero: labels are compared with it")
 	}
 	options.Namespace = cmp.Or(options.Namespace, DefaultNamespace)
-	world, err := newWorld(ctx, &options)
-	return &Linter{world}, err
+	return newLinter(ctx, &options)
 }
-
-// Add makes a document context for the others, if its kind can be context. All documents are added
-// before any is judged, so that their order does not matter.
-func (l *Linter) Add(ctx context.Context, document *Document) error {
-	return l.world.add(ctx, document)
-}
-
-// Added ends the adding. If it returns true, pass all documents to AddRuntime: only the complete
-// platform knows which of them are runtimes.
-func (l *Linter) Added() (runtimes bool) { return l.world.added() }
 
 // AddRuntime makes a runtime context for the documents that use it.
-func (l *Linter) AddRuntime(document *Document) {
-	if l.world.isRuntime(document.Kind().GroupKind()) {
-		addRuntime(l.world, document)
+func (w *Linter) AddRuntime(document *Document) {
+	if w.isRuntime(document.Kind().GroupKind()) {
+		addRuntime(w, document)
 	}
 }
 
 // Judge judges a document as if it were created now. It fails where the cluster cannot be asked, or
 // ctx ends.
-func (l *Linter) Judge(ctx context.Context, document *Document) (*Result, error) {
+func (w *Linter) Judge(ctx context.Context, document *Document) (*Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	result, err := l.world.judge(ctx, document)
+	result, err := w.judge(ctx, document)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", document.ref("").String(), err)
 	}
@@ -174,7 +158,7 @@ const (
 
 // judge takes the steps of admission in order: it fills in defaults, and asks the rules about the
 // result.
-func (w *world) judge(ctx context.Context, document *Document) (*Result, error) {
+func (w *Linter) judge(ctx context.Context, document *Document) (*Result, error) {
 	facts := w.factsOf(ctx, document, document.Object)
 	result := &Result{Document: document, Object: document.ref(facts.Namespace), Manifest: document.Object}
 	for _, finding := range slices.Concat(w.about[placeOf(document)], notStrings(document.Object)) {
@@ -223,7 +207,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 
 // warnUnknown warns about an unknown namespace if it matters: in a cluster, or to a policy that
 // uses it.
-func (w *world) warnUnknown(result *Result, facts *policy.Facts) {
+func (w *Linter) warnUnknown(result *Result, facts *policy.Facts) {
 	finding := rules.Finding{Rule: RuleNamespace, Field: "metadata.namespace", Severity: rules.Warn}
 	why := ""
 	switch err := w.namespaces[facts.Namespace].err; {
@@ -274,7 +258,7 @@ func mentions(message string, failure error) bool {
 }
 
 // factsOf reads an object. A namespaced object without a namespace gets that of the options.
-func (w *world) factsOf(ctx context.Context, document *Document, object map[string]any) *policy.Facts {
+func (w *Linter) factsOf(ctx context.Context, document *Document, object map[string]any) *policy.Facts {
 	profile := w.platform.Profiles.For(document.Kind())
 	facts := policy.FactsOfObjectContext(ctx, profile, object)
 	switch {
@@ -318,8 +302,8 @@ func (r *Result) sort() {
 // Explain explains a document as if it were created now: which level decides each value, and which
 // defaults the object would get. The label comes from the document, or is a default. It returns
 // false if the namespace is not known, so that its settings may change the answer.
-func (l *Linter) Explain(ctx context.Context, document *Document) (*judging.Explanation, bool, error) {
-	w, options := l.world, l.world.options
+func (w *Linter) Explain(ctx context.Context, document *Document) (*judging.Explanation, bool, error) {
+	options := w.options
 	object := maps.Clone(document.Object)
 	delete(object, "status") // A create takes none.
 	facts := w.factsOf(ctx, document, object)
@@ -331,27 +315,23 @@ func (l *Linter) Explain(ctx context.Context, document *Document) (*judging.Expl
 	scope := &found.Scope
 	scope.Creating, scope.AnnotationsOnly, scope.Off = true, options.AnnotationsOnly, options.Rules.Controller.Off
 	scope.Protected = judging.Protects(options.Rules.Controller.Protect, facts.Namespace)
+	out := judging.Explain(facts, scope, judging.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel})
 	if label, said := resolution.DefaultLabel(facts, scope, options.Now); label != "" {
 		labelled := *facts
-		labelled.Labels = maps.Clone(facts.Labels)
-		if labelled.Labels == nil {
-			labelled.Labels = map[string]string{}
-		}
-		labelled.Labels[wellknown.LabelTTL] = label
-		out := judging.Explain(facts, scope, judging.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel})
+		labelled.Labels = map[string]string{wellknown.LabelTTL: label}
+		maps.Copy(labelled.Labels, facts.Labels)
 		of := judging.Explain(&labelled, scope, judging.Question{Now: options.Now})
 		out.Facts, out.LabelKey, out.ByLabel = &labelled, of.LabelKey, of.ByLabel
 		out.ByLabel.Source = said.Source
-		return out, !found.NamespaceUnknown, nil
 	}
-	return judging.Explain(facts, scope, judging.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel}), !found.NamespaceUnknown, nil
+	return out, !found.NamespaceUnknown, nil
 }
 
 var namespaceKind = schema.GroupKind{Kind: "Namespace"}
 
 // addNamespace applies a Namespace to the objects of the other documents. Of two with the same name
 // the later one counts, as after applying both.
-func addNamespace(_ context.Context, w *world, document *Document) {
+func addNamespace(_ context.Context, w *Linter, document *Document) {
 	facts := policy.FactsOfObject(&policy.Profile{Kind: document.Kind()}, document.Object)
 	w.namespaces[facts.Name] = namespaceAnswer{policy: asServed(resolution.ParseNamespace(facts.Name, facts.Annotations, facts.Labels))}
 }
@@ -359,16 +339,14 @@ func addNamespace(_ context.Context, w *world, document *Document) {
 // asServed adds the label with the name, as the API server does.
 func asServed(namespace *resolution.NamespacePolicy) *resolution.NamespacePolicy {
 	out := *namespace
-	out.Labels = maps.Clone(namespace.Labels)
-	if out.Labels == nil {
-		out.Labels = map[string]string{}
-	}
+	out.Labels = map[string]string{}
+	maps.Copy(out.Labels, namespace.Labels)
 	out.Labels[corev1.LabelMetadataName] = namespace.Name
 	return &out
 }
 
 // addRuntime applies a runtime to the objects that use it.
-func addRuntime(w *world, document *Document) {
+func addRuntime(w *Linter, document *Document) {
 	facts := w.factsOf(context.Background(), document, document.Object)
 	w.runtimes[runtimeKey{document.Kind().GroupKind(), facts.Namespace, facts.Name}] = runtimeAnswer{object: document.Object, posted: true}
 }
@@ -376,7 +354,7 @@ func addRuntime(w *world, document *Document) {
 var tallyKind = schema.GroupKind{Group: wellknown.Group, Kind: "PodTally"}
 
 // addTally checks a PodTally by itself, without the bounds and the PodTallies of its namespace.
-func addTally(ctx context.Context, w *world, document *Document) {
+func addTally(ctx context.Context, w *Linter, document *Document) {
 	object := &v1alpha1.PodTally{}
 	if !w.read(ctx, document, object) {
 		return

@@ -13,6 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/policy/fieldpath"
 )
 
 // readYAML parses each document twice: with the library that kubectl uses, which decides the
@@ -174,7 +176,7 @@ func parse(text []byte) (any, error) {
 // metadata.annotations[curfew.dev/ttl]. For an absent field it is the line of its nearest parent.
 func (d *Document) lineOf(field string) int {
 	line, at := d.Line, d.node
-	for _, name := range pathNames(field) {
+	for _, name := range fieldpath.Names(field) {
 		at = resolve(at)
 		if at == nil {
 			break
@@ -195,7 +197,7 @@ var expressionLine = regexp.MustCompile(`^line ([0-9]+), column `)
 func (d *Document) lineOfFinding(field, message string) int {
 	line := d.lineOf(field)
 	at := d.node
-	for _, name := range pathNames(field) {
+	for _, name := range fieldpath.Names(field) {
 		if at = child(at, name); at == nil {
 			return line
 		}
@@ -210,33 +212,6 @@ func (d *Document) lineOfFinding(field, message string) int {
 		return line
 	}
 	return at.Line + d.offset + within
-}
-
-// pathNames splits a field path. Text in brackets is one name, including dots.
-func pathNames(field string) []string {
-	var out []string
-	for field != "" {
-		if rest, ok := strings.CutPrefix(field, "["); ok {
-			name, after, found := strings.Cut(rest, "]")
-			if !found {
-				return out
-			}
-			out, field = append(out, name), after
-			continue
-		}
-		field = strings.TrimPrefix(field, ".")
-		end := strings.IndexAny(field, ".[")
-		if end < 0 {
-			end = len(field)
-		}
-		if end > 0 {
-			out = append(out, field[:end])
-		} else if field != "" && field[0] == '.' {
-			return out
-		}
-		field = field[end:]
-	}
-	return out
 }
 
 // entry is a child of a node and the node at which it begins: the key of a mapping, or the item of

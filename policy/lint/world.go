@@ -26,10 +26,11 @@ import (
 // ErrNotReadable is the answer of a [platform.Source] for a namespace that the user may not read.
 var ErrNotReadable = fmt.Errorf("the user may not read it: %w", platform.ErrUnknown)
 
-// world is the context of the objects: the documents, and then the source of the options. A
-// document takes precedence over the cluster's object of that name, since applying it would replace
-// that.
-type world struct {
+// Linter judges documents one by one. Documents that are context for others, such as Namespaces,
+// are added first, so that more documents than fit into memory can be read twice and forgotten each
+// time. A document takes precedence over the cluster's object
+// of that name, since applying it would replace that.
+type Linter struct {
 	options  *Options
 	platform *platform.Snapshot
 	// namespaces and runtimes that are among the documents, or that the source was asked about.
@@ -76,7 +77,7 @@ type runtimeAnswer struct {
 }
 
 // addDocument adds one document to the context of the others.
-type addDocument func(ctx context.Context, w *world, document *Document)
+type addDocument func(ctx context.Context, w *Linter, document *Document)
 
 // contextKinds are the kinds that are context of other objects, one in each file. They are added
 // before any object is judged, so that the order of documents does not matter. Runtimes come last,
@@ -97,12 +98,12 @@ type place struct {
 
 func placeOf(document *Document) place { return place{document.File, document.Index, document.item} }
 
-func newWorld(ctx context.Context, options *Options) (*world, error) {
+func newLinter(ctx context.Context, options *Options) (*Linter, error) {
 	given, err := options.Source.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &world{
+	return &Linter{
 		options: options, given: given, namespaces: map[string]namespaceAnswer{}, runtimes: map[runtimeKey]runtimeAnswer{},
 		clusterScoped: map[schema.GroupKind]bool{}, ownRuntimes: map[schema.GroupKind]bool{}, about: map[place][]rules.Finding{},
 		kinds: map[schema.GroupKind]bool{},
@@ -111,7 +112,9 @@ func newWorld(ctx context.Context, options *Options) (*world, error) {
 	}, nil
 }
 
-func (w *world) add(ctx context.Context, document *Document) error {
+// Add makes a document context for the others, if its kind can be context. All documents are added
+// before any is judged, so that their order does not matter.
+func (w *Linter) Add(ctx context.Context, document *Document) error {
 	kind := document.Kind().GroupKind()
 	w.kinds[kind] = true
 	add, ok := contextKinds[kind]
@@ -128,8 +131,9 @@ func (w *world) add(ctx context.Context, document *Document) error {
 	return nil
 }
 
-// added completes the platform. It reports whether there are runtimes among the documents.
-func (w *world) added() bool {
+// Added ends the adding. If it returns true, pass all documents to AddRuntime: only the complete
+// platform knows which of them are runtimes.
+func (w *Linter) Added() bool {
 	for _, review := range w.reviews {
 		review()
 	}
@@ -143,12 +147,12 @@ func (w *world) added() bool {
 	return false
 }
 
-func (w *world) isRuntime(kind schema.GroupKind) bool {
+func (w *Linter) isRuntime(kind schema.GroupKind) bool {
 	return w.platform.Profiles.For(kind.WithVersion("")).RuntimeOf != ""
 }
 
 // hide records which objects the posted policies and profiles could disclose.
-func (w *world) hide() {
+func (w *Linter) hide() {
 	for _, profile := range w.profiles {
 		w.ownRuntimes[profile.Kind.GroupKind()] = true
 	}
@@ -159,14 +163,14 @@ func (w *world) hide() {
 }
 
 // find records a finding about a document.
-func (w *world) find(document *Document, finding rules.Finding) {
+func (w *Linter) find(document *Document, finding rules.Finding) {
 	at := placeOf(document)
 	w.about[at] = append(w.about[at], finding)
 }
 
 // source is the [platform.Source] for objects of one kind.
 type source struct {
-	*world
+	*Linter
 	kind schema.GroupKind
 }
 
@@ -211,7 +215,7 @@ func (s source) PodCounter(context.Context, *policy.Facts) (*resolution.PodCount
 var definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
 // addDefinition records whether a custom kind is namespaced.
-func addDefinition(_ context.Context, w *world, document *Document) {
+func addDefinition(_ context.Context, w *Linter, document *Document) {
 	group, _, _ := unstructured.NestedString(document.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(document.Object, "spec", "names", "kind")
 	scope, _, _ := unstructured.NestedString(document.Object, "spec", "scope")
@@ -221,7 +225,7 @@ func addDefinition(_ context.Context, w *world, document *Document) {
 // outsideOfNamespaces reports whether objects of a kind are cluster-scoped: by the documents, by
 // the profile of the kind, or because it is built in. Unknown custom kinds are treated as
 // namespaced, as most are.
-func (w *world) outsideOfNamespaces(profile *policy.Profile) bool {
+func (w *Linter) outsideOfNamespaces(profile *policy.Profile) bool {
 	kind := profile.Kind.GroupKind()
 	if scoped, ok := w.clusterScoped[kind]; ok {
 		return scoped
@@ -267,7 +271,7 @@ var (
 )
 
 // addPolicy checks a LifecyclePolicy and applies the usable part of it to the other documents.
-func addPolicy(ctx context.Context, w *world, document *Document) {
+func addPolicy(ctx context.Context, w *Linter, document *Document) {
 	object := &v1alpha1.LifecyclePolicy{}
 	if !w.read(ctx, document, object) {
 		return
@@ -279,7 +283,7 @@ func addPolicy(ctx context.Context, w *world, document *Document) {
 }
 
 // review runs the rules on a policy, once all Namespaces among the documents have been read.
-func (w *world) review(document *Document, compiled *expression.Policy) {
+func (w *Linter) review(document *Document, compiled *expression.Policy) {
 	request := &rules.PlatformRequest{Policy: compiled, Options: w.options.Rules, Now: w.options.Now}
 	for _, name := range slices.Sorted(maps.Keys(w.namespaces)) {
 		if known := w.namespaces[name].policy; known.Bounds != (lifetime.Bounds{}) {
@@ -292,7 +296,7 @@ func (w *world) review(document *Document, compiled *expression.Policy) {
 }
 
 // addProfile does the same for a KindProfile.
-func addProfile(ctx context.Context, w *world, document *Document) {
+func addProfile(ctx context.Context, w *Linter, document *Document) {
 	object := &v1alpha1.KindProfile{}
 	if !w.read(ctx, document, object) {
 		return
@@ -304,7 +308,7 @@ func addProfile(ctx context.Context, w *world, document *Document) {
 
 // read validates a document by the schema of its kind and decodes it. It reports false if that
 // fails.
-func (w *world) read(ctx context.Context, document *Document, into any) bool {
+func (w *Linter) read(ctx context.Context, document *Document, into any) bool {
 	stored, unknown, refused := w.options.Schemas.check(ctx, document.Object)
 	for _, path := range unknown {
 		w.find(document, rules.Finding{Rule: RuleSchema, Field: path, Severity: rules.Deny,
@@ -325,7 +329,7 @@ func (w *world) read(ctx context.Context, document *Document, into any) bool {
 
 // compiled records the errors of compiling an object. An error on a field that the schema rejects
 // too is one finding with it.
-func (w *world) compiled(document *Document, errs field.ErrorList) {
+func (w *Linter) compiled(document *Document, errs field.ErrorList) {
 	for _, err := range errs {
 		finding := rules.Finding{Rule: rules.PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: rules.Deny,
 			Message: err.Detail}

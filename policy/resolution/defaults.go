@@ -26,9 +26,7 @@ func Defaults(facts *policy.Facts, effective *Effective, scope *Scope) []Assignm
 	if scope.Mode() == ModeDryRun {
 		return nil
 	}
-	var out []Assignment
-	out = append(out, ttlAssignments(facts, effective, scope)...)
-	return append(out, deadlineAssignments(facts, effective, scope)...)
+	return append(ttlAssignments(facts, effective, scope), deadlineAssignments(facts, effective, scope)...)
 }
 
 func ttlAssignments(facts *policy.Facts, effective *Effective, scope *Scope) []Assignment {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -299,7 +300,7 @@ type readable struct {
 func (r readable) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
 	if ok, err := r.authorizer.MayGet(ctx, r.user, namespaces, name, name); err != nil || !ok {
-		return nil, orElse(err, lint.ErrNotReadable)
+		return nil, cmp.Or(err, lint.ErrNotReadable)
 	}
 	return r.Source.Namespace(ctx, name)
 }
@@ -308,14 +309,7 @@ func (r readable) Namespace(ctx context.Context, name string) (*resolution.Names
 func (r readable) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	resource := reference.Kind.GroupVersion().WithResource(reference.Resource)
 	if ok, err := r.authorizer.MayGet(ctx, r.user, resource, reference.Namespace, reference.Name); err != nil || !ok {
-		return nil, orElse(err, platform.ErrUnknown)
+		return nil, cmp.Or(err, platform.ErrUnknown)
 	}
 	return r.Source.Runtime(ctx, reference)
-}
-
-func orElse(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }
