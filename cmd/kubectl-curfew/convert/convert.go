@@ -266,8 +266,8 @@ func (c *converter) labels(of *header) {
 			Reason: fmt.Sprintf("write label curfew.dev/ttl: %q, or run Curfew with --kyverno-label", value)})
 	}
 	if _, ok := of.Annotations[annotationPropagation]; ok {
-		c.add(Finding{File: c.file, Object: name, Field: "metadata.annotations[" + annotationPropagation + "]",
-			Reason: "is not read: set --propagation, or propagationPolicy in the KindProfile of the kind", Lost: true})
+		c.lost(name, "metadata.annotations["+annotationPropagation+"]",
+			"is not read: set --propagation, or propagationPolicy in the KindProfile of the kind")
 	}
 	if of.Labels["rbac.kyverno.io/aggregate-to-cleanup-controller"] == "true" {
 		c.add(Finding{File: c.file, Object: name, Field: "metadata.labels",

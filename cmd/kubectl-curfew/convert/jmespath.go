@@ -161,96 +161,99 @@ func unsupported(tree *parsing.ASTNode) error {
 	return fmt.Errorf("%s is not supported", name)
 }
 
-// call translates a function.
-func (d dialect) call(n *node) (code, error) {
-	if d == kyverno && strings.HasPrefix(n.text, "time_") {
-		return d.timeCall(n)
-	}
-	want := map[string]int{"length": 1, "starts_with": 2, "ends_with": 2, "contains": 2, "regex_match": 2}[n.text]
-	if want == 0 || n.text == "regex_match" && d != kyverno {
-		return code{}, fmt.Errorf("function %s is not supported", n.text)
-	}
-	if len(n.args) != want {
-		return code{}, fmt.Errorf("function %s has %d arguments, not %d", n.text, len(n.args), want)
-	}
-	args := make([]code, want)
-	for i := range args {
-		var err error
-		if args[i], err = d.value(n.args[i]); err != nil {
-			return code{}, err
-		}
-	}
-	switch n.text {
-	case "length":
-		return code{"size(" + args[0].text + ")", typNumber}, nil
-	case "starts_with":
-		return code{args[0].text + ".startsWith(" + args[1].text + ")", typBool}, nil
-	case "ends_with":
-		return code{args[0].text + ".endsWith(" + args[1].text + ")", typBool}, nil
-	case "regex_match":
-		return code{args[1].text + ".matches(" + args[0].text + ")", typBool}, nil
-	}
-	within, item := args[0], args[1]
-	switch within.typ {
-	case typString:
-		return code{within.text + ".contains(" + item.text + ")", typBool}, nil
-	case typList:
-		return code{item.text + " in " + within.text, typBool}, nil
-	}
-	return code{fmt.Sprintf("(type(%[1]s) == list ? %[2]s in %[1]s : %[1]s.contains(%[2]s))", within.text, item.text), typBool}, nil
+// functions are the functions of JMESPath, and of Kyverno alone those with a regular expression or
+// a time, with their CEL. The arguments of those of time are instants.
+var functions = map[string]struct {
+	args    int
+	text    string
+	typ     typ
+	kyverno bool
+}{
+	"length":       {1, "size(%s)", typNumber, false},
+	"starts_with":  {2, "%s.startsWith(%s)", typBool, false},
+	"ends_with":    {2, "%s.endsWith(%s)", typBool, false},
+	"contains":     {2, "(type(%[1]s) == list ? %[2]s in %[1]s : %[1]s.contains(%[2]s))", typBool, false},
+	"regex_match":  {2, "%[2]s.matches(%[1]s)", typBool, true},
+	"time_now":     {0, "now", typTime, true},
+	"time_now_utc": {0, "now", typTime, true},
+	"time_diff":    {2, "%[2]s - %[1]s", typDuration, true},
+	"time_after":   {2, "%s > %s", typBool, true},
+	"time_before":  {2, "%s < %s", typBool, true},
 }
 
-// timeCall translates Kyverno's functions of time.
-func (d dialect) timeCall(n *node) (code, error) {
-	arg := func(i int) (string, error) {
-		if i >= len(n.args) {
-			return "", fmt.Errorf("function %s has too few arguments", n.text)
-		}
-		return d.time(n.args[i])
+// call translates a function.
+func (d dialect) call(n *node) (code, error) {
+	ofTime := d == kyverno && strings.HasPrefix(n.text, "time_")
+	switch {
+	case ofTime && n.text == "time_since":
+		return d.timeSince(n)
+	case ofTime && n.text == "time_add":
+		return d.timeAdd(n)
 	}
-	two := func(i, j int) (string, string, error) {
-		first, err := arg(i)
-		if err != nil {
-			return "", "", err
-		}
-		second, err := arg(j)
-		return first, second, err
+	of, ok := functions[n.text]
+	if !ok || of.kyverno && d != kyverno {
+		return code{}, fmt.Errorf("function %s is not supported", n.text)
 	}
-	switch n.text {
-	case "time_now", "time_now_utc":
-		return code{"now", typTime}, nil
-	case "time_since":
-		if len(n.args) != 3 || n.args[0].kind != kindLiteral || n.args[0].value != "" {
-			return code{}, fmt.Errorf("time_since is supported without a layout only: time_since('', START, '')")
+	if ofTime && len(n.args) < of.args {
+		return code{}, fmt.Errorf("function %s has too few arguments", n.text)
+	}
+	if !ofTime && len(n.args) != of.args {
+		return code{}, fmt.Errorf("function %s has %d arguments, not %d", n.text, len(n.args), of.args)
+	}
+	first, args := typAny, []any{}
+	for i := range of.args {
+		var arg code
+		var err error
+		if ofTime {
+			arg.text, err = d.time(n.args[i])
+		} else {
+			arg, err = d.value(n.args[i])
 		}
-		if end := n.args[2]; end.kind == kindLiteral && end.value == "" {
-			start, err := arg(1)
-			return code{"now - " + start, typDuration}, err
-		}
-		start, end, err := two(1, 2)
-		return code{end + " - " + start, typDuration}, err
-	case "time_diff":
-		start, end, err := two(0, 1)
-		return code{end + " - " + start, typDuration}, err
-	case "time_after":
-		first, second, err := two(0, 1)
-		return code{first + " > " + second, typBool}, err
-	case "time_before":
-		first, second, err := two(0, 1)
-		return code{first + " < " + second, typBool}, err
-	case "time_add":
-		start, err := arg(0)
 		if err != nil {
 			return code{}, err
 		}
-		if len(n.args) == 2 && n.args[1].kind == kindLiteral {
-			if text, ok := n.args[1].value.(string); ok && isDuration(text) {
-				return code{fmt.Sprintf("(%s + duration(%q))", start, text), typTime}, nil
-			}
+		if i == 0 {
+			first = arg.typ
 		}
-		return code{}, fmt.Errorf("time_add is supported with a constant duration such as '4h' only")
+		args = append(args, arg.text)
 	}
-	return code{}, fmt.Errorf("function %s is not supported", n.text)
+	switch {
+	case n.text == "contains" && first == typString:
+		of.text = "%s.contains(%s)"
+	case n.text == "contains" && first == typList:
+		of.text = "%[2]s in %[1]s"
+	case of.args == 0:
+		return code{of.text, of.typ}, nil
+	}
+	return code{fmt.Sprintf(of.text, args...), of.typ}, nil
+}
+
+func (d dialect) timeSince(n *node) (code, error) {
+	if len(n.args) != 3 || n.args[0].kind != kindLiteral || n.args[0].value != "" {
+		return code{}, fmt.Errorf("time_since is supported without a layout only: time_since('', START, '')")
+	}
+	start, err := d.time(n.args[1])
+	end := "now"
+	if last := n.args[2]; err == nil && (last.kind != kindLiteral || last.value != "") {
+		end, err = d.time(last)
+	}
+	return code{end + " - " + start, typDuration}, err
+}
+
+func (d dialect) timeAdd(n *node) (code, error) {
+	if len(n.args) == 0 {
+		return code{}, fmt.Errorf("function %s has too few arguments", n.text)
+	}
+	start, err := d.time(n.args[0])
+	if err != nil {
+		return code{}, err
+	}
+	if len(n.args) == 2 && n.args[1].kind == kindLiteral {
+		if text, ok := n.args[1].value.(string); ok && isDuration(text) {
+			return code{fmt.Sprintf("(%s + duration(%q))", start, text), typTime}, nil
+		}
+	}
+	return code{}, fmt.Errorf("time_add is supported with a constant duration such as '4h' only")
 }
 
 // time translates an argument that is an instant.

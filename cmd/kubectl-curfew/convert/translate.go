@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 // dialect is where an expression of JMESPath stands.
@@ -254,11 +256,7 @@ func reading(path []step, mark string) string {
 
 // join is the path in the notation of JMESPath without quotes.
 func join(path []step) string {
-	var out []string
-	for _, s := range path {
-		out = append(out, s.field)
-	}
-	return strings.Join(out, ".")
+	return strings.Join(console.Map(path, func(s step) string { return s.field }), ".")
 }
 
 // typOf is the type of a value in every object that has it.

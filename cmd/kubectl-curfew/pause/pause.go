@@ -266,11 +266,7 @@ func (o *resumeOptions) made(pauses *world.Pauses) ([]string, error) {
 // completePauses suggests the pauses.
 func completePauses(c *session.Connection) cobra.CompletionFunc {
 	return c.CompleteFrom(func(_ context.Context, w *world.World, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		for _, one := range w.Pauses.All {
-			if !slices.Contains(args, one.Name) {
-				names = append(names, one.Name)
-			}
-		}
-		return names, session.NoFiles
+		names = console.Map(w.Pauses.All, func(one world.Pause) string { return one.Name })
+		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), session.NoFiles
 	})
 }

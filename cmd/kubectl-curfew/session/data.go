@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -103,4 +104,20 @@ func SettingText(field string, setting *lifetime.Setting) string {
 		out += " (" + text + ")"
 	}
 	return out
+}
+
+// Triggers returns the names of the triggers by which objects become due.
+func Triggers() (names []string) {
+	for _, info := range judging.Triggers() {
+		if info.Verb != "" {
+			names = append(names, string(info.Name))
+		}
+	}
+	return names
+}
+
+// EitherOf writes names as a choice: a, b or c.
+func EitherOf(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }

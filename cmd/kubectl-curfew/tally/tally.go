@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
@@ -140,19 +141,13 @@ func (a *tallyAnswer) printed(notes []string) console.Printed {
 		item := Item{
 			Object: console.ObjectOf(v1alpha1.GroupVersion.String(), "PodTally", each.Namespace, each.Name, string(each.UID)),
 			Active: status.Active, Succeeded: status.Succeeded, Failed: status.Failed, Uncounted: each.Uncounted(), PerHour: each.PerHour(a.now),
-		}
-		if !each.Oldest.IsZero() {
-			item.Oldest = console.TimeData(each.Oldest, a.now)
+			Oldest: console.TimeData(each.Oldest, a.now), TTL: string(ptr.Deref(each.Spec.TTLAfterCounted, "")),
+			Conditions: console.Map(status.Conditions, func(of metav1.Condition) conditionData {
+				return conditionData{of.Type, string(of.Status), of.Reason, of.Message}
+			}),
 		}
 		if status.StartTime != nil {
 			item.Started = console.TimeData(status.StartTime.Time, a.now)
-		}
-		if ttl := each.Spec.TTLAfterCounted; ttl != nil {
-			item.TTL = string(*ttl)
-		}
-		for i := range status.Conditions {
-			condition := &status.Conditions[i]
-			item.Conditions = append(item.Conditions, conditionData{condition.Type, string(condition.Status), condition.Reason, condition.Message})
 		}
 		items, objects = append(items, item), append(objects, item.Object)
 	}
@@ -190,14 +185,8 @@ func (a *tallyAnswer) row(each *podTally) []string {
 	if !a.wide {
 		return row
 	}
-	since, ttl := "-", "-"
-	if status.StartTime != nil {
-		since = console.Instant(status.StartTime.Time, a.now.Location())
-	}
-	if each.Spec.TTLAfterCounted != nil {
-		ttl = string(*each.Spec.TTLAfterCounted)
-	}
-	return append(row, since, ttl, console.OrDash(tallyMessage(status.Conditions)))
+	since, ttl := console.Instant(ptr.Deref(status.StartTime, metav1.Time{}).Time, a.now.Location()), ptr.Deref(each.Spec.TTLAfterCounted, "-")
+	return append(row, since, string(ttl), console.OrDash(tallyMessage(status.Conditions)))
 }
 
 // unusual are the conditions that say more than that the tally counts.
@@ -216,21 +205,12 @@ func tallyState(conditions []metav1.Condition) string {
 	if len(conditions) == 0 {
 		return "not counting yet"
 	}
-	var reasons []string
-	for _, one := range unusual(conditions) {
-		reasons = append(reasons, one.Reason)
-	}
-	if len(reasons) == 0 {
-		return v1alpha1.ReasonCounting
-	}
-	return strings.Join(reasons, ", ")
+	reasons := console.Map(unusual(conditions), func(one *metav1.Condition) string { return one.Reason })
+	return cmp.Or(strings.Join(reasons, ", "), v1alpha1.ReasonCounting)
 }
 
 func tallyMessage(conditions []metav1.Condition) string {
-	var messages []string
-	for _, one := range unusual(conditions) {
-		messages = append(messages, fmt.Sprintf("%s: %s", one.Type, one.Message))
-	}
+	messages := console.Map(unusual(conditions), func(one *metav1.Condition) string { return one.Type + ": " + one.Message })
 	return strings.Join(messages, "; ")
 }
 
