@@ -161,8 +161,8 @@ func unsupported(tree *parsing.ASTNode) error {
 	return fmt.Errorf("%s is not supported", name)
 }
 
-// functions are the functions of JMESPath, and of Kyverno alone those with a regular expression or
-// a time, with their CEL. The arguments of those of time are instants.
+// functions are the functions of JMESPath with their CEL. Kyverno adds functions with a regular
+// expression or with times; the arguments of the latter are instants.
 var functions = map[string]struct {
 	args    int
 	text    string
