@@ -123,7 +123,7 @@ func TestForgedHashIsNotApproved(t *testing.T) {
 	}
 	code, _, stderr, sent := executeIn(t, cluster, scene{}, words("approve clustercleanuppolicy/nightly --yes")...)
 	want := `error: status.specHash of clustercleanuppolicy/nightly is "ffffffffffffffffffffffffffffffff", but its spec has the hash "fbf17f48946f2405e1004da9688a7e20"`
-	if code != console.ExitUsage || len(sent) != 0 || !strings.Contains(stderr, want) {
-		t.Errorf("exit status %d, sent %v: %s\nwant %s", code, sent, stderr, want)
-	}
+	expectExit(t, "the command", code, console.ExitUsage, stderr)
+	expectCount(t, "requests", sent, 0)
+	expectPart(t, "stderr", stderr, want, true)
 }

@@ -66,9 +66,10 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 				t.Errorf("exit status %d, blockers %v; want %q on a alone\n%s%s", code, blockers, test.blocker, stdout, stderr)
 			}
 			code, stdout, stderr, _ = executeIn(t, cluster, scene{notMine: test.notMine}, words("explain job/a -n foo")...)
-			if code != console.ExitOK || !strings.Contains(stdout, test.summary) || strings.Contains(stdout, refusal) != (test.blocker != "-") || strings.Contains(stdout, "an older one") {
-				t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
-			}
+			expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+			expectPart(t, "stdout", stdout, test.summary, true)
+			expectPart(t, "stdout", stdout, refusal, test.blocker != "-")
+			expectPart(t, "stdout", stdout, "an older one", false)
 		})
 	}
 }

@@ -196,9 +196,9 @@ func TestWithoutAnswer(t *testing.T) {
 			cluster := newFakeCluster(t, objects(t))
 			cluster.objects.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
 			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, test.args...)
-			if code != console.ExitUsage || stdout != "" || stderr != "error: "+test.want+"\n" {
-				t.Errorf("exit status %d: %s%s", code, stdout, stderr)
-			}
+			expectExit(t, "the command", code, console.ExitUsage, stdout+stderr)
+			expectSame(t, "stdout", stdout, "")
+			expectSame(t, "stderr", stderr, "error: "+test.want+"\n")
 		})
 	}
 }
@@ -206,9 +206,8 @@ func TestWithoutAnswer(t *testing.T) {
 func TestHelpNamesEveryFlag(t *testing.T) {
 	code, stdout, _, _ := execute(t, scene{}, "lint", "--help")
 	for _, want := range []string{"kubectl curfew lint -f FILE|DIR|-", "--filename", "--recursive", "--namespace", "--output", "table, wide, github, json, yaml, ", "--warnings-as-errors", "--warn-below"} {
-		if code != 0 || !strings.Contains(stdout, want) {
-			t.Errorf("%q is not in the help (exit status %d):\n%s", want, code, stdout)
-		}
+		expectExit(t, "the command", code, 0, stdout)
+		expectPart(t, "stdout", stdout, want, true)
 	}
 }
 

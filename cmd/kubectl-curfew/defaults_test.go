@@ -96,13 +96,10 @@ func TestDefaults(t *testing.T) {
 		"note: policy/selected may decide otherwise for single objects of jobs.batch\n",
 		"note: its runtime may decide otherwise for single objects of trainjobs.trainer.kubeflow.org\n",
 	} {
-		if !strings.Contains(stderr, want) {
-			t.Errorf("no %q in\n%s", want, stderr)
-		}
+		expectPart(t, "stderr", stderr, want, true)
 	}
-	if code != 0 || strings.Contains(stderr, "elsewhere") {
-		t.Errorf("exit status %d: %s", code, stderr)
-	}
+	expectExit(t, "the command", code, 0, stderr)
+	expectPart(t, "stderr", stderr, "elsewhere", false)
 }
 
 func TestDefaultsForPrograms(t *testing.T) {
@@ -152,9 +149,8 @@ func TestDefaultsElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr, _ := execute(t, test.in, words(test.args)...)
-			if code != test.code || !strings.Contains(stderr, test.want) {
-				t.Errorf("exit status %d: %s%s", code, stdout, stderr)
-			}
+			expectExit(t, "the command", code, test.code, stdout+stderr)
+			expectPart(t, "stderr", stderr, test.want, true)
 		})
 	}
 }

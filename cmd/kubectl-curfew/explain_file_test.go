@@ -76,9 +76,7 @@ func TestExplainFile(t *testing.T) {
 			if have := strings.Join(summaries(stdout), "\n"); code != 0 || have != strings.Join(test.want, "\n") {
 				t.Errorf("exit status %d, %s\nhave\n%s\nwant\n%s", code, stderr, have, strings.Join(test.want, "\n"))
 			}
-			if len(patched) > 0 {
-				t.Errorf("changed %v", patched)
-			}
+			expectCount(t, "patches", patched, 0)
 			// A namespace that nothing is known of may say otherwise.
 			if offline := strings.Contains(test.args, "offline"); strings.Contains(stderr, `note: namespace "ci" is not known: its defaults and bounds may change the answer`) != offline ||
 				strings.Contains(stderr, `namespace "here"`) {
@@ -95,9 +93,8 @@ func TestExplainFileWith(t *testing.T) {
 	code, stdout, stderr, _ := execute(t, scene{stdin: plain + labels}, words("explain -f -")...)
 	want := "configmap/a in namespace foo (-:1) expires 2026-12-26 13:00:00 CET, created now, by label curfew.dev/ttl=2d\n\n" +
 		"Filled in\n   curfew.dev/ttl defaulted to 2d from policy \"previews\"\n"
-	if code != 0 || !strings.HasPrefix(stdout, want) {
-		t.Errorf("exit status %d: %s%s", code, stdout, stderr)
-	}
+	expectExit(t, "the command", code, 0, stdout+stderr)
+	expectStart(t, "stdout", stdout, want)
 }
 
 func TestExplainFileForPrograms(t *testing.T) {
@@ -128,9 +125,8 @@ func TestExplainFileRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr, _ := execute(t, scene{stdin: test.stdin}, words(test.args)...)
-			if code != console.ExitUsage || !strings.Contains(stderr, test.want+"\n") {
-				t.Errorf("exit status %d: %s", code, stderr)
-			}
+			expectExit(t, "the command", code, console.ExitUsage, stderr)
+			expectPart(t, "stderr", stderr, test.want+"\n", true)
 		})
 	}
 }

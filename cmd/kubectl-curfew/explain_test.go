@@ -236,9 +236,9 @@ func TestFixedDeadline(t *testing.T) {
 	} {
 		test := advice[name]
 		_, stdout, stderr, _ := executeIn(t, withObject(t, test.object, test.namespace), scene{}, append([]string{"explain"}, words(test.args)...)...)
-		if !strings.HasSuffix(stdout, want) || strings.Contains(stdout, "put off") != (want != "") || stderr != "" {
-			t.Errorf("%s:\n%s%s", name, stdout, stderr)
-		}
+		expectEnd(t, name+": stdout", stdout, want)
+		expectPart(t, name+": stdout", stdout, "put off", want != "")
+		expectSame(t, name+": stderr", stderr, "")
 	}
 }
 
@@ -350,9 +350,7 @@ func TestWhoStopsIt(t *testing.T) {
 		"a JobSet without the gate":     {"jobset/a -n foo", jobSet(""), "; Curfew stops it\n"},
 		"a JobSet with the gate":        {"jobset/a -n foo", jobSet(`startTime: "2026-12-24T11:00:00Z"`), "; its own controller stops it\n"},
 	} {
-		_, stdout, stderr, _ := executeIn(t, withObject(t, test.object, nil), scene{}, append([]string{"explain"}, words(test.args)...)...)
-		if !strings.Contains(stdout, test.want) {
-			t.Errorf("%s:\n%s%s", name, stdout, stderr)
-		}
+		_, stdout, _, _ := executeIn(t, withObject(t, test.object, nil), scene{}, append([]string{"explain"}, words(test.args)...)...)
+		expectPart(t, name+": stdout", stdout, test.want, true)
 	}
 }

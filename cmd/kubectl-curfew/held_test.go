@@ -53,14 +53,10 @@ func TestHeldByPolicyInDryRun(t *testing.T) {
 				t.Errorf("exit status %d: it\n%s\nwant\n%s%s", code, have, test.summary, stderr)
 			}
 			for _, want := range test.has {
-				if !strings.Contains(stdout, want) {
-					t.Errorf("%q is missing:\n%s", want, stdout)
-				}
+				expectPart(t, "stdout", stdout, want, true)
 			}
 			for _, unwanted := range test.lacks {
-				if strings.Contains(stdout, unwanted) {
-					t.Errorf("%q is in:\n%s", unwanted, stdout)
-				}
+				expectPart(t, "stdout", stdout, unwanted, false)
 			}
 			_, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("expiring "+kind+"s -n foo --no-headers")...)
 			row := ""

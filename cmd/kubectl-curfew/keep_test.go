@@ -29,9 +29,9 @@ func TestKeepByExemptUsers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, append(objects(t), denies))
 			code, stdout, stderr, sent := executeIn(t, cluster, scene{notMine: test.notMine}, words("keep trainjob/tune -n lab")...)
-			if code != test.code || len(sent) != test.sent || !strings.Contains(stderr, test.stderr) {
-				t.Errorf("exit status %d, sent %q\n%s%s", code, sent, stdout, stderr)
-			}
+			expectExit(t, "the command", code, test.code, stdout+stderr)
+			expectCount(t, "requests", sent, test.sent)
+			expectPart(t, "stderr", stderr, test.stderr, true)
 		})
 	}
 }

@@ -79,9 +79,8 @@ func TestAliasIsAskedAbout(t *testing.T) {
 		}}))
 		cluster.changeContext(t, settings.Resource, "curfew-system", settings.Name, field("data/kyverno-label", alias))
 		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring configmaps,pods -n lab -o name")...)
-		if code != console.ExitOK || stdout != want {
-			t.Errorf("%s: exit status %d: %s%s", alias, code, stdout, stderr)
-		}
+		expectExit(t, alias, code, console.ExitOK, stdout+stderr)
+		expectSame(t, alias+": stdout", stdout, want)
 		asked := 0
 		for _, fake := range []*clienttesting.Fake{&cluster.objects.Fake, &cluster.metadata.Fake} {
 			for _, action := range fake.Actions() {
@@ -187,13 +186,13 @@ func TestOneObjectOneRow(t *testing.T) {
 	defer delete(served, "project.openshift.io/v1")
 	cluster := newFakeCluster(t, append(objects(t), kept("v1", "Namespace"), kept("project.openshift.io/v1", "Project")))
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring -A --between 14:00..16:00")...)
-	if code != console.ExitOK || strings.Contains(stdout, "project.") || !strings.Contains(stdout, "namespace/kept") || !strings.Contains(stdout, "dry-run") {
-		t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
-	}
+	expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+	expectPart(t, "stdout", stdout, "project.", false)
+	expectPart(t, "stdout", stdout, "namespace/kept", true)
+	expectPart(t, "stdout", stdout, "dry-run", true)
 	code, _, stderr, sent := executeIn(t, cluster, scene{}, words("expire-now project/kept")...)
-	if code != console.ExitUsage || len(sent) > 0 {
-		t.Errorf("exit status %d, sent %q: %s", code, sent, stderr)
-	}
+	expectExit(t, "the command", code, console.ExitUsage, stderr)
+	expectCount(t, "requests", sent, 0)
 }
 
 // TestSelectionGoesOnTooLong: the same for a list of objects to change. No object is changed twice.
@@ -213,9 +212,8 @@ func TestSelectionGoesOnTooLong(t *testing.T) {
 	})
 	code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("keep cm --all -n default --yes -o name")...)
 	want := "configmap/demo\nconfigmap/demo-2\nconfigmap/plain\n"
-	if code != console.ExitOK || stdout != want {
-		t.Errorf("exit status %d, want 0; output %q, want %q\n%s", code, stdout, want, stderr)
-	}
+	expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+	expectSame(t, "stdout", stdout, want)
 	if len(sent) != 2 {
 		t.Errorf("sent %d requests, want 2: %q", len(sent), sent)
 	}
@@ -295,9 +293,8 @@ func TestControllerHasToSee(t *testing.T) {
 		cluster.notAllowed[verb+" persistentvolumeclaims"] = true
 		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring pvc -n foo -o wide")...)
 		want := "Curfew's controller, system:serviceaccount:curfew-system:curfew-controller, may not " + verb + " persistentvolumeclaims here"
-		if code != console.ExitOK || !strings.Contains(stdout, want) {
-			t.Errorf("%s: exit status %d:\n%s%s", verb, code, stdout, stderr)
-		}
+		expectExit(t, verb, code, console.ExitOK, stdout+stderr)
+		expectPart(t, verb+": stdout", stdout, want, true)
 	}
 }
 
@@ -343,8 +340,8 @@ func TestProfilesWithoutEffect(t *testing.T) {
 			all = append(all, test.kind)
 		}
 		code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, all), scene{}, words("expiring -n lab -l one=yes -o name")...)
-		if code != console.ExitOK || stdout != "" || !strings.HasPrefix(stderr, "note: ") {
-			t.Errorf("%s: exit status %d: %s%s", name, code, stdout, stderr)
-		}
+		expectExit(t, name, code, console.ExitOK, stdout+stderr)
+		expectSame(t, name+": stdout", stdout, "")
+		expectStart(t, name+": stderr", stderr, "note: ")
 	}
 }

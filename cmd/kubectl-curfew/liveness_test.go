@@ -91,14 +91,12 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 				t.Errorf("expire-now: exit status %d, patches %q\n%s", code, patched, stderr)
 			}
 			const unknown = "note: whether and how Curfew's controller runs is not known: objects are deleted once it runs and may delete them\n"
-			if strings.Contains(stderr, unknown) != (name == "not for a user") {
-				t.Errorf("expire-now: %s", stderr)
-			}
+			expectPart(t, "stderr", stderr, unknown, name == "not for a user")
 			// The change applies once a controller runs again.
 			code, _, stderr, patched = executeIn(t, test.cluster(t), test.scene, words("extend pod/once -n foo --by 1d")...)
-			if code != console.ExitOK || len(patched) != 1 || !strings.Contains(stderr, test.says) {
-				t.Errorf("extend: exit status %d, patches %q\n%s", code, patched, stderr)
-			}
+			expectExit(t, "the command", code, console.ExitOK, stderr)
+			expectCount(t, "patches", patched, 1)
+			expectPart(t, "stderr", stderr, test.says, true)
 		})
 	}
 }
@@ -117,9 +115,8 @@ func TestDeadlinesWithoutController(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("explain jobset/a -n foo")...)
-	if code != console.ExitOK || !strings.Contains(stdout, "nothing stops it: no replica of Curfew's controller leads") {
-		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
-	}
+	expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+	expectPart(t, "stdout", stdout, "nothing stops it: no replica of Curfew's controller leads", true)
 }
 
 // Where Curfew is not installed, explain says so first. What relies on Curfew has no answer, and
@@ -131,14 +128,16 @@ func TestCurfewIsNotInstalled(t *testing.T) {
 	} {
 		for _, line := range []string{"expiring -A", "expiring -A --watch", "extend pod/once -n foo --by 1d", "expire-now pod/once -n foo", "keep pod/once -n foo"} {
 			code, stdout, stderr, patched := executeIn(t, uninstalled(t, served), scene{}, words(line)...)
-			if code != console.ExitUsage || stdout != "" || stderr != "error: "+why+"\n" || len(patched) > 0 {
-				t.Errorf("%s: exit status %d, patches %q\n%s%s", line, code, patched, stdout, stderr)
-			}
+			expectExit(t, line, code, console.ExitUsage, stdout+stderr)
+			expectSame(t, line+": stdout", stdout, "")
+			expectSame(t, line+": stderr", stderr, "error: "+why+"\n")
+			expectCount(t, line+": patches", patched, 0)
 		}
 		code, stdout, stderr, _ := executeIn(t, uninstalled(t, served), scene{}, words("explain pod/once -n foo")...)
-		if code != console.ExitOK || !strings.HasPrefix(stderr, "note: "+why) || !strings.Contains(stdout, "stays, although it is due") || !strings.Contains(stdout, "   controller   "+why) {
-			t.Errorf("explain: exit status %d\n%s%s", code, stdout, stderr)
-		}
+		expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+		expectStart(t, "stderr", stderr, "note: "+why)
+		expectPart(t, "stdout", stdout, "stays, although it is due", true)
+		expectPart(t, "stdout", stdout, "   controller   "+why, true)
 	}
 }
 

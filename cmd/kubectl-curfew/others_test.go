@@ -155,9 +155,7 @@ func TestCascades(t *testing.T) {
 				t.Errorf("exit status %d: it %q, want %q\n%s", code, have, test.want, stderr)
 			}
 			const unknown = "not known: whether it is deleted with Secret x: you may not get secrets"
-			if strings.Contains(stdout, unknown) != (test.notMine != nil) {
-				t.Errorf("what is not known:\n%s", stdout)
-			}
+			expectPart(t, "stdout", stdout, unknown, test.notMine != nil)
 		})
 	}
 }
@@ -240,9 +238,7 @@ func TestStampThatIsNotBorneOut(t *testing.T) {
 			t.Errorf("%s: %q, want %q\n%s", name, stdout, test.source, stderr)
 		}
 		_, stdout, stderr, _ = executeIn(t, cluster, scene{}, "expiring", "jobs", "-n", "foo", "--source", test.source, "-o", "name")
-		if !strings.Contains(stdout, "job.batch/a") {
-			t.Errorf("%s: --source %s lists %q\n%s", name, test.source, stdout, stderr)
-		}
+		expectPart(t, name+": stdout", stdout, "job.batch/a", true)
 		own := "by its own TTL of 5h"
 		if _, stdout, _, _ = executeIn(t, cluster, scene{}, words("explain job/a -n foo")...); strings.Contains(stdout, own) != (test.source == "object") {
 			t.Errorf("%s:\n%s", name, stdout)

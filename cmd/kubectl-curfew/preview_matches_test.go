@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/base64"
-	"strings"
 	"testing"
 	"time"
 
@@ -106,9 +105,8 @@ func TestPreviewOfConsecutiveRuns(t *testing.T) {
 				c.line = "preview unused"
 			}
 			_, stdout, stderr, _ := executeIn(t, newFakeCluster(t, append(objects(t), policy, page)), c.scene, words(c.line)...)
-			if !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
-				t.Errorf("printed\n%s%s\nwant\n%s%s", stdout, stderr, c.stdout, c.stderr)
-			}
+			expectPart(t, "stdout", stdout, c.stdout, true)
+			expectPart(t, "stderr", stderr, c.stderr, true)
 		})
 	}
 }

@@ -68,9 +68,7 @@ func TestPreviewActsAsTheAccount(t *testing.T) {
 					t.Errorf("%s %s", verb, fake.GetResource().Resource)
 				}
 			}
-			if len(patched) > 0 {
-				t.Errorf("patched %v", patched)
-			}
+			expectCount(t, "patches", patched, 0)
 		})
 	}
 }

@@ -363,9 +363,9 @@ func TestStatus(t *testing.T) {
 				test.change(in)
 			}
 			code, stdout, stderr, patched := executeIn(t, in.cluster(t), scene{notMine: test.notMine}, "status")
-			if code != test.code || !strings.Contains(stderr, test.note) || len(patched) > 0 {
-				t.Errorf("exit status %d, want %d and %q\n%s%s", code, test.code, test.note, stdout, stderr)
-			}
+			expectExit(t, "the command", code, test.code, stdout+stderr)
+			expectPart(t, "stderr", stderr, test.note, true)
+			expectCount(t, "patches", patched, 0)
 			have := rows(stdout)
 			for check, row := range rows(usual) {
 				want, differs := test.want[check]
@@ -392,9 +392,7 @@ func TestStatusPrints(t *testing.T) {
 		{"status-not-installed", "status", absent, 1},
 	} {
 		code, stdout, stderr, _ := executeIn(t, test.in.cluster(t), scene{}, words(test.line)...)
-		if code != test.code {
-			t.Errorf("%s: exit status %d", test.name, code)
-		}
+		expectExit(t, test.name, code, test.code, "")
 		compareGolden(t, test.name, golden{args: words(test.line)}, code, stdout, stderr, nil)
 	}
 }
