@@ -268,9 +268,8 @@ func try(t *testing.T, cluster *fakeCluster, line, args string) {
 	typed := strings.Fields(line)
 	switch {
 	case strings.HasPrefix(line, "kubectl curfew "):
-		if code, _, stderr, _ := executeIn(t, cluster, scene{}, typed[2:]...); code != console.ExitOK {
-			t.Errorf("%s: exit status %d: %s", line, code, stderr)
-		}
+		code, _, stderr, _ := executeIn(t, cluster, scene{}, typed[2:]...)
+		expectExit(t, line, code, console.ExitOK, stderr)
 	case typed[1] == "label", typed[1] == "annotate":
 		cluster.edit(t, typed[1:])
 	default:

@@ -67,9 +67,8 @@ func TestHowToManifestsAreWhole(t *testing.T) {
 		if err != nil || header.Name == "" || template != nil && (len(template.Spec.Containers) == 0 || template.Spec.RestartPolicy == "") {
 			t.Errorf("kubectl create would refuse this (%v):\n%s", err, manifest)
 		}
-		if code, stdout, stderr, _ := execute(t, scene{stdin: manifest}, "lint", "-f", "-"); code != console.ExitOK {
-			t.Errorf("%s%s\n%s", stdout, stderr, manifest)
-		}
+		code, stdout, stderr, _ := execute(t, scene{stdin: manifest}, "lint", "-f", "-")
+		expectExit(t, "lint of a manifest in the how-to", code, console.ExitOK, stdout+stderr+manifest)
 	}
 }
 
@@ -103,9 +102,8 @@ func TestHowToCleanupTestPasses(t *testing.T) {
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: preview-3, namespace: web-ci, creationTimestamp: "2026-12-01T00:00:00Z", annotations: {curfew.dev/protect: "true"}}}
 `)
-	if code, stdout, stderr, _ := execute(t, scene{}, "test", dir); code != console.ExitOK {
-		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
-	}
+	code, stdout, stderr, _ := execute(t, scene{}, "test", dir)
+	expectExit(t, "curfew test", code, console.ExitOK, stdout+stderr)
 }
 
 // TestHowToOverwrites: a reader may have set the same label or annotation before, by another part

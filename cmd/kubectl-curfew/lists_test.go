@@ -132,9 +132,9 @@ func TestNothingInNamespaces(t *testing.T) {
 		}
 	}
 	cluster.notMine["list jobs"] = false
-	if code, _, stderr, _ := executeIn(t, cluster, scene{}, words("expiring -A")...); code != console.ExitOK || !strings.Contains(stderr, "note: you may not list ") {
-		t.Errorf("with Jobs: exit status %d, want 0 and a note of the rest\n%s", code, stderr)
-	}
+	code, _, stderr, _ := executeIn(t, cluster, scene{}, words("expiring -A")...)
+	expectExit(t, "with the right to list Jobs", code, console.ExitOK, stderr)
+	expectPart(t, "stderr", stderr, "note: you may not list ", true)
 }
 
 // TestSome names a few kinds, and how many more there are.
@@ -238,9 +238,9 @@ func TestDeadlinesOfPods(t *testing.T) {
 		"status": map[string]any{"phase": "Running", "startTime": "2026-12-24T11:00:00Z"},
 	}}))
 	for args, want := range map[string]string{"expiring pods -n lab -o name --trigger deadline": "pod/timed\n", "expiring pods -n lab -o name": ""} {
-		if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...); code != console.ExitOK || stdout != want {
-			t.Errorf("%s: exit status %d: %s%s", args, code, stdout, stderr)
-		}
+		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...)
+		expectExit(t, args, code, console.ExitOK, stdout+stderr)
+		expectSame(t, args+": stdout", stdout, want)
 	}
 }
 
@@ -273,9 +273,9 @@ func TestFinishesBetweenLists(t *testing.T) {
 // delete would miss the second time.
 func TestNamesOnce(t *testing.T) {
 	cluster := withObject(t, job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d, one: name}}, spec: {activeDeadlineSeconds: 7200", ""), nil)
-	if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n foo -l one=name -o name")...); code != console.ExitOK || stdout != "job.batch/a\n" {
-		t.Errorf("exit status %d: %q%s", code, stdout, stderr)
-	}
+	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n foo -l one=name -o name")...)
+	expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+	expectSame(t, "stdout", stdout, "job.batch/a\n")
 }
 
 // TestOneLine: nothing that an annotation holds steers the terminal.

@@ -156,8 +156,8 @@ func TestKindThatIsNotAllKnown(t *testing.T) {
 	})
 	const says = "not known: whether Curfew's controller knows it: not all jobs.batch have been known to it since 2026-12-24T11:50:00Z"
 	for line, want := range map[string]bool{"explain job/build -n ci": true, "explain cm/demo": false} {
-		if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(line)...); code != console.ExitOK || strings.Contains(stdout, says) != want {
-			t.Errorf("%s: exit status %d\n%s%s", line, code, stdout, stderr)
-		}
+		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(line)...)
+		expectExit(t, line, code, console.ExitOK, stdout+stderr)
+		expectPart(t, line+": stdout", stdout, says, want)
 	}
 }

@@ -15,9 +15,8 @@ import (
 // it is switched off, it does not block a TTL.
 func TestNewTrigger(t *testing.T) {
 	list, explain := words("expiring jobs -n ci --no-headers --trigger stuck"), words("explain job/build -n ci")
-	if code, _, stderr, _ := executeIn(t, switchedOn(t, "ttl,stuck"), scene{}, list...); code != console.ExitUsage {
-		t.Errorf("expiring accepts a trigger that is not registered: exit status %d: %s", code, stderr)
-	}
+	code, _, stderr, _ := executeIn(t, switchedOn(t, "ttl,stuck"), scene{}, list...)
+	expectExit(t, "expiring with a trigger that is not registered", code, console.ExitUsage, stderr)
 	remove := judging.RegisterTrigger(judging.TriggerInfo{
 		Name: "stuck", Verb: "deletes", Settings: "annotation example.com/stuck-for", Unfinished: true,
 		Judge: func(e *judging.Explanation, now time.Time) policy.Verdict {
