@@ -46,7 +46,7 @@ func init() {
 	})
 }
 
-// A policy that is not what the user was shown any more is not approved.
+// A policy that changed after the user saw it is not approved.
 func TestApprovesWhatWasShown(t *testing.T) {
 	for name, change := range map[string]func(*unstructured.Unstructured){
 		"edited":        func(p *unstructured.Unstructured) { p.SetGeneration(3) },

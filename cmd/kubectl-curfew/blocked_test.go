@@ -11,8 +11,8 @@ import (
 	"curfew.dev/curfew/policy/lint"
 )
 
-// What the controller reports on an object that is due and that it cannot delete is shown as what
-// blocks it, as far as the user may list Events.
+// explain shows the Event that the controller writes on a due object which it cannot delete, if the
+// user may list Events.
 func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 	due := job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 1h}", "2026-12-20T12:00:00Z")
 	waits := strings.ReplaceAll(job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 30d}", "2026-12-20T12:00:00Z"),

@@ -110,7 +110,8 @@ func TestExpireNowByTheServersClock(t *testing.T) {
 	}
 }
 
-// TestInterrupted: what was changed before Ctrl-C is told, to programs as well.
+// TestInterrupted: after Ctrl-C the command still prints the objects that it changed, for programs
+// too.
 func TestInterrupted(t *testing.T) {
 	t.Setenv("KUBECONFIG", os.DevNull)
 	for _, format := range []string{"json", "text"} {
@@ -140,8 +141,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestExpireNowIsPaused: where the deletions of labelled objects of the kind are paused, and not
-// those of others, nothing expires now.
+// TestExpireNowIsPaused: expire-now refuses while the deletions by label are paused for the kind. A
+// pause of another kind has no effect.
 func TestExpireNowIsPaused(t *testing.T) {
 	for message, refused := range map[string]bool{
 		`deletions are paused: ConfigMap of source "object" in namespace "default" (Refused)`:   true,

@@ -9,7 +9,7 @@ import (
 
 func words(line string) []string { return strings.Fields(line) }
 
-// pipedObjects are what kubectl get -o json prints. One of them was created again since.
+// pipedObjects are objects as kubectl get -o json prints them. One of them was created again since.
 const pipedObjects = `{"apiVersion": "v1", "kind": "List", "items": [
 	{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "ci", "name": "build", "uid": "earlier"}},
 	{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": "demo"}}]}`
@@ -19,8 +19,8 @@ const (
 	expiryList = `{"apiVersion": "cli.curfew.dev/v1alpha1", "kind": "ExpiryList", "items": [%s]}`
 )
 
-// pipedCleanup is what expiring -o json prints: an object with a label that a cleanup policy
-// deletes as well, and one that only the policy deletes, which is all of cleanupAlone.
+// pipedCleanup is output of expiring -o json: an object with a label that a cleanup policy deletes
+// as well, and one that only the policy deletes. cleanupAlone has only the second one.
 var (
 	cleanupAlone = fmt.Sprintf(expiryList, fmt.Sprintf(byCleanup, "plain", policy.TriggerCleanup))
 	pipedCleanup = fmt.Sprintf(expiryList, fmt.Sprintf(byCleanup, "plain", policy.TriggerCleanup)+", "+
@@ -78,8 +78,7 @@ var clusterGoldens = map[string]golden{
 	"resume-nothing":  {args: words("resume"), code: 2},
 	"resume-absent":   {args: words("resume gone"), code: 2},
 
-	// The seed questions, each by the line of the help; those that name a time, at the time of the
-	// tests.
+	// The seed questions, each with the line of the help. Lines with a time use the time of the tests.
 	"question-1": {args: words("expiring -A --within 6h")},
 	"question-2": {args: words("expiring deployments -A --before 17:00")},
 	"question-3": {args: []string{"expiring", "-n", "foo", "--between", "now..friday 17:00"}},
@@ -181,7 +180,7 @@ var clusterGoldens = map[string]golden{
 	"keep-all":        {args: words("keep cm --all -n default --yes")},
 	"keep-everywhere": {args: words("keep cm -l app=demo -A --yes")},
 
-	// What a list names is changed, in its own namespace and only if it is the same object.
+	// An object of a list is changed in its own namespace, and only if it still is the same object.
 	"pipe-extend":            {args: words("extend -f testdata/expiring.json --by 1d --yes"), code: 1},
 	"pipe-expire-now":        {args: words("expire-now -f - --yes -o name"), scene: scene{stdin: pipedObjects}},
 	"pipe-unasked":           {args: words("extend -f - --by 1d"), scene: scene{stdin: pipedObjects}, code: 2},

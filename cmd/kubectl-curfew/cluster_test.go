@@ -32,7 +32,7 @@ import (
 	"curfew.dev/curfew/policy/lint"
 )
 
-// served is what the cluster of the tests serves, by group and version.
+// served are the kinds of the test cluster, by group and version.
 var served = map[string][]metav1.APIResource{
 	"v1": {
 		resource("namespaces", "Namespace", "ns", false), resource("configmaps", "ConfigMap", "cm", true), resource("secrets", "Secret", "", true),
@@ -94,7 +94,7 @@ func testdata(t testing.TB) string {
 	return testdataAt
 }
 
-// testdataAt is told before a test changes the folder.
+// testdataAt is called before a test changes the folder.
 var testdataAt, _ = filepath.Abs("testdata")
 
 // fakeCluster is an API server of the tests. Its users may do everything that is not forbidden.
@@ -103,7 +103,7 @@ type fakeCluster struct {
 	metadata  *metadatafake.FakeMetadataClient
 	discovery *discoveryfake.FakeDiscovery
 	// notAllowed are verbs and resources, "delete secrets", that no user may use, the controller
-	// included; notMine those that the user may not.
+	// included. notMine are the ones that the user may not use.
 	notAllowed, notMine map[string]bool
 	// warn gets the warnings of the API server.
 	warn rest.WarningHandler
@@ -172,7 +172,7 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 	return c
 }
 
-// selectFields lists what a field selector selects, which a fake does not look at.
+// selectFields applies field selectors, which the fake ignores.
 func (c *fakeCluster) selectFields(action clienttesting.Action) (bool, runtime.Object, error) {
 	list, _ := action.(clienttesting.ListAction)
 	selector := list.GetListRestrictions().Fields
@@ -235,7 +235,7 @@ func (c *fakeCluster) review(action clienttesting.Action) (bool, runtime.Object,
 	return true, answer, unstructured.SetNestedField(answer.Object, allowed, "status", "allowed")
 }
 
-// authorize refuses what the user may not do, and notes patches.
+// authorize refuses requests that the user may not send, and records patches.
 func (c *fakeCluster) authorize(action clienttesting.Action) (bool, runtime.Object, error) {
 	key := action.GetVerb() + " " + action.GetResource().Resource
 	if c.notMine[key] || c.notAllowed[key] {

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the golden files again")
 // noon is when tests take place, in a time zone of its own.
 var noon = time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("CET", 3600))
 
-// world of a command line: what it is run in.
+// world of a command line: its standard input, cluster and time.
 type scene struct {
 	stdin string
 	// notMine are verbs and resources that the user may not, such as "list secrets"; notAllowed
@@ -64,14 +64,14 @@ func executeIn(t *testing.T, cluster *fakeCluster, in scene, args ...string) (co
 	return code, out.String(), diagnostics.String(), cluster.patched
 }
 
-// golden is a command line, what it is run in, and its exit status.
+// golden is a command line with its world and its exit status.
 type golden struct {
 	args []string
 	scene
 	code int
 }
 
-// goldens are command lines; testdata/golden/<name>.txt holds what comes of each.
+// goldens are command lines; testdata/golden/<name>.txt holds the output of each.
 var goldens = map[string]golden{
 	"version":            {args: []string{"version"}},
 	"version-flag":       {args: []string{"--version"}},
@@ -154,7 +154,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// compareGolden compares what a command line printed with its file.
+// compareGolden compares the output of a command line with its file.
 func compareGolden(t *testing.T, name string, test golden, code int, stdout, stderr string, patched []string) {
 	t.Helper()
 	have := fmt.Sprintf("$ kubectl curfew %s\n%s--- stderr, exit status %d\n%s", commandLine(test.args), stdout, code, stderr)
@@ -176,8 +176,7 @@ func compareGolden(t *testing.T, name string, test golden, code int, stdout, std
 	}
 }
 
-// TestWithoutAnswer: an error names the remedy, and what can be
-// said without a cluster is said first.
+// TestWithoutAnswer: an error names the remedy. Errors that need no cluster come first.
 func TestWithoutAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string

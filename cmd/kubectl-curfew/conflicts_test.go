@@ -14,9 +14,9 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
-// TestAnotherClientWasFirst: an object that changed in between is read again, so that a change is
-// never made to a state that no one saw, and not for ever. What was created again under the same
-// name is another object.
+// TestAnotherClientWasFirst: the command reads an object again that changed meanwhile, so that it
+// never patches a state that it has not judged. It gives up after some attempts. An object that was
+// created again under the same name is another object.
 func TestAnotherClientWasFirst(t *testing.T) {
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	for name, test := range map[string]struct {
@@ -88,7 +88,7 @@ func (modified) Error() string { return "the object has been modified" }
 
 var errModified = modified{}
 
-// TestDryRunIsSentAsSuch: --dry-run=server, and nothing else, has the API server store nothing.
+// TestDryRunIsSentAsSuch: only --dry-run=server sends a dry run.
 func TestDryRunIsSentAsSuch(t *testing.T) {
 	for flag, want := range map[string][]string{"none": nil, "server": {metav1.DryRunAll}} {
 		cluster := newFakeCluster(t, objects(t))

@@ -14,8 +14,8 @@ var (
 	lintRun    = regexp.MustCompile(`(?m)^\$ kubectl curfew (lint .*)\n((?:[^$\n].*\n)*)`)
 )
 
-// TestPagesShowWhatLintPrints runs what the pages show, in testdata/docs, and compares output for
-// output.
+// TestPagesShowWhatLintPrints runs the commands of the pages in testdata/docs, and compares their
+// output with the pages.
 func TestPagesShowWhatLintPrints(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
@@ -48,15 +48,15 @@ func TestPagesShowWhatLintPrints(t *testing.T) {
 	}
 }
 
-// TestPagesShowWhatWasPrinted: what the pages show of commands that ask a cluster is what they
-// printed in the end-to-end tests.
+// TestPagesShowWhatWasPrinted: for commands that ask a cluster, the pages show the output of the
+// end-to-end tests.
 func TestPagesShowWhatWasPrinted(t *testing.T) {
 	files, err := filepath.Glob("../../test/e2e/cli/testdata/golden/*.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	printed := map[string]string{}
-	// What status prints differs from cluster to cluster.
+	// The output of status differs from cluster to cluster.
 	for _, file := range append(files, "testdata/golden/status.txt") {
 		text, err := os.ReadFile(file)
 		if err != nil {

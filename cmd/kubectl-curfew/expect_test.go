@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The functions below fail a test unless a value is as wanted. what names the value.
+// These functions fail a test unless a value is as wanted. what names the value.
 
 func expectExit(t *testing.T, what string, have, want int, output string) {
 	t.Helper()

@@ -97,7 +97,7 @@ func conditionOf(kind, message string) map[string]any {
 	return map[string]any{"conditions": []any{map[string]any{"type": kind, "status": "False", "reason": "Bad", "message": message, "lastTransitionTime": "2026-12-24T08:00:00Z"}}}
 }
 
-// missed is the status while the controller is down, and running that of a run that goes on.
+// missed is the status while the controller is down, and running the status during a run.
 var (
 	missed  = map[string]any{"nextScheduleTime": "2026-12-24T06:00:00Z"}
 	running = map[string]any{"lastRun": map[string]any{"id": "now", "phase": "Running", "scheduledTime": "2026-12-24T12:00:00Z"}}
@@ -108,8 +108,8 @@ func olderThan(age string) func(*unstructured.Unstructured) {
 	return spec("conditions", []any{map[string]any{"name": "old", "expression": `now - timestamp(object.metadata.creationTimestamp) > duration("` + age + `")`}})
 }
 
-// TestExpiringByCleanupPolicy: the next runs are in the list, judged at their own time, and what is
-// not known of them is said.
+// TestExpiringByCleanupPolicy: the list has the next runs, judged at the time of each run. Notes
+// name the runs that cannot be evaluated.
 func TestExpiringByCleanupPolicy(t *testing.T) {
 	const (
 		late     = "configmap/first 2026-12-24 13:00:00 CET now cleanup cleanup/attic/tonight -\n"

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestValueOutsideItsBounds: Curfew keeps such a Job, and its own controller deletes it. The row
-// says why it should not be there.
+// TestValueOutsideItsBounds: Curfew keeps such a Job, and the Job controller deletes it. The row
+// names the bound.
 func TestValueOutsideItsBounds(t *testing.T) {
 	cluster := clusterOf(t, `{apiVersion: batch/v1, kind: Job, metadata: {name: long, namespace: ci, uid: long, creationTimestamp: "2026-12-24T10:00:00Z"}, spec: {ttlSecondsAfterFinished: 864000},
   status: {conditions: [{type: Complete, status: "True", lastTransitionTime: "2026-12-24T11:00:00Z"}]}}`)

@@ -11,8 +11,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
-// TestExplainByCleanupPolicy: the next run of a policy that matches an object is named, with its
-// time and what stops it.
+// TestExplainByCleanupPolicy: explain names the next run of a policy that matches an object, with
+// its time and its blocker.
 func TestExplainByCleanupPolicy(t *testing.T) {
 	const when = "2026-12-24 19:00:00 CET, in 6h"
 	for name, c := range map[string]struct {

@@ -77,7 +77,7 @@ func TestExplainFile(t *testing.T) {
 				t.Errorf("exit status %d, %s\nhave\n%s\nwant\n%s", code, stderr, have, strings.Join(test.want, "\n"))
 			}
 			expectCount(t, "patches", patched, 0)
-			// A namespace that nothing is known of may say otherwise.
+			// The settings of an unknown namespace may change the answer.
 			if offline := strings.Contains(test.args, "offline"); strings.Contains(stderr, `note: namespace "ci" is not known: its defaults and bounds may change the answer`) != offline ||
 				strings.Contains(stderr, `namespace "here"`) {
 				t.Errorf("notes: %s", stderr)
@@ -86,7 +86,7 @@ func TestExplainFile(t *testing.T) {
 	}
 }
 
-// TestExplainFileWith: what a policy that is not applied would give, and a label that it gives.
+// TestExplainFileWith: --with applies a policy to manifests, with its TTL and its default label.
 func TestExplainFileWith(t *testing.T) {
 	const labels = "---\napiVersion: curfew.dev/v1alpha1\nkind: LifecyclePolicy\nmetadata: {name: previews}\nspec: {match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 2d}}}\n"
 	const plain = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: foo}\n"

@@ -16,7 +16,7 @@ import (
 	"curfew.dev/curfew/policy/lint"
 )
 
-// advised is what explain tells programs, as far as these tests want to know it.
+// advised has the fields of -o json that these tests read.
 type advised struct {
 	Summary   string
 	Expiry    *time.Time
@@ -35,7 +35,7 @@ func explainFor(t *testing.T, cluster *fakeCluster, args ...string) advised {
 	return out.Items[0]
 }
 
-// advice are objects, what is advised about each, and nothing that would have any of them go at
+// advice are objects with the commands that explain advises. No such command expires an object at
 // once.
 var advice = map[string]struct {
 	// args is KIND/NAME of the object, and its namespace.
@@ -226,7 +226,7 @@ func TestCurfewsOwnStays(t *testing.T) {
 	}
 }
 
-// TestFixedDeadline: where no command is known that would put a deadline off, that is said.
+// TestFixedDeadline: explain says so if no command can extend a deadline.
 func TestFixedDeadline(t *testing.T) {
 	for name, want := range map[string]string{
 		"the deadline of a TrainJob is fixed":        "   its deadline cannot be put off any more\n",
@@ -260,7 +260,7 @@ func TestAdviceOfGoldens(t *testing.T) {
 	}
 }
 
-// try runs a command that is advised about an object and looks at what has become of that.
+// try runs an advised command, and explains the object afterwards.
 func try(t *testing.T, cluster *fakeCluster, line, args string) {
 	t.Helper()
 	before := explainFor(t, cluster, words(args)...)
@@ -281,8 +281,8 @@ func try(t *testing.T, cluster *fakeCluster, line, args string) {
 	}
 }
 
-// edit does what kubectl does with label and annotate, KIND/NAME or KIND NAME, -n, and one
-// KEY=VALUE or KEY-.
+// edit imitates kubectl label and kubectl annotate: KIND/NAME or KIND NAME, -n, and one KEY=VALUE
+// or KEY-.
 func (c *fakeCluster) edit(t *testing.T, args []string) {
 	t.Helper()
 	var namespace, changed string

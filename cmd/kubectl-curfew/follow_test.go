@@ -24,8 +24,8 @@ import (
 
 var jobsResource = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
 
-// TestWatchShowsChanges: a line for each new, changed and gone row. The passing of time is no
-// change, the namespace's mode is.
+// TestWatchShowsChanges: --watch prints a line for each new, changed and gone row. A new mode of
+// the namespace is a change, and the passing of time is none.
 func TestWatchShowsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newFakeCluster(t, objects(t))
@@ -118,8 +118,8 @@ func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
 	}
 }
 
-// TestWatchKeepsWhatCannotBeListed: while a kind, or the API server, does not answer, no row is
-// said to be gone. A kind that is not served any more has taken its objects along.
+// TestWatchKeepsWhatCannotBeListed: no row is reported as gone while its kind, or the API server,
+// does not answer. The rows of a kind that is not served any more are gone.
 func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 	const header, both = "EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "job.batch/both 2026-12-24 17:00:00 CET 4h ttl object -"
 	unavailable := apierrors.NewServiceUnavailable("overloaded")
@@ -176,7 +176,7 @@ func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 	}
 }
 
-// watching is a command that goes on until it is told to end.
+// watching is a command that runs until its context ends.
 type watching struct {
 	*testing.T
 	cancel  context.CancelFunc

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// deletedEvent is an Event of the controller, with the records of what it deleted.
+// deletedEvent is an Event of the controller, with records of deletions.
 func deletedEvent(namespace, name, records string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: Event, metadata: {name: %s, namespace: %s, annotations: {curfew.dev/deleted: %q}}, reason: Deleted}", name, namespace, records)
 }
@@ -30,8 +30,8 @@ const (
 	byItself    = `{"resource":"jobs.batch","namespace":"foo","name":"x","trigger":"ttl","source":"object","from":"2026-12-24T09:00:00Z","to":"2026-12-24T09:00:00Z"}`
 )
 
-// TestWhoDeletedIt: the records in the Events answer for an object that is gone, the latest one
-// first. Without one it is said that none remains, and which Events the user may not list.
+// TestWhoDeletedIt: explain reads the latest record of an object that is gone from the Events. If
+// there is none, it says so, and names the Events that the user may not list.
 func TestWhoDeletedIt(t *testing.T) {
 	const none = `error: job.batch/x does not exist in namespace "foo", and no record of its deletion by Curfew remains: ` +
 		"Events are kept for an hour, and the controller's log has a line for each deletion"

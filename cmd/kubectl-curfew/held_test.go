@@ -7,8 +7,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
-// TestHeldByPolicyInDryRun: what the defaults of a policy stamped before its mode became DryRun is
-// kept from Curfew. The kind's own controller deletes by the native field all the same.
+// TestHeldByPolicyInDryRun: Curfew keeps objects with defaults from a policy whose mode is now
+// DryRun. The kind's own controller still deletes by the native field.
 func TestHeldByPolicyInDryRun(t *testing.T) {
 	const (
 		trial = `{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: trial, uid: trial}, spec: {mode: DryRun, priority: 1000,

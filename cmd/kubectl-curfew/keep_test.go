@@ -36,8 +36,8 @@ func TestKeepByExemptUsers(t *testing.T) {
 	}
 }
 
-// TestKeepFromCleanupPolicies: what the next run of a cleanup policy may delete is protected, with
-// or without a TTL. Where policies cannot be read, a note names the annotation.
+// TestKeepFromCleanupPolicies: keep protects an object that the next run of a cleanup policy may
+// delete, with or without a TTL. If the user may not read policies, a note names the annotation.
 func TestKeepFromCleanupPolicies(t *testing.T) {
 	const protects = `"curfew.dev/protect":"true"`
 	job := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job",

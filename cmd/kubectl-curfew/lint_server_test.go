@@ -85,8 +85,8 @@ func server(t *testing.T, broken bool) (cluster *fakeCluster, asked *[]string) {
 	return cluster, asked
 }
 
-// TestWebhookIsNotCalled: lint --server fails then, for the namespace of each object, and explain
-// -f says that nothing is filled in. Where it is not known, both say so and go on.
+// TestWebhookIsNotCalled: lint --server then fails for each namespace, and explain -f says that
+// nothing is filled in. If the answer is not known, both say so and go on.
 func TestWebhookIsNotCalled(t *testing.T) {
 	const (
 		job      = "{apiVersion: batch/v1, kind: Job, metadata: {name: filled, namespace: NS}}"
@@ -196,7 +196,7 @@ func TestLintServer(t *testing.T) {
 	}
 }
 
-// TestLintServerWithoutAnswer: an error that says nothing about an object is no finding.
+// TestLintServerWithoutAnswer: an error that is not about an object is no finding.
 func TestLintServerWithoutAnswer(t *testing.T) {
 	cluster, _ := server(t, true)
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{stdin: serverManifests}, "lint", "--server", "-f", "-")

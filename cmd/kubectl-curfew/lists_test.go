@@ -113,8 +113,8 @@ func TestEverywhere(t *testing.T) {
 	}
 }
 
-// TestNothingInNamespaces: who may list nothing but some kind without a namespace gets no answer,
-// unless that is what was asked for.
+// TestNothingInNamespaces: a user who may list no namespaced kind gets an error, unless the command
+// names a cluster-scoped kind.
 func TestNothingInNamespaces(t *testing.T) {
 	cluster := newFakeCluster(t, objects(t))
 	for _, resources := range served {
@@ -174,7 +174,7 @@ func TestListGoesOnTooLong(t *testing.T) {
 }
 
 // TestOneObjectOneRow: an OpenShift Project is a Namespace, which --protect and its own mode keep.
-// A row of its own would say that it goes.
+// The list has the Namespace, and no row that says that the Project expires.
 func TestOneObjectOneRow(t *testing.T) {
 	kept := func(version, kind string) runtime.Object {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{
@@ -244,8 +244,8 @@ func TestDeadlinesOfPods(t *testing.T) {
 	}
 }
 
-// TestFinishesBetweenLists: a labelled Pod that finishes while Pods are listed is told once, as it
-// was at last.
+// TestFinishesBetweenLists: a labelled Pod that finishes while Pods are listed has one row, for its
+// last state.
 func TestFinishesBetweenLists(t *testing.T) {
 	pod := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "once", "namespace": "lab", "uid": "lab-once", "creationTimestamp": "2026-12-24T11:00:00Z",
@@ -278,15 +278,15 @@ func TestNamesOnce(t *testing.T) {
 	expectSame(t, "stdout", stdout, "job.batch/a\n")
 }
 
-// TestOneLine: nothing that an annotation holds steers the terminal.
+// TestOneLine: control characters in an annotation never reach the terminal.
 func TestOneLine(t *testing.T) {
 	if have := console.OneLine("a\tb\x1b[2J\u009b2J\u0085c\u2028d\x7fé…"); have != "a b [2J 2J c d é…" {
 		t.Errorf("%q", have)
 	}
 }
 
-// TestControllerHasToSee: what the controller may delete and not list or watch it skips, and so
-// nothing of it goes.
+// TestControllerHasToSee: the controller skips kinds that it may delete, but not list or watch.
+// Their objects are blocked.
 func TestControllerHasToSee(t *testing.T) {
 	for _, verb := range []string{"watch", "get"} { // without list no user of the tests may list, either
 		cluster := newFakeCluster(t, objects(t))
@@ -308,9 +308,9 @@ func thingsOf(version string) *unstructured.Unstructured {
 	}}
 }
 
-// TestProfilesWithoutEffect: the controller judges Jobs and Pods in its own way, other kinds of
-// Kubernetes by their label alone, and custom ones in the version of their profile. What a
-// KindProfile says of the rest has nothing deleted, and is not shown as if it had.
+// TestProfilesWithoutEffect: the controller has code of its own for Jobs and Pods, judges other
+// kinds of Kubernetes by label alone, and custom kinds by the version of their profile. A
+// KindProfile for any other kind has no effect, and the list says so.
 func TestProfilesWithoutEffect(t *testing.T) {
 	profile := func(group, kind, resource string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{

@@ -16,8 +16,8 @@ import (
 
 var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
-// withController is the cluster of testdata after a change of what Curfew itself has there. A
-// change to nil removes an object.
+// withController is the cluster of testdata after a change of an object of Curfew itself. A change
+// to nil removes the object.
 func withController(t *testing.T, change func(*unstructured.Unstructured) *unstructured.Unstructured) *fakeCluster {
 	t.Helper()
 	var all []runtime.Object
@@ -60,8 +60,7 @@ func uninstalled(t *testing.T, served bool) *fakeCluster {
 	return out
 }
 
-// Whatever the controller would do, expiring and explain say that it does not run, and expire-now
-// refuses.
+// While no controller runs, expiring and explain say so, and expire-now refuses.
 func TestControllerThatDoesNotRun(t *testing.T) {
 	const leads = "no replica of Curfew's controller leads: "
 	for name, test := range map[string]struct {
@@ -119,8 +118,8 @@ func TestDeadlinesWithoutController(t *testing.T) {
 	expectPart(t, "stdout", stdout, "nothing stops it: no replica of Curfew's controller leads", true)
 }
 
-// Where Curfew is not installed, explain says so first. What relies on Curfew has no answer, and
-// changes nothing.
+// If Curfew is not installed, explain says so first. Commands that need Curfew fail, and change
+// nothing.
 func TestCurfewIsNotInstalled(t *testing.T) {
 	for served, why := range map[bool]string{
 		false: "Curfew is not installed in this cluster: the API server serves no kind of group curfew.dev",
@@ -141,7 +140,7 @@ func TestCurfewIsNotInstalled(t *testing.T) {
 	}
 }
 
-// Of a kind whose objects the controller does not all know, explain says so; of others it does not.
+// explain says so if the controller does not know all objects of the kind.
 func TestKindThatIsNotAllKnown(t *testing.T) {
 	cluster := withController(t, func(object *unstructured.Unstructured) *unstructured.Unstructured {
 		if object.GetKind() == "ConfigMap" && object.GetName() == "curfew-settings" {

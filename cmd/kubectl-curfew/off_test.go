@@ -39,8 +39,8 @@ func withFlag(t *testing.T, flag, value string, texts ...string) *fakeCluster {
 	return newFakeCluster(t, all)
 }
 
-// What would expire by a trigger that is switched off is shown as blocked by that. Where another
-// trigger applies that is switched on, that one is shown, even though it acts later.
+// A trigger that is switched off blocks its object. If another trigger is on, the row shows that
+// one, even if it acts later.
 func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	byTTL := job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 1h}", "2026-12-20T12:00:00Z")
 	byLabel := secret("creationTimestamp: 2026-12-20T11:00:00Z, labels: {curfew.dev/ttl: 1h}")
@@ -51,8 +51,7 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	const off = "is switched off (--enable)"
 	for name, test := range map[string]struct {
 		object, enable string
-		// trigger and blocker of the row in expiring, and explained is in what explain
-		// says.
+		// trigger and blocker are in the row of expiring, and explained is in the output of explain.
 		trigger, blocker, explained string
 	}{
 		"TTL on":                        {byTTL, "ttl", "ttl", "-", "was due"},
@@ -128,7 +127,7 @@ func TestJobsLeftToKubernetes(t *testing.T) {
 	}
 }
 
-// Without built-in profiles, a kind that only those teach is one that has labels alone.
+// Without built-in profiles, objects of a built-in kind expire by label alone.
 func TestWithoutBuiltinProfiles(t *testing.T) {
 	const finished = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: foo, uid: a, creationTimestamp: \"2026-12-20T11:00:00Z\"}, " +
 		"spec: {ttlSecondsAfterFinished: 3600}, status: {conditions: [{type: Completed, status: \"True\", lastTransitionTime: \"2026-12-20T12:00:00Z\"}]}}"

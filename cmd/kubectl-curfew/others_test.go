@@ -18,7 +18,7 @@ import (
 
 func init() { maps.Copy(clusterGoldens, othersGoldens) }
 
-// othersGoldens are about what others delete.
+// othersGoldens are about deletions by other controllers.
 var othersGoldens = map[string]golden{
 	"explain-namespaced":              {args: words("explain cm/settings -n pr-42")},
 	"explain-namespaced-kept":         {args: words("explain secret/kept -n pr-42 -o json")},
@@ -48,8 +48,8 @@ func clusterOf(t *testing.T, texts ...string) *fakeCluster {
 	return newFakeCluster(t, all)
 }
 
-// TestOthersDelete: the kind's own controller reads the native TTL, whatever keeps Curfew from a
-// deletion.
+// TestOthersDelete: the kind's own controller acts on the native TTL, even if something blocks
+// Curfew.
 func TestOthersDelete(t *testing.T) {
 	const kubernetes = "Kubernetes' TTL-after-finished controller deletes it by "
 	finished := func(metadata, spec, at string) string {

@@ -16,7 +16,8 @@ func paused(name, made string, spec map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// TestPauseShows: a pause blocks what it names in expiring and explain, and nothing else.
+// TestPauseShows: expiring and explain show a pause as the blocker of the objects that it names,
+// and of no others.
 func TestPauseShows(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec   map[string]any
@@ -76,7 +77,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestStatusOfPauses: who holds what, and how to end it.
+// TestStatusOfPauses: status shows each pause, and how to end it.
 func TestStatusOfPauses(t *testing.T) {
 	in := healthy(t)
 	cluster := in.cluster(t)

@@ -71,8 +71,8 @@ func unused(t *testing.T) (policy, page *unstructured.Unstructured) {
 	return policy, page
 }
 
-// A preview counts on from the last run, as the next run will. What it cannot know keeps the
-// object.
+// A preview counts on from the last run, as the next run will. If the count is not known, the
+// object is kept.
 func TestPreviewOfConsecutiveRuns(t *testing.T) {
 	const first = "would delete 0 of 3 objects\n\nSKIPPED           COUNT   FOR EXAMPLE\nConsecutiveRuns   3       ConfigMap default/demo: matched in 1 of 3 runs in a row: see consecutiveRuns\n"
 	for name, c := range map[string]struct {

@@ -118,7 +118,7 @@ func page(root *cobra.Command) string {
 	return out.String()
 }
 
-// documents describes what -o json prints.
+// documents describes the output of -o json.
 func documents() string {
 	var out strings.Builder
 	out.WriteString("\n## JSON\n\n`-o json` and all formats that templates make of it print one list. Its `apiVersion` is `" + console.OutputVersion +

@@ -14,7 +14,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/expiring"
 )
 
-// TestWatchPrintsDocuments: -o json prints all rows first, then only those that change.
+// TestWatchPrintsDocuments: -o json prints all rows first, then only changed ones.
 func TestWatchPrintsDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newFakeCluster(t, objects(t))

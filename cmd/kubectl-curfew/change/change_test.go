@@ -49,15 +49,15 @@ func drawn(t *rapid.T) *Subject {
 	return subject(job.Map(), &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotations, nil)})
 }
 
-// explainedAfter is what the code that decides says of the object once the patch is applied.
+// explainedAfter explains the object with the patch applied.
 func explainedAfter(s *Subject, plan *Plan) *judging.Explanation {
 	changed := merged(runtime.DeepCopyJSONValue(s.Object), plan.Patch).(map[string]any)
 	return judging.Explain(policy.FactsOfObject(policy.JobProfile, changed), s.Explained.Scope, judging.Question{Now: noon})
 }
 
-// TestExtendNeverShortens: by whatever it goes, it goes at the time that was asked for, or a little
-// later, and never before; nor would the kind's own controller, which reads the native field alone,
-// delete it before.
+// TestExtendNeverShortens: by any trigger, the object expires at the requested time or a little
+// later, and never earlier. The kind's own controller, which reads the native field alone, does not
+// delete it earlier either.
 func TestExtendNeverShortens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawn(t)
@@ -89,7 +89,7 @@ func TestExtendNeverShortens(t *testing.T) {
 	})
 }
 
-// TestKeepLetsStay: nothing deletes it any more, its own controller included.
+// TestKeepLetsStay: after keep nothing deletes the object, the kind's own controller included.
 func TestKeepLetsStay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawn(t)
@@ -107,8 +107,8 @@ func TestKeepLetsStay(t *testing.T) {
 	})
 }
 
-// TestExpireNowGoesNow: in the seconds to come, whatever it would have gone by, and never where
-// something stops it.
+// TestExpireNowGoesNow: the object expires within seconds, by any trigger, and never while
+// something blocks it.
 func TestExpireNowGoesNow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawn(t)
@@ -207,7 +207,7 @@ func TestTwiceIsOnce(t *testing.T) {
 	}
 }
 
-// TestChangedDefaultLosesItsStamp: what extend and keep write is no default any more.
+// TestChangedDefaultLosesItsStamp: a value that extend or keep writes is no default any more.
 func TestChangedDefaultLosesItsStamp(t *testing.T) {
 	job := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-time.Hour)).TTL(7200).Annotation(wellknown.AnnotationTTLSource, "policy/platform")
 	stamp := func(plan *Plan, err error) any {

@@ -12,8 +12,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// TestExtendShortensNoLife: not by a TTL beside a label that is later, and not for the outcome that
-// nobody spoke of.
+// TestExtendShortensNoLife: extend never shortens a life by a TTL beside a later label, or for an
+// outcome that the command does not change.
 func TestExtendShortensNoLife(t *testing.T) {
 	const by, to, until = "by", "to", "until"
 	targets := map[string]Target{by: {By: 24 * time.Hour}, to: {To: 24 * time.Hour}, until: {Until: noon.Add(20 * time.Hour)}}
@@ -87,8 +87,8 @@ func TestExtendShortensNoLife(t *testing.T) {
 	}
 }
 
-// TestFateOfWhatStays: what is protected stays when it finishes, too, and is not said to go; above
-// all not by the keep that protects it.
+// TestFateOfWhatStays: a protected object stays after it has finished, and no command says that it
+// expires, above all not the keep that protects it.
 func TestFateOfWhatStays(t *testing.T) {
 	job := func() *builders.JobWrapper {
 		return builders.MakeJob("ci", "a").UID("a").Created(noon.Add(-time.Hour)).Annotation(wellknown.AnnotationTTL, "1h")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestProgress: nothing within a second, then the current step, brought up to date, and gone
-// without a trace before anything else is written. Where the stream is no terminal, nothing ever.
+// TestProgress: the progress shows nothing for a second, then the current step. It is cleared
+// before any other output. If the stream is not a terminal, it shows nothing.
 func TestProgress(t *testing.T) {
 	for name, watched := range map[string]bool{"a person looks on": true, "a pipe": false} {
 		t.Run(name, func(t *testing.T) {

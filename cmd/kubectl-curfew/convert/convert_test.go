@@ -28,7 +28,7 @@ var (
 	now     = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 )
 
-// What becomes of policies and rules like those that the projects publish.
+// Policies and rules like the examples of the projects are converted.
 func TestGoldens(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) < 3 {
@@ -94,8 +94,8 @@ func valid(t *testing.T, p convert.Policy) {
 	}
 }
 
-// usable checks that admission takes the policy: its expressions compile and its schedule runs. One
-// of which something is missing is suspended.
+// usable checks that admission accepts the policy: its expressions compile and its schedule fires.
+// A policy is suspended if a part of its source is missing.
 func usable(t *testing.T, p *convert.Policy) *cleanup.Policy {
 	t.Helper()
 	compiled, spec := compile(t, p)
@@ -178,7 +178,7 @@ func single(t *testing.T, source string) *convert.Policy {
 	return &result.Policies[0]
 }
 
-// Whatever is read, no policy deletes while something of its source is missing.
+// No policy deletes anything while a part of its source is missing, for any input.
 func FuzzSource(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.yaml")
 	for _, file := range files {

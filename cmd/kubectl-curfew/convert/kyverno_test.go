@@ -18,8 +18,8 @@ spec:
   conditions: %s
 `
 
-// Each condition deletes and keeps what it does in Kyverno. Where types do not fit, Kyverno takes a
-// condition for false, and so the object is kept.
+// Each condition matches the same objects as in Kyverno. If types do not match, Kyverno treats a
+// condition as false, and so the object is kept.
 func TestConditions(t *testing.T) {
 	for condition, objects := range map[string]struct{ delete, keep []string }{
 		`{key: "{{ target.status.phase }}", operator: Equals, value: Failed}`: {
@@ -98,7 +98,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// What cannot be converted suspends the policy, and even resumed it deletes nothing.
+// A condition that cannot be converted suspends the policy, which deletes nothing even if it is
+// resumed.
 func TestConditionsThatAreNotConverted(t *testing.T) {
 	for condition, reason := range map[string]string{
 		`{key: "{{ limit }}", operator: Equals, value: a}`:                                                                `variable "limit" is not supported: only target is`,
@@ -242,7 +243,7 @@ func TestMatchesThatAreNotConverted(t *testing.T) {
 	}
 }
 
-// Kyverno's own functions become Curfew's; what only looks like them stays.
+// Kyverno's functions become Curfew's. Text that only looks like them stays.
 func TestDeletingPolicyExpressions(t *testing.T) {
 	for from, want := range map[string]string{
 		`now() - object.metadata.creationTimestamp > duration("72h")`:     `now - timestamp(object.metadata.creationTimestamp) > duration("72h")`,
@@ -279,7 +280,8 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// More conditions than a policy can have are joined; what the schema rejects is not written.
+// Conditions beyond the limit of a policy are joined. A policy that the schema rejects is not
+// written.
 func TestLimitsOfTheSchema(t *testing.T) {
 	var many []string
 	for i := range 20 {
@@ -308,8 +310,8 @@ func TestLimitsOfTheSchema(t *testing.T) {
 	}
 }
 
-// What Kyverno skips by default is not deleted: what it manages, its namespace, and some kinds,
-// whose policies are suspended.
+// Objects that Kyverno skips by default are not deleted: objects that it manages, and its
+// namespace. A policy for a kind that it skips is suspended.
 func TestResourceFilters(t *testing.T) {
 	for kind, suspended := range map[string]bool{"ConfigMap": false, "ReplicaSet": true, "Event": true, "Node": true, "'*'": true} {
 		result := convert.Source("x.yaml", []byte(`

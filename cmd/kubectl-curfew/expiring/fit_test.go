@@ -79,8 +79,8 @@ func TestRowsOf(t *testing.T) {
 	}
 }
 
-// TestKeepsWhatDoesNotAnswer: rows of a kind, or of a group, that does not answer are not said to
-// be gone; rows of other kinds are.
+// TestKeepsWhatDoesNotAnswer: rows of a kind or group that does not answer stay. Rows of other
+// kinds can be gone.
 func TestKeepsWhatDoesNotAnswer(t *testing.T) {
 	of := func(group string) *world.Entry {
 		out := entry(group, noon)

@@ -17,8 +17,8 @@ import (
 	"curfew.dev/curfew/policy/rules"
 )
 
-// TestManyFiles: however many files a directory has, few of them are in memory, and each is judged
-// by the Namespace that stands in the last one.
+// TestManyFiles: lint keeps few of many files in memory, and judges each by the Namespace in the
+// last one.
 func TestManyFiles(t *testing.T) {
 	dir := t.TempDir()
 	const files, objects = 400, 8

@@ -62,8 +62,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseRefuses: text that means nothing, or two things, is an error that says what to write
-// instead.
+// TestParseRefuses: text without a meaning, or with two, is an error that says how to write a time.
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                    "is empty: use a time of day (17:00",
@@ -195,8 +194,8 @@ func TestParseWithin(t *testing.T) {
 	}
 }
 
-// TestAllYear: whenever it is asked, days are those of the calendar and times those that the clocks
-// show, though not every day has 24 hours, and what is to come is the first to come.
+// TestAllYear: at any time of the year, days are calendar days and times are the times of the
+// clocks, though not every day has 24 hours. A weekday or time is the first to come.
 func TestAllYear(t *testing.T) {
 	zone := berlin(t)
 	for at := time.Date(2026, 11, 18, 0, 30, 0, 0, zone); at.Before(time.Date(2027, 11, 18, 0, 30, 0, 0, zone)); at = at.Add(7 * time.Hour) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a test of policies leaves out, or misspells, is an error: it would pass for nothing.
+// A missing or misspelt field of a test is an error: the test would pass without checking anything.
 func TestParseCase(t *testing.T) {
 	const whole = "apiVersion: cli.curfew.dev/v1alpha1\nkind: CleanupTest\npolicies: [a]\nmanifests: [b]\nnow: 2026-12-24T01:00:00Z\n"
 	for name, c := range map[string]struct{ text, err string }{

@@ -143,7 +143,8 @@ func (f *fake) found(t *testing.T) *Installation {
 	return out
 }
 
-// TestAllOfTheManifestsIsFound: whatever the manifests install is removed, with each component.
+// TestAllOfTheManifestsIsFound: uninstall removes all objects of the manifests, and of each
+// component.
 func TestAllOfTheManifestsIsFound(t *testing.T) {
 	all := map[string]*unstructured.Unstructured{}
 	for _, folder := range []string{"base", "labels", "monitoring"} {
@@ -154,7 +155,7 @@ func TestAllOfTheManifestsIsFound(t *testing.T) {
 	for _, one := range added(t, manifests+"/components/*/*.yaml", manifests+"/labels/*.yaml", manifests+"/overlays/*/team.yaml") {
 		all[one.GetKind()+"/"+one.GetNamespace()+"/"+one.GetName()] = one
 	}
-	// What Curfew itself creates carries no label.
+	// Objects that Curfew itself creates have no label.
 	for _, made := range [][3]string{{"v1", "Secret", tlsSecret}, {"v1", "Secret", caSecret}, {"v1", "ConfigMap", "curfew-settings"}, {"coordination.k8s.io/v1", "Lease", lease}} {
 		all[made[2]] = object(made[0], made[1], "curfew-system", made[2])
 	}
@@ -267,8 +268,8 @@ func small() []*unstructured.Unstructured {
 	return out
 }
 
-// TestOrder: what others wait for is deleted first, no controller can add a finalizer when Pods are
-// released, and of a Pod nothing is changed but our finalizer.
+// TestOrder: webhooks are deleted before the objects that they would block. No controller can add a
+// finalizer while Pods are released. Of a Pod only Curfew's finalizer changes.
 func TestOrder(t *testing.T) {
 	f := newFake(t, small()...)
 	found := f.found(t)
@@ -312,7 +313,7 @@ func TestControllerWritesAgain(t *testing.T) {
 	}
 }
 
-// TestForbidden: nothing is deleted where something may not be.
+// TestForbidden: uninstall deletes nothing if a deletion is not allowed.
 func TestForbidden(t *testing.T) {
 	f := newFake(t, small()...)
 	f.objects.PrependReactor("delete", "customresourcedefinitions", func(clienttesting.Action) (bool, runtime.Object, error) {

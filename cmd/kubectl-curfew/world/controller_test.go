@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestSettingsAreRead: what is protected and shown as due, or the other way round, is a wrong
-// answer, and so is a setting that is guessed.
+// TestSettingsAreRead: a setting is read or reported as unusable, and never guessed.
 func TestSettingsAreRead(t *testing.T) {
 	before := Controller{Namespace: "here", User: "someone", Protect: []string{"kube-system", "here"}}
 	published := map[string]string{"dry-run": "false", "kyverno-label": "false", "namespace": "here", "protect": "prod,infra", "user": "me", "enable": "ttl,label,cleanup,deadline,tally", "builtin-profiles": "true", "leave-native-ttl": "false"}

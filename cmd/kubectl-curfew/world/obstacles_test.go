@@ -29,8 +29,7 @@ func TestConcerns(t *testing.T) {
 	}
 }
 
-// TestBlocker: only what keeps the object is a blocker, and not what merely delays or undoes its
-// deletion.
+// TestBlocker: an obstacle that only delays or undoes a deletion is no blocker.
 func TestBlocker(t *testing.T) {
 	owner, finalizer := judging.Obstacle{Kind: judging.ObstacleOwner}, judging.Obstacle{Kind: judging.ObstacleFinalizer}
 	permission := judging.Obstacle{Kind: judging.ObstaclePermission, Stops: true}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A list that outlives the API server's snapshot has all objects: it goes on where the API server
-// says so, and else begins again. An unchanged object comes once.
+// A list that outlives the API server's snapshot has all objects: it goes on at the continue token
+// of the error, or begins again. An unchanged object comes once.
 func TestPages(t *testing.T) {
 	object := func(name, version string) unstructured.Unstructured {
 		out := unstructured.Unstructured{Object: map[string]any{}}

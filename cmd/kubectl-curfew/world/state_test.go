@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A controller that does not run is never reported as one that does, and what cannot be read is
-// neither.
+// A stopped controller is never reported as running. If its state cannot be read, it is unknown.
 func TestStateOfTheController(t *testing.T) {
 	fresh := Lease{Presence: Found, Holder: "a", Age: 15 * time.Second, Duration: 15 * time.Second}
 	change := func(by func(*Lease)) Lease {
