@@ -174,7 +174,7 @@ func TestLabelIsStampedAsItsOwn(t *testing.T) {
 			t.Errorf("expire-now, stamp %q: %s, want %s", stamp, have, want)
 		}
 		if have := stamped(Keep(s)); have != "map[curfew.dev/ttl-label-source:object]" {
-			t.Errorf("keep, stamp %q: %s", stamp, have)
+			t.Errorf("keep with stamp %q: annotations are %s, want the source object", stamp, have)
 		}
 	}
 }
@@ -221,10 +221,10 @@ func TestChangedDefaultLosesItsStamp(t *testing.T) {
 	}
 	removed := fmt.Sprint([]any{nil, true})
 	if got := fmt.Sprint(stamp(Extend(subject(job.Map(), &resolution.Scope{}), Target{By: time.Hour}))); got != removed {
-		t.Errorf("extend: %s", got)
+		t.Errorf("extend: the patch of the stamp is %s, want %s", got, removed)
 	}
 	if got := fmt.Sprint(stamp(Keep(subject(job.Map(), &resolution.Scope{})))); got != removed {
-		t.Errorf("keep: %s", got)
+		t.Errorf("keep: the patch of the stamp is %s, want %s", got, removed)
 	}
 	labelled := subject(job.Label(wellknown.LabelTTL, "150m").Map(), &resolution.Scope{})
 	plan, err := Extend(labelled, Target{Until: noon.Add(45 * time.Minute)})

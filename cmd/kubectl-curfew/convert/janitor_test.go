@@ -45,12 +45,12 @@ func TestJanitorExpressions(t *testing.T) {
 			}
 			for _, object := range objects.delete {
 				if !deletes(t, compiled["r"], object) {
-					t.Errorf("keeps %s", object)
+					t.Errorf("%s: is kept, want that it is deleted", object)
 				}
 			}
 			for _, object := range objects.keep {
 				if deletes(t, compiled["r"], object) {
-					t.Errorf("deletes %s", object)
+					t.Errorf("%s: is deleted, want that it is kept", object)
 				}
 			}
 		})
@@ -91,7 +91,7 @@ func TestJanitorFirstRuleDecides(t *testing.T) {
 		"kind: Pod\nmetadata: {name: pr-1, labels: {keep: x}}":           false,
 	} {
 		if have := deletes(t, compiled["short"], object); have != want {
-			t.Errorf("%s: deleted is %v", object, have)
+			t.Errorf("%s: is deleted: %t, want %t", object, have, want)
 		}
 	}
 	if n := len(compiled["equal"].Spec.Conditions); n != 4 { // matches, age, no-ttl, and not kept
@@ -114,10 +114,10 @@ func TestJanitorRulesThatAreNotConverted(t *testing.T) {
 	for id, want := range map[string]bool{"hook": true, "after": true, "other": false, "mounted": true, "precedence": true, "claims": false, "claims-too": true,
 		"typo": true, "nodes": true, "extra": true} {
 		if suspended[id] != want || compiled[id] == nil {
-			t.Errorf("%s: suspended is %v", id, suspended[id])
+			t.Errorf("rule %s: policy compiles: %t, want true; is suspended: %t, want %t", id, compiled[id] != nil, suspended[id], want)
 		}
 		if id != "nodes" && id != "extra" && want && deletes(t, compiled[id], "kind: ConfigMap") {
-			t.Errorf("%s deletes", id)
+			t.Errorf("rule %s: the suspended policy deletes a ConfigMap, want that it is kept", id)
 		}
 	}
 	if !deletes(t, compiled["claims"], "kind: PersistentVolumeClaim") || !deletes(t, compiled["other"], "kind: Secret") {
@@ -148,11 +148,11 @@ func TestDeploymentTime(t *testing.T) {
 		with.DeploymentTime = annotation
 		result := convert.Source("rules.yaml", []byte(rule), with)
 		if len(result.Policies) != 1 {
-			t.Fatalf("%q: %v", annotation, result.Findings)
+			t.Fatalf("--deployment-time-annotation=%q: %d policies, want 1: %v", annotation, len(result.Policies), result.Findings)
 		}
 		compiled := usable(t, &result.Policies[0])
 		if got := result.Policies[0].Spec.Suspend; got != c.suspended {
-			t.Errorf("%q: suspended is %t", annotation, got)
+			t.Errorf("--deployment-time-annotation=%q: policy is suspended: %t, want %t", annotation, got, c.suspended)
 		}
 		if !deletes(t, compiled, old) || deletes(t, compiled, deployed) != c.deletesDeployed {
 			t.Errorf("%q: deletes old %t, deployed %t", annotation, deletes(t, compiled, old), deletes(t, compiled, deployed))

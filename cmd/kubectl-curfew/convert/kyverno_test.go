@@ -176,7 +176,7 @@ func TestExclusionsAsConditions(t *testing.T) {
 		"kind: Pod\nmetadata: {labels: {x: '2'}}":                           true,
 	} {
 		if have := deletes(t, compiled, object); have != want {
-			t.Errorf("%s: deleted is %v", object, have)
+			t.Errorf("%s: is deleted: %t, want %t", object, have, want)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestMatchesAsConditions(t *testing.T) {
 		"metadata: {namespace: ci-1, labels: {app: ab}, annotations: {team: b12}}": false,
 	} {
 		if have := deletes(t, compiled, object); have != want {
-			t.Errorf("%s: deleted is %v", object, have)
+			t.Errorf("%s: is deleted: %t, want %t", object, have, want)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func TestMatchesThatAreNotConverted(t *testing.T) {
 			found = found || finding.Lost && finding.Reason == reason
 		}
 		if !found {
-			t.Errorf("%s: %v", match, result.Findings)
+			t.Errorf("%s: no finding names it: %v", match, result.Findings)
 		}
 		for i := range result.Policies {
 			usable(t, &result.Policies[i])
@@ -275,7 +275,7 @@ func TestSchedules(t *testing.T) {
 		usable(t, converted)
 		spec := converted.Spec
 		if spec.Schedule != want || spec.Suspend != (want == "@daily") {
-			t.Errorf("%s becomes %s, suspended %v", from, spec.Schedule, spec.Suspend)
+			t.Errorf("schedule %s becomes %s, want %s; suspended: %t, want %t", from, spec.Schedule, want, spec.Suspend, want == "@daily")
 		}
 	}
 }
@@ -321,11 +321,11 @@ metadata: {name: a}
 spec: {schedule: "@daily", match: {any: [{resources: {kinds: [`+kind+`]}}]}}
 `), options)
 		if len(result.Policies) != 1 {
-			t.Fatalf("%s: %v", kind, result.Findings)
+			t.Fatalf("%s: %d policies, want 1: %v", kind, len(result.Policies), result.Findings)
 		}
 		compiled := usable(t, &result.Policies[0])
 		if got := result.Policies[0].Spec.Suspend; got != suspended {
-			t.Errorf("%s: suspended is %t", kind, got)
+			t.Errorf("%s: policy is suspended: %t, want %t", kind, got, suspended)
 		}
 		for object, want := range map[string]bool{
 			"metadata: {name: a, namespace: b}":                                                  true,

@@ -97,6 +97,6 @@ func TestKeepsWhatDoesNotAnswer(t *testing.T) {
 		kept = append(kept, one.Name)
 	}
 	if have := strings.Join(kept, " "); have != "silent unlisted" {
-		t.Errorf("kept %s", have)
+		t.Errorf("kept rows are %s, want silent unlisted", have)
 	}
 }

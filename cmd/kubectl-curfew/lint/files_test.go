@@ -75,7 +75,10 @@ func TestManyFiles(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if report.Count(rules.Deny) != files || report.Objects != files*(objects+1)+1 {
-		t.Errorf("%d findings on %d objects", len(report.Findings), report.Objects)
+	if have := report.Count(rules.Deny); have != files {
+		t.Errorf("%d objects are denied, want %d", have, files)
+	}
+	if want := files*(objects+1) + 1; report.Objects != want {
+		t.Errorf("%d objects are judged, want %d", report.Objects, want)
 	}
 }

@@ -190,7 +190,7 @@ func TestParseWithin(t *testing.T) {
 	}
 	day, err := ParseWithin("today", wednesday(t))
 	if err != nil || !day.Contains(wednesday(t)) || !day.Contains(day.From) || day.Contains(day.To) {
-		t.Errorf("today: %v, %v", day, err)
+		t.Errorf("today is %v, error %v; want a span with %v and its begin, without its end", day, err, wednesday(t))
 	}
 }
 
@@ -210,7 +210,7 @@ func TestAllYear(t *testing.T) {
 		} {
 			have, err := Parse(text, at)
 			if err != nil || have.Format(of.layout) != of.want || !have.After(at) || have.Sub(at) > of.within {
-				t.Errorf("%s: %q: %s, %v", at, text, have, err)
+				t.Errorf("at %s %q is %s, error %v; want %s within %s", at, text, have, err, of.want, of.within)
 			}
 		}
 	}

@@ -199,7 +199,7 @@ func TestLabelsSelectNothing(t *testing.T) {
 		}
 	}
 	if len(f.changes) < 8 {
-		t.Errorf("it does %q", f.changes)
+		t.Errorf("%d changes, want at least 8: %q", len(f.changes), f.changes)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestControllerWritesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Contains(f.changes, "delete validatingwebhookconfigurations curfew-kinds") {
-		t.Errorf("it does %q", f.changes)
+		t.Errorf("the configuration that was written again is not deleted: %q", f.changes)
 	}
 }
 
@@ -347,13 +347,13 @@ func TestElsewhere(t *testing.T) {
 	service := map[string]any{"namespace": "platform", "name": "curfew-webhook"}
 	_ = unstructured.SetNestedSlice(hooks.Object, []any{map[string]any{"clientConfig": map[string]any{"service": service}}}, "webhooks")
 	if _, err := newFake(t, hooks).find(t, false); err == nil || !strings.Contains(err.Error(), "--curfew-namespace platform") {
-		t.Errorf("it says %v", err)
+		t.Errorf("error is %v, want that it names --curfew-namespace platform", err)
 	}
 	hooks.SetName("copy") // One of any name that calls Curfew's Service blocks as well.
 	service["namespace"] = "curfew-system"
 	_ = unstructured.SetNestedSlice(hooks.Object, []any{map[string]any{"clientConfig": map[string]any{"service": service}}}, "webhooks")
 	if found := newFake(t, hooks).found(t); len(found.Objects) != 1 {
-		t.Errorf("%v is found", found.Objects)
+		t.Errorf("%d objects are found, want 1: %v", len(found.Objects), found.Objects)
 	}
 }
 
@@ -383,6 +383,6 @@ func TestFinalizersAlone(t *testing.T) {
 		t.Fatal("nothing is found")
 	}
 	if err := found.Remove(t.Context()); err != nil || len(f.changes) != 2 {
-		t.Errorf("it does %q: %v", f.changes, err)
+		t.Errorf("error is %v, want none; %d changes, want 2: %q", err, len(f.changes), f.changes)
 	}
 }

@@ -59,8 +59,8 @@ const otherGroups = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.
 func TestDiscovery(t *testing.T) {
 	discovery := answering(t, map[string]string{"/api": coreGroup, "/apis": otherGroups, "/version": `{"gitVersion":"v1.37.1"}`})
 	found, lists, err := discovery.ServerGroupsAndResources()
-	if err == nil || err.Error() != "no answer from metrics.k8s.io/v1beta1" {
-		t.Errorf("error %v", err)
+	if want := "no answer from metrics.k8s.io/v1beta1"; err == nil || err.Error() != want {
+		t.Errorf("error of a group without an answer is %v, want %s", err, want)
 	}
 	var preferred, served []string
 	for _, group := range found {
@@ -73,14 +73,14 @@ func TestDiscovery(t *testing.T) {
 		}
 	}
 	if have := strings.Join(preferred, " "); have != "=v1 batch=batch/v1 metrics.k8s.io= storage.k8s.io=storage.k8s.io/v1" {
-		t.Errorf("groups %s", have)
+		t.Errorf("groups and preferred versions are %s, want core, batch, metrics.k8s.io without one, and storage.k8s.io", have)
 	}
 	want := "v1 pods Pod true [po] 3\nbatch/v1 jobs Job true [] 3\nbatch/v1beta1 jobs Job true [] 3\nstorage.k8s.io/v1 volumes Volume false [] 3"
 	if have := strings.Join(served, "\n"); have != want {
-		t.Errorf("served\n%s", have)
+		t.Errorf("served resources are\n%s\nwant\n%s", have, want)
 	}
 	if version, err := discovery.ServerVersion(); err != nil || version.GitVersion != "v1.37.1" {
-		t.Errorf("version %v, %v", version, err)
+		t.Errorf("version of the server is %v, error %v; want v1.37.1", version, err)
 	}
 	if _, _, err := answering(t, nil).ServerGroupsAndResources(); !apierrors.IsUnauthorized(err) {
 		t.Errorf("error %v, want the API server's own", err)
@@ -110,6 +110,6 @@ func TestResourcesAreNotAll(t *testing.T) {
 	_, err := w.Resources(t.Context())
 	silent := cleanup.SilentGroups(nil)
 	if !errors.As(err, &silent) || !slices.Equal(silent, []string{"metrics.k8s.io"}) {
-		t.Errorf("%v", err)
+		t.Errorf("error is %v, want that metrics.k8s.io does not answer", err)
 	}
 }

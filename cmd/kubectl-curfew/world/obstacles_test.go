@@ -21,10 +21,10 @@ func TestConcerns(t *testing.T) {
 		pod + "; and 2 more": {true, true}, // which are not told apart
 	} {
 		if have := concerns(message, "Job", ci); have != want.job {
-			t.Errorf("%s: %t for what the namespace asks for", message, have)
+			t.Errorf("%s: applies to a Job whose namespace decided: %t, want %t", message, have, want.job)
 		}
 		if have := concerns(message, "Job", own); have != want.own {
-			t.Errorf("%s: %t for what the object asks for", message, have)
+			t.Errorf("%s: applies to a Job that decided itself: %t, want %t", message, have, want.own)
 		}
 	}
 }

@@ -51,8 +51,8 @@ func TestStateOfTheController(t *testing.T) {
 		if c.State != test.state || c.Why != test.why {
 			t.Errorf("%s: %s, %q; want %s, %q", name, c.State, c.Why, test.state, test.why)
 		}
-		if blocks := len(c.down()) > 0; blocks != (test.state == Stopped || test.state == NotInstalled) {
-			t.Errorf("%s: blocks deletions: %t", name, blocks)
+		if have, want := len(c.down()) > 0, test.state == Stopped || test.state == NotInstalled; have != want {
+			t.Errorf("%s: the state blocks deletions: %t, want %t", name, have, want)
 		}
 	}
 }
