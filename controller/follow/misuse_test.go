@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"pgregory.net/rapid"
 
 	"curfew.dev/curfew/policy"
@@ -66,11 +69,24 @@ type misuse struct {
 var misuses = rapid.Custom(func(t *rapid.T) misuse {
 	out := misuse{Resource: rapid.SampledFrom([]string{v1alpha1.LifecyclePolicies, v1alpha1.LifecyclePolicies, v1alpha1.KindProfiles, v1alpha1.KindProfiles, v1alpha1.PodTallies, definitionResource.Resource}).Draw(t, "resource")}
 	out.Name = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name")
-	out.Act = rapid.SampledFrom([]string{"write", "write", "write", "write", "create again", "delete", "status", "lose the watch", "uninstall"}).Draw(t, "act")
+	out.Act = rapid.SampledFrom([]string{"write", "write", "write", "create again", "create again", "delete", "status", "status", "lose the watch", "uninstall"}).Draw(t, "act")
 	out.Spec = rapid.IntRange(0, len(specs[out.Resource])-1).Draw(t, "spec")
 	out.Wait = rapid.SampledFrom([]time.Duration{0, 0, time.Millisecond, time.Second, time.Minute}).Draw(t, "wait")
 	return out
 })
+
+// forgetful is a source that no longer has the past when a watch begins again, once it has expired.
+type forgetful struct {
+	*source
+	expired atomic.Bool
+}
+
+func (f *forgetful) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	if f.expired.Swap(false) {
+		return nil, apierrors.NewResourceExpired("too old resource version")
+	}
+	return f.source.Watch(ctx, options)
+}
 
 // users writes what users write, as the API server stores it.
 type users struct {
@@ -79,11 +95,12 @@ type users struct {
 }
 
 func (u *users) do(t *testing.T, m misuse) {
-	s := u.sources[m.Resource].(*source)
+	s := u.sources[m.Resource].(*forgetful)
 	s.SetAbsent(false)
 	old := s.Get(m.Name)
 	switch m.Act {
 	case "lose the watch":
+		s.expired.Store(true)
 		s.EndWatches()
 		return
 	case "uninstall": // The API server always serves CustomResourceDefinitions.
@@ -144,7 +161,7 @@ func stampOf(object *unstructured.Unstructured) map[string]any {
 type fixed struct{ platform.Source }
 
 func (fixed) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
-	return resolution.ParseNamespace(name, map[string]string{wellknown.AnnotationDefaultTTL: "4h", wellknown.AnnotationBackfill: "true"}, nil), nil
+	return resolution.ParseNamespace(name, map[string]string{wellknown.AnnotationBackfill: "true"}, nil), nil
 }
 
 // decisions are what a platform decides about some objects.
@@ -219,7 +236,7 @@ func TestMisuseInSequences(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := &users{sources: map[string]Source{}}
 				for resource := range specs {
-					u.sources[resource] = newSource()
+					u.sources[resource] = &forgetful{source: newSource()}
 				}
 				lived := platformFrom(t, u.sources)
 				start(t, lived)
