@@ -69,7 +69,7 @@ type misuse struct {
 var misuses = rapid.Custom(func(t *rapid.T) misuse {
 	out := misuse{Resource: rapid.SampledFrom([]string{v1alpha1.LifecyclePolicies, v1alpha1.LifecyclePolicies, v1alpha1.KindProfiles, v1alpha1.KindProfiles, v1alpha1.PodTallies, definitionResource.Resource}).Draw(t, "resource")}
 	out.Name = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name")
-	out.Act = rapid.SampledFrom([]string{"write", "write", "write", "create again", "create again", "delete", "status", "status", "lose the watch", "uninstall"}).Draw(t, "act")
+	out.Act = rapid.SampledFrom([]string{"write", "write", "write", "write unseen", "create again", "create again unseen", "delete", "delete unseen", "status", "status unseen", "uninstall"}).Draw(t, "act")
 	out.Spec = rapid.IntRange(0, len(specs[out.Resource])-1).Draw(t, "spec")
 	out.Wait = rapid.SampledFrom([]time.Duration{0, 0, time.Millisecond, time.Second, time.Minute}).Draw(t, "wait")
 	return out
@@ -98,23 +98,23 @@ func (u *users) do(t *testing.T, m misuse) {
 	s := u.sources[m.Resource].(*forgetful)
 	s.SetAbsent(false)
 	old := s.Get(m.Name)
-	switch m.Act {
-	case "lose the watch":
+	if strings.HasSuffix(m.Act, "unseen") {
 		s.expired.Store(true)
 		s.EndWatches()
-		return
+	}
+	switch m.Act {
 	case "uninstall": // The API server always serves CustomResourceDefinitions.
 		s.SetAbsent(m.Resource != definitionResource.Resource)
 		s.EndWatches()
 		return
-	case "delete", "create again":
+	case "delete", "delete unseen", "create again", "create again unseen":
 		if old != nil {
 			s.Remove(m.Name)
 		}
-		if old = nil; m.Act == "delete" {
+		if old = nil; strings.HasPrefix(m.Act, "delete") {
 			return
 		}
-	case "status":
+	case "status", "status unseen":
 		if old != nil && m.Resource == v1alpha1.LifecyclePolicies {
 			old.Object["status"] = stampOf(old)
 			s.Put(old)
