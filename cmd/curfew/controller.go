@@ -43,6 +43,7 @@ type controller struct {
 	notices    *notices
 	deletion   action.Action
 	engine     *engine.Engine
+	rules      *follow.Rules // nil with --only-namespaces
 	maker      *feedMaker
 	jobs       *follow.Jobs
 	feeds      *feedset.Set
@@ -94,7 +95,7 @@ func (c *controller) runOnce(ctx context.Context) error {
 // namespaces.
 func (c *controller) runObjects(ctx context.Context) error {
 	defer c.notices.last(ctx)
-	return together(ctx, c.pauses.Run, c.engine.Run, func(ctx context.Context) error {
+	return together(ctx, c.pauses.Run, c.rules.Run, c.engine.Run, func(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
@@ -154,11 +155,15 @@ func (c *controller) addEngine(context.Context) error {
 	if err != nil {
 		return err
 	}
+	rules, err := c.confirmRules()
+	if err != nil {
+		return err
+	}
 	if c.synced, err = feed.NewSyncedMetric(metrics.Registry, c.clock, c.reported.Set); err != nil {
 		return err
 	}
 	c.engine, err = engine.New(engine.Options{
-		Triggers: triggers, Known: c.known, Ping: client.Ping, Skew: c.skew, Behind: c.behind, Pauses: c.pauses, Clock: c.clock,
+		Triggers: triggers, Known: c.known, Ping: client.Ping, Skew: c.skew, Behind: c.behind, Pauses: c.pauses, Rules: rules, Clock: c.clock,
 		Log: c.log.WithName("expiry"), Registerer: metrics.Registry,
 		MaxDeletionsPerMinute: c.options.maxDeletionsPerMinute, FavourDrain: c.options.favourDrain, DryRun: c.options.dryRun,
 		StuckAfter: c.options.stuckAfter,
@@ -241,6 +246,17 @@ func (c *controller) readPauses() error {
 	}
 	c.pauses.Use(read, c.reported.Set)
 	return err
+}
+
+// confirmRules confirms the rules that caches hold (S12). With --only-namespaces every object is
+// judged live, by a GET of its Namespace, and policies are files.
+func (c *controller) confirmRules() (engine.Rules, error) {
+	if c.options.only() {
+		return nil, nil
+	}
+	var err error
+	c.rules, err = follow.NewRules(c.platform.Platform, c.platform.Namespaces, c.clock, c.log, metrics.Registry)
+	return c.rules, err
 }
 
 // apiServices say which groups the API server serves; rbac is the version of roles and their

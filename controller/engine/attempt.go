@@ -23,6 +23,7 @@ const maxRounds = 5
 func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 	res := attemptResult{sent: j.object}
 	due := e.dueOf(j)
+	e.restOnRules(j) // Before outdated is asked.
 	live := j.object.Live || j.kind.UIDOnly || e.opts.Behind != nil && e.opts.Behind()
 	for round := 1; ; round++ {
 		if live || e.outdated(&res.sent) || j.trigger.Payload && res.sent.Payload == nil {
@@ -80,6 +81,7 @@ func (e *Engine) do(ctx context.Context, j *job, due action.Due) action.Result {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	ctx, mark := pause.With(ctx, policy.Trigger(j.trigger.Name), scopeOf(j.kind, &j.object))
+	mark.Confirmed(j.confirmed)
 	due.Trigger = j.trigger.Name
 	out := j.trigger.Action.Do(ctx, due)
 	if mark.Held() {
@@ -95,6 +97,9 @@ func (e *Engine) conclude(j *job, res *attemptResult) {
 		res.again = true
 	case action.Held:
 		res.hold(ErrHeldByPause)
+		if !j.confirmed.IsZero() && pause.Age(e.opts.Clock.Now(), j.confirmed) >= pause.MaxRules {
+			res.hold(ErrUnconfirmed)
+		}
 	case action.Done:
 		switch {
 		case j.dry:
@@ -193,6 +198,7 @@ func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due
 		res.hold(ErrNoSlot)
 		return false
 	}
+	e.keepUp(ctx, &jd)
 	if !e.accept(j, res, &jd.Object) { // Much may have changed by now.
 		return false
 	}
@@ -211,9 +217,23 @@ func (e *Engine) judge(ctx context.Context, j *job, o Object) (Judgement, error)
 		judge = j.batch.run.Judge
 	}
 	epoch := e.Epoch()
+	j.confirmed = e.opts.Clock.Now() // It reads the rules.
 	jd, err := judge(ctx, o)
 	jd.Object.Epoch = epoch
 	return jd, err
+}
+
+// keepUp judges again, by caches, if rules changed during a live judgement. The caches know of each
+// change that makes a judgement outdated. Another live judgement would take as long as this one,
+// and rules that change more often than that would hold a due object for ever.
+func (e *Engine) keepUp(ctx context.Context, jd *Judgement) {
+	for round := 0; round < maxRounds && jd.Agrees != nil && e.outdated(&jd.Object); round++ {
+		epoch := e.Epoch()
+		if !jd.Agrees(ctx) {
+			return
+		}
+		jd.Object.Epoch = epoch
+	}
 }
 
 // accept records a live judgement with verdict Track, and reports whether to go on with the action.

@@ -96,13 +96,39 @@ func (e *Engine) next(now int64, r reading) *job {
 		return nil
 	}
 	e.doChores(now)
-	if !e.passable(now, len(e.submitted) > 0) {
+	if !e.passable(now, len(e.submitted) > 0) || !e.rulesConfirmed(now) {
 		return nil
 	}
 	if j := e.nextTracked(now, r); j != nil {
 		return j
 	}
 	return e.nextSubmitted(now, r)
+}
+
+// rulesConfirmed reports whether the rules were confirmed so lately that work may begin. It
+// requests that if anything is due, or soon will be, and no pause holds everything. The lock is
+// held.
+func (e *Engine) rulesConfirmed(now int64) bool {
+	if e.opts.Rules == nil || len(e.submitted) == 0 && !e.index.DueBy(now+int64(pause.Ahead)) {
+		return true
+	}
+	held := true
+	for _, q := range e.queues {
+		held = held && e.paused.view.HoldsAll(policy.Trigger(q.trigger.Name))
+	}
+	if held {
+		return true
+	}
+	e.opts.Rules.Want()
+	return pause.Age(e.opts.Clock.Now(), e.opts.Rules.Confirmed()) < pause.MaxRules
+}
+
+// restOnRules notes when the rules were confirmed by which a job was judged. A change that was
+// reported until then makes the job outdated, so ask that afterwards.
+func (e *Engine) restOnRules(j *job) {
+	if e.opts.Rules != nil {
+		j.confirmed = e.opts.Rules.Confirmed()
+	}
 }
 
 func (e *Engine) nextTracked(now int64, r reading) *job {

@@ -50,6 +50,9 @@ func New(o Options) (*Engine, error) {
 		all: pace.Rate{Limit: o.MaxDeletionsPerMinute}, backfill: pace.Rate{Limit: o.BackfillPerMinute},
 	}
 	o.Pauses.OnAnswer(e.wakeUp)
+	if o.Rules != nil {
+		o.Rules.OnAnswer(e.wakeUp)
+	}
 	e.metrics = newMetrics(e)
 	e.byOthers = e.metrics.byOthers
 	m := e.metrics

@@ -218,6 +218,7 @@ type job struct {
 	unanswered bool
 	started    time.Duration // monotonic: when it entered its current room
 	stay       *stay         // in its current room
+	confirmed  time.Time     // when the rules were confirmed by which it was judged
 }
 
 // missing is the result for an object that does not exist.

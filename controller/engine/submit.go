@@ -133,6 +133,10 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 // ErrPaused is the error of submitted objects that are Held because a breaker is open.
 var ErrPaused = errors.New("deletions of this kind or source are paused")
 
+// ErrUnconfirmed is the error of submitted objects that are Held because the rules were not
+// confirmed in time.
+var ErrUnconfirmed = fmt.Errorf("the rules could not be confirmed in time: %w", ErrPaused)
+
 // finishSubmitted reports to the run, and buries all entries of an object that is gone.
 func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now int64) {
 	switch {

@@ -62,6 +62,8 @@ type Judgement struct {
 	Since time.Time
 	// Finalizers of the state that was read; for Track only.
 	Finalizers []string
+	// Agrees reports whether caches judge the same state alike; for Track only. It may be nil.
+	Agrees func(context.Context) bool
 }
 
 // Judge reads one object live (a quorum read: GET without resourceVersion) and judges it. Many
@@ -233,6 +235,15 @@ const (
 	ReasonNotJudged    = "NotJudged"
 )
 
+// Rules confirms the rules by which objects are judged (S12).
+type Rules interface {
+	// Want has them confirmed: something is due, or will be within [pause.Ahead].
+	Want()
+	// Confirmed returns when. All changes until then were reported to the engine before.
+	Confirmed() time.Time
+	OnAnswer(wake func())
+}
+
 // Defaults of Options.
 const (
 	// DefaultStuckAfter is how long an object may be terminating before it is reported.
@@ -274,6 +285,8 @@ type Options struct {
 	Behind func() bool
 	// Pauses holds actions while a DeletionPause names them. Nil means that nothing ever does.
 	Pauses *pause.Gate
+	// Rules confirms the rules. Nil means that every object is judged live.
+	Rules Rules
 	// Clock is the only clock; nil means the real one.
 	Clock clock.WithTicker
 	// Log gets one line a deletion and one summary line an interval.

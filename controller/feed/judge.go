@@ -288,6 +288,7 @@ func (f *trigger) judgeLive(ctx context.Context, tracked engine.Object) (engine.
 		return engine.Judgement{}, err
 	}
 	f.report(facts, verdict)
+	cached := f.agrees(facts, object, verdict)
 	switch verdict.Action {
 	case policy.Wait, policy.Delete, policy.Stop:
 		// The answer carries the UID of a re-created object, so that the engine does not treat it
@@ -306,7 +307,7 @@ func (f *trigger) judgeLive(ctx context.Context, tracked engine.Object) (engine.
 		if err != nil {
 			return engine.Judgement{}, fmt.Errorf("metadata of %s %s/%s: %w", f.kind.Profile.Name, facts.Namespace, facts.Name, err)
 		}
-		return engine.Judgement{Verdict: engine.Track, Object: due, Finalizers: found.GetFinalizers()}, nil
+		return engine.Judgement{Verdict: engine.Track, Object: due, Finalizers: found.GetFinalizers(), Agrees: cached}, nil
 	}
 	if facts.UID != tracked.UID {
 		return engine.Judgement{Verdict: engine.Gone}, nil

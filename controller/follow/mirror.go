@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +48,10 @@ type Mirror[T any] struct {
 	err     error
 	changed []func(key string, old, new *T)
 	wake    loop.Signal
+	again   loop.Signal // begin again with a list
 	listed  chan struct{}
+
+	versions versions
 }
 
 const (
@@ -66,12 +71,18 @@ var errNotKnown = errors.New("not listed yet")
 // NewMirror makes a mirror that keeps the results of read, by "namespace/name", or by name for
 // cluster-scoped kinds.
 func NewMirror[T any](source Source, read func(*unstructured.Unstructured) T, clock clock.Clock, log logr.Logger) *Mirror[T] {
-	return &Mirror[T]{source: source, read: read, clock: clock, log: log, items: map[string]T{}, err: errNotKnown, wake: loop.NewSignal(), listed: make(chan struct{})}
+	return &Mirror[T]{source: source, read: read, clock: clock, log: log, items: map[string]T{}, err: errNotKnown, wake: loop.NewSignal(), again: loop.NewSignal(), listed: make(chan struct{})}
 }
 
 // OnChange registers a function that is called with each change: old is nil for a new object, new
 // for one that is gone. Call it before Run.
 func (m *Mirror[T]) OnChange(f func(key string, old, new *T)) { m.changed = append(m.changed, f) }
+
+// restart lists and watches again.
+func (m *Mirror[T]) restart() {
+	m.again.Set()
+	m.wake.Set()
+}
 
 // Wake looks again at a kind that was not served.
 func (m *Mirror[T]) Wake() {
@@ -151,7 +162,7 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case m.absent(ctx, err):
-			m.replace(map[string]T{})
+			m.replace(map[string]T{}, nil)
 			if pause = absentFor; !absent {
 				absent = true
 				m.log.Info("CRD is not installed: none of its objects count until it is")
@@ -172,24 +183,29 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 	}
 }
 
-// each passes all objects to take, from a list of their own.
-func (m *Mirror[T]) each(ctx context.Context, take func(*unstructured.Unstructured)) (at string, err error) {
-	return paging.Each(ctx, metav1.ListOptions{}, m.source.List, func(page *unstructured.UnstructuredList) error {
+// each passes all objects to take, from a consistent list of their own.
+func (m *Mirror[T]) each(ctx context.Context, take func(*unstructured.Unstructured)) (*listing, error) {
+	read := &listing{sent: m.clock.Now(), have: map[string]uint64{}}
+	var err error
+	read.at, err = paging.Each(ctx, metav1.ListOptions{}, m.source.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
+			read.have[keyOf(&page.Items[i])] = versionOf(page.Items[i].GetResourceVersion())
 			take(&page.Items[i])
 		}
 		return nil
 	})
+	return read, err
 }
 
 func (m *Mirror[T]) list(ctx context.Context) (string, error) {
+	m.again.Clear()
 	items := map[string]T{}
-	at, err := m.each(ctx, func(item *unstructured.Unstructured) { items[keyOf(item)] = m.read(item) })
+	read, err := m.each(ctx, func(item *unstructured.Unstructured) { items[keyOf(item)] = m.read(item) })
 	if err != nil {
 		return "", err
 	}
-	m.replace(items)
-	return at, nil
+	m.replace(items, read.have)
+	return read.at, nil
 }
 
 // follow handles events until the watch can no longer go on.
@@ -205,6 +221,8 @@ func (m *Mirror[T]) follow(ctx context.Context, at string) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-m.again:
+			return nil
 		case event, ok := <-events.ResultChan():
 			if !ok {
 				return nil // The kind is small: it is listed again.
@@ -218,8 +236,10 @@ func (m *Mirror[T]) follow(ctx context.Context, at string) error {
 				return fmt.Errorf("got a %T where an object was asked for", event.Object)
 			case event.Type == watch.Deleted:
 				m.set(keyOf(object), nil)
+				m.versions.drop(keyOf(object), object.GetResourceVersion())
 			default:
 				m.set(keyOf(object), new(m.read(object)))
+				m.versions.set(keyOf(object), object.GetResourceVersion())
 			}
 		}
 	}
@@ -232,7 +252,7 @@ func keyOf(object *unstructured.Unstructured) string {
 	return object.GetNamespace() + "/" + object.GetName()
 }
 
-func (m *Mirror[T]) replace(items map[string]T) {
+func (m *Mirror[T]) replace(items map[string]T, have map[string]uint64) {
 	m.mu.Lock()
 	old, first := m.items, !m.known
 	m.items, m.known = items, true
@@ -249,6 +269,7 @@ func (m *Mirror[T]) replace(items map[string]T) {
 			m.tell(key, &before, nil)
 		}
 	}
+	m.versions.replace(have)
 	if first && len(items) == 0 {
 		m.tell("", nil, nil) // That there are none is news too.
 	}
@@ -276,4 +297,81 @@ func (m *Mirror[T]) tell(key string, old, new *T) {
 	for _, f := range m.changed {
 		f(key, old, new)
 	}
+}
+
+// listing is what a consistent LIST of a kind showed.
+type listing struct {
+	sent time.Time
+	at   string            // resourceVersion of the list
+	have map[string]uint64 // resourceVersions by key
+	// changed are the objects that a copy lacked during the LIST; of Namespaces only.
+	changed []*metav1.PartialObjectMetadata
+}
+
+// unservedListing is the listing of a kind that is not served.
+func unservedListing(sent time.Time) *listing {
+	return &listing{sent: sent, at: strconv.FormatUint(math.MaxUint64, 10)}
+}
+
+// versions are the resourceVersions of the objects in a local copy, and of objects that were
+// deleted from it. A change is in here once all who depend on it know of it.
+type versions struct {
+	mu         sync.Mutex
+	have, gone map[string]uint64
+}
+
+// maxGone bounds how many deleted objects are remembered. They are needed for about a second.
+const maxGone = 1000
+
+// versionOf reads a resourceVersion. API servers have always counted with etcd's revision, and have
+// to from Kubernetes 1.35 on (KEP-5504).
+func versionOf(text string) uint64 {
+	version, _ := strconv.ParseUint(text, 10, 64)
+	return version
+}
+
+func (v *versions) set(key, version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.have == nil {
+		v.have = map[string]uint64{}
+	}
+	v.have[key] = versionOf(version)
+}
+
+func (v *versions) drop(key, version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.have, key)
+	if v.gone == nil || len(v.gone) >= maxGone {
+		v.gone = map[string]uint64{}
+	}
+	v.gone[key] = versionOf(version)
+}
+
+// replace takes over what a LIST showed.
+func (v *versions) replace(have map[string]uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.have, v.gone = have, nil
+}
+
+// lacks returns the key of an object that the copy does not show as the LIST did, or "". What the
+// copy learned after the LIST is not lacking.
+func (v *versions) lacks(read *listing) string {
+	at := versionOf(read.at)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for key, version := range read.have {
+		mine, ok := v.have[key]
+		if ok && mine != version && mine <= at || !ok && v.gone[key] < version {
+			return key
+		}
+	}
+	for key, mine := range v.have {
+		if _, ok := read.have[key]; !ok && mine <= at {
+			return key
+		}
+	}
+	return ""
 }

@@ -52,13 +52,16 @@ type Namespaces struct {
 	clock  clock.Clock
 	log    logr.Logger
 	synced toolscache.InformerSynced
+	cache  cache.Cache // nil for a Poll
 	stamper
+	versions versions
 
 	mu      sync.RWMutex
 	known   map[string]*resolution.NamespacePolicy
 	metas   map[string]*metav1.PartialObjectMetadata
 	gone    map[string]goneNamespace
-	swept   time.Time // when those that are too old were last dropped
+	floor   map[string]uint64 // resourceVersions from LISTs: see catchUp
+	swept   time.Time         // when those that are too old were last dropped
 	changed []func(name string)
 	others  []func(name string)
 	added   []func(name string)
@@ -78,10 +81,17 @@ const goneFor = 10 * time.Minute
 // reader.
 func NewNamespaces(ctx context.Context, from cache.Cache, reader client.Reader, clock clock.Clock, log logr.Logger) (*Namespaces, error) {
 	n := &Namespaces{
-		reader: reader, clock: clock, log: log.WithName("namespaces"),
+		reader: reader, clock: clock, log: log.WithName("namespaces"), cache: from,
 		known: map[string]*resolution.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
 	}
-	informer, err := from.GetInformer(ctx, NamespaceMeta(), cache.BlockUntilSynced(false))
+	var err error
+	n.synced, err = n.watch(ctx)
+	return n, err
+}
+
+// watch follows the namespaces of the cache.
+func (n *Namespaces) watch(ctx context.Context) (toolscache.InformerSynced, error) {
+	informer, err := n.cache.GetInformer(ctx, NamespaceMeta(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
@@ -93,8 +103,7 @@ func NewNamespaces(ctx context.Context, from cache.Cache, reader client.Reader, 
 	if err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
-	n.synced = registration.HasSynced
-	return n, nil
+	return registration.HasSynced, nil
 }
 
 // OnChange registers a function that is called with each namespace if Curfew's labels or
@@ -130,6 +139,10 @@ func (n *Namespaces) observe(object any) {
 	read := resolution.NamespaceOf(&meta.ObjectMeta)
 	uses := usesCurfew(read)
 	n.mu.Lock()
+	if n.stale(meta) {
+		n.mu.Unlock()
+		return
+	}
 	was, known := n.gone[meta.Name]
 	delete(n.gone, meta.Name)
 	old := n.metas[meta.Name]
@@ -155,6 +168,7 @@ func (n *Namespaces) observe(object any) {
 	for _, f := range tell {
 		f(meta.Name)
 	}
+	n.versions.set(meta.Name, meta.ResourceVersion)
 }
 
 func (n *Namespaces) forget(object any) {
@@ -165,10 +179,17 @@ func (n *Namespaces) forget(object any) {
 	if !ok {
 		return
 	}
+	n.mu.Lock()
+	stale := n.stale(meta)
+	n.mu.Unlock()
+	if stale {
+		return
+	}
 	n.stampNever(meta.Name) // A standby stamps none, and hears of namespaces for as long as it stands by.
 	now := n.clock.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.versions.drop(meta.Name, meta.ResourceVersion)
 	delete(n.metas, meta.Name)
 	delete(n.known, meta.Name)
 	if now.Sub(n.swept) >= goneFor { // Namespaces come and go by the thousand.
@@ -179,6 +200,15 @@ func (n *Namespaces) forget(object any) {
 		n.gone = map[string]goneNamespace{}
 	}
 	n.gone[meta.Name] = goneNamespace{now, meta.Annotations, meta.Labels}
+}
+
+// stale reports whether a state is older than a LIST or a watch after it showed. The lock is held.
+func (n *Namespaces) stale(meta *metav1.PartialObjectMetadata) bool {
+	version, floor := versionOf(meta.ResourceVersion), n.floor[meta.Name]
+	if floor > 0 {
+		n.floor[meta.Name] = max(floor, version)
+	}
+	return version < floor
 }
 
 func curfewKeys(all map[string]string) map[string]string {

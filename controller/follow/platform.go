@@ -50,7 +50,7 @@ type Platform struct {
 
 	store       *platform.Store
 	definitions *Mirror[expression.Definition]
-	live        *recent[*platform.Snapshot]
+	live        *recent[*rules]
 	clock       clock.Clock
 	dirty       loop.Signal
 	onKinds     []func()
@@ -224,18 +224,26 @@ func (p *Platform) unserved(definitions Source, of schema.GroupVersionResource) 
 	}
 }
 
+// rules are LifecyclePolicies and KindProfiles as consistent LISTs show them.
+type rules struct {
+	*platform.Snapshot
+	policies, profiles *listing
+}
+
 // readRules lists LifecyclePolicies and KindProfiles, both at once.
-func (p *Platform) readRules(ctx context.Context) (*platform.Snapshot, error) {
+func (p *Platform) readRules(ctx context.Context) (*rules, error) {
 	var group sync.WaitGroup
 	var policies []*expression.Policy
 	var errPolicies error
-	group.Go(func() { policies, errPolicies = p.Policies.Live(ctx) })
-	profiles, err := p.Profiles.Live(ctx)
+	read := &rules{}
+	group.Go(func() { policies, read.policies, errPolicies = p.Policies.Live(ctx) })
+	profiles, listed, err := p.Profiles.Live(ctx)
 	group.Wait()
 	if err := errors.Join(errPolicies, err); err != nil {
 		return nil, err
 	}
-	return p.store.Snapshot().WithProfiles(profiles).WithPolicies(policies), nil
+	read.profiles, read.Snapshot = listed, p.store.Snapshot().WithProfiles(profiles).WithPolicies(policies)
+	return read, nil
 }
 
 // unserved reports whether no CustomResourceDefinition serves a resource.

@@ -205,8 +205,8 @@ func TestLiveReadsWithoutCRDs(t *testing.T) {
 	policies.SetAbsent(true)
 	profiles.SetAbsent(true)
 	live := func() (ofPolicies, ofProfiles error) {
-		_, ofPolicies = p.Policies.Live(t.Context())
-		_, ofProfiles = p.Profiles.Live(t.Context())
+		_, _, ofPolicies = p.Policies.Live(t.Context())
+		_, _, ofProfiles = p.Profiles.Live(t.Context())
 		return ofPolicies, ofProfiles
 	}
 	if a, b := live(); a != nil || b != nil {

@@ -118,16 +118,16 @@ func (p *Policies) Objects() ([]*v1alpha1.LifecyclePolicy, error) {
 }
 
 // Live lists the policies. It compiles only the ones that are not compiled yet.
-func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, error) {
+func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, *listing, error) {
 	var out []*expression.Policy
-	_, err := p.mirror.each(ctx, func(item *unstructured.Unstructured) { out = append(out, p.compile(item).policy) })
+	read, err := p.mirror.each(ctx, func(item *unstructured.Unstructured) { out = append(out, p.compile(item).policy) })
 	switch {
 	case p.mirror.absent(ctx, err):
-		return nil, nil
+		return nil, unservedListing(read.sent), nil
 	case err != nil:
-		return nil, fmt.Errorf("listing LifecyclePolicies: %w", err)
+		return nil, nil, fmt.Errorf("listing LifecyclePolicies: %w", err)
 	}
-	return out, nil
+	return out, read, nil
 }
 
 // Failed reports policies that could not be evaluated for an object: the log has all of them, and

@@ -66,9 +66,9 @@ func (p *Profiles) read(read *unstructured.Unstructured) compiledProfile {
 }
 
 // Live lists the KindProfiles by name. It compiles only the ones that are not compiled yet.
-func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, error) {
+func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, *listing, error) {
 	out := map[string]*expression.Profile{}
-	_, err := p.mirror.each(ctx, func(item *unstructured.Unstructured) {
+	read, err := p.mirror.each(ctx, func(item *unstructured.Unstructured) {
 		known, ok := p.mirror.Get(item.GetName())
 		if !ok || known.UID != item.GetUID() || known.Generation != item.GetGeneration() {
 			known = p.read(item)
@@ -78,11 +78,11 @@ func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, er
 	})
 	switch {
 	case p.mirror.absent(ctx, err):
-		return nil, nil
+		return nil, unservedListing(read.sent), nil
 	case err != nil:
-		return nil, fmt.Errorf("listing KindProfiles: %w", err)
+		return nil, nil, fmt.Errorf("listing KindProfiles: %w", err)
 	}
-	return out, nil
+	return out, read, nil
 }
 
 // OnChange registers a function that is called with each kind whose profile changed, after the

@@ -75,7 +75,11 @@ type confirmed struct {
 // taken back a second ago, and no profile that was corrected. One list of each serves all who ask
 // within a second (contract, section 4). A DELETE without one does not compare the live profile.
 func (c confirmed) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
-	return c.platform.live.get(ctx)
+	read, err := c.platform.live.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return read.Snapshot, nil
 }
 
 // live reads all but the rules, which are shared by all who judge.

@@ -153,7 +153,7 @@ func (g *Gate) look() (View, bool, <-chan struct{}) {
 
 // show updates the view, and reports whether it is known. The lock is held.
 func (g *Gate) show(now time.Time) (known bool) {
-	fresh := !g.good.IsZero() && age(now, g.good) < maxAge
+	fresh := !g.good.IsZero() && Age(now, g.good) < maxAge
 	next, of := View{held: g.pauses}, g.good
 	switch {
 	case !fresh && !g.bad.After(g.good):
@@ -175,9 +175,9 @@ func (g *Gate) show(now time.Time) (known bool) {
 	return true
 }
 
-// age is the longer of what the wall clock and the monotonic clock say: the one may be set, and the
+// Age is the longer of what the wall clock and the monotonic clock say: the one may be set, and the
 // other stands still while the machine sleeps.
-func age(now, since time.Time) time.Duration {
+func Age(now, since time.Time) time.Duration {
 	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
 
@@ -238,6 +238,8 @@ type Mark struct {
 	trigger policy.Trigger
 	scope   string
 	any     bool // every pause holds them
+	// confirmed is when the rules that permit the requests were confirmed. Zero: no rules are.
+	confirmed time.Time
 
 	held atomic.Bool
 }
@@ -259,6 +261,19 @@ func HeldIn(ctx context.Context) bool {
 
 // Held reports whether a request of the context was held.
 func (m *Mark) Held() bool { return m.held.Load() }
+
+// MaxRules is the age up to which confirmed rules permit a request (S12). A live judgement may rest
+// on a LIST that was sent a second before it, so that makes 15 s.
+const MaxRules = 14 * time.Second
+
+// Confirmed sets when the rules were confirmed that permit the requests. Call it before the context
+// is used.
+func (m *Mark) Confirmed(at time.Time) { m.confirmed = at }
+
+// outdated reports whether the rules were confirmed too long ago.
+func (m *Mark) outdated(now time.Time) bool {
+	return !m.confirmed.IsZero() && Age(now, m.confirmed) >= MaxRules
+}
 
 func (m *Mark) in(view *View) bool {
 	if m.any {
@@ -300,7 +315,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	resp, err := t.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
-			if view, known := t.gate.View(); !known || mark.in(&view) {
+			if view, known := t.gate.View(); mark.outdated(t.gate.options.Clock.Now()) || !known || mark.in(&view) {
 				mark.held.Store(true)
 				cancel(ErrHeld)
 				// HTTP/1.1 writes a request although its context is done. HTTP/2 does not, and its
@@ -327,9 +342,10 @@ func speaksHTTP2(conn net.Conn) bool {
 	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// pass waits until a read is new enough, and fails if a pause holds the marked request.
+// pass waits until a read is new enough, and fails if a pause or outdated rules hold the marked
+// request.
 func (g *Gate) pass(ctx context.Context, mark *Mark) error {
-	if view, known := g.wait(ctx); known && !mark.in(&view) {
+	if view, known := g.wait(ctx); known && !mark.in(&view) && !mark.outdated(g.options.Clock.Now()) {
 		return nil
 	}
 	mark.held.Store(true)

@@ -182,10 +182,10 @@ func (g *Gate) next() time.Duration {
 		return 0
 	case !now.Before(g.wanted):
 		every = idleEvery
-	case g.shown.Unread == "" && g.shown.all(), g.shown.Unread != "" && age(now, g.good) > 2*slowEvery:
+	case g.shown.Unread == "" && g.shown.all(), g.shown.Unread != "" && Age(now, g.good) > 2*slowEvery:
 		every = slowEvery
 	}
-	return every - age(now, g.began)
+	return every - Age(now, g.began)
 }
 
 func (g *Gate) begin(sent time.Time) {
@@ -203,7 +203,7 @@ func (g *Gate) read(ctx context.Context, sent time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	if took := age(g.options.Clock.Now(), sent); err == nil && took >= maxAge {
+	if took := Age(g.options.Clock.Now(), sent); err == nil && took >= maxAge {
 		err = fmt.Errorf("the answer took %s", took.Round(time.Millisecond))
 	}
 	if g.answer(sent, pauses, err) {

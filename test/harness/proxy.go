@@ -31,6 +31,7 @@ type Proxy struct {
 	reads   []Read
 	changed chan struct{} // closed and replaced when deletes changes
 	conns   map[net.Conn]struct{}
+	mute    func(path string) bool // nil: none
 }
 
 type hook struct{ handle Handler }
@@ -139,7 +140,7 @@ func (p *Proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Reque
 			return
 		}
 	}
-	forward.ServeHTTP(w, r)
+	forward.ServeHTTP(p.mutable(w, r), r)
 }
 
 // statusRecorder remembers how a request was answered.
