@@ -48,6 +48,7 @@ type change struct {
 	// tally is the PodTally whose status is replaced.
 	tally         types.UID
 	before, after ledger
+	gone          bool // it is deleted, and lists nothing any more
 	// pod gets or loses the finalizer, or must be counted at the end.
 	pod        types.UID
 	adds, ends bool
@@ -57,8 +58,10 @@ type change struct {
 
 func (c *change) String() string {
 	switch {
-	case c.tally != "":
+	case c.tally != "" && !c.gone:
 		return fmt.Sprintf("%s from %+v to %+v (%v)", c.tally, c.before, c.after, c.took)
+	case c.gone:
+		return fmt.Sprintf("%s deleted with %+v", c.tally, c.before)
 	case c.ends:
 		return fmt.Sprintf("%s must be counted", c.pod)
 	}
@@ -96,7 +99,7 @@ var counter = porcupine.Model{
 	Step: func(state, input, _ any) (bool, any) {
 		one, c := input.(part), state.(counts)
 		switch {
-		case !one.took:
+		case !one.took, one.gone && one.of == one.tally:
 			return true, c
 		case one.tally != "" && one.of == one.tally:
 			return c.number(one.change)
@@ -129,6 +132,11 @@ func (c counts) pod(one part) (bool, counts) {
 	}
 	was, is := lists(&one.before, one.of), lists(&one.after, one.of)
 	switch {
+	case one.gone:
+		if c.listed == one.tally {
+			c.listed = ""
+		}
+		return true, c
 	case was && c.listed != one.tally:
 		return false, c
 	case was && !is:

@@ -166,6 +166,7 @@ func (m *model) tallies() {
 	case rapid.Bool().Draw(m.t, "edit"):
 		object.ResourceVersion = m.world.next()
 	default:
+		m.world.history.begin(&change{tally: object.UID, before: readLedger(&object.Status), gone: true, took: true})(nil)
 		delete(m.world.tallies, name)
 		m.process.watch.again.Set()
 	}
