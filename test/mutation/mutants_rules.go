@@ -10,7 +10,7 @@ var ofRules = []Mutant{
 	},
 	{
 		Invariant: "S12", Name: "work begins while no rules are confirmed",
-		File: "controller/engine/recheck.go",
+		File: "controller/engine/dispatch.go",
 		Old:  "e.opts.Rules.Confirmed()) < pause.MaxRules", New: "e.opts.Rules.Confirmed()) < 1000*pause.MaxRules",
 		Package: "controller/feed", Tests: []string{"TestUnconfirmed"},
 	},
