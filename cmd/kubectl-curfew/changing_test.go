@@ -42,7 +42,7 @@ func TestExpiresWhenItIsSent(t *testing.T) {
 		text, _, _ = strings.Cut(text, `"`)
 		label, err := lifetime.ParseTTLLabel(text)
 		if err != nil || !label.At.After(at) || label.At.After(at.Add(5*time.Second)) {
-			t.Errorf("%s is sent at %s: %v", patch.GetPatch(), at.UTC(), err)
+			t.Errorf("patch %s is sent at %s, want a label in the five seconds after it; error %v", patch.GetPatch(), at.UTC(), err)
 		}
 		at = at.Add(10 * time.Second) // It takes its time to answer, too.
 		return false, nil, nil
@@ -84,7 +84,7 @@ func TestExpireNowByTheServersClock(t *testing.T) {
 				text, _, _ = strings.Cut(text, `"`)
 				label, err := lifetime.ParseTTLLabel(text)
 				if err != nil || !label.At.After(server) || label.At.After(server.Add(5*time.Second)) {
-					t.Errorf("%s is sent at %s: %v", patch.GetPatch(), server.UTC(), err)
+					t.Errorf("patch %s is sent at %s, want a label in the five seconds after it; error %v", patch.GetPatch(), server.UTC(), err)
 				}
 				took := test.takes[min(sent, len(test.takes)-1)]
 				sent++
@@ -129,13 +129,13 @@ func TestInterrupted(t *testing.T) {
 		command.SetOut(&out)
 		command.SetErr(&said)
 		code := console.Run(ctx, command)
-		if code != console.ExitUsage || !strings.HasSuffix(said.String(), "interrupted before object 3 of 3: those before it are changed\n") {
-			t.Errorf("%s: exit status %d: %s", format, code, said.String())
-		}
+		expectExit(t, format, code, console.ExitUsage, said.String())
+		expectEnd(t, format+": stderr", said.String(), "interrupted before object 3 of 3: those before it are changed\n")
+		expectCount(t, format+": patches", cluster.patched, 2)
 		for name, want := range map[string]bool{"demo-2": true, "plain": false} {
 			told := strings.Contains(out.String(), "configmap/"+name+" ") || strings.Contains(out.String(), `"name": "`+name+`"`)
-			if told != want || len(cluster.patched) != 2 {
-				t.Errorf("%s: %s is told: %t; sent %q\n%s", format, name, told, cluster.patched, out.String())
+			if told != want {
+				t.Errorf("%s: %s is printed as changed: %t, want %t\n%s", format, name, told, want, out.String())
 			}
 		}
 	}

@@ -72,11 +72,10 @@ func TestAnotherClientWasFirst(t *testing.T) {
 				return true, nil, apierrors.NewConflict(configMaps.GroupResource(), "demo", errModified)
 			})
 			code, stdout, stderr, sent := executeIn(t, cluster, scene{}, test.args...)
-			if code != test.code || !strings.HasSuffix(stdout+stderr, test.want) {
-				t.Errorf("exit status %d: %s%s", code, stdout, stderr)
-			}
-			if len(sent) != test.sent || !strings.Contains(sent[len(sent)-1], test.last) {
-				t.Errorf("sent %q", sent)
+			expectExit(t, "the command", code, test.code, stdout+stderr)
+			expectEnd(t, "output", stdout+stderr, test.want)
+			if expectCount(t, "requests", sent, test.sent); len(sent) > 0 {
+				expectPart(t, "last request", sent[len(sent)-1], test.last, true)
 			}
 		})
 	}

@@ -112,8 +112,11 @@ func TestDefaultsForPrograms(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &data); err != nil {
 		t.Fatal(err)
 	}
-	if data.Namespace != "team" || data.Mode != "enforce" || len(data.Unusable) != 1 || data.Unusable[0].Value != "soon" || data.Unusable[0].Source != "namespace/team" {
-		t.Errorf("%+v", data)
+	expectSame(t, "namespace", data.Namespace, "team")
+	expectSame(t, "mode", data.Mode, "enforce")
+	if expectCount(t, "unusable settings", data.Unusable, 1); len(data.Unusable) == 1 {
+		expectSame(t, "value of the unusable setting", data.Unusable[0].Value, "soon")
+		expectSame(t, "source of the unusable setting", data.Unusable[0].Source, "namespace/team")
 	}
 	for _, item := range data.Items {
 		if item.Kind != "Job" {

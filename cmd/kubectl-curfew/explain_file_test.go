@@ -104,13 +104,17 @@ func TestExplainFileForPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := data.Items[0], data.Items[1]
-	if first.Line != 1 || first.Object.Name != "plain" || first.Succeeded == nil || first.Succeeded.Source != "namespace/ci" || first.Succeeded.Value != "1d" ||
-		len(first.Filled) != 1 || !strings.HasPrefix(first.Filled[0], "ttlSecondsAfterFinished defaulted to 86400 (1d)") {
-		t.Errorf("%+v", first)
+	expectSame(t, "line of the first object", first.Line, 1)
+	expectSame(t, "name of the first object", first.Object.Name, "plain")
+	if first.Succeeded == nil {
+		t.Fatalf("the first object has no TTL after success, want 1d of namespace ci: %+v", first)
 	}
-	if len(second.Rejected) != 1 || !strings.Contains(second.Rejected[0], "curfew.dev/max-ttl 7d") {
-		t.Errorf("%+v", second)
-	}
+	expectSame(t, "source of its TTL", first.Succeeded.Source, "namespace/ci")
+	expectSame(t, "its TTL", first.Succeeded.Value, "1d")
+	expectStart(t, "filled field", strings.Join(first.Filled, ", "), "ttlSecondsAfterFinished defaulted to 86400 (1d)")
+	expectCount(t, "fields that are filled in", first.Filled, 1)
+	expectCount(t, "reasons to reject the second object", second.Rejected, 1)
+	expectPart(t, "reason to reject the second object", strings.Join(second.Rejected, ", "), "curfew.dev/max-ttl 7d", true)
 }
 
 func TestExplainFileRefuses(t *testing.T) {

@@ -159,9 +159,7 @@ func TestWebhookIsAskedForOnceANamespace(t *testing.T) {
 			asked = append(asked, action.GetNamespace())
 		}
 	}
-	if fmt.Sprint(asked) != "[ci]" {
-		t.Errorf("asked about %s", asked)
-	}
+	expectSame(t, "namespaces that the API server is asked about", fmt.Sprint(asked), "[ci]")
 }
 
 func TestLintServer(t *testing.T) {
@@ -186,14 +184,11 @@ func TestLintServer(t *testing.T) {
 	if code != console.ExitBadNews || !slices.Equal(have, want) {
 		t.Errorf("exit status %d, %s\nhave %s\nwant %s", code, stderr, strings.Join(have, "\n"), strings.Join(want, "\n"))
 	}
-	if got := fmt.Sprint(*asked); got != "[ci/denied ci/filled ci/(created) absent/nowhere ci/secret /new]" {
-		t.Errorf("asked about %s", got)
-	}
+	expectSame(t, "objects that the API server is asked about", fmt.Sprint(*asked), "[ci/denied ci/filled ci/(created) absent/nowhere ci/secret /new]")
 	_, stdout, stderr, _ = executeIn(t, cluster, scene{}, "lint", "--server", "-n", "ci", "-f", file, "-o", "wide")
-	if !strings.Contains(stdout, "default    Job ci/filled        -                 ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace \"ci\"\n") ||
-		stderr != "7 objects: 2 errors, 4 warnings, 1 default\n" {
-		t.Errorf("%s%s", stdout, stderr)
-	}
+	filled := "default    Job ci/filled        -                 ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace \"ci\"\n"
+	expectPart(t, "stdout", stdout, filled, true)
+	expectSame(t, "stderr", stderr, "7 objects: 2 errors, 4 warnings, 1 default\n")
 }
 
 // TestLintServerWithoutAnswer: an error that is not about an object is no finding.

@@ -1,3 +1,4 @@
+// Package pause creates and deletes DeletionPauses: kubectl curfew pause and resume.
 package pause
 
 import (

@@ -1,3 +1,4 @@
+// Package report prints the runs of a cleanup policy that the controller recorded.
 package report
 
 import (

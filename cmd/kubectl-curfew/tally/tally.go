@@ -1,3 +1,4 @@
+// Package tally prints the counts of PodTallies.
 package tally
 
 import (

@@ -1,2 +1,0 @@
-// Package defaults prints the TTLs that new objects of a namespace get.
-package defaults

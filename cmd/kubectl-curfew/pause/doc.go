@@ -1,2 +1,0 @@
-// Package pause creates and deletes DeletionPauses: kubectl curfew pause and resume.
-package pause

@@ -1,2 +1,0 @@
-// Package report prints the runs of a cleanup policy that the controller recorded.
-package report

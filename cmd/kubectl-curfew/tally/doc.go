@@ -1,2 +1,0 @@
-// Package tally prints the counts of PodTallies.
-package tally

@@ -1,2 +1,0 @@
-// Package testcases runs tests of cleanup policies against manifests: kubectl curfew test.
-package testcases
