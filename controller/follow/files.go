@@ -82,25 +82,26 @@ func selects(selector, name string) bool {
 // Watch implements [Source]. It ends when the files have changed, so that they are listed again.
 func (s fileSource) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	events := make(chan watch.Event)
+	out := watch.NewProxyWatcher(events)
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
+		defer cancel()
+		select {
+		case <-out.StopChan():
+		case <-ctx.Done():
+		}
+	}()
+	go func() {
 		defer close(events)
+		defer cancel()
 		for loop.Pause(ctx, s.Clock, filesEvery) {
 			if _, version, err := s.Read(ctx); err != nil || version != options.ResourceVersion {
 				return
 			}
 		}
 	}()
-	return fileWatch{events, cancel}, nil
+	return out, nil
 }
-
-type fileWatch struct {
-	events chan watch.Event
-	cancel context.CancelFunc
-}
-
-func (w fileWatch) Stop()                          { w.cancel() }
-func (w fileWatch) ResultChan() <-chan watch.Event { return w.events }
 
 // Read reads all files, and returns the objects and a fingerprint of their content.
 func (f Files) Read(ctx context.Context) ([]unstructured.Unstructured, string, error) {

@@ -165,7 +165,8 @@ func (s *seenJob) same(other *seenJob) bool {
 // have been, no matter what another controller wrote into its status.
 func hasCounted(job *batchv1.Job) bool {
 	uncounted := job.Status.UncountedTerminatedPods
-	return job.Status.Succeeded+job.Status.Failed > 0 || uncounted != nil && len(uncounted.Succeeded)+len(uncounted.Failed) > 0 || policy.FactsOfJob(job).Finished
+	waiting := uncounted != nil && len(uncounted.Succeeded)+len(uncounted.Failed) > 0
+	return job.Status.Succeeded+job.Status.Failed > 0 || waiting || policy.FactsOfJob(job).Finished
 }
 
 // PodCounter returns what the Job of a Pod said when it was last seen; nil if it said nothing. A
@@ -199,7 +200,8 @@ var statefulSets = appsv1.SchemeGroupVersion.WithResource("statefulsets")
 func (o *Owners) Existing(ctx context.Context, namespace string, owners []*metav1.OwnerReference) ([]*metav1.OwnerReference, error) {
 	names, err := o.statefulSets.get(ctx, namespace, func(ctx context.Context) (map[string]bool, error) {
 		names := map[string]bool{}
-		_, err := paging.Each(ctx, metav1.ListOptions{}, o.Client.Resource(statefulSets).Namespace(namespace).List, func(page *unstructured.UnstructuredList) error {
+		list := o.Client.Resource(statefulSets).Namespace(namespace).List
+		_, err := paging.Each(ctx, metav1.ListOptions{}, list, func(page *unstructured.UnstructuredList) error {
 			for i := range page.Items {
 				names[page.Items[i].GetName()] = true
 			}

@@ -71,7 +71,10 @@ var errNotKnown = errors.New("not listed yet")
 // NewMirror makes a mirror that keeps the results of read, by "namespace/name", or by name for
 // cluster-scoped kinds.
 func NewMirror[T any](source Source, read func(*unstructured.Unstructured) T, clock clock.Clock, log logr.Logger) *Mirror[T] {
-	return &Mirror[T]{source: source, read: read, clock: clock, log: log, items: map[string]T{}, err: errNotKnown, wake: loop.NewSignal(), again: loop.NewSignal(), listed: make(chan struct{})}
+	return &Mirror[T]{
+		source: source, read: read, clock: clock, log: log, items: map[string]T{}, err: errNotKnown, wake: loop.NewSignal(),
+		again: loop.NewSignal(), listed: make(chan struct{}),
+	}
 }
 
 // OnChange registers a function that is called with each change: old is nil for a new object, new

@@ -158,7 +158,8 @@ func (n *Namespaces) observe(object any) {
 	case !known && uses:
 		tell = n.added
 	case !known:
-	case !maps.Equal(curfewKeys(was.annotations), curfewKeys(meta.Annotations)) || !maps.Equal(othersKeys(was.labels), othersKeys(meta.Labels)):
+	case !maps.Equal(curfewKeys(was.annotations), curfewKeys(meta.Annotations)),
+		!maps.Equal(othersKeys(was.labels), othersKeys(meta.Labels)):
 		tell = n.changed
 	case !maps.Equal(was.annotations, meta.Annotations):
 		tell = n.others

@@ -191,7 +191,9 @@ func NewObjects(config *rest.Config) (*Objects, error) {
 
 // Each calls f for objects of a resource, in one namespace or, with "", in all. It reports whether
 // there are more than it read. After an error, f may have been called for some.
-func (o *Objects) Each(ctx context.Context, resource schema.GroupVersionResource, namespace string, f func(object map[string]any)) (more bool, err error) {
+func (o *Objects) Each(
+	ctx context.Context, resource schema.GroupVersionResource, namespace string, f func(object map[string]any),
+) (more bool, err error) {
 	path := []string{"/apis", resource.Group, resource.Version}
 	if resource.Group == "" {
 		path = []string{"/api", resource.Version}

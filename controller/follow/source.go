@@ -120,7 +120,8 @@ type sharing struct {
 // each would have read.
 func Share(source platform.Source) platform.Source {
 	return &sharing{
-		source, newShared[*platform.Snapshot](), newShared[*resolution.NamespacePolicy](), newShared[map[string]any](), newShared[*resolution.PodCounter](),
+		source, newShared[*platform.Snapshot](), newShared[*resolution.NamespacePolicy](),
+		newShared[map[string]any](), newShared[*resolution.PodCounter](),
 	}
 }
 

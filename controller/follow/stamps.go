@@ -218,7 +218,8 @@ func (r *Runtimes) stamp(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.client.Resource(resource).Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	client := r.client.Resource(resource).Namespace(object.GetNamespace())
+	if _, err := client.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return err
 	}
 	r.log.Info("runtime stamped: its TTL was changed past admission", "runtime", name, "annotations", annotations)

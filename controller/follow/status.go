@@ -24,7 +24,9 @@ import (
 
 // Patcher writes the status of a kind; a resource of a dynamic client is one.
 type Patcher interface {
-	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error)
+	Patch(
+		ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string,
+	) (*unstructured.Unstructured, error)
 }
 
 // Statuses writes the status of one kind, for the leader alone. A state that is newer takes the
@@ -61,12 +63,16 @@ func NewStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, log 
 	if serverTime == nil {
 		serverTime = func(context.Context) (time.Time, error) { return clock.Now(), nil }
 	}
-	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, queue: loop.NewRetryQueue(clock, maxWrite), pending: map[string]MakePatch{}}
+	queue := loop.NewRetryQueue(clock, maxWrite)
+	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, queue: queue, pending: map[string]MakePatch{}}
 }
 
 // Patch makes the patch of a status with these conditions, or nil where there is nothing to write.
 // defaults are nil for kinds that have none.
-func (s *Statuses) Patch(now time.Time, object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, set []metav1.Condition, old, defaults *v1alpha1.DefaultsStatus) []byte {
+func (s *Statuses) Patch(
+	now time.Time, object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, set []metav1.Condition,
+	old, defaults *v1alpha1.DefaultsStatus,
+) []byte {
 	new := slices.Clone([]metav1.Condition(conditions))
 	changed := false
 	for _, condition := range set {

@@ -124,7 +124,9 @@ const ConditionPaused corev1.NamespaceConditionType = wellknown.Prefix + "Paused
 type NamespaceClient interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Namespace, error)
 	List(ctx context.Context, options metav1.ListOptions) (*corev1.NamespaceList, error)
-	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Namespace, error)
+	Patch(
+		ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string,
+	) (*corev1.Namespace, error)
 }
 
 // Namespaces writes conditions in the status of Namespaces. Only the namespace controller writes

@@ -45,7 +45,9 @@ const (
 // cannot get another text, which is why no recorder writes these.
 type Events interface {
 	Create(ctx context.Context, event *corev1.Event, options metav1.CreateOptions) (*corev1.Event, error)
-	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Event, error)
+	Patch(
+		ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string,
+	) (*corev1.Event, error)
 }
 
 // DigestOptions configure [Digests]. All are required.
@@ -146,6 +148,7 @@ func (d *Digests) Flush(ctx context.Context) {
 }
 
 func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now time.Time) error {
+	events := d.options.Events(key.target.home())
 	if event := d.events[key]; event != nil {
 		message := event.add(key.reason, of, now)
 		patch, err := json.Marshal(map[string]any{"message": message, "count": event.count, "lastTimestamp": metav1.NewTime(now),
@@ -153,7 +156,8 @@ func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now t
 		if err != nil {
 			return err
 		}
-		if _, err = d.options.Events(key.target.home()).Patch(ctx, event.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
+		_, err = events.Patch(ctx, event.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		if !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
@@ -163,7 +167,7 @@ func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now t
 	d.events[key] = event
 	at := metav1.NewTime(now)
 	message := event.add(key.reason, of, now)
-	_, err := d.options.Events(key.target.home()).Create(ctx, &corev1.Event{
+	_, err := events.Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: key.target.home(), Name: event.name, Annotations: event.annotations(key.reason)},
 		InvolvedObject: key.target.reference(d.options.UIDs),
 		Type:           corev1.EventTypeNormal, Reason: key.reason, Action: "Delete", Message: message,

@@ -84,7 +84,9 @@ func (p *pause) everything() bool { return p.Source == "" }
 // NewPauses makes pauses whose conditions are written by Run, and whose Events at once.
 func NewPauses(options PauseOptions) *Pauses {
 	options.Log = options.Log.WithName("notice")
-	return &Pauses{options: options, changed: loop.NewSignal(), open: map[string]pause{}, written: map[Target]metav1.Condition{}, left: map[Target]bool{}}
+	return &Pauses{
+		options: options, changed: loop.NewSignal(), open: map[string]pause{}, written: map[Target]metav1.Condition{}, left: map[Target]bool{},
+	}
 }
 
 // Breaker takes the beginning or the end of a pause. It does not block.
@@ -142,7 +144,8 @@ func (p *Pauses) reconcile(ctx context.Context) (again time.Duration, err error)
 	for target, condition := range want {
 		if err := p.write(ctx, target, condition); err != nil {
 			if ctx.Err() == nil {
-				p.options.Log.Info("could not write the condition of a pause, trying again", "source", target.Name, "policy", target.Policy, "reason", err.Error())
+				p.options.Log.Info("could not write the condition of a pause, trying again",
+					"source", target.Name, "policy", target.Policy, "reason", err.Error())
 			}
 			return 0, err // The next write would most likely fail, too.
 		}

@@ -199,7 +199,8 @@ func (g Grants) grants(need Need) bool {
 		resource += "/" + need.Subresource
 	}
 	return slices.ContainsFunc(g.Rules, func(rule authorizationv1.ResourceRule) bool {
-		return len(rule.ResourceNames) == 0 && has(rule.Verbs, need.Verb) && has(rule.APIGroups, need.Resource.Group) && has(rule.Resources, resource)
+		return len(rule.ResourceNames) == 0 && has(rule.Verbs, need.Verb) && has(rule.APIGroups, need.Resource.Group) &&
+			has(rule.Resources, resource)
 	})
 }
 

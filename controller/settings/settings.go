@@ -131,7 +131,9 @@ func (p *Publisher) apply(ctx context.Context, report map[string]any) error {
 	object.SetAPIVersion("v1")
 	object.SetKind("ConfigMap")
 	object.SetName(Name)
-	object.SetLabels(map[string]string{wellknown.LabelPartOf: wellknown.PartOfCurfew, "app.kubernetes.io/name": "curfew", "app.kubernetes.io/component": "controller"})
+	object.SetLabels(map[string]string{
+		wellknown.LabelPartOf: wellknown.PartOfCurfew, "app.kubernetes.io/name": "curfew", "app.kubernetes.io/component": "controller",
+	})
 	object.Object["data"] = data
 	_, err = p.ConfigMaps.Apply(ctx, Name, object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	return err

@@ -186,7 +186,9 @@ func editorOf(fields []metav1.ManagedFieldsEntry) string {
 }
 
 // WriteStatus implements Cluster.
-func (c *Client) WriteStatus(ctx context.Context, namespace, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (string, error) {
+func (c *Client) WriteStatus(
+	ctx context.Context, namespace, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus,
+) (string, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
 		return "", fmt.Errorf("status of PodTally %s/%s: %w", namespace, name, err)
@@ -216,7 +218,8 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 
 // Patch implements Cluster.
 func (c *Client) Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
-	return c.Partial.Resource(podResource).Namespace(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	return c.Partial.Resource(podResource).Namespace(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, options)
 }
 
 // Metadata implements Cluster.

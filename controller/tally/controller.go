@@ -84,8 +84,8 @@ func New(options Options) (*Controller, error) {
 // newController makes one that follows no PodTallies.
 func newController(options Options) (c *Controller, err error) {
 	c = &Controller{
-		options: options, log: options.Log.WithName("tally"), queue: loop.NewFairQueue(options.Clock, recheck, namespaceOf), send: newPool(options.Clock).run,
-		spaces: map[string]*watched{}, work: map[string]*tally{},
+		options: options, log: options.Log.WithName("tally"), send: newPool(options.Clock).run,
+		queue: loop.NewFairQueue(options.Clock, recheck, namespaceOf), spaces: map[string]*watched{}, work: map[string]*tally{},
 	}
 	c.metrics, err = newMetrics(options.Registerer)
 	return c, err

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
@@ -163,7 +162,8 @@ func (c *Controller) edited(namespace string, t *tally, editor, outcome string) 
 	if c.options.Event != nil {
 		object := &v1alpha1.PodTally{}
 		object.Namespace, object.Name, object.UID = namespace, t.name, t.uid
-		c.options.Event(object, corev1.EventTypeWarning, v1alpha1.ReasonStatusEdited, fmt.Sprintf("%s changed the status, which only Curfew may write: %s", editor, outcome))
+		message := fmt.Sprintf("%s changed the status, which only Curfew may write: %s", editor, outcome)
+		c.options.Event(object, corev1.EventTypeWarning, v1alpha1.ReasonStatusEdited, message)
 	}
 }
 
@@ -190,7 +190,9 @@ func (c *Controller) events(ctx context.Context, w *watched, at string) error {
 }
 
 // drain follows one watch until it ends. It reports whether everything has to be listed again.
-func (c *Controller) drain(ctx context.Context, w *watched, at string, events watch.Interface, chore clock.Timer) (next string, again bool, err error) {
+func (c *Controller) drain(
+	ctx context.Context, w *watched, at string, events watch.Interface, chore clock.Timer,
+) (next string, again bool, err error) {
 	var relist <-chan time.Time
 	defer func() {
 		if relist != nil {
@@ -257,23 +259,18 @@ func (c *Controller) exclude(ctx context.Context, excess []*read) {
 		if excluded(status) {
 			continue
 		}
-		writes = append(writes, func(ctx context.Context) bool {
-			ctx, cancel := context.WithTimeout(ctx, maxRequest)
-			defer cancel()
+		writes = append(writes, c.request("status", failures, "excluding PodTally "+one.object.Name, func(ctx context.Context) error {
 			now, err := c.options.ServerTime(ctx)
-			if err == nil {
-				meta.SetStatusCondition((*[]metav1.Condition)(&status.Conditions), metav1.Condition{
-					Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooManyTallies,
-					Message:            fmt.Sprintf("the namespace has %d older PodTallies, and no more may count", match.MaxPerNamespace),
-					ObservedGeneration: one.object.Generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
-				})
-				_, err = c.options.Cluster.WriteStatus(ctx, one.object.Namespace, one.object.Name, one.object.UID, one.object.ResourceVersion, status)
+			if err != nil {
+				return err
 			}
-			if err != nil && !apierrors.IsNotFound(err) {
-				failures.add(err)
-			}
-			return overloaded(err)
-		})
+			set(status, one.object.Generation, now, metav1.Condition{
+				Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooManyTallies,
+				Message: fmt.Sprintf("the namespace has %d older PodTallies, and no more may count", match.MaxPerNamespace),
+			})
+			_, err = c.overwrite(ctx, one.object, status)
+			return err
+		}))
 	}
 	c.send(ctx, writes)
 	if err := failures.error(); err != nil {

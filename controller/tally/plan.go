@@ -81,7 +81,8 @@ func (t *tally) worthWriting(p *plan, settled int, now time.Time) bool {
 	if settled > 0 || len(p.taken) > 0 || t.status.StartTime == nil || t.edited != "" || excluded(&t.status) {
 		return true
 	}
-	if t.status.ObservedGeneration != t.generation || t.conflicts > 0 != meta.IsStatusConditionTrue(t.status.Conditions, v1alpha1.ConditionConflicting) {
+	conflicting := meta.IsStatusConditionTrue(t.status.Conditions, v1alpha1.ConditionConflicting)
+	if t.status.ObservedGeneration != t.generation || t.conflicts > 0 != conflicting {
 		return true
 	}
 	return p.status.Active != t.status.Active && (now.Sub(t.wrote) >= idleEvery || now.Before(t.wrote))

@@ -180,19 +180,21 @@ func adoption(of *pod) []byte {
 }
 
 // releasing removes the finalizer from exactly the state that was judged, without counting.
-func releasing(uid types.UID, version string) []byte {
-	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Remove: []string{wellknown.FinalizerTally}})
-}
+func releasing(uid types.UID, version string) []byte { return removal(uid, version, nil) }
 
 // counting removes the finalizer of a Pod that a status lists, and notes by whom it is counted. Any
 // state will do: the status has decided.
 func counting(uid, by types.UID) []byte {
-	return patchOf(&patchMeta{UID: uid, Annotations: countedBy(string(by)), Remove: []string{wellknown.FinalizerTally}})
+	return removal(uid, "", countedBy(string(by)))
 }
 
 // disowning is releasing for a Pod that Curfew is about to delete, and that is not counted then.
 func disowning(uid types.UID, version string) []byte {
-	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Annotations: countedBy(wellknown.CountedByNone), Remove: []string{wellknown.FinalizerTally}})
+	return removal(uid, version, countedBy(wellknown.CountedByNone))
+}
+
+func removal(uid types.UID, version string, annotations map[string]*string) []byte {
+	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Annotations: annotations, Remove: []string{wellknown.FinalizerTally}})
 }
 
 func countedBy(by string) map[string]*string {

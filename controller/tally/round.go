@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 var (
@@ -190,27 +191,41 @@ func (c *Controller) takeOver(ctx context.Context, namespace string, fresh []*ta
 	failures := &failures{}
 	var writes []func(context.Context) bool
 	for _, t := range fresh {
-		writes = append(writes, func(ctx context.Context) bool {
-			ctx, cancel := context.WithTimeout(ctx, maxRequest)
-			defer cancel()
+		what := "taking over PodTally " + klog.KRef(namespace, t.name).String()
+		writes = append(writes, c.request("status", failures, what, func(ctx context.Context) error {
 			t.status.Transitions++
-			began := c.options.Clock.Now()
 			version, err := c.options.Cluster.WriteStatus(ctx, namespace, t.name, t.uid, t.version, &t.status)
-			c.metrics.step("status", began, c.options.Clock, err)
-			switch {
-			case err == nil:
+			if err == nil {
 				t.version = version
-			case !apierrors.IsNotFound(err): // One that is gone is never written.
-				failures.add(fmt.Errorf("taking over PodTally %s: %w", klog.KRef(namespace, t.name), err))
 			}
-			return overloaded(err)
-		})
+			return err
+		}))
 	}
 	c.send(ctx, writes)
 	if err := ctx.Err(); err != nil {
 		return err // Some may not have been written.
 	}
 	return failures.error()
+}
+
+// request is one request of a step, for the pool. An object that is gone needs none.
+func (c *Controller) request(step string, failures *failures, what string, send func(context.Context) error) func(context.Context) bool {
+	return func(ctx context.Context) bool {
+		ctx, cancel := context.WithTimeout(ctx, maxRequest)
+		defer cancel()
+		began := c.options.Clock.Now()
+		err := send(ctx)
+		c.metrics.step(step, began, c.options.Clock, err)
+		if err != nil && !apierrors.IsNotFound(err) {
+			failures.add(fmt.Errorf("%s: %w", what, err))
+		}
+		return overloaded(err)
+	}
+}
+
+// overwrite writes a status over the one that was read.
+func (c *Controller) overwrite(ctx context.Context, object *StoredTally, status *v1alpha1.PodTallyStatus) (string, error) {
+	return c.options.Cluster.WriteStatus(ctx, object.Namespace, object.Name, object.UID, object.ResourceVersion, status)
 }
 
 // patch is one patch of a Pod. One that is refused for this Pod delays no other. It reports whether

@@ -147,24 +147,30 @@ func (t *tally) describe(status *v1alpha1.PodTallyStatus, now time.Time) {
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCounting, Message: "Pods are counted",
 	}
-	if was := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); t.edited != "" || was != nil && was.Reason == v1alpha1.ReasonStatusEdited {
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonStatusEdited, "the status was changed while Curfew was not running: the counts may be wrong"
+	was := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if t.edited != "" || was != nil && was.Reason == v1alpha1.ReasonStatusEdited {
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonStatusEdited
+		ready.Message = "the status was changed while Curfew was not running: the counts may be wrong"
 	}
 	if t.invalid != nil {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalidField, t.invalid.Error()
 	}
-	conflicting := metav1.Condition{
-		Type: v1alpha1.ConditionConflicting, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoConflict, Message: "no Pod is counted by an older PodTally",
-	}
+	conflicting := metav1.Condition{Type: v1alpha1.ConditionConflicting, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoConflict}
+	conflicting.Message = "no Pod is counted by an older PodTally"
 	if t.conflicts > 0 {
 		conflicting.Status, conflicting.Reason = metav1.ConditionTrue, v1alpha1.ReasonOlderTally
 		conflicting.Message = "some Pods that match are counted by an older PodTally"
 	}
-	for _, condition := range []metav1.Condition{ready, conflicting} {
-		condition.ObservedGeneration, condition.LastTransitionTime = t.generation, metav1.NewTime(now).Rfc3339Copy()
+	set(status, t.generation, now, ready, conflicting)
+	meta.RemoveStatusCondition((*[]metav1.Condition)(&status.Conditions), v1alpha1.ConditionReleasing)
+}
+
+// set sets conditions of a status.
+func set(status *v1alpha1.PodTallyStatus, generation int64, now time.Time, conditions ...metav1.Condition) {
+	for _, condition := range conditions {
+		condition.ObservedGeneration, condition.LastTransitionTime = generation, metav1.NewTime(now).Rfc3339Copy()
 		meta.SetStatusCondition((*[]metav1.Condition)(&status.Conditions), condition)
 	}
-	meta.RemoveStatusCondition((*[]metav1.Condition)(&status.Conditions), v1alpha1.ConditionReleasing)
 }
 
 // excluded reports whether a status says that its tally is one too many.

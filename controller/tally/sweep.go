@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,26 +85,20 @@ func (c *Controller) disabled(ctx context.Context, releasing metav1.ConditionSta
 	var errs []error
 	for _, object := range objects {
 		status := object.Status.DeepCopy()
-		conditions := (*[]metav1.Condition)(&status.Conditions)
-		release := metav1.Condition{Type: v1alpha1.ConditionReleasing, Status: releasing, Reason: v1alpha1.ReasonReleased, Message: "no Pod has the finalizer"}
+		ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTallyDisabled}
+		ready.Message = "Curfew runs without the trigger tally: nothing is counted"
+		release := metav1.Condition{Type: v1alpha1.ConditionReleasing, Status: releasing, Reason: v1alpha1.ReasonReleased}
+		release.Message = "no Pod has the finalizer"
 		if releasing == metav1.ConditionTrue {
 			if meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionReleasing) {
 				continue
 			}
 			release.Reason, release.Message = v1alpha1.ReasonTallyDisabled, "the finalizers of its Pods are being removed"
 		}
-		for _, condition := range []metav1.Condition{
-			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTallyDisabled, Message: "Curfew runs without the trigger tally: nothing is counted"},
-			release,
-		} {
-			condition.ObservedGeneration = object.Generation
-			condition.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
-			meta.SetStatusCondition(conditions, condition)
-		}
-		if sameStatus(status, &object.Status) {
+		if set(status, object.Generation, now, ready, release); sameStatus(status, &object.Status) {
 			continue
 		}
-		_, err := c.options.Cluster.WriteStatus(ctx, object.Namespace, object.Name, object.UID, object.ResourceVersion, status)
+		_, err := c.overwrite(ctx, object, status)
 		errs = append(errs, client.IgnoreNotFound(err))
 	}
 	return errors.Join(errs...)
@@ -191,17 +184,10 @@ func (c *Controller) releaseOf(of *metav1.ObjectMeta, countedBy types.UID, failu
 	if countedBy != "" {
 		body = counting(of.UID, countedBy)
 	}
-	return func(ctx context.Context) bool {
-		ctx, cancel := context.WithTimeout(ctx, maxRequest)
-		defer cancel()
-		began := c.options.Clock.Now()
+	return c.request("release", failures, "releasing Pod "+klog.KRef(namespace, name).String(), func(ctx context.Context) error {
 		_, err := c.options.Cluster.Patch(ctx, namespace, name, body)
-		c.metrics.step("release", began, c.options.Clock, err)
-		if err != nil && !apierrors.IsNotFound(err) {
-			failures.add(fmt.Errorf("releasing Pod %s: %w", klog.KRef(namespace, name), err))
-		}
-		return overloaded(err)
-	}
+		return err
+	})
 }
 
 // sweeps releases the Pods of namespaces without tallies, now and then.
