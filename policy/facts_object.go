@@ -128,16 +128,17 @@ func durationField(object map[string]any, path fieldpath.FieldPath) lifetime.Nat
 	if !ok {
 		return lifetime.NativeField{}
 	}
+	const fix = "is not a duration: use units h, m, s (1h30m), or 0 for none"
 	text, ok := value.(string)
 	if !ok || len(text) > lifetime.MaxDurationText {
 		said := quote.Describe(value)
-		return lifetime.NativeField{Set: true, Text: said, Err: fmt.Errorf("%s is not a duration: use units h, m, s (1h30m), or 0 for none", said)}
+		return lifetime.NativeField{Set: true, Text: said, Err: fmt.Errorf("%s %s", said, fix)}
 	}
 	out := lifetime.NativeField{Set: true, Text: text}
 	written, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		out.Err = fmt.Errorf("%q is not a duration: use units h, m, s (1h30m), or 0 for none", text)
+		out.Err = fmt.Errorf("%q %s", text, fix)
 	case written < 0:
 		out.Err = fmt.Errorf("%q is negative: a deadline is 1s or more, or 0 for none", text)
 	case written == 0:

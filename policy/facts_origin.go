@@ -18,8 +18,8 @@ import (
 // label. Nothing that matches objects by rule, instead of by their own label, reaches them.
 var (
 	essentialGroups = []string{
-		wellknown.Group, "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
-		"coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io",
+		wellknown.Group, "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io",
+		"authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io",
 	}
 	essentialKinds = []schema.GroupKind{{Kind: "Endpoints"}, {Kind: "Event"}, {Kind: "Namespace"}, {Kind: "Node"}, {Kind: "PersistentVolume"}}
 )
@@ -52,7 +52,8 @@ func (f *Facts) NeverDeleted() bool { return f.IsNamespace() && slices.Contains(
 
 // KeptImmortal is the verdict on such a Namespace that has a TTL label.
 func KeptImmortal(key string, source lifetime.Source) Verdict {
-	return Verdict{Action: Keep, Reason: "the API server never deletes this Namespace", Source: source, Err: fmt.Errorf("%s: remove the label", LabelPath(key))}
+	return Verdict{Action: Keep, Reason: "the API server never deletes this Namespace", Source: source,
+		Err: fmt.Errorf("%s: remove the label", LabelPath(key))}
 }
 
 // installed are the objects of Curfew's manifests outside of its own namespace, components and
@@ -64,25 +65,32 @@ var installed = map[schema.GroupKind][]string{
 	{Group: rbacGroup, Kind: "ClusterRole"}: {
 		"curfew-cleanup", "curfew-controller", "curfew-controller-anything", "curfew-controller-builtin-kinds", "curfew-controller-cleanup",
 		"curfew-controller-core", "curfew-controller-deadlines", "curfew-controller-default-labels", "curfew-controller-deletion",
-		"curfew-controller-kinds", "curfew-controller-labels", "curfew-controller-pauses", "curfew-controller-runtimes", "curfew-controller-tally", "curfew-controller-webhooks",
-		"curfew-edit-tallies", "curfew-impersonate", "curfew-pause", "curfew-status", "curfew-tenant-view", "curfew-view", "curfew-view-pauses", "curfew-webhook", "curfew-webhook-certificates",
+		"curfew-controller-kinds", "curfew-controller-labels", "curfew-controller-pauses", "curfew-controller-runtimes",
+		"curfew-controller-tally", "curfew-controller-webhooks", "curfew-edit-tallies", "curfew-impersonate", "curfew-pause",
+		"curfew-status", "curfew-tenant-view", "curfew-view", "curfew-view-pauses", "curfew-webhook", "curfew-webhook-certificates",
 		"curfew-webhook-http-api",
 	},
 	{Group: rbacGroup, Kind: "ClusterRoleBinding"}: {
-		"curfew-cleanup", "curfew-controller", "curfew-controller-kinds", "curfew-controller-pauses", "curfew-tenant-view", "curfew-webhook", "curfew-webhook-certificates", "curfew-webhook-http-api",
+		"curfew-cleanup", "curfew-controller", "curfew-controller-kinds", "curfew-controller-pauses", "curfew-tenant-view", "curfew-webhook",
+		"curfew-webhook-certificates", "curfew-webhook-http-api",
 	},
-	{Group: rbacGroup, Kind: "Role"}:                                     {"curfew-controller", "curfew-webhook"},
-	{Group: rbacGroup, Kind: "RoleBinding"}:                              {"curfew-controller", "curfew-webhook"},
-	{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"}:          {"curfew-cleanup", "curfew-controller", "curfew-leader-election", "curfew-pauses"},
+	{Group: rbacGroup, Kind: "Role"}:        {"curfew-controller", "curfew-webhook"},
+	{Group: rbacGroup, Kind: "RoleBinding"}: {"curfew-controller", "curfew-webhook"},
+	{Group: flowGroup, Kind: "FlowSchema"}: {
+		"curfew-cleanup", "curfew-controller", "curfew-leader-election", "curfew-pauses",
+	},
 	{Group: registrationGroup, Kind: "MutatingWebhookConfiguration"}:     {"curfew", "curfew-kinds"},
 	{Group: registrationGroup, Kind: "ValidatingWebhookConfiguration"}:   {"curfew", "curfew-kinds"},
-	{Group: registrationGroup, Kind: "ValidatingAdmissionPolicy"}:        {"curfew-ca-bundle", "curfew-configurations", "curfew-controller", "curfew-status", "curfew-webhook"},
-	{Group: registrationGroup, Kind: "ValidatingAdmissionPolicyBinding"}: {"curfew-ca-bundle", "curfew-configurations", "curfew-controller", "curfew-status", "curfew-webhook"},
+	{Group: registrationGroup, Kind: "ValidatingAdmissionPolicy"}:        admissionPolicies,
+	{Group: registrationGroup, Kind: "ValidatingAdmissionPolicyBinding"}: admissionPolicies,
 }
+
+var admissionPolicies = []string{"curfew-ca-bundle", "curfew-configurations", "curfew-controller", "curfew-status", "curfew-webhook"}
 
 const (
 	rbacGroup         = "rbac.authorization.k8s.io"
 	registrationGroup = "admissionregistration.k8s.io"
+	flowGroup         = "flowcontrol.apiserver.k8s.io"
 )
 
 // Installed reports whether an object of Curfew's manifests outside of its own namespace has the
@@ -115,8 +123,8 @@ func (f *Facts) IsJobsPod() bool { return f.IsPod() && f.OwnedByJob() }
 // StaysByTTL reports whether the TTL after finished that the author set is never, or cannot be
 // read, for some outcome. A default label would delete the object all the same.
 func (f *Facts) StaysByTTL() bool {
-	if level := lifetime.ParseSource(f.Annotations[wellknown.AnnotationTTLSource]).Level; level == lifetime.LevelNamespace || level == lifetime.LevelPolicy {
-		return false // A default.
+	if lifetime.ParseSource(f.Annotations[wellknown.AnnotationTTLSource]).IsDefault() {
+		return false
 	}
 	ttls := f.TTLs()
 	return slices.ContainsFunc([]lifetime.Outcome{lifetime.Succeeded, lifetime.Failed}, func(outcome lifetime.Outcome) bool {
@@ -168,9 +176,9 @@ func (f *Facts) FillsNativeDeadline() bool { return f.Profile.Deadline != nil &&
 // StampedBy reports whether a stamp of the object names a policy that meets the condition.
 func (f *Facts) StampedBy(condition func(name string) bool) bool {
 	label, _ := f.ClaimedLabel()
-	return slices.ContainsFunc([]lifetime.Source{
-		lifetime.ParseSource(f.Annotations[wellknown.AnnotationTTLSource]), lifetime.ParseSource(f.Annotations[wellknown.AnnotationDeadlineSource]), label,
-	}, func(source lifetime.Source) bool {
+	ttl := lifetime.ParseSource(f.Annotations[wellknown.AnnotationTTLSource])
+	deadline := lifetime.ParseSource(f.Annotations[wellknown.AnnotationDeadlineSource])
+	return slices.ContainsFunc([]lifetime.Source{ttl, deadline, label}, func(source lifetime.Source) bool {
 		return source.Level == lifetime.LevelPolicy && condition(source.Name)
 	})
 }

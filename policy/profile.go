@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -184,11 +185,11 @@ var (
 
 		ControllerAccounts: []string{kubeController + "cronjob-controller"},
 	}
-	DeploymentProfile            = workload("deployment", appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", "deployment-controller")
-	StatefulSetProfile           = withClaims(workload("statefulset", appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulsets", "statefulset-controller"))
-	DaemonSetProfile             = workload("daemonset", appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets", "daemon-set-controller")
-	ReplicaSetProfile            = workload("replicaset", appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets", "replicaset-controller")
-	ReplicationControllerProfile = workload("replicationcontroller", corev1.SchemeGroupVersion.WithKind("ReplicationController"), "replicationcontrollers", "replication-controller")
+	DeploymentProfile            = workload(appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployment-controller")
+	StatefulSetProfile           = withClaims(workload(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulset-controller"))
+	DaemonSetProfile             = workload(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemon-set-controller")
+	ReplicaSetProfile            = workload(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicaset-controller")
+	ReplicationControllerProfile = workload(corev1.SchemeGroupVersion.WithKind("ReplicationController"), "replication-controller")
 	PodTemplateProfile           = &Profile{
 		Name:         "podtemplate",
 		Kind:         corev1.SchemeGroupVersion.WithKind("PodTemplate"),
@@ -197,8 +198,9 @@ var (
 	}
 )
 
-func workload(name string, kind schema.GroupVersionKind, resource, controller string) *Profile {
-	return &Profile{Name: name, Kind: kind, Resource: resource, PodTemplates: []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.template")},
+func workload(kind schema.GroupVersionKind, controller string) *Profile {
+	name, template := strings.ToLower(kind.Kind), fieldpath.MustFieldPath("spec.template")
+	return &Profile{Name: name, Kind: kind, Resource: name + "s", PodTemplates: []fieldpath.FieldPath{template},
 		ControllerAccounts: []string{kubeController + controller}}
 }
 

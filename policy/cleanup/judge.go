@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -158,7 +157,7 @@ func (s *selection) rulesMatch(resource schema.GroupResource, kind, name string)
 func (s *selection) spellsOut(resource schema.GroupResource, name string) bool {
 	for i := range s.rules {
 		rule := &s.rules[i]
-		if _, exact := matchesName(rule, name); exact && slices.Contains(rule.APIGroups, resource.Group) && slices.Contains(rule.Resources, resource.Resource) {
+		if _, exact := matchesName(rule, name); exact && explicit(rule, resource) {
 			return true
 		}
 	}

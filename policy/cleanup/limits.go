@@ -46,7 +46,8 @@ func (p *Policy) Allowance(matched, all, deleted int64) (int64, error) {
 const MaxRemembered = 100_000
 
 // ErrTooMany reports that keepNewest would have to remember more than [MaxRemembered] objects.
-var ErrTooMany = errors.New("keepNewest would have to remember more than 100000 objects: use fewer groups, a smaller count or a narrower match")
+var ErrTooMany = errors.New("keepNewest would have to remember more than 100000 objects: " +
+	"use fewer groups, a smaller count or a narrower match")
 
 // Newest finds the newest objects of each group. A first pass adds all objects, a second one asks
 // which are kept.

@@ -21,7 +21,8 @@ import (
 const MaxMatched = 100_000
 
 // ErrTooManyMatched reports that more than [MaxMatched] objects match.
-var ErrTooManyMatched = errors.New("consecutiveRuns would have to remember more than 100000 objects, so nothing was deleted: use a narrower match")
+var ErrTooManyMatched = errors.New("consecutiveRuns would have to remember more than 100000 objects, " +
+	"so nothing was deleted: use a narrower match")
 
 // MatchSize is how many bytes of [Matches.Encode] one object takes.
 const MatchSize = 9

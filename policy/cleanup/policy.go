@@ -64,7 +64,8 @@ func CompileNamespaced(compiler *expression.Compiler, object *v1alpha1.CleanupPo
 	return policy, errs
 }
 
-func compile(compiler *expression.Compiler, meta *metav1.ObjectMeta, spec *v1alpha1.CleanupSpec, account types.NamespacedName) (*Policy, field.ErrorList) {
+func compile(compiler *expression.Compiler, meta *metav1.ObjectMeta, spec *v1alpha1.CleanupSpec,
+	account types.NamespacedName) (*Policy, field.ErrorList) {
 	out := &Policy{Name: meta.Name, UID: meta.UID, Generation: meta.Generation, Account: account, Spec: spec, Hash: hash(spec, account)}
 	path := field.NewPath("spec")
 	errs := checkAccount(path, account)
@@ -105,7 +106,8 @@ func checkAccount(path *field.Path, account types.NamespacedName) (errs field.Er
 	return errs
 }
 
-func newSelection(path *field.Path, rules []v1alpha1.ResourceRule, namespaces, objects *metav1.LabelSelector, errs *field.ErrorList) *selection {
+func newSelection(path *field.Path, rules []v1alpha1.ResourceRule, namespaces, objects *metav1.LabelSelector,
+	errs *field.ErrorList) *selection {
 	selector := func(name string, spec *metav1.LabelSelector) labels.Selector {
 		if spec == nil {
 			return labels.Everything()

@@ -111,8 +111,7 @@ func versionOf(rule *v1alpha1.ResourceRule, served []string) (string, bool) {
 // names reports whether a rule names a resource. A wildcard matches nothing that a cluster depends
 // on, unless it is one of an exclusion, which matches anything.
 func names(rule *v1alpha1.ResourceRule, resource schema.GroupResource, kind string, anything bool) bool {
-	explicit := slices.Contains(rule.APIGroups, resource.Group) && slices.Contains(rule.Resources, resource.Resource)
-	if explicit {
+	if explicit(rule, resource) {
 		return true
 	}
 	matches := (slices.Contains(rule.APIGroups, wildcard) || slices.Contains(rule.APIGroups, resource.Group)) &&
@@ -271,4 +270,9 @@ func (o *Object) bound(name string) (bool, error) {
 	default:
 		return false, fmt.Errorf("%s: status.phase is %q", name, quote.Shorten(phase))
 	}
+}
+
+// explicit reports whether a rule names the resource without a wildcard.
+func explicit(rule *v1alpha1.ResourceRule, resource schema.GroupResource) bool {
+	return slices.Contains(rule.APIGroups, resource.Group) && slices.Contains(rule.Resources, resource.Resource)
 }

@@ -113,9 +113,10 @@ func asksFor(compiled *cel.Ast) (names []string, whole bool) {
 				metadata[operand.Operand().ID()] = true
 			}
 		case ast.CallKind: // object.?metadata
-			if call := expr.AsCall(); call.FunctionName() == operators.OptSelect && len(call.Args()) == 2 && call.Args()[1].Kind() == ast.LiteralKind {
-				if name, ok := call.Args()[1].AsLiteral().(types.String); ok && isMetadata(string(name)) {
-					metadata[call.Args()[0].ID()] = true
+			call := expr.AsCall()
+			if args := call.Args(); call.FunctionName() == operators.OptSelect && len(args) == 2 && args[1].Kind() == ast.LiteralKind {
+				if name, ok := args[1].AsLiteral().(types.String); ok && isMetadata(string(name)) {
+					metadata[args[0].ID()] = true
 				}
 			}
 		case ast.IdentKind:
@@ -230,7 +231,8 @@ func (c *Compiler) admit(source string) error {
 	}
 	c.object.all = append(c.object.all, source)
 	if c.object.characters += characters; c.object.characters > maxObjectSource {
-		return &CompileError{Line: 1, Column: 1, Message: fmt.Sprintf("the expressions of one object may have %d characters together: use fewer, or several objects", maxObjectSource)}
+		return &CompileError{Line: 1, Column: 1, Message: fmt.Sprintf(
+			"the expressions of one object may have %d characters together: use fewer, or several objects", maxObjectSource)}
 	}
 	return nil
 }

@@ -194,22 +194,20 @@ func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, v
 			continue
 		}
 		if p.NeedsObject() && !whole {
-			cheap := p.match
-			cheap.conditions = nil
-			if may, err := cheap.holds(ctx, facts, variables); may || err != nil {
-				undecided = true
-			}
+			undecided = undecided || p.mayMatch(ctx, facts, variables)
 			continue
 		}
 		matched, err := p.match.holds(ctx, facts, variables)
-		switch said := p.unusable(err); {
-		case err != nil:
-			out = append(out, &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode,
-				Bounds: lifetime.Bounds{Label: said.Bounds.Label}, LatestDate: said.LatestDate, LatestUnreadable: said.LatestUnreadable, PropagationErr: said.PropagationErr, Protect: said.Protect})
+		said := &resolution.PlatformPolicy{Bounds: p.Bounds, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable,
+			Propagation: p.Propagation, Protect: p.protect}
+		if err != nil {
+			said = p.unusable(err)
 			errs = append(errs, p.failure(err))
-		case matched:
-			out = append(out, &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode,
-				Bounds: lifetime.Bounds{Label: p.Bounds.Label}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation, Protect: p.protect})
+		}
+		if matched || err != nil {
+			out = append(out, &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode, Bounds: lifetime.Bounds{Label: said.Bounds.Label},
+				LatestDate: said.LatestDate, LatestUnreadable: said.LatestUnreadable, Protect: said.Protect,
+				Propagation: said.Propagation, PropagationErr: said.PropagationErr})
 		}
 	}
 	return out, undecided, errs
@@ -226,6 +224,11 @@ func (p *Policy) MayLabel(ctx context.Context, facts *policy.Facts, variables *V
 	if !p.Backfill && (p.Since.IsZero() || !facts.Created.After(p.Since)) {
 		return false
 	}
+	return p.mayMatch(ctx, facts, variables)
+}
+
+// mayMatch leaves out the conditions, which need more than the metadata.
+func (p *Policy) mayMatch(ctx context.Context, facts *policy.Facts, variables *Variables) bool {
 	cheap := p.match
 	cheap.conditions = nil
 	may, err := cheap.holds(ctx, facts, variables)

@@ -63,7 +63,8 @@ type Policy struct {
 
 // modes of a LifecyclePolicy. Absent means Enforce, which the schema fills in.
 var modes = map[v1alpha1.PolicyMode]resolution.Mode{
-	"": resolution.ModeEnforce, v1alpha1.PolicyEnforce: resolution.ModeEnforce, v1alpha1.PolicyWarn: resolution.ModeWarn, v1alpha1.PolicyDryRun: resolution.ModeDryRun,
+	"": resolution.ModeEnforce, v1alpha1.PolicyEnforce: resolution.ModeEnforce,
+	v1alpha1.PolicyWarn: resolution.ModeWarn, v1alpha1.PolicyDryRun: resolution.ModeDryRun,
 }
 
 // Policy compiles a LifecyclePolicy. The result is usable in spite of errors: a part that cannot be
@@ -141,9 +142,11 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 		return setting
 	}
 	p.Bounds = lifetime.Bounds{
-		TTL:      lifetime.Range{Min: bound("minTTL", spec.MinTTL, ResultTTL), Max: bound("maxTTL", spec.MaxTTL, ResultTTL)},
-		Label:    lifetime.Range{Min: bound("minTTLLabel", spec.MinTTLLabel, ResultTTL), Max: bound("maxTTLLabel", spec.MaxTTLLabel, ResultTTL)},
-		Deadline: lifetime.Range{Min: bound("minDeadline", spec.MinDeadline, ResultDuration), Max: bound("maxDeadline", spec.MaxDeadline, ResultDuration)},
+		TTL:   lifetime.Range{Min: bound("minTTL", spec.MinTTL, ResultTTL), Max: bound("maxTTL", spec.MaxTTL, ResultTTL)},
+		Label: lifetime.Range{Min: bound("minTTLLabel", spec.MinTTLLabel, ResultTTL), Max: bound("maxTTLLabel", spec.MaxTTLLabel, ResultTTL)},
+		Deadline: lifetime.Range{
+			Min: bound("minDeadline", spec.MinDeadline, ResultDuration), Max: bound("maxDeadline", spec.MaxDeadline, ResultDuration),
+		},
 	}
 	for _, pair := range p.Bounds.Contradictions() {
 		*errs = append(*errs, field.Invalid(field.NewPath(pair.Low.Path), pair.Low.Text, pair.At(pair.Low)))
@@ -270,7 +273,8 @@ func StampPolicy(object *v1alpha1.LifecyclePolicy, now time.Time) *v1alpha1.Defa
 	switch {
 	case hash == "":
 		return nil
-	case stands != nil && stands.Hash == hash && !stands.SinceTime.IsZero() && !stands.SinceTime.After(now) && !stands.SinceTime.Time.Before(object.CreationTimestamp.Time):
+	case stands != nil && stands.Hash == hash && !stands.SinceTime.IsZero() &&
+		!stands.SinceTime.After(now) && !stands.SinceTime.Time.Before(object.CreationTimestamp.Time):
 		return stands
 	default:
 		return &v1alpha1.DefaultsStatus{SinceTime: metav1.NewTime(now.UTC().Truncate(time.Second)), Hash: hash}

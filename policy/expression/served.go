@@ -119,7 +119,8 @@ const depth = 6
 // for missing.
 func slim(from map[string]any, left int) *Schema {
 	out := &Schema{shape: shapeOf(from)}
-	if preserve, _ := from["x-kubernetes-preserve-unknown-fields"].(bool); preserve || from["additionalProperties"] != nil || left == 0 || from == nil {
+	preserve, _ := from["x-kubernetes-preserve-unknown-fields"].(bool)
+	if preserve || from["additionalProperties"] != nil || left == 0 || from == nil {
 		out.open = true
 		return out
 	}

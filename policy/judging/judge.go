@@ -45,7 +45,8 @@ func Judge(facts *policy.Facts, effective *resolution.Effective, now time.Time) 
 	case facts.HeldByTally():
 		return policy.Kept("its PodTally has not counted it")
 	case effective.Counter.Keeps(facts.Outcome) != "":
-		return policy.Verdict{Action: policy.Keep, Reason: effective.Counter.Keeps(facts.Outcome), Source: value.Source, Err: effective.Counter.Err}
+		return policy.Verdict{Action: policy.Keep, Reason: effective.Counter.Keeps(facts.Outcome), Source: value.Source,
+			Err: effective.Counter.Err}
 	case facts.FinishTime.IsZero() && !facts.IsPod():
 		return policy.Verdict{Action: policy.Keep, Reason: "does not say when it finished", Source: value.Source, Err: errNoFinishTime}
 	case facts.FinishTime.IsZero():
@@ -53,7 +54,8 @@ func Judge(facts *policy.Facts, effective *resolution.Effective, now time.Time) 
 			Reason: "does not say when it finished", DryRun: effective.DryRun || value.DryRun}
 	}
 	// A finish time in the future puts the expiry there too, so that it defers and never hastens.
-	return policy.Verdict{Trigger: policy.TriggerTTL, Source: value.Source, Live: value.Live || facts.IsJobsPod(), Backfill: value.Backfill, DryRun: effective.DryRun || value.DryRun}.
+	return policy.Verdict{Trigger: policy.TriggerTTL, Source: value.Source, Live: value.Live || facts.IsJobsPod(),
+		Backfill: value.Backfill, DryRun: effective.DryRun || value.DryRun}.
 		Due(facts.FinishTime.Add(value.TTL.After), now, policy.Delete).Propagated(effective.Propagation, effective.PropagationErr)
 }
 
@@ -110,6 +112,7 @@ func JudgeLabel(facts *policy.Facts, key string, scope *resolution.Scope, now ti
 		return unusable(fmt.Errorf("%s expired before the object was created: use a later one, or delete the object", label))
 	}
 	propagation, _, err := scope.Propagation()
-	return policy.Verdict{Trigger: policy.TriggerLabel, Source: source, Backfill: backfill, DryRun: scope.Mode() == resolution.ModeDryRun || scope.HoldsLabel(source)}.
+	return policy.Verdict{Trigger: policy.TriggerLabel,
+		Source: source, Backfill: backfill, DryRun: scope.Mode() == resolution.ModeDryRun || scope.HoldsLabel(source)}.
 		Due(label.Expiry(facts.Created), now, policy.Delete).Propagated(propagation, err)
 }

@@ -69,7 +69,8 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 	}
 	facts := e.Facts
 	if facts.Deleting {
-		add(ObstacleTerminating, true, "is being deleted since %s; Curfew does not send its DELETE again", facts.DeletingSince.UTC().Format(timeFormat))
+		since := facts.DeletingSince.UTC().Format(timeFormat)
+		add(ObstacleTerminating, true, "is being deleted since %s; Curfew does not send its DELETE again", since)
 	}
 	out = append(out, protections(facts, around)...)
 	for _, verdict := range slices.Concat([]policy.Verdict{e.ByTTL, e.ByLabel, e.ByDeadline}, e.Others) {

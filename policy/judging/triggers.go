@@ -30,12 +30,14 @@ type TriggerInfo struct {
 	Judge func(e *Explanation, now time.Time) policy.Verdict
 }
 
+const anywhere = " of objects, runtimes, Namespaces and LifecyclePolicies"
+
 // triggers has one entry for each trigger.
 var triggers = []TriggerInfo{
-	{Name: policy.TriggerTTL, Verb: "deletes", Settings: "TTLs after finished of objects, runtimes, Namespaces and LifecyclePolicies", Pausable: true},
+	{Name: policy.TriggerTTL, Verb: "deletes", Settings: "TTLs after finished" + anywhere, Pausable: true},
 	{Name: policy.TriggerLabel, Verb: "deletes", Settings: "label " + wellknown.LabelTTL, Pausable: true},
 	{Name: policy.TriggerCleanup, Verb: "deletes", Settings: "CleanupPolicies and ClusterCleanupPolicies", Pausable: true, ClusterWide: true},
-	{Name: policy.TriggerDeadline, Verb: "stops", Settings: "deadlines of objects, runtimes, Namespaces and LifecyclePolicies", Stops: true, Pausable: true, Unfinished: true},
+	{Name: policy.TriggerDeadline, Verb: "stops", Settings: "deadlines" + anywhere, Stops: true, Pausable: true, Unfinished: true},
 	{Name: policy.TriggerTally, Settings: "PodTallies", ClusterWide: true},
 }
 

@@ -156,7 +156,7 @@ func parseKyvernoLabel(text string) (TTLLabel, error) {
 	}
 	after, err := sumOfParts(text, text, known)
 	if text == "" || errors.Is(err, errSyntax) {
-		return TTLLabel{}, fmt.Errorf("%q is neither a duration nor a date that Kyverno reads: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)", text)
+		return TTLLabel{}, fmt.Errorf("%q is neither a duration nor a date that Kyverno reads: %s", text, labelFix)
 	}
 	if err != nil {
 		return TTLLabel{}, err

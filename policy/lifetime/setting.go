@@ -219,6 +219,9 @@ func (s Source) Phrase() string {
 // maxSourceText: the longest level, a slash and a name of at most 253 characters.
 const maxSourceText = 253 + len("namespace/")
 
+// IsDefault reports whether the source is a Namespace or a LifecyclePolicy.
+func (s Source) IsDefault() bool { return s.Level == LevelNamespace || s.Level == LevelPolicy }
+
 // ParseSource reads what [Source.String] wrote. Any other text is the level object, which gives no
 // rights.
 func ParseSource(text string) Source {

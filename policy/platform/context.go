@@ -157,7 +157,8 @@ func UnknownNamespace(name string) *resolution.NamespacePolicy {
 
 // readRuntime reads the runtime that an object uses and adds what it says. It returns nil for an
 // object that uses none.
-func (c *Context) readRuntime(ctx context.Context, source Source, kind *expression.Runtime, facts *policy.Facts, object map[string]any) (map[string]any, error) {
+func (c *Context) readRuntime(ctx context.Context, source Source, kind *expression.Runtime, facts *policy.Facts,
+	object map[string]any) (map[string]any, error) {
 	reference, err := kind.Reference(facts.Namespace, object)
 	if err != nil { // It uses a runtime, but not one that can be found: kept, as if that were gone (S6).
 		c.Runtime = kind.Unreadable(err)
@@ -194,7 +195,8 @@ func stampedInDryRun(facts *policy.Facts, policies []*expression.Policy) bool {
 // labels. Whether it gave this one takes the scope in which admission filled it in.
 func labelledBy(facts *policy.Facts, policies []*expression.Policy) bool {
 	name := facts.LabelPolicy()
-	return name != "" && !facts.Created.IsZero() && slices.ContainsFunc(policies, func(p *expression.Policy) bool { return p.Name == name && p.HasLabel() })
+	gives := func(p *expression.Policy) bool { return p.Name == name && p.HasLabel() }
+	return name != "" && !facts.Created.IsZero() && slices.ContainsFunc(policies, gives)
 }
 
 // errUnread is why it is not known whether a policy gave an object its TTL label.
@@ -206,8 +208,9 @@ func (c *Context) readFilled(ctx context.Context, object *Object, policies []*ex
 	if object.MetadataOnly && expression.NeedsWhole(policies) {
 		// Until the object is read whole, right before it is deleted, its stamp is believed.
 		c.Undecided = true
-		source := lifetime.Source{Level: lifetime.LevelPolicy, Name: object.Facts.LabelPolicy()}
-		c.Filled = &resolution.Scope{Policies: []*resolution.PlatformPolicy{{Name: source.Name, Label: &lifetime.Setting{Source: source, Err: errUnread}}}}
+		stamped := &resolution.PlatformPolicy{Name: object.Facts.LabelPolicy()}
+		stamped.Label = &lifetime.Setting{Source: stamped.Source(), Err: errUnread}
+		c.Filled = &resolution.Scope{Policies: []*resolution.PlatformPolicy{stamped}}
 		return
 	}
 	before := *variables

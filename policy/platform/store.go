@@ -118,8 +118,9 @@ func (s *Snapshot) names(definition *expression.Definition) bool {
 	if s.compiled[definition.Kind] != nil {
 		return true
 	}
+	named := func(kind schema.GroupVersionKind) bool { return kind.GroupKind() == definition.Kind }
 	for _, profile := range s.compiled {
-		if profile.Runtime != nil && slices.ContainsFunc(profile.Runtime.Kinds(), func(kind schema.GroupVersionKind) bool { return kind.GroupKind() == definition.Kind }) {
+		if profile.Runtime != nil && slices.ContainsFunc(profile.Runtime.Kinds(), named) {
 			return true
 		}
 	}

@@ -78,12 +78,13 @@ func (s *Scope) CheckLabel(label lifetime.TTLLabel, created time.Time, set Bound
 		return unreadable
 	}
 	for _, policy := range s.Policies {
-		if late := policy.LatestUnreadable; late != nil && set.includes(policy) && (unreadable == nil || late.Undecided() && lifetime.Undecided(unreadable) == nil) {
+		late := policy.LatestUnreadable
+		if late != nil && set.includes(policy) && (unreadable == nil || late.Undecided() && lifetime.Undecided(unreadable) == nil) {
 			unreadable = &lifetime.UnreadableBoundError{Bound: late} // One that denies before any other.
 		}
 		if latest := policy.LatestDate; set.includes(policy) && !latest.IsZero() && label.Expiry(created).After(latest) {
 			return fmt.Errorf("%s is after latestDate %s of %s: use a date up to then",
-				label, latest.UTC().Format(lifetime.LabelDate), lifetime.Source{Level: lifetime.LevelPolicy, Name: policy.Name}.Phrase())
+				label, latest.UTC().Format(lifetime.LabelDate), policy.Source().Phrase())
 		}
 	}
 	return unreadable

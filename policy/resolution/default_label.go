@@ -46,7 +46,8 @@ func DefaultLabel(facts *policy.Facts, scope *Scope, now time.Time) (string, *li
 // such a label is not given, with [ErrNeedsBackfill]: an object may come to match long after its
 // creation. An object whose label was removed is given no other.
 func MissingLabel(facts *policy.Facts, scope *Scope, now time.Time) (string, *lifetime.Setting) {
-	if _, given := facts.Annotations[wellknown.AnnotationLabelSource]; given || facts.Deleting || facts.Created.IsZero() || !mayGetLabel(facts, scope) {
+	_, given := facts.Annotations[wellknown.AnnotationLabelSource]
+	if given || facts.Deleting || facts.Created.IsZero() || !mayGetLabel(facts, scope) {
 		return "", nil
 	}
 	for _, of := range scope.Policies {
@@ -57,7 +58,8 @@ func MissingLabel(facts *policy.Facts, scope *Scope, now time.Time) (string, *li
 			return "", nil
 		}
 		text, said := scope.label(facts, of, facts.Created, now)
-		if label, err := lifetime.ParseTTLLabel(text); err == nil && !of.Backfill && label.Expiry(facts.Created).Before(now.Add(withoutBackfill)) {
+		label, err := lifetime.ParseTTLLabel(text)
+		if err == nil && !of.Backfill && label.Expiry(facts.Created).Before(now.Add(withoutBackfill)) {
 			said.Err = ErrNeedsBackfill
 			return "", said
 		}
@@ -84,8 +86,8 @@ func mayGetLabel(facts *policy.Facts, scope *Scope) bool {
 	// NoDefault lets the Pods of a Job through for default-pod-ttl, which is resolved live. A label
 	// is written, so not there (S5).
 	child := facts.IsPod() && facts.Owner != nil
-	return scope.gives(policy.TriggerLabel) && !labelled && !aliased && !child && !facts.Essential() && !scope.Protected && scope.Mode() != ModeDryRun &&
-		!facts.StaysByTTL() && NoDefault(facts) == ""
+	return scope.gives(policy.TriggerLabel) && !labelled && !aliased && !child && !facts.Essential() &&
+		!scope.Protected && scope.Mode() != ModeDryRun && !facts.StaysByTTL() && NoDefault(facts) == ""
 }
 
 // givesLabel reports whether the policy has a label to give. One in dry-run gives none.
@@ -116,7 +118,8 @@ func LabelAssignments(facts *policy.Facts, label string, said *lifetime.Setting,
 	if label == "" {
 		return nil
 	}
-	return append([]Assignment{{Path: fieldpath.FieldPath{"metadata", "labels", wellknown.LabelTTL}, Value: label}}, stamp(facts, wellknown.AnnotationLabelSource, labelStamp(label, said, backfill))...)
+	return append([]Assignment{{Path: fieldpath.FieldPath{"metadata", "labels", wellknown.LabelTTL}, Value: label}},
+		stamp(facts, wellknown.AnnotationLabelSource, labelStamp(label, said, backfill))...)
 }
 
 // DefaultedLabel is the TTL label that admission gave an object, or would have given it if nothing
@@ -153,7 +156,8 @@ func (s *Scope) fitLabel(label lifetime.TTLLabel, created, now time.Time) (lifet
 	for _, policy := range s.Policies {
 		if latest := policy.LatestDate; AllBounds.includes(policy) && !latest.IsZero() && label.Expiry(last).After(latest) {
 			if latest.Before(soon) {
-				return label, fmt.Errorf("latestDate %s of %s is over: raise it", latest.UTC().Format(lifetime.LabelDate), lifetime.Source{Level: lifetime.LevelPolicy, Name: policy.Name}.Phrase())
+				return label, fmt.Errorf("latestDate %s of %s is over: raise it",
+					latest.UTC().Format(lifetime.LabelDate), policy.Source().Phrase())
 			}
 			label = lifetime.TTLLabel{At: latest}
 		}

@@ -81,7 +81,9 @@ func deadlineAssignments(facts *policy.Facts, effective *Effective, scope *Scope
 // controller enforces it too.
 func copiedDeadline(facts *policy.Facts, value Value, scope *Scope) []Assignment {
 	_, annotated := facts.Annotations[wellknown.AnnotationActiveDeadline]
-	if !annotated || scope.Protected || !scope.gives(policy.TriggerDeadline) || !value.Set || value.Err != nil || !facts.FillsNativeDeadline() || facts.NativeDeadline.Set || facts.Protected() || facts.ForeignManager() != "" {
+	empty := facts.FillsNativeDeadline() && !facts.NativeDeadline.Set
+	if !annotated || !empty || !value.Set || value.Err != nil || scope.Protected || !scope.gives(policy.TriggerDeadline) ||
+		facts.Protected() || facts.ForeignManager() != "" {
 		return nil
 	}
 	return []Assignment{deadlineAssignment(facts, value)}
@@ -177,8 +179,7 @@ func filledIn(facts *policy.Facts) []Default {
 // default deadlines; its TTL is never written into the object, so the stamp is only informational.
 func defaultSource(annotations map[string]string, stamp string) (lifetime.Source, bool) {
 	source := lifetime.ParseSource(annotations[stamp])
-	given := source.Level == lifetime.LevelNamespace || source.Level == lifetime.LevelPolicy || source.Level == lifetime.LevelRuntime && stamp == wellknown.AnnotationDeadlineSource
-	return source, given
+	return source, source.IsDefault() || source.Level == lifetime.LevelRuntime && stamp == wellknown.AnnotationDeadlineSource
 }
 
 func defaultIn(setting *lifetime.Setting, native bool, source lifetime.Source) Default {

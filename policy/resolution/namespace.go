@@ -57,8 +57,9 @@ type NamespacePolicy struct {
 
 // hashed are the annotations that a default depends on, including the bounds that clamp it.
 var hashed = []string{
-	wellknown.AnnotationDefaultTTL, wellknown.AnnotationDefaultTTLSucceeded, wellknown.AnnotationDefaultTTLFailed, wellknown.AnnotationDefaultPodTTL,
-	wellknown.AnnotationDefaultDeadline, wellknown.AnnotationMinTTL, wellknown.AnnotationMaxTTL, wellknown.AnnotationMinDeadline, wellknown.AnnotationMaxDeadline,
+	wellknown.AnnotationDefaultTTL, wellknown.AnnotationDefaultTTLSucceeded, wellknown.AnnotationDefaultTTLFailed,
+	wellknown.AnnotationDefaultPodTTL, wellknown.AnnotationDefaultDeadline,
+	wellknown.AnnotationMinTTL, wellknown.AnnotationMaxTTL, wellknown.AnnotationMinDeadline, wellknown.AnnotationMaxDeadline,
 }
 
 // NamespaceOf is [ParseNamespace] for a namespace that exists.
@@ -95,17 +96,17 @@ func ParseNamespace(name string, annotations, labels map[string]string) *Namespa
 
 func namespaceBounds(annotations map[string]string) lifetime.Bounds {
 	get := func(key string, parse func(path, text string) *lifetime.Setting) *lifetime.Setting {
-		text, ok := annotations[key]
-		if !ok {
-			return nil
+		if text, ok := annotations[key]; ok {
+			return parse(policy.AnnotationPath(key), text)
 		}
-		return parse(policy.AnnotationPath(key), text)
+		return nil
 	}
-	ttl := lifetime.Range{Min: get(wellknown.AnnotationMinTTL, lifetime.DurationSetting), Max: get(wellknown.AnnotationMaxTTL, lifetime.DurationSetting)}
-	return lifetime.Bounds{
-		TTL: ttl, Label: ttl,
-		Deadline: lifetime.Range{Min: get(wellknown.AnnotationMinDeadline, lifetime.DeadlineSetting), Max: get(wellknown.AnnotationMaxDeadline, lifetime.DeadlineSetting)},
+	of := func(low, high string, parse func(path, text string) *lifetime.Setting) lifetime.Range {
+		return lifetime.Range{Min: get(low, parse), Max: get(high, parse)}
 	}
+	ttl := of(wellknown.AnnotationMinTTL, wellknown.AnnotationMaxTTL, lifetime.DurationSetting)
+	deadline := of(wellknown.AnnotationMinDeadline, wellknown.AnnotationMaxDeadline, lifetime.DeadlineSetting)
+	return lifetime.Bounds{TTL: ttl, Label: ttl, Deadline: deadline}
 }
 
 // Settings returns the TTLs, deadlines and bounds that are set, including unreadable ones.

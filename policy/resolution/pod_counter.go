@@ -31,8 +31,8 @@ type PodCounter struct {
 // CounterOfJob reads the settings of a Job for its Pods.
 func CounterOfJob(job *batchv1.Job) *PodCounter {
 	out := &PodCounter{
-		Source: lifetime.Source{Level: lifetime.LevelJob, Name: job.Name}, TTL: lifetime.TTLSetting("metadata.annotations", job.Annotations, wellknown.AnnotationPodTTL),
-		FailsByPods: failsByPods(job),
+		Source: lifetime.Source{Level: lifetime.LevelJob, Name: job.Name}, FailsByPods: failsByPods(job),
+		TTL: lifetime.TTLSetting("metadata.annotations", job.Annotations, wellknown.AnnotationPodTTL),
 	}
 	if manager := job.Spec.ManagedBy; manager != nil && *manager != wellknown.JobController && !policy.StateOfJob(job).Finished {
 		out.Manager = *manager
@@ -60,12 +60,14 @@ func UnreadableCounter(pod *policy.Facts, err error) *PodCounter {
 	if pod.OwnedByJob() {
 		return UnreadableJob(pod.Owner.Name, err)
 	}
-	return &PodCounter{Source: lifetime.Source{Level: lifetime.LevelTally}, Err: fmt.Errorf("the PodTally that counted it cannot be read, and its ttlAfterCounted may say never: %w", err)}
+	return &PodCounter{Source: lifetime.Source{Level: lifetime.LevelTally},
+		Err: fmt.Errorf("the PodTally that counted it cannot be read, and its ttlAfterCounted may say never: %w", err)}
 }
 
 // UnreadableJob stands for the Job of a Pod that cannot be read.
 func UnreadableJob(name string, err error) *PodCounter {
-	return &PodCounter{Source: lifetime.Source{Level: lifetime.LevelJob, Name: name}, Err: fmt.Errorf("Job %s cannot be read, and its %s may say never: %w", name, wellknown.AnnotationPodTTL, err)}
+	return &PodCounter{Source: lifetime.Source{Level: lifetime.LevelJob, Name: name},
+		Err: fmt.Errorf("Job %s cannot be read, and its %s may say never: %w", name, wellknown.AnnotationPodTTL, err)}
 }
 
 // failsByPods reports whether the Job controller still looks for a failed Pod that fails the Job
@@ -116,7 +118,8 @@ func (c *PodCounter) Keeps(outcome lifetime.Outcome) string {
 	case c.Err != nil:
 		return "its Job cannot be read"
 	case c.Manager != "":
-		return fmt.Sprintf("Job %s is managed by %s, which may not have counted it: its Pods stay until it has finished", c.Source.Name, c.Manager)
+		return fmt.Sprintf("Job %s is managed by %s, which may not have counted it: its Pods stay until it has finished",
+			c.Source.Name, c.Manager)
 	case c.FailsByPods && outcome == lifetime.Failed:
 		return fmt.Sprintf("Job %s may fail by its podFailurePolicy: failed Pods stay until it has finished", c.Source.Name)
 	}

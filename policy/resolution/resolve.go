@@ -136,7 +136,8 @@ func (w *walk) close(reason string) bool {
 func (w *walk) ttl() {
 	facts := w.facts
 	if runtime := w.scope.Runtime; runtime != nil {
-		next := level{source: lifetime.Source{Level: lifetime.LevelRuntime, Name: runtime.Name}, set: runtime.TTL, final: runtime.Missing, since: runtime.Since, backfill: runtime.Backfill}
+		next := level{source: lifetime.Source{Level: lifetime.LevelRuntime, Name: runtime.Name}, set: runtime.TTL,
+			final: runtime.Missing, since: runtime.Since, backfill: runtime.Backfill}
 		if manager := facts.ForeignManager(); manager != "" {
 			// A TTL here makes the manager in another cluster dispatch the object again (S5).
 			next.skipped, next.final = "the object is managed by "+manager, true
@@ -162,29 +163,35 @@ func (w *walk) ttl() {
 	} else if reason := w.noDefault(); reason != "" && w.close(reason) {
 		return
 	}
-	w.defaultTTL()
+	w.defaults()
 }
 
-func (w *walk) defaultTTL() {
-	skipped := func(of *PlatformPolicy) string {
-		if w.facts.IsPod() && w.facts.Owner != nil && !of.NamesKind {
-			return "a policy gives Pods with an owner a TTL only if its match.kinds name Pod"
-		}
-		return ""
+// ofPolicy is what a policy sets, and why it is not asked.
+func (w *walk) ofPolicy(of *PlatformPolicy) (set lifetime.TTLSet, skipped string) {
+	if w.deadline {
+		return lifetime.TTLSet{All: of.Deadline}, ""
 	}
-	w.defaults(skipped, func(of *NamespacePolicy) lifetime.TTLSet { return of.ttlFor(w.facts) }, func(of *PlatformPolicy) lifetime.TTLSet { return of.TTL })
+	if w.facts.IsPod() && w.facts.Owner != nil && !of.NamesKind {
+		return of.TTL, "a policy gives Pods with an owner a TTL only if its match.kinds name Pod"
+	}
+	return of.TTL, ""
 }
 
 // defaults asks the namespace, then the policies that are not skipped.
-func (w *walk) defaults(skipped func(*PlatformPolicy) string, ofNamespace func(*NamespacePolicy) lifetime.TTLSet, ofPolicy func(*PlatformPolicy) lifetime.TTLSet) {
+func (w *walk) defaults() {
 	if of := w.scope.Namespace; of != nil {
-		if w.ask(level{source: lifetime.Source{Level: lifetime.LevelNamespace, Name: of.Name}, set: ofNamespace(of), since: of.Since, backfill: of.Backfill}) {
+		next := level{source: lifetime.Source{Level: lifetime.LevelNamespace, Name: of.Name}, since: of.Since, backfill: of.Backfill}
+		if next.set = of.ttlFor(w.facts); w.deadline {
+			next.set = lifetime.TTLSet{All: of.Deadline}
+		}
+		if w.ask(next) {
 			return
 		}
 	}
 	var trials []level
 	for _, of := range w.scope.Policies {
-		next := level{source: lifetime.Source{Level: lifetime.LevelPolicy, Name: of.Name}, set: ofPolicy(of), skipped: skipped(of), since: of.Since, backfill: of.Backfill}
+		next := level{source: of.Source(), since: of.Since, backfill: of.Backfill}
+		next.set, next.skipped = w.ofPolicy(of)
 		if of.Mode == ModeDryRun {
 			next.dryRun = true
 			trials = append(trials, next)
@@ -228,8 +235,7 @@ func (w *walk) activeDeadline() {
 	if !facts.Profile.DefaultDeadline && w.close("no default deadline for a "+facts.Profile.Kind.Kind) {
 		return
 	}
-	none := func(*PlatformPolicy) string { return "" }
-	w.defaults(none, func(of *NamespacePolicy) lifetime.TTLSet { return lifetime.TTLSet{All: of.Deadline} }, func(of *PlatformPolicy) lifetime.TTLSet { return lifetime.TTLSet{All: of.Deadline} })
+	w.defaults()
 }
 
 // Trace lists the levels that [ResolveTraced] considered, in order of precedence.
@@ -325,7 +331,7 @@ func (w *walk) givesAgain(source lifetime.Source) bool {
 	creating := *w.scope
 	creating.Creating = true
 	again, own := walk{facts: w.facts, scope: &creating}, w.facts.TTLs()
-	again.defaultTTL()
+	again.defaults()
 	for _, outcome := range []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed} {
 		gives, has := again.value(again.winner.Setting(w.facts, outcome)), own.For(outcome)
 		switch {
@@ -350,9 +356,11 @@ func (w *walk) whyReached(from *level) string {
 	case reaches:
 		return "the object is older than the default, and backfill includes it"
 	case finished && from.since.IsZero():
-		return "the runtime has no " + wellknown.AnnotationDefaultSince + " yet: objects that have finished need " + wellknown.AnnotationBackfill + " on the runtime"
+		return fmt.Sprintf("the runtime has no %s yet: objects that have finished need %s on the runtime",
+			wellknown.AnnotationDefaultSince, wellknown.AnnotationBackfill)
 	case finished:
-		return fmt.Sprintf("the object finished before the runtime got this TTL at %s: it needs %s on the runtime", since, wellknown.AnnotationBackfill)
+		return fmt.Sprintf("the object finished before the runtime got this TTL at %s: it needs %s on the runtime",
+			since, wellknown.AnnotationBackfill)
 	case from.since.IsZero():
 		return "when the default was set is not recorded, and backfill is off: it applies to objects created from now on"
 	default:
@@ -374,7 +382,8 @@ func (w *walk) finish(e *Effective) []Step {
 	clamped := ""
 	for _, setting := range step.Settings {
 		for _, value := range of {
-			if to := "clamped to " + value.TTL.String(); value.Set && value.Err == nil && value.Path == setting.Path && value.TTL != setting.TTL && to != clamped {
+			moved := value.Set && value.Err == nil && value.Path == setting.Path && value.TTL != setting.TTL
+			if to := "clamped to " + value.TTL.String(); moved && to != clamped {
 				step.Why, clamped = strings.TrimPrefix(step.Why+"; "+to, "; "), to
 			}
 		}

@@ -60,7 +60,7 @@ func (s *Scope) Mode() Mode {
 // stay (S6).
 func (s *Scope) Propagation() (propagation metav1.DeletionPropagation, of lifetime.Source, err error) {
 	for _, each := range s.Policies {
-		of = lifetime.Source{Level: lifetime.LevelPolicy, Name: each.Name}
+		of = each.Source()
 		switch {
 		case each.PropagationErr != nil:
 			return "", of, fmt.Errorf("spec.propagationPolicy of %s: %w", of.Phrase(), each.PropagationErr)
@@ -131,4 +131,9 @@ type PlatformPolicy struct {
 	// LatestUnreadable is the latest date where it cannot be read, or where it is not known whether
 	// it applies; else nil.
 	LatestUnreadable *lifetime.Setting
+}
+
+// Source is the policy as settings name it.
+func (p *PlatformPolicy) Source() lifetime.Source {
+	return lifetime.Source{Level: lifetime.LevelPolicy, Name: p.Name}
 }

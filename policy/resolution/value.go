@@ -239,7 +239,8 @@ func (w *walk) reach(from *level) (young, reaches bool) {
 func WithoutDefaults(facts *policy.Facts) []fieldpath.FieldPath {
 	out := Stamped(facts)
 	if facts.LabelPolicy() != "" {
-		out = append(out, fieldpath.FieldPath{"metadata", "labels", wellknown.LabelTTL}, fieldpath.FieldPath{"metadata", "annotations", wellknown.AnnotationLabelSource})
+		out = append(out, fieldpath.FieldPath{"metadata", "labels", wellknown.LabelTTL},
+			fieldpath.FieldPath{"metadata", "annotations", wellknown.AnnotationLabelSource})
 	}
 	return out
 }
@@ -249,7 +250,8 @@ func WithoutDefaults(facts *policy.Facts) []fieldpath.FieldPath {
 // stamped: either is enough to hold it (S6).
 func (s *Scope) holds(source lifetime.Source, givesAgain func(*Scope) bool) bool {
 	return source.Level == lifetime.LevelPolicy && slices.ContainsFunc([]*Scope{s, s.Filled}, func(scope *Scope) bool {
-		if scope == nil || !slices.ContainsFunc(scope.Policies, func(of *PlatformPolicy) bool { return of.Name == source.Name && of.Mode == ModeDryRun }) {
+		tried := func(of *PlatformPolicy) bool { return of.Name == source.Name && of.Mode == ModeDryRun }
+		if scope == nil || !slices.ContainsFunc(scope.Policies, tried) {
 			return false
 		}
 		return slices.ContainsFunc([]*Scope{scope.enforcing(source.Name), scope.asEnforced()}, func(creating *Scope) bool {

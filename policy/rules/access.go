@@ -111,8 +111,7 @@ func uncovered(request *Request) *lifetime.Setting {
 			continue
 		}
 		value := request.Effective.TTL(outcome)
-		if byDefault := value.Source.Level == lifetime.LevelNamespace || value.Source.Level == lifetime.LevelPolicy; byDefault &&
-			value.Set && value.Err == nil && !value.TTL.Never && (was.Err != nil || value.TTL != was.TTL) {
+		if value.Source.IsDefault() && value.Set && value.Err == nil && !value.TTL.Never && (was.Err != nil || value.TTL != was.TTL) {
 			return was
 		}
 	}

@@ -96,7 +96,7 @@ func (s *Subject) denying(at protected) []*resolution.PlatformPolicy {
 }
 
 func (s *Subject) protectionDenied(of *resolution.PlatformPolicy, at protected) Finding {
-	source := lifetime.Source{Level: lifetime.LevelPolicy, Name: of.Name}.Phrase()
+	source := of.Source().Phrase()
 	message := fmt.Sprintf("is against bounds.protect of %s: leave it out, or ask for the verb update on that LifecyclePolicy", source)
 	finding := Finding{Rule: s.rule, Field: s.path(at.path + "." + AnnotationField(wellknown.AnnotationProtect)), Value: at.text,
 		Severity: Deny, Level: lifetime.LevelPolicy, Message: message}

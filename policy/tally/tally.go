@@ -55,9 +55,10 @@ func Compile(object *v1alpha1.PodTally) (*Tally, field.ErrorList) {
 		out.selector = selector
 	}
 	if text := object.Spec.TTLAfterCounted; text != nil {
-		out.TTL = &lifetime.Setting{Path: spec.Child("ttlAfterCounted").String(), Source: lifetime.Source{Level: lifetime.LevelTally, Name: object.Name}, Text: string(*text)}
+		at, source := spec.Child("ttlAfterCounted"), lifetime.Source{Level: lifetime.LevelTally, Name: object.Name}
+		out.TTL = &lifetime.Setting{Path: at.String(), Source: source, Text: string(*text)}
 		if out.TTL.TTL, out.TTL.Err = lifetime.ParseTTL(out.TTL.Text); out.TTL.Err != nil {
-			errs = append(errs, field.Invalid(spec.Child("ttlAfterCounted"), out.TTL.Text, out.TTL.Err.Error()))
+			errs = append(errs, field.Invalid(at, out.TTL.Text, out.TTL.Err.Error()))
 		}
 	}
 	return out, errs

@@ -120,7 +120,8 @@ var ObjectKeys = []string{
 // TemplateKeys are the keys that rules deny in a Pod template, as annotations or as labels: the
 // protection where a policy denies it, the others everywhere.
 var TemplateKeys = []string{
-	AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationPodTTL, AnnotationActiveDeadline, AnnotationProtect, LabelTTL, LabelKyvernoTTL,
+	AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationPodTTL, AnnotationActiveDeadline, AnnotationProtect,
+	LabelTTL, LabelKyvernoTTL,
 }
 
 // NamespaceKeys make a Namespace concern Curfew, in addition to ObjectKeys.
