@@ -29,43 +29,30 @@ type parts struct{ webhook, controller bool }
 
 // options are the flags, each documented where it is added.
 type options struct {
-	kubeconfig, namespace      string
-	healthAddr, metricsAddr    string
-	verbosity                  int
-	propagation                string
-	nativeTTL                  string
-	host                       string
-	port                       int
-	warnBelow                  string
-	maxReviewSize              string
-	cleanupReportBytes         string
-	requireDelete              bool
-	controllerAccounts         []string
-	strictLabels               bool
-	expiredLabels              string
-	leaderElect                bool
-	protect, namespaces        []string
-	kyvernoLabel               bool
-	enable                     []string
-	dryRun, favourDrain        bool
-	failClosed, leaveNativeTTL bool
-	builtinProfiles            bool
-	maxDeletionsPerMinute      int
-	relistEvery, stuckAfter    time.Duration
-	cleanupMinInterval         time.Duration
-	cleanupMaxPolicies         int
-	metricsPolicyNames         bool
-	requireApproval            bool
-	leaseName                  string
-	leaseDuration, gracePeriod time.Duration
-	pprof                      string
+	kubeconfig, namespace, healthAddr, metricsAddr, pprof string
+	verbosity                                             int
+	enable, protect                                       []string
+	nativeTTL                                             string
+	dryRun, kyvernoLabel, builtinProfiles                 bool
 
-	// The webhooks' server and the HTTP API.
-	certificates, certificateDir string
-	caSettle, drainDelay         time.Duration
-	tlsMinVersion, clientCAFile  string
-	clientNames                  []string
-	apiAddr                      string
+	// The webhooks, their server and the HTTP API.
+	host, warnBelow, maxReviewSize, expiredLabels, apiAddr    string
+	port                                                      int
+	requireDelete, strictLabels                               bool
+	controllerAccounts, clientNames                           []string
+	certificates, certificateDir, tlsMinVersion, clientCAFile string
+	caSettle, drainDelay                                      time.Duration
+
+	// The controller.
+	leaseName, propagation, cleanupReportBytes string
+	namespaces                                 []string
+	leaderElect, favourDrain, leaveNativeTTL   bool
+	failClosed, metricsPolicyNames             bool
+	requireApproval                            bool
+	maxDeletionsPerMinute, cleanupMaxPolicies  int
+	leaseDuration, gracePeriod                 time.Duration
+	relistEvery, stuckAfter                    time.Duration
+	cleanupMinInterval                         time.Duration
 
 	// A process without rights in the cluster.
 	onlyNamespaces []string

@@ -108,7 +108,8 @@ const maxConflicts = 6
 // fails if another process has written the status. Anyone who may edit the object can do so all the
 // time, and must not have Curfew write all the time. A 404 becomes gone.
 func Overwrite(
-	ctx context.Context, clock clock.Clock, gone error, write func(context.Context) error, reread func(context.Context) (written bool, err error),
+	ctx context.Context, clock clock.Clock, gone error, write func(context.Context) error,
+	reread func(context.Context) (written bool, err error),
 ) error {
 	backoff := loop.NewBackoff()
 	for conflicts := 1; ; conflicts++ {
