@@ -13,7 +13,7 @@ import (
 // edit is what another writer does between two requests of a run.
 type edit struct {
 	do func(s *server)
-	// exact: each deleted object is counted all the same. Otherwise what is not counted is known to
+	// exact: each deleted object is counted all the same. Otherwise uncounted objects are known to
 	// be lost, unless forgets: the writer took the record away.
 	exact, forgets bool
 	// stops: the run deletes nothing beyond the batches that are under way.
@@ -88,7 +88,7 @@ var edits = map[string]edit{
 }
 
 // A writer changes the policy, its status or its pages right before each request of a run takes
-// effect. No object is deleted twice, or counted twice, and what is not counted is known to be lost
+// effect. No object is deleted twice, or counted twice, and uncounted objects are known to be lost
 // (S7). A run whose policy has changed deletes nothing more.
 func TestEditedAtEveryRequest(t *testing.T) {
 	for name, e := range edits {

@@ -242,8 +242,9 @@ func (h *history) send(l *leader, effect func() error) error {
 	}
 	h.calls = append(h.calls, c)
 	h.changed.Broadcast()
+	answer := c.answer // Another one takes its place when the process is killed.
 	h.lock.Unlock()
-	return <-c.answer
+	return <-answer
 }
 
 // step is one thing that happens. It reports whether anything can.

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Histories like those of TestModel, as all processes see them: killed ones, and one that seemed to
+// Histories as TestModel plays them, as all processes see them: killed ones, and one that seemed to
 // be dead. A sequential counter explains what they see. It lists a Pod before the Pod loses its
 // finalizer, and counts it exactly once, after that (S7). -rapid.checks checks more of them.
 func TestCountsAreLinearizable(t *testing.T) {
