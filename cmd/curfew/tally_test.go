@@ -11,8 +11,8 @@ import (
 
 type doneAction struct{ action.Action }
 
-func (doneAction) Do(context.Context, action.Due) action.Result {
-	return action.Result{Outcome: action.Done}
+func (doneAction) Do(context.Context, action.Due) action.Answer {
+	return action.Answer{Outcome: action.Done}
 }
 
 // Where tallies are off no controller knows their Pods: a deletion must not wait for one.

@@ -19,7 +19,7 @@ import (
 // Action acts on an object that is due: it deletes or stops it.
 type Action interface {
 	// Do makes one attempt. It acts on exactly the state that Due names, or returns Conflict.
-	Do(ctx context.Context, due Due) Result
+	Do(ctx context.Context, due Due) Answer
 }
 
 // Type holds the properties of a kind that requests for its objects depend on.
@@ -80,7 +80,7 @@ type Due struct {
 	// Finalizers of the object, as a live read right before this attempt found them. Nil without
 	// such a read.
 	Finalizers []string
-	// Disproved counts the attempts in a row that failed with Result.VersionConflict although a
+	// Disproved counts the attempts in a row that failed with Answer.VersionConflict although a
 	// live read after each found the same resourceVersion that the request carried.
 	Disproved int
 	// Reserve takes another deletion from the budget of --max-deletions-per-minute. Call settle
@@ -105,7 +105,7 @@ const (
 	// Done: there is nothing more to do. If the trigger deletes, the object is deleted. Otherwise
 	// there is nothing to do until the object changes.
 	Done
-	// Again: the action asks for another attempt, Result.After from now.
+	// Again: the action asks for another attempt, Answer.After from now.
 	Again
 	// Conflict: the object is not, or no longer, in the state that was judged.
 	Conflict
@@ -119,8 +119,8 @@ const (
 	Held
 )
 
-// Result is the result of one attempt. It describes the API server's answer to the engine.
-type Result struct {
+// Answer is the result of one attempt. It describes the API server's answer to the engine.
+type Answer struct {
 	Outcome Class
 	// After is how long to wait before the next attempt: the action chooses it for Again, the
 	// Retry-After header otherwise.
@@ -182,14 +182,14 @@ func OriginOf(s *metav1.Status) Origin {
 	}
 }
 
-// Failure is the Result of an answer that is an error, or of none (code 0). A 404 is Refused: only
+// Failure is the Answer of an answer that is an error, or of none (code 0). A 404 is Refused: only
 // the action can report whether it is about the object. So is a request that was never sent: it
 // has certainly not been carried out, and proves nothing about the API server.
-func Failure(code int, origin Origin, err error) Result {
+func Failure(code int, origin Origin, err error) Answer {
 	if code == 0 && errors.Is(err, confine.ErrOutside) {
 		code = http.StatusBadRequest
 	}
-	out := Result{Outcome: Failed, Code: code, Origin: origin, Err: err}
+	out := Answer{Outcome: Failed, Code: code, Origin: origin, Err: err}
 	switch {
 	case code == http.StatusConflict && origin != FromAdmission:
 		out.Outcome = Conflict
@@ -201,9 +201,9 @@ func Failure(code int, origin Origin, err error) Result {
 	return out
 }
 
-// FailureOf is the Result of an error of client-go. ok is false if no answer of the API server
+// FailureOf is the Answer of an error of client-go. ok is false if no answer of the API server
 // caused the error.
-func FailureOf(err error) (out Result, ok bool) {
+func FailureOf(err error) (out Answer, ok bool) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return Failure(0, FromResource, err), false
@@ -244,7 +244,7 @@ func Describe(code int, reason metav1.StatusReason, message string) error {
 // Denied reports whether the API server refuses to act on just this object: admission does, or a
 // rule of the API server. A missing permission or a webhook that cannot be called is no such
 // refusal.
-func (r *Result) Denied() bool {
+func (r *Answer) Denied() bool {
 	switch {
 	case r.Err == nil || r.Code <= 0 || strings.Contains(r.Err.Error(), prefixFailing):
 		return false

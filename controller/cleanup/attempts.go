@@ -136,7 +136,7 @@ func (b *batch) tries() (all int) {
 }
 
 // Judge implements engine.Run: it reads an object live, as the account of the run.
-func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, error) {
+func (b *batch) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, error) {
 	b.mu.Lock()
 	item := *b.items[o.UID]
 	b.mu.Unlock()

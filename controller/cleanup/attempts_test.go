@@ -30,10 +30,10 @@ func (c *cluster) results() map[string]v1alpha1.ItemResult {
 // A DELETE that is answered 429, 500 or not at all is submitted again, and nothing is listed again
 // for it.
 func TestTransientAnswersDoNotEndTheRun(t *testing.T) {
-	for _, result := range []engine.Result{engine.Throttled, engine.Failed, engine.Held} {
+	for _, result := range []engine.Ending{engine.Throttled, engine.Failed, engine.Held} {
 		c := newCluster(t)
 		times := map[string]int{}
-		c.answer = func(name string) *engine.Result {
+		c.answer = func(name string) *engine.Ending {
 			if times[name]++; times[name] < 5 {
 				return &result
 			}
@@ -66,7 +66,7 @@ func TestNothingWaitsBetweenPages(t *testing.T) {
 func TestOneObjectDoesNotWedgeARun(t *testing.T) {
 	c := newCluster(t)
 	failed := engine.Failed
-	c.answer = func(name string) *engine.Result {
+	c.answer = func(name string) *engine.Ending {
 		switch name {
 		case "tmp-2":
 			delete(c.objects, name)
@@ -96,8 +96,8 @@ func TestRefusedAfterNoAnswer(t *testing.T) {
 		r := &run{}
 		b := r.newBatch(&page{fields: v1alpha1.CleanupReportFields{Objects: []v1alpha1.CleanupItem{*item}}})
 		item = b.items["a"]
-		b.answered("a", action.Result{Outcome: action.Failed, Code: before, Err: errKilled})
-		b.answered("a", action.Result{Outcome: action.Refused, Code: http.StatusForbidden, Origin: action.FromAdmission, Err: errKilled})
+		b.answered("a", action.Answer{Outcome: action.Failed, Code: before, Err: errKilled})
+		b.answered("a", action.Answer{Outcome: action.Refused, Code: http.StatusForbidden, Origin: action.FromAdmission, Err: errKilled})
 		want := v1alpha1.ItemFailed
 		if before == 0 {
 			want = v1alpha1.ItemUnknown
@@ -149,7 +149,7 @@ func TestObjectsWithoutUID(t *testing.T) {
 func TestBusyServerInterruptsTheRun(t *testing.T) {
 	c := newCluster(t)
 	throttled, busy := engine.Throttled, true
-	c.answer = func(string) *engine.Result {
+	c.answer = func(string) *engine.Ending {
 		if busy {
 			return &throttled
 		}

@@ -224,7 +224,7 @@ func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error
 	if b.unconfirmed != nil {
 		return context.Cause(ctx)
 	}
-	objects := make([]engine.Object, 0, len(items))
+	objects := make([]engine.Entry, 0, len(items))
 	for _, item := range items {
 		object, err := b.run.objectOf(item)
 		if err != nil {
@@ -245,21 +245,21 @@ func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error
 type Action struct{}
 
 // Do implements action.Action.
-func (Action) Do(ctx context.Context, due action.Due) action.Result {
+func (Action) Do(ctx context.Context, due action.Due) action.Answer {
 	batch, ok := due.Run.(*batch)
 	if !ok {
-		return action.Result{Outcome: action.Refused, Err: fmt.Errorf("%T is no batch of a cleanup run: this is a bug", due.Run)}
+		return action.Answer{Outcome: action.Refused, Err: fmt.Errorf("%T is no batch of a cleanup run: this is a bug", due.Run)}
 	}
 	if !batch.run.c.unchanged(batch.run.policy) {
 		// Suspended, edited or deleted: the live judgement, which follows a conflict, keeps the object.
-		return action.Result{Outcome: action.Conflict, Err: errChanged}
+		return action.Answer{Outcome: action.Conflict, Err: errChanged}
 	}
 	if !batch.confirmed(ctx) {
-		return action.Result{Outcome: action.Held, Err: pause.ErrHeld} // Nothing is sent: see decide.
+		return action.Answer{Outcome: action.Held, Err: pause.ErrHeld} // Nothing is sent: see decide.
 	}
 	result := batch.run.account.Delete.Do(ctx, due)
 	if pause.HeldIn(ctx) {
-		return action.Result{Outcome: action.Held, Err: pause.ErrHeld}
+		return action.Answer{Outcome: action.Held, Err: pause.ErrHeld}
 	}
 	batch.answered(due.UID, result)
 	return result
@@ -267,7 +267,7 @@ func (Action) Do(ctx context.Context, due action.Due) action.Result {
 
 // answered notes an answer that no retry will change: something but the rights of the account
 // refuses the deletion, such as an admission webhook. It also notes that none came.
-func (b *batch) answered(uid types.UID, result action.Result) {
+func (b *batch) answered(uid types.UID, result action.Answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	webhook := result.Origin == action.FromAdmission

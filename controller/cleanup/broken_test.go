@@ -69,7 +69,7 @@ func TestBrokenKindDoesNotWedgeTheNextRun(t *testing.T) {
 func TestBrokenKindDoesNotWedgeItsRun(t *testing.T) {
 	c := newCluster(t)
 	failed := engine.Failed
-	c.answer = func(name string) *engine.Result {
+	c.answer = func(name string) *engine.Ending {
 		if name == "tmp-2" || name == "tmp-3" {
 			return &failed
 		}

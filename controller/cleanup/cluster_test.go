@@ -74,7 +74,7 @@ type cluster struct {
 	// waited is how long all waits together would have taken.
 	waited time.Duration
 	// answer is what a DELETE is answered in the place of what else would happen; nil: as it happens.
-	answer func(name string) *engine.Result
+	answer func(name string) *engine.Ending
 	// cause is the error of such an answer; nil: any.
 	cause error
 	// fails are the HTTP statuses with which the DELETEs of some objects fail, by name; 0 is no
@@ -241,9 +241,9 @@ func (c *cluster) client() metadata.Interface {
 }
 
 // Do implements action.Action: a DELETE with preconditions.
-func (c *cluster) Do(_ context.Context, due action.Due) action.Result {
+func (c *cluster) Do(_ context.Context, due action.Due) action.Answer {
 	if code, ok := c.fails[due.Name]; ok {
-		return action.Result{Outcome: action.Failed, Code: code, Err: errors.New("it failed")}
+		return action.Answer{Outcome: action.Failed, Code: code, Err: errors.New("it failed")}
 	}
 	if code, ok := c.denies[due.Name]; ok {
 		return action.Failure(code, action.FromAdmission, errors.New("the webhook failed"))
@@ -269,13 +269,13 @@ func (c *cluster) Do(_ context.Context, due action.Due) action.Result {
 	})
 	switch {
 	case err != nil:
-		return action.Result{Outcome: action.Failed, Err: err}
+		return action.Answer{Outcome: action.Failed, Err: err}
 	case gone:
-		return action.Result{Outcome: action.Gone}
+		return action.Answer{Outcome: action.Gone}
 	case conflict:
-		return action.Result{Outcome: action.Conflict}
+		return action.Answer{Outcome: action.Conflict}
 	default:
-		return action.Result{Outcome: action.Done}
+		return action.Answer{Outcome: action.Done}
 	}
 }
 
@@ -286,7 +286,7 @@ func (c *cluster) RegisterKind(kind engine.KindOptions) (engine.Kind, error) {
 }
 func (c *cluster) ForgetKind(engine.Kind) {}
 func (c *cluster) Epoch() uint64          { return 0 }
-func (c *cluster) Submit(ctx context.Context, run engine.Run, objects ...engine.Object) {
+func (c *cluster) Submit(ctx context.Context, run engine.Run, objects ...engine.Entry) {
 	go func() {
 		for _, o := range objects {
 			run.Report(c.attempt(ctx, run, o, o.Live))
@@ -294,7 +294,7 @@ func (c *cluster) Submit(ctx context.Context, run engine.Run, objects ...engine.
 	}()
 }
 
-func (c *cluster) attempt(ctx context.Context, run engine.Run, o engine.Object, live bool) engine.Outcome {
+func (c *cluster) attempt(ctx context.Context, run engine.Run, o engine.Entry, live bool) engine.Outcome {
 	out := engine.Outcome{Object: o, Result: engine.Failed}
 	if live {
 		judged, err := run.Judge(ctx, o)
@@ -334,7 +334,7 @@ func (c *cluster) attempt(ctx context.Context, run engine.Run, o engine.Object, 
 }
 
 // answered is the answer that a test prepared, or nil.
-func (c *cluster) answered(name string) *engine.Result {
+func (c *cluster) answered(name string) *engine.Ending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.answer == nil {

@@ -32,7 +32,7 @@ import (
 type Engine interface {
 	RegisterKind(k engine.KindOptions) (engine.Kind, error)
 	ForgetKind(k engine.Kind)
-	Submit(ctx context.Context, run engine.Run, objects ...engine.Object)
+	Submit(ctx context.Context, run engine.Run, objects ...engine.Entry)
 	Epoch() uint64
 }
 

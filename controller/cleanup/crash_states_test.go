@@ -23,7 +23,7 @@ func TestKilledInTrouble(t *testing.T) {
 		"a report page is cut":     {5, loseReport(2), func(*cluster) {}, lost},
 		"a report page is deleted": {5, loseReport(0), func(*cluster) {}, lost},
 		"a permission is missing": {2, func(c *cluster) {
-			c.answer = func(string) *engine.Result {
+			c.answer = func(string) *engine.Ending {
 				if c.lacks = c.lacks || len(c.sent) >= 2; c.lacks {
 					return new(engine.Refused)
 				}

@@ -24,7 +24,7 @@ func TestHeldRun(t *testing.T) {
 			c := newCluster(t)
 			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.StartingDeadlineSeconds = new(int64(3600)) })
 			attempts, resumed := 0, false
-			c.answer = func(string) *engine.Result {
+			c.answer = func(string) *engine.Ending {
 				attempts++
 				if resumed = resumed || c.waited > 23*time.Hour; resumed {
 					return nil
@@ -82,7 +82,7 @@ func TestForgedPause(t *testing.T) {
 func TestHeldIsNotUnanswered(t *testing.T) {
 	r := &run{}
 	b := r.newBatch(&page{fields: v1alpha1.CleanupReportFields{Objects: []v1alpha1.CleanupItem{{UID: "a"}}}})
-	b.answered("a", action.Result{Outcome: action.Held})
+	b.answered("a", action.Answer{Outcome: action.Held})
 	if b.unanswered["a"] || b.items["a"].Result != "" {
 		t.Errorf("%+v", b.items["a"])
 	}
@@ -110,7 +110,7 @@ func TestPauseOfOneNamespace(t *testing.T) {
 			}
 			c.held = func(scope string) bool { return scope == "prod" && c.waitedFor() < 23*time.Hour }
 			at := map[string]time.Duration{}
-			c.answer = func(name string) *engine.Result { at[name] = c.waited; return nil }
+			c.answer = func(name string) *engine.Ending { at[name] = c.waited; return nil }
 			edit(c)
 			if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
 				t.Fatal(err)

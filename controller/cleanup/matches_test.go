@@ -300,7 +300,7 @@ func TestLiveReadStartsAgain(t *testing.T) {
 	p := unusedPolicy(t, 2, nil)
 	c.unused(true, "tmp-1", "tmp-2")
 	c.days(p, 0)
-	c.answer = func(name string) *engine.Result {
+	c.answer = func(name string) *engine.Ending {
 		if name == "tmp-2" {
 			c.unused(false, name)
 		}

@@ -23,7 +23,7 @@ func TestPausedKindDoesNotHoldARunForDays(t *testing.T) {
 		object.UID = types.UID(object.Name)
 		c.objects[object.Name] = object
 	}
-	c.answer, c.cause = func(string) *engine.Result { return new(engine.Held) }, engine.ErrPaused
+	c.answer, c.cause = func(string) *engine.Ending { return new(engine.Held) }, engine.ErrPaused
 	if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestSuspendedWhileTheWatchIsSilent(t *testing.T) {
 			defer small(c.page)()
 			api := newCluster(t)
 			process := api.controller()
-			api.answer = func(string) *engine.Result {
+			api.answer = func(string) *engine.Ending {
 				process.options.Clock.(hasty).Step(confirmedFor / 3)
 				return nil
 			}

@@ -29,7 +29,7 @@ func TestPermissionRevokedInMidRun(t *testing.T) {
 	defer small(2)()
 	c := newCluster(t)
 	refused := engine.Refused
-	c.answer = func(string) *engine.Result {
+	c.answer = func(string) *engine.Ending {
 		if c.lacks = c.lacks || len(c.sent) >= 2; c.lacks {
 			return &refused
 		}
@@ -64,7 +64,7 @@ func TestPermissionRevokedInMidRun(t *testing.T) {
 func TestOnePermissionRevokedInMidRun(t *testing.T) {
 	defer small(2)()
 	c := newCluster(t)
-	c.answer = func(string) *engine.Result {
+	c.answer = func(string) *engine.Ending {
 		if c.lacksOf != "" || len(c.sent) >= 2 {
 			c.lacksOf = "secrets"
 			return new(engine.Refused)
@@ -202,7 +202,7 @@ func TestPartialRightsAreResumed(t *testing.T) {
 	if err := c.controller().checkPermissions(t.Context(), c.cur(p, start)); err != nil || !strings.HasPrefix(c.condition(v1alpha1.ConditionPermissionsGranted), "False Forbidden") {
 		t.Fatal(err, c.condition(v1alpha1.ConditionPermissionsGranted))
 	}
-	c.answer = func(string) *engine.Result { // Pages are deleted side by side: the second DELETE that comes.
+	c.answer = func(string) *engine.Ending { // Pages are deleted side by side: the second DELETE that comes.
 		if len(c.sent) > 0 {
 			c.dead = true
 		}

@@ -135,7 +135,7 @@ func (l *leader) do(r *request, effect func() error) error {
 }
 
 // Do implements action.Action: a DELETE with preconditions.
-func (l *leader) Do(_ context.Context, due action.Due) action.Result {
+func (l *leader) Do(_ context.Context, due action.Due) action.Answer {
 	resource := schema.GroupResource{Resource: "configmaps"}
 	err := l.do(&request{verb: "delete", uid: due.UID}, func() error {
 		object := l.objects[due.Name]
@@ -151,13 +151,13 @@ func (l *leader) Do(_ context.Context, due action.Due) action.Result {
 	})
 	switch {
 	case err == nil:
-		return action.Result{Outcome: action.Done}
+		return action.Answer{Outcome: action.Done}
 	case apierrors.IsNotFound(err):
-		return action.Result{Outcome: action.Gone}
+		return action.Answer{Outcome: action.Gone}
 	case apierrors.IsConflict(err):
-		return action.Result{Outcome: action.Conflict}
+		return action.Answer{Outcome: action.Conflict}
 	}
-	return action.Result{Outcome: action.Failed, Err: err}
+	return action.Answer{Outcome: action.Failed, Err: err}
 }
 
 // remove deletes an object, or has it wait for its finalizers.

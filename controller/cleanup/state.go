@@ -256,10 +256,10 @@ func (r *run) stalled(s *v1alpha1.CleanupPolicyStatus, reason, message string) {
 }
 
 // objectOf is an item as the engine takes it.
-func (r *run) objectOf(item *v1alpha1.CleanupItem) (engine.Object, error) {
+func (r *run) objectOf(item *v1alpha1.CleanupItem) (engine.Entry, error) {
 	gvr := schema.GroupVersionResource{Group: item.Group, Version: item.Version, Resource: item.Resource}
 	kind, err := r.kind(gvr, item)
-	return engine.Object{
+	return engine.Entry{
 		Kind: kind, Namespace: item.Namespace, Name: item.Name, UID: item.UID, ResourceVersion: item.ResourceVersion,
 		// The engine's clock may be behind that of the API server, by which the run is due.
 		Expiry: r.info.ScheduledTime.Add(-maxClockSkew), Source: r.policy.ID(), Propagation: r.policy.Spec.PropagationPolicy,
@@ -281,7 +281,7 @@ func (r *run) kind(gvr schema.GroupVersionResource, item *v1alpha1.CleanupItem) 
 			Aggregated: !builtIn(gvr.GroupVersion().WithKind(item.Kind)),
 		},
 		Trigger: string(policy.TriggerCleanup), Scope: r.policy.ID(),
-		Judge: func(context.Context, engine.Object) (engine.Judgement, error) {
+		Judge: func(context.Context, engine.Entry) (engine.Judgement, error) {
 			return engine.Judgement{}, errors.New("an object of a cleanup run is judged by the run: this is a bug")
 		},
 	})

@@ -247,7 +247,7 @@ func TestNoPageIsHeldForDeletions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.answer = func(name string) *engine.Result {
+	c.answer = func(name string) *engine.Ending {
 		if r.survey.Listed != 7 {
 			t.Errorf("%s is deleted after %d objects of its page", name, r.survey.Listed)
 		}
@@ -285,7 +285,7 @@ func TestLiveJudgementsAreLimited(t *testing.T) {
 		}
 		judged := make(chan engine.Judgement, 1)
 		judge := func() {
-			judgement, err := b.Judge(t.Context(), engine.Object{UID: "uid-tmp-1"})
+			judgement, err := b.Judge(t.Context(), engine.Entry{UID: "uid-tmp-1"})
 			if err != nil {
 				t.Error(err)
 			}
@@ -336,7 +336,7 @@ func TestLookupsHoldNoPlace(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		b := r.newBatch(newPage(v1alpha1.PolicyReference{}, "run", 1, false, items))
-		if _, err := b.Judge(ctx, engine.Object{UID: "uid-tmp-1"}); !errors.Is(err, engine.ErrNoSlot) {
+		if _, err := b.Judge(ctx, engine.Entry{UID: "uid-tmp-1"}); !errors.Is(err, engine.ErrNoSlot) {
 			t.Errorf("without a place: %v", err)
 		}
 		late := func() error { <-ctx.Done(); return nil }

@@ -20,10 +20,9 @@ import (
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feedset"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/test/builders"
-
-	"curfew.dev/curfew/controller/follow"
 )
 
 // cluster is what [Labels] sees and does in these tests.

@@ -15,37 +15,37 @@ import (
 
 // scripted is an action that returns one result after another, and Done after the last.
 type scripted struct {
-	results []action.Result
+	results []action.Answer
 	calls   []action.Due
 }
 
-func (a *scripted) Do(_ context.Context, due action.Due) action.Result {
+func (a *scripted) Do(_ context.Context, due action.Due) action.Answer {
 	a.calls = append(a.calls, due)
 	if len(a.results) == 0 {
-		return action.Result{Outcome: action.Done}
+		return action.Answer{Outcome: action.Done}
 	}
 	next := a.results[0]
 	a.results = a.results[1:]
 	return next
 }
 
-func failure(code int, origin action.Origin) action.Result {
+func failure(code int, origin action.Origin) action.Answer {
 	return action.Failure(code, origin, action.Describe(code, "", ""))
 }
 
 var runs = action.Type{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"}, Kind: "Run", Namespaced: true}
 
-func keep(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Keep}, nil }
+func keep(context.Context, Entry) (Judgement, error) { return Judgement{Verdict: Keep}, nil }
 
 // acts registers a kind whose deadline is carried out by a, and tracks one object of it.
-func (w *world) acts(t *testing.T, a action.Action, judge Judge) Object {
+func (w *world) acts(t *testing.T, a action.Action, judge Judge) Entry {
 	t.Helper()
 	w.deadline = a
 	kind, err := w.engine.RegisterKind(KindOptions{Type: runs, Trigger: "deadline", Judge: judge})
 	if err != nil {
 		t.Fatal(err)
 	}
-	object := Object{Kind: kind, Namespace: "ns", Name: "r", UID: "u", ResourceVersion: "7", Expiry: epoch.Add(time.Second), Source: "object"}
+	object := Entry{Kind: kind, Namespace: "ns", Name: "r", UID: "u", ResourceVersion: "7", Expiry: epoch.Add(time.Second), Source: "object"}
 	w.engine.Upsert(object)
 	return object
 }
@@ -55,7 +55,7 @@ func (w *world) acts(t *testing.T, a action.Action, judge Judge) Object {
 // again without end.
 func TestAction(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
-	a := &scripted{results: []action.Result{
+	a := &scripted{results: []action.Answer{
 		{Outcome: action.Again, After: time.Millisecond, Latency: time.Millisecond},
 		{Outcome: action.Again, After: 5 * time.Second},
 		failure(http.StatusInternalServerError, action.FromResource),
@@ -147,10 +147,10 @@ func TestActionBesideADelete(t *testing.T) {
 func TestActionIsGivenTheJudgedState(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	conflict, malformed := failure(http.StatusConflict, action.FromResource), failure(http.StatusBadRequest, action.FromResource)
-	a := &scripted{results: []action.Result{conflict, conflict, conflict, conflict, conflict, malformed}}
+	a := &scripted{results: []action.Answer{conflict, conflict, conflict, conflict, conflict, malformed}}
 	judged := 0
-	var object Object
-	object = w.acts(t, a, func(context.Context, Object) (Judgement, error) {
+	var object Entry
+	object = w.acts(t, a, func(context.Context, Entry) (Judgement, error) {
 		judged++
 		return Judgement{Verdict: Track, Object: object}, nil
 	})
@@ -172,7 +172,7 @@ func TestActionIsGivenTheJudgedState(t *testing.T) {
 // of DELETEs. An attempt that sends none proves nothing.
 func TestActionSetsThePace(t *testing.T) {
 	w, _, _ := ready(t, nil)
-	a := &scripted{results: []action.Result{
+	a := &scripted{results: []action.Answer{
 		{Outcome: action.Again, After: time.Second, Latency: 20 * time.Millisecond},
 		{Outcome: action.Again, After: time.Second},
 		failure(http.StatusTooManyRequests, action.FromServer),
@@ -195,7 +195,7 @@ func TestActionSetsThePace(t *testing.T) {
 // In a dry run, an action that finds nothing to do is called again later, and nothing is reported.
 func TestActionWithNothingToDoInADryRun(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
-	a := &scripted{results: []action.Result{{Outcome: action.Again, After: 20 * time.Second}, {Outcome: action.Done}}}
+	a := &scripted{results: []action.Answer{{Outcome: action.Again, After: 20 * time.Second}, {Outcome: action.Done}}}
 	object := w.acts(t, a, keep)
 	object.DryRun = true
 	w.engine.Upsert(object)

@@ -37,7 +37,7 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 		}
 		due.update(&res.sent)
 		before := res.Deleted
-		res.Result = e.do(ctx, j, due.Due)
+		res.Answer = e.do(ctx, j, due.Due)
 		res.Deleted += before
 		switch {
 		case res.Outcome == action.Conflict && round < maxRounds:
@@ -71,13 +71,13 @@ func (e *Engine) dueOf(j *job) due {
 }
 
 // update fills in the state that was judged last.
-func (d *due) update(o *Object) {
+func (d *due) update(o *Entry) {
 	d.Namespace, d.Name, d.UID, d.ResourceVersion = o.Namespace, o.Name, o.UID, o.ResourceVersion
 	d.Expiry, d.Source, d.Propagation, d.Payload = o.Expiry, o.Source, o.Propagation, o.Payload
 }
 
 // do carries out the action, for a bounded time. A pause may hold its requests at the last moment.
-func (e *Engine) do(ctx context.Context, j *job, due action.Due) action.Result {
+func (e *Engine) do(ctx context.Context, j *job, due action.Due) action.Answer {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	ctx, mark := pause.With(ctx, policy.Trigger(j.trigger.Name), scopeOf(j.kind, &j.object))
@@ -85,7 +85,7 @@ func (e *Engine) do(ctx context.Context, j *job, due action.Due) action.Result {
 	due.Trigger = j.trigger.Name
 	out := j.trigger.Action.Do(ctx, due)
 	if mark.Held() {
-		out = action.Result{Outcome: action.Held, Deleted: out.Deleted}
+		out = action.Answer{Outcome: action.Held, Deleted: out.Deleted}
 	}
 	return out
 }
@@ -124,7 +124,7 @@ func (e *Engine) conclude(j *job, res *attemptResult) {
 	}
 }
 
-func resultOf(o action.Class) Result {
+func resultOf(o action.Class) Ending {
 	switch o {
 	case action.Throttled:
 		return Throttled
@@ -148,10 +148,10 @@ func (e *entries) trackedElsewhere(j *job) bool {
 // confirm reads an object live after a 404, before its other entries are dropped: the answer may be
 // about something else, such as a status subresource that the kind does not have.
 func (e *Engine) confirm(ctx context.Context, j *job, res *attemptResult, due *due) {
-	answer := res.Result
+	answer := res.Answer
 	res.Err = nil
 	if e.judgeAgain(ctx, j, res, due) {
-		res.reported, res.Result = Refused, answer
+		res.reported, res.Answer = Refused, answer
 		res.Outcome = action.Refused
 		res.Err = fmt.Errorf("%s %s %s: the object exists, and the answer was %w", j.trigger.verb(), j.kind.Kind, nameOf(&j.object), answer.Err)
 	}
@@ -209,7 +209,7 @@ func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due
 	return true
 }
 
-func (e *Engine) judge(ctx context.Context, j *job, o Object) (Judgement, error) {
+func (e *Engine) judge(ctx context.Context, j *job, o Entry) (Judgement, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	judge := j.kind.Judge
@@ -237,7 +237,7 @@ func (e *Engine) keepUp(ctx context.Context, jd *Judgement) {
 }
 
 // accept records a live judgement with verdict Track, and reports whether to go on with the action.
-func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed bool) {
+func (e *Engine) accept(j *job, res *attemptResult, judged *Entry) (proceed bool) {
 	r := e.read()
 	e.mu.Lock()
 	defer e.unlock()
@@ -277,7 +277,7 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 
 // writeJudgement writes a live judgement into the entry of a job, and reports whether nothing newer
 // is known. The lock is held.
-func (e *Engine) writeJudgement(j *job, res *attemptResult, judged *Object, now int64) bool {
+func (e *Engine) writeJudgement(j *job, res *attemptResult, judged *Entry, now int64) bool {
 	slot, still := e.lookup(j.object.Kind, j.object.UID)
 	if !still || e.index.At(slot).State != index.InFlight {
 		return false // Cancelled or removed meanwhile by a watch that may know more: leave it at that.
@@ -300,7 +300,7 @@ func (e *Engine) writeJudgement(j *job, res *attemptResult, judged *Object, now 
 // a feed judged it meanwhile, after the context of the object had changed, or the kind has other
 // rules now. Neither judgement is known to be newer, so the object is kept for now (S6). The lock
 // is held.
-func (e *Engine) contradicted(slot uint32, j *job, sent, seen *Object, now int64) bool {
+func (e *Engine) contradicted(slot uint32, j *job, sent, seen *Entry, now int64) bool {
 	if e.kinds[j.object.Kind].opts != j.kind {
 		return true
 	}
@@ -326,5 +326,5 @@ func (res *attemptResult) unjudged(err error) {
 		out.Outcome, out.Code = action.Failed, http.StatusInternalServerError
 	}
 	out.Err, out.Latency = err, res.Latency
-	res.Result, res.reported = out, resultOf(out.Outcome)
+	res.Answer, res.reported = out, resultOf(out.Outcome)
 }

@@ -80,7 +80,7 @@ func (e *base) publishAll() {
 }
 
 // nameOf is the object's name in logs.
-func nameOf(o *Object) string {
+func nameOf(o *Entry) string {
 	if o.Namespace == "" {
 		return o.Name
 	}
@@ -110,14 +110,14 @@ type payload struct {
 func newPayloads(most int) payloads { return payloads{of: lru.New(most)} }
 
 // keep remembers the payload of a state and replaces an earlier one.
-func (p payloads) keep(t *trigger, o *Object) {
+func (p payloads) keep(t *trigger, o *Entry) {
 	if t.Payload && o.Payload != nil {
 		p.of.Add(payloadKey{t.id, types.UID(strings.Clone(string(o.UID)))}, payload{strings.Clone(o.ResourceVersion), o.Payload})
 	}
 }
 
 // get returns the payload of exactly this state, or nil if it is not known.
-func (p payloads) get(t *trigger, o *Object) any {
+func (p payloads) get(t *trigger, o *Entry) any {
 	found, _ := p.of.Get(payloadKey{t.id, o.UID})
 	if known, ok := found.(payload); ok && known.resourceVersion == o.ResourceVersion {
 		return known.value

@@ -116,14 +116,14 @@ func BenchmarkDrain(b *testing.B) {
 				b.Fatal(err)
 			}
 			k := KindOptions{Type: jobs, Trigger: "ttl"}
-			k.Judge = func(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Gone}, nil }
+			k.Judge = func(context.Context, Entry) (Judgement, error) { return Judgement{Verdict: Gone}, nil }
 			kind, err := e.RegisterKind(k)
 			if err != nil {
 				b.Fatal(err)
 			}
 			rng := rand.New(rand.NewPCG(3, 4))
 			for i := range b.N {
-				e.Upsert(Object{Kind: kind, Namespace: "ci", Name: fmt.Sprintf("j%d", i), UID: types.UID(randomUID(rng)), ResourceVersion: "12345", Expiry: time.Now(), Source: "namespace/ci"})
+				e.Upsert(Entry{Kind: kind, Namespace: "ci", Name: fmt.Sprintf("j%d", i), UID: types.UID(randomUID(rng)), ResourceVersion: "12345", Expiry: time.Now(), Source: "namespace/ci"})
 			}
 			ctx, cancel := context.WithCancel(context.Background())
 			start, used := time.Now(), cpu()

@@ -66,7 +66,7 @@ func (e *limits) publishScopes(j *job, opened scopeKey, reason string, closed []
 			e.publish(k.event(false, "", kind, r.at))
 		}
 		// Try parked entries at once.
-		e.rewake(now, func(en *index.Entry) bool { return en.State == index.Armed && en.Flags&index.FlagParked != 0 })
+		e.rewake(now, func(en *index.Record) bool { return en.State == index.Armed && en.Flags&index.FlagParked != 0 })
 	}
 }
 
@@ -91,11 +91,11 @@ func (e *limits) closeIdle(r reading) {
 // It walks the whole index: call it for rare events only.
 func (e *limits) waitsFor(k scopeKey) (found bool) {
 	for c, more := 0, true; more && !found; c++ {
-		more = e.index.Each(c, func(slot uint32, en *index.Entry) {
+		more = e.index.Each(c, func(slot uint32, en *index.Record) {
 			if found || en.State != index.Armed && en.State != index.InFlight || en.Flags&index.FlagLate == 0 {
 				return
 			}
-			switch o := e.index.Object(slot); k.class {
+			switch o := e.index.Entry(slot); k.class {
 			case classAPIServer:
 				found = true
 			case classKind:
@@ -168,7 +168,7 @@ func scopeAll() scopeKey { return scopeKey{class: classAPIServer} }
 
 func scopeKind(k Kind) scopeKey { return scopeKey{class: classKind, kind: k} }
 
-func scopeSource(o *Object) scopeKey {
+func scopeSource(o *Entry) scopeKey {
 	return scopeKey{class: index.SourceClass(o.Source), kind: o.Kind, namespace: o.Namespace, source: o.Source}
 }
 
@@ -187,7 +187,7 @@ func (k scopeKey) intervals() (first, most time.Duration) {
 }
 
 // admit reports whether a DELETE of o may be sent, and if not, how long until it may be tried.
-func (b *breakers) admit(o *Object, mono time.Duration) (ok bool, wait time.Duration) {
+func (b *breakers) admit(o *Entry, mono time.Duration) (ok bool, wait time.Duration) {
 	if b.open == 0 {
 		return true, 0
 	}

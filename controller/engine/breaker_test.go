@@ -27,7 +27,7 @@ func TestBreakerRefused(t *testing.T) {
 		}
 		return w.Delete(ctx, r)
 	})
-	w.dueSoon(200, "bad", func(o *Object) { o.Source, o.Namespace = "namespace/ci", "ci" })
+	w.dueSoon(200, "bad", func(o *Entry) { o.Source, o.Namespace = "namespace/ci", "ci" })
 	w.dueSoon(50, "good", nil)
 	w.advance(time.Second)
 	w.pump()
@@ -150,7 +150,7 @@ func TestBreakerOfWhatIsGone(t *testing.T) {
 				}
 				return Response{Code: code}
 			})
-			w.dueSoon(10, "j", func(o *Object) { o.Source, o.Namespace = "namespace/ci", "ci" })
+			w.dueSoon(10, "j", func(o *Entry) { o.Source, o.Namespace = "namespace/ci", "ci" })
 			pass := func(d time.Duration) {
 				for range int(d / time.Minute) {
 					w.advance(time.Minute)
@@ -191,7 +191,7 @@ func TestFewFailuresAreForgotten(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	w.hook = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: http.StatusForbidden} })
 	for i := range 50 {
-		w.dueSoon(1, fmt.Sprintf("j%d-", i), func(o *Object) { o.Namespace = fmt.Sprintf("ci-%d", i) })
+		w.dueSoon(1, fmt.Sprintf("j%d-", i), func(o *Entry) { o.Namespace = fmt.Sprintf("ci-%d", i) })
 	}
 	w.advance(time.Second)
 	w.pump()
@@ -256,8 +256,8 @@ func TestBreakerEventsNameTheirScope(t *testing.T) {
 	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		return Response{Code: http.StatusForbidden, Message: "no"}
 	})
-	w.dueSoon(10, "a", func(o *Object) { o.Source, o.Namespace = "namespace/a", "a" })
-	w.dueSoon(10, "b", func(o *Object) { o.Source, o.Namespace = "policy/p", "a" })
+	w.dueSoon(10, "a", func(o *Entry) { o.Source, o.Namespace = "namespace/a", "a" })
+	w.dueSoon(10, "b", func(o *Entry) { o.Source, o.Namespace = "policy/p", "a" })
 	w.advance(time.Second)
 	w.pump()
 	if len(*events) != 2 || (*events)[0].Scope == (*events)[1].Scope || (*events)[0].Scope == "" {

@@ -56,13 +56,13 @@ func TestUnsentRequestsUseNoRate(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute, o.BackfillPerMinute = 3, 3 })
 	trigger := w.engine.kinds[w.kind].trigger
 	sends, refuses := trigger.Action, true
-	trigger.Action = actionFunc(func(ctx context.Context, due action.Due) action.Result {
+	trigger.Action = actionFunc(func(ctx context.Context, due action.Due) action.Answer {
 		if refuses && strings.HasPrefix(due.Name, "held") {
-			return action.Result{Outcome: action.Refused, Err: errors.New("PodTallies are not known")}
+			return action.Answer{Outcome: action.Refused, Err: errors.New("PodTallies are not known")}
 		}
 		return sends.Do(ctx, due)
 	})
-	w.dueSoon(5, "held", func(o *Object) { o.Backfill, o.Source, o.Expiry = true, "policy/p", epoch.Add(-time.Hour) })
+	w.dueSoon(5, "held", func(o *Entry) { o.Backfill, o.Source, o.Expiry = true, "policy/p", epoch.Add(-time.Hour) })
 	w.advance(time.Second)
 	w.pump()
 	w.dueSoon(3, "other", nil)
@@ -89,7 +89,7 @@ func TestUnsentRequestsUseNoRate(t *testing.T) {
 func TestReserve(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 3 })
 	acted := 0
-	w.deadline = actionFunc(func(context.Context, action.Due) action.Result { acted++; return action.Result{Outcome: action.Done} })
+	w.deadline = actionFunc(func(context.Context, action.Due) action.Answer { acted++; return action.Answer{Outcome: action.Done} })
 	runs, err := w.engine.RegisterKind(KindOptions{Type: action.Type{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"}, Kind: "Run", Namespaced: true}, Trigger: "deadline", Judge: w.judge})
 	if err != nil {
 		t.Fatal(err)

@@ -166,7 +166,7 @@ func (e *guard) checkClock(r reading) (now int64, ok bool) {
 	}
 	if e.jumps != jumps {
 		// Retries and tombstones were scheduled by a clock that was wrong.
-		e.rewake(now+int64(maxBackoff), func(en *index.Entry) bool {
+		e.rewake(now+int64(maxBackoff), func(en *index.Record) bool {
 			return en.State == index.Armed && en.Wake > en.Expiry || en.State == index.Tombstone
 		})
 	}

@@ -26,7 +26,7 @@ type surroundings struct {
 	unnoticed   bool // changed since, perhaps there and back
 	unjudged    bool // the feeds have yet to judge everything again
 	held        bool // the kind's profile changed, and no feed knows it yet
-	stale       []Object
+	stale       []Entry
 	staleBrake  brake
 }
 
@@ -98,7 +98,7 @@ func (w *world) newFeed() {
 }
 
 // braked is the judgement on an object that would be deleted but for its surroundings.
-func (w *world) braked(seen brake, o Object) Judgement {
+func (w *world) braked(seen brake, o Entry) Judgement {
 	o.DryRun = seen == dryRunBrake
 	if seen == keepBrake {
 		return Judgement{Verdict: Keep}

@@ -144,7 +144,7 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 			en.Flags |= index.FlagLive // Woken before its expiry: judge it live before acting (S1).
 		}
 		kind := e.kinds[en.Kind]
-		object := e.index.Object(slot)
+		object := e.index.Entry(slot)
 		if kind.held || e.onHold(&object) {
 			e.park(slot, now, !kind.held)
 			continue
@@ -334,7 +334,7 @@ func (e *Engine) reportStuck(slot uint32) {
 	en.Flags |= index.FlagStuck
 	e.stuck++
 	e.index.Pull(slot)
-	o, kind := e.index.Object(slot), e.kinds[en.Kind].opts
+	o, kind := e.index.Entry(slot), e.kinds[en.Kind].opts
 	e.note(func() {
 		e.opts.Log.Info("object is stuck terminating: look at its finalizers", "kind", kind.Kind, "object", nameOf(&o), "uid", o.UID,
 			"deletionTimestamp", since)

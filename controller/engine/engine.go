@@ -37,7 +37,7 @@ func New(o Options) (*Engine, error) {
 	if err := errors.Join(errTriggers, err); err != nil {
 		return nil, err
 	}
-	e := &Engine{base: &base{opts: o}, summary: summaries{of: map[summaryKey]*Summary{}, outcomes: map[Result]int{}}}
+	e := &Engine{base: &base{opts: o}, summary: summaries{of: map[summaryKey]*Summary{}, outcomes: map[Ending]int{}}}
 	e.entries = entries{
 		base: e.base, triggers: triggers, index: index.New(), payloads: newPayloads(maxPayloads), kinds: []*kindState{nil},
 		blocked: map[uint32]blockage{}, kick: make(chan struct{}, 1),
@@ -123,7 +123,7 @@ func (e *Engine) triggerNamed(name string) *trigger {
 // namespaces may come and go, each with its own handles for the kinds that are watched by
 // namespace.
 func (e *Engine) ForgetKind(k Kind) {
-	e.sweep(k, func(*index.Entry) bool { return true })
+	e.sweep(k, func(*index.Record) bool { return true })
 	e.mu.Lock()
 	defer e.unlock()
 	was := e.kinds[k]
@@ -132,7 +132,7 @@ func (e *Engine) ForgetKind(k Kind) {
 	}
 	// The options that remain must not hold on to a feed.
 	was.opts = &KindOptions{Type: was.opts.Type, Trigger: was.opts.Trigger, Scope: was.opts.Scope,
-		Judge: func(context.Context, Object) (Judgement, error) {
+		Judge: func(context.Context, Entry) (Judgement, error) {
 			return Judgement{}, errors.New("the kind is not known any more")
 		}}
 	was.forgotten, was.held = true, false
@@ -151,7 +151,7 @@ func (e *Engine) Hold(k Kind, on bool) {
 	e.forget(&of.last, e.count.Add(1))
 	if of.held && !on {
 		now, _ := e.guard.now(r)
-		e.rewake(now, func(en *index.Entry) bool {
+		e.rewake(now, func(en *index.Record) bool {
 			return en.Kind == k && en.State == index.Armed && en.Flags&index.FlagParked != 0
 		})
 	}
@@ -182,14 +182,14 @@ func (e *Engine) BeginRelist(k Kind) *Relist {
 }
 
 // Upsert is Engine.Upsert for an object in the list.
-func (r *Relist) Upsert(o Object) {
+func (r *Relist) Upsert(o Entry) {
 	r.Seen++
 	r.Waiting++
 	r.engine.upsert(o, fromRelist)
 }
 
 // Terminating is Engine.Terminating for an object in the list.
-func (r *Relist) Terminating(o Object, since time.Time) {
+func (r *Relist) Terminating(o Entry, since time.Time) {
 	r.Seen++
 	r.engine.Terminating(o, since)
 }
@@ -206,16 +206,16 @@ func (r *Relist) Cancel(k Kind, uid types.UID, resourceVersion string) {
 // not a number, End drops all unseen objects. Call it only after every page.
 func (r *Relist) End(resourceVersion string) (dropped int) {
 	limit, numeric := index.PackVersion(resourceVersion)
-	return r.engine.sweep(r.kind, func(en *index.Entry) bool {
+	return r.engine.sweep(r.kind, func(en *index.Record) bool {
 		return en.Gen != r.gen && (!numeric || !en.NewerThan(limit))
 	})
 }
 
 // sweep drops entries of a kind, chunk by chunk, so that deletions go on in between.
-func (e *Engine) sweep(k Kind, which func(en *index.Entry) bool) (dropped int) {
+func (e *Engine) sweep(k Kind, which func(en *index.Record) bool) (dropped int) {
 	for c, more := 0, true; more; c++ {
 		e.mu.Lock()
-		more = e.index.Each(c, func(slot uint32, en *index.Entry) {
+		more = e.index.Each(c, func(slot uint32, en *index.Record) {
 			if en.Kind == k && which(en) {
 				if tracked(en.State) {
 					dropped++

@@ -32,7 +32,7 @@ func ready(t *testing.T, change func(*Options)) (*world, *[]Outcome, *[]BreakerE
 }
 
 // due makes n finished objects that are due in a second, and tracks them.
-func (w *world) dueSoon(n int, prefix string, change func(*Object)) {
+func (w *world) dueSoon(n int, prefix string, change func(*Entry)) {
 	for i := range n {
 		x := w.create(fmt.Sprintf("%s%d", prefix, i), time.Second, false)
 		w.finish(x)
@@ -45,8 +45,8 @@ func (w *world) dueSoon(n int, prefix string, change func(*Object)) {
 	w.events = nil
 }
 
-func count(outcomes []Outcome) map[Result]int {
-	n := map[Result]int{}
+func count(outcomes []Outcome) map[Ending]int {
+	n := map[Ending]int{}
 	for _, o := range outcomes {
 		n[o.Result]++
 	}
@@ -179,7 +179,7 @@ func TestEngineDryRun(t *testing.T) {
 func TestConflictIsJudgedAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		race func(w *world, x *thing)
-		want Result
+		want Ending
 		left int
 		next time.Duration // expiry of what is tracked afterwards, 0: nothing is
 	}{
@@ -197,7 +197,7 @@ func TestConflictIsJudgedAtOnce(t *testing.T) {
 			w.racing = func(x *thing) { c.race(w, x) }
 			w.advance(time.Second)
 			w.pump()
-			var got Result
+			var got Ending
 			if len(*outcomes) > 0 {
 				got = (*outcomes)[0].Result
 			}
@@ -257,7 +257,7 @@ func TestStuckIsReportedOnce(t *testing.T) {
 func TestJudgeFails(t *testing.T) {
 	w, outcomes, events := ready(t, nil)
 	w.judgeErr = 1 << 30
-	w.dueSoon(8, "live", func(o *Object) { o.Live, o.Source = true, "runtime/r" })
+	w.dueSoon(8, "live", func(o *Entry) { o.Live, o.Source = true, "runtime/r" })
 	w.dueSoon(8, "j", nil)
 	w.advance(time.Second)
 	w.pump()
@@ -282,7 +282,7 @@ func TestJudgeFails(t *testing.T) {
 func TestRulesAreReplaced(t *testing.T) {
 	w, outcomes, events := ready(t, nil)
 	w.judgeErr, w.judgeFault = 1<<30, fmt.Errorf("wrapped: %w", ErrRulesChanged)
-	w.dueSoon(2*breakerThreshold, "live", func(o *Object) { o.Live, o.Source = true, "policy/p" })
+	w.dueSoon(2*breakerThreshold, "live", func(o *Entry) { o.Live, o.Source = true, "policy/p" })
 	w.advance(time.Second)
 	w.pump()
 	if n := count(*outcomes); n[Failed] != 2*breakerThreshold || n[Deleted] != 0 {
@@ -301,7 +301,7 @@ func TestRulesAreReplaced(t *testing.T) {
 func TestJudgeErrorClasses(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
-		want Result
+		want Ending
 		code int
 	}{
 		"forbidden":    {apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, "j", errors.New("no")), Refused, 403},
@@ -378,8 +378,8 @@ func TestRegistering(t *testing.T) {
 		t.Errorf("New: %v", err)
 	}
 	// A bug in a feed breaks nothing.
-	w.engine.Upsert(Object{Expiry: epoch, UID: "x", Name: "n"})
-	w.engine.Upsert(Object{Kind: w.kind, Expiry: epoch, Name: "n"})
+	w.engine.Upsert(Entry{Expiry: epoch, UID: "x", Name: "n"})
+	w.engine.Upsert(Entry{Kind: w.kind, Expiry: epoch, Name: "n"})
 	w.engine.Remove(99, types.UID("x"))
 	if w.engine.Tracked() != 0 {
 		t.Error("nonsense is tracked")
@@ -401,7 +401,7 @@ func TestForgottenKindsLeaveNothing(t *testing.T) {
 	before := len(w.engine.kinds)
 	for i := range 1000 {
 		kind := scoped(i)
-		w.engine.Upsert(Object{Kind: kind, Namespace: "ci", Name: "n", UID: types.UID(fmt.Sprint(i)), ResourceVersion: "7", Expiry: epoch.Add(time.Hour), Source: "object"})
+		w.engine.Upsert(Entry{Kind: kind, Namespace: "ci", Name: "n", UID: types.UID(fmt.Sprint(i)), ResourceVersion: "7", Expiry: epoch.Add(time.Hour), Source: "object"})
 		if n := w.engine.Tracked(); n != 1 {
 			t.Fatalf("%d are tracked, want the one of the present kind", n)
 		}

@@ -50,9 +50,9 @@ const (
 // state that is older than the tracked one changes nothing. An object that was just deleted stays
 // out for keepOut, unless its resourceVersion is newer. For objects that carry a
 // deletionTimestamp call Terminating instead.
-func (e *entries) Upsert(o Object) { e.upsert(o, fromWatch) }
+func (e *entries) Upsert(o Entry) { e.upsert(o, fromWatch) }
 
-func (e *entries) upsert(o Object, from origin) {
+func (e *entries) upsert(o Entry, from origin) {
 	if o.Expiry.IsZero() {
 		// An object without an expiry is kept (S6).
 		e.Cancel(o.Kind, o.UID, o.ResourceVersion)
@@ -67,7 +67,7 @@ func (e *entries) upsert(o Object, from origin) {
 }
 
 // apply updates the index with a judgement of an object.
-func (e *entries) apply(o *Object, now int64, from origin) {
+func (e *entries) apply(o *Entry, now int64, from origin) {
 	x := e.index
 	slot, ok := e.lookup(o.Kind, o.UID)
 	if !ok {
@@ -146,7 +146,7 @@ func (e *entries) wakeUp() {
 }
 
 // update writes a newer state into a waiting entry and moves the entry to its place.
-func (e *entries) update(slot uint32, o *Object) {
+func (e *entries) update(slot uint32, o *Entry) {
 	en := e.index.At(slot)
 	expiry, dry, phase := en.Expiry, en.Flags&index.FlagDryRun, en.Phase
 	e.write(slot, o)
@@ -164,7 +164,7 @@ func (e *entries) update(slot uint32, o *Object) {
 }
 
 // write is index.set that also keeps the payload and the number of tracked objects.
-func (e *entries) write(slot uint32, o *Object) {
+func (e *entries) write(slot uint32, o *Entry) {
 	en := e.index.At(slot)
 	if en.Kind != o.Kind && tracked(en.State) {
 		e.kinds[en.Kind].tracked--
@@ -175,7 +175,7 @@ func (e *entries) write(slot uint32, o *Object) {
 }
 
 // revive tracks an object again that was considered gone or terminating.
-func (e *entries) revive(slot uint32, o *Object) {
+func (e *entries) revive(slot uint32, o *Entry) {
 	e.write(slot, o)
 	en := e.index.At(slot)
 	if en.Flags&index.FlagStuck != 0 {
@@ -221,8 +221,8 @@ func (e *entries) Cancel(k Kind, uid types.UID, resourceVersion string) {
 
 // Terminating notes that an object carries a deletionTimestamp (since), from Curfew or from another
 // client. The engine does not delete it again. It reports the object as stuck after
-// Options.StuckAfter, until Remove. Object.Expiry may be zero.
-func (e *entries) Terminating(o Object, since time.Time) {
+// Options.StuckAfter, until Remove. Entry.Expiry may be zero.
+func (e *entries) Terminating(o Entry, since time.Time) {
 	e.mu.Lock()
 	defer e.unlock()
 	if !e.valid(&o) {
@@ -281,7 +281,7 @@ func (e *entries) countForeign(slot uint32, uid types.UID, since time.Time) {
 
 // reportedElsewhere reports whether another trigger already waits for the object's end: a stuck
 // object is reported once.
-func (e *entries) reportedElsewhere(o *Object) bool {
+func (e *entries) reportedElsewhere(o *Entry) bool {
 	own := e.kinds[o.Kind].trigger.id
 	return slices.ContainsFunc(e.index.All(o.UID), func(slot uint32) bool {
 		en := e.index.At(slot)
@@ -366,8 +366,8 @@ func (e *entries) dropPayload(slot uint32) {
 
 // rewake moves the wake time of waiting entries forward to an instant. It walks the whole index:
 // call it for rare events only.
-func (e *entries) rewake(at int64, which func(en *index.Entry) bool) {
-	for c := 0; e.index.Each(c, func(slot uint32, en *index.Entry) {
+func (e *entries) rewake(at int64, which func(en *index.Record) bool) {
+	for c := 0; e.index.Each(c, func(slot uint32, en *index.Record) {
 		if en.Waits() && en.Wake > at && which(en) {
 			en.Flags &^= index.FlagParked
 			en.Wake = at
@@ -380,7 +380,7 @@ func (e *entries) rewake(at int64, which func(en *index.Entry) bool) {
 
 var errIncomplete = errors.New("kind, UID or name is missing")
 
-func (e *entries) valid(o *Object) bool {
+func (e *entries) valid(o *Entry) bool {
 	if int(o.Kind) < len(e.kinds) && o.Kind != 0 && o.UID != "" && o.Name != "" {
 		return true
 	}

@@ -321,6 +321,7 @@ type blockage struct {
 }
 
 const messageConflict = "it changes before the API server answers a request for it: " +
+
 	"look for a slow admission webhook, and for what keeps writing the object"
 
 // maxRefusal bounds how much of a refusal is quoted.
@@ -349,7 +350,7 @@ func (e *Engine) reportBlocked(slot uint32, res *attemptResult, reason, message 
 		return
 	}
 	e.blocked[slot] = blockage{reason, r.mono}
-	o, kind, err := e.index.Object(slot), e.kinds[e.index.At(slot).Kind].opts, res.Err
+	o, kind, err := e.index.Entry(slot), e.kinds[e.index.At(slot).Kind].opts, res.Err
 	e.note(func() {
 		e.opts.Log.Info("object cannot be deleted yet", "kind", kind.Kind, "object", nameOf(&o), "uid", o.UID, "expiry", o.Expiry,
 			"reason", reason, "because", message, "err", err)

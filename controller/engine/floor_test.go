@@ -87,7 +87,7 @@ func TestFloor(t *testing.T) {
 					t.Fatal(err)
 				}
 				of := widgets
-				of.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+				of.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
 					s.answer(ctx) // the object,
 					s.answer(ctx) // and its namespace
 					return Judgement{Verdict: Track, Object: o, Agrees: func(context.Context) bool { return true }}, ctx.Err()
@@ -101,7 +101,7 @@ func TestFloor(t *testing.T) {
 				const n = 1000
 				for i := range n {
 					name := fmt.Sprintf("j%05d", i)
-					e.Upsert(Object{Kind: kind, Namespace: fmt.Sprintf("team-%d", i%2), Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: began, Source: "object", Live: test.live})
+					e.Upsert(Entry{Kind: kind, Namespace: fmt.Sprintf("team-%d", i%2), Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: began, Source: "object", Live: test.live})
 				}
 				if test.changes > 0 {
 					all.Go(func() {

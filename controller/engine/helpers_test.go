@@ -25,9 +25,9 @@ type deleterFunc func(context.Context, Request) Response
 
 func (f deleterFunc) Delete(ctx context.Context, r Request) Response { return f(ctx, r) }
 
-type actionFunc func(context.Context, action.Due) action.Result
+type actionFunc func(context.Context, action.Due) action.Answer
 
-func (f actionFunc) Do(ctx context.Context, due action.Due) action.Result { return f(ctx, due) }
+func (f actionFunc) Do(ctx context.Context, due action.Due) action.Answer { return f(ctx, due) }
 
 var jobs = action.Type{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true, Protobuf: true}
 
@@ -55,7 +55,7 @@ func (w *world) triggers() []Trigger {
 	return []Trigger{
 		{Name: "ttl", Action: do, Deletes: true},
 		{Name: "label", Action: do, Deletes: true},
-		{Name: "deadline", Action: actionFunc(func(ctx context.Context, due action.Due) action.Result { return w.deadline.Do(ctx, due) })},
+		{Name: "deadline", Action: actionFunc(func(ctx context.Context, due action.Due) action.Answer { return w.deadline.Do(ctx, due) })},
 	}
 }
 
@@ -71,11 +71,11 @@ type once struct {
 	out   chan Outcome
 }
 
-func (o once) Judge(ctx context.Context, of Object) (Judgement, error) { return o.judge(ctx, of) }
-func (o once) Report(out Outcome)                                      { o.out <- out }
+func (o once) Judge(ctx context.Context, of Entry) (Judgement, error) { return o.judge(ctx, of) }
+func (o once) Report(out Outcome)                                     { o.out <- out }
 
 // deleteNow submits one object and waits for its outcome. A nil judge is the kind's.
-func deleteNow(ctx context.Context, e *Engine, o Object, judge Judge) Outcome {
+func deleteNow(ctx context.Context, e *Engine, o Entry, judge Judge) Outcome {
 	if judge == nil {
 		e.mu.Lock()
 		judge = e.kinds[o.Kind].opts.Judge
@@ -128,7 +128,7 @@ func (e *Engine) Each(f func(Status) bool) {
 	for c, more := 0, true; more; c++ {
 		batch = batch[:0]
 		e.mu.Lock()
-		more = e.index.Each(c, func(slot uint32, en *index.Entry) {
+		more = e.index.Each(c, func(slot uint32, en *index.Record) {
 			if en.State != index.Tombstone {
 				batch = append(batch, e.status(slot))
 			}
@@ -162,7 +162,7 @@ const (
 
 // Status is what the engine knows of one object.
 type Status struct {
-	Object   Object
+	Object   Entry
 	State    State
 	Attempts int
 	// Next is the instant of the next attempt or check; zero if none is planned.
@@ -188,7 +188,7 @@ func (e *Engine) Lookup(uid types.UID) (Status, bool) {
 
 func (e *Engine) status(slot uint32) Status {
 	en := e.index.At(slot)
-	s := Status{Object: e.index.Object(slot), Attempts: int(en.Attempts), State: Waiting}
+	s := Status{Object: e.index.Entry(slot), Attempts: int(en.Attempts), State: Waiting}
 	if en.Waits() {
 		s.Next = time.Unix(0, en.Wake).UTC()
 	}

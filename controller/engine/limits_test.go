@@ -83,7 +83,7 @@ func TestChoresDoNotWait(t *testing.T) {
 // Backfill has its own rate and delays no other deletions.
 func TestBackfill(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 5 })
-	w.dueSoon(20, "old", func(o *Object) { o.Backfill = true; o.Expiry = epoch.Add(-1000 * time.Hour) })
+	w.dueSoon(20, "old", func(o *Entry) { o.Backfill = true; o.Expiry = epoch.Add(-1000 * time.Hour) })
 	w.dueSoon(20, "new", nil)
 	w.advance(time.Second)
 	w.pump()
@@ -109,7 +109,7 @@ func TestClaimedBackfillYields(t *testing.T) {
 		prefix, source string
 		expired        time.Duration
 	}{{"claimed", "object", 2000 * time.Hour}, {"old", "policy/p", 1000 * time.Hour}} {
-		w.dueSoon(8, of.prefix, func(o *Object) { o.Backfill, o.Source, o.Expiry = true, of.source, epoch.Add(-of.expired) })
+		w.dueSoon(8, of.prefix, func(o *Entry) { o.Backfill, o.Source, o.Expiry = true, of.source, epoch.Add(-of.expired) })
 	}
 	w.dueSoon(3, "new", nil)
 	w.advance(time.Second)
@@ -131,7 +131,7 @@ func TestClaimedBackfillYields(t *testing.T) {
 // They yield only to what may be begun: a namespace whose webhook hangs does not hold them up.
 func TestClaimedBackfillYieldsToNobodyWhoHangs(t *testing.T) {
 	s := &tenants{answers: hang, slow: func(r Request) bool { return r.Namespace == "slow" }}
-	s.change = func(o *Object) {
+	s.change = func(o *Entry) {
 		if o.Backfill = true; o.Namespace == "slow" {
 			o.Source = "policy/p"
 		}

@@ -36,7 +36,7 @@ func judged(t *testing.T, o Options, s *tenants, judge Judge, f func(e *Engine, 
 			for range n {
 				i++
 				name := fmt.Sprintf("j%05d", i)
-				e.Upsert(Object{
+				e.Upsert(Entry{
 					Kind: kind, Namespace: namespace, Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: at, Source: "object", Live: live, Epoch: e.Epoch(),
 				})
 			}
@@ -52,7 +52,7 @@ func judged(t *testing.T, o Options, s *tenants, judge Judge, f func(e *Engine, 
 func TestJudgedWaitForRoom(t *testing.T) {
 	s := &tenants{slow: func(Request) bool { return true }, answers: slowly(700*time.Millisecond, http.StatusOK)}
 	var judgements atomic.Int32
-	judge := func(_ context.Context, o Object) (Judgement, error) {
+	judge := func(_ context.Context, o Entry) (Judgement, error) {
 		judgements.Add(1)
 		time.Sleep(500 * time.Millisecond)
 		return Judgement{Verdict: Track, Object: o}, nil
@@ -87,7 +87,7 @@ func TestJudgedWaitNotForLong(t *testing.T) {
 		old.Store(time.Now().UnixNano() - at.Load())
 		return Response{Code: http.StatusOK}
 	}}
-	judge := func(_ context.Context, o Object) (Judgement, error) {
+	judge := func(_ context.Context, o Entry) (Judgement, error) {
 		time.Sleep(500 * time.Millisecond)
 		at.Store(time.Now().UnixNano())
 		return Judgement{Verdict: Track, Object: o}, nil
@@ -121,7 +121,7 @@ func TestJudgedProbesEndAnOutage(t *testing.T) {
 		}
 		return Response{Code: http.StatusOK}
 	}}
-	judge := func(_ context.Context, o Object) (Judgement, error) {
+	judge := func(_ context.Context, o Entry) (Judgement, error) {
 		if away.Load() {
 			return Judgement{}, &url.Error{Op: "Get", URL: "https://api", Err: errAway}
 		}
@@ -148,7 +148,7 @@ func TestJudgedProbesEndAnOutage(t *testing.T) {
 func TestSlowJudgementsOfANamespace(t *testing.T) {
 	s := &tenants{slow: func(Request) bool { return false }}
 	var hanging, most atomic.Int32
-	judge := func(ctx context.Context, o Object) (Judgement, error) {
+	judge := func(ctx context.Context, o Entry) (Judgement, error) {
 		if o.Namespace != "slow" {
 			time.Sleep(5 * time.Millisecond)
 			return Judgement{Verdict: Track, Object: o}, nil

@@ -10,7 +10,7 @@ import (
 // goes.
 func TestDryRunEndsMeanwhile(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
-	w.dueSoon(1, "j", func(o *Object) { o.DryRun = true })
+	w.dueSoon(1, "j", func(o *Entry) { o.DryRun = true })
 	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		if r.DryRun {
 			w.engine.Upsert(w.object(w.things["j0"]))
@@ -61,9 +61,9 @@ func TestPostponedDuringTheFreshLook(t *testing.T) {
 // has one again, the same as before.
 func TestDueAgainDuringTheFreshLook(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
-	w.dueSoon(1, "j", func(o *Object) { o.Live = true })
+	w.dueSoon(1, "j", func(o *Entry) { o.Live = true })
 	looks := 0
-	w.engine.kinds[w.kind].opts.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+	w.engine.kinds[w.kind].opts.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
 		if looks++; looks == 1 {
 			w.engine.Upsert(o)
 			return Judgement{Verdict: Keep}, nil
@@ -108,9 +108,9 @@ func TestWatchOvertakesTheFreshLookAtASuccessor(t *testing.T) {
 // A namespace comes to be in dry-run while a fresh look that knows nothing of that is under way.
 func TestDryRunBeginsDuringTheFreshLook(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
-	w.dueSoon(1, "j", func(o *Object) { o.Live = true })
+	w.dueSoon(1, "j", func(o *Entry) { o.Live = true })
 	look, dry := w.engine.kinds[w.kind].opts.Judge, false
-	w.engine.kinds[w.kind].opts.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+	w.engine.kinds[w.kind].opts.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
 		jd, err := look(ctx, o)
 		jd.Object.DryRun, dry = dry, true
 		o.DryRun = true
@@ -129,11 +129,11 @@ func TestDryRunBeginsDuringTheFreshLook(t *testing.T) {
 // The rules of a kind change while a live read by the old rules is under way.
 func TestRulesChangeDuringTheFreshLook(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
-	w.dueSoon(1, "j", func(o *Object) { o.Live = true })
+	w.dueSoon(1, "j", func(o *Entry) { o.Live = true })
 	options := *w.engine.kinds[w.kind].opts
-	options.Judge = func(ctx context.Context, o Object) (Judgement, error) { return Judgement{Verdict: Keep}, nil }
+	options.Judge = func(ctx context.Context, o Entry) (Judgement, error) { return Judgement{Verdict: Keep}, nil }
 	before := *w.engine.kinds[w.kind].opts
-	before.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+	before.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
 		jd, err := w.judge(ctx, o)
 		if _, err := w.engine.RegisterKind(options); err != nil {
 			t.Fatal(err)
@@ -201,7 +201,7 @@ func TestRevivedUnderAWrongClock(t *testing.T) {
 // reported is judged live once a list no longer asks for a dry run (S3).
 func TestReportedBeforeARestore(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
-	w.dueSoon(1, "j", func(o *Object) { o.DryRun, o.ResourceVersion = true, "900" })
+	w.dueSoon(1, "j", func(o *Entry) { o.DryRun, o.ResourceVersion = true, "900" })
 	x := w.things["j0"]
 	x.rv, w.rv = 900, 900
 	w.advance(time.Second)

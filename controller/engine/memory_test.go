@@ -26,7 +26,7 @@ func fill(e *Engine, kind Kind, n int) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		big := fmt.Sprintf("name-of-a-finished-job-%07dnamespace-%03d%s", i, i%300, string(make([]byte, 4096)))
-		e.Upsert(Object{
+		e.Upsert(Entry{
 			Kind: kind, Namespace: big[30:43], Name: big[:30], UID: randomUID(rng), ResourceVersion: strconv.Itoa(1000 + i),
 			Expiry: epoch.Add(time.Duration(rng.IntN(1_000_000)) * time.Second), Source: "namespace/" + big[30:43],
 		})

@@ -57,7 +57,7 @@ func gather(t *testing.T, e *Engine) []*dto.MetricFamily {
 func TestMetrics(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	w.dueSoon(3, "j", nil)
-	w.dueSoon(2, "k", func(o *Object) { o.Backfill = true })
+	w.dueSoon(2, "k", func(o *Entry) { o.Backfill = true })
 	w.create("later", time.Hour, false)
 	w.finish(w.things["later"])
 	for range 2 {
@@ -134,7 +134,7 @@ func lateness(t *testing.T, e *Engine, trigger string) (sum time.Duration, count
 func TestLateness(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults  []fault
-		change  func(*Object)
+		change  func(*Entry)
 		trigger string
 		label   time.Duration
 		deleted time.Duration // after the expiry
@@ -147,8 +147,8 @@ func TestLateness(t *testing.T) {
 		"after a failure": {trigger: "ttl", faults: []fault{{code: 500}}, deleted: 10 * time.Second, want: 10 * time.Second, count: 1},
 		"without answer":  {trigger: "ttl", faults: []fault{{carriedOut: true}}, deleted: 10 * time.Second, want: 10 * time.Second, count: 1},
 		"refused":         {trigger: "ttl", faults: []fault{{code: 403}, {code: 403}}, deleted: 10 * time.Second},
-		"backfill":        {trigger: "ttl", change: func(o *Object) { o.Backfill = true }, deleted: 10 * time.Second},
-		"dry run":         {trigger: "ttl", change: func(o *Object) { o.DryRun = true }, deleted: 10 * time.Second},
+		"backfill":        {trigger: "ttl", change: func(o *Entry) { o.Backfill = true }, deleted: 10 * time.Second},
+		"dry run":         {trigger: "ttl", change: func(o *Entry) { o.DryRun = true }, deleted: 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _, _ := ready(t, nil)
@@ -231,7 +231,7 @@ func TestDeletionsByOthers(t *testing.T) {
 // years. A deletion that failed does.
 func TestBackfillIsNotOverdue(t *testing.T) {
 	w, _, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 1 })
-	w.dueSoon(3, "old", func(o *Object) { o.Backfill = true; o.Expiry = epoch.Add(-1000 * time.Hour) })
+	w.dueSoon(3, "old", func(o *Entry) { o.Backfill = true; o.Expiry = epoch.Add(-1000 * time.Hour) })
 	w.advance(time.Second)
 	w.pump()
 	if count, age := w.engine.overdueNow(); count != 2 || age != 0 {
@@ -317,7 +317,7 @@ func TestOverdueIsCountedInPieces(t *testing.T) {
 	}
 	// This runs as soon as the lock is let go.
 	w.engine.mu.Lock()
-	w.engine.note(func() { w.engine.sweep(w.kind, func(*index.Entry) bool { return true }) })
+	w.engine.note(func() { w.engine.sweep(w.kind, func(*index.Record) bool { return true }) })
 	w.engine.mu.Unlock()
 	if n, _ := w.engine.overdueNow(); n != 0 {
 		t.Errorf("%d were counted before the lock was let go, want a piece at a time", n)

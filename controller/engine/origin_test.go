@@ -101,13 +101,13 @@ func TestFallsBackToUID(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, outcomes, _ := ready(t, nil)
-			w.dueSoon(1, "j", func(o *Object) { o.Propagation = c.propagation })
+			w.dueSoon(1, "j", func(o *Entry) { o.Propagation = c.propagation })
 			options := w.engine.kinds[w.kind].opts
 			if c.kind != nil {
 				c.kind(options)
 			}
 			look := options.Judge
-			options.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+			options.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
 				jd, err := look(ctx, o)
 				jd.Finalizers, jd.Object.Propagation = c.finalizers, c.propagation
 				return jd, err
@@ -160,7 +160,7 @@ func TestNoFallbackWhileItChanges(t *testing.T) {
 			options := w.engine.kinds[w.kind].opts
 			options.Aggregated = true
 			look := options.Judge
-			options.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+			options.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
 				jd, err := look(ctx, o)
 				jd.Finalizers = c.finalizers
 				return jd, err
@@ -281,10 +281,10 @@ func TestMissingSubresourceDropsNothing(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	options := *w.engine.kinds[w.kind].opts
 	options.Trigger = "deadline"
-	w.deadline = actionFunc(func(context.Context, action.Due) action.Result {
-		return action.Result{Outcome: action.Gone, Code: http.StatusNotFound, Err: action.Describe(http.StatusNotFound, metav1.StatusReasonNotFound, "")}
+	w.deadline = actionFunc(func(context.Context, action.Due) action.Answer {
+		return action.Answer{Outcome: action.Gone, Code: http.StatusNotFound, Err: action.Describe(http.StatusNotFound, metav1.StatusReasonNotFound, "")}
 	})
-	options.Judge = func(_ context.Context, o Object) (Judgement, error) {
+	options.Judge = func(_ context.Context, o Entry) (Judgement, error) {
 		if w.things[o.Name] == nil {
 			return Judgement{Verdict: Gone}, nil
 		}

@@ -20,7 +20,7 @@ type tenants struct {
 	mu        sync.Mutex
 	answers   func(context.Context, Request) Response
 	slow      func(Request) bool
-	change    func(*Object) // changes what is tracked, if not nil
+	change    func(*Entry) // changes what is tracked, if not nil
 	late      []time.Duration
 	underway  int
 	most      int
@@ -92,7 +92,7 @@ func among(t *testing.T, s *tenants, f func(e *Engine, track func(namespace stri
 		f(e, func(namespace string, n int, at time.Time) {
 			for range n {
 				i++
-				o := Object{
+				o := Entry{
 					Kind: kind, Namespace: namespace, Name: fmt.Sprintf("j%05d", i), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i)),
 					ResourceVersion: "7", Expiry: at, Source: "object",
 				}
@@ -191,7 +191,7 @@ func TestBlockedJudgementDelaysNobody(t *testing.T) {
 					t.Fatal(err)
 				}
 				options, judging := widgets, 0
-				options.Judge = func(ctx context.Context, _ Object) (Judgement, error) {
+				options.Judge = func(ctx context.Context, _ Entry) (Judgement, error) {
 					s.count(1)
 					defer s.count(-1)
 					<-ctx.Done()
@@ -205,7 +205,7 @@ func TestBlockedJudgementDelaysNobody(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- e.Run(ctx) }()
 				track := func(name string, i int, at time.Time, live bool, epoch uint64) {
-					e.Upsert(Object{
+					e.Upsert(Entry{
 						Kind: kind, Namespace: "ci", Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: at, Source: name, Live: live, Epoch: epoch,
 					})
 				}

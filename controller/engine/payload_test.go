@@ -12,12 +12,12 @@ import (
 )
 
 // withPayload is a world in which the trigger "deadline" needs payloads, and what its judge reads.
-func withPayload(t *testing.T, a action.Action) (w *world, object Object, judged *int) {
+func withPayload(t *testing.T, a action.Action) (w *world, object Entry, judged *int) {
 	t.Helper()
 	w, _, _ = ready(t, nil)
 	w.engine.triggerNamed("deadline").Payload = true
 	judged = new(int)
-	object = w.acts(t, a, func(_ context.Context, o Object) (Judgement, error) {
+	object = w.acts(t, a, func(_ context.Context, o Entry) (Judgement, error) {
 		*judged++
 		o.Payload = "read live at " + o.ResourceVersion
 		return Judgement{Verdict: Track, Object: o}, nil
@@ -47,13 +47,13 @@ func TestPayload(t *testing.T) {
 // Where the payload is not known, or is that of another state, the object is judged live before the
 // action. That is no conflict, and counts as none.
 func TestPayloadThatIsMissing(t *testing.T) {
-	for name, lose := range map[string]func(w *world, o Object){
-		"never given": func(*world, Object) {},
-		"of another state": func(w *world, o Object) {
+	for name, lose := range map[string]func(w *world, o Entry){
+		"never given": func(*world, Entry) {},
+		"of another state": func(w *world, o Entry) {
 			o.Payload, o.ResourceVersion = "old", "6"
 			w.engine.payloads.keep(w.engine.triggerNamed("deadline"), &o)
 		},
-		"too many others": func(w *world, o Object) {
+		"too many others": func(w *world, o Entry) {
 			w.engine.payloads = newPayloads(3)
 			for i := range 4 {
 				o.Payload = "known"
@@ -83,7 +83,7 @@ func TestPayloadThatIsMissing(t *testing.T) {
 func TestPayloadThatTheJudgeForgets(t *testing.T) {
 	a := &scripted{}
 	w, object, _ := withPayload(t, a)
-	w.engine.kinds[object.Kind].opts.Judge = func(_ context.Context, o Object) (Judgement, error) {
+	w.engine.kinds[object.Kind].opts.Judge = func(_ context.Context, o Entry) (Judgement, error) {
 		o.Payload = nil
 		return Judgement{Verdict: Track, Object: o}, nil
 	}
@@ -105,7 +105,7 @@ type archive struct {
 	stored map[types.UID]string
 }
 
-func (a *archive) Do(ctx context.Context, due action.Due) action.Result {
+func (a *archive) Do(ctx context.Context, due action.Due) action.Answer {
 	switch copied, ok := due.Payload.(string); {
 	case !ok || copied != "state "+due.ResourceVersion:
 		a.t.Errorf("the payload for resourceVersion %s is %v", due.ResourceVersion, due.Payload)
@@ -127,12 +127,12 @@ func TestArchiveThenDelete(t *testing.T) {
 	ttl.Action, ttl.Payload = a, true
 	options := w.engine.kinds[w.kind].opts
 	judge := options.Judge
-	options.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+	options.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
 		jd, err := judge(ctx, o)
 		jd.Object.Payload = "state " + jd.Object.ResourceVersion
 		return jd, err
 	}
-	w.dueSoon(2, "j", func(o *Object) { o.Payload = "state " + o.ResourceVersion })
+	w.dueSoon(2, "j", func(o *Entry) { o.Payload = "state " + o.ResourceVersion })
 	w.racing = func(x *thing) { w.changed(x) } // of the first DELETE
 	w.advance(time.Second)
 	w.pump()

@@ -309,7 +309,7 @@ func unless(no bool, f func(*rapid.T)) func(*rapid.T) {
 // checkBooks compares what the engine counts as it goes with a count of what it holds.
 func checkBooks(t *rapid.T, e *Engine) {
 	var trackedNow, late, stuck, inHeap, size int
-	for c := 0; e.index.Each(c, func(slot uint32, en *index.Entry) {
+	for c := 0; e.index.Each(c, func(slot uint32, en *index.Record) {
 		size++
 		if tracked(en.State) {
 			trackedNow++

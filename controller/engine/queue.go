@@ -207,7 +207,7 @@ func register(list []Trigger) ([]*trigger, error) {
 
 // job is one object in the hands of a worker.
 type job struct {
-	object  Object
+	object  Entry
 	kind    *KindOptions
 	trigger *trigger
 	queue   *queue
@@ -222,7 +222,7 @@ type job struct {
 }
 
 // missing is the result for an object that does not exist.
-func (j *job) missing() Result {
+func (j *job) missing() Ending {
 	if j.unanswered {
 		return Unconfirmed
 	}
@@ -239,7 +239,7 @@ func (j *job) ofNamespace(r reading) bool {
 // batch holds the objects of one call of Submit.
 type batch struct {
 	run     Run
-	objects []Object    // not begun yet
+	objects []Entry     // not begun yet
 	release func() bool // forgets the context
 	// pausedTo is until when it waits, in monotonic time: one of its objects was answered 429.
 	pausedTo time.Duration
@@ -249,16 +249,16 @@ type batch struct {
 type attemptResult struct {
 	// Result is the last result of the action. A live judgement that failed sets Code, Origin,
 	// After and Err.
-	action.Result
+	action.Answer
 	// reported is the result to report; empty while there is nothing to report yet.
-	reported Result
+	reported Ending
 	// refusal is the API server's answer if it did not accept the action.
 	refusal string
 	// lost: the action sent a request and got no answer.
 	lost      bool
 	conflicts int
 	// sent is the state that was judged last. The action was carried out on this state.
-	sent Object
+	sent Entry
 	// again and rest: the action asks for another attempt, or has nothing to do until the object
 	// changes.
 	again, rest bool

@@ -21,7 +21,7 @@ import (
 )
 
 var widgets = KindOptions{Type: action.Type{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Kind: "Widget", Namespaced: true}, Trigger: "ttl",
-	Judge: func(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Gone}, nil },
+	Judge: func(context.Context, Entry) (Judgement, error) { return Judgement{Verdict: Gone}, nil },
 }
 
 // uneven is an API server that treats one kind differently.
@@ -131,7 +131,7 @@ func beside(t *testing.T, o Options, answers func(context.Context, Request) Resp
 			for range n {
 				i++
 				name, uid := fmt.Sprintf("j%05d", i), types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i))
-				e.Upsert(Object{Kind: kinds[kind], Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: at, Source: "object"})
+				e.Upsert(Entry{Kind: kinds[kind], Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: at, Source: "object"})
 			}
 		}, func() []string {
 			mu.Lock()

@@ -65,7 +65,7 @@ func (e *changes) forget(c *lastChanges, now uint64) {
 }
 
 // Epoch is the number of changes so far. Take it before you read what an object's judgement depends
-// on, and pass it as Object.Epoch.
+// on, and pass it as Entry.Epoch.
 func (e *changes) Epoch() uint64 { return e.count.Load() }
 
 // RecheckNamespace notes that the settings of a namespace changed. Before the next DELETE of each
@@ -101,7 +101,7 @@ func (e *changes) RecheckKinds(kinds ...Kind) {
 
 // outdated reports whether the context of an object changed after it was judged, so that the
 // judgement no longer permits a DELETE.
-func (e *changes) outdated(o *Object) bool {
+func (e *changes) outdated(o *Entry) bool {
 	if o.Epoch == e.count.Load() {
 		return false // The common case takes no lock.
 	}
@@ -111,12 +111,12 @@ func (e *changes) outdated(o *Object) bool {
 }
 
 // outdatedLocked is outdated with the lock held.
-func (e *changes) outdatedLocked(o *Object) bool {
+func (e *changes) outdatedLocked(o *Entry) bool {
 	return o.Epoch < max(e.last.in(o.Namespace), e.kinds[o.Kind].last.in(o.Namespace))
 }
 
 // judges reports whether an object will be judged live before its action, as far as is known now.
-func (e *changes) judges(kind *kindState, o *Object) bool {
+func (e *changes) judges(kind *kindState, o *Entry) bool {
 	return o.Live || kind.opts.UIDOnly || kind.trigger.Payload && o.Payload == nil || e.outdatedLocked(o) ||
 		e.opts.Behind != nil && e.opts.Behind()
 }
@@ -152,14 +152,14 @@ func (e *paused) passable(now int64, submitted bool) bool {
 		parked := e.parked
 		e.view, e.parked = view, false
 		if parked {
-			e.rewake(now, func(en *index.Entry) bool { return en.State == index.Armed && en.Flags&index.FlagParked != 0 })
+			e.rewake(now, func(en *index.Record) bool { return en.State == index.Armed && en.Flags&index.FlagParked != 0 })
 		}
 	}
 	return true
 }
 
 // onHold reports whether a pause holds an object. The lock is held.
-func (e *paused) onHold(o *Object) bool {
+func (e *paused) onHold(o *Entry) bool {
 	if e.opts.Pauses == nil {
 		return false
 	}
@@ -178,6 +178,6 @@ func (e *paused) park(slot uint32, now int64, byPause bool) {
 	e.enter(slot, index.Armed, now+int64(heldFor)+int64(e.opts.jitter()*float64(heldFor)))
 }
 
-func scopeOf(k *KindOptions, o *Object) string {
+func scopeOf(k *KindOptions, o *Entry) string {
 	return judging.PauseScope(k.Resource.Group, k.Kind, o.Namespace, o.Name)
 }

@@ -11,7 +11,7 @@ import (
 // keeps has the kind's Judge keep everything, and counts how often it is asked.
 func (w *world) keeps() *int {
 	asked := 0
-	w.engine.kinds[w.kind].opts.Judge = func(context.Context, Object) (Judgement, error) {
+	w.engine.kinds[w.kind].opts.Judge = func(context.Context, Entry) (Judgement, error) {
 		asked++
 		return Judgement{Verdict: Keep}, nil
 	}
@@ -112,7 +112,7 @@ func TestChangeTakesEffectForLabels(t *testing.T) {
 		w.deliverLabel()
 	}
 	asked := 0
-	w.engine.kinds[w.labels.kind].opts.Judge = func(context.Context, Object) (Judgement, error) {
+	w.engine.kinds[w.labels.kind].opts.Judge = func(context.Context, Entry) (Judgement, error) {
 		asked++
 		return Judgement{Verdict: Keep}, nil
 	}
@@ -184,9 +184,9 @@ func TestChangeReachesAWorkerThatHasNotSent(t *testing.T) {
 // The change comes while the live read that does not show it is under way.
 func TestChangeDuringTheLiveRead(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
-	w.dueSoon(1, "j", func(o *Object) { o.Live = true })
+	w.dueSoon(1, "j", func(o *Entry) { o.Live = true })
 	asked := 0
-	w.engine.kinds[w.kind].opts.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+	w.engine.kinds[w.kind].opts.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
 		if asked++; asked > 1 {
 			return Judgement{Verdict: Keep}, nil
 		}
@@ -211,7 +211,7 @@ func TestNewRulesAreAskedBeforeAnythingIsListed(t *testing.T) {
 	w.dueSoon(3, "j", nil)
 	opts := *w.engine.kinds[w.kind].opts
 	asked := 0
-	opts.Judge = func(context.Context, Object) (Judgement, error) { asked++; return Judgement{Verdict: Keep}, nil }
+	opts.Judge = func(context.Context, Entry) (Judgement, error) { asked++; return Judgement{Verdict: Keep}, nil }
 	if _, err := w.engine.RegisterKind(opts); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestHoldOfOneNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.dueSoon(2, "held", nil)
-	w.dueSoon(3, "free", func(o *Object) { o.Kind = other })
+	w.dueSoon(3, "free", func(o *Entry) { o.Kind = other })
 	w.engine.Hold(w.kind, true)
 	w.advance(time.Second)
 	w.pump()

@@ -17,7 +17,7 @@ import (
 type summaries struct {
 	of       map[summaryKey]*Summary
 	last     time.Duration
-	outcomes map[Result]int
+	outcomes map[Ending]int
 }
 
 type summaryKey struct {
@@ -77,7 +77,7 @@ func (e *Engine) summarize(r reading) {
 	s := &e.summary
 	s.last = r.mono
 	outcomes, of := s.outcomes, s.of
-	s.outcomes, s.of = map[Result]int{}, map[summaryKey]*Summary{}
+	s.outcomes, s.of = map[Ending]int{}, map[summaryKey]*Summary{}
 	n, late, stuck, limit, held := e.trackedNow(), e.late, e.stuck, e.conc.Limit(), e.guard.held
 	if len(outcomes) == 0 && late == 0 {
 		return
@@ -186,7 +186,7 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	first := now
 	for c, more := 0, some; more; c++ {
 		e.mu.Lock()
-		more = e.index.Each(c, func(slot uint32, en *index.Entry) {
+		more = e.index.Each(c, func(slot uint32, en *index.Record) {
 			late := en.Flags&index.FlagLate != 0
 			// A blocked object may never be deleted. It is counted as blocked, and must not hide or
 			// look like a backlog.

@@ -68,7 +68,7 @@ func (s *store) track(e *Engine, kind Kind, i int, at time.Time) types.UID {
 	s.mu.Lock()
 	s.objects[name], s.expiry[name] = "7", at
 	s.mu.Unlock()
-	e.Upsert(Object{Kind: kind, Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: at, Source: "namespace/ci"})
+	e.Upsert(Entry{Kind: kind, Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: at, Source: "namespace/ci"})
 	return uid
 }
 
@@ -84,7 +84,7 @@ func bubble(t *testing.T, change func(*Options), f func(t *testing.T, e *Engine,
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind, err := e.RegisterKind(KindOptions{Type: action.Type{Resource: jobs.Resource, Kind: "Job", Namespaced: true}, Trigger: "ttl", Judge: func(context.Context, Object) (Judgement, error) {
+		kind, err := e.RegisterKind(KindOptions{Type: action.Type{Resource: jobs.Resource, Kind: "Job", Namespaced: true}, Trigger: "ttl", Judge: func(context.Context, Entry) (Judgement, error) {
 			return Judgement{Verdict: Gone}, nil
 		}})
 		if err != nil {
@@ -147,7 +147,7 @@ func TestRunIsPunctual(t *testing.T) {
 			t.Errorf("a DELETE was sent %s late", s.late)
 		}
 		uid := s.track(e, kind, 6000, start.Add(2*time.Hour))
-		e.Upsert(Object{Kind: kind, Namespace: "ci", Name: "j06000", UID: uid, ResourceVersion: "7", Expiry: time.Now().Add(time.Second), Source: "object"})
+		e.Upsert(Entry{Kind: kind, Namespace: "ci", Name: "j06000", UID: uid, ResourceVersion: "7", Expiry: time.Now().Add(time.Second), Source: "object"})
 		pass(1010 * time.Millisecond)
 		if s.left() != 1 {
 			t.Error("an expiry that was brought forward did not wake the engine")
@@ -272,9 +272,9 @@ func TestRunSummaryAndLog(t *testing.T) {
 
 func TestDeleteNow(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxDeletionsPerMinute = 4 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
-		object := func(i int) Object {
+		object := func(i int) Entry {
 			s.track(e, kind, i, time.Now().Add(time.Hour))
-			return Object{Kind: kind, Namespace: "ci", Name: fmt.Sprintf("j%05d", i), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i)), ResourceVersion: "7", Expiry: time.Now(), Source: "policy/p"}
+			return Entry{Kind: kind, Namespace: "ci", Name: fmt.Sprintf("j%05d", i), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i)), ResourceVersion: "7", Expiry: time.Now(), Source: "policy/p"}
 		}
 		if out := deleteNow(t.Context(), e, object(1), nil); out.Result != Deleted || out.Err != nil {
 			t.Errorf("%+v", out)
@@ -284,15 +284,15 @@ func TestDeleteNow(t *testing.T) {
 		}
 		stale := object(2)
 		stale.ResourceVersion = "6"
-		if out := deleteNow(t.Context(), e, stale, func(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Keep}, nil }); out.Result != Kept {
+		if out := deleteNow(t.Context(), e, stale, func(context.Context, Entry) (Judgement, error) { return Judgement{Verdict: Keep}, nil }); out.Result != Kept {
 			t.Errorf("changed, and its judge says keep: %+v", out)
 		}
-		if out := deleteNow(t.Context(), e, stale, func(context.Context, Object) (Judgement, error) {
+		if out := deleteNow(t.Context(), e, stale, func(context.Context, Entry) (Judgement, error) {
 			return Judgement{}, fmt.Errorf("judging: %w", ErrNoSlot)
 		}); out.Result != Held || !errors.Is(out.Err, ErrNoSlot) {
 			t.Errorf("its judge gets no slot: %+v", out)
 		}
-		if out := deleteNow(t.Context(), e, stale, func(_ context.Context, o Object) (Judgement, error) {
+		if out := deleteNow(t.Context(), e, stale, func(_ context.Context, o Entry) (Judgement, error) {
 			o.ResourceVersion = "7"
 			return Judgement{Verdict: Track, Object: o}, nil
 		}); out.Result != Deleted {
@@ -303,7 +303,7 @@ func TestDeleteNow(t *testing.T) {
 		if out := deleteNow(t.Context(), e, early, nil); out.Result != Kept || out.Err == nil {
 			t.Errorf("not due: %+v", out)
 		}
-		if out := deleteNow(t.Context(), e, Object{Kind: kind}, nil); out.Result != Held {
+		if out := deleteNow(t.Context(), e, Entry{Kind: kind}, nil); out.Result != Held {
 			t.Errorf("nonsense: %+v", out)
 		}
 		missing := object(4)

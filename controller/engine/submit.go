@@ -14,7 +14,7 @@ import (
 // object gets one attempt. If it meets a conflict, the run judges the object and the engine tries
 // again at once. Objects that are not due by their Expiry are Kept. Objects that still wait when
 // ctx ends are Held. Batches take turns, so that a small one never waits for all of a large one.
-func (e *Engine) Submit(ctx context.Context, run Run, objects ...Object) {
+func (e *Engine) Submit(ctx context.Context, run Run, objects ...Entry) {
 	b := &batch{run: run}
 	e.mu.Lock()
 	defer e.unlock()
@@ -39,7 +39,7 @@ func (e *Engine) Submit(ctx context.Context, run Run, objects ...Object) {
 var errStopped = errors.New("the engine has stopped")
 
 // turnDown reports an object without sending a request. The lock is held.
-func (e *Engine) turnDown(b *batch, o Object, result Result, err error) {
+func (e *Engine) turnDown(b *batch, o Entry, result Ending, err error) {
 	out := Outcome{Object: o, Result: result, At: e.read().at, Err: err}
 	if int(o.Kind) < len(e.kinds) && o.Kind != 0 {
 		out.Trigger = e.kinds[o.Kind].trigger.label(o.Phase)

@@ -16,17 +16,17 @@ import (
 // ledger is a run that counts the outcomes of what it submitted.
 type ledger struct {
 	mu       sync.Mutex
-	judge    func(o Object) (Judgement, error)
-	outcomes map[string]Result
-	results  map[Result]int
+	judge    func(o Entry) (Judgement, error)
+	outcomes map[string]Ending
+	results  map[Ending]int
 	deleted  int
 }
 
 func newLedger() *ledger {
-	return &ledger{outcomes: map[string]Result{}, results: map[Result]int{}}
+	return &ledger{outcomes: map[string]Ending{}, results: map[Ending]int{}}
 }
 
-func (l *ledger) Judge(_ context.Context, o Object) (Judgement, error) { return l.judge(o) }
+func (l *ledger) Judge(_ context.Context, o Entry) (Judgement, error) { return l.judge(o) }
 
 func (l *ledger) Report(o Outcome) {
 	l.mu.Lock()
@@ -52,7 +52,7 @@ func cleanups(t *testing.T, e *Engine, action action.Action) Kind {
 func TestRunOfSubmissions(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	run := newLedger()
-	run.judge = func(o Object) (Judgement, error) {
+	run.judge = func(o Entry) (Judgement, error) {
 		x := w.things[o.Name]
 		o.ResourceVersion = fmt.Sprint(x.rv)
 		if x.ttl == time.Hour { // its own condition
@@ -61,7 +61,7 @@ func TestRunOfSubmissions(t *testing.T) {
 		return Judgement{Verdict: Track, Object: o}, nil
 	}
 	inner := w.engine.triggerNamed("ttl").Action
-	kind := cleanups(t, w.engine, actionFunc(func(ctx context.Context, due action.Due) action.Result {
+	kind := cleanups(t, w.engine, actionFunc(func(ctx context.Context, due action.Due) action.Answer {
 		if due.Run != run || due.Trigger != "cleanup" {
 			t.Errorf("it was given %+v", due)
 		}
@@ -80,12 +80,12 @@ func TestRunOfSubmissions(t *testing.T) {
 		w.erase(x)
 		return Response{Code: http.StatusOK}
 	})
-	object := func(name string) Object {
+	object := func(name string) Entry {
 		x := w.things[name]
 		if x == nil {
 			x = w.create(name, -1, false)
 		}
-		return Object{Kind: kind, Namespace: "ns", Name: name, UID: x.uid, ResourceVersion: fmt.Sprint(x.rv), Expiry: w.server, Source: "policy/p"}
+		return Entry{Kind: kind, Namespace: "ns", Name: name, UID: x.uid, ResourceVersion: fmt.Sprint(x.rv), Expiry: w.server, Source: "policy/p"}
 	}
 	tracked := w.create("tracked", time.Hour, false)
 	w.finish(tracked)
@@ -98,9 +98,9 @@ func TestRunOfSubmissions(t *testing.T) {
 	early := object("early")
 	early.Expiry = w.server.Add(time.Minute)
 	w.engine.Submit(t.Context(), run, object("a"), object("b"), object("tracked"), object("refused"))
-	w.engine.Submit(t.Context(), run, gone, changed, unlike, early, Object{Kind: kind, Name: "nonsense"})
+	w.engine.Submit(t.Context(), run, gone, changed, unlike, early, Entry{Kind: kind, Name: "nonsense"})
 	w.pump()
-	want := map[string]Result{
+	want := map[string]Ending{
 		"a": Deleted, "b": Deleted, "tracked": Deleted, "refused": Refused, "gone": AlreadyGone, "changed": Deleted, "unlike": Kept, "early": Kept, "nonsense": Held,
 	}
 	if fmt.Sprint(run.outcomes) != fmt.Sprint(want) || run.results[Deleted] != 4 || run.deleted != 4 {
@@ -148,11 +148,11 @@ func TestSubmissionsYield(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		object := func(trigger string, i int) Object {
-			return Object{Kind: kinds[trigger], Namespace: "ns", Name: "j", UID: uidOf(trigger, i), ResourceVersion: "7", Expiry: due, Source: "object"}
+		object := func(trigger string, i int) Entry {
+			return Entry{Kind: kinds[trigger], Namespace: "ns", Name: "j", UID: uidOf(trigger, i), ResourceVersion: "7", Expiry: due, Source: "object"}
 		}
 		run := newLedger()
-		run.judge = func(o Object) (Judgement, error) { return Judgement{Verdict: Track, Object: o}, nil }
+		run.judge = func(o Entry) (Judgement, error) { return Judgement{Verdict: Track, Object: o}, nil }
 		for i := range 5 {
 			e.Submit(t.Context(), run, object("cleanup", i))
 			e.Upsert(object("slow", i))
@@ -181,15 +181,15 @@ func TestSubmissionsYield(t *testing.T) {
 func TestBatchesTakeTurns(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	var order []string
-	kind := cleanups(t, w.engine, actionFunc(func(_ context.Context, due action.Due) action.Result {
+	kind := cleanups(t, w.engine, actionFunc(func(_ context.Context, due action.Due) action.Answer {
 		order = append(order, due.Name)
-		return action.Result{Outcome: action.Done}
+		return action.Answer{Outcome: action.Done}
 	}))
-	object := func(name string, i int) Object {
-		return Object{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: w.server, Source: "policy/p"}
+	object := func(name string, i int) Entry {
+		return Entry{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: w.server, Source: "policy/p"}
 	}
 	for range 3 {
-		huge := make([]Object, 0, 100)
+		huge := make([]Entry, 0, 100)
 		for i := range cap(huge) {
 			huge = append(huge, object("huge", i))
 		}
@@ -207,8 +207,8 @@ func TestBatchesTakeTurns(t *testing.T) {
 func TestSubmissionsAreGivenBack(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	kind := cleanups(t, w.engine, w.engine.triggerNamed("ttl").Action)
-	object := func(name string) Object {
-		return Object{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, 0), ResourceVersion: "7", Expiry: w.server, Source: "policy/p"}
+	object := func(name string) Entry {
+		return Entry{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, 0), ResourceVersion: "7", Expiry: w.server, Source: "policy/p"}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ended, running := newLedger(), newLedger()

@@ -21,9 +21,9 @@ func TestThrottledRunDelaysItselfAlone(t *testing.T) {
 func throttledRun(t *testing.T, origin action.Origin) {
 	w, outcomes, _ := ready(t, nil)
 	sent, again := 0, time.Time{}
-	kind := cleanups(t, w.engine, actionFunc(func(_ context.Context, due action.Due) action.Result {
+	kind := cleanups(t, w.engine, actionFunc(func(_ context.Context, due action.Due) action.Answer {
 		if due.Namespace == "other" {
-			return action.Result{Outcome: action.Done, Deleted: 1}
+			return action.Answer{Outcome: action.Done, Deleted: 1}
 		}
 		if sent++; w.server.Before(again) {
 			t.Errorf("sent at %s, and Retry-After ends at %s", w.server, again)
@@ -33,13 +33,13 @@ func throttledRun(t *testing.T, origin action.Origin) {
 		out.After = 20 * time.Second
 		return out
 	}))
-	object := func(namespace string, i int) Object {
-		return Object{
+	object := func(namespace string, i int) Entry {
+		return Entry{
 			Kind: kind, Namespace: namespace, Name: "x", UID: uidOf(namespace, i), ResourceVersion: "7", Expiry: w.server.Add(-time.Minute), Source: "cleanup/" + namespace,
 		}
 	}
 	tenant, other := newLedger(), newLedger()
-	var all []Object
+	var all []Entry
 	for i := range 200 {
 		all = append(all, object("tenant", i))
 	}

@@ -8,10 +8,10 @@ import (
 // What objects, or their runtimes, asked for themselves is summed up by namespace; what another
 // source asked for is not.
 func TestSummariesByNamespace(t *testing.T) {
-	s := summaries{of: map[summaryKey]*Summary{}, outcomes: map[Result]int{}}
+	s := summaries{of: map[summaryKey]*Summary{}, outcomes: map[Ending]int{}}
 	for _, source := range []string{"object", "runtime/torch", "policy/platform"} {
 		for _, namespace := range []string{"ci", "lab", "ci"} {
-			s.add(&KindOptions{}, &Outcome{Object: Object{Namespace: namespace, Name: "a", Source: source}, Trigger: "ttl", Result: Deleted})
+			s.add(&KindOptions{}, &Outcome{Object: Entry{Namespace: namespace, Name: "a", Source: source}, Trigger: "ttl", Result: Deleted})
 		}
 	}
 	var have []string

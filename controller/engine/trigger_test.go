@@ -20,7 +20,7 @@ func TestManyTriggers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Upsert(Object{Kind: kind, Name: "j", UID: "u", ResourceVersion: "7", Expiry: epoch})
+		e.Upsert(Entry{Kind: kind, Name: "j", UID: "u", ResourceVersion: "7", Expiry: epoch})
 	}
 	if got := e.Tracked(); got != 40 || len(e.index.All("u")) != 40 {
 		t.Errorf("%d entries of one object, want one for each trigger", got)

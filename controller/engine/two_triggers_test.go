@@ -43,8 +43,8 @@ func (w *world) registerLabels() {
 	}
 }
 
-func (w *world) labelled(t *thing) Object {
-	return Object{
+func (w *world) labelled(t *thing) Entry {
+	return Entry{
 		Epoch: w.engine.Epoch(), DryRun: w.around.seen == dryRunBrake,
 		Kind: w.labels.kind, Namespace: "ns", Name: t.name, UID: t.uid, ResourceVersion: strconv.FormatUint(t.rv, 10),
 		Expiry: t.label, Source: "object",
@@ -104,7 +104,7 @@ func (w *world) handOverLabelList() {
 	w.labels.listing = nil
 }
 
-func (w *world) judgeLabel(_ context.Context, o Object) (Judgement, error) {
+func (w *world) judgeLabel(_ context.Context, o Entry) (Judgement, error) {
 	t := w.things[o.Name]
 	switch {
 	case t == nil:

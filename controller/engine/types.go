@@ -21,8 +21,8 @@ import (
 // Kind is the handle of a kind that is registered for a trigger.
 type Kind = index.Kind
 
-// Object is one tracked object.
-type Object = index.Object
+// Entry is one tracked object.
+type Entry = index.Entry
 
 // KindOptions describe a kind that is registered for a trigger.
 type KindOptions struct {
@@ -57,7 +57,7 @@ type Judgement struct {
 	// Object is tracked from now on, with the resourceVersion of the live read; for Track only. If
 	// its UID differs from the judged object's, the old object counts as gone and this one is
 	// tracked beside it.
-	Object Object
+	Object Entry
 	// Since is the deletionTimestamp; for BeingDeleted only.
 	Since time.Time
 	// Finalizers of the state that was read; for Track only.
@@ -70,43 +70,43 @@ type Judgement struct {
 // workers call it at once. An error means that the object could not be read or judged: the engine
 // tries again later, without end. If a runtime or namespace cannot be read, return an error, not
 // Keep or Track.
-type Judge func(ctx context.Context, o Object) (Judgement, error)
+type Judge func(ctx context.Context, o Entry) (Judgement, error)
 
 // ErrRulesChanged is the error of a [Judge] whose rules are about to be replaced. The engine tries
 // again later. The error does not count against the source of the object.
 var ErrRulesChanged = errors.New("waiting until objects are judged by the new rules")
 
-// Result is the result of an attempt, and the label "result" of curfew_deletion_attempts_total.
-type Result string
+// Ending is the result of an attempt, and the label "result" of curfew_deletion_attempts_total.
+type Ending string
 
 const (
 	// Deleted: the DELETE was accepted.
-	Deleted Result = "deleted"
+	Deleted Ending = "deleted"
 	// AlreadyGone: another client deleted the object, or is deleting it.
-	AlreadyGone Result = "already_gone"
+	AlreadyGone Ending = "already_gone"
 	// Unconfirmed: the object is gone. An earlier request of Curfew got no answer and probably
 	// deleted it.
-	Unconfirmed Result = "unconfirmed"
+	Unconfirmed Ending = "unconfirmed"
 	// DryRun: the API server would have accepted the request.
-	DryRun Result = "dry_run"
+	DryRun Ending = "dry_run"
 	// Conflict: the object had changed; it was read and judged again.
-	Conflict Result = "conflict"
+	Conflict Ending = "conflict"
 	// Kept: a live judgement found that the object is not due (any more).
-	Kept Result = "kept"
+	Kept Ending = "kept"
 	// Throttled: 429. Tried again after Retry-After.
-	Throttled Result = "throttled"
+	Throttled Ending = "throttled"
 	// Refused: 401, 403 or another answer of the 400s. Tried again, without end.
-	Refused Result = "refused"
+	Refused Ending = "refused"
 	// Failed: no answer, an answer of the 500s, or the live read failed. Tried again, without end.
-	Failed Result = "error"
+	Failed Ending = "error"
 	// Held, for submitted objects only: nothing was sent. A breaker is open, no slot became free,
 	// or the engine stopped.
-	Held Result = "held"
+	Held Ending = "held"
 )
 
 // Final reports whether nothing more happens to the object: it is deleted, gone, only reported, or
 // kept.
-func (r Result) Final() bool {
+func (r Ending) Final() bool {
 	switch r {
 	case Deleted, AlreadyGone, Unconfirmed, DryRun, Kept:
 		return true
@@ -115,18 +115,18 @@ func (r Result) Final() bool {
 	}
 }
 
-// Outcome is one Result with its object.
+// Outcome is one Ending with its object.
 type Outcome struct {
-	Object Object
+	Object Entry
 	// Trigger is the trigger for which the object was due, as in metrics and logs.
 	Trigger string
 	// Result is empty if the action did something and asks for another attempt.
-	Result Result
+	Result Ending
 	// Deleted is how many objects were deleted.
 	Deleted int
 	// At is the instant the outcome was known, in the API server's time as far as that is known.
 	At time.Time
-	// Lateness is At minus the expiry, for the Results Deleted and Unconfirmed.
+	// Lateness is At minus the expiry, for the Endings Deleted and Unconfirmed.
 	Lateness time.Duration
 	// Err says why, for results that are not final. It names the object.
 	Err error
@@ -136,7 +136,7 @@ type Outcome struct {
 // Due.Run.
 type Run interface {
 	// Judge reads one submitted object live and judges it, like the Judge of a kind.
-	Judge(ctx context.Context, o Object) (Judgement, error)
+	Judge(ctx context.Context, o Entry) (Judgement, error)
 	// Report gets one outcome of each object, from the worker that acted. It must not block.
 	Report(o Outcome)
 }
@@ -152,7 +152,7 @@ type Trigger struct {
 	// attempt counts against the budget of deletions. Otherwise Done means that there is nothing
 	// to do until the object changes.
 	Deletes bool
-	// Payload says that the action needs Object.Payload.
+	// Payload says that the action needs Entry.Payload.
 	Payload bool
 	// Priority is Normal, or Background for a trigger that yields to others.
 	Priority action.Priority
@@ -160,8 +160,8 @@ type Trigger struct {
 
 // StuckObject is an object that has been terminating for longer than Options.StuckAfter.
 type StuckObject struct {
-	Object Object
-	// Kind is what was registered for Object.Kind.
+	Object Entry
+	// Kind is what was registered for Entry.Kind.
 	Kind KindOptions
 	// Since is its deletionTimestamp.
 	Since time.Time
@@ -170,8 +170,8 @@ type StuckObject struct {
 // BlockedObject is an object that is due and that several attempts in a row could not delete, for a
 // reason of its own that no breaker reports.
 type BlockedObject struct {
-	Object Object
-	// Kind is what was registered for Object.Kind.
+	Object Entry
+	// Kind is what was registered for Entry.Kind.
 	Kind KindOptions
 	// Reason is one CamelCase word for an Event.
 	Reason string

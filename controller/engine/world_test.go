@@ -243,9 +243,9 @@ func (w *world) erase(t *thing) {
 }
 
 // object is what a feed makes of a state.
-func (w *world) object(t *thing) Object {
+func (w *world) object(t *thing) Entry {
 	at, _ := w.expiry(t)
-	return Object{
+	return Entry{
 		Kind: w.kind, Namespace: "ns", Name: t.name, UID: t.uid, ResourceVersion: strconv.FormatUint(t.rv, 10), Expiry: at,
 		Source: "object", Live: t.ttl == 0 && !w.told,
 		Epoch: w.engine.Epoch(), DryRun: w.around.seen == dryRunBrake,
@@ -349,7 +349,7 @@ func (w *world) relist(list []thing, rv uint64) {
 }
 
 // judge is the feed's fresh look.
-func (w *world) judge(_ context.Context, o Object) (Judgement, error) {
+func (w *world) judge(_ context.Context, o Entry) (Judgement, error) {
 	if w.judgeErr > 0 {
 		w.judgeErr--
 		if w.judgeFault != nil {

@@ -274,7 +274,7 @@ func TestJudge(t *testing.T) {
 				n.mu.Lock()
 				n.fail = test.broken
 				n.mu.Unlock()
-				got, err := feed.Judge(t.Context(), engine.Object{Kind: feed.triggers[0].handle, Namespace: "ci", Name: "a", UID: "uid-a"})
+				got, err := feed.Judge(t.Context(), engine.Entry{Kind: feed.triggers[0].handle, Namespace: "ci", Name: "a", UID: "uid-a"})
 				if (err != nil) != test.broken {
 					t.Fatalf("error %v, want one: %v", err, test.broken)
 				}

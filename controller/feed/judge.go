@@ -24,8 +24,8 @@ import (
 
 // sink is the part of the engine, or of one of its relists, that takes judged objects.
 type sink interface {
-	Upsert(engine.Object)
-	Terminating(engine.Object, time.Time)
+	Upsert(engine.Entry)
+	Terminating(engine.Entry, time.Time)
 	Cancel(kind engine.Kind, uid types.UID, resourceVersion string)
 }
 
@@ -230,8 +230,8 @@ func planOf(profile *expression.Profile) *stop.Plan {
 	return plan
 }
 
-func (f *trigger) object(facts *policy.Facts, verdict policy.Verdict) engine.Object {
-	return engine.Object{
+func (f *trigger) object(facts *policy.Facts, verdict policy.Verdict) engine.Entry {
+	return engine.Entry{
 		Kind: f.handle, Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID, ResourceVersion: facts.ResourceVersion,
 		Expiry: verdict.Expiry, Phase: phase(verdict.Trigger), Source: verdict.Source.String(),
 		// A runtime can set a TTL at any time, so read it again even if another source decided.
@@ -249,13 +249,13 @@ func phase(trigger policy.Trigger) string {
 }
 
 // Judge reads one object live and judges it for the first trigger of its kind.
-func (f *Feed) Judge(ctx context.Context, tracked engine.Object) (engine.Judgement, error) {
+func (f *Feed) Judge(ctx context.Context, tracked engine.Entry) (engine.Judgement, error) {
 	return f.triggers[0].judgeLive(ctx, tracked)
 }
 
 // judgeLive reads one object and its context live and judges its current state. The engine calls it
 // after a conflict, and if something outside of the object decides (S1).
-func (f *trigger) judgeLive(ctx context.Context, tracked engine.Object) (engine.Judgement, error) {
+func (f *trigger) judgeLive(ctx context.Context, tracked engine.Entry) (engine.Judgement, error) {
 	object, err := f.read(ctx, tracked.Namespace, tracked.Name)
 	switch {
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):

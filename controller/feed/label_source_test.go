@@ -140,7 +140,7 @@ func TestPolicyThatIsNewerThanTheCache(t *testing.T) {
 			Match:  v1alpha1.Match{MatchConditions: []v1alpha1.MatchCondition{{Name: "a", Expression: "has(object.spec)"}}},
 			Bounds: &v1alpha1.Bounds{MaxTTLLabel: &limit},
 		})}
-		if got, err := feeds[0].Judge(t.Context(), engine.Object{Namespace: "ci", Name: "a"}); !errors.Is(err, engine.ErrRulesChanged) {
+		if got, err := feeds[0].Judge(t.Context(), engine.Entry{Namespace: "ci", Name: "a"}); !errors.Is(err, engine.ErrRulesChanged) {
 			t.Errorf("%+v, %v; want %v", got, err, engine.ErrRulesChanged)
 		}
 	})

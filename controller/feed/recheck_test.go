@@ -116,7 +116,7 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 		}, LabelledKind{Propagation: metav1.DeletePropagationForeground})
 		expect := func(want metav1.DeletionPropagation) {
 			t.Helper()
-			got, err := feeds[0].Judge(t.Context(), engine.Object{Namespace: "ci", Name: "a"})
+			got, err := feeds[0].Judge(t.Context(), engine.Entry{Namespace: "ci", Name: "a"})
 			if err != nil || got.Object.Propagation != want {
 				t.Errorf("%q, %v; want %q", got.Object.Propagation, err, want)
 			}
@@ -149,7 +149,7 @@ func TestCorrectedProfileIsReadLive(t *testing.T) {
 		r.expect("while the profile is the same", "meanwhile Complete=True/Done; ")
 		served = corrected
 		// That is no evidence against the source of an object.
-		if _, err := feed.Judge(t.Context(), engine.Object{Namespace: "ci", Name: "meanwhile"}); !errors.Is(err, engine.ErrRulesChanged) {
+		if _, err := feed.Judge(t.Context(), engine.Entry{Namespace: "ci", Name: "meanwhile"}); !errors.Is(err, engine.ErrRulesChanged) {
 			t.Errorf("%v, want %v", err, engine.ErrRulesChanged)
 		}
 		r.engine.RecheckNamespace("ci")

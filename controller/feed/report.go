@@ -125,7 +125,7 @@ func (r *Reports) Blocked(blocked engine.BlockedObject) {
 	})
 }
 
-func referenceOf(object *engine.Object, kind *engine.KindOptions) *corev1.ObjectReference {
+func referenceOf(object *engine.Entry, kind *engine.KindOptions) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Kind, Namespace: object.Namespace, Name: object.Name, UID: object.UID,
 	}

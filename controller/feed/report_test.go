@@ -35,12 +35,12 @@ func TestReportsOnObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	reports.Stuck(engine.StuckObject{
-		Object: engine.Object{Namespace: "ci", Name: "a", UID: "u"},
+		Object: engine.Entry{Namespace: "ci", Name: "a", UID: "u"},
 		Kind:   engine.KindOptions{Type: action.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"}},
 		Since:  time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600)),
 	})
 	reports.Blocked(engine.BlockedObject{
-		Object: engine.Object{Namespace: "ci", Name: "a", UID: "u", Expiry: time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600))},
+		Object: engine.Entry{Namespace: "ci", Name: "a", UID: "u", Expiry: time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600))},
 		Kind:   engine.KindOptions{Type: action.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"}},
 		Reason: engine.ReasonConflict, Message: "it changes",
 	})

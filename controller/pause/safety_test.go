@@ -25,7 +25,7 @@ type counted struct {
 	api *api
 }
 
-func (c counted) Do(ctx context.Context, due action.Due) action.Result {
+func (c counted) Do(ctx context.Context, due action.Due) action.Answer {
 	c.api.locked(func() { c.api.attempts++ })
 	return c.Action.Do(ctx, due)
 }
@@ -33,13 +33,13 @@ func (c counted) Do(ctx context.Context, due action.Due) action.Result {
 // stopAction stops an object with one PATCH and one DELETE.
 type stopAction struct{ config *rest.Config }
 
-func (s stopAction) Do(ctx context.Context, due action.Due) action.Result {
+func (s stopAction) Do(ctx context.Context, due action.Due) action.Answer {
 	for _, method := range []string{"PATCH", "DELETE"} {
 		if err := send(ctx, s.config, method, due.Name); err != nil {
 			return action.Failure(0, action.FromResource, err)
 		}
 	}
-	return action.Result{Outcome: action.Done}
+	return action.Answer{Outcome: action.Done}
 }
 
 // controller is a process: what it knows is gone when it is killed.
@@ -64,7 +64,7 @@ func (a *api) controller(t *testing.T, due func(int) time.Time) (stop func()) {
 	for _, trigger := range []string{"ttl", "deadline"} {
 		kind, err := e.RegisterKind(engine.KindOptions{
 			Type:    action.Type{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true},
-			Trigger: trigger, Judge: func(context.Context, engine.Object) (engine.Judgement, error) { return engine.Judgement{}, nil },
+			Trigger: trigger, Judge: func(context.Context, engine.Entry) (engine.Judgement, error) { return engine.Judgement{}, nil },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func (a *api) controller(t *testing.T, due func(int) time.Time) (stop func()) {
 		exists := false
 		a.locked(func() { exists = a.jobs[name] })
 		if exists {
-			e.Upsert(engine.Object{Kind: kinds[min(i%5, 1)], Namespace: fmt.Sprintf("team-%d", i%2), Name: name, UID: types.UID(name), ResourceVersion: "7", Expiry: due(i)})
+			e.Upsert(engine.Entry{Kind: kinds[min(i%5, 1)], Namespace: fmt.Sprintf("team-%d", i%2), Name: name, UID: types.UID(name), ResourceVersion: "7", Expiry: due(i)})
 		}
 	}
 	return func() {

@@ -26,20 +26,20 @@ type Disowning struct {
 
 // Do implements action.Action. Between the state that was judged and the one that is deleted there
 // is nothing but the release (S1).
-func (d Disowning) Do(ctx context.Context, due action.Due) action.Result {
+func (d Disowning) Do(ctx context.Context, due action.Due) action.Answer {
 	if due.Resource.GroupResource() != podResource.GroupResource() || due.DryRun {
 		return d.Next.Do(ctx, due)
 	}
 	c := d.Tally()
 	version, err := c.disown(ctx, &due)
-	var out action.Result
+	var out action.Answer
 	switch {
 	case errors.Is(err, errNotKnown):
-		out = action.Result{Outcome: action.Again, After: time.Second}
+		out = action.Answer{Outcome: action.Again, After: time.Second}
 	case errors.Is(err, errUnlisted):
-		out = action.Result{Outcome: action.Refused, Err: err}
+		out = action.Answer{Outcome: action.Refused, Err: err}
 	case apierrors.IsNotFound(err):
-		out = action.Result{Outcome: action.Gone}
+		out = action.Answer{Outcome: action.Gone}
 	case err != nil:
 		out, _ = action.FailureOf(fmt.Errorf("releasing it from its PodTally: %w", err))
 	default:

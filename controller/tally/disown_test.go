@@ -17,12 +17,12 @@ func TestDisowning(t *testing.T) {
 	p := w.process()
 	p.settle(ctx)
 	var deleted []string
-	next := deletes(func(due action.Due) action.Result {
+	next := deletes(func(due action.Due) action.Answer {
 		if w.pods[due.Name].ResourceVersion == due.ResourceVersion {
 			deleted = append(deleted, due.Name)
 			w.remove(due.Name)
 		}
-		return action.Result{Outcome: action.Done}
+		return action.Answer{Outcome: action.Done}
 	})
 	of := w.pods["running"]
 	due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
@@ -38,14 +38,14 @@ func TestDisowning(t *testing.T) {
 // S7: a Pod that was released for a deletion which fails is counted after all, exactly once, even if
 // it finishes meanwhile, and even if Curfew is killed before the DELETE.
 func TestDeletionFails(t *testing.T) {
-	for name, fails := range map[string]func(w *world) action.Result{
-		"refused":                 func(*world) action.Result { return action.Result{Outcome: action.Refused} },
-		"no answer":               func(*world) action.Result { return action.Result{Outcome: action.Failed} },
-		"throttled":               func(*world) action.Result { return action.Result{Outcome: action.Throttled} },
-		"changed, and kept":       func(*world) action.Result { return action.Result{Outcome: action.Conflict} },
-		"killed":                  func(*world) action.Result { panic(killed{}) },
-		"finished, and refused":   func(w *world) action.Result { w.end("running"); return action.Result{Outcome: action.Refused} },
-		"finished, and killed":    func(w *world) action.Result { w.end("running"); panic(killed{}) },
+	for name, fails := range map[string]func(w *world) action.Answer{
+		"refused":                 func(*world) action.Answer { return action.Answer{Outcome: action.Refused} },
+		"no answer":               func(*world) action.Answer { return action.Answer{Outcome: action.Failed} },
+		"throttled":               func(*world) action.Answer { return action.Answer{Outcome: action.Throttled} },
+		"changed, and kept":       func(*world) action.Answer { return action.Answer{Outcome: action.Conflict} },
+		"killed":                  func(*world) action.Answer { panic(killed{}) },
+		"finished, and refused":   func(w *world) action.Answer { w.end("running"); return action.Answer{Outcome: action.Refused} },
+		"finished, and killed":    func(w *world) action.Answer { w.end("running"); panic(killed{}) },
 		"refused, with no answer": nil, // to the release
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestDeletionFails(t *testing.T) {
 						p = w.process()
 					}
 				}()
-				Disowning{Next: deletes(func(action.Due) action.Result { return fails(w) }), Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
+				Disowning{Next: deletes(func(action.Due) action.Answer { return fails(w) }), Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
 			}()
 			w.around = func(string, bool) error { return nil }
 			if by := w.pods["running"].Annotations[wellknown.AnnotationCountedBy]; by != wellknown.CountedByNone {
@@ -115,7 +115,7 @@ func TestDeletedBySomeoneElse(t *testing.T) {
 			}
 			due := action.Due{Namespace: namespace, Name: "p", UID: w.pods["p"].UID, ResourceVersion: w.pods["p"].ResourceVersion}
 			due.Resource = podResource
-			next := deletes(func(action.Due) action.Result { return action.Result{Outcome: action.Done} })
+			next := deletes(func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} })
 			Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
 			if w.pods["p"] == nil {
 				t.Error("it was released")
@@ -151,13 +151,13 @@ func TestDeletionUnderWay(t *testing.T) {
 		of := w.pods["running"]
 		due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
 		due.Resource = podResource
-		next := deletes(func(due action.Due) action.Result {
+		next := deletes(func(due action.Due) action.Answer {
 			p.settle(ctx)
 			if got := w.pods["running"].ResourceVersion; got != due.ResourceVersion {
 				t.Errorf("the Pod has changed: %s, want %s", got, due.ResourceVersion)
 			}
 			w.remove("running")
-			return action.Result{Outcome: action.Done}
+			return action.Answer{Outcome: action.Done}
 		})
 		Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
 		p.settle(ctx)

@@ -123,13 +123,13 @@ func (m *model) delete() {
 		return
 	}
 	m.world.known = m.process.view.tallies
-	next := deletes(func(due action.Due) action.Result {
+	next := deletes(func(due action.Due) action.Answer {
 		if err := m.around("delete", true); err != nil || rapid.Bool().Draw(m.t, "refused") {
-			return action.Result{Outcome: action.Refused}
+			return action.Answer{Outcome: action.Refused}
 		}
 		now := m.world.pods["p"]
 		if now == nil || now.UID != due.UID || now.ResourceVersion != due.ResourceVersion {
-			return action.Result{Outcome: action.Conflict}
+			return action.Answer{Outcome: action.Conflict}
 		}
 		finished := now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed
 		if slices.Contains(now.Finalizers, wellknown.FinalizerTally) && !finished && now.DeletionTimestamp == nil && !m.world.mayRelease(now) {
@@ -137,9 +137,9 @@ func (m *model) delete() {
 		}
 		m.world.remove("p")
 		if m.around("delete", false) != nil {
-			return action.Result{}
+			return action.Answer{}
 		}
-		return action.Result{Outcome: action.Done}
+		return action.Answer{Outcome: action.Done}
 	})
 	due := action.Due{Namespace: namespace, Name: "p", UID: of.UID, ResourceVersion: of.ResourceVersion}
 	due.Resource = podResource
@@ -149,9 +149,9 @@ func (m *model) delete() {
 	})
 }
 
-type deletes func(action.Due) action.Result
+type deletes func(action.Due) action.Answer
 
-func (f deletes) Do(_ context.Context, due action.Due) action.Result { return f(due) }
+func (f deletes) Do(_ context.Context, due action.Due) action.Answer { return f(due) }
 
 // tallies creates or deletes one, or edits anything but its status.
 func (m *model) tallies() {

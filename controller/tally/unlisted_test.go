@@ -57,7 +57,7 @@ func TestDeletionsWhileTalliesAreUnknown(t *testing.T) {
 			due := action.Due{Namespace: namespace, Name: "p", UID: of.UID, ResourceVersion: of.ResourceVersion, Trigger: string(test.trigger), Source: test.source}
 			due.Resource = podResource
 			sent := false
-			next := deletes(func(action.Due) action.Result { sent = true; return action.Result{Outcome: action.Done} })
+			next := deletes(func(action.Due) action.Answer { sent = true; return action.Answer{Outcome: action.Done} })
 			got := Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(t.Context(), due)
 			if sent != test.sent || !sent && (got.Outcome != action.Refused || !strings.Contains(got.Err.Error(), "podtallies is forbidden")) {
 				t.Errorf("sent %t: %+v", sent, got)

@@ -93,15 +93,15 @@ func triggers(t *testing.T, sender deletion.Sender, registerer prometheus.Regist
 }
 
 // same judges that nothing has changed.
-func same(_ context.Context, o engine.Object) (engine.Judgement, error) {
+func same(_ context.Context, o engine.Entry) (engine.Judgement, error) {
 	return engine.Judgement{Verdict: engine.Track, Object: o}, nil
 }
 
 // run is a run of one object.
 type run chan engine.Outcome
 
-func (run) Judge(ctx context.Context, o engine.Object) (engine.Judgement, error) { return same(ctx, o) }
-func (r run) Report(o engine.Outcome)                                            { r <- o }
+func (run) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, error) { return same(ctx, o) }
+func (r run) Report(o engine.Outcome)                                           { r <- o }
 
 // dated is an API server that says what time it is.
 type dated struct{}
@@ -149,8 +149,8 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 		}
 	}
 	kind := kinds["ttl"]
-	object := func(name string, at time.Time) engine.Object {
-		return engine.Object{Kind: kind, Namespace: "ci", Name: name, UID: types.UID(name), ResourceVersion: "1",
+	object := func(name string, at time.Time) engine.Entry {
+		return engine.Entry{Kind: kind, Namespace: "ci", Name: name, UID: types.UID(name), ResourceVersion: "1",
 			Expiry: at, Source: "object", Backfill: name == "old"}
 	}
 	expiry.Upsert(object("later", time.Now().Add(time.Hour)))
@@ -160,7 +160,7 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- expiry.Run(ctx) }()
-	for name, want := range map[string]engine.Result{
+	for name, want := range map[string]engine.Ending{
 		"deleted": engine.Deleted, "old": engine.Deleted, "other": engine.AlreadyGone, "refused": engine.Refused, "failed": engine.Failed,
 	} {
 		run := make(run, 1)
@@ -208,7 +208,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := one.Judge(t.Context(), engine.Object{Namespace: "ci", Name: "j", UID: "u"}); err != nil {
+	if _, err := one.Judge(t.Context(), engine.Entry{Namespace: "ci", Name: "j", UID: "u"}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -71,7 +71,7 @@ func New(sender Sender, measure clock.PassiveClock, registerer prometheus.Regist
 }
 
 // Do implements action.Action.
-func (a *Action) Do(ctx context.Context, due action.Due) action.Result {
+func (a *Action) Do(ctx context.Context, due action.Due) action.Answer {
 	uidOnly := due.UIDOnly || refusesVersion(&due)
 	due.Propagation = propagation(&due)
 	if uidOnly {
@@ -120,13 +120,13 @@ func propagation(due *action.Due) metav1.DeletionPropagation {
 	return cmp.Or(due.Propagation, due.Type.Propagation, metav1.DeletePropagationBackground)
 }
 
-func (r *Response) result() action.Result {
+func (r *Response) result() action.Answer {
 	if r.Code >= 200 && r.Code < 300 {
-		return action.Result{Outcome: action.Done}
+		return action.Answer{Outcome: action.Done}
 	}
 	err := r.Err
 	if errors.Is(err, pause.ErrHeld) {
-		return action.Result{Outcome: action.Held, Err: pause.ErrHeld}
+		return action.Answer{Outcome: action.Held, Err: pause.ErrHeld}
 	}
 	if err == nil {
 		err = action.Describe(r.Code, r.Reason, r.Message)

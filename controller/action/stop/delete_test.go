@@ -116,19 +116,19 @@ func TestDeleteAfterAConflict(t *testing.T) {
 // What a DELETE was refused with reaches the engine, with the pause that the API server asked for.
 func TestRefusedDelete(t *testing.T) {
 	s := newScene(t, nil, due.Add(-time.Hour), mark(nil), deletePods)
-	s.options.Delete = answering{action.Result{Outcome: action.Throttled, Code: 429, After: 7 * time.Second, Origin: action.FromServer, Err: errors.New("too many requests")}}
+	s.options.Delete = answering{action.Answer{Outcome: action.Throttled, Code: 429, After: 7 * time.Second, Origin: action.FromServer, Err: errors.New("too many requests")}}
 	got := s.attempt(t)
 	if got.Outcome != action.Throttled || got.After != 7*time.Second || got.Origin != action.FromServer {
-		t.Errorf("the answer is %+v, want throttled by the server for 7 s", got.Result)
+		t.Errorf("the answer is %+v, want throttled by the server for 7 s", got.Answer)
 	}
 	if want := "deleting Pod ns/a-0: too many requests"; got.Err.Error() != want {
 		t.Errorf("error %q, want %q", got.Err, want)
 	}
 }
 
-type answering struct{ action.Result }
+type answering struct{ action.Answer }
 
-func (a answering) Do(context.Context, action.Due) action.Result { return a.Result }
+func (a answering) Do(context.Context, action.Due) action.Answer { return a.Answer }
 
 // A child with the annotation protect is neither failed nor deleted, and neither are its Pods,
 // since nothing has failed the object. Curfew looks again ever more rarely.
@@ -174,7 +174,7 @@ func TestStopGoesOnAfterSuspend(t *testing.T) {
 		patch = string(got.(clienttesting.PatchAction).GetPatch())
 		return true, &unstructured.Unstructured{Object: map[string]any{}}, nil
 	})
-	s.options.Delete = answering{action.Result{Outcome: action.Failed, Code: 500, Err: errors.New("down")}}
+	s.options.Delete = answering{action.Answer{Outcome: action.Failed, Code: 500, Err: errors.New("down")}}
 	s.attempt(t)
 	record := judging.SuspensionRecord(due, 4)
 	if want := `{"metadata":{"annotations":{"curfew.dev/suspended-at":"` + record + `"},"resourceVersion":"7","uid":"run"},"spec":{"suspend":true}}`; patch != want {
@@ -187,7 +187,7 @@ func TestStopGoesOnAfterSuspend(t *testing.T) {
 	s.due.Payload = PayloadOf(s.plan, facts, object, time.Hour)
 	s.options.Delete, patch = deleter{s}, ""
 	if got := s.attempt(t); got.Outcome != action.Again {
-		t.Errorf("%+v, want another look", got.Result)
+		t.Errorf("%+v, want another look", got.Answer)
 	}
 	if patch != "" || len(s.deletes) != 1 {
 		t.Errorf("patch %q and %d DELETEs, want the Pod deleted and no patch", patch, len(s.deletes))

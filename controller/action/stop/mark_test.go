@@ -113,18 +113,18 @@ func TestNext(t *testing.T) {
 		seen            Payload
 		marked, pending bool
 		after           time.Duration
-		want            action.Result
+		want            action.Answer
 	}{
-		"just marked":           {Payload{}, true, false, 0, action.Result{Outcome: action.Again, After: time.Second}},
-		"marked, not seen yet":  {Payload{}, false, false, time.Hour, action.Result{Outcome: action.Again, After: time.Second}},
-		"a second later":        {Payload{exceeded: start}, false, false, time.Second, action.Result{Outcome: action.Again, After: time.Second}},
-		"8s later":              {Payload{exceeded: start}, false, false, 8 * time.Second, action.Result{Outcome: action.Again, After: 8 * time.Second}},
-		"50s later":             {Payload{exceeded: start}, false, false, 50 * time.Second, action.Result{Outcome: action.Again, After: 20 * time.Second}},
-		"settled":               {Payload{exceeded: start}, false, false, time.Minute, action.Result{Outcome: action.Done}},
-		"50s later, Pods run":   {Payload{exceeded: start}, false, true, 50 * time.Second, action.Result{Outcome: action.Again, After: 5 * time.Second}},
-		"an hour on, Pods run":  {Payload{exceeded: start}, false, true, time.Hour, action.Result{Outcome: action.Again, After: 5 * time.Second}},
-		"marked in the future":  {Payload{exceeded: start}, false, false, -time.Minute, action.Result{Outcome: action.Again, After: time.Second}},
-		"pending in the future": {Payload{exceeded: start}, false, true, -time.Minute, action.Result{Outcome: action.Again, After: time.Second}},
+		"just marked":           {Payload{}, true, false, 0, action.Answer{Outcome: action.Again, After: time.Second}},
+		"marked, not seen yet":  {Payload{}, false, false, time.Hour, action.Answer{Outcome: action.Again, After: time.Second}},
+		"a second later":        {Payload{exceeded: start}, false, false, time.Second, action.Answer{Outcome: action.Again, After: time.Second}},
+		"8s later":              {Payload{exceeded: start}, false, false, 8 * time.Second, action.Answer{Outcome: action.Again, After: 8 * time.Second}},
+		"50s later":             {Payload{exceeded: start}, false, false, 50 * time.Second, action.Answer{Outcome: action.Again, After: 20 * time.Second}},
+		"settled":               {Payload{exceeded: start}, false, false, time.Minute, action.Answer{Outcome: action.Done}},
+		"50s later, Pods run":   {Payload{exceeded: start}, false, true, 50 * time.Second, action.Answer{Outcome: action.Again, After: 5 * time.Second}},
+		"an hour on, Pods run":  {Payload{exceeded: start}, false, true, time.Hour, action.Answer{Outcome: action.Again, After: 5 * time.Second}},
+		"marked in the future":  {Payload{exceeded: start}, false, false, -time.Minute, action.Answer{Outcome: action.Again, After: time.Second}},
+		"pending in the future": {Payload{exceeded: start}, false, true, -time.Minute, action.Answer{Outcome: action.Again, After: time.Second}},
 	} {
 		clock.SetTime(start.Add(c.after))
 		if got := s.next(&c.seen, c.marked, c.pending); got != c.want {

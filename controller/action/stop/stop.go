@@ -146,7 +146,7 @@ func New(options Options) (*Action, error) {
 
 // Do implements [action.Action]: it stops the object, which it never deletes. Its payload is a
 // [Payload].
-func (s *Action) Do(ctx context.Context, due action.Due) action.Result {
+func (s *Action) Do(ctx context.Context, due action.Due) action.Answer {
 	seen, ok := due.Payload.(*Payload)
 	if !ok {
 		return action.Failure(http.StatusUnprocessableEntity, action.FromResource,
@@ -154,7 +154,7 @@ func (s *Action) Do(ctx context.Context, due action.Due) action.Result {
 	}
 	stop := &stopping{Action: s, plan: seen.plan, seen: seen, due: &due}
 	pending, err := stop.steps(ctx)
-	var out action.Result
+	var out action.Answer
 	switch {
 	case err != nil:
 		out = stop.resultOf(err)
@@ -163,12 +163,12 @@ func (s *Action) Do(ctx context.Context, due action.Due) action.Result {
 			s.log.Info("left alone at its deadline: what it ran has finished, and its own controller has yet to say so",
 				"kind", due.Kind, "object", due.ObjectName(), "uid", due.UID)
 		}
-		out = action.Result{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), maxLook), maxLeft)}
+		out = action.Answer{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), maxLook), maxLeft)}
 	case due.DryRun:
-		out = action.Result{Outcome: action.Done}
+		out = action.Answer{Outcome: action.Done}
 	case !stop.begun:
 		// No child that could be marked: it is protected, or not created yet.
-		out = action.Result{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), minLook), maxLook)}
+		out = action.Answer{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), minLook), maxLook)}
 	default:
 		out = s.next(seen, stop.marked, pending)
 		out.Latency = stop.took
@@ -194,9 +194,9 @@ func (s *stopping) firstTime(what string) bool {
 
 // next returns when to check again: soon while a step does not hold, then less and less often until
 // the mark has settled.
-func (s *Action) next(seen *Payload, justMarked, pending bool) action.Result {
-	again := func(after time.Duration) action.Result {
-		return action.Result{Outcome: action.Again, After: max(after, minLook)}
+func (s *Action) next(seen *Payload, justMarked, pending bool) action.Answer {
+	again := func(after time.Duration) action.Answer {
+		return action.Answer{Outcome: action.Again, After: max(after, minLook)}
 	}
 	if justMarked || seen.exceeded.IsZero() {
 		return again(0)
@@ -207,7 +207,7 @@ func (s *Action) next(seen *Payload, justMarked, pending bool) action.Result {
 	case age < settle:
 		return again(min(age, maxLook))
 	default:
-		return action.Result{Outcome: action.Done}
+		return action.Answer{Outcome: action.Done}
 	}
 }
 
@@ -218,9 +218,9 @@ func (f fault) Unwrap() error { return f.error }
 
 func faultf(format string, args ...any) error { return fault{fmt.Errorf(format, args...)} }
 
-// resultOf turns an error into a Result, so that the engine's backoff and breakers apply to
+// resultOf turns an error into an Answer, so that the engine's backoff and breakers apply to
 // deadlines too. A 404 about a child or a subresource does not mean that the object is gone.
-func (s *stopping) resultOf(err error) action.Result {
+func (s *stopping) resultOf(err error) action.Answer {
 	if s.refused != nil {
 		s.refused.Err = err
 		return *s.refused
@@ -250,7 +250,7 @@ type stopping struct {
 	// deleted is how many children and Pods this attempt deleted, and refused the first answer to a
 	// DELETE that failed.
 	deleted int
-	refused *action.Result
+	refused *action.Answer
 	// begun means that the first step has succeeded: the object has failed, or is suspended.
 	begun bool
 	// confirmed means that the object was just as it was judged when this attempt wrote to it, or

@@ -48,7 +48,7 @@ type scene struct {
 type deleter struct{ *scene }
 
 // Do implements action.Action.
-func (d deleter) Do(ctx context.Context, due action.Due) action.Result {
+func (d deleter) Do(ctx context.Context, due action.Due) action.Answer {
 	d.deletes = append(d.deletes, due)
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &due.UID, ResourceVersion: &due.ResourceVersion}}
 	var err error
@@ -58,7 +58,7 @@ func (d deleter) Do(ctx context.Context, due action.Due) action.Result {
 		err = d.objects.Resource(due.Resource).Namespace(due.Namespace).Delete(ctx, due.Name, options)
 	}
 	if err == nil {
-		return action.Result{Outcome: action.Done, Deleted: 1}
+		return action.Answer{Outcome: action.Done, Deleted: 1}
 	}
 	out, _ := action.FailureOf(err)
 	switch {
@@ -122,15 +122,15 @@ func newScene(t *testing.T, set map[string]any, exceeded time.Time, steps ...v1a
 
 // answer is a Result, with Code 200 for success.
 type answer struct {
-	action.Result
+	action.Answer
 	Code  int
 	Again time.Duration
 }
 
 func (s *scene) attempt(t *testing.T) answer {
 	t.Helper()
-	out := answer{Result: s.Do(t.Context(), s.due)}
-	switch out.Code = out.Result.Code; out.Outcome {
+	out := answer{Answer: s.Do(t.Context(), s.due)}
+	switch out.Code = out.Answer.Code; out.Outcome {
 	case action.Again:
 		out.Code, out.Again = http.StatusOK, out.After
 	case action.Done:

@@ -29,7 +29,7 @@ const (
 	inOwn place = 1 << 7
 )
 
-func (x *Index) placeOf(e *Entry) (where place) {
+func (x *Index) placeOf(e *Record) (where place) {
 	switch {
 	case e.State == Tombstone || e.State == Terminating:
 		return inChores
@@ -47,7 +47,7 @@ func (x *Index) placeOf(e *Entry) (where place) {
 }
 
 // heapOf is the heap that an entry is in.
-func (x *Index) heapOf(e *Entry) *Heap {
+func (x *Index) heapOf(e *Record) *Heap {
 	if e.place == inChores {
 		return &x.chores
 	}

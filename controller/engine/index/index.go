@@ -13,8 +13,8 @@ import (
 // What one object costs, in bytes: the entry 88, its name (30 letters) 32, its place in the heap 4
 // to 5, its cell in the table 5 to 11. Namespaces, sources and triggers are numbers.
 
-// Entry is one object. The only pointer in it is the name's.
-type Entry struct {
+// Record is one object. The only pointer in it is the name's.
+type Record struct {
 	uid    [16]byte // the UUID, or a digest of a UID in another form (FlagOddUID)
 	rv     uint64   // resourceVersion, 0 with FlagOddRV
 	Expiry int64    // unix nanoseconds
@@ -77,7 +77,7 @@ const chunkSize = 1024
 
 // chunk is a piece of the slab. Free entries are chained through pos.
 type chunk struct {
-	entries [chunkSize]Entry
+	entries [chunkSize]Record
 	used    int
 	free    int32 // first free entry, -1: none
 }
@@ -130,7 +130,7 @@ func (x *Index) Len() int { return x.size }
 func (x *Index) queueOf(kind Kind) *Queue { return x.of[kind] }
 
 // At is the entry in a slot. It is valid until the entry is released.
-func (x *Index) At(slot uint32) *Entry { return &x.chunks[slot/chunkSize].entries[slot%chunkSize] }
+func (x *Index) At(slot uint32) *Record { return &x.chunks[slot/chunkSize].entries[slot%chunkSize] }
 
 func (x *Index) hashOf(slot uint32) uint64 { return x.table.hash(&x.At(slot).uid) }
 
@@ -156,7 +156,7 @@ func (x *Index) All(uid types.UID) (slots []uint32) {
 }
 
 // Set writes a judged object into its entry. It does not touch state, wake and attempts.
-func (x *Index) Set(slot uint32, o *Object) {
+func (x *Index) Set(slot uint32, o *Entry) {
 	e := x.At(slot)
 	if waits := e.pos >= 0 && (x.queueOf(e.Kind) != x.queueOf(o.Kind) || x.namespaces.get(e.ns) != o.Namespace); waits {
 		x.Pull(slot)
@@ -210,10 +210,10 @@ func (x *Index) setVersion(slot uint32, version string) {
 	x.oddRVs[slot] = cloneString(version)
 }
 
-// Object is the reverse of set.
-func (x *Index) Object(slot uint32) Object {
+// Entry is the reverse of set.
+func (x *Index) Entry(slot uint32) Entry {
 	e := x.At(slot)
-	o := Object{
+	o := Entry{
 		Kind:        e.Kind,
 		Namespace:   x.namespaces.get(e.ns),
 		Name:        e.Name,

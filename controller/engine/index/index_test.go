@@ -30,14 +30,14 @@ func TestIndex(t *testing.T) {
 		for _, q := range []*Queue{one, two, one} {
 			x.AddKind(q)
 		}
-		model := map[triggered]Object{}
+		model := map[triggered]Entry{}
 		wakes := map[triggered]int64{}
 		chores := map[triggered]bool{}
 		key := rapid.Custom(func(t *rapid.T) triggered {
 			return triggered{rapid.SampledFrom(uids).Draw(t, "uid"), rapid.SampledFrom([]uint8{0, 1, 2}).Draw(t, "trigger")}
 		})
-		draw := func(t *rapid.T, uid types.UID) Object {
-			return Object{
+		draw := func(t *rapid.T, uid types.UID) Entry {
+			return Entry{
 				Kind: Kind(rapid.IntRange(1, 3).Draw(t, "kind")), UID: uid,
 				Namespace:       rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "ns"),
 				Name:            rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"),
@@ -51,7 +51,7 @@ func TestIndex(t *testing.T) {
 				DryRun:          rapid.Bool().Draw(t, "dry"),
 			}
 		}
-		put := func(t *rapid.T, slot uint32, o Object) {
+		put := func(t *rapid.T, slot uint32, o Entry) {
 			x.Set(slot, &o)
 			x.At(slot).State = rapid.SampledFrom([]State{Armed, Armed, Terminating, Tombstone}).Draw(t, "state")
 			x.At(slot).Wake = x.At(slot).Expiry
@@ -90,7 +90,7 @@ func TestIndex(t *testing.T) {
 					if !ok {
 						t.Fatalf("%v is lost", at)
 					}
-					if got := x.Object(slot); got != want {
+					if got := x.Entry(slot); got != want {
 						t.Fatalf("got %+v\nwant %+v", got, want)
 					}
 					namespaces[want.Namespace] = true
@@ -109,7 +109,7 @@ func TestIndex(t *testing.T) {
 					inHeaps += len(h.slots)
 					for i, slot := range h.slots {
 						e := x.At(slot)
-						o := x.Object(slot)
+						o := x.Entry(slot)
 						if int(e.pos) != i || h != x.heapOf(e) || chores[triggered{o.UID, e.Trigger}] != (h == &x.chores) ||
 							h != &x.chores && (o.Backfill != (h == &x.of[o.Kind].Rest.Backfill || h == &x.of[o.Kind].Rest.Claimed) || o.Claimed() != (h == &x.of[o.Kind].Rest.Claimed)) || wakes[triggered{o.UID, e.Trigger}] != e.Wake {
 							t.Fatalf("entry %s: place %d of %d, backfill %v, wake %d", o.UID, e.pos, i, o.Backfill, e.Wake)

@@ -16,8 +16,8 @@ import (
 // valid for the engine that returned it.
 type Kind uint16
 
-// Object is one tracked object. The engine copies what it keeps and holds on to no string of it.
-type Object struct {
+// Entry is one tracked object. The engine copies what it keeps and holds on to no string of it.
+type Entry struct {
 	Kind      Kind
 	Namespace string // empty for cluster-scoped kinds
 	Name      string
@@ -58,7 +58,7 @@ type Object struct {
 
 // Claimed reports whether only a stamp, which anyone may have written, says that the object is
 // backfill.
-func (o *Object) Claimed() bool { return o.Backfill && SourceClass(o.Source) == ClassObject }
+func (o *Entry) Claimed() bool { return o.Backfill && SourceClass(o.Source) == ClassObject }
 
 // ClassObject is the class of sources that are the object itself.
 const ClassObject = "object"
@@ -84,7 +84,7 @@ const (
 )
 
 // Compare compares a resourceVersion with the version of the entry.
-func (e *Entry) Compare(version string) Order {
+func (e *Record) Compare(version string) Order {
 	rv, ok := PackVersion(version)
 	switch {
 	case !ok || e.Flags&FlagOddRV != 0:
@@ -99,10 +99,10 @@ func (e *Entry) Compare(version string) Order {
 }
 
 // NewerThan reports whether the version of the entry is a number above a limit.
-func (e *Entry) NewerThan(limit uint64) bool { return e.Flags&FlagOddRV == 0 && e.rv > limit }
+func (e *Record) NewerThan(limit uint64) bool { return e.Flags&FlagOddRV == 0 && e.rv > limit }
 
 // Waits reports whether the entry is in a heap.
-func (e *Entry) Waits() bool { return e.pos >= 0 }
+func (e *Record) Waits() bool { return e.pos >= 0 }
 
 // packUID returns the 16 bytes of a UUID in canonical form. For any other UID it returns a digest
 // and odd.

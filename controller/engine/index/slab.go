@@ -19,7 +19,7 @@ func (x *Index) Add(uid types.UID, trigger uint8) uint32 {
 	}
 	slot := uint32(c*chunkSize) + uint32(i)
 	bin, odd := packUID(uid)
-	*e = Entry{uid: bin, pos: -1, State: Armed, Trigger: trigger}
+	*e = Record{uid: bin, pos: -1, State: Armed, Trigger: trigger}
 	if odd {
 		e.Flags |= FlagOddUID
 		x.oddUIDs[slot] = types.UID(cloneString(string(uid)))
@@ -76,7 +76,7 @@ func (x *Index) Release(slot uint32) {
 	}
 	c := int(slot / chunkSize)
 	ch := x.chunks[c]
-	*e = Entry{pos: ch.free}
+	*e = Record{pos: ch.free}
 	ch.free = int32(slot % chunkSize)
 	ch.used--
 	if ch.used == 0 {
@@ -89,7 +89,7 @@ func (x *Index) Release(slot uint32) {
 
 // Each calls f for the entries of one chunk and reports whether there are more chunks. f may
 // Release the entry.
-func (x *Index) Each(c int, f func(slot uint32, e *Entry)) bool {
+func (x *Index) Each(c int, f func(slot uint32, e *Record)) bool {
 	if c >= len(x.chunks) {
 		return false
 	}

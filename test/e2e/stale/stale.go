@@ -89,7 +89,7 @@ func judge(state *feed.State) (policy.Verdict, any, error) {
 type Action struct{ Objects dynamic.Interface }
 
 // Do implements [action.Action].
-func (a Action) Do(ctx context.Context, due action.Due) action.Result {
+func (a Action) Do(ctx context.Context, due action.Due) action.Answer {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": due.UID, "resourceVersion": due.ResourceVersion},
 		"spec":     map[string]any{"holderIdentity": ""},
@@ -103,7 +103,7 @@ func (a Action) Do(ctx context.Context, due action.Due) action.Result {
 	}
 	_, err = a.Objects.Resource(due.Resource).Namespace(due.Namespace).Patch(ctx, due.Name, types.MergePatchType, patch, options)
 	if err == nil {
-		return action.Result{Outcome: action.Done}
+		return action.Answer{Outcome: action.Done}
 	}
 	out, _ := action.FailureOf(err)
 	if out.Code == http.StatusNotFound {
