@@ -316,7 +316,7 @@ func TestMissingSubresourceDropsNothing(t *testing.T) {
 	w.advance(10 * time.Minute)
 	w.pump()
 	if w.engine.Tracked() != 0 {
-		t.Errorf("%d tracked of what is gone", w.engine.Tracked())
+		t.Errorf("%d entries of deleted objects are tracked", w.engine.Tracked())
 	}
 }
 

@@ -40,7 +40,7 @@ func TestPayload(t *testing.T) {
 	}
 	w.engine.Remove(object.Kind, object.UID)
 	if n := w.engine.payloads.of.Len(); n != 0 {
-		t.Errorf("%d payloads are kept of what is gone", n)
+		t.Errorf("%d payloads of deleted objects are kept", n)
 	}
 }
 

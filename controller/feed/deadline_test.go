@@ -105,7 +105,7 @@ func TestTriggersOfOneFeedAreApart(t *testing.T) {
 				}
 				at(time.Minute)
 				if n := r.engine.Tracked(); n != 0 {
-					t.Errorf("%d are tracked of what is gone, want none", n)
+					t.Errorf("%d entries of deleted objects are tracked, want none", n)
 				}
 			})
 		})

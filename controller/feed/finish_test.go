@@ -192,7 +192,7 @@ func TestFinishTimeOfWhatIsGone(t *testing.T) {
 					at(time.Second)
 				}
 				if n := len(feed.finishes.of); n != 0 {
-					t.Errorf("%d finish times are remembered of what is gone", n)
+					t.Errorf("%d finish times of deleted objects are remembered", n)
 				}
 			})
 		})

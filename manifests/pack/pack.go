@@ -1,4 +1,4 @@
-// Package pack builds and packs what a release publishes. The same source, version and time make the
+// Package pack builds and packs the files of a release. The same source, version and time make the
 // same bytes on every machine.
 package pack
 

@@ -46,7 +46,7 @@ func TestListsOfPodsAreShortLived(t *testing.T) {
 		clock.SetTime(clock.Now().Add(podsFresh / 2))
 	}
 	if n := len(index.byName); n > 3 {
-		t.Errorf("the lists of %d namespaces are kept, want those of the last second", n)
+		t.Errorf("the lists of %d namespaces are kept, want the lists of the last second", n)
 	}
 }
 
