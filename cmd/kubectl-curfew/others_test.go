@@ -237,7 +237,7 @@ func TestStampThatIsNotBorneOut(t *testing.T) {
 		if stdout != test.source {
 			t.Errorf("%s: %q, want %q\n%s", name, stdout, test.source, stderr)
 		}
-		_, stdout, stderr, _ = executeIn(t, cluster, scene{}, "expiring", "jobs", "-n", "foo", "--source", test.source, "-o", "name")
+		_, stdout, _, _ = executeIn(t, cluster, scene{}, "expiring", "jobs", "-n", "foo", "--source", test.source, "-o", "name")
 		expectPart(t, name+": stdout", stdout, "job.batch/a", true)
 		own := "by its own TTL of 5h"
 		if _, stdout, _, _ = executeIn(t, cluster, scene{}, words("explain job/a -n foo")...); strings.Contains(stdout, own) != (test.source == "object") {

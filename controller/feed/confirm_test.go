@@ -41,7 +41,6 @@ type silent struct {
 	lists   map[string][]time.Time
 	failing error
 	watches int // of Namespaces
-	handler toolscache.ResourceEventHandler
 	cache.Cache
 	client.Reader
 	cache.Informer
