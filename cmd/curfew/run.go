@@ -114,7 +114,7 @@ func newProcess(options *options, parts parts) (*process, error) {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	p.serverTime = servertime.NewServerTime(p.skew, asks.Ping).Now
-	p.mgr, err = newManager(p.config, options, parts)
+	p.mgr, err = newManager(capped, options, parts)
 	return p, err
 }
 

@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +14,7 @@ import (
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d drain
-		handler := d.serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+		handler := d.closing(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 		closes := func() bool {
 			response := httptest.NewRecorder()
 			handler.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", nil))
@@ -46,129 +42,6 @@ func TestDrain(t *testing.T) {
 			t.Error("it goes on after the delay")
 		}
 	})
-}
-
-// deadlines records the deadlines of a connection.
-type deadlines struct {
-	*httptest.ResponseRecorder
-	read, write time.Time
-}
-
-func (d *deadlines) SetReadDeadline(at time.Time) error  { d.read = at; return nil }
-func (d *deadlines) SetWriteDeadline(at time.Time) error { d.write = at; return nil }
-
-// TestRequestLimits: a request has deadlines, and a header of more than 64 KiB reaches no handler.
-func TestRequestLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, test := range map[string]struct {
-			header int
-			want   int
-		}{
-			"a usual header":     {header: 100, want: http.StatusOK},
-			"the largest header": {header: maxHeader - len("X"), want: http.StatusOK},
-			"one byte more":      {header: maxHeader - len("X") + 1, want: http.StatusRequestHeaderFieldsTooLarge},
-		} {
-			var d drain
-			called, begun := false, time.Now()
-			response := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", nil)
-			request.Header = http.Header{"X": {strings.Repeat("a", test.header)}}
-			d.serve(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true })).ServeHTTP(response, request)
-			if response.Code != test.want || called != (test.want == http.StatusOK) {
-				t.Errorf("%s: status %d, handler called: %v; want status %d", name, response.Code, called, test.want)
-			}
-			if closes := response.Header().Get("Connection") == "close"; closes == called {
-				t.Errorf("%s: the connection closes: %v", name, closes)
-			}
-			if response.read.Sub(begun) != readTimeout || response.write.Sub(begun) != writeTimeout {
-				t.Errorf("%s: deadlines after %s and %s, want %s and %s", name, response.read.Sub(begun), response.write.Sub(begun), readTimeout, writeTimeout)
-			}
-		}
-	})
-}
-
-// TestRequestOutlivesTheServer: a request goes on when the server stops, and ends when its client
-// disconnects. Both cancel its context.
-func TestRequestOutlivesTheServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, stops := range map[string]bool{"the server stops": true, "the client disconnects": false} {
-			var d drain
-			begin := context.Background()
-			if stops {
-				signal, stop := context.WithCancel(begin)
-				begin = d.follow(signal, time.After, time.Second)
-				time.AfterFunc(time.Second, stop)
-			}
-			ctx, disconnect := context.WithCancel(begin)
-			defer disconnect()
-			if !stops {
-				time.AfterFunc(time.Second, disconnect)
-			}
-			var err error
-			d.serve(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				time.Sleep(time.Minute)
-				err = r.Context().Err()
-			})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/validate", nil))
-			if ctx.Err() == nil || stops != (err == nil) {
-				t.Errorf("%s: the request's context: %v", name, err)
-			}
-		}
-	})
-}
-
-// TestServer: the server has our certificate and offers HTTP/1.1 alone.
-func TestServer(t *testing.T) {
-	lender := httptest.NewUnstartedServer(nil) // It brings a certificate, and a client that trusts it.
-	lender.EnableHTTP2 = true
-	lender.StartTLS()
-	defer lender.Close()
-	port := freePort(t)
-	certificate := lender.TLS.Certificates[0]
-	server := newServer("127.0.0.1", port, &tls.Config{
-		MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil },
-	})
-	server.Register("/validate", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
-	ready := onceReady(server.StartedChecker())
-	if ready(t.Context()) == nil {
-		t.Error("the server is ready before it was started")
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- unordered{server.Start}.Start(ctx) }()
-	for ready(ctx) != nil {
-		select {
-		case err := <-done:
-			t.Fatalf("the server has ended: %v", err)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	response, err := lender.Client().Post(fmt.Sprintf("https://127.0.0.1:%d/validate", port), "application/json", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-	if response.StatusCode != http.StatusTeapot || response.ProtoMajor != 1 || response.TLS.Version != tls.VersionTLS13 {
-		t.Errorf("status %d by %s and %s, want %d by HTTP/1.1 and TLS 1.3", response.StatusCode, response.Proto,
-			tls.VersionName(response.TLS.Version), http.StatusTeapot)
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Errorf("the server ended with %v", err)
-	}
-	if err := ready(t.Context()); err != nil {
-		t.Errorf("the check was repeated after a success: %v", err)
-	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 func TestServingFlagsThatCannotBeUsed(t *testing.T) {

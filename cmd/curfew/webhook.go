@@ -35,8 +35,6 @@ type admission struct {
 	certificate  *tls.Config
 	builtin      *platform.Snapshot // without anything of the cluster
 	handlers     *webhook.Webhooks
-	// listening fails until the TLS server answers.
-	listening func(context.Context) error
 }
 
 // addWebhook wires certificate → TLS server → handlers, and returns the checks that must pass
@@ -135,7 +133,6 @@ func (a *admission) reviews() *webhook.CachedReviews {
 func (a *admission) ready() []api.Check {
 	return []api.Check{
 		a.drain.check(),
-		{Name: "server", Probe: a.listening},
 		{Name: "certificate", Probe: func(context.Context) error {
 			if !a.certificates.Ready() {
 				return errors.New("no serving certificate yet, or the API server has not been told whom to trust")

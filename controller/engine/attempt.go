@@ -35,6 +35,9 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 			res.hold(ErrNoSlot)
 			return res
 		}
+		if !live && round < maxRounds && e.outdated(&res.sent) {
+			continue // It may have waited for its room.
+		}
 		due.update(&res.sent)
 		before := res.Deleted
 		res.Answer = e.do(ctx, j, due.Due)
@@ -227,6 +230,8 @@ func (e *Engine) judge(ctx context.Context, j *job, o Entry) (Judgement, error) 
 // change that makes a judgement outdated. Another live judgement would take as long as this one,
 // and rules that change more often than that would hold a due object for ever.
 func (e *Engine) keepUp(ctx context.Context, jd *Judgement) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	for round := 0; round < maxRounds && jd.Agrees != nil && e.outdated(&jd.Object); round++ {
 		epoch := e.Epoch()
 		if !jd.Agrees(ctx) {

@@ -291,7 +291,7 @@ func TestConfirmedTogether(t *testing.T) {
 					t.Errorf("%s: two lists within %s", what, gap)
 				}
 			}
-			if len(lists) < 3 || len(lists) > 11 {
+			if len(lists) < 3 || len(lists) > 16 {
 				t.Errorf("%s: %d lists in a minute of deletions", what, len(lists))
 			}
 		}

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -288,26 +287,21 @@ func (f *trigger) judgeLive(ctx context.Context, tracked engine.Entry) (engine.J
 		return engine.Judgement{}, err
 	}
 	f.report(facts, verdict)
-	cached := f.agrees(facts, object, verdict)
 	switch verdict.Action {
 	case policy.Wait, policy.Delete, policy.Stop:
 		// The answer carries the UID of a re-created object, so that the engine does not treat it
 		// as the old one (S2).
 		due := f.object(facts, verdict)
 		due.Payload = payload
-		if f.kind.Label != "" {
-			// The profile may have changed since this feed was made.
-			said, err := around.Platform.Propagation(f.Kind())
-			if err != nil {
-				return engine.Judgement{}, err
-			}
-			due.Propagation = cmp.Or(verdict.Propagation, said, f.options.Propagation, metav1.DeletePropagationBackground)
+		if due.Propagation, err = f.propagation(verdict, around); err != nil {
+			return engine.Judgement{}, err
 		}
 		found, err := meta.Accessor(object)
 		if err != nil {
 			return engine.Judgement{}, fmt.Errorf("metadata of %s %s/%s: %w", f.kind.Profile.Name, facts.Namespace, facts.Name, err)
 		}
-		return engine.Judgement{Verdict: engine.Track, Object: due, Finalizers: found.GetFinalizers(), Agrees: cached}, nil
+		return engine.Judgement{Verdict: engine.Track, Object: due, Finalizers: found.GetFinalizers(),
+			Agrees: f.agrees(facts, object, verdict, due.Propagation)}, nil
 	}
 	if facts.UID != tracked.UID {
 		return engine.Judgement{Verdict: engine.Gone}, nil

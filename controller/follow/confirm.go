@@ -17,6 +17,8 @@ import (
 
 	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -31,8 +33,8 @@ import (
 // a bookmark: about once a minute, and "clients should not assume" even that. A second watch shows
 // the progress of the cache that lags. A LIST without resourceVersion is a quorum read on each of
 // these versions: from the watch cache, once that has reached etcd's revision (KEP-2340, on by
-// default since 1.31), or from etcd. It costs the API server the encoding of the metadata, twice
-// in a quarter of a minute of deletions, and nothing while nothing is due.
+// default since 1.31), or from etcd. It costs the API server the encoding of the metadata, three
+// times in a quarter of a minute of deletions, and nothing while nothing is due.
 type Rules struct {
 	clock  clock.Clock
 	log    logr.Logger
@@ -59,10 +61,13 @@ type ruleKind struct {
 const (
 	// renewAfter is the age from which a confirmation is renewed while something is due. It is so
 	// much less than the bound of S12 that a slow LIST holds nothing.
-	renewAfter = 8 * time.Second
+	renewAfter = 5 * time.Second
 	// confirmEvery bounds the LISTs of a kind, and confirmFor the time of one, with all that follows.
+	// After a failure it is retryFor: one request that hangs holds nothing, and a slow API server has
+	// time to answer.
 	confirmEvery = time.Second
-	confirmFor   = 10 * time.Second
+	confirmFor   = 4 * time.Second
+	retryFor     = 12 * time.Second
 	// catchUpFor is how long a watch may take to show what the LIST showed, before it counts as
 	// silent. Objects that change just before the LIST are no fault of the watch.
 	catchUpFor  = time.Second
@@ -110,7 +115,7 @@ func (r *Rules) Want() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range r.kinds {
-		if age := now.Sub(k.confirmed); age < 0 || age >= renewAfter {
+		if age := pause.Age(now, k.confirmed); age < 0 || age >= renewAfter {
 			k.wanted.Set()
 		}
 	}
@@ -154,7 +159,11 @@ func (r *Rules) Run(ctx context.Context) error {
 
 // confirm lists a kind, and waits until the copy shows what the LIST shows.
 func (r *Rules) confirm(ctx context.Context, k *ruleKind) error {
-	ctx, cancel := context.WithTimeout(ctx, confirmFor)
+	limit := confirmFor
+	if k.failed {
+		limit = retryFor
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	read, err := k.list(ctx)
 	if err != nil {
@@ -198,22 +207,18 @@ func (r *Rules) report(ctx context.Context, k *ruleKind, err error) {
 	}
 }
 
-// confirmLimit is the size of the pages of a LIST: one page in most clusters.
-const confirmLimit = 5000
-
 // list lists the metadata of all namespaces, consistently.
 func (n *Namespaces) list(ctx context.Context) (*listing, error) {
-	read := &listing{sent: n.clock.Now(), have: map[string]uint64{}}
-	for options := (client.ListOptions{Limit: confirmLimit}); ; {
+	read := &listing{sent: n.clock.Now(), have: map[string]uint64{}, before: n.versions.latest()}
+	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-		if err := n.reader.List(ctx, page, &options); err != nil {
-			return nil, err
-		}
-		if read.at == "" {
-			read.at = page.ResourceVersion
-		}
+		return page, n.reader.List(ctx, page, &client.ListOptions{Limit: options.Limit, Continue: options.Continue})
+	}
+	var err error
+	read.at, err = paging.Each(ctx, metav1.ListOptions{}, list, func(page *metav1.PartialObjectMetadataList) error {
 		n.mu.RLock()
+		defer n.mu.RUnlock()
 		for i := range page.Items {
 			meta := &page.Items[i]
 			read.have[meta.Name] = versionOf(meta.ResourceVersion)
@@ -221,11 +226,9 @@ func (n *Namespaces) list(ctx context.Context) (*listing, error) {
 				read.changed = append(read.changed, meta)
 			}
 		}
-		n.mu.RUnlock()
-		if options.Continue = page.Continue; options.Continue == "" {
-			return read, nil
-		}
-	}
+		return nil
+	})
+	return read, err
 }
 
 // catchUp takes over what a LIST showed and the watch did not, and begins the watch again.
@@ -251,14 +254,17 @@ func (n *Namespaces) catchUp(ctx context.Context, read *listing) {
 func (n *Namespaces) raise(read *listing) (gone []*metav1.PartialObjectMetadata) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.floor == nil {
+	if read.wentBack() {
+		n.versions.goBack(read)
+	}
+	if n.floor == nil || read.wentBack() {
 		n.floor = map[string]uint64{}
 	}
 	maps.Copy(n.floor, read.have)
 	for name, meta := range n.metas {
 		_, listed := read.have[name]
 		switch mine, at := versionOf(meta.ResourceVersion), versionOf(read.at); {
-		case mine > at: // The watch is ahead of the LIST.
+		case mine > at && !read.wentBack(): // The watch is ahead of the LIST.
 			n.floor[name] = mine
 		case !listed:
 			n.floor[name] = at
@@ -268,4 +274,11 @@ func (n *Namespaces) raise(read *listing) (gone []*metav1.PartialObjectMetadata)
 		}
 	}
 	return gone
+}
+
+// goBack forgets resourceVersions that are newer than the LIST.
+func (v *versions) goBack(read *listing) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.newest = versionOf(read.at)
 }

@@ -28,6 +28,8 @@ func TestVersions(t *testing.T) {
 		have, gone objects
 		list       objects
 		at         uint64
+		last       uint64 // LIST that the copy began with
+		before     uint64 // newest state of the copy when the LIST was sent
 		lacks      bool
 	}{
 		"nothing":                             {at: 9},
@@ -41,9 +43,15 @@ func TestVersions(t *testing.T) {
 		"one that was created again":          {gone: objects{"a": 4}, list: objects{"a": 5}, at: 9, lacks: true},
 		"one that is deleted":                 {have: objects{"a": 3}, at: 9, lacks: true},
 		"one that was created after the LIST": {have: objects{"a": 10}, at: 9},
+		"one that a later list lacks":         {list: objects{"a": 5}, at: 9, last: 10},
+		"one that an earlier list lacks":      {list: objects{"a": 5}, at: 9, last: 8, lacks: true},
+		"restored: an older state":            {have: objects{"a": 12}, list: objects{"a": 5}, at: 9, before: 12, lacks: true},
+		"restored: an object more":            {have: objects{"a": 12}, at: 9, before: 12, lacks: true},
+		"restored: an object less":            {list: objects{"a": 5}, at: 9, last: 12, before: 12, lacks: true},
+		"restored: the same":                  {have: objects{"a": 5}, list: objects{"a": 5}, at: 9, before: 12},
 	} {
-		v := &versions{have: test.have, gone: test.gone}
-		key := v.lacks(&listing{at: strconv.FormatUint(test.at, 10), have: test.list})
+		v := &versions{have: test.have, gone: test.gone, at: test.last}
+		key := v.lacks(&listing{at: strconv.FormatUint(test.at, 10), have: test.list, before: test.before})
 		if (key != "") != test.lacks {
 			t.Errorf("%s: lacks %q", name, key)
 		}
@@ -106,6 +114,17 @@ func TestStaleWatchAfterAList(t *testing.T) {
 	// etcd was restored from a backup: the LIST is right.
 	n.catchUp(t.Context(), &listing{at: "30", have: map[string]uint64{"ci": 8}, changed: []*metav1.PartialObjectMetadata{meta("8", nil)}})
 	is("after the restore", "8")
+	// A restore to a revision before that of the copy.
+	n.observe(meta("41", nil))
+	n.catchUp(t.Context(), &listing{
+		at: "35", have: map[string]uint64{"ci": 7}, before: n.versions.latest(), changed: []*metav1.PartialObjectMetadata{meta("7", nil)},
+	})
+	is("after the restore to an older revision", "7")
+	n.observe(meta("36", nil))
+	is("after a change that follows", "36")
+	if latest := n.versions.latest(); latest != 36 {
+		t.Errorf("the newest resourceVersion is %d, want 36", latest)
+	}
 }
 
 // listed is a reader of Namespaces.

@@ -165,7 +165,7 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case m.absent(ctx, err):
-			m.replace(map[string]T{}, nil)
+			m.replace(map[string]T{}, &listing{})
 			if pause = absentFor; !absent {
 				absent = true
 				m.log.Info("CRD is not installed: none of its objects count until it is")
@@ -188,7 +188,7 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 
 // each passes all objects to take, from a consistent list of their own.
 func (m *Mirror[T]) each(ctx context.Context, take func(*unstructured.Unstructured)) (*listing, error) {
-	read := &listing{sent: m.clock.Now(), have: map[string]uint64{}}
+	read := &listing{sent: m.clock.Now(), have: map[string]uint64{}, before: m.versions.latest()}
 	var err error
 	read.at, err = paging.Each(ctx, metav1.ListOptions{}, m.source.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
@@ -207,7 +207,7 @@ func (m *Mirror[T]) list(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	m.replace(items, read.have)
+	m.replace(items, read)
 	return read.at, nil
 }
 
@@ -255,7 +255,7 @@ func keyOf(object *unstructured.Unstructured) string {
 	return object.GetNamespace() + "/" + object.GetName()
 }
 
-func (m *Mirror[T]) replace(items map[string]T, have map[string]uint64) {
+func (m *Mirror[T]) replace(items map[string]T, read *listing) {
 	m.mu.Lock()
 	old, first := m.items, !m.known
 	m.items, m.known = items, true
@@ -272,7 +272,7 @@ func (m *Mirror[T]) replace(items map[string]T, have map[string]uint64) {
 			m.tell(key, &before, nil)
 		}
 	}
-	m.versions.replace(have)
+	m.versions.replace(read.have, read.at)
 	if first && len(items) == 0 {
 		m.tell("", nil, nil) // That there are none is news too.
 	}
@@ -307,6 +307,8 @@ type listing struct {
 	sent time.Time
 	at   string            // resourceVersion of the list
 	have map[string]uint64 // resourceVersions by key
+	// before is the newest resourceVersion that the copy had when the LIST was sent.
+	before uint64
 	// changed are the objects that a copy lacked during the LIST; of Namespaces only.
 	changed []*metav1.PartialObjectMetadata
 }
@@ -321,6 +323,7 @@ func unservedListing(sent time.Time) *listing {
 type versions struct {
 	mu         sync.Mutex
 	have, gone map[string]uint64
+	at, newest uint64 // of the last LIST, and of all that the copy learned
 }
 
 // maxGone bounds how many deleted objects are remembered. They are needed for about a second.
@@ -340,6 +343,14 @@ func (v *versions) set(key, version string) {
 		v.have = map[string]uint64{}
 	}
 	v.have[key] = versionOf(version)
+	v.newest = max(v.newest, v.have[key])
+}
+
+// latest is the newest resourceVersion that the copy learned.
+func (v *versions) latest() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.newest
 }
 
 func (v *versions) drop(key, version string) {
@@ -350,29 +361,35 @@ func (v *versions) drop(key, version string) {
 		v.gone = map[string]uint64{}
 	}
 	v.gone[key] = versionOf(version)
+	v.newest = max(v.newest, v.gone[key])
 }
 
-// replace takes over what a LIST showed.
-func (v *versions) replace(have map[string]uint64) {
+// replace takes over what a LIST at a resourceVersion showed.
+func (v *versions) replace(have map[string]uint64, at string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.have, v.gone = have, nil
+	v.have, v.gone, v.at = have, nil, versionOf(at)
+	v.newest = v.at
 }
 
-// lacks returns the key of an object that the copy does not show as the LIST did, or "". What the
-// copy learned after the LIST is not lacking.
+// wentBack reports whether the LIST is older than what the copy had learned before: etcd was
+// restored from a backup, and resourceVersions order nothing any more.
+func (l *listing) wentBack() bool { return versionOf(l.at) < l.before }
+
+// lacks returns the key of an object that the copy does not show as the LIST did, or "". A change
+// that the copy learned after the LIST is not lacking.
 func (v *versions) lacks(read *listing) string {
-	at := versionOf(read.at)
+	at, back := versionOf(read.at), read.wentBack()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for key, version := range read.have {
 		mine, ok := v.have[key]
-		if ok && mine != version && mine <= at || !ok && v.gone[key] < version {
+		if ok && mine != version && (mine <= at || back) || !ok && (back || v.gone[key] < version && v.at < at) {
 			return key
 		}
 	}
 	for key, mine := range v.have {
-		if _, ok := read.have[key]; !ok && mine <= at {
+		if _, ok := read.have[key]; !ok && (mine <= at || back) {
 			return key
 		}
 	}

@@ -230,8 +230,13 @@ type rules struct {
 	policies, profiles *listing
 }
 
+// readRulesFor bounds the LISTs of readRules: all live judgements wait for them.
+const readRulesFor = 10 * time.Second
+
 // readRules lists LifecyclePolicies and KindProfiles, both at once.
 func (p *Platform) readRules(ctx context.Context) (*rules, error) {
+	ctx, cancel := context.WithTimeout(ctx, readRulesFor)
+	defer cancel()
 	var group sync.WaitGroup
 	var policies []*expression.Policy
 	var errPolicies error

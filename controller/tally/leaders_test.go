@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // S7: two processes that both believe to lead do not both count a Pod that moved to another
@@ -40,6 +41,48 @@ func TestTwoLeaders(t *testing.T) {
 			}
 		})
 	}
+}
+
+// S7: a status whose answer was lost may be stored, whatever the next attempt is answered. The Pods
+// that it lists are counted by no other PodTally.
+func TestRefusedAfterALostAnswer(t *testing.T) {
+	w, ctx := newWorld(t.Fatalf), t.Context()
+	w.addTally("a", "a")
+	w.create("p", "a", true)
+	w.change("p", func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
+	w.finish("p", corev1.PodSucceeded)
+	p := w.process()
+	p.relist(ctx)
+	failures := 0
+	w.around = func(request string, before bool) error {
+		stored := w.tallies["a"].Status.UncountedTerminatedPods != nil
+		switch {
+		case request != "status" || !stored:
+		case !before && failures == 0:
+			failures++
+			return errLost
+		case before && failures == 1:
+			failures++
+			return apierrors.NewTooManyRequests("the API server is busy", 1)
+		}
+		return nil
+	}
+	for range 3 {
+		p.step(ctx, "a") // The status is stored and its answer lost; the next attempt is refused.
+		w.clock.Step(time.Second)
+		if failures == 2 {
+			break
+		}
+	}
+	if failures != 2 {
+		t.Fatalf("%d requests failed, want a lost answer and a refusal", failures)
+	}
+	if p.watch.space.listed[w.pods["p"].UID] == nil {
+		t.Error("the Pod may be listed by another PodTally, although the status that was stored lists it")
+	}
+	w.around = func(string, bool) error { return nil }
+	p.settle(ctx)
+	w.expect(t, 0, 1, 0)
 }
 
 // S7: an event with labels from before a live read does not have a Pod released.

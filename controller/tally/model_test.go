@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"pgregory.net/rapid"
 
 	"curfew.dev/curfew/controller/action"
@@ -199,7 +200,7 @@ func (m *model) killable(p *process, do func()) {
 	do()
 }
 
-// around lets anything happen around a request, or the answer be lost.
+// around lets anything happen around a request, the answer be lost, or the request be refused.
 func (m *model) around(request string, before bool) error {
 	if m.quiet || m.depth == 0 {
 		return nil
@@ -213,6 +214,10 @@ func (m *model) around(request string, before bool) error {
 		m.users()
 	case 4, 5:
 		m.process.deliver()
+	case 6:
+		if before {
+			return apierrors.NewTooManyRequests("the API server is busy", 1)
+		}
 	}
 	return nil
 }

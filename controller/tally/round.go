@@ -145,6 +145,9 @@ func (c *Controller) writePlan(ctx context.Context, s *space, t *tally, p *plan)
 		s.confirm(t, p, version, c.options.Clock.Now())
 	case errors.Is(err, errGone), errors.Is(err, errOvertaken):
 		s.abandon(t, p)
+	case refused(err) && t.pending != nil: // An earlier attempt may have been stored: read the status.
+		s.hold(t, p)
+		err = fmt.Errorf("%w: writing the status: %w", errOvertaken, err)
 	case refused(err):
 		s.abandon(t, p)
 		err = fmt.Errorf("writing the status: %w", err)

@@ -123,7 +123,7 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a profile outranks a policy about the dependents of a labelled object",
-		File: "controller/feed/judge.go",
+		File: "controller/feed/agree.go",
 		Old:  "cmp.Or(verdict.Propagation, said,", New: "cmp.Or(said, verdict.Propagation,",
 		Package: feeds, Tests: []string{"TestPropagationIsReadLiveForLabels"},
 	},

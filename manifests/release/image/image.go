@@ -198,13 +198,15 @@ func Unpack(dir, platform, into string) (*v1.ConfigFile, error) {
 	if err != nil || len(inner) != 1 {
 		return nil, fmt.Errorf("%s has %d indexes, want 1: %w", dir, len(inner), err)
 	}
-	images, err := partial.FindImages(inner[0], func(each v1.Descriptor) bool { return each.Platform.String() == platform })
+	images, err := partial.FindImages(inner[0], func(each v1.Descriptor) bool {
+		return each.Platform != nil && each.Platform.String() == platform
+	})
 	if err != nil || len(images) != 1 {
 		return nil, fmt.Errorf("%s has %d images for %s, want 1: %w", dir, len(images), platform, err)
 	}
 	content := mutate.Extract(images[0])
 	defer content.Close()
-	cmd := exec.Command("tar", "-x", "-p", "-f", "-", "-C", into)
+	cmd := exec.Command("tar", "-x", "--no-same-owner", "-f", "-", "-C", into)
 	cmd.Stdin = content
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("unpack %s: %w: %s", dir, err, text)
