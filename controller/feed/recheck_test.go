@@ -126,6 +126,14 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 		expect(metav1.DeletePropagationForeground)
 		policies.live, said = nil, "" // The profile leaves it to the flag now, which says nothing.
 		expect(metav1.DeletePropagationBackground)
+		judged, err := feeds[0].Judge(t.Context(), engine.Entry{Namespace: "ci", Name: "a"})
+		if err != nil || !judged.Agrees(t.Context()) {
+			t.Errorf("the caches do not agree with the live judgement, %v", err)
+		}
+		said = metav1.DeletePropagationOrphan // The profile changes during a live judgement.
+		if judged.Agrees(t.Context()) {
+			t.Error("the caches agree with a live judgement by the old profile")
+		}
 	})
 }
 
