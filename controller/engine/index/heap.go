@@ -214,7 +214,8 @@ type Heaps struct {
 // All are all heaps of a partition.
 func (p *Heaps) All() [4]*Heap { return [...]*Heap{&p.Due, &p.Live, &p.Backfill, &p.Claimed} }
 
-// Queue holds the waiting entries of some kinds: entries of slow namespaces wait apart from the rest.
+// Queue holds the waiting entries of some kinds. Entries of slow namespaces wait apart from the
+// rest.
 type Queue struct {
 	Rest Heaps
 	own  map[string]*Heaps
