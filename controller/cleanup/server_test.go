@@ -94,7 +94,7 @@ type leader struct {
 	id int
 	// send has the API server carry out a request, and returns the answer or why there is none.
 	send func(effect func() error) error
-	// observe is told of each request and its answer. It may be nil.
+	// observe is called with each request and its answer. It may be nil.
 	observe func(*request) (answered func(error))
 	// sentPages are the report pages as the process last sent them.
 	sentPages map[string]*v1alpha1.CleanupReportFields

@@ -150,7 +150,7 @@ func (r *Rules) Run(ctx context.Context) error {
 				if rest := confirmEvery - r.clock.Since(began); rest > 0 {
 					loop.Pause(ctx, r.clock, rest)
 				}
-				k.wanted.Clear() // Whoever waits wants it again.
+				k.wanted.Clear() // A caller that still waits asks again.
 			}
 		})
 	}

@@ -191,8 +191,8 @@ func TestLateEvents(t *testing.T) {
 	})
 }
 
-// TestMirrorBeginsAgain: a mirror whose watch is silent shows what a LIST shows, once it is told to
-// begin again, and confirms it.
+// TestMirrorBeginsAgain: after a restart, a mirror whose watch is silent shows the objects of a LIST,
+// and confirms them.
 func TestMirrorBeginsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := deaf{newSource()}

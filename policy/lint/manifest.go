@@ -270,5 +270,5 @@ func blocking(err *field.Error) bool {
 }
 
 func unknownField(path string) string {
-	return fmt.Sprintf("unknown field %q: remove it, or mend its name", path)
+	return fmt.Sprintf("unknown field %q: remove it, or correct its name", path)
 }

@@ -166,7 +166,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 			want: []string{`f.yaml:1 error LifecyclePolicy p schema spec.defaults.ttl.value: Invalid value: "soon": spec.defaults.ttl.value in body should match '^(never|[0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h|d|w))+)$'; "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
 		"a misspelt field, and therefore nothing said": {text: strings.Replace(policyTTL, "defaults", "default", 1),
 			want: []string{
-				`f.yaml:1 error LifecyclePolicy p schema spec.default: unknown field "spec.default": remove it, or mend its name`,
+				`f.yaml:1 error LifecyclePolicy p schema spec.default: unknown field "spec.default": remove it, or correct its name`,
 				`f.yaml:1 error LifecyclePolicy p schema spec: Invalid value: the policy has no effect: set defaults, bounds, warnBelow or propagationPolicy`}},
 		"a rule of the schema": {text: strings.Replace(policyTTL, "value: 2h", "value: 2h, expression: \"'1d'\"", 1),
 			want: []string{`f.yaml:1 error LifecyclePolicy p schema spec.defaults.ttl: Invalid value: set exactly one of value and expression`}},

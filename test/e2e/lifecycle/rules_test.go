@@ -46,7 +46,7 @@ func TestSilentWatchOfRules(t *testing.T) {
 	f.due("late", 20, "60s")
 	f.kubectl("", "annotate", "namespace", "paused", "curfew.dev/mode=dry-run")
 	if time.Since(created) > ttl-2*time.Second {
-		t.Skip("the machine is too slow: the objects may be due already")
+		t.Fatal("this machine was too slow for the test to say anything: the objects may be due already")
 	}
 	f.awaitUntil("a LIST that shows the change", func() bool {
 		return f.measures(controller, `curfew_silent_watches_total{resource="namespaces"} 1`)
