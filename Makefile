@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 # Without symbol tables and debug information a binary is two thirds as large.
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(shell git describe --always --abbrev=40 --dirty --exclude "*" 2>/dev/null || echo unknown)
 
 # Tests of the product; those in test/e2e start a control plane and have a target of their own.
 UNIT = $(shell go list ./... | grep -v /test/e2e)
@@ -80,17 +80,17 @@ test: build ## what everybody runs first: the unit tests, and what the README pr
 	@$(MAKE) --jobs=2 run-core run-unit
 
 .PHONY: test-unit
-test-unit: ## tests that need no control plane, without those of manifests/release, for which Helm is compiled
+test-unit: ## tests that need no control plane, without manifests/release, which compiles Helm
 	$(COMPILING) go test $(NOVET) -p $(P) $(UNIT)
 	$(COMPILING) go -C test/cluster test $(NOVET) -p $(P) ./local ./cmd/...
 
 .PHONY: test-e2e
-test-e2e: build ## all other end-to-end tests: what can go wrong, kubectl curfew, serving, lifecycle, chart and image, beside JobSet and Trainer, a minute of chaos (KUBERNETES=1.37: on that release)
+test-e2e: build ## all other end-to-end tests: what can go wrong, kubectl curfew, serving, lifecycle, the whole controller in a cluster in memory, chart and image, beside JobSet and Trainer, a minute of chaos (KUBERNETES=1.36: on that release)
 	@$(call compile,./test/e2e/... ./test/soak)
 	@$(MAKE) --jobs=3 run-e2e run-others run-peers
 
 .PHONY: test-race
-test-race: ## the unit tests of what is most concurrent, with the race detector
+test-race: ## the unit tests of the most concurrent packages, with the race detector
 	$(COMPILING) go test $(NOVET) -race -p $(P) ./controller/engine/... ./controller/cleanup/... ./controller/tally/... ./controller/follow/... ./webhook/...
 
 .PHONY: test-mutation
@@ -109,13 +109,10 @@ fuzz: ## each fuzz test for a while (FUZZTIME=1m)
 		done; \
 	done
 
-# On the newest release that Curfew is tested with.
 .PHONY: bench
-bench: export KUBERNETES ?= 1.37
 bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controller and the API server's limit; writes .bench/results.json (BENCH="-record -only drain": one bench, and its results into the documentation)
 	@go run ./test/bench $(BENCH)
 
-# On the release of the suites, whose control plane is built.
 .PHONY: bench-gate
 bench-gate: build ## a little of make bench in 10 minutes: fails where a ratio breaks its limit in test/bench/gate.yaml (ROWS=drain,memory: these only); writes .bench/gate.json
 	@go run ./test/bench -gate -rows '$(ROWS)'
@@ -149,11 +146,12 @@ krew: ## the kubectl plugin for krew: archives of all platforms and the plugin's
 
 # $(call release,<what to make>)
 RELEASE_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0-g$(VERSION))
-release = $(COMPILING) go -C manifests/release run . -version "$(RELEASE_VERSION)" $(if $(IMAGE),-repository "$(IMAGE)") $(if $(RUNBOOKS),-runbooks "$(RUNBOOKS)") $(1)
+release = $(COMPILING) go -C manifests/release run . -version "$(RELEASE_VERSION)" $(if $(IMAGE),-repository "$(IMAGE)") $(if $(PLATFORMS),-platforms "$(PLATFORMS)") \
+	$(if $(RUNBOOKS),-runbooks "$(RUNBOOKS)") $(if $(BUILDER),-builder "$(BUILDER)") $(if $(SIGN_KEY),-key "$(abspath $(SIGN_KEY))") $(if $(DIRTY),-dirty) $(1)
 
 .PHONY: image
-image: ## the container image in dist/: an OCI image layout for amd64 and arm64, and archives to load (VERSION=v0.1.0, IMAGE=registry.example.com/curfew name it)
-	@echo "building for 2 platforms; where nothing is compiled yet, each takes minutes" >&2
+image: ## the container image in dist/: an OCI image layout for amd64, arm64, ppc64le and s390x, and archives to load (VERSION=v0.1.0, IMAGE=registry.example.com/curfew name it; PLATFORMS=linux/amd64: this one only)
+	@echo "building for up to 4 platforms; where nothing is compiled yet, each takes minutes" >&2
 	@$(call release,image)
 
 .PHONY: chart
@@ -161,10 +159,25 @@ chart: ## the Helm chart in dist/, from manifests/base (VERSION and IMAGE as for
 	@$(call release,chart)
 
 .PHONY: release
-release: ## all that is published of a version in dist/: image, chart, install.yaml (and install-dry-run.yaml), plugin archives, krew manifest, checksums (VERSION=v0.1.0, IMAGE=registry.example.com/curfew, RUNBOOKS=https://git.example.com/curfew/blob/{version}/ for links of alerts)
+release: ## all that is published of a version in dist/: image, chart, install.yaml (and install-dry-run.yaml), plugin archives, krew manifest, source, SBOMs, provenance, checksums (VERSION=v0.1.0, IMAGE=registry.example.com/curfew, RUNBOOKS=https://git.example.com/curfew/blob/{version}/ for links of alerts, SIGN_KEY=file to sign)
 	@rm -rf dist
 	@$(MAKE) krew
-	@$(call release,image chart install checksums)
+	@$(call release,image chart install source provenance checksums $(if $(SIGN_KEY),sign))
+
+.PHONY: sign
+sign: ## signs what make release has made in dist/ (SIGN_KEY=file, and VERSION and IMAGE as before); docs/verify.md has the commands to verify it
+	@$(call release,sign)
+
+# Hugo and its theme are Go modules. Hugo asks the module proxy only if it is named.
+HUGO = $(COMPILING) CGO_ENABLED=0 HUGO_MODULE_PROXY="$$(go env GOPROXY)" go -C docs/site run github.com/gohugoio/hugo@v0.155.0
+
+.PHONY: site
+site: ## the documentation as a site in dist/site, which opens from a folder; the first time Hugo is compiled, for minutes
+	@$(HUGO) --noBuildLock --panicOnWarning --cleanDestinationDir --destination ../../dist/site
+
+.PHONY: site-serve
+site-serve: ## the same site on http://localhost:1313, updated while you edit
+	@$(HUGO) server --noBuildLock --disableFastRender
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, gosec and the house rules (test/house)
@@ -184,15 +197,15 @@ lint: ## gofmt, go vet, staticcheck, gosec and the house rules (test/house)
 	@go test $(NOVET) -count=1 ./test/house
 
 .PHONY: vulncheck
-vulncheck: ## known vulnerabilities that Curfew's code reaches, by govulncheck; skipped where its database cannot be read (VULNDB=file:///folder names a copy)
+vulncheck: ## known vulnerabilities that Curfew's code reaches, by govulncheck; skipped where its database cannot be read (VULNDB=file:///folder names a copy; REQUIRED=1: fails there)
 	@status=0; found=$$(go run $(GOVULNCHECK) -db "$(VULNDB)" ./... 2>&1) || status=$$?; echo "$$found"; \
-	case "$$found" in *"fetching vulnerabilities"*) echo "skipped: the database $(VULNDB) cannot be read; VULNDB=file:///folder names a copy" >&2; status=0 ;; esac; \
+	case "$$found" in *"fetching vulnerabilities"*) echo "skipped: the database $(VULNDB) cannot be read; VULNDB=file:///folder names a copy" >&2; status=$(if $(REQUIRED),1,0) ;; esac; \
 	exit $$status
 
 GENERATED = manifests/crd/*.yaml manifests/profiles/kustomization.yaml manifests/rbac/builtin-kinds.yaml policy/v1alpha1/zz_generated*.go
 
 .PHONY: generate
-generate: ## bring what is generated up to date: deep copies and CRDs, what follows from the profiles, formatting, go.mod
+generate: ## update generated files: deep copies and CRDs, files made from the profiles, formatting, go.mod
 	go generate ./...
 	go -C manifests/release test $(NOVET) -run TestREADME ./chart -update
 	gofmt -w $$(git ls-files '*.go')
@@ -232,6 +245,7 @@ help: ## this
 # compiled before.
 compile = $(COMPILING) go list -export -test -deps $(1) >/dev/null
 
+# The last three run side by side, and take about as long.
 .PHONY: run-core run-unit run-e2e run-others run-peers
 run-core:
 	@$(E2E) ./test/e2e/core | $(SAID)
@@ -244,7 +258,6 @@ run-e2e:
 run-others:
 	@$(E2E) ./test/e2e/cli | $(SAID)
 	@$(E2E) ./test/e2e/serving | $(SAID)
-	@$(E2E) ./test/e2e/lifecycle | $(SAID)
 	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
 	@$(COMPILING) go -C manifests/release test $(NOVET) -count=1 -timeout 60m -p 1 -v . ./chart ./image ./e2e | $(SAID)
 
@@ -252,6 +265,9 @@ run-peers:
 	@[ -n "$(PEERS)" ] || { echo "PEERS is empty, and without a version no controller is started: name one, such as PEERS=v2.3.0" >&2; exit 1; }
 	@$(COMPILING) GOWORK=off GOFLAGS=-mod=readonly go -C test/peers list -export -deps tool >/dev/null
 	@PEERS=$(PEERS) $(E2E) -run '^TestPeers' ./test/e2e | $(SAID)
+	@$(E2E) ./test/e2e/lifecycle | $(SAID)
+	@$(E2E) ./test/e2e/conformance -seeds 100 | $(SAID)
+	@$(E2E) -run '^TestWorld$$' ./cmd/curfew -seeds 200 | $(SAID)
 
 .PHONY: build-demo
 build-demo:

@@ -6,15 +6,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"time"
 
 	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	"github.com/cert-manager/cert-manager/pkg/util/pki"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -70,16 +69,12 @@ func (m material) trusts(ca *x509.Certificate) bool {
 }
 
 // bundle returns the CAs as PEM, for the webhook configurations.
-func (m material) bundle() ([]byte, error) {
-	var out bytes.Buffer
+func (m material) bundle() []byte {
+	var out []byte
 	for _, ca := range m.cas() {
-		pem, err := pki.EncodeX509(ca)
-		if err != nil {
-			return nil, fmt.Errorf("encoding the CA bundle: %w", err)
-		}
-		out.Write(pem)
+		out = append(out, encode(ca)...)
 	}
-	return out.Bytes(), nil
+	return out
 }
 
 // parse reads the parts that are usable at now, and reports why the others are not. Each part
@@ -124,20 +119,21 @@ func parse(data map[string][]byte, now time.Time) (m material, problems []string
 }
 
 func parseAuthority(certificate, key []byte, now time.Time) (*authority, error) {
-	all, err := certificates(certificate)
-	if err != nil {
+	if _, err := certificates(certificate); err != nil {
 		return nil, err
 	}
-	signer, err := privateKey(key)
+	if len(key) == 0 {
+		return nil, fmt.Errorf("its key: %w", errMissing)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		return nil, fmt.Errorf("its key: %w", err)
 	}
-	ca := all[0]
-	switch ok, err := pki.PublicKeyMatchesCertificate(signer.Public(), ca); {
-	case err != nil:
-		return nil, fmt.Errorf("its key: %w", err)
+	ca := pair.Leaf
+	signer, ok := pair.PrivateKey.(crypto.Signer)
+	switch {
 	case !ok:
-		return nil, errors.New("its key is that of another certificate")
+		return nil, fmt.Errorf("its key: %T cannot sign", pair.PrivateKey)
 	case !ca.IsCA:
 		return nil, fmt.Errorf("%q is not a CA", ca.Subject.CommonName)
 	case now.Before(ca.NotBefore):
@@ -155,10 +151,8 @@ func (m material) encode(data map[string][]byte) (map[string][]byte, error) {
 	delete(out, keyNext)
 	delete(out, keyNextKey)
 	delete(out, keyRetired)
+	out[keyBundle] = m.bundle()
 	var err error
-	if out[keyBundle], err = m.bundle(); err != nil {
-		return nil, err
-	}
 	if out[keyCA], out[keyCAKey], err = m.signing.encode(); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", keyCA, err)
 	}
@@ -180,11 +174,12 @@ func (m material) encode(data map[string][]byte) (map[string][]byte, error) {
 }
 
 func (a *authority) encode() (certificate, key []byte, err error) {
-	if certificate, err = pki.EncodeX509(a.certificate); err != nil {
-		return nil, nil, err
-	}
-	key, err = pki.EncodePrivateKey(a.key, cmapi.PKCS8)
-	return certificate, key, err
+	der, err := x509.MarshalPKCS8PrivateKey(a.key)
+	return encode(a.certificate), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
+}
+
+func encode(certificate *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
 }
 
 func serial(ca *x509.Certificate) string { return ca.SerialNumber.Text(16) }
@@ -193,18 +188,26 @@ func contains(all []*x509.Certificate, ca *x509.Certificate) bool {
 	return slices.ContainsFunc(all, ca.Equal)
 }
 
-func certificates(pem []byte) ([]*x509.Certificate, error) {
-	if len(bytes.TrimSpace(pem)) == 0 {
+func certificates(text []byte) ([]*x509.Certificate, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, errMissing
 	}
-	return pki.DecodeX509CertificateSetBytes(pem)
-}
-
-func privateKey(pem []byte) (crypto.Signer, error) {
-	if len(pem) == 0 {
-		return nil, errMissing
+	var all []*x509.Certificate
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		// API servers skip such a block, so that a CA in it would be trusted by Curfew alone.
+		if block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
+			return nil, fmt.Errorf("a PEM block of type %q, or with headers", block.Type)
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, certificate)
 	}
-	return pki.DecodePrivateKeyBytes(pem)
+	if len(all) == 0 {
+		return nil, errors.New("no certificate in PEM")
+	}
+	return all, nil
 }
 
 // leaf is the serving certificate of this replica. Its key never leaves the process.
@@ -235,94 +238,27 @@ func (l *leaf) needed(signing *x509.Certificate, trusted trust, now time.Time) s
 
 // newLeaf issues a serving certificate with a new key. It never outlives its CA.
 func newLeaf(ca *authority, spec cmapi.CertificateSpec, now time.Time, lifetime time.Duration) (*leaf, error) {
-	signed, key, err := newServing(ca, spec, now, lifetime)
+	signed, key, err := sign(ca, spec, now, earliest(now.Add(lifetime), ca.certificate.NotAfter))
 	if err != nil {
-		return nil, err
-	}
-	renew, err := renewal(signed)
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making a serving certificate: %w", err)
 	}
 	return &leaf{
 		certificate: &tls.Certificate{Certificate: [][]byte{signed.Raw}, PrivateKey: key, Leaf: signed},
-		issuer:      ca.certificate, renew: renew,
+		issuer:      ca.certificate, renew: renewal(signed),
 	}, nil
-}
-
-// backdate is taken off a certificate's start, for API servers whose clock is a little behind ours.
-const backdate = 5 * time.Minute
-
-// The wanted certificates are written as cert-manager's CertificateSpec, and cert-manager's code
-// makes them.
-
-func caSpec() cmapi.CertificateSpec {
-	return cmapi.CertificateSpec{
-		CommonName: "curfew-webhook-ca",
-		IsCA:       true,
-		Usages:     []cmapi.KeyUsage{cmapi.UsageCertSign, cmapi.UsageCRLSign, cmapi.UsageDigitalSignature},
-		PrivateKey: &cmapi.CertificatePrivateKey{Algorithm: cmapi.ECDSAKeyAlgorithm, Size: pki.ECCurve256},
-	}
-}
-
-func servingSpec(dnsNames []string, ips []net.IP) cmapi.CertificateSpec {
-	return cmapi.CertificateSpec{
-		CommonName:  "curfew-webhook",
-		DNSNames:    dnsNames,
-		IPAddresses: pki.IPAddressesToString(ips),
-		Usages:      []cmapi.KeyUsage{cmapi.UsageDigitalSignature, cmapi.UsageServerAuth},
-		PrivateKey:  &cmapi.CertificatePrivateKey{Algorithm: cmapi.ECDSAKeyAlgorithm, Size: pki.ECCurve256},
-	}
 }
 
 // newCA makes a self-signed CA with a new key.
 func newCA(now time.Time, lifetime time.Duration) (*authority, error) {
-	template, key, err := template(caSpec(), now, now.Add(lifetime))
+	ca, key, err := sign(nil, caSpec(), now, now.Add(lifetime))
 	if err != nil {
-		return nil, fmt.Errorf("preparing a CA certificate: %w", err)
-	}
-	_, ca, err := pki.SignCertificate(template, template, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("signing a CA certificate: %w", err)
+		return nil, fmt.Errorf("making a CA certificate: %w", err)
 	}
 	return &authority{ca, key}, nil
 }
 
-// newServing makes a serving certificate with a new key. It never outlives its CA.
-func newServing(ca *authority, spec cmapi.CertificateSpec, now time.Time, lifetime time.Duration) (*x509.Certificate, crypto.Signer,
-	error) {
-	template, key, err := template(spec, now, earliest(now.Add(lifetime), ca.certificate.NotAfter))
-	if err != nil {
-		return nil, nil, fmt.Errorf("preparing a serving certificate: %w", err)
-	}
-	_, serving, err := pki.SignCertificate(template, ca.certificate, key.Public(), ca.key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("signing a serving certificate: %w", err)
-	}
-	return serving, key, nil
-}
-
-func template(spec cmapi.CertificateSpec, now, end time.Time) (*x509.Certificate, crypto.Signer, error) {
-	crt := &cmapi.Certificate{Spec: spec}
-	key, err := pki.GeneratePrivateKeyForCertificate(crt)
-	if err != nil {
-		return nil, nil, err
-	}
-	template, err := pki.CertificateTemplateFromCertificate(crt)
-	if err != nil {
-		return nil, nil, err
-	}
-	// cert-manager reads the real clock for these two. Ours is the injected one.
-	template.NotBefore, template.NotAfter = now.Add(-backdate), end
-	template.PublicKey = key.Public()
-	return template, key, nil
-}
-
 // renewal is the instant from which a certificate is to be replaced: after two thirds of its life,
 // to the second.
-func renewal(cert *x509.Certificate) (time.Time, error) {
-	at, err := pki.RenewalTime(cert.NotBefore, cert.NotAfter, nil, nil, nil)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("computing the renewal time of %q: %w", cert.Subject.CommonName, err)
-	}
-	return at.Time, nil
+func renewal(cert *x509.Certificate) time.Time {
+	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3).Truncate(time.Second)
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cert-manager/cert-manager/pkg/util/pki"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
@@ -42,15 +41,11 @@ func mount(t *testing.T, dir, version string, ca *authority) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bundle, err := pki.EncodeX509(ca.certificate)
-	if err != nil {
-		t.Fatal(err)
-	}
 	real := filepath.Join(dir, version)
 	if err := os.Mkdir(real, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": bundle} {
+	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": encode(ca.certificate)} {
 		if err := os.WriteFile(filepath.Join(real, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -165,18 +160,14 @@ type movable struct {
 
 func (m *movable) Now() time.Time { return m.RealClock.Now().Add(time.Duration(m.ahead.Load())) }
 
-// A server that requires client certificates takes those of its CAs by an allowed name, and reads
-// the file again for each connection.
+// A server that requires client certificates accepts a certificate with an allowed name that one of
+// its CAs has signed. It reads the file again for each connection.
 func TestRequireClients(t *testing.T) {
 	now := time.Now()
 	server, one, two := mustCA(t, now), mustCA(t, now), mustCA(t, now)
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	trust := func(ca *authority) {
-		content, err := pki.EncodeX509(ca.certificate)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, content, 0o600); err != nil {
+		if err := os.WriteFile(file, encode(ca.certificate), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -227,7 +218,7 @@ func TestRequireClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	if asked(t, any, two) == nil {
-		t.Error("without CAs anybody is let in")
+		t.Error("without CAs the server accepts any client")
 	}
 }
 

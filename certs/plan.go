@@ -66,9 +66,8 @@ func (w wanted) plan(data map[string][]byte, seen observed, now time.Time) (outc
 			return outcome{}, err
 		}
 	}
-	var err error
-	out.due, err = w.due(m, seen.trusted, now)
-	return out, err
+	out.due = w.due(m, seen.trusted, now)
+	return out, nil
 }
 
 // restore fills in unreadable parts from the last readable ones.
@@ -113,7 +112,7 @@ func (m *material) keep(issuer *x509.Certificate, until time.Time) {
 
 // rotate makes a signing CA if there is none, and replaces it in time. The next CA signs only once
 // every webhook trusts it, unless no other can.
-func (w wanted) rotate(m *material, out *outcome, trusted trust, forced bool, now time.Time) error {
+func (w wanted) rotate(m *material, out *outcome, trusted trust, forced bool, now time.Time) (err error) {
 	say := func(format string, args ...any) { out.reasons = append(out.reasons, fmt.Sprintf(format, args...)) }
 	if m.signing == nil {
 		if m.next != nil {
@@ -122,7 +121,6 @@ func (w wanted) rotate(m *material, out *outcome, trusted trust, forced bool, no
 			return nil
 		}
 		say("made a new CA")
-		var err error
 		m.signing, err = newCA(now, w.caLifetime)
 		return err
 	}
@@ -134,10 +132,7 @@ func (w wanted) rotate(m *material, out *outcome, trusted trust, forced bool, no
 		}
 		return nil
 	}
-	at, err := renewal(m.signing.certificate)
-	if err != nil {
-		return err
-	}
+	at := renewal(m.signing.certificate)
 	switch {
 	case forced:
 		say("made the next CA, since the Secret was emptied")
@@ -182,11 +177,8 @@ func (m material) trustsOnly(data map[string][]byte) bool {
 }
 
 // due is the earliest instant at which plan would change something by itself.
-func (w wanted) due(m material, trusted trust, now time.Time) (time.Time, error) {
-	at, err := renewal(m.signing.certificate)
-	if err != nil {
-		return time.Time{}, err
-	}
+func (w wanted) due(m material, trusted trust, now time.Time) time.Time {
+	at := renewal(m.signing.certificate)
 	if m.next != nil { // Already made. It waits until it is trusted.
 		at = m.signing.certificate.NotAfter
 		if since, ok := trusted.since(m.next.certificate); ok {
@@ -198,7 +190,7 @@ func (w wanted) due(m material, trusted trust, now time.Time) (time.Time, error)
 	for _, r := range m.retired {
 		at = earliest(earliest(at, r.until), r.certificate.NotAfter)
 	}
-	return at, nil
+	return at
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -65,7 +65,7 @@ func TestPlanFromNothing(t *testing.T) {
 		}
 	}
 	if err := trusts(out.data[keyBundle], serving, "elsewhere.svc", epoch); err == nil {
-		t.Error("the certificate is valid for a name nobody asked for")
+		t.Error("the certificate is valid for a name that was not asked for")
 	}
 	ca := out.material.signing.certificate
 	if !ca.IsCA || ca.KeyUsage&x509.KeyUsageCertSign == 0 {
@@ -124,7 +124,7 @@ func TestPlanRepairs(t *testing.T) {
 		"the same, remembered":     {change: map[string][]byte{keyCA: garbage}, memory: true, keepsCA: true, reasons: []string{"tls.crt: "}},
 		"key is garbage":           {change: map[string][]byte{keyCAKey: garbage}, keepsCA: true, newCA: true, reasons: []string{"its key: ", "made a new CA"}},
 		"key is gone, remembered":  {change: map[string][]byte{keyCAKey: nil}, memory: true, keepsCA: true, reasons: []string{"its key: missing"}},
-		"key of another CA":        {change: map[string][]byte{keyCAKey: other[keyCAKey]}, keepsCA: true, newCA: true, reasons: []string{"its key is that of another certificate"}},
+		"key of another CA":        {change: map[string][]byte{keyCAKey: other[keyCAKey]}, keepsCA: true, newCA: true, reasons: []string{"its key: tls: private key does not match public key"}},
 		"bundle is garbage":        {change: map[string][]byte{keyBundle: garbage}, keepsCA: true, reasons: []string{"ca.crt: "}},
 		"bundle of another CA":     {change: map[string][]byte{keyBundle: other[keyBundle]}, keepsCA: true, reasons: []string{"ca.crt: lacks the CA that signs"}},
 		"next is garbage":          {change: map[string][]byte{keyNext: garbage}, keepsCA: true, reasons: []string{"next.crt: "}},
@@ -199,7 +199,7 @@ func TestRotation(t *testing.T) {
 		"only others have been everywhere": everywhere(now.Add(-time.Hour), old),
 	} {
 		if out := mustPlan(t, w, made.data, observed{trusted: seen}, now.Add(10*time.Minute)); len(out.reasons) > 0 || !out.material.signing.is(old) {
-			t.Errorf("%s: %q", name, out.reasons)
+			t.Errorf("%s: the plan writes for reasons %q, want the old CA to go on signing", name, out.reasons)
 		}
 	}
 	seen := observed{trusted: everywhere(now, old, next)}

@@ -96,8 +96,8 @@ func (f *fleet) secret() *corev1.Secret {
 }
 
 // Whatever the order in which replicas act, restart and sleep while the CA rotates by age or
-// because somebody deletes or damages the Secret: each certificate that is served is trusted by
-// every API server, however late it hears of a new bundle.
+// because a user deletes or damages the Secret: every API server trusts each certificate that is
+// served, however late it hears of a new bundle.
 func TestRotationNeverCutsOff(t *testing.T) {
 	rotations := 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -179,7 +179,7 @@ func TestOldCAsAreDropped(t *testing.T) {
 	}
 }
 
-// A CA that somebody puts into the Secret signs nothing that an API server would refuse.
+// A CA that a user puts into the Secret signs nothing that an API server would refuse.
 func TestForeignCAIsAdoptedSlowly(t *testing.T) {
 	f, other := newFleet(t, 2), newFleet(t, 1)
 	secret, foreign := f.secret(), other.secret()
@@ -250,7 +250,7 @@ func TestTrustIsObserved(t *testing.T) {
 	}
 }
 
-// TestImmutableSecretIsReplaced: an immutable Secret blocks the rotation. Once somebody deletes it
+// TestImmutableSecretIsReplaced: an immutable Secret blocks the rotation. Once a user deletes it
 // the next pass follows at once, however long the loop had backed off.
 func TestImmutableSecretIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

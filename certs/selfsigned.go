@@ -136,10 +136,6 @@ func (s *SelfSigned) pass(ctx context.Context) (time.Duration, error) {
 
 // serve issues this replica's certificate if it needs another, and loads it with the bundle.
 func (s *SelfSigned) serve(ctx context.Context, m material) error {
-	bundle, err := m.bundle()
-	if err != nil {
-		return err
-	}
 	if reason := s.leaf.needed(m.signing.certificate, s.trusted, s.now()); reason != "" {
 		issued, err := newLeaf(m.signing, s.serving, s.now(), s.options.ServingLifetime)
 		if err != nil {
@@ -149,7 +145,7 @@ func (s *SelfSigned) serve(ctx context.Context, m material) error {
 		log.FromContext(ctx).Info("Issued a serving certificate", "reason", reason, "ca", serial(issued.issuer), "until",
 			issued.certificate.Leaf.NotAfter)
 	}
-	s.loaded.Store(&loaded{certificate: s.leaf.certificate, bundle: bundle})
+	s.loaded.Store(&loaded{certificate: s.leaf.certificate, bundle: m.bundle()})
 	return nil
 }
 

@@ -161,7 +161,7 @@ func TestGarbageIsReplacedWithALoggedReason(t *testing.T) {
 }
 
 func TestInjectionTouchesOnlyTheBundle(t *testing.T) {
-	c := fake.NewClientBuilder().WithObjects(mutating("curfew"), validating("curfew"), mutating("somebody-elses")).Build()
+	c := fake.NewClientBuilder().WithObjects(mutating("curfew"), validating("curfew"), mutating("another")).Build()
 	patches := 0
 	s := newSelfSigned(t, interceptor.NewClient(c, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
@@ -195,7 +195,7 @@ func TestInjectionTouchesOnlyTheBundle(t *testing.T) {
 	if !bytes.Equal(v.Webhooks[0].ClientConfig.CABundle, s.CABundle()) {
 		t.Error("validating: bundle not injected")
 	}
-	if other := get(t, c, client.ObjectKey{Name: "somebody-elses"}, &admissionv1.MutatingWebhookConfiguration{}); other.Webhooks[0].ClientConfig.CABundle != nil {
+	if other := get(t, c, client.ObjectKey{Name: "another"}, &admissionv1.MutatingWebhookConfiguration{}); other.Webhooks[0].ClientConfig.CABundle != nil {
 		t.Error("a configuration that was not named got the bundle")
 	}
 }
@@ -381,7 +381,7 @@ func TestPassSaysWhenToComeBack(t *testing.T) {
 		t.Errorf("wait %s, err %v; want %s", wait, err, resync)
 	}
 	leaf, _ := s.GetCertificate(nil)
-	at, _ := renewal(leaf.Leaf)
+	at := renewal(leaf.Leaf)
 	clk.SetTime(at.Add(-20 * time.Second))
 	if wait, err = s.pass(t.Context()); err != nil || wait != 20*time.Second {
 		t.Errorf("wait %s, err %v; want the 20s to the renewal", wait, err)

@@ -13,7 +13,7 @@ import (
 )
 
 // Replicas whose clocks differ by years agree by the API server's time: once there is a certificate
-// that it takes, nobody writes another.
+// that it takes, no replica writes another.
 func TestReplicasWithOtherClocksDoNotFight(t *testing.T) {
 	c := fake.NewClientBuilder().WithObjects(mutating(DefaultConfiguration), validating(DefaultConfiguration)).Build()
 	server := func(context.Context) (time.Time, error) { return epoch, nil }

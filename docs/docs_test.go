@@ -2,9 +2,11 @@ package docs_test
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -39,13 +41,17 @@ func pages(t *testing.T) map[string]string {
 	return out
 }
 
+// reference is all pages of the reference, one after the other.
 func reference(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("reference.md")
-	if err != nil {
-		t.Fatal(err)
+	all := pages(t)
+	var out strings.Builder
+	for _, page := range slices.Sorted(maps.Keys(all)) {
+		if strings.HasPrefix(page, "docs/reference-") {
+			out.WriteString(all[page])
+		}
 	}
-	return string(text)
+	return out.String()
 }
 
 // sources are the Go files below some folders of the repository that match, tests or not.
@@ -152,7 +158,7 @@ var (
 // TestNamedTestsExist: a promise that names its test still has it.
 func TestNamedTestsExist(t *testing.T) {
 	known := map[string]bool{}
-	for _, path := range sources(t, true, "policy", "webhook", "controller", "certs", "cmd", "manifests", "test/e2e", "test/harness") {
+	for _, path := range sources(t, true, "policy", "webhook", "controller", "certs", "cmd", "manifests", "test/e2e", "test/harness", "test/world") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -1,12 +1,16 @@
 package docs_test
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 )
 
 // TestInstallShowsAllThatIsApplied: the listing of what kubectl apply creates is that of the
@@ -32,5 +36,70 @@ func TestInstallShowsAllThatIsApplied(t *testing.T) {
 	listing, _, _ = strings.Cut(listing, "\n```")
 	if got, want := listing, strings.Join(want, "\n"); got != want {
 		t.Errorf("install.md shows\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestPatchesForManagedClusters: each patch of that section leaves the containers' ports and the flags
+// in step, and the Service leads to the webhook's.
+func TestPatchesForManagedClusters(t *testing.T) {
+	page, err := os.ReadFile("install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Managed clusters\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	files := filesys.MakeFsInMemory()
+	base, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), root+"/manifests/base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := base.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := files.WriteFile("/base.yaml", text); err != nil {
+		t.Fatal(err)
+	}
+	patches := strings.Split(section, "```yaml\n")[1:]
+	if len(patches) != 2 {
+		t.Fatalf("%d patches, want those for EKS and GKE", len(patches))
+	}
+	for _, patch := range patches {
+		patch, _, _ = strings.Cut(patch, "```")
+		if err := files.WriteFile("/kustomization.yaml", []byte("resources: [base.yaml]\n"+patch)); err != nil {
+			t.Fatal(err)
+		}
+		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/")
+		if err != nil {
+			t.Errorf("%v of\n%s", err, patch)
+			continue
+		}
+		for _, one := range built.Resources() {
+			switch one.GetKind() + " " + one.GetName() {
+			case "Deployment curfew-webhook":
+				var deployment appsv1.Deployment
+				if err := yaml.UnmarshalStrict([]byte(one.MustYaml()), &deployment); err != nil {
+					t.Fatal(err)
+				}
+				container := deployment.Spec.Template.Spec.Containers[0]
+				flags := map[string]string{}
+				for _, arg := range container.Args { // The last one takes effect.
+					name, value, _ := strings.Cut(arg, "=")
+					flags[name] = strings.TrimPrefix(value, ":")
+				}
+				want := map[string]string{"webhook": flags["--port"], "health": flags["--health-addr"], "metrics": flags["--metrics-addr"]}
+				have := map[string]string{}
+				for _, port := range container.Ports {
+					have[port.Name] = fmt.Sprint(port.ContainerPort)
+				}
+				if !maps.Equal(have, want) || want["webhook"] == "9443" {
+					t.Errorf("the ports are %v, the flags say %v, in\n%s", have, want, patch)
+				}
+			case "Service curfew-webhook":
+				if !strings.Contains(one.MustYaml(), "targetPort: webhook") {
+					t.Errorf("the Service does not lead to the port by name: %s", one.MustYaml())
+				}
+			}
+		}
 	}
 }

@@ -125,12 +125,12 @@ func TestLogLines(t *testing.T) {
 	known, literals := logged(t)
 	for _, one := range known {
 		if !slices.Contains(rows, one) {
-			t.Errorf("reference.md has no row for the log line %q", one)
+			t.Errorf("the reference has no row for the log line %q", one)
 		}
 	}
 	for _, row := range rows {
 		if !slices.Contains(known, row) {
-			t.Errorf("reference.md has a row for the log line %q, which nothing logs", row)
+			t.Errorf("the reference has a row for the log line %q, which nothing logs", row)
 		}
 	}
 	for _, begins := range composed {

@@ -1,6 +1,8 @@
 package docs_test
 
 import (
+	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -8,18 +10,25 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/tally"
+	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// manifests give every message that reference.md quotes, apart from those about a change or about
+// manifests give every message that the reference quotes, apart from those about a change or about
 // who may delete.
 const manifests = `
 {apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d, curfew.dev/max-ttl: 7d}}}
@@ -92,6 +101,18 @@ const manifests = `
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: n, namespace: keep, labels: {curfew.dev/ttl: 2026-12-25}, annotations: {curfew.dev/protect: "true"}}}
 ---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: s, namespace: keep, labels: {curfew.dev/ttl: 1d}, annotations: {curfew.dev/refreshed-at: yesterday}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: t, namespace: keep, labels: {curfew.dev/ttl: 1d}, annotations: {curfew.dev/refreshed-at: "2027-01-01T00:00:00Z"}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: u, namespace: keep, annotations: {curfew.dev/refreshed-at: "2026-12-24T11:00:00Z"}}}
+---
+{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: v, namespace: keep, labels: {curfew.dev/ttl: 1d}}}
+---
+{apiVersion: velero.io/v1, kind: Backup, metadata: {name: w, namespace: keep, labels: {curfew.dev/ttl: 1d}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: sh.helm.release.v1.web.v1, namespace: keep, labels: {curfew.dev/ttl: 1d, owner: helm}}}
+---
 {apiVersion: batch/v1, kind: CronJob, metadata: {name: o, namespace: keep}, spec: {jobTemplate: {metadata: {labels: {curfew.dev/ttl: 2026-12-24}}}}}
 ---
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: p, namespace: keep}, spec: {template: {metadata: {labels: {curfew.dev/ttl: 1d}}}}}
@@ -117,6 +138,13 @@ const labelled = `{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metad
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: scratch, namespace: pr-42}}`
 
+// unfit is a LifecyclePolicy with an expression that does not compile, and a bound that leaves
+// nothing of a namespace's.
+const unfit = `{apiVersion: v1, kind: Namespace, metadata: {name: prod, annotations: {curfew.dev/min-ttl: 30d}}}
+---
+{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: platform},
+  spec: {defaults: {ttl: {expression: objekt.spec.ttl}}, bounds: {maxTTL: 7d}}}`
+
 // now is when the examples of the pages take place.
 var now = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 
@@ -138,8 +166,8 @@ func builtinPlatform(t *testing.T) *platform.Snapshot {
 func spoken(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, source := range []string{manifests, contradiction, labelled} {
-		documents, unreadable := lint.Read(lint.Source{Data: []byte(source)}, lint.Limits{})
+	for _, source := range []string{manifests, contradiction, labelled, unfit} {
+		documents, unreadable := lint.Read(lint.Input{Data: []byte(source)}, lint.Limits{})
 		if len(unreadable) > 0 {
 			t.Fatal(unreadable)
 		}
@@ -151,12 +179,21 @@ func spoken(t *testing.T) []string {
 			for _, filled := range result.Defaults {
 				out = append(out, filled.String())
 			}
+			decision := rules.Decision{}
 			for _, finding := range result.Findings {
 				out = append(out, finding.Finding.String())
+				decision.Findings = append(decision.Findings, finding.Finding)
 			}
+			out = append(out, decision.Help())
 		}
 	}
-	for _, request := range changes() {
+	for _, decision := range ownObjects(t) {
+		for _, finding := range decision.Findings {
+			out = append(out, finding.String())
+		}
+		out = append(out, decision.Help())
+	}
+	for _, request := range append(changes(), trainings()...) {
 		decision := rules.Review(request)
 		if request.ByController(builtinPlatform(t).Profiles) {
 			request.AdmitChild(decision, nil)
@@ -164,6 +201,7 @@ func spoken(t *testing.T) []string {
 		for _, finding := range decision.Findings {
 			out = append(out, finding.String())
 		}
+		out = append(out, decision.Help())
 	}
 	return out
 }
@@ -207,6 +245,89 @@ func changes() []*rules.Request {
 	}
 }
 
+// trainings are requests about a TrainJob and its runtime, and one about a LifecyclePolicy that has
+// a TTL label.
+func trainings() []*rules.Request {
+	trainJob := &policy.Profile{Name: "trainjob", ImmutableDeadline: true, AnnotatedDeadline: true, Deadline: fieldpath.MustFieldPath("spec.activeDeadlineSeconds"),
+		State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil }}
+	runtime := &policy.Profile{Name: "runtime", RuntimeOf: "TrainJob", RuntimeTTLs: []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.ttlSecondsAfterFinished")}}
+	trainJob.Kind.Kind, runtime.Kind.Kind = "TrainJob", "TrainingRuntime"
+	own := policy.Profiles{}.For(schema.GroupVersionKind{Group: wellknown.Group, Version: "v1alpha1", Kind: "LifecyclePolicy"})
+	object := func(deadline int64, annotations map[string]any) map[string]any {
+		out := map[string]any{"metadata": map[string]any{"annotations": annotations}, "spec": map[string]any{}}
+		if deadline > 0 {
+			out["spec"] = map[string]any{"activeDeadlineSeconds": deadline}
+		}
+		return out
+	}
+	create := func(profile *policy.Profile, object map[string]any, uses *resolution.RuntimePolicy) *rules.Request {
+		return &rules.Request{Operation: rules.Create, Object: object, Facts: policy.FactsOfObject(profile, object), Scope: &resolution.Scope{Runtime: uses}, Now: now}
+	}
+	update := func(profile *policy.Profile, old, object map[string]any) *rules.Request {
+		request := create(profile, object, nil)
+		request.Operation, request.Old, request.OldFacts = rules.Update, old, policy.FactsOfObject(profile, old)
+		return request
+	}
+	day := lifetime.TTLSet{All: &lifetime.Setting{Text: "1d", TTL: lifetime.TTL{After: 24 * time.Hour}}}
+	twice := object(3600, map[string]any{wellknown.AnnotationActiveDeadline: "2h"})
+	late := object(0, map[string]any{wellknown.AnnotationActiveDeadline: "2h"})
+	hour := object(0, map[string]any{wellknown.AnnotationTTL: "1h"})
+	before, after := object(0, map[string]any{wellknown.AnnotationTTL: "2d"}), object(0, map[string]any{wellknown.AnnotationTTL: "1d"})
+	reaching := create(runtime, object(0, map[string]any{wellknown.AnnotationTTL: "1d", wellknown.AnnotationBackfill: "true"}), nil)
+	reaching.Reached = rules.Reached{Known: true, Count: 12}
+	return []*rules.Request{
+		create(trainJob, twice, nil), update(trainJob, object(0, nil), late), update(trainJob, object(14400, nil), object(28800, nil)),
+		create(trainJob, hour, &resolution.RuntimePolicy{Name: "torch", TTL: day}),
+		create(trainJob, object(0, nil), &resolution.RuntimePolicy{Name: "torch", Path: "spec.runtimeRef.name", Missing: true}),
+		update(runtime, before, after), reaching,
+		create(own, map[string]any{"metadata": map[string]any{"labels": map[string]any{wellknown.LabelTTL: "1d"}}}, nil),
+	}
+}
+
+// ownObjects are decisions about changes of Curfew's policies.
+func ownObjects(t *testing.T) []*rules.Decision {
+	t.Helper()
+	lifecycle := func(mode v1alpha1.PolicyMode) *expression.Policy {
+		object := &v1alpha1.LifecyclePolicy{}
+		object.Name, object.Spec.Mode = "platform", mode
+		value := v1alpha1.TTL("7d")
+		object.Spec.Defaults = &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{Value: &value}}
+		compiled, errs := expression.NewCompiler(16).Policy(object)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		return compiled
+	}
+	approved := func(approval v1alpha1.Approval) *cleanup.Policy {
+		return &cleanup.Policy{Namespace: "ci", Name: "old-config", Account: types.NamespacedName{Namespace: "ci", Name: "janitor"},
+			Spec: &v1alpha1.CleanupSpec{Approval: approval}}
+	}
+	counting := func(name string, selector map[string]string) *tally.Tally {
+		object := &v1alpha1.PodTally{}
+		object.Namespace, object.Name = "ci", name
+		object.Spec.Selector.MatchLabels = selector
+		compiled, errs := tally.Compile(object)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		return compiled
+	}
+	off := rules.Options{Controller: judging.Surroundings{Off: []policy.Trigger{policy.TriggerTally}}}
+	wide, narrow := map[string]string{"app": "build"}, map[string]string{"app": "build", "when": "nightly"}
+	var many []*tally.Tally
+	for i := range tally.MaxPerNamespace {
+		many = append(many, counting(fmt.Sprint("tally-", i), map[string]string{"app": fmt.Sprint(i)}))
+	}
+	return []*rules.Decision{
+		rules.ReviewTally(&rules.TallyRequest{Tally: counting("new", wide), Options: off, ControllerLacks: true,
+			Others: []*tally.Tally{counting("builds", wide), counting("nightly", narrow)}}),
+		rules.ReviewTally(&rules.TallyRequest{Tally: counting("new", wide), Others: many}),
+		rules.ReviewPlatform(&rules.PlatformRequest{OldPolicy: lifecycle(""), Policy: lifecycle("DryRun")}),
+		rules.ReviewCleanup(&rules.CleanupRequest{Before: approved(v1alpha1.ApprovalRequired), Policy: approved(""),
+			AuthorLacks: []string{"delete configmaps"}, AccountLacks: []string{"delete configmaps"}}),
+	}
+}
+
 // warned is how kubectl begins a line of Curfew's.
 const warned = "Warning: curfew: "
 
@@ -219,6 +340,9 @@ func TestMessages(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	var quoted []string
 	for _, match := range block.FindAllStringSubmatch(section, -1) {
+		quoted = append(quoted, strings.Split(strings.TrimSpace(match[1]), "\n")...)
+	}
+	for _, match := range block.FindAllStringSubmatch(pages(t)["docs/messages.md"], -1) {
 		quoted = append(quoted, strings.Split(strings.TrimSpace(match[1]), "\n")...)
 	}
 	for _, text := range pages(t) {

@@ -160,11 +160,12 @@ func TestSettingsOfOthers(t *testing.T) {
 		known = append(known, "--"+flag)
 	}
 	commands := pages(t)["docs/cli.md"]
-	for _, page := range []string{"docs/from-kyverno.md", "docs/from-kube-janitor.md"} {
+	for _, from := range []string{"kyverno", "kube-janitor", "k8s-cleaner", "tekton-pruner", "in-tree"} {
+		page := "docs/from-" + from + ".md"
 		named := 0
 		for _, row := range table(t, page, "## Settings") {
 			if len(row) != 2 || row[0] == "" || row[1] == "" {
-				t.Fatalf("%s: %q", page, row)
+				t.Fatalf("%s: row %q, want two cells that are not empty", page, row)
 			}
 			for _, match := range own.FindAllStringSubmatch(row[1], -1) {
 				named++
@@ -191,7 +192,7 @@ func TestPolicyOfKubeJanitorsRule(t *testing.T) {
 		return "\n---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: ci}, spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: " + labels + "}}}}\n"
 	}
 	text := blocks[0][1] + deployment("{app: x}") + deployment("{app: x, application: y}")
-	documents, unreadable := lint.Read(lint.Source{Data: []byte(text)}, lint.Limits{})
+	documents, unreadable := lint.Read(lint.Input{Data: []byte(text)}, lint.Limits{})
 	if len(unreadable) > 0 {
 		t.Fatal(unreadable)
 	}
@@ -233,9 +234,9 @@ func TestPoliciesAndProfilesOfPages(t *testing.T) {
 				continue
 			}
 			shown++
-			documents, unreadable := lint.Read(lint.Source{Data: []byte(block[1])}, lint.Limits{})
+			documents, unreadable := lint.Read(lint.Input{Data: []byte(block[1])}, lint.Limits{})
 			if len(unreadable) > 0 {
-				t.Errorf("%s: %v", name, unreadable)
+				t.Errorf("the example of %s cannot be read: %v", name, unreadable)
 				continue
 			}
 			results, err := lint.Lint(t.Context(), documents, lint.Options{Source: platform.Offline{Platform: builtinPlatform(t)}, Schemas: schemas, Now: now})
@@ -244,7 +245,7 @@ func TestPoliciesAndProfilesOfPages(t *testing.T) {
 			}
 			for _, result := range results {
 				for _, finding := range result.Findings {
-					t.Errorf("%s: %s", name, finding.Finding)
+					t.Errorf("lint finds in the example of %s: %s", name, finding.Finding)
 				}
 			}
 		}

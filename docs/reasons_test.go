@@ -35,7 +35,7 @@ func TestReasons(t *testing.T) {
 	for _, section := range []string{"## Events\n", "## Reasons of conditions\n"} {
 		_, text, ok := strings.Cut(reference(t), section)
 		if !ok {
-			t.Fatalf("reference.md has no section %q", section)
+			t.Fatalf("the reference has no section %q", section)
 		}
 		text, _, _ = strings.Cut(text, "\n## ")
 		for line := range strings.Lines(text) {
@@ -51,12 +51,12 @@ func TestReasons(t *testing.T) {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(known)) {
 		if !listed[reason] {
-			t.Errorf("reference.md does not list reason %s", reason)
+			t.Errorf("the reference does not list reason %s", reason)
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(listed)) {
 		if !known[reason] {
-			t.Errorf("reference.md lists reason %s, which the code does not have", reason)
+			t.Errorf("the reference lists reason %s, which the code does not have", reason)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestEveryKeyIsInTheReference(t *testing.T) {
 	for key, name := range keys(t) {
 		// What belongs to others is told where it matters.
 		if strings.HasPrefix(key, wellknown.Prefix) && !strings.Contains(text, "`"+key+"`") && !strings.Contains(text, "`"+key+": ") {
-			t.Errorf("reference.md does not tell of %s (%s)", key, name)
+			t.Errorf("the reference does not tell of %s (%s)", key, name)
 		}
 	}
 }
@@ -118,12 +118,12 @@ func TestFlags(t *testing.T) {
 	known := flags(t)
 	for _, flag := range known {
 		if !slices.Contains(rows, flag) {
-			t.Errorf("reference.md has no row for --%s", flag)
+			t.Errorf("the reference has no row for --%s", flag)
 		}
 	}
 	for _, row := range rows {
 		if !slices.Contains(known, row) {
-			t.Errorf("reference.md has a row for --%s, which curfew does not have", row)
+			t.Errorf("the reference has a row for --%s, which curfew does not have", row)
 		}
 	}
 }
@@ -164,12 +164,12 @@ func TestMetrics(t *testing.T) {
 	known := metrics(t)
 	for _, metric := range known {
 		if !slices.Contains(rows, metric) {
-			t.Errorf("reference.md has no row for %s", metric)
+			t.Errorf("the reference has no row for %s", metric)
 		}
 	}
 	for _, row := range rows {
 		if !slices.Contains(known, row) {
-			t.Errorf("reference.md has a row for %s, which nothing registers", row)
+			t.Errorf("the reference has a row for %s, which nothing registers", row)
 		}
 	}
 }
@@ -184,19 +184,39 @@ func TestRules(t *testing.T) {
 	for _, match := range ruleRow.FindAllStringSubmatch(section, -1) {
 		rows = append(rows, match[1])
 	}
-	known := rules.PlatformRules()
+	known := append(rules.PlatformRules(), rules.TallyRules()...)
 	for _, rule := range rules.All() {
 		known = append(known, rule.Name)
 	}
 	for _, rule := range known {
 		if !slices.Contains(rows, rule) {
-			t.Errorf("reference.md has no row for rule %s", rule)
+			t.Errorf("the reference has no row for rule %s", rule)
 		}
 	}
 	for _, row := range rows {
 		if !slices.Contains(known, row) {
-			t.Errorf("reference.md has a row for rule %s, which is not registered", row)
+			t.Errorf("the reference has a row for rule %s, which is not registered", row)
 		}
+	}
+}
+
+// TestEachRuleHasHelp: messages.md has a section of cause and fix for each rule, under its name.
+func TestEachRuleHasHelp(t *testing.T) {
+	known := append(rules.PlatformRules(), rules.TallyRules()...)
+	for _, rule := range rules.All() {
+		known = append(known, rule.Name)
+	}
+	slices.Sort(known)
+	var headings []string
+	for _, section := range strings.Split(pages(t)["docs/messages.md"], "\n### ")[1:] {
+		name, text, _ := strings.Cut(section, "\n")
+		headings = append(headings, name)
+		if !strings.Contains(text, "**Cause:** ") || !strings.Contains(text, "**Fix:** ") {
+			t.Errorf("messages.md has no cause or no fix for rule %s", name)
+		}
+	}
+	if !slices.Equal(headings, slices.Compact(known)) {
+		t.Errorf("messages.md has sections %q, and the rules are %q", headings, known)
 	}
 }
 

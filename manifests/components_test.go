@@ -160,6 +160,16 @@ func TestFailClosed(t *testing.T) {
 	if got := given(objects, "--fail-closed"); !slices.Equal(got, []string{"curfew-controller"}) {
 		t.Errorf("given to %v, want the controller, whose own webhooks stay open otherwise", got)
 	}
+	for _, d := range only[*appsv1.Deployment](objects) {
+		want := map[string]string{"curfew-webhook": "system-cluster-critical"}[d.Name]
+		if got := d.Spec.Template.Spec.PriorityClassName; got != want {
+			t.Errorf("%s has PriorityClass %q, want %q", d.Name, got, want)
+		}
+	}
+	if quotas := only[*corev1.ResourceQuota](objects); len(quotas) != 1 || quotas[0].Spec.ScopeSelector.MatchExpressions[0].Values[0] != "system-cluster-critical" ||
+		quotas[0].Spec.Hard.Pods().Value() < 1_000_000 {
+		t.Errorf("quotas %+v, want one that permits the class and limits nothing", quotas)
+	}
 }
 
 // TestCertManager: with the component the webhook serves a mounted certificate, may not touch

@@ -38,7 +38,7 @@ func compile(t *testing.T, w webhook, env *environment.EnvSet) celplugin.Conditi
 	declared := celplugin.OptionalVariableDeclarations{HasAuthorizer: true}
 	for _, e := range expressions {
 		if result := celplugin.NewCompiler(env).CompileCELExpression(e, declared, environment.NewExpressions); result.Error != nil {
-			t.Fatalf("%s %s: %v", w.config, w.name, result.Error)
+			t.Fatalf("a match condition of %s %s does not compile: %v", w.config, w.name, result.Error)
 		}
 	}
 	return celplugin.NewConditionCompiler(env).CompileCondition(expressions, declared, environment.NewExpressions)
@@ -211,7 +211,7 @@ var requests = map[string]request{
 	"StatefulSet, no claim templates":          {resource: "statefulsets", new: "{spec: {volumeClaimTemplates: null}}", wants: none},
 	"StatefulSet, scaled":                      {resource: "statefulsets", old: "{spec: {replicas: 1, volumeClaimTemplates: [{metadata: {labels: {curfew.dev/ttl: 7d}}}]}}", new: "{spec: {replicas: 2, volumeClaimTemplates: [{metadata: {labels: {curfew.dev/ttl: 7d}}}]}}", wants: "- templates.curfew.dev"},
 	"StatefulSet status, claim template":       {resource: "statefulsets", sub: "status", old: "{spec: {volumeClaimTemplates: [{metadata: {labels: {curfew.dev/ttl: 7d}}}]}}", new: "{spec: {volumeClaimTemplates: [{metadata: {labels: {curfew.dev/ttl: 7d}}}]}, status: {replicas: 1}}", wants: none},
-	"ReplicaSet of nobody, by an account":      {resource: "replicasets", new: ttlTemplate, user: "system:serviceaccount:ci:bot", wants: "- templates.curfew.dev"},
+	"ReplicaSet without owner, by an account":  {resource: "replicasets", new: ttlTemplate, user: "system:serviceaccount:ci:bot", wants: "- templates.curfew.dev"},
 	"plain ReplicaSet":                         {resource: "replicasets", new: bareJob, namespace: "in-use", wants: none},
 	"ReplicationController, template TTL":      {resource: "replicationcontrollers", new: ttlTemplate, wants: "- templates.curfew.dev"},
 	"PodTemplate, TTL":                         {resource: "podtemplates", new: "{template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}", wants: "- templates.curfew.dev"},
@@ -397,7 +397,7 @@ func (w webhook) matches(t *testing.T, attributes *admission.VersionedAttributes
 	authorize := authorizer.AuthorizerFunc(func(_ context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
 		if asked.GetVerb() != "delete" || asked.GetResource() != attributes.GetResource().Resource || asked.GetAPIGroup() != attributes.GetResource().Group ||
 			asked.GetNamespace() != attributes.GetNamespace() {
-			t.Errorf("asks whether somebody may %s %s in %q", asked.GetVerb(), asked.GetResource(), asked.GetNamespace())
+			t.Errorf("asks whether the user may %s %s in %q", asked.GetVerb(), asked.GetResource(), asked.GetNamespace())
 		}
 		if asked.GetUser().GetName() == mayNot {
 			return authorizer.DecisionNoOpinion, "", nil
@@ -409,7 +409,7 @@ func (w webhook) matches(t *testing.T, attributes *admission.VersionedAttributes
 	fail := admissionv1.Fail
 	result := matchconditions.NewMatcher(evaluator, &fail, "webhook", w.config, w.name).Match(t.Context(), attributes, nil, authorize)
 	if result.Error != nil {
-		t.Errorf("%s %s: %v", w.config, w.name, result.Error)
+		t.Errorf("a match condition of %s %s fails: %v", w.config, w.name, result.Error)
 	}
 	return result.Matches
 }
@@ -419,7 +419,7 @@ func parseTyped(t *testing.T, kind schema.GroupVersionKind, text string) runtime
 	return decode(t, "row", []byte("apiVersion: "+kind.GroupVersion().String()+"\nkind: "+kind.Kind+"\n"+block(t, text)))[0]
 }
 
-// parseUntyped leaves absent what is absent, where a typed object may have an empty struct.
+// parseUntyped leaves out absent fields, where a typed object may have an empty struct.
 func parseUntyped(t *testing.T, kind schema.GroupVersionKind, text string) runtime.Object {
 	t.Helper()
 	content := map[string]any{}

@@ -189,7 +189,7 @@ var labelRequests = map[string]request{
 	"ConfigMap, one in the place of other": {resource: "configmaps", old: labelledWith("curfew.dev/ttl-after-finished: 1h"), new: labelledOnly, wants: byLabel},
 	"ConfigMap, one beside another":        {resource: "configmaps", old: labelledWith("curfew.dev/ttl-after-finished: 1h"), new: labelledWith("curfew.dev/ttl-after-finished: 1h, curfew.dev/ttl: 2026-12-24"), wants: "- validate-labels-finished.curfew.dev,validate-labels.curfew.dev"},
 	"ConfigMap, back to the annotation":    {resource: "configmaps", old: labelledOnly, new: labelledWith("curfew.dev/ttl-after-finished: 1h"), wants: "- validate-labels-finished.curfew.dev"},
-	// What is plainly in order is not sent.
+	// Plain, valid values are not sent.
 	"plain label":                         {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d12h, app: x"), wants: none},
 	"plain label, custom kind":            {resource: "things", new: labelledWith("curfew.dev/ttl: 30m"), wants: none},
 	"plain label, cluster-scoped":         {resource: "clusterroles", new: labelledWith("curfew.dev/ttl: 30m"), wants: none},
@@ -320,7 +320,7 @@ var policyRequests = map[string]struct {
 			"plain Job":                    {resource: "jobs", new: bareJob, wants: jobPolicy},
 			"Job without anything":         {resource: "jobs", new: "{metadata: {name: a}}", wants: jobPolicy},
 			"Job of a CronJob":             {resource: "jobs", new: strings.Replace(ownedJob, "Owner", "CronJob", 1), wants: jobPolicy},
-			"Job that somebody owns":       {resource: "jobs", new: ownedJob, wants: none},
+			"Job with an owner":            {resource: "jobs", new: ownedJob, wants: none},
 			"Job with TTL annotation":      {resource: "jobs", new: ttlAnnotation, wants: "defaults-marked.curfew.dev,policies.kinds.curfew.dev validate-marked.curfew.dev"},
 			"Job with native TTL":          {resource: "jobs", new: "{spec: {ttlSecondsAfterFinished: 5}}", wants: "policies.kinds.curfew.dev validate-marked.curfew.dev"},
 			"Job with key on the template": {resource: "jobs", new: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", wants: "policies.kinds.curfew.dev validate-marked.curfew.dev"},

@@ -69,7 +69,7 @@ func limitsOf(t *testing.T, objects []runtime.Object, name string) *limits {
 		for _, validation := range one.Spec.Validations {
 			accessor := &matchconditions.MatchCondition{Expression: validation.Expression}
 			if result := compiler.CompileCELExpression(accessor, declared, environment.NewExpressions); result.Error != nil {
-				t.Fatalf("%s: %q: %v", name, validation.Message, result.Error)
+				t.Fatalf("%s: the validation %q does not compile: %v", name, validation.Message, result.Error)
 			}
 			out.permit = append(out.permit, compiler.CompileCondition([]celplugin.ExpressionAccessor{accessor}, declared, environment.NewExpressions))
 			out.messages = append(out.messages, validation.Message)
@@ -179,7 +179,7 @@ func TestLimitsOfTheController(t *testing.T) {
 		"an annotation is replaced by another": {request{resource: "pods", old: noted("a: b"), new: noted("c: d")}, "annotations"},
 		"… by Curfew's":                        {request{resource: "pods", old: noted("a: b"), new: noted("curfew.dev/counted-by: a")}, "annotations"},
 		"a Pod with 1,000 annotations":         {request{resource: "pods", old: noted(full), new: noted(and(full, "curfew.dev/counted-by: a"))}, ""},
-		"… of which 20 have Curfew's prefix":   {request{resource: "pods", old: noted(invented), new: noted(and(invented, "curfew.dev/counted-by: a"))}, ""},
+		"… 20 of them with Curfew's prefix":    {request{resource: "pods", old: noted(invented), new: noted(and(invented, "curfew.dev/counted-by: a"))}, ""},
 		"… and 20 as labels":                   {request{resource: "pods", old: labelled(invented, ""), new: labelled(and(invented, "curfew.dev/ttl: 1h"), "")}, ""},
 		"… gets another":                       {request{resource: "pods", old: noted(full), new: noted(and(full, "curfew.dev/x: a"))}, "annotations"},
 		"… while it is being deleted":          {request{resource: "pods", old: labelled(full, leaving), new: labelled(and(full, "a: b"), leaving)}, "labels"},

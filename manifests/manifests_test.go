@@ -71,7 +71,7 @@ func decode(t *testing.T, source string, data []byte) []runtime.Object {
 			t.Fatalf("%s: %v", source, err)
 		}
 		if err := yaml.UnmarshalStrict(doc, obj); err != nil {
-			t.Errorf("%s: %s: %v", source, kind.Kind, err)
+			t.Errorf("%s: the %s is not valid: %v", source, kind.Kind, err)
 		}
 		objects = append(objects, obj)
 	}
@@ -235,7 +235,7 @@ func TestViewersOnlyRead(t *testing.T) {
 	reads := []string{"get", "list", "watch"}
 	for _, rule := range rules {
 		if slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains(reads, verb) }) {
-			t.Errorf("%v", rule)
+			t.Errorf("rule %v, want reads alone", rule)
 		}
 	}
 	if len(rules) < 10 {
@@ -318,7 +318,7 @@ func TestRBACHasNothingToSpare(t *testing.T) {
 	if !maps.Equal(roles, map[string]bool{"ClusterRole/curfew-impersonate": true, "ClusterRole/curfew-edit-tallies": true,
 		"ClusterRole/curfew-pause": true, "ClusterRole/curfew-view-pauses": true,
 		"ClusterRole/" + monitors: true, "Role/" + monitors: true}) {
-		t.Errorf("bound to nobody: %v", roles)
+		t.Errorf("no subject is bound to %v", roles)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestDeployments(t *testing.T) {
 			t.Errorf("%s: replicas, spread or ServiceAccount", d.Name)
 		}
 		if spec.HostNetwork || spec.HostPID || spec.HostIPC || len(spec.Volumes) != 0 || spec.SecurityContext.RunAsNonRoot == nil ||
-			!*spec.SecurityContext.RunAsNonRoot || spec.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			spec.SecurityContext.RunAsUser != nil || !*spec.SecurityContext.RunAsNonRoot || spec.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("%s: Pod is not restricted", d.Name)
 		}
 		c := spec.Containers[0]
@@ -374,7 +374,7 @@ func TestDeployments(t *testing.T) {
 			return labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(d.Spec.Template.Labels)) &&
 				slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == s.Spec.Ports[0].TargetPort.StrVal })
 		}) {
-			t.Errorf("Service %s reaches nobody", s.Name)
+			t.Errorf("Service %s selects no Pod", s.Name)
 		}
 	}
 }

@@ -160,7 +160,7 @@ func TestDeleteAnythingIsOptIn(t *testing.T) {
 		if wild(role) {
 			granted++
 			if !slices.Equal(role.Rules[0].Verbs, []string{"get", "list", "watch", "delete"}) || len(role.Rules) != 1 {
-				t.Errorf("%s: %v", role.Name, role.Rules)
+				t.Errorf("%s has rules %v, want one: get, list, watch, delete", role.Name, role.Rules)
 			}
 		}
 	}

@@ -34,8 +34,7 @@ type sweptKind struct {
 	*policy.Profile
 	// runtime is where an object names its runtime; nil where it has none.
 	runtime fieldpath.FieldPath
-	// typed kinds are those of Kubernetes itself: the API server drops unknown fields before
-	// admission.
+	// typed marks Kubernetes' own kinds: the API server drops unknown fields before admission.
 	typed bool
 }
 
@@ -59,7 +58,8 @@ func sweptKinds(t *testing.T) []sweptKind {
 	}
 	for kind, clusterScoped := range map[schema.GroupVersionKind]bool{
 		{Version: "v1", Kind: "Namespace"}: true, {Version: "v1", Kind: "ConfigMap"}: false,
-		v1alpha1.GroupVersion.WithKind("LifecyclePolicy"): true,
+		{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"}: false,
+		v1alpha1.GroupVersion.WithKind("LifecyclePolicy"):                true,
 	} {
 		bare := policy.Profiles{}.For(kind)
 		bare.ClusterScoped = clusterScoped
@@ -93,6 +93,7 @@ func keys(metadata fieldpath.FieldPath) []site {
 		at(annotation(wellknown.AnnotationDefaultTTL), "1h"), at(label(wellknown.AnnotationDefaultTTL), "1h"),
 		at(annotation(wellknown.AnnotationActiveDeadline), "5", "soon"), at(annotation(wellknown.AnnotationProtect), "perhaps"),
 		at(annotation(wellknown.AnnotationBackfill), "perhaps", "true"),
+		at(annotation(wellknown.AnnotationRefreshedAt), "today"),
 		at(annotation(wellknown.AnnotationFinishedAt), "2026-01-01T00:00:00Z"), at(annotation(wellknown.LabelTTL), "1h"),
 		at(annotation(wellknown.AnnotationTTLSource), "namespace/x"), at(annotation(wellknown.AnnotationDeadlineSource), "namespace/x"),
 		at(label(wellknown.LabelTTL), "5s", "soon", "2020-01-01", "1h"), at(label(wellknown.LabelKyvernoTTL), "5s", "soon", "2020-01-01"))

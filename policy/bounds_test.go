@@ -162,7 +162,7 @@ func TestStampedDefaultBesideAnUnreadableMinimum(t *testing.T) {
 	scope := &resolution.Scope{Namespace: namespaceOf("min-ttl", "1h"), Policies: []*resolution.PlatformPolicy{{Name: "broken", Bounds: boundsOf("x", "min-ttl", "?")}}}
 	effective := resolution.Resolve(facts, scope)
 	if got := effective.Succeeded; got.Err == nil || got.TTL.After != time.Hour {
-		t.Errorf("%v, %v", got.TTL, got.Err)
+		t.Errorf("TTL %v, error %v; want the minimum of 1h and an error about the broken policy", got.TTL, got.Err)
 	}
 }
 

@@ -212,9 +212,9 @@ func TestRuntimeDeadline(t *testing.T) {
 	}
 }
 
-// Once an object is there, its runtime's deadline is what was stamped: the runtime may change, go,
-// or become unreadable. What was created past admission gets none from a runtime, of which it is
-// not known since when it has its deadline, and none from the levels below.
+// An existing object keeps the deadline that was stamped from its runtime, even if the runtime
+// changes, is deleted or becomes unreadable. An object that bypassed admission gets no deadline from
+// a runtime, since nothing says how long the runtime has had it, and none from the levels below.
 func TestRuntimeDeadlineDoesNotReachWhatRuns(t *testing.T) {
 	namespace := namespaceOf("default-deadline", "9h", "backfill", "true")
 	for name, runtime := range map[string]*resolution.RuntimePolicy{
@@ -321,7 +321,7 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 
 // A default stays out of a field that the kind's own controller is not known to act on, and asked
 // again for the same CREATE, admission fills in the same.
-func TestDefaultDeadlineWhereNobodyActs(t *testing.T) {
+func TestDefaultDeadlineWhereNoControllerActs(t *testing.T) {
 	ignored := *pipelineRun
 	ignored.AnnotatedDeadline, ignored.DeadlineByCurfew = true, func(context.Context, map[string]any) bool { return true }
 	scope := &resolution.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1h")}

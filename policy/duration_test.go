@@ -155,7 +155,7 @@ func TestTTLString(t *testing.T) {
 		t.Errorf("got %q, want never", got)
 	}
 	if got := (lifetime.TTL{After: time.Hour}); got.String() != "1h" || got.Seconds() != 3600 {
-		t.Errorf("got %q, %d", got, got.Seconds())
+		t.Errorf("got %q, %d seconds; want 1h, 3600", got, got.Seconds())
 	}
 }
 

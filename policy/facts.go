@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -112,6 +113,25 @@ func (f *Facts) TTLs() lifetime.TTLSet {
 	set.NativeSucceeded = f.NativeSucceeded.Setting(f.Profile.TTLSucceeded)
 	set.NativeFailed = f.NativeFailed.Setting(f.Profile.TTLFailed)
 	return set
+}
+
+// LabelClock is the instant from which a TTL label counts that is a duration: the creation, or a
+// later refresh. Anyone who can update the object can write the refresh, which only defers the
+// expiry, within the bounds. With an error the refresh cannot be read.
+func (f *Facts) LabelClock() (time.Time, error) {
+	text, ok := f.Annotations[wellknown.AnnotationRefreshedAt]
+	if !ok {
+		return f.Created, nil
+	}
+	at, err := lifetime.ParseTime(text)
+	if err != nil {
+		return f.Created, fmt.Errorf("%s: %q is not an RFC 3339 time: use one such as 2026-12-24T00:30:00Z, or remove it",
+			AnnotationPath(wellknown.AnnotationRefreshedAt), quote.Shorten(text))
+	}
+	if at.Before(f.Created) {
+		return f.Created, nil
+	}
+	return at, nil
 }
 
 // Deadline is the deadline in the object itself: the native field, else the annotation if the

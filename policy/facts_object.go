@@ -50,7 +50,7 @@ func FactsOfObjectContext(ctx context.Context, profile *Profile, object map[stri
 		facts.NativeDeadline = NativeField(object, profile.Deadline)
 	}
 	facts.DeadlineByCurfew = profile.DeadlineByCurfew != nil && profile.DeadlineByCurfew(ctx, object)
-	if value, ok := profile.ManagedBy.Get(object); ok && profile.ManagedBy != nil {
+	if value, ok := profile.ManagedBy.Get(object); ok {
 		// A value of a wrong shape counts as another controller too: it must not open the door to a
 		// default (S6).
 		facts.ManagedBy = fmt.Sprint(value)
@@ -93,9 +93,6 @@ func StringMap(object map[string]any, name string) map[string]string {
 }
 
 func NativeField(object map[string]any, path fieldpath.FieldPath) lifetime.NativeField {
-	if path == nil {
-		return lifetime.NativeField{}
-	}
 	value, ok := path.Get(object)
 	if !ok {
 		return lifetime.NativeField{}
@@ -121,9 +118,6 @@ func NativeField(object map[string]any, path fieldpath.FieldPath) lifetime.Nativ
 // durationField reads a metav1.Duration such as 1h0m0s. A fraction of a second counts as a whole
 // one, and a duration above the maximum as the maximum: neither fails an object too soon.
 func durationField(object map[string]any, path fieldpath.FieldPath) lifetime.NativeField {
-	if path == nil {
-		return lifetime.NativeField{}
-	}
 	value, ok := path.Get(object)
 	if !ok {
 		return lifetime.NativeField{}

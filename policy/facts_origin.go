@@ -38,9 +38,13 @@ func (f *Facts) Essential() bool {
 // each namespace, again if they are deleted, and the Service by which Pods reach the API server.
 func (f *Facts) EssentialObject() bool {
 	kind := f.Profile.Kind.GroupKind()
-	return kind == schema.GroupKind{Kind: "ConfigMap"} && f.Name == "kube-root-ca.crt" ||
-		kind == schema.GroupKind{Kind: "ServiceAccount"} && f.Name == "default" ||
-		kind == schema.GroupKind{Kind: "Service"} && f.Namespace == "default" && f.Name == "kubernetes"
+	return EssentialName(kind, f.Name) || kind == schema.GroupKind{Kind: "Service"} && f.Namespace == "default" && f.Name == "kubernetes"
+}
+
+// EssentialName reports whether Kubernetes creates an object of that name in each namespace.
+func EssentialName(kind schema.GroupKind, name string) bool {
+	return kind == schema.GroupKind{Kind: "ConfigMap"} && name == "kube-root-ca.crt" ||
+		kind == schema.GroupKind{Kind: "ServiceAccount"} && name == "default"
 }
 
 // immortal are the Namespaces that the API server never deletes (admission plugin
@@ -66,13 +70,13 @@ var installed = map[schema.GroupKind][]string{
 		"curfew-cleanup", "curfew-controller", "curfew-controller-anything", "curfew-controller-builtin-kinds", "curfew-controller-cleanup",
 		"curfew-controller-core", "curfew-controller-deadlines", "curfew-controller-default-labels", "curfew-controller-deletion",
 		"curfew-controller-kinds", "curfew-controller-labels", "curfew-controller-pauses", "curfew-controller-runtimes",
-		"curfew-controller-tally", "curfew-controller-webhooks", "curfew-edit-tallies", "curfew-impersonate", "curfew-pause",
-		"curfew-status", "curfew-tenant-view", "curfew-view", "curfew-view-pauses", "curfew-webhook", "curfew-webhook-certificates",
-		"curfew-webhook-http-api",
+		"curfew-controller-tally", "curfew-controller-webhooks", "curfew-edit-tallies", "curfew-impersonate", "curfew-metrics-auth",
+		"curfew-metrics-reader", "curfew-pause", "curfew-status", "curfew-tenant-view", "curfew-view", "curfew-view-pauses", "curfew-webhook",
+		"curfew-webhook-certificates", "curfew-webhook-http-api",
 	},
 	{Group: rbacGroup, Kind: "ClusterRoleBinding"}: {
-		"curfew-cleanup", "curfew-controller", "curfew-controller-kinds", "curfew-controller-pauses", "curfew-tenant-view", "curfew-webhook",
-		"curfew-webhook-certificates", "curfew-webhook-http-api",
+		"curfew-cleanup", "curfew-controller", "curfew-controller-kinds", "curfew-controller-pauses", "curfew-metrics-auth",
+		"curfew-metrics-reader", "curfew-tenant-view", "curfew-webhook", "curfew-webhook-certificates", "curfew-webhook-http-api",
 	},
 	{Group: rbacGroup, Kind: "Role"}:        {"curfew-controller", "curfew-webhook"},
 	{Group: rbacGroup, Kind: "RoleBinding"}: {"curfew-controller", "curfew-webhook"},

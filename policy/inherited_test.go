@@ -99,7 +99,7 @@ func TestInherited(t *testing.T) {
 			}
 			verdict, ok := facts.Inherited(owners[0], test.owner, test.keys...)
 			if ok != (test.want != "") {
-				t.Fatalf("%+v, %v", verdict, ok)
+				t.Fatalf("inherits %+v: %v, want %v", verdict, ok, test.want != "")
 			}
 			if ok && (verdict.Action != Keep || verdict.Err == nil || !strings.Contains(verdict.Err.Error(), test.want)) {
 				t.Errorf("%s: %v; want it kept for %s", verdict.Action, verdict.Err, test.want)

@@ -39,7 +39,7 @@ func TestRolesOfTheNamespacedOverlaysAreCurfews(t *testing.T) {
 			facts := &policy.Facts{Profile: &policy.Profile{Kind: rbacv1.SchemeGroupVersion.WithKind(kind)}, Namespace: "team-a", Name: name, Created: noon.Add(-2 * time.Hour),
 				Labels: map[string]string{wellknown.LabelTTL: "1h"}}
 			if verdict := judging.JudgeLabel(facts, wellknown.LabelTTL, &resolution.Scope{}, noon); (verdict.Action == policy.Keep) != want {
-				t.Errorf("%s %s: %s, %s", kind, name, verdict.Action, verdict.Reason)
+				t.Errorf("%s %s: %s, %s; want it kept: %t", kind, name, verdict.Action, verdict.Reason, want)
 			}
 		}
 	}

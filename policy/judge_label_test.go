@@ -3,6 +3,7 @@ package policy_test
 import (
 	"errors"
 	"math/big"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,21 @@ func TestJudgeLabel(t *testing.T) {
 		"the last day unknown": {label: "60m", scope: latest(resolution.PlatformPolicy{Name: "p", LatestUnreadable: &lifetime.Setting{Path: "spec.bounds.latestDate", Err: errors.New("odd")}}), reason: "its TTL label cannot be used", err: "latestDate cannot be read: odd"},
 		"warned only":          {label: "60m", scope: latest(resolution.PlatformPolicy{Mode: resolution.ModeWarn, LatestDate: noon.Add(-24 * time.Hour)}), action: policy.Delete},
 
+		"refreshed":               {label: "60m", in: 30 * time.Minute, action: policy.Wait, change: refreshed("2026-12-24T11:30:00Z")},
+		"refreshed, and over":     {label: "10m", in: -20 * time.Minute, action: policy.Delete, change: refreshed("2026-12-24T11:30:00Z")},
+		"refreshed elsewhere":     {label: "60m", in: 30 * time.Minute, action: policy.Wait, change: refreshed("2026-12-24T13:30:00+02:00")},
+		"refreshed too early":     {label: "60m", action: policy.Delete, change: refreshed("2026-12-24T10:30:00Z")},
+		"refreshed in the future": {label: "60m", in: 3 * time.Hour, action: policy.Wait, change: refreshed("2026-12-24T14:00:00Z")},
+		"refreshed by a word":     {label: "1m", reason: "its last refresh cannot be read", err: `metadata.annotations[curfew.dev/refreshed-at]: "now" is not an RFC 3339 time`, change: refreshed("now")},
+		"refreshed by nothing":    {label: "1m", reason: "its last refresh cannot be read", err: `"" is not an RFC 3339 time`, change: refreshed("")},
+		"a date, refreshed":       {label: "2026-12-24T110001Z", in: -time.Hour + time.Second, action: policy.Delete, change: refreshed("2026-12-24T11:30:00Z")},
+		"refreshed up to max-ttl": {label: "60m", in: 20 * time.Minute, action: policy.Wait, scope: &resolution.Scope{Namespace: namespaceOf("max-ttl", "80m")}, change: refreshed("2026-12-24T11:50:00Z")},
+		"a newer max-ttl":         {label: "20m", in: 10 * time.Minute, action: policy.Wait, scope: &resolution.Scope{Namespace: namespaceOf("max-ttl", "20m")}, change: refreshed("2026-12-24T11:50:00Z")},
+		"a newer last day":        {label: "20m", in: 10 * time.Minute, action: policy.Wait, scope: latest(resolution.PlatformPolicy{Name: "p", LatestDate: noon.Add(-20 * time.Minute)}), change: refreshed("2026-12-24T11:50:00Z")},
+		"refreshed up to a date":  {label: "60m", in: 20 * time.Minute, action: policy.Wait, scope: latest(resolution.PlatformPolicy{Name: "p", LatestDate: noon.Add(20 * time.Minute)}), change: refreshed("2026-12-24T11:50:00Z")},
+		"refreshed, warned only":  {label: "60m", in: 50 * time.Minute, action: policy.Wait, scope: latest(resolution.PlatformPolicy{Mode: resolution.ModeWarn, LatestDate: noon}), change: refreshed("2026-12-24T11:50:00Z")},
+		"alias, refreshed":        {alias: "60m", key: wellknown.LabelKyvernoTTL, in: 30 * time.Minute, action: policy.Wait, change: refreshed("2026-12-24T11:30:00Z")},
+
 		"alias":                     {alias: "60m", key: wellknown.LabelKyvernoTTL, action: policy.Delete},
 		"alias, in Kyverno's words": {alias: "2mins", key: wellknown.LabelKyvernoTTL, in: -58 * time.Minute, action: policy.Delete},
 		"alias, unreadable":         {alias: "5400", key: wellknown.LabelKyvernoTTL, reason: "its TTL label cannot be used", err: `metadata.labels[cleanup.kyverno.io/ttl]: "5400" is neither`},
@@ -129,13 +145,50 @@ func TestJudgeLabel(t *testing.T) {
 			got := judging.JudgeLabel(facts, row.key, row.scope, noon)
 			if got.Action != row.action || got.Reason != row.reason || got.DryRun != row.dry ||
 				(got.Err != nil) != (row.err != "") || got.Err != nil && !strings.Contains(got.Err.Error(), row.err) {
-				t.Errorf("got %+v", got)
+				t.Errorf("verdict %+v, want %s, %q, dry-run %t, error %q", got, row.action, row.reason, row.dry, row.err)
 			}
 			if row.action != policy.Keep && (!got.Expiry.Equal(noon.Add(row.in)) || got.Trigger != policy.TriggerLabel || got.Source.Level != lifetime.LevelObject) {
 				t.Errorf("expiry %s by %s from %s, want %s", got.Expiry, got.Trigger, got.Source, noon.Add(row.in))
 			}
 		})
 	}
+}
+
+func refreshed(at string) func(*policy.Facts) {
+	return func(f *policy.Facts) { f.Annotations = annotated("refreshed-at", at) }
+}
+
+// S6: whatever stands in the refresh, an object is deleted no sooner than without one, and no later
+// than the bounds allow from its creation, unless a report says so. A bound that ended before the
+// refresh was set later, or lowered: it deletes nothing.
+func TestRefreshNeverHastens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		life := rapid.IntRange(1, 400).Draw(t, "minutes")
+		most := rapid.IntRange(1, 800).Draw(t, "max-ttl")
+		text := rapid.OneOf(
+			rapid.Map(rapid.IntRange(-300, 900), func(minutes int) string { return noon.Add(time.Duration(minutes) * time.Minute).Format(time.RFC3339) }),
+			rapid.StringMatching(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})`),
+			rapid.String(),
+		).Draw(t, "refreshed-at")
+		scope := &resolution.Scope{Namespace: namespaceOf("max-ttl", strconv.Itoa(most)+"m")}
+		facts := labelled(configMap, wellknown.LabelTTL, strconv.Itoa(life)+"m")
+		before := judging.JudgeLabel(facts, wellknown.LabelTTL, scope, noon)
+		refreshed(text)(facts)
+		after := judging.JudgeLabel(facts, wellknown.LabelTTL, scope, noon)
+		at, _ := facts.LabelClock()
+		limit := facts.Created.Add(time.Duration(most) * time.Minute)
+		switch {
+		case after.Action == policy.Keep && after.Err == nil:
+			t.Fatalf("%q keeps the object without a report", text)
+		case after.Action == policy.Keep:
+		case before.Action == policy.Keep || after.Expiry.Before(before.Expiry):
+			t.Fatalf("%q: due at %s, and at %s without it (%v)", text, after.Expiry, before.Expiry, before.Err)
+		case limit.Before(at) && !after.Expiry.Equal(at.Add(time.Duration(life)*time.Minute)):
+			t.Fatalf("%q: due at %s by a newer max-ttl %dm, label %dm", text, after.Expiry, most, life)
+		case !limit.Before(at) && after.Expiry.After(limit):
+			t.Fatalf("%q: due at %s, created at %s, max-ttl %dm", text, after.Expiry, facts.Created, most)
+		}
+	})
 }
 
 // S6: whatever stands in the label, an object is deleted no sooner than its value says, exactly;

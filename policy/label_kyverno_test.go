@@ -46,7 +46,7 @@ func FuzzParseKyvernoLabel(f *testing.F) {
 			t.Fatalf("%q: Kyverno has %v, %v; Curfew %v", text, theirs, err, label.After)
 		}
 		if label.After%time.Second != 0 {
-			t.Fatalf("%q: %v", text, label.After)
+			t.Fatalf("%q is read as %v, want whole seconds", text, label.After)
 		}
 	})
 }

@@ -39,8 +39,8 @@ func TestSourceOfALabel(t *testing.T) {
 			t.Errorf("stamp %q: %s, %s; want %s", stamp, got, verdict.Action, want)
 		}
 	}
-	// A label that a later bound forbids is not what the policy gives now. The alias is nobody's but
-	// the author's.
+	// A label that a later bound forbids is not what the policy gives now. Only the author sets the
+	// alias.
 	bounded := &resolution.Scope{Policies: []*resolution.PlatformPolicy{labelPolicy("30d", atMost("1d"))}}
 	facts := existing(time.Hour, withLabel(wellknown.LabelTTL), annotation(wellknown.AnnotationLabelSource, "policy/p 30d"))
 	if verdict := judging.JudgeLabel(facts, wellknown.LabelTTL, bounded, noon); verdict.Err == nil || verdict.Source.String() != "object" {

@@ -181,20 +181,36 @@ func fieldOf(object any, path string) (key string, value any) {
 // reruns are kinds whose controllers create a deleted child again and so repeat finished work, with
 // the kind of that child. Trainer v2.1 does it within seconds, v2.3 after each deletion of a failed
 // JobSet (kubeflow/trainer#3779).
-var reruns = map[schema.GroupKind]schema.GroupKind{
-	{Group: "trainer.kubeflow.org", Kind: "TrainJob"}: {Group: "jobset.x-k8s.io", Kind: "JobSet"},
+var reruns = map[schema.GroupKind][]schema.GroupKind{
+	{Group: "trainer.kubeflow.org", Kind: "TrainJob"}: {{Group: "jobset.x-k8s.io", Kind: "JobSet"}},
 }
 
 // replacers are kinds whose controllers replace a deleted child, with the kind of that child. Other
 // owners, such as a CronJob, do not replace finished ones; Pods of a Job have rules of their own.
-var replacers = map[schema.GroupKind]schema.GroupKind{
-	{Group: "apps", Kind: "ReplicaSet"}:        {Kind: "Pod"},
-	{Group: "apps", Kind: "StatefulSet"}:       {Kind: "Pod"},
-	{Group: "apps", Kind: "DaemonSet"}:         {Kind: "Pod"},
-	{Kind: "ReplicationController"}:            {Kind: "Pod"},
-	{Group: "apps", Kind: "Deployment"}:        {Group: "apps", Kind: "ReplicaSet"},
-	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: {Group: "batch", Kind: "Job"},
+var replacers = map[schema.GroupKind][]schema.GroupKind{
+	{Group: "apps", Kind: "ReplicaSet"}:        {{Kind: "Pod"}},
+	{Group: "apps", Kind: "StatefulSet"}:       {{Kind: "Pod"}},
+	{Group: "apps", Kind: "DaemonSet"}:         {{Kind: "Pod"}},
+	{Kind: "ReplicationController"}:            {{Kind: "Pod"}},
+	{Group: "apps", Kind: "Deployment"}:        {{Group: "apps", Kind: "ReplicaSet"}},
+	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: {{Group: "batch", Kind: "Job"}},
 }
+
+// copiers are kinds whose controllers copy their own annotations and labels, Curfew's included,
+// onto a child (Tekton: createChildResourceAnnotations in pkg/reconciler/pipelinerun, and pkg/pod).
+// While a pipeline runs, Tekton runs a task again whose run is gone.
+var copiers = map[schema.GroupKind][]schema.GroupKind{
+	{Group: "tekton.dev", Kind: "PipelineRun"}: {
+		{Group: "tekton.dev", Kind: "TaskRun"}, {Group: "tekton.dev", Kind: "PipelineRun"},
+		{Group: "tekton.dev", Kind: "CustomRun"}, {Group: "tekton.dev", Kind: "Run"},
+	},
+	{Group: "tekton.dev", Kind: "TaskRun"}: {{Kind: "Pod"}},
+}
+
+// CopiedFrom names the owner whose TTL or label the object has as a copy, such as PipelineRun a; ""
+// where there is none. The copy does not apply, whatever its value: the owner's may have been
+// extended since. The garbage collector deletes the object with its owner.
+func (f *Facts) CopiedFrom() string { return f.ownerIn(copiers) }
 
 // ReplacedBy names the owner whose controller would create another object in place of this one,
 // such as ReplicaSet web; "" where there is none. until is when it ends, as a clause.
@@ -211,12 +227,12 @@ func (f *Facts) ReplacedBy() (owner, until string) {
 func (f *Facts) RerunBy() string { return f.ownerIn(reruns) }
 
 // ownerIn names the controller owner if these are its kind and the object's.
-func (f *Facts) ownerIn(children map[schema.GroupKind]schema.GroupKind) string {
+func (f *Facts) ownerIn(children map[schema.GroupKind][]schema.GroupKind) string {
 	if f.Owner == nil {
 		return ""
 	}
-	child, ok := children[schema.GroupKind{Group: groupOf(f.Owner.APIVersion), Kind: f.Owner.Kind}]
-	if !ok || child != f.Profile.Kind.GroupKind() {
+	owner := schema.GroupKind{Group: groupOf(f.Owner.APIVersion), Kind: f.Owner.Kind}
+	if !slices.Contains(children[owner], f.Profile.Kind.GroupKind()) {
 		return ""
 	}
 	return f.Owner.Kind + " " + f.Owner.Name

@@ -33,7 +33,7 @@ func TestPauseHolds(t *testing.T) {
 		"and no cluster scope": {judging.Pause{Namespaces: []string{"*"}}, policy.TriggerTTL, "", false, false},
 	} {
 		if have, all := test.pause.Holds(test.trigger, test.namespace), test.pause.HoldsAll(test.trigger); have != test.want || all != test.all {
-			t.Errorf("%s: %t %t", name, have, all)
+			t.Errorf("%s: holds %t, want %t; holds all %t, want %t", name, have, test.want, all, test.all)
 		}
 	}
 	if judging.PauseScope("", "Namespace", "", "ci") != "ci" || judging.PauseScope("", "Node", "", "ci") != "" || judging.PauseScope("batch", "Job", "ci", "a") != "ci" {
@@ -58,13 +58,13 @@ func TestPauseOfConfigMap(t *testing.T) {
 	} {
 		have, err := judging.PauseOfConfigMap(test.data)
 		if have.Message() != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
-			t.Errorf("%s: %s, %v", name, have.Message(), err)
+			t.Errorf("%s: message %q, error %v\nwant    %q, error %q", name, have.Message(), err, test.want, test.err)
 		}
 	}
 	one := judging.Pause{Name: judging.PauseConfigMap, Reason: "x", Triggers: []policy.Trigger{"ttl"}, Namespaces: []string{"a", "b*"}, Until: noon}
 	again, err := judging.PauseOfConfigMap(one.ConfigMapData())
 	if err != nil || again.String() != one.String() || !maps.Equal(again.ConfigMapData(), one.ConfigMapData()) {
-		t.Errorf("%+v, %v", again, err)
+		t.Errorf("got %+v, error %v; want the pause that was written: %+v", again, err, one)
 	}
 	if one.Over(noon.Add(-1)) || !one.Over(noon) || (&judging.Pause{}).Over(noon) {
 		t.Error("Over")

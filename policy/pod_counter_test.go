@@ -178,7 +178,7 @@ func TestCounterOfOwner(t *testing.T) {
 	}
 	got, err := resolution.CounterOfOwner(jobWith("1h").Map())
 	if err != nil || got.TTL == nil || got.TTL.Text != "1h" || got.Source.String() != "job/build" {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("got %+v, error %v; want 1h of job/build", got, err)
 	}
 	broken := jobWith("1h").Map()
 	broken["spec"] = "none"
@@ -234,7 +234,7 @@ func TestPodThatIsToBeCounted(t *testing.T) {
 	facts := policy.FactsOfPod(pod.Obj())
 	effective := resolution.Resolve(facts, &resolution.Scope{})
 	if got := judging.Judge(facts, &effective, noon); got.Action != policy.Keep || got.Reason != "its PodTally has not counted it" || got.Err != nil {
-		t.Errorf("got %s %q %v", got.Action, got.Reason, got.Err)
+		t.Errorf("verdict %s, %q, error %v; want it kept, as not counted yet", got.Action, got.Reason, got.Err)
 	}
 	explained := judging.Explain(facts, &resolution.Scope{}, judging.Question{Now: noon}).Obstacles(judging.Surroundings{})
 	if len(explained) != 1 || explained[0].Kind != judging.ObstacleAccounting || !explained[0].Stops {

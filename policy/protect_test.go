@@ -64,6 +64,6 @@ func TestNoDefaultInAProtectedNamespace(t *testing.T) {
 	finished := policy.FactsOfJob(builders.MakeJob("kube-system", "a").Created(noon.Add(-3 * time.Hour)).Complete(noon.Add(-2 * time.Hour)).Obj())
 	effective := resolution.Resolve(finished, existing)
 	if verdict := judging.Judge(finished, &effective, noon); verdict.Action != policy.Keep || verdict.Reason != "has no TTL" {
-		t.Errorf("%s, %s", verdict.Action, verdict.Reason)
+		t.Errorf("the verdict is %s, %q; want it kept without a TTL", verdict.Action, verdict.Reason)
 	}
 }

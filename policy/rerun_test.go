@@ -80,3 +80,65 @@ func TestJobSetOfATrainJobIsKept(t *testing.T) {
 		})
 	}
 }
+
+// Tekton copies the annotations and labels of a PipelineRun to its children, and a TaskRun's to
+// Pods. The copy deletes nothing, whatever its value: while the pipeline runs, Tekton would run the
+// task again.
+func TestCopiedFromAPipelineRun(t *testing.T) {
+	tekton := func(version, kind string) *policy.Profile {
+		return &policy.Profile{
+			Name: kind, Kind: schema.GroupVersionKind{Group: "tekton.dev", Version: version, Kind: kind},
+			State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil },
+		}
+	}
+	taskRun := tekton("v1", "TaskRun")
+	owner := func(apiVersion, kind string) *metav1.OwnerReference {
+		return &metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "build", UID: "t"}
+	}
+	tally := &resolution.PodCounter{Source: lifetime.Source{Level: lifetime.LevelTally, Name: "builds"}}
+	tally.TTL = &lifetime.Setting{Path: "spec.ttlAfterCounted", Source: tally.Source, Text: "1m", TTL: lifetime.TTL{After: time.Minute}}
+	for name, c := range map[string]struct {
+		profile  *policy.Profile
+		owner    *metav1.OwnerReference
+		value    string
+		counter  *resolution.PodCounter
+		ttl, lab policy.Action
+		reason   string
+	}{
+		"TaskRun of a PipelineRun":       {profile: taskRun, owner: owner("tekton.dev/v1", "PipelineRun"), value: "1m", reason: "its TTL is a copy of that of PipelineRun build"},
+		"PipelineRun of a PipelineRun":   {profile: tekton("v1", "PipelineRun"), owner: owner("tekton.dev/v1", "PipelineRun"), value: "1m", reason: "its TTL is a copy of that of PipelineRun build"},
+		"CustomRun of a PipelineRun":     {profile: tekton("v1beta1", "CustomRun"), owner: owner("tekton.dev/v1", "PipelineRun"), value: "1m", reason: "its TTL is a copy of that of PipelineRun build"},
+		"Run of a PipelineRun":           {profile: tekton("v1alpha1", "Run"), owner: owner("tekton.dev/v1beta1", "PipelineRun"), value: "1m", reason: "its TTL is a copy of that of PipelineRun build"},
+		"CustomRun of a TaskRun":         {profile: tekton("v1beta1", "CustomRun"), owner: owner("tekton.dev/v1", "TaskRun"), value: "1m", ttl: policy.Delete, lab: policy.Delete},
+		"an older version":               {profile: taskRun, owner: owner("tekton.dev/v1beta1", "PipelineRun"), value: "1m", reason: "its TTL is a copy of that of PipelineRun build"},
+		"a copy that cannot be read":     {profile: taskRun, owner: owner("tekton.dev/v1", "PipelineRun"), value: "soon", reason: "its TTL is a copy of that of PipelineRun build"},
+		"Pod of a TaskRun":               {profile: policy.PodProfile, owner: owner("tekton.dev/v1", "TaskRun"), value: "1m", reason: "its TTL is a copy of that of TaskRun build"},
+		"Pod of a TaskRun, tallied":      {profile: policy.PodProfile, owner: owner("tekton.dev/v1", "TaskRun"), counter: tally, ttl: policy.Delete},
+		"TaskRun of its own":             {profile: taskRun, value: "1m", ttl: policy.Delete, lab: policy.Delete},
+		"TaskRun of another's kind":      {profile: taskRun, owner: owner("example.com/v1", "PipelineRun"), value: "1m", ttl: policy.Delete, lab: policy.Delete},
+		"Pod of a PipelineRun, directly": {profile: policy.PodProfile, owner: owner("tekton.dev/v1", "PipelineRun"), value: "1m", ttl: policy.Delete, lab: policy.Delete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := &policy.Facts{
+				Profile: c.profile, Namespace: "ci", Name: "a", UID: "a", Created: noon.Add(-time.Hour), Owner: c.owner, RestartPolicy: "Never",
+				Labels: map[string]string{}, Annotations: map[string]string{},
+				State: policy.State{Finished: true, Outcome: lifetime.Succeeded, FinishTime: noon.Add(-time.Hour)},
+			}
+			if c.counter != nil {
+				facts.Annotations[wellknown.AnnotationCountedBy] = "tally"
+			}
+			if c.value != "" {
+				facts.Annotations[wellknown.AnnotationTTL], facts.Labels[wellknown.LabelTTL] = c.value, c.value
+			}
+			scope := &resolution.Scope{Counter: c.counter}
+			effective := resolution.Resolve(facts, scope)
+			byTTL, byLabel := judging.Judge(facts, &effective, noon), judging.JudgeLabel(facts, wellknown.LabelTTL, scope, noon)
+			if byTTL.Action != c.ttl || byLabel.Action != c.lab {
+				t.Errorf("%s and %s; want %s and %s", byTTL.Action, byLabel.Action, c.ttl, c.lab)
+			}
+			if c.reason != "" && (byTTL.Reason != c.reason || byTTL.Err != nil || byLabel.Err != nil) {
+				t.Errorf("%q, %v, %v; want %q and no report", byTTL.Reason, byTTL.Err, byLabel.Err, c.reason)
+			}
+		})
+	}
+}

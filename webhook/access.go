@@ -18,6 +18,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"curfew.dev/curfew/policy/rules"
@@ -196,10 +197,9 @@ type CachedReviews struct {
 
 	reviewer AccessReviewer
 	clock    Clock
-	keep     time.Duration
+	answers  *cache.LRUExpireCache // whether it is allowed, by question
 
-	mu      sync.Mutex
-	answers map[digest]cachedAnswer
+	mu sync.Mutex
 	// asked are the questions since second began.
 	second time.Time
 	asked  int
@@ -211,22 +211,17 @@ const LimitAnonymous = 100
 // errTooMany is the answer beyond the limit.
 var errTooMany = errors.New("too many access reviews in one second")
 
-type cachedAnswer struct {
-	allowed bool
-	until   time.Time
-}
-
 const (
 	// keepAnswers is how long an answer is cached: the next attempt should notice a role that was just
 	// granted.
 	keepAnswers = 10 * time.Second
-	// maxAnswers bounds the memory; beyond it the cache is cleared, which costs a few requests.
+	// maxAnswers bounds the memory of a cache.
 	maxAnswers = 4096
 )
 
 // NewCachedReviews caches a reviewer's answers for ten seconds.
 func NewCachedReviews(reviewer AccessReviewer, clock Clock) *CachedReviews {
-	return &CachedReviews{reviewer: reviewer, clock: clock, keep: keepAnswers, answers: map[digest]cachedAnswer{}}
+	return &CachedReviews{reviewer: reviewer, clock: clock, answers: cache.NewLRUExpireCacheWithClock(maxAnswers, clock)}
 }
 
 // May implements [AccessReviewer]. Errors are not cached.
@@ -234,33 +229,26 @@ func (c *CachedReviews) May(ctx context.Context, user authenticationv1.UserInfo,
 	if cmp.Or(what.Verb, verbDelete) == verbDelete {
 		what.Name = ""
 	}
-	key, now := questionOf(&user, &what), c.clock.Now()
-	c.mu.Lock()
-	known, ok := c.answers[key]
-	fresh := ok && now.Before(known.until)
-	permitted := fresh || c.permit(now)
-	c.mu.Unlock()
-	if fresh {
-		return known.allowed, nil
+	key := questionOf(&user, &what)
+	if known, ok := c.answers.Get(key); ok {
+		return known == true, nil
 	}
-	if !permitted {
+	if !c.permit() {
 		return false, errTooMany
 	}
 	allowed, err := c.reviewer.May(ctx, user, what)
 	if err != nil {
 		return false, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.answers) >= maxAnswers {
-		clear(c.answers)
-	}
-	c.answers[key] = cachedAnswer{allowed, now.Add(c.keep)}
+	c.answers.Add(key, allowed, keepAnswers)
 	return allowed, nil
 }
 
 // permit counts a question, and reports whether it is within the limit.
-func (c *CachedReviews) permit(now time.Time) bool {
+func (c *CachedReviews) permit() bool {
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if age := now.Sub(c.second); age < 0 || age >= time.Second {
 		c.second, c.asked = now, 0
 	}
@@ -276,27 +264,6 @@ func questionOf(user *authenticationv1.UserInfo, what *authorizationv1.ResourceA
 		parts = append(append(parts, key, strconv.Itoa(len(user.Extra[key]))), user.Extra[key]...)
 	}
 	return digestOf(parts...)
-}
-
-// remembered are keys that count until an instant. They are dropped when there are too many.
-type remembered[K comparable] struct {
-	mu    sync.Mutex
-	until map[K]time.Time
-}
-
-func (r *remembered[K]) has(key K, now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return now.Before(r.until[key])
-}
-
-func (r *remembered[K]) add(key K, until time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.until) >= maxAnswers || r.until == nil {
-		r.until = map[K]time.Time{}
-	}
-	r.until[key] = until
 }
 
 // digest identifies a list of texts.

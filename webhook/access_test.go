@@ -64,10 +64,10 @@ func TestCachedReviews(t *testing.T) {
 	}
 	behind.of["bob"] = true
 	may(bob, "ci", "a", false)
-	clock.Step(keepAnswers)
+	clock.Step(keepAnswers + 1)
 	may(bob, "ci", "a", true) // a role that was granted meanwhile
 	behind.err = errors.New("no answer")
-	clock.Step(keepAnswers)
+	clock.Step(keepAnswers + 1)
 	for range 2 {
 		if _, err := cached.May(t.Context(), ann, authorizationv1.ResourceAttributes{}); err == nil {
 			t.Error("an error was remembered as an answer, or lost")
@@ -77,12 +77,13 @@ func TestCachedReviews(t *testing.T) {
 	for i := range 2 * maxAnswers {
 		_, _ = cached.May(t.Context(), ann, authorizationv1.ResourceAttributes{Namespace: string(rune('a' + i))})
 	}
-	if len(cached.answers) > maxAnswers {
-		t.Errorf("%d answers are remembered, want at most %d", len(cached.answers), maxAnswers)
+	if len(cached.answers.Keys()) > maxAnswers {
+		t.Errorf("%d answers are remembered, want at most %d", len(cached.answers.Keys()), maxAnswers)
 	}
 }
 
-// A runtime's TTL has the objects deleted that use it, so that these are what is asked about.
+// A runtime's TTL applies to the objects that use the runtime. So the webhook asks whether the user
+// may delete them.
 func TestAccessOfWhatUsesARuntime(t *testing.T) {
 	known, err := platform.New(builtinProfiles(t))
 	if err != nil {
@@ -94,7 +95,7 @@ func TestAccessOfWhatUsesARuntime(t *testing.T) {
 		response := w.ask(t, ask{path: PathValidate, namespace: namespace,
 			object: "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: " + kind + ", metadata: {name: torch, namespace: '" + namespace + "', annotations: {curfew.dev/ttl-after-finished: 1d}}, spec: {}}"})
 		if response.Allowed {
-			t.Errorf("%s: allowed, though nobody may delete TrainJobs", kind)
+			t.Errorf("%s: allowed, though the user may not delete TrainJobs", kind)
 		}
 		want := authorizationv1.ResourceAttributes{Namespace: namespace, Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"}
 		if access.last != want {
@@ -111,8 +112,8 @@ func (b *byGroup) May(_ context.Context, user authenticationv1.UserInfo, _ autho
 	return slices.Contains(user.Groups, "admins"), nil
 }
 
-// Names that contain separators, which anyone may post, are other questions than those of the users
-// that they imitate.
+// Anyone can post names with separators. A review of such a name is never answered by the review of
+// the user that it imitates.
 func TestCachedReviewsTellUsersApart(t *testing.T) {
 	what := authorizationv1.ResourceAttributes{Namespace: "ci", Group: "batch", Resource: "jobs"}
 	extra := func(key string, values ...string) map[string]authenticationv1.ExtraValue {
@@ -133,7 +134,7 @@ func TestCachedReviewsTellUsersApart(t *testing.T) {
 	}
 	for _, user := range imitations {
 		if may, err := cached.May(t.Context(), user, what); may || err != nil {
-			t.Errorf("%q: %t, %v", user, may, err)
+			t.Errorf("user %q is allowed: %t, error %v; want a review of its own that denies", user, may, err)
 		}
 	}
 	if may, err := cached.May(t.Context(), ann, what); !may || err != nil || behind.asked != len(imitations)+1 {
@@ -317,7 +318,7 @@ func TestCachedReviewsOfPolicies(t *testing.T) {
 	for name, want := range map[string]bool{"a": true, "b": false} {
 		may, err := cached.May(t.Context(), authenticationv1.UserInfo{Username: "ann"}, authorizationv1.ResourceAttributes{Verb: "update", Resource: "lifecyclepolicies", Name: name})
 		if err != nil || may != want {
-			t.Errorf("%s: %t, %v", name, may, err)
+			t.Errorf("policy %s: allowed %t, error %v; want %t", name, may, err, want)
 		}
 	}
 }

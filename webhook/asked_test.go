@@ -30,7 +30,7 @@ func TestAccessOutsideOfAdmission(t *testing.T) {
 		t.Errorf("others would judge by another namespace: %+v, %v", namespace, err)
 	}
 	if _, err := webhooks.Source().Runtime(t.Context(), nil); !errors.Is(err, platform.ErrUnknown) {
-		t.Errorf("nobody reads runtimes, and they are known: %v", err)
+		t.Errorf("without a source of runtimes the error is %v, want that they are not known", err)
 	}
 	review := func(profile *policy.Profile, spec map[string]any) rules.Access {
 		object := map[string]any{"metadata": map[string]any{"name": "a", "namespace": "ci"}, "spec": spec}

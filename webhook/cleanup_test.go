@@ -22,7 +22,7 @@ func TestCleanupAuthorUnknown(t *testing.T) {
 	object, suspended := head+`}}`, head+`,"suspend":true}}`
 	response := w.ask(t, ask{path: PathValidatePolicy, object: object})
 	if response.Allowed || response.Result.Code != http.StatusTooManyRequests || response.Result.Details.RetryAfterSeconds == 0 {
-		t.Errorf("%+v", response)
+		t.Errorf("got %+v, want 429 with a time to retry after", response)
 	}
 	if response := w.ask(t, ask{path: PathValidatePolicy, old: object, object: suspended}); !response.Allowed {
 		t.Errorf("suspending it: %+v", response.Result)
@@ -105,7 +105,7 @@ func TestCleanupApprovalIsLifted(t *testing.T) {
 	}
 }
 
-// allBut is what nobody may do.
+// allBut lists the requests that no user may make.
 type allBut string
 
 func (a allBut) May(_ context.Context, _ authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
@@ -123,4 +123,37 @@ type failing struct{}
 
 func (f *failing) May(context.Context, authenticationv1.UserInfo, authorizationv1.ResourceAttributes) (bool, error) {
 	return false, errors.New("timeout")
+}
+
+// A field or value that this version does not know is denied while someone adds it, and stands in
+// the way of no other change.
+func TestPolicyOfANewerVersion(t *testing.T) {
+	w := newWorld(t)
+	const object = `{"apiVersion":"curfew.dev/v1alpha1","kind":"ClusterCleanupPolicy","metadata":{"name":"a"},"spec":{"schedule":"%s",%s` +
+		`"matchConstraints":{"resourceRules":[{"apiGroups":[""],"resources":["pods"]}]}}}`
+	plain, newer, changed := fmt.Sprintf(object, "@daily", ""), fmt.Sprintf(object, "@daily", `"minAge":"30d",`), fmt.Sprintf(object, "@weekly", `"minAge":"30d",`)
+	for name, c := range map[string]struct {
+		old, now string
+		allowed  bool
+	}{
+		"created": {"", newer, false}, "added": {plain, newer, false}, "changed": {newer, changed, true}, "removed": {newer, plain, true}, "known": {"", plain, true},
+	} {
+		response := w.ask(t, ask{path: PathValidatePolicy, old: c.old, object: c.now})
+		if response.Allowed != c.allowed || !c.allowed && !strings.Contains(response.Result.Message, "spec.minAge: this version of Curfew does not know it") {
+			t.Errorf("%s: %v, %+v", name, response.Allowed, response.Result)
+		}
+	}
+}
+
+// lookup.referenced reads every kind of the cluster.
+func TestReferencedTakesListOnEverything(t *testing.T) {
+	const object = `{"apiVersion":"curfew.dev/v1alpha1","kind":"ClusterCleanupPolicy","metadata":{"name":"a"},"spec":{"schedule":"@daily",` +
+		`"conditions":[{"name":"unused","expression":"!lookup.referenced"}],"matchConstraints":{"resourceRules":[{"apiGroups":[""],"resources":["configmaps"]}]}}}`
+	for lacks, warned := range map[string]bool{"list *": true, "get *": false} {
+		w := newWorld(t, func(o *Options) { o.Access = allBut(lacks) })
+		response := w.ask(t, ask{path: PathValidatePolicy, object: object})
+		if got := strings.Join(response.Warnings, "; "); !response.Allowed || strings.Contains(got, "you may not list every resource") != warned {
+			t.Errorf("who may not %s: allowed %t, warned %q", lacks, response.Allowed, got)
+		}
+	}
 }

@@ -67,7 +67,7 @@ func blank(object map[string]any) {
 
 // TestCorpus sends every object of k8s.io/api's golden set through all webhooks, as it is and with
 // less and less that keeps Curfew away, as CREATE and as UPDATE. No call fails, nothing is refused,
-// and nothing is changed but what is listed:
+// and only these changes are made:
 //
 //   - as they are, objects are being deleted, and pass on UPDATE; on CREATE that means nothing;
 //   - plain, a Job states its own TTL and deadline and names another manager: only the source is stamped. A Pod's restartPolicy

@@ -94,8 +94,8 @@ func TestBoundsNeedTime(t *testing.T) {
 	}
 }
 
-// Evaluations end with the time of their review, which may concern several objects: the first one
-// leaves the others what is left of it.
+// Evaluations end with the time of their review, which may concern several objects: the time that
+// the first object takes is not available to the others.
 func TestEvaluationsEndWithTheReview(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Platform = exempting(t, 1) })
 	w.webhooks.evaluating = time.Minute
@@ -108,7 +108,7 @@ func TestEvaluationsEndWithTheReview(t *testing.T) {
 		}
 		scope, err := w.webhooks.scopeOf(ctx, facts, job, false)
 		if err != nil || ctx.Err() != nil {
-			t.Fatalf("%v, %v", err, ctx.Err())
+			t.Fatalf("errors %v and %v, want none: the review's time is not over", err, ctx.Err())
 		}
 		if len(scope.Policies) != 1 {
 			t.Fatalf("%d policies", len(scope.Policies))

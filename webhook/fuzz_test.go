@@ -106,7 +106,7 @@ func FuzzBody(f *testing.F) {
 			if _, err := wire.Parse(string(body)); err != nil {
 				t.Fatalf("%q is answered, and is no review: %v", body, err)
 			}
-		case http.StatusInternalServerError: // a namespace that nobody can read
+		case http.StatusInternalServerError: // an unreadable namespace
 			if parsed, err := wire.Parse(string(body)); err != nil || w.namespaces.cached[parsed.Namespace] != nil {
 				t.Fatalf("HTTP %d for %q: %s", recorder.Code, body, recorder.Body)
 			}

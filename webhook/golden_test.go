@@ -211,8 +211,8 @@ func (n goldenNamespaces) Bounded() []*resolution.NamespacePolicy {
 	return out
 }
 
-// answer asks both webhooks of the kind, and holds what is true of any mutation: it never warns,
-// and a second call at the same instant has nothing left to do.
+// answer asks both webhooks of the kind. It also checks what every mutation has in common: it never
+// warns, and a second call at the same instant changes nothing.
 func (r *goldenRequest) answer(t *testing.T, w *world) goldenResponse {
 	t.Helper()
 	meta := metav1.PartialObjectMetadata{}
@@ -251,7 +251,7 @@ func (r *goldenRequest) answer(t *testing.T, w *world) goldenResponse {
 		}
 	}
 	asked.path = validate
-	out.Validate = review(t, w.ask(t, asked))
+	out.Validate = review(t, w.answered(t, asked))
 	return out
 }
 
@@ -331,7 +331,7 @@ func readYAML(t *testing.T, file string, into any) {
 	}
 }
 
-// documents are those of a file; none where there is no such file.
+// documents returns the documents of a file, or none if there is no such file.
 func documents(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -12,7 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// endless is a body whose length nobody announced.
+// endless is a body of unknown length.
 type endless struct{ left int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -38,8 +38,8 @@ func (b broken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestMalformedReviews: what is no review of ours is refused with the status and the words that say
-// why, by every endpoint.
+// TestMalformedReviews: every endpoint refuses a malformed review with a status and a message that
+// says why.
 func TestMalformedReviews(t *testing.T) {
 	const head = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"`
 	const noUID = "the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request"

@@ -12,7 +12,7 @@ const (
 
 const ofCI = `{"op":"add","path":"/metadata/annotations","value":{"curfew.dev/ttl-source":"namespace/ci"}}`
 
-// TestMutate holds the very patch for each request: what is not in the table is not sent.
+// TestMutate lists the exact patch for each request.
 func TestMutate(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespace, object, old string

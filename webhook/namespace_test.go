@@ -10,7 +10,7 @@ import (
 	"curfew.dev/curfew/policy/resolution"
 )
 
-// hash1d and hash2d are those of the defaults in the table; since is a stamp from long ago.
+// hash1d and hash2d are hashes of the defaults in the table; since is a stamp from long ago.
 var (
 	hash1d = resolution.DefaultsHash(map[string]string{"curfew.dev/default-ttl": "1d"})
 	hash2d = resolution.DefaultsHash(map[string]string{"curfew.dev/default-ttl": "2d"})

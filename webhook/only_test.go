@@ -61,7 +61,7 @@ func TestOnlyNamespaces(t *testing.T) {
 }
 
 // A LocalSubjectAccessReview names its namespace twice, as the API server requires, and everything
-// about the user. What is in no namespace cannot be asked about, which is not a "yes".
+// about the user. It cannot ask about a cluster-scoped object, and that is no "yes".
 func TestLocalSubjectAccessReviews(t *testing.T) {
 	client := fake.NewClientset()
 	var sent *authorizationv1.LocalSubjectAccessReview

@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/metadata"
 
 	"curfew.dev/curfew/policy/expression"
@@ -190,7 +191,7 @@ type Webhooks struct {
 	load       *load
 	// inherited are denied values that owners had, so that a rollout of a thousand Pods reads its
 	// ReplicaSet a few times. Only values that let an object pass are kept.
-	inherited remembered[digest]
+	inherited *cache.LRUExpireCache
 	// evaluating is how long the policies for one object may take.
 	evaluating  time.Duration
 	policyLimit *policyLimit // nil: there is none

@@ -64,8 +64,7 @@ func message(err error) string {
 	return err.Error()
 }
 
-// TestPatchIsTriedBeforeItIsSent: what was decoded and what was sent may differ in ways that nobody
-// thought of.
+// TestPatchIsTriedBeforeItIsSent: the decoded and the sent object may differ in unexpected ways.
 func TestPatchIsTriedBeforeItIsSent(t *testing.T) {
 	object := &wire.Object{Raw: `{"a":[]}`, Fields: map[string]any{"a": map[string]any{}}}
 	patch, err := patchFor(object, []resolution.Assignment{set("x", "a", "b")})

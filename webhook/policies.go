@@ -12,6 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/metadata"
@@ -20,6 +21,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/requirement"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -72,7 +74,9 @@ func compileBoth[T, P any](request *request, compile func(*T) (P, field.ErrorLis
 		old, oldErrs = compile(before)
 	}
 	now, errs = compile(object)
-	return now, old, errs, oldErrs, nil
+	kind := request.facts.Profile.Kind.Kind
+	errs = append(errs, requirement.Unknown(kind, request.object)...)
+	return now, old, errs, append(oldErrs, requirement.Unknown(kind, request.old)...), nil
 }
 
 // Kinds of cleanup policies.
@@ -183,12 +187,11 @@ func (w *Webhooks) compileCleanup(request *request) (now, old *cleanup.Policy, e
 type policyLimit struct {
 	client metadata.Interface
 	most   int
-	clock  Clock
 	counts singleflight.Group
 	// slots bounds how many lists are under way. Each reads one policy, as large as its author made
 	// it.
 	slots chan struct{}
-	full  remembered[string] // namespaces, until when they count as full
+	full  *cache.LRUExpireCache // namespaces
 }
 
 // newPolicyLimit makes a limit. Without a client there is none.
@@ -196,7 +199,8 @@ func newPolicyLimit(client metadata.Interface, most int, clock Clock) *policyLim
 	if client == nil {
 		return nil
 	}
-	return &policyLimit{client: client, most: most, clock: clock, slots: make(chan struct{}, countsAtOnce)}
+	return &policyLimit{client: client, most: most, full: cache.NewLRUExpireCacheWithClock(maxAnswers, clock),
+		slots: make(chan struct{}, countsAtOnce)}
 }
 
 const (
@@ -226,7 +230,7 @@ func (l *policyLimit) check(ctx context.Context, namespace, name string) (*field
 }
 
 func (l *policyLimit) isFull(ctx context.Context, namespace string) (bool, error) {
-	if l.most <= 0 || l.full.has(namespace, l.clock.Now()) {
+	if _, full := l.full.Get(namespace); full || l.most <= 0 {
 		return true, nil
 	}
 	full, err, _ := l.counts.Do(namespace, func() (any, error) {
@@ -236,7 +240,7 @@ func (l *policyLimit) isFull(ctx context.Context, namespace string) (bool, error
 	if full != true {
 		return false, err
 	}
-	l.full.add(namespace, l.clock.Now().Add(fullFor))
+	l.full.Add(namespace, true, fullFor)
 	return true, nil
 }
 

@@ -67,12 +67,15 @@ func patched(patch []byte, source string) answer {
 	return out
 }
 
-// decided turns a decision into allowed with warnings, or denied with reasons.
+// decided turns a decision into allowed with warnings, or denied with reasons. Its last line leads
+// to the help on the rules; kubectl prints the same warning once, whatever the number of objects.
 func decided(decision *rules.Decision, toPerson bool) answer {
 	out := untouched()
 	if denials := decision.Denials(); len(denials) > 0 {
 		out.outcome = outcomeDenied
-		out.response = admissionv1.AdmissionResponse{Result: failure(http.StatusForbidden, metav1.StatusReasonForbidden, decision.Reason())}
+		out.response = admissionv1.AdmissionResponse{Result: failure(http.StatusForbidden, metav1.StatusReasonForbidden, "")}
+		see := "; " + decision.Help()
+		out.response.Result.Message = oneLine(decision.Reason(), maxReason-len(see)) + see
 		if !slices.ContainsFunc(denials, func(denial rules.Finding) bool { return !denial.Retry }) {
 			out.response.Result.Code, out.response.Result.Reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
 		}
@@ -87,7 +90,10 @@ func decided(decision *rules.Decision, toPerson bool) answer {
 	for _, warning := range warnings[:min(len(warnings), maxFindings)] {
 		out.response.Warnings = append(out.response.Warnings, oneLine(warning, maxWarning))
 	}
-	out.response.AuditAnnotations = audit(out.outcome, decision.Findings, decision.Source)
+	if help := decision.Help(); help != "" && toPerson && out.response.Allowed {
+		out.response.Warnings = append(out.response.Warnings, oneLine("curfew: "+help, maxWarning))
+	}
+	out.response.AuditAnnotations = audit(out.outcome, decision.Rules(), decision.Source)
 	return out
 }
 
@@ -137,14 +143,8 @@ func causes(denials []rules.Finding) []metav1.StatusCause {
 	return out
 }
 
-func audit(outcome outcome, findings []rules.Finding, source string) map[string]string {
+func audit(outcome outcome, names []string, source string) map[string]string {
 	out := map[string]string{auditDecision: string(outcome)}
-	var names []string
-	for _, finding := range findings {
-		if !slices.Contains(names, finding.Rule) {
-			names = append(names, finding.Rule)
-		}
-	}
 	if len(names) > 0 {
 		out[auditRules] = strings.Join(names, ",")
 	}

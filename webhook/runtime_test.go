@@ -131,13 +131,13 @@ func TestCountOfBackfill(t *testing.T) {
 		objects ObjectLister
 		want    string
 	}{
-		"all were read":         {&listed{objects: jobs}, "2 TrainJobs that finished before the runtime had it, at most 1000 a minute"},
-		"there are more":        {&listed{objects: jobs, more: true}, "at least 2 TrainJobs that finished before the runtime had it, at most 1000 a minute"},
-		"none, and more":        {&listed{more: true}, unknown},
-		"an error in between":   {&listed{objects: jobs, err: errors.New("cut off")}, "at least 2 TrainJobs that finished before the runtime had it, at most 1000 a minute"},
-		"an error":              {&listed{err: errors.New("forbidden")}, unknown},
-		"no answer":             {&listed{block: make(chan struct{})}, unknown},
-		"nobody can be counted": {nil, unknown},
+		"all were read":        {&listed{objects: jobs}, "2 TrainJobs that finished before the runtime had it, at most 1000 a minute"},
+		"there are more":       {&listed{objects: jobs, more: true}, "at least 2 TrainJobs that finished before the runtime had it, at most 1000 a minute"},
+		"none, and more":       {&listed{more: true}, unknown},
+		"an error in between":  {&listed{objects: jobs, err: errors.New("cut off")}, "at least 2 TrainJobs that finished before the runtime had it, at most 1000 a minute"},
+		"an error":             {&listed{err: errors.New("forbidden")}, unknown},
+		"no answer":            {&listed{block: make(chan struct{})}, unknown},
+		"no count is possible": {nil, unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, builtin(t), func(o *Options) { o.Objects = test.objects })

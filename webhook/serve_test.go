@@ -62,7 +62,7 @@ func mustReview(t *testing.T) []byte {
 	return body
 }
 
-// TestMetricsAreBounded: neither kinds that somebody makes up nor namespaces make new series.
+// TestMetricsAreBounded: neither invented kinds nor namespaces make new series.
 func TestMetricsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	for _, kind := range []string{"A", "B", "C"} {

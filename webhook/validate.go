@@ -161,7 +161,7 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 		parts = append(parts, denial.Field, denial.Value)
 	}
 	key := digestOf(parts...)
-	if w.inherited.has(key, review.Now) {
+	if _, known := w.inherited.Get(key); known {
 		review.AdmitChild(decision, nil)
 		return
 	}
@@ -175,7 +175,7 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	}
 	review.AdmitChild(decision, func(denial rules.Finding) bool { return policy.CarriedBy(read, review.Object, denial.Field) })
 	if decision.Allowed() {
-		w.inherited.add(key, review.Now.Add(keepAnswers))
+		w.inherited.Add(key, true, keepAnswers)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -43,6 +44,7 @@ func New(options Options) (*Webhooks, error) {
 		compiler:   expression.NewCompiler(expression.DefaultCacheSize),
 		settings:   options,
 		ownerReads: semaphore.NewWeighted(maxOwnerReads),
+		inherited:  cache.NewLRUExpireCacheWithClock(maxAnswers, options.Clock),
 		metrics:    metrics,
 		log:        log,
 		options: rules.Options{

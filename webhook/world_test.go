@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func (c *steppingClock) Now() time.Time {
 	return now
 }
 
-// namespaces are annotations by name. What is only in live is what the cache has not seen yet.
+// namespaces are annotations by name. The cache has not seen the ones that are only in live.
 type namespaces struct {
 	cached, live map[string]map[string]string
 	err          error
@@ -176,8 +177,32 @@ func toJSON(t testing.TB, text string) []byte {
 	return out
 }
 
-// ask sends a review, and expects it to be answered.
+// ask is answered without the help at the end, which it expects to name the rules that found
+// something.
 func (w *world) ask(t testing.TB, a ask) *admissionv1.AdmissionResponse {
+	t.Helper()
+	response := w.answered(t, a)
+	names := response.AuditAnnotations[auditRules]
+	if names == "" {
+		return response
+	}
+	help := "see: kubectl curfew explain rule/" + strings.ReplaceAll(names, ",", " rule/")
+	short, ok := strings.CutSuffix(response.Result.Message, "; "+help)
+	response.Result.Message = short
+	if last := len(response.Warnings) - 1; response.Allowed && strings.HasPrefix(a.review(t).Request.UserInfo.Username, "system:") {
+		ok = last < 0 || !strings.Contains(response.Warnings[last], help)
+	} else if response.Allowed {
+		ok = last >= 0 && response.Warnings[last] == oneLine("curfew: "+help, maxWarning)
+		response.Warnings = response.Warnings[:max(last, 0)]
+	}
+	if !ok {
+		t.Errorf("the answer does not end with %q: %q, warned %q", help, response.Result.Message, response.Warnings)
+	}
+	return response
+}
+
+// answered sends a review, and expects it to be answered.
+func (w *world) answered(t testing.TB, a ask) *admissionv1.AdmissionResponse {
 	t.Helper()
 	body, err := json.Marshal(a.review(t))
 	if err != nil {
@@ -212,7 +237,7 @@ func (w *world) post(t testing.TB, path string, body []byte) (int, admissionv1.A
 		t.Fatalf("answer is no AdmissionReview: %v: %s", err, text)
 	}
 	if review.Response.Result == nil {
-		review.Response.Result = &metav1.Status{Code: http.StatusOK} // What is allowed needs no status.
+		review.Response.Result = &metav1.Status{Code: http.StatusOK} // An allowed request needs no status.
 	}
 	return response.StatusCode, review
 }

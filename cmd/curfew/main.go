@@ -30,13 +30,15 @@ func root() *cobra.Command {
 	}
 	command.AddCommand(
 		serve("webhook", "Serve the admission webhooks", parts{webhook: true}),
-		serve("controller", "Delete what is due", parts{controller: true}),
+		serve("controller", "Delete due objects", parts{controller: true}),
 		serve("all", "Serve the webhooks and run the controller in one process", parts{webhook: true, controller: true}),
 		&cobra.Command{
 			Use:   "version",
 			Short: "Print the version",
 			Args:  cobra.NoArgs,
-			Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "curfew", version) },
+			Run: func(cmd *cobra.Command, _ []string) {
+				fmt.Fprintf(cmd.OutOrStdout(), "curfew %s\ncommit %s\n", version, commit)
+			},
 		},
 	)
 	return command

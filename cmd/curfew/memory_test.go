@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// gogc reads what is set.
+// gogc reads the runtime's GOGC.
 func gogc() int {
 	read := []metrics.Sample{{Name: "/gc/gogc:percent"}}
 	metrics.Read(read)

@@ -35,6 +35,7 @@ func TestOnlyNamespacesOptions(t *testing.T) {
 	}{
 		"its own CA":        {func(*options) {}, parts{webhook: true}, "--certificates=self-managed"},
 		"the HTTP API":      {func(o *options) { o.certificates, o.apiAddr = certManager, ":1" }, parts{webhook: true}, "--api-addr=:1"},
+		"secure metrics":    {func(o *options) { o.certificates, o.metricsSecure = certManager, true }, parts{webhook: true}, "--metrics-secure=true: leave it out"},
 		"a mounted one":     {func(o *options) { o.certificates = certManager }, parts{webhook: true}, ""},
 		"a controller":      {func(*options) {}, parts{controller: true}, ""},
 		"in all namespaces": {func(o *options) { o.onlyNamespaces = nil }, parts{webhook: true}, ""},

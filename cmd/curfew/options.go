@@ -22,6 +22,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // parts are the parts of Curfew that one process runs.
@@ -33,10 +34,11 @@ type options struct {
 	verbosity                                             int
 	enable, protect                                       []string
 	nativeTTL                                             string
-	dryRun, kyvernoLabel, builtinProfiles                 bool
+	dryRun, kyvernoLabel, builtinProfiles, metricsSecure  bool
 
 	// The webhooks, their server and the HTTP API.
-	host, warnBelow, maxReviewSize, expiredLabels, apiAddr    string
+	host, warnBelow, maxReviewSize, expiredLabels             string
+	apiAddr, httpAPIAudience                                  string
 	port                                                      int
 	requireDelete, strictLabels                               bool
 	controllerAccounts, clientNames                           []string
@@ -83,7 +85,7 @@ func defaultOptions() *options {
 		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20,
 		cleanupReportBytes: "64Mi", leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 		certificates: selfManaged, certificateDir: "/etc/curfew/tls", caSettle: certs.DefaultSettle, tlsMinVersion: "1.3",
-		drainDelay: 5 * time.Second,
+		drainDelay: 5 * time.Second, httpAPIAudience: wellknown.Group,
 	}
 }
 
@@ -92,6 +94,8 @@ func (o *options) addCommon(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "namespace", o.namespace, "namespace that Curfew itself runs in")
 	flags.StringVar(&o.healthAddr, "health-addr", o.healthAddr, "address that serves /healthz and /readyz")
 	flags.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address that serves /metrics; 0 means none")
+	flags.BoolVar(&o.metricsSecure, "metrics-secure", o.metricsSecure,
+		"serve /metrics over TLS, only to users with a token and the verb get on it")
 	flags.StringVar(&o.pprof, "pprof-addr", o.pprof, "address that serves /debug/pprof; empty means none")
 	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL,
 		"on: default TTLs go into a kind's native field; off: into annotations, so that Curfew alone deletes")
@@ -123,7 +127,7 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 		"largest request from the API server that is reviewed; a larger one is denied")
 	flags.BoolVar(&o.strictLabels, "strict-labels", o.strictLabels, "deny a TTL label that cannot be read, instead of warning")
 	flags.StringVar(&o.expiredLabels, "expired-labels", o.expiredLabels,
-		"deny a TTL label that is expired when it is set, or warn: what is due is then deleted at once")
+		"deny a TTL label that is expired when it is set, or warn: Curfew then deletes the object at once")
 	flags.StringVar(&o.certificates, "certificates", o.certificates, "self-managed: Curfew makes its certificates and tells the API server "+
 		"whom to trust; cert-manager: something else does both, and the certificate is in --certificate-dir")
 	flags.StringVar(&o.certificateDir, "certificate-dir", o.certificateDir,
@@ -135,10 +139,12 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 		"CAs of the client certificate that callers of the webhooks must have; empty means that none is asked for")
 	flags.StringSliceVar(&o.clientNames, "client-names", o.clientNames,
 		"common names that the client certificate may have; empty means any; with --client-ca-file")
-	flags.DurationVar(&o.drainDelay, "drain-delay", o.drainDelay,
+	flags.Var(duration{&o.drainDelay}, "drain-delay",
 		"how long a webhook serves on after it was told to stop, until no more requests are sent to it")
 	flags.StringVar(&o.apiAddr, "api-addr", o.apiAddr,
 		"address that serves /v1/default, /v1/validate and /openapi.json, with the webhooks' certificate; empty means none")
+	flags.StringVar(&o.httpAPIAudience, "http-api-audience", o.httpAPIAudience, "audience of the tokens that --api-addr takes, "+
+		"as kubectl create token --audience makes; empty means that of the API server")
 }
 
 func (o *options) addController(flags *pflag.FlagSet) {
@@ -155,7 +161,7 @@ func (o *options) addController(flags *pflag.FlagSet) {
 		"refuse objects of kinds with a profile that Curfew could not validate, instead of letting them pass")
 	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")
 	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute,
-		"bound on deletions in any minute, those of deadlines included; the first minute after a start has no budget; 0 means none")
+		"bound on deletions in any minute, including deletions by deadlines; the first minute after a start has no budget; 0 means none")
 	flags.DurationVar(&o.relistEvery, "relist-every", o.relistEvery,
 		"how often Curfew lists all objects again, to find changes that the watch missed")
 	flags.StringVar(&o.cleanupReportBytes, "cleanup-report-bytes", o.cleanupReportBytes,
@@ -163,8 +169,8 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.metricsPolicyNames, "metrics-policy-names", o.metricsPolicyNames,
 		"name stalled cleanup policies in metrics, which anyone who reaches /metrics can read")
 	flags.BoolVar(&o.requireApproval, "require-approval", o.requireApproval,
-		"let a new or changed CleanupPolicy delete nothing before somebody has approved it")
-	flags.DurationVar(&o.stuckAfter, "stuck-after", o.stuckAfter, "report what is still terminating after this long")
+		"let a new or changed CleanupPolicy delete nothing before a user has approved it")
+	flags.DurationVar(&o.stuckAfter, "stuck-after", o.stuckAfter, "report objects that still terminate after this long")
 }
 
 func (o *options) addOnly(flags *pflag.FlagSet) {
@@ -318,6 +324,7 @@ func (o *options) checkOnly(parts parts) []check {
 			"cert-manager: Curfew serves the certificate in --certificate-dir, whatever tool issued it"},
 		{"api-addr", o.apiAddr, o.only() && o.apiAddr != "",
 			"leave it out, the HTTP API reviews tokens, which takes rights in the cluster"},
+		{"metrics-secure", o.metricsSecure, o.only() && o.metricsSecure, "leave it out, it reviews tokens, which takes rights in the cluster"},
 	}
 	for _, name := range o.onlyNamespaces {
 		out = append(out, check{"only-namespaces", name, judging.Protects(o.protected(), name),
@@ -343,3 +350,22 @@ func (o *options) confine(config *rest.Config) {
 		config.Wrap(confine.Options{Namespaces: o.onlyNamespaces, Own: o.namespace}.Wrap)
 	}
 }
+
+// duration is a flag that also takes Curfew's grammar, as the TTL that helm test passes to
+// --drain-delay.
+type duration struct{ *time.Duration }
+
+// Set implements [pflag.Value].
+func (d duration) Set(text string) error {
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		parsed, err = lifetime.ParseDuration(text)
+	}
+	if err == nil {
+		*d.Duration = parsed
+	}
+	return err
+}
+
+// Type implements [pflag.Value].
+func (duration) Type() string { return "duration" }

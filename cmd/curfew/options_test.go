@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"testing"
 	"time"
 )
@@ -38,5 +39,18 @@ func TestFlagsThatCannotBeUsed(t *testing.T) {
 				t.Errorf("says %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestHelmTestFails: the Pod of helm test (manifests/chart/templates/test.yaml) passes its TTL to
+// this flag, and fails where Curfew gave it none.
+func TestHelmTestFails(t *testing.T) {
+	for ttl, fails := range map[string]bool{"": true, "10m": false, "1d": false} {
+		command := root()
+		command.SetOut(io.Discard)
+		command.SetArgs([]string{"webhook", "--drain-delay=" + ttl, "--help"})
+		if err := command.Execute(); (err != nil) != fails {
+			t.Errorf("%q: error %v", ttl, err)
+		}
 	}
 }

@@ -14,7 +14,7 @@ func TestReportReadsMetricsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reference, err := os.ReadFile("../../docs/reference.md")
+	reference, err := os.ReadFile("../../docs/reference-signals.md")
 	if err != nil {
 		t.Fatal(err)
 	}

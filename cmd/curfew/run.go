@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
@@ -114,7 +115,7 @@ func newProcess(options *options, parts parts) (*process, error) {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	p.serverTime = servertime.NewServerTime(p.skew, asks.Ping).Now
-	p.mgr, err = newManager(capped, options, parts)
+	p.mgr, err = newManager(capped, options, p.metrics(parts), parts)
 	return p, err
 }
 
@@ -146,7 +147,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-func newManager(config *rest.Config, options *options, parts parts) (manager.Manager, error) {
+func newManager(config *rest.Config, options *options, metrics server.Options, parts parts) (manager.Manager, error) {
 	renew := options.leaseDuration * 2 / 3
 	var lock resourcelock.Interface
 	if parts.controller && options.leaderElect {
@@ -163,7 +164,7 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 			},
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
-		Metrics:                       server.Options{BindAddress: options.metricsAddr},
+		Metrics:                       metrics,
 		HealthProbeBindAddress:        "0", // addHealth serves it
 		PprofBindAddress:              options.pprof,
 		LeaderElection:                lock != nil,
@@ -208,6 +209,8 @@ type process struct {
 	serverTime follow.ServerTime
 	log        logr.Logger
 	drain      drain
+	// certificates are the webhook's; nil without it.
+	certificates certs.Provider
 	// platform holds the profiles, policies and namespaces by which both judge.
 	platform follow.Cached
 	// fresh reads the namespaces of --only-namespaces for admission; nil without that flag.
@@ -354,5 +357,5 @@ func memoryLimit() int64 {
 	return 0
 }
 
-// version is set by the linker.
-var version = "dev"
+// version and commit are set by the linker.
+var version, commit = "dev", "unknown"

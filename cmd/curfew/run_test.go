@@ -30,7 +30,7 @@ func kubeconfigOf(t *testing.T, server *httptest.Server) string {
 	return kubeconfig
 }
 
-// Neither what is asked once nor a watch asks for an answer that is packed.
+// Neither a single request nor a watch asks for a compressed answer.
 func TestAnswersAreNotPacked(t *testing.T) {
 	asked := map[string][]string{}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

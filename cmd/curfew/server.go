@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"curfew.dev/curfew/certs"
@@ -34,11 +38,42 @@ func (a *admission) addServer(ctx context.Context) error {
 	routes := ctrlwebhook.NewServer(ctrlwebhook.Options{})
 	a.handlers.Register(routes.Register)
 	address := net.JoinHostPort(a.options.host, fmt.Sprint(a.options.port))
-	server, err := api.ListenTLS(ctx, address, a.drain.closing(routes.WebhookMux()), config)
+	listener, err := api.ListenTLS(ctx, address, a.drain.closing(routes.WebhookMux()), config)
 	if err != nil {
 		return err
 	}
-	return a.mgr.Add(server)
+	return a.mgr.Add(listener)
+}
+
+// metrics says how /metrics is served. With --metrics-secure the webhook uses its own certificate.
+// A controller without a webhook signs one itself, which scrapers cannot verify.
+func (p *process) metrics(parts parts) server.Options {
+	out := server.Options{BindAddress: p.options.metricsAddr, SecureServing: p.options.metricsSecure}
+	if !out.SecureServing {
+		return out
+	}
+	out.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
+		config.MinVersion, config.NextProtos = tlsVersions[p.options.tlsMinVersion], []string{"http/1.1"}
+		if parts.webhook {
+			config.GetCertificate = p.certificates.GetCertificate
+		}
+	}}
+	out.FilterProvider = func(*rest.Config, *http.Client) (server.Filter, error) {
+		return func(log logr.Logger, next http.Handler) (http.Handler, error) {
+			return api.Guarded(p.users(""), p.access(), log, next), nil
+		}, nil
+	}
+	return out
+}
+
+// users finds the users of tokens for an audience; empty means that of the API server.
+func (p *process) users(audience string) api.Authenticator {
+	return api.NewTokenReviews(p.typed.AuthenticationV1().TokenReviews(), audience)
+}
+
+// access finds out what users may do.
+func (p *process) access() api.Authorizer {
+	return api.NewAccessReviews(p.typed.AuthorizationV1().SubjectAccessReviews())
 }
 
 // drain stops a webhook without failing a request: it serves until its callers have noticed that it

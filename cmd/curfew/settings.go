@@ -77,7 +77,8 @@ func (c *controller) report() settings.Report {
 	}
 	out.Skipped = settings.ListOf(slices.Sorted(maps.Keys(skipped)))
 	c.reportLabels(&out)
-	wanted, err := c.coverage.State()
+	wanted, foreign, err := c.coverage.State()
+	out.Foreign = settings.ListOf(foreign)
 	if out.Coverage = wanted; err != nil {
 		out.CoverageError = err.Error()
 	}

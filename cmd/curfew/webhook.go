@@ -31,10 +31,9 @@ const serviceName = "curfew-webhook"
 // admission are the parts of the webhooks.
 type admission struct {
 	*process
-	certificates certs.Provider
-	certificate  *tls.Config
-	builtin      *platform.Snapshot // without anything of the cluster
-	handlers     *webhook.Webhooks
+	certificate *tls.Config
+	builtin     *platform.Snapshot // without anything of the cluster
+	handlers    *webhook.Webhooks
 }
 
 // addWebhook wires certificate → TLS server → handlers, and returns the checks that must pass
@@ -184,9 +183,9 @@ func (a *admission) decisions() (*api.Decisions, error) {
 	}
 	return &api.Decisions{
 		Builtin: a.builtin, Source: a.handlers.Source(), Busy: a.handlers.Busy, Schemas: schemas, Clock: a.clock,
-		Authenticator: api.NewTokenReviews(a.typed.AuthenticationV1().TokenReviews()),
-		Authorizer:    api.NewAccessReviews(a.typed.AuthorizationV1().SubjectAccessReviews()),
-		Access:        a.handlers.Access, Rules: a.handlers.RuleOptions(),
+		Authenticator: a.users(a.options.httpAPIAudience), Audience: a.options.httpAPIAudience,
+		Authorizer: a.access(),
+		Access:     a.handlers.Access, Rules: a.handlers.RuleOptions(),
 		AnnotationsOnly: a.options.annotationsOnly(), Logger: a.log.WithName("api"),
 	}, nil
 }

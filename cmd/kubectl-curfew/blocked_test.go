@@ -47,7 +47,7 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := objects(t)
 			for _, text := range []string{due, waits} {
-				read, errs := lint.Read(lint.Source{Name: "added", Data: []byte(text)}, lint.Limits{})
+				read, errs := lint.Read(lint.Input{Name: "added", Data: []byte(text)}, lint.Limits{})
 				if len(errs) > 0 || len(read) != 1 {
 					t.Fatalf("%v:\n%s", errs, text)
 				}

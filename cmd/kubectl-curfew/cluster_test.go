@@ -75,7 +75,7 @@ func objects(t testing.TB) []runtime.Object {
 		if err != nil {
 			t.Fatal(err)
 		}
-		documents, errs := lint.Read(lint.Source{Name: file, Data: data}, lint.Limits{})
+		documents, errs := lint.Read(lint.Input{Name: file, Data: data}, lint.Limits{})
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}

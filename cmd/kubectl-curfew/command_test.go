@@ -183,9 +183,9 @@ func TestWithoutAnswer(t *testing.T) {
 		err  error
 		want string
 	}{
-		"nobody is there": {words("expiring -A"), &url.Error{Op: "Get", URL: "http://localhost:8080/api", Err: errors.New("dial tcp 127.0.0.1:8080: connect: connection refused")},
+		"no API server": {words("expiring -A"), &url.Error{Op: "Get", URL: "http://localhost:8080/api", Err: errors.New("dial tcp 127.0.0.1:8080: connect: connection refused")},
 			"cannot reach the API server: dial tcp 127.0.0.1:8080: connect: connection refused: check --context and --kubeconfig"},
-		"nobody is known": {words("explain job/build -n ci"), apierrors.NewUnauthorized("Unauthorized"),
+		"no credentials": {words("explain job/build -n ci"), apierrors.NewUnauthorized("Unauthorized"),
 			"the API server rejected your credentials (401 Unauthorized): log in again, or use another --context or --user"},
 		"nothing is asked":        {words("explain"), errors.New("asked"), "name an object: KIND/NAME, KIND NAME, or KIND with -l or --all"},
 		"nothing is to be done":   {words("keep jobs"), errors.New("asked"), `"jobs" names no object: give jobs/NAME, or -l or --all`},
@@ -217,7 +217,7 @@ func TestHelpFits(t *testing.T) {
 	for _, each := range append(command.Commands(), command) {
 		for line := range strings.Lines(each.Long) {
 			if len([]rune(strings.TrimSuffix(line, "\n"))) > helpWidth {
-				t.Errorf("%s: %q", each.Name(), line)
+				t.Errorf("help of %s: a line has more than %d columns: %q", each.Name(), helpWidth, line)
 			}
 		}
 	}

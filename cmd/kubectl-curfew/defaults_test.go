@@ -58,7 +58,7 @@ spec:
 // with are the objects of testdata, and more.
 func with(t *testing.T, text string) []runtime.Object {
 	t.Helper()
-	documents, errs := lint.Read(lint.Source{Data: []byte(text)}, lint.Limits{})
+	documents, errs := lint.Read(lint.Input{Data: []byte(text)}, lint.Limits{})
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}

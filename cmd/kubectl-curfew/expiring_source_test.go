@@ -20,7 +20,7 @@ func TestValueOutsideItsBounds(t *testing.T) {
 			told++
 		}
 		if strings.HasPrefix(line, "job.batch/long ") != strings.Contains(line, "above curfew.dev/max-ttl 7d") {
-			t.Errorf("%s", line)
+			t.Errorf("the bound must be in the row of job.batch/long, and in no other: %s", line)
 		}
 	}
 	if told != 1 {

@@ -144,7 +144,7 @@ func withObject(t *testing.T, text string, namespace map[string]string) *fakeClu
 				"defaults": map[string]any{"ttlLabel": map[string]any{"value": "9h"}}}}})
 	}
 	if text != "" {
-		documents, errs := lint.Read(lint.Source{Name: "added", Data: []byte(text)}, lint.Limits{})
+		documents, errs := lint.Read(lint.Input{Name: "added", Data: []byte(text)}, lint.Limits{})
 		if len(errs) > 0 || len(documents) != 1 {
 			t.Fatalf("%v:\n%s", errs, text)
 		}

@@ -24,7 +24,7 @@ func TestKeepByExemptUsers(t *testing.T) {
 		"exempt": {sent: 1, stderr: "warning: "},
 		"others": {notMine: []string{"update lifecyclepolicies"}, code: console.ExitBadNews,
 			stderr: `would be refused: metadata.annotations[curfew.dev/protect]: is against bounds.protect of policy "strict": leave it out, or ask for the verb update on that LifecyclePolicy` + "\n"},
-		"nobody answers": {notMine: []string{"create selfsubjectaccessreviews"}, code: console.ExitBadNews, stderr: "(whether you may is not known)\n"},
+		"no answer": {notMine: []string{"create selfsubjectaccessreviews"}, code: console.ExitBadNews, stderr: "(whether you may is not known)\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, append(objects(t), denies))

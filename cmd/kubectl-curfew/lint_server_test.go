@@ -66,6 +66,7 @@ func server(t *testing.T, broken bool) (cluster *fakeCluster, asked *[]string) {
 		case name == "filled":
 			cluster.warn.HandleWarningHeader(299, "", `curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "ci"`)
 			cluster.warn.HandleWarningHeader(299, "", "curfew: metadata.annotations[curfew.dev/ttl]: is a label: use it: as one")
+			cluster.warn.HandleWarningHeader(299, "", "curfew: see: kubectl curfew explain rule/label-as-annotation")
 			cluster.warn.HandleWarningHeader(299, "", "batch/v1 Job is getting old")
 		}
 		return true, &unstructured.Unstructured{Object: map[string]any{}}, nil

@@ -281,7 +281,7 @@ func TestNamesOnce(t *testing.T) {
 // TestOneLine: control characters in an annotation never reach the terminal.
 func TestOneLine(t *testing.T) {
 	if have := console.OneLine("a\tb\x1b[2J\u009b2J\u0085c\u2028d\x7fé…"); have != "a b [2J 2J c d é…" {
-		t.Errorf("%q", have)
+		t.Errorf("got %q, want each control character replaced by a space", have)
 	}
 }
 

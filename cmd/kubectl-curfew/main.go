@@ -20,8 +20,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 )
 
-// version is set by the linker.
-var version = "dev"
+// version and commit are set by the linker.
+var version, commit = "dev", "unknown"
 
 func main() {
 	console.Version = version

@@ -30,7 +30,7 @@ func withFlag(t *testing.T, flag, value string, texts ...string) *fakeCluster {
 		}
 	}
 	for _, text := range texts {
-		read, errs := lint.Read(lint.Source{Name: "added", Data: []byte(text)}, lint.Limits{})
+		read, errs := lint.Read(lint.Input{Name: "added", Data: []byte(text)}, lint.Limits{})
 		if len(errs) > 0 || len(read) != 1 {
 			t.Fatalf("%v:\n%s", errs, text)
 		}

@@ -37,7 +37,7 @@ func clusterOf(t *testing.T, texts ...string) *fakeCluster {
 		return strings.HasSuffix(object.GetObjectKind().GroupVersionKind().Kind, "CleanupPolicy")
 	})
 	for _, text := range texts {
-		documents, errs := lint.Read(lint.Source{Name: "added", Data: []byte(text)}, lint.Limits{})
+		documents, errs := lint.Read(lint.Input{Name: "added", Data: []byte(text)}, lint.Limits{})
 		if len(errs) > 0 {
 			t.Fatalf("%v:\n%s", errs, text)
 		}

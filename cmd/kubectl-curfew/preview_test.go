@@ -65,7 +65,7 @@ func TestPreviewActsAsTheAccount(t *testing.T) {
 			}
 			for _, fake := range cluster.actions() {
 				if verb := fake.GetVerb(); !slices.Contains([]string{"get", "list"}, verb) && fake.GetResource().Resource != "selfsubjectaccessreviews" {
-					t.Errorf("%s %s", verb, fake.GetResource().Resource)
+					t.Errorf("preview sent %s %s, want only reads", verb, fake.GetResource().Resource)
 				}
 			}
 			expectCount(t, "patches", patched, 0)

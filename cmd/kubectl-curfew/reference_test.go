@@ -110,7 +110,7 @@ func page(root *cobra.Command) string {
 			out.WriteString("\nAnd the [flags of all commands that ask a cluster](#flags-of-all-commands-that-ask-a-cluster).\n")
 		}
 	}
-	out.WriteString("\n## Flags of all commands that ask a cluster\n\nThose of `kubectl`, and one of Curfew's.\n")
+	out.WriteString("\n## Flags of all commands that ask a cluster\n\nThey are the flags of `kubectl`, and one of Curfew's.\n")
 	var all []*pflag.Flag
 	connecting.VisitAll(func(flag *pflag.Flag) { all = append(all, flag) })
 	out.WriteString(flagTable(all))

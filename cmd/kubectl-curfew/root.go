@@ -70,7 +70,7 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "kubectl curfew version", version)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "kubectl curfew version %s\ncommit %s\n", version, commit)
 			return err
 		},
 	}

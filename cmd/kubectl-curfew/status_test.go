@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,6 +53,9 @@ type installation struct {
 	accounts  []string // ServiceAccounts of kube-controller-manager
 	// reached is whether the API server calls the webhooks.
 	reached bool
+	// refused names a webhook that the API server cannot call: it refuses requests. Where the webhook is
+	// reached, it refuses the second one.
+	refused string
 	// absent: Curfew is not installed.
 	absent bool
 }
@@ -173,7 +178,8 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 	add("v1", "Secret", "curfew-system", "curfew-webhook-tls", &corev1.Secret{Data: map[string][]byte{corev1.TLSCertKey: in.serving}})
 	add("apps/v1", "Deployment", "curfew-system", "curfew-webhook", &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "curfew", Args: in.args}}}}}, Status: appsv1.DeploymentStatus{ReadyReplicas: in.webhook}})
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "curfew-webhook"}}}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "curfew-webhook"}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("api"), Port: new(int32(8443))}, {Name: new("https"), Port: new(int32(9443))}}}
 	for _, ready := range in.endpoints {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
 	}
@@ -188,6 +194,8 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 		switch {
 		case len(create.CreateOptions.DryRun) == 0:
 			return true, nil, errors.New("not a dry run")
+		case in.refused != "" && (!in.reached || object.GetAnnotations()[wellknown.AnnotationDefaultTTL] == "soon"):
+			return true, nil, apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: context deadline exceeded", in.refused))
 		case !in.reached:
 		case object.GetAnnotations()[wellknown.AnnotationDefaultTTL] == "soon":
 			return true, nil, forbidden("create", "namespaces: metadata.annotations["+wellknown.AnnotationDefaultTTL+"]")
@@ -249,7 +257,19 @@ func TestStatus(t *testing.T) {
 			in.reached, in.webhook, in.endpoints = false, 0, []bool{false}
 		}, code: 1, want: map[string]string{"webhook": "failed no replica is ready: objects are created without defaults and checks"}},
 		"a webhook behind a firewall": {change: func(in *installation) { in.reached = false }, code: 1, want: map[string]string{
-			"webhook": "failed the API server does not reach it: objects are created without defaults and checks"}},
+			"webhook": "failed the API server does not reach it: objects are created without defaults and checks. 2 endpoints are ready: a firewall or NetworkPolicy may block port 9443 "}},
+		"… that refuses requests": {change: func(in *installation) { in.reached, in.refused = false, "namespaces.curfew.dev" }, code: 1, want: map[string]string{
+			"webhook":     `failed the API server refuses requests because it cannot call it: Internal error occurred: failed calling webhook "namespaces.curfew.dev": context deadline exceeded. 2 endpoints are ready: a firewall`,
+			"certificate": "ok the webhook's CA"}},
+		"… to one of two replicas": {change: func(in *installation) { in.refused = "namespaces.curfew.dev" }, code: 1, want: map[string]string{
+			"webhook": "failed the API server refuses requests because it cannot call it: "}},
+		"another's webhook refuses requests": {change: func(in *installation) { in.reached, in.refused = false, "curfew.dev.example.com" }, want: map[string]string{
+			"webhook": "ok 2 endpoints are ready; not tried"},
+			note: `failed calling webhook "curfew.dev.example.com": context deadline exceeded: whether the API server calls the webhook was not tried`},
+		"foreign requirements": {change: func(in *installation) {
+			in.report.Foreign = settings.ListOf([]string{"MutatingWebhookConfiguration curfew: !control-plane"})
+		}, want: map[string]string{
+			"coverage": "warning others added requirements to namespaceSelectors, which can exempt namespaces: MutatingWebhookConfiguration curfew: !control-plane"}},
 		"one replica of the webhook": {change: func(in *installation) { in.webhook = 1 }, want: map[string]string{
 			"webhook": "warning the API server calls it; 1 of 2 replicas are ready"}},
 		"not tried": {notMine: []string{"create namespaces"}, want: map[string]string{
@@ -260,7 +280,7 @@ func TestStatus(t *testing.T) {
 			"webhook": "failed there is no MutatingWebhookConfiguration curfew: admission does nothing", "coverage": "ok 9 webhooks"}},
 		"an expired certificate": {change: func(in *installation) { in.serving = issued(t, noon.Add(-time.Hour)) }, code: 1, want: map[string]string{
 			"certificate": "failed the webhook's CA expired 2026-12-24 12:00:00 CET: the API server does not call the webhook"}},
-		"a certificate that nobody renews": {change: func(in *installation) {
+		"a certificate that is not renewed": {change: func(in *installation) {
 			in.serving = issued(t, noon.AddDate(0, 0, 7))
 			for _, one := range in.configurations {
 				for i := range one.Webhooks {
@@ -299,7 +319,7 @@ func TestStatus(t *testing.T) {
 		"an outage refuses requests in kube-system": {change: func(in *installation) { in.failClosed() }, want: map[string]string{
 			"coverage": "warning an outage refuses requests in namespaces of --protect: 8 webhooks of ValidatingWebhookConfiguration curfew have no match condition not-protected: " +
 				`!(request.?namespace.orValue("") in ["kube-node-lease", "kube-public", "kube-system"])`}},
-		"… and in those of a pattern": {change: func(in *installation) {
+		"… also by a pattern": {change: func(in *installation) {
 			in.settings["protect"], in.args = "kube-system,openshift-*", []string{"webhook", "--protect=openshift-*", "--protect", "kube-system"}
 			in.failClosed("kube-system")
 		}, want: map[string]string{"coverage": "warning an outage refuses requests in namespaces of --protect: 8 webhooks of ValidatingWebhookConfiguration curfew have no match condition not-protected: " +
@@ -310,13 +330,13 @@ func TestStatus(t *testing.T) {
 		"another version": {change: func(in *installation) { in.settings[settings.Version] = "v9" }, want: map[string]string{
 			"version": "warning kubectl-curfew dev, controller v9"}},
 		"another schema": {change: func(in *installation) { in.definitions[0].Spec.Versions[0].Schema = nil }, want: map[string]string{
-			"kinds": "warning not those of kubectl-curfew dev: c"}},
+			"kinds": "warning other schemas than in kubectl-curfew dev: c"}},
 		"a kind is missing": {change: func(in *installation) { in.definitions = in.definitions[1:] }, code: 1, want: map[string]string{
 			"kinds": "failed missing: c"}},
 		"a trigger is off": {change: func(in *installation) { in.settings["enable"] = "ttl,label,deadline" }, want: map[string]string{
 			"triggers": "ok on: ttl, label, deadline; off: cleanup, tally", "cleanup": "ok off"}},
 		"dry-run": {change: func(in *installation) { in.settings["dry-run"] = "true" }, want: map[string]string{
-			"triggers": "warning on: ttl, label, cleanup, deadline, tally; the controller only reports what is due (--dry-run)"}},
+			"triggers": "warning on: ttl, label, cleanup, deadline, tally; the controller only reports due objects (--dry-run)"}},
 		"a paused source": {change: func(in *installation) {
 			in.report.Paused = settings.ListOf([]string{`deletions are paused: Job of source "namespace/ci" in namespace "ci" (Refused)`})
 		}, want: map[string]string{
@@ -354,7 +374,7 @@ func TestStatus(t *testing.T) {
 			"webhook": "unknown whether the API server reaches it is not known", "certificate": "unknown not read",
 			"coverage": "unknown you may not get configmaps/curfew-settings", "version": "unknown kubectl-curfew dev; that of the controller is not known",
 			"triggers": "unknown you may not get", "deletions": "unknown you may not get", "permissions": "unknown you may not get", "cleanup": "unknown you may not get", "in-tree TTL": "unknown on by Kubernetes' default",
-		}, note: "note: you may not get customresourcedefinitions: whether Curfew's are those of this version is not known"},
+		}, note: "note: you may not get customresourcedefinitions: it is not known whether Curfew's have the schemas of this version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, usual, _, _ := executeIn(t, healthy(t).cluster(t), scene{}, "status")

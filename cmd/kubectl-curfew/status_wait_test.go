@@ -39,7 +39,7 @@ func TestStatusWaits(t *testing.T) {
 		"away at the end": {line: "status --wait --timeout 5s", away: 100, asked: 3, code: console.ExitBadNews, lasting: 5 * time.Second,
 			said: "error: not good within 5s: reading the settings of Curfew's controller in namespace \"curfew-system\": connection refused\n"},
 		"bad, then away": {line: "status --wait --timeout 5s", bad: 2, away: 100, asked: 3, code: console.ExitBadNews, lasting: 5 * time.Second, said: "connection refused\n"},
-		"what is missing": {line: "status --wait --timeout 5s", bad: 100, asked: 3, code: console.ExitBadNews, lasting: 5 * time.Second,
+		"bad to the end": {line: "status --wait --timeout 5s", bad: 100, asked: 3, code: console.ExitBadNews, lasting: 5 * time.Second,
 			said: "error: not good within 5s: webhook failed\n"},
 		"not known at the end": {line: "status --wait --timeout 3s", tenant: true, asked: 2, code: console.ExitBadNews, lasting: 3 * time.Second,
 			said: "error: not good within 3s: controller unknown, webhook unknown\n"},

@@ -23,7 +23,7 @@ func TestNeverSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := &url.Error{Op: "Delete", URL: "https://api", Err: c.err} // as of an http.Client
 			if out, answered := FailureOf(err); out.Outcome != c.outcome || out.Code != c.code || answered {
-				t.Errorf("%+v, %t", out, answered)
+				t.Errorf("answer %+v, answered %t; want outcome %v, code %d, not answered", out, answered, c.outcome, c.code)
 			}
 		})
 	}

@@ -70,7 +70,7 @@ func TestPaddedRoles(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
-			t.Errorf("%s %s", r.Method, r.URL.Path)
+			t.Errorf("got %s %s, want only selfsubjectaccessreviews", r.Method, r.URL.Path)
 		}
 		_, err := fmt.Fprint(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true,"evaluationError":"`)
 		for chunk := strings.Repeat("x", 1<<20); err == nil && read < answer; read += len(chunk) {

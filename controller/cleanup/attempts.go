@@ -11,12 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -148,13 +150,10 @@ func (b *batch) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, er
 		b.keep(o.UID, errChanged.Error())
 		return engine.Judgement{Verdict: engine.Keep}, nil
 	}
-	place := &turn{of: b.run.c.judging, namespace: cmp.Or(b.run.policy.Namespace, b.run.policy.ID())}
-	defer place.end()
-	decision, err := b.run.survey.JudgeLive(ctx, targetOf(&item), object, b.run.c.options.Live, b.budget, place.judging)
+	decision, err := b.judge(ctx, &item, object, b.run.c.options.Live)
 	if err != nil {
 		return engine.Judgement{}, err
 	}
-	newest := b.run.survey.Newest
 	switch {
 	case decision.Verdict == cleanup.NoMatch:
 		b.keep(o.UID, "it does not match any more")
@@ -164,13 +163,32 @@ func (b *batch) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, er
 		b.mu.Unlock()
 	case decision.Verdict == cleanup.Skip:
 		b.keep(o.UID, decision.Message)
-	case newest != nil && newest.Keeps(decision.Group, decision.Time, o.UID):
+	case b.newest(&decision, o.UID):
 		b.keep(o.UID, "it is one of the newest")
 	default:
 		o.ResourceVersion = object.GetResourceVersion()
-		return engine.Judgement{Verdict: engine.Track, Object: o, Finalizers: object.GetFinalizers()}, nil
+		agrees := func(ctx context.Context) bool {
+			cached, err := b.judge(ctx, &item, object, b.run.c.options.Cached)
+			return err == nil && cached.Verdict == cleanup.Delete && !b.newest(&cached, o.UID)
+		}
+		return engine.Judgement{Verdict: engine.Track, Object: o, Finalizers: object.GetFinalizers(), Agrees: agrees}, nil
 	}
 	return engine.Judgement{Verdict: engine.Keep}, nil
+}
+
+// judge decides about an object that was just read, by what source knows of its context.
+func (b *batch) judge(
+	ctx context.Context, item *v1alpha1.CleanupItem, object *unstructured.Unstructured, source platform.Source,
+) (cleanup.Decision, error) {
+	place := &turn{of: b.run.c.judging, namespace: cmp.Or(b.run.policy.Namespace, b.run.policy.ID())}
+	defer place.end()
+	return b.run.survey.JudgeLive(ctx, targetOf(item), object, source, b.budget, place.judging)
+}
+
+// newest reports whether keepNewest keeps an object.
+func (b *batch) newest(decision *cleanup.Decision, uid types.UID) bool {
+	newest := b.run.survey.Newest
+	return newest != nil && newest.Keeps(decision.Group, decision.Time, uid)
 }
 
 // judging is away for a live judgement. Without a turn in time nothing is wrong with its object.

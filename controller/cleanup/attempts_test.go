@@ -273,7 +273,7 @@ func TestUnansweredDeletionIsNotExact(t *testing.T) {
 			}
 			run := api.status.LastRun
 			if got := api.condition(v1alpha1.ConditionCountsExact); !strings.HasPrefix(got, c.want) || run.Lost != c.lost || run.Phase != v1alpha1.RunCompleted {
-				t.Errorf("%s; %+v", got, run)
+				t.Errorf("condition %q, run %+v; want %q, %d lost, Completed", got, run, c.want, c.lost)
 			}
 		})
 	}

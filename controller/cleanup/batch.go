@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,8 +76,7 @@ func (b *batches) add(items []v1alpha1.CleanupItem) error {
 	if !r.c.unchanged(r.policy) {
 		return errChanged
 	}
-	r.pages++
-	page := newPage(v1alpha1.PolicyReference{Name: r.policy.Name, UID: r.policy.UID}, r.info.ID, r.pages, r.info.DryRun, items)
+	page := newPage(v1alpha1.PolicyReference{Name: r.policy.Name, UID: r.policy.UID}, r.info.ID, r.nextPage(), r.info.DryRun, items)
 	b.all.Go(func() {
 		defer func() { <-b.free }()
 		if err := r.batch(b.ctx, page); err != nil {
@@ -106,15 +106,34 @@ func (r *run) batch(ctx context.Context, page *page) error {
 		if page.fields.Page > detailedPages {
 			page.summarise()
 		}
-		return r.ledger.store.writePage(ctx, page.name, &page.fields, true)
+		return r.write(ctx, page, r.ledger.replace)
 	}
-	if err := r.ledger.announce(ctx, page); err != nil {
+	if err := r.write(ctx, page, r.ledger.announce); err != nil {
 		return err
 	}
 	if err := r.newBatch(page).decide(ctx); err != nil {
 		return err
 	}
 	return r.count(ctx, page)
+}
+
+// write writes a new page, under the next number that is free: a process that was killed, or no
+// longer leads, may have written one.
+func (r *run) write(ctx context.Context, page *page, write func(context.Context, *page) error) error {
+	err := write(ctx, page)
+	for apierrors.IsAlreadyExists(err) {
+		page.renumber(r.nextPage())
+		err = write(ctx, page)
+	}
+	return err
+}
+
+// nextPage is the number of the next page.
+func (r *run) nextPage() int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pages++
+	return r.pages
 }
 
 // newBatch is what deletes the objects of a page.
@@ -149,6 +168,8 @@ type batch struct {
 	// unconfirmed is why the last attempt stopped sending: see confirm. The run's confirming guards
 	// it.
 	unconfirmed error
+	// ctx ends with the run.
+	ctx context.Context
 	// unread is how often an object was read again: see find.
 	unread int
 	// err is an error that only a user can fix, such as a missing permission.
@@ -216,12 +237,17 @@ func (b *batch) decide(ctx context.Context) error {
 }
 
 // submit makes one attempt at each of the objects, or none if it is not known whether the run may
-// still delete.
+// still delete: the run confirms that before the first attempt of each batch, and later when a
+// DELETE needs it.
 func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error {
-	b.run.confirming.Lock()
-	b.unconfirmed = b.run.confirm(ctx)
-	b.run.confirming.Unlock()
-	if b.unconfirmed != nil {
+	b.unconfirmed = nil
+	if b.done == nil {
+		b.ctx = ctx
+		b.run.confirming <- struct{}{}
+		b.unconfirmed = b.run.confirm(ctx)
+		<-b.run.confirming
+	}
+	if b.unconfirmed != nil || !b.confirmed(ctx) {
 		return context.Cause(ctx)
 	}
 	objects := make([]engine.Entry, 0, len(items))

@@ -49,6 +49,7 @@ type cluster struct {
 	objects map[string]*metav1.PartialObjectMetadata
 	status  v1alpha1.CleanupPolicyStatus
 	pages   map[string]v1alpha1.CleanupReportFields
+	written map[string]int // how often each was written
 	// sent has what the DELETEs of Curfew have deleted, by UID.
 	sent map[types.UID]int
 	// requests so far, and the one at which the process is killed, before it or after it.
@@ -145,20 +146,6 @@ func (c *cluster) writeStatus(_ context.Context, status *v1alpha1.CleanupPolicyS
 		c.status = *status.DeepCopy()
 		return nil
 	})
-}
-
-func (c *cluster) writePage(_ context.Context, name string, fields *v1alpha1.CleanupReportFields, _ bool) error {
-	return c.request(func() error { c.pages[name] = *fields.DeepCopy(); return nil })
-}
-
-func (c *cluster) readPage(_ context.Context, name string) (out *v1alpha1.CleanupReportFields, err error) {
-	err = c.request(func() error {
-		if page, ok := c.pages[name]; ok && page.Policy.UID == "policy" {
-			out = page.DeepCopy()
-		}
-		return nil
-	})
-	return out, err
 }
 
 func (c *cluster) counted(_ context.Context, run string) (deleted int64, last int32, err error) {
@@ -363,7 +350,7 @@ func (*cluster) PodCounter(context.Context, *policy.Facts) (*resolution.PodCount
 
 // newCluster has five ConfigMaps that match and some that do not.
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{t: t, versions: []string{"v1"}, registered: map[schema.GroupVersionResource]bool{}, objects: map[string]*metav1.PartialObjectMetadata{}, pages: map[string]v1alpha1.CleanupReportFields{}, sent: map[types.UID]int{}}
+	c := &cluster{t: t, versions: []string{"v1"}, registered: map[schema.GroupVersionResource]bool{}, objects: map[string]*metav1.PartialObjectMetadata{}, pages: map[string]v1alpha1.CleanupReportFields{}, written: map[string]int{}, sent: map[types.UID]int{}}
 	for _, name := range []string{"tmp-1", "tmp-2", "tmp-3", "tmp-4", "tmp-5", "keep-1", "keep-2"} {
 		object := &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},

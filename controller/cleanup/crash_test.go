@@ -140,7 +140,7 @@ func TestResumedRunJudgesAgain(t *testing.T) {
 		whole.objects[name] = object.DeepCopy()
 	}
 	if err := whole.work(t.Context(), p); err != nil || len(whole.sent) != 2 || whole.objects["tmp-3"] == nil {
-		t.Fatalf("%v: %v", err, whole.sent)
+		t.Fatalf("error %v, DELETEs %v; want two, and tmp-3 kept", err, whole.sent)
 	}
 	c.killAt = 7 // It has announced tmp-1 and tmp-2.
 	_ = c.work(t.Context(), p)

@@ -16,6 +16,7 @@ import (
 
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -61,7 +62,7 @@ func (r *run) waiting() string {
 	if r.policy.Namespace != "" {
 		kind = "CleanupApproval"
 	}
-	return fmt.Sprintf("nobody has approved the policy as it is now: look at the report of this run, and create a %s "+
+	return fmt.Sprintf("the policy as it is now is not approved: look at the report of this run, and create a %s "+
 		"with policyUID %s and specHash %s", kind, r.policy.UID, r.policy.Hash)
 }
 
@@ -75,6 +76,17 @@ func (r *run) confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmedFor)
 	defer cancel()
 	at := r.c.options.Clock.Now()
+	err := r.mayDelete(ctx)
+	if err != nil {
+		at = time.Time{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.confirmed = at
+	return err
+}
+
+func (r *run) mayDelete(ctx context.Context) error {
 	if err := r.ledger.store.confirm(ctx); err != nil {
 		return err
 	}
@@ -89,25 +101,48 @@ func (r *run) confirm(ctx context.Context) error {
 	if err == nil && !approved {
 		err = errUnapproved
 	}
-	if err == nil {
-		r.confirmed = at
-	}
 	return err
 }
 
-// confirmedFor is how long a DELETE may rely on the last confirmation.
-const confirmedFor = 10 * time.Second
+const (
+	// confirmedFor is how long a DELETE may rely on the last confirmation. From renewAfter on it is
+	// renewed beside the DELETEs, so that none waits for it.
+	confirmedFor = 10 * time.Second
+	renewAfter   = confirmedFor / 2
+)
 
 // confirmed reports whether a DELETE may be sent, and confirms again if that was long ago. The
 // mirror of the policies has no age: where its watch is silent, a suspended policy would go on.
 func (b *batch) confirmed(ctx context.Context) bool {
 	r := b.run
-	r.confirming.Lock() // Requests of the same time share the answer.
-	defer r.confirming.Unlock()
-	if b.unconfirmed == nil && r.c.options.Clock.Since(r.confirmed) >= confirmedFor {
+	age := r.confirmedAge()
+	if age < renewAfter {
+		return true
+	}
+	if age < confirmedFor {
+		select {
+		case r.confirming <- struct{}{}:
+			r.renewing.Go(func() {
+				_ = r.confirm(b.ctx) // If it fails, the next DELETE confirms again.
+				<-r.confirming
+			})
+		default:
+		}
+		return true
+	}
+	r.confirming <- struct{}{} // Requests of the same time share the answer.
+	defer func() { <-r.confirming }()
+	if b.unconfirmed == nil && r.confirmedAge() >= confirmedFor {
 		b.unconfirmed = r.confirm(ctx)
 	}
 	return b.unconfirmed == nil
+}
+
+// confirmedAge is how long ago the run was confirmed. Any clock counts: see [pause.Age].
+func (r *run) confirmedAge() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return pause.Age(r.c.options.Clock.Now(), r.confirmed)
 }
 
 // ends reports whether an error of confirm ends the run, or makes it wait until a user acts. The

@@ -37,7 +37,7 @@ func TestHeldRun(t *testing.T) {
 			err := c.work(t.Context(), p)
 			if killed {
 				if stalled := c.condition(v1alpha1.ConditionStalled); err == nil || !strings.HasPrefix(stalled, "True Paused a pause holds its deletions") {
-					t.Fatalf("%v, %s", err, stalled)
+					t.Fatalf("error %v, condition %q; want an error and Stalled with reason Paused", err, stalled)
 				}
 				c.dead, c.waited, c.late = false, 0, 23*time.Hour
 				c.held = func(string) bool { return c.waitedFor() == 0 }
@@ -84,7 +84,7 @@ func TestHeldIsNotUnanswered(t *testing.T) {
 	b := r.newBatch(&page{fields: v1alpha1.CleanupReportFields{Objects: []v1alpha1.CleanupItem{{UID: "a"}}}})
 	b.answered("a", action.Answer{Outcome: action.Held})
 	if b.unanswered["a"] || b.items["a"].Result != "" {
-		t.Errorf("%+v", b.items["a"])
+		t.Errorf("item %+v, want no result, and no longer unanswered", b.items["a"])
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 )
 
 // errOvertaken: another writer, such as another leader, wrote the status of the policy.
-var errOvertaken = errors.New("the status of the policy was written by somebody else")
+var errOvertaken = errors.New("another client wrote the status of the policy")
 
 // errChanged: the policy was edited or suspended during a run, which then deletes nothing more.
 var errChanged = errors.New("the policy was changed or suspended")
@@ -54,9 +54,14 @@ type storage interface {
 	// current is the status as it was last read or written.
 	current() *v1alpha1.CleanupPolicyStatus
 	writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyStatus) error
-	// writePage writes a page, whether or not it exists. fresh says that it most likely does not.
-	writePage(ctx context.Context, name string, fields *v1alpha1.CleanupReportFields, fresh bool) error
-	readPage(ctx context.Context, name string) (*v1alpha1.CleanupReportFields, error)
+	// owned is errOvertaken if another writer has written the status.
+	owned(ctx context.Context) error
+	// writePage creates a page that has no version, and replaces that version of a page otherwise.
+	// The page has the new version then.
+	writePage(ctx context.Context, page *page) error
+	// readPage reads a page, and its version. fields are nil if it is of another policy, or if there
+	// is none: then it has no version either.
+	readPage(ctx context.Context, name string) (fields *v1alpha1.CleanupReportFields, version string, err error)
 	// counted is how many objects the pages of a run say that it has deleted, and the number of its
 	// last page with outcomes.
 	counted(ctx context.Context, run string) (deleted int64, last int32, err error)
@@ -110,10 +115,10 @@ func (l *ledger) begin(ctx context.Context, run *v1alpha1.CleanupRun, inexact fu
 	})
 }
 
-// announce writes a page, and then the UIDs on it into the status. Before that nothing on the page
-// may be deleted. A page that only the first step reached is written again by the next run.
+// announce creates a page, and then writes the UIDs on it into the status. Before that nothing on
+// the page may be deleted. It replaces no page: another process may lead now, and announce that.
 func (l *ledger) announce(ctx context.Context, page *page) error {
-	if err := l.store.writePage(ctx, page.name, &page.fields, true); err != nil {
+	if err := l.store.writePage(ctx, page); err != nil {
 		return err
 	}
 	uids := make([]types.UID, 0, len(page.fields.Objects))
@@ -134,7 +139,7 @@ func (l *ledger) announce(ctx context.Context, page *page) error {
 func (l *ledger) count(ctx context.Context, page *page, inexact func(s *v1alpha1.CleanupPolicyStatus, unknown int64)) error {
 	unknown := page.unknown()
 	deleted := page.tally()
-	if err := l.store.writePage(ctx, page.name, &page.fields, false); err != nil {
+	if err := l.rewrite(ctx, page); err != nil {
 		return err
 	}
 	err := l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
@@ -154,7 +159,56 @@ func (l *ledger) count(ctx context.Context, page *page, inexact func(s *v1alpha1
 		return err
 	}
 	page.summarise()
-	return l.store.writePage(ctx, page.name, &page.fields, false)
+	return l.rewrite(ctx, page)
+}
+
+// maxRewrites is how often a page may change while it is written.
+const maxRewrites = 5
+
+// rewrite replaces an announced page. A user may have changed or deleted it. If that was another
+// leader, which has written the status as well, it is errOvertaken.
+func (l *ledger) rewrite(ctx context.Context, page *page) error {
+	for tries := 1; ; tries++ {
+		err := l.store.writePage(ctx, page)
+		missing := page.version != "" && apierrors.IsNotFound(err)
+		if tries == maxRewrites || !missing && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if err := l.reread(ctx, page); err != nil {
+			return err
+		}
+	}
+}
+
+// reread learns the version of a page, and whether this process still decides about it. It asks for
+// that last: a leader that takes over later changes the version when it counts the page.
+func (l *ledger) reread(ctx context.Context, page *page) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, version, err := l.store.readPage(ctx, page.name)
+	if err != nil {
+		return err
+	}
+	page.version = version
+	return l.store.owned(ctx)
+}
+
+// replace writes a page that counts nothing: of a dry run, or with matches. It replaces no page
+// that counts.
+func (l *ledger) replace(ctx context.Context, page *page) error {
+	err := l.store.writePage(ctx, page)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	fields, version, reading := l.store.readPage(ctx, page.name)
+	switch {
+	case reading != nil:
+		return reading
+	case page.fields.DryRun && fields != nil && !fields.DryRun:
+		return err
+	}
+	page.version = version
+	return l.store.writePage(ctx, page)
 }
 
 // without is all pages but one.
@@ -188,6 +242,8 @@ func addKind(s *v1alpha1.CleanupPolicyStatus, kind metav1.GroupKind, count int64
 type page struct {
 	name   string
 	fields v1alpha1.CleanupReportFields
+	// version is the resourceVersion as this process last wrote or read it; "" if it did neither.
+	version string
 }
 
 func newPage(policy v1alpha1.PolicyReference, run string, number int32, dryRun bool, items []v1alpha1.CleanupItem) *page {
@@ -195,6 +251,11 @@ func newPage(policy v1alpha1.PolicyReference, run string, number int32, dryRun b
 		name:   pageName(policy.Name, run, number),
 		fields: v1alpha1.CleanupReportFields{Policy: policy, Run: run, Page: number, DryRun: dryRun, Objects: items},
 	}
+}
+
+// renumber gives a page another name.
+func (p *page) renumber(number int32) {
+	p.fields.Page, p.name = number, pageName(p.fields.Policy.Name, p.fields.Run, number)
 }
 
 // pageName is at most 253 characters long.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -25,12 +26,18 @@ var histories = flag.Int("histories", 200, "how many histories TestCountsAreLine
 
 // Two processes that both believe to lead work for a policy. They are killed, requests and answers
 // are lost or late, users delete objects and touch the policy. What the processes and users see is
-// explained by a sequential counter that counts each deleted object exactly once (S7).
+// explained by a sequential counter that counts each deleted object exactly once (S7). No process
+// overwrites a report page of another.
 func TestCountsAreLinearizable(t *testing.T) {
 	defer small(2)()
 	for seed := range *histories {
 		h := newHistory(t, uint64(seed))
 		h.play()
+		for _, status := range h.statuses {
+			if exact := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCountsExact); exact != nil && exact.Reason == v1alpha1.ReasonReportLost {
+				t.Fatalf("seed %d: a process has overwritten a report page of another leader: %s", seed, exact.Message)
+			}
+		}
 		if result, info := porcupine.CheckOperationsVerbose(counter, h.operations, time.Minute); result != porcupine.Ok {
 			t.Fatalf("seed %d: %s, status %+v\n%s", seed, result, h.status(), h.explain(info))
 		}
@@ -78,7 +85,7 @@ type counts struct {
 	// found gone, so that it must count them. named were announced once, before their DELETEs.
 	gone, accepted, announced, named, counted set
 	// seen are objects that a process saw after they were announced. Where another deletes one after
-	// that, the object may stay uncounted: late. docs/reference.md says so.
+	// that, the object may stay uncounted: late. docs/reference-cleanup.md says so.
 	seen          [4]set
 	late          set
 	deleted, lost int64
@@ -390,7 +397,6 @@ func (h *history) readStatus(l *leader, r *request, in *asked) {
 		delete(left, page.Report)
 	}
 	for name := range left {
-		// A page that is lost is in no count: another leader has overwritten it.
 		if page := l.sentPages[name]; page != nil && in.deleted != before.Deleted {
 			for i := range page.Objects {
 				if result := page.Objects[i].Result; result == v1alpha1.ItemDeleted || result == v1alpha1.ItemGone {

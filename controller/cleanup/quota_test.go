@@ -83,7 +83,7 @@ func TestReportQuota(t *testing.T) {
 				} else {
 					fields.Objects = []v1alpha1.CleanupItem{{Message: strings.Repeat("x", size)}}
 				}
-				if names[at] = short; stores[of].writePage(t.Context(), at, &fields, true) != nil {
+				if names[at] = short; stores[of].writePage(t.Context(), &page{name: at, fields: fields}) != nil {
 					t.Fatal("writing a page failed")
 				}
 			}

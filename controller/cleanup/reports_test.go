@@ -52,7 +52,7 @@ func (a *archive) write(run string, fields v1alpha1.CleanupReportFields) {
 	if len(fields.Matched) > 0 {
 		name = matchesName("p", run, 1)
 	}
-	if err := a.store.writePage(a.t.Context(), name, &fields, true); err != nil {
+	if err := a.store.writePage(a.t.Context(), &page{name: name, fields: fields}); err != nil {
 		a.t.Fatal(err)
 	}
 }

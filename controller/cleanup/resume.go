@@ -104,11 +104,12 @@ func (r *run) settleAll(ctx context.Context) error {
 // announced: others have written the page or the status, and it must be neither counted nor
 // overwritten.
 func (r *run) announced(ctx context.Context, uncounted *v1alpha1.UncountedPage) (*page, error) {
-	fields, err := r.ledger.store.readPage(ctx, uncounted.Report)
+	fields, version, err := r.ledger.store.readPage(ctx, uncounted.Report)
 	if err != nil || fields == nil || fields.Run != r.info.ID || uncounted.SHA256 != sumItems(fields.Objects) {
 		return nil, err
 	}
 	page := newPage(fields.Policy, fields.Run, fields.Page, false, fields.Objects)
+	page.version = version
 	if page.name = pageName(r.policy.Name, fields.Run, fields.Page); page.name != uncounted.Report {
 		return nil, nil
 	}

@@ -18,6 +18,7 @@ import (
 
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/requirement"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -101,6 +102,7 @@ func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Dur
 	store := newStore(c.options.Clock, c.options.Objects, p, object.GetResourceVersion(), status)
 	store.reportBytes = c.options.ReportBytes
 	cur := &current{object: object, policy: p, now: now, turn: turn, ledger: &ledger{store: store}}
+	cur.requires = requirement.Record(cleanup.KindOf(object), object.Object)
 	limits, err := c.limit(p)
 	if err != nil {
 		return 0, err
@@ -131,6 +133,9 @@ func (c *Controller) advance(ctx context.Context, cur *current, errs field.Error
 	}
 	if err := cur.observe(ctx, errs, next); err != nil {
 		return false, next, err
+	}
+	if cur.held != "" {
+		c.event(cur.object, true, v1alpha1.ReasonNeedsNewerVersion, cur.held)
 	}
 	if err := c.finish(ctx, cur, usable && due.IsZero()); err != nil || due.IsZero() {
 		return false, next, err
@@ -169,6 +174,7 @@ func (r *run) start(ctx context.Context) error {
 
 func (r *run) carryOut(ctx context.Context) error {
 	defer func() {
+		r.renewing.Wait()
 		r.forgetKinds()
 		r.remembers.end()
 	}()

@@ -77,7 +77,7 @@ func stalledReason(object *unstructured.Unstructured) string {
 var reasons = []string{
 	v1alpha1.ReasonInvalidField, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonForbidden, v1alpha1.ReasonTooManyMatches,
 	v1alpha1.ReasonTooManyGroups, v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonPaused, v1alpha1.ReasonKindNotListed,
-	v1alpha1.ReasonTimeLimit, v1alpha1.ReasonRunFailed,
+	v1alpha1.ReasonTimeLimit, v1alpha1.ReasonRunFailed, v1alpha1.ReasonNeedsNewerVersion,
 }
 
 const otherReason = "Other"

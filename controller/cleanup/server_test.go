@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,6 +40,8 @@ type server struct {
 	sent map[types.UID]int
 	// statuses are all that there were, by the resourceVersion of the policy.
 	statuses map[string]v1alpha1.CleanupPolicyStatus
+	// events are the Events that a test records.
+	events []string
 }
 
 func newServer(t *testing.T) *server {
@@ -305,20 +308,25 @@ func (r resources) Create(_ context.Context, page *unstructured.Unstructured, _ 
 	if err := r.note(page); err != nil {
 		return nil, err
 	}
-	return page, r.l.send(func() error {
+	var created *unstructured.Unstructured
+	err := r.l.send(func() error {
 		if r.l.pages[page.GetName()] != nil {
 			return apierrors.NewAlreadyExists(r.of, page.GetName())
 		}
-		created := page.DeepCopy()
+		created = page.DeepCopy()
 		created.SetUID(types.UID("page-" + r.l.next()))
 		created.SetResourceVersion(r.l.next())
 		created.SetCreationTimestamp(metav1.NewTime(start))
 		r.l.pages[page.GetName()] = created
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return created.DeepCopy(), nil
 }
 
-// Patch merges into a page.
+// Patch merges into a page, in the version that it names.
 func (r resources) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
 	sent := &unstructured.Unstructured{}
 	if err := json.Unmarshal(data, sent); err != nil {
@@ -327,10 +335,14 @@ func (r resources) Patch(_ context.Context, name string, _ types.PatchType, data
 	if err := r.note(sent); err != nil {
 		return nil, err
 	}
-	return nil, r.l.send(func() error {
+	var merged *unstructured.Unstructured
+	err := r.l.send(func() error {
 		live := r.l.pages[name]
 		if live == nil {
 			return apierrors.NewNotFound(r.of, name)
+		}
+		if version := sent.GetResourceVersion(); version != "" && version != live.GetResourceVersion() {
+			return apierrors.NewConflict(r.of, name, errors.New("it was changed"))
 		}
 		text, err := json.Marshal(live)
 		if err != nil {
@@ -339,14 +351,20 @@ func (r resources) Patch(_ context.Context, name string, _ types.PatchType, data
 		if text, err = jsonpatch.MergePatch(text, data); err != nil {
 			return err
 		}
-		merged := &unstructured.Unstructured{}
+		merged = &unstructured.Unstructured{}
 		if err := json.Unmarshal(text, merged); err != nil {
 			return err
 		}
-		merged.SetResourceVersion(r.l.next())
+		if !equality.Semantic.DeepEqual(merged, live) { // Nothing new has no new version.
+			merged.SetResourceVersion(r.l.next())
+		}
 		r.l.pages[name] = merged
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return merged.DeepCopy(), nil
 }
 
 func (r resources) Delete(_ context.Context, name string, _ metav1.DeleteOptions, _ ...string) error {

@@ -34,6 +34,10 @@ type current struct {
 	policy *cleanup.Policy
 	ledger *ledger
 	now    time.Time
+	// requires is the record for older versions of Curfew that has to be written; else nil.
+	requires *metav1.Condition
+	// held is why the policy has begun to need a newer Curfew; else "".
+	held string
 	// turn to work at it.
 	turn *turn
 }
@@ -125,7 +129,13 @@ func (cur *current) observe(ctx context.Context, errs field.ErrorList, next time
 	}
 	ready := expression.Ready(cur.policy.Generation, errs, nil)
 	ready.LastTransitionTime = metav1.NewTime(cur.now)
-	meta.SetStatusCondition((*[]metav1.Condition)(&after.Conditions), ready)
+	if meta.SetStatusCondition((*[]metav1.Condition)(&after.Conditions), ready) && ready.Reason == v1alpha1.ReasonNeedsNewerVersion {
+		cur.held = quote.ShortenTo(ready.Message, 1000) // Events have shorter messages than conditions.
+	}
+	if record := cur.requires; record != nil {
+		record.LastTransitionTime = ready.LastTransitionTime
+		meta.SetStatusCondition((*[]metav1.Condition)(&after.Conditions), *record)
+	}
 	if equalStatus(before, after) {
 		return nil
 	}
@@ -162,7 +172,6 @@ type run struct {
 	log      logr.Logger
 	info     v1alpha1.CleanupRun // as it began
 	survey   *survey.Survey
-	pages    int32 // written so far
 
 	// remembers is the turn of a run that keeps much in memory.
 	remembers *turn
@@ -182,6 +191,7 @@ type run struct {
 	resumed, ending bool
 
 	mu    sync.Mutex
+	pages int32 // written so far
 	kinds map[schema.GroupVersionResource]engine.Kind
 	// failing are resources of objects that were given up on, until a page deletes one of their
 	// objects.
@@ -192,9 +202,10 @@ type run struct {
 	// chosen are objects to be deleted that are in no batch yet. Only the survey uses them.
 	chosen  []v1alpha1.CleanupItem
 	batches *batches
-	// confirmed is when the last confirm began that succeeded; confirming guards it.
+	// confirmed is when the last confirm began, if it succeeded.
 	confirmed  time.Time
-	confirming sync.Mutex
+	confirming chan struct{} // has room for one confirm
+	renewing   sync.WaitGroup
 }
 
 func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, error) {
@@ -206,6 +217,7 @@ func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, erro
 		c: c, cur: cur, policy: cur.policy, account: account, ledger: cur.ledger, info: *info,
 		log:   c.log.WithValues("policy", cur.policy.ID(), "run", info.ID),
 		kinds: map[schema.GroupVersionResource]engine.Kind{}, failing: map[schema.GroupResource]bool{},
+		confirming: make(chan struct{}, 1),
 	}
 	r.newSurvey(0)
 	return r, nil
@@ -324,7 +336,7 @@ func (r *run) matched(ctx context.Context) (cleanup.Matched, error) {
 		return nil, nil
 	}
 	return r.policy.ReadMatched(left, due, func(number int32) ([]byte, error) {
-		fields, err := r.ledger.store.readPage(ctx, matchesName(r.policy.Name, left.Run, number))
+		fields, _, err := r.ledger.store.readPage(ctx, matchesName(r.policy.Name, left.Run, number))
 		if fields == nil || err != nil {
 			return nil, err
 		}
@@ -342,12 +354,12 @@ func (r *run) writeMatches(ctx context.Context) (*v1alpha1.CleanupMatches, error
 	out := &v1alpha1.CleanupMatches{
 		Run: r.info.ID, ScheduledTime: r.info.ScheduledTime, SpecHash: r.policy.Hash, SHA256: cleanup.SumMatches(text),
 	}
-	for page := range slices.Chunk(text, matchesPerPage*cleanup.MatchSize) {
+	for matched := range slices.Chunk(text, matchesPerPage*cleanup.MatchSize) {
 		out.Pages++
-		fields := &v1alpha1.CleanupReportFields{
-			Policy: v1alpha1.PolicyReference{Name: r.policy.Name, UID: r.policy.UID}, Run: r.info.ID, Page: out.Pages, Matched: page,
+		fields := v1alpha1.CleanupReportFields{
+			Policy: v1alpha1.PolicyReference{Name: r.policy.Name, UID: r.policy.UID}, Run: r.info.ID, Page: out.Pages, Matched: matched,
 		}
-		if err := r.ledger.store.writePage(ctx, matchesName(r.policy.Name, r.info.ID, out.Pages), fields, true); err != nil {
+		if err := r.ledger.replace(ctx, &page{name: matchesName(r.policy.Name, r.info.ID, out.Pages), fields: fields}); err != nil {
 			return nil, err
 		}
 	}

@@ -121,67 +121,72 @@ func (s *store) reread(ctx context.Context, wanted *v1alpha1.CleanupPolicyStatus
 	return written, nil
 }
 
-// writePage writes a report page, whether or not it exists. fresh says that most likely it does
-// not. Server-side apply would cost the API server twice as much for a page of 75 kB.
-func (s *store) writePage(ctx context.Context, name string, fields *v1alpha1.CleanupReportFields, fresh bool) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(fields)
-	if err != nil {
-		return fmt.Errorf("report %s: %w", name, err)
+// owned implements storage.
+func (s *store) owned(ctx context.Context) error {
+	_, err := s.reread(ctx, &s.status)
+	if apierrors.IsNotFound(err) {
+		return errGone
 	}
-	page, controller := &unstructured.Unstructured{Object: content}, true
-	page.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(s.reportKind))
-	page.SetNamespace(s.policy.Namespace)
-	page.SetName(name)
-	page.SetLabels(map[string]string{v1alpha1.LabelCleanupPolicyUID: string(s.policy.UID), v1alpha1.LabelCleanupRun: fields.Run})
-	page.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: s.kind, Name: s.policy.Name, UID: s.policy.UID, Controller: &controller,
-	}})
-	for {
-		missing := apierrors.IsAlreadyExists
-		if fresh {
-			_, err = s.reports.Create(ctx, page, metav1.CreateOptions{FieldManager: fieldManager})
-		} else {
-			err, missing = s.patchPage(ctx, page), apierrors.IsNotFound
-		}
-		switch {
-		case err == nil:
-			return nil
-		case !missing(err):
-			return fmt.Errorf("writing report %s: %w", name, err)
-		}
-		fresh = !fresh
-	}
+	return err
 }
 
-// patchPage replaces all fields of a page that exists.
-func (s *store) patchPage(ctx context.Context, page *unstructured.Unstructured) error {
+// writePage implements storage. Server-side apply would cost the API server twice as much for a
+// page of 75 kB.
+func (s *store) writePage(ctx context.Context, page *page) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&page.fields)
+	if err != nil {
+		return fmt.Errorf("report %s: %w", page.name, err)
+	}
+	object, controller := &unstructured.Unstructured{Object: content}, true
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(s.reportKind))
+	object.SetNamespace(s.policy.Namespace)
+	object.SetName(page.name)
+	object.SetResourceVersion(page.version)
+	object.SetLabels(map[string]string{v1alpha1.LabelCleanupPolicyUID: string(s.policy.UID), v1alpha1.LabelCleanupRun: page.fields.Run})
+	object.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: s.kind, Name: s.policy.Name, UID: s.policy.UID, Controller: &controller,
+	}})
+	var written *unstructured.Unstructured
+	if page.version == "" {
+		written, err = s.reports.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	} else {
+		written, err = s.patchPage(ctx, object)
+	}
+	if err != nil {
+		return fmt.Errorf("writing report %s: %w", page.name, err)
+	}
+	page.version = written.GetResourceVersion()
+	return nil
+}
+
+// patchPage replaces all fields of a page that exists in this version.
+func (s *store) patchPage(ctx context.Context, page *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	whole := map[string]any{"dryRun": nil, "deleted": nil, "truncated": nil, "objects": nil, "summary": nil, "matched": nil}
 	maps.Copy(whole, page.Object) // What a merge patch does not name stays as it is.
 	data, err := json.Marshal(whole)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = s.reports.Patch(ctx, page.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager})
-	return err
+	return s.reports.Patch(ctx, page.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager})
 }
 
-// readPage reads a report page of this policy; nil if there is none.
-func (s *store) readPage(ctx context.Context, name string) (*v1alpha1.CleanupReportFields, error) {
+// readPage implements storage.
+func (s *store) readPage(ctx context.Context, name string) (fields *v1alpha1.CleanupReportFields, version string, err error) {
 	object, err := s.reports.Get(ctx, name, metav1.GetOptions{})
 	if follow.IsGone(err) {
-		return nil, nil
+		return nil, "", nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading report %s: %w", name, err)
+		return nil, "", fmt.Errorf("reading report %s: %w", name, err)
 	}
 	page := &v1alpha1.CleanupReport{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, page); err != nil {
-		return nil, fmt.Errorf("reading report %s: %w", name, err)
+		return nil, "", fmt.Errorf("reading report %s: %w", name, err)
 	}
 	if page.Policy.UID != s.policy.UID {
-		return nil, nil
+		return nil, page.ResourceVersion, nil
 	}
-	return &page.CleanupReportFields, nil
+	return &page.CleanupReportFields, page.ResourceVersion, nil
 }
 
 func statusOf(object *unstructured.Unstructured) (v1alpha1.CleanupPolicyStatus, error) {

@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -90,6 +91,9 @@ func randomSpec(random *rand.Rand, spec *v1alpha1.CleanupSpec) {
 	}
 	if often() {
 		spec.KeepNewest = &v1alpha1.KeepNewest{Count: int32(1 + random.IntN(2)), GroupBy: new(v1alpha1.Expression(`"app" in object.metadata.labels ? "x" : "y"`))}
+		if often() {
+			spec.KeepNewest.From = v1alpha1.KeepNewestFromAll
+		}
 	}
 	if random.IntN(6) == 0 {
 		spec.ConsecutiveRuns = 2
@@ -151,5 +155,62 @@ func TestTruncatedRun(t *testing.T) {
 	run := c.status.LastRun
 	if len(c.sent) != 2 || run.Deleted != 2 || len(run.Skipped) != 1 || run.Skipped[0].Reason != cleanup.SkipLimit || run.Skipped[0].Count != 3 {
 		t.Errorf("deleted %v: %+v", c.sent, run)
+	}
+}
+
+// With from: All the newest of all objects stay, those that the conditions do not match among them.
+// An object that is kept for another reason takes no place. Limits count what a run would delete.
+func TestKeepNewestOfAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		from v1alpha1.KeepNewestFrom
+		keep int32 // 2 unless it says so
+		most int64
+		edit func(objects map[string]*metav1.PartialObjectMetadata)
+		left string
+	}{
+		"of the matching":       {left: "2 3 4 5"},
+		"of the matching, said": {from: v1alpha1.KeepNewestFromMatched, left: "2 3 4 5"},
+		"of all":                {from: v1alpha1.KeepNewestFromAll, left: "4 5"},
+		"one of all":            {from: v1alpha1.KeepNewestFromAll, keep: 1, left: "4 5"}, // 4 does not match.
+		"at the limit":          {from: v1alpha1.KeepNewestFromAll, most: 3, left: "4 5"},
+		"over the limit":        {from: v1alpha1.KeepNewestFromAll, most: 2, left: "1 2 3 4 5"},
+		"one is protected": {from: v1alpha1.KeepNewestFromAll, left: "3 4 5", edit: func(objects map[string]*metav1.PartialObjectMetadata) {
+			objects["tmp-5"].Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
+		}},
+		"one is deleted": {from: v1alpha1.KeepNewestFromAll, left: "3 4", edit: func(objects map[string]*metav1.PartialObjectMetadata) {
+			objects["tmp-5"].DeletionTimestamp = new(metav1.NewTime(start))
+			objects["tmp-5"].Finalizers = []string{"a/b"}
+		}},
+		"one has another name": {from: v1alpha1.KeepNewestFromAll, left: "3 4", edit: func(objects map[string]*metav1.PartialObjectMetadata) {
+			objects["keep-5"] = objects["tmp-5"]
+			objects["keep-5"].Name = "keep-5"
+			delete(objects, "tmp-5")
+		}},
+		"one is in a group of own": {from: v1alpha1.KeepNewestFromAll, left: "1 4 5", edit: func(objects map[string]*metav1.PartialObjectMetadata) {
+			objects["tmp-1"].Labels = map[string]string{"app": "x"}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newCluster(t)
+			for i := range 5 {
+				cluster.objects[fmt.Sprintf("tmp-%d", i+1)].CreationTimestamp = metav1.NewTime(start.Add([]time.Duration{-5, -4, -3, -1, 0}[i] * time.Hour))
+			}
+			if c.edit != nil {
+				c.edit(cluster.objects)
+			}
+			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+				s.Conditions = []v1alpha1.CleanupCondition{{Name: "old", Expression: `now - timestamp(object.metadata.creationTimestamp) > duration("2h")`}}
+				s.KeepNewest = &v1alpha1.KeepNewest{Count: cmp.Or(c.keep, 2), From: c.from, GroupBy: new(v1alpha1.Expression(`object.metadata.?labels.?app.orValue("")`))}
+				if c.most > 0 {
+					s.MaxDeletions = new(c.most)
+				}
+			})
+			if err := cluster.work(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			if cluster.left() != c.left {
+				t.Errorf("left %s, want %s", cluster.left(), c.left)
+			}
+		})
 	}
 }

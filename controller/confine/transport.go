@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"curfew.dev/curfew/controller/transport"
 )
 
 // ErrOutside is what refused requests fail with.
@@ -24,28 +26,18 @@ type Options struct {
 	Own string
 }
 
-// Transport refuses requests beyond the namespaces, and passes on the others.
-type Transport struct {
-	options Options
-	next    http.RoundTripper
-	parse   *request.RequestInfoFactory
-}
-
-// Wrap returns what puts a Transport around another one, for rest.Config.Wrap.
+// Wrap returns a transport that refuses requests beyond the namespaces, and passes on the others.
+// Fits rest.Config.Wrap.
 func (o Options) Wrap(next http.RoundTripper) http.RoundTripper {
-	return &Transport{options: o, next: next, parse: &request.RequestInfoFactory{
-		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
-	}}
+	return &transport.Wrapper{Next: next, Do: o.send}
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
-func (t *Transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+var paths = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// RoundTrip implements [http.RoundTripper].
-func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	info, err := t.parse.NewRequestInfo(r)
-	if err == nil && t.allows(info) {
-		return t.next.RoundTrip(r)
+func (o Options) send(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	info, err := paths.NewRequestInfo(r)
+	if err == nil && o.allows(info) {
+		return next.RoundTrip(r)
 	}
 	if r.Body != nil {
 		_ = r.Body.Close() // As a RoundTripper has to; the request was not sent.
@@ -66,8 +58,8 @@ var ownResources = map[string][]string{
 	"coordination.k8s.io": {"leases"},
 }
 
-func (t *Transport) allows(info *request.RequestInfo) bool {
-	listed := slices.Contains(t.options.Namespaces, info.Namespace)
+func (o Options) allows(info *request.RequestInfo) bool {
+	listed := slices.Contains(o.Namespaces, info.Namespace)
 	switch {
 	case info.Path != path.Clean(info.Path):
 		return false // A proxy might shorten it, so that the API server sees another namespace.
@@ -80,7 +72,7 @@ func (t *Transport) allows(info *request.RequestInfo) bool {
 	case listed:
 		return true
 	default:
-		own := info.Namespace == t.options.Own && slices.Contains(ownResources[info.APIGroup], info.Resource)
+		own := info.Namespace == o.Own && slices.Contains(ownResources[info.APIGroup], info.Resource)
 		return own && info.Verb != "delete" && info.Verb != "deletecollection"
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -51,6 +52,8 @@ type configuration struct {
 	client      Client
 	static, own *follow.Mirror[*unstructured.Unstructured]
 	keeper      *Keeper
+	// selectors are the own namespaceSelectors by webhook when the configuration last was as planned.
+	selectors map[string]*metav1.LabelSelector
 }
 
 func (k *Keeper) configuration(of variant, client Client) *configuration {
@@ -79,9 +82,15 @@ func (c *configuration) reconcile(ctx context.Context, plan *plan) (wrote bool, 
 	}
 	static, _ := c.static.Get(c.keeper.options.Static)
 	have, exists := c.own.Get(Name)
-	want, err := c.want(plan, static)
+	want, foreign, err := c.want(plan, static)
+	selectors := selectorsByName(want)
+	if err == nil && want != nil && have != nil {
+		var kept []string
+		kept, err = c.keepForeign(have, want)
+		foreign = append(foreign, kept...)
+	}
 	if err == nil {
-		c.keeper.record(c.kind, want)
+		c.keeper.record(c.kind, want, foreign)
 	}
 	switch {
 	case err != nil:
@@ -95,14 +104,22 @@ func (c *configuration) reconcile(ctx context.Context, plan *plan) (wrote bool, 
 		if err != nil {
 			return false, err
 		}
-		_, err = c.client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+		if _, err = c.client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager}); err == nil {
+			c.selectors = selectors
+		}
 		return c.wrote("created", len(want.Webhooks), err)
 	}
 	object, err := merge(have, want)
-	if err != nil || object == nil {
+	if err != nil {
 		return false, err
 	}
-	_, err = c.client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	if object == nil {
+		c.selectors = selectors
+		return false, nil
+	}
+	if _, err = c.client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager}); err == nil {
+		c.selectors = selectors
+	}
 	return c.wrote("updated", len(want.Webhooks), err)
 }
 
@@ -123,14 +140,16 @@ func (c *configuration) empty(ctx context.Context, have *unstructured.Unstructur
 }
 
 // record keeps what a configuration should be, for [Keeper.State].
-func (k *Keeper) record(kind string, want *webhooks) {
+func (k *Keeper) record(kind string, want *webhooks, foreign []string) {
+	slices.Sort(foreign)
+	foreign = slices.Compact(foreign)
 	fingerprint := settings.NoWebhooks
 	if want != nil {
 		fingerprint = settings.Fingerprint(want.Webhooks)
 	}
 	k.mu.Lock()
-	changed := k.wanted[kind] != fingerprint
-	k.wanted[kind] = fingerprint
+	changed := k.wanted[kind] != fingerprint || !slices.Equal(k.foreign[kind], foreign)
+	k.wanted[kind], k.foreign[kind] = fingerprint, foreign
 	k.mu.Unlock()
 	if changed && k.options.Changed != nil {
 		k.options.Changed()
@@ -138,16 +157,16 @@ func (k *Keeper) record(kind string, want *webhooks) {
 }
 
 // want returns the configuration for a plan, or nil if there is nothing to send or no static
-// configuration.
-func (c *configuration) want(of *plan, static *unstructured.Unstructured) (*webhooks, error) {
+// configuration, and the foreign requirements in the static one.
+func (c *configuration) want(of *plan, static *unstructured.Unstructured) (want *webhooks, foreign []string, err error) {
 	if static == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	typed, err := read[webhooks](static)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c.render(of, typed), nil
+	return c.render(of, typed), foreignIn(typed, c.keeper.options.Namespace), nil
 }
 
 func (c *configuration) wrote(verb string, webhooks int, err error) (bool, error) {
@@ -292,6 +311,7 @@ func (v variant) render(of *plan, static *webhooks) *webhooks {
 			Name: Name,
 			Labels: map[string]string{
 				"app.kubernetes.io/name": "curfew", "app.kubernetes.io/part-of": "curfew", "app.kubernetes.io/managed-by": "curfew",
+				enforcerDisabled: "true",
 			},
 			Annotations:     injections(static.Annotations),
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: v.kind, Name: static.Name, UID: static.UID}},

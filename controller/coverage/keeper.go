@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,22 +85,26 @@ type Keeper struct {
 	began  time.Time
 	coarse bool // the API server refused a plan
 
-	mu     sync.Mutex
-	wanted map[string]string // fingerprints, by the kind of the configuration
-	err    error             // of the last attempt
+	mu      sync.Mutex
+	wanted  map[string]string   // fingerprints, by the kind of the configuration
+	foreign map[string][]string // likewise
+	err     error               // of the last attempt
 }
 
-// State returns the fingerprint of each configuration as it should be, by its kind, and why the
-// last attempt to write them failed.
-func (k *Keeper) State() (wanted map[string]string, err error) {
+// State returns the fingerprint of each configuration as it should be, by its kind, the
+// requirements that others added to namespaceSelectors, and why the last attempt to write failed.
+func (k *Keeper) State() (wanted map[string]string, foreign []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return maps.Clone(k.wanted), k.err
+	return maps.Clone(k.wanted), slices.Concat(k.foreign[k.configurations[0].kind], k.foreign[k.configurations[1].kind]), k.err
 }
 
 // New makes a keeper. It fails if its metric cannot be registered.
 func New(options Options) (*Keeper, error) {
-	k := &Keeper{options: options, wanted: map[string]string{}, log: options.Log.WithName("coverage"), changed: loop.NewSignal()}
+	k := &Keeper{
+		options: options, wanted: map[string]string{}, foreign: map[string][]string{},
+		log: options.Log.WithName("coverage"), changed: loop.NewSignal(),
+	}
 	k.failed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "curfew_coverage_errors_total",
 		Help: "Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed.",

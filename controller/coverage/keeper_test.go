@@ -185,6 +185,7 @@ func (s *store) expect(t *testing.T, when string, verbs ...string) {
 type scene struct {
 	*Keeper
 	mutating, validating *store
+	stop                 func()
 
 	mu    sync.Mutex
 	kinds []platform.Served
@@ -218,12 +219,13 @@ func beginWith(t *testing.T, kinds []platform.Served, change func(*Options)) *sc
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
+	s.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(s.stop)
 	return s
 }
 
@@ -262,7 +264,7 @@ func TestKeeperCreatesRestoresAndEmpties(t *testing.T) {
 		if got := s.mutating.get(t); len(got.Webhooks) != 3 || got.OwnerReferences[0].Name != "curfew" || string(got.Webhooks[0].ClientConfig.CABundle) != "bundle" {
 			t.Errorf("created %+v", got)
 		}
-		wanted, err := s.State()
+		wanted, _, err := s.State()
 		if err != nil || wanted["MutatingWebhookConfiguration"] != settings.Fingerprint(s.mutating.get(t).Webhooks) ||
 			wanted["ValidatingWebhookConfiguration"] != settings.Fingerprint(s.validating.get(t).Webhooks) {
 			t.Errorf("state %v, %v: not what was written", wanted, err)
@@ -275,8 +277,8 @@ func TestKeeperCreatesRestoresAndEmpties(t *testing.T) {
 		s.mutating.remove(Name)
 		s.validating.edit(func(object *unstructured.Unstructured) { unstructured.RemoveNestedField(object.Object, "webhooks") })
 		after(5 * time.Second)
-		s.mutating.expect(t, "deleted by somebody", "create")
-		s.validating.expect(t, "emptied by somebody", "update")
+		s.mutating.expect(t, "deleted by a user", "create")
+		s.validating.expect(t, "emptied by a user", "update")
 		if got := s.validating.get(t); len(got.Webhooks) != 3+len(annotationLabels) {
 			t.Errorf("%d webhooks, want 2 and those for labels", len(got.Webhooks))
 		}
@@ -436,7 +438,7 @@ func TestKeeperLeavesWhatIsTerminating(t *testing.T) {
 			unstructured.RemoveNestedField(object.Object, "webhooks")
 		})
 		after(time.Minute)
-		s.mutating.expect(t, "while somebody's finalizer holds it")
+		s.mutating.expect(t, "while a foreign finalizer holds it")
 		s.mutating.remove(Name)
 		after(2 * time.Second)
 		s.mutating.expect(t, "once it is gone", "create")

@@ -80,12 +80,15 @@ const PlainLabel = `^[1-9][0-9]{0,3}[mhd]([1-9][0-9]{0,3}[mhd])?$`
 
 // plain asks whether a new object with a TTL label is in order if its namespace does not bound it:
 // a readable duration, no kind of Curfew's, no Curfew annotation, no policy that bounds its kind,
-// no protected namespace, and both its author and the controller may delete it.
+// no protected namespace, nothing of rule resources-stay, and both its author and the controller
+// may delete it.
 func (in *Input) plain(key string) string {
 	terms := []string{
 		"request.kind.group != " + quote(wellknown.Group),
 		fmt.Sprintf("object.metadata.labels[%q].matches(%s)", key, quote(PlainLabel)),
 		"!(has(object.metadata.annotations) && " + quoted(wellknown.ObjectKeys) + ".exists(k, k in object.metadata.annotations))",
+		`!(request.kind.group + "/" + request.kind.kind in ["argoproj.io/Application", "velero.io/Backup"])`,
+		`object.metadata.?labels["owner"].orValue("") != "helm"`,
 	}
 	if bounded := in.bounded(); bounded != "" {
 		terms = append(terms, "!("+bounded+")")

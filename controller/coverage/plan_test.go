@@ -149,7 +149,7 @@ func TestConfigurationsSayEverything(t *testing.T) {
 		for _, w := range mutating.Webhooks {
 			check(w.Name, w.ClientConfig, "/mutate", w.TimeoutSeconds, w.MatchConditions, w.NamespaceSelector, w.ObjectSelector)
 			if *w.FailurePolicy != admissionv1.Ignore || *w.ReinvocationPolicy != admissionv1.IfNeededReinvocationPolicy || *w.MatchPolicy != admissionv1.Equivalent {
-				t.Errorf("%s: %s, %s, %s", w.Name, *w.FailurePolicy, *w.ReinvocationPolicy, *w.MatchPolicy)
+				t.Errorf("%s: %s, %s, %s; want Ignore, IfNeeded, Equivalent", w.Name, *w.FailurePolicy, *w.ReinvocationPolicy, *w.MatchPolicy)
 			}
 			for _, rule := range w.Rules {
 				want := []admissionv1.OperationType{admissionv1.Create}
@@ -168,7 +168,7 @@ func TestConfigurationsSayEverything(t *testing.T) {
 		for _, w := range validating.Webhooks {
 			check(w.Name, w.ClientConfig, "/validate", w.TimeoutSeconds, w.MatchConditions, w.NamespaceSelector, w.ObjectSelector)
 			if *w.FailurePolicy != failure || *w.MatchPolicy != admissionv1.Equivalent {
-				t.Errorf("%s: %s, %s", w.Name, *w.FailurePolicy, *w.MatchPolicy)
+				t.Errorf("%s: %s, %s; want %s, Equivalent", w.Name, *w.FailurePolicy, *w.MatchPolicy, failure)
 			}
 		}
 	}

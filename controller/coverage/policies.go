@@ -56,13 +56,19 @@ func selectorsOf(p *v1alpha1.LifecyclePolicy) (namespaces, labels []metav1.Label
 	return requirements(match.NamespaceSelector), requirements(match.ObjectSelector), true
 }
 
-// requirements returns the requirements of a selector, sorted, so that equal selectors have equal
-// requirements.
+// requirements returns the requirements of a selector that is short enough for a condition.
 func requirements(selector *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
-	if selector == nil || selector.Size() > maxCondition {
+	if selector.Size() > maxCondition {
 		return nil
 	}
-	var out []metav1.LabelSelectorRequirement
+	return allRequirements(selector)
+}
+
+// allRequirements are sorted, so that equal selectors have equal requirements.
+func allRequirements(selector *metav1.LabelSelector) (out []metav1.LabelSelectorRequirement) {
+	if selector == nil {
+		return nil
+	}
 	for key, value := range selector.MatchLabels {
 		out = append(out, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
 	}

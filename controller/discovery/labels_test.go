@@ -181,7 +181,7 @@ func TestPermissionsComeAndGo(t *testing.T) {
 		e, l := keep(t, func(e *cluster) {
 			e.rules[permission.Nowhere] = rule("", "configmaps")
 			e.bindings.Put(binding("a", "ours", "curfew-labels", "curfew-controller"))
-			e.bindings.Put(binding("b", "theirs", "others", "somebody"))
+			e.bindings.Put(binding("b", "theirs", "others", "another-account"))
 			e.roles.Put(clusterRole("curfew-labels"))
 			e.roles.Put(clusterRole("others"))
 		}, nil)
@@ -192,10 +192,10 @@ func TestPermissionsComeAndGo(t *testing.T) {
 		}
 		said, reviews := len(e.lines), e.reviews
 		e.roles.Put(clusterRole("others"))
-		e.bindings.Put(binding("b", "theirs", "yet-others", "somebody"))
+		e.bindings.Put(binding("b", "theirs", "yet-others", "another-account"))
 		after(time.Minute)
 		if e.reviews != reviews || len(e.lines) != said {
-			t.Errorf("a role of somebody else made Curfew ask %d times and say %v", e.reviews-reviews, e.lines[said:])
+			t.Errorf("the role of another account made Curfew ask %d times and log %v, want neither", e.reviews-reviews, e.lines[said:])
 		}
 		e.edit(func() { e.rules[permission.Nowhere] = everything() })
 		e.roles.Put(clusterRole("curfew-labels"))

@@ -61,7 +61,7 @@ func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 		c.runtimes.Put(runtime(map[string]any{wellknown.AnnotationActiveDeadline: "1h"}))
 		after(time.Second)
 		if !says() || told == before {
-			t.Error("a runtime with a deadline has none, or nobody was told")
+			t.Error("want the deadline of the runtime known, and the change reported")
 		}
 	})
 }

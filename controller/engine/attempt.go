@@ -269,7 +269,8 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Entry) (proceed bool
 	switch {
 	case e.outdatedLocked(judged) || e.kinds[j.object.Kind].held:
 		// Something that concerns it changed during the live read: judge again before anything is
-		// sent.
+		// sent. A submitted object is not kept for that, but given back.
+		res.held = ErrRulesChanged
 	case !ok || index.Nanos(judged.Expiry) > now:
 	case (judged.DryRun || e.opts.DryRun) != j.dry || judged.Backfill != j.object.Backfill || judged.Claimed() != j.object.Claimed():
 		// It was admitted under other rates than apply now: start over.

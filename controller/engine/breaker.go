@@ -59,11 +59,11 @@ func (e *limits) Reserve() (done func(happened bool), ok bool) {
 func (e *limits) publishScopes(j *job, opened scopeKey, reason string, closed []scopeKey, now int64, r reading) {
 	kind := j.kind.Kind
 	if opened.class != "" {
-		e.publish(opened.event(true, reason, kind, r.at))
+		e.publish(opened.event(true, reason, kind))
 	}
 	if len(closed) > 0 {
 		for _, k := range closed {
-			e.publish(k.event(false, "", kind, r.at))
+			e.publish(k.event(false, "", kind))
 		}
 		// Try parked entries at once.
 		e.rewake(now, func(en *index.Record) bool { return en.State == index.Armed && en.Flags&index.FlagParked != 0 })
@@ -83,7 +83,7 @@ func (e *limits) closeIdle(r reading) {
 		if k.kind != 0 {
 			kind = e.kinds[k.kind].opts.Kind
 		}
-		e.publish(k.event(false, "", kind, r.at))
+		e.publish(k.event(false, "", kind))
 	}
 }
 
@@ -137,7 +137,6 @@ type scopeKey struct {
 type scope struct {
 	failures int
 	open     bool
-	reason   string
 	parked   int           // entries that wait for it, roughly
 	interval time.Duration // between rounds of probes
 	next     time.Duration // monotonic: start of the next round
@@ -231,13 +230,13 @@ func (b *breakers) blocked(mono time.Duration) time.Duration {
 
 // fail counts a failure. fresh: it is this object's first failure in a row. One object that keeps
 // failing opens no scope.
-func (b *breakers) fail(k scopeKey, reason string, fresh bool, mono time.Duration) (opened bool) {
+func (b *breakers) fail(k scopeKey, fresh bool, mono time.Duration) (opened bool) {
 	s := b.scopes[k]
 	if s == nil {
 		s = &scope{}
 		b.scopes[k] = s
 	}
-	s.reason, s.asked = reason, mono
+	s.asked = mono
 	if fresh {
 		s.failures++
 	}
@@ -307,7 +306,7 @@ func (b *breakers) openByClass() map[string]int {
 }
 
 // event describes a change of a scope.
-func (k scopeKey) event(open bool, reason, kind string, at time.Time) BreakerEvent {
+func (k scopeKey) event(open bool, reason, kind string) BreakerEvent {
 	what := "everything"
 	switch k.class {
 	case classAPIServer:
@@ -325,6 +324,6 @@ func (k scopeKey) event(open bool, reason, kind string, at time.Time) BreakerEve
 	}
 	return BreakerEvent{
 		Class: k.class, Scope: k.String(), Kind: kind, Namespace: k.namespace, Source: k.source,
-		Open: open, Reason: reason, Message: message, At: at,
+		Open: open, Reason: reason, Message: message,
 	}
 }

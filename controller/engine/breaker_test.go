@@ -36,7 +36,7 @@ func TestBreakerRefused(t *testing.T) {
 	}
 	ev := (*events)[0]
 	if len(*events) != 1 || !ev.Open || ev.Class != "namespace" || ev.Source != "namespace/ci" || ev.Namespace != "ci" || ev.Reason != ReasonRefused || ev.Kind != "Job" {
-		t.Fatalf("%+v", *events)
+		t.Fatalf("events %+v, want one: Job of namespace/ci is paused, Refused", *events)
 	}
 	if got := metricValue(t, w.engine, `curfew_paused_scopes{class="namespace"}`); got != 1 {
 		t.Errorf("curfew_paused_scopes %v", got)
@@ -64,12 +64,12 @@ func TestBreakerRefused(t *testing.T) {
 		t.Errorf("%v a minute after it was allowed", n)
 	}
 	if ev := (*events)[len(*events)-1]; ev.Open || len(*events) != 2 {
-		t.Errorf("%+v", *events)
+		t.Errorf("events %+v, want a second one that closes", *events)
 	}
 }
 
 // Among many that can never be deleted, one that can be gets its turn (S3).
-func TestBreakerStarvesNobody(t *testing.T) {
+func TestBreakerStarvesNoObject(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		if r.Name != "j30" {
@@ -112,7 +112,7 @@ func TestBreakerUnreachable(t *testing.T) {
 		t.Errorf("%d requests in ten minutes", tries)
 	}
 	if ev := (*events)[0]; ev.Class != "apiserver" || ev.Reason != ReasonUnreachable || !ev.Open {
-		t.Errorf("%+v", ev)
+		t.Errorf("event %+v, want class apiserver open, Unreachable", ev)
 	}
 	away = false
 	for range 11 {
@@ -134,7 +134,7 @@ func TestBreakerOneObject(t *testing.T) {
 		w.pump()
 	}
 	if len(*events) != 0 {
-		t.Errorf("%+v", *events)
+		t.Errorf("events %+v, want none", *events)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestBreakerEventsNameTheirScope(t *testing.T) {
 	w.advance(time.Second)
 	w.pump()
 	if len(*events) != 2 || (*events)[0].Scope == (*events)[1].Scope || (*events)[0].Scope == "" {
-		t.Fatalf("%+v", *events)
+		t.Fatalf("events %+v, want one for each of two scopes", *events)
 	}
 	w.engine.ForgetKind(w.kind)
 	open := map[string]bool{}

@@ -177,7 +177,7 @@ func (e *guard) checkClock(r reading) (now int64, ok bool) {
 }
 
 func (e *guard) clockEvent(before string, r reading) {
-	ev := BreakerEvent{Class: classClock, Scope: classClock, Open: e.held != "", Reason: e.held, Message: e.message, At: r.at}
+	ev := BreakerEvent{Class: classClock, Scope: classClock, Open: e.held != "", Reason: e.held, Message: e.message}
 	if !ev.Open {
 		ev.Reason, ev.Message = before, "deletions resumed: the clock agrees with the API server's"
 	}

@@ -92,17 +92,21 @@ func (e *Engine) dispatch(ctx context.Context) time.Duration {
 // tracked ones. The lock is held and the clock was checked.
 func (e *Engine) next(now int64, r reading) *job {
 	e.letIn(r)
-	if !e.running || r.mono < e.pausedTo || e.breakers.blocked(r.mono) > 0 {
+	if !e.running || e.pause.left(r) > 0 || e.breakers.blocked(r.mono) > 0 {
 		return nil
 	}
 	e.doChores(now)
 	if !e.passable(now, len(e.submitted) > 0) || !e.rulesConfirmed(now) {
 		return nil
 	}
-	if j := e.nextTracked(now, r); j != nil {
-		return j
+	j := e.nextTracked(now, r)
+	if j == nil {
+		j = e.nextSubmitted(now, r)
 	}
-	return e.nextSubmitted(now, r)
+	if j != nil {
+		j.probe = e.pause.sent(r)
+	}
+	return j
 }
 
 // rulesConfirmed reports whether the rules were confirmed so lately that work may begin. It
@@ -302,10 +306,10 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 		}
 	})
 	for _, b := range e.submitted {
-		sooner(b.pausedTo - r.mono)
+		sooner(b.pause.left(r))
 	}
 	sooner(e.untilApart(r))
-	sooner(e.pausedTo - r.mono)
+	sooner(e.pause.left(r))
 	sooner(e.breakers.blocked(r.mono))
 	sooner(e.all.Wait(r.mono))
 	sooner(e.backfill.Wait(r.mono))

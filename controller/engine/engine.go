@@ -128,7 +128,7 @@ func (e *Engine) ForgetKind(k Kind) {
 	defer e.unlock()
 	was := e.kinds[k]
 	for _, scope := range e.breakers.forget(k) {
-		e.publish(scope.event(false, "", was.opts.Kind, e.opts.Clock.Now()))
+		e.publish(scope.event(false, "", was.opts.Kind))
 	}
 	// The options that remain must not hold on to a feed.
 	was.opts = &KindOptions{Type: was.opts.Type, Trigger: was.opts.Trigger, Scope: was.opts.Scope,

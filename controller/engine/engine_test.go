@@ -71,7 +71,7 @@ func TestOneDeleteAtExpiry(t *testing.T) {
 	}
 	o := (*outcomes)[0]
 	if o.Result != Deleted || o.Lateness != 20*time.Millisecond || o.Object.Name != "j0" || o.Err != nil {
-		t.Errorf("%+v", o)
+		t.Errorf("outcome %+v, want j0 deleted 20ms late", o)
 	}
 	if w.engine.Tracked() != 0 {
 		t.Errorf("%d tracked", w.engine.Tracked())
@@ -145,7 +145,7 @@ func TestDryRunIsReportedOnce(t *testing.T) {
 		t.Fatalf("%d requests, %v", w.deletes, n)
 	}
 	if st, ok := w.engine.Lookup(x.uid); !ok || st.State != Reported || w.engine.Tracked() != 1 {
-		t.Errorf("%v %+v", ok, st)
+		t.Errorf("found %v, status %+v; want it tracked as Reported", ok, st)
 	}
 	o.Expiry = w.server.Add(time.Minute) // its TTL was raised: it is reported again when that is over
 	w.engine.Upsert(o)
@@ -181,7 +181,7 @@ func TestConflictIsJudgedAtOnce(t *testing.T) {
 		race func(w *world, x *thing)
 		want Ending
 		left int
-		next time.Duration // expiry of what is tracked afterwards, 0: nothing is
+		next time.Duration // expiry of the entry that is tracked afterwards; 0: none is
 	}{
 		"status changed only":    {func(w *world, x *thing) { w.changed(x) }, Deleted, 0, 0},
 		"TTL raised":             {func(w *world, x *thing) { x.ttl = time.Hour; w.changed(x) }, "", 1, time.Hour},
@@ -231,7 +231,7 @@ func TestStuckIsReportedOnce(t *testing.T) {
 	w.pump()
 	w.deliver() // deletionTimestamp
 	if st, ok := w.engine.Lookup(x.uid); !ok || st.State != Terminating || w.engine.Tracked() != 0 {
-		t.Fatalf("%v %+v", ok, st)
+		t.Fatalf("found %v, status %+v; want it Terminating, and not tracked", ok, st)
 	}
 	for range 100 {
 		w.advance(time.Minute)
@@ -262,10 +262,10 @@ func TestJudgeFails(t *testing.T) {
 	w.advance(time.Second)
 	w.pump()
 	if n := count(*outcomes); n[Deleted] != 8 || n[Failed] != breakerThreshold {
-		t.Fatalf("%v", n)
+		t.Fatalf("outcomes %v, want 8 Deleted and %d Failed", n, breakerThreshold)
 	}
 	if len(*events) != 1 || (*events)[0].Class != "runtime" || (*events)[0].Reason != ReasonNotJudged {
-		t.Fatalf("%+v", *events)
+		t.Fatalf("events %+v, want one of class runtime, NotJudged", *events)
 	}
 	w.judgeErr = 0
 	for range 10 {
@@ -331,7 +331,7 @@ func TestUnanswered(t *testing.T) {
 		w.pump()
 	}
 	if n := count(*outcomes); n[Failed] != 1 || n[Unconfirmed] != 1 {
-		t.Errorf("%v", n)
+		t.Errorf("outcomes %v, want one Failed and one Unconfirmed", n)
 	}
 }
 
@@ -361,7 +361,7 @@ func TestRegistering(t *testing.T) {
 		"KindOptions.Trigger of": {Type: jobs, Trigger: "no such", Judge: w.judge},
 	} {
 		if _, err := w.engine.RegisterKind(k); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("without it, the error is %v, want one that names %q", err, name)
 		}
 	}
 	again, err := w.engine.RegisterKind(KindOptions{Type: action.Type{Resource: jobs.Resource, Kind: "Job", Namespaced: true}, Trigger: "ttl", Judge: w.judge})

@@ -83,6 +83,7 @@ func (e *rooms) arrive(j *job, res *attemptResult, r reading) {
 	}
 	if res.Code > 0 || res.Outcome == action.Done || res.Outcome == action.Again { // A live read alone proves nothing.
 		q.refusals, q.own429, q.pausedTo = 0, false, 0
+		e.pauseOf(j).admitted(of.started)
 	}
 	if long {
 		return
@@ -93,6 +94,15 @@ func (e *rooms) arrive(j *job, res *attemptResult, r reading) {
 	}
 }
 
+// pauseOf is the wait that an answer of the API server to a job is about: the account of a run, or
+// Curfew's own. The lock is held.
+func (e *rooms) pauseOf(j *job) *retryAfter {
+	if j.batch != nil {
+		return &j.batch.pause
+	}
+	return &e.pause
+}
+
 // throttle handles a 429. If the API server itself is overloaded, everything pauses. Otherwise the
 // object waits (see finishEntry), and its queue as well once several different objects got a 429.
 // The lock is held.
@@ -100,7 +110,7 @@ func (e *rooms) throttle(j *job, res *attemptResult, r reading) {
 	to := r.mono + min(maxPause, res.After)
 	if j.batch != nil {
 		// The answer is for the account of the run: a tenant can make the API server send it.
-		j.batch.pausedTo = max(j.batch.pausedTo, to, r.mono+minRetry)
+		j.batch.pause.begin(r, max(minRetry, min(maxPause, res.After)))
 		return
 	}
 	q, general := j.queue, res.overloaded(j.kind)
@@ -122,7 +132,7 @@ func (e *rooms) throttle(j *job, res *attemptResult, r reading) {
 	case e.singled(q):
 		q.pausedTo = max(q.pausedTo, to)
 	case general:
-		e.pausedTo = max(e.pausedTo, to)
+		e.pause.begin(r, min(maxPause, res.After))
 	}
 }
 
@@ -218,7 +228,11 @@ func (e *Engine) retry(slot uint32, res *attemptResult, now int64, r reading) {
 	if res.reported == Failed || res.reported == Conflict || res.reported == Throttled {
 		most = backoffTrouble
 	}
-	wait := max(backoff(int(en.Attempts), most, e.opts.jitter()), min(res.After, maxBackoff))
+	after := min(res.After, maxBackoff)
+	if res.overloaded(e.kinds[en.Kind].opts) {
+		after = 0 // Everything pauses, and this object is no reason.
+	}
+	wait := max(backoff(int(en.Attempts), most, e.opts.jitter()), after)
 	if (res.reported == Failed || res.reported == Refused) && res.After == 0 {
 		en.Flags |= index.FlagParked // if a breaker is open it is woken when that closes
 	}
@@ -269,7 +283,7 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, now int64, r reading) {
 		}
 	}
 	fail := func(k scopeKey, why string) {
-		if b.fail(k, why, fresh, r.mono) {
+		if b.fail(k, fresh, r.mono) {
 			opened, reason = k, why
 		}
 	}

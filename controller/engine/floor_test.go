@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy/judging"
 )
@@ -21,6 +23,7 @@ type busy struct {
 	mu      sync.Mutex
 	random  *rand.Rand
 	spike   time.Duration // each twentieth answer
+	refuses bool          // each twentieth DELETE
 	count   int
 	sent    []time.Time
 	deleted int
@@ -47,6 +50,9 @@ func (s *busy) Delete(ctx context.Context, r Request) Response {
 	s.answer(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.refuses && len(s.sent)%20 == 0 {
+		return Response{Code: http.StatusTooManyRequests, Origin: action.FromServer, RetryAfter: 30 * time.Second}
+	}
 	s.deleted++
 	return Response{Code: 200}
 }
@@ -58,6 +64,7 @@ func TestFloor(t *testing.T) {
 		spike   time.Duration
 		changes time.Duration // of the namespace
 		reads   bool
+		refuses bool
 	}{
 		"slow":                        {},
 		"spikes":                      {spike: 1300 * time.Millisecond},
@@ -68,10 +75,12 @@ func TestFloor(t *testing.T) {
 		"live, the namespace changes": {live: true, changes: 300 * time.Millisecond},
 		"pauses":                      {reads: true},
 		"pauses, spikes":              {reads: true, spike: 1300 * time.Millisecond},
+		"some are refused":            {refuses: true},
+		"live, some are refused":      {live: true, refuses: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &busy{random: rand.New(rand.NewPCG(1, 2)), spike: test.spike}
+				s := &busy{random: rand.New(rand.NewPCG(1, 2)), spike: test.spike, refuses: test.refuses}
 				options := Options{Triggers: deletes(s)}
 				ctx, cancel := context.WithCancel(t.Context())
 				var all sync.WaitGroup
@@ -124,13 +133,18 @@ func TestFloor(t *testing.T) {
 				}
 				s.mu.Lock()
 				last, worst := began, time.Duration(0)
-				for _, at := range s.sent {
+				for _, at := range s.sent[:min(n, len(s.sent))] { // In the end, all that are left may have been refused.
 					worst = max(worst, at.Sub(last))
 					last = at
 				}
 				t.Logf("%d DELETEs of %d in %s, worst gap %s, limit %d", len(s.sent), s.deleted, time.Since(began), worst, e.conc.Limit())
 				// Nothing is sent faster than the API server answers.
-				if limit := max(1500*time.Millisecond, test.spike); worst > limit || s.deleted < n {
+				limit := max(1500*time.Millisecond, test.spike)
+				if test.live && test.refuses {
+					// The answer takes up to 0.4 s, the wait a second, and a judgement two answers.
+					limit = 2200 * time.Millisecond
+				}
+				if worst > limit || s.deleted < n {
 					t.Errorf("worst gap %s, want at most %s; %d deleted, want %d", worst, limit, s.deleted, n)
 				}
 				s.mu.Unlock()

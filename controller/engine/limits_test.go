@@ -129,7 +129,7 @@ func TestClaimedBackfillYields(t *testing.T) {
 }
 
 // They yield only to what may be begun: a namespace whose webhook hangs does not hold them up.
-func TestClaimedBackfillYieldsToNobodyWhoHangs(t *testing.T) {
+func TestClaimedBackfillYieldsToNoHangingNamespace(t *testing.T) {
 	s := &tenants{answers: hang, slow: func(r Request) bool { return r.Namespace == "slow" }}
 	s.change = func(o *Entry) {
 		if o.Backfill = true; o.Namespace == "slow" {
@@ -149,21 +149,41 @@ func TestClaimedBackfillYieldsToNobodyWhoHangs(t *testing.T) {
 func TestRetryAfterPausesEverything(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	w.dueSoon(10, "j", nil)
-	w.faults = []fault{{code: 429, retryAfter: 7 * time.Second}}
+	for range 5 {
+		w.faults = append(w.faults, fault{code: 429, retryAfter: 30 * time.Second})
+	}
 	w.advance(time.Second)
 	w.pump()
-	if w.deletes != 1 {
-		t.Fatalf("%d DELETEs although the first answer was: come again in 7s", w.deletes)
+	for n := 1; n <= 5; n++ {
+		if w.deletes != n {
+			t.Fatalf("%d DELETEs although %d answers were: come again in 30s", w.deletes, n)
+		}
+		w.advance(900 * time.Millisecond)
+		w.pump()
+		if w.deletes != n {
+			t.Fatalf("%d DELETEs 900ms after number %d", w.deletes, n)
+		}
+		w.advance(100 * time.Millisecond)
+		w.pump()
 	}
-	w.advance(6 * time.Second)
+	w.advance(2 * time.Second) // The sixth was admitted.
 	w.pump()
-	if w.deletes != 1 {
-		t.Fatalf("%d DELETEs after 6s", w.deletes)
+	if w.deletes != 15 {
+		t.Errorf("%d DELETEs in the end, want 15", w.deletes)
 	}
+}
+
+// An object whose DELETE the API server refused because it is busy does not wait for Retry-After.
+func TestRetryAfterIsNotOfTheObject(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.dueSoon(1, "j", nil)
+	w.faults = []fault{{code: 429, retryAfter: 30 * time.Second}}
+	w.advance(time.Second)
+	w.pump()
 	w.advance(2 * time.Second)
 	w.pump()
-	if w.deletes != 11 {
-		t.Errorf("%d DELETEs in the end, want 11", w.deletes)
+	if n := count(*outcomes); n[Throttled] != 1 || n[Deleted] != 1 {
+		t.Errorf("%v after 2s, want that it was refused once, and deleted", n)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestJudgedWaitNotForLong(t *testing.T) {
 		track("ci", 1, start, true)
 		pass(time.Until(start) + 100*time.Millisecond)
 		e.mu.Lock()
-		e.pausedTo = e.read().mono + 20*time.Second
+		e.pause.to, e.pause.next = e.read().mono+20*time.Second, e.read().mono+20*time.Second
 		e.mu.Unlock()
 		pass(19 * time.Second)
 		if n := e.Tracked(); n != 1 {

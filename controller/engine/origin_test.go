@@ -89,15 +89,15 @@ func TestFallsBackToUID(t *testing.T) {
 		reason      metav1.StatusReason
 		deletes     int // 0: it is never deleted
 	}{
-		"aggregated API":                 {func(k *KindOptions) { k.Aggregated = true }, nil, "", metav1.StatusReasonConflict, 3},
-		"aggregated API, no Status":      {func(k *KindOptions) { k.Aggregated = true }, nil, "", "", 0},
-		"known beforehand":               {func(k *KindOptions) { k.UIDOnly = true }, nil, "", metav1.StatusReasonConflict, 1},
-		"Kubernetes":                     {nil, nil, "", metav1.StatusReasonConflict, 0},
-		"finalizer orphan":               {nil, []string{orphan}, "", metav1.StatusReasonConflict, 2},
-		"both finalizers":                {nil, []string{orphan, foreground}, "", metav1.StatusReasonConflict, 2},
-		"finalizer, other propagation":   {nil, []string{foreground}, metav1.DeletePropagationOrphan, metav1.StatusReasonConflict, 0},
-		"finalizer of somebody else too": {nil, []string{orphan, "example.com/hold"}, "", metav1.StatusReasonConflict, 0},
-		"finalizer, no Status":           {nil, []string{orphan}, "", "", 0},
+		"aggregated API":               {func(k *KindOptions) { k.Aggregated = true }, nil, "", metav1.StatusReasonConflict, 3},
+		"aggregated API, no Status":    {func(k *KindOptions) { k.Aggregated = true }, nil, "", "", 0},
+		"known beforehand":             {func(k *KindOptions) { k.UIDOnly = true }, nil, "", metav1.StatusReasonConflict, 1},
+		"Kubernetes":                   {nil, nil, "", metav1.StatusReasonConflict, 0},
+		"finalizer orphan":             {nil, []string{orphan}, "", metav1.StatusReasonConflict, 2},
+		"both finalizers":              {nil, []string{orphan, foreground}, "", metav1.StatusReasonConflict, 2},
+		"finalizer, other propagation": {nil, []string{foreground}, metav1.DeletePropagationOrphan, metav1.StatusReasonConflict, 0},
+		"another finalizer, too":       {nil, []string{orphan, "example.com/hold"}, "", metav1.StatusReasonConflict, 0},
+		"finalizer, no Status":         {nil, []string{orphan}, "", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, outcomes, _ := ready(t, nil)
@@ -343,7 +343,7 @@ func TestMissingIsConfirmedForOtherTriggers(t *testing.T) {
 				<-w.engine.kick
 				w.pump()
 				if got := <-out; got.Result != Refused {
-					t.Errorf("%+v", got)
+					t.Errorf("outcome %+v, want Refused", got)
 				}
 			} else {
 				w.engine.Upsert(w.object(x))

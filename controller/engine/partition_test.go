@@ -20,7 +20,7 @@ type tenants struct {
 	mu        sync.Mutex
 	answers   func(context.Context, Request) Response
 	slow      func(Request) bool
-	change    func(*Entry) // changes what is tracked, if not nil
+	change    func(*Entry) // changes each entry before it is tracked, if not nil
 	late      []time.Duration
 	underway  int
 	most      int
@@ -175,7 +175,7 @@ func TestSlowNamespaces(t *testing.T) {
 // Live judgements hang, as while a list of policies is not answered. Objects of the same namespace
 // and kind that need none are deleted on time, whether it was known beforehand that the others do,
 // or turned out by a conflict, and however few slots there are.
-func TestBlockedJudgementDelaysNobody(t *testing.T) {
+func TestBlockedJudgementDelaysNoOther(t *testing.T) {
 	for name, test := range map[string]struct {
 		most, blocked int
 		late          time.Duration

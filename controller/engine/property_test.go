@@ -110,7 +110,7 @@ func TestSafety(t *testing.T) {
 					w.engine.RecheckNamespace("ns")
 				}
 			},
-			"deleted by somebody": func(t *rapid.T) {
+			"deleted by another client": func(t *rapid.T) {
 				if x := pick(t); x != nil {
 					w.erase(x)
 				}

@@ -19,10 +19,11 @@ import (
 //   - of the queues with due entries, the one with the fewest requests under way is served first,
 //     and of several such queues the one whose last turn was longest ago,
 //   - a slow request takes no slot, see partition and room,
-//   - a 429 of the API server itself pauses everything. A queue that gets it again and again, while
-//     others do not, waits alone, and one request at a time shows whether it is over,
-//   - a 429 for a submitted object delays its own batch: the API server answers the account of that
-//     run,
+//   - a 429 of the API server itself pauses everything but one request a second: see retryAfter. A
+//     queue that gets it again and again, while others do not, waits alone, and one request at a
+//     time shows whether it is over,
+//   - a 429 for a submitted object delays its own batch likewise: the API server answers the
+//     account of that run,
 //   - any other 429 delays its own object. If several objects of a queue get one in a row, the
 //     queue waits alone.
 type queue struct {
@@ -53,6 +54,40 @@ const (
 	// long an idle share counts as slow.
 	remembered = 10 * time.Minute
 )
+
+// retryAfter is the wait that a 429 asks for, in monotonic time. The API server guesses it, and may
+// admit requests long before. So one request a second is sent, and the first that is admitted ends
+// the wait.
+type retryAfter struct {
+	began, to time.Duration
+	next      time.Duration // when the next request may be sent
+}
+
+// begin begins a wait, or makes it longer.
+func (w *retryAfter) begin(r reading, after time.Duration) {
+	if r.mono >= w.to {
+		w.next = r.mono + minRetry
+	}
+	w.began, w.to = r.mono, max(w.to, r.mono+after)
+}
+
+// left is how long nothing may be sent.
+func (w *retryAfter) left(r reading) time.Duration { return min(w.to, w.next) - r.mono }
+
+// sent notes a request, and reports whether the wait goes on.
+func (w *retryAfter) sent(r reading) (waits bool) {
+	if waits = r.mono < w.to; waits {
+		w.next = r.mono + minRetry
+	}
+	return waits
+}
+
+// admitted ends the wait if the API server has admitted a request that was sent since it began.
+func (w *retryAfter) admitted(started time.Duration) {
+	if started > w.began {
+		w.to = 0
+	}
+}
 
 // partition holds the waiting entries of a queue: of one slow namespace, or of all other
 // namespaces. The admission webhooks of a namespace may answer each DELETE slowly, or never. Then
@@ -219,6 +254,7 @@ type job struct {
 	started    time.Duration // monotonic: when it entered its current room
 	stay       *stay         // in its current room
 	confirmed  time.Time     // when the rules were confirmed by which it was judged
+	probe      bool          // it began during a wait
 }
 
 // missing is the result for an object that does not exist.
@@ -239,10 +275,10 @@ func (j *job) ofNamespace(r reading) bool {
 // batch holds the objects of one call of Submit.
 type batch struct {
 	run     Run
+	source  string      // of its objects
 	objects []Entry     // not begun yet
 	release func() bool // forgets the context
-	// pausedTo is until when it waits, in monotonic time: one of its objects was answered 429.
-	pausedTo time.Duration
+	pause   retryAfter  // one of its objects was answered 429
 }
 
 // attemptResult is the result of a job.

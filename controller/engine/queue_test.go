@@ -228,7 +228,7 @@ func TestKindThatHangsNowAndThen(t *testing.T) {
 
 // A kind whose DELETEs fail at once is paused. Its probes fail as well, and slow down no other
 // kind.
-func TestFailingKindSlowsNobody(t *testing.T) {
+func TestFailingKindSlowsNoOther(t *testing.T) {
 	besides(t, slowly(5*time.Millisecond, http.StatusInternalServerError), func(t *testing.T, e *Engine, u *uneven, track func(string, int, time.Time), breakers func() []string) {
 		start := time.Now().Truncate(time.Second).Add(time.Minute)
 		track("Job", 2000, start.Add(-10*time.Second))
@@ -245,10 +245,10 @@ func TestFailingKindSlowsNobody(t *testing.T) {
 	})
 }
 
-// One kind always gets 429. If the answer is from the API server itself, everything pauses a few
-// times, since it may be overloaded. Answers to other kinds show that it is not: from then on only
-// that kind waits, and is tried again without end. If the answer is from the server of the kind,
-// other kinds never wait.
+// One kind always gets 429. If the answer is from the API server itself, everything pauses for a
+// second a few times, since it may be overloaded. Answers to other kinds show that it is not: from
+// then on only that kind waits, and is tried again without end. If the answer is from the server of
+// the kind, other kinds never wait.
 func TestThrottledKind(t *testing.T) {
 	for name, origin := range map[string]action.Origin{"by the API server": action.FromServer, "by an aggregated API": action.FromResource} {
 		t.Run(name, func(t *testing.T) { throttledKind(t, origin) })
@@ -270,8 +270,8 @@ func throttledKind(t *testing.T, origin action.Origin) {
 		pass(time.Until(start) + 100*time.Millisecond)
 		u.lateness()
 		pass(15 * time.Second)
-		if n, late := u.lateness(); origin == action.FromServer && n != 0 {
-			t.Errorf("%d Jobs went although the API server asked for 20 seconds of peace", n)
+		if n, late := u.lateness(); origin == action.FromServer && (n < 40 || late > 1500*time.Millisecond) {
+			t.Errorf("%d Jobs went in 15 seconds, up to %s late: want 40 at least, and at most 1.5s", n, late)
 		} else if origin == action.FromResource && (n != 45 || late > 20*time.Millisecond) {
 			t.Errorf("%d Jobs went in 15 seconds, up to %s late: want 45 and at most 20ms", n, late)
 		}
@@ -381,14 +381,13 @@ func TestKindsTakeTurns(t *testing.T) {
 			t.Errorf("%d Jobs went, up to %s late: want 10 and at most 250ms", n, late)
 		}
 		if e.Tracked() < 5000 {
-			t.Errorf("%d are left, so that nobody had to wait", e.Tracked())
+			t.Errorf("%d objects are tracked, want 5000 or more: the others of the kind did not wait", e.Tracked())
 		}
 	})
 }
 
-// The same where no more than one may be under way at a time, or fewer than there are kinds of
-// which much is due: who has just come need not wait until all that has been due for longer is
-// gone.
+// The same where one deletion may be under way at a time, or fewer than there are kinds with many
+// due objects: a new object need not wait until all objects that were due before it are deleted.
 func TestKindsTakeTurnsOneAtATime(t *testing.T) {
 	for most, kinds := range map[int]int{1: 1, 3: 5} {
 		t.Run(fmt.Sprintf("%d at a time", most), func(t *testing.T) {
@@ -401,7 +400,7 @@ func TestKindsTakeTurnsOneAtATime(t *testing.T) {
 				track("Job", 10, start.Add(5*time.Second))
 				pass(time.Until(start) + 15*time.Second)
 				if n, _ := u.lateness(); n != 10 {
-					t.Errorf("%d Jobs went in ten seconds, want 10 beside %d kinds of which 1000 are due", n, kinds)
+					t.Errorf("%d Jobs went in ten seconds, want 10 beside %d kinds with 1000 due objects", n, kinds)
 				}
 			})
 		})
@@ -409,7 +408,7 @@ func TestKindsTakeTurnsOneAtATime(t *testing.T) {
 }
 
 // If the API server itself is unreachable no kind gets an answer, and everything is paused.
-func TestNoAnswerToAnybody(t *testing.T) {
+func TestNoAnswerForAnyKind(t *testing.T) {
 	besides(t, hang, func(t *testing.T, _ *Engine, _ *uneven, track func(string, int, time.Time), breakers func() []string) {
 		track("Widget", 100, time.Now())
 		pass(2 * time.Minute)

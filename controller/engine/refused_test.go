@@ -62,7 +62,7 @@ func TestObjectThatMayNeverBeDeleted(t *testing.T) {
 				t.Errorf("%+v: want it reported twice in 40 minutes", blocked)
 			}
 			if !test.blocked && len(blocked) != 0 {
-				t.Errorf("%+v: what is not this object's fault is reported elsewhere", blocked)
+				t.Errorf("reported %+v, want nothing: the object is not at fault", blocked)
 			}
 			refuses = false
 			for range 10 * 60 {

@@ -247,7 +247,7 @@ func newMetrics(e *Engine) *metrics {
 		}, byKind),
 		byOthers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_deletions_by_others_total",
-			Help: "Objects that were due and that somebody else deleted, such as the in-tree TTL controller.",
+			Help: "Objects that were due and that another client deleted, such as the in-tree TTL controller.",
 		}, byKind),
 		tracked: desc("curfew_tracked_objects", "Objects that wait for their expiry, or are due and not deleted yet."+unknown, "group", "kind"),
 		overdue: desc("curfew_overdue_objects",

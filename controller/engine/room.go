@@ -21,7 +21,7 @@ type rooms struct {
 	turns      uint64 // requests and live judgements so far
 	// stuckShares counts shares with flag stuck.
 	stuckShares int
-	pausedTo    time.Duration // monotonic: Retry-After
+	pause       retryAfter // the API server itself refuses
 }
 
 const (
@@ -319,8 +319,8 @@ func (e *rooms) lineUp(j *job, to *room) *waiter {
 }
 
 // letIn gives free slots to the jobs in line, before any new job begins. After a 429 of the API
-// server it lets in no request. It does not ask the breakers, which have admitted these jobs
-// already: a probe that finds out whether an outage is over must not wait for the end of the
+// server it lets in one request a second. It does not ask the breakers, which have admitted these
+// jobs already: a probe that finds out whether an outage is over must not wait for the end of the
 // outage. The lock is held.
 func (e *rooms) letIn(r reading) {
 	if len(e.waiting) == 0 {
@@ -328,13 +328,21 @@ func (e *rooms) letIn(r reading) {
 	}
 	e.waiting = slices.DeleteFunc(e.waiting, func(w *waiter) bool {
 		s := e.shareOf(w.job, w.to)
-		if !e.roomFor(w.to, s) || w.to == &e.requests && r.mono < e.pausedTo {
+		if !e.roomFor(w.to, s) || w.to == &e.requests && !e.passes(w.job, r) {
 			return false
 		}
 		e.begin(w.job, w.to, s, r.mono)
 		close(w.in)
 		return true
 	})
+}
+
+// passes reports whether a wait lets a job send its request, as one a second. The lock is held.
+func (e *rooms) passes(j *job, r reading) bool {
+	if !j.probe && e.pause.left(r) <= 0 {
+		j.probe = e.pause.sent(r)
+	}
+	return j.probe || r.mono >= e.pause.to
 }
 
 // inLine is how many jobs of a partition wait for a slot.

@@ -231,7 +231,7 @@ func TestRunClosesWhatIsGone(t *testing.T) {
 		pass(15 * time.Minute)
 	})
 	if len(events) != 2 || !events[0].Open || events[1].Open {
-		t.Errorf("%+v", events)
+		t.Errorf("events %+v, want one that opens and one that closes", events)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestRunSummaryAndLog(t *testing.T) {
 		pass(3 * time.Minute)
 	})
 	if len(got) != 1 || got[0].Deleted != 12 || got[0].Source != "namespace/ci" || got[0].Namespace != "ci" || len(got[0].Examples) != 10 || got[0].Kind.Kind != "Job" {
-		t.Errorf("%+v", got)
+		t.Errorf("digests %+v, want one: 12 Jobs deleted by namespace/ci, with 10 examples", got)
 	}
 	lines := strings.Count(log.String(), `"msg"="deleted"`)
 	if lines != 12 {
@@ -277,7 +277,7 @@ func TestDeleteNow(t *testing.T) {
 			return Entry{Kind: kind, Namespace: "ci", Name: fmt.Sprintf("j%05d", i), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i)), ResourceVersion: "7", Expiry: time.Now(), Source: "policy/p"}
 		}
 		if out := deleteNow(t.Context(), e, object(1), nil); out.Result != Deleted || out.Err != nil {
-			t.Errorf("%+v", out)
+			t.Errorf("outcome %+v, want Deleted", out)
 		}
 		if e.Tracked() != 0 {
 			t.Error("what it deleted is still tracked for its TTL")

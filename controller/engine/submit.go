@@ -13,7 +13,9 @@ import (
 // same preconditions, limits, rates and breakers, but after all tracked objects that are due. Each
 // object gets one attempt. If it meets a conflict, the run judges the object and the engine tries
 // again at once. Objects that are not due by their Expiry are Kept. Objects that still wait when
-// ctx ends are Held. Batches take turns, so that a small one never waits for all of a large one.
+// ctx ends are Held. Sources take turns, so that a small batch never waits for all of a large one.
+// Batches of one source go in their order, but the leftovers of a batch go before larger batches:
+// their run prepares the next one meanwhile.
 func (e *Engine) Submit(ctx context.Context, run Run, objects ...Entry) {
 	b := &batch{run: run}
 	e.mu.Lock()
@@ -31,7 +33,12 @@ func (e *Engine) Submit(ctx context.Context, run Run, objects ...Entry) {
 	if len(b.objects) == 0 {
 		return
 	}
-	e.submitted = append(e.submitted, b)
+	b.source = b.objects[0].Source
+	at := slices.IndexFunc(e.submitted, func(other *batch) bool { return other.source == b.source && len(other.objects) > len(b.objects) })
+	if at < 0 {
+		at = len(e.submitted)
+	}
+	e.submitted = slices.Insert(e.submitted, at, b)
 	b.release = context.AfterFunc(ctx, func() { e.withdraw(b, ctx.Err()) })
 	e.wakeUp()
 }
@@ -63,12 +70,12 @@ func (e *Engine) withdraw(b *batch, why error) {
 	})
 }
 
-// nextSubmitted returns the next submitted object that may be acted on now. The batch that it is
-// from goes to the end of the line. The lock is held.
+// nextSubmitted returns the next submitted object that may be acted on now. The batches of its
+// source go to the end of the line. The lock is held.
 func (e *Engine) nextSubmitted(now int64, r reading) *job {
 	for i := 0; i < len(e.submitted); {
 		b := e.submitted[i]
-		if r.mono < b.pausedTo {
+		if b.pause.left(r) > 0 {
 			i++
 			continue
 		}
@@ -80,17 +87,29 @@ func (e *Engine) nextSubmitted(now int64, r reading) *job {
 			i++
 			continue
 		}
-		e.submitted = slices.Delete(e.submitted, i, i+1)
-		if len(b.objects) > 0 {
-			e.submitted = append(e.submitted, b)
-		} else {
+		if len(b.objects) == 0 {
+			e.submitted = slices.Delete(e.submitted, i, i+1)
 			e.note(func() { b.release() })
 		}
 		if j != nil {
+			b.pause.sent(r)
+			e.turn(b.source)
 			return j
 		}
 	}
 	return nil
+}
+
+// turn moves the batches of a source to the end of the line. The lock is held.
+func (e *Engine) turn(source string) {
+	var own []*batch
+	e.submitted = slices.DeleteFunc(e.submitted, func(b *batch) bool {
+		if b.source == source {
+			own = append(own, b)
+		}
+		return b.source == source
+	})
+	e.submitted = append(e.submitted, own...)
 }
 
 // nextOf returns the next object of a batch that may be acted on now; nil if there is none. ok is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -114,7 +115,7 @@ func TestRunOfSubmissions(t *testing.T) {
 	}
 	for _, o := range *outcomes {
 		if o.Trigger != "cleanup" {
-			t.Errorf("%+v", o)
+			t.Errorf("outcome %+v, want trigger cleanup", o)
 		}
 	}
 }
@@ -172,12 +173,13 @@ func TestSubmissionsYield(t *testing.T) {
 			}
 		}
 		if len(order) != 15 || last["ttl"] > first["slow"] || last["slow"] > first["cleanup"] || run.results[Deleted] != 5 {
-			t.Errorf("%v; %v", order, run.results)
+			t.Errorf("order %v, results %v; want 15, ttl before slow before cleanup, and 5 deleted", order, run.results)
 		}
 	})
 }
 
-// A batch of one object is not kept waiting by the batches of other runs.
+// A batch of one object is not kept waiting by the batches of other runs. A second batch of a run
+// follows the first one, so that the run prepares a third meanwhile.
 func TestBatchesTakeTurns(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	var order []string
@@ -185,21 +187,24 @@ func TestBatchesTakeTurns(t *testing.T) {
 		order = append(order, due.Name)
 		return action.Answer{Outcome: action.Done}
 	}))
-	object := func(name string, i int) Entry {
-		return Entry{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: w.server, Source: "policy/p"}
-	}
-	for range 3 {
-		huge := make([]Entry, 0, 100)
-		for i := range cap(huge) {
-			huge = append(huge, object("huge", i))
+	submit := func(source, name string, count int) *ledger {
+		batch, run := make([]Entry, 0, count), newLedger()
+		for i := range count {
+			batch = append(batch, Entry{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: w.server, Source: source})
 		}
-		w.engine.Submit(t.Context(), newLedger(), huge...)
+		w.engine.Submit(t.Context(), run, batch...)
+		return run
 	}
-	small := newLedger()
-	w.engine.Submit(t.Context(), small, object("small", 0), object("small", 1))
+	submit("policy/a", "a1", 100)
+	submit("policy/a", "a2", 100)
+	submit("policy/b", "b", 100)
+	small := submit("policy/c", "small", 2)
 	w.pump()
-	if len(order) != 302 || order[3] != "small" || order[7] != "small" || small.results[Deleted] != 2 {
+	if len(order) != 302 || order[2] != "small" || order[5] != "small" || small.results[Deleted] != 2 {
 		t.Errorf("%d deletions, the first %v", len(order), order[:min(10, len(order))])
+	}
+	if first, last := slices.Index(order, "a2"), slices.Index(order, "b"); first < slices.Index(order, "a1")+100 || last > 3 {
+		t.Errorf("the second batch of a run begins at %d, the other run at %d", first, last)
 	}
 }
 

@@ -26,9 +26,9 @@ func throttledRun(t *testing.T, origin action.Origin) {
 			return action.Answer{Outcome: action.Done, Deleted: 1}
 		}
 		if sent++; w.server.Before(again) {
-			t.Errorf("sent at %s, and Retry-After ends at %s", w.server, again)
+			t.Errorf("sent at %s, and the next one is for %s", w.server, again)
 		}
-		again = w.server.Add(20 * time.Second)
+		again = w.server.Add(time.Second)
 		out := action.Failure(http.StatusTooManyRequests, origin, action.Describe(429, "", "Too many requests, please try again later."))
 		out.After = 20 * time.Second
 		return out

@@ -201,7 +201,7 @@ func TestTriggersDoNotCancelEachOther(t *testing.T) {
 			w.advance(2 * time.Second)
 			w.pump()
 			if n := count(*outcomes); n[Deleted] != 1 {
-				t.Errorf("%v: want it deleted by what is left", n)
+				t.Errorf("outcomes %v, want one deletion, by the trigger that is left", n)
 			}
 		})
 	}

@@ -118,7 +118,7 @@ func (r Ending) Final() bool {
 // Outcome is one Ending with its object.
 type Outcome struct {
 	Object Entry
-	// Trigger is the trigger for which the object was due, as in metrics and logs.
+	// Trigger is the trigger that made the object due, as in metrics and logs.
 	Trigger string
 	// Result is empty if the action did something and asks for another attempt.
 	Result Ending
@@ -221,7 +221,6 @@ type BreakerEvent struct {
 	// Unreachable, ServerErrors, Refused, NotJudged.
 	Reason  string
 	Message string
-	At      time.Time
 }
 
 // Reasons of holds and breakers.

@@ -29,7 +29,7 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 	if live {
 		from = f.options.Live
 	}
-	of := &platform.Object{Facts: facts, Runtime: f.kind.Runtime, JSON: func() (map[string]any, error) {
+	of := &platform.Subject{Facts: facts, Runtime: f.kind.Runtime, JSON: func() (map[string]any, error) {
 		content, err := f.kind.JSON(object)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)

@@ -189,7 +189,7 @@ func TestFeedThatSucceedsAnother(t *testing.T) {
 		stop()
 		third, stop := r.follow(runProfile(t, v1alpha1.Enforcement{By: v1alpha1.EnforcedByController}), second.Handles()...)
 		at(2 * time.Minute)
-		r.expect("past the deadline that is somebody else's", "a; b Complete=True/Done; ")
+		r.expect("past the deadline that another controller enforces", "a; b Complete=True/Done; ")
 		at(time.Minute)
 		r.expect("past the TTL", "a; ")
 		if n := r.engine.Tracked(); n != 0 || len(third.Handles()) != 1 {

@@ -133,7 +133,7 @@ func TestWatchByLines(t *testing.T) {
 		}
 		for event := range events.ResultChan() {
 			if event.Type != watch.Error {
-				t.Errorf("%s: %s %v", name, event.Type, event.Object)
+				t.Errorf("%s: event %s %v, want an error alone", name, event.Type, event.Object)
 			}
 		}
 		events.Stop()
@@ -146,6 +146,6 @@ func TestWatchByLines(t *testing.T) {
 		t.Errorf("one is %v (%v)", one, err)
 	}
 	if _, err := runs.Namespace("ci").Get(t.Context(), "b", metav1.GetOptions{}); !apierrors.IsForbidden(err) || err.Error() != "no" {
-		t.Errorf("what is forbidden is %v", err)
+		t.Errorf("a forbidden GET returns %v, want the error \"no\", still recognized as Forbidden", err)
 	}
 }

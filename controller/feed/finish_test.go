@@ -344,7 +344,7 @@ func TestFinishTimeIsMissing(t *testing.T) {
 				t.Errorf("%q, want %q", got, want)
 			}
 		default:
-			t.Errorf("nobody is told, want %q", want)
+			t.Errorf("no report, want %q", want)
 		}
 	})
 }

@@ -336,7 +336,7 @@ func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 		"no such runtime":          {label: "torch"},
 		"it uses none":             {live: ttlOf(30)},
 		"the runtime is not known": {label: "torch", live: ttlOf(30), fails: true, there: true},
-		"nobody asks for it":       {label: "torch", live: ttlOf(30), fails: true, condition: "false"},
+		"condition is false":       {label: "torch", live: ttlOf(30), fails: true, condition: "false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -73,6 +73,6 @@ func TestFactsEndWithTheirCaller(t *testing.T) {
 		return policy.State{}, ctx.Err()
 	}}
 	if facts, err := factsOf(profile)(ctx, &unstructured.Unstructured{Object: map[string]any{}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("%+v, %v", facts, err)
+		t.Errorf("facts %+v, error %v; want context.Canceled", facts, err)
 	}
 }

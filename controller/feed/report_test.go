@@ -215,7 +215,7 @@ func TestReportsRun(t *testing.T) {
 		at(shareEvery)
 		cancel()
 		if err := <-done; err != nil || len(out.events) != maxAlone+1 || !strings.Contains(out.events[maxAlone], "5 x Job") {
-			t.Errorf("%v, %q", err, out.events)
+			t.Errorf("error %v, events %q; want %d alone and one for 5 more Jobs", err, out.events, maxAlone)
 		}
 	})
 }

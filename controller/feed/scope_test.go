@@ -24,7 +24,7 @@ type lagging struct {
 	cached, live   []*expression.Policy
 	old, now       map[string]any
 	unknown, fails bool
-	blind          bool // not even what is looked at can be read
+	blind          bool // the live object cannot be read either
 	failures       int
 }
 

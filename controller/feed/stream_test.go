@@ -110,7 +110,7 @@ func TestWatchThatIsForbidden(t *testing.T) {
 		w.cut()
 		at(time.Minute)
 		if told.Load() == 0 {
-			t.Error("nobody is told")
+			t.Error("the feed reported no change, want one")
 		}
 		w.deafen(nil)
 		at(15 * time.Second)

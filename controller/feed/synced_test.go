@@ -122,7 +122,7 @@ func TestSyncedMetric(t *testing.T) {
 		at(time.Second)
 		incomplete("the watch cannot be opened again", "group=batch kind=Job purpose=ttl")
 		if changes.Load() == before {
-			t.Error("nobody is notified that not all Jobs are known")
+			t.Error("no notification, want one: the feed no longer knows all Jobs")
 		}
 		expect("the watch cannot be opened again", "group=batch kind=Job purpose=label 1", "group=batch kind=Job purpose=ttl 0")
 		ttl.setRefuse(nil)

@@ -26,7 +26,7 @@ func TestIn(t *testing.T) {
 		t.Errorf("without namespaces: %q", names(got))
 	}
 	if got := names(feedset.In([]string{"a", "b"}, all)); !slices.Equal(got, []string{"plain in a", "plain in b"}) {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want the spec in a and the spec in b", got)
 	}
 	if plain.Namespace != "" {
 		t.Error("the spec itself was changed")

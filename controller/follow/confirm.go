@@ -228,7 +228,31 @@ func (n *Namespaces) list(ctx context.Context) (*listing, error) {
 		}
 		return nil
 	})
+	if err == nil {
+		n.settle(read)
+	}
 	return read, err
+}
+
+// settle forgets the namespaces that a LIST lacks and that the watch has never shown: they were
+// deleted before it began again.
+func (n *Namespaces) settle(read *listing) {
+	var gone []*metav1.PartialObjectMetadata
+	n.mu.Lock()
+	for name := range n.unshown {
+		meta := n.metas[name]
+		if _, listed := read.have[name]; meta == nil || listed || read.wentBack() {
+			continue
+		}
+		meta = meta.DeepCopy()
+		meta.ResourceVersion = read.at
+		gone = append(gone, meta)
+		delete(n.unshown, name)
+	}
+	n.mu.Unlock()
+	for _, meta := range gone {
+		n.forget(meta)
+	}
 }
 
 // catchUp takes over what a LIST showed and the watch did not, and begins the watch again.
@@ -243,6 +267,12 @@ func (n *Namespaces) catchUp(ctx context.Context, read *listing) {
 	if n.cache == nil {
 		return
 	}
+	n.mu.Lock()
+	n.unshown = map[string]bool{}
+	for name := range n.metas {
+		n.unshown[name] = true
+	}
+	n.mu.Unlock()
 	err := n.cache.RemoveInformer(ctx, NamespaceMeta())
 	if _, errWatch := n.watch(ctx); errors.Join(err, errWatch) != nil {
 		n.log.Error(errors.Join(err, errWatch), "the watch of namespaces could not begin again")

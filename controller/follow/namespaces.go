@@ -61,6 +61,7 @@ type Namespaces struct {
 	metas   map[string]*metav1.PartialObjectMetadata
 	gone    map[string]goneNamespace
 	floor   map[string]uint64 // resourceVersions from LISTs: see catchUp
+	unshown map[string]bool   // names that a watch that began again has not shown: see settle
 	swept   time.Time         // when those that are too old were last dropped
 	changed []func(name string)
 	others  []func(name string)
@@ -139,6 +140,7 @@ func (n *Namespaces) observe(object any) {
 	read := resolution.NamespaceOf(&meta.ObjectMeta)
 	uses := usesCurfew(read)
 	n.mu.Lock()
+	delete(n.unshown, meta.Name)
 	if n.stale(meta) {
 		n.mu.Unlock()
 		return

@@ -337,7 +337,7 @@ func TestStripNamespace(t *testing.T) {
 		t.Errorf("%+v: labels, name and resourceVersion have to stay", slim.ObjectMeta)
 	}
 	if other, err := StripNamespace("tombstone"); err != nil || other != "tombstone" {
-		t.Errorf("%v, %v; want what is not known passed on", other, err)
+		t.Errorf("got %v, %v; want an unknown value returned as it is", other, err)
 	}
 }
 
@@ -385,7 +385,7 @@ func TestNamespacesLookAlike(t *testing.T) {
 		}
 		for who, namespace := range map[string]*resolution.NamespacePolicy{"cached": cached, "live": live} {
 			if holds, err := program.Bool(t.Context(), &expression.Variables{NamespacePolicy: namespace}); err != nil || !holds {
-				t.Errorf("%s, %s: %v, %v", source, who, holds, err)
+				t.Errorf("%s is %v for the %s namespace, error %v; want true", source, holds, who, err)
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func TestStatefulSetsAreListedOnce(t *testing.T) {
 		}
 		forbidden = apierrors.NewForbidden(statefulSets.GroupResource(), "", errors.New("no"))
 		if got, err := owners.Existing(t.Context(), "ci", asked()); err != nil || len(got) != 3 {
-			t.Errorf("%v, %v", got, err)
+			t.Errorf("owners %v, error %v; want all 3 when a kind cannot be listed", got, err)
 		}
 	})
 }

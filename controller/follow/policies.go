@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -22,6 +21,7 @@ import (
 
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/requirement"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -30,6 +30,8 @@ type compiledPolicy struct {
 	object *v1alpha1.LifecyclePolicy
 	policy *expression.Policy
 	errs   field.ErrorList
+	// requires is the record for older versions of Curfew that has to be written; else nil.
+	requires *metav1.Condition
 }
 
 // Policies follows the LifecyclePolicies.
@@ -82,17 +84,13 @@ func (p *Policies) OnChange(f func(concerns func(schema.GroupKind) bool)) {
 
 // samePolicy reports whether two states judge alike: conditions in the status change nothing.
 func samePolicy(old, new *compiledPolicy) bool {
-	return old.object.UID == new.object.UID && old.object.Generation == new.object.Generation &&
+	return old.object.UID == new.object.UID && old.object.Generation == new.object.Generation && len(old.errs) == len(new.errs) &&
 		equality.Semantic.DeepEqual(old.object.Status.Defaults, new.object.Status.Defaults)
 }
 
 func (p *Policies) compile(object *unstructured.Unstructured) compiledPolicy {
-	out := compiledPolicy{object: &v1alpha1.LifecyclePolicy{}}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out.object); err != nil {
-		// The schema of the CustomResourceDefinition does not let this through.
-		p.log.Error(err, "a LifecyclePolicy is not of the form that this version knows", "policy", object.GetName())
-	}
-	out.policy, out.errs = p.store.Compiler().Policy(out.object)
+	out := compiledPolicy{requires: requirement.Record("LifecyclePolicy", object.Object)}
+	out.object, out.policy, out.errs = p.store.Compiler().ReadPolicy(object.Object)
 	return out
 }
 
@@ -175,6 +173,9 @@ func (p *Policies) writeStatus(name string, of *compiledPolicy) {
 	if paused, ok := p.pauses.of(name); ok {
 		paused.ObservedGeneration = of.object.Generation
 		conditions = append(conditions, paused)
+	}
+	if of.requires != nil {
+		conditions = append(conditions, *of.requires)
 	}
 	p.status.Add(name, func(now time.Time) []byte {
 		return p.status.Patch(now, &of.object.ObjectMeta, status.ObservedGeneration, status.Conditions, conditions,

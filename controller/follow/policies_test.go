@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/requirement"
 )
 
 // patcher applies status patches to a source, with the precondition of the API server.
@@ -255,4 +257,55 @@ func store(t *testing.T) *platform.Store {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// A policy of a newer version is reported, and so is what an older version would lack. Each is
+// written once.
+func TestNewerFieldsShowInTheStatus(t *testing.T) {
+	newIn(t, "LifecyclePolicy", "spec.defaults.ttl", "v0.2.0")
+	synctest.Test(t, func(t *testing.T) {
+		p := &patcher{source: newSource()}
+		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
+		policies.WriteStatus(p, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { runAll(ctx, policies); close(done) }()
+		defer func() { cancel(); <-done }()
+		p.Put(lifecyclePolicy(`"30s"`, 1))
+		after(2 * time.Second)
+		newer := lifecyclePolicy(`"30s"`, 2)
+		if err := unstructured.SetNestedField(newer.Object, "2h", "spec", "match", "idleFor"); err != nil {
+			t.Fatal(err)
+		}
+		p.Put(newer)
+		after(2 * time.Second)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.patches) != 2 {
+			t.Fatalf("%d patches, want one a generation:\n%s", len(p.patches), strings.Join(p.patches, "\n"))
+		}
+		for i, want := range []string{`"reason":"NewerFields","message":"v0.2.0: spec.defaults.ttl"`,
+			`"reason":"NeedsNewerVersion","message":"spec.match.idleFor: this version of Curfew does not know it`} {
+			if patch := p.patches[i]; !strings.Contains(patch, want) {
+				t.Errorf("patch %s\nwant %s", patch, want)
+			}
+		}
+	})
+}
+
+// newIn has this version know a field since a later release than the first.
+func newIn(t *testing.T, kind, path, since string) {
+	t.Helper()
+	text, err := os.ReadFile("../../policy/requirement/fields.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := "\n" + kind + " " + path + " "
+	fields, err := requirement.Parse(strings.Replace(string(text), line+"v0.1.0\n", line+since+"\n", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := requirement.Known
+	requirement.Known = func() *requirement.Table { return fields }
+	t.Cleanup(func() { requirement.Known = known })
 }

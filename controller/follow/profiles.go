@@ -10,13 +10,13 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/requirement"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -25,6 +25,8 @@ type compiledProfile struct {
 	*expression.Profile
 	object *v1alpha1.KindProfile
 	errs   field.ErrorList
+	// requires is the record for older versions of Curfew that has to be written; else nil.
+	requires *metav1.Condition
 }
 
 // Profiles follows the KindProfiles.
@@ -56,12 +58,8 @@ func NewProfiles(source Source, store *platform.Store, clock clock.Clock, log lo
 }
 
 func (p *Profiles) read(read *unstructured.Unstructured) compiledProfile {
-	out := compiledProfile{object: &v1alpha1.KindProfile{}}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, out.object); err != nil {
-		// The schema of the CustomResourceDefinition does not let this through.
-		p.log.Error(err, "a KindProfile is not of the form that this version knows", "profile", read.GetName())
-	}
-	out.Profile, out.errs = p.store.Compiler().UserProfile(out.object)
+	out := compiledProfile{requires: requirement.Record("KindProfile", read.Object)}
+	out.object, out.Profile, out.errs = p.store.Compiler().ReadProfile(read.Object)
 	return out
 }
 
@@ -133,10 +131,12 @@ func (p *Profiles) writeStatuses() {
 		} else if reason := unenforced(snapshot, &profile); reason != "" && len(profile.errs) == 0 {
 			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonNoStatusSubresource, reason
 		}
-		status := &profile.object.Status
+		status, conditions := &profile.object.Status, []metav1.Condition{condition}
+		if profile.requires != nil {
+			conditions = append(conditions, *profile.requires)
+		}
 		p.status.Add(name, func(now time.Time) []byte {
-			return p.status.Patch(now, &profile.object.ObjectMeta, status.ObservedGeneration, status.Conditions,
-				[]metav1.Condition{condition}, nil, nil)
+			return p.status.Patch(now, &profile.object.ObjectMeta, status.ObservedGeneration, status.Conditions, conditions, nil, nil)
 		})
 	}
 }

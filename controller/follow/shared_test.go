@@ -108,7 +108,7 @@ func TestSharedErrorsAndGivingUp(t *testing.T) {
 		synctest.Wait()
 		asking.Go(func() {
 			if got, err := s.get(t.Context(), "ci", c.read); err != nil || got != 7 {
-				t.Errorf("got %d, %v", got, err)
+				t.Errorf("got %d, error %v; want 7", got, err)
 			}
 		})
 		cancel()

@@ -33,7 +33,6 @@ type Patcher interface {
 // place of one that waits.
 type Statuses struct {
 	patcher Patcher
-	clock   clock.Clock
 	// serverTime is the API server's, by which a status is stamped: a local clock that is behind would
 	// have defaults reach objects that are older than they are (S6).
 	serverTime ServerTime
@@ -64,7 +63,7 @@ func NewStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, log 
 		serverTime = func(context.Context) (time.Time, error) { return clock.Now(), nil }
 	}
 	queue := loop.NewRetryQueue(clock, maxWrite)
-	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, queue: queue, pending: map[string]MakePatch{}}
+	return &Statuses{patcher: patcher, serverTime: serverTime, log: log, queue: queue, pending: map[string]MakePatch{}}
 }
 
 // Patch makes the patch of a status with these conditions, or nil where there is nothing to write.

@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
@@ -50,13 +49,8 @@ func newTallies(source Source, clock clock.Clock, log logr.Logger) *Tallies {
 }
 
 func (t *Tallies) compile(object *unstructured.Unstructured) compiledTally {
-	typed := &v1alpha1.PodTally{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
-		// The schema of the CustomResourceDefinition does not let this through.
-		t.log.Error(err, "a PodTally is not of the form that this version knows", "namespace", object.GetNamespace(), "name", object.GetName())
-	}
-	out := compiledTally{generation: typed.Generation}
-	out.tally, out.errs = tally.Compile(typed)
+	out := compiledTally{generation: object.GetGeneration()}
+	out.tally, out.errs = tally.Read(object.Object)
 	return out
 }
 
@@ -158,7 +152,7 @@ func (t *Tallies) LiveCounter(ctx context.Context, client dynamic.Interface, pod
 	case read.GetUID() != pod.CountedBy():
 		return nil, nil
 	}
-	return tally.CounterOf(read.Object)
+	return tally.CounterOf(read.Object), nil
 }
 
 // findCounter looks for the PodTally that counted a Pod among all of its namespace. The author of a
@@ -174,23 +168,17 @@ func (t *Tallies) findCounter(ctx context.Context, client dynamic.Interface, pod
 	if err != nil {
 		return nil, err
 	}
-	one := all[pod.CountedBy()]
-	return one.counter, one.err
+	return all[pod.CountedBy()], nil
 }
 
-// counters holds PodTallies by UID, each with its error.
-type counters map[types.UID]struct {
-	counter *resolution.PodCounter
-	err     error
-}
+// counters holds PodTallies by UID.
+type counters map[types.UID]*resolution.PodCounter
 
 func listCounters(ctx context.Context, client dynamic.ResourceInterface) (counters, error) {
 	all := counters{}
 	_, err := paging.Each(ctx, metav1.ListOptions{}, client.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
-			one := all[page.Items[i].GetUID()]
-			one.counter, one.err = tally.CounterOf(page.Items[i].Object)
-			all[page.Items[i].GetUID()] = one
+			all[page.Items[i].GetUID()] = tally.CounterOf(page.Items[i].Object)
 		}
 		return nil
 	})

@@ -66,7 +66,7 @@ func TestConditionOfANamespace(t *testing.T) {
 			}
 			err := Namespaces{Client: api}.Write(t.Context(), "ci", metav1.Condition{Status: test.to})
 			if apierrors.IsConflict(err) != (test.changed != nil) {
-				t.Errorf("%v", err)
+				t.Errorf("error %v, want a conflict: %t", err, test.changed != nil)
 			}
 			got := metav1.ConditionStatus("")
 			if conditions := api.live.Status.Conditions; len(conditions) > 0 {

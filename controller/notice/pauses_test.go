@@ -228,7 +228,7 @@ func TestSeveralPausesOfOneSource(t *testing.T) {
 		s.pauses.Breaker(refused("policy/platform", "ci", "E", false))
 		after(time.Hour)
 		if s.policies.writes != writes {
-			t.Errorf("%d writes of what is said already", s.policies.writes-writes)
+			t.Errorf("%d writes of an unchanged condition, want none", s.policies.writes-writes)
 		}
 	})
 }
@@ -313,7 +313,7 @@ func TestPauseEndsWhileItIsWritten(t *testing.T) {
 	done, cancel := context.WithCancel(t.Context())
 	cancel() // Nothing is waited for after a write.
 	p := NewPauses(PauseOptions{
-		Recorder: nobody{}, Namespaces: on, Policies: on, Own: "curfew-system", UIDs: func(Target) types.UID { return "" }, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Recorder: noEvents{}, Namespaces: on, Policies: on, Own: "curfew-system", UIDs: func(Target) types.UID { return "" }, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	news := refused("namespace/ci", "ci", "Job", true)
 	for range 100000 {
@@ -344,6 +344,6 @@ func TestPauseEndsWhileItIsWritten(t *testing.T) {
 	}
 }
 
-type nobody struct{}
+type noEvents struct{}
 
-func (nobody) Eventf(_, _ apiruntime.Object, _, _, _, _ string, _ ...any) {}
+func (noEvents) Eventf(_, _ apiruntime.Object, _, _, _, _ string, _ ...any) {}

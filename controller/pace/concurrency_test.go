@@ -106,7 +106,7 @@ func TestConcurrency(t *testing.T) {
 			mean := s.latency / time.Duration(s.done)
 			t.Logf("limit %d, share %.3f, mean latency %s", lim.Limit(), share, mean)
 			if share < c.share {
-				t.Errorf("does %.3f of what is possible, want %.2f", share, c.share)
+				t.Errorf("throughput is %.3f of the maximum, want %.2f or more", share, c.share)
 			}
 			if mean > c.mostMean {
 				t.Errorf("mean latency %s, want at most %s", mean, c.mostMean)

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"curfew.dev/curfew/controller/transport"
 )
 
 // Limit is how many objects a page has at most unless the options say otherwise, and firstLimit the
@@ -146,13 +148,10 @@ func Bound(ctx context.Context, most int64) context.Context {
 
 // Cap answers 413 in the place of an answer that is too large, so that the process never holds it.
 // The API server has no such limit. A page of one object is never too large.
-func Cap(next http.RoundTripper) http.RoundTripper { return &capped{next} }
+func Cap(next http.RoundTripper) http.RoundTripper { return &transport.Wrapper{Next: next, Do: capped} }
 
-type capped struct{ next http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (c *capped) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := c.next.RoundTrip(request)
+func capped(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	response, err := next.RoundTrip(request)
 	of, bounded := request.Context().Value(answerKey{}).(*answer)
 	if err != nil || !bounded {
 		return response, err
@@ -180,6 +179,3 @@ func (c *capped) RoundTrip(request *http.Request) (*http.Response, error) {
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil
 }
-
-// WrappedRoundTripper lets client-go find the transport below.
-func (c *capped) WrappedRoundTripper() http.RoundTripper { return c.next }

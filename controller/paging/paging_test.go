@@ -27,7 +27,7 @@ func TestResume(t *testing.T) {
 		"wrapped":         {fmt.Errorf("listing jobs: %w", goesOn), "token"},
 	} {
 		if next, ok := Resume(c.err); next != c.next || ok != (c.next != "") {
-			t.Errorf("%s: %q, %v", name, next, ok)
+			t.Errorf("%s: next %q, resumes %v; want %q", name, next, ok, c.next)
 		}
 	}
 }

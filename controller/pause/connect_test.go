@@ -32,7 +32,7 @@ func heldWhileConnecting(t *testing.T, protocol int) {
 	var received atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != protocol {
-			t.Errorf("%s", r.Proto)
+			t.Errorf("the request came by %s, want HTTP/%d", r.Proto, protocol)
 		}
 		received.Add(1)
 	}))

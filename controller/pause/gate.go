@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/transport"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/quote"
@@ -283,29 +284,22 @@ func (m *Mark) in(view *View) bool {
 }
 
 // Wrap returns a transport that holds requests. Fits rest.Config.Wrap.
-func (g *Gate) Wrap(next http.RoundTripper) http.RoundTripper { return &transport{g, next} }
-
-type transport struct {
-	gate *Gate
-	next http.RoundTripper
+func (g *Gate) Wrap(next http.RoundTripper) http.RoundTripper {
+	return &transport.Wrapper{Next: next, Do: g.send}
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
-func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
-
-// RoundTrip implements [http.RoundTripper].
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g *Gate) send(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	mark, _ := r.Context().Value(markKey{}).(*Mark)
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, "":
-		return t.next.RoundTrip(r)
+		return next.RoundTrip(r)
 	case http.MethodDelete:
 		mark = cmp.Or(mark, &Mark{any: true})
 	}
 	if mark == nil {
-		return t.next.RoundTrip(r)
+		return next.RoundTrip(r)
 	}
-	if err := t.gate.pass(r.Context(), mark); err != nil {
+	if err := g.pass(r.Context(), mark); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // As a RoundTripper has to.
 		}
@@ -313,9 +307,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	// A connection may take long to make. A request whose context is done is not sent.
 	ctx, cancel := context.WithCancelCause(r.Context())
-	resp, err := t.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+	resp, err := next.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
-			if view, known := t.gate.View(); mark.outdated(t.gate.options.Clock.Now()) || !known || mark.in(&view) {
+			if view, known := g.View(); mark.outdated(g.options.Clock.Now()) || !known || mark.in(&view) {
 				mark.held.Store(true)
 				cancel(ErrHeld)
 				// HTTP/1.1 writes a request although its context is done. HTTP/2 does not, and its

@@ -57,7 +57,7 @@ func TestSlowAnswers(t *testing.T) {
 		gate.Want()
 		pass(1500 * time.Millisecond)
 		if view, known := gate.View(); !known || !view.HoldsAll(policy.TriggerTTL) || view.Unread != "the answer took 900ms" {
-			t.Errorf("%+v, %t", view, known)
+			t.Errorf("view %+v, known %t; want it known, all triggers held, and why", view, known)
 		}
 	})
 }
@@ -116,7 +116,7 @@ func TestUnreadable(t *testing.T) {
 				gate.Want()
 				pass(1500 * time.Millisecond)
 				if view, known := gate.View(); !known || !view.HoldsAll(policy.TriggerDeadline) || !strings.Contains(view.Unread, test.reason) {
-					t.Errorf("%+v, %t", view, known)
+					t.Errorf("view %+v, known %t; want it known, all triggers held, because of %q", view, known, test.reason)
 				}
 				a.locked(func() { a.failing, a.body = 0, "" })
 				gate.Want()
@@ -195,16 +195,16 @@ func TestTransport(t *testing.T) {
 		scope   string
 		held    bool
 	}{
-		"nothing is paused":      {nil, http.MethodDelete, policy.TriggerTTL, "ci", false},
-		"everything is":          {&everything, http.MethodDelete, policy.TriggerTTL, "ci", true},
-		"a stop marks":           {&everything, http.MethodPatch, policy.TriggerDeadline, "ci", true},
-		"a stop reads":           {&everything, http.MethodGet, policy.TriggerDeadline, "ci", false},
-		"a count":                {&everything, http.MethodPatch, "", "", false},
-		"a DELETE of what":       {&label, http.MethodDelete, "", "", true},
-		"the label's":            {&label, http.MethodDelete, policy.TriggerLabel, "ci", true},
-		"another trigger":        {&label, http.MethodDelete, policy.TriggerTTL, "ci", false},
-		"another namespace":      {&label, http.MethodDelete, policy.TriggerLabel, "x", false},
-		"what is cluster-scoped": {&label, http.MethodDelete, policy.TriggerLabel, "", false},
+		"nothing is paused":       {nil, http.MethodDelete, policy.TriggerTTL, "ci", false},
+		"everything is":           {&everything, http.MethodDelete, policy.TriggerTTL, "ci", true},
+		"a stop marks":            {&everything, http.MethodPatch, policy.TriggerDeadline, "ci", true},
+		"a stop reads":            {&everything, http.MethodGet, policy.TriggerDeadline, "ci", false},
+		"a count":                 {&everything, http.MethodPatch, "", "", false},
+		"a DELETE of what":        {&label, http.MethodDelete, "", "", true},
+		"the label's":             {&label, http.MethodDelete, policy.TriggerLabel, "ci", true},
+		"another trigger":         {&label, http.MethodDelete, policy.TriggerTTL, "ci", false},
+		"another namespace":       {&label, http.MethodDelete, policy.TriggerLabel, "x", false},
+		"a cluster-scoped object": {&label, http.MethodDelete, policy.TriggerLabel, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestTransport(t *testing.T) {
 				}
 				err := send(ctx, a.config(gate), test.method, "one")
 				if held := errors.Is(err, pause.ErrHeld); held != test.held || err != nil && !held || pause.HeldIn(ctx) != (held && test.trigger != "") {
-					t.Errorf("%v", err)
+					t.Errorf("error %v, held in the context %t; want held: %t", err, pause.HeldIn(ctx), test.held)
 				}
 				if sent := len(a.writes) > 0; sent == test.held && test.method != http.MethodGet {
 					t.Errorf("sent: %t", sent)

@@ -43,7 +43,7 @@ func TestOfNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found, err := read(t.Context()); len(found) != test.pauses || (err != nil) != test.fails {
-			t.Errorf("%s: %v, %v", name, found, err)
+			t.Errorf("%s: pauses %v, error %v; want %d, error %t", name, found, err, test.pauses, test.fails)
 		}
 	}
 }

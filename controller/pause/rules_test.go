@@ -48,7 +48,7 @@ func TestRules(t *testing.T) {
 				}
 				err := send(ctx, a.config(gate), test.method, "one")
 				if held := errors.Is(err, pause.ErrHeld); held != test.held || err != nil && !held || mark.Held() != test.held {
-					t.Errorf("%v", err)
+					t.Errorf("error %v, mark held %t; want held: %t", err, mark.Held(), test.held)
 				}
 				if sent := len(a.writes) > 0; sent != (!test.held && test.method != http.MethodGet) {
 					t.Errorf("sent: %t", sent)

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/cache"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/controller/paging"
@@ -129,8 +129,7 @@ const (
 // It asks for single permissions, never for all that an account may do: a tenant may make that list
 // as long as it likes.
 type Cached struct {
-	clock   clock.PassiveClock
-	granted *lru.Cache // until when, by grant
+	granted *cache.LRUExpireCache // by grant
 }
 
 // grant is one permission of an account in a namespace.
@@ -141,16 +140,15 @@ type grant struct {
 
 // NewCached makes a cache that remembers nothing yet.
 func NewCached(clock clock.PassiveClock) *Cached {
-	return &Cached{clock: clock, granted: lru.New(maxCached)}
+	return &Cached{cache.NewLRUExpireCacheWithClock(maxCached, clock)}
 }
 
 // LacksIn returns the needs that are not granted to an account in a namespace, or with "" in all.
-// The reviews have to ask as that account. ask as that account.
+// The reviews have to ask as that account.
 func (c *Cached) LacksIn(ctx context.Context, account string, reviews Reviews, namespace string, needs []Need) (lacks []Need, err error) {
 	for _, need := range needs {
-		of, now := grant{need, account, namespace}, c.clock.Now()
-		known, _ := c.granted.Get(of)
-		if until, ok := known.(time.Time); ok && now.Before(until) {
+		of := grant{need, account, namespace}
+		if _, known := c.granted.Get(of); known {
 			continue
 		}
 		missing, err := reviews.LacksIn(ctx, namespace, []Need{need})
@@ -158,7 +156,7 @@ func (c *Cached) LacksIn(ctx context.Context, account string, reviews Reviews, n
 			return nil, err
 		}
 		if len(missing) == 0 {
-			c.granted.Add(of, now.Add(cachedFor))
+			c.granted.Add(of, true, cachedFor)
 		}
 		lacks = append(lacks, missing...)
 	}

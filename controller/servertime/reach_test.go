@@ -26,7 +26,7 @@ func TestReach(t *testing.T) {
 			}
 			return &http.Response{StatusCode: code}, nil
 		}))
-		_, _ = transport.RoundTrip(httptest.NewRequestWithContext(ctx, method, "/api", http.NoBody))
+		_, _ = transport.RoundTrip(httptest.NewRequestWithContext(ctx, method, "/api", nil))
 	}
 	expect := func(when string, behind bool) {
 		t.Helper()
@@ -40,7 +40,7 @@ func TestReach(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	send(cancelled, http.MethodGet, 0)
-	expect("after a request that nobody waits for", false)
+	expect("after a cancelled request", false)
 	send(t.Context(), http.MethodDelete, 0)
 	expect("after a request without an answer", true)
 	clock.SetTime(clock.Now().Add(BehindFor - time.Second))

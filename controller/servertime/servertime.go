@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/transport"
 )
 
 // ServerTime is the API server's time. Curfew stamps objects with it: a stamp from a clock that is
@@ -90,7 +92,9 @@ const BehindFor = 2 * time.Minute
 func NewReach(c clock.PassiveClock) *Reach { return &Reach{clock: c} }
 
 // Wrap returns a transport that notices requests without an answer. Fits rest.Config.Wrap.
-func (r *Reach) Wrap(next http.RoundTripper) http.RoundTripper { return &reachTransport{r, next} }
+func (r *Reach) Wrap(next http.RoundTripper) http.RoundTripper {
+	return &transport.Wrapper{Next: next, Do: r.notice}
+}
 
 // Behind reports whether caches may be behind the API server.
 func (r *Reach) Behind() bool {
@@ -102,25 +106,17 @@ func (r *Reach) Behind() bool {
 	return since < int64(BehindFor)
 }
 
-type reachTransport struct {
-	reach *Reach
-	next  http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper. An answer of the 500s while caches are behind means that
-// a watch has yet to begin again.
-func (t *reachTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.next.RoundTrip(r)
+// notice sends a request. An answer of the 500s while caches are behind means that a watch has yet
+// to begin again.
+func (r *Reach) notice(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	resp, err := next.RoundTrip(request)
 	switch {
-	case err != nil && r.Context().Err() == nil,
-		err == nil && r.Method == http.MethodGet && resp.StatusCode >= http.StatusInternalServerError && t.reach.Behind():
-		t.reach.failed.Store(t.reach.clock.Now().UnixNano())
+	case err != nil && request.Context().Err() == nil,
+		err == nil && request.Method == http.MethodGet && resp.StatusCode >= http.StatusInternalServerError && r.Behind():
+		r.failed.Store(r.clock.Now().UnixNano())
 	}
 	return resp, err
 }
-
-// WrappedRoundTripper lets client-go see the wrapped transport.
-func (t *reachTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // Ping makes the API server answer, so that its Date header is seen. The answer itself does not
 // matter.
@@ -156,22 +152,17 @@ func NewSkew(c clock.PassiveClock) *Skew {
 
 // Wrap returns a transport that learns from each answer that passes. Fits rest.Config.Wrap.
 func (s *Skew) Wrap(next http.RoundTripper) http.RoundTripper {
-	return &skewTransport{skew: s, next: next}
+	return &transport.Wrapper{Next: next, Do: s.learn}
 }
 
-type skewTransport struct {
-	skew *Skew
-	next http.RoundTripper
-}
-
-func (t *skewTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	t.skew.mu.Lock()
-	epoch := t.skew.epoch
-	t.skew.mu.Unlock()
-	sent := t.skew.clock.Now()
-	resp, err := t.next.RoundTrip(r)
+func (s *Skew) learn(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	epoch := s.epoch
+	s.mu.Unlock()
+	sent := s.clock.Now()
+	resp, err := next.RoundTrip(r)
 	if err == nil && resp.StatusCode < http.StatusInternalServerError && dates(r.URL.Path) {
-		t.skew.observe(epoch, sent, t.skew.clock.Now(), resp.Header.Get("Date"))
+		s.observe(epoch, sent, s.clock.Now(), resp.Header.Get("Date"))
 	}
 	return resp, err
 }
@@ -196,9 +187,6 @@ func dates(path string) bool {
 	}
 	return false
 }
-
-// WrappedRoundTripper lets client-go see the wrapped transport.
-func (t *skewTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 const (
 	// JumpBound is how far wall and monotonic time may drift apart between two readings. Slewing

@@ -84,7 +84,7 @@ func TestReadReport(t *testing.T) {
 	} {
 		_, _, ok, err := settings.ReadReport(test.data)
 		if ok != test.ok || (err == nil) != (test.err == "") || err != nil && !strings.HasPrefix(err.Error(), test.err) {
-			t.Errorf("%s: %t, %v", name, ok, err)
+			t.Errorf("%s: read %t, error %v; want %t, error %q", name, ok, err, test.ok, test.err)
 		}
 	}
 }

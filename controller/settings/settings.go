@@ -178,6 +178,8 @@ type Report struct {
 	// CoverageError says why they could not be written.
 	Coverage      map[string]string `json:"coverage,omitempty"`
 	CoverageError string            `json:"coverageError,omitempty"`
+	// Foreign are requirements that others added to namespaceSelectors of the webhooks.
+	Foreign List `json:"foreign"`
 }
 
 // Incomplete is a kind whose objects have not all been known since then.

@@ -39,6 +39,46 @@ func (f *failing) WriteStatus(ctx context.Context, namespace, name string, uid t
 	return f.slow.WriteStatus(ctx, namespace, name, uid, version, status)
 }
 
+// mute is an API server that never answers the first write of a status.
+type mute struct {
+	slow
+	asked bool
+}
+
+func (m *mute) WriteStatus(ctx context.Context, namespace, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (string, error) {
+	if !m.asked {
+		m.asked = true
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	return m.slow.WriteStatus(ctx, namespace, name, uid, version, status)
+}
+
+// A write of a status that gets no answer is given up, and sent again.
+func TestStatusWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		api := &mute{slow: slow{statuses: map[string]*v1alpha1.PodTallyStatus{}}}
+		api.version.Store(1)
+		c, err := newController(Options{
+			Cluster: api, Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
+			ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd(c, "ci", 1, 1)
+		c.rounds(ctx)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if counted := api.counted("ci/t0"); counted != 1 {
+			t.Errorf("%d Pods are counted a minute after a write without an answer, want 1", counted)
+		}
+		cancel()
+		c.all.Wait()
+	})
+}
+
 // A tally whose status cannot be written waits after each failure, also where the watch shows Pods
 // during the request.
 func TestChangesDoNotShortenTheBackoff(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -25,6 +26,7 @@ import (
 
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/policy/requirement"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -56,6 +58,8 @@ type StoredTally struct {
 	v1alpha1.PodTally
 	// Editor is who wrote the counts of the status last, unless that was Curfew.
 	Editor string
+	// Unmet is what the PodTally needs and this version of Curfew does not have.
+	Unmet field.ErrorList
 }
 
 // NodeState is what matters of a Node.
@@ -154,7 +158,7 @@ func (c *Client) Tally(ctx context.Context, namespace, name string) (*StoredTall
 }
 
 func objectOf(from *unstructured.Unstructured) (*StoredTally, error) {
-	out := &StoredTally{Editor: editorOf(from.GetManagedFields())}
+	out := &StoredTally{Editor: editorOf(from.GetManagedFields()), Unmet: requirement.Unmet("PodTally", from.Object)}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, &out.PodTally); err != nil {
 		return nil, fmt.Errorf("reading PodTally %s/%s: %w", from.GetNamespace(), from.GetName(), err)
 	}

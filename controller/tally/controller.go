@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/collectors"
@@ -206,7 +207,7 @@ func (c *Controller) tallies(ctx context.Context, namespace string) ([]*StoredTa
 type read struct {
 	object   *StoredTally
 	compiled *match.Tally
-	invalid  error
+	invalid  field.ErrorList
 }
 
 // split compiles the PodTallies of a namespace, and returns the ones that count and the ones beyond
@@ -216,7 +217,7 @@ func split(objects []*StoredTally) (counting, excess []*read) {
 	of, all := map[*match.Tally]*read{}, make([]*match.Tally, 0, len(objects))
 	for _, object := range objects {
 		compiled, errs := match.Compile(&object.PodTally)
-		of[compiled] = &read{object, compiled, errs.ToAggregate()}
+		of[compiled] = &read{object, compiled, append(errs, object.Unmet...)}
 		all = append(all, compiled)
 	}
 	within, beyond := match.Within(all)

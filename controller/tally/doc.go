@@ -17,8 +17,8 @@
 // until its outcome is known (round.go). A late event of the watch never replaces the answer to a
 // request.
 //
-// A Pod that Curfew deletes before it has finished is released first, with counted-by: nobody
-// (disown.go). If it survives, its tally adopts it again.
+// Before Curfew deletes an unfinished Pod, it releases the Pod with wellknown.CountedByNone
+// (disown.go). If the Pod survives, its tally adopts it again.
 //
 // Pods with the finalizer that no tally matches are released: at once in watched namespaces,
 // elsewhere by a search (sweep.go), which also removes all finalizers where tallies are

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"curfew.dev/curfew/policy/requirement"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
@@ -103,7 +105,7 @@ func TestTooManyTallies(t *testing.T) {
 		t.Errorf("the 100th, the 101st and the last are %v", got)
 	}
 	if len(w.pods["p0"].Finalizers) != 1 || len(w.pods["not-counted"].Finalizers) > 0 {
-		t.Error("Pods are not those of the oldest PodTallies")
+		t.Error("want only the Pods of the oldest PodTallies to have the finalizer")
 	}
 	for i := range tallies {
 		delete(w.tallies, fmt.Sprintf("t%05d", i))
@@ -172,4 +174,20 @@ func TestListsAreGathered(t *testing.T) {
 			t.Errorf("again %t, %v, %d signals", again, err, len(p.watch.again))
 		}
 	})
+}
+
+// A PodTally that needs a newer Curfew counts, and its condition names the field (S6).
+func TestTallyOfANewerVersion(t *testing.T) {
+	w, ctx := newWorld(t.Fatalf), t.Context()
+	w.addTally("a", "a")
+	w.tallies["a"].Unmet = requirement.Unmet("PodTally", map[string]any{"spec": map[string]any{"keepFailed": true}})
+	w.create("p", "a", true)
+	w.process().settle(ctx)
+	ready := meta.FindStatusCondition(w.tallies["a"].Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Reason != v1alpha1.ReasonNeedsNewerVersion || !strings.Contains(ready.Message, "spec.keepFailed: ") {
+		t.Errorf("%+v", ready)
+	}
+	if !slices.Contains(w.pods["p"].Finalizers, wellknown.FinalizerTally) {
+		t.Error("the Pod is not counted")
+	}
 }

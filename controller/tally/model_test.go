@@ -13,7 +13,6 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
-	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -244,7 +243,7 @@ func (m *model) end() {
 		if slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
 			m.t.Fatalf("Pod %s is left with the finalizer", pod.UID)
 		}
-		if m.world.owner(pod) != nil && pod.DeletionTimestamp == nil && !match.Counted(policy.FactsOfPod(pod)) {
+		if m.world.owner(pod) != nil && pod.DeletionTimestamp == nil && policy.FactsOfPod(pod).CountedBy() == "" {
 			m.t.Fatalf("Pod %s is not counted", pod.UID)
 		}
 	}

@@ -34,7 +34,6 @@ func (s *space) plan(t *tally, now time.Time) *plan {
 	p.ledger.write(&p.status)
 	p.status.Active = t.active
 	p.write = mayWrite && t.worthWriting(p, settled, now)
-	p.more = len(left) > 0
 	return p
 }
 

@@ -25,7 +25,7 @@ var (
 const (
 	// maxRound bounds how long patches of one round are begun. Those that are left come again.
 	maxRound = 10 * time.Second
-	// maxRequest bounds one request.
+	// maxRequest bounds one request, and one write of a status with its conflicts.
 	maxRequest = 30 * time.Second
 )
 
@@ -104,6 +104,8 @@ func (c *Controller) checkOrphans(ctx context.Context, s *space, t *tally, p *pl
 	if t != s.orphans || len(p.releases) == 0 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, maxRequest)
+	defer cancel()
 	live, err := c.tallies(ctx, s.namespace)
 	if err != nil {
 		return err
@@ -127,6 +129,8 @@ func (s *space) knows(live []*StoredTally) bool {
 // writePlan writes the status of a plan. When its answer is lost, the plan stays pending, and the
 // same status is written again until its outcome is known.
 func (c *Controller) writePlan(ctx context.Context, s *space, t *tally, p *plan) error {
+	ctx, cancel := context.WithTimeout(ctx, maxRequest)
+	defer cancel()
 	if t.pending == nil {
 		now, err := c.options.ServerTime(ctx)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/tally"
@@ -94,7 +95,7 @@ func (s *space) kept() map[types.UID]*tally {
 }
 
 // respec takes over the spec of a tally.
-func (s *space) respec(t *tally, compiled *match.Tally, generation int64, invalid error) {
+func (s *space) respec(t *tally, compiled *match.Tally, generation int64, invalid field.ErrorList) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.match, t.generation, t.invalid = compiled, generation, invalid

@@ -7,8 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy/expression"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -28,9 +30,9 @@ type tally struct {
 	// that it lists may be as good as counted.
 	pending *plan
 	wrote   time.Time
-	// generation is the generation of the newest spec, and invalid its error.
+	// generation is the generation of the newest spec, and invalid its errors.
 	generation int64
-	invalid    error
+	invalid    field.ErrorList
 	edited     string // who else has written the status
 	overtaken  bool   // by another process
 	current    bool   // it is one of the namespace's
@@ -54,8 +56,6 @@ type plan struct {
 	taken []types.UID
 	// adopts and releases are Pods that get or lose the finalizer without being counted.
 	adopts, releases []*pod
-	// more: there is work that had no room.
-	more bool
 }
 
 const (
@@ -153,7 +153,7 @@ func (t *tally) describe(status *v1alpha1.PodTallyStatus, now time.Time) {
 		ready.Message = "the status was changed while Curfew was not running: the counts may be wrong"
 	}
 	if t.invalid != nil {
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalidField, t.invalid.Error()
+		ready = expression.Ready(t.generation, t.invalid, nil)
 	}
 	conflicting := metav1.Condition{Type: v1alpha1.ConditionConflicting, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoConflict}
 	conflicting.Message = "no Pod is counted by an older PodTally"

@@ -254,11 +254,11 @@ func TestSwitchedOffByNamespace(t *testing.T) {
 // The patches only ever name Curfew's own finalizer (S5), and the UID of the Pod (S2).
 func TestPatches(t *testing.T) {
 	for want, got := range map[string][]byte{
-		`{"metadata":{"uid":"u","resourceVersion":"7","finalizers":["curfew.dev/tally"]}}`:                                                                           adoption(&pod{uid: "u", version: 7}),
-		`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"curfew.dev/counted-by":null},"finalizers":["curfew.dev/tally"]}}`:                              adoption(&pod{uid: "u", version: 7, released: true}),
-		`{"metadata":{"uid":"u","resourceVersion":"7","$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`:                                                  releasing("u", "7"),
-		`{"metadata":{"uid":"u","annotations":{"curfew.dev/counted-by":"t"},"$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`:                            counting("u", "t"),
-		`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"curfew.dev/counted-by":"nobody"},"$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`: disowning("u", "7"),
+		`{"metadata":{"uid":"u","resourceVersion":"7","finalizers":["curfew.dev/tally"]}}`:                                                                                                    adoption(&pod{uid: "u", version: 7}),
+		`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"curfew.dev/counted-by":null},"finalizers":["curfew.dev/tally"]}}`:                                                       adoption(&pod{uid: "u", version: 7, released: true}),
+		`{"metadata":{"uid":"u","resourceVersion":"7","$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`:                                                                           releasing("u", "7"),
+		`{"metadata":{"uid":"u","annotations":{"curfew.dev/counted-by":"t"},"$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`:                                                     counting("u", "t"),
+		`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"curfew.dev/counted-by":"` + wellknown.CountedByNone + `"},"$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`: disowning("u", "7"),
 	} {
 		if string(got) != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -320,7 +320,7 @@ func TestPoolIsFair(t *testing.T) {
 		go func() { p.run(t.Context(), patches("small", 5)); done <- "small" }()
 		order = append(order, <-done)
 		if before := sent.Load(); before > 200 {
-			t.Errorf("%d patches were sent before those of the small one", before)
+			t.Errorf("%d patches were sent before the patches of the small tally, want at most 200", before)
 		}
 		order = append(order, <-done)
 		if got := strings.Join(order, " "); got != "small huge" || sent.Load() != 5005 {

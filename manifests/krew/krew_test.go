@@ -73,7 +73,7 @@ func TestManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != len(all)+1 {
+	if len(files) != len(all)+2 || filepath.Base(files[len(all)+1]) != "kubectl-curfew_v1.2.3.cdx.json" {
 		t.Errorf("wrote %v", files)
 	}
 	if shown := progress.String(); !strings.HasPrefix(shown, "darwin/amd64 (1 of 5)\n") || strings.Count(shown, "\n") != len(all) {
@@ -113,6 +113,9 @@ func TestManifest(t *testing.T) {
 		}
 		if !bytes.Contains(content["LICENSE"], []byte("Apache License")) {
 			t.Errorf("%s holds no licence", name)
+		}
+		if !bytes.Contains(content["licenses/k8s.io/client-go/LICENSE"], []byte("Apache License")) {
+			t.Errorf("%s holds no licences of linked modules", name)
 		}
 		if completes := slices.Contains(programs, "kubectl_complete-curfew"); completes != (goos != "windows") {
 			t.Errorf("%s: completion: %t", name, completes)
@@ -176,13 +179,13 @@ func TestArchiveRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	content, _ := unpack(t, read(t, files[0]))
-	plugin := filepath.Join(dir, program(runtime.GOOS))
-	if err := os.WriteFile(plugin, content[program(runtime.GOOS)], 0o700); err != nil {
+	plugin := filepath.Join(dir, binary(runtime.GOOS))
+	if err := os.WriteFile(plugin, content[binary(runtime.GOOS)], 0o700); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(plugin, "version").CombinedOutput()
-	if err != nil || string(out) != "kubectl curfew version v9.8.7\n" {
-		t.Errorf("%v: %s", err, out)
+	if err != nil || !regexp.MustCompile(`^kubectl curfew version v9\.8\.7\ncommit ([0-9a-f]{40}(-dirty)?|unknown)\n$`).Match(out) {
+		t.Errorf("error %v, output %q; want version v9.8.7 and the commit", err, out)
 	}
 }
 
@@ -208,7 +211,7 @@ func TestMakeKrew(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			found := version.FindSubmatch(out)
 			if err != nil || found == nil {
-				t.Fatalf("%v: %s", err, out)
+				t.Fatalf("error %v, want a version in the output\n%s", err, out)
 			}
 			have := string(found[1])
 			if test.version != "" && have != test.version || !pack.Version.MatchString(have) || string(found[2]) != test.flags {

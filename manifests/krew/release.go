@@ -14,6 +14,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"curfew.dev/curfew/manifests/linked"
 	"curfew.dev/curfew/manifests/pack"
 )
 
@@ -57,12 +58,16 @@ func (r *release) pack() ([]string, error) {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return nil, err
 	}
+	modules, err := linked.Modules(root, program, r.platforms...)
+	if err != nil {
+		return nil, err
+	}
 	var platforms []object
 	var files []string
 	for i, platform := range r.platforms {
 		fmt.Fprintf(r.progress, "%s (%d of %d)\n", platform, i+1, len(r.platforms))
 		goos, goarch, _ := strings.Cut(platform, "/")
-		archive, err := r.archive(root, goos, goarch)
+		archive, err := r.archive(root, goos, goarch, linked.Files(modules))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", platform, err)
 		}
@@ -79,7 +84,7 @@ func (r *release) pack() ([]string, error) {
 		sum := sha256.Sum256(archive)
 		platforms = append(platforms, object{
 			"selector": object{"matchLabels": object{"os": goos, "arch": goarch}},
-			"uri":      uri, "sha256": hex.EncodeToString(sum[:]), "bin": program(goos),
+			"uri":      uri, "sha256": hex.EncodeToString(sum[:]), "bin": binary(goos),
 		})
 	}
 	text, err := yaml.Marshal(newPlugin(r.version, r.homepage, platforms))
@@ -87,43 +92,52 @@ func (r *release) pack() ([]string, error) {
 		return nil, err
 	}
 	file := filepath.Join(r.out, "curfew.yaml")
-	return append(files, file), os.WriteFile(file, text, 0o644)
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return nil, err
+	}
+	sbom, err := linked.WriteSBOM(r.out, root, "kubectl-curfew", r.version, modules)
+	return append(files, file, sbom), err
 }
 
-// program is the plugin's file in an archive.
-func program(goos string) string {
+// program is the package of the plugin.
+const program = "./cmd/kubectl-curfew"
+
+// binary is the plugin's file in an archive.
+func binary(goos string) string {
 	if goos == "windows" {
 		return "kubectl-curfew.exe"
 	}
 	return "kubectl-curfew"
 }
 
-// archive contains the plugin, the script for kubectl's completion, and the licence, which krew
-// requires. It has no time: the same source makes the same archive.
-func (r *release) archive(root, goos, goarch string) ([]byte, error) {
+// archive contains the plugin, the script for kubectl's completion, the licence, which krew
+// requires, and the licences of linked modules. It has no time: the same source makes the same
+// archive.
+func (r *release) archive(root, goos, goarch string, licences []pack.File) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "krew")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	built := filepath.Join(dir, program(goos))
+	built := filepath.Join(dir, binary(goos))
 	if err := r.build(goos, goarch, r.version, built); err != nil {
 		return nil, err
 	}
 	files := []pack.File{
-		{Path: built, Name: program(goos), Mode: 0o755},
+		{Path: built, Name: binary(goos), Mode: 0o755},
 		{Path: filepath.Join(root, "LICENSE"), Name: "LICENSE", Mode: 0o644},
 	}
 	if goos != "windows" {
 		const script = "kubectl_complete-curfew"
 		files = append(files, pack.File{Path: filepath.Join(root, "cmd", "kubectl-curfew", script), Name: script, Mode: 0o755})
 	}
-	return pack.TarGz(time.Time{}, files...)
+	return pack.TarGz(time.Time{}, append(files, licences...)...)
 }
 
 // build runs go build, independent of the machine.
 func build(goos, goarch, version, file string) error {
-	return compile(version, file, []string{"-v", "-trimpath"}, "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
+	flags, env := pack.Static(goos, goarch)
+	return compile(version, file, flags, env...)
 }
 
 func compile(version, file string, flags []string, env ...string) error {
@@ -131,7 +145,7 @@ func compile(version, file string, flags []string, env ...string) error {
 	if err != nil {
 		return err
 	}
-	return pack.Build(root, "./cmd/kubectl-curfew", version, file, flags, env...)
+	return pack.Build(root, program, version, file, flags, env...)
 }
 
 // root is the top folder of the repository.
@@ -159,7 +173,7 @@ func newPlugin(version, homepage string, platforms []object) object {
 		"shortDescription": "Show what will be deleted, when, and why",
 		"description": "Curfew deletes finished Jobs, Pods and other objects when their time has come. " +
 			`This plugin answers, from the API server alone and
-with your own permissions: what is deleted in the next hours, why an object expires when it does, and what blocks it. It lets objects
+with your own permissions: what Curfew deletes in the next hours, why an object expires when it does, and what blocks it. It lets objects
 live longer, go at once, or stay, and checks manifests without a cluster.
 `,
 		"caveats": `To have kubectl complete "kubectl curfew", put into a folder of your PATH what this prints, and make it executable:

@@ -185,7 +185,7 @@ var alertCases = map[string]struct{ bad, good world }{
 	},
 	"CurfewCleanupStalled": {
 		world{`curfew_cleanup_stalled_policies{namespace="ci",reason="Forbidden"}`: flat(1)},
-		world{ // Somebody will approve it, or has corrected it.
+		world{ // An approval is expected, or an admin has corrected the policy.
 			`curfew_cleanup_stalled_policies{namespace="ci",reason="WaitingForApproval"}`: flat(1),
 			`curfew_cleanup_stalled_policies{reason="TooManyMatches"}`:                    during(20*minute, flat(1), away),
 		},

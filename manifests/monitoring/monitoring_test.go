@@ -108,7 +108,7 @@ func labelsOf(family *dto.MetricFamily) map[string][]string {
 // ofCluster is what each query of the dashboard selects by. Prometheus adds the label, if anyone.
 var ofCluster = matcher{"cluster", "=~", "$cluster"}
 
-// check holds a query against what is exposed, and tells which families it shows.
+// check compares a query with the exposed metrics, and returns the families that it shows.
 func check(expr string, exposed map[string]*dto.MetricFamily) (shown, labels []string, errs []error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	parsed, err := scan(expr)

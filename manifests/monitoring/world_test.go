@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -107,7 +108,7 @@ func (r run) Report(o engine.Outcome)                                           
 type dated struct{}
 
 func (dated) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody,
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("")),
 		Header: http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}}, nil
 }
 
@@ -166,7 +167,7 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 		run := make(run, 1)
 		expiry.Submit(ctx, run, object(name, due))
 		if out := <-run; out.Result != want {
-			t.Fatalf("%s: %s, %v", name, out.Result, out.Err)
+			t.Fatalf("%s: outcome %s, error %v; want %s", name, out.Result, out.Err, want)
 		}
 	}
 	cleaned, once := object("deleted", due), make(run, 1)
@@ -180,7 +181,7 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 // nothing is a platform that says nothing.
 var nothing = platform.Offline{Platform: platform.SnapshotOf(nil, nil)}
 
-// unusableValue has a feed judge a finished Job with a TTL that nobody can read. The engine knows
+// unusableValue has a feed judge a finished Job with an unreadable TTL. The engine knows
 // Jobs already, so this one has an engine of its own.
 func unusableValue(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()

@@ -5,6 +5,7 @@ package pack
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -63,10 +66,50 @@ func TarGz(modified time.Time, files ...File) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// Commit returns the commit of a repository, with "-dirty" where files differ from it, and its time
+// or SOURCE_DATE_EPOCH. An archive of the source has no history: its commit is empty and its time
+// the epoch.
+func Commit(root string) (commit string, at time.Time, err error) {
+	git := func(args ...string) (string, error) {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(root)) // no repository around it
+		text, err := cmd.Output()
+		return strings.TrimSpace(string(text)), err
+	}
+	seconds := "0"
+	if text, err := git("log", "-1", "--format=%ct %H"); err == nil {
+		seconds, commit, _ = strings.Cut(text, " ")
+		changed, err := git("status", "--porcelain")
+		if err != nil {
+			return "", at, fmt.Errorf("git status in %s: %w", root, err)
+		}
+		if changed != "" {
+			commit += "-dirty"
+		}
+	}
+	seconds = cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), seconds)
+	number, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return "", at, fmt.Errorf("SOURCE_DATE_EPOCH=%s: give seconds since 1970", seconds)
+	}
+	return commit, time.Unix(number, 0).UTC(), nil
+}
+
+// Static returns the flags and settings with which [Build] makes the same bytes on every machine.
+func Static(goos, goarch string) (flags, env []string) {
+	return []string{"-v", "-trimpath", "-buildvcs=false"}, []string{"GOOS=" + goos, "GOARCH=" + goarch, "CGO_ENABLED=0",
+		"GOAMD64=v1", "GOARM64=v8.0", "GOPPC64=power8", "GOEXPERIMENT="}
+}
+
 // Build runs go build in the top folder of the repository, with the linker's flags of the Makefile.
 func Build(root, program, version, file string, flags []string, env ...string) error {
-	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags,
-		[]string{"-ldflags", "-s -w -X main.version=" + version, "-o", file, program})...)
+	commit, _, err := Commit(root)
+	if err != nil {
+		return err
+	}
+	linked := "-s -w -X main.version=" + version + " -X main.commit=" + cmp.Or(commit, "unknown")
+	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags, []string{"-ldflags", linked, "-o", file, program})...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), env...)
 	var text counted

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Without the built-in profiles, those of Kubernetes' own kinds are left: the feeds of Jobs and
-// Pods do not come from a CustomResourceDefinition.
+// Without the built-in profiles, the profiles of Kubernetes' own kinds are left: the feeds of Jobs
+// and Pods do not come from a CustomResourceDefinition.
 func TestTyped(t *testing.T) {
 	all, err := All()
 	if err != nil {

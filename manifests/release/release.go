@@ -2,16 +2,19 @@ package main
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"curfew.dev/curfew/manifests/linked"
 	"curfew.dev/curfew/manifests/pack"
 	"curfew.dev/curfew/manifests/release/chart"
 	"curfew.dev/curfew/manifests/release/image"
@@ -19,69 +22,67 @@ import (
 
 // release describes the release to make.
 type release struct {
-	root, repository, version, runbooks string
-	platforms                           []string
+	root, out, repository, version, runbooks string
+	platforms                                []string
 	// revision is the commit, and created its time.
 	revision string
 	created  time.Time
+	// digest is that of the image, once it is built.
+	digest string
+	// builder says in the provenance who builds.
+	builder string
+	// key is the file of the private key that signs. With dirty, it also signs what was built from
+	// files that differ from the commit.
+	key   string
+	dirty bool
+	// build writes the binary of a platform into a file.
+	build    func(platform v1.Platform, file string) error
 	progress io.Writer
 }
 
-// complete reads the commit and its time from the repository. Without its history, the time is the
-// epoch.
+// complete reads the commit and its time from the repository.
 func (r *release) complete() error {
 	if !pack.Version.MatchString(r.version) {
 		return fmt.Errorf("-version=%s: give one such as v0.1.0", r.version)
 	}
 	var err error
-	if r.root, err = filepath.Abs(r.root); err != nil {
-		return err
-	}
-	r.created = time.Unix(0, 0).UTC()
-	if text, err := r.git("log", "-1", "--format=%ct %H"); err == nil {
-		seconds, revision, _ := strings.Cut(text, " ")
-		r.revision = revision
-		if err := r.at(seconds); err != nil {
+	for _, folder := range []*string{&r.root, &r.out} {
+		if *folder, err = filepath.Abs(*folder); err != nil {
 			return err
 		}
 	}
-	if seconds := os.Getenv("SOURCE_DATE_EPOCH"); seconds != "" {
-		return r.at(seconds)
+	if r.revision, r.created, err = pack.Commit(r.root); err != nil {
+		return err
 	}
-	return nil
+	return os.MkdirAll(r.out, 0o755)
 }
 
-func (r *release) at(seconds string) error {
-	number, err := strconv.ParseInt(seconds, 10, 64)
-	if err != nil {
-		return fmt.Errorf("time %q: give seconds since 1970", seconds)
-	}
-	r.created = time.Unix(number, 0).UTC()
-	return nil
-}
-
-func (r *release) git(args ...string) (string, error) {
-	cmd := exec.Command("git", args...)
-	cmd.Dir = r.root
-	text, err := cmd.Output()
-	return strings.TrimSpace(string(text)), err
-}
-
-func (r *release) dist() string { return filepath.Join(r.root, "dist") }
+// digestFile has the digest of the image, so that the checksums cover the image, too.
+const digestFile = "image-digest.txt"
 
 func (r *release) image() ([]string, error) {
+	modules, err := linked.Modules(r.root, image.Program, r.platforms...)
+	if err != nil {
+		return nil, err
+	}
 	made, err := image.Write(&image.Options{
-		Root: r.root, Out: r.dist(), Repository: r.repository, Version: r.version, Revision: r.revision, Created: r.created,
-		Platforms: r.platforms, Build: image.Static(r.root, r.version), Progress: r.progress,
+		Root: r.root, Out: r.out, Repository: r.repository, Version: r.version, Revision: r.revision, Created: r.created,
+		Platforms: r.platforms, Licences: linked.Files(modules), Build: r.build, Progress: r.progress,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return append(made.Files, filepath.Join(r.dist(), image.Layout)+" "+made.Digest), nil
+	r.digest = made.Digest
+	if err := os.WriteFile(filepath.Join(r.out, digestFile), []byte(r.digest+"\n"), 0o644); err != nil {
+		return nil, err
+	}
+	sbom, err := linked.WriteSBOM(r.out, r.root, "curfew", r.version, modules)
+	return append(made.Files, sbom, filepath.Join(r.out, image.Layout)+" "+made.Digest), err
 }
 
 func (r *release) chartOptions() *chart.Options {
-	return &chart.Options{Root: r.root, Out: r.dist(), Repository: r.repository, Version: r.version, Created: r.created, Runbooks: r.runbooks}
+	return &chart.Options{Root: r.root, Out: r.out, Repository: r.repository, Version: r.version, Digest: r.digest, Created: r.created,
+		Runbooks: r.runbooks}
 }
 
 func (r *release) chart() ([]string, error) {
@@ -91,15 +92,12 @@ func (r *release) chart() ([]string, error) {
 
 func (r *release) install() ([]string, error) {
 	var made []string
-	if err := os.MkdirAll(r.dist(), 0o755); err != nil {
-		return nil, err
-	}
 	for name, dryRun := range map[string]bool{"install.yaml": false, "install-dry-run.yaml": true} {
 		data, err := chart.InstallYAML(r.chartOptions(), dryRun)
 		if err != nil {
 			return nil, err
 		}
-		path := filepath.Join(r.dist(), name)
+		path := filepath.Join(r.out, name)
 		if err := os.WriteFile(path, data, 0o644); err != nil {
 			return nil, err
 		}
@@ -109,25 +107,51 @@ func (r *release) install() ([]string, error) {
 	return made, nil
 }
 
-// checksums writes the checksums of all files in dist, in the form that `sha256sum --check` reads.
-// Folders are not downloaded, and the image layout has checksums of its own.
+// sumsFile has the checksums, in the form that `sha256sum --check` reads.
+const sumsFile = "SHA256SUMS"
+
+// sum is the checksum of a file in dist.
+type sum struct{ name, digest string }
+
+// sums are the checksums of all files in dist but the signatures and some others, and of the files
+// of the image's layout that name its digest. Blobs are named by their checksums.
+func (r *release) sums(without ...string) (out []sum, err error) {
+	entries, err := os.ReadDir(r.out)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if entry.IsDir() || slices.Contains(without, entry.Name()) || strings.HasSuffix(entry.Name(), signature) {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(r.out, entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, sum{entry.Name(), fmt.Sprintf("%x", sha256.Sum256(data))})
+	}
+	for _, name := range []string{image.Layout + "/index.json", image.Layout + "/oci-layout"} {
+		data, err := os.ReadFile(filepath.Join(r.out, filepath.FromSlash(name)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // The chart alone was made.
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, sum{name, fmt.Sprintf("%x", sha256.Sum256(data))})
+	}
+	return out, nil
+}
+
 func (r *release) checksums() ([]string, error) {
-	const name = "SHA256SUMS"
-	entries, err := os.ReadDir(r.dist())
+	sums, err := r.sums(sumsFile)
 	if err != nil {
 		return nil, err
 	}
 	var lines strings.Builder
-	for _, entry := range entries {
-		if entry.IsDir() || entry.Name() == name {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join(r.dist(), entry.Name()))
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(data), entry.Name())
+	for _, one := range sums {
+		fmt.Fprintf(&lines, "%s  %s\n", one.digest, one.name)
 	}
-	path := filepath.Join(r.dist(), name)
+	path := filepath.Join(r.out, sumsFile)
 	return []string{path}, os.WriteFile(path, []byte(lines.String()), 0o644)
 }

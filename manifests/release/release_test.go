@@ -16,37 +16,16 @@ import (
 
 var top = filepath.Join("..", "..")
 
-// TestTime: the time of a release is that of its commit, or what SOURCE_DATE_EPOCH says, and never
-// that of the machine.
-func TestTime(t *testing.T) {
-	text, err := exec.Command("git", "log", "-1", "--format=%ct").Output()
-	if err != nil {
-		text = []byte("0\n") // an archive of the source has no history
-	}
-	for epoch, want := range map[string]string{"": strings.TrimSpace(string(text)), "1700000000": "1700000000"} {
-		t.Setenv("SOURCE_DATE_EPOCH", epoch)
-		r := &release{root: top, version: "v0.1.0"}
-		if err := r.complete(); err != nil || fmt.Sprint(r.created.Unix()) != want {
-			t.Errorf("SOURCE_DATE_EPOCH=%s: %v: %s, want %s", epoch, err, r.created, want)
-		}
-	}
-	t.Setenv("SOURCE_DATE_EPOCH", "")
-	r := &release{root: t.TempDir(), version: "v0.1.0"}
-	if err := r.complete(); err != nil || r.created.Unix() != 0 || r.revision != "" {
-		t.Errorf("without history: %v: %s, commit %q", err, r.created, r.revision)
-	}
-}
-
 // TestChecksums: sha256sum --check reads the file, which names all files but itself, and no
 // folders.
 func TestChecksums(t *testing.T) {
-	r := &release{root: t.TempDir()}
-	if err := os.MkdirAll(filepath.Join(r.dist(), "image"), 0o755); err != nil {
+	r := &release{out: t.TempDir()}
+	if err := os.MkdirAll(filepath.Join(r.out, "image"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var want string
 	for _, name := range []string{"a.tgz", "b.yaml"} {
-		if err := os.WriteFile(filepath.Join(r.dist(), name), []byte(name), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(r.out, name), []byte(name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		want += fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(name)), name)
@@ -65,11 +44,11 @@ func TestChecksums(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for args, want := range map[string]string{
 		"-version=v0.1.0":                      "name what to make",
-		"-version=v0.1.0 images":               `"images": give image, chart, install or checksums`,
+		"-version=v0.1.0 images":               `"images": give one of image, chart, install, source, provenance, checksums, sign`,
 		"-version=0371042 image":               "-version=0371042: give one such as v0.1.0",
 		"-version=v0.1.0 -platforms=arm image": "image: arm: give OS/ARCH, such as linux/amd64",
 	} {
-		if err := run(append([]string{"-root=" + t.TempDir()}, strings.Fields(args)...), io.Discard, io.Discard); err == nil || err.Error() != want {
+		if err := run(append([]string{"-root=" + t.TempDir(), "-out=" + t.TempDir()}, strings.Fields(args)...), io.Discard, io.Discard); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", args, err, want)
 		}
 	}
@@ -78,21 +57,28 @@ func TestRefused(t *testing.T) {
 // TestMakeRelease: make release makes all parts, in a clone without tags, too, and passes on what
 // people give it.
 func TestMakeRelease(t *testing.T) {
+	absolute, err := filepath.Abs(top)
+	if err != nil {
+		t.Fatal(err)
+	}
 	command := regexp.MustCompile(`go -C manifests/release run \. -version "([^"]*)" (.*)`)
 	for args, want := range map[string]string{
-		"release VERSION=v0.1.0":                              "v0.1.0 image chart install checksums",
-		"release VERSION=0371042":                             "v0.0.0-g0371042 image chart install checksums",
+		"release VERSION=v0.1.0":                              "v0.1.0 image chart install source provenance checksums",
+		"release VERSION=0371042":                             "v0.0.0-g0371042 image chart install source provenance checksums",
 		"image VERSION=v0.1.0 IMAGE=registry.example.com/c":   `v0.1.0 -repository "registry.example.com/c" image`,
 		"chart VERSION=v0.1.0 RUNBOOKS=https://a.example/":    `v0.1.0 -runbooks "https://a.example/" chart`,
 		"chart VERSION=v0.1.0-3-g037c104":                     "v0.1.0-3-g037c104 chart",
-		"release VERSION=unknown IMAGE=registry.example.com/": `v0.0.0-gunknown -repository "registry.example.com/" image chart install checksums`,
+		"image VERSION=v0.1.0 PLATFORMS=linux/amd64":          `v0.1.0 -platforms "linux/amd64" image`,
+		"release VERSION=v0.1.0 SIGN_KEY=a.key":               `v0.1.0 -key "` + absolute + `/a.key" image chart install source provenance checksums sign`,
+		"sign VERSION=v0.1.0 SIGN_KEY=/a.key DIRTY=1":         `v0.1.0 -key "/a.key" -dirty sign`,
+		"release VERSION=unknown IMAGE=registry.example.com/": `v0.0.0-gunknown -repository "registry.example.com/" image chart install source provenance checksums`,
 	} {
 		cmd := exec.Command("make", append([]string{"-n"}, strings.Fields(args)...)...)
 		cmd.Dir = top
 		out, err := cmd.CombinedOutput()
 		found := command.FindSubmatch(out)
 		if err != nil || found == nil {
-			t.Fatalf("%s: %v: %s", args, err, out)
+			t.Fatalf("%s fails, or does not name the command: %v\n%s", args, err, out)
 		}
 		if got := string(found[1]) + " " + strings.Join(strings.Fields(string(found[2])), " "); got != want || !pack.Version.Match(found[1]) {
 			t.Errorf("make %s runs %s, want %s", args, got, want)

@@ -11,6 +11,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -53,13 +54,14 @@ type Decision struct {
 	Verdict Verdict
 	// Reason in one word, and Message, for Skip.
 	Reason, Message string
-	// Group and Time are the values that keepNewest groups and sorts by, for Delete.
+	// Group and Time are the values that keepNewest groups and sorts by. They are set for Delete, and
+	// for NoMatch where the object ranks without a match (from: All).
 	Group string
 	Time  time.Time
 }
 
-// Object is an object that the policy judges.
-type Object struct {
+// Candidate is an object that the policy judges.
+type Candidate struct {
 	Facts    *policy.Facts
 	Resource schema.GroupResource
 	// JSON is the object as decoded JSON: the metadata alone unless the policy needs more.
@@ -77,17 +79,31 @@ type Object struct {
 }
 
 // Judge decides about one object.
-func (p *Policy) Judge(ctx context.Context, o *Object) Decision {
+func (p *Policy) Judge(ctx context.Context, o *Candidate) Decision {
 	o.unknown = nil
-	matched, reason, err := p.matches(ctx, o)
+	if selected, err := p.selects(o); err != nil {
+		return Decision{Verdict: Skip, Reason: SkipNamespace, Message: err.Error()}
+	} else if !selected {
+		return Decision{}
+	}
+	matched, err := p.Expressions.Matches(ctx, o.variables())
 	switch {
 	case matched && o.unknown != nil: // An operator such as || may have passed over it.
 		return o.undecided()
 	case err != nil:
-		return Decision{Verdict: Skip, Reason: reason, Message: err.Error()}
-	case !matched:
+		return Decision{Verdict: Skip, Reason: SkipEvaluation, Message: err.Error()}
+	case matched:
+		return p.rank(ctx, o)
+	case p.Spec.KeepNewest == nil || p.Spec.KeepNewest.From != v1alpha1.KeepNewestFromAll:
 		return Decision{}
 	}
+	// What another reason keeps, or cannot be ranked, is not among the N newest: others stay for it.
+	ranked := p.rank(ctx, o)
+	return Decision{Group: ranked.Group, Time: ranked.Time}
+}
+
+// rank decides about an object as if the conditions matched it.
+func (p *Policy) rank(ctx context.Context, o *Candidate) Decision {
 	if reason, message := p.keeps(o); reason != "" {
 		return Decision{Verdict: Skip, Reason: reason, Message: message}
 	}
@@ -95,6 +111,7 @@ func (p *Policy) Judge(ctx context.Context, o *Object) Decision {
 	if p.Spec.KeepNewest == nil {
 		return out
 	}
+	var err error
 	variables := o.variables()
 	if out.Group, err = p.Expressions.Group(ctx, variables); err == nil {
 		out.Time, err = p.Expressions.Time(ctx, variables, o.Facts.Created)
@@ -110,24 +127,20 @@ func (p *Policy) Judge(ctx context.Context, o *Object) Decision {
 	return out
 }
 
-// matches reports whether the policy selects the object. The cheap parts come first.
-func (p *Policy) matches(ctx context.Context, o *Object) (matched bool, reason string, err error) {
+// selects reports whether the policy selects the object, before its conditions.
+func (p *Policy) selects(o *Candidate) (bool, error) {
 	kind := o.Facts.Profile.Kind.Kind
 	if p.Namespace != "" && o.Facts.Namespace != p.Namespace || !p.match.rulesMatch(o.Resource, kind, o.Facts.Name) ||
 		!p.match.labels.Matches(labels.Set(o.Facts.Labels)) {
-		return false, "", nil
+		return false, nil
 	}
 	if o.Facts.Namespace != "" && o.Namespace == nil {
-		return false, SkipNamespace, fmt.Errorf("namespace %q is not known", o.Facts.Namespace)
+		return false, fmt.Errorf("namespace %q is not known", o.Facts.Namespace)
 	}
-	if !p.match.inNamespace(o.Namespace) || p.excludes(o) {
-		return false, "", nil
-	}
-	matched, err = p.Expressions.Matches(ctx, o.variables())
-	return matched, SkipEvaluation, err
+	return p.match.inNamespace(o.Namespace) && !p.excludes(o), nil
 }
 
-func (p *Policy) excludes(o *Object) bool {
+func (p *Policy) excludes(o *Candidate) bool {
 	e := p.exclude
 	return e != nil && (len(e.rules) == 0 || e.rulesMatch(o.Resource, o.Facts.Profile.Kind.Kind, o.Facts.Name)) &&
 		e.inNamespace(o.Namespace) && e.labels.Matches(labels.Set(o.Facts.Labels))
@@ -165,7 +178,7 @@ func (s *selection) spellsOut(resource schema.GroupResource, name string) bool {
 }
 
 // keeps returns why an object that matches is kept all the same.
-func (p *Policy) keeps(o *Object) (reason, message string) {
+func (p *Policy) keeps(o *Candidate) (reason, message string) {
 	facts := o.Facts
 	switch {
 	case facts.Deleting:

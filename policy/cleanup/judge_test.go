@@ -49,7 +49,7 @@ func tryCompile(spec string) (*cleanup.Policy, error) {
 }
 
 // object is a ConfigMap "a" in namespace "ci" unless the YAML says otherwise.
-func object(t *testing.T, text string) *cleanup.Object {
+func object(t *testing.T, text string) *cleanup.Candidate {
 	t.Helper()
 	json := map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}
 	metadata := map[string]any{"name": "a", "namespace": "ci", "uid": "1", "creationTimestamp": "2026-11-01T00:00:00Z"}
@@ -77,7 +77,7 @@ func object(t *testing.T, text string) *cleanup.Object {
 	if kind == "Pod" {
 		profile = policy.PodProfile
 	}
-	out := &cleanup.Object{
+	out := &cleanup.Candidate{
 		Facts: policy.FactsOfObject(profile, json), JSON: json, Now: now,
 		Resource: schema.GroupResource{Group: gv.Group, Resource: strings.ToLower(kind) + "s"},
 	}

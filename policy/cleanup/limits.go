@@ -64,14 +64,15 @@ func NewNewest(count int) *Newest {
 }
 
 // Add is for the first pass. Of objects of the same time the one whose UID sorts last counts as
-// newer, so that both passes and every retry agree.
-func (n *Newest) Add(group string, at time.Time, uid types.UID) error {
+// newer, so that both passes and every retry agree. matched is false for an object that ranks
+// without a match.
+func (n *Newest) Add(group string, at time.Time, uid types.UID, matched bool) error {
 	of := n.groups[group]
 	if of == nil {
 		of = &oldestFirst{}
 		n.groups[group] = of
 	}
-	heap.Push(of, member{at, uid})
+	heap.Push(of, member{at, uid, matched})
 	if of.Len() > n.count {
 		heap.Pop(of)
 		return nil
@@ -94,13 +95,22 @@ func (n *Newest) Keeps(group string, at time.Time, uid types.UID) bool {
 		return true
 	}
 	// Newer than the oldest that is kept: it was added or changed meanwhile.
-	return (*of)[0].compare(member{at, uid}) < 0
+	return (*of)[0].compare(member{at: at, uid: uid}) < 0
 }
 
-// Kept is how many objects the first pass found to be kept.
-func (n *Newest) Kept() int { return n.size }
+// Kept is how many matching objects the first pass found to be kept.
+func (n *Newest) Kept() (count int) {
+	for _, of := range n.groups {
+		for _, one := range *of {
+			if one.matched {
+				count++
+			}
+		}
+	}
+	return count
+}
 
-// EachKept calls f for each of them.
+// EachKept calls f for each object that is kept, matching or not.
 func (n *Newest) EachKept(f func(uid types.UID)) {
 	for _, of := range n.groups {
 		for _, one := range *of {
@@ -110,8 +120,9 @@ func (n *Newest) EachKept(f func(uid types.UID)) {
 }
 
 type member struct {
-	at  time.Time
-	uid types.UID
+	at      time.Time
+	uid     types.UID
+	matched bool
 }
 
 func (m member) compare(other member) int {

@@ -4,6 +4,13 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 const volumes = `{matchConstraints: {resourceRules: [{apiGroups: [""], resources: [persistentvolumes, persistentvolumeclaims]}]}, conditions: [{name: x, expression: '`
@@ -29,7 +36,7 @@ func TestUnknownLookupsKeep(t *testing.T) {
 			o.Lookup = lookup
 			got := compile(t, volumes+expression+"'}]}").Judge(context.Background(), o)
 			if said(got) != "LookupFailed" && said(got) != "EvaluationFailed" {
-				t.Errorf("%s, %s: %s", kind, expression, said(got))
+				t.Errorf("%s, %s: %s, want a failed lookup or evaluation", kind, expression, said(got))
 			}
 		}
 	}
@@ -67,5 +74,126 @@ func TestLookupsNeedTheirFields(t *testing.T) {
 	}
 	if compile(t, volumes+"!lookup.owned'}]}").NeedsObject() {
 		t.Error("lookup.owned reads whole objects")
+	}
+}
+
+// Whether an object is referenced follows from the object itself, or from other objects, or is
+// unknown. Only a ConfigMap that nothing uses for certain is deleted.
+func TestReferenced(t *testing.T) {
+	for name, c := range map[string]struct {
+		object     string
+		referenced bool
+		failed     error
+		want       string
+	}{
+		"nothing refers to it":   {object: "{}", want: "delete"},
+		"another object does":    {object: "{}", referenced: true, want: "no match"},
+		"unknown":                {object: "{}", failed: errors.New("the list failed"), want: "kept"},
+		"it has an owner":        {object: "{metadata: {ownerReferences: [{kind: Any, name: x}]}}", want: "no match"},
+		"Grafana finds it":       {object: `{metadata: {labels: {grafana_dashboard: "1"}}}`, want: "no match"},
+		"Helm installed it":      {object: "{metadata: {annotations: {meta.helm.sh/release-name: web}}}", want: "no match"},
+		"younger than an hour":   {object: `{metadata: {creationTimestamp: "2026-12-01T01:00:01Z"}}`, want: "kept"},
+		"an hour old":            {object: `{metadata: {creationTimestamp: "2026-12-01T01:00:00Z"}}`, want: "delete"},
+		"of a later time":        {object: `{metadata: {creationTimestamp: "2026-12-02T00:00:00Z"}}`, want: "kept"},
+		"no creation is known":   {object: "{metadata: {creationTimestamp: null}}", want: "kept"},
+		"labels of its own":      {object: "{metadata: {labels: {app: web, app.kubernetes.io/name: web}}}", want: "delete"},
+		"young, and it is owned": {object: `{metadata: {creationTimestamp: "2026-12-01T01:59:00Z", ownerReferences: [{kind: Any}]}}`, want: "kept"},
+	} {
+		for _, expression := range []string{"!lookup.referenced", "!(lookup.referenced || false)", "lookup.referenced ? false : true"} {
+			t.Run(name+"/"+expression, func(t *testing.T) {
+				o := object(t, c.object)
+				o.Lookup = func(string) (bool, error) { return c.referenced, c.failed }
+				p := compile(t, "{conditions: [{name: x, expression: '"+expression+"'}]}")
+				if got := p.Judge(context.Background(), o); outcome(got) != c.want {
+					t.Errorf("%s %s, want %s", said(got), got.Message, c.want)
+				}
+				if p.NeedsObject() {
+					t.Error("it reads more than the metadata")
+				}
+			})
+		}
+		if c.want == "kept" {
+			o := object(t, c.object)
+			o.Lookup = func(string) (bool, error) { return c.referenced, c.failed }
+			if got := compile(t, "{conditions: [{name: x, expression: '!lookup.referenced || true'}]}").Judge(context.Background(), o); said(got) != "LookupFailed" {
+				t.Errorf("%s: under ||: %s, want LookupFailed", name, said(got))
+			}
+		}
+	}
+}
+
+// outcome is what was said, or kept if a lookup has no answer: then the expression fails, or an
+// operator has passed over the error.
+func outcome(d cleanup.Decision) string {
+	if d.Reason == cleanup.SkipLookup || d.Reason == cleanup.SkipEvaluation {
+		return "kept"
+	}
+	return said(d)
+}
+
+// Rules that a lookup does not decide about are denied.
+func TestRulesOfLookups(t *testing.T) {
+	const guarded = "no policy deletes this kind by a lookup, since that may grant or allow more: delete it by name or label"
+	const others = "lookup.referenced is for configmaps, secrets and serviceaccounts of the core group: name these alone"
+	invalid := func(value, message string) string {
+		return `spec.matchConstraints.resourceRules[0]: Invalid value: "` + value + `": ` + message
+	}
+	for _, c := range []struct{ group, resource, lookup, want string }{
+		{"", "configmaps", "referenced", ""},
+		{"", "secrets", "referenced", ""},
+		{"", "serviceaccounts", "referenced", ""},
+		{"", "services", "referenced", invalid("services", others)},
+		{"", "*", "referenced", invalid("*", others)},
+		{"*", "configmaps", "referenced", invalid("configmaps.*", others)},
+		{"apps", "secrets", "referenced", invalid("secrets.apps", others)},
+		{"", "services", "owned", ""},
+		{"*", "*", "owned", ""},
+		{"rbac.authorization.k8s.io", "roles", "owned", invalid("roles.rbac.authorization.k8s.io", guarded)},
+		{"rbac.authorization.k8s.io", "clusterrolebindings", "referenced", invalid("clusterrolebindings.rbac.authorization.k8s.io", guarded)},
+		{"admissionregistration.k8s.io", "validatingwebhookconfigurations", "owned", invalid("validatingwebhookconfigurations.admissionregistration.k8s.io", guarded)},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "owned", invalid("customresourcedefinitions.apiextensions.k8s.io", guarded)},
+		{"networking.k8s.io", "networkpolicies", "owned", invalid("networkpolicies.networking.k8s.io", guarded)},
+		{"networking.k8s.io", "ingresses", "owned", ""},
+		{"*", "poddisruptionbudgets", "owned", invalid("poddisruptionbudgets.*", guarded)},
+		{"policy", "poddisruptionbudgets", "owned", invalid("poddisruptionbudgets.policy", guarded)},
+	} {
+		_, err := tryCompile(`{matchConstraints: {resourceRules: [{apiGroups: ["` + c.group + `"], resources: ["` + c.resource + `"]}]}, conditions: [{name: x, expression: "!lookup.` + c.lookup + `"}]}`)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s.%s by %s: %q, want %q", c.resource, c.group, c.lookup, got, c.want)
+		}
+	}
+	if _, err := tryCompile(`{matchConstraints: {resourceRules: [{apiGroups: [policy], resources: [poddisruptionbudgets]}]}}`); err != nil {
+		t.Errorf("without a lookup: %v", err)
+	}
+}
+
+// What a wildcard matches is guarded all the same, unless the lookup does not count.
+func TestLookupsOfGuardedKinds(t *testing.T) {
+	for expression, want := range map[string]string{
+		"!lookup.owned": "kept", "!lookup.owned || true": "kept", `object.metadata.name == "a" || !lookup.owned`: "delete",
+	} {
+		p := compile(t, `{matchConstraints: {resourceRules: [{apiGroups: [networking.k8s.io], resources: ["*"]}]}, conditions: [{name: x, expression: '`+expression+`'}]}`)
+		o := object(t, "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy}")
+		o.Resource = schema.GroupResource{Group: "networking.k8s.io", Resource: "networkpolicies"}
+		if got := p.Judge(context.Background(), o); outcome(got) != want {
+			t.Errorf("%s: %s, want %s", expression, said(got), want)
+		}
+	}
+}
+
+// A CleanupPolicy cannot know what other namespaces refer to.
+func TestReferencedInOneNamespace(t *testing.T) {
+	object := &v1alpha1.CleanupPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "p"}}
+	object.Spec.Schedule, object.Spec.ServiceAccountName = "@daily", "janitor"
+	object.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}}}
+	object.Spec.Conditions = []v1alpha1.CleanupCondition{{Name: "x", Expression: "!lookup.referenced"}}
+	_, errs := cleanup.CompileNamespaced(expression.NewCompiler(10), object)
+	const want = `spec.conditions: Invalid value: "lookup.referenced": any object of the cluster may refer to an object: use a ClusterCleanupPolicy`
+	if err := errs.ToAggregate(); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

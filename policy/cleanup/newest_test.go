@@ -28,7 +28,7 @@ func TestNewestAgainstSorting(t *testing.T) {
 			at := now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "at")) * time.Hour)
 			uid := types.UID(fmt.Sprintf("%02d", i))
 			groups[group] = append(groups[group], one{at, uid})
-			if err := newest.Add(group, at, uid); err != nil {
+			if err := newest.Add(group, at, uid, i%2 == 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -59,7 +59,7 @@ func compareUIDs(a, b types.UID) int {
 func TestNewestKeepsWhatItHasNotSeen(t *testing.T) {
 	newest := cleanup.NewNewest(2)
 	for i := range 4 {
-		if err := newest.Add("a", now.Add(time.Duration(i)*time.Hour), types.UID(fmt.Sprint(i))); err != nil {
+		if err := newest.Add("a", now.Add(time.Duration(i)*time.Hour), types.UID(fmt.Sprint(i)), true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +81,7 @@ func TestNewestKeepsWhatItHasNotSeen(t *testing.T) {
 func TestNewestIsBounded(t *testing.T) {
 	newest := cleanup.NewNewest(10)
 	for i := range cleanup.MaxRemembered + 1 {
-		err := newest.Add(fmt.Sprint(i), now, "u")
+		err := newest.Add(fmt.Sprint(i), now, "u", true)
 		if (err != nil) != (i == cleanup.MaxRemembered) {
 			t.Fatalf("object %d: %v", i, err)
 		}

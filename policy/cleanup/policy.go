@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/requirement"
 	"curfew.dev/curfew/policy/schedule"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -61,6 +63,10 @@ func CompileNamespaced(compiler *expression.Compiler, object *v1alpha1.CleanupPo
 	if account.Name == "" { // Without one it would run with Curfew's rights (S10).
 		errs = append(errs, field.Required(field.NewPath("spec", "serviceAccountName"), "the policy deletes with the rights of this account"))
 	}
+	if slices.Contains(policy.Expressions.Lookups, expression.LookupReferenced) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "conditions"), expression.LookupReferenced,
+			"any object of the cluster may refer to an object: use a ClusterCleanupPolicy"))
+	}
 	return policy, errs
 }
 
@@ -86,7 +92,7 @@ func compile(compiler *expression.Compiler, meta *metav1.ObjectMeta, spec *v1alp
 	}
 	var more field.ErrorList
 	out.Expressions, more = compiler.Cleanup(spec)
-	return out, append(errs, more...)
+	return out, append(append(errs, more...), out.checkLookups(path)...)
 }
 
 // checkAccount refuses names that no service account can have: they become part of a user name and
@@ -185,10 +191,19 @@ func Read(compiler *expression.Compiler, object *unstructured.Unstructured) (p *
 		p, errs = CompileNamespaced(compiler, of)
 		status = of.Status
 	}
+	errs = append(errs, requirement.Unmet(KindOf(object), object.Object)...)
 	if unreadable != nil {
 		errs = field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, unreadable.Error())}
 	}
 	return p, errs, status
+}
+
+// KindOf is the kind of a policy, which an object of a list may leave out.
+func KindOf(object *unstructured.Unstructured) string {
+	if object.GetNamespace() == "" {
+		return "ClusterCleanupPolicy"
+	}
+	return "CleanupPolicy"
 }
 
 // NeedsApproval reports whether the policy needs an approval. mandatory is --require-approval,

@@ -25,6 +25,8 @@ type Resource struct {
 	Versions []string
 	// Undeletable: it cannot be listed, read and deleted. No policy matches it.
 	Undeletable bool
+	// Listable are all versions that can be listed, the preferred one first. TokenReviews have none.
+	Listable []string
 }
 
 // SilentGroups are API groups that do not answer. Discovery returns it beside the resources of the
@@ -210,13 +212,13 @@ func (p *Policy) NeedsObject() bool {
 	})
 }
 
-func (o *Object) variables() *expression.Variables {
+func (o *Candidate) variables() *expression.Variables {
 	return &expression.Variables{Object: o.JSON, NamespacePolicy: o.Namespace, Now: o.Now, Lookup: o.lookup}
 }
 
 // lookup answers a lookup, and notes if there is no answer. Lookups have three values: where one of
 // them is unknown, the object is kept, whatever an expression makes of it (S6).
-func (o *Object) lookup(name string) (bool, error) {
+func (o *Candidate) lookup(name string) (bool, error) {
 	answer, err := o.answer(name)
 	if err != nil && o.unknown == nil {
 		o.unknown = err
@@ -225,15 +227,17 @@ func (o *Object) lookup(name string) (bool, error) {
 }
 
 // undecided keeps an object because a lookup has no answer.
-func (o *Object) undecided() Decision {
+func (o *Candidate) undecided() Decision {
 	return Decision{Verdict: Skip, Reason: SkipLookup, Message: o.unknown.Error()}
 }
 
 // answer answers the lookups that the object itself decides, and asks for the rest.
-func (o *Object) answer(name string) (bool, error) {
+func (o *Candidate) answer(name string) (bool, error) {
 	group, kind := o.Facts.Profile.Kind.Group, o.Facts.Profile.Kind.Kind
 	volume := group == "" && (kind == claimKind || kind == volumeKind)
 	switch {
+	case guarded(o.Resource.Group, o.Resource.Resource):
+		return false, fmt.Errorf("%s: %s: %s", name, o.Resource, guardedMessage)
 	case name == expression.LookupOwned:
 		metadata, _ := o.JSON["metadata"].(map[string]any)
 		owners, _ := metadata["ownerReferences"].([]any)
@@ -242,6 +246,11 @@ func (o *Object) answer(name string) (bool, error) {
 		return false, fmt.Errorf("%s: is for PersistentVolumes and PersistentVolumeClaims, not for a %s", name, kind)
 	case name == expression.LookupService && !o.Facts.IsPod():
 		return false, fmt.Errorf("%s: is for Pods, not for a %s", name, kind)
+	}
+	if name == expression.LookupReferenced {
+		if referenced, err := o.referenced(); referenced || err != nil {
+			return referenced, err
+		}
 	}
 	if field := fieldOf(name, kind); field != "" {
 		if _, shown := o.JSON[field].(map[string]any); !shown {
@@ -259,7 +268,7 @@ func (o *Object) answer(name string) (bool, error) {
 }
 
 // bound reports whether a volume or a claim is in phase Bound.
-func (o *Object) bound(name string) (bool, error) {
+func (o *Candidate) bound(name string) (bool, error) {
 	status, _ := o.JSON["status"].(map[string]any)
 	phase, _ := status["phase"].(string)
 	switch phase {

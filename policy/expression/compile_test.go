@@ -174,7 +174,7 @@ func TestLibraries(t *testing.T) {
 		`{"a": 1}.all(k, v, v == 1)`,
 	} {
 		if ok, err := mustCompile(t, source, ScopePolicy, ResultBool).Bool(context.Background(), &Variables{}); err != nil || !ok {
-			t.Errorf("%s: %v, %v", source, ok, err)
+			t.Errorf("%s is %v, error %v; want true", source, ok, err)
 		}
 	}
 }
@@ -288,7 +288,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		ttl, _, err := program.TTL(context.Background(), variables)
 		if ttl != nil && (err != nil || ttl.After < 0 || ttl.After > lifetime.MaxDuration) {
-			t.Fatalf("%q: %v, %v", source, ttl, err)
+			t.Fatalf("%q gives %v, error %v; want an error or a TTL in range", source, ttl, err)
 		}
 	})
 }

@@ -46,10 +46,12 @@ const (
 	LookupOwned = "lookup.owned"
 	// LookupService: a Service selects the Pod, or an EndpointSlice has it as an endpoint.
 	LookupService = "lookup.selectedByService"
+	// LookupReferenced: another object names the ConfigMap, Secret or ServiceAccount.
+	LookupReferenced = "lookup.referenced"
 )
 
 // Lookups are all of them, in the order of the docs.
-var Lookups = []string{LookupMounted, LookupBound, LookupOwned, LookupService}
+var Lookups = []string{LookupMounted, LookupBound, LookupOwned, LookupService, LookupReferenced}
 
 // variablesPrefix begins the names of a cleanup policy's own variables.
 const variablesPrefix = "variables."

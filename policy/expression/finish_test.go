@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,7 @@ func eachFinished(t *testing.T, visit func(t *testing.T, profile *expression.Pro
 
 func judged(profile *expression.Profile, object map[string]any, now time.Time) policy.Verdict {
 	facts := policy.FactsOfObject(profile.Profile, object)
+	facts.Owner = nil // No owner's TTL decides instead.
 	facts.NativeTTL, facts.NativeSucceeded, facts.NativeFailed = lifetime.NativeField{}, lifetime.NativeField{}, lifetime.NativeField{}
 	effective := resolution.Resolve(facts, &resolution.Scope{})
 	return judging.Judge(facts, &effective, now)
@@ -80,7 +82,8 @@ func withTimes(value, replacement any) any {
 			value[i] = withTimes(value[i], replacement)
 		}
 	case string:
-		if _, err := time.Parse(time.RFC3339, value); err == nil {
+		_, millis := strconv.ParseInt(value, 10, 64)
+		if _, err := time.Parse(time.RFC3339, value); err == nil || millis == nil && len(value) == len("1772357400000") {
 			return replacement
 		}
 	}

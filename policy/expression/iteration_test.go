@@ -49,7 +49,7 @@ func TestLoopsAreLinear(t *testing.T) {
 		took := func(object map[string]any) time.Duration {
 			began := time.Now()
 			if _, err := program.Bool(context.Background(), &Variables{Object: object}); err != nil && policyUndecided(err) == nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: error %v, want none or one about the cost", name, err)
 			}
 			return time.Since(began)
 		}
@@ -110,7 +110,7 @@ func TestLimitedEvaluations(t *testing.T) {
 			continue
 		}
 		if undecided := policyUndecided(err); undecided == nil || undecided.Retry || !strings.Contains(err.Error(), "cost more than one review may") {
-			t.Fatalf("got %v", err)
+			t.Fatalf("error %v, want one about the cost of a review, without a retry", err)
 		}
 	}
 	if evaluated < 3 || evaluated > 20 {

@@ -72,7 +72,7 @@ func TestLimitsLeaveRoom(t *testing.T) {
 		"a regexp":           `object.name.matches("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$")`,
 	} {
 		if _, err := NewCompiler(1).Compile(source, ScopePolicy, ResultBool); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error %v, want it within the limits", name, err)
 		}
 	}
 	all, err := profiles.All()
@@ -81,7 +81,7 @@ func TestLimitsLeaveRoom(t *testing.T) {
 	}
 	for _, profile := range all {
 		if _, errs := NewCompiler(16).Profile(profile); len(errs) > 0 {
-			t.Errorf("%s: %v", profile.Name, errs)
+			t.Errorf("built-in profile %s is not within the limits: %v", profile.Name, errs)
 		}
 	}
 }

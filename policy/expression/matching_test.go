@@ -116,7 +116,7 @@ func matchingFacts(t *rapid.T) (*policy.Facts, map[string]any) {
 	return policy.FactsOfObject(profile, object), object
 }
 
-// consequences are all that anybody asks a scope for.
+// consequences are all answers of a scope.
 func consequences(facts *policy.Facts, scope *resolution.Scope) map[string]any {
 	assignments, filled := resolution.FillIn(facts, scope, epoch)
 	effective := resolution.Resolve(facts, scope)

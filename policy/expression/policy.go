@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,12 +14,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/requirement"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -120,6 +123,25 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 		}
 	}
 	return out, errs
+}
+
+// ReadPolicy is [Compiler.Policy] for a LifecyclePolicy in its JSON form. Objects that it may match
+// are left as they are if it needs a newer Curfew.
+func (c *Compiler) ReadPolicy(object map[string]any) (*v1alpha1.LifecyclePolicy, *Policy, field.ErrorList) {
+	typed := &v1alpha1.LifecyclePolicy{}
+	held := readInto(typed, "LifecyclePolicy", object)
+	out, errs := c.Policy(typed)
+	out.match.err = errors.Join(out.match.err, held.ToAggregate())
+	return typed, out, append(errs, held...)
+}
+
+// readInto decodes an object of one of Curfew's kinds, and returns why this version cannot use it.
+func readInto(typed any, kind string, object map[string]any) field.ErrorList {
+	held := requirement.Unmet(kind, object)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); err != nil {
+		held = append(held, field.Invalid(field.NewPath("spec"), field.OmitValueType{}, err.Error()))
+	}
+	return held
 }
 
 func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.ErrorList) {
@@ -297,8 +319,11 @@ func Ready(generation int64, compiling field.ErrorList, evaluating []error) meta
 	case len(compiling) > 0:
 		condition.Reason = v1alpha1.ReasonInvalidField
 		for _, err := range compiling {
-			if err.Origin == originExpression {
+			switch err.Origin {
+			case originExpression:
 				condition.Reason = v1alpha1.ReasonInvalidExpression
+			case requirement.Origin:
+				condition.Reason = v1alpha1.ReasonNeedsNewerVersion
 			}
 			// Without the value: an expression is long, and stands in the spec.
 			lines = append(lines, err.Field+": "+err.Detail)

@@ -154,7 +154,7 @@ backfill: true`)
 	}
 	if want := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC); !compiled.LatestDate.Equal(want) || compiled.WarnBelow != 5*time.Minute ||
 		compiled.Priority != 7 || !said.Backfill || compiled.Mode != resolution.ModeEnforce {
-		t.Errorf("%+v", compiled)
+		t.Errorf("compiled %+v, want latestDate, warnBelow, priority, backfill and mode as in the spec", compiled)
 	}
 }
 
@@ -241,7 +241,7 @@ warnBelow: x`)
 	compiled, errs := expression.NewCompiler(16).Policy(object)
 	condition := expression.Ready(object.Generation, errs, nil)
 	if condition.Status != "False" || condition.Reason != v1alpha1.ReasonInvalidExpression || condition.ObservedGeneration != 3 {
-		t.Errorf("%+v", condition)
+		t.Errorf("condition %+v, want False, InvalidExpression, for generation 3", condition)
 	}
 	for _, want := range []string{
 		`spec.match.namespaceSelector: "Near" is not a valid label selector operator`,
@@ -268,12 +268,12 @@ warnBelow: x`)
 
 func TestReadyReportsEvaluation(t *testing.T) {
 	if condition := expression.Ready(1, nil, nil); condition.Status != "True" || condition.Reason != v1alpha1.ReasonAccepted {
-		t.Errorf("%+v", condition)
+		t.Errorf("condition %+v, want True, Accepted", condition)
 	}
 	_, variables := scene()
 	long := compilePolicy(t, `{defaults: {ttlLabel: {expression: "object.nope"}}}`).Label(context.Background(), variables)
 	if condition := expression.Ready(1, nil, []error{long.Err}); condition.Status != "False" || condition.Reason != v1alpha1.ReasonEvaluationFailed {
-		t.Errorf("%+v", condition)
+		t.Errorf("condition %+v, want False, EvaluationFailed", condition)
 	}
 }
 

@@ -34,6 +34,8 @@ type Profile struct {
 	Propagation metav1.DeletionPropagation
 
 	spec *v1alpha1.KindProfileSpec
+	// held reports whether the profile needs a newer Curfew.
+	held bool
 	// acts are the compiled expressions of that name in spec.deadline.enforcement; nil where there is
 	// none, or it does not compile.
 	acts []*Program
@@ -61,6 +63,19 @@ func (c *Compiler) UserProfile(object *v1alpha1.KindProfile) (*Profile, field.Er
 			fmt.Sprintf("Curfew has code of its own for %ss, which no KindProfile replaces: remove this one", out.Kind.Kind)))
 	}
 	return out, errs
+}
+
+// ReadProfile is [Compiler.UserProfile] for a KindProfile in its JSON form. The state of an object
+// cannot be read, which keeps the object, if the profile needs a newer Curfew.
+func (c *Compiler) ReadProfile(object map[string]any) (*v1alpha1.KindProfile, *Profile, field.ErrorList) {
+	typed := &v1alpha1.KindProfile{}
+	held := readInto(typed, "KindProfile", object)
+	out, errs := c.UserProfile(typed)
+	if err := held.ToAggregate(); err != nil {
+		out.held = true
+		out.State = func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, err }
+	}
+	return typed, out, append(errs, held...)
 }
 
 // Profile compiles a KindProfile. The result is usable in spite of errors: an object whose state
@@ -157,7 +172,7 @@ func Link(profiles ...*Profile) map[schema.GroupKind]*Profile {
 // Same reports whether two profiles are the same generation of the same object, or both built in,
 // so that they judge alike. Nil is no profile.
 func (p *Profile) Same(other *Profile) bool {
-	return p != nil && other != nil && p.UID == other.UID && p.Generation == other.Generation
+	return p != nil && other != nil && p.UID == other.UID && p.Generation == other.Generation && p.held == other.held
 }
 
 // String names the profile for logs.

@@ -43,7 +43,7 @@ func builtin(t testing.TB) map[string]*expression.Profile {
 	for _, object := range all {
 		profile, errs := compiler.Profile(object)
 		if len(errs) > 0 {
-			t.Errorf("%s: %v", object.Name, errs.ToAggregate())
+			t.Errorf("built-in profile %s does not compile: %v", object.Name, errs.ToAggregate())
 		}
 		out[strings.ToLower(profile.Kind.Kind)+"."+profile.Kind.Group] = profile
 	}

@@ -125,9 +125,6 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 }
 
 func textAt(path fieldpath.FieldPath, object map[string]any, otherwise string) string {
-	if path == nil {
-		return otherwise
-	}
 	if value, ok := path.Get(object); ok {
 		if text, ok := value.(string); ok && text != "" {
 			return text

@@ -43,6 +43,6 @@ func TestNamespacePolicyStandsForTheNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if have, err := program.Bool(context.Background(), variables); err != nil || !have {
-		t.Errorf("%v, %v", have, err)
+		t.Errorf("the expression is %v, error %v; want true", have, err)
 	}
 }

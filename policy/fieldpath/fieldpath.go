@@ -89,7 +89,7 @@ func (p FieldPath) Child(names ...string) FieldPath {
 }
 
 // Get returns the value at the path; false if a part is absent or has another shape, or if the path
-// leads through a list.
+// leads through a list. Nothing is at an empty path.
 func (p FieldPath) Get(object map[string]any) (any, bool) {
 	var at any = object
 	for _, part := range p {
@@ -101,7 +101,7 @@ func (p FieldPath) Get(object map[string]any) (any, bool) {
 			return nil, false
 		}
 	}
-	return at, at != nil
+	return at, at != nil && len(p) > 0
 }
 
 // Walk calls visit for every value at the path, with its concrete path

@@ -89,8 +89,8 @@ func TestJudgeDeadline(t *testing.T) {
 	}
 }
 
-// Who failed an object, and when, is read from any list of conditions; what does not say so plainly
-// is nobody's mark (S6).
+// Who failed an object, and when, is read from any list of conditions. An incomplete condition is no
+// mark (S6).
 func TestExceededAt(t *testing.T) {
 	condition := func(reason, status, at string) map[string]any {
 		return map[string]any{"type": "Failed", "reason": reason, "status": status, "lastTransitionTime": at}
@@ -110,7 +110,7 @@ func TestExceededAt(t *testing.T) {
 	} {
 		got := policy.ExceededAt(map[string]any{"status": map[string]any{"conditions": c.conditions}})
 		if got.IsZero() == c.want {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: exceeded at %s, want a time: %t", name, got, c.want)
 		}
 	}
 	if !policy.ExceededAt(map[string]any{}).IsZero() {

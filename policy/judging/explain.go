@@ -34,8 +34,6 @@ type Explanation struct {
 type Question struct {
 	// Alias means that the label cleanup.kyverno.io/ttl is understood.
 	Alias bool
-	// Grace is how long after the deadline Curfew waits for the kind's own controller.
-	Grace time.Duration
 	Now   time.Time
 }
 
@@ -49,7 +47,7 @@ func Explain(facts *policy.Facts, scope *resolution.Scope, question Question) *E
 		e.ByTTL = policy.Kept("a " + facts.Profile.Kind.Kind + " does not finish")
 	}
 	if facts.Profile.HasDeadline() {
-		e.ByDeadline = JudgeDeadline(facts, &e.Effective, question.Grace, question.Now)
+		e.ByDeadline = JudgeDeadline(facts, &e.Effective, 0, question.Now)
 	} else {
 		e.ByDeadline = policy.Kept("a " + facts.Profile.Kind.Kind + " has no deadline")
 	}

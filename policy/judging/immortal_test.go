@@ -25,7 +25,7 @@ func TestNamespacesThatAreNeverDeleted(t *testing.T) {
 		}
 		brakes := Brakes(facts, &resolution.Scope{}, Surroundings{})
 		if (len(brakes) > 0) != kept || kept && !strings.Contains(brakes[0].Message, "never deletes") {
-			t.Errorf("%s: %v", name, brakes)
+			t.Errorf("%s: brakes %v, want one that says so: %t", name, brakes, kept)
 		}
 	}
 	other := &policy.Facts{Profile: policy.PodProfile, Namespace: "default", Name: "default", Created: now.Add(-time.Hour), Labels: map[string]string{wellknown.LabelTTL: "30m"}}

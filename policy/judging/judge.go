@@ -31,6 +31,8 @@ func Judge(facts *policy.Facts, effective *resolution.Effective, now time.Time) 
 		return policy.Kept("has no TTL")
 	case effective.Left(facts, value):
 		return policy.Kept("its " + value.Path + " is left to Kubernetes")
+	case value.Source.Level == lifetime.LevelObject && facts.CopiedFrom() != "":
+		return policy.Kept("its TTL is a copy of that of " + facts.CopiedFrom()) // S5
 	case value.Err != nil:
 		return policy.Verdict{Action: policy.Keep, Reason: "its TTL cannot be used", Source: value.Source, Err: value.Problem()}
 	case value.TTL.Never:
@@ -82,6 +84,8 @@ func JudgeLabel(facts *policy.Facts, key string, scope *resolution.Scope, now ti
 		return policy.Kept("has no TTL label")
 	case key != wellknown.LabelTTL && outranked:
 		return policy.Kept(fmt.Sprintf("label %s decides", wellknown.LabelTTL))
+	case facts.CopiedFrom() != "":
+		return policy.Kept("its TTL label is a copy of that of " + facts.CopiedFrom()) // S5
 	}
 	source, backfill := lifetime.Source{Level: lifetime.LevelObject}, false
 	if key == wellknown.LabelTTL {
@@ -92,6 +96,7 @@ func JudgeLabel(facts *policy.Facts, key string, scope *resolution.Scope, now ti
 			Err: fmt.Errorf("%s: %w", policy.LabelPath(key), err)}
 	}
 	label, err := lifetime.ParseLabel(key, text)
+	clock, clockErr := facts.LabelClock()
 	switch {
 	case facts.NeverDeleted():
 		return policy.KeptImmortal(key, source)
@@ -99,6 +104,8 @@ func JudgeLabel(facts *policy.Facts, key string, scope *resolution.Scope, now ti
 		return unusable(err) // S6
 	case label.At.IsZero() && facts.Created.IsZero():
 		return unusable(fmt.Errorf("%s counts from the creation, which the object does not say: use a date", label))
+	case label.At.IsZero() && clockErr != nil:
+		return policy.Verdict{Action: policy.Keep, Reason: "its last refresh cannot be read", Source: source, Err: clockErr} // S6
 	case facts.RerunBy() != "":
 		return facts.KeepFor(facts.RerunBy(), policy.LabelPath(key), source)
 	case facts.IsPod() && facts.Uncounted():
@@ -112,7 +119,8 @@ func JudgeLabel(facts *policy.Facts, key string, scope *resolution.Scope, now ti
 		return unusable(fmt.Errorf("%s expired before the object was created: use a later one, or delete the object", label))
 	}
 	propagation, _, err := scope.Propagation()
+	// A refresh in the future puts the expiry there too, so that it defers and never hastens.
 	return policy.Verdict{Trigger: policy.TriggerLabel,
 		Source: source, Backfill: backfill, DryRun: scope.Mode() == resolution.ModeDryRun || scope.HoldsLabel(source)}.
-		Due(label.Expiry(facts.Created), now, policy.Delete).Propagated(propagation, err)
+		Due(scope.LabelExpiry(label, facts.Created, clock), now, policy.Delete).Propagated(propagation, err)
 }

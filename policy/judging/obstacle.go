@@ -144,9 +144,10 @@ func protections(facts *policy.Facts, around Surroundings) []Obstacle {
 func dryRuns(scope *resolution.Scope, around Surroundings) []Obstacle {
 	switch {
 	case scope.Mode() == resolution.ModeDryRun:
-		return []Obstacle{{ObstacleDryRun, fmt.Sprintf("namespace %q is in dry-run: what is due is only reported", scope.Namespace.Name), true}}
+		message := fmt.Sprintf("namespace %q is in dry-run: Curfew only reports due objects", scope.Namespace.Name)
+		return []Obstacle{{ObstacleDryRun, message, true}}
 	case around.DryRun:
-		return []Obstacle{{ObstacleDryRun, "the controller runs with --dry-run: what is due is only reported", true}}
+		return []Obstacle{{ObstacleDryRun, "the controller runs with --dry-run: it only reports due objects", true}}
 	default:
 		return nil
 	}

@@ -31,7 +31,7 @@ func TestContexts(t *testing.T) {
 				if who == "documents" {
 					text = strings.Join(append(texts, test.Object), "\n---\n")
 				}
-				documents, errs := Read(Source{Data: []byte(text)}, Limits{})
+				documents, errs := Read(Input{Data: []byte(text)}, Limits{})
 				if len(errs) > 0 {
 					t.Fatal(errs)
 				}

@@ -1,7 +1,7 @@
 // Package lint gives the answers of admission about the objects of manifests: their defaults,
 // denials and warnings, without a cluster if need be.
 //
-// A file or request body is a [Source]. [Read] splits it into documents (read.go), limits and
+// A file or request body is an [Input]. [Read] splits it into documents (read.go), limits and
 // parses them (read.go, parse.go) and takes lists apart, so that each [Document] is one object with
 // its line. [Lint] first reads the documents that are context for others, such as a Namespace
 // (world.go), then takes each object through the two steps of admission in their order: package

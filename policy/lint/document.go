@@ -17,8 +17,8 @@ import (
 	"curfew.dev/curfew/policy/rules"
 )
 
-// Source is a text with manifests in it.
-type Source struct {
+// Input is a text with manifests in it.
+type Input struct {
 	// Name is the file's name, as findings repeat it; empty for standard input and request bodies.
 	Name string
 	Data []byte

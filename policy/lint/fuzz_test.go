@@ -16,8 +16,8 @@ func mustJSON(t *testing.T, value any) []byte {
 	return out
 }
 
-// FuzzLint holds that whatever is read can be judged and written, that what is written reads as the
-// manifest, and that a manifest with its defaults takes no further ones.
+// FuzzLint: lint can judge and write every manifest that it can read, reads the same manifest from
+// its own output, and adds nothing to a manifest that has its defaults.
 func FuzzLint(f *testing.F) {
 	files, err := filepath.Glob("../../manifests/samples/*.yaml")
 	if err != nil {
@@ -36,8 +36,8 @@ func FuzzLint(f *testing.F) {
 	f.Add([]byte(policyTTL + trainJob + torch))
 	f.Add([]byte("{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: batch, version: v1, kind: Job, resource: jobs}, state: {finished: object.spec.x, finishTime: 'null', outcome: '1'}, fields: {ttl: spec.a.b}, runtime: {reference: {name: spec.r}, kinds: [{version: v1, kind: Job, resource: jobs}]}}}\n---\n" + plainJob))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		namespaces, _ := Read(Source{Data: []byte(namespaceDefault)}, Limits{})
-		documents, _ := Read(Source{Data: data}, Limits{Bytes: 1 << 16})
+		namespaces, _ := Read(Input{Data: []byte(namespaceDefault)}, Limits{})
+		documents, _ := Read(Input{Data: data}, Limits{Bytes: 1 << 16})
 		results, err := Lint(t.Context(), append(namespaces, documents...), offline(t))
 		if err != nil {
 			t.Fatal(err)

@@ -70,7 +70,7 @@ func offline(t testing.TB) Options {
 
 func lintText(t *testing.T, text string, options Options) []*Result {
 	t.Helper()
-	documents, errs := Read(Source{Name: "f.yaml", Data: []byte(text)}, Limits{})
+	documents, errs := Read(Input{Name: "f.yaml", Data: []byte(text)}, Limits{})
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -151,7 +151,7 @@ func TestSamplesAreClean(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		read, errs := Read(Source{Name: file, Data: data}, Limits{})
+		read, errs := Read(Input{Name: file, Data: data}, Limits{})
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}
@@ -221,7 +221,7 @@ func TestOnline(t *testing.T) {
 			`f.yaml:4 error Job ci/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 2d of namespace "ci": use 2d or less`}},
 		"a posted namespace over the cluster's": {namespaceCI + job, "ci", []string{
 			`f.yaml:12 error Job ci/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 7d of namespace "ci": use 7d or less`}},
-		"a namespace that nobody has": {job, "new", []string{
+		"a namespace that does not exist": {job, "new", []string{
 			`f.yaml:3 warning Job new/a known-namespace metadata.namespace: namespace "new" does not exist yet: its defaults and bounds are not known; send it along`}},
 		"a namespace that only the documents have": {strings.ReplaceAll(namespaceCI, "name: ci", "name: new") + job, "new", []string{
 			`f.yaml:12 error Job new/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 7d of namespace "new": use 7d or less`}},
@@ -236,7 +236,7 @@ func TestOnline(t *testing.T) {
 	}
 	options := offline(t)
 	options.Source = &cluster{err: errors.New("no route")}
-	documents, _ := Read(Source{Data: []byte(job)}, Limits{})
+	documents, _ := Read(Input{Data: []byte(job)}, Limits{})
 	if _, err := Lint(t.Context(), documents, options); err == nil || err.Error() != "Job a: no route" {
 		t.Errorf("a cluster that cannot be asked: %v", err)
 	}
@@ -280,14 +280,14 @@ func TestAccess(t *testing.T) {
 	options.Access = func(context.Context, *rules.Request) (rules.Access, error) {
 		return rules.Access{}, errors.New("no route")
 	}
-	documents, _ := Read(Source{Data: []byte(job)}, Limits{})
+	documents, _ := Read(Input{Data: []byte(job)}, Limits{})
 	if _, err := Lint(t.Context(), documents, options); err == nil || err.Error() != "Job a: no route" {
 		t.Errorf("access that cannot be told: %v", err)
 	}
 }
 
-// S9: what somebody posts never directs a read of the cluster, where the caller may not be allowed
-// to look.
+// S9: posted content never directs a read of the cluster, which the caller may not be allowed to
+// read.
 func TestPostedContentReadsNothing(t *testing.T) {
 	profile := func(group, version, kind, resource, path string) string {
 		return "apiVersion: curfew.dev/v1alpha1\nkind: KindProfile\nmetadata: {name: runs.x.dev}\nspec:\n" +
@@ -352,13 +352,13 @@ func TestFindingsRepeatNoContents(t *testing.T) {
 // S9: texts that cannot be read count as documents, and lines are counted once.
 func TestStreamsAreBounded(t *testing.T) {
 	for _, format := range []string{"1 ", "{}\n", "1\n"} {
-		_, errs := Read(Source{Data: []byte(strings.Repeat(format, 500_000)), JSON: true}, Limits{Documents: 2000})
+		_, errs := Read(Input{Data: []byte(strings.Repeat(format, 500_000)), JSON: true}, Limits{Documents: 2000})
 		limit := (*LimitError)(nil)
 		if len(errs) != 1 || !errors.As(errs[0], &limit) || limit.What != "documents" {
 			t.Errorf("%q: %d errors, the first is %.100v", format, len(errs), errs[0])
 		}
 	}
-	_, errs := Read(Source{Data: []byte("1\n\n2\n 3 4\n"), JSON: true}, Limits{})
+	_, errs := Read(Input{Data: []byte("1\n\n2\n 3 4\n"), JSON: true}, Limits{})
 	var where []int
 	for _, err := range errs {
 		document := (*DocumentError)(nil)
@@ -381,7 +381,7 @@ func TestExplain(t *testing.T) {
 ---
 {apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: p}, spec: {match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 2d}}}}
 `
-	documents, errs := Read(Source{Data: []byte(text)}, Limits{})
+	documents, errs := Read(Input{Data: []byte(text)}, Limits{})
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}

@@ -51,8 +51,8 @@ func TestYAML(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespaces, _ := Read(Source{Data: []byte(namespaceDefault)}, Limits{})
-			documents, errs := Read(Source{Data: []byte(test.text)}, Limits{})
+			namespaces, _ := Read(Input{Data: []byte(namespaceDefault)}, Limits{})
+			documents, errs := Read(Input{Data: []byte(test.text)}, Limits{})
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
@@ -69,7 +69,7 @@ func TestYAML(t *testing.T) {
 					t.Errorf("have\n%s\nwant\n%s", have, test.want)
 				}
 			}
-			if again, _ := Read(Source{Data: []byte(test.text)}, Limits{}); strings.Contains(test.text, "Job") && len(results[1].assigned) > 0 {
+			if again, _ := Read(Input{Data: []byte(test.text)}, Limits{}); strings.Contains(test.text, "Job") && len(results[1].assigned) > 0 {
 				if !reads(mustJSON(t, again[0].Object), results[1].Document.Object) {
 					t.Error("the posted document itself was changed")
 				}

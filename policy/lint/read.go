@@ -61,7 +61,7 @@ func (e *LimitError) Error() string {
 
 // Read returns the objects of a source in their order, and an error for each document that cannot
 // be read. A single [*LimitError] replaces everything else.
-func Read(source Source, limits Limits) ([]*Document, []error) {
+func Read(source Input, limits Limits) ([]*Document, []error) {
 	limits = limits.withDefaults()
 	if err := limits.check(source); err != nil {
 		return nil, []error{err}
@@ -79,7 +79,7 @@ func Read(source Source, limits Limits) ([]*Document, []error) {
 	return r.documents, r.errs
 }
 
-func (l Limits) check(source Source) error {
+func (l Limits) check(source Input) error {
 	if have := len(source.Data); have > l.Bytes {
 		return &LimitError{File: source.Name, What: "bytes", Have: have, Max: l.Bytes}
 	}

@@ -16,93 +16,93 @@ type where struct {
 
 func TestRead(t *testing.T) {
 	for name, test := range map[string]struct {
-		source Source
+		source Input
 		want   []where
 		errs   []string
 	}{
 		"one document": {
-			source: Source{Data: []byte("# a\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")},
+			source: Input{Data: []byte("# a\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")},
 			want:   []where{{1, 2, "a"}},
 		},
 		"documents with markers, comments and nothing between": {
-			source: Source{Data: []byte("---\n# only a comment\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n--- # b\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\n...\n")},
+			source: Input{Data: []byte("---\n# only a comment\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n--- # b\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\n...\n")},
 			want:   []where{{1, 4, "a"}, {2, 8, "b"}},
 		},
 		"a directive": {
-			source: Source{Data: []byte("%YAML 1.1\n---\napiVersion: v1\nkind: Pod\n")},
+			source: Input{Data: []byte("%YAML 1.1\n---\napiVersion: v1\nkind: Pod\n")},
 			want:   []where{{1, 3, ""}},
 		},
 		"a marker inside a text is no marker": {
-			source: Source{Data: []byte("apiVersion: v1\nkind: ConfigMap\ndata:\n  a: |\n    ---\n    b\n---x: 1\n")},
+			source: Input{Data: []byte("apiVersion: v1\nkind: ConfigMap\ndata:\n  a: |\n    ---\n    b\n---x: 1\n")},
 			want:   []where{{1, 1, ""}},
 		},
 		"a bad document leaves the others readable": {
-			source: Source{Name: "f.yaml", Data: []byte("apiVersion: v1\nkind: [Pod\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\n")},
+			source: Input{Name: "f.yaml", Data: []byte("apiVersion: v1\nkind: [Pod\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\n")},
 			want:   []where{{2, 4, "b"}},
 			errs:   []string{"f.yaml: document 1 (line 1): not readable as YAML: did not find expected ',' or ']'"},
 		},
 		"a key twice": {
-			source: Source{Data: []byte("apiVersion: v1\nkind: Pod\nkind: Job\n")},
+			source: Input{Data: []byte("apiVersion: v1\nkind: Pod\nkind: Job\n")},
 			errs:   []string{`document 1 (line 3): not readable as YAML: key "kind" already set in map`},
 		},
 		"no kind": {
-			source: Source{Data: []byte("---\napiVersion: v1\n")},
+			source: Input{Data: []byte("---\napiVersion: v1\n")},
 			errs:   []string{"document 1 (line 2): kind is absent: give one, such as Job"},
 		},
 		"kind of a wrong type": {
-			source: Source{Data: []byte("apiVersion: v1\nkind: 5\n")},
+			source: Input{Data: []byte("apiVersion: v1\nkind: 5\n")},
 			errs:   []string{"document 1 (line 1): kind is 5: give one, such as Job"},
 		},
 		"metadata of a wrong type": {
-			source: Source{Data: []byte("apiVersion: v1\nkind: Pod\nmetadata: []\n")},
+			source: Input{Data: []byte("apiVersion: v1\nkind: Pod\nmetadata: []\n")},
 			errs:   []string{"document 1 (line 1): metadata is a list: write an object with a name"},
 		},
 		"no object": {
-			source: Source{Data: []byte("just text\n")},
+			source: Input{Data: []byte("just text\n")},
 			errs:   []string{`document 1 (line 1): "just text" is no object: write apiVersion, kind and metadata`},
 		},
 		"a List, and a list in a list": {
-			source: Source{Data: []byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n- apiVersion: v1\n  kind: List\n  items:\n  - apiVersion: v1\n    kind: Pod\n    metadata: {name: b}\n")},
+			source: Input{Data: []byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n- apiVersion: v1\n  kind: List\n  items:\n  - apiVersion: v1\n    kind: Pod\n    metadata: {name: b}\n")},
 			want:   []where{{1, 4, "a"}, {1, 10, "b"}},
 		},
 		"a typed list, whose items have no kind": {
-			source: Source{Data: []byte(`{"apiVersion":"batch/v1","kind":"JobList","items":[{"metadata":{"name":"a"}}]}`), JSON: true},
+			source: Input{Data: []byte(`{"apiVersion":"batch/v1","kind":"JobList","items":[{"metadata":{"name":"a"}}]}`), JSON: true},
 			want:   []where{{1, 1, "a"}},
 		},
 		"a JSON array": {
-			source: Source{Data: []byte("[\n {\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}},\n 7]"), JSON: true},
+			source: Input{Data: []byte("[\n {\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}},\n 7]"), JSON: true},
 			want:   []where{{1, 2, "a"}},
 			errs:   []string{"document 1 (line 3): 7 is no object: write apiVersion, kind and metadata"},
 		},
 		"JSON texts in a row": {
-			source: Source{Data: []byte("{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n{\"apiVersion\":\"v1\",\n\"kind\":\"Job\"}")},
+			source: Input{Data: []byte("{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n{\"apiVersion\":\"v1\",\n\"kind\":\"Job\"}")},
 			want:   []where{{1, 1, ""}, {2, 2, ""}},
 		},
 		"YAML in flow style": {
-			source: Source{Data: []byte("{apiVersion: v1, kind: Pod, metadata: {name: a}}")},
+			source: Input{Data: []byte("{apiVersion: v1, kind: Pod, metadata: {name: a}}")},
 			want:   []where{{1, 1, "a"}},
 		},
 		"YAML where only JSON is allowed": {
-			source: Source{Data: []byte("apiVersion: v1"), JSON: true},
+			source: Input{Data: []byte("apiVersion: v1"), JSON: true},
 			errs:   []string{"document 1 (line 1): not readable as JSON: invalid character 'a' looking for beginning of value"},
 		},
 		"a key twice in JSON": {
-			source: Source{Data: []byte(`{"kind":"Pod","kind":"Job"}`), JSON: true},
+			source: Input{Data: []byte(`{"kind":"Pod","kind":"Job"}`), JSON: true},
 			errs:   []string{`document 1 (line 1): duplicate field "kind": keep one of them`},
 		},
 		"an alias within itself": {
-			source: Source{Data: []byte("a: &a [*a]\n")},
+			source: Input{Data: []byte("a: &a [*a]\n")},
 			errs:   []string{"document 1 (line 1): an alias refers to what contains it: write the value out"},
 		},
 		"aliases of a long text": {
-			source: Source{Data: []byte("a: &a " + strings.Repeat("x", 10000) + "\nb: [" + strings.Repeat("*a,", 1000) + "]\n")},
+			source: Input{Data: []byte("a: &a " + strings.Repeat("x", 10000) + "\nb: [" + strings.Repeat("*a,", 1000) + "]\n")},
 			errs:   []string{"document 1 (line 1): its aliases come to more than 1074602 bytes: write the values out"},
 		},
 		"aliases of aliases": {
-			source: Source{Data: []byte(bomb(40))},
+			source: Input{Data: []byte(bomb(40))},
 			errs:   []string{fmt.Sprintf("document 1 (line 1): its aliases come to more than %d bytes: write the values out", 2*len(bomb(40))+1<<20)},
 		},
-		"nothing": {source: Source{}},
+		"nothing": {source: Input{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			documents, errs := Read(test.source, Limits{})
@@ -144,20 +144,20 @@ func TestReadLimits(t *testing.T) {
 		"nodes":     {Limits{Nodes: 10}, "pods.yaml: 24 nodes are too many: split it, 10 is the most"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			documents, errs := Read(Source{Name: "pods.yaml", Data: pods}, test.limits)
+			documents, errs := Read(Input{Name: "pods.yaml", Data: pods}, test.limits)
 			var limit *LimitError
 			if len(documents) != 0 || len(errs) != 1 || !errors.As(errs[0], &limit) || errs[0].Error() != test.want {
 				t.Errorf("have %d documents and %v, want %s", len(documents), errs, test.want)
 			}
 		})
 	}
-	if documents, errs := Read(Source{Data: pods}, Limits{Bytes: len(pods), Documents: 3, Nodes: 24}); len(documents) != 3 || errs != nil {
+	if documents, errs := Read(Input{Data: pods}, Limits{Bytes: len(pods), Documents: 3, Nodes: 24}); len(documents) != 3 || errs != nil {
 		t.Errorf("at the limits: %d documents, %v", len(documents), errs)
 	}
 }
 
 func TestLines(t *testing.T) {
-	documents, errs := Read(Source{Data: []byte(`# a comment
+	documents, errs := Read(Input{Data: []byte(`# a comment
 ---
 apiVersion: batch/v1
 kind: Job

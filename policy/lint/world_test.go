@@ -189,7 +189,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 			want: []string{
 				`f.yaml:1 error Namespace ci namespace-values metadata.annotations[curfew.dev/max-ttl]: 1d is below minTTL 2d of policy "p": raise it, or lower the other`,
 				`f.yaml:5 error LifecyclePolicy p policy-bounds spec.bounds.minTTL: 2d is above curfew.dev/max-ttl 1d of namespace "ci": lower it, or raise the other`}},
-		"a default that nobody has time to see": {text: strings.Replace(policyTTL, "value: 2h", "value: 2s", 1),
+		"a default that is too short": {text: strings.Replace(policyTTL, "value: 2h", "value: 2s", 1),
 			want: []string{`f.yaml:1 warning LifecyclePolicy p short-ttl spec.defaults.ttl.value: 2s is under 60s: an object that gets it may be deleted before anyone reads its logs; use 60s or more`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,9 +270,9 @@ func TestTooManyPolicies(t *testing.T) {
 	}
 	options := offline(t)
 	options.MaxPlatform = 3
-	documents, _ := Read(Source{Data: []byte(text.String())}, Limits{})
+	documents, _ := Read(Input{Data: []byte(text.String())}, Limits{})
 	_, err := Lint(t.Context(), documents, options)
 	if limit := (*LimitError)(nil); !errors.As(err, &limit) || err.Error() != "4 policies and profiles are too many: split it, 3 is the most" {
-		t.Errorf("got %v", err)
+		t.Errorf("error %v, want a LimitError: 4 where 3 are allowed", err)
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"curfew.dev/curfew/policy/resolution"
 )
 
-// Object is one object whose context is asked for.
-type Object struct {
+// Subject is one object whose context is asked for.
+type Subject struct {
 	Facts *policy.Facts
 	// JSON is the object as decoded JSON. It is called only if a policy or a runtime has to see it.
 	JSON func() (map[string]any, error)
@@ -39,8 +39,8 @@ type Object struct {
 }
 
 // Whole is an object that was read whole.
-func Whole(facts *policy.Facts, object map[string]any) *Object {
-	return &Object{Facts: facts, JSON: func() (map[string]any, error) { return object, nil }}
+func Whole(facts *policy.Facts, object map[string]any) *Subject {
+	return &Subject{Facts: facts, JSON: func() (map[string]any, error) { return object, nil }}
 }
 
 // Context holds everything that decides how Curfew treats one object.
@@ -59,7 +59,7 @@ type Context struct {
 
 // ContextOf gathers the context of an object. Admission, the controller, the CLI, lint and the HTTP
 // API all judge by it.
-func ContextOf(ctx context.Context, source Source, object *Object) (*Context, error) {
+func ContextOf(ctx context.Context, source Source, object *Subject) (*Context, error) {
 	snapshot, err := source.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 }
 
 // limited is the context of evaluations.
-func (o *Object) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+func (o *Subject) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if o.Evaluating == 0 {
 		return ctx, func() {}
 	}
@@ -204,7 +204,7 @@ var errUnread = errors.New("it takes more than the metadata")
 
 // readFilled gathers the scope in which admission filled in what the stamps claim. A policy may
 // match by the absence of what it fills in, so the policies judge the object without that.
-func (c *Context) readFilled(ctx context.Context, object *Object, policies []*expression.Policy, variables *expression.Variables) {
+func (c *Context) readFilled(ctx context.Context, object *Subject, policies []*expression.Policy, variables *expression.Variables) {
 	if object.MetadataOnly && expression.NeedsWhole(policies) {
 		// Until the object is read whole, right before it is deleted, its stamp is believed.
 		c.Undecided = true

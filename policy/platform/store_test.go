@@ -3,6 +3,7 @@ package platform_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -278,5 +279,52 @@ func TestProfilesFollowTheInstalledVersion(t *testing.T) {
 	known.SetDefinition("others.trainer.kubeflow.org", other)
 	if known.Snapshot() != before {
 		t.Error("a kind without a profile changed something")
+	}
+}
+
+// Objects that a policy of a newer version may match are left as they are: what the policy says
+// beyond this version's knowledge may keep them (S6).
+func TestPolicyOfANewerVersion(t *testing.T) {
+	for spec, want := range map[string]struct {
+		failures int
+		held     bool
+	}{
+		`{match: {kinds: [{group: batch, kind: Job}]}, defaults: {ttl: {value: 2h}}}`:                         {0, false},
+		`{match: {objectSelector: {matchLabels: {any.example.com/x: "y"}}}, defaults: {ttl: {value: 2h}}}`:    {0, false},
+		`{match: {kinds: [{group: batch, kind: Job}], idleFor: 2h}, defaults: {ttl: {value: 2h}}}`:            {1, true},
+		`{match: {kinds: [{group: batch, kind: Job, version: v2}]}, defaults: {ttl: {value: 2h}}}`:            {1, true},
+		`{match: {kinds: [{group: batch, kind: Job}]}, mode: Rehearse, defaults: {ttl: {value: 2h}}}`:         {1, true},
+		`{match: {kinds: [{group: batch, kind: Job}]}, defaults: {ttl: {value: 2h, unless: {failed: true}}}}`: {1, true},
+		`{match: {kinds: [{group: batch, kind: CronJob}], idleFor: 2h}, defaults: {ttl: {value: 2h}}}`:        {0, true},
+	} {
+		known := builtin(t)
+		object, compiled, errs := known.Compiler().ReadPolicy(*parsed[map[string]any](t, `{metadata: {name: gpu}, spec: `+spec+`}`))
+		known.PutPolicy(object.Name, compiled)
+		snapshot := known.Snapshot()
+		read := *parsed[map[string]any](t, `{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ml}}`)
+		facts := policy.FactsOfObject(policy.JobProfile, read)
+		scope, err := platform.ContextOf(t.Context(), source{snapshot, resolution.ParseNamespace("ml", nil, nil), nil}, platform.Whole(facts, read))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(scope.Failures) != want.failures || len(errs) > 0 != want.held {
+			t.Errorf("%s: failures %v, errors %v", spec, scope.Failures, errs)
+		}
+	}
+}
+
+// A KindProfile is another one as soon as an older CustomResourceDefinition has dropped one of its
+// fields, which changes no generation.
+func TestProfileOfANewerVersion(t *testing.T) {
+	const stored = `{metadata: {name: runs, uid: u}, spec: {kind: {group: ml.example.com, kind: Run}}%s}`
+	compiler := builtin(t).Compiler()
+	_, plain, errs := compiler.ReadProfile(*parsed[map[string]any](t, fmt.Sprintf(stored, "")))
+	_, held, heldErrs := compiler.ReadProfile(*parsed[map[string]any](t, fmt.Sprintf(stored,
+		`, status: {conditions: [{type: Requires, status: "True", message: "v99.0.0: spec.references"}]}`)))
+	if len(heldErrs) != len(errs)+1 || plain.Same(held) || !held.Same(held) {
+		t.Errorf("%v and %v", errs, heldErrs)
+	}
+	if _, err := held.State(t.Context(), map[string]any{}); err == nil {
+		t.Error("the state of its objects is known")
 	}
 }

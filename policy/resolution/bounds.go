@@ -65,6 +65,42 @@ func (s *Scope) BoundsFor(facts *policy.Facts, set BoundSet) lifetime.Bounds {
 	return bounds
 }
 
+// LabelExpiry is when a label expires that is within the enforced bounds and counts from an
+// instant, the creation or the last refresh. The bounds count from the creation. Admission denies a
+// refresh after a bound has ended, so that such a bound is newer than the refresh and deletes
+// nothing.
+func (s *Scope) LabelExpiry(label lifetime.TTLLabel, created, from time.Time) time.Time {
+	expiry := label.Expiry(from)
+	earlier := func(limit time.Time) {
+		if expiry.After(limit) && !limit.Before(from) {
+			expiry = limit
+		}
+	}
+	if longest := s.Bounds(EnforcedBounds).Label.Max; longest.Readable() && label.At.IsZero() {
+		earlier(created.Add(longest.TTL.After))
+	}
+	for _, policy := range s.Policies {
+		if latest := policy.LatestDate; EnforcedBounds.includes(policy) && !latest.IsZero() {
+			earlier(latest)
+		}
+	}
+	return expiry
+}
+
+// CheckRefresh says which bound of a set ended before a label was refreshed, or returns nil.
+func (s *Scope) CheckRefresh(at, created time.Time, set BoundSet) error {
+	if longest := s.Bounds(set).Label.Max; longest.Readable() && at.After(created.Add(longest.TTL.After)) {
+		return fmt.Errorf("is more than %s after the creation: leave it unchanged, or create the object again", longest.Bound())
+	}
+	for _, policy := range s.Policies {
+		if latest := policy.LatestDate; set.includes(policy) && !latest.IsZero() && at.After(latest) {
+			return fmt.Errorf("is after latestDate %s of %s: leave it unchanged",
+				latest.UTC().Format(lifetime.LabelDate), policy.Source().Phrase())
+		}
+	}
+	return nil
+}
+
 // CheckLabel says how the label of an object lies outside the bounds of a set, or returns nil.
 // Bounds apply to the lifetime that it grants, a policy's latest date to the instant at which it
 // expires.

@@ -37,7 +37,7 @@ func ttlAssignments(facts *policy.Facts, effective *Effective, scope *Scope) []A
 	if !owned && (succeeded.fillIn() || failed.fillIn()) {
 		out = append(out, fillTTL(facts, succeeded, failed, scope)...)
 	}
-	return append(out, stamp(facts, wellknown.AnnotationTTLSource, ttlSource(facts, succeeded, failed, owned))...)
+	return append(out, stamp(facts, wellknown.AnnotationTTLSource, ttlSource(succeeded, failed, owned))...)
 }
 
 func (v Value) fillIn() bool { return v.Default && v.Err == nil }
@@ -60,7 +60,7 @@ func fillTTL(facts *policy.Facts, succeeded, failed Value, scope *Scope) []Assig
 	return out
 }
 
-func ttlSource(facts *policy.Facts, succeeded, failed Value, owned bool) string {
+func ttlSource(succeeded, failed Value, owned bool) string {
 	for _, value := range []Value{succeeded, failed} {
 		if value.Set && value.Err == nil && !(owned && value.Default) {
 			return value.Source.String()

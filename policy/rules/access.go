@@ -70,7 +70,7 @@ func ownLifetime(request *Request) *Lifetime {
 			return sets(setting)
 		}
 	}
-	if setting := cmp.Or(uncovered(request), finishedAt(request)); setting != nil {
+	if setting := cmp.Or(uncovered(request), finishedAt(request), turnedBack(request)); setting != nil {
 		return sets(setting)
 	}
 	if setting := unprotected(request); setting != nil {
@@ -129,6 +129,21 @@ func finishedAt(request *Request) *lifetime.Setting {
 		return nil
 	}
 	return settingOf(request.Facts, wellknown.AnnotationFinishedAt)
+}
+
+// turnedBack is the refresh that the request removes or moves back, so that the TTL label expires
+// sooner.
+func turnedBack(request *Request) *lifetime.Setting {
+	key, text, ok := request.Options.ttlLabel(request.Facts)
+	label, err := lifetime.ParseLabel(key, text)
+	if !ok || err != nil || !label.At.IsZero() || request.OldFacts == nil {
+		return nil
+	}
+	before, unreadable := request.OldFacts.LabelClock()
+	if after, err := request.Facts.LabelClock(); err != nil || unreadable == nil && !after.Before(before) {
+		return nil
+	}
+	return settingOf(request.OldFacts, wellknown.AnnotationRefreshedAt)
 }
 
 // unprotected is the protection that the request removes from an object that is due, or will be on

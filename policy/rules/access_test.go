@@ -72,7 +72,7 @@ func plainly() *builders.JobWrapper { return builders.MakeJob("ci", "a") }
 
 // A TTL after finished on an object that never finishes has no effect. No rule checks who may
 // delete the object.
-func TestNobodyIsAskedAboutATTLWithoutEffect(t *testing.T) {
+func TestNoReviewForATTLWithoutEffect(t *testing.T) {
 	annotated := builders.MakeCronJob("ci", "a").Annotation(wellknown.AnnotationTTL, "1h").Map()
 	labelled := builders.MakeCronJob("ci", "a").Label(wellknown.LabelTTL, "1h").Map()
 	profile := policy.NewProfiles(policy.BuiltinProfiles()...).For(batchv1.SchemeGroupVersion.WithKind("CronJob"))

@@ -74,6 +74,9 @@ func CleanupAccessOf(p *cleanup.Policy) ([]CleanupAccess, *field.Error) {
 		add("", "pods", "list")
 		add("", "persistentvolumeclaims", "list")
 	}
+	if slices.Contains(p.Expressions.Lookups, expression.LookupReferenced) {
+		add("*", "*", "list")
+	}
 	return out, nil
 }
 

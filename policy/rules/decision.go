@@ -80,6 +80,29 @@ func (d *Decision) Reason() string {
 	return strings.Join(lines, "; ")
 }
 
+// Rules are the names of the rules that found something, each once.
+func (d *Decision) Rules() []string {
+	var names []string
+	for _, finding := range d.Findings {
+		if !slices.Contains(names, finding.Rule) {
+			names = append(names, finding.Rule)
+		}
+	}
+	return names
+}
+
+// SeeHelp begins the line that leads people to the help on the rules that found something.
+const SeeHelp = "see: kubectl curfew explain rule/"
+
+// Help is that line; empty where no rule found anything.
+func (d *Decision) Help() string {
+	names := d.Rules()
+	if len(names) == 0 {
+		return ""
+	}
+	return SeeHelp + strings.Join(names, " rule/")
+}
+
 // Warnings are the lines that kubectl prints. Defaults are announced to people only, and not if the
 // request is denied.
 func (d *Decision) Warnings(toPerson bool) []string {

@@ -30,6 +30,10 @@ func TestExpiredLabel(t *testing.T) {
 		return put(object, "metadata.annotations", map[string]any{wellknown.AnnotationProtect: "true"})
 	}
 	created := func(labels ...string) map[string]any { return put(old(labels...), "metadata.creationTimestamp", nil) }
+	refreshed := func(labels ...string) map[string]any {
+		return put(old(labels...), "metadata.annotations", map[string]any{wellknown.AnnotationRefreshedAt: "2026-12-22T12:00:00Z"})
+	}
+	bounded := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated("max-ttl", "29d"), nil)}
 	dryRun := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated("mode", "dry-run"), nil)}
 	warnMode := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated("mode", "warn"), nil)}
 	relaxed, alias := Options{WarnExpiredLabels: true}, Options{KyvernoLabel: true}
@@ -47,17 +51,20 @@ func TestExpiredLabel(t *testing.T) {
 			want: []string{"warning " + path + "3d expired at 2026-11-27T12:00:00Z: Curfew would delete the Job at once, but may not; use a later one"}},
 		"a namespace does not soften it":    {old: old(), object: old(ttl, "3d"), request: Request{Scope: warnMode}, want: []string{wouldDelete}},
 		"a lack of rights does not, either": {old: old(), object: old(ttl, "3d"), request: Request{Access: Access{Controller: No}}, want: []string{wouldDelete}},
-		"another one that is expired":       {old: old(ttl, "2d"), object: old(ttl, "3d"), want: []string{wouldDelete}},
-		"it expires now":                    {old: old(), object: old(ttl, "30d"), want: []string{"error " + path + "30d expired at 2026-12-24T12:00:00Z: Curfew would delete the Job at once; " + laterOrNow}},
-		"it expires in a second":            {old: old(), object: old(ttl, "2026-12-24T120001Z")},
-		"it expired long ago, unchanged":    {old: old(ttl, "3d"), object: put(old(ttl, "3d"), "spec.suspend", true)},
-		"… and loses its protection":        {old: protected(old(ttl, "3d")), object: old(ttl, "3d")},
-		"it is removed":                     {old: old(ttl, "3d"), object: old()},
-		"an object being deleted":           {old: old(), object: put(old(ttl, "3d"), "metadata.deletionTimestamp", "2026-12-24T00:00:00Z")},
+		"refreshed, and the bounds end sooner": {old: refreshed(), object: refreshed(ttl, "3d"), request: Request{Scope: bounded},
+			want: []string{"error " + path + "3d expired at 2026-12-23T12:00:00Z: Curfew would delete the Job at once; " + laterOrNow}},
+		"refreshed, and no bounds":       {old: refreshed(), object: refreshed(ttl, "3d")},
+		"another one that is expired":    {old: old(ttl, "2d"), object: old(ttl, "3d"), want: []string{wouldDelete}},
+		"it expires now":                 {old: old(), object: old(ttl, "30d"), want: []string{"error " + path + "30d expired at 2026-12-24T12:00:00Z: Curfew would delete the Job at once; " + laterOrNow}},
+		"it expires in a second":         {old: old(), object: old(ttl, "2026-12-24T120001Z")},
+		"it expired long ago, unchanged": {old: old(ttl, "3d"), object: put(old(ttl, "3d"), "spec.suspend", true)},
+		"… and loses its protection":     {old: protected(old(ttl, "3d")), object: old(ttl, "3d")},
+		"it is removed":                  {old: old(ttl, "3d"), object: old()},
+		"an object being deleted":        {old: old(), object: put(old(ttl, "3d"), "metadata.deletionTimestamp", "2026-12-24T00:00:00Z")},
 		"a protected object": {old: protected(old()), object: protected(old(ttl, "3d")),
 			want: []string{"warning " + path + "3d expired at 2026-11-27T12:00:00Z: Curfew would delete the Job at once, but the Job is protected by annotation curfew.dev/protect; use a later one"}},
 		"a dry run": {old: old(), object: old(ttl, "3d"), request: Request{Scope: dryRun},
-			want: []string{"warning " + path + `3d expired at 2026-11-27T12:00:00Z: Curfew would delete the Job at once, but namespace "ci" is in dry-run: what is due is only reported; use a later one`}},
+			want: []string{"warning " + path + `3d expired at 2026-11-27T12:00:00Z: Curfew would delete the Job at once, but namespace "ci" is in dry-run: Curfew only reports due objects; use a later one`}},
 
 		"a restored object":            {object: created(ttl, "2026-12-24"), want: []string{"error " + path + before + ": use a later one"}},
 		"… relaxed":                    {object: created(ttl, "2026-12-24"), request: Request{Options: relaxed}, want: []string{"warning " + path + before + ": Curfew keeps it; use a later one"}},

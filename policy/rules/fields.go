@@ -48,7 +48,7 @@ var (
 	lifetimeFields = slices.Concat(ttlFields, labelFields)
 	// permissionFields make Curfew delete an object that the author may not delete.
 	permissionFields = slices.Concat(lifetimeFields,
-		annotations(wellknown.AnnotationPodTTL, wellknown.AnnotationProtect, wellknown.AnnotationFinishedAt))
+		annotations(wellknown.AnnotationPodTTL, wellknown.AnnotationProtect, wellknown.AnnotationFinishedAt, wellknown.AnnotationRefreshedAt))
 	deadlineField = annotations(wellknown.AnnotationActiveDeadline)
 	podTTLField   = annotations(wellknown.AnnotationPodTTL)
 )

@@ -17,12 +17,19 @@ func (s *Subject) createdOrNow() time.Time {
 	return s.Created
 }
 
-// expiryOf counts from now for a new object, whatever creation time an exported manifest has.
+// expiryOf counts from now for a new object, whatever times an exported manifest has.
 func (s *Subject) expiryOf(label lifetime.TTLLabel) time.Time {
 	if s.Operation == Create {
 		return label.Expiry(s.Now)
 	}
-	return label.Expiry(s.createdOrNow())
+	clock, _ := s.LabelClock() // Rule refreshed-at reports a refresh that cannot be read.
+	if clock.IsZero() {
+		clock = s.Now
+	}
+	if s.Scope != nil {
+		return s.Scope.LabelExpiry(label, s.createdOrNow(), clock)
+	}
+	return label.Expiry(clock)
 }
 
 func (s *Subject) expired(label lifetime.TTLLabel) bool { return !s.expiryOf(label).After(s.Now) }

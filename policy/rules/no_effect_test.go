@@ -38,8 +38,8 @@ func TestNoEffect(t *testing.T) {
 	})
 }
 
-// A runtime's TTL is for those that use it; of a kind without a profile nobody knows when it
-// finishes.
+// A runtime's TTL applies to the objects that use the runtime. Curfew does not know when an object
+// of a kind without a profile finishes.
 func TestNoEffectByProfile(t *testing.T) {
 	equal(t, judge(noEffect, trainingRuntime, Request{}, nil, object("TrainingRuntime", nil, "ttl-after-finished", "5s", "backfill", "true")), nil)
 	unknown := policy.Profiles{}.For(schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"})

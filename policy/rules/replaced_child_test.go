@@ -17,7 +17,7 @@ func TestReplacedChild(t *testing.T) {
 	request := Request{Now: noon, User: User{Name: "jane"}}
 	for owner, apiVersion := range map[string]string{"ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1", "ReplicationController": "v1"} {
 		if got := judge(replacedChild, policy.PodProfile, request, nil, labelled(apiVersion, owner)); len(got) != 1 {
-			t.Errorf("%s: %q", owner, got)
+			t.Errorf("a Pod of a %s gets %q, want one finding", owner, got)
 		}
 	}
 	equal(t, judge(replacedChild, policy.PodProfile, request, pod().ControlledBy("apps/v1", "ReplicaSet", "web").Map(), labelled("apps/v1", "ReplicaSet")), []string{label + web})

@@ -197,7 +197,7 @@ func TestIsPerson(t *testing.T) {
 		"system:node:node-0": false, "system:kube-controller-manager": false,
 	} {
 		if got := (User{Name: name}).IsPerson(); got != want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s is a person: %t, want %t", name, got, want)
 		}
 	}
 }

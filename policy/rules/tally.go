@@ -22,6 +22,11 @@ const (
 	TallyCounts = "tally-counts"
 )
 
+// TallyRules are the names of the rules about PodTallies alone.
+func TallyRules() []string {
+	return []string{TallyOverlap, TallyLimit, TallyCounts}
+}
+
 // TallyRequest is one change of a PodTally.
 type TallyRequest struct {
 	// Tally is the new state, and Old the state before; nil on CREATE.

@@ -15,6 +15,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/requirement"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
@@ -64,6 +65,20 @@ func Compile(object *v1alpha1.PodTally) (*Tally, field.ErrorList) {
 	return out, errs
 }
 
+// Read is [Compile] for a PodTally in its JSON form. If it needs a newer Curfew, it counts, and the
+// Pods that it has counted are kept.
+func Read(object map[string]any) (*Tally, field.ErrorList) {
+	typed, held := &v1alpha1.PodTally{}, requirement.Unmet("PodTally", object)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); err != nil {
+		held = append(held, field.Invalid(field.NewPath("spec"), field.OmitValueType{}, err.Error()))
+	}
+	out, errs := Compile(typed)
+	if err := held.ToAggregate(); err != nil {
+		out.TTL = &lifetime.Setting{Path: "spec", Source: lifetime.Source{Level: lifetime.LevelTally, Name: out.Name}, Err: err}
+	}
+	return out, append(errs, held...)
+}
+
 func compileSelector(path *field.Path, spec *metav1.LabelSelector) (labels.Selector, *field.Error) {
 	terms := len(spec.MatchLabels) + len(spec.MatchExpressions)
 	for i := range spec.MatchExpressions {
@@ -110,13 +125,9 @@ func (t *Tally) Counter() *resolution.PodCounter {
 }
 
 // CounterOf is the same for a PodTally in its JSON form.
-func CounterOf(object map[string]any) (*resolution.PodCounter, error) {
-	read := &v1alpha1.PodTally{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, read); err != nil {
-		return nil, fmt.Errorf("reading the PodTally: %w", err)
-	}
-	compiled, _ := Compile(read) // The counter holds the errors.
-	return compiled.Counter(), nil
+func CounterOf(object map[string]any) *resolution.PodCounter {
+	read, _ := Read(object) // The counter holds the errors.
+	return read.Counter()
 }
 
 // Exempt says why no tally counts a Pod ("belongs to a Job, which counts it"), or returns "".
@@ -134,12 +145,6 @@ func Exempt(pod *policy.Facts) string {
 		return "is a copy made by MultiKueue"
 	}
 	return ""
-}
-
-// Counted reports whether a tally has counted the Pod. No tally adopts it again (S7).
-func Counted(pod *policy.Facts) bool {
-	by, ok := pod.Annotations[wellknown.AnnotationCountedBy]
-	return ok && by != wellknown.CountedByNone
 }
 
 // Held reports whether the Pod has the finalizer of tallies.

@@ -153,3 +153,21 @@ func TestCompile(t *testing.T) {
 		})
 	}
 }
+
+// A PodTally with a field that only a newer version knows keeps the Pods that it has counted (S6).
+func TestTallyOfANewerVersion(t *testing.T) {
+	spec := map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": "build"}}, "ttlAfterCounted": "10m"}
+	object := map[string]any{"metadata": map[string]any{"namespace": "ci", "name": "builds", "uid": "uid-builds"}, "spec": spec}
+	of, errs := tally.Read(object)
+	if counter := of.Counter(); len(errs) > 0 || counter.TTL == nil || counter.TTL.Err != nil {
+		t.Errorf("of this version: %+v, %v", counter, errs)
+	}
+	spec["keepFailed"] = true
+	of, errs = tally.Read(object)
+	if counter := of.Counter(); len(errs) != 1 || errs[0].Field != "spec.keepFailed" || counter.TTL.Err == nil {
+		t.Errorf("of a newer version: %+v, %v", counter, errs)
+	}
+	if !of.Selects(pod(nil)) || tally.CounterOf(object).TTL.Err == nil {
+		t.Error("it does not count, or its Pods are not kept")
+	}
+}

@@ -337,4 +337,21 @@ type KeepNewest struct {
 	// object on which it fails is kept. Absent means object.metadata.creationTimestamp.
 	// +optional
 	SortBy *Expression `json:"sortBy,omitempty"`
+	// from is Matched or All. Matched ranks the matching objects alone: the newest of those stay. All
+	// also ranks objects that conditions do not match, so that a matching object stays only if it is
+	// among the newest of all. In both cases the objects meet matchConstraints and not exclude.
+	// Absent means Matched.
+	// +optional
+	From KeepNewestFrom `json:"from,omitempty"`
 }
+
+// KeepNewestFrom is which objects keepNewest ranks.
+//
+// +kubebuilder:validation:Enum=Matched;All
+type KeepNewestFrom string
+
+// The choices.
+const (
+	KeepNewestFromMatched KeepNewestFrom = "Matched"
+	KeepNewestFromAll     KeepNewestFrom = "All"
+)

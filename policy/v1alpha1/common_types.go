@@ -12,6 +12,18 @@ const ConditionReady = "Ready"
 // why. A policy whose deletions were never paused does not have it.
 const ConditionPaused = "Paused"
 
+// ConditionRequires records for older versions of Curfew which fields the spec of a generation uses
+// that not every version knows. A Curfew that lacks one of them holds the object.
+const ConditionRequires = "Requires"
+
+// Reasons of the condition Requires.
+const (
+	// ReasonNewerFields: the message names the version and the fields.
+	ReasonNewerFields = "NewerFields"
+	// ReasonNoNewerFields: every version knows all fields that the spec uses now.
+	ReasonNoNewerFields = "NoNewerFields"
+)
+
 // Reasons of the condition Ready.
 const (
 	// ReasonAccepted: every part is usable.
@@ -21,6 +33,9 @@ const (
 	ReasonInvalidExpression = "InvalidExpression"
 	// ReasonInvalidField: a duration, path or selector does not parse.
 	ReasonInvalidField = "InvalidField"
+	// ReasonNeedsNewerVersion: a newer Curfew knows a field that this one would drop. Curfew holds the
+	// object, and the message names the field.
+	ReasonNeedsNewerVersion = "NeedsNewerVersion"
 	// ReasonEvaluationFailed: an expression compiled, but failed on some object. Curfew kept that
 	// object.
 	ReasonEvaluationFailed = "EvaluationFailed"

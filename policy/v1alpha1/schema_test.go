@@ -270,7 +270,7 @@ func TestBuiltinProfilesFitTheSchema(t *testing.T) {
 		}
 		errs := crd.check(object, nil)
 		if expect(t, errs, want); len(errs) > 1 {
-			t.Errorf("%s: %v", profile.Name, errs.ToAggregate())
+			t.Errorf("profile %s has errors %v, want at most the expected one", profile.Name, errs.ToAggregate())
 		}
 	}
 }

@@ -15,6 +15,9 @@ const (
 	AnnotationProtect        = Prefix + "protect"
 )
 
+// AnnotationRefreshedAt restarts the clock of a TTL label that is a duration (RFC 3339).
+const AnnotationRefreshedAt = Prefix + "refreshed-at"
+
 // AnnotationPodTTL on a Job is the TTL of its finished Pods. It applies while the Job runs, too.
 const AnnotationPodTTL = Prefix + "pod-ttl"
 
@@ -36,7 +39,7 @@ const (
 	// AnnotationCountedBy is the UID of the PodTally that has counted the Pod. Such a Pod is never
 	// counted again, even after tallies were switched off and on (S7).
 	AnnotationCountedBy = Prefix + "counted-by"
-	// CountedByNobody is its value on an unfinished Pod that Curfew is about to delete. If Curfew
+	// CountedByNone is its value on an unfinished Pod that Curfew is about to delete. If Curfew
 	// cannot delete the Pod, a tally counts the Pod after all.
 	CountedByNone = "nobody"
 	// AnnotationDeleted lists, on an Event, the last objects that Curfew deleted.
@@ -114,7 +117,8 @@ var NamespaceAnnotations = []string{
 // the API server more with every key (S9).
 var ObjectKeys = []string{
 	AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationPodTTL, AnnotationActiveDeadline, AnnotationProtect, LabelTTL,
-	AnnotationTTLSource, AnnotationDeadlineSource, AnnotationLabelSource, AnnotationFinishedAt, AnnotationBackfill, AnnotationDefaultSince,
+	AnnotationTTLSource, AnnotationDeadlineSource, AnnotationLabelSource, AnnotationFinishedAt, AnnotationRefreshedAt, AnnotationBackfill,
+	AnnotationDefaultSince,
 }
 
 // TemplateKeys are the keys that rules deny in a Pod template, as annotations or as labels: the

@@ -218,7 +218,7 @@ func TestOthers(t *testing.T) {
 		t.Errorf("got %v of %+v to %+v, want 0.25", got, from, to)
 	}
 	if _, err := parseMachine("intr 5"); err == nil {
-		t.Error("what is no count of processor time was read as one")
+		t.Error("parseMachine accepts a line that does not count processor time, want an error")
 	}
 }
 
@@ -247,7 +247,7 @@ func TestChoose(t *testing.T) {
 		t.Errorf("got %d of %d, %v", len(all), len(benches), err)
 	}
 	if _, err := choose("drain,nap"); err == nil || err.Error() != `-only "drain,nap": there is no bench "nap", take some of `+benchNames() {
-		t.Errorf("got %v", err)
+		t.Errorf("an unknown bench gives %v, want an error that lists the known ones", err)
 	}
 	field, err := chooseContestants("curfew,limit", contestants)
 	if err != nil {
@@ -256,8 +256,8 @@ func TestChoose(t *testing.T) {
 	if len(field) != 2 || field[0].name != theCurfew || field[1].name != theLimit {
 		t.Errorf("got %+v, want Curfew and the limit", field)
 	}
-	if _, err := chooseContestants("nobody", contestants); err == nil || !strings.Contains(err.Error(), `there is no "nobody", take some of limit,curfew,`) {
-		t.Errorf("got %v", err)
+	if _, err := chooseContestants("other", contestants); err == nil || !strings.Contains(err.Error(), `there is no "other", take some of limit,curfew,`) {
+		t.Errorf("an unknown contestant gives %v, want an error that lists the known ones", err)
 	}
 }
 

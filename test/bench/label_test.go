@@ -54,7 +54,7 @@ func TestWaysAreChecked(t *testing.T) {
 		calls float64
 		fails bool
 	}{
-		"nobody is called": {way: wayLabelled}, "one in a thousand": {way: wayPlain, calls: 1}, "all are": {way: wayBounded, calls: 1000},
+		"no call": {way: wayLabelled}, "one in a thousand": {way: wayPlain, calls: 1}, "all are": {way: wayBounded, calls: 1000},
 		"a label that is sent after all": {way: wayLabelled, calls: 1000, fails: true}, "a webhook that is not there": {way: wayDate, calls: 10, fails: true},
 	} {
 		if err := (way{name: row.way}).check(labelCreateRun{Objects: 1000, Calls: row.calls}); (err != nil) != row.fails {

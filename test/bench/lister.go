@@ -33,7 +33,7 @@ func init() { commands[listCommand] = runList }
 func runList(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet(listCommand, flag.ContinueOnError)
 	kubeconfig := fs.String("kubeconfig", "", "the cluster")
-	resource := fs.String("resource", resourceJobs, "what is listed: jobs or configmaps")
+	resource := fs.String("resource", resourceJobs, "resource to list: jobs or configmaps")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func runLoop(ctx context.Context, args []string, out io.Writer) error {
 	set := jobSet{}
 	fs.StringVar(&set.prefix, "prefix", "", "what the Jobs' names begin with")
 	fs.IntVar(&set.count, "jobs", 0, "how many there are")
-	resource := fs.String("resource", resourceJobs, "what is deleted: jobs or configmaps")
+	resource := fs.String("resource", resourceJobs, "resource to delete: jobs or configmaps")
 	parallel := fs.Int("parallel", 16, "calls at a time")
 	at := fs.Int64("at", 0, "the Unix second at which to begin")
 	perSecond := fs.Int("per-second", 0, "how many are deleted in each second, 0 for all at once")

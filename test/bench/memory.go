@@ -12,8 +12,8 @@ import (
 // memoryOptions are the flags of the memory.
 var memoryOptions struct {
 	jobs, many, replayed int
-	// calm is the time between the last Job and the first look: what was only needed to get there has
-	// had time to go, without anybody asking for it.
+	// calm is the time between the last Job and the first look. It lets the process free temporary
+	// memory without a forced collection.
 	calm time.Duration
 }
 
@@ -48,7 +48,7 @@ type memoryRun struct {
 	Contestant string `json:"contestant"`
 	Jobs       int    `json:"jobs"`
 	Replayed   bool   `json:"replayed"`
-	// Heap is in use after a collection, Resident in memory before anybody asked for one, in bytes.
+	// Heap is in use after a forced collection, Resident is in memory before it; both in bytes.
 	Heap     int64 `json:"heap"`
 	Resident int64 `json:"resident"`
 	// ResidentLater is after the collection.

@@ -138,8 +138,8 @@ const reportCommand = "report"
 func init() { commands[reportCommand] = runReport }
 
 // runReport brings the tables of the page up to date. With -check it writes nothing: it returns an
-// error where a table differs from the results, and only says so where a mark of age does, as code
-// moves on without anybody measuring.
+// error where a table differs from the results. A different mark of age is only reported, since code
+// changes more often than it is measured.
 func runReport(ctx context.Context, args []string, out io.Writer) error {
 	check := len(args) == 1 && args[0] == "-check"
 	if len(args) > 0 && !check {

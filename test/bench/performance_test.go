@@ -33,7 +33,7 @@ func TestPerformancePage(t *testing.T) {
 			t.Errorf("no table of the page has %s", r.Name)
 		}
 		if len(benchCode[r.Bench]) == 0 {
-			t.Errorf("%s is of bench %q, whose code nobody knows", r.Name, r.Bench)
+			t.Errorf("%s is of bench %q, which has no entry in benchCode", r.Name, r.Bench)
 		}
 	}
 }

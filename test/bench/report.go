@@ -82,7 +82,7 @@ func mergeResults(path string, results []result) error {
 		return fmt.Errorf("read the earlier results: %w", err)
 	default:
 		if err := json.Unmarshal(data, &merged); err != nil {
-			return fmt.Errorf("read the earlier results in %s: %w; remove the file if nobody needs it", path, err)
+			return fmt.Errorf("read the earlier results in %s: %w; remove the file if you do not need it", path, err)
 		}
 	}
 	for _, r := range results {

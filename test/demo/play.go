@@ -22,7 +22,7 @@ func play(ctx context.Context, stage *stage) error {
 		"kubectl -n play run task --image=busybox:1.37 --restart=Never --annotations=curfew.dev/ttl-after-finished=20s",
 		"kubectl -n play annotate pod task curfew.dev/protect=true # stays after all",
 		"kubectl curfew status                                     # is everything as it should be?",
-		"kubectl curfew expiring -A                                # what is deleted, when, which setting decided it, and what blocks it",
+		"kubectl curfew expiring -A                                # which objects are deleted, when, which setting decided, and what blocks it",
 		"kubectl apply -f manifests/samples                        # more to look at; only what needs Trainer is refused, as that is not here",
 		"",
 		"curl http://" + stage.controller.Metrics + "/metrics | grep ^curfew_",

@@ -54,7 +54,7 @@ func tour(ctx context.Context, stage *stage, manifests string) error {
 	t.vanish("Job/quick", "Pod/task")
 	t.kubectl("-n ci get jobs,pods").prints("job.batch/build").lacks("quick", "task")
 
-	t.heading("Curfew works, beside Kubernetes' own TTL controller as on every cluster; what is due, and which setting decided it")
+	t.heading("Curfew works beside Kubernetes' own TTL controller, as on every cluster; due objects, and which setting decided")
 	t.kubectl("curfew status").
 		prints("leads, and renewed its Lease", "the API server calls it", "on, by its ServiceAccount: it deletes Jobs by spec.ttlSecondsAfterFinished, too").
 		lacks("failed", "unknown")

@@ -95,7 +95,7 @@ func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	s.expectSuccess(s.kubectl("create", "serviceaccount", "ci"))
 	s.mayEdit("ci")
-	token := strings.TrimSpace(s.expectSuccess(s.kubectl("create", "token", "ci")).stdout)
+	token := strings.TrimSpace(s.expectSuccess(s.kubectl("create", "token", "ci", "--audience", "curfew.dev")).stdout)
 	manifests := s.manifest(questions()...)
 	ask := func(question harness.Question) (int, string) {
 		status, answer, err := suite.cluster.Ask(s.ctx, suite.webhook, question)
@@ -105,6 +105,10 @@ func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
 	path := "/v1/validate?namespace=" + s.name
 	if status, answer := ask(harness.Question{Path: path, Manifests: manifests}); status != http.StatusUnauthorized || !strings.Contains(answer, "Authorization: Bearer TOKEN") {
 		t.Errorf("without a token it answers %d %s", status, answer)
+	}
+	others := strings.TrimSpace(s.expectSuccess(s.kubectl("create", "token", "ci")).stdout)
+	if status, answer := ask(harness.Question{Path: path, Manifests: manifests, Token: others}); status != http.StatusUnauthorized || !strings.Contains(answer, "--audience=curfew.dev") {
+		t.Errorf("with a token for the API server it answers %d %s", status, answer)
 	}
 	if status, answer := ask(harness.Question{Path: path, Manifests: manifests, Token: token}); status != http.StatusForbidden || !strings.Contains(answer, "may not post /v1/validate") {
 		t.Errorf("without a permission it answers %d %s", status, answer)
@@ -164,7 +168,7 @@ func (s *space) mayAsk(account string) {
 	s.ok(err)
 }
 
-// rawTTL is what the API server drops before anybody sees it.
+// rawTTL is a field that the API server drops before admission.
 const rawTTL = `{apiVersion: batch/v1, kind: Job, metadata: {name: raw}, spec: {template: {spec: {ttlSecondsAfterFinished: 60, restartPolicy: Never}}}}`
 
 // Offline, no user is known, and only the manifests decide. Only there a raw TTL in a pod template

@@ -30,7 +30,7 @@ func TestHTTPAPIFollowsThePolicies(t *testing.T) {
 			t.Error(out.stderr)
 		}
 	})
-	token := strings.TrimSpace(s.kubectl("create", "token", "asker").stdout)
+	token := strings.TrimSpace(s.kubectl("create", "token", "asker", "--audience", "curfew.dev").stdout)
 	manifest := s.manifest(job("a"))
 	ask := func(path, manifests string) (int, *lint.Report) {
 		t.Helper()

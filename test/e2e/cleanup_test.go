@@ -210,7 +210,7 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 	}
 	s.janitor("configmaps")
 	name := s.cleanupPolicy("all", "janitor", `matchConstraints: {resourceRules: [{apiGroups: [""], resources: [configmaps, secrets]}]}`)
-	missing := s.cleanupPolicy("nobody", "nobody", `matchConstraints: {`+allConfigMaps+`}`)
+	missing := s.cleanupPolicy("unknown-account", "unknown-account", `matchConstraints: {`+allConfigMaps+`}`)
 	status := s.awaitCleanup(name)
 	if left := s.configMapsLeft(); len(left) != 0 || status.Deleted != 1 {
 		t.Errorf("left %v, deleted %d: %+v", left, status.Deleted, status.LastRun)

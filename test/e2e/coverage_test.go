@@ -252,7 +252,7 @@ func TestEditsOfCoverageAreUndone(t *testing.T) {
 			return false, err
 		}
 		if now.Labels["team"] != "blue" {
-			return false, fmt.Errorf("a label of somebody else's was taken away: %v", now.Labels)
+			return false, fmt.Errorf("Curfew removed a foreign label: %v", now.Labels)
 		}
 		return true, nil
 	})
@@ -387,8 +387,8 @@ func TestKindThatGoesTakesItsRulesAlong(t *testing.T) {
 	}
 }
 
-// With --fail-closed what Curfew could not validate is refused; what does not concern it passes all
-// the same, and defaults never stand in anybody's way.
+// With --fail-closed the API server refuses requests that Curfew could not validate. Requests that
+// do not concern Curfew pass, and defaults never block a request.
 func TestFailClosed(t *testing.T) {
 	s := newSpace(t)
 	r := render{"closed.e2e.example.com"}

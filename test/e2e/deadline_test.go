@@ -171,7 +171,7 @@ func (s *space) podOf(child metav1.Object) metav1.Object {
 const activeDeadline = `"` + wellknown.AnnotationActiveDeadline + `": `
 
 // A kind that a test makes up is failed and stopped at its deadline: with one condition, the one
-// that said False before, nothing of it runs on, and nothing of anybody else's is touched.
+// that said False before, nothing of it runs on, and no foreign object is touched.
 func TestDeadlineOfAnInventedKind(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -131,7 +131,7 @@ func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 // a sign that the kind's own controller acts, Curfew fails the object at its deadline, and not a
 // grace period later; with one, it leaves the object to that controller. Defaults and the
 // annotation stay out of a field that no controller may act on, since an API server can reject it.
-func TestDeadlineFieldThatNobodyEnforces(t *testing.T) {
+func TestDeadlineFieldThatNoControllerEnforces(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, wellknown.AnnotationDefaultDeadline, "1h")
 	const group = "gated.example.com"

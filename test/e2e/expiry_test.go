@@ -155,7 +155,7 @@ func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	lost := pod("lost", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "3s")
-	lost.Spec.SchedulerName = "nobody" // no other controller writes its status either
+	lost.Spec.SchedulerName = "absent" // no other controller writes its status either
 	created := s.newPod(lost)
 	before := now()
 	s.expectSuccess(s.kubectl("patch", "pod", "lost", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Failed","reason":"Evicted","conditions":null}}`))
@@ -297,7 +297,7 @@ func TestUncountedPodIsKept(t *testing.T) {
 	s.outlast(finish.Add(second))
 	s.stillThere(created)
 	if !tracked(s.getPod("child")) {
-		t.Fatal("somebody took the tracking finalizer away")
+		t.Fatal("the tracking finalizer is gone, want it kept")
 	}
 	// This Job names another controller, which need not use the finalizer: only the end of the Job
 	// shows that it has counted its Pods.

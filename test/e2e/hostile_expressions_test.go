@@ -58,7 +58,7 @@ func TestHostileHTTPAPI(t *testing.T) {
 	s := bounded(t)
 	s.expectSuccess(s.kubectl("create", "serviceaccount", "asker"))
 	s.mayAsk("asker")
-	token := strings.TrimSpace(s.kubectl("create", "token", "asker").stdout)
+	token := strings.TrimSpace(s.kubectl("create", "token", "asker", "--audience", "curfew.dev").stdout)
 	questions := map[string]string{
 		"a long duration": s.manifest(job("long", annotated(wellknown.AnnotationTTL, strings.Repeat("1s", 100_000)))),
 		"a bomb":          s.policyOf(fmt.Sprintf("defaults: {ttl: {value: 1h}}, match: {matchConditions: [{name: a, expression: %q}]}", bombs()["nested macros"])),

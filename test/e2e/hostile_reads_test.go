@@ -23,7 +23,7 @@ func TestHostileHTTPAPIReads(t *testing.T) {
 	s.ok(s.createSecret("db", secret))
 	s.expectSuccess(s.kubectl("create", "serviceaccount", "asker"))
 	s.mayAsk("asker")
-	token := strings.TrimSpace(s.kubectl("create", "token", "asker").stdout)
+	token := strings.TrimSpace(s.kubectl("create", "token", "asker", "--audience", "curfew.dev").stdout)
 	for _, namespace := range []string{s.name, theirs.name} {
 		for _, path := range []string{"/v1/validate?namespace=", "/v1/default?namespace="} {
 			manifests := fmt.Sprintf(`apiVersion: curfew.dev/v1alpha1

@@ -125,6 +125,29 @@ func TestTTLLabel(t *testing.T) {
 	s.expectStderr(s.kubectl("label", "job", "running", wellknown.LabelTTL+"-"))
 }
 
+// A refresh restarts the clock of a label; TestLabelsChangeRightBeforeExpiry has what the controller
+// makes of it.
+func TestRefreshedAt(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	const field = "metadata.annotations[curfew.dev/refreshed-at]: "
+	refreshed := func(at string) func(*batchv1.Job) { return annotated(wellknown.AnnotationRefreshedAt, at) }
+	s.wouldCreate(
+		row{job("now", labelled("1d"), refreshed(time.Now().UTC().Format(time.RFC3339))), ""},
+		row{job("future", labelled("1d"), refreshed("2099-01-01T00:00:00Z")), denied("validate-marked.curfew.dev", field+"2099-01-01T00:00:00Z is more than a minute in the future: use the present time")},
+		row{job("bad", labelled("1d"), refreshed("yesterday")), denied("validate-marked.curfew.dev", field+`"yesterday" is not an RFC 3339 time: use one such as 2026-12-24T00:30:00Z`)},
+		row{job("alone", refreshed("2026-01-01T00:00:00Z")), warned(field + "has no effect without a duration in label curfew.dev/ttl: add one, or remove the annotation")},
+	)
+}
+
+// Helm's own objects go with helm uninstall.
+func TestLabelOnAHelmRelease(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	revision := labelledAs("v1", "ConfigMap", "sh.helm.release.v1.web.v1", wellknown.LabelTTL, "1d", "owner", "helm")
+	s.eventually(row{revision, warned(labelField + "when this ConfigMap is deleted, the objects of its Helm release stay: use helm uninstall")})
+}
+
 // Where a value came from is for Curfew alone to say: a forged stamp would lift a value over the
 // bounds.
 func TestSourcesAreNotForAuthors(t *testing.T) {

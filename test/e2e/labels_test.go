@@ -140,12 +140,15 @@ func (s *space) justBefore(at time.Time) {
 	canaries.awaitGone(canaries.finishJob("canary", at.Add(-3*second), ttl(2*second)))
 }
 
-// A label may be put on, lowered, raised and taken off, right before the object is due as well.
+// A label may be put on, lowered, raised, refreshed and taken off, right before the object is due as
+// well.
 func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
 	margin := s.slack(3 * second)
-	expiry := now().Add(6*second + 2*margin)
+	life := 6*second + 2*margin
+	expiry := now().Add(life)
+	refreshed := s.newConfigMap("refreshed", wellknown.LabelTTL, lifetime.FormatDuration(life))
 	taken := s.newConfigMap("taken", wellknown.LabelTTL, until(expiry))
 	raised := s.newConfigMap("raised", wellknown.LabelTTL, until(expiry))
 	spoiled := s.newConfigMap("spoiled", wellknown.LabelTTL, until(expiry))
@@ -155,7 +158,9 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 	unchanged := s.newConfigMap("unchanged", wellknown.LabelTTL, until(expiry))
 
 	s.justBefore(expiry.Add(-margin))
+	at := now().UTC().Truncate(second)
 	patches := map[string]string{
+		"refreshed": `{"metadata":{"annotations":{"` + wellknown.AnnotationRefreshedAt + `":"` + at.Format(time.RFC3339) + `"}}}`,
 		"taken":     `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":null}}}`,
 		"raised":    `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":"` + until(expiry.Add(margin)) + `"}}}`,
 		"spoiled":   `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":"soon"}}}`,
@@ -176,6 +181,7 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 	s.notEarly(s.awaitDeletion(late), expiry)
 	s.stillThere(raised)
 	s.notEarly(s.awaitDeletion(raised), expiry.Add(margin))
+	s.notEarly(s.awaitDeletion(refreshed), at.Add(life))
 	s.outlast(expiry)
 	for _, kept := range []metav1.Object{taken, spoiled, protected} {
 		s.stillThere(kept)

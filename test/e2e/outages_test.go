@@ -31,7 +31,7 @@ func TestWebhookDown(t *testing.T) {
 			s.expectStderr(s.create(job("slipped")))
 			slipped := s.getJob("slipped")
 			if slipped.Spec.TTLSecondsAfterFinished != nil || len(slipped.Annotations) > 0 {
-				t.Fatalf("somebody changed it: %v", slipped.Annotations)
+				t.Fatalf("the Job has a TTL or the annotations %v, want neither", slipped.Annotations)
 			}
 			s.expectStderr(s.create(job("unreadable", annotated(wellknown.AnnotationTTL, "soon"))))
 			unreadable := s.getJob("unreadable")

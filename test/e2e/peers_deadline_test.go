@@ -171,9 +171,20 @@ func TestPeersDefaultDeadline(t *testing.T) {
 
 // The first deletion of a child fails, whoever sends it: that of the JobSet from v2.2.0 on, where
 // Trainer never sends a second one (kubeflow/trainer#3833), that of the JobSet's Jobs before.
-// Nothing leaks.
+// Nothing leaks. On a busy machine Trainer may be later than Curfew's grace, and then sends no
+// deletion that could fail: it is played again.
 func TestPeersFirstChildDeletionFails(t *testing.T) {
 	t.Parallel()
+	for range 5 {
+		if firstChildDeletionFails(t) {
+			return
+		}
+	}
+	t.Error("no deletion was sent by the controllers in five attempts: nothing was refused")
+}
+
+// firstChildDeletionFails reports whether the controllers sent a deletion.
+func firstChildDeletionFails(t *testing.T) bool {
 	s := newPeerSpace(t)
 	s.newRuntime("torch", true)
 	child := "jobsets"
@@ -203,8 +214,9 @@ func TestPeersFirstChildDeletionFails(t *testing.T) {
 	due := job.GetCreationTimestamp().Add(20 * second)
 	s.awaitExceeded(job, due)
 	stopped := s.awaitStopped(job)
-	if n := theirs.Load(); n == 0 {
-		t.Errorf("no deletion of %s was sent by the controllers: nothing was refused", child)
+	if theirs.Load() == 0 {
+		t.Logf("Curfew deleted %s before the controllers did", child)
+		return false
 	}
 	if suite.peers.native() {
 		if theirs, ours := theirs.Load(), ours.Load(); theirs != 1 || ours < 2 {
@@ -215,6 +227,7 @@ func TestPeersFirstChildDeletionFails(t *testing.T) {
 		}
 	}
 	s.staysStopped(job, stopped, aMinute)
+	return true
 }
 
 // A reconcile that began before the mark overwrites the conditions, and creates the deleted objects

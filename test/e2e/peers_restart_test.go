@@ -49,7 +49,7 @@ func TestPeersBothAreKilled(t *testing.T) {
 	s.untouched(overdue)
 	s.untouched(missed)
 	if left := s.activePods(missed); len(left) != 2 {
-		t.Errorf("without anybody there are %d active Pods, want 2", len(left))
+		t.Errorf("without controllers there are %d active Pods, want 2", len(left))
 	}
 
 	s.ok(startController(s.ctx))

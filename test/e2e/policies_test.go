@@ -370,11 +370,11 @@ func TestPrinterColumns(t *testing.T) {
 		t.Errorf("kubectl get lcp -o wide prints\n%s\nwant\n%s", got, want)
 	}
 	profile := s.name + "-profile"
-	s.apply(`{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: ` + profile + `}, spec: {kind: {group: nobody.example.com, version: v1, kind: Ghost, resource: ghosts},
+	s.apply(`{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: ` + profile + `}, spec: {kind: {group: absent.example.com, version: v1, kind: Ghost, resource: ghosts},
 		state: {finished: "true", finishTime: "null", outcome: "'Failed'"}, fields: {ttl: spec.ttl}}}`)
 	s.Cleanup(func() { s.afterwards("delete", "kindprofile", profile) })
 	s.expectSuccess(s.kubectl("wait", "kindprofile/"+profile, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=KindNotServed", "--timeout=10m"))
-	if got, want := columns("kprof", profile), "NAME GROUP VERSION KIND TTL FIELD READY AGE\n"+profile+" nobody.example.com v1 Ghost spec.ttl False "; !strings.HasPrefix(got, want) {
+	if got, want := columns("kprof", profile), "NAME GROUP VERSION KIND TTL FIELD READY AGE\n"+profile+" absent.example.com v1 Ghost spec.ttl False "; !strings.HasPrefix(got, want) {
 		t.Errorf("kubectl get kprof prints\n%s\nwant\n%s", got, want)
 	}
 }

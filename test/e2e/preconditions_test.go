@@ -32,7 +32,7 @@ func TestPreconditionsAreHonoured(t *testing.T) {
 	core := schema.GroupVersion{Version: "v1"}
 	kinds := map[string]kind{
 		"Job":            {schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, `{"apiVersion":"batch/v1","kind":"Job","spec":{"suspend":true,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","image":"a"}]}}}}`, true, true},
-		"Pod":            {core.WithResource("pods"), `{"apiVersion":"v1","kind":"Pod","spec":{"schedulerName":"nobody","containers":[{"name":"a","image":"a"}]}}`, true, false},
+		"Pod":            {core.WithResource("pods"), `{"apiVersion":"v1","kind":"Pod","spec":{"schedulerName":"absent","containers":[{"name":"a","image":"a"}]}}`, true, false},
 		"ConfigMap":      {core.WithResource("configmaps"), `{"apiVersion":"v1","kind":"ConfigMap"}`, true, true},
 		"Service":        {core.WithResource("services"), `{"apiVersion":"v1","kind":"Service","spec":{"ports":[{"port":80}]}}`, true, true},
 		"Namespace":      {core.WithResource("namespaces"), `{"apiVersion":"v1","kind":"Namespace"}`, false, false},

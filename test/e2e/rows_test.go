@@ -16,7 +16,7 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// What shows each row of the tables in docs/reference.md. A row without a test fails
+// What shows each row of the tables of the reference in docs. A row without a test fails
 // TestEveryRowHasATest; one whose test does not make the rule speak fails the run, which asks the
 // API server's audit log at its end.
 
@@ -48,6 +48,7 @@ var keyRows = map[string][]func(*testing.T){
 	wellknown.AnnotationLabelSource:    {TestDefaultLabelsOfNewObjects},
 	wellknown.AnnotationDeleted:        {TestSourcesAreTold},
 	wellknown.AnnotationFinishedAt:     {TestFinishTimeThatOnlyCurfewSaw},
+	wellknown.AnnotationRefreshedAt:    {TestRefreshedAt, TestLabelsChangeRightBeforeExpiry},
 	wellknown.AnnotationSuspendedAt:    {TestSuspendAtTheDeadline},
 	wellknown.AnnotationCountedBy:      {TestTallyFinalizer},
 	wellknown.LabelTTL:                 {TestTTLLabel, TestBoundsHoldForLabels, TestStrictOptions},
@@ -82,6 +83,8 @@ var ruleRows = map[string][]func(*testing.T){
 	"annotation-as-label":   {TestLabelsAndAnnotationsMixedUp},
 	"hook-job":              {TestHooksAreWarned, TestJobSetRules},
 	"gitops-loop":           {TestShortTTLUnderGitOpsIsWarned, TestJobSetRules},
+	"resources-stay":        {TestLabelOnAHelmRelease},
+	"refreshed-at":          {TestRefreshedAt},
 	"unusable-default":      {TestUnreadableNamespaceIsTold, TestPolicyThatFails},
 	"user-may-delete":       {TestTTLOfThoseWhoMayNotDelete, TestStrictOptions, TestLabelOfThoseWhoMayNotDelete, TestLabelOnANamespace},
 	"controller-may-delete": {TestKindThatTheControllerMayNotDelete, TestLabelOfThoseWhoMayNotDelete},

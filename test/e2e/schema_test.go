@@ -125,6 +125,6 @@ func TestKindProfileSchema(t *testing.T) {
 	if out := s.kubectlInput(profile("kind: ResourceQuota, resource: resourcequotas", "spec.b"), "apply", "-f", "-"); !strings.Contains(out.stderr, "group and kind are immutable: create another KindProfile") {
 		s.Errorf("another kind: %s%s", out.stdout, out.stderr)
 	}
-	// The profiles that come with Curfew, as anybody would write them.
+	// The profiles that come with Curfew, applied as a user would apply them.
 	s.expectStderr(s.kubectl("apply", "--dry-run=server", "-k", "../../manifests/profiles"))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -83,8 +85,11 @@ func (s *space) kubectlInput(input string, args ...string) output {
 	ctx, end := s.waiting("kubectl " + strings.Join(args, " "))
 	defer end()
 	stdout, stderr, err := suite.cluster.KubectlInput(ctx, input, append([]string{"--namespace", s.name}, args...)...)
-	return output{stdout, stderr, err != nil}
+	return output{stdout, seeHelp.ReplaceAllString(stderr, ""), err != nil}
 }
+
+// seeHelp is how an answer of Curfew leads to help on its rules. Tests of the webhook check it.
+var seeHelp = regexp.MustCompile(`(?m)^Warning: curfew: ` + rules.SeeHelp + `.*\n|; ` + rules.SeeHelp + `.*$`)
 
 // afterwards runs kubectl when the test and its context have ended, to delete objects outside its
 // namespace.

@@ -34,7 +34,7 @@ func TestMetadataThroughSubresources(t *testing.T) {
 	s.ok(err)
 	s.expectSuccess(s.create(job("build", inTemplate(hold, "true"))))
 	waiting := pod("waiting", corev1.RestartPolicyNever)
-	waiting.Spec.SchedulerName = "nobody"
+	waiting.Spec.SchedulerName = "absent"
 	s.expectSuccess(s.create(waiting, s.object(`{apiVersion: v1, kind: Service, metadata: {name: front}, spec: {ports: [{port: 80}]}}`)))
 
 	write := func(kind, name, patch string) output {
@@ -76,6 +76,6 @@ func TestMetadataThroughSubresources(t *testing.T) {
 	before := s.reviews("Pod")
 	s.expectSuccess(write("pod", "waiting", `{"metadata":{"annotations":{"a":"b"}},"status":{"message":"still waiting"}}`))
 	if after := s.reviews("Pod"); after != before {
-		t.Errorf("%v reviews of a status that concerns nobody, want none", after-before)
+		t.Errorf("%v reviews of a status that concerns no rule, want none", after-before)
 	}
 }

@@ -170,10 +170,10 @@ func TestTallyStatusIsEdited(t *testing.T) {
 	s.ok(unstructured.SetNestedField(live.Object, int64(0), "status", "succeeded"))
 	body, err := live.MarshalJSON()
 	s.ok(err)
-	s.expectSuccess(s.kubectlInput(string(body), append([]string{"replace", "--subresource=status", "--field-manager=somebody", "-f", "-"}, byController...)...))
+	s.expectSuccess(s.kubectlInput(string(body), append([]string{"replace", "--subresource=status", "--field-manager=another-writer", "-f", "-"}, byController...)...))
 	s.newPod(tallied("two", "a"))
 	s.awaitTally("a", 0, 2, 0)
-	s.awaitLog(suite.controller.Log, s.name+"/a", "somebody")
+	s.awaitLog(suite.controller.Log, s.name+"/a", "another-writer")
 }
 
 // Switched off, all Pods lose the finalizer; switched on again, none is counted twice.

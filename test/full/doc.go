@@ -5,5 +5,6 @@
 //
 //	go run ./test/full              # all parts; what make test-full runs
 //	go run ./test/full soak race    # these parts; make test-full PART="soak race"
+//	go run ./test/full kubernetes-1.37 # the suites of make test-e2e on that release, a part each
 //	go run ./test/full -again soak  # although it has passed
 package main

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -19,8 +18,8 @@ import (
 const (
 	// most is how long a part may take.
 	most = 90 * time.Minute
-	// page has the results.
-	page = "docs/test-full.md"
+	// page has the results, and releasesPage those on each release of Kubernetes.
+	page, releasesPage = "docs/test-full.md", "docs/install.md"
 	// logs has the output of each part.
 	logs = ".full"
 )
@@ -53,11 +52,10 @@ func run(ctx context.Context, args []string) error {
 	}
 	var failed []string
 	for _, one := range chosen {
-		text, err := os.ReadFile(page)
+		before, err := read()
 		if err != nil {
 			return err
 		}
-		before := results(string(text))
 		if last := before[one.name]; !*again && last.outcome == passed && last.commit == commit {
 			fmt.Printf("%s: has passed at %s\n", one.name, commit)
 			continue
@@ -71,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 			failed = append(failed, one.name)
 		}
 		before[one.name] = out
-		if err := os.WriteFile(page, []byte(render(string(text), before)), 0o644); err != nil {
+		if err := write(before); err != nil {
 			return err
 		}
 	}
@@ -81,17 +79,42 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
+// read reads the results.
+func read() (map[string]result, error) {
+	text, err := os.ReadFile(page)
+	return results(string(text)), err
+}
+
+// write writes results into both pages.
+func write(last map[string]result) error {
+	for path, with := range map[string]func(string, map[string]result) string{page: render, releasesPage: matrix} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(with(string(text), last)), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choose finds parts by name. The first words of a name stand for all that begin with them.
 func choose(names []string) ([]part, error) {
 	if len(names) == 0 {
 		return parts, nil
 	}
 	var out []part
 	for _, name := range names {
-		i := slices.IndexFunc(parts, func(one part) bool { return one.name == name })
-		if i < 0 {
+		found := len(out)
+		for _, one := range parts {
+			if one.name == name || strings.HasPrefix(one.name, name+"-") {
+				out = append(out, one)
+			}
+		}
+		if len(out) == found {
 			return nil, fmt.Errorf("there is no part %q: %s lists them", name, page)
 		}
-		out = append(out, parts[i])
 	}
 	return out, nil
 }
@@ -102,7 +125,7 @@ func version(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the commit: %w", err)
 	}
-	changed, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ".", ":!"+page).Output()
+	changed, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ".", ":!"+page, ":!"+releasesPage).Output()
 	if err != nil {
 		return "", fmt.Errorf("what differs from the commit: %w", err)
 	}

@@ -31,8 +31,8 @@ type CurfewOptions struct {
 	// Name tells it apart from others of its command, in the names of its log and its kubeconfig;
 	// empty means the command's.
 	Name string
-	// Kubeconfig that a process of that name was started with before; empty gets a fresh token, for
-	// which the API server has to answer.
+	// Kubeconfig that a process of that name was started with before. If it is empty, the process
+	// gets a fresh token, and the API server has to answer.
 	Kubeconfig string
 	// Port of a webhook; 0 takes a free one.
 	Port int

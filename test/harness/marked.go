@@ -73,7 +73,7 @@ func marked(dir string) []int {
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			continue // it ended, or is somebody else's
+			continue // it ended, or another user runs it
 		}
 		for variable := range bytes.SplitSeq(data, []byte{0}) {
 			if string(variable) == mark+"="+dir {

@@ -65,7 +65,7 @@ var (
 	// What the components of manifests use.
 	PrometheusOperator = Peer{
 		Module: "github.com/prometheus-operator/prometheus-operator", Version: "v0.85.0", sum: "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
-		crds: "example/prometheus-operator-crd/monitoring.coreos.com_p*[ds][mr][ou][nl]*.yaml", // PodMonitor and PrometheusRule
+		crds: "example/prometheus-operator-crd/monitoring.coreos.com_[ps]*[des][mr][ou][nl]*.yaml", // PodMonitor, ServiceMonitor and PrometheusRule
 	}
 	CertManagerKinds = Peer{
 		Module: "github.com/cert-manager/cert-manager", Version: "v1.21.2", sum: "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=",
@@ -164,22 +164,32 @@ func (p Peer) Build(ctx context.Context, out io.Writer) (string, error) {
 	return target, nil
 }
 
+// CRDs are the files of the peer's CustomResourceDefinitions.
+func (p Peer) CRDs(ctx context.Context) ([]string, error) {
+	module, err := p.source(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pattern := filepath.Join(module.Dir, filepath.FromSlash(p.crds))
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("list the CRDs of %s: %w", p.Module, err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has no CRDs %s", p.Module, pattern)
+	}
+	return files, nil
+}
+
 // InstallCRDs applies the CustomResourceDefinitions of peers, and nothing else of them, and returns
 // when the API server serves their kinds. They are applied by the server: what kubectl would note
 // on them otherwise is too long for an annotation.
 func (c *Cluster) InstallCRDs(ctx context.Context, peers ...Peer) error {
 	apply := []string{"apply", "--server-side", "--force-conflicts", "--output=name"}
 	for _, peer := range peers {
-		module, err := peer.source(ctx)
+		files, err := peer.CRDs(ctx)
 		if err != nil {
 			return err
-		}
-		files, err := filepath.Glob(filepath.Join(module.Dir, filepath.FromSlash(peer.crds)))
-		if err != nil {
-			return fmt.Errorf("list the CRDs of %s: %w", peer.Module, err)
-		}
-		if len(files) == 0 {
-			return fmt.Errorf("%s has no CRDs %s", peer.Module, filepath.Join(module.Dir, peer.crds))
 		}
 		for _, file := range files {
 			apply = append(apply, "--filename", file)

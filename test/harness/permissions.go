@@ -143,7 +143,7 @@ func (c *Cluster) grants(ctx context.Context) ([]Grant, error) {
 		role := &clusterRoles.Items[i]
 		_, feature := role.Labels[wellknown.LabelFeature]
 		switch _, kinds := role.Labels[wellknown.LabelAggregate]; {
-		case role.AggregationRule != nil: // Its rules are those of other roles.
+		case role.AggregationRule != nil: // It collects the rules of other roles.
 		case feature || kinds || role.Name == "curfew-impersonate":
 			out = append(out, expand("curfew-controller", role.Rules)...)
 		default:

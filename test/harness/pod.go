@@ -26,7 +26,7 @@ type Image struct {
 }
 
 // Pod is a process that runs as the spec of a Pod says: in the root filesystem of its image, with
-// its arguments, environment, user and volumes. All Pods share a network, so each of its ports is
+// its arguments, environment and volumes. All Pods share a network, so each of its ports is
 // another one on loopback, and arguments that end in a port of the container name that instead.
 type Pod struct {
 	*Process
@@ -39,8 +39,8 @@ type Pod struct {
 // RunPod starts the only container of a Pod, as a kubelet would, in a folder that becomes its root.
 func (c *Cluster) RunPod(ctx context.Context, pod *corev1.Pod, image Image, root string) (*Pod, error) {
 	container := &pod.Spec.Containers[0]
-	if len(pod.Spec.Containers) != 1 || len(container.Command) > 0 || pod.Spec.SecurityContext == nil || pod.Spec.SecurityContext.RunAsUser == nil {
-		return nil, fmt.Errorf("pod %s: want one container, no command and a user", pod.Name)
+	if len(pod.Spec.Containers) != 1 || len(container.Command) > 0 || pod.Spec.SecurityContext == nil || pod.Spec.SecurityContext.RunAsUser != nil {
+		return nil, fmt.Errorf("pod %s: want one container, no command and no user", pod.Name)
 	}
 	started := &Pod{Pod: pod, Name: pod.Name, ports: map[int32]int{}}
 	args := slices.Clone(container.Args)
@@ -72,7 +72,7 @@ func (c *Cluster) RunPod(ctx context.Context, pod *corev1.Pod, image Image, root
 	}
 	cmd := exec.Command(image.Entrypoint[0], slices.Concat(image.Entrypoint[1:], args)...)
 	cmd.Dir, cmd.Env = "/", env
-	user := int(*pod.Spec.SecurityContext.RunAsUser)
+	const user = 1_000_650_000 // Any user must do: OpenShift takes one of a range of the namespace.
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Chroot: root, Cloneflags: syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: user, HostID: os.Getuid(), Size: 1}},

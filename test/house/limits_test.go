@@ -28,6 +28,9 @@ var limits = []limit{
 	{"what is, those of", 0, "name the thing", wording(`what[ ]is|those[ ]of`)},
 	{"of which, for which", 0, "write two sentences", wording(`(of|for)[ ]which`)},
 	{"nobody, somebody", 0, "say who acts", wording(`no[b]ody|some[b]ody`)},
+	{"sentences over 35 words", 0, "split them", prose(long)},
+	{"British spelling in pages", 0, "write labeled, judgment, honored as Kubernetes does", prose(british.MatchString)},
+	{"words that readers stumble over in pages", 0, "use the terms of the Kubernetes documentation", prose(stumble.MatchString)},
 }
 
 func fileLines(all []source, product bool) findings {

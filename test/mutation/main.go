@@ -48,7 +48,7 @@ func run(ctx context.Context, only string) error {
 	}
 	began := time.Now()
 	var survived []error
-	fmt.Println("| invariant | what is broken | noticed by |")
+	fmt.Println("| invariant | fault | noticed by |")
 	fmt.Println("|---|---|---|")
 	for _, m := range list {
 		failed, err := try(ctx, root, m)

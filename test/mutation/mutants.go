@@ -43,7 +43,7 @@ var mutants = append([]Mutant{
 		Package: engine, Tests: []string{"TestSafety", "TestConflictIsJudgedAtOnce"},
 	},
 	{
-		Invariant: "S1", Name: "what a fresh look finds not to be due is deleted all the same",
+		Invariant: "S1", Name: "an object that a live read finds not due is deleted all the same",
 		File: "controller/engine/attempt.go",
 		Old:  "case !ok || index.Nanos(judged.Expiry) > now:", New: "case !ok:",
 		Package: engine, Tests: []string{"TestSafety", "TestConflictIsJudgedAtOnce"},
@@ -55,7 +55,7 @@ var mutants = append([]Mutant{
 		Package: engine, Tests: []string{"TestLiveDefaultIsReadAgain"},
 	},
 	{
-		Invariant: "S1", Name: "a fresh look overrules a feed that says meanwhile that it is due later",
+		Invariant: "S1", Name: "a live read overrules a feed that says meanwhile that it is due later",
 		File: "controller/engine/attempt.go",
 		Old:  "return en.Expiry > now && en.Expiry != index.Nanos(sent.Expiry) || en.Flags", New: "return en.Flags",
 		Package: engine, Tests: []string{"TestPostponedDuringTheFreshLook"},
@@ -67,7 +67,7 @@ var mutants = append([]Mutant{
 		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry", "TestRunIsPunctual"},
 	},
 	{
-		Invariant: "S1", Name: "an object that is due by a clock that is ahead goes by that clock",
+		Invariant: "S1", Name: "an object is deleted by a clock that is ahead",
 		File: "controller/engine/clock.go",
 		Old:  "return r.wall - int64(max(0, proven)), g.held == \"\"", New: "return r.wall, g.held == \"\"",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
@@ -93,7 +93,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S1", Name: "policies are taken from the cache right before the deletion",
 		File: "controller/follow/platform.go",
-		Old:  "policies, errPolicies = p.Policies.Live(ctx)", New: "policies = p.store.Snapshot().Policies",
+		Old:  "policies, read.policies, errPolicies = p.Policies.Live(ctx)", New: "policies, read.policies, errPolicies = p.store.Snapshot().Policies, &listing{}, nil",
 		Package: "controller/follow", Tests: []string{"TestLiveReadsPastTheCache"},
 	},
 	{
@@ -151,13 +151,13 @@ var mutants = append([]Mutant{
 		Package: engine, Tests: []string{"TestTombstone"},
 	},
 	{
-		Invariant: "S3", Name: "nothing is listed anew for what a watch lost",
+		Invariant: "S3", Name: "nothing is listed again after a watch lost changes",
 		File: "controller/feed/watch.go",
 		Old:  "case <-relist:\n\t\t\treturn at, errListAgain", New: "case <-relist:\n\t\t\tcontinue",
 		Package: feeds, Tests: []string{"TestPeriodicRelist"},
 	},
 	{
-		Invariant: "S3", Name: "a watch that is too old is given up instead of listing anew",
+		Invariant: "S3", Name: "a watch that is too old is given up instead of listing again",
 		File: "controller/feed/watch.go",
 		Old:  "if refused(err) {", New: "if false && refused(err) {",
 		Package: feeds, Tests: []string{"TestWatchTooOldListsAgain"},
@@ -181,13 +181,13 @@ var mutants = append([]Mutant{
 		Package: feeds, Tests: []string{"TestFinishTimeIsWrittenDown"},
 	},
 	{
-		Invariant: "S3", Name: "a fresh look hides what the watch has told while it was on its way",
+		Invariant: "S3", Name: "a live read hides a change that the watch reports meanwhile",
 		File: "controller/engine/attempt.go",
 		Old:  "en.Compare(res.sent.ResourceVersion) != index.Same &&", New: "false &&",
 		Package: engine, Tests: []string{"TestWatchOvertakesTheFreshLook"},
 	},
 	{
-		Invariant: "S3", Name: "a fresh look that says keep hides that it is due again",
+		Invariant: "S3", Name: "a live read that says keep hides that it is due again",
 		File: "controller/engine/finish.go",
 		Old:  "case res.reported == Kept && !moved && en.Flags&index.FlagUpserted == 0:", New: "case res.reported == Kept && !moved:",
 		Package: engine, Tests: []string{"TestDueAgainDuringTheFreshLook"},
@@ -278,9 +278,15 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S1", Name: "what a Job says about its Pods is not read again",
+		File: "policy/judging/judge.go",
+		Old:  "Live: value.Live || facts.IsJobsPod()", New: "Live: value.Live && !facts.IsJobsPod()",
+		Package: feeds, Tests: []string{"TestJobIsReadBeforeItsPodIsDeleted"},
+	},
+	{
+		Invariant: "S1", Name: "what a PodTally says about its Pods is not read again",
 		File: "policy/resolution/pod_counter.go",
 		Old:  "value := Value{Set: true, Source: w.winner.source, Live: true}", New: "value := Value{Set: true, Source: w.winner.source}",
-		Package: feeds, Tests: []string{"TestJobIsReadBeforeItsPodIsDeleted"},
+		Package: decides, Tests: []string{"TestOrderOfPodTTLs"},
 	},
 	{
 		Invariant: "S7", Name: "a Pod goes before its PodTally has counted it",
@@ -331,7 +337,7 @@ var mutants = append([]Mutant{
 		Package: "./policy/rules", Tests: []string{"TestExpiredLabel"},
 	},
 	{
-		Invariant: "S6", Name: "a default reaches what is older than it",
+		Invariant: "S6", Name: "a default reaches older objects",
 		File: "policy/resolution/value.go",
 		Old:  "return young, young || from.backfill", New: "return young, young || !from.backfill",
 		Package: decides, Tests: []string{"TestYoungerAndOlderThanTheDefault"},

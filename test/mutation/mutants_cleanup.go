@@ -10,19 +10,19 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S7", Name: "a cleanup run deletes before it has written down what",
 		File: "controller/cleanup/batch.go",
-		Old:  "if err := r.ledger.announce(ctx, page); err != nil {", New: "if err := ctx.Err(); err != nil {",
+		Old:  "if err := r.write(ctx, page, r.ledger.announce); err != nil {", New: "if err := ctx.Err(); err != nil {",
 		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
 	},
 	{
 		Invariant: "S7", Name: "the UIDs are announced before their page is written",
 		File: "controller/cleanup/ledger.go",
-		Old:  "if err := l.store.writePage(ctx, page.name, &page.fields, true); err != nil {\n\t\treturn err\n\t}\n\tuids", New: "defer l.store.writePage(ctx, page.name, &page.fields, true)\n\tuids",
+		Old:  "if err := l.store.writePage(ctx, page); err != nil {\n\t\treturn err\n\t}\n\tuids", New: "defer l.store.writePage(ctx, page)\n\tuids",
 		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
 	},
 	{
 		Invariant: "S7", Name: "outcomes are counted before they are on the page",
 		File: "controller/cleanup/ledger.go",
-		Old:  "if err := l.store.writePage(ctx, page.name, &page.fields, false); err != nil {\n\t\treturn err\n\t}\n\terr := l.change", New: "defer l.store.writePage(ctx, page.name, &page.fields, false)\n\terr := l.change",
+		Old:  "if err := l.rewrite(ctx, page); err != nil {\n\t\treturn err\n\t}\n\terr := l.change", New: "defer l.rewrite(ctx, page)\n\terr := l.change",
 		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
 	},
 	{
@@ -33,7 +33,7 @@ var ofCleanup = []Mutant{
 		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
 	},
 	{
-		Invariant: "S7", Name: "what is gone when a run is resumed is not counted",
+		Invariant: "S7", Name: "an object that is gone when a run is resumed is not counted",
 		File: "controller/cleanup/ledger.go",
 		Old:  "if item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone {\n\t\t\tout", New: "if item.Result == v1alpha1.ItemDeleted {\n\t\t\tout",
 		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
@@ -251,7 +251,7 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S6", Name: "a resumed run deletes what an earlier one had announced",
 		File: "controller/cleanup/resume.go",
-		Old:  "err = r.newBatch(page).check(ctx, func(item *v1alpha1.CleanupItem) {\n\t\t\titem.Result, item.Message = v1alpha1.ItemKept, \"the run was interrupted\"\n\t\t\tif unknown[item.UID] { // Its DELETE may still be carried out.\n\t\t\t\titem.Result, item.Message = v1alpha1.ItemUnknown, \"\"\n\t\t\t}\n\t\t}, broken)", New: "err = r.newBatch(page).decide(ctx)",
+		Old:  "err = r.newBatch(page).check(ctx, func(item *v1alpha1.CleanupItem) {\n\t\t\titem.Result, item.Message = v1alpha1.ItemKept, \"the run was interrupted\"\n\t\t\tif unknown[item.UID] { // Its DELETE may still be carried out.\n\t\t\t\titem.Result, item.Message = v1alpha1.ItemUnknown, \"\"\n\t\t\t}\n\t\t}, broken)", New: "_, err = broken, r.newBatch(page).decide(ctx)",
 		Package: cleans, Tests: []string{"TestResumedRunJudgesAgain"},
 	},
 	{
@@ -263,13 +263,25 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S6", Name: "an object on which a condition fails matches",
 		File: "policy/cleanup/judge.go",
-		Old:  "case err != nil:\n\t\treturn Decision{Verdict: Skip, Reason: reason, Message: err.Error()}\n\tcase !matched:", New: "case err == nil && !matched && reason != \"-\":",
+		Old:  "case err != nil:\n\t\treturn Decision{Verdict: Skip, Reason: SkipEvaluation, Message: err.Error()}\n\tcase matched:", New: "case matched || err != nil:",
 		Package: matches, Tests: []string{"TestWhatMatches"},
+	},
+	{
+		Invariant: "S6", Name: "a cleanup policy of a newer version runs without its safeguard",
+		File: "policy/cleanup/policy.go",
+		Old:  "errs = append(errs, requirement.Unmet(KindOf(object), object.Object)...)", New: "_ = requirement.Unmet",
+		Package: cleans, Tests: []string{"TestPolicyOfANewerVersion"},
+	},
+	{
+		Invariant: "S6", Name: "a LifecyclePolicy of a newer version applies without its safeguard",
+		File: "policy/expression/policy.go",
+		Old:  "out.match.err = errors.Join(out.match.err, held.ToAggregate())", New: "_ = errors.Join",
+		Package: "policy/platform", Tests: []string{"TestPolicyOfANewerVersion"},
 	},
 	{
 		Invariant: "S6", Name: "exclude excludes nothing",
 		File: "policy/cleanup/judge.go",
-		Old:  "|| p.excludes(o) {", New: "|| false && p.excludes(o) {",
+		Old:  "&& !p.excludes(o), nil", New: "&& (true || !p.excludes(o)), nil",
 		Package: matches, Tests: []string{"TestWhatMatches"},
 	},
 	{
@@ -281,7 +293,7 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S6", Name: "a wildcard matches what a cluster depends on",
 		File: "policy/cleanup/targets.go",
-		Old:  "return matches && (anything || !policy.EssentialKind(schema.GroupKind{Group: resource.Group, Kind: kind}))", New: "return matches",
+		Old:  "return matches && (anything || !policy.EssentialKind(schema.GroupKind{Group: resource.Group, Kind: kind}))", New: "return matches && (anything || !policy.EssentialKind(schema.GroupKind{}))",
 		Package: matches, Tests: []string{"TestTargets"},
 	},
 	{

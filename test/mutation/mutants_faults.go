@@ -63,7 +63,7 @@ var faults = []Mutant{
 		Package: engine, Tests: []string{"TestNoFallbackWhileItChanges"},
 	},
 	{
-		Invariant: "S1", Name: "a change of a namespace or policy does not reach what is tracked",
+		Invariant: "S1", Name: "a change of a namespace or policy does not reach tracked objects",
 		File: "controller/engine/attempt.go",
 		Old:  "if live || e.outdated(&res.sent) ||", New: "if live ||",
 		Package: engine, Tests: []string{"TestChangeTakesEffectForTheNextDelete", "TestStaleJudgementDoesNotUndoAChange", "TestChangeReachesAWorkerThatHasNotSent"},
@@ -75,13 +75,13 @@ var faults = []Mutant{
 		Package: engine, Tests: []string{"TestChangeDuringTheLiveRead", "TestHold"},
 	},
 	{
-		Invariant: "S1", Name: "a feed's stale judgement undoes a change",
+		Invariant: "S1", Name: "a feed's stale judgment undoes a change",
 		File: "controller/feed/judge.go",
 		Old:  "due.Epoch, due.Payload = epoch, payload", New: "due.Epoch, due.Payload = f.options.Engine.Epoch(), payload",
 		Package: feeds, Tests: []string{"TestChangeWhileAFeedJudges"},
 	},
 	{
-		Invariant: "S1", Name: "a corrected KindProfile does not apply to what is tracked",
+		Invariant: "S1", Name: "a corrected KindProfile does not apply to tracked objects",
 		File: "controller/engine/engine.go",
 		Old:  "e.forget(&e.kinds[i].last, e.count.Add(1))", New: "_ = e.count.Add(1)",
 		Package: engine, Tests: []string{"TestNewRulesAreAskedBeforeAnythingIsListed"},
@@ -138,7 +138,7 @@ var faults = []Mutant{
 		Invariant: "S3", Name: "a claim to be backfilled yields to a namespace that hangs",
 		File: "controller/engine/dispatch.go",
 		Old:  "x.At(slot).Wake <= now && e.fits(q, p, &p.Backfill, slot) {", New: "x.At(slot).Wake <= now {",
-		Package: engine, Tests: []string{"TestClaimedBackfillYieldsToNobodyWhoHangs"},
+		Package: engine, Tests: []string{"TestClaimedBackfillYieldsToNoHangingNamespace"},
 	},
 	{
 		Invariant: "S3", Name: "a webhook's 500 counts against its kind",
@@ -173,7 +173,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S5", Name: "a TrainJob's JobSet is deleted, and the training runs again",
 		File: "policy/owners.go",
-		Old:  "if !ok || child != f.Profile.Kind.GroupKind() {", New: "if true || !ok || child != f.Profile.Kind.GroupKind() {",
+		Old:  "if !slices.Contains(children[owner], f.Profile.Kind.GroupKind()) {", New: "if true || !slices.Contains(children[owner], f.Profile.Kind.GroupKind()) {",
 		Package: decides, Tests: []string{"TestJobSetOfATrainJobIsKept"},
 	},
 	{
@@ -233,7 +233,7 @@ var faults = []Mutant{
 		Package: admits, Tests: []string{"TestNamespaceIsStampedByTheServersTime"},
 	},
 	{
-		Invariant: "S6", Name: "the API server's time is taken for the latest that it may be",
+		Invariant: "S6", Name: "the API server's time is treated as the latest that it may be",
 		File: "controller/servertime/servertime.go",
 		Old:  "wider - time.Duration(s.lo)", New: "wider - time.Duration(s.hi)",
 		Package: "controller/servertime", Tests: []string{"TestServerTimeIsNeverTooEarly"},
@@ -247,7 +247,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S6", Name: "a policy is stamped by the local clock",
 		File: "controller/follow/status.go",
-		Old:  "now, err := s.serverTime(ctx)", New: "now, err := s.clock.Now(), error(nil)",
+		Old:  "now, err := s.serverTime(ctx)", New: "now, err := time.Now(), error(nil)",
 		Package: "controller/follow", Tests: []string{"TestPolicyIsStampedByTheServersTime"},
 	},
 	{
@@ -289,7 +289,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S3", Name: "no object is overdue while not all are known",
 		File: "controller/engine/report.go",
-		Old:  "if known || v > 0 {", New: "if true {",
+		Old:  "if known || v > 0 {", New: "if known || true {",
 		Package: engine, Tests: []string{"TestOverdueIsUnknown"},
 	},
 	{
@@ -311,13 +311,13 @@ var faults = []Mutant{
 		Package: decides, Tests: []string{"TestRuntimeDeadlineDoesNotReachWhatRuns"},
 	},
 	{
-		Invariant: "S1", Name: "a live judgement goes by the profile of the cache",
+		Invariant: "S1", Name: "a live judgment uses the profile of the cache",
 		File: "policy/platform/snapshot.go",
 		Old:  "live.profiles, live.incomplete = profiles, nil", New: "live.incomplete = nil",
 		Package: "controller/follow", Tests: []string{"TestLiveReadsProfilesPastTheCache"},
 	},
 	{
-		Invariant: "S1", Name: "a live judgement goes by the profile of the feed",
+		Invariant: "S1", Name: "a live judgment uses the profile of the feed",
 		File: "controller/feed/judge.go",
 		Old:  "if f.kind.rules != nil && !", New: "if false && !",
 		Package: feeds, Tests: []string{"TestCorrectedProfileIsReadLive"},
@@ -329,10 +329,10 @@ var faults = []Mutant{
 		Package: "policy/judging", Tests: []string{"TestJudgeDeadline"},
 	},
 	{
-		Invariant: "S6", Name: "a default is written into a field that nobody enforces",
+		Invariant: "S6", Name: "a default is written into a field that no controller enforces",
 		File: "policy/facts_origin.go",
 		Old:  "return f.Profile.Deadline != nil && !f.DeadlineByCurfew", New: "return f.Profile.Deadline != nil",
-		Package: decides, Tests: []string{"TestDefaultDeadlineWhereNobodyActs", "TestAnnotatedDeadlineIsCopied"},
+		Package: decides, Tests: []string{"TestDefaultDeadlineWhereNoControllerActs", "TestAnnotatedDeadlineIsCopied"},
 	},
 	{
 		Invariant: "S6", Name: "admission gives the default of a trigger that is switched off",

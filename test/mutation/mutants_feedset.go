@@ -29,7 +29,7 @@ var handovers = []Mutant{
 		Package: feedsets, Tests: []string{"TestSuccessorTakesOver"},
 	},
 	{
-		Invariant: "S6", Name: "what nobody judges any more stays tracked",
+		Invariant: "S6", Name: "an object that no feed judges any more stays tracked",
 		File: "controller/feedset/set.go",
 		Old:  "\tfor _, handle := range s.tracked[r.spec.Key] {\n\t\ts.options.Tracker.ForgetKind(handle)\n\t}\n", New: "",
 		Package: feedsets, Tests: []string{"TestLabelsAreForgottenFirst", "TestSuccessorTakesOver"},

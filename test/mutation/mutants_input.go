@@ -11,7 +11,7 @@ var ofInput = []Mutant{
 		Package: matches, Tests: []string{"TestLookupsNeedTheirFields"},
 	},
 	{
-		Invariant: "S6", Name: "a lookup answers for an object of which only the metadata is known",
+		Invariant: "S6", Name: "a lookup answers for an object without its spec",
 		File: "policy/cleanup/targets.go",
 		Old:  "!shown {", New: "!shown && name == \"-\" {",
 		Package: matches, Tests: []string{"TestLookupsNeedTheirFields"},
@@ -53,7 +53,7 @@ var ofInput = []Mutant{
 		Package: cleans, Tests: []string{"TestForgedResults"},
 	},
 	{
-		Invariant: "S6", Name: "pages of others push out those of the last runs",
+		Invariant: "S6", Name: "pages of others push out the pages of the last runs",
 		File: "controller/cleanup/pages.go",
 		Old:  " && !slices.Contains(s.status.Runs, run) {", New: " {",
 		Package: cleans, Tests: []string{"TestForgedReports"},
@@ -93,6 +93,42 @@ var ofInput = []Mutant{
 		File: "controller/cleanup/survey/lookups.go",
 		Old:  "served, failed = s.options.Served(ctx)", New: "served, _ = s.options.Served(ctx)",
 		Package: surveys, Tests: []string{"TestDiscoveryFailsDuringARun"},
+	},
+	{
+		Invariant: "S6", Name: "an object without a known reference is unused while a kind may be missing",
+		File: "controller/cleanup/survey/references.go",
+		Old:  "if l.unknown != nil {", New: "if false {",
+		Package: surveys, Tests: []string{"TestReferencedOrUnknown"},
+	},
+	{
+		Invariant: "S6", Name: "an object that is newer than the lists is unused",
+		File: "policy/references/references.go",
+		Old:  "if i < 0 {", New: "if i < 0 {\n\t\treturn false, nil\n\t}\n\tif false {",
+		Package: surveys, Tests: []string{"TestObjectIsNewerThanItsReferences"},
+	},
+	{
+		Invariant: "S6", Name: "a new object is unused before anything refers to it",
+		File: "policy/cleanup/lookups.go",
+		Old:  "if facts.Created.IsZero() ||", New: "if false &&",
+		Package: matches, Tests: []string{"TestReferenced"},
+	},
+	{
+		Invariant: "S6", Name: "what programs find is unused",
+		File: "policy/cleanup/lookups.go",
+		Old:  "return owned || references.", New: "return owned || false && references.",
+		Package: matches, Tests: []string{"TestReferenced"},
+	},
+	{
+		Invariant: "S6", Name: "a lookup decides about a NetworkPolicy",
+		File: "policy/cleanup/targets.go",
+		Old:  "case guarded(o.Resource.Group, o.Resource.Resource):", New: "case false:",
+		Package: matches, Tests: []string{"TestLookupsOfGuardedKinds"},
+	},
+	{
+		Invariant: "S10", Name: "the data of Secrets is read for references",
+		File: "controller/cleanup/survey/references.go",
+		Old:  "whole := kind != schema", New: "whole := true || kind != schema",
+		Package: surveys, Tests: []string{"TestSecretsAreReadAsMetadata"},
 	},
 	{
 		Invariant: "S3", Name: "one kind that cannot be listed ends the run for the others",

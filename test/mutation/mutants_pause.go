@@ -19,7 +19,7 @@ var ofPauses = []Mutant{
 	{
 		Invariant: "S11", Name: "a stop ignores the pause unless it deletes",
 		File: "controller/pause/gate.go",
-		Old:  "\tif mark == nil {\n\t\treturn t.next", New: "\tif mark == nil || r.Method != http.MethodDelete {\n\t\treturn t.next",
+		Old:  "\tif mark == nil {\n\t\treturn next", New: "\tif mark == nil || r.Method != http.MethodDelete {\n\t\treturn next",
 		Package: pausing, Tests: []string{"TestTransport"},
 	},
 	{

@@ -8,7 +8,7 @@ const (
 // ofPolicies break how far a LifecyclePolicy reaches: default TTL labels, mode DryRun, propagation.
 var ofPolicies = []Mutant{
 	{
-		Invariant: "S6", Name: "a default label reaches what is older than it without backfill",
+		Invariant: "S6", Name: "a default label reaches older objects without backfill",
 		File: "policy/resolution/default_label.go",
 		Old:  "if !of.Backfill && (of.Since.IsZero() || !facts.Created.After(of.Since)) {", New: "if false {",
 		Package: decides, Tests: []string{"TestMissingLabel"},
@@ -128,7 +128,7 @@ var ofPolicies = []Mutant{
 		Package: feeds, Tests: []string{"TestPropagationIsReadLiveForLabels"},
 	},
 	{
-		Invariant: "S6", Name: "any 404 for a list empties what is known",
+		Invariant: "S6", Name: "any 404 for a list empties the local copy",
 		File: "controller/follow/mirror.go",
 		Old:  "return err == nil && unserved", New: "return true || err == nil && unserved",
 		Package: follows, Tests: []string{"TestNotFoundIsNoEmptyList", "TestLiveReadsWithoutCRDs"},
@@ -144,6 +144,36 @@ var ofPolicies = []Mutant{
 		File: "controller/loop/queue.go",
 		Old:  "\t\t\tq.Retry(name, again)\n", New: "\t\t\tq.Retry(name, again)\n\t\t\tPause(ctx, q.clock, q.most)\n",
 		Package: follows, Tests: []string{"TestStampThatFailsDelaysNoOther"},
+	},
+	{
+		Invariant: "S5", Name: "a TTL that Tekton copied deletes a TaskRun of a live pipeline",
+		File: "policy/judging/judge.go",
+		Old:  "case value.Source.Level == lifetime.LevelObject && facts.CopiedFrom() != \"\":", New: "case false:",
+		Package: decides, Tests: []string{"TestCopiedFromAPipelineRun"},
+	},
+	{
+		Invariant: "S6", Name: "a refresh that cannot be read does not count",
+		File: "policy/judging/judge.go",
+		Old:  "case label.At.IsZero() && clockErr != nil:", New: "case false:",
+		Package: decides, Tests: []string{"TestJudgeLabel"},
+	},
+	{
+		Invariant: "S6", Name: "a refresh from before the creation counts",
+		File: "policy/facts.go",
+		Old:  "if at.Before(f.Created) {", New: "if false {",
+		Package: decides, Tests: []string{"TestRefreshNeverHastens", "TestJudgeLabel"},
+	},
+	{
+		Invariant: "S6", Name: "a bound that is set later deletes a refreshed object",
+		File: "policy/resolution/bounds.go",
+		Old:  "if expiry.After(limit) && !limit.Before(from) {", New: "if expiry.After(limit) {",
+		Package: decides, Tests: []string{"TestRefreshNeverHastens", "TestJudgeLabel"},
+	},
+	{
+		Invariant: "S6", Name: "keepNewest from All deletes what the conditions do not match",
+		File: "policy/cleanup/judge.go",
+		Old:  "return Decision{Group: ranked.Group, Time: ranked.Time}", New: "return ranked",
+		Package: cleans, Tests: []string{"TestKeepNewestOfAll"},
 	},
 	{
 		Invariant: "S6", Name: "a pod template protects what a policy denies",

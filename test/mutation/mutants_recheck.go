@@ -63,13 +63,13 @@ var ofRechecks = []Mutant{
 		Package: engine, Tests: []string{"TestSlowNamespaces"},
 	},
 	{
-		Invariant: "S10", Name: "a live judgement takes the slot of a request",
+		Invariant: "S10", Name: "a live judgment takes the slot of a request",
 		File: "controller/engine/attempt.go",
 		Old:  "if !e.moveTo(ctx, j, &e.judgements) {", New: "if false {",
-		Package: engine, Tests: []string{"TestBlockedJudgementDelaysNobody"},
+		Package: engine, Tests: []string{"TestBlockedJudgementDelaysNoOther"},
 	},
 	{
-		Invariant: "S10", Name: "a namespace whose live judgements hang holds up those of its kind",
+		Invariant: "S10", Name: "a namespace whose live judgments hang holds up its whole kind",
 		File: "controller/engine/room.go",
 		Old:  "return &p.judging", New: "return &j.queue.rest.judging",
 		Package: engine, Tests: []string{"TestSlowJudgementsOfANamespace"},
@@ -77,13 +77,13 @@ var ofRechecks = []Mutant{
 	{
 		Invariant: "S10", Name: "what was judged live asks for no slot",
 		File: "controller/engine/room.go",
-		Old:  "if !e.roomFor(w.to, s) || w.to == &e.requests && r.mono < e.pausedTo {", New: "if false {",
+		Old:  "if !e.roomFor(w.to, s) || w.to == &e.requests && !e.passes(w.job, r) {", New: "if false {",
 		Package: engine, Tests: []string{"TestJudgedWaitForRoom"},
 	},
 	{
 		Invariant: "S3", Name: "what finds out whether an outage is over waits for its end",
-		File: "controller/engine/room.go",
-		Old:  "w.to == &e.requests && r.mono < e.pausedTo {", New: "w.to == &e.requests && e.halted(r) {",
+		File: "controller/engine/attempt.go",
+		Old:  "\tif !e.moveTo(ctx, j, &e.requests) {\n\t\tres.hold(", New: "\tif e.breakers.blocked(e.read().mono) > 0 || !e.moveTo(ctx, j, &e.requests) {\n\t\tres.hold(",
 		Package: engine, Tests: []string{"TestJudgedProbesEndAnOutage"},
 	},
 }

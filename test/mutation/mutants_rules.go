@@ -32,4 +32,34 @@ var ofRules = []Mutant{
 		Old:  "for round := 0; round < maxRounds &&", New: "for round := 0; round < 0 &&",
 		Package: "controller/engine", Tests: []string{"TestFloor"},
 	},
+	{
+		Invariant: "S3", Name: "rules that change all the time have a cleanup run keep its objects",
+		File: "controller/cleanup/attempts.go",
+		Old:  "return err == nil && cached.Verdict == cleanup.Delete &&", New: "return err != nil && cached.Verdict == cleanup.Delete &&",
+		Package: cleans, Tests: []string{"TestFloor"},
+	},
+	{
+		Invariant: "S3", Name: "a cleanup run sends nothing while it confirms that it may delete",
+		File: "controller/cleanup/gates.go",
+		Old:  "renewAfter   = confirmedFor / 2", New: "renewAfter   = confirmedFor",
+		Package: cleans, Tests: []string{"TestFloor"},
+	},
+	{
+		Invariant: "S3", Name: "a long Retry-After stops all deletions",
+		File: "controller/engine/queue.go",
+		Old:  "\tif r.mono >= w.to {\n\t\tw.next = r.mono + minRetry\n\t}\n", New: "\tw.next = r.mono + after\n",
+		Package: engine, Tests: []string{"TestFloor", "TestRetryAfterPausesEverything"},
+	},
+	{
+		Invariant: "S7", Name: "a process that leads no more overwrites a report page",
+		File: "controller/cleanup/ledger.go",
+		Old:  "\treturn l.store.owned(ctx)\n", New: "\treturn nil\n",
+		Package: cleans, Tests: []string{"TestPagesAreReplaced"},
+	},
+	{
+		Invariant: "S12", Name: "a Namespace that was deleted before a watch began again is never forgotten",
+		File: "controller/follow/confirm.go",
+		Old:  "\t\tn.settle(read)\n", New: "",
+		Package: "controller/follow", Tests: []string{"TestDeletedBeforeTheWatchBeginsAgain"},
+	},
 }

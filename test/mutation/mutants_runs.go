@@ -3,7 +3,7 @@ package main
 // ofRuns break what bounds cleanup runs, and what keeps forged statuses and reports from them.
 var ofRuns = []Mutant{
 	{
-		Invariant: "S7", Name: "a page whose objects somebody changed is counted",
+		Invariant: "S7", Name: "a page whose objects a user changed is counted",
 		File: "controller/cleanup/resume.go",
 		Old:  " || uncounted.SHA256 != sumItems(fields.Objects) {", New: " {",
 		Package: cleans, Tests: []string{"TestLostReportsAreReported", "TestForgedPages"},
@@ -27,31 +27,31 @@ var ofRuns = []Mutant{
 		Package: cleans, Tests: []string{"TestPagesCount"},
 	},
 	{
-		Invariant: "S7", Name: "objects of a page that somebody changed are not lost",
+		Invariant: "S7", Name: "objects of a page that a user changed are not lost",
 		File: "controller/cleanup/resume.go",
 		Old:  "plus(s.LastRun.Lost, int64(len(page.UIDs)))", New: "plus(s.LastRun.Lost, 0)",
 		Package: cleans, Tests: []string{"TestForgedPages"},
 	},
 	{
-		Invariant: "S10", Name: "live judgements take no turns",
+		Invariant: "S10", Name: "live judgments take no turns",
 		File: "controller/cleanup/attempts.go",
 		Old:  "b.budget, place.judging)", New: "b.budget, func(_ context.Context, f func() error) error { return f() })",
 		Package: cleans, Tests: []string{"TestLiveJudgementsAreLimited"},
 	},
 	{
-		Invariant: "S10", Name: "live judgements keep their place while they read",
+		Invariant: "S10", Name: "live judgments keep their place while they read",
 		File: "controller/cleanup/attempts.go",
 		Old:  "\tu.end()\n\tif err := cmp.Or(f(), ctx.Err())", New: "\tif err := cmp.Or(f(), ctx.Err())",
 		Package: cleans, Tests: []string{"TestLookupsHoldNoPlace"},
 	},
 	{
-		Invariant: "S10", Name: "each live judgement may cost as much as a page",
+		Invariant: "S10", Name: "each live judgment may cost as much as a page",
 		File: "controller/cleanup/attempts.go",
-		Old:  "b.run.c.options.Live, b.budget,", New: "b.run.c.options.Live, survey.NewBudget(),",
+		Old:  "object, source, b.budget,", New: "object, source, survey.NewBudget(),",
 		Package: cleans, Tests: []string{"TestLiveJudgementsAreLimited"},
 	},
 	{
-		Invariant: "S10", Name: "live judgements have no budget",
+		Invariant: "S10", Name: "live judgments have no budget",
 		File: "controller/cleanup/survey/passes.go",
 		Old:  "s.judge(budget.In(ctx), at,", New: "s.judge(ctx, at,",
 		Package: surveys, Tests: []string{"TestLiveExpressionsAreLimited"},
@@ -77,7 +77,7 @@ var ofRuns = []Mutant{
 	{
 		Invariant: "S7", Name: "the quota of reports costs a run in progress its pages",
 		File: "controller/cleanup/pages.go",
-		Old:  " || of.needs(page.run, page.matched)", New: "",
+		Old:  "|| of.needs(page.run, page.matched)", New: "|| of.UID == \"\"",
 		Package: cleans, Tests: []string{"TestReportQuota"},
 	},
 	{

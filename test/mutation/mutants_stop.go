@@ -29,13 +29,13 @@ var stops = []Mutant{
 	{
 		Invariant: "S4", Name: "a status that says DeadlineExceeded is enough to delete the children",
 		File: "policy/judging/deadline.go",
-		Old:  "\tcase !value.Set:\n", New: "\tcase exceeded:\n\t\treturn deadlineVerdict(facts.Exceeded, TriggerDeadlineCheck, effective, now)\n\tcase !value.Set:\n",
+		Old:  "\tcase !value.Set:\n", New: "\tcase exceeded:\n\t\treturn deadlineVerdict(facts.Exceeded, policy.TriggerDeadlineCheck, effective, now)\n\tcase !value.Set:\n",
 		Package: "policy/judging", Tests: []string{"TestJudgeDeadline"},
 	},
 	{
 		Invariant: "S6", Name: "an author's suspension counts as Curfew's",
 		File: "policy/verdict.go",
-		Old:  "if err != nil || of != strconv.FormatInt(generation, 10) {", New: "if err != nil || of == \"\" {",
+		Old:  "if err != nil || of != strconv.FormatInt(generation, 10) {", New: "if err != nil || of == strconv.Itoa(0) {",
 		Package: "policy/judging", Tests: []string{"TestSuspendedAt"},
 	},
 }

@@ -70,7 +70,7 @@ var ofForgers = []Mutant{
 		Package: cleans, Tests: []string{"TestApprovalIsDeletedInMidRun"},
 	},
 	{
-		Invariant: "S6", Name: "a PersistentVolume of another claim's name is mounted by nobody",
+		Invariant: "S6", Name: "a PersistentVolume of another claim's name counts as unmounted",
 		File: "controller/cleanup/survey/lookups.go",
 		Old:  "if err != nil || name == \"\" || namespace == \"\" {", New: "if err != nil || name == \"\" {",
 		Package: surveys, Tests: []string{"TestClaimOfAVolume"},
@@ -112,7 +112,7 @@ var ofTenants = []Mutant{
 	{
 		Invariant: "S10", Name: "each question about an account goes to the API server",
 		File: "controller/permission/permission.go",
-		Old:  "ok && now.Before(until) {", New: "ok && false && now.Before(until) {",
+		Old:  "known := c.granted.Get(of); known {", New: "known := c.granted.Get(of); known && false {",
 		Package: "controller/permission", Tests: []string{"TestCached"},
 	},
 	{
@@ -140,7 +140,7 @@ var ofTenants = []Mutant{
 		Package: surveys, Tests: []string{"TestExpressionsAreLimited"},
 	},
 	{
-		Invariant: "S10", Name: "each live judgement lists what its lookups need",
+		Invariant: "S10", Name: "each live judgment lists what its lookups need",
 		File: "controller/cleanup/survey/lookups.go",
 		Old:  "if s.live == nil || ", New: "if true || ",
 		Package: surveys, Tests: []string{"TestLiveLookupsAreShared"},
@@ -190,7 +190,7 @@ var ofTenants = []Mutant{
 	{
 		Invariant: "S12", Name: "what was confirmed once counts to the end of the run",
 		File: "controller/cleanup/gates.go",
-		Old:  "Since(r.confirmed) >= confirmedFor {", New: "Since(r.confirmed) < 0 {",
+		Old:  "r.confirmedAge() >= confirmedFor {", New: "r.confirmedAge() < 0 {",
 		Package: cleans, Tests: []string{"TestSuspendedWhileTheWatchIsSilent"},
 	},
 	{

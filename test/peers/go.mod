@@ -1,6 +1,9 @@
 // Module peers pins the projects whose controllers Curfew is tested with, so that what they need
 // stays out of Curfew's own go.mod. test/harness also installs their CRDs from here, for which nothing
 // is downloaded but the two modules themselves.
+//
+// Trainer v2.3.0 does not compile with the k8s.io/api v0.37 of Curfew and the control plane, which
+// lacks PodStatusResult. So Kubernetes' libraries are compiled once more here, for make test-e2e.
 module curfew.dev/curfew/test/peers
 
 go 1.26.0

@@ -259,7 +259,7 @@ func (a *attack) check(ctx context.Context) (wrong []string, err error) {
 			}
 		}
 		if runs == 0 {
-			return nil, fmt.Errorf("no policy of %s has run: it has attacked nobody", tenant)
+			return nil, fmt.Errorf("no policy of %s has run: it has attacked no tenant", tenant)
 		}
 	}
 	if a.throttle.gave(denyThrottled) == 0 {

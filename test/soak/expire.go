@@ -178,7 +178,7 @@ func (s *soak) raisePolicy(ctx context.Context) error {
 
 // settleDown waits until nothing that is due is left, what falls due in the next seconds included.
 func (s *soak) settleDown(ctx context.Context) error {
-	s.say("nothing is broken any more: waiting for what is due")
+	s.say("nothing is broken any more: waiting for the due objects")
 	s.mended = time.Now()
 	deadline := s.mended.Add(s.settle)
 	// The last acts put expiries off by as much.

@@ -88,7 +88,7 @@ func sentence(l *ledger, by *evidence) *verdicts {
 			if answer := judge(one.last, l.around(one.last)); answer.never == "" && answer.at.Before(by.end) {
 				v.forgotten = append(v.forgotten, fmt.Sprintf("%s was due at %s and is still there", describe(one.last), clockTime(answer.at)))
 			} else if one.last.finished && one.last.finish.IsZero() && answer.never != "" && one.last.annotations[prefix+"ttl-after-finished"] != "" {
-				v.forgotten = append(v.forgotten, describe(one.last)+" has finished, and nobody has written down when")
+				v.forgotten = append(v.forgotten, describe(one.last)+" has finished, and its finish time was never written")
 			}
 			continue
 		}

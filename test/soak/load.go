@@ -184,7 +184,7 @@ func (o *object) podSpec() corev1.PodSpec {
 	return corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
 		// It never runs: the soak writes its status.
-		SchedulerName:  "nobody",
+		SchedulerName:  "absent",
 		InitContainers: []corev1.Container{{Name: "setup", Image: "registry.example/setup:1"}},
 		Containers:     []corev1.Container{{Name: "work", Image: "registry.example/work:1"}},
 	}

@@ -39,7 +39,7 @@ func main() {
 	flag.DurationVar(&o.window, "window", 3*time.Minute, "over which time they expire, and things are broken; the last ones in a third of it, without kills")
 	flag.DurationVar(&o.gap, "gap", 4*time.Second, "from one thing that is mended to the next that is broken, on average")
 	flag.DurationVar(&o.longest, "longest", 9*time.Second, "how long a stall or an outage is made to last, at most")
-	flag.DurationVar(&o.settle, "settle", 3*time.Minute, "how long what is due may take, once nothing is broken any more")
+	flag.DurationVar(&o.settle, "settle", 3*time.Minute, "how long due objects may take, once nothing is broken any more")
 	flag.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 takes one of the clock's. Times differ between two runs all the same")
 	flag.StringVar(&o.dir, "dir", ".soak", "folder of the control plane, its logs and the report")
 	flag.IntVar(&o.attackers, "attackers", 0, "how many cleanup policies and forged reports each of three attacking tenants has; 0: none. With attackers there are two runs, the first one without them, and nothing is broken: their latenesses are compared")

@@ -92,7 +92,7 @@ func (s *soak) failure(v *verdicts) error {
 	few("were deleted early", v.early)
 	few("were deleted wrongly", v.wrong)
 	few("were forgotten", v.forgotten)
-	few("do not go away, though nobody holds them any more", s.ledger.terminating())
+	few("do not go away, though no finalizer is left", s.ledger.terminating())
 	few("problems of the ledger, which make it worthless", s.ledger.problems)
 	a, err := readAudit(s.cluster.Log("audit"))
 	if err != nil {

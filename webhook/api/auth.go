@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -24,25 +25,32 @@ type Authenticator interface {
 
 // TokenReviews is an [Authenticator] that asks the API server.
 type TokenReviews struct {
-	client authenticationclient.TokenReviewInterface
+	client   authenticationclient.TokenReviewInterface
+	audience string
 }
 
-// NewTokenReviews needs a client that may create tokenreviews.authentication.k8s.io.
-func NewTokenReviews(client authenticationclient.TokenReviewInterface) *TokenReviews {
-	return &TokenReviews{client: client}
-}
-
-// Authenticate implements [Authenticator]. The token must be meant for the API server, as tokens of
+// NewTokenReviews needs a client that may create tokenreviews.authentication.k8s.io. Tokens must be
+// meant for the audience. If it is empty, they must be meant for the API server, as tokens of
 // kubectl and of service accounts are by default.
+func NewTokenReviews(client authenticationclient.TokenReviewInterface, audience string) *TokenReviews {
+	return &TokenReviews{client: client, audience: audience}
+}
+
+// Authenticate implements [Authenticator].
 func (t *TokenReviews) Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	review, err := t.client.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
-		metav1.CreateOptions{})
+	spec := authenticationv1.TokenReviewSpec{Token: token}
+	if t.audience != "" {
+		spec.Audiences = []string{t.audience}
+	}
+	review, err := t.client.Create(ctx, &authenticationv1.TokenReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return authenticationv1.UserInfo{}, false, fmt.Errorf("creating a TokenReview: %w", err)
 	}
-	return review.Status.User, review.Status.Authenticated && review.Status.User.Username != "", nil
+	// An authenticator that ignores audiences returns none.
+	meant := t.audience == "" || slices.Contains(review.Status.Audiences, t.audience)
+	return review.Status.User, meant && review.Status.Authenticated && review.Status.User.Username != "", nil
 }
 
 type userKey struct{}
@@ -52,8 +60,9 @@ func userOf(r *http.Request) authenticationv1.UserInfo {
 	return user
 }
 
-// authenticated lets a request about the cluster pass only with a valid token of the cluster.
-func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handler) http.Handler {
+// authenticated lets a request about the cluster pass only with a valid token of the cluster. hint
+// says how to get one.
+func authenticated(authenticator Authenticator, hint string, log logr.Logger) func(http.Handler) http.Handler {
 	asking := semaphore.NewWeighted(maxAuthenticating)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +72,7 @@ func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handl
 			}
 			token, ok := bearer(r)
 			if !ok {
-				unauthenticated(w, r, "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true")
+				unauthenticated(w, r, "no token: send the header Authorization: Bearer TOKEN"+orOffline(r))
 				return
 			}
 			if asking.Acquire(r.Context(), 1) != nil {
@@ -78,7 +87,7 @@ func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handl
 				return
 			}
 			if !ok {
-				unauthenticated(w, r, "the cluster does not know the token: send one that is valid, as kubectl create token makes")
+				unauthenticated(w, r, "the cluster does not know the token, or it has another audience: "+hint)
 				return
 			}
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
@@ -86,16 +95,42 @@ func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handl
 	}
 }
 
+// newToken says how to make a token with an audience.
+func newToken(audience string) string {
+	if audience == "" {
+		return "send one as kubectl create token makes"
+	}
+	return fmt.Sprintf("send one for audience %q, as kubectl create token SERVICEACCOUNT --audience=%s makes", audience, audience)
+}
+
+// orOffline names the other way to ask, where there is one.
+func orOffline(r *http.Request) string {
+	if _, ok := r.Context().Value(queryKey{}).(query); ok {
+		return ", or ask with ?offline=true"
+	}
+	return ""
+}
+
+// Guarded passes a request on only if its user has a token, and may use its verb on its path. It
+// bounds the requests that wait for an answer about that.
+func Guarded(authenticator Authenticator, authorizer Authorizer, log logr.Logger, next http.Handler) http.Handler {
+	return limitedInFlight(4 * maxAuthenticating)(authenticated(authenticator, newToken(""), log)(authorized(authorizer, log)(next)))
+}
+
 func unauthenticated(w http.ResponseWriter, r *http.Request, detail string) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="curfew"`)
 	WriteProblem(w, r, http.StatusUnauthorized, detail)
 }
 
+// maxToken bounds the token that is sent to the API server, in bytes. A ServiceAccount has one of
+// about a thousand.
+const maxToken = 16 << 10
+
 // bearer is the token of a request (RFC 6750).
 func bearer(r *http.Request) (string, bool) {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
-	return token, ok && strings.EqualFold(scheme, "Bearer") && token != ""
+	return token, ok && strings.EqualFold(scheme, "Bearer") && token != "" && len(token) <= maxToken
 }
 
 // Authorizer reports the permissions of a user.
@@ -171,8 +206,8 @@ func authorized(authorizer Authorizer, log logr.Logger) func(http.Handler) http.
 			}
 			if !allowed {
 				WriteProblem(w, r, http.StatusForbidden, fmt.Sprintf(
-					"user %q may not %s %s: have a ClusterRole with nonResourceURLs %[3]s and verbs %[2]s bound to you, or ask with ?offline=true",
-					user.Username, verb, path))
+					"user %q may not %s %s: have a ClusterRole with nonResourceURLs %[3]s and verbs %[2]s bound to you%[4]s",
+					user.Username, verb, path, orOffline(r)))
 				return
 			}
 			next.ServeHTTP(w, r)

@@ -50,6 +50,9 @@ type Decisions struct {
 	// do not use them.
 	Authenticator Authenticator
 	Authorizer    Authorizer
+	// Audience is that of the tokens that Authenticator takes, for its messages; empty means that of
+	// the API server.
+	Audience string
 	// Access asks whether the user of a request, and the controller, may delete the object under
 	// review; nil means that it is not asked, as with ?offline=true.
 	Access func(ctx context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error)
@@ -113,7 +116,7 @@ func (d Decisions) Mount(router chi.Router) error {
 	judging := newSlots(maxAtWork)
 	router.Group(func(router chi.Router) {
 		// A request without a valid token takes no slot.
-		router.Use(queried, shed(d.Busy), authenticated(d.Authenticator, d.Logger), authorized(d.Authorizer, d.Logger),
+		router.Use(queried, shed(d.Busy), authenticated(d.Authenticator, newToken(d.Audience), d.Logger), authorized(d.Authorizer, d.Logger),
 			limitedInFlight(maxInFlight), negotiated)
 		router.Post(PathDefault, d.judged(judging, writeDefaulted))
 		router.Post(PathValidate, d.judged(judging, writeValidated))
@@ -133,7 +136,7 @@ func (d Decisions) judged(judging slots, write func(http.ResponseWriter, *http.R
 			return
 		}
 		defer judging.of(r).Release(1)
-		documents, errs := lint.Read(lint.Source{Data: body, JSON: formatsOf(r).in == formatJSON}, readLimits)
+		documents, errs := lint.Read(lint.Input{Data: body, JSON: formatsOf(r).in == formatJSON}, readLimits)
 		if len(errs) > 0 {
 			writeUnreadable(w, r, errs)
 			return

@@ -106,7 +106,7 @@ var ownSchemas = sync.OnceValues(func() (*lint.Schemas, error) {
 	return lint.NewSchemas(definitions)
 })
 
-// decisions are those of a world without policies.
+// decisions returns the decisions in a world without policies.
 func decisions(t testing.TB, w *world) Decisions {
 	t.Helper()
 	store, err := comesWith()
@@ -118,7 +118,7 @@ func decisions(t testing.TB, w *world) Decisions {
 		t.Fatal(err)
 	}
 	return Decisions{
-		Builtin: store.Snapshot(), Source: w, Schemas: schemas, Clock: w, Authenticator: w, Authorizer: w,
+		Builtin: store.Snapshot(), Source: w, Schemas: schemas, Clock: w, Authenticator: w, Authorizer: w, Audience: "curfew.dev",
 	}
 }
 
@@ -228,9 +228,9 @@ func TestProblems(t *testing.T) {
 			detail: "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true",
 			header: map[string]string{"WWW-Authenticate": `Bearer realm="curfew"`},
 		},
-		"a token of nobody": {
+		"an unknown token": {
 			call: call{path: "/v1/default", body: jobYAML, token: "mallory"}, status: 401,
-			detail: "the cluster does not know the token: send one that is valid, as kubectl create token makes",
+			detail: `the cluster does not know the token, or it has another audience: send one for audience "curfew.dev", as kubectl create token SERVICEACCOUNT --audience=curfew.dev makes`,
 		},
 		"a user who may not": {
 			call: call{path: "/v1/default", body: jobYAML, token: "bob"}, status: 403,
@@ -272,7 +272,7 @@ func TestProblems(t *testing.T) {
 			call: call{path: "/v1/validate?offline=true", body: jobYAML, contentType: "application/yaml; charset=utf-16"}, status: 415,
 			detail: `charset "utf-16" is not understood: send UTF-8`,
 		},
-		"an answer that nobody can write": {
+		"an answer that cannot be written": {
 			call: call{path: "/v1/validate?offline=true", body: jobYAML, accept: "text/html"}, status: 406,
 			detail: `Accept "text/html" is not understood: use application/yaml or application/json`,
 		},
@@ -307,7 +307,7 @@ func TestProblems(t *testing.T) {
 			recorder := test.call.do(newRouter(t, &test.world))
 			var problem Problem
 			if err := json.Unmarshal(recorder.Body.Bytes(), &problem); err != nil {
-				t.Fatalf("%v: %s", err, recorder.Body)
+				t.Fatalf("the body is no Problem: %v\n%s", err, recorder.Body)
 			}
 			if recorder.Code != test.status || problem.Status != test.status || problem.Detail != test.detail ||
 				recorder.Header().Get("Content-Type") != ProblemContentType || fmt.Sprint(problem.Errors) != fmt.Sprint(test.errors) {
@@ -350,7 +350,7 @@ func TestMountNeedsAll(t *testing.T) {
 	err := Decisions{}.Mount(chi.NewRouter())
 	for _, name := range []string{"Builtin", "Source", "Schemas", "Clock", "Authenticator", "Authorizer"} {
 		if err == nil || !strings.Contains(err.Error(), "api: "+name+" is nil") {
-			t.Errorf("%s is missed by nobody: %v", name, err)
+			t.Errorf("Mount returns %v, want an error that names %s", err, name)
 		}
 	}
 }
@@ -436,7 +436,7 @@ func FuzzValidate(f *testing.F) {
 			if recorder.Header().Get("Content-Type") != "application/yaml" {
 				described(t, recorder, strings.SplitN(path, "?", 2)[0])
 			} else if strings.HasPrefix(path, PathDefault) {
-				if _, errs := lint.Read(lint.Source{Data: recorder.Body.Bytes()}, lint.Limits{}); len(errs) > 0 {
+				if _, errs := lint.Read(lint.Input{Data: recorder.Body.Bytes()}, lint.Limits{}); len(errs) > 0 {
 					t.Fatalf("%s: the answer cannot be read: %v\n%s", path, errs, recorder.Body)
 				}
 			}

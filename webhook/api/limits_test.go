@@ -37,7 +37,7 @@ func TestTokensComeBeforeSlots(t *testing.T) {
 		}()
 		<-body.entered
 	}
-	for token, want := range map[string]int{"ann": http.StatusServiceUnavailable, "nobody": http.StatusUnauthorized, "bob": http.StatusForbidden} {
+	for token, want := range map[string]int{"ann": http.StatusServiceUnavailable, "unknown": http.StatusUnauthorized, "bob": http.StatusForbidden} {
 		if got := send(token); got != want {
 			t.Errorf("%s: status %d while all slots are taken, want %d", token, got, want)
 		}

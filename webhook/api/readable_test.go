@@ -42,7 +42,7 @@ func TestWhatTheCallerMayNotReadIsNotShown(t *testing.T) {
 	}
 }
 
-// MayGet lets everybody read everything but what is in w.hidden.
+// MayGet lets everyone read all objects except w.hidden.
 func (w *world) MayGet(_ context.Context, _ authenticationv1.UserInfo, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
 	w.reviews++
 	at := resource.Resource + " " + namespace + "/" + name

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// reviewer stands for the API server: token "good" is ann's, who may do what is asked under /v1/.
+// reviewer stands for the API server: token "good" is ann's, who may call everything under /v1/.
 func reviewer(t *testing.T) *rest.Config {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -31,7 +31,11 @@ func reviewer(t *testing.T) *rest.Config {
 			}
 			switch review.Spec.Token {
 			case "good":
+				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: ann, Audiences: review.Spec.Audiences}
+			case "unaware": // of an authenticator that knows no audiences
 				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: ann}
+			case "for another":
+				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: ann, Audiences: []string{"https://kubernetes.default.svc"}}
 			case "nameless":
 				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true}
 			case "forbidden":
@@ -64,7 +68,7 @@ func reviewer(t *testing.T) *rest.Config {
 			}
 			answer = review
 		default:
-			t.Errorf("%s %s", r.Method, r.URL.Path)
+			t.Errorf("got %s %s, want only TokenReviews and SubjectAccessReviews", r.Method, r.URL.Path)
 		}
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
@@ -81,14 +85,17 @@ func TestTokenReviews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reviews := NewTokenReviews(client.TokenReviews())
+	reviews := NewTokenReviews(client.TokenReviews(), "curfew.dev")
 	if user, ok, err := reviews.Authenticate(t.Context(), "good"); err != nil || !ok || !reflect.DeepEqual(user, ann) {
 		t.Errorf("a good token: %+v, %v, %v", user, ok, err)
 	}
-	for _, token := range []string{"bad", "nameless"} {
+	for _, token := range []string{"bad", "nameless", "unaware", "for another"} {
 		if _, ok, err := reviews.Authenticate(t.Context(), token); err != nil || ok {
-			t.Errorf("%s: %v, %v", token, ok, err)
+			t.Errorf("token %s: authenticated %v, error %v; want neither", token, ok, err)
 		}
+	}
+	if _, ok, err := NewTokenReviews(client.TokenReviews(), "").Authenticate(t.Context(), "unaware"); err != nil || !ok {
+		t.Errorf("for the API server's audience: %v, %v", ok, err)
 	}
 	if _, ok, err := reviews.Authenticate(t.Context(), "forbidden"); ok || !apierrors.IsForbidden(err) {
 		t.Errorf("without the right to ask: %v, %v", ok, err)
@@ -103,13 +110,13 @@ func TestAccessReviews(t *testing.T) {
 	reviews := NewAccessReviews(client.SubjectAccessReviews())
 	for path, want := range map[string]bool{PathValidate: true, "/metrics": false, "/v1/denied": false} {
 		if have, err := reviews.Authorize(t.Context(), ann, path, "post"); err != nil || have != want {
-			t.Errorf("%s: %v, %v", path, have, err)
+			t.Errorf("path %s: allowed %v, error %v; want %v", path, have, err, want)
 		}
 	}
 	runtimes := schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainingruntimes"}
 	for name, want := range map[string]bool{"torch": true, "jax": false} {
 		if have, err := reviews.MayGet(t.Context(), ann, runtimes, "ci", name); err != nil || have != want {
-			t.Errorf("%s: %v, %v", name, have, err)
+			t.Errorf("runtime %s: readable %v, error %v; want %v", name, have, err, want)
 		}
 	}
 }

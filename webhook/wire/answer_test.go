@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestAppendAnswer holds that what is written reads as the response that was given.
+// TestAppendAnswer: the written answer reads as the given response.
 func TestAppendAnswer(t *testing.T) {
 	patchType := admissionv1.PatchTypeJSONPatch
 	for name, response := range map[string]*admissionv1.AdmissionResponse{

@@ -60,7 +60,7 @@ func TestDecode(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	sameAs(t, deep(100))
 	if _, err := Decode(deep(20000)); err == nil || !strings.Contains(err.Error(), "nested too deeply") {
-		t.Errorf("got %v", err)
+		t.Errorf("error %v, want one about deep nesting", err)
 	}
 	if _, err := Decode(strings.Repeat("[", 1<<20)); err == nil {
 		t.Error("a million brackets are taken")
@@ -84,8 +84,8 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-// TestManagedFieldsAreLeftOut, those of the object itself; a field of that name elsewhere is
-// somebody's own.
+// TestManagedFieldsAreLeftOut: the managedFields of the object are left out. A field of that name
+// elsewhere stays.
 func TestManagedFieldsAreLeftOut(t *testing.T) {
 	const text = `{"metadata":{"name":"a","managedFields":[{"manager":"x"}],"labels":{"managedFields":"y"}},"managedFields":1,"spec":{"template":{"metadata":{"managedFields":[]}}}}`
 	s := scanner{text: text}
@@ -103,7 +103,7 @@ func TestManagedFieldsAreLeftOut(t *testing.T) {
 	}
 	s = scanner{text: `{"metadata":{"managedFields":[{]}}`}
 	if have, err := s.kubernetesObject(); err == nil {
-		t.Errorf("got %v: what is left out need not be JSON", have)
+		t.Errorf("a malformed managedFields is read as %v, want an error", have)
 	}
 }
 

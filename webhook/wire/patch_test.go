@@ -11,8 +11,8 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 )
 
-// checked holds what is said of a patch against what the library makes of it that the API server
-// uses, or rather its next version.
+// checked compares our result of a patch with the result of the API server's patch library, or
+// rather of that library's next version.
 func checked(t *testing.T, raw string, patch []Operation) error {
 	t.Helper()
 	object := Object{Raw: raw}

@@ -39,7 +39,7 @@ func agrees(t *testing.T, text string) {
 	}
 	var want admissionv1.AdmissionReview
 	if err := utiljson.Unmarshal([]byte(text), &want); err != nil {
-		// What is not asked for may be of any shape; what is, may not, and objects are JSON.
+		// Fields that Curfew does not read may have any shape, but the objects are JSON.
 		if !json.Valid([]byte(text)) {
 			t.Fatalf("%q is taken for a review, and is no JSON: %v", text, err)
 		}
@@ -119,7 +119,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that what is taken for a review is read as the API's own types read it.
+// FuzzParse: Parse reads each review that it accepts as the API's own types read it.
 func FuzzParse(f *testing.F) {
 	for _, text := range reviews {
 		f.Add(text)

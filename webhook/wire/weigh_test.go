@@ -74,7 +74,7 @@ func TestManyUnknownMembers(t *testing.T) {
 		text.WriteString(`"uid":"u"}}`)
 		began := time.Now()
 		if review, err := Parse(text.String()); err != nil || review.UID != "u" {
-			t.Errorf("%v, %v", review, err)
+			t.Errorf("got %v, error %v; want the review with UID u", review, err)
 		}
 		return time.Since(began)
 	}

@@ -36,7 +36,7 @@ func Command(env console.Environment) *cobra.Command {
 		Use:   "approve (NAME | KIND/NAME) [flags]",
 		Short: "Approve a cleanup policy, after a look at what it would delete",
 		Long: `Approve a cleanup policy with approval: Required, after a look at what it would
-delete. Until somebody does, each of its runs is a dry run.
+delete. Until then, each of its runs is a dry run.
 
 NAME is a CleanupPolicy of the namespace or a ClusterCleanupPolicy. The command
 shows what "kubectl curfew preview" shows, asks, and creates a CleanupApproval
@@ -60,11 +60,7 @@ If the policy changes before you answer, nothing is approved.`,
 }
 
 func (o *approveOptions) execute(ctx context.Context, call *session.Call) error {
-	w, namespace, err := call.World(ctx, "reading %s", call.Args[0])
-	if err != nil {
-		return err
-	}
-	policy, err := w.CleanupPolicy(ctx, call.Args[0], namespace)
+	w, policy, err := call.CleanupPolicy(ctx, "reading %s")
 	if err != nil {
 		return err
 	}

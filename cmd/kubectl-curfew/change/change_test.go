@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
 	"curfew.dev/curfew/policy"
@@ -40,6 +42,9 @@ func drawn(t *rapid.T) *Subject {
 	}
 	if rapid.Bool().Draw(t, "labelled") {
 		job.Label(wellknown.LabelTTL, rapid.SampledFrom([]string{"3h", "2026-12-24T133000Z", "2026-12-25", "1d"}).Draw(t, "label"))
+	}
+	if rapid.Bool().Draw(t, "refreshed") {
+		job.Annotation(wellknown.AnnotationRefreshedAt, noon.Add(-20*time.Minute).Format(time.RFC3339))
 	}
 	annotations := map[string]string{}
 	if rapid.Bool().Draw(t, "default") {
@@ -127,6 +132,19 @@ func TestExpireNowGoesNow(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestExpireNowOfACopy: a label would delete nothing.
+func TestExpireNowOfACopy(t *testing.T) {
+	controller := true
+	facts := &policy.Facts{
+		Profile: &policy.Profile{Name: "taskruns", Kind: schema.GroupVersionKind{Group: "tekton.dev", Version: "v1", Kind: "TaskRun"}}, Name: "a", Created: noon.Add(-time.Hour),
+		Owner: &metav1.OwnerReference{APIVersion: "tekton.dev/v1", Kind: "PipelineRun", Name: "build", UID: "b", Controller: &controller},
+	}
+	s := &Subject{Object: map[string]any{}, Now: noon, Explained: judging.Explain(facts, &resolution.Scope{}, judging.Question{Now: noon})}
+	if _, err := ExpireNow(s, nil); err == nil || !strings.Contains(err.Error(), "copy of that of PipelineRun build: use expire-now on that") {
+		t.Error(err)
+	}
 }
 
 // TestKeepTakesLabels: keep removes both labels where Curfew reads both. Where it does not read
@@ -243,6 +261,6 @@ func TestMerged(t *testing.T) {
 	inner := have["a"].(map[string]any)
 	if _, ok := inner["b"]; ok || inner["c"] != "x" || inner["n"].(map[string]any)["m"] != "y" || len(have["d"].([]any)) != 0 ||
 		have["e"].(map[string]any)["f"] != true || len(have) != 3 {
-		t.Errorf("%v", have)
+		t.Errorf("merged into %v, want b removed, and c, m, d and f as in the patch", have)
 	}
 }

@@ -149,7 +149,8 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 	e, patch := s.Explained, map[string]any{}
 	if !e.Facts.Profile.Finishable() {
 		fresh := lifetime.TTLLabel{After: to}
-		if e.ByLabel.Err == nil && expires(e.ByLabel) && fresh.Expiry(e.Facts.Created).Before(e.ByLabel.Expiry) {
+		clock, _ := e.Facts.LabelClock() // ByLabel has the error.
+		if e.ByLabel.Err == nil && expires(e.ByLabel) && fresh.Expiry(clock).Before(e.ByLabel.Expiry) {
 			return nil, Nothing("expires at %s, which is later", s.at(e.ByLabel.Expiry))
 		}
 		key := cmp.Or(e.LabelKey, wellknown.LabelTTL)
@@ -228,6 +229,9 @@ func ExpireNow(s *Subject, obstacles []judging.Obstacle) (*Plan, error) {
 		}
 	}
 	facts := s.facts()
+	if owner := facts.CopiedFrom(); owner != "" {
+		return nil, errors.New("would stay: its TTL label counts as a copy of that of " + owner + ": use expire-now on that")
+	}
 	if due := s.Explained.ByLabel; due.Action == policy.Delete {
 		return nil, Nothing("expired at %s", s.at(due.Expiry))
 	}

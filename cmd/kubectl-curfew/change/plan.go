@@ -215,13 +215,17 @@ func annotation(key string) fieldpath.FieldPath {
 func label(key string) fieldpath.FieldPath { return fieldpath.FieldPath{"metadata", "labels", key} }
 
 // setLabel sets the expiry by label. A label that is a duration stays one, where whole minutes are
-// exact.
+// exact and the bounds end no sooner. They deny a date that lies after them.
 func (s *Subject) setLabel(patch map[string]any, until time.Time) {
 	key := s.Explained.LabelKey
 	old, err := lifetime.ParseLabel(key, s.facts().Labels[key])
 	fresh := lifetime.TTLLabel{At: roundUp(until)}
-	if life := until.Sub(s.facts().Created); err == nil && old.At.IsZero() && life%time.Minute == 0 && life >= time.Minute {
-		fresh = lifetime.TTLLabel{After: life}
+	clock, _ := s.facts().LabelClock() // A label whose clock cannot be read does not expire.
+	if life := until.Sub(clock); err == nil && old.At.IsZero() && life%time.Minute == 0 && life >= time.Minute {
+		lasting := lifetime.TTLLabel{After: life}
+		if s.Explained.Scope.LabelExpiry(lasting, s.facts().Created, clock).Equal(until) {
+			fresh = lasting
+		}
 	}
 	set(patch, label(key), fresh.String())
 }

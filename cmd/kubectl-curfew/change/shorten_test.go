@@ -1,6 +1,7 @@
 package change
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,21 @@ func TestExtendShortensNoLife(t *testing.T) {
 	}
 }
 
+// TestExtendWithinTheBounds: the bounds count from the creation. A label whose clock was restarted
+// would not live as long as extend promises.
+func TestExtendWithinTheBounds(t *testing.T) {
+	job := builders.MakeJob("ci", "a").UID("a").Created(noon.Add(-2*time.Hour)).Label(wellknown.LabelTTL, "1h").
+		Annotation(wellknown.AnnotationRefreshedAt, noon.Add(-20*time.Minute).Format(time.RFC3339))
+	bounds := map[string]string{wellknown.AnnotationMaxTTL: "3h"}
+	s := subject(job.Map(), &resolution.Scope{Namespace: resolution.ParseNamespace("ci", bounds, nil)})
+	if plan, err := Extend(s, Target{By: 20 * time.Minute}); err != nil || !plan.After.Expiry.Equal(noon.Add(time.Hour)) {
+		t.Errorf("up to the bound: %+v, %v", plan, err)
+	}
+	if plan, err := Extend(s, Target{By: time.Hour}); err == nil || !strings.Contains(err.Error(), "curfew.dev/max-ttl 3h") {
+		t.Errorf("beyond the bound: %+v, %v", plan, err)
+	}
+}
+
 // TestFateOfWhatStays: a protected object stays after it has finished, and no command says that it
 // expires, above all not the keep that protects it.
 func TestFateOfWhatStays(t *testing.T) {
@@ -100,7 +116,7 @@ func TestFateOfWhatStays(t *testing.T) {
 		"protected": subject(job().Annotation(wellknown.AnnotationProtect, "true").Map(), &resolution.Scope{}),
 	} {
 		if deletion := DeletionOf(s.Explained); deletion != (Deletion{}) {
-			t.Errorf("%s: %+v", name, deletion)
+			t.Errorf("%s: %+v, want no deletion", name, deletion)
 		}
 	}
 	pod := map[string]any{

@@ -178,8 +178,8 @@ func exclusion(r *resources) (string, error) {
 	return "!(" + strings.Join(parts, " && ") + ")", nil
 }
 
-// truth translates an expression to what JMESPath takes it for: null, false and what is empty are
-// false.
+// truth translates an expression to its truth value in JMESPath, where null, false and empty values
+// are false.
 func (d dialect) truth(n *node) (string, error) {
 	switch n.kind {
 	case kindNot:

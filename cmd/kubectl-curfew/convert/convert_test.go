@@ -90,7 +90,7 @@ func valid(t *testing.T, p convert.Policy) {
 		t.Fatal(err)
 	}
 	if _, err := schemas.Stored(context.Background(), whole(object).(map[string]any)); err != nil {
-		t.Errorf("%s: %v", p.Source, err)
+		t.Errorf("the policy from %s is not valid: %v", p.Source, err)
 	}
 }
 

@@ -69,8 +69,8 @@ func (d *draft) note(field, format string, args ...any) {
 	d.findings = append(d.findings, Finding{File: d.file, Object: d.source, Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
-// condition adds a condition under a name that is not taken. What is more than a policy can have is
-// joined with the last one.
+// condition adds a condition under a free name. If the policy has as many conditions as it can
+// have, it joins the condition with the last one.
 func (d *draft) condition(name, expression string) {
 	if n := len(d.spec.Conditions); n == maxConditions {
 		last := &d.spec.Conditions[n-1].Expression

@@ -119,7 +119,7 @@ func (d *draft) janitorRule(path string, of *janitorRule, earlier []janitorRule)
 		d.earlier(&earlier[i], of, ttl)
 	}
 	if matchErr == nil && mentionsContext(n) {
-		d.note(path+".jmespath", "lookup.mounted is true for a claim that any Pod or pod template refers to, those of CronJobs included")
+		d.note(path+".jmespath", "lookup.mounted is true for a claim that any Pod or pod template refers to, also the template of a CronJob")
 	}
 	d.owned()
 	d.finish()

@@ -133,7 +133,7 @@ type placed struct {
 	path string
 }
 
-// merge returns filters of which an object must match one. Those that differ in their kinds alone
+// merge returns filters; an object must match one of them. Those that differ in their kinds alone
 // become one, if they have no names.
 func (d *draft) merge(of *filters) []placed {
 	if len(of.All) > 0 {

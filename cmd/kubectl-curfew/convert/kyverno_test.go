@@ -188,7 +188,7 @@ func TestNamespacesAreExcludedByName(t *testing.T) {
 	compiled := usable(t, converted)
 	if converted.Spec.Exclude != nil || deletes(t, compiled, "metadata: {name: production, namespace: null}") ||
 		!deletes(t, compiled, "metadata: {name: preview, namespace: null}") {
-		t.Errorf("%v", converted.Spec)
+		t.Errorf("spec %v, want no exclude, namespace production kept and namespace preview deleted", converted.Spec)
 	}
 }
 

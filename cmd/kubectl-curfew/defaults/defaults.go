@@ -34,7 +34,7 @@ func Command(env console.Environment) *cobra.Command {
 		Use:   "defaults [NAMESPACE] [flags]",
 		Short: "Show what new objects are given in a namespace, and which setting decides",
 		Long: `Show, for each kind, what admission fills into a new object in a namespace: the
-TTL after finished by outcome, the deadline and the TTL label, each with the
+TTL after finished by outcome, the deadline and the TTL label. Each has the
 setting that decides, and the bounds that apply.
 
 What the object itself sets comes first, and so does its training runtime. A

@@ -84,7 +84,7 @@ func TestWithinMovesOn(t *testing.T) {
 	}
 	options.within, options.before = "", "now"
 	if query, err := options.query(t.Context(), nil, noon); err != nil || !query.span.Contains(noon) || query.span.Contains(noon.Add(1)) {
-		t.Errorf("--before now includes what is due now: %+v, %v", query.span, err)
+		t.Errorf("--before now has span %+v and error %v, want a span that ends with this second", query.span, err)
 	}
 }
 

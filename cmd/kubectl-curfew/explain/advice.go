@@ -147,7 +147,7 @@ func (e *explained) inADay(bounds lifetime.Range, from time.Time) (length time.D
 func (e *explained) longer(entry world.Entry) time.Duration {
 	from := e.finished()
 	if entry.Trigger == policy.TriggerLabel {
-		from = e.of.Facts.Created
+		from, _ = e.of.Facts.LabelClock()
 	}
 	if entry.Value.Never {
 		length, _ := e.inADay(e.boundsOf(entry.Trigger), from)

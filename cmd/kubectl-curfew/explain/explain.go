@@ -42,21 +42,24 @@ type explainOptions struct {
 func Command(env console.Environment) *cobra.Command {
 	options := &explainOptions{Connection: session.NewConnection(env, "text")}
 	command := &cobra.Command{
-		Use:   "explain (KIND/NAME... | KIND NAME... | KIND -l SELECTOR | -f FILE) [flags]",
+		Use:   "explain (KIND/NAME... | KIND NAME... | KIND -l SELECTOR | -f FILE | rule/NAME...) [flags]",
 		Short: "Explain when an object is deleted, why, and what blocks it",
 		Long: `Explain when an object is deleted, or why it is not: what each level of
 precedence sets and which one decides, for its TTL after finished, its TTL label
-and its deadline; which cleanup policies match it and what their next runs do;
-what blocks it, who else deletes it, such as a CronJob by its history limits,
-and the command that would change it. Of an object that is gone it says how
-Curfew deleted it, within an hour.
+and its deadline. It also shows which cleanup policies match it and what their
+next runs do, and what blocks the deletion. It names others that delete it, such
+as a CronJob by its history limits, and the command that would change it. Of an
+object that is gone it says how Curfew deleted it, within an hour.
 
 It asks the API server alone, with your own permissions, and judges as the
 controller does. What you may not read is said.
 
 With -f, it explains what would happen to the objects of manifests if they were
 created now: by the cluster's namespaces, policies and runtimes, and by those
-among the manifests, which come first. With --offline only these apply.`,
+among the manifests, which come first. With --offline only these apply.
+
+With rule/NAME, it prints why an admission rule denies or warns, an example, and
+the fix. It needs no cluster for that.`,
 		Example: `  # When is this Job deleted, why, and what blocks it?
   kubectl curfew explain job/build -n ci
 
@@ -65,6 +68,9 @@ among the manifests, which come first. With --offline only these apply.`,
 
   # What would a policy change that is not applied yet?
   kubectl curfew explain job/build -n ci --with policy.yaml
+
+  # What does this message of admission mean?
+  kubectl curfew explain rule/bounds
 
   # For programs
   kubectl curfew explain configmap/demo -o json`,
@@ -112,6 +118,8 @@ type explained struct {
 func (o *explainOptions) run(ctx context.Context, call *session.Call) error {
 	o.selection.Args = call.Args
 	switch {
+	case len(call.Args) > 0 && strings.HasPrefix(call.Args[0], rulePrefix):
+		return explainRules(call)
 	case len(o.from.files) > 0:
 		return o.runFiles(ctx, call)
 	case o.from.offline || o.from.recursive:

@@ -30,7 +30,7 @@ type Item struct {
 	With        *session.WithData      `json:"deletedWith,omitempty" doc:"its Namespace or owner, if the deletion of that deletes it first"`
 	Propagation string                 `json:"propagationPolicy,omitempty" doc:"where a policy sets it"`
 	Cleanup     []cleanupRunData       `json:"cleanup,omitempty" doc:"the next runs of cleanup policies that match it"`
-	Unread      []string               `json:"cleanupUnknown,omitempty" doc:"what is not known of further runs"`
+	Unread      []string               `json:"cleanupUnknown,omitempty" doc:"which further runs could not be read, and why"`
 	History     string                 `json:"historyLimits,omitempty" doc:"of the CronJob that owns it"`
 	Levels      levelsData             `json:"levels"`
 	Bounds      []session.SettingData  `json:"bounds,omitempty"`

@@ -45,12 +45,12 @@ func ListFiles(names []string, recursive bool, ignored []string, in io.Reader) (
 }
 
 // ReadSources reads files that are to be manifests.
-func ReadSources(names []string, in io.Reader) ([]lint.Source, error) {
+func ReadSources(names []string, in io.Reader) ([]lint.Input, error) {
 	files, err := ListFiles(names, false, nil, in)
 	if err != nil {
 		return nil, err
 	}
-	var out []lint.Source
+	var out []lint.Input
 	for i := range files {
 		source, err := files[i].Source()
 		if err != nil {
@@ -62,24 +62,24 @@ func ReadSources(names []string, in io.Reader) ([]lint.Source, error) {
 }
 
 // Source reads the file.
-func (f *file) Source() (lint.Source, error) {
+func (f *file) Source() (lint.Input, error) {
 	if f.data != nil {
-		return lint.Source{Data: f.data}, nil
+		return lint.Input{Data: f.data}, nil
 	}
 	return readFile(f.Name)
 }
 
-func readFile(name string) (lint.Source, error) {
+func readFile(name string) (lint.Input, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return lint.Source{}, fmt.Errorf("-f %s: %w", name, unwrapPath(err))
+		return lint.Input{}, fmt.Errorf("-f %s: %w", name, unwrapPath(err))
 	}
 	defer file.Close()
 	data, err := readAll(file)
 	if err != nil {
-		return lint.Source{}, fmt.Errorf("-f %s: %w", name, unwrapPath(err))
+		return lint.Input{}, fmt.Errorf("-f %s: %w", name, unwrapPath(err))
 	}
-	return lint.Source{Name: filepath.ToSlash(name), Data: data}, nil
+	return lint.Input{Name: filepath.ToSlash(name), Data: data}, nil
 }
 
 // readAll reads one byte beyond the limit, which package lint rejects.
@@ -171,7 +171,7 @@ func (m *Manifests) documents(i int) ([]*lint.Document, error) {
 }
 
 // withoutForeign leaves out errors of documents that are not meant for the API server.
-func (m *Manifests) withoutForeign(source lint.Source, errs []error) []error {
+func (m *Manifests) withoutForeign(source lint.Input, errs []error) []error {
 	return slices.DeleteFunc(errs, func(err error) bool {
 		one := Skipped{File: source.Name, Reason: skippedForeign}
 		if bytes.Contains(source.Data, []byte("{{")) {

@@ -62,7 +62,7 @@ func (r *reader) triggers() (State, string) {
 		message += "; a Job's own ttlSecondsAfterFinished is left to Kubernetes (--leave-native-ttl)"
 	}
 	if c.DryRun {
-		return Warning, message + "; the controller only reports what is due (--dry-run)"
+		return Warning, message + "; the controller only reports due objects (--dry-run)"
 	}
 	return OK, message
 }
@@ -107,8 +107,8 @@ func (r *reader) deletions() (State, string) {
 	return r.live(state, strings.Join(parts, "; "))
 }
 
-// incomplete shows which kinds have objects that the controller does not know: what is due among
-// them is not deleted.
+// incomplete shows the kinds whose objects the controller does not all know. It cannot delete the
+// unknown objects when they are due.
 func (r *reader) incomplete() string {
 	list := settings.List{Count: r.report.IncompleteKinds}
 	for _, kind := range r.report.Incomplete {
@@ -169,7 +169,7 @@ func (r *reader) kinds() (State, string) {
 			if r.w.Controller.State == world.NotInstalled {
 				return Failed, r.w.Controller.Why
 			}
-			r.note("you may not get customresourcedefinitions: whether Curfew's are those of this version is not known")
+			r.note("you may not get customresourcedefinitions: it is not known whether Curfew's have the schemas of this version")
 			return Unknown, "not read"
 		case world.Missing:
 			missing = append(missing, want.Name)
@@ -190,7 +190,7 @@ func (r *reader) kinds() (State, string) {
 	case len(unready) > 0:
 		return Failed, "not established: " + strings.Join(unready, ", ")
 	case len(other) > 0:
-		return Warning, fmt.Sprintf("not those of kubectl-curfew %s: %s", r.Version, strings.Join(other, ", "))
+		return Warning, fmt.Sprintf("other schemas than in kubectl-curfew %s: %s", r.Version, strings.Join(other, ", "))
 	}
 	return OK, fmt.Sprintf("%d kinds of group %s are served", len(wanted), wellknown.Group)
 }

@@ -33,7 +33,7 @@ const (
 
 // Check is the result of one check.
 type Check struct {
-	// what is checked: kinds, controller, webhook, certificate, coverage, statuses, version, triggers,
+	// one of kinds, controller, webhook, certificate, coverage, statuses, version, triggers,
 	// deletions, pauses, permissions, cleanup or in-tree TTL
 	Name    string `json:"name"`
 	State   State  `json:"state" doc:"ok, warning, failed or unknown"`
@@ -208,6 +208,7 @@ var remedies = map[string]string{
 	v1alpha1.ReasonPaused:             "a pause holds it, see check pauses; it goes on afterwards",
 	v1alpha1.ReasonKindNotListed:      "condition Stalled names the kind and the error; the next run tries it again",
 	v1alpha1.ReasonTimeLimit:          "match less, or use cheaper expressions",
+	v1alpha1.ReasonNeedsNewerVersion:  "condition Ready names the field and the fix",
 	v1alpha1.ReasonRunFailed:          "condition Stalled says what failed; Curfew tries again",
 }
 

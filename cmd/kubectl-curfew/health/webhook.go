@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/settings"
 )
@@ -58,16 +59,23 @@ func (r *reader) webhook() (State, string) {
 	}
 	workload, err := r.w.Workload(r.ctx, "curfew-webhook")
 	r.presence(workload.Presence, err, fmt.Sprintf("deployments in namespace %q", r.w.Controller.Namespace), "how many replicas are ready")
-	endpoints, known := r.endpoints()
+	endpoints, port, known := r.endpoints()
 	none := known && endpoints == 0 || workload.Presence == world.Found && workload.Ready == 0
 	const without = ": objects are created without defaults and checks"
+	firewall := ""
+	if endpoints > 0 && port != 0 && !strings.Contains(r.probe.Refused, "x509") { // A bad certificate was reached.
+		firewall = fmt.Sprintf(". %d endpoints are ready: a firewall or NetworkPolicy may block port %d between the API server and the Pods, "+
+			`see "Managed clusters" in docs/install.md`, endpoints, port)
+	}
 	switch {
+	case r.probe.Refused != "":
+		return Failed, "the API server refuses requests because it cannot call it: " + console.OneLine(r.probe.Refused) + firewall
 	case r.probe.Tried && !r.probe.Defaults && !r.probe.Validates:
 		message := "the API server does not reach it"
 		if none {
 			message = "no replica is ready"
 		}
-		return Failed, message + without
+		return Failed, message + without + firewall
 	case r.probe.Tried && !r.probe.Defaults:
 		return Failed, "the API server does not call it for defaults"
 	case r.probe.Tried && !r.probe.Validates:
@@ -85,11 +93,14 @@ func (r *reader) webhook() (State, string) {
 		"you may not create namespaces in a dry run, nor get its Deployment and EndpointSlices"
 }
 
+// servicePort is the port of the webhooks in manifests/deploy/service.yaml.
+const servicePort = "https"
+
 var endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 
-// endpoints counts the ready endpoints of the Service in front of the webhooks. known is false
-// where there is none, or they cannot be read.
-func (r *reader) endpoints() (ready int, known bool) {
+// endpoints counts the ready endpoints of the Service in front of the webhooks, and returns their
+// port. known is false where there is none, or they cannot be read.
+func (r *reader) endpoints() (ready int, port int32, known bool) {
 	for _, one := range r.configurations {
 		for i := range one.webhooks {
 			service := one.webhooks[i].ClientConfig.Service
@@ -100,16 +111,21 @@ func (r *reader) endpoints() (ready int, known bool) {
 			slices, presence, err := world.Items[discoveryv1.EndpointSlice](r.ctx, r.w, endpointSlices, service.Namespace, ofService)
 			r.presence(presence, err, fmt.Sprintf("endpointslices in namespace %q", service.Namespace), "how many endpoints are ready")
 			for _, slice := range slices {
+				for _, one := range slice.Ports {
+					if ptr.Deref(one.Name, "") == servicePort {
+						port = ptr.Deref(one.Port, 0)
+					}
+				}
 				for _, endpoint := range slice.Endpoints {
 					if ptr.Deref(endpoint.Conditions.Ready, true) {
 						ready += len(endpoint.Addresses)
 					}
 				}
 			}
-			return ready, presence == world.Found
+			return ready, port, presence == world.Found
 		}
 	}
-	return 0, false
+	return 0, 0, false
 }
 
 // secretName is the Secret with the CA that replicas issue their certificates by or, from
@@ -198,7 +214,7 @@ func parseCertificates(text []byte) []*x509.Certificate {
 }
 
 // coverage checks that the webhook configurations that the controller writes are as it reported,
-// and that all parts protect the same namespaces.
+// that all parts protect the same namespaces, and that others exempt none.
 func (r *reader) coverage() (State, string) {
 	if r.noReport != "" {
 		return Unknown, r.noReport
@@ -222,8 +238,16 @@ func (r *reader) coverage() (State, string) {
 			return Failed, fmt.Sprintf("%s %s is not what the controller wrote last: requests may not be reviewed", one.kind, one.name)
 		}
 	}
+	var warnings []string
 	if message := r.protection(); message != "" {
-		return Warning, message
+		warnings = append(warnings, message)
+	}
+	if r.report.Foreign.Count > 0 {
+		warnings = append(warnings, "others added requirements to namespaceSelectors, which can exempt namespaces: "+
+			named(r.report.Foreign, ", "))
+	}
+	if len(warnings) > 0 {
+		return Warning, strings.Join(warnings, "; ")
 	}
 	return OK, fmt.Sprintf("%d webhooks, in step with profiles and policies", total)
 }

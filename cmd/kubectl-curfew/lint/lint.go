@@ -59,9 +59,9 @@ all were applied; anything else in the cluster is unknown. LifecyclePolicies and
 KindProfiles are checked themselves, schema and expressions. A TTL inside a pod
 template is found as well, which the API server would silently drop.
 
-In a directory lint skips what is not meant for the API server, and counts it:
-Helm templates, Kustomizations and their patches, and what has no apiVersion and
-kind. It also leaves out what --ignore or the file .curfewlintignore in that
+In a directory lint skips and counts documents that are not for the API server:
+Helm templates, Kustomizations and their patches, and objects without apiVersion
+and kind. It also leaves out what --ignore or the file .curfewlintignore in that
 directory names, with patterns as in .gitignore.
 
 With --server, the API server judges each object by a server-side dry run:
@@ -73,7 +73,7 @@ Exit status: 0 nothing would be rejected, 1 something would be (or, with
 --warnings-as-errors, warned about), 2 usage.`,
 		Example: `  kubectl curfew lint -f manifests/ -R
   kubectl kustomize . | kubectl curfew lint -f -
-  kubectl curfew lint -f job.yaml -o wide     # what is filled in, too
+  kubectl curfew lint -f job.yaml -o wide     # also the values that Curfew fills in
   kubectl curfew lint -f job.yaml -o github   # annotations in a pull request
   kubectl curfew lint -f job.yaml --server    # by the policies of the cluster`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -201,6 +201,9 @@ func announced(texts []string) (defaults []resolution.Default, warnings []rules.
 			defaults = append(defaults, resolution.Default{Field: found[1], Value: found[3], Source: source, DryRun: found[6] != ""})
 			continue
 		}
+		if ours && strings.HasPrefix(text, rules.SeeHelp) {
+			continue
+		}
 		finding := rules.Finding{Rule: ruleServer, Severity: rules.Warn, Message: text}
 		if found := fieldInWarning.FindStringSubmatch(text); found != nil {
 			finding.Field, finding.Message = found[1], found[2]

@@ -36,7 +36,7 @@ func Command(env console.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "pause --reason TEXT [-n NAMESPACE,...] [--trigger TRIGGER,...] [--for DURATION]",
 		Short: "Stop all deletions and stops of Curfew at once, until you resume them",
-		Long: `Stop all deletions and stops of Curfew, or those of some namespaces or triggers.
+		Long: `Stop all deletions and stops of Curfew, or some, by namespace or trigger.
 One second after the command says so, Curfew sends none that the pause names.
 What falls due meanwhile waits, and is deleted at the usual pace afterwards.
 

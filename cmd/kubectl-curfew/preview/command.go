@@ -37,9 +37,10 @@ func Command(env console.Environment) *cobra.Command {
 		Use:   "preview (NAME | KIND/NAME | -f FILE) [flags]",
 		Short: "Show what a cleanup policy would delete now",
 		Long: `Show what a cleanup policy would delete if it ran now: numbers by kind and
-namespace, what is skipped and why, whether maxDeletions, maxPercentage or a
-missing approval would stop the run, and the next five runs. With -o wide it
-lists each object. It decides by the code of the controller, and writes nothing.
+namespace, skipped objects and why, whether maxDeletions, maxPercentage or a
+missing approval would stop the run. It also shows the next five runs, and with
+-o wide each object. It decides by the code of the controller, and writes
+nothing.
 
 NAME is a CleanupPolicy of the namespace or a ClusterCleanupPolicy. With -f, the
 policy comes from a file and need not be in the cluster: it is shown as in its
@@ -49,7 +50,7 @@ asked.
 If you may impersonate the policy's service account, the command lists with the
 rights of that account. Otherwise it lists with your own, and says so.
 
-Exit status: 0 the run would delete what is shown, 1 it would be stalled and
+Exit status: 0 the run would delete these objects, 1 it would be stalled and
 delete nothing, 2 there is no answer: flags or files that cannot be used, or a
 policy that cannot run.`,
 		Example: `  # What would this policy delete now?

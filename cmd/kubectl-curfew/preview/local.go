@@ -212,6 +212,7 @@ func (f *Files) add(object *unstructured.Unstructured, definitions map[schema.Gr
 	}
 	if !slices.Contains(f.resources[i].Versions, kind.Version) {
 		f.resources[i].Versions = append(f.resources[i].Versions, kind.Version)
+		f.resources[i].Listable = f.resources[i].Versions
 	}
 }
 

@@ -17,13 +17,13 @@ type Data struct {
 	Policy console.ObjectData `json:"policy" doc:"the cleanup policy"`
 	// whose rights the policy has, as NAMESPACE/NAME; absent where no cluster was asked
 	Account  string               `json:"serviceAccount,omitempty"`
-	OwnRight bool                 `json:"ownRights,omitempty" doc:"objects were listed with your rights and not with those of the account"`
+	OwnRight bool                 `json:"ownRights,omitempty" doc:"objects were listed with your rights, not with those that the account has"`
 	Listed   int64                `json:"listed" doc:"objects that were looked at"`
 	Deleted  int64                `json:"wouldDelete" doc:"objects that the run would delete"`
 	Counts   []report.CountData   `json:"counts,omitempty" doc:"objects to delete, by kind and namespace"`
 	Skipped  []report.SkippedData `json:"skipped,omitempty" doc:"objects that are kept although they match"`
 	Stalled  *stalledData         `json:"stalled,omitempty" doc:"why the run would delete nothing"`
-	Waits    bool                 `json:"waitsForApproval,omitempty" doc:"nobody has approved the policy as it is"`
+	Waits    bool                 `json:"waitsForApproval,omitempty" doc:"the policy as it is now is not approved"`
 	DryRun   bool                 `json:"dryRun,omitempty" doc:"of the policy or the controller"`
 	Suspend  bool                 `json:"suspended,omitempty"`
 	Zone     string               `json:"timeZone" doc:"of the schedule"`
@@ -114,7 +114,7 @@ func (a *previewAnswer) addNotes() {
 	case p.Spec.DryRun:
 		a.note("the policy has dryRun: true: it deletes nothing")
 	case a.waits:
-		a.note("nobody has approved the policy as it is now: it deletes nothing until somebody does (kubectl curfew approve)")
+		a.note("the policy as it is now is not approved: it deletes nothing until you approve it (kubectl curfew approve)")
 	}
 	if a.file && p.Consecutive() {
 		a.note("the policy is read from a file: this is its first run, and consecutiveRuns keeps all that it matches")

@@ -70,11 +70,7 @@ func OnePolicy(_ *cobra.Command, args []string) error {
 }
 
 func (o *reportOptions) execute(ctx context.Context, call *session.Call) error {
-	w, namespace, err := call.World(ctx, "reading the reports of %s", call.Args[0])
-	if err != nil {
-		return err
-	}
-	policy, err := w.CleanupPolicy(ctx, call.Args[0], namespace)
+	w, policy, err := call.CleanupPolicy(ctx, "reading the reports of %s")
 	if err != nil {
 		return err
 	}
@@ -134,8 +130,8 @@ type Data struct {
 // reportItem is an object that the run was about to delete.
 type reportItem struct {
 	Object console.ObjectData `json:"object"`
-	// Deleted, Gone (somebody else deleted it), Kept, Failed, Unknown (the API server did not answer),
-	// WouldDelete or Pending
+	// Deleted, Gone (another client deleted it), Kept, Failed, Unknown (the API server did not
+	// answer), WouldDelete or Pending
 	Result  string `json:"result"`
 	Message string `json:"message,omitempty" doc:"why it was not deleted"`
 }

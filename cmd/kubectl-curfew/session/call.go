@@ -53,6 +53,16 @@ func (c *Call) World(ctx context.Context, text string, values ...any) (w *world.
 	return w, namespace, err
 }
 
+// CleanupPolicy opens the World and reads the cleanup policy that the argument names.
+func (c *Call) CleanupPolicy(ctx context.Context, text string) (*world.World, *world.CleanupPolicy, error) {
+	w, namespace, err := c.World(ctx, text, c.Args[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	policy, err := w.CleanupPolicy(ctx, c.Args[0], namespace)
+	return w, policy, err
+}
+
 // completionTimeout is how long a shell waits for suggestions.
 const completionTimeout = 3 * time.Second
 

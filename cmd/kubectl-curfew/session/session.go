@@ -38,8 +38,8 @@ func OptionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "Print the flags that choose the cluster and the user",
-		Long: `Print the flags of all commands that ask a cluster. Those that choose the
-cluster and the user are the same as those of kubectl.`,
+		Long: `Print the flags of all commands that ask a cluster. The flags that choose the
+cluster and the user are the same as in kubectl.`,
 		Example: `  # All flags that such a command takes beside its own
   kubectl curfew options`,
 		Args:                  cobra.NoArgs,

@@ -34,10 +34,11 @@ func Command(env console.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status [flags]",
 		Short: "Check whether Curfew is installed, runs and does its work",
-		Long: `Check whether Curfew is installed, runs and does its work: its kinds, the
-controller and the webhook, the serving certificate, the webhook configurations,
-versions, switches, the backlog, pauses, missing permissions and stalled cleanup
-policies, and whether Kubernetes' own TTL controller runs beside it.
+		Long: `Check whether Curfew is installed, runs and does its work. It checks Curfew's
+kinds, the controller and the webhook, the serving certificate and the webhook
+configurations. It reports versions, switches, the backlog, pauses, missing
+permissions and stalled cleanup policies, and whether Kubernetes' own TTL
+controller runs beside Curfew.
 
 It needs no more than read access, and names what you may not read. If you may
 create Namespaces, it creates one in a dry run to see whether the API server
@@ -45,7 +46,7 @@ calls the webhook; nothing is stored.
 
 Exit status: 0 no check failed, 1 one failed, 2 whether the controller or the
 webhook works is not known. A warning needs attention, and is no failure. With
---wait it is 1 at the timeout, and the last line says what is still missing: a
+--wait it is 1 at the timeout, and the last line names what still fails: a
 check, or an answer of the API server.`,
 		Example: `  # Is everything as it should be?
   kubectl curfew status
@@ -53,7 +54,7 @@ check, or an answer of the API server.`,
   # In a script: wait until Curfew works
   kubectl curfew status --wait --timeout 2m
 
-  # What is not ok
+  # Only the checks that are not ok
   kubectl curfew status -o jsonpath='{range .items[?(@.state!="ok")]}{.name}: {.message}{"\n"}{end}'`,
 		Args: cobra.NoArgs,
 		RunE: options.Runs(options.run),

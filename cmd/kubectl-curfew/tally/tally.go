@@ -46,7 +46,7 @@ UNCOUNTED are finished Pods that are being counted; Curfew keeps them meanwhile.
 
 PER HOUR is the average since the tally began to count. With -o wide also since
 when it counts, how long counted Pods stay, and its conditions.`,
-		Example: `  # What is counted in namespace ci?
+		Example: `  # What does Curfew count in namespace ci?
   kubectl curfew tally -n ci
 
   # In all namespaces, with conditions

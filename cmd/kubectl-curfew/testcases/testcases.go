@@ -34,8 +34,8 @@ func Command(env console.Environment) *cobra.Command {
 		Short: "Test cleanup policies against manifests, without a cluster",
 		Long: `Test cleanup policies against manifests, without a cluster. A test is a document
 of kind CleanupTest in a YAML file: it names policies, manifests and the time of
-a run, and states which objects are deleted, which are kept and why, and when
-the policy runs next. Test files are found in the directories and those below;
+a run. It states which objects are deleted, which are kept and why, and when the
+policy runs next. Test files are found in the directories and those below;
 - is standard input.
 
 Exit status: 0 all tests passed, 1 a test failed, 2 there is no answer: no test,
@@ -65,7 +65,7 @@ type Item struct {
 	File        string   `json:"file"`
 	Policy      string   `json:"policy,omitempty" doc:"the policy that was tested"`
 	Passed      bool     `json:"passed"`
-	Differences []string `json:"differences,omitempty" doc:"what is not as expected"`
+	Differences []string `json:"differences,omitempty" doc:"how the result differs from the expected one"`
 }
 
 func (o *testOptions) execute(ctx context.Context, args []string, in io.Reader, out, diagnostics io.Writer) error {

@@ -38,8 +38,8 @@ The CRDs take all policies, PodTallies and reports with them. The command lists
 how many there are, and asks. --keep-crds keeps them; they have no effect until
 Curfew is installed again.
 
-Your own objects keep what is written on them: annotations and labels of
-curfew.dev have no effect then, and Kubernetes goes on to act on
+Your own objects keep their annotations and labels of curfew.dev, which have no
+effect then, and Kubernetes goes on to act on
 ttlSecondsAfterFinished, which Curfew may have filled in.
 
 It takes the rights of a cluster administrator. Before it deletes anything, a
@@ -153,7 +153,7 @@ func (o *uninstallOptions) warn(found *Installation, diagnostics io.Writer) {
 		note("%s manages these objects and may create them again: remove Curfew there first", strings.Join(found.GitOps, " and "))
 	}
 	if len(found.Others) > 0 {
-		note("namespace %s is kept, since it holds what is not part of Curfew: %s", found.Namespace, session.First(5, found.Others))
+		note("namespace %s is kept, since it has objects that are not part of Curfew: %s", found.Namespace, session.First(5, found.Others))
 	} else if found.Unlabelled {
 		note("namespace %s is kept, since Curfew's manifests did not create it; nothing else is in it: kubectl delete namespace %[1]s",
 			found.Namespace)
@@ -181,13 +181,13 @@ func (o *uninstallOptions) conclude(found *Installation, left []string, diagnost
 		notes = append(notes, "made for Curfew, but not by its manifests, and without effect: "+session.First(5, found.Remains))
 	}
 	if found.Helm != nil {
-		notes = append(notes, fmt.Sprintf("Helm still lists the release, of which nothing is left: helm uninstall %s -n %s",
+		notes = append(notes, fmt.Sprintf("Helm still lists the release, although nothing is left of it: helm uninstall %s -n %s",
 			found.Helm.Name, found.Helm.Namespace))
 	}
 	console.PrintNotes(notes, diagnostics)
 	return nil
 }
 
-// keysOfCurfew are the keys that Curfew itself wrote.
-var keysOfCurfew = "those of people, and Curfew's own in-use, pods-in-use and default-since on namespaces, and " +
+// keysOfCurfew describes the annotations and labels that remain.
+var keysOfCurfew = "your own ones, and Curfew's in-use, pods-in-use and default-since on namespaces, and " +
 	"ttl-source, deadline-source, ttl-label-source, finished-at and counted-by on objects"

@@ -50,8 +50,8 @@ type resource struct {
 	names []string
 }
 
-func at(group, version, name string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: group, Version: version, Resource: name}
+func at(group, name string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}
 }
 
 const (
@@ -74,36 +74,39 @@ const (
 )
 
 var (
-	crds         = at("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-	namespaces   = at("", "v1", "namespaces")
-	roleBindings = at(rbac, "v1", "rolebindings")
-	clusterRoles = at(rbac, "v1", "clusterroles")
-	roles        = at(rbac, "v1", "roles")
+	crds         = at("apiextensions.k8s.io", "customresourcedefinitions")
+	namespaces   = at("", "namespaces")
+	roleBindings = at(rbac, "rolebindings")
+	clusterRoles = at(rbac, "clusterroles")
+	roles        = at(rbac, "roles")
 )
 
 // resources are in the order in which their objects are deleted, but for Roles. cert-manager would
 // issue a Secret again whose Certificate is still there.
 var resources = []resource{
-	{at(admission, "v1", "mutatingwebhookconfigurations"), webhooks, cluster, []string{static, controllers}},
-	{at(admission, "v1", "validatingwebhookconfigurations"), webhooks, cluster, []string{static, controllers}},
-	{at("apps", "v1", "deployments"), workloads, own, []string{controller, webhook}},
-	{at(rbac, "v1", "clusterrolebindings"), permissions, cluster, nil},
+	{at(admission, "mutatingwebhookconfigurations"), webhooks, cluster, []string{static, controllers}},
+	{at(admission, "validatingwebhookconfigurations"), webhooks, cluster, []string{static, controllers}},
+	{at("apps", "deployments"), workloads, own, []string{controller, webhook}},
+	{at(rbac, "clusterrolebindings"), permissions, cluster, nil},
 	{roleBindings, permissions, everywhere, []string{controller, cleanupRole, "curfew-tenant-view", certificatesRole}},
 	{clusterRoles, permissions, cluster, nil},
 	{roles, permissions, everywhere, []string{controller, cleanupRole, "curfew-status", "curfew-view", certificatesRole}},
-	{at("", "v1", "serviceaccounts"), permissions, own, []string{"curfew-cleanup", controller, webhook}},
-	{at(admission, "v1", "validatingadmissionpolicybindings"), permissions, cluster, nil},
-	{at(admission, "v1", "validatingadmissionpolicies"), permissions, cluster, nil},
-	{at("flowcontrol.apiserver.k8s.io", "v1", "flowschemas"), rest, cluster, nil},
-	{at("policy", "v1", "poddisruptionbudgets"), rest, own, []string{controller, webhook}},
-	{at("", "v1", "services"), rest, own, []string{webhook}},
-	{at("cert-manager.io", "v1", "certificates"), rest, own, []string{webhook, caSecret}},
-	{at("cert-manager.io", "v1", "issuers"), rest, own, []string{"curfew-self-signed", caSecret}},
-	{at("", "v1", "secrets"), rest, own, []string{tlsSecret, caSecret}},
-	{at("", "v1", "configmaps"), rest, own, []string{settings.Name, "curfew-dashboard"}},
-	{at("coordination.k8s.io", "v1", "leases"), rest, own, []string{lease}},
-	{at("monitoring.coreos.com", "v1", "prometheusrules"), rest, own, []string{"curfew"}},
-	{at("monitoring.coreos.com", "v1", "podmonitors"), rest, own, []string{controller, webhook}},
+	{at("", "serviceaccounts"), permissions, own, []string{"curfew-cleanup", "curfew-metrics", controller, webhook}},
+	{at(admission, "validatingadmissionpolicybindings"), permissions, cluster, nil},
+	{at(admission, "validatingadmissionpolicies"), permissions, cluster, nil},
+	{at("flowcontrol.apiserver.k8s.io", "flowschemas"), rest, cluster, nil},
+	{at("policy", "poddisruptionbudgets"), rest, own, []string{controller, webhook}},
+	{at("networking.k8s.io", "networkpolicies"), rest, own, []string{controller, webhook}},
+	{at("", "resourcequotas"), rest, own, []string{"curfew-critical-pods"}},
+	{at("", "services"), rest, own, []string{webhook, "curfew-metrics"}},
+	{at("cert-manager.io", "certificates"), rest, own, []string{webhook, caSecret}},
+	{at("cert-manager.io", "issuers"), rest, own, []string{"curfew-self-signed", caSecret}},
+	{at("", "secrets"), rest, own, []string{tlsSecret, caSecret, "curfew-metrics-token"}},
+	{at("", "configmaps"), rest, own, []string{settings.Name, "curfew-dashboard"}},
+	{at("coordination.k8s.io", "leases"), rest, own, []string{lease}},
+	{at("monitoring.coreos.com", "prometheusrules"), rest, own, []string{"curfew"}},
+	{at("monitoring.coreos.com", "podmonitors"), rest, own, []string{controller, webhook}},
+	{at("monitoring.coreos.com", "servicemonitors"), rest, own, []string{"curfew"}},
 }
 
 // Object is one object of an installation.
@@ -243,7 +246,7 @@ func (i *Installation) remains(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, of := range []schema.GroupVersionResource{roleBindings, at(rbac, "v1", "clusterrolebindings")} {
+	for _, of := range []schema.GroupVersionResource{roleBindings, at(rbac, "clusterrolebindings")} {
 		err := i.list(ctx, of, "", func(found *unstructured.Unstructured) {
 			subjects, _, _ := unstructured.NestedSlice(found.Object, "subjects")
 			if slices.ContainsFunc(subjects, i.isOurs) {

@@ -155,10 +155,16 @@ func TestAllOfTheManifestsIsFound(t *testing.T) {
 	for _, one := range added(t, manifests+"/components/*/*.yaml", manifests+"/labels/*.yaml", manifests+"/overlays/*/team.yaml") {
 		all[one.GetKind()+"/"+one.GetNamespace()+"/"+one.GetName()] = one
 	}
-	// Objects that Curfew itself creates have no label.
-	for _, made := range [][3]string{{"v1", "Secret", tlsSecret}, {"v1", "Secret", caSecret}, {"v1", "ConfigMap", "curfew-settings"}, {"coordination.k8s.io/v1", "Lease", lease}} {
-		all[made[2]] = object(made[0], made[1], "curfew-system", made[2])
+	// Objects that Curfew itself creates have no label, and the chart alone has some.
+	for _, made := range [][3]string{
+		{"v1", "Secret", tlsSecret}, {"v1", "Secret", caSecret}, {"v1", "ConfigMap", "curfew-settings"}, {"coordination.k8s.io/v1", "Lease", lease},
+		{"networking.k8s.io/v1", "NetworkPolicy", webhook}, {"networking.k8s.io/v1", "NetworkPolicy", controller},
+		{"v1", "ServiceAccount", "curfew-metrics"}, {"v1", "Secret", "curfew-metrics-token"}, {"v1", "Service", "curfew-metrics"},
+		{"monitoring.coreos.com/v1", "ServiceMonitor", "curfew"},
+	} {
+		all[made[1]+made[2]] = object(made[0], made[1], "curfew-system", made[2])
 	}
+	all["metrics"] = object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "curfew-metrics-reader")
 	objects := slices.Collect(maps.Values(all))
 	found := newFake(t, objects...).found(t)
 	for _, one := range objects {
@@ -182,6 +188,8 @@ func TestLabelsSelectNothing(t *testing.T) {
 		object("rbac.authorization.k8s.io/v1", "RoleBinding", "ci", "mine"), object("rbac.authorization.k8s.io/v1", "Role", "ci", "curfew-view"),
 		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "mine"), object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "mine"),
 		object("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "mine"), object("apps/v1", "Deployment", "curfew-system", "mine"),
+		object("networking.k8s.io/v1", "NetworkPolicy", "curfew-system", "mine"), object("networking.k8s.io/v1", "NetworkPolicy", "ci", webhook),
+		object("v1", "ResourceQuota", "curfew-system", "mine"), object("monitoring.coreos.com/v1", "ServiceMonitor", "curfew-system", "mine"),
 		object("v1", "Service", "curfew-system", "mine"), object("v1", "ServiceAccount", "curfew-system", "mine"),
 		object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "mine"),
 	}
@@ -224,7 +232,7 @@ func added(t *testing.T, patterns ...string) (out []*unstructured.Unstructured) 
 	for _, pattern := range patterns {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %q, %v", pattern, files, err)
+			t.Fatalf("files of %s: %q, error %v; want at least one", pattern, files, err)
 		}
 		for _, file := range files {
 			text, err := os.ReadFile(file)

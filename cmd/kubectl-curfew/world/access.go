@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -175,6 +176,8 @@ type Probe struct {
 	Tried bool
 	// Defaults and Validates report whether the API server called the webhook.
 	Defaults, Validates bool
+	// Refused is the API server's message if it refuses requests because it cannot call the webhook.
+	Refused string
 }
 
 // Probe finds out whether the API server calls the webhooks. Nothing is stored.
@@ -184,17 +187,30 @@ func (c *cluster) Probe(ctx context.Context) (Probe, error) {
 		return Probe{}, err
 	}
 	filled, err := c.dryRunNamespace(ctx, "1h")
-	if err != nil {
+	switch {
+	case uncalled(err):
+		return Probe{Tried: true, Refused: err.Error()}, nil
+	case err != nil:
 		return Probe{}, fmt.Errorf("creating a namespace in a dry run: %w", err)
 	}
 	_, defaults := filled.GetLabels()[wellknown.LabelInUse]
 	_, err = c.dryRunNamespace(ctx, "soon")
+	if uncalled(err) { // Another replica may have been asked.
+		return Probe{Tried: true, Refused: err.Error()}, nil
+	}
 	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 	if err != nil && !(refused && strings.Contains(err.Error(), wellknown.AnnotationDefaultTTL)) {
 		return Probe{}, fmt.Errorf("creating a namespace with a bad default in a dry run: %w", err)
 	}
 	return Probe{Tried: true, Defaults: defaults, Validates: err != nil}, nil
 }
+
+// uncalled reports whether an error says that the API server cannot call a webhook of Curfew.
+func uncalled(err error) bool {
+	return err != nil && uncallable.MatchString(err.Error())
+}
+
+var uncallable = regexp.MustCompile(`failed calling webhook "[^"]*\.` + regexp.QuoteMeta(wellknown.Group) + `"`)
 
 func (c *cluster) dryRunNamespace(ctx context.Context, ttl string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}

@@ -218,7 +218,7 @@ func (w *World) Follow(ctx context.Context, object map[string]any, entries []Ent
 		return err
 	}
 	if len(unknown) > 0 {
-		w.Note("some owners were not read, and what is deleted with them may go earlier: kubectl curfew explain names them")
+		w.Note("some owners were not read; objects may be deleted earlier, together with an owner: kubectl curfew explain names the owners")
 	}
 	for i := range entries {
 		entry := &entries[i]

@@ -178,7 +178,11 @@ func entryOf(e *judging.Explanation, verdict policy.Verdict) (Entry, bool) {
 	if verdict.Action == policy.Keep || verdict.Expiry.IsZero() {
 		return Entry{}, false
 	}
-	life := max(0, verdict.Expiry.Sub(e.Facts.Created)).Truncate(time.Second)
+	from := e.Facts.Created
+	if verdict.Trigger == policy.TriggerLabel {
+		from, _ = e.Facts.LabelClock() // A label whose clock cannot be read has no expiry.
+	}
+	life := max(0, verdict.Expiry.Sub(from)).Truncate(time.Second)
 	return Entry{Trigger: verdict.Trigger, Source: verdict.Source, Value: lifetime.TTL{After: life}, Expiry: verdict.Expiry}, true
 }
 

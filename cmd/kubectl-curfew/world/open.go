@@ -13,9 +13,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/controller/settings"
@@ -24,6 +26,7 @@ import (
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -208,37 +211,38 @@ func (w *World) readPlatform(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	taughtHere, err := readAll[v1alpha1.KindProfile](ctx, w, v1alpha1.KindProfiles)
+	read, err := readAll(ctx, w, v1alpha1.KindProfiles)
 	if err != nil {
 		return err
 	}
-	for _, object := range taughtHere {
-		if errs := known.SetProfile(object); len(errs) > 0 {
-			w.note("KindProfile %s cannot be used: %s", object.Name, errs.ToAggregate())
-		}
+	var taughtHere []*v1alpha1.KindProfile
+	for _, one := range read {
+		object, compiled, errs := known.Compiler().ReadProfile(one.Object)
+		known.PutProfile(object.Name, compiled)
+		w.noteUnusable("KindProfile "+object.Name, errs, object.Status.Conditions)
+		taughtHere = append(taughtHere, object)
 	}
-	for _, object := range w.options.Profiles {
-		if errs := known.SetProfile(object); len(errs) > 0 {
-			return fmt.Errorf("KindProfile %s cannot be used: %w", object.Name, errs.ToAggregate())
-		}
-	}
-	policies, err := readAll[v1alpha1.LifecyclePolicy](ctx, w, v1alpha1.LifecyclePolicies)
-	if err != nil {
+	if err := add("KindProfile", w.options.Profiles, known.SetProfile); err != nil {
 		return err
 	}
-	for _, object := range policies {
-		if errs := known.SetPolicy(object); len(errs) > 0 {
-			w.note("LifecyclePolicy %s cannot be used: %s", object.Name, errs.ToAggregate())
-		}
+	if read, err = readAll(ctx, w, v1alpha1.LifecyclePolicies); err != nil {
+		return err
 	}
+	for _, one := range read {
+		object, compiled, errs := known.Compiler().ReadPolicy(one.Object)
+		known.PutPolicy(object.Name, compiled)
+		w.noteUnusable("LifecyclePolicy "+object.Name, errs, object.Status.Conditions)
+	}
+	var added []*v1alpha1.LifecyclePolicy
 	for _, object := range w.options.Policies {
 		// The controller would stamp it like this: the defaults apply to objects that are created
 		// from now on.
 		object = object.DeepCopy()
 		object.Status.Defaults = expression.StampPolicy(object, w.options.Now)
-		if errs := known.SetPolicy(object); len(errs) > 0 {
-			return fmt.Errorf("LifecyclePolicy %s cannot be used: %w", object.Name, errs.ToAggregate())
-		}
+		added = append(added, object)
+	}
+	if err := add("LifecyclePolicy", added, known.SetPolicy); err != nil {
+		return err
 	}
 	w.platform = known.Snapshot()
 	taught := map[schema.GroupKind]bool{}
@@ -251,6 +255,28 @@ func (w *World) readPlatform(ctx context.Context) error {
 	return w.readDefinitions(ctx, known, taught)
 }
 
+// noteUnusable notes a policy or profile that this plugin cannot use, or that an older controller
+// holds.
+func (w *World) noteUnusable(what string, errs field.ErrorList, conditions v1alpha1.Conditions) {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	switch {
+	case len(errs) > 0:
+		w.note("%s cannot be used: %s", what, errs.ToAggregate())
+	case ready != nil && ready.Reason == v1alpha1.ReasonNeedsNewerVersion:
+		w.note("the controller, which is older than this plugin, holds %s: %s", what, quote.ShortenTo(ready.Message, 512))
+	}
+}
+
+// add sets objects that are treated as if they were applied. They must be usable.
+func add[T metav1.Object](kind string, added []T, use func(T) field.ErrorList) error {
+	for _, object := range added {
+		if errs := use(object); len(errs) > 0 {
+			return fmt.Errorf("%s %s cannot be used: %w", kind, object.GetName(), errs.ToAggregate())
+		}
+	}
+	return nil
+}
+
 // undefined notes a kind whose finished objects the controller does not look for, whatever its
 // KindProfile says. Without a CustomResourceDefinition it does so for Jobs and Pods only.
 func (w *World) undefined(kind schema.GroupKind) {
@@ -259,8 +285,8 @@ func (w *World) undefined(kind schema.GroupKind) {
 }
 
 // readAll reads all objects of one of Curfew's kinds. There are none where Curfew is not installed.
-func readAll[T any](ctx context.Context, w *World, resource string) ([]*T, error) {
-	out, presence, err := Items[T](ctx, w, v1alpha1.GroupVersion.WithResource(resource), metav1.NamespaceAll, "")
+func readAll(ctx context.Context, w *World, resource string) ([]*unstructured.Unstructured, error) {
+	out, presence, err := Items[unstructured.Unstructured](ctx, w, v1alpha1.GroupVersion.WithResource(resource), metav1.NamespaceAll, "")
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil

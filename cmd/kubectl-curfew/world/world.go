@@ -280,7 +280,7 @@ func (s source) tallyOf(ctx context.Context, pod *policy.Facts) (*resolution.Pod
 		}
 		for i := range list.Items {
 			if list.Items[i].GetUID() == pod.CountedBy() {
-				return tally.CounterOf(list.Items[i].Object)
+				return tally.CounterOf(list.Items[i].Object), nil
 			}
 		}
 		return nil, nil

@@ -110,7 +110,7 @@ func TestClientSends(t *testing.T) {
 				t.Fatal(err)
 			}
 			if resp := client.Delete(context.Background(), c.request); resp != (Response{Code: 200}) {
-				t.Errorf("%+v", resp)
+				t.Errorf("response %+v, want code 200 alone", resp)
 			}
 		})
 	}

@@ -151,7 +151,7 @@ func TestResultOf(t *testing.T) {
 	} {
 		got := (&stopping{due: due}).resultOf(errors.Join(c.err))
 		if got.Code != c.code || (got.Outcome == action.Gone) != c.missing || got.After != c.after || got.Err == nil {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: %+v, want code %d, gone %t, after %s, and an error", name, got, c.code, c.missing, c.after)
 		}
 	}
 }

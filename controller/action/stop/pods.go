@@ -73,8 +73,10 @@ type ownedBy struct {
 }
 
 type namespacePods struct {
-	mu sync.Mutex
-	at time.Time
+	// turn holds whose turn it is to read the Pods. Unlike a mutex it lets a caller give up when its
+	// time is over.
+	turn chan struct{}
+	at   time.Time
 	// found is the last complete list, or nil. walk is a list under way: the next call resumes it.
 	found, walk *podList
 }
@@ -107,12 +109,16 @@ func (x *podIndex) below(
 	x.mu.Lock()
 	of := x.byName[namespace]
 	if of == nil {
-		of = &namespacePods{}
+		of = &namespacePods{turn: make(chan struct{}, 1)}
 		x.byName[namespace] = of
 	}
 	x.mu.Unlock()
-	of.mu.Lock()
-	defer of.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return nil, "", ctx.Err()
+	case of.turn <- struct{}{}:
+	}
+	defer func() { <-of.turn }()
 	if now := x.clock.Now(); !of.fresh(now) {
 		if err := x.list(ctx, namespace, of, now); err != nil {
 			return of.walk.below[uid], "", err
@@ -128,12 +134,12 @@ func (x *podIndex) below(
 	return of.found.below[uid], unknown, nil
 }
 
-// fresh reports whether a list may still be used. The mutex is held.
+// fresh reports whether a list may still be used. It is the caller's turn.
 func (n *namespacePods) fresh(now time.Time) bool {
 	return n.found != nil && now.Sub(n.at) < podsFresh && !now.Before(n.at)
 }
 
-// resumable reports whether a list that was broken off may go on. The mutex is held.
+// resumable reports whether a list that was broken off may go on. It is the caller's turn.
 func (n *namespacePods) resumable(now time.Time) bool {
 	return n.walk != nil && now.Sub(n.walk.began) < maxWalk && !now.Before(n.walk.began)
 }
@@ -143,13 +149,14 @@ func (x *podIndex) dropStale(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for name, other := range x.byName {
-		if !other.mu.TryLock() {
-			continue // It is being used.
+		select {
+		case other.turn <- struct{}{}:
+			if !other.fresh(now) && !other.resumable(now) {
+				delete(x.byName, name)
+			}
+			<-other.turn
+		default: // It is being used.
 		}
-		if !other.fresh(now) && !other.resumable(now) {
-			delete(x.byName, name)
-		}
-		other.mu.Unlock()
 	}
 }
 
@@ -161,8 +168,7 @@ func (x *podIndex) forget(namespace string) {
 }
 
 // list reads the Pods of a namespace page by page. It resumes an earlier call that was interrupted:
-// a namespace may hold more Pods than one attempt has time for. The caller holds the namespace's
-// mutex.
+// a namespace may hold more Pods than one attempt has time for. It is the caller's turn.
 func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods, now time.Time) error {
 	if !of.resumable(now) {
 		of.walk = &podList{below: map[types.UID][]pod{}, began: now}
@@ -248,7 +254,7 @@ func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1
 	if err != nil {
 		return nil, nil // No such owner can exist.
 	}
-	// Guess the plural by the API conventions, which every kind that runs Pods follows. The API
+	// Guess the plural by the API conventions, which the kinds that Curfew stops follow. The API
 	// server answers a wrong guess with 404.
 	resource, _ := meta.UnsafeGuessKindToResource(group.WithKind(owner.Kind))
 	// The author of a Pod chooses the reference, and the client does not check it. Without this

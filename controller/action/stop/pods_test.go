@@ -50,6 +50,37 @@ func TestListsOfPodsAreShortLived(t *testing.T) {
 	}
 }
 
+// An attempt that waits while another one lists the Pods gives up when its time is over.
+func TestAttemptWaitsNoLongerThanItMay(t *testing.T) {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	client := metadatafake.NewSimpleMetadataClient(scheme)
+	listing, answer := make(chan struct{}), make(chan struct{})
+	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		close(listing)
+		<-answer
+		return true, &metav1.List{}, nil
+	})
+	index := newPodIndex(client, clocktesting.NewFakePassiveClock(due))
+	first := make(chan error)
+	go func() {
+		_, _, err := index.below(t.Context(), "ns", "run", time.Time{})
+		first <- err
+	}()
+	<-listing
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := index.below(over, "ns", "other", time.Time{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that its time is over", err)
+	}
+	close(answer)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
 // An owner that may not be read does not prove that a Pod belongs to another object. The action
 // deletes the Pods known to run below the object, and checks the object again until all owners are
 // known. Pods that are older than the object do not belong to it.

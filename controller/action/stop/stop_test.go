@@ -229,11 +229,11 @@ func TestWhatIsLeftAlone(t *testing.T) {
 		steps    []v1alpha1.StopStep
 		want     []string
 	}{
-		"not marked yet":     {nil, time.Time{}, []v1alpha1.StopStep{mark(child)}, []string{"patch sets/a"}},
-		"marked already":     {condition("Failed", policy.ReasonDeadlineExceeded), time.Time{}, []v1alpha1.StopStep{mark(child)}, nil},
-		"completed":          {condition("Completed", "AllDone"), time.Time{}, []v1alpha1.StopStep{mark(child)}, nil},
-		"a protected child":  {map[string]any{"annotations": map[string]any{wellknown.AnnotationProtect: "true"}}, exceeded, []v1alpha1.StopStep{mark(nil), deleteSet}, nil},
-		"failed by somebody": {nil, exceeded, []v1alpha1.StopStep{mark(nil)}, nil},
+		"not marked yet":    {nil, time.Time{}, []v1alpha1.StopStep{mark(child)}, []string{"patch sets/a"}},
+		"marked already":    {condition("Failed", policy.ReasonDeadlineExceeded), time.Time{}, []v1alpha1.StopStep{mark(child)}, nil},
+		"completed":         {condition("Completed", "AllDone"), time.Time{}, []v1alpha1.StopStep{mark(child)}, nil},
+		"a protected child": {map[string]any{"annotations": map[string]any{wellknown.AnnotationProtect: "true"}}, exceeded, []v1alpha1.StopStep{mark(nil), deleteSet}, nil},
+		"failed already":    {nil, exceeded, []v1alpha1.StopStep{mark(nil)}, nil},
 	} {
 		s := newScene(t, c.set, c.exceeded, c.steps...)
 		if name == "not marked yet" {

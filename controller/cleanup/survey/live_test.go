@@ -131,7 +131,7 @@ func TestDiscoveryIsShared(t *testing.T) {
 	})
 	for range 100 { // It takes ten seconds.
 		if got, err := served(t.Context()); len(got) == 0 || !errors.As(err, &silent) {
-			t.Errorf("%v, %v", got, err)
+			t.Errorf("kinds %v, error %v; want the served kinds, and the silent group as the error", got, err)
 		}
 		clock.Step(servedFor / 50)
 	}

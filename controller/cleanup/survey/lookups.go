@@ -34,13 +34,17 @@ type lookups struct {
 	volumes  *memory[*volumes]
 	services *memory[*services]
 	claims   *memory[map[string]string] // UID of each claim by namespace and name
+	referrers
 }
 
 // newLookups makes lookups whose answers end after liveFor by a clock; nil keeps them. served and
 // failed are what discovery has answered.
 func (s *Survey) newLookups(snapshot *platform.Snapshot, served []cleanup.Resource, failed error, clock clock.PassiveClock) *lookups {
 	workloads, err := workloadsOf(snapshot.Profiles, served, failed)
-	return &lookups{s.reader, workloads, err, newMemory[*volumes](clock), newMemory[*services](clock), newMemory[map[string]string](clock)}
+	return &lookups{
+		s.reader, workloads, err, newMemory[*volumes](clock), newMemory[*services](clock), newMemory[map[string]string](clock),
+		s.newReferrers(served, failed, clock),
+	}
 }
 
 // liveLookups are shared by all live judgements, for as long as the same workloads are known. An
@@ -48,7 +52,8 @@ func (s *Survey) newLookups(snapshot *platform.Snapshot, served []cleanup.Resour
 func (s *Survey) liveLookups(ctx context.Context, snapshot *platform.Snapshot) *lookups {
 	var served []cleanup.Resource
 	var failed error
-	if slices.Contains(s.policy.Expressions.Lookups, expression.LookupMounted) {
+	uses := func(lookup string) bool { return slices.Contains(s.policy.Expressions.Lookups, lookup) }
+	if uses(expression.LookupMounted) || uses(expression.LookupReferenced) {
 		served, failed = s.options.Served(ctx)
 	}
 	next := s.newLookups(snapshot, served, failed, s.options.Clock)
@@ -57,7 +62,8 @@ func (s *Survey) liveLookups(ctx context.Context, snapshot *platform.Snapshot) *
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.live == nil || !reflect.DeepEqual(s.live.workloads, next.workloads) || !reflect.DeepEqual(s.live.lost, next.lost) {
+	if s.live == nil || !reflect.DeepEqual(s.live.workloads, next.workloads) || !reflect.DeepEqual(s.live.lost, next.lost) ||
+		!s.live.sameReferrers(&next.referrers) {
 		s.live = next
 	}
 	return s.live
@@ -69,6 +75,12 @@ func (l *lookups) answer(ctx context.Context, name string, facts *policy.Facts, 
 	case name == expression.LookupService:
 		all, err := l.services.get(ctx, facts.Namespace, l.readServices)
 		return err == nil && all.selects(facts), err
+	case name == expression.LookupReferenced:
+		all, err := l.references.get(ctx, metav1.NamespaceAll, l.readReferences)
+		if err != nil {
+			return false, err
+		}
+		return all.Referenced(facts.Profile.Kind.Kind, facts.Namespace, facts.Name)
 	case facts.Profile.Kind.Kind == "PersistentVolumeClaim":
 		all, err := l.volumes.get(ctx, facts.Namespace, l.readVolumes)
 		return err == nil && all.mounts(facts.Name), err
@@ -78,7 +90,7 @@ func (l *lookups) answer(ctx context.Context, name string, facts *policy.Facts, 
 }
 
 // volumeMounted: a PersistentVolume is mounted if its claim exists and is mounted. The object has
-// its spec: see cleanup.Object.
+// its spec: see cleanup.Candidate.
 func (l *lookups) volumeMounted(ctx context.Context, object map[string]any) (bool, error) {
 	claim, exists, err := unstructured.NestedMap(object, "spec", "claimRef")
 	if err == nil && !exists {
@@ -266,7 +278,7 @@ func workloadsOf(profiles policy.Profiles, served []cleanup.Resource, failed err
 }
 
 // liveFor is how old an answer to a lookup may be when a live judgement asks for it: many of them
-// share one. docs/safety.md promises it.
+// share one. docs/safety-tests.md promises it.
 const liveFor = time.Second
 
 // servedFor is how old discovery may be when a run begins, and when a live judgement asks what

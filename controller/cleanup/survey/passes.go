@@ -46,14 +46,15 @@ func (s *Survey) Count(ctx context.Context, deleted int64) error {
 	matched := int64(0)
 	err = s.each(ctx, func(ctx context.Context, at *Place, object *unstructured.Unstructured) error {
 		decision, err := s.decide(ctx, &at.Target, object)
-		if err != nil || decision.Verdict != cleanup.Delete {
+		deletes := decision.Verdict == cleanup.Delete
+		if err == nil && decision.Group != "" {
+			err = s.Newest.Add(decision.Group, decision.Time, object.GetUID(), deletes)
+		}
+		if err != nil || !deletes {
 			return err
 		}
 		matched++
-		if newest != nil {
-			err = s.Newest.Add(decision.Group, decision.Time, object.GetUID())
-		}
-		if matches != nil && err == nil {
+		if matches != nil {
 			err = matches.Add(object.GetUID())
 		}
 		return err
@@ -285,7 +286,7 @@ func (s *Survey) judge(
 	ctx = expression.Limited(ctx, objectCost, "the expressions cost more than they may for one object")
 	facts := policy.FactsOfObjectContext(ctx, in.snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
 	var lost error // why nothing may be evaluated any more
-	judged := &cleanup.Object{
+	judged := &cleanup.Candidate{
 		Facts: facts, Resource: at.GroupResource(), JSON: object.Object, Now: s.options.Now,
 		System:    judging.Protects(s.options.Protect, facts.Namespace),
 		Namespace: in.namespace,

@@ -179,7 +179,7 @@ func TestSilentGroupsAreReported(t *testing.T) {
 	w.silent = cleanup.SilentGroups{"apps", "metrics.k8s.io"}
 	s, _, _, err := w.survey(t, policyOf(t, v1alpha1.CleanupSpec{}, []string{"configmaps"}))
 	if got := s.Unlisted(); err != nil || !slices.Equal(got, []string{"API group apps: no answer"}) {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("unlisted %q, error %v; want API group apps alone", got, err)
 	}
 	p := policyOf(t, v1alpha1.CleanupSpec{}, []string{"configmaps"})
 	p.Spec.MatchConstraints.ResourceRules[0].APIGroups[0] = "*"

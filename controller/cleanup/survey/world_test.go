@@ -1,9 +1,11 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,9 +29,11 @@ type world struct {
 	platform.Source
 	objects map[string][]*unstructured.Unstructured // by resource
 	served  []cleanup.Resource
-	// silent are the groups that discovery does not show, and fails the resources that cannot be listed.
+	// silent are the groups that discovery does not show. fails are the resources that cannot be
+	// listed, or one version of them: runners/v2. pruned are versions that show metadata alone.
 	silent   cleanup.SilentGroups
 	fails    map[string]error
+	pruned   map[string]bool
 	snapshot *platform.Snapshot
 }
 
@@ -41,13 +45,16 @@ func (w *world) shown(object *unstructured.Unstructured, whole bool) unstructure
 	return *out
 }
 
-func (w *world) List(_ context.Context, resource schema.GroupVersionResource, namespace string, whole bool, _ metav1.ListOptions) (out []unstructured.Unstructured, next string, err error) {
-	if err := w.fails[resource.Resource]; err != nil {
+func (w *world) List(_ context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions) (out []unstructured.Unstructured, next string, err error) {
+	version := resource.Resource + "/" + resource.Version
+	if err := cmp.Or(w.fails[resource.Resource], w.fails[version]); err != nil {
 		return nil, "", err
 	}
 	for _, object := range w.objects[resource.Resource] {
-		if namespace == "" || object.GetNamespace() == namespace {
-			out = append(out, w.shown(object, whole))
+		of, _, _ := unstructured.NestedString(object.Object, "type")
+		selected, byType := strings.CutPrefix(options.FieldSelector, "type=")
+		if (namespace == "" || object.GetNamespace() == namespace) && (!byType || selected == cmp.Or(of, "Opaque")) {
+			out = append(out, w.shown(object, whole && !w.pruned[version]))
 		}
 	}
 	return out, "", nil
@@ -75,7 +82,7 @@ func (w *world) Namespace(_ context.Context, name string) (*resolution.Namespace
 
 // resource is one of the kinds that discovery shows.
 func resource(group, name, kind string, namespaced bool) cleanup.Resource {
-	return cleanup.Resource{GroupResource: schema.GroupResource{Group: group, Resource: name}, Kind: kind, Namespaced: namespaced, Versions: []string{"v1"}}
+	return cleanup.Resource{GroupResource: schema.GroupResource{Group: group, Resource: name}, Kind: kind, Namespaced: namespaced, Versions: []string{"v1"}, Listable: []string{"v1"}}
 }
 
 // add adds an object to the world.
@@ -118,13 +125,19 @@ func newWorld() *world {
 	return w
 }
 
-// policyOf deletes resources of the core group that meet the conditions.
+// policyOf deletes resources of the core group, and of apps, that meet the conditions.
 func policyOf(t *testing.T, spec v1alpha1.CleanupSpec, resources []string, conditions ...string) *cleanup.Policy {
+	t.Helper()
+	return policyIn(t, []string{"", "apps"}, spec, resources, conditions...)
+}
+
+// policyIn deletes resources of some API groups that meet the conditions.
+func policyIn(t *testing.T, groups []string, spec v1alpha1.CleanupSpec, resources []string, conditions ...string) *cleanup.Policy {
 	t.Helper()
 	object := &v1alpha1.ClusterCleanupPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "policy", Generation: 1}}
 	object.Spec.CleanupSpec = spec
 	object.Spec.Schedule = "@daily"
-	object.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{"", "apps"}, Resources: resources}}
+	object.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: groups, Resources: resources}}
 	for i, condition := range conditions {
 		object.Spec.Conditions = append(object.Spec.Conditions, v1alpha1.CleanupCondition{Name: fmt.Sprint("c", i), Expression: v1alpha1.Expression(condition)})
 	}

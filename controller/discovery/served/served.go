@@ -2,6 +2,7 @@
 package served
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +46,8 @@ func Each(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, f func(sch
 
 // Resources returns the resources that discovery shows, each with its versions, the preferred one
 // first. A resource that can be listed, read and deleted in some versions has only these. Resources
-// that cannot are kept: a workload that cannot be deleted still mounts its volumes.
+// that cannot are kept: a workload that cannot be deleted still mounts its volumes. Each has
+// in Listable all versions that can be listed: any may have a field that refers to an object.
 func Resources(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) []cleanup.Resource {
 	var out []cleanup.Resource
 	at := map[schema.GroupResource]int{}
@@ -54,16 +56,24 @@ func Resources(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) []cle
 			GroupResource: schema.GroupResource{Group: version.Group, Resource: resource.Name}, Kind: resource.Kind,
 			Namespaced: resource.Namespaced, Versions: []string{version.Version}, Undeletable: !cleanable(resource.Verbs),
 		}
+		if slices.Contains(resource.Verbs, "list") {
+			one.Listable = one.Versions
+		}
 		known, ok := at[one.GroupResource]
-		switch {
-		case !ok:
+		if !ok {
 			at[one.GroupResource] = len(out)
 			out = append(out, one)
-		case out[known].Undeletable == one.Undeletable:
-			out[known].Versions = append(out[known].Versions, version.Version)
-		case out[known].Undeletable:
-			out[known] = one
+			return
 		}
+		all := &out[known]
+		listable := append(all.Listable, one.Listable...)
+		switch {
+		case all.Undeletable == one.Undeletable:
+			all.Versions = append(all.Versions, version.Version)
+		case all.Undeletable:
+			*all = one
+		}
+		all.Listable = listable
 	})
 	return out
 }

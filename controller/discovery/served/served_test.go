@@ -25,16 +25,21 @@ func TestUndeletable(t *testing.T) {
 		one, two    metav1.Verbs
 		versions    []string
 		undeletable bool
+		listable    []string
 	}{
-		"both":    {all, all, []string{"v1", "v2"}, false},
-		"first":   {all, metav1.Verbs{"list"}, []string{"v1"}, false},
-		"second":  {metav1.Verbs{"list"}, all, []string{"v2"}, false},
-		"neither": {metav1.Verbs{"list", "get"}, metav1.Verbs{"list"}, []string{"v1", "v2"}, true},
+		"both":                   {all, all, []string{"v1", "v2"}, false, []string{"v1", "v2"}},
+		"first":                  {all, metav1.Verbs{"list"}, []string{"v1"}, false, []string{"v1", "v2"}},
+		"second":                 {metav1.Verbs{"list"}, all, []string{"v2"}, false, []string{"v1", "v2"}},
+		"second, never listed":   {metav1.Verbs{"create"}, all, []string{"v2"}, false, []string{"v2"}},
+		"neither":                {metav1.Verbs{"list", "get"}, metav1.Verbs{"list"}, []string{"v1", "v2"}, true, []string{"v1", "v2"}},
+		"neither, first listed":  {metav1.Verbs{"list"}, metav1.Verbs{"create"}, []string{"v1", "v2"}, true, []string{"v1"}},
+		"neither, second listed": {metav1.Verbs{"create"}, metav1.Verbs{"list"}, []string{"v1", "v2"}, true, []string{"v2"}},
+		"neither is listed":      {metav1.Verbs{"create"}, metav1.Verbs{"create"}, []string{"v1", "v2"}, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Resources([]*metav1.APIGroup{group}, []*metav1.APIResourceList{version("v1", c.one), version("v2", c.two)})
 			want := []cleanup.Resource{{
-				GroupResource: schema.GroupResource{Group: "a", Resource: "runners"}, Kind: "Runner", Namespaced: true, Versions: c.versions, Undeletable: c.undeletable,
+				GroupResource: schema.GroupResource{Group: "a", Resource: "runners"}, Kind: "Runner", Namespaced: true, Versions: c.versions, Undeletable: c.undeletable, Listable: c.listable,
 			}}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)

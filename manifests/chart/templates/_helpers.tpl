@@ -1,6 +1,11 @@
+{{/* The image by digest, unless a tag is set. The digest of the release is no value: an upgrade with --reuse-values would keep it. */}}
 {{- define "curfew.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- $digest := .Values.image.digest -}}
+{{- if not (or $digest .Values.image.tag) -}}
+{{- $digest = index (.Chart.Annotations | default dict) "curfew.dev/image-digest" -}}
+{{- end -}}
+{{- if $digest -}}
+{{ .Values.image.repository }}@{{ $digest }}
 {{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
@@ -32,4 +37,26 @@
 {{- $terms = append $terms (printf "request.?namespace.orValue(\"\").matches(\"^(%s)$\")" (join "|" .)) -}}
 {{- end -}}
 !({{ join " || " $terms | default "false" }})
+{{- end -}}
+
+{{- define "curfew.metricsLabels" -}}
+app.kubernetes.io/name: curfew
+app.kubernetes.io/component: metrics
+app.kubernetes.io/part-of: curfew
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* How Prometheus reads secure metrics. The controller signs its certificate itself. */}}
+{{- define "curfew.scrape" -}}
+{{- if and (.Values.metrics).secure (not .Values.onlyNamespaces) -}}
+scheme: https
+tlsConfig:
+  insecureSkipVerify: true
+authorization:
+  credentials:
+    name: curfew-metrics-token
+    key: token
+{{- end -}}
 {{- end -}}

@@ -135,7 +135,7 @@ func role(all []*v1alpha1.KindProfile) string {
 		}
 	}
 	return roleHead +
-		deleted.rules("list and watch find what is finished, get re-reads what has to be judged again, delete is the point.",
+		deleted.rules("list and watch find finished objects, get reads one again to judge it again, delete deletes it.",
 			"get, list, watch, delete") +
 		read.rules("Training runtimes, whose TTL wins over that of the object.", "get, list, watch") +
 		fmt.Sprintf(featureHead, "Where Curfew enforces a deadline of these kinds.", "deadlines") +

@@ -30,6 +30,8 @@ type Options struct {
 	// Repository and Version name the image that the manifests run. The chart has the same version,
 	// without the v.
 	Repository, Version string
+	// Digest is that of the image. Without it the manifests name the image by its version.
+	Digest string
 	// Created is the time of the files in the archive.
 	Created time.Time
 	// Runbooks begins the links of alerts to their runbooks, with {version} for the version; empty for
@@ -94,11 +96,8 @@ func Files(o *Options) (map[string][]byte, error) {
 		return nil, fmt.Errorf("manifests/chart/values.yaml: found no %q to replace", image)
 	}
 	files["values.yaml"] = bytes.Replace(files["values.yaml"], []byte(image), []byte("repository: "+o.Repository+"\n"), 1)
-	files["Chart.yaml"], err = yaml.Marshal(map[string]any{
-		"apiVersion": "v2", "name": "curfew", "type": "application", "version": number(o.Version), "appVersion": o.Version,
-		"description": "Lifecycle admission and timed cleanup for Kubernetes", "kubeVersion": minimum,
-		"keywords": []string{"ttl", "cleanup", "jobs", "admission"},
-	})
+	files["Chart.yaml"], err = o.metadata(files["icon.svg"])
+	delete(files, "icon.svg") // The archive has it in Chart.yaml.
 	return files, err
 }
 
@@ -122,7 +121,11 @@ func InstallYAML(o *Options, dryRun bool) ([]byte, error) {
 	if dryRun {
 		data = commands.ReplaceAll(data, []byte("$0$1- --dry-run\n"))
 	}
-	return bytes.ReplaceAll(data, []byte(image), []byte("image: "+o.Repository+":"+o.Version+"\n")), nil
+	name := o.Repository + ":" + o.Version
+	if o.Digest != "" {
+		name += "@" + o.Digest
+	}
+	return bytes.ReplaceAll(data, []byte(image), []byte("image: "+name+"\n")), nil
 }
 
 // component is one of manifests/components, and the condition under which the chart has it.
@@ -130,7 +133,7 @@ type component struct{ name, when string }
 
 // components are all that the chart knows.
 var components = []component{
-	{"cert-manager", `eq .Values.certificates "cert-manager"`},
+	{"cert-manager", `or (eq .Values.certificates "cert-manager") .Values.existingSecret`},
 	{"delete-anything", ".Values.deleteAnything"},
 	{"fail-closed", ".Values.failClosed"},
 	{"high-availability", ".Values.highAvailability"},
@@ -139,6 +142,7 @@ var components = []component{
 	{"monitoring", ".Values.monitoring"},
 	{"no-builtin-profiles", "not .Values.builtinProfiles"},
 	{"precreated-webhooks", ".Values.precreatedWebhooks"},
+	{"secure-metrics", "(.Values.metrics).secure"},
 	{"tenant-view", ".Values.tenantView"},
 }
 

@@ -103,13 +103,14 @@ var switches = map[string]values{
 	"monitoring":          {"monitoring": true},
 	"no-builtin-profiles": {"builtinProfiles": false},
 	"precreated-webhooks": {"precreatedWebhooks": true},
+	"secure-metrics":      {"metrics": values{"secure": true}},
 	"tenant-view":         {"tenantView": true},
 }
 
-// asBase are values with which the chart runs the image of manifests/base, and without the
-// annotation helm.sh/resource-policy, which only Helm reads.
+// asBase are values with which the chart runs the image of manifests/base, with plain metrics, and
+// without the annotation helm.sh/resource-policy, which only Helm reads.
 func asBase(more ...values) values {
-	out := values{"crds": values{"keep": false}, "image": values{"tag": "dev"}}
+	out := values{"crds": values{"keep": false}, "image": values{"tag": "dev"}, "metrics": values{"secure": false}}
 	for _, set := range more {
 		maps.Copy(out, set)
 	}
@@ -149,6 +150,12 @@ func TestChartIsTheBase(t *testing.T) {
 	}
 	t.Run("all", func(t *testing.T) {
 		got, _ := render(t, namespace, asBase(all...))
+		for _, account := range []string{"serviceaccount-curfew-metrics", "secret-curfew-metrics-token", "clusterrolebinding-curfew-metrics-reader"} {
+			if got[account] == nil {
+				t.Errorf("the chart lacks %s, with which Prometheus reads secure metrics", account)
+			}
+			delete(got, account)
+		}
 		same(t, got, want(t, every...))
 	})
 	folders, err := filepath.Glob(filepath.Join(root, "manifests", "components", "*"))
@@ -235,64 +242,6 @@ func TestTriggers(t *testing.T) {
 	}
 }
 
-// changes are a value for each path in values.yaml that is not its default, and a text that only
-// then is in what the chart renders. Empty means that something is missing then.
-var changes = map[string]struct {
-	value any
-	shows string
-}{
-	"image.repository":   {"registry.example.com/curfew", `"image":"registry.example.com/curfew:v0.1.0"`},
-	"image.tag":          {"v1", `"image":"curfew:v1"`},
-	"image.digest":       {"sha256:" + strings.Repeat("0", 64), `"image":"curfew@sha256:0`},
-	"image.pullPolicy":   {"Always", `"imagePullPolicy":"Always"`},
-	"imagePullSecrets":   {[]any{values{"name": "registry"}}, `"imagePullSecrets":[{"name":"registry"}]`},
-	"triggers":           {[]any{"ttl", "label"}, `"--enable=ttl,label"`},
-	"args":               {[]any{"--dry-run"}, `"--dry-run"`},
-	"protect":            {[]any{"openshift-*"}, `"--protect=openshift-*"`},
-	"onlyNamespaces":     {[]any{"a", "b"}, `"--only-namespaces=a,b"`},
-	"config":             {values{"p.yaml": "kind: X"}, `"data":{"p.yaml":"kind: X"}`},
-	"certificates":       {"cert-manager", `"--certificates=cert-manager"`},
-	"builtinProfiles":    {false, `"--builtin-profiles=false"`},
-	"leaveNativeTTL":     {true, `"--leave-native-ttl"`},
-	"deleteAnything":     {true, `"name":"curfew-controller-anything"`},
-	"precreatedWebhooks": {true, `"name":"curfew-kinds"`},
-	"restorers":          {[]any{"a:b"}, `request.userInfo.username != \"a:b\"`},
-	"webhookKeys":        {[]any{"a.io/b"}, `[\"a.io/b\"]`},
-	"failClosed":         {true, `"--fail-closed"`},
-	"httpAPI":            {true, `"--api-addr=:8443"`},
-	"highAvailability":   {true, `"replicas":3`},
-	"monitoring":         {true, `"kind":"PrometheusRule"`},
-	"tenantView":         {true, `"name":"curfew-tenant-view"`},
-	"crds.install":       {false, ""},
-	"crds.keep":          {false, ""},
-
-	"webhook.replicas":             {0, `"replicas":0`},
-	"webhook.args":                 {[]any{"--require-delete"}, `"--require-delete"`},
-	"webhook.resources":            {values{"requests": values{"memory": "9Gi"}}, `"memory":"9Gi"`},
-	"webhook.podAnnotations":       {values{"a": "b"}, `"annotations":{"a":"b"}`},
-	"webhook.nodeSelector":         {values{"disk": "ssd"}, `"nodeSelector":{"disk":"ssd"}`},
-	"webhook.tolerations":          {[]any{values{"operator": "Exists"}}, `"tolerations":[{"operator":"Exists"}]`},
-	"webhook.affinity":             {values{"podAffinity": values{"x": "y"}}, `"affinity":{"podAffinity":{"x":"y"}}`},
-	"webhook.priorityClassName":    {"high", `"priorityClassName":"high"`},
-	"controller.replicas":          {1, `"replicas":1`},
-	"controller.args":              {[]any{"--require-approval"}, `"--require-approval"`},
-	"controller.resources":         {values{"requests": values{"memory": "9Gi"}}, `"memory":"9Gi"`},
-	"controller.podAnnotations":    {values{"a": "b"}, `"annotations":{"a":"b"}`},
-	"controller.nodeSelector":      {values{"disk": "ssd"}, `"nodeSelector":{"disk":"ssd"}`},
-	"controller.tolerations":       {[]any{values{"operator": "Exists"}}, `"tolerations":[{"operator":"Exists"}]`},
-	"controller.affinity":          {values{"podAffinity": values{"x": "y"}}, `"affinity":{"podAffinity":{"x":"y"}}`},
-	"controller.priorityClassName": {"high", `"priorityClassName":"high"`},
-}
-
-// nest is a value at a path.
-func nest(path string, value any) values {
-	key, rest, deeper := strings.Cut(path, ".")
-	if !deeper {
-		return values{key: value}
-	}
-	return values{key: nest(rest, value)}
-}
-
 func all(objects map[string]object) string {
 	var out strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
@@ -301,19 +250,19 @@ func all(objects map[string]object) string {
 	return out.String()
 }
 
-// TestEveryValueDoesSomething: each value that the README lists changes what is rendered, and where
-// it belongs to one Deployment only that.
+// TestEveryValueDoesSomething: each value that the README lists changes the rendered manifests. A
+// value that belongs to one Deployment changes only that Deployment.
 func TestEveryValueDoesSomething(t *testing.T) {
 	listed, err := readme(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cluster, _ := render(t, namespace, nil)
-	team, _ := render(t, namespace, values{"onlyNamespaces": []any{"a"}})
 	for path, change := range changes {
 		base, set := cluster, nest(path, change.value)
-		if path == "config" {
-			base, set["onlyNamespaces"] = team, []any{"a"}
+		if other := beside[path]; other != "" {
+			base, _ = render(t, namespace, nest(other, changes[other].value))
+			put(set, other, changes[other].value)
 		}
 		if !bytes.Contains(listed, []byte("| `"+path+"` |")) {
 			t.Errorf("%s is in no row of the README", path)
@@ -341,7 +290,9 @@ func TestSchema(t *testing.T) {
 		"failclosed": true, "webhook.replica": 2, "image.pullpolicy": "Always",
 		"failClosed": "yes", "webhook.replicas": -1, "image.digest": "latest", "triggers": []any{"ttls"}, "args": []any{"dry-run"},
 		"onlyNamespaces": []any{"a,b"}, "config": values{"policy": "kind: X"},
-		"controller.nodeSelector": values{"a": true},
+		"controller.nodeSelector": values{"a": true}, "webhook.port": 443, "controller.port": 9443, "webhook.extraEnv": []any{values{"value": "a"}},
+		"commonLabels": values{"app.kubernetes.io/name": "mine"}, "webhook.podLabels": values{"curfew.dev/ttl": "1h"},
+		"issuerRef": values{"kind": "ClusterIssuer"}, "existingSecret": "a/b", "caBundle": "ca.crt", "networkPolicy": true,
 	} {
 		if _, _, err := tryRender(t, namespace, nest(path, value)); err == nil {
 			t.Errorf("%s=%v is accepted", path, value)

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -27,6 +28,8 @@ type printer struct {
 	used map[string]bool
 	// literal objects have no namespace to replace.
 	literal bool
+	// webhook is the Deployment of the webhook.
+	webhook bool
 	err     error
 }
 
@@ -38,6 +41,12 @@ type place struct {
 	block string
 	// more are lines at the end of a map or list.
 	more string
+	// set is a value of the chart that, unless empty, replaces the value of a key, or adds the key.
+	set string
+	// add is a value of the chart whose entries or items are added to a map or list, which may be new.
+	add string
+	// when replaces the condition under which components change it. The path of an object is "".
+	when string
 }
 
 func (p *printer) line(indent int, text string) {
@@ -57,6 +66,12 @@ func (p *printer) under(indent int, when string, write func()) {
 	p.line(indent, "{{- end }}")
 }
 
+// newPrinter prints an object with the places of its values.
+func newPrinter(o object) *printer {
+	return &printer{places: parameters(o), used: map[string]bool{}, literal: o["kind"] == "CustomResourceDefinition",
+		webhook: id(o) == "deployment-curfew-webhook"}
+}
+
 // text is the template, if every place was found.
 func (p *printer) text() (string, error) {
 	for path := range p.places {
@@ -64,7 +79,11 @@ func (p *printer) text() (string, error) {
 			p.err = fmt.Errorf("it has no %s for a value to change", path)
 		}
 	}
-	return strings.Join(p.out, "\n") + "\n", p.err
+	text := strings.Join(p.out, "\n") + "\n"
+	if p.webhook {
+		text = ofWebhook(text)
+	}
+	return text, p.err
 }
 
 func (p *printer) place(path string) place {
@@ -81,6 +100,11 @@ func (p *printer) mapping(path string, indent int, base object, alternatives []a
 	for _, a := range alternatives {
 		keys = slices.AppendSeq(keys, maps.Keys(a.value.(object)))
 	}
+	for at, place := range p.places {
+		if dot := strings.LastIndex(at, "."); dot >= 0 && at[:dot] == path && place.set+place.add != "" {
+			keys = append(keys, at[dot+1:])
+		}
+	}
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
 		var differ []alternative
@@ -91,18 +115,82 @@ func (p *printer) mapping(path string, indent int, base object, alternatives []a
 		}
 		p.entry(path+"."+key, indent, key+":", base[key], differ)
 	}
-	p.lines(indent, p.place(path).more)
+	p.end(path, indent)
 }
 
-// entry writes a key or a dash, and its value.
+// end writes what values add to a map or list.
+func (p *printer) end(path string, indent int) {
+	place := p.place(path)
+	p.lines(indent, place.more)
+	if place.add != "" {
+		p.with(indent, place.add, "", nil)
+	}
+}
+
+// with writes a value of the chart unless it is empty, and otherwise what instead writes.
+func (p *printer) with(indent int, value, head string, instead func()) {
+	p.line(indent, "{{- with "+value+" }}")
+	inside := indent
+	if head != "" {
+		p.line(indent, head)
+		inside += 2
+	}
+	p.line(inside, fmt.Sprintf("{{- toYaml . | nindent %d }}", inside))
+	if instead != nil {
+		p.line(indent, "{{- else }}")
+		instead()
+	}
+	p.line(indent, "{{- end }}")
+}
+
+// entry writes a key or a dash, and its value, or what values of the chart make of it.
 func (p *printer) entry(path string, indent int, head string, base any, alternatives []alternative) {
+	place := p.place(path)
+	alternatives = place.conditions(alternatives)
+	write := func() { p.plain(path, indent, head, base, alternatives) }
+	switch {
+	case base == nil && len(alternatives) == 0:
+		if value := place.set + place.add; value != "" {
+			p.with(indent, value, head, nil)
+		}
+	case place.set != "":
+		p.with(indent, place.set, head, write)
+	case place.add != "" && base == nil:
+		whens := make([]string, len(alternatives))
+		for i, a := range alternatives {
+			whens[i] = "(" + a.when + ")"
+		}
+		p.under(indent, "or "+strings.Join(whens, " ")+" ("+place.add+")", func() {
+			p.line(indent, head)
+			if _, list := alternatives[0].value.([]any); list {
+				p.list(path, indent, nil, alternatives)
+			} else {
+				p.mapping(path, indent+2, nil, alternatives)
+			}
+		})
+	default:
+		write()
+	}
+}
+
+// conditions are alternatives under the condition of a place.
+func (p place) conditions(alternatives []alternative) []alternative {
+	out := slices.Clone(alternatives)
+	for i := range out {
+		out[i].when = cmp.Or(p.when, out[i].when)
+	}
+	return out
+}
+
+// plain writes a key or a dash, and its value.
+func (p *printer) plain(path string, indent int, head string, base any, alternatives []alternative) {
 	var kept []alternative
 	for _, a := range alternatives {
 		switch {
 		case base == nil:
-			p.under(indent, a.when, func() { p.entry(path, indent, head, a.value, nil) })
+			p.under(indent, a.when, func() { p.plain(path, indent, head, a.value, nil) })
 		case a.value == nil:
-			p.under(indent, "not ("+a.when+")", func() { p.entry(path, indent, head, base, nil) })
+			p.under(indent, "not ("+a.when+")", func() { p.plain(path, indent, head, base, nil) })
 			if len(alternatives) > 1 {
 				p.err = fmt.Errorf("%s: one component removes what another changes", path)
 			}
@@ -151,9 +239,9 @@ func (p *printer) entry(path string, indent int, head string, base any, alternat
 // either writes a value that a component replaces as a whole.
 func (p *printer) either(path string, indent int, head string, base any, other alternative) {
 	p.under(indent, other.when, func() {
-		p.entry(path, indent, head, other.value, nil)
+		p.plain(path, indent, head, other.value, nil)
 		p.line(indent, "{{- else }}")
-		p.entry(path, indent, head, base, nil)
+		p.plain(path, indent, head, base, nil)
 	})
 }
 
@@ -187,7 +275,7 @@ func (p *printer) list(path string, indent int, base []any, alternatives []alter
 			p.under(indent, a.when, func() { p.list(path+".more", indent, more, nil) })
 		}
 	}
-	p.lines(indent, p.place(path).more)
+	p.end(path, indent)
 }
 
 // scalar writes a single value, which may depend on components.
@@ -236,130 +324,3 @@ func (p *printer) marshal(value any) string {
 
 // namespace is Curfew's own in the manifests. A release of the chart may be in another.
 const namespace = "curfew-system"
-
-// What values add to a Deployment. %[1]s is its component, webhook or controller.
-const podMore = `{{- with .Values.imagePullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 8 }}
-{{- end }}
-{{- with .Values.%[1]s.priorityClassName }}
-priorityClassName: {{ . | quote }}
-{{- end }}
-{{- with .Values.%[1]s.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 8 }}
-{{- end }}
-{{- with .Values.%[1]s.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 8 }}
-{{- end }}
-{{- with .Values.%[1]s.affinity }}
-affinity:
-  {{- toYaml . | nindent 8 }}
-{{- end }}
-`
-
-const replicas = `{{ if kindIs "invalid" .Values.%[1]s.replicas }}%%s{{ else }}{{ .Values.%[1]s.replicas }}{{ end }}`
-
-const argsMore = `{{- with include "curfew.protect" . }}
-{{ . }}
-{{- end }}
-{{- with .Values.triggers }}
-- --enable={{ join "," . }}
-{{- end }}
-{{- range concat .Values.args .Values.%[1]s.args }}
-- {{ . | quote }}
-{{- end }}
-`
-
-const annotationsMore = `{{- with .Values.%[1]s.podAnnotations }}
-annotations:
-  {{- toYaml . | nindent 8 }}
-{{- end }}
-`
-
-// restorersMore exempts accounts from the policy on statuses.
-const restorersMore = `{{- range $index, $user := .Values.restorers }}
-- name: restorer-{{ $index }}
-  expression: {{ printf "request.userInfo.username != %q" $user | quote }}
-{{- end }}
-`
-
-// needed names the trigger without which the controller does not use an object. The role of
-// PodTallies is not here: while they are switched off, the controller removes their finalizers. The
-// role of runtimes is not here either: the controller always keeps their stamps, so that switching
-// on a trigger loses nothing.
-var needed = map[string]string{
-	"clusterrole-curfew-controller-deadlines": "deadline",
-	"clusterrole-curfew-controller-cleanup":   "cleanup",
-	"role-curfew-controller-cleanup":          "cleanup",
-	"rolebinding-curfew-controller-cleanup":   "cleanup",
-}
-
-// parameters returns the places of an object, by path, where a value of the chart is inserted that
-// no component sets.
-func parameters(o object) map[string]place {
-	switch o["kind"] {
-	case "Deployment":
-		part := strings.TrimPrefix(id(o), "deployment-curfew-")
-		const pod, container = ".spec.template.spec", ".spec.template.spec.containers.0"
-		return map[string]place{
-			".spec.replicas":               {value: fmt.Sprintf(replicas, part)},
-			".spec.template.metadata":      {more: fmt.Sprintf(annotationsMore, part)},
-			pod:                            {more: fmt.Sprintf(podMore, part)},
-			container + ".image":           {value: `{{ include "curfew.image" . | quote }}`},
-			container + ".imagePullPolicy": {value: "{{ .Values.image.pullPolicy }}"},
-			container + ".args":            {more: fmt.Sprintf(argsMore, part)},
-			container + ".resources":       {block: fmt.Sprintf("{{- toYaml .Values.%s.resources | nindent 12 }}", part)},
-		}
-	case "ValidatingWebhookConfiguration":
-		return notProtected(o)
-	case "ValidatingAdmissionPolicy":
-		switch id(o) {
-		case "validatingadmissionpolicy-curfew-status":
-			return map[string]place{".spec.matchConditions": {more: restorersMore}}
-		case "validatingadmissionpolicy-curfew-controller":
-			return map[string]place{".spec.variables.0.expression": {value: "{{ .Values.webhookKeys | toJson | quote }}"}}
-		}
-	case "CustomResourceDefinition":
-		return map[string]place{
-			".metadata.annotations": {more: "{{- if .Values.crds.keep }}\nhelm.sh/resource-policy: keep\n{{- end }}\n"},
-		}
-	}
-	return nil
-}
-
-// notProtected derives the condition that component fail-closed adds to each webhook from the value
-// protect. For curfew-kinds the controller derives it from its flag.
-func notProtected(o object) map[string]place {
-	webhooks, _ := o["webhooks"].([]any)
-	out := map[string]place{}
-	for i := range webhooks {
-		path := fmt.Sprintf(".webhooks.%d.matchConditions.more.0.expression", i)
-		out[path] = place{value: `{{ include "curfew.notProtected" . | squote }}`}
-	}
-	return out
-}
-
-// link gives the alerts of a PrometheusRule links to their runbooks, whose paths end their
-// descriptions. Without a base address it adds no links: a path alone would be a dead link.
-func (o *Options) link(of object) {
-	if o.Runbooks == "" || of["kind"] != "PrometheusRule" {
-		return
-	}
-	base := strings.ReplaceAll(o.Runbooks, "{version}", o.Version)
-	spec, _ := of["spec"].(object)
-	groups, _ := spec["groups"].([]any)
-	for _, group := range groups {
-		group, _ := group.(object)
-		alerts, _ := group["rules"].([]any)
-		for _, alert := range alerts {
-			alert, _ := alert.(object)
-			annotations, _ := alert["annotations"].(object)
-			description, _ := annotations["description"].(string)
-			if _, path, ok := strings.Cut(description, "Runbook: "); ok {
-				annotations["runbook_url"] = base + path
-			}
-		}
-	}
-}

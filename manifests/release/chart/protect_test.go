@@ -65,7 +65,7 @@ func TestProtectIsChecked(t *testing.T) {
 	}
 	for _, bad := range []any{nil, "infra"} {
 		if _, _, err := tryRender(t, namespace, values{"protect": bad}); err == nil || !strings.Contains(fmt.Sprint(err), "protect") {
-			t.Errorf("%v: %v", bad, err)
+			t.Errorf("protect %v: error %v, want one that names protect", bad, err)
 		}
 	}
 }

@@ -84,8 +84,7 @@ func template(base object, alternatives []alternative) (string, error) {
 	if some == nil {
 		some = alternatives[0].value.(object)
 	}
-	crd := some["kind"] == "CustomResourceDefinition"
-	p := &printer{places: parameters(some), used: map[string]bool{}, literal: crd}
+	p := newPrinter(some)
 	write := func() { p.object(base, alternatives) }
 	if group, _ := some["apiVersion"].(string); !strings.HasPrefix(group, "cert-manager.io/") { // A team may have certificates issued, too.
 		all := write
@@ -93,7 +92,7 @@ func template(base object, alternatives []alternative) (string, error) {
 	}
 	trigger := needed[id(some)]
 	switch {
-	case crd:
+	case p.literal:
 		p.under(0, ".Values.crds.install", write)
 	case trigger != "":
 		p.under(0, fmt.Sprintf("or (not .Values.triggers) (has %q .Values.triggers)", trigger), write)
@@ -105,6 +104,7 @@ func template(base object, alternatives []alternative) (string, error) {
 
 // object prints an object, under a condition if a component adds or removes it.
 func (p *printer) object(base object, alternatives []alternative) {
+	alternatives = p.place("").conditions(alternatives)
 	if base == nil {
 		if len(alternatives) > 1 {
 			p.err = fmt.Errorf("two components add it")
@@ -164,10 +164,7 @@ func confined(root string) (map[string][]byte, error) {
 }
 
 func confinedTemplate(o object) (string, error) {
-	p := &printer{places: parameters(o), used: map[string]bool{}}
-	if o["kind"] == "ConfigMap" {
-		p.places = map[string]place{".data": {block: "{{- toYaml .Values.config | nindent 2 }}"}}
-	}
+	p := newPrinter(o)
 	if o["metadata"].(object)["namespace"] == team {
 		// with restores what range replaces: the values and the release.
 		p.lines(0, "{{- range $team := .Values.onlyNamespaces }}\n{{- with $ }}\n---\n")

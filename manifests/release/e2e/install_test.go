@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -66,10 +67,17 @@ func TestReleaseRuns(t *testing.T) {
 	})
 }
 
-// runPods runs each Pod of the Deployments from the binary of the image: with its arguments, probes
-// and token, in a root filesystem that has nothing else. The API server reaches the webhook by its
-// Service. Then a Job expires.
+// runPods has a Job expire while all Pods run.
 func runPods(ctx context.Context, t *testing.T, cluster *harness.Cluster, services *harness.Services) {
+	startPods(ctx, t, cluster, services)
+	expire(ctx, t, cluster, "hello", nil)
+}
+
+// startPods runs each Pod of the Deployments from the binary of the image, until the test ends: with
+// its arguments, probes and token, in a root filesystem that has nothing else. The API server reaches
+// the webhook by its Service.
+func startPods(ctx context.Context, t *testing.T, cluster *harness.Cluster, services *harness.Services) {
+	t.Helper()
 	binary := unpack(t)
 	var pods []*harness.Pod
 	for name, replicas := range map[string]int{"webhook": 2, "controller": 2} {
@@ -81,11 +89,11 @@ func runPods(ctx context.Context, t *testing.T, cluster *harness.Cluster, servic
 			}
 			must(t, err)
 			t.Cleanup(func() { _ = os.Chmod(folder, 0o755) })
-			defer func() {
+			t.Cleanup(func() {
 				if err := started.Terminate(context.Background()); err != nil {
 					t.Errorf("%s: %v\n%s", pod.Name, err, harness.Tail(started.Log, 20))
 				}
-			}()
+			})
 			pods = append(pods, started)
 		}
 	}
@@ -94,7 +102,6 @@ func runPods(ctx context.Context, t *testing.T, cluster *harness.Cluster, servic
 		services.Serve(cluster, pod)
 	}
 	must(t, cluster.WaitForWebhook(ctx))
-	expire(ctx, t, cluster, "hello", nil)
 }
 
 // runOneTrigger upgrades the release to a single trigger, which removes the permissions of others.
@@ -197,9 +204,14 @@ func short(t *testing.T) string {
 	return dir
 }
 
+// files are the chart.
+var files = sync.OnceValues(func() (map[string][]byte, error) {
+	return chart.Files(&chart.Options{Root: root, Repository: "curfew", Version: version})
+})
+
 func render(t *testing.T, namespace string, values map[string]any) string {
 	t.Helper()
-	files, err := chart.Files(&chart.Options{Root: root, Repository: "curfew", Version: version})
+	files, err := files()
 	must(t, err)
 	manifests, _, err := charttest.Render(files, namespace, values)
 	must(t, err)

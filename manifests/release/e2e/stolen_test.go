@@ -89,7 +89,6 @@ var stolen = map[string]struct{ refused, limited, allowed map[string]attempt }{
 			"replaces a Pod":              {"PUT", ci + "/pods/victim", podBody},
 			"creates any Secret":          {"POST", own + "/secrets", tokenFor},
 			"creates any other ConfigMap": {"PATCH", own + "/configmaps/thief", `{"data":{}}`},
-			"asks what others may do":     {"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"spec":{"user":"admin","nonResourceAttributes":{"path":"/","verb":"get"}}}`},
 		},
 		limited: map[string]attempt{
 			"changes the image of a running Pod": {"PATCH", ci + "/pods/victim", `{"spec":{"containers":[{"name":"victim","image":"thief"}]}}`},
@@ -118,6 +117,7 @@ var stolen = map[string]struct{ refused, limited, allowed map[string]attempt }{
 			"writes a key of Curfew's on a Pod": {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"curfew.dev/finished-at":"2026-01-01T00:00:00Z"}}}`},
 			"lists all Pods":                    {"GET", "/api/v1/pods", ""},
 			"reads roles":                       {"GET", rbacAPI + "/clusterroles", ""},
+			"asks what others may do":           {"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"spec":{"user":"admin","nonResourceAttributes":{"path":"/","verb":"get"}}}`},
 		},
 	},
 	"curfew-webhook": {

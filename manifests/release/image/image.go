@@ -2,11 +2,13 @@ package image
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -16,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/match"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
@@ -28,11 +31,11 @@ const user = "65532:65532"
 // entrypoint is the binary. Deployments have args and no command.
 const entrypoint = "/curfew"
 
-// build makes the image of one platform from a binary and the licence. The binary needs nothing
-// else: time zones are linked in, and the cluster hands it the authority that it trusts.
+// build makes the image of one platform from a binary and licences. The binary needs nothing else:
+// time zones are linked in, and the cluster hands it the authority that it trusts.
 func build(binary, licence string, platform v1.Platform, o *Options) (v1.Image, error) {
-	content, err := pack.Tar(o.Created, pack.File{Path: binary, Name: "curfew", Mode: 0o755},
-		pack.File{Path: licence, Name: "LICENSE", Mode: 0o644})
+	content, err := pack.Tar(o.Created, append([]pack.File{{Path: binary, Name: "curfew", Mode: 0o755},
+		{Path: licence, Name: "LICENSE", Mode: 0o644}}, o.Licences...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +78,8 @@ func (o *Options) labels() map[string]string {
 // Static returns a [Options.Build] whose output does not depend on the machine or its folders.
 func Static(root, version string) func(v1.Platform, string) error {
 	return func(platform v1.Platform, file string) error {
-		return Compile(root, version, file, []string{"-trimpath", "-buildvcs=false"},
-			"GOOS="+platform.OS, "GOARCH="+platform.Architecture, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
+		flags, env := pack.Static(platform.OS, platform.Architecture)
+		return Compile(root, version, file, flags, env...)
 	}
 }
 
@@ -97,6 +100,8 @@ type Options struct {
 	Created time.Time
 	// Platforms are OS/ARCH, such as linux/arm64.
 	Platforms []string
+	// Licences are files with the licences of the linked modules.
+	Licences []pack.File
 	// Build writes the binary of a platform into a file.
 	Build func(platform v1.Platform, file string) error
 	// Progress gets a line for each step.
@@ -137,7 +142,8 @@ func Write(o *Options) (*Result, error) {
 		}
 		result.Files = append(result.Files, archive)
 	}
-	if err := writeLayout(filepath.Join(o.Out, Layout), index, o.Version); err != nil {
+	add := func(to layout.Path, named layout.Option) error { return to.AppendIndex(index, named) }
+	if err := writeLayout(filepath.Join(o.Out, Layout), o.Version, add); err != nil {
 		return nil, err
 	}
 	digest, err := index.Digest()
@@ -168,24 +174,26 @@ func (o *Options) image(text string) (v1.Image, *v1.Platform, error) {
 }
 
 // writeLayout writes an OCI image layout with one entry, so that tools need no digest to find it.
-func writeLayout(dir string, index v1.ImageIndex, version string) error {
+func writeLayout(dir, name string, add func(layout.Path, layout.Option) error) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
 	written, err := layout.Write(dir, empty.Index)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", dir, err)
+	if err == nil {
+		err = add(written, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": name}))
 	}
-	named := layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version})
-	if err := written.AppendIndex(index, named); err != nil {
+	if err != nil {
 		return fmt.Errorf("write %s: %w", dir, err)
 	}
 	return nil
 }
 
+// Program is the package of the binary.
+const Program = "./cmd/curfew"
+
 // Compile runs go build.
 func Compile(root, version, file string, flags []string, env ...string) error {
-	return pack.Build(root, "./cmd/curfew", version, file, flags, env...)
+	return pack.Build(root, Program, version, file, flags, env...)
 }
 
 // Unpack writes the files of the image for a platform into a folder, as a container engine would.
@@ -212,4 +220,48 @@ func Unpack(dir, platform, into string) (*v1.ConfigFile, error) {
 		return nil, fmt.Errorf("unpack %s: %w: %s", dir, err, text)
 	}
 	return images[0].ConfigFile()
+}
+
+// Signature is the folder of the layout with the image's signature, below [Options.Out]. It is a
+// layout of its own, so that tools push the image's layout, which has one entry, without a flag.
+const Signature = "image-signature"
+
+// Sign writes a signature of a digest in the form that cosign reads, and returns the tag that it
+// has to get beside the image. sign returns the signature of a text in base64. Source: cosign's
+// signature specification.
+func Sign(out, repository, digest string, sign func([]byte) (string, error)) (string, error) {
+	payload, err := json.Marshal(map[string]any{"critical": map[string]any{
+		"identity": map[string]any{"docker-reference": repository}, "image": map[string]any{"docker-manifest-digest": digest},
+		"type": "cosign container image signature"}, "optional": nil})
+	if err != nil {
+		return "", err
+	}
+	text, err := sign(payload)
+	if err != nil {
+		return "", err
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.Append(base, mutate.Addendum{
+		Layer:       static.NewLayer(payload, "application/vnd.dev.cosign.simplesigning.v1+json"),
+		Annotations: map[string]string{"dev.cosignproject.cosign/signature": text},
+	})
+	if err != nil {
+		return "", fmt.Errorf("append the payload: %w", err)
+	}
+	tag := strings.Replace(digest, ":", "-", 1) + ".sig"
+	add := func(to layout.Path, named layout.Option) error { return to.AppendImage(image, named) }
+	return tag, writeLayout(filepath.Join(out, Signature), tag, add)
+}
+
+// Digest reads the digest of the image from its layout.
+func Digest(dir string) (string, error) {
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", dir, err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		return "", fmt.Errorf("%s has %d entries, want 1: %w", dir, len(manifest.Manifests), err)
+	}
+	return manifest.Manifests[0].Digest.String(), nil
 }

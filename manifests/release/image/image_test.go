@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"curfew.dev/curfew/manifests/pack"
 )
 
 var root = filepath.Join("..", "..", "..")
@@ -26,6 +28,7 @@ var created = time.Unix(1_700_000_000, 0).In(time.FixedZone("", 3600))
 func options(t *testing.T) *Options {
 	return &Options{Root: root, Out: t.TempDir(), Repository: "curfew", Version: "v9.8.7", Revision: "037c104", Created: created,
 		Platforms: []string{"linux/amd64", "linux/arm64"}, Progress: io.Discard,
+		Licences: []pack.File{{Name: "licenses/example.com/a/LICENSE", Mode: 0o644, Content: []byte("linked")}},
 		Build: func(platform v1.Platform, file string) error {
 			return os.WriteFile(file, []byte("for "+platform.String()), 0o600)
 		}}
@@ -70,7 +73,7 @@ func TestLayout(t *testing.T) {
 			t.Errorf("%s: config of %s/%s, created %s", platform, config.OS, config.Architecture, config.Created)
 		}
 		if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/curfew"}) || len(config.Config.Cmd) != 0 {
-			t.Errorf("%s: %+v", platform, config.Config)
+			t.Errorf("%s: config %+v, want user 65532:65532, entrypoint /curfew and no command", platform, config.Config)
 		}
 		for key, want := range map[string]string{"version": "v9.8.7", "revision": "037c104", "created": "2023-11-14T22:13:20Z", "licenses": "Apache-2.0"} {
 			if got := config.Config.Labels["org.opencontainers.image."+key]; got != want {
@@ -81,10 +84,13 @@ func TestLayout(t *testing.T) {
 			t.Errorf("%s: %v: the binary is %q", platform, err, data)
 		}
 		if info, err := os.Stat(filepath.Join(into, "curfew")); err != nil || !info.ModTime().Equal(created) || info.Mode().Perm() != 0o755 {
-			t.Errorf("%s: %v: %+v", platform, err, info)
+			t.Errorf("%s: error %v, file %+v; want mode 755 and the time of creation", platform, err, info)
 		}
 		if data, err := os.ReadFile(filepath.Join(into, "LICENSE")); err != nil || !strings.Contains(string(data), "Apache License") {
 			t.Errorf("%s: %v: no licence", platform, err)
+		}
+		if data, err := os.ReadFile(filepath.Join(into, "licenses", "example.com", "a", "LICENSE")); err != nil || string(data) != "linked" {
+			t.Errorf("%s: %v: the licence of a linked module is %q", platform, err, data)
 		}
 	}
 	if _, err := Unpack(filepath.Join(o.Out, Layout), "linux/s390x", t.TempDir()); err == nil {
@@ -179,7 +185,7 @@ func TestImageRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := filepath.Join(into, config.Config.Entrypoint[0])
-	for args, want := range map[string]string{"version": "curfew v9.8.7\n", "--help": "Lifecycle admission", "webhook --help": "--port int"} {
+	for args, want := range map[string]string{"version": "curfew v9.8.7\ncommit ", "--help": "Lifecycle admission", "webhook --help": "--port int"} {
 		out, err := exec.CommandContext(t.Context(), program, strings.Fields(args)...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("curfew %s: %v: %s", args, err, out)

@@ -41,7 +41,7 @@ func TestPinned(t *testing.T) {
 	write(t, dir, "go.mod", gomod)
 	versions, key, err := pinned(dir, goMod)
 	if err != nil || versions != (Versions{Kubernetes: "v1.36.3", Etcd: "v3.6.8", Kwok: "v0.8.0"}) {
-		t.Fatalf("got %+v, %v", versions, err)
+		t.Fatalf("versions %+v, error %v; want the versions in go.mod", versions, err)
 	}
 	for name, content := range map[string]string{"go.mod": gomod + "\n", "go.sum": "x", "controlplane/main.go": "package main"} {
 		write(t, dir, name, content)
@@ -79,7 +79,7 @@ func TestModfileOf(t *testing.T) {
 		}
 	}
 	if versions, _, err := pinned(dir, "kubernetes-1.37.mod"); err != nil || versions.Kubernetes != "v1.37.1" {
-		t.Errorf("got %+v, %v", versions, err)
+		t.Errorf("versions %+v, error %v; want Kubernetes v1.37.1", versions, err)
 	}
 }
 

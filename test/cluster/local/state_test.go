@@ -114,7 +114,7 @@ func TestStaleState(t *testing.T) {
 				t.Errorf("still running: %+v %v", found, err)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "other")); err != nil {
-				t.Errorf("somebody else's file: %v", err)
+				t.Errorf("a file of another program is gone: %v", err)
 			}
 		})
 	}

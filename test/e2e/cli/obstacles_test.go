@@ -108,7 +108,7 @@ func TestControllerSettingsAreExplained(t *testing.T) {
 	} {
 		published(t, key, want)
 	}
-	explains(t, "job/due -n reported", "dry-run   the controller runs with --dry-run: what is due is only reported")
+	explains(t, "job/due -n reported", "dry-run   the controller runs with --dry-run: it only reports due objects")
 	explains(t, "cm/alias -n reported", wellknown.LabelKyvernoTTL+": 2099-01-01, which is 2099-01-01 00:00:00 UTC")
 	explains(t, "cm/kept -n guarded", `namespace "guarded" is protected by the controller's --protect`)
 	if got := typed(t, line{text: "kubectl curfew expire-now job/due -n reported"}); got.code != 1 || !strings.Contains(got.stderr, "would stay: the controller runs with --dry-run") {

@@ -144,13 +144,13 @@ func TestStatusForATenant(t *testing.T) {
 	}
 }
 
-// TestStatusForAMonitor: the roles that docs/reference.md grants are all that it needs, but
+// TestStatusForAMonitor: the roles that docs/reference-flags.md grants are all that it needs, but
 // for the Secret, and for the Deployment and the EndpointSlices of the webhook, which are not here.
 func TestStatusForAMonitor(t *testing.T) {
 	w := laid(t)
 	w.space(t, "monitors", nil)
 	kubeconfig := developer(t, "monitors")
-	page, err := os.ReadFile(filepath.Join(suite.root, "docs", "reference.md"))
+	page, err := os.ReadFile(filepath.Join(suite.root, "docs", "reference-flags.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,13 +97,6 @@ func (f *fixture) start(version *harness.Cluster) {
 	f.webhook, f.controller = webhook, controller
 }
 
-// stop ends the processes as a rollout does.
-func (f *fixture) stop() {
-	f.Helper()
-	f.ok(f.controller.Stop(f.ctx))
-	f.ok(f.webhook.Stop(f.ctx))
-}
-
 // kubectl runs a command that succeeds.
 func (f *fixture) kubectl(input string, args ...string) (stdout, stderr string) {
 	f.Helper()

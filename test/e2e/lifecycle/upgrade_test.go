@@ -2,16 +2,22 @@ package lifecycle
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
@@ -40,7 +46,8 @@ func older(t *testing.T) string {
 const timed = "40s"
 
 // Stamps of an older version keep their meaning: across an upgrade, a rollback, an uninstallation
-// and a new installation no object is deleted sooner, and due objects are deleted.
+// and a new installation no object is deleted sooner, and due objects are deleted. During upgrade
+// and rollback people create Jobs all the time: no request fails.
 func TestUpgrade(t *testing.T) {
 	folder := older(t)
 	f := newFixture(t)
@@ -53,18 +60,18 @@ func TestUpgrade(t *testing.T) {
 	stamps := f.stamps()
 	f.says(stamps, "curfew.dev/ttl-source:namespace/ci", "ttlSecondsAfterFinished:3600", "curfew.dev/ttl-source:policy/nightly", "curfew.dev/ttl:9d")
 
-	f.stop()
-	f.start(suite.cluster)
+	load := f.load()
+	f.roll(suite.cluster)
 	f.unchanged("the upgrade", stamps)
 	f.onTime(observer, "first")
 	explained, _ := f.kubectl("", "curfew", "explain", "job/default", "-n", "ci", "-o", "jsonpath={.items[0].source}")
 	f.says(explained, "namespace/ci")
 	f.timed("second")
 
-	f.stop()
-	f.start(old)
+	f.roll(old)
 	f.unchanged("the rollback", stamps)
 	f.onTime(observer, "second")
+	load(observer)
 
 	_, said := f.kubectl("", "curfew", "uninstall", "--yes")
 	f.says(said, "nothing of it blocks anything")
@@ -118,6 +125,60 @@ func object(name, space, policy, spec string) string {
 		"{apiVersion: batch/v1, kind: Job, metadata: {name: NAME, namespace: SPACE, labels: {policy: POLICY}}, spec: {SPEC template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}")
 }
 
+// roll replaces the running version as a rollout does: the new processes are ready before the old
+// ones end.
+func (f *fixture) roll(version *harness.Cluster) {
+	f.Helper()
+	webhook, controller := f.webhook, f.controller
+	f.start(version)
+	f.ok(controller.Stop(f.ctx))
+	f.ok(webhook.Stop(f.ctx))
+}
+
+// load creates Jobs without a pause: each second one in namespace timed, which is deleted, and one
+// in namespace kept, which is not. The returned function ends it and checks them.
+func (f *fixture) load() func(*harness.Observer) {
+	f.Helper()
+	f.ok(suite.cluster.NewNamespace(f.ctx, "kept", nil))
+	f.Cleanup(func() { f.kubectl("", "delete", "namespace", "kept", "--wait=false") })
+	ctx, end := context.WithCancel(f.ctx)
+	var creating sync.WaitGroup
+	created := 0
+	creating.Go(func() {
+		for ; ctx.Err() == nil; created++ {
+			for _, space := range []string{"timed", "kept"} {
+				job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("load-%05d", created)}, Spec: batchv1.JobSpec{
+					Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}}
+				if _, err := suite.cluster.Client.BatchV1().Jobs(space).Create(f.ctx, job, metav1.CreateOptions{}); err != nil {
+					f.Errorf("creating job/%s in %s: %v", job.Name, space, err)
+				}
+			}
+			_ = loop.Pause(ctx, clock.RealClock{}, time.Second)
+		}
+	})
+	return func(observer *harness.Observer) {
+		f.Helper()
+		end()
+		creating.Wait()
+		kept, err := suite.cluster.Client.BatchV1().Jobs("kept").List(f.ctx, metav1.ListOptions{})
+		f.ok(err)
+		if len(kept.Items) != created {
+			f.Errorf("%d of %d Jobs are left that have no TTL", len(kept.Items), created)
+		}
+		f.onTime(observer, "load-00000")
+		f.onTime(observer, fmt.Sprintf("load-%05d", created-1))
+		deleted := 0
+		for _, event := range observer.All() {
+			if event.Type != watch.Deleted || event.Job() == nil || !strings.HasPrefix(event.GetName(), "load-") {
+				continue
+			}
+			deleted++
+			f.notTooSoon(event)
+		}
+		f.Logf("%d Jobs were created in each namespace, %d were deleted", created, deleted)
+	}
+}
+
 // timed creates a Job with the default of its namespace.
 func (f *fixture) timed(name string) {
 	f.Helper()
@@ -128,15 +189,20 @@ func (f *fixture) timed(name string) {
 // onTime waits until a Job of timed is deleted, which is not before its time.
 func (f *fixture) onTime(observer *harness.Observer, name string) {
 	f.Helper()
-	after, err := time.ParseDuration(timed)
-	f.ok(err)
 	ctx, end := harness.Waiting(f.ctx, f.Name()+": job/"+name+" to be deleted")
 	defer end()
 	gone, err := observer.Await(ctx, func(e harness.Event) bool { return e.Type == watch.Deleted && e.Job() != nil && e.GetName() == name })
 	f.ok(err)
+	f.notTooSoon(gone)
+}
+
+func (f *fixture) notTooSoon(gone harness.Event) {
+	f.Helper()
+	after, err := time.ParseDuration(timed)
+	f.ok(err)
 	finished, ok := harness.JobFinish(gone.Job())
 	if due := finished.Add(after); !ok || gone.At.Before(due) {
-		f.Errorf("job/%s was deleted %s before its time", name, due.Sub(gone.At))
+		f.Errorf("job/%s was deleted %s before its time", gone.GetName(), due.Sub(gone.At))
 	}
 }
 

@@ -88,7 +88,7 @@ func TestCertManager(t *testing.T) {
 	}
 	load.end(f, 0)
 	if after := f.generations(); after != before {
-		t.Errorf("the configurations changed from generation %v to %v: somebody fights over the CA bundle", before, after)
+		t.Errorf("the configurations changed from generation %v to %v: two writers fight over the CA bundle", before, after)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestSlowList(t *testing.T) {
 	create := func(ctx context.Context, name, set string, size int) (*batchv1.Job, error) {
 		return jobs.Create(ctx, &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"set": set}, Annotations: map[string]string{"example.com/note": strings.Repeat("x", size)}},
-			Spec: batchv1.JobSpec{ManagedBy: ptr.To("example.com/nobody"), TTLSecondsAfterFinished: ptr.To(int32(ttl.Seconds())),
+			Spec: batchv1.JobSpec{ManagedBy: ptr.To("example.com/absent"), TTLSecondsAfterFinished: ptr.To(int32(ttl.Seconds())),
 				Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}},
 		}, metav1.CreateOptions{})
 	}

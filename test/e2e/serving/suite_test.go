@@ -3,14 +3,18 @@ package serving
 import (
 	"context"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-
-	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	"github.com/cert-manager/cert-manager/pkg/util/pki"
+	"time"
 
 	"curfew.dev/curfew/test/harness"
 )
@@ -116,34 +120,27 @@ func (c *certificate) tls() tls.Certificate {
 
 // makeCertificate makes a client certificate, or a CA where there is none yet.
 func makeCertificate(name string, ca *certificate) (*certificate, error) {
-	spec := cmapi.CertificateSpec{CommonName: name, IsCA: ca == nil, Usages: []cmapi.KeyUsage{cmapi.UsageDigitalSignature, cmapi.UsageClientAuth},
-		PrivateKey: &cmapi.CertificatePrivateKey{Algorithm: cmapi.ECDSAKeyAlgorithm, Size: pki.ECCurve256}}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, BasicConstraintsValid: true}
+	parent, signer := template, crypto.Signer(key)
 	if ca == nil {
-		spec.Usages = []cmapi.KeyUsage{cmapi.UsageCertSign}
-	}
-	request := &cmapi.Certificate{Spec: spec}
-	key, err := pki.GeneratePrivateKeyForCertificate(request)
-	if err != nil {
-		return nil, err
-	}
-	template, err := pki.CertificateTemplateFromCertificate(request)
-	if err != nil {
-		return nil, err
-	}
-	template.PublicKey = key.Public()
-	out := &certificate{key: key}
-	parent, signer := template, key
-	if ca != nil {
-		if parent, err = pki.DecodeX509CertificateBytes(ca.pem); err != nil {
+		template.IsCA, template.KeyUsage, template.ExtKeyUsage = true, x509.KeyUsageCertSign, nil
+	} else {
+		if parent, err = x509.ParseCertificate(ca.der); err != nil {
 			return nil, err
 		}
 		signer = ca.key
 	}
-	signed, made, err := pki.SignCertificate(template, parent, key.Public(), signer)
-	if err != nil {
+	out := &certificate{key: key}
+	if out.der, err = x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer); err != nil {
 		return nil, err
 	}
-	out.pem, out.der = signed, made.Raw
-	out.keyPEM, err = pki.EncodePrivateKey(key, cmapi.PKCS8)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	out.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: out.der})
+	out.keyPEM = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	return out, err
 }

@@ -10,20 +10,30 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 )
 
-// Render does what `helm template` does with the files of a chart: it checks the values against the
-// schema. The notes are apart from the manifests, which it returns as YAML documents.
-func Render(files map[string][]byte, namespace string, values map[string]any) (manifests, notes string, err error) {
+// Load reads the files of a chart as Helm does.
+func Load(files map[string][]byte) (*chart.Chart, error) {
 	var buffered []*archive.BufferedFile
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		buffered = append(buffered, &archive.BufferedFile{Name: name, Data: files[name]})
 	}
-	chart, err := loader.LoadFiles(buffered)
+	out, err := loader.LoadFiles(buffered)
 	if err != nil {
-		return "", "", fmt.Errorf("load the chart: %w", err)
+		return nil, fmt.Errorf("load the chart: %w", err)
+	}
+	return out, nil
+}
+
+// Render does what `helm template` does with the files of a chart: it checks the values against the
+// schema. The notes are apart from the manifests, which it returns as YAML documents.
+func Render(files map[string][]byte, namespace string, values map[string]any) (manifests, notes string, err error) {
+	chart, err := Load(files)
+	if err != nil {
+		return "", "", err
 	}
 	options := common.ReleaseOptions{Name: "curfew", Namespace: namespace, Revision: 1, IsInstall: true}
 	all, err := util.ToRenderValues(chart, values, options, common.DefaultCapabilities)

@@ -76,7 +76,7 @@ func parse(args []string, out io.Writer) (string, *flags, error) {
 	fs.StringVar(&f.dir, "dir", "", "the cluster's `directory`, one a cluster (default .cluster in the repository)")
 	fs.StringVar(&f.bin, "bin", "", "the `directory` that binaries are cached in (default bin in the repository)")
 	fs.BoolVar(&f.inTreeTTL, "in-tree-ttl", os.Getenv("IN_TREE_TTL") == "1", "run the in-tree TTL-after-finished controller (or IN_TREE_TTL=1)")
-	fs.StringVar(&f.kubernetes, "kubernetes", os.Getenv("KUBERNETES"), "the `release` of Kubernetes, such as 1.37 (or KUBERNETES=1.37; default that of go.mod)")
+	fs.StringVar(&f.kubernetes, "kubernetes", os.Getenv("KUBERNETES"), "the `release` of Kubernetes, such as 1.36 (or KUBERNETES=1.36; default that of go.mod)")
 	fs.StringVar(&f.controllers, "controllers", "", "the controller manager's --controllers, `verbatim`")
 	fs.BoolVar(&f.auditLog, "audit-log", false, "the API server writes logs/audit.log")
 	fs.Var(f.arguments, "arg", "a further argument for a component, as `component=--flag=value`; may be repeated")

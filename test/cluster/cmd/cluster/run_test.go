@@ -40,10 +40,10 @@ func TestParse(t *testing.T) {
 
 	t.Setenv("IN_TREE_TTL", "1")
 	if _, f, err = parse([]string{"start", "--dir", "x"}, t.Output()); err != nil || !f.inTreeTTL || f.dir != filepath.Join(here, "x") {
-		t.Errorf("got %+v %v", f, err)
+		t.Errorf("flags %+v, error %v; want IN_TREE_TTL and --dir taken", f, err)
 	}
 	if f.set["in-tree-ttl"] {
-		t.Error("the variable passes for the flag: a restart would change what nobody asked to change")
+		t.Error("the variable counts as the flag: a restart would change a setting that was not asked for")
 	}
 }
 

@@ -1,0 +1,122 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// lateServer is an API server that answers each request late.
+type lateServer struct {
+	*cluster
+	after time.Duration
+	mu    sync.Mutex
+	sent  []time.Time
+}
+
+// Do implements action.Action.
+func (s *lateServer) Do(ctx context.Context, due action.Due) action.Answer {
+	s.mu.Lock()
+	s.sent = append(s.sent, time.Now())
+	s.mu.Unlock()
+	<-time.After(s.after)
+	return s.cluster.Do(ctx, due)
+}
+
+// Namespace implements platform.Source, for live judgements.
+func (s *lateServer) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
+	<-time.After(s.after)
+	return s.cluster.Namespace(ctx, name)
+}
+
+// TestFloor: a run sends at least one DELETE a second, although a Namespace changes more often than
+// an object can be judged live, and although it takes long to confirm that the run may delete.
+func TestFloor(t *testing.T) {
+	for name, test := range map[string]struct {
+		changes, confirms time.Duration
+		lookup            bool
+	}{
+		"nothing":                            {},
+		"the namespace changes":              {changes: 300 * time.Millisecond},
+		"the namespace changes, a lookup":    {changes: 300 * time.Millisecond, lookup: true},
+		"slow confirmations":                 {confirms: 3 * time.Second},
+		"the namespace changes, both slow":   {changes: 300 * time.Millisecond, confirms: 3 * time.Second},
+		"the namespace changes in no time":   {changes: 20 * time.Millisecond},
+		"confirmations take almost too long": {confirms: 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer small(200)()
+			synctest.Test(t, func(t *testing.T) {
+				api := &lateServer{cluster: newCluster(t), after: 400 * time.Millisecond}
+				// The last objects of a page wait up to 1.5 s for their next attempt, and are read
+				// twice and deleted by this late server. Whatever waits for a whole confirmation or
+				// for the namespace to change no more takes longer.
+				const objects, most = 600, 1500*time.Millisecond + 3*400*time.Millisecond
+				for i := range objects {
+					name := fmt.Sprintf("tmp-x%03d", i)
+					api.objects[name] = api.objects["tmp-1"].DeepCopy()
+					api.objects[name].Name, api.objects[name].UID = name, types.UID("uid-"+name)
+				}
+				process := api.controller()
+				real, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Action: Action{}, Deletes: true, Priority: action.Background}}, MaxConcurrency: 4})
+				if err != nil {
+					t.Fatal(err)
+				}
+				account, err := process.options.Account(types.NamespacedName{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				account.Delete = api
+				account.Exists = func(context.Context) (types.UID, error) { <-time.After(test.confirms); return "account", nil }
+				process.options.Engine, process.options.Clock, process.options.Live = real, clock.RealClock{}, api
+				process.judging = newTurns(clock.RealClock{}, judgingAtOnce, judgingShare)
+				ctx, cancel := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				all.Go(func() { _ = real.Run(ctx) })
+				if test.changes > 0 {
+					all.Go(func() {
+						for ctx.Err() == nil {
+							<-time.After(test.changes)
+							real.RecheckNamespace("ci")
+						}
+					})
+				}
+				began := time.Now()
+				p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+					if test.lookup {
+						s.Conditions = []v1alpha1.CleanupCondition{{Name: "x", Expression: "!lookup.owned"}}
+					}
+				})
+				if err := process.start(ctx, api.cur(p, began), began); err != nil {
+					t.Errorf("the run ended with %v", err)
+				}
+				worst, last := time.Duration(0), time.Time{}
+				for _, at := range api.sent {
+					if !last.IsZero() {
+						worst = max(worst, at.Sub(last))
+					}
+					last = at
+				}
+				run := api.status.LastRun
+				t.Logf("%d deleted in %s, worst gap %s", run.Deleted, time.Since(began), worst)
+				if run.Phase != v1alpha1.RunCompleted || run.Deleted != objects+5 || worst > most {
+					t.Errorf("%d of %d deleted, worst gap %s: %s", run.Deleted, objects+5, worst, api.condition(v1alpha1.ConditionStalled))
+				}
+				cancel()
+				all.Wait()
+			})
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package linked
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const root = "../.."
+
+// TestModules: the licences of all linked modules are known, and so are the licences of copied
+// packages and of Go itself. No module is there that only tests need.
+func TestModules(t *testing.T) {
+	for _, program := range []string{"./cmd/curfew", "./cmd/kubectl-curfew"} {
+		modules, err := Modules(root, program, "linux/amd64", "windows/amd64")
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths, names := map[string]Module{}, map[string]string{}
+		for _, module := range modules {
+			paths[module.Path] = module
+			if len(module.Licences) == 0 || module.Version == "" {
+				t.Errorf("%s: %s %s under %v", program, module.Path, module.Version, module.Licences)
+			}
+		}
+		for _, file := range Files(modules) {
+			if _, twice := names[file.Name]; twice {
+				t.Errorf("%s: %s is there twice", program, file.Name)
+			}
+			names[file.Name] = string(file.Content)
+		}
+		for name, want := range map[string]string{
+			"licenses/std/LICENSE": "The Go Authors", "licenses/k8s.io/api/LICENSE": "Apache License",
+			"licenses/github.com/prometheus/client_golang/NOTICE": "Prometheus", "licenses/golang.org/x/net/PATENTS": "patent",
+			"licenses/k8s.io/apimachinery/third_party/forked/golang/LICENSE": "The Go Authors",
+		} {
+			if !strings.Contains(names[name], want) {
+				t.Errorf("%s: %s is %.60q, want a text with %q", program, name, names[name], want)
+			}
+		}
+		if licences := paths["go.yaml.in/yaml/v3"].Licences; !slices.Equal(licences, []string{"Apache-2.0", "MIT"}) {
+			t.Errorf("%s: YAML has licences %v", program, licences)
+		}
+		if _, ok := paths["pgregory.net/rapid"]; ok || len(paths) < 50 {
+			t.Errorf("%s: %d modules, a module for tests: %t", program, len(paths), ok)
+		}
+	}
+	if _, err := Modules(root, "./cmd/curfew", "linux"); err == nil || err.Error() != "linux: give OS/ARCH, such as linux/amd64" {
+		t.Errorf("a platform: %v", err)
+	}
+}
+
+// TestUnknownLicence: a licence that is not known, not allowed, changed, or missing is refused.
+func TestUnknownLicence(t *testing.T) {
+	apache, err := os.ReadFile(filepath.Join(root, "LICENSE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const gpl = "This program is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License " +
+		"as published by the Free Software Foundation, either version 2 of the License, or (at your option) any later version."
+	const unknown = "You may use this software on Sundays."
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"known":       {map[string]string{"LICENSE": string(apache), "license.go": unknown, "NOTICE": unknown}, ""},
+		"unknown":     {map[string]string{"LICENSE": unknown}, "only 0% of it is the known text of licences"},
+		"one of two":  {map[string]string{"LICENSE": string(apache), "COPYING": unknown}, "only 0% of it is the known text of licences"},
+		"amended":     {map[string]string{"LICENSE": string(apache) + strings.Repeat(unknown, 200)}, "of it is the known text of licences"},
+		"not allowed": {map[string]string{"LICENSE": string(apache), "COPYING": gpl}, "its licence is GPL-2.0-or-later, which is none of Apache-2.0, "},
+		"missing":     {map[string]string{"NOTICE": unknown}, "module example.com/m has no licence file in "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range test.files {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			module := Module{Path: "example.com/m"}
+			err := module.read(dir, dir)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+			if err == nil && (len(module.Files) != 2 || module.Files[0].Name != "licenses/example.com/m/LICENSE") {
+				t.Errorf("files %v", module.Files)
+			}
+		})
+	}
+}
+
+// TestSBOM: the document has the fields that CycloneDX 1.6 requires, and scanners find each module.
+func TestSBOM(t *testing.T) {
+	data, err := sbom("curfew", "v0.1.0", time.Unix(1_700_000_000, 0), []Module{
+		{Path: "example.com/a", Version: "v1.0.0+incompatible", Licences: []string{"Apache-2.0", "MIT"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type component struct {
+		Type, Name, Version, Purl string
+		Ref                       string `json:"bom-ref"`
+		Licenses                  []struct{ License struct{ ID string } }
+	}
+	var got struct {
+		BOMFormat, SpecVersion string
+		Version                int
+		Metadata               struct {
+			Timestamp string
+			Component component
+		}
+		Components   []component
+		Dependencies []struct {
+			Ref       string
+			DependsOn []string
+		}
+	}
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	top := got.Metadata.Component
+	if got.BOMFormat != "CycloneDX" || got.SpecVersion != "1.6" || got.Version != 1 || got.Metadata.Timestamp != "2023-11-14T22:13:20Z" ||
+		top.Type != "application" || top.Name != "curfew" || top.Purl != "pkg:golang/curfew.dev/curfew@v0.1.0" {
+		t.Errorf("the document begins with %+v", got)
+	}
+	const purl = "pkg:golang/example.com/a@v1.0.0%2Bincompatible"
+	if one := got.Components[0]; len(got.Components) != 1 || one.Type != "library" || one.Name != "example.com/a" || one.Version != "v1.0.0+incompatible" ||
+		one.Purl != purl || one.Ref != purl || len(one.Licenses) != 2 || one.Licenses[1].License.ID != "MIT" {
+		t.Errorf("component %+v", one)
+	}
+	if of := got.Dependencies[0]; of.Ref != top.Ref || !slices.Equal(of.DependsOn, []string{purl}) {
+		t.Errorf("dependencies %+v", of)
+	}
+}

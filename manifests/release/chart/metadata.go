@@ -1,0 +1,134 @@
+package chart
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"curfew.dev/curfew/manifests/crd"
+)
+
+// metadata is Chart.yaml, with the annotations that Artifact Hub reads. It links to the repository
+// where the address of the runbooks is given.
+func (o *Options) metadata(icon []byte) ([]byte, error) {
+	annotations := map[string]string{"artifacthub.io/license": "Apache-2.0"}
+	for name, list := range map[string]func() ([]object, error){
+		"images": o.images, "crds": definitions, "crdsExamples": o.examples, "changes": o.changes,
+	} {
+		items, err := list()
+		if err != nil {
+			return nil, err
+		}
+		text, err := yaml.Marshal(items)
+		if err != nil {
+			return nil, err
+		}
+		annotations["artifacthub.io/"+name] = string(text)
+	}
+	if o.Digest != "" {
+		annotations["curfew.dev/image-digest"] = o.Digest
+	}
+	out := object{
+		"apiVersion": "v2", "name": "curfew", "type": "application", "version": number(o.Version), "appVersion": o.Version,
+		"description": "Lifecycle admission and timed cleanup for Kubernetes", "kubeVersion": minimum,
+		"keywords":    []string{"ttl", "cleanup", "jobs", "admission"},
+		"maintainers": []object{{"name": "The maintainers of Curfew"}},
+		"icon":        "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(icon), "annotations": annotations,
+	}
+	if address := o.address(); address != "" {
+		out["home"], out["sources"] = address+"README.md", []string{address}
+	}
+	return yaml.Marshal(out)
+}
+
+// address is where the files of this version are on the web, or empty.
+func (o *Options) address() string { return strings.ReplaceAll(o.Runbooks, "{version}", o.Version) }
+
+func (o *Options) images() ([]object, error) {
+	return []object{{"name": "curfew", "image": o.Repository + ":" + o.Version}}, nil
+}
+
+// definitions are the CRDs.
+func definitions() ([]object, error) {
+	crds, err := crd.All()
+	if err != nil {
+		return nil, err
+	}
+	var out []object
+	for _, one := range crds {
+		version := one.Spec.Versions[0]
+		first, _, _ := strings.Cut(version.Schema.OpenAPIV3Schema.Description, ". ")
+		out = append(out, object{"kind": one.Spec.Names.Kind, "name": one.Name, "displayName": one.Spec.Names.Kind,
+			"version": version.Name, "description": strings.TrimSuffix(first, ".") + "."})
+	}
+	return out, nil
+}
+
+// examples are the first sample of each kind that users write, and the built-in profile of Jobs.
+func (o *Options) examples() ([]object, error) {
+	files, err := filepath.Glob(filepath.Join(o.Root, "manifests", "samples", "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, filepath.Join(o.Root, "manifests", "profiles", "job.yaml"))
+	var out []object
+	seen := map[any]bool{}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		samples, err := decode(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		for _, sample := range samples {
+			group, _ := sample["apiVersion"].(string)
+			if kind := sample["kind"]; strings.HasPrefix(group, "curfew.dev/") && !seen[kind] {
+				seen[kind] = true
+				out = append(out, sample)
+			}
+		}
+	}
+	return out, nil
+}
+
+var (
+	// changed finds the headings of the changelog and its entries, with their further lines.
+	changed = regexp.MustCompile(`(?m)^### (\w+)$|^- (.+(?:\n  .+)*)`)
+	link    = regexp.MustCompile(`\[([^]]+)\]\([^)]+\)`)
+)
+
+// changes are the entries of this version in the changelog, or of the unreleased one.
+func (o *Options) changes() ([]object, error) {
+	data, err := os.ReadFile(filepath.Join(o.Root, "CHANGELOG.md"))
+	if err != nil {
+		return nil, err
+	}
+	sections := map[string]string{}
+	for _, section := range strings.Split(string(data), "\n## ")[1:] {
+		heading, rest, _ := strings.Cut(section, "\n")
+		version, _, _ := strings.Cut(strings.TrimPrefix(heading, "["), "]")
+		sections[version] = rest
+	}
+	var out []object
+	kind := ""
+	for _, found := range changed.FindAllStringSubmatch(cmp.Or(sections[number(o.Version)], sections["Unreleased"]), -1) {
+		if found[1] != "" {
+			kind = strings.ToLower(found[1])
+			continue
+		}
+		text := link.ReplaceAllString(strings.ReplaceAll(found[2], "\n  ", " "), "$1")
+		out = append(out, object{"kind": kind, "description": strings.ReplaceAll(text, "`", "")})
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("CHANGELOG.md: no entries of %s or Unreleased", o.Version)
+	}
+	return out, nil
+}

@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/action"
+	helmchart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/cli"
+	"helm.sh/helm/v4/pkg/kube"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"curfew.dev/curfew/manifests/release/chart"
+	"curfew.dev/curfew/manifests/release/chart/charttest"
+	"curfew.dev/curfew/policy/wellknown"
+	"curfew.dev/curfew/test/harness"
+)
+
+const (
+	testNamespace = "curfew-test"
+	ownSelector   = " kubernetes.io/metadata.name curfew.dev/in-use\n" // of the first webhook of each configuration
+	mine          = "{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: mine}, spec: {match: {kinds: [{group: '', kind: ConfigMap}]}, " +
+		"defaults: {ttlLabel: {value: 7d}}}}"
+)
+
+// TestHelm installs a chart that lacks the values of this version. Helm tests the release, upgrades it
+// to this version, rolls it back and uninstalls it. CRDs, policies and the namespace of the test stay.
+func TestHelm(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	services, err := harness.NewServices(short(t))
+	must(t, err)
+	defer services.Close()
+	cluster := start(ctx, t, services)
+	install := action.NewInstall(helm(t, cluster))
+	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy = "curfew", harness.Namespace, true, kube.HookOnlyStrategy
+	// With the same image, an upgrade replaces no Pod and so leaves the tokens of those that run valid.
+	values := map[string]any{"testNamespace": testNamespace, "image": map[string]any{"tag": "v1"}}
+	_, err = install.RunWithContext(ctx, load(t, "v9.8.6", "values-first.yml"), values)
+	must(t, err)
+	must(t, harness.WaitForRoles(ctx, cluster.Client))
+	_, stderr, err := cluster.KubectlInput(ctx, mine, "create", "-f", "-")
+	if err != nil {
+		t.Fatal(err, stderr)
+	}
+	kept, err := cluster.Inventory(ctx)
+	must(t, err)
+	maps.DeleteFunc(kept, func(name string, _ bool) bool {
+		return !strings.HasPrefix(name, "customresourcedefinitions.") && name != "lifecyclepolicies.curfew.dev mine" && name != "namespaces "+testNamespace
+	})
+	if len(kept) < 10 {
+		t.Fatalf("only %v", kept)
+	}
+	stays := func(after, annotation string) {
+		t.Helper()
+		if got, want := configurations(ctx, t, cluster), annotation+ownSelector+annotation+ownSelector; got != want {
+			t.Errorf("%s: the webhook configurations have\n%swant\n%s", after, got, want)
+		}
+		now, err := cluster.Inventory(ctx)
+		must(t, err)
+		if lost := harness.Added(now, kept); len(lost) > 0 {
+			t.Errorf("%s: %q is gone", after, lost)
+		}
+	}
+
+	t.Run("running", func(t *testing.T) {
+		startPods(ctx, t, cluster, services)
+		helmTest(ctx, t, cluster)
+		stays("install", "")
+		enforce(ctx, t, cluster, "admissions.enforcer/disabled!=true")
+		must(t, upgrade(ctx, t, cluster, "a", func(u *action.Upgrade) { u.ReuseValues = true }))
+		stays("upgrade", "a")
+		enforce(ctx, t, cluster, "")
+		err := upgrade(ctx, t, cluster, "b", func(u *action.Upgrade) { u.ReuseValues = true })
+		if err == nil || !strings.Contains(err.Error(), `conflict with "enforcer"`) || !strings.Contains(err.Error(), "namespaceSelector") {
+			t.Errorf("upgrade over the requirement of another controller: %v, want a conflict", err)
+		}
+		must(t, upgrade(ctx, t, cluster, "b", func(u *action.Upgrade) { u.ReuseValues, u.ForceConflicts = true, true }))
+		stays("upgrade with --force-conflicts", "b")
+		must(t, cluster.WaitForWebhook(ctx))
+	})
+	must(t, upgrade(ctx, t, cluster, "c", func(u *action.Upgrade) { u.ResetThenReuseValues = true }))
+	stays("upgrade to the defaults of this version", "c")
+	rollback := action.NewRollback(helm(t, cluster))
+	rollback.Version, rollback.WaitStrategy = 1, kube.HookOnlyStrategy
+	must(t, rollback.Run("curfew"))
+	stays("rollback", "")
+
+	uninstall := action.NewUninstall(helm(t, cluster))
+	uninstall.WaitStrategy = kube.HookOnlyStrategy
+	_, err = uninstall.Run("curfew")
+	must(t, err)
+	after, err := cluster.Inventory(ctx)
+	must(t, err)
+	if lost := harness.Added(after, kept); len(lost) > 0 || after["mutatingwebhookconfigurations.admissionregistration.k8s.io curfew"] {
+		t.Errorf("after helm uninstall: %q is gone, and the webhook configuration must be", lost)
+	}
+}
+
+// helm is what each command of Helm starts with.
+func helm(t *testing.T, cluster *harness.Cluster) *action.Configuration {
+	t.Helper()
+	settings, out := cli.New(), action.NewConfiguration()
+	settings.KubeConfig = cluster.Kubeconfig
+	settings.SetNamespace(harness.Namespace)
+	must(t, out.Init(settings.RESTClientGetter(), harness.Namespace, "secrets"))
+	return out
+}
+
+// load makes the chart of a version, with other default values if values names a file of them.
+func load(t *testing.T, version, values string) *helmchart.Chart {
+	t.Helper()
+	files, err := chart.Files(&chart.Options{Root: root, Repository: "curfew", Version: version})
+	must(t, err)
+	if values != "" {
+		files["values.yaml"], err = os.ReadFile(filepath.Join("..", "chart", "testdata", values))
+		must(t, err)
+	}
+	out, err := charttest.Load(files)
+	must(t, err)
+	return out
+}
+
+// upgrade changes one value, an annotation of the webhook configurations.
+func upgrade(ctx context.Context, t *testing.T, cluster *harness.Cluster, annotation string, change func(*action.Upgrade)) error {
+	t.Helper()
+	command := action.NewUpgrade(helm(t, cluster))
+	command.Namespace, command.WaitStrategy = harness.Namespace, kube.HookOnlyStrategy
+	change(command)
+	values := map[string]any{"webhook": map[string]any{"annotations": map[string]any{"changed": annotation}}}
+	_, err := command.RunWithContext(ctx, "curfew", load(t, version, ""), values)
+	return err
+}
+
+// configurations prints the annotation of upgrade and the keys of the first namespaceSelector, a line
+// for each configuration.
+func configurations(ctx context.Context, t *testing.T, cluster *harness.Cluster) string {
+	t.Helper()
+	out, stderr, err := cluster.Kubectl(ctx, "get", "mutatingwebhookconfigurations/curfew", "validatingwebhookconfigurations/curfew", "-o",
+		`jsonpath={range .items[*]}{.metadata.annotations.changed} {.webhooks[0].namespaceSelector.matchExpressions[*].key}{"\n"}{end}`)
+	if err != nil {
+		t.Fatal(err, stderr)
+	}
+	return out
+}
+
+// enforce adds a requirement to the first webhook of each configuration that a selector of labels
+// finds. AKS's admissions enforcer selects those without its label.
+func enforce(ctx context.Context, t *testing.T, cluster *harness.Cluster, selector string) {
+	t.Helper()
+	const patch = `[{"op":"add","path":"/webhooks/0/namespaceSelector/matchExpressions/-","value":{"key":"control-plane","operator":"NotIn","values":["true"]}}]`
+	client, err := dynamic.NewForConfig(cluster.Config)
+	must(t, err)
+	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+		of := client.Resource(admissionv1.SchemeGroupVersion.WithResource(resource))
+		list, err := of.List(ctx, metav1.ListOptions{LabelSelector: selector, FieldSelector: "metadata.name=curfew"})
+		must(t, err)
+		for _, one := range list.Items {
+			_, err = of.Patch(ctx, one.GetName(), types.JSONPatchType, []byte(patch), metav1.PatchOptions{FieldManager: "enforcer"})
+			must(t, err)
+		}
+	}
+}
+
+// helmTest runs helm test. Its Pod succeeds here, without a kubelet, if it has the default TTL.
+func helmTest(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
+	t.Helper()
+	must(t, cluster.WaitForServiceAccount(ctx, testNamespace))
+	must(t, harness.Poll(ctx, "namespace "+testNamespace+" to be in use", func(ctx context.Context) (bool, error) {
+		namespace, err := cluster.Client.CoreV1().Namespaces().Get(ctx, testNamespace, metav1.GetOptions{})
+		return err == nil && namespace.Labels[wellknown.LabelInUse] != "", err
+	}))
+	pods := cluster.Client.CoreV1().Pods(testNamespace)
+	watcher, err := pods.Watch(ctx, metav1.ListOptions{})
+	must(t, err)
+	defer watcher.Stop()
+	command, done := action.NewReleaseTesting(helm(t, cluster)), make(chan error, 1)
+	command.Timeout = harness.Patience
+	go func() {
+		_, shutdown, err := command.Run("curfew")
+		if err == nil {
+			err = shutdown()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatal("helm test ended without a Pod:", err)
+	case event := <-watcher.ResultChan():
+		pod, _ := event.Object.(*corev1.Pod)
+		if ttl := pod.Annotations[wellknown.AnnotationTTL]; ttl != "10m" {
+			t.Errorf("the Pod of helm test has the TTL %q, want 10m", ttl)
+		}
+		_, err := pods.Patch(ctx, pod.Name, types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+		must(t, err)
+	}
+	must(t, <-done)
+}

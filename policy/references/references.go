@@ -1,0 +1,219 @@
+package references
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Kinds are the kinds of the core group whose references are known, by resource. Other kinds are
+// used without being named: a Service through DNS, a class because it is the default one.
+var Kinds = map[string]string{"configmaps": "ConfigMap", "secrets": "Secret", "serviceaccounts": "ServiceAccount"}
+
+// maxCandidates bounds the memory of [Candidates]. Tests make it smaller.
+var maxCandidates = 100_000
+
+// maxParts bounds the parts of a name, between its dots, that is found within a longer text.
+const maxParts = 5
+
+// Candidates are objects of [Kinds], and which of them other objects name.
+type Candidates struct {
+	byName     map[string]map[string][]*candidate // by name and namespace
+	namespaces map[string]*ordered
+	count      int
+}
+
+// ordered are the candidates of a namespace in the order of their names, and of their names read
+// backwards.
+type ordered struct {
+	forwards, backwards []*candidate
+	sorted              bool
+}
+
+type candidate struct {
+	kind, namespace, name string
+	referenced            bool
+}
+
+// NewCandidates returns an empty set.
+func NewCandidates() *Candidates {
+	return &Candidates{byName: map[string]map[string][]*candidate{}, namespaces: map[string]*ordered{}}
+}
+
+// Add adds an object. It is an error if there are too many. A name of too many parts, which might
+// be overlooked, is never a candidate.
+func (c *Candidates) Add(kind, namespace, name string) error {
+	if c.count++; c.count > maxCandidates {
+		return fmt.Errorf("looking up references: the cluster has more than %d objects of the matched kinds", maxCandidates)
+	}
+	if strings.Count(name, ".") >= maxParts {
+		return nil
+	}
+	one := &candidate{kind: kind, namespace: namespace, name: name}
+	if c.byName[name] == nil {
+		c.byName[name] = map[string][]*candidate{}
+	}
+	c.byName[name][namespace] = append(c.byName[name][namespace], one)
+	if c.namespaces[namespace] == nil {
+		c.namespaces[namespace] = &ordered{}
+	}
+	of := c.namespaces[namespace]
+	of.forwards, of.backwards, of.sorted = append(of.forwards, one), append(of.backwards, one), false
+	return nil
+}
+
+// Referenced reports whether an object that was scanned names a candidate. It is an error if it is
+// no candidate: earlier objects may name it, or a program may find it.
+func (c *Candidates) Referenced(kind, namespace, name string) (bool, error) {
+	all := c.byName[name][namespace]
+	i := slices.IndexFunc(all, func(one *candidate) bool { return one.kind == kind })
+	if i < 0 {
+		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, its name has too many dots, Kubernetes needs it, "+
+			"or programs use Secrets of its type", kind, namespace, name)
+	}
+	return all[i].referenced, nil
+}
+
+// Scan notes which candidates an object names. An object names candidates of its own namespace, and
+// of each namespace that it names as well. A cluster-scoped object may mean any namespace. No
+// object refers to itself. An operator may put names together from the name of its object, such as
+// DATABASE-credentials: the object uses all candidates of its namespace that extend its name.
+func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
+	metadata, _ := object["metadata"].(map[string]any)
+	namespace, _ := metadata["namespace"].(string)
+	name, _ := metadata["name"].(string)
+	s := &scan{
+		candidates: c, builtIn: BuiltIn(kind.Group), words: map[word]bool{}, namespaces: map[string]bool{namespace: true},
+	}
+	s.walk("", "", object)
+	for word := range s.words {
+		refers := func(all []*candidate) {
+			for _, one := range all {
+				itself := kind.Group == "" && kind.Kind == one.kind && namespace == one.namespace && name == one.name
+				one.referenced = one.referenced || !itself && (word.kind == "" || word.kind == one.kind)
+			}
+		}
+		all := c.byName[word.name]
+		if namespace != "" && len(s.namespaces) < len(all) {
+			for in := range s.namespaces {
+				refers(all[in])
+			}
+			continue
+		}
+		for in, some := range all {
+			if namespace == "" || s.namespaces[in] {
+				refers(some)
+			}
+		}
+	}
+	if of := c.namespaces[namespace]; of != nil && !s.builtIn {
+		of.extend(name)
+	}
+}
+
+// extend notes that an operator uses the candidates whose names extend a name by a dash.
+func (o *ordered) extend(name string) {
+	if !o.sorted {
+		slices.SortFunc(o.forwards, func(a, b *candidate) int { return strings.Compare(a.name, b.name) })
+		slices.SortFunc(o.backwards, func(a, b *candidate) int { return strings.Compare(backwards(a.name), backwards(b.name)) })
+		o.sorted = true
+	}
+	mark := func(all []*candidate, prefix string, read func(string) string) {
+		at, _ := slices.BinarySearchFunc(all, prefix, func(one *candidate, prefix string) int { return strings.Compare(read(one.name), prefix) })
+		for ; at < len(all) && strings.HasPrefix(read(all[at].name), prefix); at++ {
+			all[at].referenced = true
+		}
+	}
+	mark(o.forwards, name+"-", strings.Clone)
+	mark(o.backwards, backwards("-"+name), backwards)
+}
+
+func backwards(name string) string {
+	out := []byte(name)
+	slices.Reverse(out)
+	return string(out)
+}
+
+// word is the name of candidates, and the kind that counts; "" for any.
+type word struct{ name, kind string }
+
+// scan collects what one object names: names of candidates, and namespaces that have candidates.
+type scan struct {
+	candidates *Candidates
+	builtIn    bool
+	words      map[word]bool
+	namespaces map[string]bool
+}
+
+// walk takes the value of a field. parent is the field that contains the field; the items of a list
+// have the name of the list.
+func (s *scan) walk(parent, field string, value any) {
+	switch value := value.(type) {
+	case string:
+		s.text(value, kindNamed(s.builtIn, parent, field))
+	case []any:
+		for _, item := range value {
+			s.walk(parent, field, item)
+		}
+	case map[string]any:
+		for key, child := range value {
+			if ignored(s.builtIn, field, key) {
+				continue
+			}
+			if kind, _ := value["kind"].(string); key == "name" && namesKind(s.builtIn, field, kind) {
+				name, _ := child.(string)
+				s.text(name, kind)
+				continue
+			}
+			if !s.builtIn { // Names may be keys, as in secrets: {db: …}.
+				s.text(key, "")
+			}
+			s.walk(field, key, child)
+		}
+	}
+}
+
+// escapes are characters of JSON, YAML and URLs within a string: \nsettings, or %252fsettings.
+var escapes = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf])|%(25)*[0-9a-fA-F]{2}`)
+
+// text collects the names in a text, such as --config=ci/settings or db.password, also those after
+// an escaped character. Only candidates of one kind count unless it is empty.
+func (s *scan) text(text, kind string) {
+	s.plain(text, kind)
+	if strings.ContainsAny(text, `\%`) {
+		s.plain(escapes.ReplaceAllLiteralString(text, " "), kind)
+	}
+}
+
+func (s *scan) plain(text, kind string) {
+	for word := range strings.FieldsFuncSeq(text, endsName) {
+		for rest, more := strings.Trim(word, ".-"), true; more; _, rest, more = strings.Cut(rest, ".") {
+			for end, parts := 0, 0; parts < maxParts && end < len(rest); parts++ {
+				if dot := strings.IndexByte(rest[end:], '.'); dot >= 0 {
+					end += dot
+				} else {
+					end = len(rest)
+				}
+				s.word(rest[:end], kind)
+				end++
+			}
+		}
+	}
+}
+
+func (s *scan) word(name, kind string) {
+	if s.candidates.namespaces[name] != nil {
+		s.namespaces[name] = true
+	}
+	if s.candidates.byName[name] != nil {
+		s.words[word{name, kind}] = true
+	}
+}
+
+// endsName reports whether a character is in no name.
+func endsName(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.'
+}

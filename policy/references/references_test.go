@@ -1,0 +1,302 @@
+package references
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+// scanned are the candidates of each kind in namespaces ci and prod, all named settings, that
+// objects refer to.
+func scanned(t *testing.T, objects ...string) string {
+	t.Helper()
+	c := NewCandidates()
+	for _, kind := range Kinds {
+		for _, namespace := range []string{"ci", "prod"} {
+			if err := c.Add(kind, namespace, "settings"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, text := range objects {
+		var object struct{ APIVersion, Kind string }
+		content := map[string]any{}
+		for _, into := range []any{&object, &content} {
+			if err := yaml.Unmarshal([]byte(text), into); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+		}
+		group, _, ok := strings.Cut(object.APIVersion, "/")
+		if !ok {
+			group = ""
+		}
+		c.Scan(schema.GroupKind{Group: group, Kind: object.Kind}, content)
+	}
+	var out []string
+	for _, kind := range slices.Sorted(maps.Values(Kinds)) {
+		for _, namespace := range []string{"ci", "prod"} {
+			referenced, err := c.Referenced(kind, namespace, "settings")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if referenced {
+				out = append(out, namespace+" "+kind)
+			}
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+const (
+	everyKind  = "ci ConfigMap, ci Secret, ci ServiceAccount"
+	everywhere = "ci ConfigMap, prod ConfigMap, ci Secret, prod Secret, ci ServiceAccount, prod ServiceAccount"
+)
+
+func TestWhatObjectsName(t *testing.T) {
+	pod := func(spec string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: p}, spec: {" + spec + "}}"
+	}
+	container := func(fields string) string { return pod("containers: [{name: c, " + fields + "}]") }
+	for name, c := range map[string]struct{ object, want string }{
+		"nothing":                        {pod(""), ""},
+		"a volume":                       {pod("volumes: [{name: v, configMap: {name: settings}}]"), "ci ConfigMap"},
+		"an optional volume":             {pod("volumes: [{name: v, configMap: {name: settings, optional: true}}]"), "ci ConfigMap"},
+		"a projected volume":             {pod("volumes: [{name: v, projected: {sources: [{secret: {name: settings}}]}}]"), "ci Secret"},
+		"a volume with a Secret":         {pod("volumes: [{name: v, secret: {secretName: settings}}]"), "ci Secret"},
+		"a CSI volume":                   {pod("volumes: [{name: v, csi: {driver: d, nodePublishSecretRef: {name: settings}}}]"), everyKind},
+		"attributes of a CSI volume":     {pod("volumes: [{name: v, csi: {driver: d, volumeAttributes: {mountPath: settings}}}]"), everyKind},
+		"an environment variable":        {container("env: [{name: E, valueFrom: {configMapKeyRef: {name: settings, key: k}}}]"), "ci ConfigMap"},
+		"an optional variable":           {container("env: [{name: E, valueFrom: {secretKeyRef: {name: settings, key: k, optional: true}}}]"), "ci Secret"},
+		"all variables":                  {container("envFrom: [{secretRef: {name: settings}}]"), "ci Secret"},
+		"of an init container":           {pod("initContainers: [{name: c, envFrom: [{configMapRef: {name: settings}}]}]"), "ci ConfigMap"},
+		"of an ephemeral container":      {pod("ephemeralContainers: [{name: c, envFrom: [{configMapRef: {name: settings}}]}]"), "ci ConfigMap"},
+		"an argument":                    {container(`args: ["--config=$(POD_NAMESPACE)/settings"]`), everyKind},
+		"an argument for elsewhere":      {container(`args: ["--config=prod/settings"]`), everywhere},
+		"a key of it in an argument":     {container(`args: [settings.password]`), everyKind},
+		"a line of a script":             {container(`args: ['set -e\nsettings']`), everyKind},
+		"JSON within JSON":               {container(`args: ['{\u0022secret\u0022:\u0022settings\u0022}']`), everyKind},
+		"JSON within that":               {container(`args: ['{\\u0022secret\\u0022:\\u0022settings\\u0022}']`), everyKind},
+		"an escape of YAML":              {container(`args: ['a\x22settings\x22']`), everyKind},
+		"an address":                     {container(`args: ['?of=ci%2fsettings%20']`), everyKind},
+		"an address within another":      {container(`args: ['?of=ci%252fsettings']`), everyKind},
+		"a namespace in an address":      {container(`args: ['?of=%2fprod%2fsettings']`), everywhere},
+		"a folder of Windows":            {container(`args: ['C:\settings']`), everyKind},
+		"the value of a variable":        {container("env: [{name: E, value: settings}]"), everyKind},
+		"image pull secrets":             {pod("imagePullSecrets: [{name: settings}]"), "ci Secret"},
+		"a service account":              {pod("serviceAccountName: settings"), "ci ServiceAccount"},
+		"names within the Pod":           {"{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: settings, labels: {app: settings}}, spec: {containers: [{name: settings, image: settings, volumeMounts: [{name: settings, mountPath: /settings}]}], volumes: [{name: settings, emptyDir: {}}]}}", ""},
+		"a Pod elsewhere":                {"{apiVersion: v1, kind: Pod, metadata: {namespace: dev, name: p}, spec: {serviceAccountName: settings}}", ""},
+		"a suspended CronJob":            {"{apiVersion: batch/v1, kind: CronJob, metadata: {namespace: ci}, spec: {suspend: true, jobTemplate: {spec: {template: {spec: {volumes: [{name: v, configMap: {name: settings}}]}}}}}}", "ci ConfigMap"},
+		"a Deployment scaled to zero":    {"{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: ci}, spec: {replicas: 0, template: {spec: {serviceAccountName: settings}}}}", "ci ServiceAccount"},
+		"an older revision":              {"{apiVersion: apps/v1, kind: ControllerRevision, metadata: {namespace: ci}, data: {spec: {template: {spec: {volumes: [{secret: {secretName: settings}}]}}}}}", "ci Secret"},
+		"an Ingress":                     {"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci}, spec: {tls: [{secretName: settings}]}}", "ci Secret"},
+		"a backend of an Ingress":        {"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci}, spec: {rules: [{http: {paths: [{backend: {service: {name: settings, port: {name: settings}}}}]}}]}}", ""},
+		"an annotation":                  {"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci, annotations: {nginx.ingress.kubernetes.io/auth-secret: ci/settings}}}", everyKind},
+		"what kubectl applied":           {`{apiVersion: v1, kind: Service, metadata: {namespace: ci, annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"metadata":{"name":"settings"}}'}}}`, ""},
+		"a subject of another namespace": {"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {namespace: dev}, subjects: [{kind: ServiceAccount, name: settings, namespace: ci}]}", "ci ServiceAccount"},
+		"a subject by its user name":     {"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {namespace: dev}, subjects: [{kind: User, name: 'system:serviceaccount:ci:settings'}]}", everyKind},
+		"the role of a binding":          {"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {namespace: ci}, roleRef: {kind: Role, name: settings}}", ""},
+		"a cluster-wide binding":         {"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, subjects: [{kind: ServiceAccount, name: settings, namespace: ci}]}", "ci ServiceAccount, prod ServiceAccount"},
+		"a resourceName of a role":       {"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {namespace: ci}, rules: [{resourceNames: [settings]}]}", everyKind},
+		"a reference of another kind":    {"{apiVersion: v1, kind: PersistentVolume, spec: {storageos: {secretRef: {kind: secret, name: settings, namespace: ci}}}}", "ci Secret, prod Secret"},
+		"what an HPA scales":             {"{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {namespace: ci}, spec: {scaleTargetRef: {kind: Deployment, name: settings}}}", ""},
+		"Secrets of a service account":   {"{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: ci, name: sa}, secrets: [{name: settings}], imagePullSecrets: [{name: settings}]}", everyKind},
+		"the token of a service account": {"{apiVersion: v1, kind: Secret, metadata: {namespace: ci, name: t, annotations: {kubernetes.io/service-account.name: settings}}}", everyKind},
+		"parameters of a policy":         {"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, spec: {paramRef: {name: settings, namespace: ci}}}", everywhere},
+		"the text of a ConfigMap":        {"{apiVersion: v1, kind: ConfigMap, metadata: {namespace: ci, name: other}, data: {image: 'secret: \"settings\"'}}", everyKind},
+		"itself":                         {"{apiVersion: v1, kind: ConfigMap, metadata: {namespace: ci, name: settings}, data: {name: settings}}", "ci Secret, ci ServiceAccount"},
+		"an owner":                       {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: settings}]}}", "ci ConfigMap"},
+		"another owner":                  {"{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: x, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: settings}]}}", ""},
+		"a custom kind":                  {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {anything: [settings]}}", everyKind},
+		"a custom kind for elsewhere":    {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: dev, name: x}, spec: {ref: {namespace: ci, name: settings}}}", everyKind},
+		"a custom kind elsewhere":        {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: dev, name: x}, spec: {ref: settings}}", ""},
+		"a key of a custom kind":         {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {secrets: {settings: {}}}}", everyKind},
+		"a custom kind of that name":     {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: settings}}", everyKind},
+		"a label of a custom kind":       {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x, labels: {of: settings}}}", everyKind},
+		"a cluster-scoped custom kind":   {"{apiVersion: example.com/v1, kind: Any, metadata: {name: x}, spec: {secretName: settings}}", everywhere},
+		"fields of a manager":            {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x, managedFields: [{manager: settings}]}}", ""},
+		"a longer name":                  {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {ref: settings-2}}", ""},
+		"a cleanup policy":               {"{apiVersion: curfew.dev/v1alpha1, kind: CleanupPolicy, metadata: {namespace: ci, name: settings}, spec: {serviceAccountName: settings, matchConstraints: {resourceRules: [{resourceNames: [settings]}]}}}", "ci ServiceAccount"},
+		"a cluster-wide cleanup policy":  {"{apiVersion: curfew.dev/v1alpha1, kind: ClusterCleanupPolicy, metadata: {name: x}, spec: {serviceAccountName: settings, serviceAccountNamespace: ci}}", "ci ServiceAccount, prod ServiceAccount"},
+		"a schema":                       {"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: {versions: [{schema: {openAPIV3Schema: {description: settings}}}]}}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := scanned(t, c.object); got != c.want {
+				t.Errorf("%s refers to %q, want %q", c.object, got, c.want)
+			}
+		})
+	}
+}
+
+// Two objects are scanned, and neither takes back what the other names.
+func TestScansAddUp(t *testing.T) {
+	const one = "{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: p}, spec: {serviceAccountName: settings}}"
+	const other = "{apiVersion: v1, kind: Pod, metadata: {namespace: prod, name: p}, spec: {serviceAccountName: settings}}"
+	if got := scanned(t, one, other); got != "ci ServiceAccount, prod ServiceAccount" {
+		t.Errorf("refers to %q", got)
+	}
+}
+
+// What was not listed may have been named before it existed: the answer is unknown.
+func TestCandidateIsNew(t *testing.T) {
+	c := NewCandidates()
+	if err := c.Add("ConfigMap", "ci", "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []candidate{{kind: "Secret", namespace: "ci", name: "a"}, {kind: "ConfigMap", namespace: "prod", name: "a"}, {kind: "ConfigMap", namespace: "ci", name: "b"}} {
+		if _, err := c.Referenced(other.kind, other.namespace, other.name); err == nil {
+			t.Errorf("%+v is known", other)
+		}
+	}
+}
+
+func TestTooManyCandidates(t *testing.T) {
+	before := maxCandidates
+	maxCandidates = 2
+	defer func() { maxCandidates = before }()
+	c := NewCandidates()
+	for i, want := range []bool{false, false, true} {
+		if err := c.Add("ConfigMap", "ci", fmt.Sprint(i)); (err != nil) != want {
+			t.Errorf("object %d: %v", i, err)
+		}
+	}
+}
+
+func TestFoundBy(t *testing.T) {
+	for _, c := range []struct {
+		name, label, annotation, want string
+	}{
+		{"a", "", "", ""},
+		{"a", "app", "note", ""},
+		{"a", "app.kubernetes.io/name", "kubectl.kubernetes.io/last-applied-configuration", ""},
+		{"a", "app.kubernetes.io/part-of", "", "label app.kubernetes.io/part-of"},
+		{"a", "app.kubernetes.io/managed-by", "", "label app.kubernetes.io/managed-by"},
+		{"a", "argocd.argoproj.io/secret-type", "", "label argocd.argoproj.io/secret-type"},
+		{"a", "kustomize.toolkit.fluxcd.io/name", "", "label kustomize.toolkit.fluxcd.io/name"},
+		{"a", "grafana_dashboard", "", "label grafana_dashboard"},
+		{"a", "loki_rule", "", "label loki_rule"},
+		{"a", "owner", "", ""},
+		{"a", "", "meta.helm.sh/release-name", "annotation meta.helm.sh/release-name"},
+		{"a", "", "kubernetes.io/service-account.name", "annotation kubernetes.io/service-account.name"},
+		{"bootstrap-token-5emitj", "", "", "name bootstrap-token-5emitj"},
+		{"sh.helm.release.v1.web.v3", "", "", "name sh.helm.release.v1.web.v3"},
+		{"velero-repo-credentials", "", "", "name velero-repo-credentials"},
+		{"alertmanager-main", "", "", "name alertmanager-main"},
+	} {
+		labels, annotations := map[string]string{}, map[string]string{}
+		if c.label != "" {
+			labels[c.label] = "x"
+		}
+		if c.annotation != "" {
+			annotations[c.annotation] = "x"
+		}
+		if got := FoundBy(c.name, labels, annotations); got != c.want {
+			t.Errorf("%+v is found by %q", c, got)
+		}
+	}
+	if got := FoundBy("a", map[string]string{"owner": "helm"}, nil); got != "label owner" {
+		t.Errorf("Helm finds it by %q", got)
+	}
+}
+
+// Operators put names together from the name of their own object. Kubernetes' own controllers do
+// not.
+func TestNamesThatOperatorsPutTogether(t *testing.T) {
+	names := []string{"db", "db-credentials", "db-a-b", "dbs-credentials", "creds-of-db", "db2-config", "conf-mydb", "zz-db", "a-db-z"}
+	for name, c := range map[string]struct {
+		group, namespace, name string
+		want                   []string
+	}{
+		"a custom kind":                {"example.com", "ci", "db", []string{"db", "db-credentials", "db-a-b", "creds-of-db", "zz-db"}},
+		"a longer name":                {"example.com", "ci", "db-a", []string{"db-a-b"}},
+		"elsewhere":                    {"example.com", "prod", "db", nil},
+		"a cluster-scoped custom kind": {"example.com", "", "db", []string{"db"}},
+		"a built-in kind":              {"apps", "ci", "db", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, got := NewCandidates(), []string(nil)
+			for _, name := range names {
+				if err := all.Add("Secret", "ci", name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all.Scan(schema.GroupKind{Group: c.group, Kind: "Database"}, map[string]any{"metadata": map[string]any{"namespace": c.namespace, "name": c.name}})
+			for _, name := range names {
+				if referenced, err := all.Referenced("Secret", "ci", name); err != nil {
+					t.Error(err)
+				} else if referenced {
+					got = append(got, name)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("uses %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A Pod costs the same however many namespaces have a name that it names.
+func TestScanCostsNoMoreWithNamespaces(t *testing.T) {
+	pod := map[string]any{"metadata": map[string]any{"namespace": "ns1"}, "spec": map[string]any{"x": "settings", "y": "--from=settings"}}
+	cost := func(namespaces int) float64 {
+		c := NewCandidates()
+		for i := range namespaces {
+			if err := c.Add("Secret", fmt.Sprint("ns", i), "settings"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out := testing.AllocsPerRun(10, func() { c.Scan(schema.GroupKind{Kind: "Pod"}, pod) })
+		for namespace, want := range map[string]bool{"ns0": false, "ns1": true} {
+			if got, err := c.Referenced("Secret", namespace, "settings"); err != nil || got != want {
+				t.Errorf("in %s: %v, %v", namespace, got, err)
+			}
+		}
+		return out
+	}
+	if few, many := cost(2), cost(10_000); many > few {
+		t.Errorf("%v allocations with two namespaces, %v with 10,000", few, many)
+	}
+}
+
+// A name with dots is found within a longer text, or is no candidate.
+func TestNamesWithDots(t *testing.T) {
+	const long = "a.b.c.d.e.f"
+	for text, want := range map[string][]string{
+		"b":              {"b"},
+		"b.c":            {"b", "b.c"},
+		"--from=b.c/key": {"b", "b.c"},
+		"x.b.c.key.":     {"b", "b.c"},
+		"v.w.x.y.z.b.c":  {"b", "b.c"},
+		"a.b.c.d.e":      {"a.b.c.d.e", "b", "b.c"},
+		"x.a.b.c.d.e.y":  {"a.b.c.d.e", "b", "b.c"},
+		"bb.cc":          nil,
+		"..--..":         nil,
+	} {
+		c, got := NewCandidates(), []string(nil)
+		names := []string{"a.b.c.d.e", "b", "b.c"}
+		for _, name := range append(names, long) {
+			if err := c.Add("ConfigMap", "ci", name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Scan(schema.GroupKind{Kind: "Pod"}, map[string]any{"metadata": map[string]any{"namespace": "ci"}, "spec": map[string]any{"x": text}})
+		for _, name := range names {
+			if referenced, err := c.Referenced("ConfigMap", "ci", name); err != nil {
+				t.Error(err)
+			} else if referenced {
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q names %q, want %q", text, got, want)
+		}
+		if _, err := c.Referenced("ConfigMap", "ci", long); err == nil {
+			t.Errorf("%s is a candidate", long)
+		}
+	}
+}

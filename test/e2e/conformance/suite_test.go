@@ -1,0 +1,89 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"curfew.dev/curfew/test/harness"
+	"curfew.dev/curfew/test/world"
+)
+
+// controllers leaves out those that change the objects of the test: the garbage collector, the Job
+// controller and the Pod garbage collector.
+const controllers = "clusterrole-aggregation-controller,node-lifecycle-controller,root-ca-certificate-publisher-controller,serviceaccount-controller"
+
+// suite is the real control plane.
+var suite struct {
+	cluster *harness.Cluster
+	client  *http.Client
+}
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctx := context.Background()
+	root, err := harness.Root()
+	if err != nil {
+		return 0, err
+	}
+	dir := filepath.Join(root, ".e2e-conformance")
+	if err := harness.StopCluster(ctx, dir); err != nil {
+		return 0, err
+	}
+	defer func() {
+		if stopErr := harness.StopCluster(ctx, dir); err == nil {
+			err = stopErr
+		}
+	}()
+	suite.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, Out: os.Stderr, Controllers: controllers})
+	if err != nil {
+		return 0, err
+	}
+	if suite.client, err = rest.HTTPClientFor(suite.cluster.Config); err != nil {
+		return 0, err
+	}
+	if err := install(ctx, world.Runs()); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// install installs a definition and waits until its kind is served.
+func install(ctx context.Context, definition *apiextensionsv1.CustomResourceDefinition) error {
+	client, err := dynamic.NewForConfig(suite.cluster.Config)
+	if err != nil {
+		return err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(definition)
+	if err != nil {
+		return err
+	}
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if _, err := definitions.Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	runs := client.Resource(schema.GroupVersionResource{Group: "world.example.dev", Version: "v1", Resource: "runs"})
+	return harness.Poll(ctx, "kind Run to be served", func(ctx context.Context) (bool, error) {
+		_, err := runs.List(ctx, metav1.ListOptions{})
+		return err == nil, nil
+	})
+}

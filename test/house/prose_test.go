@@ -1,0 +1,85 @@
+package house
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	british = regexp.MustCompile(`(?i)\b(behaviour|colour|favour|honour|unlabelled|labelled|labelling|cancelled|organis|recognis|` +
+		`normalis|serialis|authoris|licence|centre|defence|catalogue|judgement)`)
+	stumble = regexp.MustCompile(`(?i)\b(gone by|goes by|whose word|speaks? of|says of|a[n]ew|a[f]resh|fresh look|mend(s|ed)?|` +
+		`who[e]ver|taken for|in (its|their) way|tells? of|(is|are) told|(is|are) to be)\b`)
+
+	codeBlock = regexp.MustCompile("(?ms)^ *```.*?^ *```$|<!--.*?-->")
+	codeSpan  = regexp.MustCompile("`[^`]*`")
+	linkOf    = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	// paragraph is also the end of a heading, of an item and of a cell.
+	paragraph = regexp.MustCompile(`\n\s*\n|\n\s*(?:[-*]|\d+\.) |\n#+ |\|`)
+	sentence  = regexp.MustCompile(`[.?!]\s+`)
+)
+
+func long(sentence string) bool { return len(strings.Fields(sentence)) > 35 }
+
+// sentences are the bad sentences of a page. A piece of code is one word.
+func sentences(page string, bad func(string) bool) (out []string) {
+	text := codeSpan.ReplaceAllString(codeBlock.ReplaceAllString(page, "\n\n"), "code")
+	for _, part := range paragraph.Split(linkOf.ReplaceAllString(text, "$1"), -1) {
+		for _, one := range sentence.Split(part, -1) {
+			if bad(one) {
+				out = append(out, strings.Join(strings.Fields(one), " "))
+			}
+		}
+	}
+	return out
+}
+
+// prose counts the bad sentences of each page in the top folder and in docs. docs/cli.md is made of
+// the texts of --help.
+func prose(bad func(string) bool) func(*testing.T, []source) findings {
+	return func(t *testing.T, _ []source) findings {
+		found := findings{}
+		eachFile(t, ".md", func(page, at string) {
+			if top, _, inside := strings.Cut(page, "/"); inside && top != "docs" {
+				return
+			}
+			data, err := os.ReadFile(filepath.Clean(at))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found.add(page, 0, "")
+			for _, one := range sentences(string(data), bad) {
+				found.add(page, 1, one)
+			}
+		})
+		return found
+	}
+}
+
+// TestProse: the limits of prose see a fault, and only that.
+func TestProse(t *testing.T) {
+	half := strings.Repeat("word ", 20)
+	for text, want := range map[string]int{
+		half + half:                             1,
+		half + "(that is, " + half + ")":        1,
+		half + ". " + half:                      0,
+		half + "\n\n" + half:                    0,
+		half + "\n- " + half:                    0,
+		half + "| " + half + "|":                0,
+		half + "`" + half + "`":                 0,
+		half + "[a](" + half + half + ")":       0,
+		half + "\n```\n" + half + "\n```\n":     0,
+		"It is not labelled. It is.":            1,
+		"`--favour-drain` is a flag":            0,
+		"```\nlabelled\n```\n":                  0,
+		"All is " + "told. Colours are labeled": 2,
+	} {
+		bad := sentences(text, func(one string) bool { return long(one) || british.MatchString(one) || stumble.MatchString(one) })
+		if len(bad) != want {
+			t.Errorf("%q: found %q, want %d", text, bad, want)
+		}
+	}
+}

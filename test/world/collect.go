@@ -1,0 +1,120 @@
+package world
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// found is an object with its resource.
+type found struct {
+	*unstructured.Unstructured
+	resource string
+}
+
+// all are the objects of all resources but Events and Leases.
+func (w *World) all() (out []found) {
+	w.mu.Lock()
+	var names []string
+	for _, s := range w.order {
+		if s.Kind != "Event" && s.Kind != "Lease" && len(s.objects) > 0 {
+			names = append(names, s.GroupResource().String())
+		}
+	}
+	w.mu.Unlock()
+	for _, name := range names {
+		for _, object := range w.Objects(name) {
+			out = append(out, found{object, name})
+		}
+	}
+	return out
+}
+
+// collectGarbage is the garbage collector.
+func (w *World) collectGarbage() {
+	all := w.all()
+	known, dependents := map[types.UID]bool{}, map[types.UID][]found{}
+	for _, one := range all {
+		known[one.GetUID()] = true
+		for _, owner := range one.GetOwnerReferences() {
+			dependents[owner.UID] = append(dependents[owner.UID], one)
+		}
+	}
+	for _, one := range all {
+		owners := one.GetOwnerReferences()
+		gone := !slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return known[owner.UID] })
+		if len(owners) > 0 && gone && one.GetDeletionTimestamp() == nil {
+			w.collect(one)
+		}
+		if one.GetDeletionTimestamp() == nil {
+			continue
+		}
+		of := dependents[one.GetUID()]
+		if slices.Contains(one.GetFinalizers(), metav1.FinalizerOrphanDependents) {
+			w.orphan(one, of)
+		}
+		if slices.Contains(one.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+			w.foreground(one, of)
+		}
+	}
+}
+
+// collect deletes an object whose owners are gone.
+func (w *World) collect(one found) {
+	_ = w.Remove(KubeController, one.resource, one.GetNamespace(), one.GetName(), metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: new(one.GetUID()), ResourceVersion: new(one.GetResourceVersion())},
+		PropagationPolicy: new(metav1.DeletePropagationBackground)})
+}
+
+// orphan takes an object out of the owners of its dependents, and then lets it go.
+func (w *World) orphan(one found, dependents []found) {
+	for _, dependent := range dependents {
+		w.Edit(KubeController, dependent.resource, dependent.GetNamespace(), dependent.GetName(), "", func(live *unstructured.Unstructured) {
+			live.SetOwnerReferences(slices.DeleteFunc(live.GetOwnerReferences(),
+				func(owner metav1.OwnerReference) bool { return owner.UID == one.GetUID() }))
+		})
+	}
+	w.dropFinalizer(one.resource, one.Unstructured, metav1.FinalizerOrphanDependents)
+}
+
+// foreground deletes the dependents of an object, and lets it go once none is left that blocks it.
+func (w *World) foreground(one found, dependents []found) {
+	blocked := false
+	for _, dependent := range dependents {
+		if dependent.GetDeletionTimestamp() == nil {
+			w.collect(dependent)
+		}
+		for _, owner := range dependent.GetOwnerReferences() {
+			blocked = blocked || owner.UID == one.GetUID() && owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion
+		}
+	}
+	if !blocked {
+		w.dropFinalizer(one.resource, one.Unstructured, metav1.FinalizerDeleteDependents)
+	}
+}
+
+// emptyNamespace deletes everything in a namespace, and then the namespace.
+func (w *World) emptyNamespace(name string) {
+	left := false
+	for _, one := range w.all() {
+		if one.GetNamespace() != name {
+			continue
+		}
+		left = true
+		if one.GetDeletionTimestamp() == nil {
+			w.collect(one)
+		}
+	}
+	if left {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.named("namespaces")
+	if object := s.objects[name]; object != nil && len(object.GetFinalizers()) == 0 {
+		w.commit(s, object.DeepCopy(), true)
+		w.note(&Request{Client: KubeController, User: KubeController, Verb: "delete", Resource: &s.Resource, Name: name}, 200, object, nil)
+	}
+}
