@@ -231,3 +231,23 @@ func TestRetryQueue(t *testing.T) {
 		t.Errorf("got %q, %v after the clock was set back", name, ok)
 	}
 }
+
+// Work that fails because its context ended, and so adds its name again, ends all the same.
+func TestQueueEndsWithItsContext(t *testing.T) {
+	queue := loop.NewRetryQueue(clock.RealClock{}, time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	queue.Add("waits")
+	rounds := 0
+	for rounds < 10 {
+		name, ok := queue.Next(ctx)
+		if !ok {
+			break
+		}
+		rounds++
+		cancel()
+		queue.Add(name)
+	}
+	if rounds != 1 {
+		t.Errorf("%d rounds, want one: the context ended in it", rounds)
+	}
+}

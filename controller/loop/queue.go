@@ -171,9 +171,13 @@ func (q *RetryQueue) Delayed(name string) bool {
 	return ok
 }
 
-// Next waits for a name and removes it. It returns false once ctx is done.
+// Next waits for a name and removes it. It returns false once ctx is done, whatever waits: work that
+// fails because of that adds its name again.
 func (q *RetryQueue) Next(ctx context.Context) (string, bool) {
 	for {
+		if ctx.Err() != nil {
+			return "", false
+		}
 		wait := q.due()
 		if name, ok := q.Pop(); ok {
 			return name, true
