@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/manifests/crd"
@@ -84,11 +86,33 @@ func (router) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // intercept has worlds answer the requests of all processes, and returns a folder for kubeconfigs.
 // client-go takes the default transport for addresses without TLS.
+//
+// apimachinery's error handlers wait for a while after the last error of the process. Its time is
+// that of another history, or of no history, and so they would wait for up to 27 years.
 func intercept(t *testing.T) string {
-	before, registry := http.DefaultTransport, metrics.Registry
-	http.DefaultTransport = router{}
-	t.Cleanup(func() { http.DefaultTransport, metrics.Registry = before, registry })
+	before, registry, handlers := http.DefaultTransport, metrics.Registry, utilruntime.ErrorHandlers
+	http.DefaultTransport, utilruntime.ErrorHandlers = router{}, nil
+	t.Cleanup(func() { http.DefaultTransport, metrics.Registry, utilruntime.ErrorHandlers = before, registry, handlers })
 	return t.TempDir()
+}
+
+// maxHistory is how long a history may take on a busy machine. Most take less than a second.
+const maxHistory = 5 * time.Minute
+
+// endless ends the process if a history never comes to rest, and prints what runs without end or
+// holds the clock of the bubble.
+func endless(seed uint64) *time.Timer {
+	return time.AfterFunc(maxHistory, func() {
+		stacks := make([]byte, 16<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		text := fmt.Sprintf("seed %d: the history does not end. These goroutines hold it up:", seed)
+		for one := range strings.SplitSeq(string(stacks), "\n\n") {
+			if head, _, _ := strings.Cut(one, "\n"); strings.Contains(head, "synctest bubble") && !strings.Contains(head, "(durable)") {
+				text += "\n\n" + one
+			}
+		}
+		panic(text)
+	})
 }
 
 // worldProcess is one run of Curfew.
@@ -134,6 +158,7 @@ func play(t *testing.T, dir string, seed uint64, events []event) (faults []strin
 		defer func() { _ = null.Close() }()
 	}
 	defer func() { os.Stderr = stderr }()
+	defer endless(seed).Stop()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		s := &simulation{World: world.New(t), t: t, dir: dir, seed: seed, ctx: ctx, stopped: map[string]time.Time{}, cut: map[string]time.Time{},
