@@ -171,8 +171,8 @@ func (q *RetryQueue) Delayed(name string) bool {
 	return ok
 }
 
-// Next waits for a name and removes it. It returns false once ctx is done, whatever waits: work that
-// fails because of that adds its name again.
+// Next waits for a name and removes it. It returns false once ctx is done, although names may wait:
+// work that fails because of that adds its name again.
 func (q *RetryQueue) Next(ctx context.Context) (string, bool) {
 	for {
 		if ctx.Err() != nil {
