@@ -41,10 +41,12 @@ func (f *Facts) EssentialObject() bool {
 	return EssentialName(kind, f.Name) || kind == schema.GroupKind{Kind: "Service"} && f.Namespace == "default" && f.Name == "kubernetes"
 }
 
-// EssentialName reports whether Kubernetes creates an object of that name in each namespace.
+// EssentialName reports whether Kubernetes creates an object of that name, in each namespace if it
+// has one.
 func EssentialName(kind schema.GroupKind, name string) bool {
 	return kind == schema.GroupKind{Kind: "ConfigMap"} && name == "kube-root-ca.crt" ||
-		kind == schema.GroupKind{Kind: "ServiceAccount"} && name == "default"
+		kind == schema.GroupKind{Kind: "ServiceAccount"} && name == "default" ||
+		kind == schema.GroupKind{Group: "scheduling.k8s.io", Kind: "PriorityClass"} && strings.HasPrefix(name, "system-")
 }
 
 // immortal are the Namespaces that the API server never deletes (admission plugin

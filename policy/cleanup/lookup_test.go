@@ -122,6 +122,56 @@ func TestReferenced(t *testing.T) {
 	}
 }
 
+// So it is with the other lookups that read the whole cluster.
+func TestLookupsOfTheCluster(t *testing.T) {
+	for _, c := range []struct{ expression, group, resource, object, inUse string }{
+		{"!lookup.selects", "", "services", "kind: Service, spec: {selector: {a: b}}", "no match"},
+		{"lookup.dangling", "autoscaling", "horizontalpodautoscalers", "apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, spec: {}", "delete"},
+		{"!lookup.instances", "", "nodes", "kind: Node", "no match"},
+		{"!lookup.referenced", "", "persistentvolumeclaims", "kind: PersistentVolumeClaim", "no match"},
+	} {
+		notInUse := map[string]string{"no match": "delete", "delete": "no match"}[c.inUse]
+		for name, of := range map[string]struct {
+			metadata string
+			answer   bool
+			failed   error
+			want     string
+		}{
+			"the answer is true":  {"", true, nil, c.inUse},
+			"the answer is false": {"", false, nil, notInUse},
+			"no answer":           {"", false, errors.New("the list failed"), "kept"},
+			"it is young":         {`creationTimestamp: "2026-12-01T01:30:00Z"`, false, nil, "kept"},
+			"it is young, true":   {`creationTimestamp: "2026-12-01T01:30:00Z"`, true, nil, "kept"},
+			"it has an owner":     {"ownerReferences: [{kind: Any, name: x}]", false, nil, "no match"},
+		} {
+			o := object(t, "{"+c.object+", metadata: {"+of.metadata+"}}")
+			o.Resource.Resource, o.Facts.Namespace = c.resource, ""
+			o.Lookup = func(string) (bool, error) { return of.answer, of.failed }
+			for _, condition := range []string{c.expression, "[1].exists(i, " + c.expression + ")"} {
+				p := compile(t, `{matchConstraints: {resourceRules: [{apiGroups: ["`+c.group+`"], resources: [`+c.resource+`]}]}, conditions: [{name: x, expression: '`+condition+`'}]}`)
+				if got := p.Judge(context.Background(), o); outcome(got) != of.want {
+					t.Errorf("%s, %s: %s %s, want %s", condition, name, said(got), got.Message, of.want)
+				}
+				if want := c.expression == "!lookup.selects" || c.expression == "lookup.dangling"; p.NeedsObject() != want {
+					t.Errorf("%s needs whole objects: %v", condition, p.NeedsObject())
+				}
+			}
+			if of.want == "kept" {
+				p := compile(t, `{matchConstraints: {resourceRules: [{apiGroups: ["`+c.group+`"], resources: [`+c.resource+`]}]}, conditions: [{name: x, expression: '`+c.expression+` || true'}]}`)
+				if got := p.Judge(context.Background(), o); said(got) != "LookupFailed" {
+					t.Errorf("%s || true, %s: %s", c.expression, name, said(got))
+				}
+			}
+		}
+	}
+	// Without its spec, no lookup is asked what an object selects.
+	o := object(t, "{kind: Service}")
+	o.Lookup = func(string) (bool, error) { return false, nil }
+	if got := compile(t, `{matchConstraints: {resourceRules: [{apiGroups: [""], resources: [services]}]}, conditions: [{name: x, expression: '!lookup.selects'}]}`).Judge(context.Background(), o); outcome(got) != "kept" {
+		t.Errorf("a Service without spec: %s", said(got))
+	}
+}
+
 // outcome is what was said, or kept if a lookup has no answer: then the expression fails, or an
 // operator has passed over the error.
 func outcome(d cleanup.Decision) string {
@@ -134,7 +184,9 @@ func outcome(d cleanup.Decision) string {
 // Rules that a lookup does not decide about are denied.
 func TestRulesOfLookups(t *testing.T) {
 	const guarded = "no policy deletes this kind by a lookup, since that may grant or allow more: delete it by name or label"
-	const others = "lookup.referenced is for configmaps, secrets and serviceaccounts of the core group: name these alone"
+	const others = "lookup.referenced is for configmaps, ingressclasses.networking.k8s.io, persistentvolumeclaims, " +
+		"priorityclasses.scheduling.k8s.io, runtimeclasses.node.k8s.io, secrets, serviceaccounts, storageclasses.storage.k8s.io: name these alone"
+	const dangling = "lookup.dangling is for horizontalpodautoscalers.autoscaling, ingresses.networking.k8s.io: name these alone"
 	invalid := func(value, message string) string {
 		return `spec.matchConstraints.resourceRules[0]: Invalid value: "` + value + `": ` + message
 	}
@@ -146,6 +198,24 @@ func TestRulesOfLookups(t *testing.T) {
 		{"", "*", "referenced", invalid("*", others)},
 		{"*", "configmaps", "referenced", invalid("configmaps.*", others)},
 		{"apps", "secrets", "referenced", invalid("secrets.apps", others)},
+		{"storage.k8s.io", "storageclasses", "referenced", ""},
+		{"", "storageclasses", "referenced", invalid("storageclasses", others)},
+		{"", "persistentvolumeclaims", "referenced", ""},
+		{"", "persistentvolumes", "referenced", invalid("persistentvolumes", others)},
+		{"", "services", "selects", ""},
+		{"", "pods", "selects", invalid("pods", "lookup.selects is for services: name these alone")},
+		{"", "*", "selects", invalid("*", "lookup.selects is for services: name these alone")},
+		{"policy", "poddisruptionbudgets", "selects", invalid("poddisruptionbudgets.policy", guarded)},
+		{"networking.k8s.io", "networkpolicies", "selects", invalid("networkpolicies.networking.k8s.io", guarded)},
+		{"autoscaling", "horizontalpodautoscalers", "dangling", ""},
+		{"networking.k8s.io", "ingresses", "dangling", ""},
+		{"storage.k8s.io", "volumeattachments", "dangling", invalid("volumeattachments.storage.k8s.io", dangling)},
+		{"apps", "deployments", "dangling", invalid("deployments.apps", dangling)},
+		{"rbac.authorization.k8s.io", "rolebindings", "dangling", invalid("rolebindings.rbac.authorization.k8s.io", guarded)},
+		{"", "namespaces", "instances", ""},
+		{"", "nodes", "instances", ""},
+		{"", "configmaps", "instances", invalid("configmaps", "lookup.instances is for namespaces, nodes: name these alone")},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "instances", invalid("customresourcedefinitions.apiextensions.k8s.io", guarded)},
 		{"", "services", "owned", ""},
 		{"*", "*", "owned", ""},
 		{"rbac.authorization.k8s.io", "roles", "owned", invalid("roles.rbac.authorization.k8s.io", guarded)},
@@ -187,13 +257,15 @@ func TestLookupsOfGuardedKinds(t *testing.T) {
 
 // A CleanupPolicy cannot know what other namespaces refer to.
 func TestReferencedInOneNamespace(t *testing.T) {
-	object := &v1alpha1.CleanupPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "p"}}
-	object.Spec.Schedule, object.Spec.ServiceAccountName = "@daily", "janitor"
-	object.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}}}
-	object.Spec.Conditions = []v1alpha1.CleanupCondition{{Name: "x", Expression: "!lookup.referenced"}}
-	_, errs := cleanup.CompileNamespaced(expression.NewCompiler(10), object)
-	const want = `spec.conditions: Invalid value: "lookup.referenced": any object of the cluster may refer to an object: use a ClusterCleanupPolicy`
-	if err := errs.ToAggregate(); err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
+	for resource, lookup := range map[string]string{"configmaps": "lookup.referenced", "services": "lookup.selects"} {
+		object := &v1alpha1.CleanupPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "p"}}
+		object.Spec.Schedule, object.Spec.ServiceAccountName = "@daily", "janitor"
+		object.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{resource}}}
+		object.Spec.Conditions = []v1alpha1.CleanupCondition{{Name: "x", Expression: v1alpha1.Expression("!" + lookup)}}
+		_, errs := cleanup.CompileNamespaced(expression.NewCompiler(10), object)
+		want := `spec.conditions: Invalid value: "` + lookup + `": any object of the cluster may refer to an object: use a ClusterCleanupPolicy`
+		if err := errs.ToAggregate(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

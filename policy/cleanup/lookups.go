@@ -2,7 +2,9 @@ package cleanup
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,19 +14,59 @@ import (
 	"curfew.dev/curfew/policy/references"
 )
 
-// minReferencedAge is how old an object has to be before Curfew looks for references to it: many
-// are created before the objects that refer to them.
+// minReferencedAge is how old an object has to be before Curfew looks for what uses it: many are
+// created before the objects that refer to them.
 const minReferencedAge = time.Hour
 
-// referenced reports whether the object itself shows that it is used. Where it does not, other
-// objects decide.
-func (o *Candidate) referenced() (bool, error) {
+// decidedBy are the resources that lookups which read the whole cluster decide about.
+var decidedBy = map[string][]schema.GroupResource{
+	expression.LookupReferenced: slices.SortedFunc(maps.Keys(references.Kinds), func(a, b schema.GroupResource) int {
+		return strings.Compare(a.String(), b.String())
+	}),
+	expression.LookupSelects: {{Resource: "services"}},
+	// VolumeAttachments are not among them: a Node that is gone may come back and write to its volumes.
+	expression.LookupDangling: {
+		{Group: "autoscaling", Resource: "horizontalpodautoscalers"}, {Group: "networking.k8s.io", Resource: "ingresses"},
+	},
+	expression.LookupInstances: {{Resource: "namespaces"}, {Resource: "nodes"}},
+}
+
+// ReadsCluster returns the first of the policy's lookups that reads all kinds of the cluster, or "".
+func (p *Policy) ReadsCluster() string {
+	for _, lookup := range p.Expressions.Lookups {
+		if decidedBy[lookup] != nil {
+			return lookup
+		}
+	}
+	return ""
+}
+
+// used reports whether the object itself shows that it is used, for a lookup that reads the whole
+// cluster. Where it does not, other objects decide.
+func (o *Candidate) used(lookup string) (bool, error) {
 	facts := o.Facts
-	if facts.Created.IsZero() || o.Now.Sub(facts.Created) < minReferencedAge {
-		return false, fmt.Errorf("%s: the object is less than an hour old: what refers to it may be created yet", expression.LookupReferenced)
+	switch {
+	case decidedBy[lookup] == nil:
+		return false, nil
+	case !slices.Contains(decidedBy[lookup], o.Resource):
+		return false, fmt.Errorf("%s: is for %s, not for a %s", lookup, these(lookup), facts.Profile.Kind.Kind)
+	case facts.Created.IsZero() || o.Now.Sub(facts.Created) < minReferencedAge:
+		return false, fmt.Errorf("%s: the object is less than an hour old: objects that belong to it may be created yet", lookup)
+	case lookup == expression.LookupDangling:
+		return false, nil
 	}
 	owned, err := o.answer(expression.LookupOwned)
-	return owned || references.FoundBy(facts.Name, facts.Labels, facts.Annotations) != "", err
+	found := lookup == expression.LookupReferenced && references.FoundBy(facts.Name, facts.Labels, facts.Annotations) != ""
+	return owned || found, err
+}
+
+// these are the resources that a lookup decides about.
+func these(lookup string) string {
+	var out []string
+	for _, one := range decidedBy[lookup] {
+		out = append(out, one.String())
+	}
+	return strings.Join(out, ", ")
 }
 
 // guardedMessage says why no lookup decides about a kind.
@@ -49,18 +91,19 @@ func (p *Policy) checkLookups(path *field.Path) (errs field.ErrorList) {
 	if len(p.Expressions.Lookups) == 0 {
 		return nil
 	}
-	referenced := slices.Contains(p.Expressions.Lookups, expression.LookupReferenced)
 	for i := range p.match.rules {
 		at := path.Child("matchConstraints", "resourceRules").Index(i)
 		for _, group := range p.match.rules[i].APIGroups {
 			for _, resource := range p.match.rules[i].Resources {
-				named := schema.GroupResource{Group: group, Resource: resource}.String()
-				switch {
-				case guarded(group, resource):
-					errs = append(errs, field.Invalid(at, named, guardedMessage))
-				case referenced && (group != "" || references.Kinds[resource] == ""):
-					errs = append(errs, field.Invalid(at, named,
-						expression.LookupReferenced+" is for configmaps, secrets and serviceaccounts of the core group: name these alone"))
+				named := schema.GroupResource{Group: group, Resource: resource}
+				if guarded(group, resource) {
+					errs = append(errs, field.Invalid(at, named.String(), guardedMessage))
+					continue
+				}
+				for _, lookup := range p.Expressions.Lookups {
+					if decidedBy[lookup] != nil && !slices.Contains(decidedBy[lookup], named) {
+						errs = append(errs, field.Invalid(at, named.String(), lookup+" is for "+these(lookup)+": name these alone"))
+					}
 				}
 			}
 		}

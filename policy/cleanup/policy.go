@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,8 +62,8 @@ func CompileNamespaced(compiler *expression.Compiler, object *v1alpha1.CleanupPo
 	if account.Name == "" { // Without one it would run with Curfew's rights (S10).
 		errs = append(errs, field.Required(field.NewPath("spec", "serviceAccountName"), "the policy deletes with the rights of this account"))
 	}
-	if slices.Contains(policy.Expressions.Lookups, expression.LookupReferenced) {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "conditions"), expression.LookupReferenced,
+	if lookup := policy.ReadsCluster(); lookup != "" {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "conditions"), lookup,
 			"any object of the cluster may refer to an object: use a ClusterCleanupPolicy"))
 	}
 	return policy, errs

@@ -198,7 +198,7 @@ func fieldOf(lookup, kind string) string {
 	switch {
 	case lookup == expression.LookupBound:
 		return "status"
-	case lookup == expression.LookupMounted && kind == volumeKind:
+	case lookup == expression.LookupMounted && kind == volumeKind, lookup == expression.LookupSelects, lookup == expression.LookupDangling:
 		return "spec"
 	default:
 		return ""
@@ -247,10 +247,8 @@ func (o *Candidate) answer(name string) (bool, error) {
 	case name == expression.LookupService && !o.Facts.IsPod():
 		return false, fmt.Errorf("%s: is for Pods, not for a %s", name, kind)
 	}
-	if name == expression.LookupReferenced {
-		if referenced, err := o.referenced(); referenced || err != nil {
-			return referenced, err
-		}
+	if used, err := o.used(name); used || err != nil {
+		return used, err
 	}
 	if field := fieldOf(name, kind); field != "" {
 		if _, shown := o.JSON[field].(map[string]any); !shown {

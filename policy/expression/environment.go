@@ -46,12 +46,20 @@ const (
 	LookupOwned = "lookup.owned"
 	// LookupService: a Service selects the Pod, or an EndpointSlice has it as an endpoint.
 	LookupService = "lookup.selectedByService"
-	// LookupReferenced: another object names the ConfigMap, Secret or ServiceAccount.
+	// LookupReferenced: another object names the ConfigMap, Secret, ServiceAccount, claim or class.
 	LookupReferenced = "lookup.referenced"
+	// LookupSelects: the Service selects a Pod or a pod template, or has endpoints.
+	LookupSelects = "lookup.selects"
+	// LookupDangling: the HorizontalPodAutoscaler or Ingress refers to nothing that exists.
+	LookupDangling = "lookup.dangling"
+	// LookupInstances: the Namespace has objects, or the Node has Pods.
+	LookupInstances = "lookup.instances"
 )
 
 // Lookups are all of them, in the order of the docs.
-var Lookups = []string{LookupMounted, LookupBound, LookupOwned, LookupService, LookupReferenced}
+var Lookups = []string{
+	LookupMounted, LookupBound, LookupOwned, LookupService, LookupReferenced, LookupSelects, LookupDangling, LookupInstances,
+}
 
 // variablesPrefix begins the names of a cleanup policy's own variables.
 const variablesPrefix = "variables."

@@ -11,16 +11,16 @@ import (
 var builtIn = []string{
 	"", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "autoscaling", "batch",
 	"certificates.k8s.io", "discovery.k8s.io", "flowcontrol.apiserver.k8s.io", "internal.apiserver.k8s.io", "networking.k8s.io",
-	"node.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io", "storage.k8s.io",
+	"node.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
 	wellknown.Group,
 }
 
 // BuiltIn reports whether the fields of an API group's kinds are known, the same in each version.
 func BuiltIn(group string) bool { return slices.Contains(builtIn, group) }
 
-// noReference are fields of built-in kinds that name no ConfigMap, Secret or ServiceAccount, with
-// all that they contain, each after the field that contains it. All other fields count. A test
-// lists the Go types that have these fields, and fails when a release of Kubernetes adds one.
+// noReference are fields of built-in kinds that name no object of [Kinds], with all that they
+// contain, each after the field that contains it. All other fields count. A test lists the Go types
+// that have these fields, and fails when a release of Kubernetes adds one.
 var noReference = set(
 	// metav1.ObjectMeta, and a copy of the object as kubectl apply sent it
 	"metadata.name", "metadata.generateName", "metadata.namespace", "metadata.uid", "metadata.labels",
@@ -38,8 +38,8 @@ var noReference = set(
 	"env.name", "ports.name", "port.name",
 	// keys and paths: corev1.KeyToPath and its kin, HTTPGetAction, networkingv1.HTTPIngressPath
 	"configMapKeyRef.key", "secretKeyRef.key", "items.key", "items.path", "httpGet.path", "paths.path",
-	// Services and claims: networkingv1.IngressServiceBackend, appsv1.StatefulSetSpec
-	"service.name", "spec.serviceName", "persistentVolumeClaim.claimName",
+	// Services: networkingv1.IngressServiceBackend, appsv1.StatefulSetSpec
+	"service.name", "spec.serviceName",
 	// what a policy matches: admissionregistrationv1.NamedRuleWithOperations, and cleanup policies
 	"resourceRules.resourceNames",
 	// texts: metav1.Condition, corev1.ContainerImage, apiextensionsv1.CustomResourceValidation
@@ -56,6 +56,9 @@ var kindsNamed = map[string]string{
 	// corev1.PodSpec and corev1.ServiceAccount, networkingv1.IngressTLS
 	"imagePullSecrets.name": "Secret", "tls.secretName": "Secret",
 	"spec.serviceAccountName": "ServiceAccount", "spec.serviceAccount": "ServiceAccount",
+	// corev1.PodSpec and PersistentVolumeClaimVolumeSource, corev1.PersistentVolumeClaimSpec, networkingv1.IngressSpec
+	"persistentVolumeClaim.claimName": claimKind, "spec.priorityClassName": "PriorityClass", "spec.runtimeClassName": "RuntimeClass",
+	"spec.storageClassName": "StorageClass", "spec.ingressClassName": "IngressClass",
 }
 
 func set(names ...string) map[string]bool {

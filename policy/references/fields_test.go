@@ -32,6 +32,8 @@ import (
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	resourcev1beta1 "k8s.io/api/resource/v1beta1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	storagev1 "k8s.io/api/storage/v1"
 	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,7 +56,7 @@ func TestFieldsOfBuiltInKinds(t *testing.T) {
 		certificatesv1.AddToScheme, certificatesv1alpha1.AddToScheme, certificatesv1beta1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme,
 		flowcontrolv1.AddToScheme, networkingv1.AddToScheme, networkingv1beta1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
 		resourcev1.AddToScheme, resourcev1alpha3.AddToScheme, resourcev1beta1.AddToScheme, resourcev1beta2.AddToScheme,
-		storagev1.AddToScheme, storagev1beta1.AddToScheme,
+		schedulingv1.AddToScheme, schedulingv1alpha3.AddToScheme, storagev1.AddToScheme, storagev1beta1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -92,7 +94,7 @@ func TestFieldsOfBuiltInKinds(t *testing.T) {
 	known := strings.Split(string(want), "\n")
 	for line := range strings.SplitSeq(got, "\n") {
 		if !slices.Contains(known, line) {
-			t.Errorf("%s is new: may it name a ConfigMap, Secret or ServiceAccount of another kind?", line)
+			t.Errorf("%s is new: may it name an object of another one of the Kinds?", line)
 		}
 	}
 	if !*update && len(known) != strings.Count(got, "\n")+1 {

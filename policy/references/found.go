@@ -11,6 +11,9 @@ import (
 var plain = []string{
 	"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/component",
 	"kubectl.kubernetes.io/last-applied-configuration",
+	// Kubernetes puts these on each PersistentVolumeClaim: k8s.io/component-helpers, storage/volume
+	"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller", "volume.kubernetes.io/storage-provisioner",
+	"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/selected-node",
 }
 
 // found are beginnings of labels without a domain that programs find objects by.

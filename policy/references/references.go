@@ -9,9 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kinds are the kinds of the core group whose references are known, by resource. Other kinds are
-// used without being named: a Service through DNS, a class because it is the default one.
-var Kinds = map[string]string{"configmaps": "ConfigMap", "secrets": "Secret", "serviceaccounts": "ServiceAccount"}
+// Kinds are the kinds whose references are known, by resource. Other kinds are used without being
+// named: a Service by its address, a PersistentVolume by its claim.
+var Kinds = map[schema.GroupResource]string{
+	{Resource: "configmaps"}: "ConfigMap", {Resource: "secrets"}: "Secret", {Resource: "serviceaccounts"}: "ServiceAccount",
+	{Resource: "persistentvolumeclaims"}:                      claimKind,
+	{Group: "networking.k8s.io", Resource: "ingressclasses"}:  "IngressClass",
+	{Group: "node.k8s.io", Resource: "runtimeclasses"}:        "RuntimeClass",
+	{Group: "scheduling.k8s.io", Resource: "priorityclasses"}: "PriorityClass",
+	{Group: "storage.k8s.io", Resource: "storageclasses"}:     "StorageClass",
+}
+
+const claimKind = "PersistentVolumeClaim"
 
 // maxCandidates bounds the memory of [Candidates]. Tests make it smaller.
 var maxCandidates = 100_000
@@ -19,10 +28,12 @@ var maxCandidates = 100_000
 // maxParts bounds the parts of a name, between its dots, that is found within a longer text.
 const maxParts = 5
 
-// Candidates are objects of [Kinds], and which of them other objects name.
+// Candidates are objects that may be deleted, and what other objects say about them.
 type Candidates struct {
 	byName     map[string]map[string][]*candidate // by name and namespace
 	namespaces map[string]*ordered
+	selectors  map[string]*selectors // by namespace
+	targets    targets
 	count      int
 }
 
@@ -30,24 +41,37 @@ type Candidates struct {
 // backwards.
 type ordered struct {
 	forwards, backwards []*candidate
+	claims              []*candidate // PersistentVolumeClaims
 	sorted              bool
 }
 
 type candidate struct {
-	kind, namespace, name string
-	referenced            bool
+	kind            schema.GroupKind
+	namespace, name string
+	referenced      bool
 }
 
 // NewCandidates returns an empty set.
 func NewCandidates() *Candidates {
-	return &Candidates{byName: map[string]map[string][]*candidate{}, namespaces: map[string]*ordered{}}
+	return &Candidates{
+		byName: map[string]map[string][]*candidate{}, namespaces: map[string]*ordered{}, selectors: map[string]*selectors{},
+		targets: targets{exists: map[target]bool{}, listed: map[schema.GroupKind]bool{}},
+	}
 }
 
-// Add adds an object. It is an error if there are too many. A name of too many parts, which might
-// be overlooked, is never a candidate.
-func (c *Candidates) Add(kind, namespace, name string) error {
+// more is an error if there are too many candidates.
+func (c *Candidates) more() error {
 	if c.count++; c.count > maxCandidates {
 		return fmt.Errorf("looking up references: the cluster has more than %d objects of the matched kinds", maxCandidates)
+	}
+	return nil
+}
+
+// Add adds an object of [Kinds], for [Candidates.Referenced]. It is an error if there are too many.
+// A name of too many parts, which might be overlooked, is never a candidate.
+func (c *Candidates) Add(kind schema.GroupKind, namespace, name string) error {
+	if err := c.more(); err != nil {
+		return err
 	}
 	if strings.Count(name, ".") >= maxParts {
 		return nil
@@ -62,38 +86,46 @@ func (c *Candidates) Add(kind, namespace, name string) error {
 	}
 	of := c.namespaces[namespace]
 	of.forwards, of.backwards, of.sorted = append(of.forwards, one), append(of.backwards, one), false
+	if kind.Kind == claimKind {
+		of.claims = append(of.claims, one)
+	}
 	return nil
 }
 
 // Referenced reports whether an object that was scanned names a candidate. It is an error if it is
 // no candidate: earlier objects may name it, or a program may find it.
-func (c *Candidates) Referenced(kind, namespace, name string) (bool, error) {
+func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (bool, error) {
 	all := c.byName[name][namespace]
 	i := slices.IndexFunc(all, func(one *candidate) bool { return one.kind == kind })
 	if i < 0 {
 		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, its name has too many dots, Kubernetes needs it, "+
-			"or programs use Secrets of its type", kind, namespace, name)
+			"or programs use Secrets of its type", kind.Kind, namespace, name)
 	}
 	return all[i].referenced, nil
 }
 
-// Scan notes which candidates an object names. An object names candidates of its own namespace, and
-// of each namespace that it names as well. A cluster-scoped object may mean any namespace. No
-// object refers to itself. An operator may put names together from the name of its object, such as
-// DATABASE-credentials: the object uses all candidates of its namespace that extend its name.
+// Scan notes what an object says about candidates. It names candidates of its own namespace, of
+// each namespace that it names as well, and cluster-scoped ones. A cluster-scoped object may mean
+// any namespace. No object refers to itself. An operator may put names together from the name of
+// its object, such as DATABASE-credentials: the object uses all candidates that extend its name.
 func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
-	metadata, _ := object["metadata"].(map[string]any)
-	namespace, _ := metadata["namespace"].(string)
-	name, _ := metadata["name"].(string)
+	namespace, name := identity(object)
+	c.targets.scan(kind, namespace, name)
+	c.selectors[namespace].scan(kind, name, object)
+	if len(c.byName) == 0 {
+		return
+	}
 	s := &scan{
-		candidates: c, builtIn: BuiltIn(kind.Group), words: map[word]bool{}, namespaces: map[string]bool{namespace: true},
+		candidates: c, builtIn: BuiltIn(kind.Group), words: map[word]bool{}, namespaces: map[string]bool{namespace: true, "": true},
 	}
 	s.walk("", "", object)
 	for word := range s.words {
 		refers := func(all []*candidate) {
 			for _, one := range all {
-				itself := kind.Group == "" && kind.Kind == one.kind && namespace == one.namespace && name == one.name
-				one.referenced = one.referenced || !itself && (word.kind == "" || word.kind == one.kind)
+				itself := kind == one.kind && namespace == one.namespace && name == one.name
+				// A volume serves its claim, and does not use it.
+				serves := kind == schema.GroupKind{Kind: "PersistentVolume"} && one.kind.Kind == claimKind
+				one.referenced = one.referenced || !itself && !serves && (word.kind == "" || word.kind == one.kind.Kind)
 			}
 		}
 		all := c.byName[word.name]
@@ -109,9 +141,36 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 			}
 		}
 	}
-	if of := c.namespaces[namespace]; of != nil && !s.builtIn {
-		of.extend(name)
+	c.scanName(kind, namespace, name)
+	if isDefault, _ := object["globalDefault"].(bool); isDefault && kind.Kind == "PriorityClass" { // It is used without a name.
+		for _, one := range c.byName[name][""] {
+			one.referenced = one.referenced || one.kind == kind
+		}
 	}
+}
+
+// scanName notes the candidates whose names are made from the name of an object. StatefulSets, also
+// those of other API groups, keep their claims when they are scaled down: VOLUME-NAME-0.
+func (c *Candidates) scanName(kind schema.GroupKind, namespace, name string) {
+	builtIn := BuiltIn(kind.Group)
+	if of := c.namespaces[namespace]; of != nil && (!builtIn || kind.Kind == "StatefulSet") {
+		for _, claim := range of.claims {
+			claim.referenced = claim.referenced || strings.Contains(claim.name, "-"+name+"-")
+		}
+	}
+	for _, in := range slices.Compact([]string{namespace, ""}) {
+		if of := c.namespaces[in]; of != nil && !builtIn {
+			of.extend(name)
+		}
+	}
+}
+
+// identity is the namespace and the name of an object.
+func identity(object map[string]any) (namespace, name string) {
+	metadata, _ := object["metadata"].(map[string]any)
+	namespace, _ = metadata["namespace"].(string)
+	name, _ = metadata["name"].(string)
+	return namespace, name
 }
 
 // extend notes that an operator uses the candidates whose names extend a name by a dash.
@@ -168,7 +227,9 @@ func (s *scan) walk(parent, field string, value any) {
 				s.text(name, kind)
 				continue
 			}
-			if !s.builtIn { // Names may be keys, as in secrets: {db: …}.
+			// Names may be keys, as in secrets: {db: …}, and gold.storageclass.storage.k8s.io/requests.storage
+			// of a ResourceQuota.
+			if !s.builtIn || field == "hard" {
 				s.text(key, "")
 			}
 			s.walk(field, key, child)

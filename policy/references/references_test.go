@@ -2,7 +2,6 @@ package references
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,36 +10,39 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// scanned are the candidates of each kind in namespaces ci and prod, all named settings, that
+// read parses an object.
+func read(t *testing.T, text string) (schema.GroupKind, map[string]any) {
+	t.Helper()
+	content := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	version, _ := content["apiVersion"].(string)
+	kind, _ := content["kind"].(string)
+	return schema.FromAPIVersionAndKind(version, kind).GroupKind(), content
+}
+
+var three = []string{"ConfigMap", "Secret", "ServiceAccount"}
+
+// scanned are the candidates of three kinds in namespaces ci and prod, all named settings, that
 // objects refer to.
 func scanned(t *testing.T, objects ...string) string {
 	t.Helper()
 	c := NewCandidates()
-	for _, kind := range Kinds {
+	for _, kind := range three {
 		for _, namespace := range []string{"ci", "prod"} {
-			if err := c.Add(kind, namespace, "settings"); err != nil {
+			if err := c.Add(schema.GroupKind{Kind: kind}, namespace, "settings"); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	for _, text := range objects {
-		var object struct{ APIVersion, Kind string }
-		content := map[string]any{}
-		for _, into := range []any{&object, &content} {
-			if err := yaml.Unmarshal([]byte(text), into); err != nil {
-				t.Fatalf("%s: %v", text, err)
-			}
-		}
-		group, _, ok := strings.Cut(object.APIVersion, "/")
-		if !ok {
-			group = ""
-		}
-		c.Scan(schema.GroupKind{Group: group, Kind: object.Kind}, content)
+		c.Scan(read(t, text))
 	}
 	var out []string
-	for _, kind := range slices.Sorted(maps.Values(Kinds)) {
+	for _, kind := range three {
 		for _, namespace := range []string{"ci", "prod"} {
-			referenced, err := c.Referenced(kind, namespace, "settings")
+			referenced, err := c.Referenced(schema.GroupKind{Kind: kind}, namespace, "settings")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,10 +147,10 @@ func TestScansAddUp(t *testing.T) {
 // What was not listed may have been named before it existed: the answer is unknown.
 func TestCandidateIsNew(t *testing.T) {
 	c := NewCandidates()
-	if err := c.Add("ConfigMap", "ci", "a"); err != nil {
+	if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", "a"); err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range []candidate{{kind: "Secret", namespace: "ci", name: "a"}, {kind: "ConfigMap", namespace: "prod", name: "a"}, {kind: "ConfigMap", namespace: "ci", name: "b"}} {
+	for _, other := range []target{{schema.GroupKind{Kind: "Secret"}, "ci", "a"}, {schema.GroupKind{Kind: "ConfigMap"}, "prod", "a"}, {schema.GroupKind{Kind: "ConfigMap"}, "ci", "b"}} {
 		if _, err := c.Referenced(other.kind, other.namespace, other.name); err == nil {
 			t.Errorf("%+v is known", other)
 		}
@@ -161,7 +163,7 @@ func TestTooManyCandidates(t *testing.T) {
 	defer func() { maxCandidates = before }()
 	c := NewCandidates()
 	for i, want := range []bool{false, false, true} {
-		if err := c.Add("ConfigMap", "ci", fmt.Sprint(i)); (err != nil) != want {
+		if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", fmt.Sprint(i)); (err != nil) != want {
 			t.Errorf("object %d: %v", i, err)
 		}
 	}
@@ -221,13 +223,13 @@ func TestNamesThatOperatorsPutTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all, got := NewCandidates(), []string(nil)
 			for _, name := range names {
-				if err := all.Add("Secret", "ci", name); err != nil {
+				if err := all.Add(schema.GroupKind{Kind: "Secret"}, "ci", name); err != nil {
 					t.Fatal(err)
 				}
 			}
 			all.Scan(schema.GroupKind{Group: c.group, Kind: "Database"}, map[string]any{"metadata": map[string]any{"namespace": c.namespace, "name": c.name}})
 			for _, name := range names {
-				if referenced, err := all.Referenced("Secret", "ci", name); err != nil {
+				if referenced, err := all.Referenced(schema.GroupKind{Kind: "Secret"}, "ci", name); err != nil {
 					t.Error(err)
 				} else if referenced {
 					got = append(got, name)
@@ -246,13 +248,13 @@ func TestScanCostsNoMoreWithNamespaces(t *testing.T) {
 	cost := func(namespaces int) float64 {
 		c := NewCandidates()
 		for i := range namespaces {
-			if err := c.Add("Secret", fmt.Sprint("ns", i), "settings"); err != nil {
+			if err := c.Add(schema.GroupKind{Kind: "Secret"}, fmt.Sprint("ns", i), "settings"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		out := testing.AllocsPerRun(10, func() { c.Scan(schema.GroupKind{Kind: "Pod"}, pod) })
 		for namespace, want := range map[string]bool{"ns0": false, "ns1": true} {
-			if got, err := c.Referenced("Secret", namespace, "settings"); err != nil || got != want {
+			if got, err := c.Referenced(schema.GroupKind{Kind: "Secret"}, namespace, "settings"); err != nil || got != want {
 				t.Errorf("in %s: %v, %v", namespace, got, err)
 			}
 		}
@@ -280,13 +282,13 @@ func TestNamesWithDots(t *testing.T) {
 		c, got := NewCandidates(), []string(nil)
 		names := []string{"a.b.c.d.e", "b", "b.c"}
 		for _, name := range append(names, long) {
-			if err := c.Add("ConfigMap", "ci", name); err != nil {
+			if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", name); err != nil {
 				t.Fatal(err)
 			}
 		}
 		c.Scan(schema.GroupKind{Kind: "Pod"}, map[string]any{"metadata": map[string]any{"namespace": "ci"}, "spec": map[string]any{"x": text}})
 		for _, name := range names {
-			if referenced, err := c.Referenced("ConfigMap", "ci", name); err != nil {
+			if referenced, err := c.Referenced(schema.GroupKind{Kind: "ConfigMap"}, "ci", name); err != nil {
 				t.Error(err)
 			} else if referenced {
 				got = append(got, name)
@@ -295,7 +297,7 @@ func TestNamesWithDots(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%q names %q, want %q", text, got, want)
 		}
-		if _, err := c.Referenced("ConfigMap", "ci", long); err == nil {
+		if _, err := c.Referenced(schema.GroupKind{Kind: "ConfigMap"}, "ci", long); err == nil {
 			t.Errorf("%s is a candidate", long)
 		}
 	}

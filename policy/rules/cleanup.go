@@ -74,7 +74,7 @@ func CleanupAccessOf(p *cleanup.Policy) ([]CleanupAccess, *field.Error) {
 		add("", "pods", "list")
 		add("", "persistentvolumeclaims", "list")
 	}
-	if slices.Contains(p.Expressions.Lookups, expression.LookupReferenced) {
+	if p.ReadsCluster() != "" {
 		add("*", "*", "list")
 	}
 	return out, nil

@@ -52,8 +52,7 @@ func (s *Survey) newLookups(snapshot *platform.Snapshot, served []cleanup.Resour
 func (s *Survey) liveLookups(ctx context.Context, snapshot *platform.Snapshot) *lookups {
 	var served []cleanup.Resource
 	var failed error
-	uses := func(lookup string) bool { return slices.Contains(s.policy.Expressions.Lookups, lookup) }
-	if uses(expression.LookupMounted) || uses(expression.LookupReferenced) {
+	if s.policy.ReadsCluster() != "" || slices.Contains(s.policy.Expressions.Lookups, expression.LookupMounted) {
 		served, failed = s.options.Served(ctx)
 	}
 	next := s.newLookups(snapshot, served, failed, s.options.Clock)
@@ -75,12 +74,21 @@ func (l *lookups) answer(ctx context.Context, name string, facts *policy.Facts, 
 	case name == expression.LookupService:
 		all, err := l.services.get(ctx, facts.Namespace, l.readServices)
 		return err == nil && all.selects(facts), err
-	case name == expression.LookupReferenced:
+	case name == expression.LookupInstances:
+		return l.instances.get(ctx, facts.Profile.Kind.Kind+"/"+facts.Name, l.readInstances)
+	case slices.Contains([]string{expression.LookupReferenced, expression.LookupSelects, expression.LookupDangling}, name):
 		all, err := l.references.get(ctx, metav1.NamespaceAll, l.readReferences)
 		if err != nil {
 			return false, err
 		}
-		return all.Referenced(facts.Profile.Kind.Kind, facts.Namespace, facts.Name)
+		switch kind := facts.Profile.Kind.GroupKind(); name {
+		case expression.LookupSelects:
+			return all.Selects(kind, object)
+		case expression.LookupDangling:
+			return all.Dangling(kind, object)
+		default:
+			return all.Referenced(kind, facts.Namespace, facts.Name)
+		}
 	case facts.Profile.Kind.Kind == "PersistentVolumeClaim":
 		all, err := l.volumes.get(ctx, facts.Namespace, l.readVolumes)
 		return err == nil && all.mounts(facts.Name), err

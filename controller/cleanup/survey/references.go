@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,16 +21,20 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// referrers are the kinds whose objects may name an object that lookup.referenced asks for: all
-// that can be listed. What they name is read in one pass over the cluster, since objects of any
-// namespace and cluster-scoped ones may refer to an object.
+// referrers are the kinds whose objects may use an object that the policy deletes: all that can be
+// listed. What they name is read in one pass over the cluster, since objects of any namespace and
+// cluster-scoped ones may refer to an object.
 type referrers struct {
-	// candidates are the resources that the policy deletes, and kinds all others.
+	// candidates are the resources that the policy deletes, whole if a lookup reads their fields, and
+	// kinds all others.
 	candidates []cleanup.Target
+	whole      bool
 	kinds      []cleanup.Resource
 	// unknown is why not all kinds are known; nil if they are.
 	unknown    error
 	references *memory[*references.Candidates]
+	// instances are whether a Namespace or a Node has objects: see readInstances.
+	instances *memory[bool]
 	// yield lets other runs work between two pages; nil for live judgements, which hold no turn.
 	yield func(ctx context.Context, inPage bool) error
 }
@@ -42,39 +47,46 @@ const referencesFor = 10 * time.Second
 // nameNothing are API groups whose objects are short-lived and refer to nothing that a cluster
 // depends on.
 var nameNothing = []string{
-	"authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "custom.metrics.k8s.io", "events.k8s.io",
+	"authentication.k8s.io", "authorization.k8s.io", leaseGroup, "custom.metrics.k8s.io", "events.k8s.io",
 	"external.metrics.k8s.io", "metrics.k8s.io",
 }
 
+// leaseGroup has the Leases. They name nothing, but a program uses the Namespace of its Lease.
+const leaseGroup = "coordination.k8s.io"
+
 // records are resources whose objects list others, but do not use them. Curfew's reports name the
-// objects that a policy matches.
+// objects that a policy matches, and CSI drivers publish a capacity for each StorageClass.
 var records = []schema.GroupResource{
-	{Resource: "events"},
+	{Resource: "events"}, {Group: "storage.k8s.io", Resource: "csistoragecapacities"},
 	{Group: wellknown.Group, Resource: "cleanupapprovals"}, {Group: wellknown.Group, Resource: "clustercleanupapprovals"},
 	{Group: wellknown.Group, Resource: "cleanupreports"}, {Group: wellknown.Group, Resource: "clustercleanupreports"},
 }
 
 func (s *Survey) newReferrers(served []cleanup.Resource, failed error, clock clock.PassiveClock) referrers {
-	out := referrers{references: newMemory[*references.Candidates](clock)}
+	out := referrers{references: newMemory[*references.Candidates](clock), instances: newMemory[bool](clock)}
 	out.references.while = referencesFor
-	if !slices.Contains(s.policy.Expressions.Lookups, expression.LookupReferenced) {
+	if s.policy.ReadsCluster() == "" {
 		return out
 	}
 	if clock == nil {
 		out.yield = func(ctx context.Context, _ bool) error { return s.yield(ctx, true) }
 	}
+	skipped := func(group string) bool { return slices.Contains(nameNothing, group) }
+	if slices.Contains(s.policy.Expressions.Lookups, expression.LookupInstances) {
+		skipped = func(group string) bool { return group != leaseGroup && slices.Contains(nameNothing, group) }
+	}
 	silent := cleanup.SilentGroups(nil)
 	if failed != nil && !errors.As(failed, &silent) {
 		out.unknown = failed
 	}
-	silent = slices.DeleteFunc(slices.Clone(silent), func(group string) bool { return slices.Contains(nameNothing, group) })
+	silent = slices.DeleteFunc(slices.Clone(silent), skipped)
 	if len(silent) > 0 {
 		out.unknown = silent
 	}
-	out.candidates = s.policy.Targets(served)
+	out.candidates, out.whole = s.policy.Targets(served), s.policy.NeedsObject()
 	for i := range served {
 		one := &served[i]
-		if len(one.Listable) > 0 && !slices.Contains(records, one.GroupResource) && !slices.Contains(nameNothing, one.Group) {
+		if len(one.Listable) > 0 && !slices.Contains(records, one.GroupResource) && !skipped(one.Group) {
 			out.kinds = append(out.kinds, *one)
 		}
 	}
@@ -94,17 +106,8 @@ func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Can
 	}
 	out := references.NewCandidates()
 	for i := range l.candidates {
-		of := &l.candidates[i]
-		for _, selector := range references.FieldSelectors(of.Kind) {
-			err := l.all(ctx, of.GroupVersionResource, false, selector, func(object *unstructured.Unstructured) error {
-				if policy.EssentialName(schema.GroupKind{Kind: of.Kind}, object.GetName()) {
-					return nil
-				}
-				return out.Add(of.Kind, object.GetNamespace(), object.GetName())
-			})
-			if err != nil {
-				return nil, err
-			}
+		if err := l.addCandidates(ctx, &l.candidates[i], out); err != nil {
+			return nil, err
 		}
 	}
 	for i := range l.kinds {
@@ -116,7 +119,7 @@ func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Can
 			versions = versions[:1]
 		}
 		for _, version := range versions {
-			err := l.all(ctx, of.WithVersion(version), whole, "", func(object *unstructured.Unstructured) error {
+			err := l.all(ctx, of.WithVersion(version), whole, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 				out.Scan(kind, object.Object)
 				return nil
 			})
@@ -124,18 +127,97 @@ func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Can
 				return nil, err
 			}
 		}
+		out.Listed(kind)
 	}
 	return out, nil
 }
 
-// all calls f for each object of a resource in the cluster that a field selector matches.
+// addCandidates lists the objects of a resource that may be deleted.
+func (l *lookups) addCandidates(ctx context.Context, of *cleanup.Target, out *references.Candidates) error {
+	kind := of.GroupVersionKind().GroupKind()
+	for _, selector := range references.FieldSelectors(of.Kind) {
+		err := l.all(ctx, of.GroupVersionResource, l.whole, metav1.ListOptions{FieldSelector: selector}, func(object *unstructured.Unstructured) error {
+			switch {
+			case references.Selecting[of.GroupResource()] != "":
+				return out.AddSelector(kind, object.Object)
+			case references.Referring[of.GroupResource()] != "":
+				return out.AddReferring(kind, object.Object)
+			case policy.EssentialName(kind, object.GetName()):
+				return nil
+			}
+			return out.Add(kind, object.GetNamespace(), object.GetName())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all calls f for each object of a resource in the cluster that the options select.
 func (l *lookups) all(
-	ctx context.Context, of schema.GroupVersionResource, whole bool, selector string, f func(*unstructured.Unstructured) error,
+	ctx context.Context, of schema.GroupVersionResource, whole bool, options metav1.ListOptions, f func(*unstructured.Unstructured) error,
 ) error {
 	pages := newPages(l.reader, whole)
 	pages.yield = l.yield
-	if err := pages.each(ctx, of, metav1.NamespaceAll, metav1.ListOptions{FieldSelector: selector}, f); err != nil {
+	if err := pages.each(ctx, of, metav1.NamespaceAll, options, f); err != nil {
 		return fmt.Errorf("looking up references in %s: %w", of.GroupResource(), err)
 	}
 	return nil
+}
+
+// perNamespace are the names of ConfigMaps that a controller creates in each Namespace.
+var perNamespace = []string{"istio-ca-root-cert", "openshift-service-ca.crt"}
+
+// errHasInstances ends a list.
+var errHasInstances = errors.New("there is one")
+
+// readInstances reports whether a Namespace has objects that not every Namespace has, or a Node has
+// Pods. Lists end with the first one. Right before a DELETE they begin again, for this Namespace
+// alone: an object that is created after its kind was listed is deleted with it.
+func (l *lookups) readInstances(ctx context.Context, kindAndName string) (bool, error) {
+	if l.unknown != nil {
+		return false, fmt.Errorf("looking up instances: %w", l.unknown)
+	}
+	kind, name, _ := strings.Cut(kindAndName, "/")
+	if kind == "Node" {
+		return l.hasInstance(ctx, core("pods"), metav1.NamespaceAll, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name},
+			func(*unstructured.Unstructured) bool { return true })
+	}
+	for i := range l.kinds {
+		of := &l.kinds[i]
+		if !of.Namespaced {
+			continue
+		}
+		kind := schema.GroupKind{Group: of.Group, Kind: of.Kind}
+		has, err := l.hasInstance(ctx, of.WithVersion(of.Listable[0]), name, metav1.ListOptions{}, func(object *unstructured.Unstructured) bool {
+			each := kind == schema.GroupKind{Kind: "ConfigMap"} && slices.Contains(perNamespace, object.GetName())
+			return !each && !policy.EssentialName(kind, object.GetName())
+		})
+		if has || err != nil {
+			return has, err
+		}
+	}
+	return false, nil
+}
+
+// hasInstance reports whether a list has an object that counts.
+func (l *lookups) hasInstance(
+	ctx context.Context, of schema.GroupVersionResource, namespace string, options metav1.ListOptions, counts func(*unstructured.Unstructured) bool,
+) (bool, error) {
+	pages := newPages(l.reader, false)
+	pages.yield = l.yield
+	err := pages.each(ctx, of, namespace, options, func(object *unstructured.Unstructured) error {
+		if counts(object) {
+			return errHasInstances
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errHasInstances):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("looking up instances in %s: %w", of.GroupResource(), err)
+	}
+	return false, nil
 }

@@ -1,0 +1,192 @@
+package references
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Referring are the kinds whose own references are known, by resource.
+var Referring = map[schema.GroupResource]string{
+	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}:          "HorizontalPodAutoscaler",
+	{Group: "networking.k8s.io", Resource: "ingresses"}:                   "Ingress",
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: "ClusterRoleBinding",
+	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:        "RoleBinding",
+	{Group: "storage.k8s.io", Resource: "volumeattachments"}:              "VolumeAttachment",
+}
+
+// target is an object that another one refers to.
+type target struct {
+	kind            schema.GroupKind
+	namespace, name string
+}
+
+// targets are the objects that candidates refer to, whether they exist, and the kinds of which all
+// objects were scanned.
+type targets struct {
+	exists map[target]bool
+	listed map[schema.GroupKind]bool
+}
+
+func (t *targets) scan(kind schema.GroupKind, namespace, name string) {
+	of := target{kind, namespace, name}
+	if _, ok := t.exists[of]; ok {
+		t.exists[of] = true
+	}
+}
+
+// AddReferring adds an object of [Referring], for [Candidates.Dangling].
+func (c *Candidates) AddReferring(kind schema.GroupKind, object map[string]any) error {
+	if err := c.more(); err != nil {
+		return err
+	}
+	all, err := targetsOf(kind, object)
+	if err != nil {
+		return nil // Dangling returns it.
+	}
+	for _, some := range all {
+		for _, one := range some {
+			c.targets.exists[one] = false
+		}
+	}
+	return nil
+}
+
+// Listed notes that all objects of a kind were scanned.
+func (c *Candidates) Listed(kind schema.GroupKind) { c.targets.listed[kind] = true }
+
+// Dangling reports whether an object of [Referring], as it is now, refers to nothing that was
+// scanned. It is an error if that is not known.
+func (c *Candidates) Dangling(kind schema.GroupKind, object map[string]any) (bool, error) {
+	namespace, name := identity(object)
+	all, err := targetsOf(kind, object)
+	if err != nil {
+		return false, fmt.Errorf("%s %s/%s: %w", kind.Kind, namespace, name, err)
+	}
+	dangles := false
+	for _, some := range all {
+		exists := len(some) == 0
+		for _, one := range some {
+			found, added := c.targets.exists[one]
+			switch {
+			case !c.targets.listed[one.kind]:
+				return false, fmt.Errorf("%s %s/%s: whether %s %q exists is not known: its kind was not listed",
+					kind.Kind, namespace, name, one.kind, one.name)
+			case !added:
+				return false, fmt.Errorf("%s %s/%s is no candidate: it is new, or its references are", kind.Kind, namespace, name)
+			}
+			exists = exists || found
+		}
+		dangles = dangles || !exists
+	}
+	return dangles, nil
+}
+
+// targetsOf are the objects that an object refers to. It dangles if nothing exists of one group.
+func targetsOf(kind schema.GroupKind, object map[string]any) ([][]target, error) {
+	namespace, _ := identity(object)
+	if kind.Group == "rbac.authorization.k8s.io" {
+		return bindingTargets(namespace, object), nil
+	}
+	spec, ok := object["spec"].(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("its spec is not known")
+	}
+	switch kind.Kind {
+	case "HorizontalPodAutoscaler":
+		version, _, _ := unstructured.NestedString(spec, "scaleTargetRef", "apiVersion")
+		of, _, _ := unstructured.NestedString(spec, "scaleTargetRef", "kind")
+		name, _, _ := unstructured.NestedString(spec, "scaleTargetRef", "name")
+		parsed, err := schema.ParseGroupVersion(version)
+		if err != nil || of == "" || name == "" {
+			return nil, fmt.Errorf("its spec.scaleTargetRef names no object")
+		}
+		return [][]target{{{parsed.WithKind(of).GroupKind(), namespace, name}}}, nil
+	case "VolumeAttachment":
+		volume, _, _ := unstructured.NestedString(spec, "source", "persistentVolumeName")
+		node, _ := spec["nodeName"].(string)
+		if volume == "" || node == "" {
+			return nil, fmt.Errorf("its spec names no PersistentVolume and Node")
+		}
+		return [][]target{{{schema.GroupKind{Kind: "PersistentVolume"}, "", volume}}, {{schema.GroupKind{Kind: "Node"}, "", node}}}, nil
+	case "Ingress":
+		return ingressTargets(namespace, spec, object)
+	}
+	return nil, fmt.Errorf("its references are not known")
+}
+
+// bindingTargets are the role of a binding, and its subjects. A user or a group always exists.
+func bindingTargets(namespace string, object map[string]any) [][]target {
+	role, _ := object["roleRef"].(map[string]any)
+	of, _ := role["kind"].(string)
+	name, _ := role["name"].(string)
+	in := namespace
+	if of == "ClusterRole" {
+		in = ""
+	}
+	out := [][]target{{{schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: of}, in, name}}}
+	subjects, _ := object["subjects"].([]any)
+	var accounts []target
+	for _, item := range subjects {
+		subject, _ := item.(map[string]any)
+		if subject["kind"] != "ServiceAccount" {
+			return out
+		}
+		in, _ := subject["namespace"].(string)
+		name, _ := subject["name"].(string)
+		if in == "" {
+			in = namespace
+		}
+		accounts = append(accounts, target{schema.GroupKind{Kind: "ServiceAccount"}, in, name})
+	}
+	return append(out, accounts)
+}
+
+// answers are parts of annotations by which a controller answers requests of an Ingress without its
+// backends: nginx.ingress.kubernetes.io/permanent-redirect, alb.ingress.kubernetes.io/actions.NAME,
+// traefik.ingress.kubernetes.io/router.middlewares, konghq.com/plugins.
+var answers = []string{"redirect", "snippet", "action", "backend", "response", "middleware", "plugin"}
+
+// ingressTargets are all backends of an Ingress: as long as one exists, it serves requests. A
+// Secret for TLS that does not exist makes a controller use its own certificate.
+func ingressTargets(namespace string, spec, object map[string]any) ([][]target, error) {
+	annotations, _, _ := unstructured.NestedMap(object, "metadata", "annotations")
+	for key := range annotations {
+		for _, part := range answers {
+			if strings.Contains(key, part) {
+				return nil, fmt.Errorf("annotation %s may answer requests without a backend", key)
+			}
+		}
+	}
+	var backends []any
+	if one, ok := spec["defaultBackend"]; ok {
+		backends = append(backends, one)
+	}
+	rules, _ := spec["rules"].([]any)
+	for _, item := range rules {
+		rule, _ := item.(map[string]any)
+		paths, _, _ := unstructured.NestedSlice(rule, "http", "paths")
+		for _, item := range paths {
+			path, _ := item.(map[string]any)
+			backends = append(backends, path["backend"])
+		}
+	}
+	var out []target
+	for _, item := range backends {
+		backend, _ := item.(map[string]any)
+		of := schema.GroupKind{Kind: "Service"}
+		name, _, _ := unstructured.NestedString(backend, "service", "name")
+		if resource, ok := backend["resource"].(map[string]any); ok {
+			of.Group, _ = resource["apiGroup"].(string)
+			of.Kind, _ = resource["kind"].(string)
+			name, _ = resource["name"].(string)
+		}
+		if name == "" {
+			return nil, fmt.Errorf("one of its backends names no object")
+		}
+		out = append(out, target{of, namespace, name})
+	}
+	return [][]target{out}, nil
+}

@@ -1,0 +1,202 @@
+package references
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// Selecting are the kinds that select Pods of their namespace, by resource.
+var Selecting = map[schema.GroupResource]string{
+	{Resource: "services"}: "Service",
+	{Group: "networking.k8s.io", Resource: "networkpolicies"}: "NetworkPolicy",
+	{Group: "policy", Resource: "poddisruptionbudgets"}:       "PodDisruptionBudget",
+}
+
+// selectors are the selectors of a namespace that may select no Pod, by their text.
+type selectors struct {
+	all map[string]*selector
+	// by are the selectors that need a label, by that label, any are the others, and named those that
+	// need a label of some value, by the value.
+	by, named map[string][]*selector
+	any       []*selector
+	// endpoints are the Services that have endpoints.
+	endpoints map[string]bool
+}
+
+type selector struct {
+	labels.Selector
+	selects bool
+}
+
+// AddSelector adds an object of [Selecting], for [Candidates.Selects].
+func (c *Candidates) AddSelector(kind schema.GroupKind, object map[string]any) error {
+	if err := c.more(); err != nil {
+		return err
+	}
+	of, err := selectorOf(kind, object)
+	if err != nil {
+		return nil // Selects returns it.
+	}
+	namespace, _ := identity(object)
+	in := c.selectors[namespace]
+	if in == nil {
+		in = &selectors{all: map[string]*selector{}, by: map[string][]*selector{}, named: map[string][]*selector{}, endpoints: map[string]bool{}}
+		c.selectors[namespace] = in
+	}
+	if in.all[of.String()] != nil {
+		return nil
+	}
+	one := &selector{Selector: of}
+	in.all[of.String()] = one
+	in.index(one)
+	return nil
+}
+
+func (s *selectors) index(one *selector) {
+	needed := ""
+	requirements, _ := one.Requirements()
+	for i := range requirements {
+		values := requirements[i].Values().UnsortedList()
+		if operator := requirements[i].Operator(); len(values) == 1 && (operator == selection.In || operator == selection.Equals) {
+			needed = requirements[i].Key() + "=" + values[0]
+		}
+		for _, value := range values {
+			s.named[value] = append(s.named[value], one)
+		}
+	}
+	if needed == "" {
+		s.any = append(s.any, one)
+	} else {
+		s.by[needed] = append(s.by[needed], one)
+	}
+}
+
+// selectorOf is the selector of an object. It is an error if Pods do not decide whether the object
+// is used: a Service without a selector has endpoints that someone wrote, or is an alias.
+func selectorOf(kind schema.GroupKind, object map[string]any) (labels.Selector, error) {
+	spec, ok := object["spec"].(map[string]any)
+	if !ok {
+		return nil, errors.New("its spec is not known")
+	}
+	if kind == (schema.GroupKind{Kind: "Service"}) {
+		selector, _, err := unstructured.NestedStringMap(spec, "selector")
+		switch {
+		case err != nil:
+			return nil, err
+		case len(selector) == 0 || spec["type"] == "ExternalName":
+			return nil, errors.New("it selects no Pods: it leads to endpoints that someone else wrote, or to another name")
+		}
+		return labels.ValidatedSelectorFromSet(selector)
+	}
+	field := "selector"
+	if kind.Kind == "NetworkPolicy" {
+		field = "podSelector"
+	}
+	content, ok, err := unstructured.NestedMap(spec, field)
+	if err != nil || !ok {
+		return nil, fmt.Errorf("its spec.%s cannot be read", field)
+	}
+	selector := &metav1.LabelSelector{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, selector); err != nil {
+		return nil, err
+	}
+	return metav1.LabelSelectorAsSelector(selector)
+}
+
+// Selects reports whether an object of [Selecting], as it is now, selects a Pod or a pod template
+// that was scanned, or is a Service with endpoints. It is an error if that is not known.
+func (c *Candidates) Selects(kind schema.GroupKind, object map[string]any) (bool, error) {
+	namespace, name := identity(object)
+	of, err := selectorOf(kind, object)
+	if err != nil {
+		return false, fmt.Errorf("%s %s/%s: %w", kind.Kind, namespace, name, err)
+	}
+	in := c.selectors[namespace]
+	if in == nil || in.all[of.String()] == nil {
+		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, or its selector is", kind.Kind, namespace, name)
+	}
+	return in.all[of.String()].selects || kind.Kind == "Service" && in.endpoints[name], nil
+}
+
+// scan notes the selectors that match labels in an object: those of a Pod, and of templates at any
+// depth. An operator may label its Pods with labels that are in no object. The name of its object
+// is often one of them, so that an object of a custom kind uses the selectors with that value.
+func (s *selectors) scan(kind schema.GroupKind, name string, object map[string]any) {
+	switch {
+	case s == nil:
+		return
+	case kind.Kind == "EndpointSlice" || kind == schema.GroupKind{Kind: "Endpoints"}:
+		s.scanEndpoints(kind, name, object)
+		return
+	case !BuiltIn(kind.Group):
+		for _, one := range s.named[name] {
+			one.selects = true
+		}
+	case kind == schema.GroupKind{Kind: "Pod"}:
+		of, _, _ := unstructured.NestedMap(object, "metadata", "labels")
+		s.match(of) // A Pod without labels, too.
+	default: // Its own labels are no labels of Pods.
+		object = maps.Clone(object)
+		delete(object, "metadata")
+	}
+	s.walk(object)
+}
+
+func (s *selectors) walk(value any) {
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			s.walk(item)
+		}
+	case map[string]any:
+		for key, child := range value {
+			if set, ok := child.(map[string]any); ok && strings.HasSuffix(strings.ToLower(key), "labels") && key != "matchLabels" {
+				s.match(set)
+			}
+			s.walk(child)
+		}
+	}
+}
+
+// match notes the selectors that match a set of labels.
+func (s *selectors) match(of map[string]any) {
+	set := labels.Set{}
+	for key, value := range of {
+		set[key], _ = value.(string)
+	}
+	note := func(some []*selector) {
+		for _, one := range some {
+			one.selects = one.selects || one.Matches(set)
+		}
+	}
+	note(s.any)
+	for key, value := range set {
+		note(s.by[key+"="+value])
+	}
+}
+
+// endpointsController labels the EndpointSlices that Kubernetes makes from selectors.
+const endpointsController = "endpointslice-controller.k8s.io"
+
+// scanEndpoints notes a Service that has endpoints. EndpointSlices of another controller count
+// without endpoints, too.
+func (s *selectors) scanEndpoints(kind schema.GroupKind, name string, object map[string]any) {
+	if kind.Kind == "Endpoints" {
+		subsets, _ := object["subsets"].([]any)
+		s.endpoints[name] = s.endpoints[name] || len(subsets) > 0
+		return
+	}
+	of, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
+	endpoints, _ := object["endpoints"].([]any)
+	service := of["kubernetes.io/service-name"]
+	s.endpoints[service] = s.endpoints[service] || len(endpoints) > 0 || of["endpointslice.kubernetes.io/managed-by"] != endpointsController
+}
