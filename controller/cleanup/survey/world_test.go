@@ -53,7 +53,9 @@ func (w *world) List(_ context.Context, resource schema.GroupVersionResource, na
 	for _, object := range w.objects[resource.Resource] {
 		of, _, _ := unstructured.NestedString(object.Object, "type")
 		selected, byType := strings.CutPrefix(options.FieldSelector, "type=")
-		if (namespace == "" || object.GetNamespace() == namespace) && (!byType || selected == cmp.Or(of, "Opaque")) {
+		node, _, _ := unstructured.NestedString(object.Object, "spec", "nodeName")
+		on, byNode := strings.CutPrefix(options.FieldSelector, "spec.nodeName=")
+		if (namespace == "" || object.GetNamespace() == namespace) && (!byType || selected == cmp.Or(of, "Opaque")) && (!byNode || on == node) {
 			out = append(out, w.shown(object, whole && !w.pruned[version]))
 		}
 	}

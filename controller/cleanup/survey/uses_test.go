@@ -1,0 +1,173 @@
+package survey
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// with is metadata of an old object and other fields.
+func with(fields map[string]any) map[string]any {
+	out := old()
+	for key, value := range fields {
+		out[key] = value
+	}
+	return out
+}
+
+// unusedObjects are objects that the lookups decide about, each with an object that makes use of it.
+var unusedObjects = map[string]struct {
+	group, resource, condition string
+	world                      func(w *world)
+	use                        func(w *world)
+	by                         string // the kind of the object that makes use of it
+}{
+	"a claim": {"", "persistentvolumeclaims", "!lookup.referenced", func(w *world) {
+		w.objects["persistentvolumeclaims"] = nil
+		w.add("persistentvolumeclaims", "prod", "data", with(map[string]any{"spec": map[string]any{}}))
+	}, func(w *world) {
+		w.add("deployments", "prod", "web", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": mounts("data")}}})
+	}, "deployments"},
+	"a storage class": {"storage.k8s.io", "storageclasses", "!lookup.referenced", func(w *world) {
+		w.served = append(w.served, resource("storage.k8s.io", "storageclasses", "StorageClass", false))
+		w.add("storageclasses", "", "gold", old())
+	}, func(w *world) {
+		w.add("persistentvolumeclaims", "prod", "x", map[string]any{"spec": map[string]any{"storageClassName": "gold"}})
+	}, "persistentvolumeclaims"},
+	"a Service": {"", "services", "!lookup.selects", func(w *world) {
+		w.served = slices.Insert(w.served, 0, resource("", "services", "Service", true))
+		w.add("services", "prod", "web", with(map[string]any{"spec": map[string]any{"selector": map[string]any{"app": "web"}}}))
+	}, func(w *world) {
+		w.add("deployments", "prod", "web", map[string]any{"spec": map[string]any{"replicas": int64(0), "template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "web"}}}}})
+	}, "deployments"},
+	"an autoscaler": {"autoscaling", "horizontalpodautoscalers", "lookup.dangling", func(w *world) {
+		w.served = append(w.served, resource("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true))
+		w.add("horizontalpodautoscalers", "prod", "web", with(map[string]any{"spec": map[string]any{"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}}))
+	}, func(w *world) { w.add("deployments", "prod", "web", map[string]any{}) }, "deployments"},
+	"a Namespace": {"", "namespaces", "!lookup.instances", func(w *world) {
+		w.served = append(w.served, resource("", "namespaces", "Namespace", false), resource("", "serviceaccounts", "ServiceAccount", true), resource("", "events", "Event", true))
+		w.add("namespaces", "", "empty", old())
+		w.add("configmaps", "empty", "kube-root-ca.crt", map[string]any{})
+		w.add("configmaps", "empty", "istio-ca-root-cert", map[string]any{})
+		w.add("serviceaccounts", "empty", "default", map[string]any{})
+		w.add("events", "empty", "e", map[string]any{})
+		w.add("configmaps", "prod", "other", map[string]any{})
+	}, func(w *world) { w.add("deployments", "empty", "web", map[string]any{}) }, "deployments"},
+	"a Node": {"", "nodes", "!lookup.instances", func(w *world) {
+		w.served = append(w.served, resource("", "nodes", "Node", false), resource("", "pods", "Pod", true))
+		w.add("nodes", "", "n1", old())
+		w.add("pods", "prod", "other", map[string]any{"spec": map[string]any{"nodeName": "n2"}})
+	}, func(w *world) { w.add("pods", "prod", "web", map[string]any{"spec": map[string]any{"nodeName": "n1"}}) }, "pods"},
+}
+
+// An object that makes use of another one is created right before each request of a run takes
+// effect. That one is deleted only if the kind of the new object was listed before.
+func TestUseBeginsAtEveryRequest(t *testing.T) {
+	for name, c := range unusedObjects {
+		t.Run(name, func(t *testing.T) {
+			p, kept := policyIn(t, []string{c.group}, v1alpha1.CleanupSpec{}, []string{c.resource}, c.condition), 0
+			for at := 1; ; at++ {
+				w, requests, listed, deleted := newWorld(), 0, 0, 0
+				c.world(w)
+				reader := traced{w, func(resource string, _ bool) {
+					if requests++; requests == at {
+						c.use(w)
+					}
+					if resource == c.by {
+						listed = requests
+					}
+				}}
+				confirm(t, reader, p, func(string) {
+					if deleted++; requests >= at && listed >= at {
+						t.Errorf("WRONG DELETE: in use from request %d on, and request %d listed what uses it", at, listed)
+					}
+				})
+				if requests < at {
+					if deleted != 1 || kept < 3 {
+						t.Errorf("unused, it is deleted %d times; used, it was kept %d times", deleted, kept)
+					}
+					return
+				}
+				if deleted == 0 {
+					kept++
+				}
+			}
+		})
+	}
+}
+
+// A kind that cannot be listed, or an API group that does not answer, may have the object that makes
+// use of another one. Of custom kinds, any object counts.
+func TestUseIsUnknown(t *testing.T) {
+	for name, c := range unusedObjects {
+		for how, edit := range map[string]func(w *world){
+			"forbidden": func(w *world) {
+				w.fails[c.by] = apierrors.NewForbidden(schema.GroupResource{Resource: c.by}, "", errors.New("no"))
+			},
+			"broken": func(w *world) { w.fails[c.by] = apierrors.NewInternalError(errors.New("the webhook failed")) },
+			"silent": func(w *world) { w.silent = cleanup.SilentGroups{"example.com"} },
+		} {
+			for _, condition := range []string{c.condition, "[true].all(x, " + c.condition + ")"} {
+				w := newWorld()
+				c.world(w)
+				p := policyIn(t, []string{c.group}, v1alpha1.CleanupSpec{}, []string{c.resource}, condition)
+				if _, listed, live, err := w.survey(t, p); len(listed) != 1 || len(live) != 1 || err != nil {
+					t.Errorf("%s, %s: deletes %v and %v, %v", name, condition, listed, live, err)
+				}
+				edit(w)
+				if s, listed, live, err := w.survey(t, p); len(listed)+len(live) > 0 || err != nil && how != "forbidden" {
+					t.Errorf("%s, %s, %s: deletes %v and %v, %v, %v", name, how, condition, listed, live, err, s.Skipped)
+				}
+			}
+		}
+	}
+}
+
+// A Namespace with a Lease, or with one object of any kind, is no empty one.
+func TestNamespaceIsEmpty(t *testing.T) {
+	c := unusedObjects["a Namespace"]
+	for name, of := range map[string]struct {
+		edit func(w *world)
+		want string
+	}{
+		"empty":                 {func(*world) {}, "[empty]"},
+		"a ConfigMap":           {func(w *world) { w.add("configmaps", "empty", "settings", map[string]any{}) }, "[]"},
+		"an account":            {func(w *world) { w.add("serviceaccounts", "empty", "ci", map[string]any{}) }, "[]"},
+		"a name of a ConfigMap": {func(w *world) { w.add("serviceaccounts", "empty", "kube-root-ca.crt", map[string]any{}) }, "[]"},
+		"a custom object": {func(w *world) {
+			w.served = append(w.served, resource("example.com", "runners", "Runner", true))
+			w.add("runners", "empty", "r", map[string]any{})
+		}, "[]"},
+		"a kind that cannot be deleted": {func(w *world) {
+			runners := resource("example.com", "runners", "Runner", true)
+			runners.Undeletable = true
+			w.served = append(w.served, runners)
+			w.add("runners", "empty", "r", map[string]any{})
+		}, "[]"},
+		"a Lease": {func(w *world) {
+			w.served = append(w.served, resource("coordination.k8s.io", "leases", "Lease", true))
+			w.add("leases", "empty", "leader", map[string]any{})
+		}, "[]"},
+		"metrics of Pods": {func(w *world) {
+			w.served = append(w.served, resource("metrics.k8s.io", "pods", "PodMetrics", true))
+			w.add("pods", "empty", "p", map[string]any{})
+		}, "[empty]"},
+		"Leases are silent":  {func(w *world) { w.silent = cleanup.SilentGroups{"coordination.k8s.io"} }, "[]"},
+		"metrics are silent": {func(w *world) { w.silent = cleanup.SilentGroups{"metrics.k8s.io"} }, "[empty]"},
+	} {
+		w := newWorld()
+		c.world(w)
+		of.edit(w)
+		p := policyIn(t, []string{""}, v1alpha1.CleanupSpec{}, []string{"namespaces"}, c.condition)
+		if _, listed, live, err := w.survey(t, p); fmt.Sprint(listed) != of.want || fmt.Sprint(live) != of.want || err != nil {
+			t.Errorf("%s: deletes %v and %v, %v; want %s", name, listed, live, err, of.want)
+		}
+	}
+}
