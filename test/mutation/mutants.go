@@ -396,4 +396,4 @@ var mutants = append([]Mutant{
 		Old:  "g.hold(true, ReasonNoServerTime, \"no answer of the API server has told its time yet\")\n\t\treturn r.wall, false", New: "return r.wall, true",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
 	},
-}, slices.Concat(faults, handovers, ofRuntimes, ofPolicies, ofCleanup, ofInput, ofForgers, ofTenants, ofRuns, ofSchedules, ofCertificates, ofTallyAdmission, ofTally, ofListedNamespaces, stops, ofRechecks, ofPauses, ofRules, admission)...)
+}, slices.Concat(faults, handovers, ofRuntimes, ofPolicies, ofCleanup, ofInput, ofLookups, ofForgers, ofTenants, ofRuns, ofSchedules, ofCertificates, ofTallyAdmission, ofTally, ofListedNamespaces, stops, ofRechecks, ofPauses, ofRules, admission)...)

@@ -97,7 +97,7 @@ var ofInput = []Mutant{
 	{
 		Invariant: "S6", Name: "an object without a known reference is unused while a kind may be missing",
 		File: "controller/cleanup/survey/references.go",
-		Old:  "if l.unknown != nil {", New: "if false {",
+		Old:  "if r.unknown != nil {", New: "if false {",
 		Package: surveys, Tests: []string{"TestReferencedOrUnknown"},
 	},
 	{
@@ -109,13 +109,13 @@ var ofInput = []Mutant{
 	{
 		Invariant: "S6", Name: "a new object is unused before anything refers to it",
 		File: "policy/cleanup/lookups.go",
-		Old:  "if facts.Created.IsZero() ||", New: "if false &&",
+		Old:  "case facts.Created.IsZero() ||", New: "case false &&",
 		Package: matches, Tests: []string{"TestReferenced"},
 	},
 	{
 		Invariant: "S6", Name: "what programs find is unused",
 		File: "policy/cleanup/lookups.go",
-		Old:  "return owned || references.", New: "return owned || false && references.",
+		Old:  "found := lookup ==", New: "found := false && lookup ==",
 		Package: matches, Tests: []string{"TestReferenced"},
 	},
 	{

@@ -97,12 +97,20 @@ func (r *referrers) sameReferrers(other *referrers) bool {
 	return reflect.DeepEqual(r.kinds, other.kinds) && reflect.DeepEqual(r.unknown, other.unknown)
 }
 
+// known is an error if a kind that may use an object is not known.
+func (r *referrers) known(what string) error {
+	if r.unknown != nil {
+		return fmt.Errorf("looking up %s: %w", what, r.unknown)
+	}
+	return nil
+}
+
 // readReferences lists the names of the objects that may be deleted, and then what names them. Of
 // Secrets it reads the metadata alone. An object that begins to refer to one of them after its kind
 // was listed is not seen. A version of a custom kind may lack fields of another one.
 func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Candidates, error) {
-	if l.unknown != nil {
-		return nil, fmt.Errorf("looking up references: %w", l.unknown)
+	if err := l.known("references"); err != nil {
+		return nil, err
 	}
 	out := references.NewCandidates()
 	for i := range l.candidates {
@@ -176,8 +184,8 @@ var errHasInstances = errors.New("there is one")
 // Pods. Lists end with the first one. Right before a DELETE they begin again, for this Namespace
 // alone: an object that is created after its kind was listed is deleted with it.
 func (l *lookups) readInstances(ctx context.Context, kindAndName string) (bool, error) {
-	if l.unknown != nil {
-		return false, fmt.Errorf("looking up instances: %w", l.unknown)
+	if err := l.known("instances"); err != nil {
+		return false, err
 	}
 	kind, name, _ := strings.Cut(kindAndName, "/")
 	if kind == "Node" {

@@ -1,0 +1,67 @@
+package main
+
+const names = "policy/references"
+
+// ofLookups have cleanup runs delete objects that are in use.
+var ofLookups = []Mutant{
+	{
+		Invariant: "S6", Name: "a claim that a StatefulSet left when it was scaled down is unused",
+		File: "policy/references/references.go",
+		Old:  "kind.Kind == \"StatefulSet\")", New: "false)",
+		Package: names, Tests: []string{"TestClaimsAndClasses"},
+	},
+	{
+		Invariant: "S6", Name: "the default PriorityClass is unused",
+		File: "policy/references/references.go",
+		Old:  "isDefault && kind.Kind", New: "isDefault && false && kind.Kind",
+		Package: names, Tests: []string{"TestClaimsAndClasses"},
+	},
+	{
+		Invariant: "S6", Name: "a Service of a workload that is scaled to zero is unused",
+		File: "policy/references/selectors.go",
+		Old:  "note(s.by[key+\"=\"+value])", New: "_, _ = key, value",
+		Package: surveys, Tests: []string{"TestUseBeginsAtEveryRequest"},
+	},
+	{
+		Invariant: "S6", Name: "a Service with endpoints that someone wrote is unused",
+		File: "policy/references/selectors.go",
+		Old:  "selects || kind.Kind", New: "selects || false && kind.Kind",
+		Package: names, Tests: []string{"TestSelects"},
+	},
+	{
+		Invariant: "S6", Name: "a Service without a selector is unused",
+		File: "policy/references/selectors.go",
+		Old:  "case len(selector) == 0 || spec[\"type\"] == \"ExternalName\":", New: "case false:",
+		Package: names, Tests: []string{"TestSelectsIsUnknown"},
+	},
+	{
+		Invariant: "S6", Name: "an object of a kind that was not listed does not exist",
+		File: "policy/references/dangling.go",
+		Old:  "case !c.targets.listed[one.kind]:", New: "case false:",
+		Package: names, Tests: []string{"TestDanglingIsUnknown"},
+	},
+	{
+		Invariant: "S6", Name: "an Ingress with one backend that is missing is dangling",
+		File: "policy/references/dangling.go",
+		Old:  "exists = exists || found", New: "exists = found",
+		Package: names, Tests: []string{"TestDangling"},
+	},
+	{
+		Invariant: "S6", Name: "a Namespace is empty once one kind has no objects",
+		File: "controller/cleanup/survey/references.go",
+		Old:  "if has || err != nil {", New: "if true {",
+		Package: surveys, Tests: []string{"TestNamespaceIsEmpty"},
+	},
+	{
+		Invariant: "S6", Name: "a Namespace of which not all kinds are known is empty",
+		File: "controller/cleanup/survey/references.go",
+		Old:  "if err := l.known(\"instances\"); err != nil {", New: "if false {\n\t\tvar err error",
+		Package: surveys, Tests: []string{"TestUseIsUnknown"},
+	},
+	{
+		Invariant: "S6", Name: "a lookup decides about a kind that is not its own",
+		File: "policy/cleanup/lookups.go",
+		Old:  "if decidedBy[lookup] != nil && !slices", New: "if false && !slices",
+		Package: matches, Tests: []string{"TestRulesOfLookups"},
+	},
+}
