@@ -148,6 +148,7 @@ func (c *Controller) start(ctx context.Context, cur *current, due time.Time) err
 	r, err := c.newRun(cur, &v1alpha1.CleanupRun{
 		ID: runID(due, cur.policy.UID), Phase: v1alpha1.RunRunning, Generation: cur.policy.Generation,
 		ScheduledTime: metav1.NewTime(due), StartTime: metav1.NewTime(cur.now), DryRun: cur.policy.Spec.DryRun || c.options.DryRun,
+		IgnoredKinds: cur.policy.Ignored(),
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package cleanup_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -266,6 +267,34 @@ func TestReferencedInOneNamespace(t *testing.T) {
 		want := `spec.conditions: Invalid value: "` + lookup + `": any object of the cluster may refer to an object: use a ClusterCleanupPolicy`
 		if err := errs.ToAggregate(); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// Kinds that decide what is used cannot be ignored.
+func TestIgnoredKinds(t *testing.T) {
+	const needed = "objects of Kubernetes' own kinds decide what is used: let the account list them"
+	for _, c := range []struct{ group, kind, resource, lookup, want string }{
+		{"example.com", "Runner", "configmaps", "referenced", ""},
+		{"", "Secret", "configmaps", "referenced", ""},
+		{"example.com", "Runner", "services", "selects", ""},
+		{"", "Pod", "configmaps", "referenced", `"Pod": ` + needed},
+		{"apps", "Deployment", "configmaps", "referenced", `"Deployment.apps": ` + needed},
+		{"apps", "Secret", "configmaps", "referenced", `"Secret.apps": ` + needed},
+		{"*", "Runner", "configmaps", "referenced", `"Runner.*": name one group and one kind`},
+		{"example.com", "*", "configmaps", "referenced", `"*.example.com": name one group and one kind`},
+		{"example.com", "Runner", "namespaces", "instances", `"Runner.example.com": lookup.instances ignores no kind, since a Namespace is deleted with all that it has: let the account list it`},
+	} {
+		p, err := tryCompile(`{matchConstraints: {resourceRules: [{apiGroups: [""], resources: [` + c.resource + `]}]}, conditions: [{name: x, expression: "!lookup.` + c.lookup + `"}],
+			lookups: {ignoreKinds: [{group: "` + c.group + `", kind: "` + c.kind + `"}]}}`)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else if len(p.Ignored()) != 1 {
+			t.Errorf("%+v: ignores %v", c, p.Ignored())
+		}
+		if got = strings.TrimPrefix(got, "spec.lookups.ignoreKinds[0]: Invalid value: "); got != c.want {
+			t.Errorf("%+v: %q, want %q", c, got, c.want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/references"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // minReferencedAge is how old an object has to be before Curfew looks for what uses it: many are
@@ -106,6 +107,31 @@ func (p *Policy) checkLookups(path *field.Path) (errs field.ErrorList) {
 					}
 				}
 			}
+		}
+	}
+	return errs
+}
+
+// Ignored are the kinds that the lookups do not list.
+func (p *Policy) Ignored() []v1alpha1.GroupKind {
+	if p.Spec.Lookups == nil {
+		return nil
+	}
+	return p.Spec.Lookups.IgnoreKinds
+}
+
+// checkIgnored returns an error for each kind that lookups have to list.
+func (p *Policy) checkIgnored(path *field.Path) (errs field.ErrorList) {
+	for i, kind := range p.Ignored() {
+		at, named := path.Child("lookups", "ignoreKinds").Index(i), schema.GroupKind{Group: kind.Group, Kind: kind.Kind}
+		switch {
+		case kind.Group == wildcard || kind.Kind == wildcard:
+			errs = append(errs, field.Invalid(at, named.String(), "name one group and one kind"))
+		case references.BuiltIn(kind.Group) && named != schema.GroupKind{Kind: "Secret"}:
+			errs = append(errs, field.Invalid(at, named.String(), "objects of Kubernetes' own kinds decide what is used: let the account list them"))
+		case slices.Contains(p.Expressions.Lookups, expression.LookupInstances):
+			errs = append(errs, field.Invalid(at, named.String(),
+				expression.LookupInstances+" ignores no kind, since a Namespace is deleted with all that it has: let the account list it"))
 		}
 	}
 	return errs

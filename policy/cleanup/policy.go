@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,7 +92,7 @@ func compile(compiler *expression.Compiler, meta *metav1.ObjectMeta, spec *v1alp
 	}
 	var more field.ErrorList
 	out.Expressions, more = compiler.Cleanup(spec)
-	return out, append(append(errs, more...), out.checkLookups(path)...)
+	return out, slices.Concat(errs, more, out.checkLookups(path), out.checkIgnored(path))
 }
 
 // checkAccount refuses names that no service account can have: they become part of a user name and

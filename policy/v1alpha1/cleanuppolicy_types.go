@@ -149,6 +149,9 @@ type CleanupSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Variables []CleanupVariable `json:"variables,omitempty"`
+	// lookups says what the lookups of the conditions leave out.
+	// +optional
+	Lookups *CleanupLookups `json:"lookups,omitempty"`
 	// includeOwned also deletes objects whose controller owner exists. Usually that owner creates them
 	// again. Defaults to false.
 	// +optional
@@ -195,6 +198,17 @@ type CleanupSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Background;Foreground;Orphan
 	PropagationPolicy metav1.DeletionPropagation `json:"propagationPolicy,omitempty"`
+}
+
+// CleanupLookups says what the lookups leave out.
+type CleanupLookups struct {
+	// ignoreKinds are kinds that lookups over the whole cluster do not list, because the account may
+	// not. An object that only an object of these kinds uses counts as unused. Kubernetes' own kinds
+	// cannot be ignored, except Secret.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	IgnoreKinds []GroupKind `json:"ignoreKinds,omitempty"`
 }
 
 // OnExceed is what happens if a run would delete more than allowed.

@@ -142,6 +142,11 @@ type CleanupRun struct {
 	// dryRun reports that the run deletes nothing.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
+	// ignoredKinds are the kinds that the lookups of the run did not list: see spec.lookups.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	IgnoredKinds []GroupKind `json:"ignoredKinds,omitempty"`
 	// pages is how many report pages the run has written.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

@@ -145,6 +145,7 @@ type runData struct {
 	Listed    int64      `json:"listed" doc:"objects that were looked at"`
 	Matched   int64      `json:"matched" doc:"objects to be deleted"`
 	Deleted   int64      `json:"deleted"`
+	Ignored   []string   `json:"ignoredKinds,omitempty" doc:"kinds that its lookups did not list"`
 }
 
 type CountData struct {
@@ -176,6 +177,7 @@ func (a *reportAnswer) data(now time.Time) Data {
 		out.LastRun = &runData{
 			Phase: string(last.Phase), DryRun: last.DryRun, Listed: last.Listed, Matched: last.Matched, Deleted: last.Deleted,
 			Scheduled: last.ScheduledTime.In(now.Location()), Started: last.StartTime.In(now.Location()),
+			Ignored: ignoredKinds(last),
 		}
 		if last.CompletionTime != nil {
 			out.LastRun.Completed = console.TimeData(last.CompletionTime.Time, now)
@@ -279,10 +281,18 @@ func (a *reportAnswer) title(now time.Time) string {
 		verb, done = "would delete", a.last.Matched
 	}
 	out += fmt.Sprintf("; %s %d of %d objects", verb, done, a.last.Listed)
+	if len(a.last.IgnoredKinds) > 0 {
+		out += "\nLookups ignored objects of " + strings.Join(ignoredKinds(a.last), ", ")
+	}
 	if stalled := Condition(a.policy, v1alpha1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue {
 		out += fmt.Sprintf("\n%s: %s", stalled.Reason, console.OneLine(stalled.Message))
 	}
 	return out
+}
+
+// ignoredKinds are the kinds that the lookups of a run did not list.
+func ignoredKinds(run *v1alpha1.CleanupRun) []string {
+	return console.Map(run.IgnoredKinds, func(of v1alpha1.GroupKind) string { return schema.GroupKind{Group: of.Group, Kind: of.Kind}.String() })
 }
 
 // items are the objects of the run whose names are kept.

@@ -18,6 +18,7 @@ import (
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/references"
+	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -86,6 +87,9 @@ func (s *Survey) newReferrers(served []cleanup.Resource, failed error, clock clo
 	out.candidates, out.whole = s.policy.Targets(served), s.policy.NeedsObject()
 	for i := range served {
 		one := &served[i]
+		if slices.Contains(s.policy.Ignored(), v1alpha1.GroupKind{Group: one.Group, Kind: one.Kind}) {
+			continue
+		}
 		if len(one.Listable) > 0 && !slices.Contains(records, one.GroupResource) && !skipped(one.Group) {
 			out.kinds = append(out.kinds, *one)
 		}

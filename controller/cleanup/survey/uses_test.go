@@ -171,3 +171,44 @@ func TestNamespaceIsEmpty(t *testing.T) {
 		}
 	}
 }
+
+// A kind that the policy ignores may be one that cannot be listed, and what it uses is unused. An
+// object of it that another one refers to may exist.
+func TestIgnoredKinds(t *testing.T) {
+	runners := resource("example.com", "runners", "Runner", true)
+	ignored := v1alpha1.CleanupSpec{Lookups: &v1alpha1.CleanupLookups{IgnoreKinds: []v1alpha1.GroupKind{{Group: "example.com", Kind: "Runner"}}}}
+	for name, c := range map[string]struct {
+		spec v1alpha1.CleanupSpec
+		want string
+	}{
+		"ignored": {ignored, "[settings]"},
+		"not":     {v1alpha1.CleanupSpec{}, "[]"},
+		"others":  {v1alpha1.CleanupSpec{Lookups: &v1alpha1.CleanupLookups{IgnoreKinds: []v1alpha1.GroupKind{{Group: "example.org", Kind: "Runner"}}}}, "[]"},
+	} {
+		for _, edit := range []func(w *world){
+			func(w *world) { w.refers("runners", "prod") },
+			func(w *world) {
+				w.fails["runners"] = apierrors.NewForbidden(schema.GroupResource{Resource: "runners"}, "", errors.New("no"))
+			},
+		} {
+			w := unreferenced()
+			w.served = append(w.served, runners)
+			edit(w)
+			p := policyIn(t, []string{""}, c.spec, []string{"configmaps"}, "!lookup.referenced")
+			if _, listed, live, err := w.survey(t, p); fmt.Sprint(listed) != c.want || fmt.Sprint(live) != c.want || err != nil {
+				t.Errorf("%s: deletes %v and %v, %v; want %s", name, listed, live, err, c.want)
+			}
+		}
+	}
+	w := newWorld()
+	w.served = append(w.served, runners)
+	unusedObjects["an autoscaler"].world(w)
+	target := w.objects["horizontalpodautoscalers"][0].Object["spec"].(map[string]any)["scaleTargetRef"].(map[string]any)
+	target["apiVersion"], target["kind"] = "example.com/v1", "Runner"
+	for want, spec := range map[string]v1alpha1.CleanupSpec{"[web]": {}, "[]": ignored} {
+		p := policyIn(t, []string{"autoscaling"}, spec, []string{"horizontalpodautoscalers"}, "lookup.dangling")
+		if _, listed, live, err := w.survey(t, p); fmt.Sprint(listed) != want || fmt.Sprint(live) != want || err != nil {
+			t.Errorf("an autoscaler of an ignored kind: deletes %v and %v, %v; want %s", listed, live, err, want)
+		}
+	}
+}
