@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"slices"
 	"testing"
 
 	"curfew.dev/curfew/policy/cleanup"
@@ -68,4 +69,18 @@ func TestResourceIsNotServedInMidRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	api.check("once it is served")
+}
+
+// The report shows which kinds no lookup listed.
+func TestIgnoredKindsAreReported(t *testing.T) {
+	api := newCluster(t)
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+		s.Lookups = &v1alpha1.CleanupLookups{IgnoreKinds: []v1alpha1.GroupKind{{Group: "example.com", Kind: "Runner"}}}
+	})
+	if err := api.work(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if run := api.status.LastRun; run == nil || !slices.Equal(run.IgnoredKinds, p.Spec.Lookups.IgnoreKinds) {
+		t.Errorf("the run shows %+v", run)
+	}
 }
