@@ -12,13 +12,21 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 )
 
 // previewOptions are the flags of the preview of a cleanup policy.
-var previewOptions struct{ objects, rounds int }
+var previewOptions, referencedOptions struct{ objects, rounds int }
 
 func init() {
+	register(bench{
+		name: "cleanup_referenced", about: "kubectl curfew preview with lookup.referenced beside a bare list", position: 37, run: runCleanupReferenced,
+		flags: func(fs *flag.FlagSet) {
+			fs.IntVar(&referencedOptions.objects, "cleanup_referenced-objects", 10000, "how many ConfigMaps match; as many do not")
+			fs.IntVar(&referencedOptions.rounds, "cleanup_referenced-rounds", 5, "how many rounds; each lists once and previews once")
+		},
+	})
 	register(bench{
 		name: "cleanup_preview", about: "kubectl curfew preview beside a bare list", position: 36, run: runCleanupPreview,
 		flags: func(fs *flag.FlagSet) {
@@ -30,8 +38,22 @@ func init() {
 
 // runCleanupPreview lists all ConfigMaps, page by page, and has kubectl curfew preview a policy
 // that matches half of them, by turns.
-func runCleanupPreview(ctx context.Context, e *environment) (results []result, err error) {
+func runCleanupPreview(ctx context.Context, e *environment) ([]result, error) {
 	o := previewOptions
+	return e.preview(ctx, o.objects, o.rounds, "cleanup.preview."+sizeName(o.objects)+".vs_list", "")
+}
+
+// runCleanupReferenced does the same with a policy that looks for references to all of them, in
+// objects of every kind. Each is of an age at which it does.
+func runCleanupReferenced(ctx context.Context, e *environment) ([]result, error) {
+	o := referencedOptions
+	return e.preview(ctx, o.objects, o.rounds, "cleanup.referenced.vs_list", "!lookup.referenced",
+		"--at", time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339))
+}
+
+// preview previews a policy that matches the ConfigMaps of a set and meets another condition, if
+// there is one.
+func (e *environment) preview(ctx context.Context, objects, rounds int, name, condition string, args ...string) (results []result, err error) {
 	plugin := filepath.Join(e.root, "bin", "kubectl-curfew")
 	if err := e.command(ctx, "go", "build", "-o", plugin, "./cmd/kubectl-curfew"); err != nil {
 		return nil, err
@@ -44,13 +66,21 @@ func runCleanupPreview(ctx context.Context, e *environment) (results []result, e
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	c := &cleaned{labelled: labelled{client}, others: jobSet{prefix: "other", count: o.objects}}
-	matching := jobSet{prefix: "match", count: o.objects}
+	c := &cleaned{labelled: labelled{client}, others: jobSet{prefix: "other", count: objects}}
+	matching := jobSet{prefix: "match", count: objects}
 	defer func() { err = errors.Join(err, c.labelled.clear(ctx, c.others), c.labelled.clear(ctx, matching)) }()
 	if err := errors.Join(c.namespace(ctx), c.create(ctx, matching)); err != nil {
 		return nil, err
 	}
-	policy, err := policyOf(matching.prefix, "0 0 1 1 *").MarshalJSON()
+	of := policyOf(matching.prefix, "0 0 1 1 *")
+	if condition != "" {
+		conditions, _, _ := unstructured.NestedSlice(of.Object, "spec", "conditions")
+		conditions = append(conditions, map[string]any{"name": "unused", "expression": condition})
+		if err := unstructured.SetNestedSlice(of.Object, conditions, "spec", "conditions"); err != nil {
+			return nil, fmt.Errorf("write the policy: %w", err)
+		}
+	}
+	policy, err := of.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write the policy: %w", err)
 	}
@@ -63,12 +93,12 @@ func runCleanupPreview(ctx context.Context, e *environment) (results []result, e
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	var previews, lists []float64
-	for n := 1; n <= o.rounds; n++ {
+	for n := 1; n <= rounds; n++ {
 		list, _, err := timed(ctx, self, listCommand, "--kubeconfig", e.state.Kubeconfig, "--resource", resourceConfigMaps)
 		if err != nil {
 			return nil, err
 		}
-		preview, said, err := timed(ctx, plugin, "preview", "-f", file, "-o", "json", "--kubeconfig", e.state.Kubeconfig)
+		preview, said, err := timed(ctx, plugin, append([]string{"preview", "-f", file, "-o", "json", "--kubeconfig", e.state.Kubeconfig}, args...)...)
 		if err != nil {
 			return nil, err
 		}
@@ -76,9 +106,9 @@ func runCleanupPreview(ctx context.Context, e *environment) (results []result, e
 			return nil, fmt.Errorf("the preview does not show %s: it measures something else", last)
 		}
 		previews, lists = append(previews, preview), append(lists, list)
-		fmt.Fprintf(e.out, "round %d of %d: preview %.2f s, list %.2f s\n", n, o.rounds, preview, list)
+		fmt.Fprintf(e.out, "round %d of %d: preview %.2f s, list %.2f s\n", n, rounds, preview, list)
 	}
-	return []result{compare("cleanup.preview."+sizeName(o.objects)+".vs_list", "s", previews, "bare paged list of all of them", lists)}, nil
+	return []result{compare(name, "s", previews, "bare paged list of all of them", lists)}, nil
 }
 
 // timed runs a program and returns how many seconds it took, and what it printed.
