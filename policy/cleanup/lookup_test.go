@@ -271,9 +271,9 @@ func TestReferencedInOneNamespace(t *testing.T) {
 	}
 }
 
-// Kinds that decide what is used cannot be ignored.
+// Kinds of Kubernetes that use others cannot be ignored.
 func TestIgnoredKinds(t *testing.T) {
-	const needed = "objects of Kubernetes' own kinds decide what is used: let the account list them"
+	const needed = "objects of Kubernetes' own kinds show whether others are used: let the account list them"
 	for _, c := range []struct{ group, kind, resource, lookup, want string }{
 		{"example.com", "Runner", "configmaps", "referenced", ""},
 		{"", "Secret", "configmaps", "referenced", ""},

@@ -25,14 +25,15 @@ var decidedBy = map[string][]schema.GroupResource{
 		return strings.Compare(a.String(), b.String())
 	}),
 	expression.LookupSelects: {{Resource: "services"}},
-	// VolumeAttachments are not among them: a Node that is gone may come back and write to its volumes.
+	// Not VolumeAttachments: a Node that is gone may come back and write to its volumes.
 	expression.LookupDangling: {
 		{Group: "autoscaling", Resource: "horizontalpodautoscalers"}, {Group: "networking.k8s.io", Resource: "ingresses"},
 	},
 	expression.LookupInstances: {{Resource: "namespaces"}, {Resource: "nodes"}},
 }
 
-// ReadsCluster returns the first of the policy's lookups that reads all kinds of the cluster, or "".
+// ReadsCluster returns the first of the policy's lookups that reads all kinds of the cluster; ""
+// if none does.
 func (p *Policy) ReadsCluster() string {
 	for _, lookup := range p.Expressions.Lookups {
 		if decidedBy[lookup] != nil {
@@ -128,7 +129,8 @@ func (p *Policy) checkIgnored(path *field.Path) (errs field.ErrorList) {
 		case kind.Group == wildcard || kind.Kind == wildcard:
 			errs = append(errs, field.Invalid(at, named.String(), "name one group and one kind"))
 		case references.BuiltIn(kind.Group) && named != schema.GroupKind{Kind: "Secret"}:
-			errs = append(errs, field.Invalid(at, named.String(), "objects of Kubernetes' own kinds decide what is used: let the account list them"))
+			errs = append(errs, field.Invalid(at, named.String(),
+				"objects of Kubernetes' own kinds show whether others are used: let the account list them"))
 		case slices.Contains(p.Expressions.Lookups, expression.LookupInstances):
 			errs = append(errs, field.Invalid(at, named.String(),
 				expression.LookupInstances+" ignores no kind, since a Namespace is deleted with all that it has: let the account list it"))

@@ -23,8 +23,8 @@ type target struct {
 	namespace, name string
 }
 
-// targets are the objects that candidates refer to, whether they exist, and the kinds of which all
-// objects were scanned.
+// targets are the objects that candidates refer to, whether they exist, and the kinds that were
+// scanned as a whole.
 type targets struct {
 	exists map[target]bool
 	listed map[schema.GroupKind]bool

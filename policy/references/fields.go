@@ -56,7 +56,7 @@ var kindsNamed = map[string]string{
 	// corev1.PodSpec and corev1.ServiceAccount, networkingv1.IngressTLS
 	"imagePullSecrets.name": "Secret", "tls.secretName": "Secret",
 	"spec.serviceAccountName": "ServiceAccount", "spec.serviceAccount": "ServiceAccount",
-	// corev1.PodSpec and PersistentVolumeClaimVolumeSource, corev1.PersistentVolumeClaimSpec, networkingv1.IngressSpec
+	// corev1.PodSpec, PersistentVolumeClaimVolumeSource and PersistentVolumeClaimSpec, IngressSpec
 	"persistentVolumeClaim.claimName": claimKind, "spec.priorityClassName": "PriorityClass", "spec.runtimeClassName": "RuntimeClass",
 	"spec.storageClassName": "StorageClass", "spec.ingressClassName": "IngressClass",
 }

@@ -150,7 +150,7 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 }
 
 // scanName notes the candidates whose names are made from the name of an object. StatefulSets, also
-// those of other API groups, keep their claims when they are scaled down: VOLUME-NAME-0.
+// from other API groups, keep their claims when they are scaled down: VOLUME-NAME-0.
 func (c *Candidates) scanName(kind schema.GroupKind, namespace, name string) {
 	builtIn := BuiltIn(kind.Group)
 	if of := c.namespaces[namespace]; of != nil && (!builtIn || kind.Kind == "StatefulSet") {
@@ -227,8 +227,8 @@ func (s *scan) walk(parent, field string, value any) {
 				s.text(name, kind)
 				continue
 			}
-			// Names may be keys, as in secrets: {db: …}, and gold.storageclass.storage.k8s.io/requests.storage
-			// of a ResourceQuota.
+			// Names may be keys, as in secrets: {db: …}. A ResourceQuota has keys such as
+			// gold.storageclass.storage.k8s.io/requests.storage.
 			if !s.builtIn || field == "hard" {
 				s.text(key, "")
 			}

@@ -127,9 +127,9 @@ func (c *Candidates) Selects(kind schema.GroupKind, object map[string]any) (bool
 	return in.all[of.String()].selects || kind.Kind == "Service" && in.endpoints[name], nil
 }
 
-// scan notes the selectors that match labels in an object: those of a Pod, and of templates at any
-// depth. An operator may label its Pods with labels that are in no object. The name of its object
-// is often one of them, so that an object of a custom kind uses the selectors with that value.
+// scan notes the selectors that match labels in an object: a Pod, or templates at any depth. An
+// operator may label its Pods with labels that are in no object. The name of its object is often
+// one of them, so that an object of a custom kind uses the selectors with that value.
 func (s *selectors) scan(kind schema.GroupKind, name string, object map[string]any) {
 	switch {
 	case s == nil:

@@ -292,7 +292,9 @@ func (a *reportAnswer) title(now time.Time) string {
 
 // ignoredKinds are the kinds that the lookups of a run did not list.
 func ignoredKinds(run *v1alpha1.CleanupRun) []string {
-	return console.Map(run.IgnoredKinds, func(of v1alpha1.GroupKind) string { return schema.GroupKind{Group: of.Group, Kind: of.Kind}.String() })
+	return console.Map(run.IgnoredKinds, func(of v1alpha1.GroupKind) string {
+		return schema.GroupKind{Group: of.Group, Kind: of.Kind}.String()
+	})
 }
 
 // items are the objects of the run whose names are kept.

@@ -148,7 +148,8 @@ func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Can
 func (l *lookups) addCandidates(ctx context.Context, of *cleanup.Target, out *references.Candidates) error {
 	kind := of.GroupVersionKind().GroupKind()
 	for _, selector := range references.FieldSelectors(of.Kind) {
-		err := l.all(ctx, of.GroupVersionResource, l.whole, metav1.ListOptions{FieldSelector: selector}, func(object *unstructured.Unstructured) error {
+		options := metav1.ListOptions{FieldSelector: selector}
+		err := l.all(ctx, of.GroupVersionResource, l.whole, options, func(object *unstructured.Unstructured) error {
 			switch {
 			case references.Selecting[of.GroupResource()] != "":
 				return out.AddSelector(kind, object.Object)
@@ -215,7 +216,8 @@ func (l *lookups) readInstances(ctx context.Context, kindAndName string) (bool, 
 
 // hasInstance reports whether a list has an object that counts.
 func (l *lookups) hasInstance(
-	ctx context.Context, of schema.GroupVersionResource, namespace string, options metav1.ListOptions, counts func(*unstructured.Unstructured) bool,
+	ctx context.Context, of schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+	counts func(*unstructured.Unstructured) bool,
 ) (bool, error) {
 	pages := newPages(l.reader, false)
 	pages.yield = l.yield
