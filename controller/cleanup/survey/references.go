@@ -26,10 +26,8 @@ import (
 // listed. What they name is read in one pass over the cluster, since objects of any namespace and
 // cluster-scoped ones may refer to an object.
 type referrers struct {
-	// candidates are the resources that the policy deletes, whole if a lookup reads their fields, and
-	// kinds all others.
+	// candidates are the resources that the policy deletes, and kinds all others.
 	candidates []cleanup.Target
-	whole      bool
 	kinds      []cleanup.Resource
 	// unknown is why not all kinds are known; nil if they are.
 	unknown    error
@@ -84,7 +82,7 @@ func (s *Survey) newReferrers(served []cleanup.Resource, failed error, clock clo
 	if len(silent) > 0 {
 		out.unknown = silent
 	}
-	out.candidates, out.whole = s.policy.Targets(served), s.policy.NeedsObject()
+	out.candidates = s.policy.Targets(served)
 	for i := range served {
 		one := &served[i]
 		if slices.Contains(s.policy.Ignored(), v1alpha1.GroupKind{Group: one.Group, Kind: one.Kind}) {
@@ -147,13 +145,14 @@ func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Can
 // addCandidates lists the objects of a resource that may be deleted.
 func (l *lookups) addCandidates(ctx context.Context, of *cleanup.Target, out *references.Candidates) error {
 	kind := of.GroupVersionKind().GroupKind()
+	selecting, referring := references.Selecting[of.GroupResource()] != "", references.Referring[of.GroupResource()] != ""
 	for _, selector := range references.FieldSelectors(of.Kind) {
 		options := metav1.ListOptions{FieldSelector: selector}
-		err := l.all(ctx, of.GroupVersionResource, l.whole, options, func(object *unstructured.Unstructured) error {
+		err := l.all(ctx, of.GroupVersionResource, selecting || referring, options, func(object *unstructured.Unstructured) error {
 			switch {
-			case references.Selecting[of.GroupResource()] != "":
+			case selecting:
 				return out.AddSelector(kind, object.Object)
-			case references.Referring[of.GroupResource()] != "":
+			case referring:
 				return out.AddReferring(kind, object.Object)
 			case policy.EssentialName(kind, object.GetName()):
 				return nil
