@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/base64"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,8 +30,14 @@ spec:
 // in both runs, plain in the second.
 func unused(t *testing.T) (policy, page *unstructured.Unstructured) {
 	t.Helper()
+	return unusedBy(t, "consecutiveRuns: 3")
+}
+
+// unusedBy is the same with another field.
+func unusedBy(t *testing.T, field string) (policy, page *unstructured.Unstructured) {
+	t.Helper()
 	policy = &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(unusedPolicy), &policy.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(strings.Replace(unusedPolicy, "consecutiveRuns: 3", field, 1)), &policy.Object); err != nil {
 		t.Fatal(err)
 	}
 	compiled, errs, _ := cleanup.Read(expression.NewCompiler(1), policy)
@@ -42,13 +49,13 @@ func unused(t *testing.T) (policy, page *unstructured.Unstructured) {
 	left := &v1alpha1.CleanupMatches{Run: "20261224-0200-66666666", SpecHash: compiled.Hash, Pages: 1}
 	var text []byte
 	for day, names := range [][]types.UID{{"demo"}, {"demo", "plain"}} {
-		matches := compiled.NewMatches(before)
+		matches := compiled.NewMatches(before, last.AddDate(0, 0, day-1))
 		for _, uid := range names {
 			if err := matches.Add(uid); err != nil {
 				t.Fatal(err)
 			}
 		}
-		text = matches.Encode()
+		text = matches.Encode(last.AddDate(0, 0, day-1))
 		left.ScheduledTime, left.SHA256 = metav1.NewTime(last.AddDate(0, 0, day-1)), cleanup.SumMatches(text)
 		var err error
 		before, err = compiled.ReadMatched(left, compiled.Schedule.Next(left.ScheduledTime.Time), func(int32) ([]byte, error) { return text, nil })

@@ -332,7 +332,7 @@ func (r *run) deleteHeld(ctx context.Context) error {
 // again lists and judges once more, as if the run had been interrupted.
 func (r *run) again(ctx context.Context) error {
 	r.remembers.end()
-	r.resumed, r.moreHeld = true, false
+	r.resumed, r.moreHeld, r.unused = true, false, nil
 	r.newSurvey(0)
 	return r.carryOut(ctx)
 }

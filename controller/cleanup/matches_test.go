@@ -351,7 +351,7 @@ func TestTooManyMatchesStall(t *testing.T) {
 	if run := c.status.LastRun; run.Phase != v1alpha1.RunStalled || len(c.sent) != 0 || c.status.Matches != nil {
 		t.Errorf("run %+v, %d sent, matches %v", run, len(c.sent), c.status.Matches)
 	}
-	if got := c.condition(v1alpha1.ConditionStalled); !strings.HasPrefix(got, "True TooManyMatches consecutiveRuns would have to remember") {
+	if got := c.condition(v1alpha1.ConditionStalled); !strings.HasPrefix(got, "True TooManyMatches consecutiveRuns or minUnused would have to remember") {
 		t.Errorf("stalled: %s", got)
 	}
 	maps.DeleteFunc(c.objects, func(name string, _ *metav1.PartialObjectMetadata) bool { return strings.HasPrefix(name, "tmp-x") })
@@ -362,40 +362,4 @@ func TestTooManyMatchesStall(t *testing.T) {
 
 // Runs are killed at each of their requests, before and after it takes effect. Each object is
 // deleted in its third run all the same, not sooner and not later, and counted once (S6, S7).
-func TestConsecutiveRunsKilled(t *testing.T) {
-	defer small(2)()
-	defer smallMatches(2)()
-	p := unusedPolicy(t, 3, nil)
-	for day := range 4 {
-		requests := 1
-		for at := 1; at <= requests; at++ {
-			for _, after := range []bool{false, true} {
-				c := newCluster(t)
-				c.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-5")
-				for i := range 4 {
-					if i == 1 {
-						c.unused(true, "tmp-4")
-					}
-					c.requests = 0
-					if i == day {
-						c.killAt, c.after = at, after
-						_ = c.day(t.Context(), p, i)
-						requests = max(requests, c.requests+1)
-						if !c.dead {
-							requests = at // It has no such request.
-						}
-						c.dead, c.killAt = false, 0
-					}
-					c.days(p, i)
-					if want := []string{"1 2 3 4 5", "1 2 3 4 5", "4", ""}[i]; c.left() != want {
-						t.Fatalf("run %d killed at request %d (after: %v): run %d left %q, want %q", day, at, after, i, c.left(), want)
-					}
-				}
-				if c.status.Deleted != 5 || len(c.sent) != 5 || len(c.status.UncountedDeletions) > 0 {
-					t.Fatalf("run %d killed at request %d (after: %v): %d counted, %v sent", day, at, after, c.status.Deleted, c.sent)
-				}
-			}
-		}
-		t.Logf("run %d: %d requests", day, requests)
-	}
-}
+func TestConsecutiveRunsKilled(t *testing.T) { killEachRun(t, unusedPolicy(t, 3, nil)) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/requirement"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // serve works for the policies in the queue.
@@ -230,7 +232,7 @@ func (r *run) carryOut(ctx context.Context) error {
 
 // firstPass counts what matches. A run that remembers many objects waits until few others do.
 func (r *run) firstPass(ctx context.Context, deleted int64) error {
-	if r.policy.Spec.KeepNewest != nil || r.policy.Consecutive() {
+	if r.policy.Spec.KeepNewest != nil || r.policy.Remembers() {
 		err := r.cur.turn.away(ctx, func() (err error) {
 			r.remembers, err = r.c.remembering.take(ctx, r.policy.Namespace)
 			return err
@@ -247,6 +249,7 @@ func (r *run) firstPass(ctx context.Context, deleted int64) error {
 func (r *run) deleteAll(ctx context.Context) error {
 	r.batches = newBatches(ctx, r)
 	err := r.survey.Choose(ctx, func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
+		r.unused.add(object, decision)
 		if decision.Verdict != cleanup.Delete {
 			return nil
 		}
@@ -327,6 +330,7 @@ func (r *run) end(ctx context.Context, phase v1alpha1.RunPhase, reason, message 
 		return err
 	}
 	r.report(phase, reason, message)
+	r.announceUnused()
 	return r.ledger.prune(ctx, r.info.ID, now)
 }
 
@@ -347,4 +351,18 @@ func (r *run) report(phase v1alpha1.RunPhase, reason, message string) {
 	r.log.Info("a cleanup run has ended", "phase", phase, "deleted", status.Deleted, "matched", status.Matched,
 		"listed", status.Listed, "dryRun", status.DryRun, "reason", reason)
 	r.c.event(r.cur.object, reason != v1alpha1.ReasonComplete, "Cleanup"+string(phase), text)
+}
+
+// announceUnused writes one Event in each namespace, on the object that is deleted first, so that
+// an owner can object. A dry run deletes nothing, and announces nothing.
+func (r *run) announceUnused() {
+	if r.info.DryRun {
+		return
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(r.unused)) {
+		in := r.unused[namespace]
+		const message = "unused objects: %d, first deletion at about %s, by %s: use them, or set annotation %s"
+		r.c.event(in.first, false, ReasonUnused, fmt.Sprintf(message,
+			in.count, in.until.UTC().Format(time.RFC3339), r.policy.ID(), wellknown.AnnotationProtect))
+	}
 }

@@ -183,6 +183,8 @@ type run struct {
 	late bool
 	// forbidden: the run was interrupted because its account lost a permission.
 	forbidden bool
+	// unused are the objects that minUnused keeps. Only the survey uses them.
+	unused unused
 	// opened: lacks says what the account may not do where the policy matches.
 	opened bool
 	lacks  string
@@ -317,8 +319,8 @@ func (r *run) forgetKinds() {
 // builtIn reports whether the API server itself serves a kind.
 func builtIn(kind schema.GroupVersionKind) bool { return scheme.Scheme.Recognizes(kind) }
 
-// matchesPerPage is how many matches a report page has at most: they take 300 kB. Tests make it
-// smaller.
+// matchesPerPage is how many matches a report page has at most: they take 300 kB. With minUnused, a
+// page of that size has fewer. Tests make it smaller.
 var matchesPerPage = 25_000
 
 // matched reads in how many runs in a row objects have matched before this one. A run that begins
@@ -350,7 +352,11 @@ func (r *run) writeMatches(ctx context.Context) (*v1alpha1.CleanupMatches, error
 	if r.survey.Matches == nil || r.late {
 		return nil, nil
 	}
-	text := r.survey.Matches.Encode()
+	ended, err := r.c.options.ServerTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text := r.survey.Matches.Encode(ended)
 	out := &v1alpha1.CleanupMatches{
 		Run: r.info.ID, ScheduledTime: r.info.ScheduledTime, SpecHash: r.policy.Hash, SHA256: cleanup.SumMatches(text),
 	}

@@ -46,6 +46,7 @@ const (
 	SkipNewest      = "KeepNewest"
 	SkipLimit       = "OverLimit"
 	SkipConsecutive = "ConsecutiveRuns"
+	SkipUnused      = "MinUnused"
 	SkipNoUID       = "NoUID"
 )
 
@@ -58,6 +59,8 @@ type Decision struct {
 	// for NoMatch where the object ranks without a match (from: All).
 	Group string
 	Time  time.Time
+	// Until is when minUnused ends, in the run that follows. It is set for [SkipUnused].
+	Until time.Time
 }
 
 // Candidate is an object that the policy judges.

@@ -17,7 +17,7 @@ import (
 
 // left is what a run of a policy leaves for the next one, in pages of a few bytes.
 func left(p *cleanup.Policy, matches *cleanup.Matches) (*v1alpha1.CleanupMatches, [][]byte) {
-	text := matches.Encode()
+	text := matches.Encode(now)
 	out := &v1alpha1.CleanupMatches{Run: "r", ScheduledTime: metav1.NewTime(now), SpecHash: p.Hash, SHA256: cleanup.SumMatches(text)}
 	var pages [][]byte
 	for len(text) > 0 {
@@ -39,7 +39,7 @@ func TestMatchesAgainstCounting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, before := map[types.UID]int{}, cleanup.Matched(nil)
 		for range rapid.IntRange(1, 6).Draw(t, "runs") {
-			matches, longest := p.NewMatches(before), int64(0)
+			matches, longest := p.NewMatches(before, now), int64(0)
 			passes := rapid.SliceOfN(rapid.IntRange(0, 4), 7, 7).Draw(t, "passes")
 			for i, one := range passes {
 				uid := types.UID(fmt.Sprint(i))
@@ -52,7 +52,7 @@ func TestMatchesAgainstCounting(t *testing.T) {
 					longest++
 				}
 			}
-			if got := matches.AtLeast(3); got != longest {
+			if got := matches.Enough(); got != longest {
 				t.Fatalf("%d objects, want %d", got, longest)
 			}
 			stalled := rapid.Bool().Draw(t, "stalled")
@@ -92,7 +92,7 @@ func TestMatchesAgainstCounting(t *testing.T) {
 func TestMatchesThatCannotBeUsed(t *testing.T) {
 	const spec = "{schedule: '0 2 * * *', consecutiveRuns: 2%s}"
 	p := compile(t, fmt.Sprintf(spec, ""))
-	matches := p.NewMatches(nil)
+	matches := p.NewMatches(nil, now)
 	for i := range 5 {
 		if err := matches.Add(types.UID(fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestMatchesThatCannotBeUsed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			next := of.NewMatches(before)
+			next := of.NewMatches(before, now)
 			for i := range 5 {
 				uid := types.UID(fmt.Sprint(i))
 				if err := next.Add(uid); err != nil {
@@ -178,7 +178,7 @@ func TestMatchesOnPagesThatAreMissing(t *testing.T) {
 // Objects without a UID cannot be told apart, and never count. Too many objects are an error.
 func TestMatchesThatDoNotCount(t *testing.T) {
 	p := compile(t, "{consecutiveRuns: 2}")
-	matches := p.NewMatches(nil)
+	matches := p.NewMatches(nil, now)
 	if err := matches.Add(""); err != nil || matches.Confirm("") != 0 {
 		t.Errorf("without a UID: %v, %d runs", err, matches.Confirm(""))
 	}
@@ -200,7 +200,7 @@ func TestMatchesThatDoNotCount(t *testing.T) {
 	// A count beyond what a byte holds stays where it is.
 	before := cleanup.Matched(nil)
 	for day := range 300 {
-		matches = p.NewMatches(before)
+		matches = p.NewMatches(before, now)
 		if err := matches.Add("1"); err != nil {
 			t.Fatal(err)
 		}

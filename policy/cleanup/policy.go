@@ -36,6 +36,8 @@ type Policy struct {
 	Hash string
 	// Schedule of the runs; nil if it cannot be read.
 	Schedule *schedule.Schedule
+	// MinUnused is how long an object must match before it is deleted.
+	MinUnused time.Duration
 	// Expressions of the policy.
 	Expressions *expression.Cleanup
 
@@ -80,6 +82,10 @@ func compile(compiler *expression.Compiler, meta *metav1.ObjectMeta, spec *v1alp
 		errs = append(errs, field.Invalid(path.Child("schedule"), spec.Schedule, err.Error()))
 	} else if out.Schedule.Never() {
 		errs = append(errs, field.Invalid(path.Child("schedule"), spec.Schedule, "no date matches: the policy would never run"))
+	}
+	var unused *field.Error
+	if out.MinUnused, unused = parseMinUnused(path.Child("minUnused"), spec.MinUnused); unused != nil {
+		errs = append(errs, unused)
 	}
 	match := &spec.MatchConstraints
 	if len(match.ResourceRules) == 0 {

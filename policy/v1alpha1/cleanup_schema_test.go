@@ -21,6 +21,16 @@ func TestCleanupPolicySchema(t *testing.T) {
 	}
 }
 
+func TestMinUnusedSchema(t *testing.T) {
+	crd := load(t, "curfew.dev_clustercleanuppolicies.yaml")
+	for value, want := range map[string]string{`14d`: "", `"90"`: "", `90`: "spec.minUnused", `"-1d"`: "spec.minUnused", `soon`: "spec.minUnused", `""`: "spec.minUnused"} {
+		t.Run(value, func(t *testing.T) {
+			expect(t, crd.check(decode(t, fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: ClusterCleanupPolicy, metadata: {name: x},
+				spec: {schedule: "@daily", minUnused: %s, matchConstraints: {resourceRules: [{apiGroups: [""], resources: [configmaps]}]}}}`, value)), nil), want)
+		})
+	}
+}
+
 // A report page has room for the matches that the controller writes on one, and is written and read
 // as bytes.
 func TestCleanupReportSchema(t *testing.T) {

@@ -168,6 +168,11 @@ type CleanupSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	ConsecutiveRuns int32 `json:"consecutiveRuns,omitempty"`
+	// minUnused is how long an object must match before Curfew deletes it, from 1m to 365d, such as
+	// 14d. It must match in each run of that time. The time of all objects, or of one, starts again
+	// when that of consecutiveRuns does. Absent means no minimum.
+	// +optional
+	MinUnused *Duration `json:"minUnused,omitempty"`
 	// maxDeletions is how many objects one run may delete. See onExceed. Absent means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1

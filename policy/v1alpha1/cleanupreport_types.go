@@ -96,8 +96,8 @@ type CleanupReportFields struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Summary []SummaryCount `json:"summary,omitempty"`
-	// matched is for consecutiveRuns: hashes of the UIDs that match, each with its number of runs. A
-	// page with it lists nothing else.
+	// matched is for consecutiveRuns and minUnused: hashes of the UIDs that match, each with its
+	// number of runs, and since when it matches. A page with it lists nothing else.
 	// +optional
 	// +kubebuilder:validation:MaxLength=400000
 	Matched []byte `json:"matched,omitempty"`

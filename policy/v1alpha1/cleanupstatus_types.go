@@ -19,8 +19,8 @@ const (
 
 // Reasons of the conditions of cleanup policies.
 const (
-	// ReasonTooManyMatches: more objects match than maxDeletions, maxPercentage or consecutiveRuns
-	// allow.
+	// ReasonTooManyMatches: more objects match than maxDeletions, maxPercentage, consecutiveRuns or
+	// minUnused allow.
 	ReasonTooManyMatches = "TooManyMatches"
 	// ReasonForbidden: the service account lacks a permission.
 	ReasonForbidden = "Forbidden"
@@ -97,7 +97,8 @@ type CleanupPolicyStatus struct {
 	// +listMapKey=report
 	// +kubebuilder:validation:MaxItems=2
 	UncountedDeletions []UncountedPage `json:"uncountedDeletions,omitempty"`
-	// matches is where the last run has left which objects matched, for consecutiveRuns.
+	// matches is where the last run has left which objects matched, for consecutiveRuns and
+	// minUnused.
 	// +optional
 	Matches *CleanupMatches `json:"matches,omitempty"`
 	// conditions of the policy: Ready, PermissionsGranted and Stalled.

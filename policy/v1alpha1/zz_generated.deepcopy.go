@@ -569,6 +569,11 @@ func (in *CleanupSpec) DeepCopyInto(out *CleanupSpec) {
 		*out = new(KeepNewest)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.MinUnused != nil {
+		in, out := &in.MinUnused, &out.MinUnused
+		*out = new(Duration)
+		**out = **in
+	}
 	if in.MaxDeletions != nil {
 		in, out := &in.MaxDeletions, &out.MaxDeletions
 		*out = new(int64)

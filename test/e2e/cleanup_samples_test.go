@@ -221,6 +221,7 @@ func (s *space) applySample(policy *unstructured.Unstructured, cut time.Time) (n
 	}
 	delete(spec, "approval")
 	delete(spec, "timeZone")
+	delete(spec, "minUnused")
 	delete(spec, "consecutiveRuns") // It has one run here: see TestCleanupConsecutiveRuns.
 	s.once(name, func(schedule string) {
 		spec["schedule"] = schedule

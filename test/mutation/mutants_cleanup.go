@@ -83,7 +83,7 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S6", Name: "an object that did not match in between is deleted",
 		File: "policy/cleanup/matches.go",
-		Old:  "\tmatched := m.confirmed\n", New: "\tmatched := m.confirmed\n\tfor key, runs := range m.before {\n\t\tmatched[key] = max(matched[key], runs)\n\t}\n",
+		Old:  "\tmatched := m.confirmed\n", New: "\tmatched := m.confirmed\n\tfor key, one := range m.before {\n\t\tmatched[key] = match{max(matched[key].runs, one.runs), one.since}\n\t}\n",
 		Package: cleans, Tests: []string{"TestConsecutiveRuns"},
 	},
 	{
@@ -103,6 +103,42 @@ var ofCleanup = []Mutant{
 		File: "controller/cleanup/state.go",
 		Old:  "if r.survey.Matches == nil || r.late {", New: "if r.survey.Matches == nil {",
 		Package: cleans, Tests: []string{"TestLateRunDoesNotCount"},
+	},
+	{
+		Invariant: "S6", Name: "minUnused ends early",
+		File: "policy/cleanup/matches.go",
+		Old:  "now.Sub(since) >= p.MinUnused", New: "now.Sub(since) >= p.MinUnused-24*time.Hour",
+		Package: matches, Tests: []string{"TestMinUnusedIsCounted"},
+	},
+	{
+		Invariant: "S6", Name: "an object without a first run is unused since ever",
+		File: "policy/cleanup/matches.go",
+		Old:  "one.since > 0 && now", New: "now",
+		Package: cleans, Tests: []string{"TestMinUnused"},
+	},
+	{
+		Invariant: "S6", Name: "minUnused begins when the first run is due, however long it takes",
+		File: "policy/cleanup/matches.go",
+		Old:  "ended.Add(-time.Minute), ended)", New: "ended.AddDate(0, 0, -1), ended)",
+		Package: matches, Tests: []string{"TestMinUnusedIsCounted"},
+	},
+	{
+		Invariant: "S6", Name: "a clock that is set back makes objects older",
+		File: "policy/cleanup/matches.go",
+		Old:  "if int64(one.since) > m.now.Unix() {\n\t\tone.since = 0", New: "if int64(one.since) > m.now.Unix() {\n\t\tone.since = 1",
+		Package: matches, Tests: []string{"TestMinUnusedAndAWrongClock"},
+	},
+	{
+		Invariant: "S6", Name: "maxDeletions counts objects that minUnused keeps",
+		File: "controller/cleanup/survey/passes.go",
+		Old:  "matched = matches.Enough()", New: "matched += 0 * matches.Enough()",
+		Package: cleans, Tests: []string{"TestMinUnusedAndLimits"},
+	},
+	{
+		Invariant: "S6", Name: "a dry run announces deletions",
+		File: "controller/cleanup/run.go",
+		Old:  "if r.info.DryRun {\n\t\treturn\n", New: "if false {\n\t\treturn\n",
+		Package: cleans, Tests: []string{"TestUnusedEvents"},
 	},
 	{
 		Invariant: "S7", Name: "an object is counted as gone while its resource is not served",

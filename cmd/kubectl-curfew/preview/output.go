@@ -116,8 +116,12 @@ func (a *previewAnswer) addNotes() {
 	case a.waits:
 		a.note("the policy as it is now is not approved: it deletes nothing until you approve it (kubectl curfew approve)")
 	}
-	if a.file && p.Consecutive() {
-		a.note("the policy is read from a file: this is its first run, and consecutiveRuns keeps all that it matches")
+	if a.file && p.Remembers() {
+		name := "consecutiveRuns"
+		if p.MinUnused > 0 {
+			name = "minUnused"
+		}
+		a.note("the policy is read from a file: this is its first run, and %s keeps all that it matches", name)
 	}
 	whose := "the service account"
 	if a.own {

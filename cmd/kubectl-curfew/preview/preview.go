@@ -30,6 +30,8 @@ type Object struct {
 	Created                        time.Time
 	// Reason to keep it, with a message; empty if it is deleted.
 	Reason, Message string
+	// Until is the run that deletes it, where minUnused is the reason.
+	Until time.Time
 }
 
 // Result is the result of a run of the policy.
@@ -73,7 +75,7 @@ func Of(ctx context.Context, p *cleanup.Policy, reader survey.Reader, options su
 		out.Objects = append(out.Objects, Object{
 			GroupVersionKind: at.GroupVersionKind(), Resource: at.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
 			UID: string(object.GetUID()), Labels: object.GetLabels(), Created: object.GetCreationTimestamp().Time,
-			Reason: decision.Reason, Message: decision.Message,
+			Reason: decision.Reason, Message: decision.Message, Until: decision.Until,
 		})
 		return nil
 	})

@@ -110,6 +110,9 @@ func (r *Runs) Found(ctx context.Context, due *dueRun, take func(entry *world.En
 				Namespace: object.Namespace, Name: object.Name, UID: types.UID(object.UID), Labels: object.Labels, Created: object.Created,
 				Trigger: policy.TriggerCleanup, Source: due.source(), Expiry: at, Estimated: between,
 			}
+			if object.Reason == cleanup.SkipUnused {
+				entry.Expiry, entry.Estimated = object.Until, false
+			}
 			if unsure != nil {
 				entry.Uncertain, entry.Obstacles = true, []judging.Obstacle{*unsure}
 			}
@@ -166,6 +169,8 @@ func doubtOf(object *Object, ofRun *judging.Obstacle, later bool) *judging.Obsta
 	switch {
 	case object.Reason == "":
 		return ofRun
+	case object.Reason == cleanup.SkipUnused:
+		return &judging.Obstacle{Kind: judging.ObstacleLimit, Message: object.Message}
 	case object.Reason == cleanup.SkipLimit, object.Reason == cleanup.SkipConsecutive && later:
 		return &judging.Obstacle{Kind: judging.ObstacleLimit, Message: object.Message}
 	case object.Reason == cleanup.SkipLookup && ofRun != nil:

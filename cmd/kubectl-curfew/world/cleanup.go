@@ -138,7 +138,8 @@ func (w *World) CleanupReports(ctx context.Context, p *CleanupPolicy) ([]*v1alph
 	return slices.DeleteFunc(pages, func(page *v1alpha1.CleanupReport) bool { return len(page.Matched) > 0 }), nil
 }
 
-// CleanupMatched is in how many runs in a row objects have matched before a run that starts now.
+// CleanupMatched is in how many runs in a row, and since when, objects have matched before a run
+// that starts now.
 func (w *World) CleanupMatched(ctx context.Context, p *CleanupPolicy, compiled *cleanup.Policy, now time.Time) (cleanup.Matched, error) {
 	left := p.Status.Matches
 	if left == nil {

@@ -29,11 +29,12 @@ type StallError struct {
 
 func (e *StallError) Error() string { return e.err.Error() }
 
-// Count is the first pass: it counts what matches, where a limit, keepNewest or consecutiveRuns
-// depends on it. deleted are the objects that the run has deleted before it was interrupted.
+// Count is the first pass: it counts what matches, where a limit, keepNewest, consecutiveRuns or
+// minUnused depends on it. deleted are the objects that the run has deleted before it was
+// interrupted.
 func (s *Survey) Count(ctx context.Context, deleted int64) error {
 	newest := s.policy.Spec.KeepNewest
-	if newest == nil && !s.policy.Limited() && !s.policy.Consecutive() {
+	if newest == nil && !s.policy.Limited() && !s.policy.Remembers() {
 		return nil
 	}
 	if newest != nil {
@@ -73,24 +74,24 @@ func (s *Survey) Count(ctx context.Context, deleted int64) error {
 		s.Newest.EachKept(matches.Forget)
 	}
 	if matches != nil { // Only they would be deleted.
-		matched = matches.AtLeast(s.policy.Spec.ConsecutiveRuns)
+		matched = matches.Enough()
 	}
 	return s.allow(ctx, matched, deleted)
 }
 
-// matches counts on from the run before; nil without consecutiveRuns.
+// matches counts on from the run before; nil without consecutiveRuns and minUnused.
 func (s *Survey) matches(ctx context.Context) (*cleanup.Matches, error) {
-	if !s.policy.Consecutive() {
+	if !s.policy.Remembers() {
 		return nil, nil
 	}
 	if s.options.Matched == nil {
-		return s.policy.NewMatches(nil), nil
+		return s.policy.NewMatches(nil, s.options.Now), nil
 	}
 	before, err := s.options.Matched(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.policy.NewMatches(before), nil
+	return s.policy.NewMatches(before, s.options.Now), nil
 }
 
 // allow finds how many of the matching objects may be deleted.
@@ -149,11 +150,11 @@ func (s *Survey) choose(decision cleanup.Decision, uid types.UID) cleanup.Decisi
 	if decision.Verdict == cleanup.Delete && s.Newest != nil && s.Newest.Keeps(decision.Group, decision.Time, uid) {
 		decision = skipped(cleanup.SkipNewest, "is one of the newest: see keepNewest")
 	}
-	if decision.Verdict != cleanup.Delete || !s.policy.Consecutive() {
+	if decision.Verdict != cleanup.Delete || !s.policy.Remembers() {
 		return decision
 	}
-	if runs, needed := s.Matches.Confirm(uid), s.policy.Spec.ConsecutiveRuns; runs < int(needed) {
-		return skipped(cleanup.SkipConsecutive, fmt.Sprintf("matched in %d of %d runs in a row: see consecutiveRuns", runs, needed))
+	if awaits := s.policy.Awaits(s.Matches, uid); awaits.Verdict == cleanup.Skip {
+		return awaits
 	}
 	return decision
 }

@@ -1,0 +1,290 @@
+package cleanup
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
+)
+
+// minUnusedPolicy is a daily policy that deletes ConfigMaps which have been unused for a time.
+func minUnusedPolicy(t *testing.T, least v1alpha1.Duration, edit func(*v1alpha1.CleanupSpec)) *cleanup.Policy {
+	return unusedPolicy(t, 0, func(s *v1alpha1.CleanupSpec) {
+		if s.MinUnused = new(least); edit != nil {
+			edit(s)
+		}
+	})
+}
+
+// onTime runs the policy on days, each on time.
+func (c *cluster) onTime(p *cleanup.Policy, days ...int) {
+	c.t.Helper()
+	for _, day := range days {
+		c.late = time.Duration(day) * 24 * time.Hour
+		c.days(p, day)
+	}
+}
+
+// An object is deleted once it has matched for two days, and not if it was used in between, was
+// created again, was protected, or began to match later.
+func TestMinUnused(t *testing.T) {
+	defer smallMatches(2)()
+	c := newCluster(t)
+	p := minUnusedPolicy(t, "2d", nil)
+	c.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-5")
+	c.onTime(p, 0)
+	if got := c.skipped(); got != "4 ConfigMap ci/tmp-1: unused since 2026-12-01T02:00:00Z, deleted at about 2026-12-03T02:00:00Z: see minUnused" {
+		t.Errorf("the first run skipped %s", got)
+	}
+	c.unused(false, "tmp-2")
+	c.unused(true, "tmp-4")
+	c.objects["tmp-5"].Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
+	c.onTime(p, 1)
+	c.unused(true, "tmp-2")
+	c.objects["tmp-3"].UID = "created again"
+	c.objects["tmp-5"].Annotations = nil
+	for i, want := range []string{"2 3 4 5", "2 3 5", ""} {
+		c.onTime(p, 2+i)
+		if got := c.left(); got != want {
+			t.Errorf("run %d left %s, want %s", 3+i, got, want)
+		}
+	}
+	if c.status.Deleted != 5 || c.status.LastRun.Phase != v1alpha1.RunCompleted {
+		t.Errorf("%d deleted, run %+v", c.status.Deleted, c.status.LastRun)
+	}
+}
+
+// Whatever makes it doubtful since when objects match restarts the time of all (S6).
+func TestMinUnusedRestarts(t *testing.T) {
+	defer smallMatches(2)()
+	const all = "1 2 3 4 5"
+	for name, c := range map[string]struct {
+		edit func(*cluster)
+		of   func(*v1alpha1.CleanupSpec)
+		days []int
+		left string
+	}{
+		"nothing":          {days: []int{1, 2}},
+		"a missed run":     {days: []int{2}, left: all},
+		"a changed policy": {days: []int{1, 2}, of: func(s *v1alpha1.CleanupSpec) { s.IncludeOwned = true }, left: all},
+		"a dry run before": {days: []int{1, 2}, of: func(s *v1alpha1.CleanupSpec) { s.DryRun = true }, left: all},
+		"a lost page": {days: []int{1, 2}, edit: func(c *cluster) {
+			maps.DeleteFunc(c.pages, func(name string, _ v1alpha1.CleanupReportFields) bool { return strings.HasSuffix(name, "-2") })
+		}, left: all},
+		"a forged page": {days: []int{1, 2}, edit: func(c *cluster) {
+			for name, page := range c.pages {
+				page.Matched = slices.Clone(page.Matched)
+				page.Matched[cleanup.MatchSize]--
+				c.pages[name] = page
+			}
+		}, left: all},
+		"a forged time of the run": {days: []int{2}, edit: func(c *cluster) { c.status.Matches.ScheduledTime = metav1.NewTime(start.AddDate(0, 0, 1)) }, left: all},
+		"another run":              {days: []int{1, 2}, edit: func(c *cluster) { c.status.Matches.Run = runID(start, "other") }, left: all},
+		"no status":                {days: []int{1, 2}, edit: func(c *cluster) { c.status.Matches = nil }, left: all},
+		"a run that listed nothing": {days: []int{1, 2}, edit: func(c *cluster) {
+			c.unlistable = func() error { return errors.New("broken") }
+			c.late = 24 * time.Hour
+			if err := c.day(c.t.Context(), minUnusedPolicy(c.t, "2d", nil), 1); err == nil {
+				c.t.Error("the run did not fail")
+			}
+			c.unlistable = nil
+		}},
+		"a late run": {days: []int{2, 3}, edit: func(c *cluster) {
+			c.late = 37 * time.Hour
+			c.days(minUnusedPolicy(c.t, "2d", nil), 1)
+		}, left: all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newCluster(t)
+			api.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-4", "tmp-5")
+			api.onTime(minUnusedPolicy(t, "2d", nil), 0)
+			if len(api.sent) != 0 || api.status.Matches == nil {
+				t.Fatalf("the first run deleted %v", api.sent)
+			}
+			if c.edit != nil {
+				c.edit(api)
+			}
+			api.onTime(minUnusedPolicy(t, "2d", c.of), c.days...)
+			if got := api.left(); got != c.left {
+				t.Errorf("left %q, want %q", got, c.left)
+			}
+		})
+	}
+}
+
+// An object whose condition has no answer in one run starts again, and no other does.
+func TestMinUnusedOfAnUnknownObject(t *testing.T) {
+	c := newCluster(t)
+	p := minUnusedPolicy(t, "2d", func(s *v1alpha1.CleanupSpec) {
+		s.Conditions = []v1alpha1.CleanupCondition{{Name: "known", Expression: `int(object.metadata.annotations["n"]) > 0`}}
+	})
+	c.unused(true, "tmp-1", "tmp-2")
+	for _, name := range []string{"tmp-1", "tmp-2"} {
+		c.objects[name].Annotations = map[string]string{"n": "1"}
+	}
+	c.onTime(p, 0)
+	c.objects["tmp-2"].Annotations["n"] = "unreadable"
+	c.onTime(p, 1)
+	if got := c.skipped(); !strings.Contains(got, "ConfigMap ci/tmp-2: spec.conditions[0] (known)") {
+		t.Errorf("skipped %s", got)
+	}
+	c.objects["tmp-2"].Annotations["n"] = "1"
+	for i, want := range []string{"2 3 4 5", "2 3 4 5", "3 4 5"} {
+		if c.onTime(p, 2+i); c.left() != want {
+			t.Errorf("run %d left %s, want %s", 3+i, c.left(), want)
+		}
+	}
+}
+
+// An object that is used when it is about to be deleted starts again.
+func TestMinUnusedOfALiveRead(t *testing.T) {
+	c := newCluster(t)
+	p := minUnusedPolicy(t, "1d", nil)
+	c.unused(true, "tmp-1", "tmp-2")
+	c.onTime(p, 0)
+	c.answer = func(name string) *engine.Ending {
+		if name == "tmp-2" {
+			c.unused(false, name)
+		}
+		return nil
+	}
+	c.onTime(p, 1)
+	c.answer = nil
+	c.unused(true, "tmp-2")
+	for i, want := range []string{"2 3 4 5", "3 4 5"} {
+		if c.onTime(p, 2+i); c.left() != want {
+			t.Errorf("run %d left %s, want %s", 3+i, c.left(), want)
+		}
+	}
+}
+
+// maxDeletions counts only what has been unused for long enough.
+func TestMinUnusedAndLimits(t *testing.T) {
+	c := newCluster(t)
+	p := minUnusedPolicy(t, "1d", func(s *v1alpha1.CleanupSpec) { s.MaxDeletions = new(int64(2)) })
+	c.unused(true, "tmp-1", "tmp-2")
+	c.onTime(p, 0)
+	c.unused(true, "tmp-3", "tmp-4", "tmp-5")
+	c.onTime(p, 1)
+	if run := c.status.LastRun; run.Phase != v1alpha1.RunCompleted || c.left() != "3 4 5" {
+		t.Errorf("run %+v left %s", run, c.left())
+	}
+	if c.onTime(p, 2); c.status.LastRun.Phase != v1alpha1.RunStalled || c.left() != "3 4 5" {
+		t.Errorf("run %+v left %s", c.status.LastRun, c.left())
+	}
+}
+
+// A run writes one Event in each namespace, on the object that is deleted first, and none in a dry
+// run.
+func TestUnusedEvents(t *testing.T) {
+	before := maxUnused
+	defer func() { maxUnused = before }()
+	maxUnused = 2
+	for _, dry := range []bool{false, true} {
+		c := newCluster(t)
+		for _, name := range []string{"tmp-1", "tmp-2", "tmp-3", "tmp-4"} {
+			c.unused(true, name)
+		}
+		c.objects["tmp-3"].Namespace, c.objects["tmp-4"].Namespace = "other", "too-many"
+		c.unused(false, "tmp-1")
+		p := minUnusedPolicy(t, "2d", func(s *v1alpha1.CleanupSpec) { s.DryRun = dry })
+		var events []string
+		for day := range 2 {
+			process := c.controller()
+			process.options.Event = func(object *unstructured.Unstructured, kind, reason, message string) {
+				if reason == "Unused" {
+					events = append(events, fmt.Sprintf("%s %s %s/%s %s: %s", kind, object.GetKind(), object.GetNamespace(), object.GetName(), object.GetUID(), message))
+				}
+			}
+			c.late = time.Duration(day) * 24 * time.Hour
+			due := start.AddDate(0, 0, day)
+			if err := process.start(t.Context(), c.cur(p, due), due); err != nil {
+				t.Fatal(err)
+			}
+			c.unused(true, "tmp-1")
+		}
+		const rest = ", by cleanup/p: use them, or set annotation curfew.dev/protect"
+		want := []string{
+			"Normal ConfigMap ci/tmp-2 uid-tmp-2: unused objects: 1, first deletion at about 2026-12-03T02:00:00Z" + rest,
+			"Normal ConfigMap other/tmp-3 uid-tmp-3: unused objects: 1, first deletion at about 2026-12-03T02:00:00Z" + rest,
+			"Normal ConfigMap ci/tmp-2 uid-tmp-2: unused objects: 2, first deletion at about 2026-12-03T02:00:00Z" + rest,
+			"Normal ConfigMap other/tmp-3 uid-tmp-3: unused objects: 1, first deletion at about 2026-12-03T02:00:00Z" + rest,
+		}
+		if dry {
+			want = nil
+		}
+		if !slices.Equal(events, want) {
+			t.Errorf("dry run %v: events\n%s\nwant\n%s", dry, strings.Join(events, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// A policy that waits for an approval makes dry runs, and their time counts.
+func TestMinUnusedBeforeAnApproval(t *testing.T) {
+	c := newCluster(t)
+	p := minUnusedPolicy(t, "2d", nil)
+	c.unused(true, "tmp-1")
+	for day := range 3 {
+		c.late = time.Duration(day) * 24 * time.Hour
+		process := c.controller()
+		process.options.DryRun = day < 2 // As without an approval: the spec does not change.
+		due := start.AddDate(0, 0, day)
+		if err := process.start(t.Context(), c.cur(p, due), due); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.left() != "2 3 4 5" {
+		t.Errorf("left %s", c.left())
+	}
+}
+
+// Runs with minUnused are killed at each of their requests, as in [TestConsecutiveRunsKilled].
+func TestMinUnusedKilled(t *testing.T) { killEachRun(t, minUnusedPolicy(t, "2d", nil)) }
+
+func killEachRun(t *testing.T, p *cleanup.Policy) {
+	defer small(2)()
+	defer smallMatches(2)()
+	for day := range 4 {
+		requests := 1
+		for at := 1; at <= requests; at++ {
+			for _, after := range []bool{false, true} {
+				c := newCluster(t)
+				c.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-5")
+				for i := range 4 {
+					if i == 1 {
+						c.unused(true, "tmp-4")
+					}
+					c.requests, c.late = 0, time.Duration(i)*24*time.Hour
+					if i == day {
+						c.killAt, c.after = at, after
+						_ = c.day(t.Context(), p, i)
+						requests = max(requests, c.requests+1)
+						if !c.dead {
+							requests = at // It has no such request.
+						}
+						c.dead, c.killAt = false, 0
+					}
+					c.days(p, i)
+					if want := []string{"1 2 3 4 5", "1 2 3 4 5", "4", ""}[i]; c.left() != want {
+						t.Fatalf("run %d killed at request %d (after: %v): run %d left %q, want %q", day, at, after, i, c.left(), want)
+					}
+				}
+				if c.status.Deleted != 5 || len(c.sent) != 5 || len(c.status.UncountedDeletions) > 0 {
+					t.Fatalf("run %d killed at request %d (after: %v): %d counted, %v sent", day, at, after, c.status.Deleted, c.sent)
+				}
+			}
+		}
+		t.Logf("run %d: %d requests", day, requests)
+	}
+}
