@@ -26,9 +26,9 @@ spec:
   matchConstraints: {resourceRules: [{apiGroups: [""], resources: [configmaps]}], objectSelector: {matchLabels: {app: demo}}}
 `
 
-// unused is a policy that has run twice, and the report page with the ConfigMaps that matched: demo
+// consecutive is a policy that has run twice, and the report page with the ConfigMaps that matched: demo
 // in both runs, plain in the second.
-func unused(t *testing.T) (policy, page *unstructured.Unstructured) {
+func consecutive(t *testing.T) (policy, page *unstructured.Unstructured) {
 	t.Helper()
 	return unusedBy(t, "consecutiveRuns: 3")
 }
@@ -104,7 +104,7 @@ func TestPreviewOfConsecutiveRuns(t *testing.T) {
 		"report": {line: "report unused --run 20261224-0200-66666666", stderr: "runs with one are none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policy, page := unused(t)
+			policy, page := consecutive(t)
 			if c.edit != nil {
 				c.edit(policy, page)
 			}

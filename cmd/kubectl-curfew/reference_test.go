@@ -30,6 +30,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/tally"
 	"curfew.dev/curfew/cmd/kubectl-curfew/testcases"
+	"curfew.dev/curfew/cmd/kubectl-curfew/unused"
 )
 
 const referencePage = "../../docs/cli.md"
@@ -147,6 +148,7 @@ func documents() string {
 		{"TestList", "test", console.List[testcases.Item]{}},
 		{"CleanupRunList", "report", report.Data{}},
 		{"TallyList", "tally", console.List[tally.Item]{}},
+		{"UnusedList", "unused", console.List[unused.Item]{}},
 	} {
 		fmt.Fprintf(&out, "\n### %s\n\nPrinted by %s. ", of.kind, of.commands)
 		whole := reflect.TypeOf(of.list)

@@ -21,6 +21,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/tally"
 	"curfew.dev/curfew/cmd/kubectl-curfew/testcases"
 	"curfew.dev/curfew/cmd/kubectl-curfew/uninstall"
+	"curfew.dev/curfew/cmd/kubectl-curfew/unused"
 )
 
 // root is the command line.
@@ -58,7 +59,7 @@ files or objects that cannot be used.`,
 		expiring.Command(env), explain.Command(env), change.ExtendCommand(env), change.ExpireNowCommand(env), change.KeepCommand(env),
 		status.Command(env), pause.Command(env), pause.ResumeCommand(env), lint.Command(env), defaults.Command(env),
 		preview.Command(env), approve.Command(env), report.Command(env), testcases.Command(env), tally.Command(env),
-		convert.Command(), uninstall.Command(env), completionCommand(), versionCommand(), session.OptionsCommand(),
+		unused.Command(env), convert.Command(), uninstall.Command(env), completionCommand(), versionCommand(), session.OptionsCommand(),
 	)
 	command.CompletionOptions.DisableDefaultCmd = true // Ours has kubectl, too.
 	return command

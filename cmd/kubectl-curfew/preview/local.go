@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -263,15 +264,25 @@ func (f *Files) List(_ context.Context, resource schema.GroupVersionResource, na
 	if err != nil {
 		return nil, "", err
 	}
-	only, named := strings.CutPrefix(options.FieldSelector, "metadata.name=")
+	fields, err := fields.ParseSelector(options.FieldSelector)
+	if err != nil {
+		return nil, "", err
+	}
 	var out []unstructured.Unstructured
 	for _, object := range f.objects[resource.GroupResource()] {
-		here := (namespace == "" || object.GetNamespace() == namespace) && (!named || object.GetName() == only)
-		if here && selector.Matches(labels.Set(object.GetLabels())) {
+		here := namespace == "" || object.GetNamespace() == namespace
+		if here && fields.Matches(selectable(object)) && selector.Matches(labels.Set(object.GetLabels())) {
 			out = append(out, *object.DeepCopy())
 		}
 	}
 	return out, "", nil
+}
+
+// selectable are the fields that field selectors of surveys name. The API server sets the type of a
+// Secret that has none.
+func selectable(object *unstructured.Unstructured) fields.Set {
+	of, _, _ := unstructured.NestedString(object.Object, "type")
+	return fields.Set{"metadata.name": object.GetName(), "type": cmp.Or(of, "Opaque")}
 }
 
 // Get implements survey.Reader.

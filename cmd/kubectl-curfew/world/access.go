@@ -127,13 +127,19 @@ type Account struct {
 	Own bool
 }
 
+// Self reads as the user.
+func (c *cluster) Self() *Account {
+	return &Account{Clients: survey.Clients{Objects: c.clients.Objects, Metadata: c.clients.Metadata}, Own: true}
+}
+
 // AccountOf impersonates a service account if the user may. The zero name is the account of
 // policies that name none, in Curfew's namespace, by the name that manifests/rbac gives it.
 func (c *cluster) AccountOf(ctx context.Context, name types.NamespacedName, curfew string) (*Account, error) {
 	if name.Name == "" {
 		name = types.NamespacedName{Namespace: curfew, Name: "curfew-cleanup"}
 	}
-	own := &Account{Clients: survey.Clients{Objects: c.clients.Objects, Metadata: c.clients.Metadata}, Name: name, Own: true}
+	own := c.Self()
+	own.Name = name
 	if c.clients.As == nil {
 		return own, nil
 	}

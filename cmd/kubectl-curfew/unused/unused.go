@@ -1,0 +1,142 @@
+// Package unused reports objects that nothing uses: kubectl curfew unused. It decides by the code
+// of cleanup policies, and needs none in the cluster.
+package unused
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/controller/cleanup/survey"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/resolution"
+)
+
+// unusedOptions are the flags of unused.
+type unusedOptions struct {
+	*session.Connection
+	everywhere bool
+	kinds      []string
+}
+
+// policyFormat is the value of -o that prints cleanup policies.
+const policyFormat = "policy"
+
+// Command is kubectl curfew unused.
+func Command(env console.Environment) *cobra.Command {
+	options := &unusedOptions{Connection: session.NewConnection(env, "table", "wide", policyFormat)}
+	command := &cobra.Command{
+		Use:   "unused [flags]",
+		Short: "Show objects that nothing uses",
+		Long: `Show ConfigMaps, Secrets and ServiceAccounts that no other object refers to, and
+PersistentVolumeClaims that no Pod and no workload mounts. The command reads
+only: it needs no cleanup policy and no controller, and it decides by the code
+of lookup.referenced and lookup.mounted. Of Secrets it reads the metadata alone.
+
+An object is Unused, or Kept: it is unused, but no policy would delete it, for
+example because it is protected. It is Unknown if you may not list a kind whose
+objects may use it, or if the API server does not answer for one. ConfigMaps,
+Secrets and ServiceAccounts that are less than an hour old are Unknown, too. The
+table counts Kept and Unknown objects by reason; -o wide lists them. Objects
+that labels, annotations or names mark as part of a program, such as Helm or
+Argo CD, count as used.
+
+With -o policy, the command asks no cluster: it prints cleanup policies with
+dryRun: true that would delete what it reports.
+
+Exit status: 0 there is a report, 2 there is none: flags or permissions.`,
+		Example: `  # Which objects of namespace ci does nothing use?
+  kubectl curfew unused -n ci
+
+  # ConfigMaps and Secrets of all namespaces, and why others are not known
+  kubectl curfew unused -A --kind configmap,secret -o wide
+
+  # The policy that deletes them
+  kubectl curfew unused -A --kind configmap,secret -o policy`,
+		Args: cobra.NoArgs,
+		RunE: options.Runs(options.run),
+	}
+	flags := command.Flags()
+	flags.BoolVarP(&options.everywhere, "all-namespaces", "A", false, "all namespaces")
+	flags.StringSliceVar(&options.kinds, "kind", nil, "kinds to report: "+strings.Join(kindNames(), ", ")+"; all by default")
+	options.AddTo(command, map[string][]string{"kind": kindNames()})
+	return command
+}
+
+func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
+	chosen, err := findersOf(o.kinds)
+	if err != nil {
+		return err
+	}
+	namespace, err := o.Namespace()
+	if err != nil {
+		return err
+	}
+	if o.everywhere {
+		namespace = ""
+	}
+	if o.Output.Format == policyFormat {
+		manifests := console.Map(chosen, func(of finder) string { return of.manifest(namespace) })
+		_, err := io.WriteString(call.Out, strings.Join(manifests, "---\n"))
+		return err
+	}
+	w, _, err := call.World(ctx, "reading kinds, profiles and settings")
+	if err != nil {
+		return err
+	}
+	answer := &answer{now: w.ServerTime(ctx, call.Now)}
+	for i := range chosen {
+		call.Progress.Say("looking for objects that are %s", chosen[i].condition)
+		if err := answer.find(ctx, w, &chosen[i], namespace); err != nil {
+			return err
+		}
+	}
+	answer.notes = append(answer.notes, w.Notes()...)
+	call.Progress.Done()
+	if call.Print != nil {
+		return call.Print(answer.printed(), call.Out)
+	}
+	width := 0
+	if o.Terminal(call.Out) {
+		width, _ = console.TerminalSize(call.Out)
+	}
+	if err := answer.print(o.Output.Format == "wide", o.Output.NoHeaders, width, call.Out); err != nil {
+		return err
+	}
+	console.PrintNotes(answer.notes, call.Diagnostics)
+	return nil
+}
+
+// find adds what a finder finds with the rights of the user.
+func (a *answer) find(ctx context.Context, w *world.World, of *finder, namespace string) error {
+	p, err := of.compile(expression.NewCompiler(1))
+	if err != nil {
+		return err
+	}
+	result, err := preview.Of(ctx, p, w.Self(), survey.Options{
+		Account: "you", Served: w.Resources, Source: w.Source(), Protect: w.Controller.Protect,
+		Only: survey.Only{Namespace: namespace}, Now: a.now,
+		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, // The policy selects none.
+	})
+	if err != nil {
+		return err
+	}
+	a.listed += result.Listed
+	for i := range result.Objects {
+		a.add(&result.Objects[i])
+	}
+	for _, lack := range result.Lacks {
+		a.notes = append(a.notes, fmt.Sprintf("you may not %s: nothing is shown from there", lack))
+	}
+	for _, unlisted := range result.Unlisted {
+		a.notes = append(a.notes, unlisted+": nothing is shown from there")
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+func init() {
+	maps.Copy(clusterGoldens, map[string]golden{
+		"unused":             {args: words("unused -A")},
+		"unused-wide":        {args: words("unused -A -o wide")},
+		"unused-here":        {args: words("unused -n pr-42 --kind cm -o json")},
+		"unused-names":       {args: words("unused --kind ConfigMap -o name")},
+		"unused-policy":      {args: words("unused -n foo --kind secrets,pvc -o policy")},
+		"unused-may-not":     {args: words("unused -A"), scene: scene{notMine: []string{"list secrets", "list pods"}}},
+		"unused-kind":        {args: words("unused --kind jobs"), code: 2},
+		"unused-no-kind":     {args: []string{"unused", "--kind", "configmap,"}, code: 2},
+		"unused-an-argument": {args: words("unused configmaps"), code: 2},
+	})
+}
+
+// used is a cluster in which a Deployment that is scaled to zero uses one of two ConfigMaps, and a
+// label and its age keep two others. A claim is protected.
+func used(t *testing.T) []runtime.Object {
+	t.Helper()
+	var out []runtime.Object
+	for text := range strings.SplitSeq(`
+kind: Namespace
+apiVersion: v1
+metadata: {name: shop, uid: shop, creationTimestamp: "2026-11-01T00:00:00Z", labels: {kubernetes.io/metadata.name: shop}}
+---
+kind: ConfigMap
+apiVersion: v1
+metadata: {name: settings, namespace: shop, uid: settings, creationTimestamp: "2026-12-01T00:00:00Z"}
+---
+kind: ConfigMap
+apiVersion: v1
+metadata: {name: leftover, namespace: shop, uid: leftover, creationTimestamp: "2026-12-01T00:00:00Z"}
+---
+kind: ConfigMap
+apiVersion: v1
+metadata: {name: dashboard, namespace: shop, uid: dashboard, creationTimestamp: "2026-12-01T00:00:00Z", labels: {grafana_dashboard: "1"}}
+---
+kind: ConfigMap
+apiVersion: v1
+metadata: {name: young, namespace: shop, uid: young, creationTimestamp: "2026-12-24T11:30:00Z"}
+---
+kind: PersistentVolumeClaim
+apiVersion: v1
+metadata: {name: kept, namespace: shop, uid: kept, creationTimestamp: "2026-12-01T00:00:00Z", annotations: {curfew.dev/protect: "true"}}
+---
+kind: Secret
+apiVersion: v1
+metadata: {name: password, namespace: shop, uid: password, creationTimestamp: "2026-12-01T00:00:00Z"}
+---
+kind: Deployment
+apiVersion: apps/v1
+metadata: {name: web, namespace: shop, uid: web, creationTimestamp: "2026-12-01T00:00:00Z"}
+spec: {replicas: 0, template: {spec: {volumes: [{name: a, configMap: {name: settings}}]}}}
+`, "---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, object)
+	}
+	return out
+}
+
+// Only what no object refers to is unused. If an answer is missing, nothing is.
+func TestUnused(t *testing.T) {
+	const names = "unused -n shop --kind cm,secret -o name"
+	for name, c := range map[string]struct {
+		line    string
+		notMine []string
+		silent  bool
+		stdout  string
+		code    int
+	}{
+		"all":                     {line: names, stdout: "configmap/leftover\nsecret/password\n"},
+		"one kind":                {line: "unused -n shop --kind cm -o name", stdout: "configmap/leftover\n"},
+		"elsewhere":               {line: "unused -n default --kind cm,secret -o name"},
+		"needs no right to write": {line: names, notMine: []string{"delete configmaps", "delete secrets"}, stdout: "configmap/leftover\nsecret/password\n"},
+		"may not list a referrer": {line: names, notMine: []string{"list deployments"}},
+		"may not list Secrets":    {line: names, notMine: []string{"list secrets"}},
+		"may not get policies":    {line: names, notMine: []string{"list clustercleanuppolicies"}},
+		"states": {line: "unused -n shop --kind cm,pvc --no-headers -o custom-columns=NAME:.object.name,STATE:.state,REASON:.reason",
+			stdout: "leftover   Unused    <none>\nyoung      Unknown   EvaluationFailed\nkept       Kept      Protected\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newFakeCluster(t, used(t))
+			code, stdout, stderr, patched := executeIn(t, cluster, scene{notMine: c.notMine}, words(c.line)...)
+			if code != c.code || stdout != c.stdout {
+				t.Errorf("exit status %d: %s, want %d: %s (%s)", code, stdout, c.code, c.stdout, stderr)
+			}
+			for _, fake := range cluster.actions() {
+				if verb := fake.GetVerb(); !slices.Contains([]string{"get", "list"}, verb) && fake.GetResource().Resource != "selfsubjectaccessreviews" {
+					t.Errorf("sent %s %s, want only reads", verb, fake.GetResource().Resource)
+				}
+			}
+			expectCount(t, "patches", patched, 0)
+			if len(cluster.actedAs) > 0 {
+				t.Errorf("acted as %q, want the user", cluster.actedAs)
+			}
+		})
+	}
+}
+
+// Secrets are read as metadata alone.
+func TestUnusedReadsNoSecret(t *testing.T) {
+	cluster := newFakeCluster(t, used(t))
+	if _, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("unused -A")...); !strings.Contains(stdout, "password") {
+		t.Fatalf("no report: %s%s", stdout, stderr)
+	}
+	for _, fake := range cluster.objects.Actions() {
+		if fake.GetResource().Resource == "secrets" {
+			t.Errorf("sent %s secrets for whole objects", fake.GetVerb())
+		}
+	}
+}
+
+// The command needs neither Curfew nor its kinds.
+func TestUnusedWithoutCurfew(t *testing.T) {
+	cluster := newFakeCluster(t, used(t))
+	cluster.discovery.Resources = slices.DeleteFunc(cluster.discovery.Resources, func(of *metav1.APIResourceList) bool {
+		return of.GroupVersion == "curfew.dev/v1alpha1"
+	})
+	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("unused -n shop --kind cm -o name")...)
+	if want := "configmap/leftover\n"; code != 0 || stdout != want {
+		t.Errorf("exit status %d: %s, want %s (%s)", code, stdout, want, stderr)
+	}
+}
+
+// The policy that -o policy prints matches what the report shows.
+func TestUnusedPolicy(t *testing.T) {
+	_, manifest, _, _ := execute(t, scene{}, words("unused -n shop --kind cm -o policy")...)
+	code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, used(t)), scene{stdin: manifest}, words("preview -f - -o json")...)
+	for _, want := range []string{`"name": "leftover"`, `"dryRun": true`, "matched in 1 of 4 runs in a row"} {
+		expectPart(t, "preview", stdout, want, true)
+	}
+	for _, name := range []string{"settings", "dashboard"} {
+		expectPart(t, "preview", stdout, `"name": "`+name+`"`, false)
+	}
+	if code != 0 {
+		t.Errorf("exit status %d: %s", code, stderr)
+	}
+}
