@@ -59,6 +59,9 @@ func ReadLocal(ctx context.Context, names []string, recursive bool, namespace st
 	err = manifests.Each(ctx, progress, func(document *lint.Document) error {
 		object := &unstructured.Unstructured{Object: document.Object}
 		kind := object.GroupVersionKind()
+		if kind.Kind == CaseKind && kind.GroupVersion().String() == CaseVersion {
+			return nil // It names objects, and uses none.
+		}
 		if kind.Group != wellknown.Group || !strings.HasSuffix(kind.Kind, "CleanupPolicy") {
 			objects = append(objects, object)
 			return nil
