@@ -285,7 +285,8 @@ func (f *Files) List(_ context.Context, resource schema.GroupVersionResource, na
 // Secret that has none.
 func selectable(object *unstructured.Unstructured) fields.Set {
 	of, _, _ := unstructured.NestedString(object.Object, "type")
-	return fields.Set{"metadata.name": object.GetName(), "type": cmp.Or(of, "Opaque")}
+	node, _, _ := unstructured.NestedString(object.Object, "spec", "nodeName")
+	return fields.Set{"metadata.name": object.GetName(), "type": cmp.Or(of, "Opaque"), "spec.nodeName": node}
 }
 
 // Get implements survey.Reader.

@@ -13,23 +13,32 @@ import (
 )
 
 // kind is a kind that the command reports on.
-type kind struct{ name, resource, short string }
+type kind struct{ group, name, resource, short string }
 
 // finder finds unused objects of its kinds, as a cleanup policy does. One finder reads the cluster
 // once for all of its kinds.
 type finder struct {
 	policy, condition string // names of both
 	expression        string
-	kinds             []kind // of the core group
+	// named: it asks once for each object, so that a user has to name its kinds.
+	named bool
+	kinds []kind
 }
 
-// finders are all of them. Objects that are younger than an hour have no answer: see
-// lookup.referenced.
+// finders are all of them.
 var finders = []finder{
-	{"unused", "unreferenced", "!lookup.referenced", []kind{
-		{"ConfigMap", "configmaps", "cm"}, {"Secret", "secrets", ""}, {"ServiceAccount", "serviceaccounts", "sa"},
+	{"unused", "unreferenced", "!lookup.referenced", false, []kind{
+		{"", "ConfigMap", "configmaps", "cm"}, {"", "Secret", "secrets", ""}, {"", "ServiceAccount", "serviceaccounts", "sa"},
+		{"networking.k8s.io", "IngressClass", "ingressclasses", ""}, {"node.k8s.io", "RuntimeClass", "runtimeclasses", ""},
+		{"scheduling.k8s.io", "PriorityClass", "priorityclasses", "pc"}, {"storage.k8s.io", "StorageClass", "storageclasses", "sc"},
 	}},
-	{"unmounted-claims", "unmounted", "!lookup.mounted", []kind{{"PersistentVolumeClaim", "persistentvolumeclaims", "pvc"}}},
+	{"unmounted-claims", "unmounted", "!lookup.mounted", false, []kind{{"", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc"}}},
+	{"idle-services", "selects-nothing", "!lookup.selects", false, []kind{{"", "Service", "services", "svc"}}},
+	{"dangling", "dangling", "lookup.dangling", false, []kind{
+		{"autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa"}, {"networking.k8s.io", "Ingress", "ingresses", "ing"},
+	}},
+	{"empty-namespaces", "empty", "!lookup.instances", true, []kind{{"", "Namespace", "namespaces", "ns"}}},
+	{"empty-nodes", "empty", "!lookup.instances", true, []kind{{"", "Node", "nodes", "no"}}},
 }
 
 // kindNames are the kinds of all finders.
@@ -42,7 +51,7 @@ func kindNames() (out []string) {
 	return out
 }
 
-// findersOf are the finders of the kinds that a user named; none means all.
+// findersOf are the finders of the kinds that a user named; by default all that need no name.
 func findersOf(named []string) ([]finder, error) {
 	known := map[string]bool{}
 	var out []finder
@@ -50,10 +59,12 @@ func findersOf(named []string) ([]finder, error) {
 		var kinds []kind
 		for _, one := range of.kinds {
 			names := []string{strings.ToLower(one.name), one.resource, one.short}
+			chosen := len(named) == 0 && !of.named
 			for _, name := range names {
 				known[name] = true
+				chosen = chosen || slices.ContainsFunc(named, func(given string) bool { return name != "" && strings.EqualFold(given, name) })
 			}
-			if len(named) == 0 || slices.ContainsFunc(named, func(name string) bool { return slices.Contains(names, strings.ToLower(name)) }) {
+			if chosen {
 				kinds = append(kinds, one)
 			}
 		}
@@ -77,9 +88,13 @@ const head = `# Deletes what "kubectl curfew unused" reports, once it was unused
 
 // manifest is the cleanup policy that deletes what the finder finds, in a namespace or in all.
 func (f *finder) manifest(namespace string) string {
-	var resources []string
-	for _, one := range f.kinds {
-		resources = append(resources, one.resource)
+	rules := ""
+	for rest := f.kinds; len(rest) > 0; {
+		group, resources := rest[0].group, []string{}
+		for ; len(rest) > 0 && rest[0].group == group; rest = rest[1:] {
+			resources = append(resources, rest[0].resource)
+		}
+		rules += fmt.Sprintf("      - apiGroups: [%q]\n        resources: [%s]\n", group, strings.Join(resources, ", "))
 	}
 	in := ""
 	if namespace != "" {
@@ -96,14 +111,12 @@ spec:
   serviceAccountNamespace: curfew-cleanup
   matchConstraints:
     resourceRules:
-      - apiGroups: [""]
-        resources: [%s]
-%s  conditions:
+%s%s  conditions:
     - name: %s
       expression: "%s"
   consecutiveRuns: 4
   maxDeletions: 100
-`, f.policy, strings.Join(resources, ", "), in, f.condition, f.expression)
+`, f.policy, rules, in, f.condition, f.expression)
 }
 
 // compile compiles the policy as a single run without a limit, in all namespaces.

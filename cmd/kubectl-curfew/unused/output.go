@@ -78,17 +78,18 @@ func (a *answer) print(wide, noHeaders bool, width int, out io.Writer) error {
 		counts[one.State]++
 		object := &one.Object
 		if wide {
-			console.AddRow(all, nil, object.Kind, object.Namespace, object.Name, one.State, console.OrDash(one.Message))
+			console.AddRow(all, nil, object.Kind, console.OrDash(object.Namespace), object.Name, one.State, console.OrDash(one.Message))
 		}
 		if one.State == stateUnused {
-			console.AddRow(unused, nil, object.Namespace, object.Kind, object.Name, a.age(one))
+			console.AddRow(unused, nil, console.OrDash(object.Namespace), object.Kind, object.Name, a.age(one))
 			continue
 		}
 		at := slices.IndexFunc(skipped, func(of v1alpha1.SkipCount) bool { return of.Reason == one.State+": "+one.Reason })
 		if at < 0 {
 			at = len(skipped)
 			skipped = append(skipped, v1alpha1.SkipCount{
-				Reason: one.State + ": " + one.Reason, Message: fmt.Sprintf("%s %s/%s: %s", object.Kind, object.Namespace, object.Name, one.Message),
+				Reason:  one.State + ": " + one.Reason,
+				Message: fmt.Sprintf("%s %s: %s", object.Kind, strings.TrimPrefix(object.Namespace+"/"+object.Name, "/"), one.Message),
 			})
 		}
 		skipped[at].Count++

@@ -35,18 +35,23 @@ func Command(env console.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "unused [flags]",
 		Short: "Show objects that nothing uses",
-		Long: `Show ConfigMaps, Secrets and ServiceAccounts that no other object refers to, and
-PersistentVolumeClaims that no Pod and no workload mounts. The command reads
-only: it needs no cleanup policy and no controller, and it decides by the code
-of lookup.referenced and lookup.mounted. Of Secrets it reads the metadata alone.
+		Long: `Show objects that nothing uses. These are ConfigMaps, Secrets, ServiceAccounts and
+classes that no other object refers to, and PersistentVolumeClaims that no Pod
+and no workload mounts. Services count as unused if they select no Pod and no pod
+template, and Ingresses and HorizontalPodAutoscalers if they refer to nothing
+that exists. Empty Namespaces and Nodes are shown if --kind names them.
+
+The command reads only: it needs no cleanup policy and no controller, and it
+decides by the code of the lookups of cleanup policies. Of Secrets it reads the
+metadata alone.
 
 An object is Unused, or Kept: it is unused, but no policy would delete it, for
 example because it is protected. It is Unknown if you may not list a kind whose
-objects may use it, or if the API server does not answer for one. ConfigMaps,
-Secrets and ServiceAccounts that are less than an hour old are Unknown, too. The
-table counts Kept and Unknown objects by reason; -o wide lists them. Objects
-that labels, annotations or names mark as part of a program, such as Helm or
-Argo CD, count as used.
+objects may use it, or if the API server does not answer for one. Except for
+claims, objects that are less than an hour old are Unknown, too. The table
+counts Kept and Unknown objects by reason; -o wide lists them. ConfigMaps and
+Secrets that labels, annotations or names mark as part of a program, such as
+Helm or Argo CD, count as used.
 
 With -o policy, the command asks no cluster: it prints cleanup policies with
 dryRun: true that would delete what it reports.
@@ -65,7 +70,8 @@ Exit status: 0 there is a report, 2 there is none: flags or permissions.`,
 	}
 	flags := command.Flags()
 	flags.BoolVarP(&options.everywhere, "all-namespaces", "A", false, "all namespaces")
-	flags.StringSliceVar(&options.kinds, "kind", nil, "kinds to report: "+strings.Join(kindNames(), ", ")+"; all by default")
+	flags.StringSliceVar(&options.kinds, "kind", nil,
+		"kinds to report: "+strings.Join(kindNames(), ", ")+"; by default all but Namespace and Node")
 	options.AddTo(command, map[string][]string{"kind": kindNames()})
 	return command
 }
