@@ -202,7 +202,7 @@ vulncheck: ## known vulnerabilities that Curfew's code reaches, by govulncheck; 
 	case "$$found" in *"fetching vulnerabilities"*) echo "skipped: the database $(VULNDB) cannot be read; VULNDB=file:///folder names a copy" >&2; status=$(if $(REQUIRED),1,0) ;; esac; \
 	exit $$status
 
-GENERATED = manifests/crd/*.yaml manifests/profiles/kustomization.yaml manifests/rbac/builtin-kinds.yaml policy/v1alpha1/zz_generated*.go
+GENERATED = manifests/crd/*.yaml docs/reference-fields.md manifests/profiles/kustomization.yaml manifests/rbac/builtin-kinds.yaml policy/v1alpha1/zz_generated*.go
 
 .PHONY: generate
 generate: ## update generated files: deep copies and CRDs, files made from the profiles, formatting, go.mod

@@ -4,9 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// KindProfile describes a kind to Curfew: when its objects are finished, which of its fields set a
-// TTL or deadline, where its pod templates are, and how to stop an object without its controller
-// starting it again.
+// KindProfile describes a kind to Curfew: when its objects are finished, and which of its fields
+// set a TTL or deadline. It also says where its pod templates are, and how to stop an object
+// without its controller starting it again.
 //
 // Curfew ships with built-in profiles for many kinds. A KindProfile in the cluster replaces the
 // built-in profile for the same group and kind, except for Jobs and Pods. If several KindProfiles

@@ -1,6 +1,7 @@
 // Command generate joins the wrapped lines of the descriptions in the CustomResourceDefinitions.
 // Their comments are wrapped at 100 columns, and kubectl explain wraps again at 76, which leaves
-// every second line short. go generate runs it after controller-gen.
+// every second line short. It also writes docs/reference-fields.md, the same descriptions as a
+// page. go generate runs it after controller-gen.
 package main
 
 import (
@@ -35,6 +36,13 @@ func run(folder string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
+	}
+	text, err := page(folder)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, pagePath), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("writing the page: %w", err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -33,6 +34,29 @@ func TestDefinitionsAreJoined(t *testing.T) {
 		}
 		if want, err := joined(have); err != nil || string(want) != string(have) {
 			t.Errorf("%s is out of date (%v): run make generate", path, err)
+		}
+	}
+}
+
+// TestPage: docs/reference-fields.md has what the types say now, and each of their kinds.
+func TestPage(t *testing.T) {
+	have, err := os.ReadFile(filepath.Join("..", pagePath))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := page("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want != string(have) {
+		t.Error("docs/reference-fields.md is out of date: run make generate")
+	}
+	for _, row := range []string{
+		"| `spec.match.kinds[].kind` | string | required | 1 to 63 characters",
+		"| `spec.approval` | `Required`, `NotRequired` | `\"NotRequired\"` |",
+	} {
+		if !strings.Contains(want, row) {
+			t.Errorf("the page has no row %s", row)
 		}
 	}
 }
