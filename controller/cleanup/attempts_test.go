@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -207,8 +208,12 @@ func TestLostReportsAreReported(t *testing.T) {
 				}
 			}
 			api.dead, api.killAt = false, 0
-			if err := api.work(t.Context(), p); err != nil {
+			process := api.controller()
+			if err := process.finish(t.Context(), api.cur(p, start), true); err != nil {
 				t.Fatal(err)
+			}
+			if got := process.metrics.counted(t, "Lost"); got != c.lost {
+				t.Errorf("the metric has %d lost, want %d", got, c.lost)
 			}
 			want := "False ReportLost"
 			if c.lost == 0 {
@@ -219,6 +224,16 @@ func TestLostReportsAreReported(t *testing.T) {
 			}
 		})
 	}
+}
+
+// counted is curfew_cleanup_objects_total with a result.
+func (m *metrics) counted(t *testing.T, result v1alpha1.ItemResult) int64 {
+	t.Helper()
+	var metric dto.Metric
+	if err := m.objects.WithLabelValues(string(result)).Write(&metric); err != nil {
+		t.Fatal(err)
+	}
+	return int64(metric.GetCounter().GetValue())
 }
 
 // summarised has a page say how many of its objects are deleted.

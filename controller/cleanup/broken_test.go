@@ -49,13 +49,17 @@ func TestBrokenKindDoesNotWedgeTheNextRun(t *testing.T) {
 			}
 			api.unreadable = converts(c.times)
 			p.Generation = 2
-			if err := api.controller().finish(t.Context(), api.cur(p, start), false); err != nil {
+			controller := api.controller()
+			if err := controller.finish(t.Context(), api.cur(p, start), false); err != nil {
 				t.Fatal(err)
 			}
 			run := api.status.LastRun
 			exact := api.condition(v1alpha1.ConditionCountsExact)
 			if run.Phase != v1alpha1.RunFailed || len(api.status.UncountedDeletions) > 0 || (run.Lost == 0) != c.exact || (exact == "none") != c.exact {
 				t.Errorf("run %+v, CountsExact %s", run, exact)
+			}
+			if got := controller.metrics.counted(t, v1alpha1.ItemUnknown); got != run.Lost {
+				t.Errorf("the metric has %d, want %d", got, run.Lost)
 			}
 			if c.exact && run.Deleted != 2 {
 				t.Errorf("counted %d, want 2", run.Deleted)

@@ -119,6 +119,7 @@ func (r *run) announced(ctx context.Context, uncounted *v1alpha1.UncountedPage) 
 // lose forgets a page that another writer deleted or changed: its outcomes are unknown from now on.
 func (r *run) lose(ctx context.Context, page *v1alpha1.UncountedPage) error {
 	r.log.Info("a report page was deleted or changed before its objects were counted", "report", page.Report, "objects", len(page.UIDs))
+	r.c.metrics.objects.WithLabelValues("Lost").Add(float64(len(page.UIDs)))
 	return r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
 		s.UncountedDeletions = without(s.UncountedDeletions, page.Report)
 		if s.LastRun.Lost = plus(s.LastRun.Lost, int64(len(page.UIDs))); len(page.UIDs) == 0 {

@@ -144,7 +144,8 @@ func newMetrics(registerer prometheus.Registerer, names bool) (*metrics, error) 
 		}, []string{"phase"}),
 		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_cleanup_objects_total",
-			Help: "Objects that cleanup policies were about to delete, by what became of them: Deleted, Gone, Kept, Failed, Unknown or WouldDelete.",
+			Help: "Objects that cleanup policies were about to delete, by what became of them: " +
+				"Deleted, Gone, Kept, Failed, Unknown, Lost or WouldDelete.",
 		}, []string{"result"}),
 		stalled: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_cleanup_stalled_policies",

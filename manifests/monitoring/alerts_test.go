@@ -190,6 +190,18 @@ var alertCases = map[string]struct{ bad, good world }{
 			`curfew_cleanup_stalled_policies{reason="TooManyMatches"}`:                    during(20*minute, flat(1), away),
 		},
 	},
+	"CurfewCleanupCountsInexact": {
+		world{`curfew_cleanup_objects_total{result="Lost",pod="a"}`: bump},
+		world{`curfew_cleanup_objects_total{result="Deleted",pod="a"}`: perMinute(9), `curfew_cleanup_objects_total{result="Lost",pod="a"}`: flat(9)},
+	},
+	"CurfewTallyFailing": {
+		world{`curfew_tally_request_failures_total{step="count",pod="a"}`: perMinute(1)},
+		world{`curfew_tally_request_failures_total{step="count",pod="a"}`: bump}, // it is sent again
+	},
+	"CurfewTallyStatusEdited": {
+		world{`curfew_tally_status_edits_total{pod="a"}`: bump},
+		world{`curfew_tally_status_edits_total{pod="a"}`: flat(3)}, // long ago
+	},
 	"CurfewClockPaused": {
 		world{`curfew_paused_scopes{class="clock",pod="a"}`: during(5*minute, flat(1), flat(0))},
 		world{`curfew_paused_scopes{class="namespace",pod="a"}`: flat(1)},

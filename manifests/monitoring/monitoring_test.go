@@ -278,31 +278,38 @@ func TestCheckFindsFaults(t *testing.T) {
 	}
 }
 
-// anchor is how a heading of a page is linked to.
-func anchor(heading string) string {
-	return strings.ReplaceAll(strings.ToLower(strings.TrimLeft(heading, "# ")), " ", "-")
-}
-
-func TestAlertsSayWhatToDo(t *testing.T) {
-	known := map[string]bool{}
-	for _, line := range strings.Split(string(read(t, "../../docs/troubleshooting.md")), "\n") {
-		if strings.HasPrefix(line, "#") {
-			known["docs/troubleshooting.md#"+anchor(line)] = true
-		}
+// TestRunbooks: each alert has a section of docs/alerts.md under its name, with its severity and an
+// answer to each question, and links to it. No section is of an alert that is gone.
+func TestRunbooks(t *testing.T) {
+	sections := map[string]string{}
+	for _, section := range strings.Split(string(read(t, "../../docs/alerts.md")), "\n## ")[1:] {
+		name, text, _ := strings.Cut(section, "\n")
+		sections[name] = text
 	}
 	for _, a := range alerts(t) {
-		if !slices.Contains([]string{"critical", "warning", "info"}, a.Labels["severity"]) {
-			t.Errorf("%s: severity %q", a.Alert, a.Labels["severity"])
+		severity, text := a.Labels["severity"], sections[a.Alert]
+		delete(sections, a.Alert)
+		if !slices.Contains([]string{"critical", "warning", "info"}, severity) {
+			t.Errorf("%s: severity %q", a.Alert, severity)
+		}
+		for _, part := range []string{"**Means:** ", "**Severity:** " + severity + "\n", "**Look at:**\n\n```sh\nkubectl ", "**Do:** ", "**Harmless when:** "} {
+			if !strings.Contains(text, part) {
+				t.Errorf("docs/alerts.md: the section of %s has no %q", a.Alert, part)
+			}
 		}
 		if a.Annotations["summary"] == "" || len(a.Annotations["description"]) < 80 {
 			t.Errorf("%s says too little", a.Alert)
 		}
-		if _, runbook, _ := strings.Cut(a.Annotations["description"], " Runbook: "); !known[runbook] {
-			t.Errorf("%s: no such section: %q", a.Alert, runbook)
+		_, runbook, _ := strings.Cut(a.Annotations["description"], " Runbook: ")
+		if want := "docs/alerts.md#" + strings.ToLower(a.Alert); runbook != want {
+			t.Errorf("%s: its runbook is %q, want %q", a.Alert, runbook, want)
 		}
 		if link := a.Annotations["runbook_url"]; link != "" {
 			t.Errorf("%s: links to %s, which is no address", a.Alert, link)
 		}
+	}
+	for name := range sections {
+		t.Errorf("docs/alerts.md has a section %s, and there is no such alert", name)
 	}
 }
 

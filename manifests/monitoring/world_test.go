@@ -44,6 +44,7 @@ import (
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/servertime"
+	"curfew.dev/curfew/controller/tally"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/resolution"
@@ -251,10 +252,12 @@ func (l labelled) Register(c prometheus.Collector) error {
 	described := make(chan *prometheus.Desc, 1)
 	c.Describe(described)
 	names := strings.Split(variable.FindStringSubmatch((<-described).String())[1], ",")
-	for _, reason := range []string{"permission", "deadline", "finish-time", "error", "WaitingForApproval"} {
+	results := []string{"given", "Unknown", "Lost", "succeeded", "failed"}
+	for i, reason := range []string{"permission", "deadline", "finish-time", "error", "WaitingForApproval"} {
 		labels := prometheus.Labels{}
 		for _, name := range names {
-			labels[name] = map[string]string{"group": "batch", "kind": "Job", "reason": reason, "result": "given", "policy": "ci/a", "phase": "Completed"}[name]
+			labels[name] = map[string]string{"group": "batch", "kind": "Job", "reason": reason, "result": results[i],
+				"policy": "ci/a", "phase": "Completed", "step": "status"}[name]
 		}
 		switch vector := c.(type) {
 		case *prometheus.GaugeVec:
@@ -287,10 +290,17 @@ func unused(t *testing.T, registry *prometheus.Registry) {
 	_, errCleanup := cleanup.New(cleanup.Options{
 		Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), Clock: clock.RealClock{}, Registerer: registerer,
 	})
-	if err := errors.Join(errLabels, errProfiles, errBackfill, errStop, errCleanup); err != nil {
+	_, errTally := tally.New(tally.Options{Tallies: noTallies{}, Clock: clock.RealClock{}, Registerer: registerer})
+	_, errRules := follow.NewRules(followed, &follow.Namespaces{}, clock.RealClock{}, logr.Discard(), registry)
+	if err := errors.Join(errLabels, errProfiles, errBackfill, errStop, errCleanup, errTally, errRules); err != nil {
 		t.Fatal(err)
 	}
 }
+
+// noTallies is a cluster without PodTallies.
+type noTallies struct{ tally.Tallies }
+
+func (noTallies) OnChange(func(string)) {}
 
 // served is a certificate that ends at some time.
 type served struct{ certs.Provider }

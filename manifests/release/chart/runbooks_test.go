@@ -9,7 +9,7 @@ import (
 // without one.
 func TestRunbooks(t *testing.T) {
 	o := *version
-	for base, want := range map[string]string{"": "", "https://git.example.com/curfew/blob/{version}/": "https://git.example.com/curfew/blob/v0.1.0/docs/troubleshooting.md#"} {
+	for base, want := range map[string]string{"": "", "https://git.example.com/curfew/blob/{version}/": "https://git.example.com/curfew/blob/v0.1.0/docs/alerts.md#curfew"} {
 		o.Runbooks = base
 		files, err := Files(&o)
 		if err != nil {
