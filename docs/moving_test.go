@@ -229,12 +229,12 @@ func TestPoliciesAndProfilesOfPages(t *testing.T) {
 	}
 	shown := 0
 	for name, text := range pages(t) {
-		for _, block := range yamlBlock.FindAllStringSubmatch(text, -1) {
-			if !strings.Contains(block[1], "apiVersion: curfew.dev/") {
+		for _, block := range yamlBlocks(text) {
+			if !strings.Contains(block, "apiVersion: curfew.dev/") {
 				continue
 			}
 			shown++
-			documents, unreadable := lint.Read(lint.Input{Data: []byte(block[1])}, lint.Limits{})
+			documents, unreadable := lint.Read(lint.Input{Data: []byte(block)}, lint.Limits{})
 			if len(unreadable) > 0 {
 				t.Errorf("the example of %s cannot be read: %v", name, unreadable)
 				continue
@@ -250,7 +250,7 @@ func TestPoliciesAndProfilesOfPages(t *testing.T) {
 			}
 		}
 	}
-	if shown < 4 {
+	if shown < 15 {
 		t.Errorf("only %d are shown", shown)
 	}
 }

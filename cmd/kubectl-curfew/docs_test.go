@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 var (
@@ -96,5 +99,80 @@ func TestPagesShowWhatWasPrinted(t *testing.T) {
 	}
 	if shown < 4 {
 		t.Errorf("only %d runs are shown", shown)
+	}
+}
+
+var (
+	anyBlock  = regexp.MustCompile("(?ms)^ *```(?:sh|console|bash)?\n(.*?)^ *```$")
+	inBlock   = regexp.MustCompile(`(?m)^ *(?:\$ )?(?:- run: )?kubectl[- ]curfew (.*)$`)
+	inText    = regexp.MustCompile("`kubectl[- ]curfew ([^`]+)`")
+	shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
+	shellEnd  = regexp.MustCompile(`\s(?:#|\||>|&&|;|2>).*$`)
+)
+
+// parseLine has the command line parse what a page shows behind kubectl curfew. Arguments are only
+// demanded of whole commands.
+func parseLine(line string, whole bool) error {
+	words := shellWord.FindAllString(shellEnd.ReplaceAllString(line, ""), -1)
+	for i, word := range words {
+		words[i] = strings.Trim(word, `'"[]`)
+	}
+	top := root(console.Environment{})
+	if len(words) > 0 && strings.HasPrefix(words[0], "-") {
+		return top.ParseFlags(words)
+	}
+	command, args, err := top.Find(words)
+	if err != nil || slices.Contains(args, "...") {
+		return err
+	}
+	if command == top {
+		return fmt.Errorf("there is no command %q", words)
+	}
+	if err := command.ParseFlags(args); err != nil {
+		return err
+	}
+	if !whole {
+		return nil
+	}
+	if err := command.ValidateRequiredFlags(); err != nil {
+		return err
+	}
+	return command.ValidateArgs(command.Flags().Args())
+}
+
+// TestCommandsOfPagesParse: each command and flag that a page names exists.
+func TestCommandsOfPagesParse(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed := 0
+	for _, page := range append(pages, "../../README.md", "../../CHANGELOG.md", "../../CONTRIBUTING.md", "../../SECURITY.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		try := func(line string, whole bool) {
+			parsed++
+			if err := parseLine(line, whole); err != nil {
+				t.Errorf("%s shows kubectl curfew %s: %v", page, line, err)
+			}
+		}
+		for _, block := range anyBlock.FindAllStringSubmatch(string(text), -1) {
+			for _, line := range inBlock.FindAllStringSubmatch(strings.ReplaceAll(block[1], "\\\n", " "), -1) {
+				try(line[1], true)
+			}
+		}
+		for _, line := range inText.FindAllStringSubmatch(anyBlock.ReplaceAllString(string(text), ""), -1) {
+			try(line[1], false)
+		}
+	}
+	if parsed < 200 {
+		t.Errorf("only %d commands were found", parsed)
+	}
+	for _, bad := range []string{"explian job/a", "explain job/a --namespacee ci", "version extra", "expiring --within"} {
+		if parseLine(bad, true) == nil {
+			t.Errorf("kubectl curfew %s parses", bad)
+		}
 	}
 }
