@@ -177,15 +177,16 @@ site: ## the documentation as a site in dist/site, which opens from a folder; th
 
 # Node.js and Chromium are needed for this target alone. npm fetches axe-core, parse5 and playwright-core, in the versions of package.json.
 BROWSER ?= $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
+SITE_CHECK = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/curfew-site-check
 
 .PHONY: site-check
 site-check: ## the site in Chromium: links, anchors, HTML, axe-core; each page at two widths, light and dark (BROWSER=/path/to/chromium)
 	@[ -x "$(BROWSER)" ] || { echo "no Chromium: apt-get install chromium, or BROWSER=/path/to/chromium" >&2; exit 1; }
 	@command -v npm >/dev/null || { echo "no npm: install Node.js 20 or newer" >&2; exit 1; }
 	@$(MAKE) site
-	@mkdir -p dist/site-check && cp docs/site/check/* dist/site-check/
-	@npm install --prefix dist/site-check --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
-	@node dist/site-check/check.mjs dist/site "$(BROWSER)"
+	@mkdir -p $(SITE_CHECK) && cp docs/site/check/* $(SITE_CHECK)/
+	@npm install --prefix $(SITE_CHECK) --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
+	@node $(SITE_CHECK)/check.mjs dist/site "$(BROWSER)"
 
 .PHONY: site-serve
 site-serve: ## the same site on http://localhost:1313, updated while you edit
