@@ -169,7 +169,7 @@ func (a *admission) addAPI(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("setting up the HTTP API: %w", err)
 	}
-	return a.mgr.Add(server)
+	return a.mgr.Add(server.AtMost(maxConnections))
 }
 
 func (a *admission) decisions() (*api.Decisions, error) {

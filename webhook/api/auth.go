@@ -70,23 +70,27 @@ func authenticated(authenticator Authenticator, hint string, log logr.Logger) fu
 				next.ServeHTTP(w, r)
 				return
 			}
-			token, ok := bearer(r)
-			if !ok {
+			token := bearer(r)
+			if token == "" {
 				unauthenticated(w, r, "no token: send the header Authorization: Bearer TOKEN"+orOffline(r))
+				return
+			}
+			if len(token) > maxToken {
+				unauthenticated(w, r, fmt.Sprintf("the token has %d bytes, and at most %d are read: %s", len(token), maxToken, hint))
 				return
 			}
 			if asking.Acquire(r.Context(), 1) != nil {
 				tooBusy(w, r)
 				return
 			}
-			user, ok, err := authenticator.Authenticate(r.Context(), token)
+			user, known, err := authenticator.Authenticate(r.Context(), token)
 			asking.Release(1)
 			if err != nil {
 				log.Error(err, "user could not be told", "path", r.URL.Path)
 				WriteProblem(w, r, http.StatusServiceUnavailable, "the cluster could not be asked who you are: try again later")
 				return
 			}
-			if !ok {
+			if !known {
 				unauthenticated(w, r, "the cluster does not know the token, or it has another audience: "+hint)
 				return
 			}
@@ -126,11 +130,13 @@ func unauthenticated(w http.ResponseWriter, r *http.Request, detail string) {
 // about a thousand.
 const maxToken = 16 << 10
 
-// bearer is the token of a request (RFC 6750).
-func bearer(r *http.Request) (string, bool) {
-	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	return token, ok && strings.EqualFold(scheme, "Bearer") && token != "" && len(token) <= maxToken
+// bearer is the token of a request (RFC 6750); empty if there is none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
 }
 
 // Authorizer reports the permissions of a user.

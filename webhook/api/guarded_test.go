@@ -25,8 +25,10 @@ func TestGuardedIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := waiting{make(chan struct{}, 8*maxAuthenticating), make(chan struct{})}
 		handler := Guarded(cluster, nil, logr.Discard(), http.NotFoundHandler())
-		if code := (call{path: "/metrics", token: strings.Repeat("a", maxToken+1)}).do(handler).Code; code != http.StatusUnauthorized || len(cluster.entered) > 0 {
-			t.Errorf("a long token: status %d, asked %d times", code, len(cluster.entered))
+		long := (call{path: "/metrics", token: strings.Repeat("a", maxToken+1)}).do(handler)
+		const says = "the token has 16385 bytes, and at most 16384 are read: send one as kubectl create token makes"
+		if long.Code != http.StatusUnauthorized || len(cluster.entered) > 0 || !strings.Contains(long.Body.String(), says) {
+			t.Errorf("a long token: status %d, asked %d times: %s", long.Code, len(cluster.entered), long.Body)
 		}
 		for range 4 * maxAuthenticating {
 			go call{path: "/metrics", token: "a"}.do(handler)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -258,6 +259,23 @@ func Listen(ctx context.Context, address string, handler http.Handler) (*Server,
 	}}, nil
 }
 
+// AtMost closes new connections while that many are open. It bounds what clients without a token
+// can take from a process that has other work (S9).
+func (s *Server) AtMost(connections int64) *Server {
+	var open atomic.Int64
+	s.server.ConnState = func(connection net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			if open.Add(1) > connections {
+				_ = connection.Close()
+			}
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	return s
+}
+
 // Addr is the address that was bound.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
@@ -282,12 +300,12 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// ListenTLS is [Listen] with TLS. The configuration is not changed. It must have a certificate or
-// GetCertificate.
+// ListenTLS is [Listen] with TLS, or without if config is nil. The configuration is not changed. It
+// must have a certificate or GetCertificate.
 func ListenTLS(ctx context.Context, address string, handler http.Handler, config *tls.Config) (*Server, error) {
 	server, err := Listen(ctx, address, handler)
-	if err != nil {
-		return nil, err
+	if err != nil || config == nil {
+		return server, err
 	}
 	server.listener = tls.NewListener(server.listener, config)
 	return server, nil
