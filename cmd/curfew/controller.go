@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientdiscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -132,9 +134,13 @@ func (c *controller) addStatuses(context.Context) error {
 		c.namespaces.StampTallied(c.platform.Platform.Tallies)
 	}
 	c.platform.Platform.Runtimes.WriteStamps(c.serverTime)
-	c.policies.WriteStatus(c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies)), c.serverTime)
+	recorder := c.mgr.GetEventRecorder("curfew-controller")
+	held := func(object *unstructured.Unstructured, reason, message string) {
+		recorder.Eventf(object, nil, corev1.EventTypeWarning, reason, "Hold", "%s", message)
+	}
+	c.policies.WriteStatus(c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies)), c.serverTime, held)
 	profiles := c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles))
-	c.platform.Platform.Profiles.WriteStatus(profiles, c.serverTime)
+	c.platform.Platform.Profiles.WriteStatus(profiles, c.serverTime, held)
 	return nil
 }
 

@@ -51,7 +51,7 @@ func TestProfileStatus(t *testing.T) {
 		var p *patcher
 		c, _ := begin(t, func(c *profiled, _ *Profiles) {
 			p = &patcher{Source: c.profiles}
-			c.platform.Profiles.WriteStatus(p, nil)
+			c.platform.Profiles.WriteStatus(p, nil, nil)
 			go func() { _ = c.platform.Profiles.WriteStatuses(t.Context()) }()
 		})
 		profile := func(name, group, finished string) *unstructured.Unstructured {

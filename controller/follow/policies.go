@@ -145,8 +145,8 @@ func (p *Policies) Failed(object string, errs []error) {
 
 // WriteStatus has the status of policies written, once [Policies.WriteStatuses] runs: Ready, and
 // since when the defaults apply. Call it before the follower starts.
-func (p *Policies) WriteStatus(patcher Patcher, serverTime ServerTime) {
-	p.status = NewStatuses(patcher, p.clock, serverTime, p.log)
+func (p *Policies) WriteStatus(patcher Patcher, serverTime ServerTime, held HeldEvent) {
+	p.status = NewStatuses(patcher, p.clock, serverTime, held, p.log)
 	p.mirror.OnChange(func(name string, old, new *compiledPolicy) {
 		if new == nil || old != nil && old.object.UID != new.object.UID {
 			p.failures.forget(name)

@@ -66,7 +66,7 @@ func TestPolicyStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
 		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, nil)
+		policies.WriteStatus(p, nil, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { runAll(ctx, policies); close(done) }()
@@ -95,7 +95,7 @@ func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
 		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, nil)
+		policies.WriteStatus(p, nil, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { runAll(ctx, policies); close(done) }()
@@ -154,7 +154,7 @@ func TestPauseShowsInTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
 		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, nil)
+		policies.WriteStatus(p, nil, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { runAll(ctx, policies); close(done) }()
@@ -216,7 +216,7 @@ func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 				return time.Time{}, errors.New("the API server's time is not known")
 			}
 			return time.Now().Add(ahead), nil
-		})
+		}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { runAll(ctx, policies); close(done) }()
@@ -259,14 +259,17 @@ func store(t *testing.T) *platform.Store {
 	return out
 }
 
-// A policy of a newer version is reported, and so is what an older version would lack. Each is
-// written once.
+// A policy of a newer version is reported, with an Event, and so is what an older version would
+// lack. Each is written once.
 func TestNewerFieldsShowInTheStatus(t *testing.T) {
 	newIn(t, "LifecyclePolicy", "spec.defaults.ttl", "v0.2.0")
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
 		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, nil)
+		var events []string
+		policies.WriteStatus(p, nil, func(object *unstructured.Unstructured, reason, message string) {
+			events = append(events, object.GetName()+" "+reason+" "+message)
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { runAll(ctx, policies); close(done) }()
@@ -289,6 +292,9 @@ func TestNewerFieldsShowInTheStatus(t *testing.T) {
 			if patch := p.patches[i]; !strings.Contains(patch, want) {
 				t.Errorf("patch %s\nwant %s", patch, want)
 			}
+		}
+		if len(events) != 1 || !strings.HasPrefix(events[0], "platform NeedsNewerVersion spec.match.idleFor: this version of Curfew does not know it") {
+			t.Errorf("Events %q", events)
 		}
 	})
 }

@@ -101,8 +101,8 @@ func (p *Profiles) OnChange(f func(kind schema.GroupKind)) {
 
 // WriteStatus has the status of KindProfiles written, once [Profiles.WriteStatuses] runs. Call it
 // before the follower starts.
-func (p *Profiles) WriteStatus(patcher Patcher, serverTime ServerTime) {
-	p.status = NewStatuses(patcher, p.clock, serverTime, p.log)
+func (p *Profiles) WriteStatus(patcher Patcher, serverTime ServerTime, held HeldEvent) {
+	p.status = NewStatuses(patcher, p.clock, serverTime, held, p.log)
 	p.mirror.OnChange(func(name string, _, new *compiledProfile) {
 		if new == nil {
 			p.status.Add(name, nil)

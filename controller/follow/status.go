@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -37,6 +38,7 @@ type Statuses struct {
 	// have defaults reach objects that are older than they are (S6).
 	serverTime ServerTime
 	log        logr.Logger
+	held       HeldEvent
 	queue      *loop.RetryQueue
 
 	mu      sync.Mutex
@@ -57,13 +59,17 @@ type ServerTime func(context.Context) (time.Time, error)
 // MakePatch makes the patch of a status at an instant; nil means that there is nothing to write.
 type MakePatch func(now time.Time) []byte
 
+// HeldEvent writes an Event on an object that is held because it needs a newer Curfew. It may be
+// nil.
+type HeldEvent func(object *unstructured.Unstructured, reason, message string)
+
 // NewStatuses makes a writer through a patcher.
-func NewStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, log logr.Logger) *Statuses {
+func NewStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, held HeldEvent, log logr.Logger) *Statuses {
 	if serverTime == nil {
 		serverTime = func(context.Context) (time.Time, error) { return clock.Now(), nil }
 	}
 	queue := loop.NewRetryQueue(clock, maxWrite)
-	return &Statuses{patcher: patcher, serverTime: serverTime, log: log, queue: queue, pending: map[string]MakePatch{}}
+	return &Statuses{patcher: patcher, serverTime: serverTime, held: held, log: log, queue: queue, pending: map[string]MakePatch{}}
 }
 
 // Patch makes the patch of a status with these conditions, or nil where there is nothing to write.
@@ -188,6 +194,23 @@ func (s *Statuses) write(ctx context.Context, name string, patch MakePatch) erro
 	if data == nil {
 		return nil
 	}
-	_, err = s.patcher.Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
+	written, err := s.patcher.Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
+	if err == nil && s.held != nil {
+		s.reportHeld(written)
+	}
 	return err
+}
+
+// reportHeld writes an Event if a status that was just written says that its object needs a newer
+// Curfew. A status is written when it changes, so that this is seldom.
+func (s *Statuses) reportHeld(written *unstructured.Unstructured) {
+	conditions, _, _ := unstructured.NestedFieldNoCopy(written.Object, "status", "conditions")
+	list, _ := conditions.([]any)
+	for _, one := range list {
+		condition, _ := one.(map[string]any)
+		if condition["type"] == v1alpha1.ConditionReady && condition["reason"] == v1alpha1.ReasonNeedsNewerVersion {
+			message, _ := condition["message"].(string)
+			s.held(written, v1alpha1.ReasonNeedsNewerVersion, quote.ShortenTo(message, 1000)) // Events have shorter messages.
+		}
+	}
 }

@@ -36,7 +36,7 @@ func TestStatusesDelayNoOther(t *testing.T) {
 			}
 			tried++
 			return errors.New("never")
-		}), clock.RealClock{}, nil, logr.Discard())
+		}), clock.RealClock{}, nil, nil, logr.Discard())
 		const broken = 30
 		for i := range broken {
 			statuses.Add("broken-"+string(rune('a'+i)), something)
@@ -63,7 +63,7 @@ func TestStatusesDelayNoOther(t *testing.T) {
 
 // A standby writes none, and hears of objects for as long as it stands by.
 func TestStatusesForgetWhatIsGone(t *testing.T) {
-	statuses := NewStatuses(nil, clock.RealClock{}, nil, logr.Discard())
+	statuses := NewStatuses(nil, clock.RealClock{}, nil, nil, logr.Discard())
 	statuses.Add("a", something)
 	statuses.Add("b", something)
 	statuses.Add("a", nil)

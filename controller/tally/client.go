@@ -60,6 +60,8 @@ type StoredTally struct {
 	Editor string
 	// Unmet is what the PodTally needs and this version of Curfew does not have.
 	Unmet field.ErrorList
+	// Requires is the record for older versions of Curfew that has to be written; else nil.
+	Requires *metav1.Condition
 }
 
 // NodeState is what matters of a Node.
@@ -158,7 +160,9 @@ func (c *Client) Tally(ctx context.Context, namespace, name string) (*StoredTall
 }
 
 func objectOf(from *unstructured.Unstructured) (*StoredTally, error) {
-	out := &StoredTally{Editor: editorOf(from.GetManagedFields()), Unmet: requirement.Unmet("PodTally", from.Object)}
+	out := &StoredTally{
+		Editor: editorOf(from.GetManagedFields()), Unmet: requirement.Unmet("PodTally", from.Object), Requires: requirement.Record("PodTally", from.Object),
+	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, &out.PodTally); err != nil {
 		return nil, fmt.Errorf("reading PodTally %s/%s: %w", from.GetNamespace(), from.GetName(), err)
 	}

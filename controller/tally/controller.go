@@ -217,6 +217,7 @@ func split(objects []*StoredTally) (counting, excess []*read) {
 	of, all := map[*match.Tally]*read{}, make([]*match.Tally, 0, len(objects))
 	for _, object := range objects {
 		compiled, errs := match.Compile(&object.PodTally)
+		compiled.Requires = object.Requires
 		of[compiled] = &read{object, compiled, append(errs, object.Unmet...)}
 		all = append(all, compiled)
 	}

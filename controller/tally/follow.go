@@ -159,11 +159,14 @@ func (c *Controller) leave(w *watched) bool {
 func (c *Controller) edited(namespace string, t *tally, editor, outcome string) {
 	c.metrics.edited.Inc()
 	c.log.Info("the status of a PodTally was changed by someone else", "tally", namespace+"/"+t.name, "by", editor, "outcome", outcome)
+	c.warn(namespace, t, v1alpha1.ReasonStatusEdited, fmt.Sprintf("%s changed the status, which only Curfew may write: %s", editor, outcome))
+}
+
+func (c *Controller) warn(namespace string, t *tally, reason, message string) {
 	if c.options.Event != nil {
 		object := &v1alpha1.PodTally{}
 		object.Namespace, object.Name, object.UID = namespace, t.name, t.uid
-		message := fmt.Sprintf("%s changed the status, which only Curfew may write: %s", editor, outcome)
-		c.options.Event(object, corev1.EventTypeWarning, v1alpha1.ReasonStatusEdited, message)
+		c.options.Event(object, corev1.EventTypeWarning, reason, message)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/policy/requirement"
@@ -176,18 +178,105 @@ func TestListsAreGathered(t *testing.T) {
 	})
 }
 
-// A PodTally that needs a newer Curfew counts, and its condition names the field (S6).
+// A PodTally that needs a newer Curfew counts, and its condition and an Event name the field (S6).
 func TestTallyOfANewerVersion(t *testing.T) {
 	w, ctx := newWorld(t.Fatalf), t.Context()
 	w.addTally("a", "a")
 	w.tallies["a"].Unmet = requirement.Unmet("PodTally", map[string]any{"spec": map[string]any{"keepFailed": true}})
 	w.create("p", "a", true)
-	w.process().settle(ctx)
+	p, events := w.process(), []string{}
+	p.options.Event = func(object *v1alpha1.PodTally, eventType, reason, message string) {
+		events = append(events, object.Name+" "+eventType+" "+reason+" "+message)
+	}
+	p.settle(ctx)
 	ready := meta.FindStatusCondition(w.tallies["a"].Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Reason != v1alpha1.ReasonNeedsNewerVersion || !strings.Contains(ready.Message, "spec.keepFailed: ") {
 		t.Errorf("%+v", ready)
 	}
 	if !slices.Contains(w.pods["p"].Finalizers, wellknown.FinalizerTally) {
 		t.Error("the Pod is not counted")
+	}
+	w.change("p", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
+	p.settle(ctx)
+	if len(events) != 1 || !strings.HasPrefix(events[0], "a Warning NeedsNewerVersion spec.keepFailed: ") || w.tallies["a"].Status.Succeeded != 1 {
+		t.Errorf("Events %q after %d writes", events, w.tallies["a"].Status.Succeeded)
+	}
+}
+
+// reread reads PodTally "a" with another TTL, as a version that knows these fields since a version.
+func (w *world) reread(t *testing.T, ttl, fields string) *StoredTally {
+	t.Helper()
+	known := requirement.Known
+	t.Cleanup(func() { requirement.Known = known })
+	table, err := requirement.Parse("PodTally spec v0.1.0\nPodTally spec.selector v0.1.0\nPodTally spec.selector.matchLabels v0.1.0\n" +
+		"PodTally spec.selector.matchLabels.* v0.1.0\n" + fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requirement.Known = func() *requirement.Table { return table }
+	stored := w.tallies["a"].PodTally.DeepCopy()
+	stored.Spec.TTLAfterCounted = nil
+	if ttl != "" {
+		stored.Spec.TTLAfterCounted = new(v1alpha1.TTL(ttl))
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.tallies["a"], err = objectOf(&unstructured.Unstructured{Object: object}); err != nil {
+		t.Fatal(err)
+	}
+	return w.tallies["a"]
+}
+
+// A PodTally records for older versions which newer fields it uses, also when its spec changes. An
+// older version moves the record (S6).
+func TestTallyRecordsNewerFields(t *testing.T) {
+	w, ctx := newWorld(t.Fatalf), t.Context()
+	w.addTally("a", "a")
+	record := func() string {
+		if found := meta.FindStatusCondition(w.tallies["a"].Status.Conditions, v1alpha1.ConditionRequires); found != nil {
+			return fmt.Sprintf("%s %d %s", found.Status, found.ObservedGeneration, found.Message)
+		}
+		return ""
+	}
+	w.create("p", "a", true)
+	w.tallies["a"].Generation = 1
+	const newer = "PodTally spec.ttlAfterCounted v0.2.0"
+	// A version without records has written the status of this generation.
+	w.reread(t, "1h", "PodTally spec.ttlAfterCounted v0.1.0")
+	w.process().settle(ctx)
+	if got := record(); got != "" {
+		t.Errorf("a record without newer fields: %q", got)
+	}
+	w.reread(t, "1h", newer)
+	p := w.process()
+	p.settle(ctx)
+	if got, want := record(), "True 1 v0.2.0: spec.ttlAfterCounted"; got != want {
+		t.Fatalf("the newer version writes %q, want %q", got, want)
+	}
+	// The older version's CustomResourceDefinition drops the field, and its author changes the spec.
+	w.tallies["a"].Generation = 2
+	changed := w.reread(t, "", "")
+	compiled, _ := match.Compile(&changed.PodTally)
+	compiled.Requires = changed.Requires
+	if len(changed.Unmet) == 0 || p.watch.adjust([]*match.Tally{compiled}) {
+		t.Errorf("held by %v; or the PodTally is not read again, so that nothing moves the record", changed.Unmet)
+	}
+	w.process().settle(ctx)
+	if got, want := record(), "True 2 v0.2.0: spec.ttlAfterCounted"; got != want {
+		t.Errorf("the older version writes %q, want %q", got, want)
+	}
+	// Back on the newer version, it stays held until its spec is changed again.
+	if len(w.reread(t, "", newer).Unmet) == 0 {
+		t.Error("the newer version takes the loss for a decision")
+	}
+	w.tallies["a"].Generation = 3
+	if unmet := w.reread(t, "", newer).Unmet; len(unmet) > 0 {
+		t.Errorf("it is still held: %v", unmet)
+	}
+	w.process().settle(ctx)
+	if got, want := record(), "False 3 every version knows all fields"; got != want {
+		t.Errorf("after another change it writes %q, want %q", got, want)
 	}
 }

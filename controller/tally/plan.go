@@ -77,7 +77,7 @@ func (s *space) take(t *tally, into *plan, uid types.UID, mayWrite bool) bool {
 
 // worthWriting reports whether a status says something new.
 func (t *tally) worthWriting(p *plan, settled int, now time.Time) bool {
-	if settled > 0 || len(p.taken) > 0 || t.status.StartTime == nil || t.edited != "" || excluded(&t.status) {
+	if settled > 0 || len(p.taken) > 0 || t.status.StartTime == nil || t.edited != "" || excluded(&t.status) || t.unrecorded() {
 		return true
 	}
 	conflicting := meta.IsStatusConditionTrue(t.status.Conditions, v1alpha1.ConditionConflicting)

@@ -146,6 +146,9 @@ func (c *Controller) writePlan(ctx context.Context, s *space, t *tally, p *plan)
 	case err == nil:
 		c.metrics.counted.WithLabelValues("succeeded").Add(float64(p.ledger.succeeded - t.ledger.succeeded))
 		c.metrics.counted.WithLabelValues("failed").Add(float64(p.ledger.failed - t.ledger.failed))
+		if held := heldBy(&p.status); held != heldBy(&t.status) && held != "" {
+			c.warn(s.namespace, t, v1alpha1.ReasonNeedsNewerVersion, held)
+		}
 		s.confirm(t, p, version, c.options.Clock.Now())
 	case errors.Is(err, errGone), errors.Is(err, errOvertaken):
 		s.abandon(t, p)

@@ -101,8 +101,8 @@ func (s *space) respec(t *tally, compiled *match.Tally, generation int64, invali
 	t.match, t.generation, t.invalid = compiled, generation, invalid
 }
 
-// adjust takes over changes of the specs that change no more than ttlAfterCounted: a selector is
-// immutable. It reports whether there are no others, so that nothing has to be listed again.
+// adjust takes over changes of the specs that change no more than ttlAfterCounted, and need no
+// record: a selector is immutable. It reports whether there are no others, so that nothing has to be listed again.
 func (s *space) adjust(known []*match.Tally) bool {
 	counting, _ := match.Within(known)
 	s.mu.Lock()
@@ -112,7 +112,7 @@ func (s *space) adjust(known []*match.Tally) bool {
 	}
 	for i, one := range counting { // Both are in the same order.
 		t := s.tallies[i]
-		if t.uid != one.UID || t.overtaken || t.invalid != nil || one.TTL != nil && one.TTL.Err != nil {
+		if t.uid != one.UID || t.overtaken || one.Generation > t.generation && one.Requires != nil || t.invalid != nil || one.TTL != nil && one.TTL.Err != nil {
 			return false
 		}
 	}

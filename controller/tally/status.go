@@ -11,6 +11,7 @@ import (
 
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/quote"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -162,7 +163,28 @@ func (t *tally) describe(status *v1alpha1.PodTallyStatus, now time.Time) {
 		conflicting.Message = "some Pods that match are counted by an older PodTally"
 	}
 	set(status, t.generation, now, ready, conflicting)
+	if t.match.Requires != nil {
+		set(status, t.generation, now, *t.match.Requires)
+	}
 	meta.RemoveStatusCondition((*[]metav1.Condition)(&status.Conditions), v1alpha1.ConditionReleasing)
+}
+
+// unrecorded reports whether the record for older versions of Curfew is still to be written.
+func (t *tally) unrecorded() bool {
+	if t.match.Requires == nil {
+		return false
+	}
+	was := meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionRequires)
+	return was == nil || was.Message != t.match.Requires.Message || was.ObservedGeneration != t.generation
+}
+
+// heldBy is why a status says that its tally needs a newer Curfew; else empty.
+func heldBy(status *v1alpha1.PodTallyStatus) string {
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Reason != v1alpha1.ReasonNeedsNewerVersion {
+		return ""
+	}
+	return quote.ShortenTo(ready.Message, 1000) // Events have shorter messages than conditions.
 }
 
 // set sets conditions of a status.

@@ -17,6 +17,5 @@
 // the object again. Only the controller writes conditions (manifests/rbac/status.yaml), so that a
 // tenant can neither forge nor remove a record.
 //
-// Not recorded: PodTallies, whose selector is immutable, and DeletionPauses. An older Curfew that
-// drops a field of a pause pauses more.
+// Not recorded: DeletionPauses. An older Curfew that drops a field of a pause pauses more.
 package requirement

@@ -33,6 +33,8 @@ type Tally struct {
 	Deleting bool
 	// TTL is spec.ttlAfterCounted; nil if it is absent.
 	TTL *lifetime.Setting
+	// Requires is the record for older versions of Curfew that has to be written; else nil.
+	Requires *metav1.Condition
 
 	selector labels.Selector
 }
@@ -73,6 +75,7 @@ func Read(object map[string]any) (*Tally, field.ErrorList) {
 		held = append(held, field.Invalid(field.NewPath("spec"), field.OmitValueType{}, err.Error()))
 	}
 	out, errs := Compile(typed)
+	out.Requires = requirement.Record("PodTally", object)
 	if err := held.ToAggregate(); err != nil {
 		out.TTL = &lifetime.Setting{Path: "spec", Source: lifetime.Source{Level: lifetime.LevelTally, Name: out.Name}, Err: err}
 	}

@@ -119,7 +119,7 @@ type PodTallyStatus struct {
 	// counters yet. Each is counted exactly once: when its finalizer is gone (KEP-2307).
 	// +optional
 	UncountedTerminatedPods *UncountedTerminatedPods `json:"uncountedTerminatedPods,omitempty"`
-	// conditions of the tally: Ready, Conflicting and Releasing.
+	// conditions of the tally: Ready, Conflicting, Releasing and Requires.
 	// +optional
 	Conditions Conditions `json:"conditions,omitempty"`
 }
