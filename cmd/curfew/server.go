@@ -45,8 +45,8 @@ func (a *admission) addServer(ctx context.Context) error {
 	return a.mgr.Add(listener)
 }
 
-// maxConnections bounds those of /metrics, and those of the HTTP API. Anyone who reaches a port may
-// open some, and the process has other work (S9).
+// maxConnections bounds the connections of /metrics, and of the HTTP API. Anyone who reaches a port
+// may open some, and the process has other work (S9).
 const maxConnections = 100
 
 // metrics serves /metrics; nil if nothing does. The manager's own server limits neither connections

@@ -161,7 +161,8 @@ func (c *Client) Tally(ctx context.Context, namespace, name string) (*StoredTall
 
 func objectOf(from *unstructured.Unstructured) (*StoredTally, error) {
 	out := &StoredTally{
-		Editor: editorOf(from.GetManagedFields()), Unmet: requirement.Unmet("PodTally", from.Object), Requires: requirement.Record("PodTally", from.Object),
+		Editor: editorOf(from.GetManagedFields()),
+		Unmet:  requirement.Unmet("PodTally", from.Object), Requires: requirement.Record("PodTally", from.Object),
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, &out.PodTally); err != nil {
 		return nil, fmt.Errorf("reading PodTally %s/%s: %w", from.GetNamespace(), from.GetName(), err)

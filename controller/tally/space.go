@@ -102,7 +102,8 @@ func (s *space) respec(t *tally, compiled *match.Tally, generation int64, invali
 }
 
 // adjust takes over changes of the specs that change no more than ttlAfterCounted, and need no
-// record: a selector is immutable. It reports whether there are no others, so that nothing has to be listed again.
+// record: a selector is immutable. It reports whether there are no others, so that nothing has to
+// be listed again.
 func (s *space) adjust(known []*match.Tally) bool {
 	counting, _ := match.Within(known)
 	s.mu.Lock()

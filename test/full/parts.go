@@ -17,7 +17,7 @@ const ofRelease = "go -C manifests/release test -vet=off -count=1 -timeout 85m -
 const trainers = `$(ls -d test/peers/trainer-*/ | sed 's|.*/trainer-\(.*\)/|\1|') $(sed -n 's|^\tgithub.com/kubeflow/trainer/v2 \(v[^ ]*\).*|\1|p' test/peers/go.mod)`
 
 // releases are the releases of Kubernetes that test/cluster pins.
-var releases = []string{"1.32", "1.34", "1.36", "1.37"}
+var releases = []string{"1.32", "1.33", "1.34", "1.35", "1.36", "1.37"}
 
 // suites are the packages of make test-e2e. Each is a part of its own on each release.
 var suites = []part{
