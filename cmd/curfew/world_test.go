@@ -168,6 +168,9 @@ func play(t *testing.T, dir string, seed uint64, events []event) (faults []strin
 				s.SetOffset(time.Duration(one.n-30) * 100 * time.Millisecond)
 			}
 		}
+		if seed%3 == 2 {
+			s.MissingConflicts()
+		}
 		s.furnish()
 		s.all.Go(func() { s.Run(ctx, seed) })
 		for i := range s.replicas {

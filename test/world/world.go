@@ -34,6 +34,8 @@ type World struct {
 	allowed   func(user, verb string, of schema.GroupResource, namespace string) bool
 	uidOf     func(*unstructured.Unstructured) types.UID
 	changed   chan struct{} // closed at each write
+	// missingConflicts: see [World.MissingConflicts].
+	missingConflicts bool
 }
 
 // store holds the objects of one resource. Objects are never changed once they are in it.
@@ -113,6 +115,14 @@ func (w *World) SetOffset(offset time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.offset = offset
+}
+
+// MissingConflicts has the API server answer as up to Kubernetes 1.33: an update that names the UID
+// of a missing object conflicts.
+func (w *World) MissingConflicts() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.missingConflicts = true
 }
 
 // NameUIDs has a function choose the UIDs of new objects; "" leaves that to the world.

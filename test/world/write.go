@@ -135,11 +135,12 @@ func (w *World) update(r *Request, s *store) (*unstructured.Unstructured, error)
 		return nil, err
 	}
 	if before == nil {
-		if s.Kind != "Lease" && s.Kind != "Event" {
-			return nil, notFound(r)
-		}
-		if uid := object.GetUID(); uid != "" {
+		creates := s.Kind == "Lease" || s.Kind == "Event"
+		if uid := object.GetUID(); uid != "" && (creates || w.missingConflicts) {
 			return nil, apierrors.NewConflict(s.GroupResource(), r.Name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: ", uid))
+		}
+		if !creates {
+			return nil, notFound(r)
 		}
 		return w.createBy(r, s, object)
 	}

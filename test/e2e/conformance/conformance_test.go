@@ -49,6 +49,9 @@ func compare(t *testing.T, steps []*step) string {
 	t.Helper()
 	runs++
 	model := world.New(t)
+	if suite.minor < 34 {
+		model.MissingConflicts()
+	}
 	model.Define(world.Runs())
 	both := []*side{
 		{client: &http.Client{Transport: model.Client("test", "test")}, base: "http://world"},

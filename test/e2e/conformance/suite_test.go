@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -28,6 +29,7 @@ const controllers = "clusterrole-aggregation-controller,node-lifecycle-controlle
 var suite struct {
 	cluster *harness.Cluster
 	client  *http.Client
+	minor   int // of its release: 36 of Kubernetes 1.36
 }
 
 func TestMain(m *testing.M) {
@@ -60,6 +62,13 @@ func run(m *testing.M) (code int, err error) {
 	}
 	if suite.client, err = rest.HTTPClientFor(suite.cluster.Config); err != nil {
 		return 0, err
+	}
+	version, err := suite.cluster.Client.Discovery().ServerVersion()
+	if err != nil {
+		return 0, err
+	}
+	if suite.minor, err = strconv.Atoi(version.Minor); err != nil {
+		return 0, fmt.Errorf("the release of the API server: %w", err)
 	}
 	if err := install(ctx, world.Runs()); err != nil {
 		return 0, err
