@@ -113,7 +113,10 @@ func (s *space) adjust(known []*match.Tally) bool {
 	}
 	for i, one := range counting { // Both are in the same order.
 		t := s.tallies[i]
-		if t.uid != one.UID || t.overtaken || one.Generation > t.generation && one.Requires != nil || t.invalid != nil || one.TTL != nil && one.TTL.Err != nil {
+		if t.uid != one.UID || t.overtaken || t.invalid != nil || one.TTL != nil && one.TTL.Err != nil {
+			return false
+		}
+		if one.Generation > t.generation && one.Requires != nil {
 			return false
 		}
 	}
