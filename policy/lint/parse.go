@@ -84,6 +84,21 @@ func boundAliases(root *yaml.Node, length int) error {
 	return nil
 }
 
+// ToJSON converts a YAML document within the limits of [Read], for texts that are not objects.
+func ToJSON(text []byte) ([]byte, error) {
+	if err := (Limits{}).withDefaults().check(Input{Data: text}); err != nil {
+		return nil, err
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		return nil, err
+	}
+	if err := boundAliases(&root, len(text)); err != nil {
+		return nil, err
+	}
+	return sigsyaml.YAMLToJSONStrict(text)
+}
+
 // written is about the size of a node with its aliases written out; above the limit it is not
 // exact. ok is false for a node that contains itself.
 func written(node *yaml.Node, sizes map[*yaml.Node]int, limit int) (size int, ok bool) {

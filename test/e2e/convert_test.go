@@ -21,7 +21,7 @@ func TestConvertedPoliciesAreAccepted(t *testing.T) {
 	}
 	kinds := map[string]int{}
 	for _, file := range files {
-		converted, said, err := suite.cluster.Kubectl(s.ctx, "curfew", "convert", "-f", file)
+		converted, said, err := suite.cluster.Kubectl(s.ctx, "curfew", "convert", "--allow-broader", "-f", file)
 		if err != nil {
 			t.Fatalf("%s: %v: %s", file, err, said)
 		}

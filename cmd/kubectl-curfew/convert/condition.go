@@ -103,8 +103,8 @@ func (d *draft) exclude(of *filters) {
 	if of == nil {
 		return
 	}
-	if len(of.All) > 1 {
-		d.lost("spec.exclude.all", "several filters are not supported: the policy would keep less or more")
+	if len(of.All) > 1 || len(of.All) == 1 && len(of.Any) > 0 {
+		d.excludeAll(of)
 		return
 	}
 	all := append(slices.Clone(of.Any), of.All...)
@@ -148,35 +148,75 @@ func (d *draft) excludeOne(path string, r *resources) bool {
 	return true
 }
 
+// excludeAll keeps what matches all filters of exclude.all. Kyverno denies any beside it.
+func (d *draft) excludeAll(of *filters) {
+	if len(of.Any) > 0 {
+		d.never("exclude", "spec.exclude", "any beside all is not supported")
+		return
+	}
+	var all []string
+	for i := range of.All {
+		parts, err := terms(&of.All[i].Resources, false)
+		if err != nil {
+			d.never("exclude", fmt.Sprintf("spec.exclude.all[%d].resources", i), "%v", err)
+			return
+		}
+		all = append(all, parts...)
+	}
+	if len(all) == 0 {
+		all = []string{"true"}
+	}
+	d.condition("exclude", "!("+strings.Join(all, " && ")+")")
+}
+
 // exclusion is a filter of exclude as a condition that is false for what it matches.
 func exclusion(r *resources) (string, error) {
-	var parts []string
-	if len(r.Kinds) > 0 {
-		parts = append(parts, anyOf("object.kind", console.Map(r.Kinds, path.Base)))
+	parts, err := terms(r, false)
+	if err == nil && len(parts) == 0 {
+		err = fmt.Errorf("an empty filter is not supported")
+	}
+	return "!(" + strings.Join(parts, " && ") + ")", err
+}
+
+// terms are conditions that an object which matches a filter meets. They are exact for a filter of
+// match, and may be true for more objects in an exclusion, which then keeps more.
+func terms(r *resources, exact bool) ([]string, error) {
+	var out []string
+	switch {
+	case len(r.Kinds) > 0 && exact:
+		text, err := kindTerm(r.Kinds)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, text)
+	case len(r.Kinds) > 0:
+		out = append(out, anyOf("object.kind", console.Map(r.Kinds, path.Base)))
 	}
 	if names := r.names(); len(names) > 0 {
-		parts = append(parts, anyOf("object.metadata.name", names))
+		out = append(out, anyOf("object.metadata.name", names))
 	}
-	if len(r.Namespaces) > 0 {
-		// Namespaces themselves are excluded by their name.
-		parts = append(parts, anyOf("object.metadata.?namespace.orValue(object.metadata.name)", r.Namespaces))
+	switch {
+	case len(r.Namespaces) > 0 && exact:
+		out = append(out, anyOf(namespaceOf, r.Namespaces))
+	case len(r.Namespaces) > 0:
+		out = append(out, anyOf("object.metadata.?namespace.orValue(object.metadata.name)", r.Namespaces))
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
-		parts = append(parts, annotation(key, r.Annotations[key]))
+		out = append(out, annotation(key, r.Annotations[key]))
 	}
 	for of, selector := range map[string]*metav1.LabelSelector{"object": r.Selector, "namespaceObject": r.NamespaceSelector} {
 		labels, err := selectorCode(of, selector)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		parts = append(parts, labels...)
+		out = append(out, labels...)
 	}
-	if len(parts) == 0 {
-		return "", fmt.Errorf("an empty filter is not supported")
-	}
-	slices.Sort(parts)
-	return "!(" + strings.Join(parts, " && ") + ")", nil
+	slices.Sort(out)
+	return out, nil
 }
+
+// namespaceOf is the namespace of an object. Kyverno takes a Namespace for one in itself.
+const namespaceOf = `(object.kind == "Namespace" ? object.metadata.name : object.metadata.?namespace.orValue(""))`
 
 // truth translates an expression to its truth value in JMESPath, where null, false and empty values
 // are false.

@@ -1,8 +1,6 @@
 package convert
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -13,16 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
-	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/schedule"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -32,6 +26,7 @@ type convertOptions struct {
 	files     []string
 	recursive bool
 	strict    bool
+	broader   bool
 	Options
 }
 
@@ -45,16 +40,17 @@ func Command() *cobra.Command {
 CleanupPolicies and ClusterCleanupPolicies, without a cluster.
 
 Reads Kyverno's DeletingPolicy, NamespacedDeletingPolicy, ClusterCleanupPolicy
-and CleanupPolicy, and kube-janitor's rules file or the ConfigMap with it. Other
-objects are ignored; on objects with Kyverno's TTL label, convert says what to
-write instead.
+and CleanupPolicy with the ConfigMap that has its resourceFilters, and
+kube-janitor's rules file or the ConfigMap with it. Other objects are ignored; on
+objects with Kyverno's TTL label, convert says what to write instead.
 
 The policies go to standard output. What cannot be converted goes to standard
-error and, as comments, into the policy, which is then suspended: without one of
-its conditions it could delete more than before.
+error and, as comments, into the policy, which is then suspended. If a policy
+would delete objects that its source keeps, nothing is written, unless you say
+--allow-broader.
 
-Exit status: 0 converted, 1 with --strict if something could not be converted,
-2 usage.`,
+Exit status: 0 converted, 1 if a policy would delete more than before, or with
+--strict if something could not be converted, 2 usage.`,
 		Example: `  kubectl get deletingpolicies,clustercleanuppolicies.kyverno.io -o yaml | kubectl curfew convert -f -
   kubectl curfew convert -f kyverno/ -R > policies.yaml
   kubectl curfew convert -f rules.yaml --schedule '0 * * * *' --deployment-time-annotation none`,
@@ -75,6 +71,8 @@ Exit status: 0 converted, 1 with --strict if something could not be converted,
 	flags.StringArrayVarP(&options.files, "filename", "f", nil,
 		"file or directory with policies or rules, or - for standard input; may be given more than once")
 	flags.BoolVarP(&options.recursive, "recursive", "R", false, "read the directories below as well")
+	flags.BoolVar(&options.broader, "allow-broader", false,
+		"write policies that would delete more than their source, suspended; without it, such a finding stops the conversion")
 	flags.BoolVar(&options.strict, "strict", false, "exit with 1 if something could not be converted")
 	flags.StringVar(&options.ServiceAccount, "service-account", options.ServiceAccount,
 		"serviceAccountName of policies in namespaces, which Kyverno does not have")
@@ -106,10 +104,14 @@ func (o *convertOptions) run(in io.Reader, out, diagnostics io.Writer) error {
 	if err != nil {
 		return err
 	}
-	lost := 0
+	lost, broader := 0, 0
 	for _, finding := range result.Findings {
 		severity := "note"
-		if finding.Lost {
+		switch {
+		case finding.Broader:
+			severity = "deletes more"
+			broader++
+		case finding.Lost:
 			severity = "not converted"
 			lost++
 		}
@@ -117,36 +119,49 @@ func (o *convertOptions) run(in io.Reader, out, diagnostics io.Writer) error {
 			return fmt.Errorf("writing the findings: %w", err)
 		}
 	}
+	if broader > 0 && !o.broader {
+		_, err := fmt.Fprintf(diagnostics, "error: nothing is written, since the policies would delete more than before (%d times \"deletes more\" above): "+
+			"change the source, or add --allow-broader to get them suspended\n", broader)
+		return errors.Join(console.ErrBadNews, err)
+	}
 	if err := Write(out, result.Policies); err != nil {
 		return fmt.Errorf("writing the policies: %w", err)
 	}
 	if len(result.Policies)+len(result.Findings) == 0 {
-		return errors.New("there is no cleanup policy of Kyverno and no rule of kube-janitor in what -f names")
+		return errors.New("-f names no policy, rule or setting of Kyverno, k8s-cleaner, Tekton Pruner, kor or kube-janitor")
 	}
-	if o.strict && lost > 0 {
+	if o.strict && lost+broader > 0 {
 		return console.ErrBadNews
 	}
 	return nil
 }
 
-// read converts all files.
+// read converts all files. What one file says about the policies of another is read first.
 func (o *convertOptions) read(in io.Reader) (Result, error) {
 	var out Result
 	files, err := folders.ListFiles(o.files, o.recursive, nil, in)
 	if err != nil {
 		return out, err
 	}
-	for i := range files {
-		if files[i].Skip != "" {
-			out.Findings = append(out.Findings, Finding{File: files[i].Name, Reason: "is skipped: " + files[i].Skip})
-			continue
+	for _, gather := range []bool{true, false} {
+		for i := range files {
+			if files[i].Skip != "" {
+				if gather {
+					out.Findings = append(out.Findings, Finding{File: files[i].Name, Reason: "is skipped: " + files[i].Skip})
+				}
+				continue
+			}
+			source, err := files[i].Source()
+			if err != nil {
+				return out, err
+			}
+			if gather {
+				o.Gather(source.Name, source.Data)
+				continue
+			}
+			result := Source(source.Name, source.Data, o.Options)
+			out.Policies, out.Findings = append(out.Policies, result.Policies...), append(out.Findings, result.Findings...)
 		}
-		source, err := files[i].Source()
-		if err != nil {
-			return out, err
-		}
-		result := Source(source.Name, source.Data, o.Options)
-		out.Policies, out.Findings = append(out.Policies, result.Policies...), append(out.Findings, result.Findings...)
 	}
 	return out, nil
 }
@@ -160,6 +175,8 @@ type Options struct {
 	// DeploymentTime is kube-janitor's --deployment-time-annotation, "none" if it runs without, or
 	// "" if that is not known. A rules file does not show it.
 	DeploymentTime string
+	// known is what Gather has read.
+	known *settings
 }
 
 // Finding is something in a source that the user must know.
@@ -168,6 +185,9 @@ type Finding struct {
 	// Lost means that the source could not be converted faithfully: the policy is suspended, or not
 	// written. Otherwise the finding is a note.
 	Lost bool
+	// Broader means that a restriction of the source is missing: without suspend the policy would
+	// delete objects that the other tool keeps. It is Lost, too.
+	Broader bool
 }
 
 // String is the finding on one line.
@@ -181,81 +201,6 @@ type Result struct {
 	Policies []Policy
 	// Findings of all policies, and of what became none.
 	Findings []Finding
-}
-
-// converter converts the documents of one file.
-type converter struct {
-	file     string
-	options  Options
-	compiler *expression.Compiler
-	result   Result
-}
-
-// Source converts the documents of a file. It ignores objects that have nothing to do with cleanup.
-func Source(file string, data []byte, options Options) Result {
-	c := &converter{file: file, options: options, compiler: expression.NewCompiler(1000)}
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return c.result
-		}
-		if err != nil {
-			c.lost("", "", "cannot be read: %v", err)
-			return c.result
-		}
-		text, err := yaml.YAMLToJSON(document)
-		if err != nil {
-			c.lost("", "", "cannot be read: %v", err)
-			continue
-		}
-		c.document(text)
-	}
-}
-
-// header has the fields that all documents may have.
-type header struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Items             []rawJSON         `json:"items"`
-	Rules             rawJSON           `json:"rules"`
-	Data              map[string]string `json:"data"`
-}
-
-// rawJSON is raw JSON, which is decoded later.
-type rawJSON []byte
-
-// UnmarshalJSON keeps the text.
-func (j *rawJSON) UnmarshalJSON(text []byte) error {
-	*j = append((*j)[:0], text...)
-	return nil
-}
-
-func (c *converter) document(text []byte) {
-	var of header
-	// Other kinds may have other types in these fields. They are not of interest.
-	_ = json.UnmarshalCaseSensitivePreserveInts(text, &of)
-	group := schema.FromAPIVersionAndKind(of.APIVersion, of.Kind).Group
-	switch {
-	case of.Kind == "List" || strings.HasSuffix(of.Kind, "List") && len(of.Items) > 0:
-		for _, item := range of.Items {
-			c.document(item)
-		}
-	case group == "policies.kyverno.io" && (of.Kind == "DeletingPolicy" || of.Kind == "NamespacedDeletingPolicy"):
-		c.deletingPolicy(text)
-	case group == "kyverno.io" && (of.Kind == "CleanupPolicy" || of.Kind == "ClusterCleanupPolicy"):
-		c.cleanupPolicy(text)
-	case of.Kind == "" && of.Rules != nil:
-		c.janitorRules(text)
-	case of.Kind == "ConfigMap":
-		for _, value := range of.Data {
-			if rules, err := yaml.YAMLToJSON([]byte(value)); err == nil && strings.Contains(value, "jmespath") {
-				c.document(rules)
-			}
-		}
-	default:
-		c.labels(&of)
-	}
 }
 
 // labels reports Kyverno's labels on objects of any kind.
@@ -309,6 +254,7 @@ var builtins = parseBuiltins(`
 	autoscaling/HorizontalPodAutoscaler/horizontalpodautoscalers
 	batch/CronJob/cronjobs batch/Job/jobs
 	coordination.k8s.io/Lease/leases discovery.k8s.io/EndpointSlice/endpointslices
+	apiregistration.k8s.io/APIService/apiservices!
 	networking.k8s.io/Ingress/ingresses networking.k8s.io/IngressClass/ingressclasses! networking.k8s.io/NetworkPolicy/networkpolicies
 	policy/PodDisruptionBudget/poddisruptionbudgets
 	rbac.authorization.k8s.io/ClusterRole/clusterroles! rbac.authorization.k8s.io/ClusterRoleBinding/clusterrolebindings!

@@ -64,6 +64,19 @@ func (d *draft) lost(field, format string, args ...any) {
 	d.findings[len(d.findings)-1].Lost = true
 }
 
+// broader records a restriction that the policy leaves out: it would delete more than its source.
+func (d *draft) broader(field, format string, args ...any) {
+	d.lost(field, format, args...)
+	d.findings[len(d.findings)-1].Broader = true
+}
+
+// unknown records fields that are not known. They may restrict the policy.
+func (d *draft) unknown(fields []string) {
+	for _, one := range fields {
+		d.broader("", "%s", one)
+	}
+}
+
 // note records a difference that deletes nothing more than before.
 func (d *draft) note(field, format string, args ...any) {
 	d.findings = append(d.findings, Finding{File: d.file, Object: d.source, Field: field, Reason: fmt.Sprintf(format, args...)})
@@ -120,6 +133,11 @@ func (d *draft) schedule(text string) {
 func (d *draft) finish() {
 	if d.name == "" || len(d.spec.MatchConstraints.ResourceRules) == 0 {
 		d.lost("spec", "is not written: it has no name, or nothing to match")
+		d.report()
+		return
+	}
+	if len(d.result.Policies) == maxPolicies {
+		d.lost("spec", "is not written: the file becomes more than %d policies", maxPolicies)
 		d.report()
 		return
 	}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -100,7 +99,7 @@ func (d *draft) match(path string, r *resources) {
 		d.never("namespaceSelector", path+".namespaceSelector", "wildcards in the labels of namespaces are not supported")
 	}
 	if d.namespaced && r.NamespaceSelector != nil {
-		d.lost(path+".namespaceSelector", "a policy of one namespace has none")
+		d.broader(path+".namespaceSelector", "a policy of one namespace has none")
 		match.NamespaceSelector = nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
@@ -115,23 +114,12 @@ func (d *draft) namespaces(path string, names []string) {
 	switch {
 	case len(names) == 0:
 	case d.hasNamespaces():
-		d.lost(path+".namespaces", "with Namespaces as objects they are names: write resourceNames")
+		d.condition("namespaces", anyOf(namespaceOf, names))
 	case d.namespaced || slices.ContainsFunc(names, func(n string) bool { return strings.ContainsAny(n, "*?") }):
 		d.condition("namespaces", anyOf(`object.metadata.?namespace.orValue("")`, names))
 	default:
 		match.NamespaceSelector = inNamespaces(match.NamespaceSelector, names)
 	}
-}
-
-// inNamespaces restricts a selector of namespaces, or nil, to some names.
-func inNamespaces(selector *metav1.LabelSelector, names []string) *metav1.LabelSelector {
-	out := &metav1.LabelSelector{}
-	if selector != nil {
-		out = selector.DeepCopy()
-	}
-	out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{
-		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: names})
-	return out
 }
 
 // hasNamespaces reports whether Namespaces themselves are matched.

@@ -80,7 +80,7 @@ func (c *converter) janitorRules(text []byte) {
 		d := c.draft("rule", &metav1.ObjectMeta{Name: of.ID}, false)
 		for _, one := range unknown {
 			if strings.Contains(one, path+".") || !strings.Contains(one, "rules[") {
-				d.lost("", "%s", one)
+				d.broader("", "%s", one)
 			}
 		}
 		d.janitorRule(path, of, file.Rules[:i])
@@ -130,7 +130,7 @@ func (d *draft) deploymentTime() string {
 	const created = "object.metadata.creationTimestamp"
 	switch annotation := d.options.DeploymentTime; annotation {
 	case "":
-		d.lost("rules", "a rules file does not show whether kube-janitor runs with --deployment-time-annotation, by which objects live longer: "+
+		d.broader("rules", "a rules file does not show whether kube-janitor runs with --deployment-time-annotation, by which objects live longer: "+
 			"convert with the same flag, or with --deployment-time-annotation=none")
 		return created
 	case "none":
@@ -197,7 +197,7 @@ func (d *draft) janitorResources(path string, of *janitorRule) {
 			byGroup["*"] = append(byGroup["*"], plural)
 			d.note(path+".resources", "%q matches this resource of any group: name the group in apiGroups", plural)
 		case known.cluster && known.plural != "namespaces":
-			d.lost(path+".resources", "%q is cluster-scoped: kube-janitor deletes it only with --include-cluster-resources", plural)
+			d.broader(path+".resources", "%q is cluster-scoped: kube-janitor deletes it only with --include-cluster-resources", plural)
 			byGroup[known.group] = append(byGroup[known.group], plural)
 		default:
 			byGroup[known.group] = append(byGroup[known.group], plural)

@@ -55,9 +55,12 @@ func (c *converter) cleanupPolicy(text []byte) {
 			one = d.part(i)
 		}
 		one.match(all[i].path, &all[i].resources)
+		for j := range all[i].also {
+			one.also(all[i].also[j].path, &all[i].also[j].resources)
+		}
 		one.exclude(of.Spec.Exclude)
 		one.conditions(of.Spec.Conditions)
-		one.filtered("spec.match")
+		one.filtered()
 		one.owned()
 		one.finish()
 	}
@@ -68,9 +71,7 @@ func (c *converter) cleanupPolicy(text []byte) {
 
 // common begins the conversion of each of Kyverno's policies.
 func (d *draft) common(unknown []string) {
-	for _, one := range unknown {
-		d.lost("", "%s", one)
-	}
+	d.unknown(unknown)
 	if d.namespaced {
 		d.note("spec.serviceAccountName", "the policy deletes as service account %q of its namespace: "+
 			"give it get, list and delete on what the policy matches", d.options.ServiceAccount)
@@ -97,25 +98,6 @@ func (d *draft) owned() {
 	d.note("spec.includeOwned", "objects whose controller exists are deleted, as before: remove it to keep them")
 }
 
-// filtered keeps what Kyverno skips: what it manages, and by its default resourceFilters its own
-// namespace and some kinds. Which kinds these are its configuration may have changed.
-func (d *draft) filtered(path string) {
-	d.condition("not-kyverno", `object.metadata.?namespace.orValue("") != "kyverno" && `+
-		`object.metadata.?labels[?"app.kubernetes.io/managed-by"].orValue("") != "kyverno"`)
-	for _, rule := range d.spec.MatchConstraints.ResourceRules {
-		for _, plural := range rule.Resources {
-			if slices.Contains([]string{"*", "replicasets", "events", "nodes", "apiservices"}, plural) {
-				d.lost(path, "%q: Kyverno's default resourceFilters keep Events, Nodes, APIServices and ReplicaSets, "+
-					"so this may delete more than before. Exclude what they keep, then remove suspend", plural)
-			}
-			if slices.Contains([]string{"clusterroles", "clusterrolebindings"}, plural) {
-				d.lost(path, "%q: Kyverno's default resourceFilters keep those whose names begin with kyverno:, "+
-					"so this may delete more than before. Exclude them, then remove suspend", plural)
-			}
-		}
-	}
-}
-
 // part is a policy for one of several filters. Together the parts delete what the source deletes.
 func (d *draft) part(i int) *draft {
 	out := *d
@@ -131,6 +113,8 @@ func (d *draft) part(i int) *draft {
 type placed struct {
 	resources
 	path string
+	// also are the other filters of match.all.
+	also []placed
 }
 
 // merge returns filters; an object must match one of them. Those that differ in their kinds alone
@@ -141,7 +125,7 @@ func (d *draft) merge(of *filters) []placed {
 	}
 	var out []placed
 	for i := range of.Any {
-		one := placed{of.Any[i].Resources, fmt.Sprintf("spec.match.any[%d].resources", i)}
+		one := placed{resources: of.Any[i].Resources, path: fmt.Sprintf("spec.match.any[%d].resources", i)}
 		same := slices.IndexFunc(out, func(p placed) bool {
 			a, b := p.resources, one.resources
 			a.Kinds, b.Kinds = nil, nil
@@ -156,12 +140,21 @@ func (d *draft) merge(of *filters) []placed {
 	return out
 }
 
+// mergeAll returns the first filter of match.all that names kinds. An object must match the others,
+// too.
 func (d *draft) mergeAll(of *filters) []placed {
-	if len(of.Any) > 0 || len(of.All) > 1 {
-		d.lost("spec.match", "several filters in all, or any beside all, are not supported")
+	if len(of.Any) > 0 {
+		d.lost("spec.match", "any beside all is not supported")
 		return nil
 	}
-	return []placed{{of.All[0].Resources, "spec.match.all[0].resources"}}
+	var all []placed
+	for i := range of.All {
+		all = append(all, placed{resources: of.All[i].Resources, path: fmt.Sprintf("spec.match.all[%d].resources", i)})
+	}
+	first := max(0, slices.IndexFunc(all, func(p placed) bool { return len(p.Kinds) > 0 }))
+	out := all[first]
+	out.also = slices.Delete(all, first, first+1)
+	return []placed{out}
 }
 
 // deletingPolicy is a DeletingPolicy or NamespacedDeletingPolicy of Kyverno.
@@ -217,7 +210,7 @@ func (c *converter) deletingPolicy(text []byte) {
 		match.ResourceRules = d.resourceRules(path+".resourceRules", from.ResourceRules, true)
 		match.NamespaceSelector, match.ObjectSelector = from.NamespaceSelector, from.ObjectSelector
 		if d.namespaced && from.NamespaceSelector != nil {
-			d.lost(path+".namespaceSelector", "a policy of one namespace has none")
+			d.broader(path+".namespaceSelector", "a policy of one namespace has none")
 			match.NamespaceSelector = nil
 		}
 		if rules := d.resourceRules(path+".excludeResourceRules", from.ExcludeResourceRules, false); len(rules) > 0 {
@@ -231,7 +224,7 @@ func (c *converter) deletingPolicy(text []byte) {
 	for _, condition := range of.Spec.Conditions {
 		d.condition(condition.Name, fromKyverno(condition.Expression))
 	}
-	d.filtered("spec.matchConstraints")
+	d.filtered()
 	d.owned()
 	d.finish()
 }
@@ -254,7 +247,11 @@ func (d *draft) resourceRules(path string, rules []resourceRule, match bool) []v
 			into.Resources = append(into.Resources, resource)
 		}
 		if len(into.Resources) == 0 || len(into.APIGroups) == 0 {
-			d.lost(field, "names no group or no resource")
+			if match {
+				d.lost(field, "names no group or no resource")
+			} else {
+				d.broader(field, "names no group or no resource, so it excludes nothing")
+			}
 			continue
 		}
 		d.scope(field+".scope", one, match && len(rules) == 1)
@@ -280,7 +277,7 @@ func (d *draft) scope(field string, of *resourceRule, only bool) {
 	case only && of.Scope == "Cluster":
 		d.condition("scope", "!has(object.metadata.namespace)")
 	default:
-		d.lost(field, "is not supported here")
+		d.broader(field, "%q is not supported here", of.Scope)
 	}
 }
 

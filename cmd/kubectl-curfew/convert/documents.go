@@ -1,0 +1,160 @@
+package convert
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lint"
+)
+
+// Bounds of one file, beside those of package lint.
+const (
+	// maxNesting of lists in lists, and of documents in ConfigMaps.
+	maxNesting = 3
+	// maxPolicies that a file becomes. Each is compiled.
+	maxPolicies = 1000
+)
+
+// settings are objects that say something about the policies of other documents.
+type settings struct {
+	// filters are Kyverno's resourceFilters; nil if its ConfigMap is not among the documents.
+	filters *string
+}
+
+// converter converts the documents of one file.
+type converter struct {
+	file     string
+	options  Options
+	compiler *expression.Compiler
+	result   Result
+	// gathering means that settings are read, and nothing is converted.
+	gathering bool
+}
+
+// Gather reads the settings of a file that apply to the policies of all files.
+func (o *Options) Gather(file string, data []byte) {
+	if o.known == nil {
+		o.known = &settings{}
+	}
+	(&converter{file: file, options: *o, gathering: true}).read(data)
+}
+
+// Source converts the documents of a file. It ignores objects that have nothing to do with cleanup.
+func Source(file string, data []byte, options Options) Result {
+	if options.known == nil {
+		options.Gather(file, data)
+	}
+	c := &converter{file: file, options: options, compiler: expression.NewCompiler(1000)}
+	c.read(data)
+	return c.result
+}
+
+func (c *converter) read(data []byte) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for n := 0; ; n++ {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err == nil && n == lint.DefaultMaxDocuments {
+			err = &lint.LimitError{What: "documents", Have: n + 1, Max: n}
+		}
+		if err != nil {
+			c.lost("", "", "cannot be read: %v", err)
+			return
+		}
+		text, err := lint.ToJSON(document)
+		if err != nil {
+			c.lost("", "", "cannot be read: %v", err)
+			continue
+		}
+		c.document(text, maxNesting)
+	}
+}
+
+// header has the fields that all documents may have.
+type header struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Items             []rawJSON         `json:"items"`
+	Rules             rawJSON           `json:"rules"`
+	Data              map[string]string `json:"data"`
+}
+
+// rawJSON is raw JSON, which is decoded later.
+type rawJSON []byte
+
+// UnmarshalJSON keeps the text.
+func (j *rawJSON) UnmarshalJSON(text []byte) error {
+	*j = append((*j)[:0], text...)
+	return nil
+}
+
+// document reads a document, and those inside it.
+func (c *converter) document(text []byte, nesting int) {
+	var of header
+	// Other kinds may have other types in these fields. They are not of interest.
+	_ = json.UnmarshalCaseSensitivePreserveInts(text, &of)
+	switch {
+	case of.Kind == "List" || strings.HasSuffix(of.Kind, "List") && len(of.Items) > 0:
+		if nesting == 0 {
+			c.lost(of.Kind, "items", "is not read: a list in lists")
+			return
+		}
+		for _, item := range of.Items {
+			c.document(item, nesting-1)
+		}
+	case of.Kind == "ConfigMap":
+		c.configMap(&of, nesting)
+	case !c.gathering:
+		c.policy(text, &of)
+	}
+}
+
+// policy converts an object, or a document without a kind.
+func (c *converter) policy(text []byte, of *header) {
+	group := schema.FromAPIVersionAndKind(of.APIVersion, of.Kind).Group
+	switch {
+	case group == "policies.kyverno.io" && (of.Kind == "DeletingPolicy" || of.Kind == "NamespacedDeletingPolicy"):
+		c.deletingPolicy(text)
+	case group == "kyverno.io" && (of.Kind == "CleanupPolicy" || of.Kind == "ClusterCleanupPolicy"):
+		c.cleanupPolicy(text)
+	case of.Kind == "" && of.Rules != nil:
+		c.janitorRules(text)
+	default:
+		c.labels(of)
+	}
+}
+
+// configMap reads what tools keep in ConfigMaps.
+func (c *converter) configMap(of *header, nesting int) {
+	if filters, ok := of.Data["resourceFilters"]; ok && c.gathering {
+		if before := c.options.known.filters; before != nil {
+			filters = *before + " " + filters // Keep what either of them names.
+		}
+		c.options.known.filters = &filters
+	}
+	if !c.gathering {
+		c.labels(of)
+	}
+	for _, key := range slices.Sorted(maps.Keys(of.Data)) {
+		if value := of.Data[key]; nesting > 0 && strings.Contains(value, "jmespath") {
+			if rules, err := lint.ToJSON([]byte(value)); err == nil {
+				c.document(rules, nesting-1)
+			} else {
+				c.lost("ConfigMap "+of.Name, "data["+key+"]", "cannot be read: %v", err)
+			}
+		}
+	}
+}
