@@ -35,14 +35,15 @@ func Command() *cobra.Command {
 	options := convertOptions{Options: Options{ServiceAccount: "curfew-cleanup", Schedule: "*/10 * * * *"}}
 	command := &cobra.Command{
 		Use:   "convert -f FILE|DIR|-",
-		Short: "Convert cleanup policies of Kyverno and rules of kube-janitor",
-		Long: `Convert cleanup policies of Kyverno and rules of kube-janitor into Curfew's
+		Short: "Convert policies of Kyverno, k8s-cleaner and other cleanup tools",
+		Long: `Convert the policies, rules and settings of other cleanup tools into Curfew's
 CleanupPolicies and ClusterCleanupPolicies, without a cluster.
 
 Reads Kyverno's DeletingPolicy, NamespacedDeletingPolicy, ClusterCleanupPolicy
-and CleanupPolicy with the ConfigMap that has its resourceFilters, and
-kube-janitor's rules file or the ConfigMap with it. Other objects are ignored; on
-objects with Kyverno's TTL label, convert says what to write instead.
+and CleanupPolicy with the ConfigMap that has its resourceFilters, k8s-cleaner's
+Cleaner, and kube-janitor's rules file or the ConfigMap with it. Other objects
+are ignored; on objects with Kyverno's TTL label, convert says what to write
+instead.
 
 The policies go to standard output. What cannot be converted goes to standard
 error and, as comments, into the policy, which is then suspended. If a policy
@@ -120,8 +121,8 @@ func (o *convertOptions) run(in io.Reader, out, diagnostics io.Writer) error {
 		}
 	}
 	if broader > 0 && !o.broader {
-		_, err := fmt.Fprintf(diagnostics, "error: nothing is written, since the policies would delete more than before (%d times \"deletes more\" above): "+
-			"change the source, or add --allow-broader to get them suspended\n", broader)
+		_, err := fmt.Fprintf(diagnostics, "error: nothing is written, since the policies would delete more than before "+
+			"(%d times \"deletes more\" above): change the source, or add --allow-broader to get them suspended\n", broader)
 		return errors.Join(console.ErrBadNews, err)
 	}
 	if err := Write(out, result.Policies); err != nil {
@@ -282,6 +283,15 @@ func builtinBy(matches func(*builtin) bool) *builtin {
 	return nil
 }
 
+// pluralOf is the plural of a kind of exactly this group. It is a guess if the kind is not known.
+func pluralOf(of schema.GroupKind) (plural string, known bool) {
+	if b := builtinBy(func(b *builtin) bool { return b.kind == of.Kind && b.group == of.Group }); b != nil {
+		return b.plural, true
+	}
+	guess, _ := meta.UnsafeGuessKindToResource(of.WithVersion(""))
+	return guess.Resource, false
+}
+
 var versionName = regexp.MustCompile(`^(\*|v[0-9]+((alpha|beta)[0-9]+)?)$`)
 
 // rule turns a kind as Kyverno writes it into a rule: Kind, version/Kind or group/version/Kind. The
@@ -314,11 +324,11 @@ func rule(kind string) (out v1alpha1.ResourceRule, note, reason string) {
 		out.APIGroups, out.Resources = []string{known.group}, []string{known.plural}
 		return out, "", ""
 	}
-	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: name})
-	out.Resources = []string{plural.Resource}
+	plural, _ := pluralOf(schema.GroupKind{Group: "?", Kind: name})
+	out.Resources = []string{plural}
 	if group == "" || group == "*" {
 		return out, "", "is not a kind of Kubernetes: write it as group/version/Kind"
 	}
 	out.APIGroups = []string{group}
-	return out, "the plural " + plural.Resource + " is a guess: check it by kubectl api-resources", ""
+	return out, "the plural " + plural + " is a guess: check it by kubectl api-resources", ""
 }

@@ -18,7 +18,7 @@ import (
 	"curfew.dev/curfew/policy/lint"
 )
 
-// Bounds of one file, beside those of package lint.
+// Bounds of one file, beside the limits of package lint.
 const (
 	// maxNesting of lists in lists, and of documents in ConfigMaps.
 	maxNesting = 3
@@ -130,6 +130,8 @@ func (c *converter) policy(text []byte, of *header) {
 		c.deletingPolicy(text)
 	case group == "kyverno.io" && (of.Kind == "CleanupPolicy" || of.Kind == "ClusterCleanupPolicy"):
 		c.cleanupPolicy(text)
+	case group == "apps.projectsveltos.io" && of.Kind == "Cleaner":
+		c.cleaner(text)
 	case of.Kind == "" && of.Rules != nil:
 		c.janitorRules(text)
 	default:

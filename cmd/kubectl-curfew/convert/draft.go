@@ -82,6 +82,33 @@ func (d *draft) note(field, format string, args ...any) {
 	d.findings = append(d.findings, Finding{File: d.file, Object: d.source, Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
+// orphans keeps the Pods of Jobs and ReplicationControllers where a tool sends no
+// propagationPolicy: the API server's default for these kinds is Orphan.
+func (d *draft) orphans(field string) {
+	if d.spec.PropagationPolicy != "" {
+		return
+	}
+	var orphaning, others []string
+	for _, rule := range d.spec.MatchConstraints.ResourceRules {
+		for _, plural := range rule.Resources {
+			if plural == "jobs" && slices.Contains(rule.APIGroups, "batch") || plural == "replicationcontrollers" {
+				orphaning = append(orphaning, plural)
+			} else {
+				others = append(others, plural)
+			}
+		}
+	}
+	switch {
+	case len(orphaning) == 0:
+	case len(others) == 0:
+		d.spec.PropagationPolicy = metav1.DeletePropagationOrphan
+		d.note(field, "is absent, so the Pods of %s stay as before: remove propagationPolicy to delete them as well", orphaning[0])
+	default:
+		d.broader(field, "is absent: Pods of %s were kept, and Curfew deletes them: write a policy of its own with propagationPolicy: Orphan, "+
+			"or Background in the source", orphaning[0])
+	}
+}
+
 // condition adds a condition under a free name. If the policy has as many conditions as it can
 // have, it joins the condition with the last one.
 func (d *draft) condition(name, expression string) {

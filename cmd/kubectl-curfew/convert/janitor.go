@@ -130,8 +130,8 @@ func (d *draft) deploymentTime() string {
 	const created = "object.metadata.creationTimestamp"
 	switch annotation := d.options.DeploymentTime; annotation {
 	case "":
-		d.broader("rules", "a rules file does not show whether kube-janitor runs with --deployment-time-annotation, by which objects live longer: "+
-			"convert with the same flag, or with --deployment-time-annotation=none")
+		d.broader("rules", "a rules file does not show whether kube-janitor runs with --deployment-time-annotation, "+
+			"by which objects live longer: convert with the same flag, or with --deployment-time-annotation=none")
 		return created
 	case "none":
 		return created

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// defaultFilters are the resourceFilters of Kyverno's chart, as far as a policy can match the kinds.
+// defaultFilters are the resourceFilters of Kyverno's chart for the kinds that a policy can match.
 const defaultFilters = "[Event,*,*] [*,kube-system,*] [*,kube-public,*] [*,kube-node-lease,*] [*,kyverno,*] [Node,*,*] [APIService,*,*] " +
 	"[ReplicaSet,*,*] [EphemeralReport,*,*] [ClusterEphemeralReport,*,*] [ClusterRole,*,kyverno:*] [ClusterRoleBinding,*,kyverno:*]"
 
@@ -52,7 +52,7 @@ func (d *draft) filtered() {
 			continue
 		}
 		all = append(all, filter)
-		// Kyverno compares the namespace of a filter with the name of a Namespace, whatever the name in the filter.
+		// Kyverno compares the namespace of a filter with the name of a Namespace, and not its name.
 		if d.hasNamespaces() && len(filter.Names) > 0 && (len(filter.Kinds) == 0 || anyMatches(filter.Kinds, "Namespace")) {
 			all = append(all, resources{Kinds: []string{"Namespace"}, Namespaces: filter.Namespaces})
 		}
@@ -110,14 +110,15 @@ func anyMatches(patterns []string, text string) bool {
 	})
 }
 
-// mayMatch reports whether the policy may match objects of a kind. The plural of other kinds than
-// those of Kubernetes is not known.
+// mayMatch reports whether the policy may match objects of a kind. Only for kinds of Kubernetes
+// is the plural known.
 func (d *draft) mayMatch(kind string) bool {
 	known := builtinBy(func(b *builtin) bool { return b.kind == kind })
 	for i := range d.spec.MatchConstraints.ResourceRules {
 		for _, plural := range d.spec.MatchConstraints.ResourceRules[i].Resources {
 			ofKubernetes := builtinBy(func(b *builtin) bool { return b.plural == plural }) != nil
-			if plural == "*" || strings.ContainsAny(kind, "*?.") || known != nil && known.plural == plural || known == nil && !ofKubernetes {
+			named := known != nil && known.plural == plural || known == nil && !ofKubernetes
+			if named || plural == "*" || strings.ContainsAny(kind, "*?.") {
 				return true
 			}
 		}

@@ -1,0 +1,279 @@
+package convert
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// maxSelectors of a Cleaner.
+const maxSelectors = 100
+
+// cleaner is a Cleaner of k8s-cleaner 0.23.
+type cleaner struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		ResourcePolicySet struct {
+			ResourceSelectors   []cleanerSelector `json:"resourceSelectors"`
+			AggregatedSelection string            `json:"aggregatedSelection"`
+		} `json:"resourcePolicySet"`
+		Action        string `json:"action"`
+		DeleteOptions *struct {
+			GracePeriodSeconds *int64                     `json:"gracePeriodSeconds"`
+			PropagationPolicy  metav1.DeletionPropagation `json:"propagationPolicy"`
+		} `json:"deleteOptions"`
+		Schedule                string `json:"schedule"`
+		StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds"`
+		OccurrenceThreshold     int32  `json:"occurrenceThreshold"`
+		BlastRadiusLimit        *struct {
+			MaxCount      *int64 `json:"maxCount"`
+			MaxPercentage *int32 `json:"maxPercentage"`
+		} `json:"blastRadiusLimit"`
+		// Actions beside the deletion.
+		Transform         string `json:"transform"`
+		Notifications     []any  `json:"notifications"`
+		StoreResourcePath string `json:"storeResourcePath"`
+		Rollback          any    `json:"rollback"`
+	} `json:"spec"`
+	Status any `json:"status"`
+}
+
+// cleanerSelector selects objects of one kind.
+type cleanerSelector struct {
+	Namespace         string `json:"namespace"`
+	NamespaceSelector string `json:"namespaceSelector"`
+	Group             string `json:"group"`
+	Version           string `json:"version"`
+	Kind              string `json:"kind"`
+	LabelFilters      []struct {
+		Key       string `json:"key"`
+		Operation string `json:"operation"`
+		Value     string `json:"value"`
+	} `json:"labelFilters"`
+	Evaluate string `json:"evaluate"`
+	// ExcludeDeleted is true in each of Curfew's policies: an object that is being deleted is kept.
+	ExcludeDeleted *bool `json:"excludeDeleted"`
+	// Only evaluate reads these.
+	MetricSource  any   `json:"metricSource"`
+	MetricQueries []any `json:"metricQueries"`
+	IncludeEvents bool  `json:"includeEvents"`
+	LogSource     any   `json:"logSource"`
+
+	path  string
+	kinds []schema.GroupVersionKind
+}
+
+func (c *converter) cleaner(text []byte) {
+	var of cleaner
+	unknown, err := decode(text, &of)
+	d := c.draft(of.Kind, &of.ObjectMeta, false)
+	spec := &of.Spec
+	selectors := cleanerParts(spec.ResourcePolicySet.ResourceSelectors)
+	switch {
+	case err != nil:
+		c.lost(d.source, "", "cannot be read: %v", err)
+		return
+	case len(spec.ResourcePolicySet.ResourceSelectors) > maxSelectors:
+		c.lost(d.source, "spec.resourcePolicySet.resourceSelectors", "more than %d are not converted: split the Cleaner", maxSelectors)
+		return
+	case !slices.Contains([]string{"", "Delete", "Scan"}, spec.Action):
+		c.lost(d.source, "spec.action", "%q does not delete, and Curfew does nothing else: keep k8s-cleaner for it, see %s",
+			spec.Action, noCounterpart)
+		return
+	}
+	if lua := spec.ResourcePolicySet.AggregatedSelection; lua != "" && len(spec.ResourcePolicySet.ResourceSelectors) > 1 {
+		c.lost(d.source, "spec.resourcePolicySet.aggregatedSelection", "%s, see %s", luaLine(lua), noCounterpart)
+		return
+	}
+	d.unknown(unknown)
+	convertCleaner(d, &of, len(selectors))
+	for i := range selectors {
+		one := d.part(i)
+		selectCleaned(one, &selectors[i])
+		if lua := spec.ResourcePolicySet.AggregatedSelection; lua != "" {
+			refuseLua(one, "spec.resourcePolicySet.aggregatedSelection", lua, noCounterpart)
+		}
+		one.orphans("spec.deleteOptions.propagationPolicy")
+		if limit := spec.BlastRadiusLimit; limit != nil && limit.MaxPercentage != nil && len(selectors[i].LabelFilters) > 0 {
+			one.broader("spec.blastRadiusLimit.maxPercentage", "%d: Curfew counts percent of all objects of the kind, "+
+				"k8s-cleaner of those that pass labelFilters: lower it", *limit.MaxPercentage)
+		}
+		one.owned()
+		one.finish()
+	}
+	if len(selectors) == 0 {
+		d.finish()
+	}
+}
+
+// convertCleaner takes over the fields that the policies of all selectors share.
+func convertCleaner(d *draft, of *cleaner, parts int) {
+	spec := &of.Spec
+	text := spec.Schedule
+	for _, prefix := range []string{"CRON_TZ=", "TZ="} {
+		if rest, ok := strings.CutPrefix(text, prefix); ok {
+			d.spec.TimeZone, text, _ = strings.Cut(rest, " ")
+			text = strings.TrimSpace(text)
+			break
+		}
+	}
+	d.schedule(text)
+	d.spec.DryRun = spec.Action == "Scan"
+	d.spec.StartingDeadlineSeconds = spec.StartingDeadlineSeconds
+	switch n := spec.OccurrenceThreshold; {
+	case n > 100:
+		d.spec.ConsecutiveRuns = 100
+		d.broader("spec.occurrenceThreshold", "%d: consecutiveRuns is 100 at most", n)
+	case n > 1:
+		d.spec.ConsecutiveRuns = n
+	}
+	if options := spec.DeleteOptions; options != nil {
+		d.spec.PropagationPolicy = options.PropagationPolicy
+		if options.GracePeriodSeconds != nil {
+			d.note("spec.deleteOptions.gracePeriodSeconds", "%d: the Pod's own terminationGracePeriodSeconds applies",
+				*options.GracePeriodSeconds)
+		}
+	}
+	d.propagation()
+	if limit := spec.BlastRadiusLimit; limit != nil {
+		d.spec.MaxPercentage = limit.MaxPercentage
+		switch {
+		case limit.MaxCount != nil && *limit.MaxCount < 1:
+			d.never("maxCount", "spec.blastRadiusLimit.maxCount", "%d: the Cleaner deletes nothing", *limit.MaxCount)
+		case limit.MaxCount != nil:
+			d.spec.MaxDeletions = limit.MaxCount
+		}
+		if parts > 1 {
+			d.broader("spec.blastRadiusLimit", "applies to each of %d policies, to all selectors together before: lower it in each", parts)
+		}
+	}
+	beside := map[string]bool{"notifications": len(spec.Notifications) > 0, "storeResourcePath": spec.StoreResourcePath != "",
+		"rollback": spec.Rollback != nil}
+	for field, set := range beside {
+		if set {
+			d.note("spec."+field, "Curfew has reports and metrics, and keeps no copy of what it deletes: see %s", noCounterpart)
+		}
+	}
+	slices.SortFunc(d.findings, func(a, b Finding) int { return strings.Compare(a.Field, b.Field) })
+}
+
+// cleanerParts are the selectors that become a policy each. Those that differ in the kind alone are
+// one. k8s-cleaner adds namespace to namespaceSelector, so a selector with both is two.
+func cleanerParts(all []cleanerSelector) []cleanerSelector {
+	var out []cleanerSelector
+	for i, one := range all[:min(len(all), maxSelectors)] {
+		kind := schema.GroupVersionKind{Group: one.Group, Version: one.Version, Kind: one.Kind}
+		one.Group, one.Version, one.Kind = "", "", ""
+		variants := []cleanerSelector{one}
+		if one.Namespace != "" && one.NamespaceSelector != "" {
+			variants = []cleanerSelector{one, one}
+			variants[0].Namespace, variants[1].NamespaceSelector = "", ""
+		}
+		for _, variant := range variants {
+			same := slices.IndexFunc(out, func(other cleanerSelector) bool {
+				other.path, other.kinds = "", nil
+				return reflect.DeepEqual(other, variant)
+			})
+			if same < 0 {
+				variant.path = fmt.Sprintf("spec.resourcePolicySet.resourceSelectors[%d]", i)
+				same, out = len(out), append(out, variant)
+			}
+			out[same].kinds = append(out[same].kinds, kind)
+		}
+	}
+	return out
+}
+
+// selectCleaned takes over one selector.
+func selectCleaned(d *draft, of *cleanerSelector) {
+	match := &d.spec.MatchConstraints
+	for _, kind := range of.kinds {
+		match.ResourceRules = append(match.ResourceRules, cleanedRule(d, of.path, kind))
+	}
+	if of.NamespaceSelector != "" {
+		selector, err := metav1.ParseToLabelSelector(of.NamespaceSelector)
+		if err != nil {
+			d.never("namespaceSelector", of.path+".namespaceSelector", "%q: %v", of.NamespaceSelector, err)
+		}
+		match.NamespaceSelector = selector
+	}
+	if of.Namespace != "" {
+		match.NamespaceSelector = inNamespaces(nil, []string{of.Namespace})
+	}
+	operators := map[string]metav1.LabelSelectorOperator{"Equal": metav1.LabelSelectorOpIn, "Different": metav1.LabelSelectorOpNotIn,
+		"Has": metav1.LabelSelectorOpExists, "DoesNotHave": metav1.LabelSelectorOpDoesNotExist}
+	for i, filter := range of.LabelFilters {
+		operator, ok := operators[filter.Operation]
+		if !ok {
+			d.never("labelFilters", fmt.Sprintf("%s.labelFilters[%d].operation", of.path, i),
+				"%q is not Equal, Different, Has or DoesNotHave", filter.Operation)
+			continue
+		}
+		one := metav1.LabelSelectorRequirement{Key: filter.Key, Operator: operator}
+		if operator == metav1.LabelSelectorOpIn || operator == metav1.LabelSelectorOpNotIn {
+			one.Values = []string{filter.Value}
+		}
+		match.ObjectSelector = both(match.ObjectSelector, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{one}})
+	}
+	if of.Evaluate != "" {
+		section := fromLua
+		if strings.Contains(of.Evaluate, "cleaner/ttl") || strings.Contains(of.Evaluate, "cleaner/expires") {
+			section = "docs/from-k8s-cleaner.md#cleaners-that-are-a-ttl"
+		}
+		if of.MetricSource != nil || of.IncludeEvents || of.LogSource != nil {
+			section = noCounterpart
+		}
+		refuseLua(d, of.path+".evaluate", of.Evaluate, section)
+	}
+}
+
+// cleanedRule is the rule of a kind. k8s-cleaner compares the group exactly.
+func cleanedRule(d *draft, path string, of schema.GroupVersionKind) v1alpha1.ResourceRule {
+	out := v1alpha1.ResourceRule{APIGroups: []string{of.Group}}
+	if of.Version != "" {
+		out.APIVersions = []string{of.Version}
+	}
+	plural, known := pluralOf(of.GroupKind())
+	if !known {
+		d.note(path+".kind", "%q: the plural %s is a guess: check it by kubectl api-resources", of.Kind, plural)
+	}
+	out.Resources = []string{plural}
+	return out
+}
+
+// Where the docs show what to write instead.
+const (
+	fromLua       = "docs/from-k8s-cleaner.md#from-lua-to-cel"
+	noCounterpart = "docs/from-k8s-cleaner.md#no-counterpart"
+)
+
+// refuseLua replaces a script by a condition that is never true.
+func refuseLua(d *draft, field, script, section string) {
+	d.never("lua", field, "%s. Write a condition in CEL instead of false, see %s", luaLine(script), section)
+}
+
+// luaLine shows where a script decides: its first if or for, or else its first statement.
+func luaLine(script string) string {
+	at, statement := 0, ""
+	for i, text := range strings.Split(script, "\n") {
+		text = strings.TrimSpace(text)
+		if text == "" || strings.HasPrefix(text, "--") || strings.Contains(text, "function") {
+			continue
+		}
+		decides := strings.HasPrefix(text, "if ") || strings.HasPrefix(text, "for ")
+		if at == 0 || decides {
+			at, statement = i+1, text
+		}
+		if decides {
+			break
+		}
+	}
+	return fmt.Sprintf("Lua is not converted, line %d: %.80q", at, statement)
+}
