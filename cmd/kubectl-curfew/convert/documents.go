@@ -30,6 +30,8 @@ const (
 type settings struct {
 	// filters are Kyverno's resourceFilters; nil if its ConfigMap is not among the documents.
 	filters *string
+	// pruners are the ns-configs of Tekton Pruner, by namespace.
+	pruners map[string]string
 }
 
 // converter converts the documents of one file.
@@ -45,7 +47,7 @@ type converter struct {
 // Gather reads the settings of a file that apply to the policies of all files.
 func (o *Options) Gather(file string, data []byte) {
 	if o.known == nil {
-		o.known = &settings{}
+		o.known = &settings{pruners: map[string]string{}}
 	}
 	(&converter{file: file, options: *o, gathering: true}).read(data)
 }
@@ -132,6 +134,8 @@ func (c *converter) policy(text []byte, of *header) {
 		c.cleanupPolicy(text)
 	case group == "apps.projectsveltos.io" && of.Kind == "Cleaner":
 		c.cleaner(text)
+	case group == "operator.tekton.dev" && (of.Kind == "TektonConfig" || of.Kind == "TektonPruner"):
+		c.operator(text, of.Kind)
 	case of.Kind == "" && of.Rules != nil:
 		c.janitorRules(text)
 	default:
@@ -147,8 +151,14 @@ func (c *converter) configMap(of *header, nesting int) {
 		}
 		c.options.known.filters = &filters
 	}
+	if config, ok := of.Data["ns-config"]; ok && c.gathering {
+		c.options.known.pruners[of.Namespace] = config
+	}
 	if !c.gathering {
 		c.labels(of)
+		if config, ok := of.Data["global-config"]; ok {
+			c.globalConfig(c.draft("ConfigMap", &of.ObjectMeta, false), config)
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(of.Data)) {
 		if value := of.Data[key]; nesting > 0 && strings.Contains(value, "jmespath") {
@@ -159,4 +169,14 @@ func (c *converter) configMap(of *header, nesting int) {
 			}
 		}
 	}
+}
+
+// globalConfig converts the ConfigMap of Tekton Pruner.
+func (c *converter) globalConfig(source *draft, config string) {
+	text, err := lint.ToJSON([]byte(config))
+	if err != nil {
+		c.lost(source.source, "data[global-config]", "cannot be read: %v", err)
+		return
+	}
+	c.pruner(source, text)
 }
