@@ -40,11 +40,11 @@ func Command() *cobra.Command {
 CleanupPolicies and ClusterCleanupPolicies, without a cluster.
 
 Reads Kyverno's DeletingPolicy, NamespacedDeletingPolicy, ClusterCleanupPolicy
-and CleanupPolicy with the ConfigMap that has its resourceFilters, k8s-cleaner's
-Cleaner, the ConfigMaps of Tekton Pruner, the TektonConfig and TektonPruner of
-Tekton's operator, and kube-janitor's rules file or the ConfigMap with it. Other
-objects are ignored; on objects with Kyverno's TTL label, convert says what to
-write instead.
+and CleanupPolicy with the ConfigMap that has its resourceFilters. Reads
+k8s-cleaner's Cleaner, the ConfigMaps of Tekton Pruner, the TektonConfig and TektonPruner of
+Tekton's operator, kor's lists of exceptions, and kube-janitor's rules file or
+the ConfigMap with it. Other objects are ignored; on objects with Kyverno's TTL
+label, convert says what to write instead.
 
 The policies go to standard output. What cannot be converted goes to standard
 error and, as comments, into the policy, which is then suspended. If a policy
@@ -78,9 +78,9 @@ Exit status: 0 converted, 1 if a policy would delete more than before, or with
 	flags.BoolVar(&options.strict, "strict", false, "exit with 1 if something could not be converted")
 	flags.StringVar(&options.ServiceAccount, "service-account", options.ServiceAccount,
 		"serviceAccountName of policies in namespaces, which Kyverno does not have")
-	flags.StringVar(&options.Schedule, "schedule", options.Schedule, "schedule of policies whose source has none: rules of kube-janitor, limits of Tekton Pruner")
+	flags.StringVar(&options.Schedule, "schedule", options.Schedule, "schedule of policies whose source has none: rules of kube-janitor, limits of Tekton Pruner, lists of kor")
 	flags.StringVar(&options.DeploymentTime, "deployment-time-annotation", "",
-		"that of kube-janitor, or none if it runs without; if not given, converted rules are suspended")
+		"annotation of kube-janitor, or none if it runs without; if not given, rules are not converted, unless --allow-broader")
 	return command
 }
 

@@ -1,7 +1,7 @@
 // Package convert turns the policies of other cleanup tools into Curfew's: Kyverno's
 // DeletingPolicy, NamespacedDeletingPolicy, CleanupPolicy and ClusterCleanupPolicy, k8s-cleaner's
-// Cleaner, the settings of Tekton Pruner and of the Tekton Operator, and the rules file of
-// kube-janitor.
+// Cleaner, the settings of Tekton Pruner and of the Tekton Operator, kor's lists of exceptions, and
+// the rules file of kube-janitor.
 //
 // [Options.Gather] reads settings that restrict the policies of every file, such as Kyverno's
 // resourceFilters (skipped.go). [Source] then reads the documents of a file (documents.go). Each

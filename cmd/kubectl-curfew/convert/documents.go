@@ -3,6 +3,7 @@ package convert
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -12,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/json"
+	kjson "sigs.k8s.io/json"
 
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/lint"
@@ -32,6 +33,8 @@ type settings struct {
 	filters *string
 	// pruners are the ns-configs of Tekton Pruner, by namespace.
 	pruners map[string]string
+	// kor are the lists of exceptions that are not converted yet, by their key.
+	kor map[string][]json.RawMessage
 }
 
 // converter converts the documents of one file.
@@ -47,7 +50,7 @@ type converter struct {
 // Gather reads the settings of a file that apply to the policies of all files.
 func (o *Options) Gather(file string, data []byte) {
 	if o.known == nil {
-		o.known = &settings{pruners: map[string]string{}}
+		o.known = &settings{pruners: map[string]string{}, kor: map[string][]json.RawMessage{}}
 	}
 	(&converter{file: file, options: *o, gathering: true}).read(data)
 }
@@ -107,7 +110,7 @@ func (j *rawJSON) UnmarshalJSON(text []byte) error {
 func (c *converter) document(text []byte, nesting int) {
 	var of header
 	// Other kinds may have other types in these fields. They are not of interest.
-	_ = json.UnmarshalCaseSensitivePreserveInts(text, &of)
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(text, &of)
 	switch {
 	case of.Kind == "List" || strings.HasSuffix(of.Kind, "List") && len(of.Items) > 0:
 		if nesting == 0 {
@@ -119,6 +122,8 @@ func (c *converter) document(text []byte, nesting int) {
 		}
 	case of.Kind == "ConfigMap":
 		c.configMap(&of, nesting)
+	case of.Kind == "" && len(korLists(text)) > 0:
+		c.kor(korLists(text))
 	case !c.gathering:
 		c.policy(text, &of)
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // janitorRule is a rule of kube-janitor. The first rule that matches an object decides its TTL.
@@ -112,7 +113,9 @@ func (d *draft) janitorRule(path string, of *janitorRule, earlier []janitorRule)
 	if err != nil {
 		d.condition("age", "false")
 	} else {
-		d.condition("age", fmt.Sprintf("now - timestamp(%s) > duration(%q)", d.deploymentTime(), ttl.String()))
+		for _, since := range d.clocks() {
+			d.condition("age", fmt.Sprintf("now - timestamp(%s) > duration(%q)", since, ttl.String()))
+		}
 	}
 	d.condition("no-ttl", `!object.metadata.?annotations[?"janitor/ttl"].hasValue()`)
 	for i := range earlier {
@@ -125,19 +128,22 @@ func (d *draft) janitorRule(path string, of *janitorRule, earlier []janitorRule)
 	d.finish()
 }
 
-// deploymentTime is from when kube-janitor counts. It may be later than the creation.
-func (d *draft) deploymentTime() string {
+// clocks are the times from which kube-janitor counts, the latest of them. Beside its annotation, an
+// object may have Curfew's, so that pipelines can be changed one by one.
+func (d *draft) clocks() []string {
 	const created = "object.metadata.creationTimestamp"
-	switch annotation := d.options.DeploymentTime; annotation {
+	out := []string{created}
+	switch given := d.options.DeploymentTime; given {
 	case "":
 		d.broader("rules", "a rules file does not show whether kube-janitor runs with --deployment-time-annotation, "+
 			"by which objects live longer: convert with the same flag, or with --deployment-time-annotation=none")
-		return created
 	case "none":
-		return created
 	default:
-		return fmt.Sprintf("object.metadata.?annotations[?%q].orValue(%s)", annotation, created)
+		for _, key := range slices.Compact([]string{given, wellknown.AnnotationRefreshedAt}) {
+			out = append(out, fmt.Sprintf("object.metadata.?annotations[?%q].orValue(%s)", key, created))
+		}
 	}
+	return out
 }
 
 // earlier keeps the objects that an earlier rule gives a longer TTL.

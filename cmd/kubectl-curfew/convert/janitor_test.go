@@ -2,6 +2,7 @@ package convert_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/convert"
@@ -142,7 +143,7 @@ func TestDeploymentTime(t *testing.T) {
 	const old, deployed = "metadata: {name: a, creationTimestamp: 2020-01-01T00:00:00Z}",
 		"metadata: {name: a, creationTimestamp: 2020-01-01T00:00:00Z, annotations: {example.com/at: 2200-01-01T00:00:00Z}}"
 	for annotation, c := range map[string]struct{ suspended, deletesDeployed bool }{
-		"": {true, true}, "none": {false, true}, "example.com/at": {false, false},
+		"": {true, true}, "none": {false, true}, "example.com/at": {false, false}, "example.com/other": {false, true},
 	} {
 		with := options
 		with.DeploymentTime = annotation
@@ -156,6 +157,15 @@ func TestDeploymentTime(t *testing.T) {
 		}
 		if !deletes(t, compiled, old) || deletes(t, compiled, deployed) != c.deletesDeployed {
 			t.Errorf("%q: deletes old %t, deployed %t", annotation, deletes(t, compiled, old), deletes(t, compiled, deployed))
+		}
+		refreshed := strings.Replace(deployed, "example.com/at", "curfew.dev/refreshed-at", 1)
+		if have, want := deletes(t, compiled, refreshed), !strings.HasPrefix(annotation, "example.com"); have != want {
+			t.Errorf("%q: deletes an object with curfew.dev/refreshed-at: %t, want %t", annotation, have, want)
+		}
+		// kube-janitor counts from the creation if the annotation is older.
+		const young = "metadata: {name: a, creationTimestamp: 2026-11-22T11:00:00Z, annotations: {example.com/at: 2020-01-01T00:00:00Z}}"
+		if deletes(t, compiled, young) {
+			t.Errorf("%q: deletes a young object with an old annotation", annotation)
 		}
 	}
 }

@@ -321,7 +321,8 @@ func (c *converter) jobPruner(source *draft, text []byte) {
 		of.Resources = []string{"pipelinerun"}
 	}
 	if of.PrunePerResource {
-		source.broader("spec.pruner.prune-per-resource", "true: runs of a Pipeline or Task that does not exist anymore were kept, and Curfew deletes them")
+		source.broader("spec.pruner.prune-per-resource",
+			"true: runs of a Pipeline or Task that does not exist anymore were kept, and Curfew deletes them")
 	}
 	for i, resource := range of.Resources {
 		plural, known := map[string]string{"pipelineruns": "pipelineruns", "pipelinerun": "pipelineruns", "pr": "pipelineruns",

@@ -107,7 +107,7 @@ func TestJobPruner(t *testing.T) {
 		"schedule: '@daily', keep: 1":                       {"a-10", "b-05"},
 		"schedule: '@daily', keep: 1, resources: [taskrun]": {"task-5"},
 		"schedule: '@daily', keep-since: 20160":             {"b-05"},
-		"schedule: '@daily', keep: 1, keep-since: 15000":     {"b-05"},
+		"schedule: '@daily', keep: 1, keep-since: 15000":    {"b-05"},
 		"schedule: '@daily'":                                nil,
 		"schedule: '@daily', keep: 0":                       nil,
 		"schedule: '@daily', keep: 1, disabled: true":       nil,
