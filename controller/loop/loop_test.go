@@ -236,6 +236,7 @@ func TestRetryQueue(t *testing.T) {
 func TestQueueEndsWithItsContext(t *testing.T) {
 	queue := loop.NewRetryQueue(clock.RealClock{}, time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	queue.Add("waits")
 	rounds := 0
 	for rounds < 10 {

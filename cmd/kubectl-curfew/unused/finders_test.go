@@ -23,7 +23,7 @@ func TestFindersCompile(t *testing.T) {
 			p, err := of.compile(compiler)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
-			} else if p.Limited() || p.Consecutive() || p.NeedsApproval(false) {
+			} else if p.Limited() || p.Remembers() || p.NeedsApproval(false) {
 				t.Errorf("%s: the report has a limit, or counts runs", name)
 			}
 			object := &v1alpha1.ClusterCleanupPolicy{}
