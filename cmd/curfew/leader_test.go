@@ -55,6 +55,9 @@ func TestLeaseIsRenewedSeldom(t *testing.T) {
 	below.err = nil
 	update("me", 7)
 	update("me", 7)
+	clk.SetTime(clk.Now().Add(-time.Hour))
+	update("me", 8)
+	update("me", 8)
 }
 
 // All other clients share the config. The timeout of the lease's requests would end each of their

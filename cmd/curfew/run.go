@@ -260,7 +260,7 @@ type lease struct {
 	resourcelock.Interface
 	clock   clock.PassiveClock
 	every   time.Duration
-	renewed atomic.Int64
+	renewed atomic.Pointer[time.Time]
 }
 
 // newLease makes the lock for a Lease in Curfew's namespace. A request may take as long as half of
@@ -282,19 +282,22 @@ func newLease(config *rest.Config, options *options, deadline time.Duration) (*l
 	return &lease{Interface: lock, clock: clock.RealClock{}, every: options.leaseDuration / 7}, nil
 }
 
-// Update writes the record, unless it only repeats a renewal of a moment ago.
+// Update writes the record, unless it only repeats a renewal of a moment ago. A clock that is set
+// back must not keep it from writing: another replica would take the lease, and this one go on.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	now := l.clock.Now()
 	mine := record.HolderIdentity == l.Identity()
-	if mine && now.Sub(time.Unix(0, l.renewed.Load())) < l.every {
-		return nil
+	if last := l.renewed.Load(); mine && last != nil {
+		if since := now.Sub(*last); since >= 0 && since < l.every {
+			return nil
+		}
 	}
-	l.renewed.Store(0)
+	l.renewed.Store(nil)
 	if err := l.Interface.Update(ctx, record); err != nil {
 		return err
 	}
 	if mine {
-		l.renewed.Store(now.UnixNano())
+		l.renewed.Store(&now)
 	}
 	return nil
 }
