@@ -232,6 +232,27 @@ func TestClientNoAnswer(t *testing.T) {
 	}
 }
 
+// A redirect is an answer that deleted nothing, and no other address is asked.
+func TestClientFollowsNoRedirect(t *testing.T) {
+	requests := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		requests++
+		if r.URL.Path == "/login" {
+			return // 200
+		}
+		http.Redirect(rw, r, "/login", http.StatusFound)
+	}))
+	defer srv.Close()
+	client, err := NewClient(&rest.Config{Host: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := client.Delete(context.Background(), Request{Type: *jobs, Namespace: "ci", Name: "j", UID: "u"})
+	if got.Code != http.StatusFound || requests != 1 {
+		t.Errorf("code %d after %d requests, want %d after one", got.Code, requests, http.StatusFound)
+	}
+}
+
 // Connections are used again: bodies are read to the end.
 func TestClientKeepsConnections(t *testing.T) {
 	remote := map[string]bool{}
