@@ -274,7 +274,7 @@ func TestLedgerIsBounded(t *testing.T) {
 			l.add(uid, outcome(1+i%2))
 		}
 	}
-	of, status := &tally{conflicts: 1}, &v1alpha1.PodTallyStatus{}
+	of, status := &tally{conflicts: 1, match: &match.Tally{}}, &v1alpha1.PodTallyStatus{}
 	l.write(status)
 	of.describe(status, time.Now())
 	data, err := json.Marshal(status)

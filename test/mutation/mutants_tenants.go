@@ -95,15 +95,15 @@ var ofForgers = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a converted policy deletes what Kyverno manages",
-		File: "cmd/kubectl-curfew/convert/kyverno.go",
+		File: "cmd/kubectl-curfew/convert/skipped.go",
 		Old:  "?\"app.kubernetes.io/managed-by\"].orValue(\"\") != \"kyverno\"`)", New: "?\"app.kubernetes.io/managed-by\"].orValue(\"\") != \"-\"`)",
-		Package: converts, Tests: []string{"TestResourceFilters"},
+		Package: converts, Tests: []string{"TestDefaultResourceFilters"},
 	},
 	{
 		Invariant: "S6", Name: "a converted policy deletes kinds that Kyverno's resourceFilters keep",
-		File: "cmd/kubectl-curfew/convert/kyverno.go",
-		Old:  "[]string{\"*\", \"replicasets\", \"events\", \"nodes\", \"apiservices\"}", New: "[]string{\"*\"}",
-		Package: converts, Tests: []string{"TestResourceFilters"},
+		File: "cmd/kubectl-curfew/convert/skipped.go",
+		Old:  "[ReplicaSet,*,*] ", New: "",
+		Package: converts, Tests: []string{"TestDefaultResourceFilters"},
 	},
 }
 
