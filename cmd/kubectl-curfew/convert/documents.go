@@ -3,8 +3,8 @@ package convert
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -19,38 +19,13 @@ import (
 	"curfew.dev/curfew/policy/lint"
 )
 
-// Bounds of one file, beside the limits of package lint.
-const (
-	// maxNesting of lists in lists, and of documents in ConfigMaps.
-	maxNesting = 3
-	// maxPolicies that a file becomes. Each is compiled.
-	maxPolicies = 1000
-)
-
-// settings are objects that say something about the policies of other documents.
-type settings struct {
-	// filters are Kyverno's resourceFilters; nil if its ConfigMap is not among the documents.
-	filters *string
-	// pruners are the ns-configs of Tekton Pruner, by namespace.
-	pruners map[string]string
-	// kor are the lists of exceptions that are not converted yet, by their key.
-	kor map[string][]json.RawMessage
-}
-
-// converter converts the documents of one file.
-type converter struct {
-	file     string
-	options  Options
-	compiler *expression.Compiler
-	result   Result
-	// gathering means that settings are read, and nothing is converted.
-	gathering bool
-}
+// maxNesting of lists in lists, and of documents in ConfigMaps.
+const maxNesting = 3
 
 // Gather reads the settings of a file that apply to the policies of all files.
 func (o *Options) Gather(file string, data []byte) {
 	if o.known == nil {
-		o.known = &settings{pruners: map[string]string{}, kor: map[string][]json.RawMessage{}}
+		o.known = &settings{pruners: map[string]string{}, kor: map[string][]rawJSON{}}
 	}
 	(&converter{file: file, options: *o, gathering: true}).read(data)
 }
@@ -97,15 +72,6 @@ type header struct {
 	Data              map[string]string `json:"data"`
 }
 
-// rawJSON is raw JSON, which is decoded later.
-type rawJSON []byte
-
-// UnmarshalJSON keeps the text.
-func (j *rawJSON) UnmarshalJSON(text []byte) error {
-	*j = append((*j)[:0], text...)
-	return nil
-}
-
 // document reads a document, and those inside it.
 func (c *converter) document(text []byte, nesting int) {
 	var of header
@@ -123,7 +89,7 @@ func (c *converter) document(text []byte, nesting int) {
 	case of.Kind == "ConfigMap":
 		c.configMap(&of, nesting)
 	case of.Kind == "" && len(korLists(text)) > 0:
-		c.kor(korLists(text))
+		convertKor(c, korLists(text))
 	case !c.gathering:
 		c.policy(text, &of)
 	}
@@ -145,6 +111,23 @@ func (c *converter) policy(text []byte, of *header) {
 		c.janitorRules(text)
 	default:
 		c.labels(of)
+	}
+}
+
+// labels reports Kyverno's labels on objects of any kind.
+func (c *converter) labels(of *header) {
+	name := of.Kind + " " + of.Name
+	if value, ok := of.Labels[labelKyvernoTTL]; ok {
+		c.add(Finding{File: c.file, Object: name, Field: "metadata.labels[" + labelKyvernoTTL + "]",
+			Reason: fmt.Sprintf("write label curfew.dev/ttl: %q, or run Curfew with --kyverno-label", value)})
+	}
+	if _, ok := of.Annotations[annotationPropagation]; ok {
+		c.lost(name, "metadata.annotations["+annotationPropagation+"]",
+			"is not read: set --propagation, or propagationPolicy in the KindProfile of the kind")
+	}
+	if of.Labels["rbac.kyverno.io/aggregate-to-cleanup-controller"] == "true" {
+		c.add(Finding{File: c.file, Object: name, Field: "metadata.labels",
+			Reason: `add label curfew.dev/aggregate-to-controller: "true", so that Curfew gets these permissions`})
 	}
 }
 

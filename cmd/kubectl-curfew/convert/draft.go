@@ -1,10 +1,8 @@
 package convert
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -14,10 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
+	"sigs.k8s.io/json"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/schedule"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -28,6 +28,87 @@ const minInterval = 5 * time.Minute
 
 // maxConditions of a policy.
 const maxConditions = 16
+
+// maxPolicies that a file becomes. Each is compiled.
+const maxPolicies = 1000
+
+// Options are settings that the sources do not have.
+type Options struct {
+	// ServiceAccount of converted policies in namespaces. Kyverno's policies name none.
+	ServiceAccount string
+	// Schedule of converted rules of kube-janitor, which has an interval instead.
+	Schedule string
+	// DeploymentTime is kube-janitor's --deployment-time-annotation, "none" if it runs without, or
+	// "" if that is not known. A rules file does not show it.
+	DeploymentTime string
+	// known is what Gather has read.
+	known *settings
+}
+
+// Finding is something in a source that the user must know.
+type Finding struct {
+	File, Object, Field, Reason string
+	// Lost means that the source could not be converted faithfully: the policy is suspended, or not
+	// written. Otherwise the finding is a note.
+	Lost bool
+	// Broader means that a restriction of the source is missing: without suspend the policy would
+	// delete objects that the other tool keeps. It is Lost, too.
+	Broader bool
+}
+
+// String is the finding on one line.
+func (f Finding) String() string {
+	parts := []string{f.File, f.Object, f.Field, f.Reason}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
+}
+
+// Result of a conversion.
+type Result struct {
+	Policies []Policy
+	// Findings of all policies, and of what became none.
+	Findings []Finding
+}
+
+// settings are objects that say something about the policies of other documents.
+type settings struct {
+	// filters are Kyverno's resourceFilters; nil if its ConfigMap is not among the documents.
+	filters *string
+	// pruners are the ns-configs of Tekton Pruner, by namespace.
+	pruners map[string]string
+	// kor are the lists of exceptions that are not converted yet, by their key.
+	kor map[string][]rawJSON
+}
+
+// converter converts the documents of one file.
+type converter struct {
+	file     string
+	options  Options
+	compiler *expression.Compiler
+	result   Result
+	// gathering means that settings are read, and nothing is converted.
+	gathering bool
+}
+
+func (c *converter) add(finding Finding) { c.result.Findings = append(c.result.Findings, finding) }
+
+func (c *converter) lost(object, field, format string, args ...any) {
+	c.add(Finding{File: c.file, Object: object, Field: field, Reason: fmt.Sprintf(format, args...), Lost: true})
+}
+
+// decode decodes an object. What it does not know may restrict the policy, so the draft loses it.
+func decode(text []byte, into any) ([]string, error) {
+	strict, err := json.UnmarshalStrict(text, into)
+	return console.Map(strict, error.Error), err
+}
+
+// rawJSON is raw JSON, which is decoded later.
+type rawJSON []byte
+
+// UnmarshalJSON keeps the text.
+func (j *rawJSON) UnmarshalJSON(text []byte) error {
+	*j = append((*j)[:0], text...)
+	return nil
+}
 
 // Policy is a converted policy.
 type Policy struct {
@@ -249,23 +330,6 @@ func (d *draft) policy() (Policy, error) {
 	return Policy{Object: object, Spec: &d.spec, Source: d.source, Findings: d.findings}, nil
 }
 
-// Write writes policies as YAML documents, with their findings as comments.
-func Write(out io.Writer, policies []Policy) error {
-	for i := range policies {
-		text, err := policies[i].yaml()
-		if err != nil {
-			return err
-		}
-		if i > 0 {
-			text = append([]byte("---\n"), text...)
-		}
-		if _, err := out.Write(text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // schemas of Curfew's kinds.
 var schemas = sync.OnceValues(func() (*lint.Schemas, error) {
 	_, out, err := session.Builtin()
@@ -280,31 +344,4 @@ func (p *Policy) check() error {
 	}
 	_, err = known.Stored(context.Background(), p.Object.Object)
 	return err
-}
-
-func (p *Policy) yaml() ([]byte, error) {
-	text, err := yaml.Marshal(p.Object.Object)
-	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", p.Source, err)
-	}
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "# From %s.\n", p.Source)
-	p.comments(&out, "Not converted, so the policy is suspended:", true)
-	p.comments(&out, "To check:", false)
-	out.Write(text)
-	return out.Bytes(), nil
-}
-
-func (p *Policy) comments(out io.Writer, title string, lost bool) {
-	for _, finding := range p.Findings {
-		if finding.Lost != lost {
-			continue
-		}
-		if title != "" {
-			fmt.Fprintf(out, "# %s\n", title)
-			title = ""
-		}
-		text := Finding{Field: finding.Field, Reason: finding.Reason}.String()
-		fmt.Fprintf(out, "#   %s\n", strings.Join(strings.Fields(text), " "))
-	}
 }

@@ -128,8 +128,8 @@ func (d *draft) janitorRule(path string, of *janitorRule, earlier []janitorRule)
 	d.finish()
 }
 
-// clocks are the times from which kube-janitor counts, the latest of them. Beside its annotation, an
-// object may have Curfew's, so that pipelines can be changed one by one.
+// clocks are the times from which kube-janitor counts, the latest of them. Beside its annotation,
+// an object may have Curfew's, so that pipelines can be changed one by one.
 func (d *draft) clocks() []string {
 	const created = "object.metadata.creationTimestamp"
 	out := []string{created}

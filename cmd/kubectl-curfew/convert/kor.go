@@ -26,31 +26,32 @@ var korPlurals = map[string]string{"crds": "customresourcedefinitions", "pdbs": 
 // maxTerm is about how long the condition of some exceptions gets.
 const maxTerm = 2000
 
-// korLists returns the lists of a document, such as exceptionConfigMaps; none if it has no such list.
-func korLists(text []byte) (out map[string]json.RawMessage) {
-	var all map[string]json.RawMessage
+// korLists returns the lists of a document, such as exceptionConfigMaps; none if it has no such
+// list.
+func korLists(text []byte) (out map[string]rawJSON) {
+	var all map[string]rawJSON
 	if json.Unmarshal(text, &all) != nil {
 		return nil
 	}
-	maps.DeleteFunc(all, func(key string, _ json.RawMessage) bool { return !strings.HasPrefix(key, "exception") })
+	maps.DeleteFunc(all, func(key string, _ rawJSON) bool { return !strings.HasPrefix(key, "exception") })
 	return all
 }
 
-// kor reads kor's lists of exceptions: each becomes a policy for objects that nothing uses, without
-// the exceptions of all files.
-func (c *converter) kor(lists map[string]json.RawMessage) {
+// convertKor reads kor's lists of exceptions: each becomes a policy for objects that nothing uses,
+// without the exceptions of all files.
+func convertKor(c *converter, lists map[string]rawJSON) {
 	known := c.options.known
 	for _, key := range slices.Sorted(maps.Keys(lists)) {
 		if c.gathering {
 			known.kor[key] = append(known.kor[key], lists[key])
 		} else if all := known.kor[key]; all != nil {
 			delete(known.kor, key)
-			c.korList(key, all)
+			convertKorList(c, key, all)
 		}
 	}
 }
 
-func (c *converter) korList(key string, lists []json.RawMessage) {
+func convertKorList(c *converter, key string, lists []rawJSON) {
 	plural := strings.ToLower(strings.TrimPrefix(key, "exception"))
 	if name, ok := korPlurals[plural]; ok {
 		plural = name

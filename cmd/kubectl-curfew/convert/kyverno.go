@@ -12,6 +12,11 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
+const (
+	labelKyvernoTTL       = "cleanup.kyverno.io/ttl"
+	annotationPropagation = "cleanup.kyverno.io/propagation-policy"
+)
+
 // cleanupPolicy is a CleanupPolicy or ClusterCleanupPolicy of Kyverno.
 type cleanupPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
