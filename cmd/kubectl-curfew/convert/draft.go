@@ -171,8 +171,9 @@ func (d *draft) orphans(field string) {
 	}
 	var orphaning, others []string
 	for _, rule := range d.spec.MatchConstraints.ResourceRules {
+		anyGroup := slices.Contains(rule.APIGroups, "*")
 		for _, plural := range rule.Resources {
-			if plural == "jobs" && slices.Contains(rule.APIGroups, "batch") || plural == "replicationcontrollers" {
+			if plural == "jobs" && (anyGroup || slices.Contains(rule.APIGroups, "batch")) || plural == "replicationcontrollers" {
 				orphaning = append(orphaning, plural)
 			} else {
 				others = append(others, plural)

@@ -65,6 +65,7 @@ func (c *converter) cleanupPolicy(text []byte) {
 		}
 		one.exclude(of.Spec.Exclude)
 		one.conditions(of.Spec.Conditions)
+		one.orphans("spec.deletionPropagationPolicy")
 		one.filtered()
 		one.owned()
 		one.finish()
@@ -229,6 +230,7 @@ func (c *converter) deletingPolicy(text []byte) {
 	for _, condition := range of.Spec.Conditions {
 		d.condition(condition.Name, fromKyverno(condition.Expression))
 	}
+	d.orphans("spec.deletionPropagationPolicy")
 	d.filtered()
 	d.owned()
 	d.finish()

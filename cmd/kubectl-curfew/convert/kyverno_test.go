@@ -2,6 +2,7 @@ package convert_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -306,5 +307,42 @@ func TestLimitsOfTheSchema(t *testing.T) {
 	last := result.Findings[len(result.Findings)-1]
 	if len(result.Policies) != 0 || !last.Lost || !strings.HasPrefix(last.Reason, "is not written: spec.matchConstraints.resourceRules[0].resourceNames: ") {
 		t.Errorf("%d policies, %v", len(result.Policies), last)
+	}
+}
+
+// Kyverno sends no propagationPolicy unless the policy has one, and the API server then orphans the
+// Pods of a Job. For Jobs and other kinds together no propagationPolicy does the same.
+func TestKyvernoPropagation(t *testing.T) {
+	const deleting = `
+apiVersion: policies.kyverno.io/v1beta1
+kind: DeletingPolicy
+metadata: {name: p}
+spec:
+  schedule: "@daily"
+  matchConstraints: {resourceRules: [{apiGroups: [%q], apiVersions: [v1], resources: [%s]}]}
+`
+	cleaning := strings.Replace(withConditions, "[Pod]", "[%s]", 1)
+	for source, want := range map[string]string{
+		fmt.Sprintf(deleting, "batch", "jobs"):                                             "Orphan",
+		fmt.Sprintf(deleting, "*", "jobs"):                                                 "Orphan",
+		fmt.Sprintf(deleting, "batch", "cronjobs"):                                         "",
+		fmt.Sprintf(deleting, "batch", "jobs") + "  deletionPropagationPolicy: Background": "Background",
+		fmt.Sprintf(deleting, "batch", "jobs, cronjobs"):                                   "broader",
+		fmt.Sprintf(cleaning, "Job", "{}"):                                                 "Orphan",
+		fmt.Sprintf(cleaning, "Deployment", "{}"):                                          "",
+		fmt.Sprintf(cleaning, "Job, Deployment", "{}"):                                     "broader",
+	} {
+		result := convert.Source("f", []byte(source), convert.Options{})
+		if len(result.Policies) != 1 {
+			t.Errorf("%s: %v", source, result.Findings)
+			continue
+		}
+		got := string(result.Policies[0].Spec.PropagationPolicy)
+		if slices.ContainsFunc(result.Findings, func(f convert.Finding) bool { return f.Broader }) {
+			got = "broader"
+		}
+		if got != want {
+			t.Errorf("%s: propagationPolicy %q, want %q: %v", source, got, want, result.Findings)
+		}
 	}
 }
