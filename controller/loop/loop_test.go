@@ -106,6 +106,46 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// late is a context that keeps a worker, which has found nothing, from waiting for a signal yet.
+type late struct {
+	context.Context
+	found chan struct{}
+}
+
+func (l late) Done() <-chan struct{} { <-l.found; return l.Context.Done() }
+
+// Each name wakes a worker, also if several are added before any worker waits, or one comes later.
+func TestQueueWakesEachWorker(t *testing.T) {
+	for name, add := range map[string]func(q *loop.RetryQueue){
+		"at once": func(q *loop.RetryQueue) { q.Add("a"); q.Add("b") },
+		"later":   func(q *loop.RetryQueue) { q.Add("a"); q.AddAfter("b", 2*time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				queue, begun := loop.NewRetryQueue(clock.RealClock{}, time.Minute), make(chan string, 2)
+				found := make(chan struct{})
+				for range 2 {
+					go func() {
+						name, _ := queue.Next(late{ctx, found})
+						begun <- name
+						<-ctx.Done() // The work takes long.
+					}()
+				}
+				synctest.Wait()
+				add(queue)
+				close(found)
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				if len(begun) != 2 {
+					t.Errorf("%d of 2 names are worked on", len(begun))
+				}
+				cancel()
+			})
+		})
+	}
+}
+
 // A group of many names delays no other, wherever they wait in line.
 func TestFairQueue(t *testing.T) {
 	queue := loop.NewFairQueue(clock.RealClock{}, time.Minute, func(name string) string { return name[:1] })

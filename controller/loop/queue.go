@@ -98,6 +98,9 @@ func (q *RetryQueue) Pop() (string, bool) {
 		delete(q.names, of)
 	}
 	delete(q.has, name)
+	if len(q.turns) > 0 || len(q.later) > 0 {
+		q.wake.Set() // The signal that woke this worker may have been for another one, too.
+	}
 	return name, true
 }
 
