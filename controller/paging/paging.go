@@ -25,6 +25,9 @@ import (
 // first page.
 const Limit, firstLimit = 500, 50
 
+// maxResumes is how often a list is resumed without a page in between.
+const maxResumes = 3
+
 // Each reads a list and passes its pages to take. If the client is a [Cap], the bytes of a page are
 // bounded: a tenant may create objects of a megabyte each. Each returns the resourceVersion of the
 // first page. Where the list outlives the API server's snapshot (see [Resume]), later objects are
@@ -43,12 +46,13 @@ func EachSized[L runtime.Object](
 	ctx context.Context, options metav1.ListOptions, sizes *Sizes, list func(context.Context, metav1.ListOptions) (L, error),
 	take func(L) (spent time.Duration, err error),
 ) (at string, err error) {
-	for {
+	for resumes := 0; ; {
 		options.Limit = sizes.Next()
 		measured, size := Measure(ctx)
 		page, err := list(measured, options)
-		if next, ok := Resume(err); ok {
+		if next, ok := Resume(err); ok && resumes < maxResumes {
 			options.Continue = next
+			resumes++
 			continue
 		}
 		if sizes.TooLarge(err) {
@@ -57,6 +61,7 @@ func EachSized[L runtime.Object](
 		if err != nil {
 			return at, err
 		}
+		resumes = 0
 		accessor, err := meta.ListAccessor(page)
 		if err != nil {
 			return at, err

@@ -68,6 +68,27 @@ func TestEach(t *testing.T) {
 	}
 }
 
+// A list that is only ever resumed ends with the error.
+func TestEachResumesAFewTimes(t *testing.T) {
+	goesOn, asked, pages := apierrors.NewResourceExpired("too old"), 0, 0
+	goesOn.ErrStatus.Continue = "again"
+	list := func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		switch asked++; {
+		case asked > 100:
+			return &metav1.PartialObjectMetadataList{}, nil
+		case asked == maxResumes+1:
+			page := &metav1.PartialObjectMetadataList{}
+			page.Continue = "more"
+			return page, nil
+		}
+		return nil, goesOn
+	}
+	_, err := Each(t.Context(), metav1.ListOptions{}, list, func(*metav1.PartialObjectMetadataList) error { pages++; return nil })
+	if !errors.Is(err, goesOn) || pages != 1 || asked != 2*(maxResumes+1) {
+		t.Errorf("asked %d times for %d pages: %v", asked, pages, err)
+	}
+}
+
 // A page that is too large is read in parts, whatever limit the caller asks for, and the next ones
 // are as small.
 func TestEachReadsLargeObjects(t *testing.T) {
