@@ -1,8 +1,10 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -141,14 +143,56 @@ func TestRelease(t *testing.T) {
 // forbidding is a cluster in which patches of one Pod are refused.
 type forbidding struct {
 	*view
-	name string
+	name  string
+	code  int32 // 403 if it is 0
+	asked int
 }
 
 func (f *forbidding) Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	if name == f.name {
-		return nil, apierrors.NewForbidden(podKind, name, nil)
+		f.asked++
+		return nil, denied(cmp.Or(f.code, http.StatusForbidden))
 	}
 	return f.view.Patch(ctx, namespace, name, patch)
+}
+
+// denied is the denial of an admission webhook, which chooses the code.
+func denied(code int32) error {
+	reason := map[int32]metav1.StatusReason{
+		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound,
+		http.StatusConflict: metav1.StatusReasonConflict, http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
+	}[code]
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: `admission webhook "w" denied the request: no`,
+	}}
+}
+
+// A webhook that denies the patch of a Pod is not asked again at once, whatever code it chooses.
+func TestDeniedPatchIsNotRepeated(t *testing.T) {
+	for _, code := range []int32{403, 404, 409, 422} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			w, ctx := newWorld(t.Fatalf), t.Context()
+			w.addTally("a", "a")
+			w.create("p", "a", true)
+			w.change("p", func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
+			w.finish("p", corev1.PodSucceeded)
+			p := w.process()
+			cluster := &forbidding{view: p.view, name: "p", code: code}
+			p.options.Cluster = cluster
+			p.relist(ctx)
+			for range 10 {
+				p.step(ctx, "a")
+				w.clock.Step(time.Second)
+			}
+			if cluster.asked != 1 {
+				t.Errorf("the patch was sent %d times", cluster.asked)
+			}
+			p.overdue(ctx, p.watch.space)
+			cluster.name = ""
+			p.settle(ctx)
+			w.expect(t, 0, 1, 0)
+		})
+	}
 }
 
 // A Pod whose patches are refused delays no other. It is counted once they are not.

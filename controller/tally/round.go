@@ -252,10 +252,10 @@ func (c *Controller) patch(s *space, of *pod, step string, body []byte, failures
 			s.answered(of.uid, &meta.ObjectMeta)
 			return false
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
-			// It is gone, it was created again, or it has changed.
+			// It is gone, it was created again, or it has changed; or else a webhook chose the code.
 			if read := c.reread(ctx, s, of); read != nil {
 				failures.add(fmt.Errorf("reading Pod %s: %w", klog.KRef(s.namespace, of.name), read))
-			} else if apierrors.IsInvalid(err) && s.unchanged(of) {
+			} else if s.unchanged(of) {
 				s.refuse(of)
 				refusals.add(fmt.Errorf("patching Pod %s: %w", klog.KRef(s.namespace, of.name), err))
 			}
