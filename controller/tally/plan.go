@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -138,6 +139,16 @@ func (s *space) removals(t *tally) []*pod {
 	return out
 }
 
+// changed reports whether one of some patched Pods has got, or lost, what the patches are about.
+func (s *space) changed(patched []*pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(patched, func(was *pod) bool {
+		now := s.pods[was.uid]
+		return now == nil || now.removed != was.removed || now.held != was.held || now.counted != was.counted || now.released != was.released
+	})
+}
+
 // again puts Pods back whose patches were not sent, or have failed.
 func (s *space) again(pods []*pod) {
 	s.mu.Lock()
@@ -184,35 +195,41 @@ func (s *space) when(t *tally, now time.Time) (at time.Time, ok bool) {
 	default:
 		at = t.wrote.Add(idleEvery)
 	}
-	if at.Before(t.notBefore) {
+	if wait := t.notBefore.Sub(now); wait <= recheck && at.Before(t.notBefore) {
 		at = t.notBefore
 	}
 	return at, true
 }
 
 // rest ends a round. Another round does the remaining work; after a failure, later and later.
-func (s *space) rest(t *tally, err error, now time.Time) {
+// After one that achieved nothing, the next is not at once: Pods may be changed in vain.
+func (s *space) rest(t *tally, idle bool, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.due = time.Time{}
 	if err == nil {
-		t.failures, t.notBefore = nil, time.Time{}
+		if t.failures, t.notBefore = nil, (time.Time{}); idle {
+			t.notBefore = now.Add(writeEvery)
+		}
 	} else {
 		if t.failures == nil {
 			t.failures = loop.NewBackoffOf(retryFirst, recheck)
 		}
 		t.notBefore = now.Add(min(t.failures.Next(), recheck))
 	}
-	settled := 0
+	settled, refused := 0, 0
 	for _, one := range t.ledger.uncounted {
-		if s.pods[one.uid].settled() {
+		switch p := s.pods[one.uid]; {
+		case p.settled():
 			settled++
+		case p.refused:
+			refused++ // It wakes the tally when it may be tried again.
 		}
 	}
 	if settled >= writeAtOnce && err == nil {
 		t.wrote = time.Time{} // They are counted at once.
 	}
-	if err != nil || len(t.work) > 0 || len(t.ledger.uncounted) > 0 || t != s.orphans && t.active != t.status.Active {
+	if err != nil || len(t.work) > 0 || len(t.ledger.uncounted) > refused || t != s.orphans && t.active != t.status.Active {
 		s.wake(t)
 	}
 }

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -191,6 +195,63 @@ func TestDeniedPatchIsNotRepeated(t *testing.T) {
 			cluster.name = ""
 			p.settle(ctx)
 			w.expect(t, 0, 1, 0)
+		})
+	}
+}
+
+// reverting is a cluster in which a webhook takes back what patches of Pods say, or refuses them.
+type reverting struct {
+	*slow
+	err   error
+	asked atomic.Int64
+}
+
+func (r *reverting) Patch(_ context.Context, namespace, name string, _ []byte) (*metav1.PartialObjectMetadata, error) {
+	r.asked.Add(1)
+	out := &metav1.PartialObjectMetadata{}
+	out.Namespace, out.Name, out.ResourceVersion = namespace, name, strconv.FormatInt(r.version.Add(1), 10)
+	out.Finalizers = []string{wellknown.FinalizerTally}
+	return out, r.err
+}
+
+// ticking counts how often the time is read.
+type ticking struct {
+	clock.RealClock
+	read atomic.Int64
+}
+
+func (c *ticking) Now() time.Time {
+	if c.read.Add(1) > 10_000 {
+		time.Sleep(time.Millisecond) // The test has failed, and would never end.
+	}
+	return time.Now()
+}
+
+// A tally whose Pods cannot be counted has no rounds one right after another.
+func TestRoundsInVain(t *testing.T) {
+	for name, err := range map[string]error{"refused": denied(403), "reverted": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				api := &reverting{slow: &slow{statuses: map[string]*v1alpha1.PodTallyStatus{}}, err: err}
+				api.version.Store(1)
+				ticks := &ticking{}
+				c, err := newController(Options{
+					Cluster: api, Clock: ticks, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
+					ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				crowd(c, "ci", 1, 1)
+				c.rounds(ctx)
+				time.Sleep(10 * time.Second)
+				if n, asked := ticks.read.Load(), api.asked.Load(); n > 1000 || asked > 12 || asked == 0 {
+					t.Errorf("in 10s the time was read %d times, and the patch sent %d times", n, asked)
+				}
+				cancel()
+				c.all.Wait()
+			})
 		})
 	}
 }

@@ -46,7 +46,7 @@ func (c *Controller) do(ctx context.Context, key string) {
 		c.queue.AddAfter(key, wait)
 		return
 	}
-	err := c.round(ctx, w.space, t)
+	idle, err := c.round(ctx, w.space, t)
 	switch {
 	case ctx.Err() != nil:
 		return
@@ -57,30 +57,31 @@ func (c *Controller) do(ctx context.Context, key string) {
 	case err != nil:
 		c.log.Info("Pods could not be counted, trying again", "tally", key, "reason", err.Error())
 	}
-	w.rest(t, err, c.options.Clock.Now())
+	w.rest(t, idle, err, c.options.Clock.Now())
 }
 
 // round does what a tally needs now: one write of its status, and the patches that it allows. A
-// failure leaves everything to the next round, as a crash does.
-func (c *Controller) round(ctx context.Context, s *space, t *tally) error {
+// failure leaves everything to the next round, as a crash does. idle: it has achieved nothing.
+func (c *Controller) round(ctx context.Context, s *space, t *tally) (idle bool, err error) {
 	p := s.plan(t, c.options.Clock.Now())
 	if p == nil {
-		return nil // Its Pods are not known yet.
+		return false, nil // Its Pods are not known yet.
 	}
 	if p.write {
 		if err := c.writePlan(ctx, s, t, p); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := c.checkOrphans(ctx, s, t, p); err != nil {
 		s.again(p.releases)
-		return err
+		return false, err
 	}
 	limited, cancel := context.WithTimeout(ctx, maxRound)
 	defer cancel()
 	failures, refusals := new(failures), new(failures)
 	var patches []func(context.Context) bool
-	for _, one := range s.removals(t) {
+	removals := s.removals(t)
+	for _, one := range removals {
 		patches = append(patches, c.patch(s, one, "count", counting(one.uid, t.uid), failures, refusals))
 	}
 	for _, one := range p.adopts {
@@ -90,12 +91,13 @@ func (c *Controller) round(ctx context.Context, s *space, t *tally) error {
 		patches = append(patches, c.patch(s, one, "release", releasing(one.uid, one.resourceVersion()), failures, refusals))
 	}
 	c.send(limited, patches)
+	idle = !p.write && !s.changed(slices.Concat(removals, p.adopts, p.releases))
 	s.again(p.adopts)
 	s.again(p.releases)
 	if err := refusals.error(); err != nil {
 		c.log.Info("Pods could not be counted, trying again", "tally", s.namespace+"/"+t.name, "reason", err.Error())
 	}
-	return failures.error()
+	return idle, failures.error()
 }
 
 // checkOrphans returns an error if the Pods that are about to be released may belong to a PodTally
