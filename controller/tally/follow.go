@@ -2,6 +2,7 @@ package tally
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -28,6 +29,14 @@ const (
 	// linger is how long a namespace without tallies is watched: admission may add finalizers until
 	// it has heard that the tally is gone.
 	linger = 5 * time.Minute
+	// usefulAfter is how long a watch must last for the list before it to count as a success.
+	usefulAfter = 10 * time.Second
+)
+
+var (
+	// errListAgain: it is time to list everything again, and nothing has failed.
+	errListAgain = errors.New("listing again")
+	errNoEvents  = errors.New("the watch of Pods has ended without an event")
 )
 
 // follow keeps a namespace in step with the API server until ctx is done, or it has been without
@@ -41,17 +50,20 @@ func (c *Controller) follow(ctx context.Context, w *watched) {
 		if err == nil {
 			at, err = c.list(ctx, w.space)
 		}
-		if err == nil {
-			delay.Reset()
-			err = c.events(ctx, w, at)
+		listed := err == nil
+		if listed {
+			began := c.options.Clock.Now()
+			if err = c.events(ctx, w, at); c.options.Clock.Since(began) >= usefulAfter {
+				delay.Reset() // A watch that ends sooner shows that the list cannot be followed.
+			}
 		}
 		switch {
 		case ctx.Err() != nil:
-		case err != nil:
+		case listed && c.leave(w):
+			return
+		case !errors.Is(err, errListAgain):
 			c.log.Info("Pods of a namespace could not be followed, trying again", "namespace", w.namespace, "reason", err.Error())
 			loop.Pause(ctx, c.options.Clock, delay.Next())
-		case c.leave(w):
-			return
 		}
 	}
 }
@@ -181,11 +193,13 @@ func (c *Controller) events(ctx context.Context, w *watched, at string) error {
 		}
 		next, again, err := c.drain(ctx, w, at, events, over)
 		events.Stop()
-		if again || err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if next == at {
-			return nil // A watch that brings nothing is not opened again: it might be too old.
+		case again:
+			return errListAgain
+		case next == at:
+			return errNoEvents // A watch that brings nothing is not opened again: it might be too old.
 		}
 		at = next
 	}
@@ -222,10 +236,7 @@ func (c *Controller) drain(
 				return at, false, nil
 			}
 			if event.Type == watch.Error {
-				if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-					return at, true, err
-				}
-				return at, true, nil
+				return at, true, apierrors.FromObject(event.Object)
 			}
 			pod, isPod := event.Object.(*corev1.Pod)
 			if !isPod {
