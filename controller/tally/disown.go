@@ -38,10 +38,11 @@ func (d Disowning) Do(ctx context.Context, due action.Due) action.Answer {
 		out = action.Answer{Outcome: action.Again, After: time.Second}
 	case errors.Is(err, errUnlisted):
 		out = action.Answer{Outcome: action.Refused, Err: err}
-	case apierrors.IsNotFound(err):
-		out = action.Answer{Outcome: action.Gone}
 	case err != nil:
 		out, _ = action.FailureOf(fmt.Errorf("releasing it from its PodTally: %w", err))
+		if apierrors.IsNotFound(err) && out.Origin == action.FromResource {
+			out = action.Answer{Outcome: action.Gone}
+		}
 	default:
 		due.ResourceVersion = version
 		out = d.Next.Do(ctx, due)

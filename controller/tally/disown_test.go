@@ -88,6 +88,27 @@ func TestDeletionFails(t *testing.T) {
 	}
 }
 
+// A webhook's 404 to the release does not mean that the Pod is gone. It is deleted later.
+func TestReleaseIsDeniedWith404(t *testing.T) {
+	w, ctx := someWorld(t), t.Context()
+	p := w.process()
+	p.settle(ctx)
+	of := w.pods["running"]
+	due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
+	due.Resource = podResource
+	next := deletes(func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} })
+	do := Disowning{Next: next, Tally: func() *Controller { return p.Controller }}
+	p.options.Cluster = &forbidding{view: p.view, name: of.Name, code: 404}
+	if got := do.Do(ctx, due); got.Outcome != action.Refused || len(p.watch.deletions) > 0 {
+		t.Errorf("%+v, still deleting %v", got, p.watch.deletions)
+	}
+	p.options.Cluster = p.view
+	w.pods = map[string]*corev1.Pod{}
+	if got := do.Do(ctx, due); got.Outcome != action.Gone {
+		t.Errorf("%+v of a Pod that is gone", got)
+	}
+}
+
 // S7: a Pod that someone else is deleting is not released for a deletion of Curfew's: it has failed
 // once its Node is gone. After a release that would not be counted, unless the answer was lost and
 // the process goes on with what it knew before.
