@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/pace"
 )
 
@@ -93,8 +94,12 @@ func (p *pool) send(s *share, patch func(context.Context) bool) {
 	p.begin()
 }
 
-// overloaded reports whether an error says that fewer requests should be under way.
+// overloaded reports whether an error says that fewer requests should be under way. An admission
+// webhook's says nothing about the API server.
 func overloaded(err error) bool {
+	if out, _ := action.FailureOf(err); out.Origin == action.FromAdmission {
+		return false
+	}
 	return apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -3,6 +3,7 @@ package tally
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -165,6 +166,7 @@ func denied(code int32) error {
 	reason := map[int32]metav1.StatusReason{
 		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound,
 		http.StatusConflict: metav1.StatusReasonConflict, http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
+		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
 	}[code]
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: `admission webhook "w" denied the request: no`,
@@ -173,7 +175,7 @@ func denied(code int32) error {
 
 // A webhook that denies the patch of a Pod is not asked again at once, whatever code it chooses.
 func TestDeniedPatchIsNotRepeated(t *testing.T) {
-	for _, code := range []int32{403, 404, 409, 422} {
+	for _, code := range []int32{403, 404, 409, 422, 429} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			w, ctx := newWorld(t.Fatalf), t.Context()
 			w.addTally("a", "a")
@@ -253,6 +255,14 @@ func TestRoundsInVain(t *testing.T) {
 				c.all.Wait()
 			})
 		})
+	}
+}
+
+// Failures of admission webhooks leave the number of patches under way alone.
+func TestOverloaded(t *testing.T) {
+	failing := apierrors.NewInternalError(errors.New(`failed calling webhook "w": context deadline exceeded`))
+	if overloaded(failing) || overloaded(denied(429)) || !overloaded(apierrors.NewInternalError(errors.New("etcd"))) {
+		t.Error("want only the failure of the API server itself to count")
 	}
 }
 
