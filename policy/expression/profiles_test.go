@@ -248,4 +248,10 @@ func TestRuntimePolicyReadsFieldsAndAnnotations(t *testing.T) {
 	if setting := said.TTL.For(lifetime.Succeeded); setting == nil || setting.Err == nil {
 		t.Errorf("an unreadable annotation has to stay unreadable (S6): %+v", setting)
 	}
+	said = ref.Policy(map[string]any{"metadata": map[string]any{"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": map[string]any{
+		"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)},
+	}}, nil)
+	if !said.Missing || said.Unusable() == nil || said.TTL.For(lifetime.Failed) != nil || said.Deadline != nil {
+		t.Errorf("a runtime that is being deleted has to keep (it is not reviewed): %+v", said)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -146,6 +147,11 @@ func (r *Reference) Policy(runtime map[string]any, fields []fieldpath.FieldPath)
 	said := &resolution.RuntimePolicy{Name: r.Name, Path: r.path, Namespaced: r.Namespace != ""}
 	if runtime == nil {
 		said.Missing = true
+		return said
+	}
+	// Admission does not review what is being deleted: whoever may write it could forge its stamp.
+	if deleted, _, _ := unstructured.NestedFieldNoCopy(runtime, "metadata", "deletionTimestamp"); deleted != nil {
+		said.Missing, said.Err = true, fmt.Errorf("%s %s is being deleted", r.Kind.Kind, quote.Shorten(r.Name))
 		return said
 	}
 	facts := policy.FactsOfObject(&policy.Profile{
