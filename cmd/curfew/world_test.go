@@ -92,7 +92,9 @@ func (router) RoundTrip(r *http.Request) (*http.Response, error) {
 func intercept(t *testing.T) string {
 	before, registry, handlers := http.DefaultTransport, metrics.Registry, utilruntime.ErrorHandlers
 	http.DefaultTransport, utilruntime.ErrorHandlers = router{}, nil
-	t.Cleanup(func() { http.DefaultTransport, metrics.Registry, utilruntime.ErrorHandlers = before, registry, handlers })
+	t.Cleanup(func() {
+		http.DefaultTransport, metrics.Registry, utilruntime.ErrorHandlers = before, registry, handlers
+	})
 	return t.TempDir()
 }
 

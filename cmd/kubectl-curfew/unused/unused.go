@@ -35,10 +35,10 @@ func Command(env console.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "unused [flags]",
 		Short: "Show objects that nothing uses",
-		Long: `Show objects that nothing uses. These are ConfigMaps, Secrets, ServiceAccounts and
-classes that no other object refers to, and PersistentVolumeClaims that no Pod
-and no workload mounts. Services count as unused if they select no Pod and no pod
-template, and Ingresses and HorizontalPodAutoscalers if they refer to nothing
+		Long: `Show objects that nothing uses. These are ConfigMaps, Secrets, ServiceAccounts
+and classes that no other object refers to, and PersistentVolumeClaims that no
+Pod and no workload mounts. Services count as unused if they select no Pod and
+no pod template, and Ingresses and HorizontalPodAutoscalers if they refer to nothing
 that exists. Empty Namespaces and Nodes are shown if --kind names them.
 
 The command reads only: it needs no cleanup policy and no controller, and it

@@ -161,7 +161,8 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("deletion: HTTP client of the API server: %w", err)
 	}
-	// A redirect turns a DELETE into a GET, whose 200 would count as a deletion, or sends it elsewhere.
+	// A redirect turns a DELETE into a GET, whose 200 would count as a deletion, or sends it
+	// elsewhere.
 	hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
