@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -48,12 +49,12 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	review := &rules.PlatformRequest{Options: w.options, Now: now}
 	var err error
 	if kind.Kind == "KindProfile" {
-		_, _, review.Errors, review.OldErrors, err = compileBoth(request, w.compiler.UserProfile)
+		_, _, review.Errors, review.OldErrors, err = compileBoth(ctx, w, request, w.compiler.UserProfile)
 	} else {
-		review.Policy, review.OldPolicy, review.Errors, review.OldErrors, err = compileBoth(request, w.compiler.Policy)
+		review.Policy, review.OldPolicy, review.Errors, review.OldErrors, err = compileBoth(ctx, w, request, w.compiler.Policy)
 	}
 	if err != nil {
-		return invalid(err)
+		return uncompiled(err)
 	}
 	if lister, ok := w.source.namespaces.(NamespaceLister); ok && review.Policy != nil && review.Policy.Bounds != (lifetime.Bounds{}) {
 		review.Namespaces = lister.Bounded()
@@ -61,22 +62,74 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	return decided(rules.ReviewPlatform(review), request.user.IsPerson())
 }
 
-// compileBoth compiles the object of a request, and the old one if there is one.
-func compileBoth[T, P any](request *request, compile func(*T) (P, field.ErrorList)) (now, old P, errs, oldErrs field.ErrorList, err error) {
+// compileTimeout bounds the wait for others that compile, and the compilation. The API server gives a
+// review 5 seconds in all, and then admits the object where the webhook fails open: access reviews
+// need 2 of them.
+const compileTimeout = 2500 * time.Millisecond
+
+var errCompiling = fmt.Errorf("no answer within %s, since many policies are compiled", compileTimeout)
+
+// uncompiled answers a review whose objects could not be compiled.
+func uncompiled(err error) answer {
+	if errors.Is(err, errCompiling) {
+		return unanswered("curfew could not compile the expressions in time", err)
+	}
+	return invalid(err)
+}
+
+// compiled is what a review compares: the object, and the old one if there is one.
+type compiled[P any] struct {
+	now, old      P
+	errs, oldErrs field.ErrorList
+	err           error
+}
+
+// compileBoth compiles the object of a request, and the old one if there is one. The expressions of
+// one author must not make the reviews of others too late, so a late one returns errCompiling.
+func compileBoth[T, P any](ctx context.Context, w *Webhooks, request *request, compile func(*T) (P, field.ErrorList)) (now, old P,
+	errs, oldErrs field.ErrorList, err error) {
+	ctx, cancel := context.WithTimeout(ctx, compileTimeout)
+	defer cancel()
+	release, ok := w.load.take(ctx, w.load.compiling, 1)
+	if !ok {
+		return now, old, nil, nil, errCompiling
+	}
+	result := make(chan compiled[P], 1)
+	go func() {
+		defer release() // Also if no one waits any longer.
+		result <- compileNow(request, compile)
+	}()
+	select {
+	case out := <-result:
+		return out.now, out.old, out.errs, out.oldErrs, out.err
+	case <-ctx.Done():
+		return now, old, nil, nil, errCompiling
+	}
+}
+
+func compileNow[T, P any](request *request, compile func(*T) (P, field.ErrorList)) (out compiled[P]) {
+	defer func() { // In a goroutine of its own, a panic would end the process.
+		if reason := recover(); reason != nil {
+			out.err = fmt.Errorf("compiling it panics: %v", reason)
+		}
+	}()
 	object, before := new(T), new(T)
-	if err := json.Unmarshal([]byte(request.review.Object.Raw), object); err != nil {
-		return now, old, nil, nil, fmt.Errorf("request.object: %w", err)
+	if out.err = json.Unmarshal([]byte(request.review.Object.Raw), object); out.err != nil {
+		out.err = fmt.Errorf("request.object: %w", out.err)
+		return out
 	}
 	if request.old != nil {
-		if err := json.Unmarshal([]byte(request.review.Old.Raw), before); err != nil {
-			return now, old, nil, nil, fmt.Errorf("request.oldObject: %w", err)
+		if out.err = json.Unmarshal([]byte(request.review.Old.Raw), before); out.err != nil {
+			out.err = fmt.Errorf("request.oldObject: %w", out.err)
+			return out
 		}
-		old, oldErrs = compile(before)
+		out.old, out.oldErrs = compile(before)
 	}
-	now, errs = compile(object)
+	out.now, out.errs = compile(object)
 	kind := request.facts.Profile.Kind.Kind
-	errs = append(errs, requirement.Unknown(kind, request.object)...)
-	return now, old, errs, append(oldErrs, requirement.Unknown(kind, request.old)...), nil
+	out.errs = append(out.errs, requirement.Unknown(kind, request.object)...)
+	out.oldErrs = append(out.oldErrs, requirement.Unknown(kind, request.old)...)
+	return out
 }
 
 // Kinds of cleanup policies.
@@ -88,9 +141,9 @@ const (
 // validateCleanup asks the rules about a cleanup policy.
 func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer {
 	review := &rules.CleanupRequest{Options: w.options}
-	compiled, before, errs, oldErrs, err := w.compileCleanup(request)
+	compiled, before, errs, oldErrs, err := w.compileCleanup(ctx, request)
 	if err != nil {
-		return invalid(err)
+		return uncompiled(err)
 	}
 	review.Policy, review.Before, review.Errors, review.OldErrors = compiled, before, errs, oldErrs
 	if w.policyLimit != nil && len(errs) == 0 && request.old == nil && request.kind.Kind == cleanupKind {
@@ -164,7 +217,8 @@ func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p 
 // maxReviews is how many access reviews run at once.
 const maxReviews = 16
 
-func (w *Webhooks) compileCleanup(request *request) (now, old *cleanup.Policy, errs, oldErrs field.ErrorList, err error) {
+func (w *Webhooks) compileCleanup(ctx context.Context, request *request) (now, old *cleanup.Policy, errs, oldErrs field.ErrorList,
+	err error) {
 	checked := func(compiled *cleanup.Policy, errs field.ErrorList) (*cleanup.Policy, field.ErrorList) {
 		if err := compiled.CheckInterval(w.settings.CleanupInterval); err != nil {
 			errs = append(errs, err)
@@ -172,11 +226,11 @@ func (w *Webhooks) compileCleanup(request *request) (now, old *cleanup.Policy, e
 		return compiled, errs
 	}
 	if request.kind.Kind == clusterCleanupKind {
-		return compileBoth(request, func(object *v1alpha1.ClusterCleanupPolicy) (*cleanup.Policy, field.ErrorList) {
+		return compileBoth(ctx, w, request, func(object *v1alpha1.ClusterCleanupPolicy) (*cleanup.Policy, field.ErrorList) {
 			return checked(cleanup.Compile(w.compiler, object))
 		})
 	}
-	return compileBoth(request, func(object *v1alpha1.CleanupPolicy) (*cleanup.Policy, field.ErrorList) {
+	return compileBoth(ctx, w, request, func(object *v1alpha1.CleanupPolicy) (*cleanup.Policy, field.ErrorList) {
 		return checked(cleanup.CompileNamespaced(w.compiler, object))
 	})
 }
@@ -267,13 +321,13 @@ func (l *policyLimit) count(ctx context.Context, namespace, selector string) (in
 func (w *Webhooks) validateTally(ctx context.Context, request *request) answer {
 	review := &rules.TallyRequest{Options: w.options, Outer: w.source.store.Snapshot().BoundingKind(policy.PodProfile.Kind.GroupKind())}
 	var err error
-	review.Tally, review.Old, review.Errors, review.OldErrors, err = compileBoth(request,
+	review.Tally, review.Old, review.Errors, review.OldErrors, err = compileBoth(ctx, w, request,
 		func(object *v1alpha1.PodTally) (*tally.Tally, field.ErrorList) {
 			object.Namespace = request.facts.Namespace // On CREATE it may only be in the URL.
 			return tally.Compile(object)
 		})
 	if err != nil {
-		return invalid(err)
+		return uncompiled(err)
 	}
 	if review.Namespace, err = w.source.Namespace(ctx, request.facts.Namespace); err != nil {
 		return unreadable(request.facts, err)

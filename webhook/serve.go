@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -159,9 +160,11 @@ type load struct {
 	// bodies is for the texts of large reviews, decoded for the objects in them. A review that has its
 	// share of decoded waits for nothing else.
 	bodies, decoded, small *semaphore.Weighted
+	// compiling is for reviews that compile expressions: as many as are compiled at once.
+	compiling *semaphore.Weighted
 	// room is the size of decoded, spare that of small.
 	room, spare int64
-	// large counts the large reviews under way, waiting ones included.
+	// large counts the large reviews that have arrived, waiting ones included.
 	large atomic.Int32
 }
 
@@ -171,6 +174,7 @@ func newLoad(maxReview, memory int64) *load {
 	l := &load{maxReview: maxReview, patience: defaultPatience, room: memory / 2, spare: memory / 8}
 	l.bodies, l.decoded, l.small = semaphore.NewWeighted(max(memory/8, 2*maxReview)), semaphore.NewWeighted(l.room),
 		semaphore.NewWeighted(l.spare)
+	l.compiling = semaphore.NewWeighted(int64(max(1, runtime.GOMAXPROCS(0)/2)))
 	return l
 }
 
@@ -191,8 +195,6 @@ func (l *load) review(r *http.Request, begun []byte, handle func(*wire.Review) a
 	if len(begun) <= smallReview {
 		return l.decode(r.Context(), string(begun), l.small, l.spare, handle)
 	}
-	l.large.Add(1)
-	defer l.large.Add(-1)
 	size := r.ContentLength
 	if size < 0 {
 		size = l.maxReview
@@ -206,23 +208,49 @@ func (l *load) review(r *http.Request, begun []byte, handle func(*wire.Review) a
 	if size > l.maxReview {
 		return deny(tooLarge(l.maxReview))
 	}
-	release, ok := l.take(r.Context(), l.bodies, size)
-	if !ok {
-		return deny(throttled())
-	}
-	defer release()
 	var text strings.Builder
-	text.Grow(int(size))
 	text.Write(begun)
-	// One byte more than allowed shows that the body is too long.
-	_, err := io.Copy(&text, io.LimitReader(r.Body, size+1-int64(len(begun))))
+	held, err := l.read(r, &text, size)
+	defer l.bodies.Release(held)
 	switch {
+	case errors.Is(err, errNoMemory):
+		return deny(throttled())
 	case err != nil:
 		return refused(http.StatusBadRequest, fmt.Errorf("the body could not be read to its end: %w", err))
 	case int64(text.Len()) > size:
 		return deny(tooLarge(l.maxReview))
 	}
+	l.large.Add(1)
+	defer l.large.Add(-1)
 	return l.decode(r.Context(), text.String(), l.decoded, l.room, handle)
+}
+
+// bodyStep is for how much of a body memory is taken at once.
+const bodyStep = smallReview
+
+var errNoMemory = errors.New("no memory for the body")
+
+// read reads a body of at most size bytes, and one more if it is longer. It takes memory for what
+// arrives, not for what was announced: a connection that sends nothing must not keep others waiting.
+// The caller releases what it held.
+func (l *load) read(r *http.Request, text *strings.Builder, size int64) (held int64, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), bodyTimeout)
+	defer cancel()
+	for {
+		if _, ok := l.take(ctx, l.bodies, bodyStep); !ok {
+			return held, errNoMemory
+		}
+		held += bodyStep
+		step := min(bodyStep, size+1-int64(text.Len()))
+		switch n, err := io.CopyN(text, r.Body, step); {
+		case errors.Is(err, io.EOF):
+			return held, nil
+		case err != nil:
+			return held, err
+		case n == 0 || int64(text.Len()) > size:
+			return held, nil
+		}
+	}
 }
 
 func (l *load) decode(ctx context.Context, text string, pool *semaphore.Weighted, room int64, handle func(*wire.Review) answer) answer {
