@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/paging"
@@ -310,7 +311,7 @@ func (i *Installation) others(ctx context.Context) (out []string, err error) {
 	if err != nil {
 		out = append(out, fmt.Sprintf("what cannot be listed: %v", err))
 	}
-	seen := map[string]bool{} // a kind can be served in several versions and groups
+	seen := map[string]*metav1.ObjectMeta{} // a kind can be served in several versions and groups
 	for _, list := range lists {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -333,18 +334,29 @@ func (i *Installation) others(ctx context.Context) (out []string, err error) {
 			}
 			for j := range page.Items {
 				one := &page.Items[j].ObjectMeta
-				if name := kind.Name + "/" + one.Name; !seen[name] && !i.has(one) && !slices.Contains(everyNamespace, name) {
-					seen[name] = true
-					out = append(out, name)
-				}
+				seen[kind.Name+"/"+one.Name] = one
 			}
+		}
+	}
+	inside := map[types.UID]bool{}
+	for _, one := range i.Objects {
+		inside[one.GetUID()] = true
+	}
+	for _, one := range seen {
+		inside[one.UID] = true
+	}
+	for name, one := range seen {
+		// The owner may be cluster-scoped, and not part of Curfew.
+		owned := slices.ContainsFunc(one.OwnerReferences, func(by metav1.OwnerReference) bool { return inside[by.UID] && by.UID != one.UID })
+		if !owned && !i.has(one) && !slices.Contains(everyNamespace, name) {
+			out = append(out, name)
 		}
 	}
 	slices.Sort(out)
 	return out, nil
 }
 
-// has reports whether an object is part of the installation, or owned by another one.
+// has reports whether an object is part of the installation.
 func (i *Installation) has(object *metav1.ObjectMeta) bool {
-	return len(object.OwnerReferences) > 0 || slices.ContainsFunc(i.Objects, func(one *Object) bool { return one.GetUID() == object.UID })
+	return slices.ContainsFunc(i.Objects, func(one *Object) bool { return one.GetUID() == object.UID })
 }

@@ -335,7 +335,9 @@ func TestForbidden(t *testing.T) {
 
 // TestKept: foreign objects keep the Namespace, and --keep-crds the CRDs.
 func TestKept(t *testing.T) {
-	f := newFake(t, append(small(), object("v1", "ConfigMap", "curfew-system", "mine"), object("v1", "ConfigMap", "curfew-system", "kube-root-ca.crt"))...)
+	pushed := object("v1", "ConfigMap", "curfew-system", "pushed") // by a cluster-scoped object that is not Curfew's
+	pushed.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ClusterThing", Name: "a", UID: "elsewhere"}})
+	f := newFake(t, append(small(), pushed, object("v1", "ConfigMap", "curfew-system", "mine"), object("v1", "ConfigMap", "curfew-system", "kube-root-ca.crt"))...)
 	f.lists = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
 		{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}},
 		{Name: "services", Kind: "Service", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}},
@@ -344,7 +346,7 @@ func TestKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(found.Others, []string{"configmaps/mine"}) || len(found.of(namespace, kinds)) > 0 {
+	if !slices.Equal(found.Others, []string{"configmaps/mine", "configmaps/pushed"}) || len(found.of(namespace, kinds)) > 0 {
 		t.Errorf("others %q, and %v are deleted", found.Others, found.of(namespace, kinds))
 	}
 }
