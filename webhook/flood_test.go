@@ -58,8 +58,8 @@ func TestStalledBodiesHoldUpNoReview(t *testing.T) {
 	}
 }
 
-// A review that cannot compile in time is a denial: an answer that is too late admits the policy where
-// the webhook fails open.
+// A review that cannot compile in time is a denial: an answer that is too late admits the policy
+// where the webhook fails open.
 func TestReviewsThatCannotCompileAreDenied(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Access = allBut("delete secrets") })
 	const object = `{"apiVersion":"curfew.dev/v1alpha1","kind":"CleanupPolicy","metadata":{"namespace":"plain","name":"a"},` +

@@ -62,9 +62,9 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	return decided(rules.ReviewPlatform(review), request.user.IsPerson())
 }
 
-// compileTimeout bounds the wait for others that compile, and the compilation. The API server gives a
-// review 5 seconds in all, and then admits the object where the webhook fails open: access reviews
-// need 2 of them.
+// compileTimeout bounds the wait for others that compile, and the compilation. The API server gives
+// a review 5 seconds in all, and then admits the object where the webhook fails open: access
+// reviews need 2 of them.
 const compileTimeout = 2500 * time.Millisecond
 
 var errCompiling = fmt.Errorf("no answer within %s, since many policies are compiled", compileTimeout)

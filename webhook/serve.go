@@ -231,8 +231,8 @@ const bodyStep = smallReview
 var errNoMemory = errors.New("no memory for the body")
 
 // read reads a body of at most size bytes, and one more if it is longer. It takes memory for what
-// arrives, not for what was announced: a connection that sends nothing must not keep others waiting.
-// The caller releases what it held.
+// arrives, not for what was announced: a connection that sends nothing must not keep others
+// waiting. The caller releases what it held.
 func (l *load) read(r *http.Request, text *strings.Builder, size int64) (held int64, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), bodyTimeout)
 	defer cancel()
