@@ -38,8 +38,8 @@ func Command(env console.Environment) *cobra.Command {
 		Long: `Show objects that nothing uses. These are ConfigMaps, Secrets, ServiceAccounts
 and classes that no other object refers to, and PersistentVolumeClaims that no
 Pod and no workload mounts. Services count as unused if they select no Pod and
-no pod template, and Ingresses and HorizontalPodAutoscalers if they refer to nothing
-that exists. Empty Namespaces and Nodes are shown if --kind names them.
+no pod template, and Ingresses and HorizontalPodAutoscalers if they refer to
+nothing that exists. Empty Namespaces and Nodes are shown if --kind names them.
 
 The command reads only: it needs no cleanup policy and no controller, and it
 decides by the code of the lookups of cleanup policies. Of Secrets it reads the
