@@ -11,7 +11,7 @@ import (
 func TestCompletion(t *testing.T) {
 	laid(t)
 	for text, want := range map[string][]string{
-		"curfew ''":                               {"approve", "completion", "convert", "defaults", "expire-now", "expiring", "explain", "extend", "help", "keep", "lint", "options", "pause", "preview", "report", "resume", "status", "tally", "test", "uninstall", "version"},
+		"curfew ''":                               {"approve", "completion", "convert", "defaults", "expire-now", "expiring", "explain", "extend", "help", "keep", "lint", "options", "pause", "preview", "report", "resume", "status", "tally", "test", "uninstall", "unused", "version"},
 		"curfew exp":                              {"expire-now", "expiring", "explain"},
 		"curfew expiring dep":                     {"deployments.apps"},
 		"curfew explain -n foo deploy/":           {"deploy/evening", "deploy/web", "deploy/weekend"},
