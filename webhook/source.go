@@ -125,7 +125,7 @@ func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[
 	}
 	for _, failure := range found.Failures {
 		w.metrics.unevaluated.Inc()
-		w.log.V(1).Info("policy could not be evaluated: what it speaks of is kept", "reason", failure.Error())
+		w.log.V(1).Info("policy could not be evaluated: the objects that it matches are kept", "reason", failure.Error())
 	}
 	found.AnnotationsOnly, found.Off = w.settings.AnnotationsOnly, w.options.Controller.Off
 	found.Protected = judging.Protects(w.options.Controller.Protect, facts.Namespace)

@@ -26,8 +26,8 @@ spec:
   matchConstraints: {resourceRules: [{apiGroups: [""], resources: [configmaps]}], objectSelector: {matchLabels: {app: demo}}}
 `
 
-// consecutive is a policy that has run twice, and the report page with the ConfigMaps that matched: demo
-// in both runs, plain in the second.
+// consecutive is a policy that has run twice, and the report page with the ConfigMaps that matched:
+// demo in both runs, plain in the second.
 func consecutive(t *testing.T) (policy, page *unstructured.Unstructured) {
 	t.Helper()
 	return unusedBy(t, "consecutiveRuns: 3")

@@ -65,7 +65,7 @@ func NewPolicies(source Source, store *platform.Store, clock clock.Clock, log lo
 // logUnusable logs an object that got in past admission.
 func logUnusable(log logr.Logger, name string, errs field.ErrorList) {
 	if err := errs.ToAggregate(); err != nil {
-		log.Info("object cannot be used as it stands: what it speaks of is kept", "name", name, "reason", err.Error())
+		log.Info("object cannot be used as it stands: the objects that it matches are kept", "name", name, "reason", err.Error())
 	}
 }
 

@@ -149,7 +149,7 @@ func (r *Reference) Policy(runtime map[string]any, fields []fieldpath.FieldPath)
 		said.Missing = true
 		return said
 	}
-	// Admission does not review what is being deleted: whoever may write it could forge its stamp.
+	// Admission does not review what is being deleted: its author could forge its stamp.
 	if deleted, _, _ := unstructured.NestedFieldNoCopy(runtime, "metadata", "deletionTimestamp"); deleted != nil {
 		said.Missing, said.Err = true, fmt.Errorf("%s %s is being deleted", r.Kind.Kind, quote.Shorten(r.Name))
 		return said

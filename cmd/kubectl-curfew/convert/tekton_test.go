@@ -9,7 +9,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/convert"
 )
 
-// run is a PipelineRun or TaskRun of a day of November 2026 that ended at once; the reason is empty while it runs.
+// run is a PipelineRun or TaskRun of a day of November 2026 that ended at once. Without a reason it
+// still runs.
 func run(kind, namespace, name string, day int, reason, metadata string) string {
 	at := fmt.Sprintf("2026-11-%02dT10:00:00Z", day)
 	out := fmt.Sprintf("---\napiVersion: tekton.dev/v1\nkind: %s\nmetadata: {name: %s, namespace: %s, creationTimestamp: %s%s}\n",
@@ -24,7 +25,8 @@ func run(kind, namespace, name string, day int, reason, metadata string) string 
 	return out + fmt.Sprintf("status: {startTime: %[1]s, completionTime: %[1]s, conditions: [{type: Succeeded, status: '%s', reason: %s}]}\n", at, status, reason)
 }
 
-// pruned returns the runs that the policies of a global-config and an ns-config of namespace shop delete.
+// pruned returns the runs that are deleted by the policies of a global-config and of an ns-config of
+// namespace shop.
 func pruned(t *testing.T, global, shop, objects string) []string {
 	t.Helper()
 	source := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: tekton-pruner-default-spec}\ndata: {global-config: '" + global + "'}\n"
@@ -95,7 +97,8 @@ func TestPrunerGroups(t *testing.T) {
 	}
 }
 
-// The pruner of the operator keeps the newest and the young, running runs, and namespaces with annotations.
+// The pruner of the operator keeps the newest and the young, running runs, and namespaces with
+// annotations.
 func TestJobPruner(t *testing.T) {
 	objects := "apiVersion: v1\nkind: Namespace\nmetadata: {name: own, annotations: {operator.tekton.dev/prune.skip: 'true'}}\n" +
 		run("PipelineRun", "ci", "a-20", 20, "Succeeded", ", labels: {tekton.dev/pipeline: a}") +
