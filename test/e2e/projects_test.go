@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/wellknown"
@@ -135,7 +137,20 @@ var projects = map[string]project{
 var installProjects = sync.OnceValue(func() error {
 	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
-	return suite.cluster.InstallCRDs(ctx, harness.TrainingOperator, harness.ArgoWorkflows, harness.Tekton, harness.KubeRay, harness.SparkOperator)
+	err := suite.cluster.InstallCRDs(ctx, harness.TrainingOperator, harness.ArgoWorkflows, harness.Tekton, harness.KubeRay, harness.SparkOperator)
+	if err != nil {
+		return err
+	}
+	// Tekton's conversion webhook does not run here. Without it nobody can list a PipelineRun in the
+	// other version, and lookups of other tests keep all objects.
+	const noConversion = `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	client, err := dynamic.NewForConfig(suite.cluster.Config)
+	if err != nil {
+		return err
+	}
+	_, err = client.Resource(definitions).Patch(ctx, "pipelineruns.tekton.dev", types.MergePatchType, []byte(noConversion), metav1.PatchOptions{})
+	return err
 })
 
 // The built-in profiles, on the CRDs that the projects ship. An object is deleted by the default of

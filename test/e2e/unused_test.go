@@ -56,11 +56,7 @@ func TestUnusedIsFound(t *testing.T) {
 		t.Errorf("objects that are minutes old:\n%s", got)
 	}
 	const want = "ConfigMap unused\nSecret spare\nServiceAccount idle\n"
-	got := ""
-	s.poll("the unused objects", func(context.Context) (bool, error) { // Other tests have kinds that cannot be listed for a while.
-		got = preview(2 * time.Hour)
-		return got != "", nil
-	})
+	got := s.previewed(policy, preview)
 	if got != want {
 		t.Errorf("the preview shows\n%s\nwant\n%s", got, want)
 	}
@@ -126,13 +122,25 @@ func TestUnselectedServicesAreFound(t *testing.T) {
 		if got := preview(0); got != "" {
 			t.Errorf("%s: objects that are minutes old:\n%s", c.name, got)
 		}
-		got := ""
-		s.poll("the unused objects", func(context.Context) (bool, error) { // Other tests have kinds that cannot be listed for a while.
-			got = preview(2 * time.Hour)
-			return got != "", nil
-		})
+		got := s.previewed(policy, preview)
 		if got != c.want {
 			t.Errorf("%s: the preview shows\n%s\nwant\n%s", c.name, got, c.want)
 		}
 	}
+}
+
+// previewed is what a preview two hours from now would delete, as soon as that is anything: other
+// tests have kinds that cannot be listed for a while. In the end it tells why nothing would be.
+func (s *space) previewed(policy string, preview func(at time.Duration) string) (got string) {
+	s.Helper()
+	defer func() {
+		if got == "" {
+			s.Log(s.curfew("preview", policy, "--at", time.Now().UTC().Add(2*time.Hour).Format(time.RFC3339)).stdout)
+		}
+	}()
+	s.poll("the unused objects", func(context.Context) (bool, error) {
+		got = preview(2 * time.Hour)
+		return got != "", nil
+	})
+	return got
 }
