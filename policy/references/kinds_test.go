@@ -72,13 +72,20 @@ func TestClaimsAndClasses(t *testing.T) {
 // A selector selects Pods, and templates at any depth, of its own namespace.
 func TestSelects(t *testing.T) {
 	web := "{apiVersion: v1, kind: Service, metadata: {namespace: ci, name: web}, spec: {selector: {app: web, of: shop}}}"
-	budget := "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {namespace: ci, name: web}, spec: {selector: {matchExpressions: [{key: app, operator: In, values: [web, api]}]}}}"
-	network := "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: ci, name: all}, spec: {podSelector: {}}}"
 	pod := func(namespace, labels string) string {
 		return "{apiVersion: v1, kind: Pod, metadata: {namespace: " + namespace + ", name: web, labels: {" + labels + "}}, spec: {}}"
 	}
 	slice := func(manager, endpoints string) string {
 		return "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: ci, name: web-x, labels: {app: web, of: shop, kubernetes.io/service-name: web, endpointslice.kubernetes.io/managed-by: " + manager + "}}, endpoints: [" + endpoints + "]}"
+	}
+	budget := "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {namespace: ci, name: web}, spec: {selector: {matchExpressions: [{key: app, operator: In, values: [web, api]}]}}}"
+	network := "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: ci, name: all}, spec: {podSelector: {}}}"
+	perPod := "{apiVersion: v1, kind: Service, metadata: {namespace: ci, name: web}, spec: {selector: {statefulset.kubernetes.io/pod-name: db-12}}}"
+	statefulSet := func(namespace, name string) string {
+		return "{apiVersion: apps/v1, kind: StatefulSet, metadata: {namespace: " + namespace + ", name: " + name + "}, spec: {replicas: 0, template: {metadata: {labels: {app: x}}}}}"
+	}
+	deployment := func(labels string) string {
+		return "{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: ci, name: d}, spec: {replicas: 0, template: {metadata: {labels: {" + labels + "}}}}}"
 	}
 	const template = "template: {metadata: {labels: {app: web, of: shop, more: x}}}"
 	for name, c := range map[string]struct {
@@ -90,6 +97,14 @@ func TestSelects(t *testing.T) {
 		"a Pod without one of the labels":    {web, pod("ci", "app: web"), false},
 		"a Pod elsewhere":                    {web, pod("dev", "app: web, of: shop"), false},
 		"a Deployment scaled to zero":        {web, "{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: ci, name: d}, spec: {replicas: 0, " + template + "}}", true},
+		"a label that Pods get later":        {web, deployment("app: web, more: x"), true},
+		"another value of a label":           {web, deployment("app: web, of: bank"), false},
+		"none of the labels":                 {web, deployment("more: x"), false},
+		"a StatefulSet scaled to zero":       {perPod, statefulSet("ci", "db"), true},
+		"another StatefulSet":                {perPod, statefulSet("ci", "d"), false},
+		"a StatefulSet elsewhere":            {perPod, statefulSet("dev", "db"), false},
+		"a cluster-scoped custom kind":       {web, "{apiVersion: example.com/v1, kind: Any, metadata: {name: x}, spec: {" + template + "}}", true},
+		"one of a value's name":              {web, "{apiVersion: example.com/v1, kind: Any, metadata: {name: shop}}", true},
 		"a suspended CronJob":                {web, "{apiVersion: batch/v1, kind: CronJob, metadata: {namespace: ci, name: d}, spec: {suspend: true, jobTemplate: {spec: {" + template + "}}}}", true},
 		"labels of a Deployment itself":      {web, "{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: ci, name: d, labels: {app: web, of: shop}}, spec: {template: {metadata: {labels: {app: other}}}}}", false},
 		"a selector of a NetworkPolicy":      {web, "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: ci, name: d}, spec: {podSelector: {matchLabels: {app: web, of: shop}}}}", false},
@@ -108,6 +123,7 @@ func TestSelects(t *testing.T) {
 		"a budget of other Pods":             {budget, pod("ci", "app: db"), false},
 		"a NetworkPolicy for all Pods":       {network, "{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: p}}", true},
 		"a NetworkPolicy of no Pods":         {network, "{apiVersion: v1, kind: Pod, metadata: {namespace: dev, name: p}}", false},
+		"a template for a budget":            {budget, deployment("of: shop"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind, object := read(t, c.object)

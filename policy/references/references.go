@@ -32,7 +32,9 @@ const maxParts = 5
 type Candidates struct {
 	byName     map[string]map[string][]*candidate // by name and namespace
 	namespaces map[string]*ordered
+	all        ordered               // of all namespaces
 	selectors  map[string]*selectors // by namespace
+	everywhere *selectors            // of all namespaces
 	targets    targets
 	count      int
 }
@@ -55,7 +57,7 @@ type candidate struct {
 func NewCandidates() *Candidates {
 	return &Candidates{
 		byName: map[string]map[string][]*candidate{}, namespaces: map[string]*ordered{}, selectors: map[string]*selectors{},
-		targets: targets{exists: map[target]bool{}, listed: map[schema.GroupKind]bool{}},
+		everywhere: newSelectors(), targets: targets{exists: map[target]bool{}, listed: map[schema.GroupKind]bool{}},
 	}
 }
 
@@ -85,7 +87,8 @@ func (c *Candidates) Add(kind schema.GroupKind, namespace, name string) error {
 		c.namespaces[namespace] = &ordered{}
 	}
 	of := c.namespaces[namespace]
-	of.forwards, of.backwards, of.sorted = append(of.forwards, one), append(of.backwards, one), false
+	of.add(one)
+	c.all.add(one)
 	if kind.Kind == claimKind {
 		of.claims = append(of.claims, one)
 	}
@@ -107,11 +110,12 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (
 // Scan notes what an object says about candidates. It names candidates of its own namespace, of
 // each namespace that it names as well, and cluster-scoped ones. A cluster-scoped object may mean
 // any namespace. No object refers to itself. An operator may put names together from the name of
-// its object, such as DATABASE-credentials: the object uses all candidates that extend its name.
+// its object, such as DATABASE-credentials: the object uses all candidates that extend its name, in
+// its namespace or, if it is cluster-scoped, in all.
 func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	namespace, name := identity(object)
 	c.targets.scan(kind, namespace, name)
-	c.selectors[namespace].scan(kind, name, object)
+	c.scanSelectors(kind, namespace, name, object)
 	if len(c.byName) == 0 {
 		return
 	}
@@ -158,8 +162,15 @@ func (c *Candidates) scanName(kind schema.GroupKind, namespace, name string) {
 			claim.referenced = claim.referenced || strings.Contains(claim.name, "-"+name+"-")
 		}
 	}
-	for _, in := range slices.Compact([]string{namespace, ""}) {
-		if of := c.namespaces[in]; of != nil && !builtIn {
+	if builtIn {
+		return
+	}
+	if namespace == "" { // It may have its objects in any namespace.
+		c.all.extend(name)
+		return
+	}
+	for _, in := range []string{namespace, ""} {
+		if of := c.namespaces[in]; of != nil {
 			of.extend(name)
 		}
 	}
@@ -171,6 +182,10 @@ func identity(object map[string]any) (namespace, name string) {
 	namespace, _ = metadata["namespace"].(string)
 	name, _ = metadata["name"].(string)
 	return namespace, name
+}
+
+func (o *ordered) add(one *candidate) {
+	o.forwards, o.backwards, o.sorted = append(o.forwards, one), append(o.backwards, one), false
 }
 
 // extend notes that an operator uses the candidates whose names extend a name by a dash.

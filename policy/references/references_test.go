@@ -214,11 +214,12 @@ func TestNamesThatOperatorsPutTogether(t *testing.T) {
 		group, namespace, name string
 		want                   []string
 	}{
-		"a custom kind":                {"example.com", "ci", "db", []string{"db", "db-credentials", "db-a-b", "creds-of-db", "zz-db"}},
-		"a longer name":                {"example.com", "ci", "db-a", []string{"db-a-b"}},
-		"elsewhere":                    {"example.com", "prod", "db", nil},
-		"a cluster-scoped custom kind": {"example.com", "", "db", []string{"db"}},
-		"a built-in kind":              {"apps", "ci", "db", nil},
+		"a custom kind":                  {"example.com", "ci", "db", []string{"db", "db-credentials", "db-a-b", "creds-of-db", "zz-db"}},
+		"a longer name":                  {"example.com", "ci", "db-a", []string{"db-a-b"}},
+		"elsewhere":                      {"example.com", "prod", "db", nil},
+		"a cluster-scoped custom kind":   {"example.com", "", "db", []string{"db", "db-credentials", "db-a-b", "creds-of-db", "zz-db"}},
+		"a cluster-scoped built-in kind": {"rbac.authorization.k8s.io", "", "db", nil},
+		"a built-in kind":                {"apps", "ci", "db", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, got := NewCandidates(), []string(nil)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +26,8 @@ var Selecting = map[schema.GroupResource]string{
 // selectors are the selectors of a namespace that may select no Pod, by their text.
 type selectors struct {
 	all map[string]*selector
-	// by are the selectors that need a label, by that label, any are the others, and named those that
-	// need a label of some value, by the value.
+	// by are the selectors that need labels, by each of these, any are the others, and named those
+	// that need a label of some value, by the value.
 	by, named map[string][]*selector
 	any       []*selector
 	// endpoints are the Services that have endpoints.
@@ -35,6 +37,10 @@ type selectors struct {
 type selector struct {
 	labels.Selector
 	selects bool
+}
+
+func newSelectors() *selectors {
+	return &selectors{all: map[string]*selector{}, by: map[string][]*selector{}, named: map[string][]*selector{}, endpoints: map[string]bool{}}
 }
 
 // AddSelector adds an object of [Selecting], for [Candidates.Selects].
@@ -49,7 +55,7 @@ func (c *Candidates) AddSelector(kind schema.GroupKind, object map[string]any) e
 	namespace, _ := identity(object)
 	in := c.selectors[namespace]
 	if in == nil {
-		in = &selectors{all: map[string]*selector{}, by: map[string][]*selector{}, named: map[string][]*selector{}, endpoints: map[string]bool{}}
+		in = newSelectors()
 		c.selectors[namespace] = in
 	}
 	if in.all[of.String()] != nil {
@@ -58,25 +64,32 @@ func (c *Candidates) AddSelector(kind schema.GroupKind, object map[string]any) e
 	one := &selector{Selector: of}
 	in.all[of.String()] = one
 	in.index(one)
+	c.everywhere.index(one)
 	return nil
 }
 
+// ordinal is the end of the name of a StatefulSet's Pod.
+var ordinal = regexp.MustCompile("-[0-9]+$")
+
+// index finds a selector by what it needs. A value may be the name of a StatefulSet's Pod, so that
+// the StatefulSet finds it, too.
 func (s *selectors) index(one *selector) {
-	needed := ""
+	needs := false
 	requirements, _ := one.Requirements()
 	for i := range requirements {
 		values := requirements[i].Values().UnsortedList()
 		if operator := requirements[i].Operator(); len(values) == 1 && (operator == selection.In || operator == selection.Equals) {
-			needed = requirements[i].Key() + "=" + values[0]
+			label := requirements[i].Key() + "=" + values[0]
+			s.by[label], needs = append(s.by[label], one), true
 		}
 		for _, value := range values {
-			s.named[value] = append(s.named[value], one)
+			for _, name := range slices.Compact([]string{value, ordinal.ReplaceAllString(value, "")}) {
+				s.named[name] = append(s.named[name], one)
+			}
 		}
 	}
-	if needed == "" {
+	if !needs {
 		s.any = append(s.any, one)
-	} else {
-		s.by[needed] = append(s.by[needed], one)
 	}
 }
 
@@ -127,24 +140,32 @@ func (c *Candidates) Selects(kind schema.GroupKind, object map[string]any) (bool
 	return in.all[of.String()].selects || kind.Kind == "Service" && in.endpoints[name], nil
 }
 
-// scan notes the selectors that match labels in an object: a Pod, or templates at any depth. An
-// operator may label its Pods with labels that are in no object. The name of its object is often
-// one of them, so that an object of a custom kind uses the selectors with that value.
-func (s *selectors) scan(kind schema.GroupKind, name string, object map[string]any) {
-	switch {
-	case s == nil:
+// scanSelectors notes the selectors that match labels in an object: a Pod, or templates at any
+// depth. An operator may label its Pods with labels that are in no object. The name of its object
+// is often one of them, so that an object of a custom kind uses the selectors with that value. A
+// StatefulSet names its Pods. A cluster-scoped object may have Pods in any namespace.
+func (c *Candidates) scanSelectors(kind schema.GroupKind, namespace, name string, object map[string]any) {
+	s, builtIn := c.selectors[namespace], BuiltIn(kind.Group)
+	if namespace == "" && !builtIn {
+		s = c.everywhere
+	}
+	if s == nil {
 		return
-	case kind.Kind == "EndpointSlice" || kind == schema.GroupKind{Kind: "Endpoints"}:
-		s.scanEndpoints(kind, name, object)
-		return
-	case !BuiltIn(kind.Group):
+	}
+	if !builtIn || kind.Kind == "StatefulSet" {
 		for _, one := range s.named[name] {
 			one.selects = true
 		}
+	}
+	switch {
+	case kind.Kind == "EndpointSlice" || kind == schema.GroupKind{Kind: "Endpoints"}:
+		s.scanEndpoints(kind, name, object)
+		return
 	case kind == schema.GroupKind{Kind: "Pod"}:
 		of, _, _ := unstructured.NestedMap(object, "metadata", "labels")
-		s.match(of) // A Pod without labels, too.
-	default: // Its own labels are no labels of Pods.
+		s.match(of, true) // A Pod without labels, too.
+		return
+	case builtIn: // Its own labels are no labels of Pods.
 		object = maps.Clone(object)
 		delete(object, "metadata")
 	}
@@ -160,28 +181,39 @@ func (s *selectors) walk(value any) {
 	case map[string]any:
 		for key, child := range value {
 			if set, ok := child.(map[string]any); ok && strings.HasSuffix(strings.ToLower(key), "labels") && key != "matchLabels" {
-				s.match(set)
+				s.match(set, false)
 			}
 			s.walk(child)
 		}
 	}
 }
 
-// match notes the selectors that match a set of labels.
-func (s *selectors) match(of map[string]any) {
+// match notes the selectors that match the labels of a Pod. A template has to have one of the
+// labels, and no other value of the rest: Vault and Patroni label their Pods when they have chosen
+// a leader, and StatefulSets with the Pod's name.
+func (s *selectors) match(of map[string]any, pod bool) {
 	set := labels.Set{}
 	for key, value := range of {
 		set[key], _ = value.(string)
 	}
-	note := func(some []*selector) {
-		for _, one := range some {
-			one.selects = one.selects || one.Matches(set)
+	for _, one := range s.any {
+		one.selects = one.selects || one.Matches(set)
+	}
+	for key, value := range set {
+		for _, one := range s.by[key+"="+value] {
+			one.selects = one.selects || one.matches(set, pod)
 		}
 	}
-	note(s.any)
-	for key, value := range set {
-		note(s.by[key+"="+value])
+}
+
+func (s *selector) matches(set labels.Set, pod bool) bool {
+	requirements, _ := s.Requirements()
+	for i := range requirements {
+		if (pod || set.Has(requirements[i].Key())) && !requirements[i].Matches(set) {
+			return false
+		}
 	}
+	return true
 }
 
 // endpointsController labels the EndpointSlices that Kubernetes makes from selectors.

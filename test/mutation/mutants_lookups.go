@@ -19,8 +19,20 @@ var ofLookups = []Mutant{
 	{
 		Invariant: "S6", Name: "a Service of a workload that is scaled to zero is unused",
 		File: "policy/references/selectors.go",
-		Old:  "note(s.by[key+\"=\"+value])", New: "_, _ = key, value",
+		Old:  "one.selects || one.matches(set, pod)", New: "one.selects || pod && one.matches(set, pod)",
 		Package: surveys, Tests: []string{"TestUseBeginsAtEveryRequest"},
+	},
+	{
+		Invariant: "S6", Name: "a Service of one Pod of a StatefulSet that is scaled to zero is unused",
+		File: "policy/references/selectors.go",
+		Old:  "!builtIn || kind.Kind == \"StatefulSet\"", New: "!builtIn",
+		Package: names, Tests: []string{"TestSelects"},
+	},
+	{
+		Invariant: "S6", Name: "a Service that selects by a label that Pods get later is unused",
+		File: "policy/references/selectors.go",
+		Old:  "(pod || set.Has(requirements[i].Key())) && !", New: "!",
+		Package: names, Tests: []string{"TestSelects"},
 	},
 	{
 		Invariant: "S6", Name: "a Service with endpoints that someone wrote is unused",
