@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -145,7 +146,30 @@ func (d *draft) excludeOne(path string, r *resources) bool {
 		return false
 	}
 	d.spec.Exclude = out
+	if len(r.Namespaces) == 0 && d.clusterScoped() && matchesUnlabeled(r.NamespaceSelector) {
+		d.condition("exclude", "has(object.metadata.namespace)")
+	}
 	return true
+}
+
+// matchesUnlabeled reports whether a selector matches a namespace without labels. To Kyverno, a
+// cluster-scoped object is in one.
+func matchesUnlabeled(selector *metav1.LabelSelector) bool {
+	if selector == nil {
+		return false
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	return err != nil || parsed.Matches(labels.Set{})
+}
+
+// clusterScoped reports whether the policy may match cluster-scoped objects.
+func (d *draft) clusterScoped() bool {
+	return slices.ContainsFunc(d.spec.MatchConstraints.ResourceRules, func(rule v1alpha1.ResourceRule) bool {
+		return slices.ContainsFunc(rule.Resources, func(plural string) bool {
+			known := builtinBy(func(b *builtin) bool { return b.plural == plural && slices.Contains(rule.APIGroups, b.group) })
+			return known == nil || known.cluster
+		})
+	})
 }
 
 // excludeAll keeps what matches all filters of exclude.all. Kyverno denies any beside it.

@@ -70,6 +70,18 @@ func TestExcludeAll(t *testing.T) {
 	}
 }
 
+// To Kyverno, a cluster-scoped object is in a namespace without labels.
+func TestNamespaceSelectorExcludesClusterScoped(t *testing.T) {
+	const volume, claim = "kind: PersistentVolume\nmetadata: {name: a, namespace: null}", "kind: PersistentVolumeClaim\nmetadata: {name: a}"
+	for selector, want := range map[string]bool{"operator: NotIn, values: [dev]": false, "operator: In, values: [prod]": true} {
+		compiled := usable(t, single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{any: [{resources: {kinds: [PersistentVolume, PersistentVolumeClaim]}}]}",
+			"{any: [{resources: {namespaceSelector: {matchExpressions: [{key: env, "+selector+"}]}}}]}")))
+		if have := deletes(t, compiled, volume); have != want || !deletes(t, compiled, claim) {
+			t.Errorf("%s: the volume is deleted: %t, want %t, and the claim is left to spec.exclude", selector, have, want)
+		}
+	}
+}
+
 // Kyverno compares the namespaces of a filter with the names of Namespaces.
 func TestNamespacesAreMatchedByName(t *testing.T) {
 	converted := single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{any: [{resources: {kinds: [Namespace], namespaces: [a]}}]}", "null"))
