@@ -372,7 +372,8 @@ var (
 
 func isInteger(text string) bool { return integer.MatchString(text) }
 
-// wildcard is a pattern with * and ? as a regular expression.
+// wildcard is a pattern with * and ? as a regular expression. Both match a newline, too, such as in
+// an annotation of several lines.
 func wildcard(pattern string) string {
-	return "^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(pattern)) + "$"
+	return "(?s)^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(pattern)) + "$"
 }

@@ -30,7 +30,7 @@ func TestConditions(t *testing.T) {
 		`{key: "{{ target.status.phase }}", operator: Equals, value: "Fail*"}`: {
 			[]string{"status: {phase: Failed}"}, []string{"status: {phase: aFail}", "status: {phase: 3}"}},
 		`{key: "{{ target.status.phase }}", operator: NotEquals, value: "Run*"}`: {
-			[]string{"status: {phase: Failed}"}, []string{"status: {phase: Running}", "status: {phase: 3}", "{}"}},
+			[]string{"status: {phase: Failed}"}, []string{"status: {phase: Running}", `status: {phase: "Run\nning"}`, "status: {phase: 3}", "{}"}},
 		`{key: "{{ target.spec.replicas }}", operator: Equals, value: 0}`: {
 			[]string{"spec: {replicas: 0}"}, []string{"spec: {replicas: 1}", "spec: {}", `spec: {replicas: "0"}`}},
 		`{key: "{{ target.spec.replicas }}", operator: Equals, value: "0"}`: {
@@ -160,6 +160,7 @@ func TestExclusionsAsConditions(t *testing.T) {
 	exclude := `{any: [
 		{resources: {kinds: [Deployment, batch/v1/Job], names: ["keep-*", base]}},
 		{resources: {namespaces: ["prod-*"], annotations: {"team": "a?"}}},
+		{resources: {annotations: {"keep": "*"}}},
 		{resources: {selector: {matchLabels: {x: "1"}, matchExpressions: [{key: z, operator: NotIn, values: ["2"]}]}}}]}`
 	compiled := usable(t, single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{any: [{resources: {kinds: ['*']}}]}", exclude)))
 	for object, want := range map[string]bool{
@@ -171,6 +172,7 @@ func TestExclusionsAsConditions(t *testing.T) {
 		"kind: Pod\nmetadata: {namespace: prod-1, annotations: {team: a}}":  true,
 		"kind: Pod\nmetadata: {namespace: prod, annotations: {team: a1}}":   true,
 		"kind: Pod\nmetadata: {namespace: prod-1}":                          true,
+		"kind: Pod\nmetadata: {annotations: {keep: \"until\\nMay\"}}":       false,
 		"kind: Pod\nmetadata: {labels: {x: '1'}}":                           false,
 		"kind: Pod\nmetadata: {labels: {x: '1', z: '3'}}":                   false,
 		"kind: Pod\nmetadata: {labels: {x: '1', z: '2'}}":                   true,

@@ -195,7 +195,7 @@ func kindTerm(kinds []string) (string, error) {
 		term := anyOf("object.kind", []string{name})
 		switch {
 		case len(parts) == 2 && versionName.MatchString(parts[0]):
-			term += fmt.Sprintf(` && object.apiVersion.matches(%q)`, "^([^/]*/)?"+strings.TrimPrefix(wildcard(parts[0]), "^"))
+			term += fmt.Sprintf(` && object.apiVersion.matches(%q)`, "^([^/]*/)?"+strings.TrimPrefix(wildcard(parts[0]), "(?s)^"))
 		case len(parts) == 3 && versionName.MatchString(parts[1]):
 			term += fmt.Sprintf(` && object.apiVersion.matches(%q)`, wildcard(parts[0]+"/"+parts[1]))
 		case len(parts) != 1:
