@@ -98,6 +98,10 @@ func anchors(text string) map[string]bool {
 func TestLinks(t *testing.T) {
 	all := pages(t)
 	checked := 0
+	site, err := os.ReadFile(filepath.Join(root, "docs/site/content/_content.gotmpl"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, text := range all {
 		for _, match := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 			target, anchor, _ := strings.Cut(match[1], "#")
@@ -109,9 +113,13 @@ func TestLinks(t *testing.T) {
 			if target != "" {
 				path = filepath.ToSlash(filepath.Join(filepath.Dir(name), target))
 			}
-			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+			file, err := os.Stat(filepath.Join(root, path))
+			if err != nil {
 				t.Errorf("%s links to %s, which does not exist", name, match[1])
 				continue
+			}
+			if folder, inside := strings.CutPrefix(path, "manifests/"); file.IsDir() && (!inside || !strings.Contains(string(site), `"`+folder+`"`)) {
+				t.Errorf("%s links to %s, a folder that the site has no page for: add it to docs/site/content/_content.gotmpl", name, match[1])
 			}
 			if anchor != "" && !anchors(all[path])[anchor] {
 				t.Errorf("%s links to %s, which has no such heading", name, match[1])

@@ -10,7 +10,8 @@ import { chromium } from "playwright-core";
 
 const [folder, browser] = process.argv.slice(2).map((path) => resolve(path));
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const shown = ["index.html", "docs/index.html", "docs/alerts.html", "docs/reference-fields.html", "docs/concepts.html"];
+const shown = ["index.html", "docs/index.html", "docs/tutorial.html", "docs/how-to.html", "docs/alerts.html", "docs/reference-fields.html", "docs/concepts.html",
+  "docs/from-kyverno.html", "docs/recipes.html", "manifests/samples/recipes.html"];
 const faults = [];
 const fault = (page, text) => faults.push(`${page}: ${text}`);
 
@@ -70,6 +71,13 @@ async function visit(page, width, colorScheme) {
   const { violations } = await tab.evaluate(() => axe.run({ resultTypes: ["violations"] }));
   for (const { id, help, nodes } of violations) fault(where, `axe ${id}: ${help}, ${nodes.length} times, such as ${nodes[0].html.slice(0, 200)}`);
   if (shown.includes(page)) await tab.screenshot({ path: join(screenshots, `${page.replaceAll("/", "-")}-${width}-${colorScheme}.png`) });
+  const filter = tab.locator(".gallery-filter");
+  if (await filter.count()) {
+    const rows = tab.locator(".content table tbody tr:visible");
+    const all = await rows.count();
+    await filter.fill("kind pod");
+    if (all < 5 || (await rows.count()) === 0 || (await rows.count()) >= all) fault(where, `the filter shows ${await rows.count()} of ${all} files`);
+  }
   await context.close();
 }
 
