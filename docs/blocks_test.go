@@ -2,6 +2,8 @@ package docs_test
 
 import (
 	"fmt"
+	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -56,6 +58,35 @@ func TestYAMLBlocks(t *testing.T) {
 	} {
 		if _, err := checkYAML(bad); err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("want %q, got %v of\n%s", fault, err, bad)
+		}
+	}
+}
+
+// TestTrainJobOfTheSDK: the page on training shows what the SDK sends, as the end-to-end tests send
+// it, with values of its own that the Python code has as well.
+func TestTrainJobOfTheSDK(t *testing.T) {
+	page := pages(t)["docs/training.md"]
+	recorded, err := os.ReadFile(root + "/test/e2e/testdata/sdk-trainjob.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got map[string]any
+	if err := yaml.Unmarshal(recorded, &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal([]byte(yamlBlocks(page)[0]), &got); err != nil {
+		t.Fatal(err)
+	}
+	spec := want["spec"].(map[string]any)
+	spec["runtimeRef"].(map[string]any)["name"] = "torch-curfew"
+	spec["trainer"].(map[string]any)["image"] = "registry.example.com/ml/fine-tune:v1"
+	want["metadata"].(map[string]any)["annotations"] = map[string]any{"curfew.dev/active-deadline": "4h"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("docs/training.md shows\n%v\nwant what the SDK sends:\n%v", got, want)
+	}
+	for _, call := range []string{`runtime="torch-curfew"`, `image="registry.example.com/ml/fine-tune:v1", num_nodes=2`, `Annotations({"curfew.dev/active-deadline": "4h"})`} {
+		if !strings.Contains(page, call) {
+			t.Errorf("docs/training.md has no %s", call)
 		}
 	}
 }
