@@ -171,9 +171,17 @@ sign: ## signs what make release has made in dist/ (SIGN_KEY=file, and VERSION a
 # Hugo and its theme are Go modules. Hugo asks the module proxy only if it is named.
 HUGO = $(COMPILING) CGO_ENABLED=0 HUGO_MODULE_PROXY="$$(go env GOPROXY)" go -C docs/site run github.com/gohugoio/hugo@v0.155.0
 
+# A branch release-0.1 is version v0.1 of the site, in its own folder, made with its own pages and layouts.
+SITE_VERSIONS = $(shell git for-each-ref --sort=-v:refname --format='%(refname:lstrip=2)' 'refs/heads/release-*' | sed 's/^release-/v/')
+
 .PHONY: site
-site: ## the documentation as a site in dist/site, which opens from a folder; the first time Hugo is compiled, for minutes
-	@$(HUGO) --noBuildLock --panicOnWarning --cleanDestinationDir --destination ../../dist/site
+site: ## the documentation as a site in dist/site, which opens from a folder, and each branch release-X.Y in dist/site/vX.Y; the first time Hugo is compiled, for minutes
+	@HUGO_SITE_VERSIONS="$(SITE_VERSIONS)" $(HUGO) --noBuildLock --panicOnWarning --cleanDestinationDir --destination ../../dist/site
+	@for version in $(SITE_VERSIONS); do \
+		rm -rf dist/site-source; mkdir -p dist/site-source; git archive "release-$${version#v}" | tar -x -C dist/site-source; \
+		HUGO_SITE_VERSIONS="$(SITE_VERSIONS)" HUGO_SITE_VERSION="$$version" $(subst docs/site,dist/site-source/docs/site,$(HUGO)) \
+			--noBuildLock --panicOnWarning --destination "$(CURDIR)/dist/site/$$version"; \
+	done; rm -rf dist/site-source
 
 # Node.js and Chromium are needed for this target alone. npm fetches axe-core, parse5 and playwright-core, in the versions of package.json.
 BROWSER ?= $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
