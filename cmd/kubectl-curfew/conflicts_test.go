@@ -39,6 +39,16 @@ func TestAnotherClientWasFirst(t *testing.T) {
 			},
 			args: words("expire-now cm/demo"), code: 1, want: "would stay: is protected by annotation curfew.dev/protect\n", sent: 1,
 		},
+		"still selected": {
+			times: 1, meanwhile: func(demo *unstructured.Unstructured) {
+				demo.SetLabels(map[string]string{"more": "x", "curfew.dev/ttl": "14d"})
+			},
+			args: words("extend cm -l curfew.dev/ttl=14d --by 1d --yes"), want: "extended: 2027-01-08 09:00:00 CET (was: 2027-01-07 09:00:00 CET)\n", sent: 2,
+		},
+		"no longer selected": {
+			times: 1, meanwhile: func(demo *unstructured.Unstructured) { demo.SetLabels(map[string]string{"curfew.dev/ttl": "20d"}) },
+			args: words("expire-now cm -l curfew.dev/ttl=14d --yes"), code: 1, want: "changed in between and no longer matches -l curfew.dev/ttl=14d: it is left as it is\n", sent: 1,
+		},
 		"created again": {
 			times: 1, meanwhile: func(demo *unstructured.Unstructured) { demo.SetUID("another") },
 			args: words("extend cm/demo --by 1d"), code: 1, want: "was deleted and created again in between: check it and try again\n", sent: 1,

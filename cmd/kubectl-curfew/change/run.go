@@ -10,6 +10,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
@@ -114,20 +116,30 @@ func printPlans(all []*planned, now time.Time, diagnostics io.Writer) error {
 	return console.PrintTable(table, printers.PrintOptions{}, diagnostics)
 }
 
-// questionOfAll is the question before several objects are changed. It names the Namespaces that
-// expire-now deletes among them.
+// questionOfAll is the question before several objects are changed. It names the Namespaces and the
+// other cluster-scoped objects that expire-now deletes among them.
 func (c *changing) questionOfAll(all []*planned, ready int) string {
-	question := fmt.Sprintf("Change %s?", console.Count(ready, "object"))
-	var namespaces []string
+	if !c.atOnce {
+		return fmt.Sprintf("Change %s?", console.Count(ready, "object"))
+	}
+	var namespaces, clusterScoped []string
 	for _, each := range all {
-		if c.atOnce && each.err == nil && each.Kind.IsNamespace() {
+		switch {
+		case each.err != nil:
+		case each.Kind.IsNamespace():
 			namespaces = append(namespaces, each.Name)
+		case each.Kind.ClusterScoped:
+			clusterScoped = append(clusterScoped, each.String())
 		}
 	}
-	if len(namespaces) > 0 {
-		question = fmt.Sprintf("Delete %s, with everything in namespaces %s?", console.Count(ready, "object"), session.Some(namespaces))
+	question := "Delete " + console.Count(ready, "object")
+	if len(clusterScoped) > 0 {
+		question += ", among them the cluster-scoped " + session.Some(clusterScoped)
 	}
-	return question
+	if len(namespaces) > 0 {
+		question += ", with everything in namespaces " + session.Some(namespaces)
+	}
+	return question + "?"
 }
 
 // dependentsUnasked is how many objects expire-now deletes with another one without asking.
@@ -290,8 +302,17 @@ func (c *changing) write(ctx context.Context, w *world.World, each *planned) err
 		if world.UIDOf(each.Object) != world.UIDOf(fresh.Object) {
 			return errors.New("was deleted and created again in between: check it and try again")
 		}
-		each.Object = fresh.Object
+		if each.Object = fresh.Object; !c.selects(each) {
+			return fmt.Errorf("changed in between and no longer matches -l %s: it is left as it is", c.selection.Selector)
+		}
 	}
+}
+
+// selects reports whether -l, if given, still selects an object.
+func (c *changing) selects(each *planned) bool {
+	selector, err := labels.Parse(c.selection.Selector)
+	object := unstructured.Unstructured{Object: each.Object}
+	return err == nil && selector.Matches(labels.Set(object.GetLabels()))
 }
 
 // sendTime is the time that a change is planned for.
