@@ -166,16 +166,16 @@ func (d *draft) note(field, format string, args ...any) {
 // orphans keeps the Pods of Jobs and ReplicationControllers where a tool sends no
 // propagationPolicy: the API server's default for these kinds is Orphan.
 func (d *draft) orphans(field string) {
-	if d.spec.PropagationPolicy != "" {
+	clusterOnly := slices.ContainsFunc(d.spec.Conditions, func(c v1alpha1.CleanupCondition) bool { return c.Expression == onlyCluster })
+	if d.spec.PropagationPolicy != "" || clusterOnly {
 		return
 	}
 	var orphaning, others []string
 	for _, rule := range d.spec.MatchConstraints.ResourceRules {
-		anyGroup := slices.Contains(rule.APIGroups, "*")
 		for _, plural := range rule.Resources {
-			if plural == "jobs" && (anyGroup || slices.Contains(rule.APIGroups, "batch")) || plural == "replicationcontrollers" {
-				orphaning = append(orphaning, plural)
-			} else {
+			kinds := d.orphaned(rule.APIGroups, plural)
+			orphaning = append(orphaning, kinds...)
+			if plural == "*" || len(kinds) == 0 {
 				others = append(others, plural)
 			}
 		}
@@ -186,9 +186,26 @@ func (d *draft) orphans(field string) {
 		d.spec.PropagationPolicy = metav1.DeletePropagationOrphan
 		d.note(field, "is absent, so the Pods of %s stay as before: remove propagationPolicy to delete them as well", orphaning[0])
 	default:
-		d.broader(field, "is absent: Pods of %s were kept, and Curfew deletes them: write a policy of its own with propagationPolicy: Orphan, "+
-			"or Background in the source", orphaning[0])
+		d.broader(field, "is absent: Pods of %s were kept, and Curfew deletes them: keep %[1]s out of the policy and write one of their own "+
+			"with propagationPolicy: Orphan, or set Background in the source", orphaning[0])
 	}
+}
+
+// orphaned returns which of Jobs and ReplicationControllers a rule with these groups and this
+// resource matches, wildcards included, unless the policy excludes the kind.
+func (d *draft) orphaned(groups []string, plural string) (out []string) {
+	has := func(all []string, one string) bool { return slices.Contains(all, "*") || slices.Contains(all, one) }
+	for _, kind := range []struct{ group, plural string }{{"batch", "jobs"}, {"", "replicationcontrollers"}} {
+		of := d.spec.Exclude
+		excluded := of != nil && of.NamespaceSelector == nil && of.ObjectSelector == nil &&
+			slices.ContainsFunc(of.ResourceRules, func(r v1alpha1.ResourceRule) bool {
+				return has(r.APIGroups, kind.group) && has(r.Resources, kind.plural) && len(r.ResourceNames) == 0
+			})
+		if !excluded && has(groups, kind.group) && has([]string{plural}, kind.plural) {
+			out = append(out, kind.plural)
+		}
+	}
+	return out
 }
 
 // condition adds a condition under a free name. If the policy has as many conditions as it can

@@ -267,6 +267,9 @@ func (d *draft) resourceRules(path string, rules []resourceRule, match bool) []v
 	return out
 }
 
+// onlyCluster is the condition that matches cluster-scoped objects alone.
+const onlyCluster = "!has(object.metadata.namespace)"
+
 // scope adds a condition for a rule that matches only namespaced or only cluster-scoped objects, if
 // its resources may be both.
 func (d *draft) scope(field string, of *resourceRule, only bool) {
@@ -282,7 +285,7 @@ func (d *draft) scope(field string, of *resourceRule, only bool) {
 	case only && of.Scope == "Namespaced":
 		d.condition("scope", "has(object.metadata.namespace)")
 	case only && of.Scope == "Cluster":
-		d.condition("scope", "!has(object.metadata.namespace)")
+		d.condition("scope", onlyCluster)
 	default:
 		d.broader(field, "%q is not supported here", of.Scope)
 	}

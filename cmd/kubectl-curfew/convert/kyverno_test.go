@@ -324,15 +324,31 @@ spec:
   matchConstraints: {resourceRules: [{apiGroups: [%q], apiVersions: [v1], resources: [%s]}]}
 `
 	cleaning := strings.Replace(withConditions, "[Pod]", "[%s]", 1)
+	excluding := func(rule string) string {
+		return strings.Replace(fmt.Sprintf(deleting, "batch", `"*"`), "resourceRules:",
+			"excludeResourceRules: [{apiVersions: [v1], "+rule+"}], resourceRules:", 1)
+	}
 	for source, want := range map[string]string{
-		fmt.Sprintf(deleting, "batch", "jobs"):                                             "Orphan",
-		fmt.Sprintf(deleting, "*", "jobs"):                                                 "Orphan",
-		fmt.Sprintf(deleting, "batch", "cronjobs"):                                         "",
-		fmt.Sprintf(deleting, "batch", "jobs") + "  deletionPropagationPolicy: Background": "Background",
-		fmt.Sprintf(deleting, "batch", "jobs, cronjobs"):                                   "broader",
-		fmt.Sprintf(cleaning, "Job", "{}"):                                                 "Orphan",
-		fmt.Sprintf(cleaning, "Deployment", "{}"):                                          "",
-		fmt.Sprintf(cleaning, "Job, Deployment", "{}"):                                     "broader",
+		fmt.Sprintf(deleting, "batch", "jobs"):                                                            "Orphan",
+		fmt.Sprintf(deleting, "*", "jobs"):                                                                "Orphan",
+		fmt.Sprintf(deleting, "batch", "cronjobs"):                                                        "",
+		fmt.Sprintf(deleting, "batch", "jobs") + "  deletionPropagationPolicy: Background":                "Background",
+		fmt.Sprintf(deleting, "batch", "jobs, cronjobs"):                                                  "broader",
+		fmt.Sprintf(deleting, "*", `"*"`):                                                                 "broader",
+		fmt.Sprintf(deleting, "batch", `"*"`):                                                             "broader",
+		fmt.Sprintf(deleting, "", `"*"`):                                                                  "broader",
+		fmt.Sprintf(deleting, "apps", `"*"`):                                                              "",
+		fmt.Sprintf(deleting, "batch", `"*"`) + "  deletionPropagationPolicy: Orphan":                     "Orphan",
+		excluding(`apiGroups: [batch], resources: [jobs]`):                                                "",
+		excluding(`apiGroups: ["*"], resources: ["*"]`):                                                   "",
+		excluding(`apiGroups: [batch], resources: [jobs], resourceNames: [a]`):                            "broader",
+		strings.Replace(fmt.Sprintf(deleting, "*", `"*"`), "resources:", "scope: Cluster, resources:", 1): "",
+		fmt.Sprintf(cleaning, `"*"`, "{}"):                                                                "broader",
+		fmt.Sprintf(cleaning, `"batch/*/*"`, "{}"):                                                        "broader",
+		fmt.Sprintf(cleaning, `"apps/*/*"`, "{}"):                                                         "",
+		fmt.Sprintf(cleaning, "Job", "{}"):                                                                "Orphan",
+		fmt.Sprintf(cleaning, "Deployment", "{}"):                                                         "",
+		fmt.Sprintf(cleaning, "Job, Deployment", "{}"):                                                    "broader",
 	} {
 		result := convert.Source("f", []byte(source), convert.Options{})
 		if len(result.Policies) != 1 {

@@ -96,7 +96,7 @@ const withKind = `
 apiVersion: kyverno.io/v2
 kind: ClusterCleanupPolicy
 metadata: {name: a}
-spec: {schedule: "@daily", match: {any: [{resources: {kinds: [%s]}}]}}
+spec: {schedule: "@daily", deletionPropagationPolicy: Background, match: {any: [{resources: {kinds: [%s]}}]}}
 `
 
 // Objects that Kyverno skips are not deleted: those that it manages, and those that its default
