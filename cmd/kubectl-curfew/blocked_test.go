@@ -73,3 +73,25 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 		})
 	}
 }
+
+// TestStopIsRefused: an Event StopRefused blocks the stop of an object and not its deletion, and an
+// Event DeleteRefused the other way round.
+func TestStopIsRefused(t *testing.T) {
+	const late, refusal = `{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: foo, uid: a,
+		creationTimestamp: "2026-12-24T07:00:00Z", annotations: {curfew.dev/active-deadline: 1h}}, spec: {}}`,
+		"it cannot be stopped: 422 Invalid: spec.managedBy: field is immutable"
+	for reason, want := range map[string]bool{"StopRefused": true, "DeleteRefused": false} {
+		read, errs := lint.Read(lint.Input{Name: "added", Data: []byte(late)}, lint.Limits{})
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		event := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": "a.1", "namespace": "foo"}, "reason": reason,
+			"message": refusal, "eventTime": "2026-12-24T11:00:00Z", "involvedObject": map[string]any{"uid": "a"},
+		}}
+		cluster := newFakeCluster(t, append(objects(t), &unstructured.Unstructured{Object: read[0].Object}, event))
+		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain jobset/a -n foo")...)
+		expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+		expectPart(t, reason, stdout, "nothing stops it: "+refusal, want)
+	}
+}

@@ -210,3 +210,29 @@ func TestActionWithNothingToDoInADryRun(t *testing.T) {
 		t.Errorf("%d calls, outcomes %v; want the second to be reported", len(a.calls), n)
 	}
 }
+
+// An object that cannot be stopped is reported as such, in the words of the API server, after three
+// refusals in a row. It is tried again and again, less and less often.
+func TestStopIsRefused(t *testing.T) {
+	var blocked []BlockedObject
+	w, _, _ := ready(t, func(o *Options) { o.OnBlocked = func(b BlockedObject) { blocked = append(blocked, b) } })
+	a := &scripted{}
+	for range 100 {
+		a.results = append(a.results, action.Failure(422, action.FromResource, action.Describe(422, "Invalid", "spec.x: field is immutable")))
+	}
+	w.acts(t, a, keep)
+	gauge := `curfew_blocked_objects{reason="StopRefused"}`
+	for range 30 * 60 {
+		w.advance(time.Second)
+		w.pump()
+	}
+	if len(blocked) != 1 || blocked[0].Reason != ReasonStopRefused || blocked[0].Message != "it cannot be stopped: 422 Invalid: spec.x: field is immutable" {
+		t.Errorf("reports %+v, want one of r", blocked)
+	}
+	if got := metricValue(t, w.engine, gauge); got != 1 {
+		t.Errorf("%s is %v, want 1", gauge, got)
+	}
+	if n := len(a.calls); n < 8 || n > 20 {
+		t.Errorf("%d attempts in half an hour, want them ever more rare", n)
+	}
+}

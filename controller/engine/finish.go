@@ -219,7 +219,8 @@ func (e *Engine) retry(slot uint32, res *attemptResult, now int64, r reading) {
 	if en.Attempts >= blockedAfter {
 		switch {
 		case res.refusal != "" && res.Denied():
-			e.reportBlocked(slot, res, ReasonDeleteRefused, messageRefused(res.refusal), r)
+			reason, message := refused(e.triggers[en.Trigger].Deletes, res.refusal)
+			e.reportBlocked(slot, res, reason, message, r)
 		case res.reported == Conflict:
 			e.reportBlocked(slot, res, ReasonConflict, messageConflict, r)
 		}
@@ -341,11 +342,15 @@ const messageConflict = "it changes before the API server answers a request for 
 // maxRefusal bounds how much of a refusal is quoted.
 const maxRefusal = 512
 
-func messageRefused(refusal string) string {
+// refused returns the reason and the message of a blockage, in the words of the refusal.
+func refused(deletes bool, refusal string) (reason, message string) {
 	if len(refusal) > maxRefusal {
 		refusal = strings.ToValidUTF8(refusal[:maxRefusal], "") + "…"
 	}
-	return "the API server refuses to delete it: " + refusal
+	if !deletes {
+		return ReasonStopRefused, "it cannot be stopped: " + refusal
+	}
+	return ReasonDeleteRefused, "the API server refuses to delete it: " + refusal
 }
 
 // reportEvery is how long until a blockage that lasts is reported again. The API server keeps an

@@ -256,7 +256,8 @@ func newMetrics(e *Engine) *metrics {
 			"Without objects that wait for the rate of backfill."+unknown),
 		stuck: desc("curfew_stuck_objects", "Objects that have been terminating for too long."),
 		blocked: desc("curfew_blocked_objects", "Objects that are due and cannot be deleted for a reason of their own "+
-			"(DeleteConflict: they change faster than requests are answered; DeleteRefused: admission, or the API server itself, refuses).",
+			"(DeleteConflict: they change faster than requests are answered; DeleteRefused: admission, or the API server itself, refuses; "+
+			"StopRefused: the same at its deadline).",
 			"reason"),
 		skew:      desc("curfew_clock_skew_seconds", "Clock of this process minus that of the API server, as far as Date headers prove it."),
 		skewWidth: desc("curfew_clock_skew_uncertainty_seconds", "Width of the interval in which the skew lies."),
@@ -309,7 +310,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	if view, read := e.opts.Pauses.Last(); read {
 		open[classPause], open[classUnread] = view.Count(), min(1, len(view.Unread))
 	}
-	blocked := map[string]int{ReasonConflict: 0, ReasonDeleteRefused: 0}
+	blocked := map[string]int{ReasonConflict: 0, ReasonDeleteRefused: 0, ReasonStopRefused: 0}
 	for _, of := range e.blocked {
 		blocked[of.reason]++
 	}

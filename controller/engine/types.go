@@ -188,6 +188,10 @@ const ReasonConflict = "DeleteConflict"
 // missing permission, since that concerns more than one object.
 const ReasonDeleteRefused = "DeleteRefused"
 
+// ReasonStopRefused is the same for an action that deletes nothing itself, such as the stop of an
+// object at its deadline.
+const ReasonStopRefused = "StopRefused"
+
 // Summary counts the deletions for one source over a summary interval: enough for one aggregated
 // Event on that source.
 type Summary struct {

@@ -180,6 +180,13 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 		out.enforcer = "Curfew stops it"
 		stopped := w.SwitchedOff(of.Facts, policy.TriggerDeadline)
 		stopped = slices.Concat(stopped, of.Held(policy.TriggerDeadline), w.HeldByPause(of.Facts, policy.TriggerDeadline, of.ByDeadline.Expiry))
+		if at := of.ByDeadline.Expiry; !at.IsZero() && !at.After(now) {
+			refused, err := w.StopRefused(ctx, of.Facts)
+			if err != nil {
+				return nil, err
+			}
+			stopped = append(refused, stopped...)
+		}
 		for _, off := range stopped {
 			out.enforcer = "nothing stops it: " + off.Message
 		}

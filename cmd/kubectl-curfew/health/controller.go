@@ -90,7 +90,10 @@ func (r *reader) deletions() (State, string) {
 	for _, some := range []struct {
 		count int
 		what  string
-	}{{report.Blocked, "cannot be deleted (Events DeleteRefused, DeleteConflict)"}, {report.Stuck, "have been terminating for long"}} {
+	}{
+		{report.Blocked, "cannot be deleted or stopped (Events DeleteRefused, StopRefused, DeleteConflict)"},
+		{report.Stuck, "have been terminating for long"},
+	} {
 		if some.count > 0 {
 			state, parts = Warning, append(parts, fmt.Sprintf("%d %s", some.count, some.what))
 		}

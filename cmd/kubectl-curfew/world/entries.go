@@ -91,20 +91,20 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 		return nil, err
 	}
 	obstacles, values := withoutValues(obstacles)
-	if first := out[0].Expiry; !first.IsZero() && !first.After(now) {
-		blocked, err := w.blocked(ctx, facts)
-		if err != nil {
-			return nil, err
-		}
-		obstacles = append(obstacles, blocked...)
-	}
+	late := !out[0].Expiry.IsZero() && !out[0].Expiry.After(now)
 	uncertain, err := w.uncertain(ctx, kind, explained)
 	if err != nil {
 		return nil, err
 	}
 	for i := range out {
 		entry := &out[i]
-		entry.Obstacles = slices.Concat(obstacles, w.SwitchedOff(facts, entry.Trigger), explained.Held(entry.Trigger),
+		var blocked []judging.Obstacle
+		if late {
+			if blocked, err = w.blocked(ctx, blockage{facts.UID, judging.Stops(entry.Trigger)}, facts.Namespace); err != nil {
+				return nil, err
+			}
+		}
+		entry.Obstacles = slices.Concat(obstacles, blocked, w.SwitchedOff(facts, entry.Trigger), explained.Held(entry.Trigger),
 			w.HeldByPause(facts, entry.Trigger, entry.Expiry))
 		if native != nil && entry.overtakenBy(native) {
 			byNative := nativeEntry(free, native)

@@ -96,7 +96,7 @@ func (w *World) WithState(ctx context.Context, kind Kind, explained *judging.Exp
 	if err != nil || goes.Expiry.After(now) {
 		return obstacles, unknown, err
 	}
-	blocked, err := w.blocked(ctx, explained.Facts)
+	blocked, err := w.blocked(ctx, blockage{uid: explained.Facts.UID}, explained.Facts.Namespace)
 	return append(obstacles, blocked...), unknown, err
 }
 
@@ -169,34 +169,50 @@ func concerns(message, kind string, source lifetime.Source) bool {
 // cannot delete (package controller/engine), or keeps because of something that only it has read,
 // such as the template of the owner. It repeats them before the API server drops them.
 var blockedReasons = map[string]judging.ObstacleKind{
-	"DeleteRefused": judging.ObstacleRefused, "DeleteConflict": judging.ObstacleConflict, "Kept": judging.ObstacleValue,
+	"DeleteRefused": judging.ObstacleRefused, reasonStopRefused: judging.ObstacleRefused, "DeleteConflict": judging.ObstacleConflict,
+	"Kept": judging.ObstacleValue,
 }
 
-// blocked says why the controller could not delete a due object, by the Event on it. It is silent
+// reasonStopRefused is such a reason, of an object that the controller cannot stop.
+const reasonStopRefused = "StopRefused"
+
+// blockage identifies a blocked action: the deletion of an object, or its stop.
+type blockage struct {
+	uid  types.UID
+	stop bool
+}
+
+// StopRefused says why the controller could not stop an object at its deadline, like blocked.
+func (w *World) StopRefused(ctx context.Context, facts *policy.Facts) ([]judging.Obstacle, error) {
+	return w.blocked(ctx, blockage{facts.UID, true}, facts.Namespace)
+}
+
+// blocked says why the controller could not act on a due object, by the Event on it. It is silent
 // where the user may not list Events.
-func (w *World) blocked(ctx context.Context, facts *policy.Facts) ([]judging.Obstacle, error) {
+func (w *World) blocked(ctx context.Context, of blockage, in string) ([]judging.Obstacle, error) {
 	known, err := w.blockedIn(ctx, metav1.NamespaceAll)
 	if known == nil && err == nil {
-		known, err = w.blockedIn(ctx, cmp.Or(facts.Namespace, metav1.NamespaceDefault))
+		known, err = w.blockedIn(ctx, cmp.Or(in, metav1.NamespaceDefault))
 	}
-	obstacle, ok := known[facts.UID]
+	obstacle, ok := known[of]
 	if err != nil || !ok {
 		return nil, err
 	}
 	return []judging.Obstacle{obstacle}, nil
 }
 
-// blockedIn are the latest such Events of a namespace by the UID of their object, or nil where the
-// user may not list them. They are read once.
-func (w *World) blockedIn(ctx context.Context, namespace string) (map[types.UID]judging.Obstacle, error) {
-	return w.blockedBy.get(namespace, func() (map[types.UID]judging.Obstacle, error) {
-		found, latest := map[types.UID]judging.Obstacle{}, map[types.UID]string{}
+// blockedIn are the latest such Events of a namespace, or nil where the user may not list them.
+// They are read once.
+func (w *World) blockedIn(ctx context.Context, namespace string) (map[blockage]judging.Obstacle, error) {
+	return w.blockedBy.get(namespace, func() (map[blockage]judging.Obstacle, error) {
+		found, latest := map[blockage]judging.Obstacle{}, map[blockage]string{}
 		for _, reason := range slices.Sorted(maps.Keys(blockedReasons)) {
 			options := metav1.ListOptions{FieldSelector: "reason=" + reason}
 			err := w.Each(ctx, Events, namespace, options, func(event *unstructured.Unstructured) error {
-				if uid, at, message := readBlocked(event.Object); at >= latest[uid] {
-					found[uid] = judging.Obstacle{Kind: blockedReasons[reason], Message: message, Stops: true}
-					latest[uid] = at
+				uid, at, message := readBlocked(event.Object)
+				if of := (blockage{uid, reason == reasonStopRefused}); at >= latest[of] {
+					found[of] = judging.Obstacle{Kind: blockedReasons[reason], Message: message, Stops: true}
+					latest[of] = at
 				}
 				return nil
 			})

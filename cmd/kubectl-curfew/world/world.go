@@ -53,8 +53,8 @@ type World struct {
 	counters   answers[*resolution.PodCounter]
 	pauses     answers[[]judging.Obstacle]
 	histories  answers[map[types.NamespacedName]string]
-	blockedBy  answers[map[types.UID]judging.Obstacle] // by namespace: see blockedIn
-	fates      answers[fate]                           // of owners and Namespaces
+	blockedBy  answers[map[blockage]judging.Obstacle] // by namespace: see blockedIn
+	fates      answers[fate]                          // of owners and Namespaces
 	ownersRead atomic.Int64
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -192,7 +193,9 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 		case apierrors.IsNotFound(err) && s.isThere(ctx, client, child):
 			return false, faultf("%s %s/%s cannot be marked as failed, since %s has no status subresource: add it to the CustomResourceDefinition",
 				step.Child.Kind, child.GetNamespace(), child.GetName(), resourceOf(step.Child).GroupResource())
-		case statusCode(err) == 422, apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		case statusCode(err) == http.StatusUnprocessableEntity && s.isUnchanged(ctx, client, child):
+			return false, fmt.Errorf("marking %s %s/%s as failed: %w", step.Child.Kind, child.GetNamespace(), child.GetName(), err)
+		case statusCode(err) == http.StatusUnprocessableEntity, apierrors.IsConflict(err), apierrors.IsNotFound(err):
 			return false, apierrors.NewConflict(resourceOf(step.Child).GroupResource(), child.GetName(), err)
 		case err != nil:
 			return false, fmt.Errorf("marking %s %s/%s as failed: %w", step.Child.Kind, child.GetNamespace(), child.GetName(), err)

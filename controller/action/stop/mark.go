@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,9 +108,14 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 		Patch(ctx, s.due.Name, types.JSONPatchType, patch, s.patchOptions(), "status")
 	s.took = s.options.Clock.Now().Sub(now)
 	switch {
-	case apierrors.IsInvalid(err), apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && statusCode(err) == 422:
-		// The object has changed since it was seen. The engine judges it live.
-		return false, apierrors.NewConflict(s.plan.Resource.GroupResource(), s.due.Name, err)
+	case statusCode(err) == http.StatusUnprocessableEntity:
+		// The object has changed since it was seen, so that the engine judges it live, or the API
+		// server does not accept the mark: a read shows which.
+		s.confirmed = false
+		if changed := s.confirm(ctx); changed != nil {
+			return false, changed
+		}
+		return false, fmt.Errorf("marking %s %s/%s as failed: %w", s.plan.Kind.Kind, s.due.Namespace, s.due.Name, err)
 	case apierrors.IsNotFound(err):
 		// The object is gone, or its kind has no status subresource: a read shows which.
 		if gone := s.confirm(ctx); gone != nil {

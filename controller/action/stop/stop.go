@@ -333,3 +333,9 @@ func (s *stopping) isThere(ctx context.Context, client dynamic.ResourceInterface
 	now, err := client.Get(ctx, child.GetName(), metav1.GetOptions{})
 	return err == nil && now.GetUID() == child.GetUID()
 }
+
+// isUnchanged reads a child again and reports whether it is still in the state that was read.
+func (s *stopping) isUnchanged(ctx context.Context, client dynamic.ResourceInterface, child *unstructured.Unstructured) bool {
+	now, err := client.Get(ctx, child.GetName(), metav1.GetOptions{})
+	return err == nil && now.GetUID() == child.GetUID() && now.GetResourceVersion() == child.GetResourceVersion()
+}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -201,14 +202,28 @@ func TestFirstDeletionOfAChildFails(t *testing.T) {
 // A child through which an object is failed, and that is not as it was read a moment ago, may have
 // completed: nothing is stopped before all was judged again.
 func TestChildChangesUnderTheMark(t *testing.T) {
-	for name, err := range map[string]error{
-		"it has changed": apierrors.NewInvalid(schema.GroupKind{Kind: "Set"}, "a", nil),
-		"a conflict":     apierrors.NewConflict(sets.GroupResource(), "a", nil),
+	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Set"}, "a", nil)
+	for name, c := range map[string]struct {
+		err     error
+		version string
+		want    action.Class
+	}{
+		"it has changed":  {invalid, "4", action.Conflict},
+		"a conflict":      {apierrors.NewConflict(sets.GroupResource(), "a", nil), "3", action.Conflict},
+		"it is unchanged": {invalid, "3", action.Refused},
 	} {
 		s := newScene(t, nil, time.Time{}, mark(child), deletePods)
-		s.refuse("patch", err)
-		if got := s.attempt(t); got.Code != http.StatusConflict || got.Outcome == action.Gone {
-			t.Errorf("%s: the answer is %+v, want a conflict", name, got)
+		s.refuse("patch", c.err)
+		reads := 0
+		s.objects.PrependReactor("get", "sets", func(got clienttesting.Action) (bool, runtime.Object, error) {
+			object, err := s.objects.Tracker().Get(sets, "ns", "a")
+			if reads++; err == nil && reads > 2 { // ranToItsEnd and markChild read it before the patch.
+				object.(*unstructured.Unstructured).SetResourceVersion(c.version)
+			}
+			return true, object, err
+		})
+		if got := s.attempt(t); got.Outcome != c.want {
+			t.Errorf("%s: the answer is %+v, want class %d", name, got, c.want)
 		}
 		if got, want := s.writes(), []string{"patch sets/a"}; !slices.Equal(got, want) {
 			t.Errorf("%s: it sent %v, want %v", name, got, want)
@@ -262,18 +277,33 @@ func TestStateThatWasNotSeen(t *testing.T) {
 // The mark of the object itself is one request, and comes before all else: where it is not
 // accepted, nothing is stopped.
 func TestMarkComesFirst(t *testing.T) {
+	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Run"}, "a", field.ErrorList{field.Invalid(field.NewPath("spec"), "x", "field is immutable")})
+	failedTest := apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value /metadata/resourceVersion failed", 0, false)
 	for name, c := range map[string]struct {
-		err  error
-		code int
-		want []string
+		err     error
+		changed string // its resourceVersion by then
+		code    int
+		want    []string
 	}{
-		"accepted":       {nil, http.StatusOK, []string{"delete sets/a", "patch runs/a", "delete pods/a-0"}},
-		"it has changed": {apierrors.NewInvalid(schema.GroupKind{Kind: "Run"}, "a", nil), http.StatusConflict, []string{"patch runs/a"}},
-		"forbidden":      {apierrors.NewForbidden(runs.GroupResource(), "a", nil), http.StatusForbidden, []string{"patch runs/a"}},
-		"no answer":      {http.ErrHandlerTimeout, 0, []string{"patch runs/a"}},
+		"accepted":             {nil, "", http.StatusOK, []string{"delete sets/a", "patch runs/a", "delete pods/a-0"}},
+		"it has changed":       {failedTest, "8", http.StatusConflict, []string{"patch runs/a"}},
+		"changed, and invalid": {invalid, "8", http.StatusConflict, []string{"patch runs/a"}},
+		"invalid":              {invalid, "", http.StatusUnprocessableEntity, []string{"patch runs/a"}},
+		"forbidden":            {apierrors.NewForbidden(runs.GroupResource(), "a", nil), "", http.StatusForbidden, []string{"patch runs/a"}},
+		"no answer":            {http.ErrHandlerTimeout, "", 0, []string{"patch runs/a"}},
 	} {
 		s := newScene(t, nil, time.Time{}, mark(nil), deleteSet, deletePods)
 		s.metadata.PrependReactor("patch", "runs", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if c.changed != "" {
+				read, err := s.metadata.Tracker().Get(runs, "ns", "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				read.(*metav1.PartialObjectMetadata).ResourceVersion = c.changed
+				if err := s.metadata.Tracker().Update(runs, read, "ns"); err != nil {
+					t.Fatal(err)
+				}
+			}
 			return true, &metav1.PartialObjectMetadata{}, c.err
 		})
 		if got := s.attempt(t); got.Code != c.code {
