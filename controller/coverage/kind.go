@@ -171,6 +171,14 @@ func (k *kind) rule(operations ...admissionv1.OperationType) admissionv1.RuleWit
 	}
 }
 
+// withStatus is rule, and writes of the status: for built-in kinds such as Ingresses and Services
+// these can change labels and annotations. A CustomResourceDefinition's status cannot.
+func (k *kind) withStatus(operations ...admissionv1.OperationType) admissionv1.RuleWithOperations {
+	out := k.rule(operations...)
+	out.Resources = append(out.Resources, k.Resource+"/status")
+	return out
+}
+
 // maxName leaves room for the rest of a webhook's name, which has at most 253 characters.
 const maxName = 200
 

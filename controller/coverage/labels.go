@@ -227,7 +227,8 @@ func (p *plan) removedLabels(in *Input, k *kind, all []selection) {
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		removed := fmt.Sprintf("oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n"+
 			"!object.?metadata.?annotations[?%[2]q].hasValue()", keys[name], wellknown.AnnotationLabelSource)
-		out := in.entry(name, k.rule(admissionv1.Update), nil, admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: removed})
+		condition := admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: removed}
+		out := in.entry(name, k.withStatus(admissionv1.Update), nil, condition)
 		out.objects.MatchExpressions = label(keys[name], true) // The API server selects by the old labels too.
 		p.mutating = append(p.mutating, in.unprotected(out))
 	}

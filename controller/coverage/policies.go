@@ -233,7 +233,7 @@ func (p *plan) protection(in *Input, k *kind, all []selection) {
 		return k.matches(spec) && spec.Bounds != nil && spec.Bounds.Protect != "" && k.named(spec)
 	}
 	for _, s := range narrowed(in, all, denies) {
-		out := in.entry("validate-protection", k.rule(admissionv1.Create, admissionv1.Update), s.namespaces, admissionv1.MatchCondition{
+		out := in.entry("validate-protection", k.withStatus(admissionv1.Create, admissionv1.Update), s.namespaces, admissionv1.MatchCondition{
 			Name: "it-is-protected", Expression: fmt.Sprintf("object.?metadata.?annotations[?%[1]q].hasValue() &&\n("+isCreated+
 				" || object.?metadata.?annotations[?%[1]q] != oldObject.?metadata.?annotations[?%[1]q])", wellknown.AnnotationProtect)})
 		out.objects.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
