@@ -138,7 +138,7 @@ func TestTriggerOfAnotherPackage(t *testing.T) {
 // nothing here. Defaults and annotations are Curfew's as ever.
 func TestLeaveNativeTTL(t *testing.T) {
 	if suite.inTreeTTL {
-		t.Skip("the in-tree controller deletes the Job")
+		t.Skip("the in-tree controller deletes the Job: the runs without it (make test, make test-e2e) show this")
 	}
 	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "2s")...)
 	restart := func(args ...string) {
