@@ -359,6 +359,8 @@ func (s *side) normal(of *kind, object map[string]any) map[string]any {
 	for _, field := range []string{"creationTimestamp", "deletionTimestamp"} {
 		if metadata[field] != nil {
 			metadata[field] = "set"
+		} else {
+			delete(metadata, field) // Older releases answer null where no time is set.
 		}
 	}
 	if of.resource == "jobs" { // A Job without labels gets the labels of its Pod template.
