@@ -71,9 +71,12 @@ func (s *store) writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyS
 		return err
 	}
 	err = follow.Overwrite(ctx, s.clock, errGone, func(ctx context.Context) error {
-		kind := v1alpha1.GroupVersion.WithKind(s.kind)
-		out := follow.StatusOf(kind, s.policy.Namespace, s.policy.Name, s.policy.UID, s.resourceVersion, content["status"])
-		written, err := s.policies.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: fieldManager})
+		patch, err := follow.StatusPatch(s.policy.UID, s.resourceVersion, content["status"])
+		if err != nil {
+			return err
+		}
+		options := metav1.PatchOptions{FieldManager: fieldManager}
+		written, err := s.policies.Patch(ctx, s.policy.Name, types.JSONPatchType, patch, options, "status")
 		if err == nil {
 			s.resourceVersion, s.status = written.GetResourceVersion(), stored
 		}

@@ -34,8 +34,11 @@ func TestPolicyIsEditedInMidRun(t *testing.T) {
 	live := &unstructured.Unstructured{Object: map[string]any{}}
 	live.SetUID(p.UID)
 	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, live.DeepCopy(), nil })
-	client.PrependReactor("update", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
-		object := did.(clienttesting.UpdateAction).GetObject().(*unstructured.Unstructured)
+	client.PrependReactor("patch", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
+		object, err := patched(did.(clienttesting.PatchAction).GetPatch())
+		if err != nil {
+			return true, nil, err
+		}
 		if object.GetResourceVersion() != fmt.Sprint(version) {
 			return true, nil, apierrors.NewConflict(resource.GroupResource(), "p", errors.New("it was changed"))
 		}
@@ -84,7 +87,7 @@ func TestStatusConflictsBackOff(t *testing.T) {
 					live.SetUID(p.UID)
 					return true, live, nil
 				})
-				client.PrependReactor("update", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 					writes++
 					return true, nil, apierrors.NewConflict(resource.GroupResource(), "p", errors.New("it was changed"))
 				})
@@ -176,10 +179,14 @@ func (c *cluster) process(schedules map[string]string, review func(context.Conte
 		}
 		return true, policies[name].DeepCopy(), nil
 	})
-	client.PrependReactor("update", v1alpha1.ClusterCleanupPolicies, func(did clienttesting.Action) (bool, runtime.Object, error) {
-		object := did.(clienttesting.UpdateAction).GetObject().(*unstructured.Unstructured)
-		policies[object.GetName()].Object["status"] = object.Object["status"]
-		return true, policies[object.GetName()].DeepCopy(), nil
+	client.PrependReactor("patch", v1alpha1.ClusterCleanupPolicies, func(did clienttesting.Action) (bool, runtime.Object, error) {
+		name := did.(clienttesting.PatchAction).GetName()
+		object, err := patched(did.(clienttesting.PatchAction).GetPatch())
+		if err != nil {
+			return true, nil, err
+		}
+		policies[name].Object["status"] = object.Object["status"]
+		return true, policies[name].DeepCopy(), nil
 	})
 	client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &unstructured.UnstructuredList{}, nil

@@ -3,10 +3,12 @@ package follow
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,5 +118,30 @@ func TestOverwrite(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A patch of a status replaces the status of the state that it names, and changes nothing else: an
+// owner of a label still owns it.
+func TestStatusPatch(t *testing.T) {
+	patch, err := StatusPatch("uid", "7", map[string]any{"succeeded": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := `{"metadata": {"name": "t", "uid": "another", "resourceVersion": "6", "labels": {"team": "a"}}, "spec": {"n": 1}, "status": {"failed": 2}}`
+	is, err := operations.Apply([]byte(was))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"metadata": {"name": "t", "uid": "uid", "resourceVersion": "7", "labels": {"team": "a"}}, "spec": {"n": 1}, "status": {"succeeded": 1}}`
+	if !jsonpatch.Equal(is, []byte(want)) {
+		t.Errorf("%s, want %s", is, want)
+	}
+	if is, err = operations.Apply([]byte(`{"metadata": {}}`)); err != nil || !strings.Contains(string(is), `"succeeded":1`) {
+		t.Errorf("an object without a status becomes %s, %v", is, err)
 	}
 }

@@ -202,8 +202,12 @@ func (c *Client) WriteStatus(
 	if err != nil {
 		return "", fmt.Errorf("status of PodTally %s/%s: %w", namespace, name, err)
 	}
-	out := follow.StatusOf(v1alpha1.GroupVersion.WithKind("PodTally"), namespace, name, uid, version, content)
-	written, err := c.tallies(namespace).UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: fieldManager})
+	patch, err := follow.StatusPatch(uid, version, content)
+	if err != nil {
+		return "", fmt.Errorf("status of PodTally %s/%s: %w", namespace, name, err)
+	}
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	written, err := c.tallies(namespace).Patch(ctx, name, types.JSONPatchType, patch, options, "status")
 	if err != nil {
 		return "", err
 	}

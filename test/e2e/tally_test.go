@@ -192,3 +192,22 @@ func TestTallyIsSwitchedOff(t *testing.T) {
 	s.newPod(tallied("another", "a"))
 	s.awaitTally("a", 1, 2, 0)
 }
+
+// A label that is taken out of an applied manifest is removed from the PodTally: Curfew's writes of
+// the status take it from no owner.
+func TestTallyKeepsOwnersOfLabels(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	apply := func(labels string) {
+		s.Helper()
+		s.expectSuccess(s.kubectlInput(`{"apiVersion": "curfew.dev/v1alpha1", "kind": "PodTally", "metadata": {"name": "a", "labels": `+labels+`},
+			"spec": {"selector": {"matchLabels": {"tally": "a"}}}}`, "apply", "--server-side", "--field-manager=test", "-f", "-"))
+	}
+	apply(`{"team": "a", "stage": "test"}`)
+	s.newPod(tallied("counted", "a"))
+	s.awaitTally("a", 0, 1, 0)
+	apply(`{"team": "a"}`)
+	if out := s.kubectl("get", "podtally", "a", "-o", "jsonpath={.metadata.labels}"); out.stdout != `{"team":"a"}` {
+		s.Errorf("the labels are %s", out.stdout)
+	}
+}
