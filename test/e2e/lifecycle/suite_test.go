@@ -51,7 +51,16 @@ func run(m *testing.M) (code int, err error) {
 	if err := suite.cluster.WaitForServiceAccount(ctx, "default"); err != nil {
 		return 0, err
 	}
-	if suite.bare, err = suite.cluster.Inventory(ctx); err != nil {
+	err = harness.Poll(ctx, "each namespace to have the CA's certificate", func(ctx context.Context) (done bool, err error) {
+		suite.bare, err = suite.cluster.Inventory(ctx)
+		for name := range suite.bare {
+			if namespace, ok := strings.CutPrefix(name, "namespaces "); ok && !suite.bare["configmaps "+namespace+"/kube-root-ca.crt"] {
+				return false, err
+			}
+		}
+		return err == nil, err
+	})
+	if err != nil {
 		return 0, err
 	}
 	return m.Run(), nil
