@@ -135,9 +135,9 @@ func Overwrite(
 	}
 }
 
-// StatusPatch is a JSON Patch (RFC 6902) that replaces the status of an object in a certain state: in
-// any other state it conflicts. It names no other metadata. An update would have to send all of it:
-// up to Kubernetes 1.35 labels that it leaves out stay, but nobody who applied them owns them then.
+// StatusPatch is a JSON Patch (RFC 6902) that replaces the status of an object in a certain state.
+// In any other state it conflicts. Unlike an update, it sends no labels: up to Kubernetes 1.35 an
+// update without them keeps the labels, but removes their owner from the managed fields.
 func StatusPatch(uid types.UID, version string, status any) ([]byte, error) {
 	add := func(path string, value any) map[string]any {
 		return map[string]any{"op": "add", "path": path, "value": value}
