@@ -237,16 +237,6 @@ func NewProfiles(profiles ...*Profile) Profiles {
 	return index
 }
 
-// HaveController reports whether one of the profiles names a user as a controller.
-func (p Profiles) HaveController(user string) bool {
-	for _, profile := range p {
-		if slices.Contains(profile.ControllerAccounts, user) {
-			return true
-		}
-	}
-	return false
-}
-
 // For returns the profile of a kind. Kinds without one get a bare profile, to which only labels and
 // protection apply. Any value of its spec.managedBy counts as another controller: which one is the
 // kind's own is not known.

@@ -3,6 +3,8 @@ package rules
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/wellknown"
@@ -27,8 +29,16 @@ func TestChildrenOfControllersAreAdmitted(t *testing.T) {
 	profiles := shipped(t)
 	const system, builder = "system:serviceaccount:kube-system:deployment-controller", "system:serviceaccount:argocd:argocd-application-controller"
 	const tenant, operator, trainer = "system:serviceaccount:ci:default", "system:serviceaccount:ml:operator", "system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager"
+	const sets, cron, jobSets, argo = "system:serviceaccount:kube-system:replicaset-controller", "system:serviceaccount:kube-system:cronjob-controller", "system:serviceaccount:jobset-system:jobset-controller-manager", "system:serviceaccount:argo:argo"
 	strict.ControllerAccounts = []string{operator}
 	tooShort := builders.MakeJob("ci", "nightly-1").ControlledBy("v1", "ConfigMap", "mine").TTL(-1)
+	ownedJob := func(apiVersion, kind string) map[string]any {
+		return builders.MakeJob("ci", "a-1").ControlledBy(apiVersion, kind, "a").TTL(-1).Map()
+	}
+	labelled := func(kind, apiVersion, ownerKind string) map[string]any {
+		return controlled(put(object(kind, nil), "metadata.labels", map[string]any{wellknown.LabelTTL: "2020-12-24"}), apiVersion, ownerKind, "a")
+	}
+	workflow := profiles[schema.GroupKind{Group: "argoproj.io", Kind: "Workflow"}]
 	forbidden := controlled(object("TrainingRuntime", map[string]any{"template": map[string]any{"spec": map[string]any{"replicatedJobs": []any{
 		map[string]any{"template": map[string]any{"spec": map[string]any{"activeDeadlineSeconds": int64(1)}}}}}}}), "v1", "ConfigMap", "mine")
 	for name, test := range map[string]struct {
@@ -39,8 +49,8 @@ func TestChildrenOfControllersAreAdmitted(t *testing.T) {
 	}{
 		"a rollout of a Deployment older than the rule": {user: system, profile: policy.ReplicaSetProfile, object: replicaSet(), allowed: true},
 		"the same by the controller manager's own name": {user: "system:kube-controller-manager", profile: policy.ReplicaSetProfile, object: replicaSet(), allowed: true},
-		"its Pods":                              {user: system, profile: policy.PodProfile, object: pod.Map(), allowed: true},
-		"a CronJob's next Job":                  {user: system, profile: policy.JobProfile, object: job.Map(), allowed: true},
+		"its Pods":                              {user: sets, profile: policy.PodProfile, object: pod.Map(), allowed: true},
+		"a CronJob's next Job":                  {user: cron, profile: policy.JobProfile, object: job.Map(), allowed: true},
 		"a tenant's account, its own owner":     {user: tenant, profile: policy.JobProfile, object: tooShort.Map()},
 		"a tenant's account, a CronJob's Job":   {user: tenant, profile: policy.JobProfile, object: job.Map()},
 		"a tenant's account, a runtime":         {user: tenant, profile: trainingRuntime, object: forbidden},
@@ -48,7 +58,16 @@ func TestChildrenOfControllersAreAdmitted(t *testing.T) {
 		"the scheduler":                         {user: "system:kube-scheduler", profile: policy.ReplicaSetProfile, object: replicaSet()},
 		"a node":                                {user: "system:node:a", profile: policy.PodProfile, object: pod.Map()},
 		"an account that the flag names":        {user: operator, profile: policy.JobProfile, object: tooShort.Map(), allowed: true},
-		"an account that a profile names":       {user: trainer, profile: policy.JobProfile, object: tooShort.Map(), allowed: true},
+		"Trainer, a TrainJob's JobSet":          {user: trainer, profile: profiles[jobSetKind], object: labelled("JobSet", "trainer.kubeflow.org/v1alpha1", "TrainJob"), allowed: true},
+		"JobSet, its own Job":                   {user: jobSets, profile: policy.JobProfile, object: ownedJob("jobset.x-k8s.io/v1alpha2", "JobSet"), allowed: true},
+		"Argo, a CronWorkflow's Workflow":       {user: argo, profile: workflow, object: labelled("Workflow", "argoproj.io/v1alpha1", "CronWorkflow"), allowed: true},
+		"Trainer, an owner without a profile":   {user: trainer, profile: policy.JobProfile, object: tooShort.Map()},
+		"Trainer, a CronJob's Job":              {user: trainer, profile: policy.JobProfile, object: job.Map()},
+		"Trainer, a JobSet's Job":               {user: trainer, profile: policy.JobProfile, object: ownedJob("jobset.x-k8s.io/v1alpha2", "JobSet")},
+		"Argo, a TrainJob's JobSet":             {user: argo, profile: profiles[jobSetKind], object: labelled("JobSet", "trainer.kubeflow.org/v1alpha1", "TrainJob")},
+		"Argo, a Workflow of another group":     {user: argo, profile: workflow, object: labelled("Workflow", "example.com/v1", "CronWorkflow")},
+		"JobSet, the kind of another group":     {user: jobSets, profile: policy.JobProfile, object: ownedJob("example.com/v1", "JobSet")},
+		"a CronJob's controller, other Pods":    {user: cron, profile: policy.PodProfile, object: pod.Map()},
 		"by a person":                           {user: "jane", profile: policy.ReplicaSetProfile, object: replicaSet()},
 		"by an unknown user, as lint":           {profile: policy.ReplicaSetProfile, object: replicaSet()},
 		"by an administrator":                   {user: "system:admin", profile: policy.ReplicaSetProfile, object: replicaSet()},

@@ -4,17 +4,26 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"curfew.dev/curfew/policy"
 )
 
-// ByController reports whether a known controller creates the object for the object's controller
-// owner. The reference alone proves nothing, since every author of an object writes it.
+// ByController reports whether the controller of the object's controller owner creates the object.
+// The reference alone proves nothing, since every author of an object writes it. Nor does an
+// account alone: where a product is not installed, a tenant may own its namespace. So an account
+// of a profile counts for owners of that kind.
 func (r *Request) ByController(profiles policy.Profiles) bool {
 	if r.Operation != Create || r.Facts.Owner == nil {
 		return false
 	}
-	return r.User.Name == policy.ControllerManager || slices.Contains(r.Options.ControllerAccounts, r.User.Name) ||
-		profiles.HaveController(r.User.Name)
+	if r.User.Name == policy.ControllerManager || slices.Contains(r.Options.ControllerAccounts, r.User.Name) {
+		return true
+	}
+	owner, child := schema.FromAPIVersionAndKind(r.Facts.Owner.APIVersion, r.Facts.Owner.Kind), r.Facts.Profile
+	return slices.Contains(profiles.For(owner).ControllerAccounts, r.User.Name) ||
+		// Argo Workflows creates the Workflows of a CronWorkflow, which has no profile.
+		owner.Group == child.Kind.Group && slices.Contains(child.ControllerAccounts, r.User.Name)
 }
 
 // AdmitChild turns denials into warnings for an object that [Request.ByController] accepts:

@@ -101,9 +101,10 @@ type KindProfileSpec struct {
 	// +optional
 	Deadline *DeadlineRules `json:"deadline,omitempty"`
 	// controllerAccounts are the user names of the controllers that create objects for objects of this
-	// kind, such as system:serviceaccount:jobset-system:jobset-controller-manager. Admission lets them
-	// create an object that a rule denies, with a warning: the value may be older than the rule.
-	// Curfew keeps such an object and reports it. List no account that a tenant can use.
+	// kind, such as system:serviceaccount:jobset-system:jobset-controller-manager. If a rule denies
+	// such an object, admission only warns: the value may be older than the rule. Curfew keeps the
+	// object and reports it. The same applies to objects of this kind with an owner of the same API
+	// group. List no account that a tenant can use.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16

@@ -11,7 +11,13 @@ var admission = []Mutant{
 	{
 		Invariant: "S6", Name: "any service account counts as a controller",
 		File: "policy/rules/child.go",
-		Old:  "return r.User.Name == policy.ControllerManager ||", New: "return !r.User.IsPerson() ||",
+		Old:  "if r.User.Name == policy.ControllerManager ||", New: "if !r.User.IsPerson() ||",
+		Package: rulesOf, Tests: []string{"TestChildrenOfControllersAreAdmitted"},
+	},
+	{
+		Invariant: "S6", Name: "an account of a profile counts for owners of any kind",
+		File: "policy/rules/child.go",
+		Old:  "owner.Group == child.Kind.Group && slices", New: "slices",
 		Package: rulesOf, Tests: []string{"TestChildrenOfControllersAreAdmitted"},
 	},
 	{
