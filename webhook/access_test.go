@@ -186,6 +186,73 @@ func TestAccessReviewsAreLimited(t *testing.T) {
 	}
 }
 
+// No tenant uses up the questions of others, by whatever accounts of its namespace it asks.
+func TestAccessReviewsAreShared(t *testing.T) {
+	behind := &answers{of: map[string]bool{"ann": true}}
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	cached := NewCachedReviews(behind, clock)
+	cached.Limit = 10
+	ask := func(requester, user, namespace string) error {
+		_, err := cached.May(requestedBy(t.Context(), requester), authenticationv1.UserInfo{Username: user},
+			authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "jobs"})
+		return err
+	}
+	flood := func() (answered int) {
+		for i := range 100 {
+			account := fmt.Sprint("system:serviceaccount:theirs:", i)
+			// A request also asks about the controller, and about the account of a policy.
+			for _, user := range []string{account, "system:serviceaccount:curfew-system:curfew-controller"} {
+				if ask(account, user, fmt.Sprint("n", i)) == nil {
+					answered++
+				}
+			}
+		}
+		return answered
+	}
+	for range 2 {
+		if answered := flood(); answered != 5 {
+			t.Errorf("%d questions of one tenant were answered, want half of 10", answered)
+		}
+		for user, want := range map[string]error{"ann": nil, "system:serviceaccount:ours:a": nil} {
+			if err := ask(user, user, "ci"); !errors.Is(err, want) {
+				t.Errorf("%s got %v", user, err)
+			}
+		}
+		// Neither what was refused nor what was cached counts.
+		for range 20 {
+			if err := ask("ann", "ann", "ci"); err != nil {
+				t.Errorf("from the cache: %v", err)
+			}
+		}
+		if err := ask("ann", "ann", "other"); err != nil {
+			t.Errorf("a second question: %v", err)
+		}
+		clock.Step(keepAnswers + time.Second)
+	}
+	if len(cached.asked) > cached.Limit {
+		t.Errorf("%d tenants are remembered, want at most %d", len(cached.asked), cached.Limit)
+	}
+}
+
+// The questions about the controller count for the user who made the request.
+func TestAccessReviewsOfARequest(t *testing.T) {
+	behind := &answers{of: map[string]bool{"ann": true, "root": true}}
+	cached := NewCachedReviews(behind, clocktesting.NewFakeClock(time.Unix(1000, 0)))
+	cached.Limit = 4
+	w := newWorld(t, func(o *Options) { o.Access, o.RequireDelete, o.ControllerUser = cached, true, "root" })
+	for _, c := range []struct {
+		user, namespace string
+		allowed         bool
+		asked           int
+	}{{"ann", "plain", true, 2}, {"ann", "ci", false, 2}, {"bob", "ci", false, 3}} {
+		response := w.ask(t, ask{path: PathValidate, namespace: c.namespace, user: c.user,
+			object: "{apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {ttlSecondsAfterFinished: 3600, template: {spec: {}}}}"})
+		if response.Allowed != c.allowed || len(behind.asked) != c.asked {
+			t.Errorf("%s in %s: allowed %t after questions about %q, want %d", c.user, c.namespace, response.Allowed, behind.asked, c.asked)
+		}
+	}
+}
+
 // A PodTally with a TTL has Curfew delete the Pods that it matches.
 func TestTallyOfOneWhoMayNotDeletePods(t *testing.T) {
 	tally := func(ttl string) string {

@@ -130,8 +130,14 @@ var ofTenants = []Mutant{
 	{
 		Invariant: "S10", Name: "made-up users cost the API server any number of access reviews",
 		File: "webhook/access.go",
-		Old:  "return c.Limit == 0 || c.asked <= c.Limit", New: "return true",
+		Old:  "own >= (left+1)/2 {", New: "left < 0 {",
 		Package: admits, Tests: []string{"TestAccessReviewsAreLimited"},
+	},
+	{
+		Invariant: "S10", Name: "one tenant uses up the access reviews of all",
+		File: "webhook/access.go",
+		Old:  "own >= (left+1)/2 {", New: "own >= left {",
+		Package: admits, Tests: []string{"TestAccessReviewsAreShared"},
 	},
 	{
 		Invariant: "S10", Name: "expressions for the objects of a page have no limit together",
