@@ -183,12 +183,13 @@ type Webhooks struct {
 	compiler *expression.Compiler
 	settings Options
 	counting sync.Mutex
-	// ownerReads are the reads of owners that may be under way.
-	ownerReads *semaphore.Weighted
-	metrics    *metrics
-	log        logr.Logger
-	options    rules.Options
-	load       *load
+	// ownerReads and podReads are the reads of owners, and of the Pods of Bindings, that may be under
+	// way.
+	ownerReads, podReads *semaphore.Weighted
+	metrics              *metrics
+	log                  logr.Logger
+	options              rules.Options
+	load                 *load
 	// inherited are denied values that owners had, so that a rollout of a thousand Pods reads its
 	// ReplicaSet a few times. Only values that let an object pass are kept.
 	inherited *cache.LRUExpireCache
@@ -197,6 +198,6 @@ type Webhooks struct {
 	policyLimit *policyLimit // nil: there is none
 }
 
-// maxOwnerReads bounds the owners that are read at the same time. Each may have megabytes, and
-// anyone who reaches the port without a client certificate can post reviews.
-const maxOwnerReads = 4
+// maxReads bounds the owners that are read at the same time, and the Pods. Each may have megabytes,
+// and anyone who reaches the port without a client certificate can post reviews.
+const maxReads = 4

@@ -7,11 +7,16 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
+	"curfew.dev/curfew/webhook/wire"
 )
 
 // owners answers with one object, given as YAML; "" is an owner that is gone.
@@ -109,7 +114,7 @@ func TestOwnersAreReadOnce(t *testing.T) {
 	}
 }
 
-// crowd is an OwnerReader that notes how many reads have begun.
+// crowd is an OwnerReader and a PodGetter that notes how many reads have begun.
 type crowd struct{ started, end chan struct{} }
 
 func (c *crowd) Read(context.Context, string, *metav1.OwnerReference) (map[string]any, error) {
@@ -118,18 +123,44 @@ func (c *crowd) Read(context.Context, string, *metav1.OwnerReference) (map[strin
 	return nil, nil
 }
 
+func (c *crowd) Pod(ctx context.Context, namespace, _ string) (map[string]any, error) {
+	return c.Read(ctx, namespace, nil)
+}
+
+// S9: posted reviews have no more than four Pods read at the same time.
+func TestPodReadsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := &crowd{started: make(chan struct{}, 100), end: make(chan struct{})}
+		w := &Webhooks{settings: Options{Pods: reader}, podReads: semaphore.NewWeighted(maxReads)}
+		binding := &request{kind: bindingKind, review: &wire.Review{Name: "a"}, facts: &policy.Facts{UID: "u", Labels: map[string]string{wellknown.LabelTTL: "2d"}}}
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() { w.validate(t.Context(), binding, time.Unix(1000, 0)) })
+		}
+		synctest.Wait()
+		if got := len(reader.started); got != maxReads {
+			t.Errorf("%d reads at the same time, want %d", got, maxReads)
+		}
+		close(reader.end)
+		all.Wait()
+		if got := len(reader.started); got != 50 {
+			t.Errorf("%d reads, want 50", got)
+		}
+	})
+}
+
 // S9: posted reviews have no more than four owners read at the same time.
 func TestOwnerReadsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := &crowd{started: make(chan struct{}, 100), end: make(chan struct{})}
-		w := &Webhooks{settings: Options{Owners: reader}, ownerReads: semaphore.NewWeighted(maxOwnerReads)}
+		w := &Webhooks{settings: Options{Owners: reader}, ownerReads: semaphore.NewWeighted(maxReads)}
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() { _, _ = w.readOwner(t.Context(), "ci", &metav1.OwnerReference{}) })
 		}
 		synctest.Wait()
-		if got := len(reader.started); got != maxOwnerReads {
-			t.Errorf("%d reads at the same time, want %d", got, maxOwnerReads)
+		if got := len(reader.started); got != maxReads {
+			t.Errorf("%d reads at the same time, want %d", got, maxReads)
 		}
 		close(reader.end)
 		all.Wait()

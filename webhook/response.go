@@ -97,6 +97,13 @@ func decided(decision *rules.Decision, toPerson bool) answer {
 	return out
 }
 
+// denied denies a request for a reason that is not one of the rules.
+func denied(message string) answer {
+	response := admissionv1.AdmissionResponse{Result: failure(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
+	response.AuditAnnotations = audit(outcomeDenied, nil, "")
+	return answer{response: response, outcome: outcomeDenied, status: http.StatusOK}
+}
+
 // failed is an error inside Curfew, about which the failure policy decides. The message is for
 // users, the error for the log.
 func failed(message string, err error) answer {

@@ -139,7 +139,12 @@ func bare(facts *policy.Facts) bool {
 	if len(facts.Profile.Templates) > 0 || facts.Profile.State == nil || facts.NativeTTL.Set {
 		return false
 	}
-	return !slices.ContainsFunc(wellknown.ObjectKeys, func(key string) bool {
+	return !carriesKey(facts)
+}
+
+// carriesKey reports whether an object has one of Curfew's keys.
+func carriesKey(facts *policy.Facts) bool {
+	return slices.ContainsFunc(wellknown.ObjectKeys, func(key string) bool {
 		_, annotation := facts.Annotations[key]
 		_, label := facts.Labels[key]
 		return annotation || label

@@ -115,27 +115,40 @@ func TestNamespaceByTheStatus(t *testing.T) {
 func TestBindingsChangePods(t *testing.T) {
 	access := &answers{of: map[string]bool{}}
 	known := &pods{of: map[string]string{
-		"plain/a":      "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: plain}, spec: {restartPolicy: Never}}",
-		"plain/always": "{apiVersion: v1, kind: Pod, metadata: {name: always, namespace: plain}, spec: {restartPolicy: Always}}",
-		"plain/marked": "{apiVersion: v1, kind: Pod, metadata: {name: marked, namespace: plain, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {restartPolicy: Never}}",
+		"plain/a":      "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: plain, uid: u}, spec: {restartPolicy: Never}}",
+		"plain/always": "{apiVersion: v1, kind: Pod, metadata: {name: always, namespace: plain, uid: u}, spec: {restartPolicy: Always}}",
+		"plain/marked": "{apiVersion: v1, kind: Pod, metadata: {name: marked, namespace: plain, uid: u, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {restartPolicy: Never}}",
 	}}
 	w := newWorld(t, func(o *Options) { o.Access, o.RequireDelete, o.Pods = access, true, known })
+	const absent = "metadata.uid: is absent, and the Binding changes Curfew's keys of its Pod: set it to the UID of the Pod and use subresource pods/binding"
 	for name, test := range map[string]struct{ pod, metadata, reason string }{
-		"a TTL":                      {"a", "annotations: {curfew.dev/ttl-after-finished: 1h}", "may not"},
-		"a label":                    {"a", "labels: {curfew.dev/ttl: 2d}", "may not"},
-		"a TTL that cannot be read":  {"a", "annotations: {curfew.dev/ttl-after-finished: soon}", "soon"},
-		"a Pod that always restarts": {"always", "annotations: {curfew.dev/ttl-after-finished: 1h}", "restartPolicy"},
-		"what the Pod has":           {"marked", "annotations: {curfew.dev/ttl-after-finished: 1h}", ""},
-		"a shorter TTL":              {"marked", "annotations: {curfew.dev/ttl-after-finished: 1m}", "may not"},
-		"a stamp":                    {"marked", "annotations: {curfew.dev/ttl-source: namespace/ci}", "may only be written by Curfew"},
-		"nothing":                    {"a", "annotations: {a: b}", ""},
-		"a Pod that is not there":    {"gone", "annotations: {curfew.dev/ttl-after-finished: 1h}", ""},
+		"a TTL":                      {"a", "uid: u, annotations: {curfew.dev/ttl-after-finished: 1h}", "may not"},
+		"no UID":                     {"a", "annotations: {curfew.dev/ttl-after-finished: 1h}", absent},
+		"no UID, what the Pod has":   {"marked", "annotations: {curfew.dev/ttl-after-finished: 1h}", absent},
+		"no UID, no such Pod":        {"gone", "labels: {curfew.dev/ttl: 2d}", absent},
+		"no UID and no key":          {"a", "annotations: {a: b}", ""},
+		"the UID of another Pod":     {"always", "uid: v, annotations: {curfew.dev/ttl-after-finished: 1h}", ""},
+		"a label":                    {"a", "uid: u, labels: {curfew.dev/ttl: 2d}", "may not"},
+		"a TTL that cannot be read":  {"a", "uid: u, annotations: {curfew.dev/ttl-after-finished: soon}", "soon"},
+		"a Pod that always restarts": {"always", "uid: u, annotations: {curfew.dev/ttl-after-finished: 1h}", "restartPolicy"},
+		"what the Pod has":           {"marked", "uid: u, annotations: {curfew.dev/ttl-after-finished: 1h}", ""},
+		"a shorter TTL":              {"marked", "uid: u, annotations: {curfew.dev/ttl-after-finished: 1m}", "may not"},
+		"a stamp":                    {"marked", "uid: u, annotations: {curfew.dev/ttl-source: namespace/ci}", "may only be written by Curfew"},
+		"nothing":                    {"a", "uid: u, annotations: {a: b}", ""},
+		"a Pod that is not there":    {"gone", "uid: u, annotations: {curfew.dev/ttl-after-finished: 1h}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for sub, resource := range map[string]string{"binding": "pods", "": "bindings"} {
 				a := ask{path: PathValidate, namespace: "plain", user: "system:serviceaccount:ci:scheduler",
 					object: "{apiVersion: v1, kind: Binding, metadata: {name: " + test.pod + ", " + test.metadata + "}, target: {name: n}}"}
+				known.reads = 0
 				got := w.review(t, a, sub, resource)
+				if (test.reason == absent || strings.HasSuffix(test.metadata, "{a: b}")) && known.reads > 0 {
+					t.Error("the Pod was read")
+				}
+				if test.reason == "" && len(got.response.Warnings) > 0 {
+					t.Errorf("warnings %q", got.response.Warnings)
+				}
 				if got.response.Allowed != (test.reason == "") {
 					t.Fatalf("allowed %v: %v", got.response.Allowed, got.response.Result)
 				}
@@ -150,7 +163,7 @@ func TestBindingsChangePods(t *testing.T) {
 	}
 	known.err = errors.New("no answer")
 	broken := w.review(t, ask{path: PathValidate, namespace: "plain", operation: string(admissionv1.Create),
-		object: "{apiVersion: v1, kind: Binding, metadata: {name: a, annotations: {curfew.dev/ttl-after-finished: 1h}}}"}, "binding", "pods")
+		object: "{apiVersion: v1, kind: Binding, metadata: {name: a, uid: u, annotations: {curfew.dev/ttl-after-finished: 1h}}}"}, "binding", "pods")
 	if broken.status != http.StatusInternalServerError {
 		t.Errorf("status %d where the Pod could not be read: the failure policy has to decide", broken.status)
 	}

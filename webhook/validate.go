@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,17 +99,24 @@ func (p LivePods) Pod(ctx context.Context, namespace, name string) (map[string]a
 }
 
 // validateBinding judges the change of a Binding to its Pod: the API server copies annotations and
-// labels. Schedulers send annotations that the Pod already has, so the Pod must be read.
+// labels. Schedulers send annotations that the Pod already has, so the Pod must be read. Answers
+// show what it contains, and anyone may have posted the review: the UID proves that they know the
+// Pod. Without it the Binding is denied, since otherwise it would change the Pod unreviewed.
 func (w *Webhooks) validateBinding(ctx context.Context, request *request, now time.Time) answer {
-	if w.settings.Pods == nil {
+	if w.settings.Pods == nil || !carriesKey(request.facts) {
 		return untouched()
 	}
+	if request.facts.UID == "" {
+		// The API server keeps the UID in a subresource only.
+		return denied("metadata.uid: is absent, and the Binding changes Curfew's keys of its Pod: " +
+			"set it to the UID of the Pod and use subresource pods/binding, or leave out the labels and annotations")
+	}
 	name := cmp.Or(request.review.Name, request.facts.Name)
-	pod, err := w.settings.Pods.Pod(ctx, request.facts.Namespace, name)
+	pod, err := w.readPod(ctx, request.facts.Namespace, name)
 	if err != nil {
 		return failed(fmt.Sprintf("curfew could not read Pod %q, which the Binding changes", name), err)
 	}
-	if pod == nil {
+	if uid, _, _ := unstructured.NestedString(pod, "metadata", "uid"); uid != string(request.facts.UID) {
 		return untouched() // The API server refuses the Binding.
 	}
 	bound := *request
@@ -177,6 +185,16 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	if decision.Allowed() {
 		w.inherited.Add(key, true, keepAnswers)
 	}
+}
+
+func (w *Webhooks) readPod(ctx context.Context, namespace, name string) (map[string]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
+	defer cancel()
+	if err := w.podReads.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer w.podReads.Release(1)
+	return w.settings.Pods.Pod(ctx, namespace, name)
 }
 
 func (w *Webhooks) readOwner(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error) {

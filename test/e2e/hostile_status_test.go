@@ -50,7 +50,7 @@ func TestHostileStatusWrites(t *testing.T) {
 	// A binding's annotations become the Pod's.
 	unbound := pod("unbound", corev1.RestartPolicyNever)
 	unbound.Spec.SchedulerName = "absent"
-	s.newPod(unbound)
-	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"unbound","annotations":{"curfew.dev/ttl-after-finished":"30d"}},"target":{"kind":"Node","name":"node-0"}}`
+	uid := s.newPod(unbound).UID
+	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"unbound","uid":"` + string(uid) + `","annotations":{"curfew.dev/ttl-after-finished":"30d"}},"target":{"kind":"Node","name":"node-0"}}`
 	s.refusesHostile("a binding", hostile{method: http.MethodPost, path: s.podsPath() + "/unbound/binding", body: []byte(binding)}, wellknown.AnnotationTTL)
 }

@@ -74,7 +74,8 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 	}
 	in.expectSuccess(in.kubectl("annotate", "--overwrite", "namespace", in.name, wellknown.AnnotationDefaultTTL+"=2d"))
 	in.expectStderr(in.create(job("at-once")), defaulted("172800 (2d)")) // no poll is awaited
-	if got := bare.newPod(pod("by-policy", corev1.RestartPolicyNever)); got.Annotations[wellknown.AnnotationTTL] != "2h" || got.Annotations[wellknown.AnnotationTTLSource] != "policy/pods" {
+	got := bare.newPod(pod("by-policy", corev1.RestartPolicyNever))
+	if got.Annotations[wellknown.AnnotationTTL] != "2h" || got.Annotations[wellknown.AnnotationTTLSource] != "policy/pods" {
 		t.Errorf("the Pod has %v, want the default of the file", got.Annotations)
 	}
 
@@ -86,8 +87,8 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 	if said := in.kubectl("annotate", "--overwrite", "namespace", in.name, wellknown.AnnotationDefaultTTL+"=soon"); !said.failed {
 		t.Error("a bad default of the Namespace is let in")
 	}
-	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"by-policy","annotations":{"curfew.dev/ttl-after-finished":"soon"}},"target":{"kind":"Node","name":"none"}}`
-	if said := bare.kubectlInput(binding, "create", "--raw", "/api/v1/namespaces/"+bare.name+"/pods/by-policy/binding", "-f", "-"); !strings.Contains(said.stderr, `"bindings.curfew.dev" denied`) {
+	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"by-policy","uid":"` + string(got.UID) + `","annotations":{"curfew.dev/ttl-after-finished":"soon"}},"target":{"kind":"Node","name":"none"}}`
+	if said := bare.kubectlInput(binding, "create", "--raw", "/api/v1/namespaces/"+bare.name+"/pods/by-policy/binding", "-f", "-"); !strings.Contains(said.stderr, `"bindings.curfew.dev" denied the request: metadata.annotations`) {
 		t.Errorf("a Binding with a bad annotation: %s", said.stderr)
 	}
 	const refusal = "spec.ttlSecondsAfterFinished: sets when this Job is deleted"

@@ -57,9 +57,17 @@ func TestMetadataThroughSubresources(t *testing.T) {
 	binding := func(metadata string) string {
 		return `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"waiting",` + metadata + `},"target":{"kind":"Node","name":"none"}}`
 	}
-	bad := binding(`"annotations":{"curfew.dev/ttl-after-finished":"1h"}`)
-	for _, path := range []string{"/pods/waiting/binding", "/bindings"} {
-		s.expectRefusal(s.kubectlInput(bad, "--as=eve", "create", "--raw", "/api/v1/namespaces/"+s.name+path, "-f", "-"), refused("bindings.curfew.dev", annotation, "Pod"))
+	const ttl = `"annotations":{"curfew.dev/ttl-after-finished":"1h"}`
+	bad := binding(`"uid":"` + s.jsonpath("pod", "waiting", ".metadata.uid") + `",` + ttl)
+	send := func(binding, path string) output {
+		return s.kubectlInput(binding, "--as=eve", "create", "--raw", "/api/v1/namespaces/"+s.name+path, "-f", "-")
+	}
+	s.expectRefusal(send(bad, "/pods/waiting/binding"), refused("bindings.curfew.dev", annotation, "Pod"))
+	// The API server drops the UID of a Binding that is no subresource.
+	for _, said := range []output{send(binding(ttl), "/pods/waiting/binding"), send(binding(ttl), "/bindings"), send(bad, "/bindings")} {
+		if !strings.Contains(said.stderr, `"bindings.curfew.dev" denied the request: metadata.uid: is absent`) {
+			t.Errorf("a Binding without a UID: %s", said.stderr)
+		}
 	}
 
 	// The namespace's own keys are kept, whatever a write of its status says.

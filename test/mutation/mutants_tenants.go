@@ -140,6 +140,12 @@ var ofTenants = []Mutant{
 		Package: admits, Tests: []string{"TestAccessReviewsAreShared"},
 	},
 	{
+		Invariant: "S10", Name: "a posted review of a Binding shows a Pod whose UID the caller does not know",
+		File: "webhook/validate.go",
+		Old:  "uid != string(request.facts.UID) {", New: "uid == \"\" {",
+		Package: admits, Tests: []string{"TestBindingsChangePods"},
+	},
+	{
 		Invariant: "S10", Name: "expressions for the objects of a page have no limit together",
 		File: "controller/cleanup/survey/passes.go",
 		Old:  "limited = expression.Limited(ctx, pageCost,", New: "_ = expression.Limited(ctx, pageCost,",
