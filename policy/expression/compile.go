@@ -28,8 +28,12 @@ func (e *CompileError) Error() string {
 }
 
 // compiling limits how many compilations run at once, so that slow ones leave processors to
-// reviews.
-var compiling = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+// reviews. Texts that are only linted have slots of their own: a flood of them must not make
+// admission wait.
+var (
+	compiling = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	linting   = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4))
+)
 
 // maxErrorMessage is the longest error message in bytes. The checker writes out types of any size.
 const maxErrorMessage = 512
@@ -40,8 +44,6 @@ func compile(source string, scope Scope, result Result, costLimit uint64, declar
 	if err != nil {
 		return nil, err
 	}
-	compiling <- struct{}{}
-	defer func() { <-compiling }()
 	if len(declared) > 0 {
 		if env, err = env.Extend(declared...); err != nil {
 			return nil, fmt.Errorf("declaring variables: %w", err)
@@ -148,13 +150,22 @@ const DefaultCacheSize = 1024
 type Compiler struct {
 	cache     *lru.Cache
 	costLimit uint64
+	// slots limits the compilations that run at once. Compilers share it.
+	slots chan struct{}
 	// object has the expressions of one object so far; nil outside of objects.
 	object *objectSources
 }
 
 // NewCompiler returns a compiler that keeps the size expressions that were used last.
 func NewCompiler(size int) *Compiler {
-	return &Compiler{cache: lru.New(max(size, 1)), costLimit: CostLimit}
+	return &Compiler{cache: lru.New(max(size, 1)), costLimit: CostLimit, slots: compiling}
+}
+
+// NewLintCompiler is [NewCompiler] for texts that are only linted. Others never wait for them.
+func NewLintCompiler(size int) *Compiler {
+	out := NewCompiler(size)
+	out.slots = linting
+	return out
 }
 
 // forObject returns a compiler for one object, whose expressions also share a limit.
@@ -216,6 +227,8 @@ func (c *Compiler) compileWith(source string, scope Scope, result Result, variab
 			return known.program, known.err
 		}
 	}
+	c.slots <- struct{}{}
+	defer func() { <-c.slots }()
 	program, err := compile(source, scope, result, c.costLimit, options...)
 	c.cache.Add(key, cached{program, err})
 	return program, err

@@ -108,7 +108,7 @@ func newLinter(ctx context.Context, options *Options) (*Linter, error) {
 		clusterScoped: map[schema.GroupKind]bool{}, ownRuntimes: map[schema.GroupKind]bool{}, about: map[place][]rules.Finding{},
 		kinds: map[schema.GroupKind]bool{},
 		// A separate cache: posted expressions must not evict expressions of the cluster's policies.
-		compiler: expression.NewCompiler(expression.DefaultCacheSize),
+		compiler: expression.NewLintCompiler(expression.DefaultCacheSize),
 	}, nil
 }
 

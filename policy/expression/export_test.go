@@ -1,0 +1,7 @@
+package expression
+
+// The slots for [TestLintTakesNoSlotOfAdmission].
+var (
+	Compiling = compiling
+	Linting   = linting
+)
