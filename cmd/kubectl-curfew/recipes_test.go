@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 const recipes = "../../manifests/samples/recipes/"
@@ -63,5 +68,41 @@ func TestRecipes(t *testing.T) {
 		if rows := strings.Count(section, "\n| ") - 1; rows != want {
 			t.Errorf("%d rows, want %d", rows, want)
 		}
+	}
+}
+
+// Each sample that deletes on the strength of other objects gives their owners time to object, and is
+// a dry run until somebody has looked at its reports.
+func TestSamplesWithLookups(t *testing.T) {
+	files, err := filepath.Glob("../../manifests/samples/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob(recipes + "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guess, found := regexp.MustCompile(`lookup\.(mounted|referenced|selects|dangling|instances)`), 0
+	for _, file := range slices.Concat(files, more) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
+			of := &v1alpha1.ClusterCleanupPolicy{}
+			if err := yaml.Unmarshal(document, of); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(of.Spec.Conditions, func(one v1alpha1.CleanupCondition) bool { return guess.MatchString(string(one.Expression)) }) {
+				continue
+			}
+			found++
+			if !of.Spec.DryRun || of.Spec.MinUnused == nil {
+				t.Errorf("%s, %s: dryRun is %v and minUnused %v", file, of.Name, of.Spec.DryRun, of.Spec.MinUnused)
+			}
+		}
+	}
+	if found < 14 {
+		t.Errorf("%d policies with a lookup", found)
 	}
 }

@@ -68,6 +68,15 @@ func (p *Policy) NewMatches(before Matched, now time.Time) *Matches {
 	return &Matches{policy: p, now: now, before: before, matched: Matched{}}
 }
 
+// MatchedSince is as if objects had matched in each run since a time, for tests of policies.
+func (p *Policy) MatchedSince(since time.Time, uids []types.UID) Matched {
+	out, key := Matched{}, p.NewMatches(nil, since).key
+	for _, uid := range uids {
+		out[key(uid)] = match{runs: math.MaxUint8 - 1, since: p.firstSeen(since)}
+	}
+	return out
+}
+
 func (m *Matches) key(uid types.UID) (out matchKey) {
 	sum := sha256.Sum256([]byte(string(m.policy.UID) + "/" + string(uid)))
 	copy(out[:], sum[:])

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/convert"
@@ -41,7 +42,7 @@ func runAll(t *testing.T, policies []convert.Policy, manifests string) []string 
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := files.Preview(t.Context(), policy, now)
+		result, err := files.Preview(t.Context(), policy, now, time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}

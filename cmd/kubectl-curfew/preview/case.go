@@ -29,8 +29,10 @@ type Case struct {
 	// Policy is the name of the one that is tested, where there are several.
 	Policy string `json:"policy,omitempty"`
 	// Now is when the run starts.
-	Now    time.Time `json:"now"`
-	Expect Expected  `json:"expect"`
+	Now time.Time `json:"now"`
+	// MatchedSince is since when all objects have matched in each run; by default this is the first.
+	MatchedSince time.Time `json:"matchedSince,omitzero"`
+	Expect       Expected  `json:"expect"`
 }
 
 // Expected is the result that a run must have.
@@ -77,6 +79,9 @@ func ParseCase(text []byte) (*Case, error) {
 	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(given)), func(field string) bool { return given[field] })
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%s is missing", strings.Join(missing, ", "))
+	}
+	if out.MatchedSince.After(out.Now) {
+		return nil, fmt.Errorf("matchedSince: %s is after now: write an earlier time", out.MatchedSince.Format(time.RFC3339))
 	}
 	if out.Expect.Stalled != "" && len(out.Expect.Deleted) > 0 {
 		return nil, fmt.Errorf("expect: a run that is stalled deletes nothing: leave out deleted or stalled")

@@ -122,7 +122,7 @@ func (o *previewOptions) offline(ctx context.Context, call *session.Call) (*prev
 	if err != nil {
 		return nil, err
 	}
-	result, err := files.Preview(ctx, p, call.Now)
+	result, err := files.Preview(ctx, p, call.Now, time.Time{})
 	if err != nil {
 		return nil, err
 	}

@@ -123,10 +123,25 @@ func policyName(p *cleanup.Policy) string {
 	return "cleanuppolicy/" + p.Name
 }
 
-func (l *local) Preview(ctx context.Context, p *cleanup.Policy, now time.Time) (*Result, error) {
-	return Of(ctx, p, l.Files, survey.Options{
+// Preview is a run on the manifests. since is since when all of them have matched in each run; zero
+// for a first run.
+func (l *local) Preview(ctx context.Context, p *cleanup.Policy, now, since time.Time) (*Result, error) {
+	options := survey.Options{
 		Account: p.Account.String(), Served: l.Resources, Source: l.Files, Namespaces: l.Namespaces, Protect: judging.DefaultProtect(), Now: now,
-	})
+	}
+	if !since.IsZero() {
+		options.Matched = func(context.Context) (cleanup.Matched, error) { return p.MatchedSince(since, l.uids()), nil }
+	}
+	return Of(ctx, p, l.Files, options)
+}
+
+func (f *Files) uids() (out []types.UID) {
+	for _, objects := range f.objects {
+		for _, one := range objects {
+			out = append(out, one.GetUID())
+		}
+	}
+	return out
 }
 
 // Files are manifests that take the place of a cluster. They are a [survey.Reader] that may

@@ -194,7 +194,7 @@ func runTest(ctx context.Context, document *lint.Document, progress *console.Pro
 	if err != nil {
 		return out, err
 	}
-	result, err := files.Preview(ctx, p, test.Now.In(time.UTC))
+	result, err := files.Preview(ctx, p, test.Now.In(time.UTC), test.MatchedSince)
 	if err != nil {
 		return out, err
 	}

@@ -81,8 +81,8 @@ func findersOf(named []string) ([]finder, error) {
 }
 
 // head is what the manifest of a policy begins with.
-const head = `# Deletes what "kubectl curfew unused" reports, once it was unused in four weekly runs in a row. It is a dry run:
-# look at "kubectl curfew report %s" before you remove dryRun. manifests/samples/17-unused.yaml has the service account
+const head = `# Deletes what "kubectl curfew unused" reports, once it was unused in all runs of three weeks. It is a dry run: look
+# at "kubectl curfew report %s" before you remove dryRun. manifests/samples/17-unused.yaml has the service account
 # and the rights that lookups need. Add "get", "list" and "delete" for the resources below.
 `
 
@@ -114,7 +114,7 @@ spec:
 %s%s  conditions:
     - name: %s
       expression: "%s"
-  consecutiveRuns: 4
+  minUnused: 21d
   maxDeletions: 100
 `, f.policy, rules, in, f.condition, f.expression)
 }
@@ -125,7 +125,7 @@ func (f *finder) compile(compiler *expression.Compiler) (*cleanup.Policy, error)
 	if err := yaml.UnmarshalStrict([]byte(f.manifest("")), object); err != nil {
 		return nil, err
 	}
-	object.Spec.ConsecutiveRuns, object.Spec.MaxDeletions = 0, nil
+	object.Spec.MinUnused, object.Spec.MaxDeletions = nil, nil
 	out, errs := cleanup.Compile(compiler, object)
 	return out, errs.ToAggregate()
 }
