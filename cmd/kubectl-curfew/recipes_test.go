@@ -72,7 +72,7 @@ func TestRecipes(t *testing.T) {
 }
 
 // Each sample that deletes on the strength of other objects gives their owners time to object, and is
-// a dry run until somebody has looked at its reports.
+// a dry run until a person has looked at its reports.
 func TestSamplesWithLookups(t *testing.T) {
 	files, err := filepath.Glob("../../manifests/samples/*.yaml")
 	if err != nil {

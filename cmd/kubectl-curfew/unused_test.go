@@ -142,7 +142,7 @@ func TestUnusedWithoutCurfew(t *testing.T) {
 func TestUnusedPolicy(t *testing.T) {
 	_, manifest, _, _ := execute(t, scene{}, words("unused -n shop --kind cm -o policy")...)
 	code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, used(t)), scene{stdin: manifest}, words("preview -f - -o json")...)
-	for _, want := range []string{`"name": "leftover"`, `"dryRun": true`, "matched in 1 of 4 runs in a row"} {
+	for _, want := range []string{`"name": "leftover"`, `"dryRun": true`, "deleted at about 2027-01-16T05:00:00Z: see minUnused"} {
 		expectPart(t, "preview", stdout, want, true)
 	}
 	for _, name := range []string{"settings", "dashboard"} {

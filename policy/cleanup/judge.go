@@ -77,13 +77,15 @@ type Candidate struct {
 	System bool
 	Now    time.Time
 
+	// report: the policy is a report.
+	report bool
 	// unknown is why a lookup that was asked has no answer; nil if all have one.
 	unknown error
 }
 
 // Judge decides about one object.
 func (p *Policy) Judge(ctx context.Context, o *Candidate) Decision {
-	o.unknown = nil
+	o.unknown, o.report = nil, p.Report
 	if selected, err := p.selects(o); err != nil {
 		return Decision{Verdict: Skip, Reason: SkipNamespace, Message: err.Error()}
 	} else if !selected {

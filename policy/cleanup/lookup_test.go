@@ -256,6 +256,50 @@ func TestLookupsOfGuardedKinds(t *testing.T) {
 	}
 }
 
+// A report answers lookups about the kinds that policies may not delete by them, and keeps what no
+// lookup is about. No policy says that it is a report.
+func TestReports(t *testing.T) {
+	spec := func(group, resource, condition string) *v1alpha1.ClusterCleanupPolicy {
+		out := &v1alpha1.ClusterCleanupPolicy{}
+		out.Spec.Schedule = "@yearly"
+		out.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{group}, Resources: []string{resource}}}
+		out.Spec.Conditions = []v1alpha1.CleanupCondition{{Name: "x", Expression: v1alpha1.Expression(condition)}}
+		return out
+	}
+	for _, c := range []struct{ group, resource, kind, condition, field, want string }{
+		{"rbac.authorization.k8s.io", "roles", "Role", "!lookup.referenced", "", "delete"},
+		{"rbac.authorization.k8s.io", "rolebindings", "RoleBinding", "lookup.dangling", "roleRef", "no match"},
+		{"rbac.authorization.k8s.io", "rolebindings", "RoleBinding", "!lookup.dangling", "roleRef", "delete"},
+		{"networking.k8s.io", "networkpolicies", "NetworkPolicy", "!lookup.selects", "spec", "delete"},
+		{"policy", "poddisruptionbudgets", "PodDisruptionBudget", "!lookup.selects", "spec", "delete"},
+		{"policy", "poddisruptionbudgets", "PodDisruptionBudget", "!lookup.selects", "", "kept"},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", "!lookup.instances", "", "delete"},
+		{"apps", "deployments", "Deployment", "!lookup.referenced", "", "kept"},
+	} {
+		of := spec(c.group, c.resource, c.condition)
+		p, errs := cleanup.CompileReport(expression.NewCompiler(10), of)
+		if len(errs) > 0 || !p.Report {
+			t.Fatal(errs)
+		}
+		text := "{apiVersion: " + c.group + "/v1, kind: " + c.kind
+		if c.field != "" {
+			text += ", " + c.field + ": {name: a}"
+		}
+		o := object(t, text+"}")
+		o.Resource = schema.GroupResource{Group: c.group, Resource: c.resource}
+		o.Lookup = func(string) (bool, error) { return false, nil }
+		got := p.Judge(context.Background(), o)
+		if deletes := got.Verdict == cleanup.Delete; deletes != (c.want == "delete") {
+			t.Errorf("%s, %s: %+v, want %s", c.resource, c.condition, got, c.want)
+		}
+		if ordinary, errs := cleanup.Compile(expression.NewCompiler(10), of); len(errs) == 0 || ordinary.Report {
+			t.Errorf("%s, %s: a policy is admitted", c.resource, c.condition)
+		} else if got := ordinary.Judge(context.Background(), o); got.Verdict == cleanup.Delete {
+			t.Errorf("%s, %s: a policy deletes it", c.resource, c.condition)
+		}
+	}
+}
+
 // A CleanupPolicy cannot know what other namespaces refer to.
 func TestReferencedInOneNamespace(t *testing.T) {
 	for resource, lookup := range map[string]string{"configmaps": "lookup.referenced", "services": "lookup.selects"} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy/expression"
@@ -32,6 +33,29 @@ var decidedBy = map[string][]schema.GroupResource{
 	expression.LookupInstances: {{Resource: "namespaces"}, {Resource: "nodes"}},
 }
 
+// reported are further resources that lookups decide about in reports. Policies may not delete them
+// by a lookup.
+var reported = map[string][]schema.GroupResource{
+	expression.LookupReferenced: slices.Collect(maps.Keys(references.Roles)),
+	expression.LookupSelects:    slices.Collect(maps.Keys(references.Selecting)),
+	expression.LookupDangling:   slices.Collect(maps.Keys(references.Referring)),
+	expression.LookupInstances:  {{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}},
+}
+
+// CompileReport compiles what a report shows. It is a policy that no controller runs, so that its
+// lookups may be about any kind.
+func CompileReport(compiler *expression.Compiler, object *v1alpha1.ClusterCleanupPolicy) (*Policy, field.ErrorList) {
+	out, _ := compile(compiler, &object.ObjectMeta, &object.Spec.CleanupSpec, types.NamespacedName{})
+	out.Report = true
+	_, errs := compiler.Cleanup(&object.Spec.CleanupSpec)
+	return out, errs
+}
+
+// decides reports whether a lookup decides about the object.
+func (o *Candidate) decides(lookup string) bool {
+	return slices.Contains(decidedBy[lookup], o.Resource) || o.report && slices.Contains(reported[lookup], o.Resource)
+}
+
 // ReadsCluster returns the first of the policy's lookups that reads all kinds of the cluster; ""
 // if none does.
 func (p *Policy) ReadsCluster() string {
@@ -50,7 +74,7 @@ func (o *Candidate) used(lookup string) (bool, error) {
 	switch {
 	case decidedBy[lookup] == nil:
 		return false, nil
-	case !slices.Contains(decidedBy[lookup], o.Resource):
+	case !o.decides(lookup):
 		return false, fmt.Errorf("%s: is for %s, not for a %s", lookup, these(lookup), facts.Profile.Kind.Kind)
 	case facts.Created.IsZero() || o.Now.Sub(facts.Created) < minReferencedAge:
 		return false, fmt.Errorf("%s: the object is less than an hour old: objects that belong to it may be created yet", lookup)

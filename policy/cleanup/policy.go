@@ -36,6 +36,8 @@ type Policy struct {
 	Hash string
 	// Schedule of the runs; nil if it cannot be read.
 	Schedule *schedule.Schedule
+	// Report: it is only evaluated. See [CompileReport].
+	Report bool
 	// MinUnused is how long an object must match before it is deleted.
 	MinUnused time.Duration
 	// Expressions of the policy.

@@ -11,6 +11,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/quote"
+	"curfew.dev/curfew/policy/references"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
@@ -198,11 +199,24 @@ func fieldOf(lookup, kind string) string {
 	switch {
 	case lookup == expression.LookupBound:
 		return "status"
+	case lookup == expression.LookupDangling && strings.HasSuffix(kind, "RoleBinding"):
+		return "roleRef"
+	case lookup == expression.LookupDangling && strings.HasSuffix(kind, "WebhookConfiguration"):
+		return "" // Without its list of webhooks, none of them dangles.
 	case lookup == expression.LookupMounted && kind == volumeKind, lookup == expression.LookupSelects, lookup == expression.LookupDangling:
 		return "spec"
 	default:
 		return ""
 	}
+}
+
+// NeedsWhole reports whether the policy has to see more of the objects of a resource than their
+// metadata. A report about many kinds needs that of few of them, and never of Secrets.
+func (p *Policy) NeedsWhole(resource schema.GroupResource) bool {
+	if p.Report {
+		return references.Selecting[resource] != "" || references.Referring[resource] != ""
+	}
+	return p.NeedsObject()
 }
 
 // NeedsObject reports whether the policy has to see more of an object than its metadata.
@@ -236,7 +250,7 @@ func (o *Candidate) answer(name string) (bool, error) {
 	group, kind := o.Facts.Profile.Kind.Group, o.Facts.Profile.Kind.Kind
 	volume := group == "" && (kind == claimKind || kind == volumeKind)
 	switch {
-	case guarded(o.Resource.Group, o.Resource.Resource):
+	case !o.report && guarded(o.Resource.Group, o.Resource.Resource):
 		return false, fmt.Errorf("%s: %s: %s", name, o.Resource, guardedMessage)
 	case name == expression.LookupOwned:
 		metadata, _ := o.JSON["metadata"].(map[string]any)

@@ -10,12 +10,16 @@ import (
 
 // Referring are the kinds whose own references are known, by resource.
 var Referring = map[schema.GroupResource]string{
-	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}:          "HorizontalPodAutoscaler",
-	{Group: "networking.k8s.io", Resource: "ingresses"}:                   "Ingress",
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: "ClusterRoleBinding",
-	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:        "RoleBinding",
-	{Group: "storage.k8s.io", Resource: "volumeattachments"}:              "VolumeAttachment",
+	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}:    "HorizontalPodAutoscaler",
+	{Group: "networking.k8s.io", Resource: "ingresses"}:             "Ingress",
+	{Group: admission, Resource: "mutatingwebhookconfigurations"}:   "MutatingWebhookConfiguration",
+	{Group: admission, Resource: "validatingwebhookconfigurations"}: "ValidatingWebhookConfiguration",
+	{Group: rbac, Resource: "clusterrolebindings"}:                  "ClusterRoleBinding",
+	{Group: rbac, Resource: "rolebindings"}:                         "RoleBinding",
+	{Group: "storage.k8s.io", Resource: "volumeattachments"}:        "VolumeAttachment",
 }
+
+const admission = "admissionregistration.k8s.io"
 
 // target is an object that another one refers to.
 type target struct {
@@ -87,8 +91,11 @@ func (c *Candidates) Dangling(kind schema.GroupKind, object map[string]any) (boo
 // targetsOf are the objects that an object refers to. It dangles if nothing exists of one group.
 func targetsOf(kind schema.GroupKind, object map[string]any) ([][]target, error) {
 	namespace, _ := identity(object)
-	if kind.Group == "rbac.authorization.k8s.io" {
+	switch kind.Group {
+	case rbac:
 		return bindingTargets(namespace, object), nil
+	case admission:
+		return webhookTargets(object), nil
 	}
 	spec, ok := object["spec"].(map[string]any)
 	if !ok {
@@ -117,8 +124,12 @@ func targetsOf(kind schema.GroupKind, object map[string]any) ([][]target, error)
 	return nil, fmt.Errorf("its references are not known")
 }
 
-// bindingTargets are the role of a binding, and its subjects. A user or a group always exists.
+// bindingTargets are the role of a binding, and its subjects. A user or a group always exists, and
+// the API server makes its own bindings again.
 func bindingTargets(namespace string, object map[string]any) [][]target {
+	if _, own, _ := unstructured.NestedString(object, "metadata", "labels", "kubernetes.io/bootstrapping"); own {
+		return nil
+	}
 	role, _ := object["roleRef"].(map[string]any)
 	of, _ := role["kind"].(string)
 	name, _ := role["name"].(string)
@@ -126,7 +137,7 @@ func bindingTargets(namespace string, object map[string]any) [][]target {
 	if of == "ClusterRole" {
 		in = ""
 	}
-	out := [][]target{{{schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: of}, in, name}}}
+	out := [][]target{{{schema.GroupKind{Group: rbac, Kind: of}, in, name}}}
 	subjects, _ := object["subjects"].([]any)
 	var accounts []target
 	for _, item := range subjects {
@@ -142,6 +153,23 @@ func bindingTargets(namespace string, object map[string]any) [][]target {
 		accounts = append(accounts, target{schema.GroupKind{Kind: "ServiceAccount"}, in, name})
 	}
 	return append(out, accounts)
+}
+
+// webhookTargets are all Services of a configuration: as long as one exists, it is called. So is a
+// URL.
+func webhookTargets(object map[string]any) [][]target {
+	webhooks, _ := object["webhooks"].([]any)
+	var out []target
+	for _, item := range webhooks {
+		webhook, _ := item.(map[string]any)
+		namespace, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "namespace")
+		name, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "name")
+		if name == "" {
+			return nil
+		}
+		out = append(out, target{schema.GroupKind{Kind: "Service"}, namespace, name})
+	}
+	return [][]target{out}
 }
 
 // answers are parts of annotations by which a controller answers requests of an Ingress without its

@@ -174,6 +174,13 @@ func TestDangling(t *testing.T) {
 	object := func(version, kind, namespace, name string) string {
 		return "{apiVersion: " + version + ", kind: " + kind + ", metadata: {namespace: " + namespace + ", name: " + name + "}}"
 	}
+	webhooks := func(configs ...string) string {
+		out := ""
+		for _, one := range configs {
+			out += "{name: a.example.com, clientConfig: {" + one + "}}, "
+		}
+		return "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: [" + out + "]}"
+	}
 	plain := strings.ReplaceAll(ingress, "%s", "")
 	account := strings.ReplaceAll(binding, "%s", "{kind: ServiceAccount, name: sa, namespace: dev}")
 	role := object("rbac.authorization.k8s.io/v1", "Role", "ci", "r")
@@ -198,6 +205,12 @@ func TestDangling(t *testing.T) {
 		"a binding":                            {account, []string{role, object("v1", "ServiceAccount", "dev", "sa")}, false},
 		"a binding without its role":           {account, []string{object("v1", "ServiceAccount", "dev", "sa")}, true},
 		"an account of another namespace":      {account, []string{role, object("v1", "ServiceAccount", "ci", "sa")}, true},
+		"webhooks of nothing":                  {webhooks("service: {namespace: ci, name: web}", "service: {namespace: ci, name: api}"), nil, true},
+		"webhooks of a Service elsewhere":      {webhooks("service: {namespace: ci, name: web}"), []string{object("v1", "Service", "dev", "web")}, true},
+		"one webhook of a Service":             {webhooks("service: {namespace: ci, name: web}", "service: {namespace: ci, name: api}"), []string{object("v1", "Service", "ci", "api")}, false},
+		"a webhook at a URL":                   {webhooks("service: {namespace: ci, name: web}", "url: https://example.com"), nil, false},
+		"no webhooks":                          {webhooks(), nil, false},
+		"a binding of the API server":          {strings.Replace(account, "name: a}", "name: a, labels: {kubernetes.io/bootstrapping: rbac-defaults}}", 1), nil, false},
 		"a binding of a group":                 {strings.ReplaceAll(binding, "%s", "{kind: Group, name: x}, {kind: ServiceAccount, name: sa}"), []string{role}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

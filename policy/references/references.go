@@ -6,6 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -19,6 +23,14 @@ var Kinds = map[schema.GroupResource]string{
 	{Group: "scheduling.k8s.io", Resource: "priorityclasses"}: "PriorityClass",
 	{Group: "storage.k8s.io", Resource: "storageclasses"}:     "StorageClass",
 }
+
+// Roles are the kinds that bindings name, by resource. No policy deletes them by a lookup, and
+// reports show them.
+var Roles = map[schema.GroupResource]string{
+	{Group: rbac, Resource: "clusterroles"}: "ClusterRole", {Group: rbac, Resource: "roles"}: "Role",
+}
+
+const rbac = "rbac.authorization.k8s.io"
 
 const claimKind = "PersistentVolumeClaim"
 
@@ -35,6 +47,7 @@ type Candidates struct {
 	all        ordered               // of all namespaces
 	selectors  map[string]*selectors // by namespace
 	everywhere *selectors            // of all namespaces
+	roles      []*candidate          // all ClusterRoles
 	targets    targets
 	count      int
 }
@@ -51,6 +64,8 @@ type candidate struct {
 	kind            schema.GroupKind
 	namespace, name string
 	referenced      bool
+	// labels of a ClusterRole, by which others aggregate it.
+	labels labels.Set
 }
 
 // NewCandidates returns an empty set.
@@ -95,6 +110,44 @@ func (c *Candidates) Add(kind schema.GroupKind, namespace, name string) error {
 	return nil
 }
 
+// AddRole adds an object of [Roles], for [Candidates.Referenced].
+func (c *Candidates) AddRole(kind schema.GroupKind, namespace, name string, labels map[string]string) error {
+	if err := c.Add(kind, namespace, name); err != nil {
+		return err
+	}
+	if all := c.byName[name][namespace]; kind.Kind == "ClusterRole" && len(all) > 0 {
+		one := all[len(all)-1]
+		one.labels = labels
+		c.roles = append(c.roles, one)
+	}
+	return nil
+}
+
+// scanRoles notes the role of a binding, and the ClusterRoles that another one aggregates. Their
+// names may have any character, so that no text shows where they begin and end.
+func (c *Candidates) scanRoles(namespace string, object map[string]any) {
+	if ref, ok := object["roleRef"].(map[string]any); ok {
+		name, _ := ref["name"].(string)
+		in := namespace
+		if ref["kind"] == "ClusterRole" {
+			in = ""
+		}
+		for _, one := range c.byName[name][in] {
+			one.referenced = one.referenced || one.kind.Group == rbac && one.kind.Kind == ref["kind"]
+		}
+	}
+	selectors, _, _ := unstructured.NestedSlice(object, "aggregationRule", "clusterRoleSelectors")
+	for _, item := range selectors {
+		content, _ := item.(map[string]any)
+		of := &metav1.LabelSelector{}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, of)
+		selector, invalid := metav1.LabelSelectorAsSelector(of)
+		for _, one := range c.roles {
+			one.referenced = one.referenced || err != nil || invalid != nil || selector.Matches(one.labels)
+		}
+	}
+}
+
 // Referenced reports whether an object that was scanned names a candidate. It is an error if it is
 // no candidate: earlier objects may name it, or a program may find it.
 func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (bool, error) {
@@ -103,6 +156,10 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (
 	if i < 0 {
 		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, its name has too many dots, Kubernetes needs it, "+
 			"or programs use Secrets of its type", kind.Kind, namespace, name)
+	}
+	if !all[i].referenced && kind.Group == rbac && strings.ContainsFunc(name, endsName) {
+		return false, fmt.Errorf("%s %s/%s: no binding names it, but its name has characters that are not found in other objects",
+			kind.Kind, namespace, name)
 	}
 	return all[i].referenced, nil
 }
@@ -146,6 +203,9 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 		}
 	}
 	c.scanName(kind, namespace, name)
+	if kind.Group == rbac {
+		c.scanRoles(namespace, object)
+	}
 	if isDefault, _ := object["globalDefault"].(bool); isDefault && kind.Kind == "PriorityClass" { // It is used without a name.
 		for _, one := range c.byName[name][""] {
 			one.referenced = one.referenced || one.kind == kind

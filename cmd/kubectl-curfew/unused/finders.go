@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -15,31 +13,55 @@ import (
 // kind is a kind that the command reports on.
 type kind struct{ group, name, resource, short string }
 
-// finder finds unused objects of its kinds, as a cleanup policy does. One finder reads the cluster
-// once for all of its kinds.
+// finder finds unused objects of its kinds, as a cleanup policy does.
 type finder struct {
 	policy, condition string // names of both
 	expression        string
 	// named: it asks once for each object, so that a user has to name its kinds.
 	named bool
-	kinds []kind
+	// reports: no policy deletes its kinds by a lookup.
+	reports bool
+	kinds   []kind
 }
+
+const (
+	rbac      = "rbac.authorization.k8s.io"
+	admission = "admissionregistration.k8s.io"
+)
 
 // finders are all of them.
 var finders = []finder{
-	{"unused", "unreferenced", "!lookup.referenced", false, []kind{
+	{policy: "unused", condition: "unreferenced", expression: "!lookup.referenced", kinds: []kind{
 		{"", "ConfigMap", "configmaps", "cm"}, {"", "Secret", "secrets", ""}, {"", "ServiceAccount", "serviceaccounts", "sa"},
 		{"networking.k8s.io", "IngressClass", "ingressclasses", ""}, {"node.k8s.io", "RuntimeClass", "runtimeclasses", ""},
 		{"scheduling.k8s.io", "PriorityClass", "priorityclasses", "pc"}, {"storage.k8s.io", "StorageClass", "storageclasses", "sc"},
 	}},
-	{"unmounted-claims", "unmounted", "!lookup.mounted", false, []kind{{"", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc"}}},
-	{"idle-services", "selects-nothing", "!lookup.selects", false, []kind{{"", "Service", "services", "svc"}}},
-	{"dangling", "dangling", "lookup.dangling", false, []kind{
+	{policy: "unmounted-claims", condition: "unmounted", expression: "!lookup.mounted", kinds: []kind{
+		{"", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc"},
+	}},
+	{policy: "idle-services", condition: "selects-nothing", expression: "!lookup.selects", kinds: []kind{{"", "Service", "services", "svc"}}},
+	{policy: "dangling", condition: "dangling", expression: "lookup.dangling", kinds: []kind{
 		{"autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa"}, {"networking.k8s.io", "Ingress", "ingresses", "ing"},
 	}},
-	{"empty-namespaces", "empty", "!lookup.instances", true, []kind{{"", "Namespace", "namespaces", "ns"}}},
-	{"empty-nodes", "empty", "!lookup.instances", true, []kind{{"", "Node", "nodes", "no"}}},
+	{reports: true, expression: "!lookup.referenced", kinds: []kind{{rbac, "Role", "roles", ""}, {rbac, "ClusterRole", "clusterroles", ""}}},
+	{reports: true, expression: "!lookup.selects", kinds: []kind{
+		{"networking.k8s.io", "NetworkPolicy", "networkpolicies", "netpol"}, {"policy", "PodDisruptionBudget", "poddisruptionbudgets", "pdb"},
+	}},
+	{reports: true, expression: "lookup.dangling", kinds: []kind{
+		{rbac, "RoleBinding", "rolebindings", ""}, {rbac, "ClusterRoleBinding", "clusterrolebindings", ""},
+		{admission, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", ""},
+		{admission, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", ""},
+		{"storage.k8s.io", "VolumeAttachment", "volumeattachments", ""},
+	}},
+	{reports: true, expression: instances, kinds: []kind{
+		{"apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", "crd"},
+	}},
+	{policy: "empty-namespaces", condition: "empty", expression: instances, named: true, kinds: []kind{{"", "Namespace", "namespaces", "ns"}}},
+	{policy: "empty-nodes", condition: "empty", expression: instances, named: true, kinds: []kind{{"", "Node", "nodes", "no"}}},
 }
+
+// instances asks once for each object.
+const instances = "!lookup.instances"
 
 // kindNames are the kinds of all finders.
 func kindNames() (out []string) {
@@ -119,13 +141,38 @@ spec:
 `, f.policy, rules, in, f.condition, f.expression)
 }
 
-// compile compiles the policy as a single run without a limit, in all namespaces.
-func (f *finder) compile(compiler *expression.Compiler) (*cleanup.Policy, error) {
-	object := &v1alpha1.ClusterCleanupPolicy{}
-	if err := yaml.UnmarshalStrict([]byte(f.manifest("")), object); err != nil {
-		return nil, err
+// manifests are the cleanup policies of finders. It is an error if there are none.
+func manifests(of []finder, namespace string) (string, error) {
+	var out, kinds []string
+	for i := range of {
+		if !of[i].reports {
+			out = append(out, of[i].manifest(namespace))
+			continue
+		}
+		for _, one := range of[i].kinds {
+			kinds = append(kinds, one.name)
+		}
 	}
-	object.Spec.MinUnused, object.Spec.MaxDeletions = nil, nil
-	out, errs := cleanup.Compile(compiler, object)
+	if len(out) == 0 {
+		return "", fmt.Errorf("-o policy: no policy deletes %s by a lookup: leave out -o policy for a report, and delete objects by name",
+			strings.Join(kinds, ", "))
+	}
+	return strings.Join(out, "---\n"), nil
+}
+
+// compile compiles a report about the kinds of finders: it reads the cluster once for all of them.
+func compile(compiler *expression.Compiler, of []finder) (*cleanup.Policy, error) {
+	object := &v1alpha1.ClusterCleanupPolicy{}
+	object.Spec.Schedule = "@yearly"
+	condition := "false"
+	for i := range of {
+		for _, one := range of[i].kinds {
+			condition = fmt.Sprintf("object.kind == %q ? %s : %s", one.name, of[i].expression, condition)
+			object.Spec.MatchConstraints.ResourceRules = append(object.Spec.MatchConstraints.ResourceRules,
+				v1alpha1.ResourceRule{APIGroups: []string{one.group}, Resources: []string{one.resource}})
+		}
+	}
+	object.Spec.Conditions = []v1alpha1.CleanupCondition{{Name: "unused", Expression: v1alpha1.Expression(condition)}}
+	out, errs := cleanup.CompileReport(compiler, object)
 	return out, errs.ToAggregate()
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/policy/cleanup"
@@ -19,12 +20,18 @@ func TestFindersCompile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		p, err := compile(compiler, chosen)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if p.Limited() || p.Remembers() || p.NeedsApproval(false) || !p.Report || p.NeedsWhole(schema.GroupResource{Resource: "secrets"}) {
+			t.Errorf("%s: the report has a limit, counts runs, or reads whole Secrets", name)
+		}
 		for _, of := range chosen {
-			p, err := of.compile(compiler)
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			} else if p.Limited() || p.Remembers() || p.NeedsApproval(false) {
-				t.Errorf("%s: the report has a limit, or counts runs", name)
+			if of.reports {
+				if text, err := manifests([]finder{of}, ""); err == nil {
+					t.Errorf("%s: policy\n%s", name, text)
+				}
+				continue
 			}
 			object := &v1alpha1.ClusterCleanupPolicy{}
 			if err := yaml.UnmarshalStrict([]byte(of.manifest("ci")), object); err != nil {
@@ -38,7 +45,7 @@ func TestFindersCompile(t *testing.T) {
 			}
 		}
 	}
-	if chosen, err := findersOf(nil); err != nil || len(chosen) != 4 {
+	if chosen, err := findersOf(nil); err != nil || len(chosen) != 8 {
 		t.Errorf("%d finders by default (%v), want those that need no name", len(chosen), err)
 	}
 }

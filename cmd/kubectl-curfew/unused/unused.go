@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
 	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
@@ -24,6 +26,7 @@ type unusedOptions struct {
 	*session.Connection
 	everywhere bool
 	kinds      []string
+	at         string
 }
 
 // policyFormat is the value of -o that prints cleanup policies.
@@ -41,6 +44,12 @@ Pod and no workload mounts. Services count as unused if they select no Pod and
 no pod template, and Ingresses and HorizontalPodAutoscalers if they refer to
 nothing that exists. Empty Namespaces and Nodes are shown if --kind names them.
 
+Kinds that no cleanup policy deletes by a lookup are reported as well. These are
+Roles and ClusterRoles that no binding names, and bindings, webhook
+configurations and VolumeAttachments that refer to nothing that exists.
+NetworkPolicies and PodDisruptionBudgets are shown if they select no Pod and no
+pod template, and CustomResourceDefinitions if they have no objects.
+
 The command reads only: it needs no cleanup policy and no controller, and it
 decides by the code of the lookups of cleanup policies. Of Secrets it reads the
 metadata alone.
@@ -54,7 +63,7 @@ Secrets that labels, annotations or names mark as part of a program, such as
 Helm or Argo CD, count as used.
 
 With -o policy, the command asks no cluster: it prints cleanup policies with
-dryRun: true that would delete what it reports.
+dryRun: true that would delete what it reports, where a policy may.
 
 Exit status: 0 there is a report, 2 there is none: flags or permissions.`,
 		Example: `  # Which objects of namespace ci does nothing use?
@@ -72,6 +81,7 @@ Exit status: 0 there is a report, 2 there is none: flags or permissions.`,
 	flags.BoolVarP(&options.everywhere, "all-namespaces", "A", false, "all namespaces")
 	flags.StringSliceVar(&options.kinds, "kind", nil,
 		"kinds to report: "+strings.Join(kindNames(), ", ")+"; by default all but Namespace and Node")
+	flags.StringVar(&options.at, "at", "", "time of the report, such as 2026-12-24T02:00:00Z or 'friday 17:00'; now by default")
 	options.AddTo(command, map[string][]string{"kind": kindNames()})
 	return command
 }
@@ -81,6 +91,11 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 	if err != nil {
 		return err
 	}
+	if o.at != "" {
+		if call.Now, err = moment.Parse(o.at, call.Now); err != nil {
+			return fmt.Errorf("--at: %w", err)
+		}
+	}
 	namespace, err := o.Namespace()
 	if err != nil {
 		return err
@@ -89,18 +104,29 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 		namespace = ""
 	}
 	if o.Output.Format == policyFormat {
-		manifests := console.Map(chosen, func(of finder) string { return of.manifest(namespace) })
-		_, err := io.WriteString(call.Out, strings.Join(manifests, "---\n"))
+		text, err := manifests(chosen, namespace)
+		if err == nil {
+			_, err = io.WriteString(call.Out, text)
+		}
 		return err
 	}
 	w, _, err := call.World(ctx, "reading kinds, profiles and settings")
 	if err != nil {
 		return err
 	}
-	answer := &answer{now: w.ServerTime(ctx, call.Now)}
-	for i := range chosen {
-		call.Progress.Say("looking for objects that are %s", chosen[i].condition)
-		if err := answer.find(ctx, w, &chosen[i], namespace); err != nil {
+	answer := &answer{now: call.Now}
+	if o.at == "" {
+		answer.now = w.ServerTime(ctx, call.Now)
+	}
+	call.Progress.Say("looking for objects that use others")
+	// A Lease in a Namespace is an instance, and uses nothing: these two are answered apart.
+	counted := slices.DeleteFunc(slices.Clone(chosen), func(of finder) bool { return of.expression != instances })
+	named := slices.DeleteFunc(chosen, func(of finder) bool { return of.expression == instances })
+	for _, some := range [][]finder{named, counted} {
+		if len(some) == 0 {
+			continue
+		}
+		if err := answer.find(ctx, w, some, namespace); err != nil {
 			return err
 		}
 	}
@@ -120,9 +146,9 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 	return nil
 }
 
-// find adds what a finder finds with the rights of the user.
-func (a *answer) find(ctx context.Context, w *world.World, of *finder, namespace string) error {
-	p, err := of.compile(expression.NewCompiler(1))
+// find adds what finders find with the rights of the user.
+func (a *answer) find(ctx context.Context, w *world.World, of []finder, namespace string) error {
+	p, err := compile(expression.NewCompiler(1), of)
 	if err != nil {
 		return err
 	}

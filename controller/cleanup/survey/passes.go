@@ -181,6 +181,7 @@ func (s *Survey) each(ctx context.Context, f func(ctx context.Context, at *Place
 		limited = expression.Limited(ctx, pageCost, "the expressions cost more than they may for the objects of one page of a list")
 	}
 	for at := range s.listable {
+		pages.whole = s.policy.NeedsWhole(at.GroupResource())
 		options := metav1.ListOptions{LabelSelector: s.policy.ServerSelector().String()}
 		if at.Name != "" {
 			options.FieldSelector = "metadata.name=" + at.Name

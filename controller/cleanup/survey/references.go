@@ -156,6 +156,8 @@ func (l *lookups) addCandidates(ctx context.Context, of *cleanup.Target, out *re
 				return out.AddReferring(kind, object.Object)
 			case policy.EssentialName(kind, object.GetName()):
 				return nil
+			case references.Roles[of.GroupResource()] != "":
+				return out.AddRole(kind, object.GetNamespace(), object.GetName(), object.GetLabels())
 			}
 			return out.Add(kind, object.GetNamespace(), object.GetName())
 		})
@@ -196,6 +198,9 @@ func (l *lookups) readInstances(ctx context.Context, kindAndName string) (bool, 
 		return l.hasInstance(ctx, core("pods"), metav1.NamespaceAll, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name},
 			func(*unstructured.Unstructured) bool { return true })
 	}
+	if kind == "CustomResourceDefinition" {
+		return l.hasObjects(ctx, name)
+	}
 	for i := range l.kinds {
 		of := &l.kinds[i]
 		if !of.Namespaced {
@@ -211,6 +216,17 @@ func (l *lookups) readInstances(ctx context.Context, kindAndName string) (bool, 
 		}
 	}
 	return false, nil
+}
+
+// hasObjects reports whether a CustomResourceDefinition, whose name is RESOURCE.GROUP, has objects.
+func (l *lookups) hasObjects(ctx context.Context, name string) (bool, error) {
+	at := slices.IndexFunc(l.kinds, func(of cleanup.Resource) bool { return of.GroupResource == schema.ParseGroupResource(name) })
+	if at < 0 {
+		return false, fmt.Errorf("looking up instances of %s: it is not served, or cannot be listed", name)
+	}
+	of := &l.kinds[at]
+	return l.hasInstance(ctx, of.WithVersion(of.Listable[0]), metav1.NamespaceAll, metav1.ListOptions{},
+		func(*unstructured.Unstructured) bool { return true })
 }
 
 // hasInstance reports whether a list has an object that counts.

@@ -277,7 +277,7 @@ func (s *Survey) Unlisted() (out []string) {
 
 // Get reads one object live, as much of it as the policy needs.
 func (s *Survey) Get(ctx context.Context, at *cleanup.Target, namespace, name string) (*unstructured.Unstructured, error) {
-	object, err := s.reader.Get(ctx, at.GroupVersionResource, namespace, name, s.policy.NeedsObject())
+	object, err := s.reader.Get(ctx, at.GroupVersionResource, namespace, name, s.policy.NeedsWhole(at.GroupResource()))
 	if err == nil {
 		object.SetGroupVersionKind(at.GroupVersionKind())
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -168,6 +169,40 @@ func TestNamespaceIsEmpty(t *testing.T) {
 		p := policyIn(t, []string{""}, v1alpha1.CleanupSpec{}, []string{"namespaces"}, c.condition)
 		if _, listed, live, err := w.survey(t, p); fmt.Sprint(listed) != of.want || fmt.Sprint(live) != of.want || err != nil {
 			t.Errorf("%s: deletes %v and %v, %v; want %s", name, listed, live, err, of.want)
+		}
+	}
+}
+
+// A CustomResourceDefinition is reported if its resource is served and has no objects, also if
+// policies delete none.
+func TestDefinitionsAreReported(t *testing.T) {
+	object := &v1alpha1.ClusterCleanupPolicy{}
+	object.Spec.Schedule = "@yearly"
+	object.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}}}
+	object.Spec.Conditions = []v1alpha1.CleanupCondition{{Name: "empty", Expression: "!lookup.instances"}}
+	for name, c := range map[string]struct {
+		served, objects bool
+		want            string
+	}{
+		"without objects": {true, false, "[runners.example.com]"},
+		"with an object":  {true, true, "[]"},
+		"not served":      {false, false, "[]"},
+	} {
+		w := newWorld()
+		w.served = append(w.served, resource("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", false))
+		w.add("customresourcedefinitions", "", "runners.example.com", old())
+		if c.served {
+			w.served = append(w.served, resource("example.com", "runners", "Runner", true))
+		}
+		if c.objects {
+			w.add("runners", "ci", "r", map[string]any{})
+		}
+		p, errs := cleanup.CompileReport(expression.NewCompiler(10), object)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		if _, listed, _, err := w.survey(t, p); fmt.Sprint(listed) != c.want || err != nil {
+			t.Errorf("%s: reports %v, %v; want %s", name, listed, err, c.want)
 		}
 	}
 }
