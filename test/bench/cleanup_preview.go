@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 )
@@ -47,8 +50,35 @@ func runCleanupPreview(ctx context.Context, e *environment) ([]result, error) {
 // objects of every kind. Each is of an age at which it does.
 func runCleanupReferenced(ctx context.Context, e *environment) ([]result, error) {
 	o := referencedOptions
+	if err := e.grantLists(ctx); err != nil {
+		return nil, err
+	}
 	return e.preview(ctx, o.objects, o.rounds, "cleanup.referenced.vs_list", "!lookup.referenced",
 		"--at", time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339))
+}
+
+// grantLists lets cleanup policies list all that may refer to an object.
+func (e *environment) grantLists(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(connect(e.config))
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "bench-lists"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"list"}}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "curfew-cleanup", Namespace: "curfew-system"}},
+	}
+	_, err = client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
+	if err == nil {
+		_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("let cleanup policies list all kinds: %w", err)
+	}
+	return nil
 }
 
 // preview previews a policy that matches the ConfigMaps of a set and meets another condition, if
@@ -69,7 +99,7 @@ func (e *environment) preview(ctx context.Context, objects, rounds int, name, co
 	c := &cleaned{labelled: labelled{client}, others: jobSet{prefix: "other", count: objects}}
 	matching := jobSet{prefix: "match", count: objects}
 	defer func() { err = errors.Join(err, c.labelled.clear(ctx, c.others), c.labelled.clear(ctx, matching)) }()
-	if err := errors.Join(c.namespace(ctx), c.create(ctx, matching)); err != nil {
+	if err := errors.Join(e.grantLabels(ctx, client), c.namespace(ctx), c.create(ctx, matching)); err != nil {
 		return nil, err
 	}
 	of := policyOf(matching.prefix, "0 0 1 1 *")

@@ -48,6 +48,7 @@ var benchCode = map[string][]string{
 	"restart":            trackingCode,
 	"idle":               trackingCode,
 	"cli_list":           {"cmd/kubectl-curfew", "policy"},
+	"cli_unused":         {"cmd/kubectl-curfew", "controller/cleanup/survey", "policy"},
 }
 
 var (

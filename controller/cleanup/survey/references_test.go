@@ -341,3 +341,42 @@ func TestObjectIsNewerThanItsReferences(t *testing.T) {
 		t.Errorf("skipped %+v, want the new object", got)
 	}
 }
+
+// However many candidates there are, the kinds that may refer to them are listed once a run.
+func TestReferrersAreListedOnce(t *testing.T) {
+	w := unreferenced()
+	w.listed = map[string]int{}
+	for i := range 1200 {
+		w.add("configmaps", "prod", fmt.Sprint("settings-", i), old())
+	}
+	w.refers("deployments", "prod")
+	s := New(unused(t, "!lookup.referenced", "configmaps"), w, Options{
+		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
+		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, Now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
+	})
+	if _, err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	deleted := 0
+	err := s.Choose(t.Context(), func(_ *cleanup.Target, _ *unstructured.Unstructured, decision cleanup.Decision) error {
+		if decision.Verdict == cleanup.Delete {
+			deleted++
+		}
+		return nil
+	})
+	if err != nil || deleted != 1200 {
+		t.Fatalf("%d are deleted: %v", deleted, err)
+	}
+	for of, times := range w.listed {
+		want := 1
+		if of == "configmaps" { // as candidates, as referrers, and to judge them
+			want = 3
+		}
+		if times != want {
+			t.Errorf("%s are listed %d times, want %d", of, times, want)
+		}
+	}
+	if len(w.listed) != len(w.served) {
+		t.Errorf("listed %v, want all that is served", w.listed)
+	}
+}

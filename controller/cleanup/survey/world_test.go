@@ -35,6 +35,8 @@ type world struct {
 	fails    map[string]error
 	pruned   map[string]bool
 	snapshot *platform.Snapshot
+	// listed is how often each resource was listed; nil if nothing counts.
+	listed map[string]int
 }
 
 func (w *world) shown(object *unstructured.Unstructured, whole bool) unstructured.Unstructured {
@@ -47,6 +49,9 @@ func (w *world) shown(object *unstructured.Unstructured, whole bool) unstructure
 
 func (w *world) List(_ context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions) (out []unstructured.Unstructured, next string, err error) {
 	version := resource.Resource + "/" + resource.Version
+	if w.listed != nil {
+		w.listed[resource.Resource]++
+	}
 	if err := cmp.Or(w.fails[resource.Resource], w.fails[version]); err != nil {
 		return nil, "", err
 	}
