@@ -38,6 +38,8 @@ var goals = []goal{
 	{"", "", "memory.label.bytes_per_object.20k", "of 250 bytes of heap an object", 0, 1},
 	{"cleanup policies", "cleanup-policies", "cleanup.drain.100k.vs_limit", "of the rate of a bare loop", 0.9, 0},
 	{"", "", "cleanup.memory.extra_mb", "of 64 MB beyond the idle controller", 0, 1},
+	{"unused objects", "listing", "cli.unused.11k.vs_get", "of kubectl get", 0, 3},
+	{"", "", "cli.unused.memory_mb", "of 150 MB", 0, 1},
 	{"counting Pods", "counting-pods", "tally.count.vs_limit", "of the rate of a bare loop of patches", 0.8, 0},
 	{"lateness", "lateness", "lateness.p99_ms.vs_limit", "of the p99 of a bare loop", 0, 1.15},
 	{"", "", "lateness_defaults.p99_ms.vs_limit", "of that, by defaults that are resolved live", 0, 2},
