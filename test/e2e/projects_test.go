@@ -141,7 +141,7 @@ var installProjects = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	// Tekton's conversion webhook does not run here. Without it nobody can list a PipelineRun in the
+	// Tekton's conversion webhook does not run here. Without it a PipelineRun cannot be listed in the
 	// other version, and lookups of other tests keep all objects.
 	const noConversion = `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`
 	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
