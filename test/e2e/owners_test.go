@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
@@ -24,14 +25,14 @@ import (
 // for an owner is admitted with a warning, whatever the rule.
 func (s *space) asController() string {
 	s.Helper()
-	const account = "deployment-controller"
+	const account = policy.ControllerManager // An account of a single controller counts for owners of its kind.
 	_, err := suite.cluster.Client.RbacV1().RoleBindings(s.name).Create(s.ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: account},
+		ObjectMeta: metav1.ObjectMeta{Name: "controller"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: metav1.NamespaceSystem}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: account}},
 	}, metav1.CreateOptions{})
 	s.ok(err)
-	return "--as=system:serviceaccount:" + metav1.NamespaceSystem + ":" + account
+	return "--as=" + account
 }
 
 // A controller creates a ReplicaSet from a template with a TTL label, which no rule denies. The
