@@ -21,7 +21,7 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// asController is the flag with which kubectl acts as the controller of Deployments. What it creates
+// asController is the flag with which kubectl acts as the controller manager. What it creates
 // for an owner is admitted with a warning, whatever the rule.
 func (s *space) asController() string {
 	s.Helper()
