@@ -220,6 +220,7 @@ func (s *space) applySample(policy *unstructured.Unstructured, cut time.Time) (n
 		})
 	}
 	delete(spec, "approval")
+	delete(spec, "dryRun")
 	delete(spec, "timeZone")
 	delete(spec, "minUnused")
 	delete(spec, "consecutiveRuns") // It has one run here: see TestCleanupConsecutiveRuns.
