@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -24,6 +25,10 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 			"eventTime": at, "involvedObject": map[string]any{"kind": "Job", "namespace": "foo", "name": of, "uid": of},
 		}}
 	}
+	elsewhere := func(event runtime.Object) runtime.Object {
+		event.(*unstructured.Unstructured).SetNamespace("ci")
+		return event
+	}
 	for name, test := range map[string]struct {
 		events  []runtime.Object
 		notMine []string
@@ -38,10 +43,14 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 			},
 			blocker: "refused", summary: "stays, although it was due",
 		},
-		"changes all the time":    {events: []runtime.Object{event("a.1", "a", "DeleteConflict", "2026-12-24T11:00:00Z", refusal)}, blocker: "conflict", summary: "stays, although it was due"},
-		"kept by its owner":       {events: []runtime.Object{event("a.1", "a", "Kept", "2026-12-24T11:00:00Z", refusal)}, blocker: "value", summary: "was due"},
-		"no Event":                {blocker: "-", summary: "was due"},
-		"the user may see none":   {events: []runtime.Object{event("a.1", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, notMine: []string{"list events"}, blocker: "-", summary: "was due"},
+		"changes all the time":  {events: []runtime.Object{event("a.1", "a", "DeleteConflict", "2026-12-24T11:00:00Z", refusal)}, blocker: "conflict", summary: "stays, although it was due"},
+		"kept by its owner":     {events: []runtime.Object{event("a.1", "a", "Kept", "2026-12-24T11:00:00Z", refusal)}, blocker: "value", summary: "was due"},
+		"no Event":              {blocker: "-", summary: "was due"},
+		"the user may see none": {events: []runtime.Object{event("a.1", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, notMine: []string{"list events"}, blocker: "-", summary: "was due"},
+		"an Event of another namespace": {
+			events:  []runtime.Object{elsewhere(event("a.1", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal))},
+			blocker: "-", summary: "was due",
+		},
 		"an Event on another one": {events: []runtime.Object{event("b.1", "b", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, blocker: "-", summary: "was due"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,24 +83,29 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 	}
 }
 
-// TestStopIsRefused: an Event StopRefused blocks the stop of an object and not its deletion, and an
-// Event DeleteRefused the other way round.
+// An Event StopRefused blocks the stop of an object and not its deletion, DeleteRefused the other way
+// round, and DeleteConflict both.
 func TestStopIsRefused(t *testing.T) {
 	const late, refusal = `{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: foo, uid: a,
-		creationTimestamp: "2026-12-24T07:00:00Z", annotations: {curfew.dev/active-deadline: 1h}}, spec: {}}`,
+		creationTimestamp: "2026-12-24T07:00:00Z", annotations: {curfew.dev/active-deadline: 1h%s}}, spec: {}}`,
 		"it cannot be stopped: 422 Invalid: spec.managedBy: field is immutable"
-	for reason, want := range map[string]bool{"StopRefused": true, "DeleteRefused": false} {
-		read, errs := lint.Read(lint.Input{Name: "added", Data: []byte(late)}, lint.Limits{})
-		if len(errs) > 0 {
-			t.Fatal(errs)
+	for reason, want := range map[string]bool{"StopRefused": true, "DeleteConflict": true, "DeleteRefused": false} {
+		for _, more := range []string{"", ", curfew.dev/ttl-after-finished: 30d"} {
+			read, errs := lint.Read(lint.Input{Name: "added", Data: fmt.Appendf(nil, late, more)}, lint.Limits{})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			event := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": "a.1", "namespace": "foo"}, "reason": reason,
+				"message": refusal, "eventTime": "2026-12-24T11:00:00Z", "involvedObject": map[string]any{"uid": "a"},
+			}}
+			cluster := newFakeCluster(t, append(objects(t), &unstructured.Unstructured{Object: read[0].Object}, event))
+			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain jobset/a -n foo")...)
+			expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+			expectPart(t, reason, stdout, "nothing stops it: "+refusal, want)
+			code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("expiring jobset -n foo --within 60d -o json")...)
+			expectExit(t, "the list", code, console.ExitOK, stdout+stderr)
+			expectPart(t, reason+more, stdout, refusal, want)
 		}
-		event := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": "a.1", "namespace": "foo"}, "reason": reason,
-			"message": refusal, "eventTime": "2026-12-24T11:00:00Z", "involvedObject": map[string]any{"uid": "a"},
-		}}
-		cluster := newFakeCluster(t, append(objects(t), &unstructured.Unstructured{Object: read[0].Object}, event))
-		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain jobset/a -n foo")...)
-		expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
-		expectPart(t, reason, stdout, "nothing stops it: "+refusal, want)
 	}
 }

@@ -91,7 +91,6 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 		return nil, err
 	}
 	obstacles, values := withoutValues(obstacles)
-	late := !out[0].Expiry.IsZero() && !out[0].Expiry.After(now)
 	uncertain, err := w.uncertain(ctx, kind, explained)
 	if err != nil {
 		return nil, err
@@ -99,8 +98,8 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	for i := range out {
 		entry := &out[i]
 		var blocked []judging.Obstacle
-		if late {
-			if blocked, err = w.blocked(ctx, blockage{facts.UID, judging.Stops(entry.Trigger)}, facts.Namespace); err != nil {
+		if !entry.Expiry.IsZero() && !entry.Expiry.After(now) {
+			if blocked, err = w.blocked(ctx, blockageOf(facts, judging.Stops(entry.Trigger))); err != nil {
 				return nil, err
 			}
 		}

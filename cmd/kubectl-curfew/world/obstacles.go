@@ -96,7 +96,7 @@ func (w *World) WithState(ctx context.Context, kind Kind, explained *judging.Exp
 	if err != nil || goes.Expiry.After(now) {
 		return obstacles, unknown, err
 	}
-	blocked, err := w.blocked(ctx, blockage{uid: explained.Facts.UID}, explained.Facts.Namespace)
+	blocked, err := w.blocked(ctx, blockageOf(explained.Facts, false))
 	return append(obstacles, blocked...), unknown, err
 }
 
@@ -165,34 +165,40 @@ func concerns(message, kind string, source lifetime.Source) bool {
 	return false
 }
 
-// blockedReasons are the reasons of the Events that the controller writes on a due object that it
-// cannot delete (package controller/engine), or keeps because of something that only it has read,
-// such as the template of the owner. It repeats them before the API server drops them.
-var blockedReasons = map[string]judging.ObstacleKind{
-	"DeleteRefused": judging.ObstacleRefused, reasonStopRefused: judging.ObstacleRefused, "DeleteConflict": judging.ObstacleConflict,
-	"Kept": judging.ObstacleValue,
+// blockedReasons are the reasons of the Events that the controller writes on a due object on which it
+// cannot act (package controller/engine), or which it keeps because of something that only it has
+// read, such as the template of the owner. It repeats them before the API server drops them.
+var blockedReasons = map[string]struct {
+	kind judging.ObstacleKind
+	stop []bool // see blockage
+}{
+	"DeleteRefused": {judging.ObstacleRefused, []bool{false}}, "StopRefused": {judging.ObstacleRefused, []bool{true}},
+	"DeleteConflict": {judging.ObstacleConflict, []bool{false, true}}, "Kept": {judging.ObstacleValue, []bool{false}},
 }
 
-// reasonStopRefused is such a reason, of an object that the controller cannot stop.
-const reasonStopRefused = "StopRefused"
-
-// blockage identifies a blocked action: the deletion of an object, or its stop.
+// blockage identifies a blocked action: the deletion of an object, or its stop. The UID alone does not:
+// a tenant can write an Event that has the UID of an object in another namespace.
 type blockage struct {
-	uid  types.UID
-	stop bool
+	namespace string
+	uid       types.UID
+	stop      bool
+}
+
+func blockageOf(facts *policy.Facts, stop bool) blockage {
+	return blockage{cmp.Or(facts.Namespace, metav1.NamespaceDefault), facts.UID, stop}
 }
 
 // StopRefused says why the controller could not stop an object at its deadline, like blocked.
 func (w *World) StopRefused(ctx context.Context, facts *policy.Facts) ([]judging.Obstacle, error) {
-	return w.blocked(ctx, blockage{facts.UID, true}, facts.Namespace)
+	return w.blocked(ctx, blockageOf(facts, true))
 }
 
 // blocked says why the controller could not act on a due object, by the Event on it. It is silent
 // where the user may not list Events.
-func (w *World) blocked(ctx context.Context, of blockage, in string) ([]judging.Obstacle, error) {
+func (w *World) blocked(ctx context.Context, of blockage) ([]judging.Obstacle, error) {
 	known, err := w.blockedIn(ctx, metav1.NamespaceAll)
 	if known == nil && err == nil {
-		known, err = w.blockedIn(ctx, cmp.Or(in, metav1.NamespaceDefault))
+		known, err = w.blockedIn(ctx, of.namespace)
 	}
 	obstacle, ok := known[of]
 	if err != nil || !ok {
@@ -210,9 +216,11 @@ func (w *World) blockedIn(ctx context.Context, namespace string) (map[blockage]j
 			options := metav1.ListOptions{FieldSelector: "reason=" + reason}
 			err := w.Each(ctx, Events, namespace, options, func(event *unstructured.Unstructured) error {
 				uid, at, message := readBlocked(event.Object)
-				if of := (blockage{uid, reason == reasonStopRefused}); at >= latest[of] {
-					found[of] = judging.Obstacle{Kind: blockedReasons[reason], Message: message, Stops: true}
-					latest[of] = at
+				for _, stop := range blockedReasons[reason].stop {
+					if of := (blockage{event.GetNamespace(), uid, stop}); at >= latest[of] {
+						found[of] = judging.Obstacle{Kind: blockedReasons[reason].kind, Message: message, Stops: true}
+						latest[of] = at
+					}
 				}
 				return nil
 			})
