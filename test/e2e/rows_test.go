@@ -64,7 +64,7 @@ var ruleRows = map[string][]func(*testing.T){
 	"immutable-deadline":    {TestTrainJobDeadlineIsImmutable},
 	"readable-value":        {TestObjectValues, TestJobSetRules, TestRuntimeRules},
 	"bounds":                {TestBounds, TestDeadlineBounds, TestPolicyBounds, TestPolicyModeWarn, TestPolicyModeDryRun, TestJobSetRules, TestTrainJobDefaults, TestUnreadableNamespaceIsTold},
-	"protection":            {TestPolicyDeniesProtection},
+	"protection":            {TestPolicyDeniesProtection, TestPolicyDeniesProtectionByStatus},
 	"native-acts-first":     {TestAnnotationsBesideTheNativeField, TestJobSetRules},
 	"removed-default":       {TestRemovingADefault, TestUpdateRefusesOnlyWhatItChanges},
 	"source-stamp":          {TestSourcesAreNotForAuthors},
