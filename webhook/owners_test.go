@@ -127,45 +127,30 @@ func (c *crowd) Pod(ctx context.Context, namespace, _ string) (map[string]any, e
 	return c.Read(ctx, namespace, nil)
 }
 
-// S9: posted reviews have no more than four Pods read at the same time.
-func TestPodReadsAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reader := &crowd{started: make(chan struct{}, 100), end: make(chan struct{})}
-		w := &Webhooks{settings: Options{Pods: reader}, podReads: semaphore.NewWeighted(maxReads)}
-		binding := &request{kind: bindingKind, review: &wire.Review{Name: "a"}, facts: &policy.Facts{UID: "u", Labels: map[string]string{wellknown.LabelTTL: "2d"}}}
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() { w.validate(t.Context(), binding, time.Unix(1000, 0)) })
-		}
-		synctest.Wait()
-		if got := len(reader.started); got != maxReads {
-			t.Errorf("%d reads at the same time, want %d", got, maxReads)
-		}
-		close(reader.end)
-		all.Wait()
-		if got := len(reader.started); got != 50 {
-			t.Errorf("%d reads, want 50", got)
-		}
-	})
-}
-
-// S9: posted reviews have no more than four owners read at the same time.
-func TestOwnerReadsAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reader := &crowd{started: make(chan struct{}, 100), end: make(chan struct{})}
-		w := &Webhooks{settings: Options{Owners: reader}, ownerReads: semaphore.NewWeighted(maxReads)}
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() { _, _ = w.readOwner(t.Context(), "ci", &metav1.OwnerReference{}) })
-		}
-		synctest.Wait()
-		if got := len(reader.started); got != maxReads {
-			t.Errorf("%d reads at the same time, want %d", got, maxReads)
-		}
-		close(reader.end)
-		all.Wait()
-		if got := len(reader.started); got != 50 {
-			t.Errorf("%d reads, want 50", got)
-		}
-	})
+// S9: posted reviews have no more than four owners, and four Pods of Bindings, read at the same time.
+func TestReadsAreLimited(t *testing.T) {
+	binding := &request{kind: bindingKind, review: &wire.Review{Name: "a"}, facts: &policy.Facts{UID: "u", Labels: map[string]string{wellknown.LabelTTL: "2d"}}}
+	for name, read := range map[string]func(context.Context, *Webhooks){
+		"owners": func(ctx context.Context, w *Webhooks) { _, _ = w.readOwner(ctx, "ci", &metav1.OwnerReference{}) },
+		"Pods":   func(ctx context.Context, w *Webhooks) { w.validate(ctx, binding, time.Unix(1000, 0)) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			reader := &crowd{started: make(chan struct{}, 100), end: make(chan struct{})}
+			w := &Webhooks{settings: Options{Owners: reader, Pods: reader}}
+			w.ownerReads, w.podReads = semaphore.NewWeighted(maxReads), semaphore.NewWeighted(maxReads)
+			var all sync.WaitGroup
+			for range 50 {
+				all.Go(func() { read(t.Context(), w) })
+			}
+			synctest.Wait()
+			if got := len(reader.started); got != maxReads {
+				t.Errorf("%s: %d reads at the same time, want %d", name, got, maxReads)
+			}
+			close(reader.end)
+			all.Wait()
+			if got := len(reader.started); got != 50 {
+				t.Errorf("%s: %d reads, want 50", name, got)
+			}
+		})
+	}
 }
