@@ -1,10 +1,12 @@
 package world
 
 import (
+	"reflect"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -122,4 +124,89 @@ func (w *World) resources(of schema.GroupVersion) *metav1.APIResourceList {
 		return nil
 	}
 	return out
+}
+
+// prepareCreate sets the fields that the API server sets, whatever is sent.
+func prepareCreate(s *store, object *unstructured.Unstructured) {
+	object.SetGeneration(0)
+	if s.Status {
+		unstructured.RemoveNestedField(object.Object, "status")
+	}
+	fallback := func(value any, path ...string) {
+		if _, ok, _ := unstructured.NestedFieldNoCopy(object.Object, path...); !ok {
+			set(object, value, path...)
+		}
+	}
+	switch s.Kind {
+	case "Namespace":
+		set(object, []any{"kubernetes"}, "spec", "finalizers")
+		set(object, "Active", "status", "phase")
+		labels := object.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels["kubernetes.io/metadata.name"] = object.GetName()
+		object.SetLabels(labels)
+	case "Pod":
+		set(object, "Pending", "status", "phase")
+		fallback("Always", "spec", "restartPolicy")
+		fallback(int64(30), "spec", "terminationGracePeriodSeconds")
+	case "Job":
+		set(object, map[string]any{}, "status")
+		fallback(int64(1), "spec", "parallelism")
+		fallback(int64(1), "spec", "completions")
+		fallback(int64(6), "spec", "backoffLimit")
+		fallback(false, "spec", "suspend")
+		object.SetGeneration(1)
+	}
+	if s.Kind == "Lease" {
+		fallback(map[string]any{}, "spec")
+	}
+	if s.Custom {
+		object.SetGeneration(1)
+	}
+}
+
+// prepareUpdate keeps what the endpoint does not change, and counts generations.
+func prepareUpdate(s *store, subresource string, before, object *unstructured.Unstructured) {
+	object.SetGeneration(before.GetGeneration())
+	switch {
+	case subresource == "status" && s.Custom:
+		status, ok := object.Object["status"]
+		object.Object = before.DeepCopy().Object
+		delete(object.Object, "status")
+		if ok {
+			object.Object["status"] = status
+		}
+		return
+	case subresource == "status":
+		keep(before, object, "spec")
+		if s.Kind == "Pod" {
+			keep(before, object, "metadata", "ownerReferences")
+		}
+		return
+	case s.Status:
+		keep(before, object, "status")
+	}
+	if s.Kind == "Namespace" {
+		keep(before, object, "spec", "finalizers")
+	}
+	if (s.Custom || s.Kind == "Job") && changed(s, before, object) {
+		object.SetGeneration(before.GetGeneration() + 1)
+	}
+}
+
+// changed reports whether anything but the metadata and, where it is a subresource, the status
+// differs.
+func changed(s *store, before, object *unstructured.Unstructured) bool {
+	keys := []string{}
+	for key := range before.Object {
+		keys = append(keys, key)
+	}
+	for key := range object.Object {
+		keys = append(keys, key)
+	}
+	return slices.ContainsFunc(keys, func(key string) bool {
+		return key != "metadata" && (key != "status" || !s.Status) && !reflect.DeepEqual(before.Object[key], object.Object[key])
+	})
 }

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -9,18 +8,12 @@ import (
 	"strconv"
 	"strings"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // create carries out a create.
@@ -198,76 +191,6 @@ func (w *World) replace(r *Request, s *store, before, object *unstructured.Unstr
 	return out, nil
 }
 
-// patch carries out a patch.
-func (w *World) patch(r *Request, s *store) (*unstructured.Unstructured, error) {
-	if r.PatchType == types.StrategicMergePatchType && s.Custom {
-		return nil, unknownFormat()
-	}
-	before := s.objects[keyOf(r.Namespace, r.Name)]
-	if before == nil && r.PatchType != types.ApplyPatchType {
-		return nil, notFound(r)
-	}
-	object, err := patched(r, before)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.place(object); err != nil {
-		return nil, err
-	}
-	if before == nil {
-		return w.createBy(r, s, object)
-	}
-	return w.replace(r, s, before, object)
-}
-
-// patched applies a patch. A server-side apply is treated as a merge: the only one of Curfew is
-// forced, by the only manager of its fields.
-func patched(r *Request, before *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	old := []byte("{}")
-	if before != nil {
-		old, _ = json.Marshal(before.Object) // It came from JSON.
-	}
-	var text []byte
-	var err error
-	switch r.PatchType {
-	case types.JSONPatchType:
-		var patch jsonpatch.Patch
-		if patch, err = jsonpatch.DecodePatch(r.Patch); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		if text, err = patch.Apply(old); err != nil {
-			return nil, apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", err.Error(), 0, false)
-		}
-	case types.MergePatchType, types.ApplyPatchType:
-		if text, err = jsonpatch.MergePatch(old, r.Patch); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-	case types.StrategicMergePatchType:
-		typed, unknown := scheme.Scheme.New(r.Resource.GroupVersionKind())
-		if unknown != nil {
-			return nil, unknownFormat()
-		}
-		if text, err = strategicpatch.StrategicMergePatch(old, r.Patch, typed); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-	default:
-		return nil, apierrors.NewBadRequest("unknown Content-Type header for patch: " + string(r.PatchType))
-	}
-	out := map[string]any{}
-	if err := utiljson.Unmarshal(text, &out); err != nil { // Whole numbers become int64.
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	return &unstructured.Unstructured{Object: out}, nil
-}
-
-// unknownFormat is the answer to a strategic merge patch of a custom resource.
-func unknownFormat() error {
-	message := "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, " +
-		"application/merge-patch+json, application/apply-patch+yaml"
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: 415, Reason: metav1.StatusReasonUnsupportedMediaType, Message: message}}
-}
-
 // set sets a field, whatever was in its place. The object is not shared with anyone yet.
 func set(object *unstructured.Unstructured, value any, path ...string) {
 	at, last := object.Object, len(path)-1
@@ -323,89 +246,4 @@ func checkFinalizers(s *store, object *unstructured.Unstructured, path *field.Pa
 		}
 	}
 	return errs
-}
-
-// prepareCreate sets the fields that the API server sets, whatever is sent.
-func prepareCreate(s *store, object *unstructured.Unstructured) {
-	object.SetGeneration(0)
-	if s.Status {
-		unstructured.RemoveNestedField(object.Object, "status")
-	}
-	fallback := func(value any, path ...string) {
-		if _, ok, _ := unstructured.NestedFieldNoCopy(object.Object, path...); !ok {
-			set(object, value, path...)
-		}
-	}
-	switch s.Kind {
-	case "Namespace":
-		set(object, []any{"kubernetes"}, "spec", "finalizers")
-		set(object, "Active", "status", "phase")
-		labels := object.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels["kubernetes.io/metadata.name"] = object.GetName()
-		object.SetLabels(labels)
-	case "Pod":
-		set(object, "Pending", "status", "phase")
-		fallback("Always", "spec", "restartPolicy")
-		fallback(int64(30), "spec", "terminationGracePeriodSeconds")
-	case "Job":
-		set(object, map[string]any{}, "status")
-		fallback(int64(1), "spec", "parallelism")
-		fallback(int64(1), "spec", "completions")
-		fallback(int64(6), "spec", "backoffLimit")
-		fallback(false, "spec", "suspend")
-		object.SetGeneration(1)
-	}
-	if s.Kind == "Lease" {
-		fallback(map[string]any{}, "spec")
-	}
-	if s.Custom {
-		object.SetGeneration(1)
-	}
-}
-
-// prepareUpdate keeps what the endpoint does not change, and counts generations.
-func prepareUpdate(s *store, subresource string, before, object *unstructured.Unstructured) {
-	object.SetGeneration(before.GetGeneration())
-	switch {
-	case subresource == "status" && s.Custom:
-		status, ok := object.Object["status"]
-		object.Object = before.DeepCopy().Object
-		delete(object.Object, "status")
-		if ok {
-			object.Object["status"] = status
-		}
-		return
-	case subresource == "status":
-		keep(before, object, "spec")
-		if s.Kind == "Pod" {
-			keep(before, object, "metadata", "ownerReferences")
-		}
-		return
-	case s.Status:
-		keep(before, object, "status")
-	}
-	if s.Kind == "Namespace" {
-		keep(before, object, "spec", "finalizers")
-	}
-	if (s.Custom || s.Kind == "Job") && changed(s, before, object) {
-		object.SetGeneration(before.GetGeneration() + 1)
-	}
-}
-
-// changed reports whether anything but the metadata and, where it is a subresource, the status
-// differs.
-func changed(s *store, before, object *unstructured.Unstructured) bool {
-	keys := []string{}
-	for key := range before.Object {
-		keys = append(keys, key)
-	}
-	for key := range object.Object {
-		keys = append(keys, key)
-	}
-	return slices.ContainsFunc(keys, func(key string) bool {
-		return key != "metadata" && (key != "status" || !s.Status) && !reflect.DeepEqual(before.Object[key], object.Object[key])
-	})
 }
