@@ -168,3 +168,35 @@ func TestBindingsChangePods(t *testing.T) {
 		t.Errorf("status %d where the Pod could not be read: the failure policy has to decide", broken.status)
 	}
 }
+
+// With --kyverno-label, Kyverno's label is reviewed in a Binding, too.
+func TestBindingsLabelPodsForKyverno(t *testing.T) {
+	known := &pods{of: map[string]string{"plain/a": "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: plain, uid: u}, spec: {restartPolicy: Never}}"}}
+	for alias, wants := range map[bool]map[string]string{
+		true: {"uid: u, ": "may not", "": "metadata.uid: is absent"}, false: {"uid: u, ": "", "": ""},
+	} {
+		w := newWorld(t, func(o *Options) {
+			o.Access, o.RequireDelete, o.Pods, o.KyvernoLabel = &answers{of: map[string]bool{}}, true, known, alias
+		})
+		for uid, want := range wants {
+			got := w.review(t, ask{path: PathValidate, namespace: "plain", user: "system:serviceaccount:ci:scheduler",
+				object: "{apiVersion: v1, kind: Binding, metadata: {name: a, " + uid + "labels: {cleanup.kyverno.io/ttl: 2d}}, target: {name: n}}"}, "binding", "pods")
+			if got.response.Allowed != (want == "") || want != "" && !strings.Contains(got.response.Result.Message, want) {
+				t.Errorf("--kyverno-label=%t, %q: allowed %t, %v; want %q", alias, uid, got.response.Allowed, got.response.Result, want)
+			}
+		}
+	}
+}
+
+// A default that is changed by a write of the status is no default any more.
+func TestDefaultIsChangedByTheStatus(t *testing.T) {
+	w := newWorld(t)
+	pod := func(ttl string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: pods, annotations: {curfew.dev/ttl-after-finished: " + ttl +
+			", curfew.dev/ttl-source: namespace/pods}}, spec: {restartPolicy: Never}}"
+	}
+	got := w.review(t, ask{path: PathMutate, namespace: "pods", object: pod("never"), old: pod("2h")}, "status", "pods")
+	if patch := string(got.response.Patch); !strings.Contains(patch, `"value":"object"`) {
+		t.Errorf("patch %s", patch)
+	}
+}

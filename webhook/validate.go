@@ -19,6 +19,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // validate asks the rules about a new or changed object.
@@ -103,7 +104,8 @@ func (p LivePods) Pod(ctx context.Context, namespace, name string) (map[string]a
 // show what it contains, and anyone may have posted the review: the UID proves that they know the
 // Pod. Without it the Binding is denied, since otherwise it would change the Pod unreviewed.
 func (w *Webhooks) validateBinding(ctx context.Context, request *request, now time.Time) answer {
-	if w.settings.Pods == nil || !carriesKey(request.facts) {
+	_, aliased := request.facts.Labels[wellknown.LabelKyvernoTTL]
+	if w.settings.Pods == nil || !carriesKey(request.facts) && !(aliased && w.options.KyvernoLabel) {
 		return untouched()
 	}
 	if request.facts.UID == "" {
