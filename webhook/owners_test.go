@@ -11,10 +11,13 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/webhook/wire"
 )
@@ -80,6 +83,28 @@ func TestForgedOwner(t *testing.T) {
 				t.Errorf("warnings %q", response.Warnings)
 			}
 		})
+	}
+}
+
+// Where Argo Workflows is not installed, a tenant may own namespace argo, and a Workflow as owner is
+// made up: nothing collects its children.
+func TestOwnerOfAProductThatIsNotInstalled(t *testing.T) {
+	known, err := platform.New(builtinProfiles(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(o *Options) { o.Platform = known })
+	const argo = "system:serviceaccount:argo:argo"
+	object := strings.Replace(nightly, "batch/v1, kind: CronJob", "argoproj.io/v1alpha1, kind: Workflow", 1)
+	create := func() bool {
+		return w.ask(t, ask{path: PathValidate, namespace: "bounded", user: argo, object: object}).Allowed
+	}
+	if create() {
+		t.Error("admitted while no CustomResourceDefinition serves Workflows")
+	}
+	known.SetDefinition("workflows.argoproj.io", &expression.Definition{Kind: schema.GroupKind{Group: "argoproj.io", Kind: "Workflow"}})
+	if !create() {
+		t.Error("denied while Workflows are served")
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/references"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/wellknown"
@@ -148,10 +149,25 @@ func merged(object map[string]any, where string, more map[string]string) map[str
 	return out
 }
 
+// installed are the profiles of kinds that are served. Where a product is not installed, a tenant
+// may own its controller's account, and make up an owner that is never collected. With
+// --only-namespaces Curfew reads no CustomResourceDefinitions.
+func (w *Webhooks) installed() policy.Profiles {
+	snapshot := w.source.store.Snapshot()
+	if len(w.settings.Only) > 0 {
+		return snapshot.Profiles
+	}
+	out := maps.Clone(snapshot.Profiles)
+	maps.DeleteFunc(out, func(kind schema.GroupKind, _ *policy.Profile) bool {
+		return !references.BuiltIn(kind.Group) && snapshot.Definition(kind) == nil
+	})
+	return out
+}
+
 // admitChild turns the denials of an object that a known controller creates into warnings, if the
 // owner has the denied values, or if that cannot be known.
 func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decision *rules.Decision) {
-	profiles := w.Profiles()
+	profiles := w.installed()
 	if decision.Allowed() || !review.ByController(profiles) {
 		return
 	}

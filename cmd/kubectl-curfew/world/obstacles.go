@@ -165,9 +165,9 @@ func concerns(message, kind string, source lifetime.Source) bool {
 	return false
 }
 
-// blockedReasons are the reasons of the Events that the controller writes on a due object on which it
-// cannot act (package controller/engine), or which it keeps because of something that only it has
-// read, such as the template of the owner. It repeats them before the API server drops them.
+// blockedReasons are the reasons of the Events that the controller writes on a due object on which
+// it cannot act (package controller/engine), or which it keeps because of something that only it
+// has read, such as the template of the owner. It repeats them before the API server drops them.
 var blockedReasons = map[string]struct {
 	kind judging.ObstacleKind
 	stop []bool // see blockage
@@ -176,8 +176,8 @@ var blockedReasons = map[string]struct {
 	"DeleteConflict": {judging.ObstacleConflict, []bool{false, true}}, "Kept": {judging.ObstacleValue, []bool{false}},
 }
 
-// blockage identifies a blocked action: the deletion of an object, or its stop. The UID alone does not:
-// a tenant can write an Event that has the UID of an object in another namespace.
+// blockage identifies a blocked action: the deletion of an object, or its stop. The UID alone does
+// not: a tenant can write an Event that has the UID of an object in another namespace.
 type blockage struct {
 	namespace string
 	uid       types.UID
