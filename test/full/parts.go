@@ -50,7 +50,7 @@ var parts = append([]part{
 INSTALL=dist/install.yaml ` + e2e + `-skip '^TestPeers' ./test/e2e`},
 	{"hostile", "hostile requests of the largest sizes, and what they cost", `HOSTILE=full ` + e2e + `-run '^TestHostile' ./test/e2e`},
 	{"serving", "rotations, restarts and hand-overs under load, with 10,000 objects", `FULL=1 ` + e2e + `./test/e2e/serving`},
-	{"lifecycle", "an upgrade from an older version, and back; API servers whose watches stand still", `FULL=1 ` + e2e + `./test/e2e/lifecycle`},
+	{"lifecycle", "an upgrade from the previous version, and back; API servers whose watches stand still", `FULL=1 ` + e2e + `./test/e2e/lifecycle`},
 	{"pods", "a Job of 10,000 Pods", `PODS=full ` + e2e + `-run '^TestJobOfManyCompletions' ./test/e2e`},
 	{"tally", "200 PodTallies of 100,000 Pods, and a hundred kills", e2e + `-run '^TestTallyIsKilled' ./test/e2e -args -tally-pods 100000 -tally-tallies 200 -tally-kills 100`},
 	{"peers", "deadlines and TTLs beside the controllers of JobSet and of each Trainer", `for version in ` + trainers + `; do PEERS=$version ` + e2e + `-run '^TestPeers' ./test/e2e; done`},

@@ -2,5 +2,5 @@
 // own: kubectl curfew uninstall leaves nothing behind, and objects that an older version stamped
 // keep their meaning.
 //
-// FULL=1 also runs what builds an older version, as `make test-full` does.
+// FULL=1 also runs what builds the previous version, as `make test-full` does.
 package lifecycle

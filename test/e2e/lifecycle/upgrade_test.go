@@ -22,22 +22,27 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// oldest is the version that this one is installed over.
-const oldest = "dab3ccb8ba5edf79ec154ab9aa0fe319357a400e"
+// previous is the version that this one is installed over. A release sets it to the commit of the
+// release before. Until there is one, it is a commit of some days before.
+const previous = "e14c8d749a9f419aa0407f386afdf9f19a0cbe6c"
 
-// older builds another version of Curfew and returns its folder.
-func older(t *testing.T) string {
+// previousVersion is what its programs say.
+const previousVersion = "v0.0.0-previous"
+
+// before builds the previous version of Curfew and returns its folder.
+func before(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("FULL") == "" {
-		t.Skip("FULL is not set: it builds an older version")
+		t.Skip("FULL is not set: it builds the previous version")
 	}
-	if exec.Command("git", "-C", suite.root, "cat-file", "-e", oldest+"^{commit}").Run() != nil {
-		t.Skipf("commit %s is not here: this is a shallow clone or no clone", oldest)
+	if exec.Command("git", "-C", suite.root, "cat-file", "-e", previous+"^{commit}").Run() != nil {
+		t.Skipf("commit %s is not here: this is a shallow clone or no clone", previous)
 	}
 	dir := t.TempDir()
-	const script = `set -euo pipefail; git -C "$1" archive "$2" | tar -x -C "$3"; cd "$3"; GOWORK=off go build -o bin/ ./cmd/curfew`
-	if out, err := exec.Command("bash", "-c", script, "older", suite.root, oldest, dir).CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", oldest, err, out)
+	const script = `set -euo pipefail; git -C "$1" archive "$2" | tar -x -C "$3"; cd "$3"
+		GOWORK=off go build -ldflags "-X main.version=$4" -o bin/ ./cmd/curfew ./cmd/kubectl-curfew`
+	if out, err := exec.Command("bash", "-c", script, "before", suite.root, previous, dir, previousVersion).CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", previous, err, out)
 	}
 	return dir
 }
@@ -49,7 +54,7 @@ const timed = "40s"
 // and a new installation no object is deleted sooner, and due objects are deleted. During upgrade
 // and rollback people create Jobs all the time: no request fails.
 func TestUpgrade(t *testing.T) {
-	folder := older(t)
+	folder := before(t)
 	f := newFixture(t)
 	old := suite.cluster.Older(folder)
 	f.start(old)
@@ -64,13 +69,14 @@ func TestUpgrade(t *testing.T) {
 	f.roll(suite.cluster)
 	f.unchanged("the upgrade", stamps)
 	f.onTime(observer, "first")
-	explained, _ := f.kubectl("", "curfew", "explain", "job/default", "-n", "ci", "-o", "jsonpath={.items[0].source}")
-	f.says(explained, "namespace/ci")
+	f.plugin(suite.cluster, ", controller ")
+	f.plugin(old, "kubectl-curfew "+previousVersion+", controller ")
 	f.timed("second")
 
 	f.roll(old)
 	f.unchanged("the rollback", stamps)
 	f.onTime(observer, "second")
+	f.plugin(suite.cluster, ", controller "+previousVersion)
 	load(observer)
 
 	_, said := f.kubectl("", "curfew", "uninstall", "--yes")
@@ -82,6 +88,19 @@ func TestUpgrade(t *testing.T) {
 	}
 	f.start(suite.cluster)
 	f.unchanged("the new installation", stamps)
+}
+
+// plugin runs a version of kubectl curfew beside the running version of Curfew: it explains an object,
+// and status names both versions.
+func (f *fixture) plugin(version *harness.Cluster, versions string) {
+	f.Helper()
+	explained, stderr, err := version.Kubectl(f.ctx, "curfew", "explain", "job/default", "-n", "ci", "-o", "jsonpath={.items[0].source}")
+	f.ok(err)
+	f.says(explained+stderr, "namespace/ci")
+	f.await("the status to say "+versions, func(ctx context.Context) (bool, error) {
+		said, _, _ := version.Kubectl(ctx, "curfew", "status") // It fails where it warns.
+		return strings.Contains(said, versions), nil
+	})
 }
 
 // stamp creates objects whose TTLs come from a namespace, from a policy, from their author and from
@@ -140,7 +159,9 @@ func (f *fixture) roll(version *harness.Cluster) {
 func (f *fixture) load() func(*harness.Observer) {
 	f.Helper()
 	f.ok(suite.cluster.NewNamespace(f.ctx, "kept", nil))
-	f.Cleanup(func() { f.kubectl("", "delete", "namespace", "kept", "--wait=false") })
+	f.Cleanup(func() {
+		f.ok(suite.cluster.Client.CoreV1().Namespaces().Delete(context.WithoutCancel(f.ctx), "kept", metav1.DeleteOptions{}))
+	})
 	ctx, end := context.WithCancel(f.ctx)
 	var creating sync.WaitGroup
 	created := 0
