@@ -103,7 +103,8 @@ func TestPausesAreGrantedOnPurpose(t *testing.T) {
 }
 
 // TestPrecreatedWebhooks: with the component the controller creates no webhook configuration, and
-// those that it fills in have no list that applying them again would bring back.
+// those that it fills in have no list that applying them again would bring back. Nothing of AKS
+// changes any configuration.
 func TestPrecreatedWebhooks(t *testing.T) {
 	may := func(verb, with string) (found bool) {
 		objects := build(t, "base")
@@ -129,15 +130,19 @@ func TestPrecreatedWebhooks(t *testing.T) {
 	}
 	objects := component(t, "precreated-webhooks")
 	empty := 0
-	for _, c := range only[*admissionv1.MutatingWebhookConfiguration](objects) {
-		if c.Name == coverage.Name && c.Webhooks == nil {
+	look := func(c *metav1.ObjectMeta, bare bool) {
+		if c.Name == coverage.Name && bare {
 			empty++
+		}
+		if c.Labels["admissions.enforcer/disabled"] != "true" {
+			t.Errorf("%s lacks the label that has AKS leave namespaceSelectors alone", c.Name)
 		}
 	}
+	for _, c := range only[*admissionv1.MutatingWebhookConfiguration](objects) {
+		look(&c.ObjectMeta, c.Webhooks == nil)
+	}
 	for _, c := range only[*admissionv1.ValidatingWebhookConfiguration](objects) {
-		if c.Name == coverage.Name && c.Webhooks == nil {
-			empty++
-		}
+		look(&c.ObjectMeta, c.Webhooks == nil)
 	}
 	if empty != 2 {
 		t.Errorf("%d empty configurations, want both", empty)
