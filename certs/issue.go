@@ -21,7 +21,7 @@ const backdate = 5 * time.Minute
 // The wanted certificates are written as cert-manager's CertificateSpec, like those that
 // manifests/components/cert-manager has cert-manager issue, and a test compares both. The standard
 // library makes them: cert-manager's own code for this would link an LDAP client and its logging
-// into Curfew.
+// into Curfew. Its types import gateway-api's types alone (test/house).
 
 var privateKey = cmapi.CertificatePrivateKey{Algorithm: cmapi.ECDSAKeyAlgorithm, Size: 256}
 

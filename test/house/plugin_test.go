@@ -22,7 +22,24 @@ var heavy = map[string]string{
 
 // TestPluginIsSmall: people download kubectl-curfew, and its size follows from what it imports.
 func TestPluginIsSmall(t *testing.T) {
-	imports, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"/cmd/kubectl-curfew").Output()
+	linksNone(t, "kubectl-curfew", heavy)
+}
+
+// foreign are packages that cert-manager's code for certificates would bring into the cluster.
+var foreign = map[string]string{
+	"github.com/go-ldap":                            "cert-manager's pkg/util/pki imports it: make certificates by the standard library",
+	"github.com/cert-manager/cert-manager/pkg/util": "it imports go-ldap: make certificates by the standard library",
+	"sigs.k8s.io/gateway-api/pkg":                   "cert-manager's API types need its apis/v1 alone",
+}
+
+// TestCurfewLinksNoCodeOfIssuers: what runs in the cluster has cert-manager's types and nothing else
+// of it. They import the types of gateway-api, which therefore stay linked.
+func TestCurfewLinksNoCodeOfIssuers(t *testing.T) { linksNone(t, "curfew", foreign) }
+
+// linksNone fails for each package of a list that a program links, and for those below it.
+func linksNone(t *testing.T, program string, list map[string]string) {
+	t.Helper()
+	imports, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"/cmd/"+program).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +48,9 @@ func TestPluginIsSmall(t *testing.T) {
 		t.Fatalf("only %d packages are listed", len(all))
 	}
 	for _, imported := range all {
-		for prefix, why := range heavy {
+		for prefix, why := range list {
 			if imported == prefix || strings.HasPrefix(imported, prefix+"/") {
-				t.Errorf("kubectl-curfew links %s: %s", imported, why)
+				t.Errorf("%s links %s: %s", program, imported, why)
 			}
 		}
 	}
