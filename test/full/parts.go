@@ -62,7 +62,7 @@ INSTALL=dist/install.yaml ` + e2e + `-skip '^TestPeers' ./test/e2e`},
 	{"crash", "cleanup runs killed at each two requests, also after others wrote their status or reports", `CRASH=full go test -count=1 -timeout 85m -run '^Test(Killed|Forged)' ./controller/cleanup`},
 	{"race", "all unit tests with the race detector", `go test -race -count=1 -timeout 85m -p 2 $(go list ./... | grep -v /test/e2e)`},
 	{"reproducible", "`make release` twice, in different folders: the same checksums", `FULL=1 ` + ofRelease + `-run TestBuiltTwice .`},
-	{"offline", "the source archive builds without network, and makes a release", `FULL=1 ` + ofRelease + `-run TestSourceArchive .`},
+	{"offline", "the source archive builds without a module proxy, and makes a release", `FULL=1 ` + ofRelease + `-run TestSourceArchive .`},
 	{"vulncheck", "known vulnerabilities that Curfew's code reaches; fails where their database cannot be read", `make vulncheck REQUIRED=1`},
 	{"mutation", "each safety invariant broken on purpose: a test must fail", `go run ./test/mutation`},
 }, onReleases()...)
