@@ -255,10 +255,10 @@ func (r *reader) coverage() (State, string) {
 // version compares the versions of the parts.
 func (r *reader) version() (State, string) {
 	ours := r.Version
-	if r.w.Controller.Unknown != "" {
+	theirs, known := r.w.Controller.Published[settings.Version]
+	if !known {
 		return Unknown, fmt.Sprintf("kubectl-curfew %s; that of the controller is not known", ours)
 	}
-	theirs := r.w.Controller.Published[settings.Version]
 	parts := []string{"kubectl-curfew " + ours, "controller " + theirs}
 	state := OK
 	if theirs != ours {

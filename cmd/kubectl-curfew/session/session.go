@@ -174,7 +174,7 @@ func (c *Connection) Open(ctx context.Context, now time.Time, with Overlay, warn
 		return nil, err
 	}
 	w, err := world.Open(ctx, clients, world.Options{
-		Builtin: builtin, Namespace: c.CurfewNamespace, Now: now, Policies: with.policies, Profiles: with.profiles,
+		Builtin: builtin, Namespace: c.CurfewNamespace, Now: now, Version: console.Version, Policies: with.policies, Profiles: with.profiles,
 	})
 	network := (*url.Error)(nil)
 	switch {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
@@ -69,7 +70,6 @@ func (c Controller) with(data map[string]string) (Controller, error) {
 		}
 		return value
 	}
-	c.Published = data
 	c.DryRun, c.Alias = boolean("dry-run"), boolean("kyverno-label")
 	c.NoBuiltinProfiles, c.LeaveNative = !boolean("builtin-profiles"), boolean("leave-native-ttl")
 	c.Lease.Name, c.Lease.Unused = data["lease-name"], data["leader-elect"] == "false"
@@ -189,6 +189,18 @@ func (c *Controller) confined() string {
 	}
 	return "Curfew's controller works in these namespaces only: " + strings.ReplaceAll(only, ",", ", ") +
 		". It deletes nothing elsewhere, and takes policies and profiles from files, which are not known here"
+}
+
+// otherRelease says that the controller and this plugin differ by more than patches, which change
+// no rule; "" otherwise, and where one of them is not a release.
+func (c *Controller) otherRelease(plugin string) string {
+	ours, err := version.ParseSemantic(plugin)
+	theirs, unknown := version.ParseSemantic(c.Published[settings.Version])
+	if err != nil || unknown != nil || ours.Major() == theirs.Major() && ours.Minor() == theirs.Minor() {
+		return ""
+	}
+	return fmt.Sprintf("kubectl-curfew is v%s, and Curfew's controller is v%s: this answer follows the rules of v%[1]s. "+
+		"Use kubectl-curfew v%[2]s for the controller's", ours, theirs)
 }
 
 // unknown is the obstacle that explain shows for it.

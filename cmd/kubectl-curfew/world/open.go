@@ -63,7 +63,7 @@ func (w *World) readController(ctx context.Context) error {
 		return fmt.Errorf("reading the settings of Curfew's controller in namespace %q: %w", namespace, err)
 	}
 	data, _, err := unstructured.NestedStringMap(object.Object, "data")
-	w.Controller.Settings = Found
+	w.Controller.Settings, w.Controller.Published = Found, data // Also what another version published.
 	read, invalid := w.Controller.with(data)
 	if err = errors.Join(err, invalid); err != nil {
 		w.Controller.Unknown = fmt.Sprintf("ConfigMap %s in namespace %q cannot be used: %s", settings.Name, namespace, oneLine(err))
@@ -95,6 +95,9 @@ func (w *World) noteController() {
 	}
 	if only := c.confined(); only != "" {
 		w.note("%s", only)
+	}
+	if other := c.otherRelease(w.options.Version); other != "" {
+		w.note("%s", other)
 	}
 	var lacks []string
 	if c.Settings == Unread && c.State != NotInstalled {

@@ -32,6 +32,8 @@ type Options struct {
 	// Namespace that Curfew runs in.
 	Namespace string
 	Now       time.Time
+	// Version of the command line.
+	Version string
 	// Policies and Profiles are treated as if they were applied now.
 	Policies []*v1alpha1.LifecyclePolicy
 	Profiles []*v1alpha1.KindProfile
