@@ -11,14 +11,17 @@ import (
 // unreached are permissions that Curfew needs and that no test of this package makes it use for
 // sure, with the reason.
 var unreached = map[string]string{
-	"curfew-cleanup get jobs.batch":                            "reads a Job again that changed since it was listed",
-	"curfew-cleanup get namespaces":                            "must be allowed before a condition sees a namespaceObject of the controller's",
-	"curfew-cleanup get pods":                                  "reads a Pod again that changed since it was listed",
-	"curfew-controller get cleanupapprovals.curfew.dev":        "reads an approval again before a later batch of the run",
-	"curfew-controller get clustercleanupapprovals.curfew.dev": "the same",
-	"curfew-controller get nodes":                              "counts Pods whose Node is gone: controller/tally tests that",
-	"curfew-controller patch events.events.k8s.io":             "adds to an Event that it created minutes ago",
-	"curfew-webhook update secrets curfew-webhook-tls":         "rotates its CA: TestNoCallFails of test/e2e/serving, and nothing else may replace the Secret",
+	"curfew-cleanup get jobs.batch":                                     "reads a Job again that changed since it was listed",
+	"curfew-cleanup get namespaces":                                     "must be allowed before a condition sees a namespaceObject of the controller's",
+	"curfew-cleanup get pods":                                           "reads a Pod again that changed since it was listed",
+	"curfew-controller get cleanupapprovals.curfew.dev":                 "reads an approval again before a later batch of the run",
+	"curfew-controller get clustercleanupapprovals.curfew.dev":          "the same",
+	"curfew-controller get nodes":                                       "counts Pods whose Node is gone: controller/tally tests that",
+	"curfew-controller patch events.events.k8s.io":                      "adds to an Event that it created minutes ago",
+	"curfew-controller update cleanuppolicies/status.curfew.dev":        "an older controller updates what this one patches",
+	"curfew-controller update clustercleanuppolicies/status.curfew.dev": "the same",
+	"curfew-controller update podtallies/status.curfew.dev":             "the same",
+	"curfew-webhook update secrets curfew-webhook-tls":                  "rotates its CA: TestNoCallFails of test/e2e/serving, and nothing else may replace the Secret",
 }
 
 // everyGrantUsed: whatever the manifests grant to Curfew's accounts, some test made Curfew use. A run
