@@ -8,31 +8,46 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"curfew.dev/curfew/test/harness"
 )
 
-var update = flag.Bool("update", false, "write the output of its commands into docs/tutorial.md")
+var update = flag.Bool("update", false, "write the output of their commands into the tutorial and the guides")
 
-var tutorialBlock = regexp.MustCompile("(?ms)^```(console|yaml)\n(.*?)^```$")
+var (
+	tutorialBlock = regexp.MustCompile("(?ms)^```(console|yaml)\n(.*?)^```$")
+	itsNamespace  = regexp.MustCompile(`(?m)^\$ kubectl create namespace (\S+)$`)
+	timesInOutput = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+|\b(\d+[dhms])+ ago|\bin (\d+[dhms])+`)
+)
 
-// TestTutorial runs docs/tutorial.md command by command. A YAML block is the file that its first
-// line names. The page shows what the commands print. On a busy machine a command may take longer
-// than the page allows for: then all of it is run again.
+// TestTutorial runs the tutorial and two guides command by command. A YAML block is the file that its
+// first line names. The pages show what the commands print, at another time. On a busy machine a
+// command may take longer than the page allows for: then all of it is run again.
 func TestTutorial(t *testing.T) {
 	t.Parallel()
+	for _, name := range []string{"tutorial", "developers", "ci"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tryPage(t, name+".md")
+		})
+	}
+}
+
+func tryPage(t *testing.T, name string) {
 	root, err := harness.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(root, "docs", "tutorial.md")
+	path := filepath.Join(root, "docs", name)
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	untimed := func(text string) string { return timesInOutput.ReplaceAllString(text, "TIME") }
 	seen := ""
 	for range 3 {
-		if seen = runTutorial(t, string(page)); seen == string(page) {
+		if seen = runPage(t, string(page)); untimed(seen) == untimed(string(page)) {
 			return
 		}
 		t.Logf("this differs from the page:\n%s", seen)
@@ -45,11 +60,13 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
-// runTutorial returns the page with the output of its commands.
-func runTutorial(t *testing.T, page string) string {
+// runPage returns the page with the output of its commands.
+func runPage(t *testing.T, page string) string {
 	dir := t.TempDir() + "/"
+	namespace := itsNamespace.FindStringSubmatch(page)[1]
 	defer func() {
-		if _, stderr, err := suite.cluster.Kubectl(context.Background(), "delete", "namespace", "ci", "--ignore-not-found"); err != nil {
+		_, stderr, err := suite.cluster.Kubectl(context.Background(), "delete", "namespace", namespace, "--ignore-not-found")
+		if err != nil {
 			t.Error(stderr)
 		}
 	}()
@@ -70,7 +87,8 @@ func runTutorial(t *testing.T, page string) string {
 				continue
 			}
 			commands++
-			args := strings.Fields(typed)
+			now := time.Now().UTC().Format(time.RFC3339)
+			args := strings.Fields(strings.ReplaceAll(typed, "$(date -u +%FT%TZ)", now))
 			for i, arg := range args {
 				if strings.HasSuffix(arg, ".yaml") {
 					args[i] = dir + arg
