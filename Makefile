@@ -188,13 +188,13 @@ BROWSER ?= $(firstword $(shell command -v chromium chromium-browser google-chrom
 SITE_CHECK = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/curfew-site-check
 
 .PHONY: site-check
-site-check: ## the site in Chromium: links, anchors, HTML, axe-core; each page at two widths, light and dark (BROWSER=/path/to/chromium)
+site-check: ## the site in Chromium: links, anchors, HTML, axe-core; each page at two widths, light and dark (BROWSER=/path/to/chromium; PAGES="docs/ci|docs/index" opens and pictures only these)
 	@[ -x "$(BROWSER)" ] || { echo "no Chromium: apt-get install chromium, or BROWSER=/path/to/chromium" >&2; exit 1; }
 	@command -v npm >/dev/null || { echo "no npm: install Node.js 20 or newer" >&2; exit 1; }
 	@$(MAKE) site
 	@mkdir -p $(SITE_CHECK) && cp docs/site/check/* $(SITE_CHECK)/
 	@npm install --prefix $(SITE_CHECK) --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
-	@node $(SITE_CHECK)/check.mjs dist/site "$(BROWSER)"
+	@node $(SITE_CHECK)/check.mjs dist/site "$(BROWSER)" $(if $(PAGES),"$(PAGES)")
 
 .PHONY: site-serve
 site-serve: ## the same site on http://localhost:1313, updated while you edit

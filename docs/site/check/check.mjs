@@ -1,5 +1,5 @@
 // Checks the site in a folder: HTML, links and anchors, and each page in Chromium at two widths, light and dark, with axe-core.
-// Screenshots of some pages are in FOLDER-screenshots. make site-check runs it.
+// Screenshots of some pages are in FOLDER-screenshots. make site-check runs it. A third argument opens only the pages that match it.
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { cpus } from "node:os";
@@ -8,7 +8,8 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { parse } from "parse5";
 import { chromium } from "playwright-core";
 
-const [folder, browser] = process.argv.slice(2).map((path) => resolve(path));
+const [folder, browser] = process.argv.slice(2, 4).map((path) => resolve(path));
+const only = process.argv[4] && new RegExp(process.argv[4]);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const shown = ["index.html", "docs/index.html", "docs/tutorial.html", "docs/how-to.html", "docs/alerts.html", "docs/reference-fields.html", "docs/concepts.html",
   "docs/from-kyverno.html", "docs/recipes.html", "manifests/samples/recipes.html"];
@@ -70,7 +71,7 @@ async function visit(page, width, colorScheme) {
   await tab.evaluate(axe);
   const { violations } = await tab.evaluate(() => axe.run({ resultTypes: ["violations"] }));
   for (const { id, help, nodes } of violations) fault(where, `axe ${id}: ${help}, ${nodes.length} times, such as ${nodes[0].html.slice(0, 200)}`);
-  if (shown.includes(page)) await tab.screenshot({ path: join(screenshots, `${page.replaceAll("/", "-")}-${width}-${colorScheme}.png`) });
+  if (only || shown.includes(page)) await tab.screenshot({ path: join(screenshots, `${page.replaceAll("/", "-")}-${width}-${colorScheme}.png`) });
   const filter = tab.locator(".gallery-filter");
   if (await filter.count()) {
     const rows = tab.locator(".content table tbody tr:visible");
@@ -78,10 +79,19 @@ async function visit(page, width, colorScheme) {
     await filter.fill("kind pod");
     if (all < 5 || (await rows.count()) === 0 || (await rows.count()) >= all) fault(where, `the filter shows ${await rows.count()} of ${all} files`);
   }
+  const versions = tab.locator(".site-versions");
+  if (await versions.count()) {
+    for (const version of await versions.locator("option").evaluateAll((options) => options.map((option) => option.value))) {
+      await tab.goto(pathToFileURL(join(folder, page)).href);
+      if ((await versions.inputValue()) === version) continue;
+      await Promise.all([tab.waitForNavigation(), versions.selectOption(version)]);
+      if (fileURLToPath(tab.url()) !== join(folder, version, "index.html")) fault(where, `version ${version || "newest"} leads to ${tab.url()}`);
+    }
+  }
   await context.close();
 }
 
-const visits = pages.flatMap((page) => [[page, 1280, "light"], [page, 390, "light"], [page, 1280, "dark"], [page, 390, "dark"]]);
+const visits = pages.filter((page) => !only || only.test(page)).flatMap((page) => [[page, 1280, "light"], [page, 390, "light"], [page, 1280, "dark"], [page, 390, "dark"]]);
 const visited = visits.length;
 await Promise.all(cpus().map(async () => { while (visits.length) await visit(...visits.pop()); }));
 await chrome.close();
