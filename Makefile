@@ -83,6 +83,7 @@ test: build ## what everybody runs first: the unit tests, and what the README pr
 test-unit: ## tests that need no control plane, without manifests/release, which compiles Helm
 	$(COMPILING) go test $(NOVET) -p $(P) $(UNIT)
 	$(COMPILING) go -C test/cluster test $(NOVET) -p $(P) ./local ./cmd/...
+	$(COMPILING) go -C manifests/monitoring/panels test $(NOVET) .
 
 .PHONY: test-e2e
 test-e2e: build ## all other end-to-end tests: what can go wrong, kubectl curfew, serving, lifecycle, the whole controller in a cluster in memory, chart and image, beside JobSet and Trainer, a minute of chaos (KUBERNETES=1.36: on that release)
@@ -208,8 +209,9 @@ lint: ## gofmt, go vet, staticcheck, gosec and the house rules (test/house)
 	@$(COMPILING) go vet -v ./... 2> >($(PROGRESS))
 	@echo "3/7 go vet of test/cluster, with Kubernetes itself" >&2
 	@$(COMPILING) go -C test/cluster vet -v ./... 2> >($(PROGRESS))
-	@echo "4/7 go vet of manifests/release, with Helm" >&2
+	@echo "4/7 go vet of manifests/release, with Helm, and of manifests/monitoring/panels, with Prometheus" >&2
 	@$(COMPILING) go -C manifests/release vet -v ./... 2> >($(PROGRESS))
+	@$(COMPILING) go -C manifests/monitoring/panels vet .
 	@echo "5/7 staticcheck; the first time it reads all dependencies, for minutes" >&2
 	@go run $(STATICCHECK) ./...
 	@echo "6/7 gosec; the first time it is compiled, for minutes" >&2
@@ -233,6 +235,7 @@ generate: ## update generated files: deep copies and CRDs, files made from the p
 	go mod tidy
 	go -C test/cluster mod tidy
 	go -C manifests/release mod tidy
+	go -C manifests/monitoring/panels mod tidy
 	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy; done
 
 .PHONY: verify
@@ -244,6 +247,7 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 	go mod verify
 	go -C test/cluster mod tidy -diff
 	go -C manifests/release mod tidy -diff
+	go -C manifests/monitoring/panels mod tidy -diff
 	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy -diff; done
 	go test -count=1 ./manifests/...
 	go -C manifests/release test -count=1 ./chart
