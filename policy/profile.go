@@ -74,6 +74,9 @@ type Profile struct {
 	// Templates lead to templates of other objects, such as a CronJob's Job template.
 	Templates []Template
 
+	// References are the fields that name objects of other kinds.
+	References []Reference
+
 	// ControllerAccounts are the user names of the controllers that create objects for objects of
 	// this kind.
 	ControllerAccounts []string

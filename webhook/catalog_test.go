@@ -194,3 +194,32 @@ func TestPoliciesAreReviewed(t *testing.T) {
 		t.Errorf("answered %+v", response.Result)
 	}
 }
+
+// A reference whose path is in no version of the installed kind would keep nothing: it is denied,
+// unless it is stored already.
+func TestReferencesAreInTheSchema(t *testing.T) {
+	w, known, _ := platformWorld(t)
+	definition := expression.DefinitionOf(map[string]any{
+		"spec": map[string]any{"group": "example.com", "scope": "Namespaced", "names": map[string]any{"kind": "A", "plural": "as"}, "versions": []any{map[string]any{
+			"name": "v1", "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"properties": map[string]any{"of": map[string]any{"type": "string"}}}},
+		}}},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
+	})
+	profile := func(path string) string {
+		return `{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: a}, spec: {kind: {group: example.com, version: v1, kind: A, resource: as}, references: [{path: ` + path + `, kind: {kind: Secret}}]}}`
+	}
+	if response := w.ask(t, ask{path: PathValidatePolicy, object: profile("other")}); !response.Allowed {
+		t.Errorf("refused before its kind is known: %+v", response.Result)
+	}
+	known.SetDefinition("as.example.com", &definition)
+	if response := w.ask(t, ask{path: PathValidatePolicy, object: profile("of")}); !response.Allowed {
+		t.Errorf("refused: %+v", response.Result)
+	}
+	want := "spec.references[0].path: is no field of A.example.com in version v1: correct the path, with [*] after each list, or remove the reference"
+	if response := w.ask(t, ask{path: PathValidatePolicy, object: profile("other")}); response.Allowed || response.Result.Message != want {
+		t.Errorf("answered %+v", response.Result)
+	}
+	if response := w.ask(t, ask{path: PathValidatePolicy, old: profile("other"), object: profile("other")}); !response.Allowed {
+		t.Errorf("refused what the request does not change: %+v", response.Result)
+	}
+}

@@ -21,6 +21,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/requirement"
 	"curfew.dev/curfew/policy/rules"
@@ -49,7 +50,7 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	review := &rules.PlatformRequest{Options: w.options, Now: now}
 	var err error
 	if kind.Kind == "KindProfile" {
-		_, _, review.Errors, review.OldErrors, err = compileBoth(ctx, w, request, w.compiler.UserProfile)
+		_, _, review.Errors, review.OldErrors, err = compileBoth(ctx, w, request, w.profile)
 	} else {
 		review.Policy, review.OldPolicy, review.Errors, review.OldErrors, err = compileBoth(ctx, w, request, w.compiler.Policy)
 	}
@@ -60,6 +61,12 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 		review.Namespaces = lister.Bounded()
 	}
 	return decided(rules.ReviewPlatform(review), request.user.IsPerson())
+}
+
+// profile compiles a KindProfile, and compares its references with the installed version of its kind.
+func (w *Webhooks) profile(object *v1alpha1.KindProfile) (*expression.Profile, field.ErrorList) {
+	out, errs := w.compiler.UserProfile(object)
+	return out, append(errs, out.Missing(w.source.store.Definition(out.Kind.GroupKind()))...)
 }
 
 // compileTimeout bounds the wait for others that compile, and the compilation. The API server gives

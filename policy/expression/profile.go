@@ -100,6 +100,7 @@ func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorL
 	out.fields(path.Child("fields"), spec.Fields, &errs)
 	out.PodTemplates = parsePaths(path.Child("podTemplates"), spec.PodTemplates, parsePath, &errs)
 	out.InheritedMetadata = parsePaths(path.Child("inheritedMetadata"), spec.InheritedMetadata, parsePath, &errs)
+	out.References = references(path.Child("references"), spec.References, &errs)
 	for i, t := range spec.Templates {
 		if parsed := parsePath(path.Child("templates").Index(i).Child("path"), t.Path, &errs); parsed != nil {
 			out.templates = append(out.templates, template{parsed, schema.GroupKind{Group: t.Kind.Group, Kind: t.Kind.Kind}})

@@ -92,6 +92,14 @@ func (s *Store) SetDefinition(name string, definition *expression.Definition) {
 	}
 }
 
+// Definition is the CustomResourceDefinition of a kind, also of one that no profile names yet; nil if
+// none is known.
+func (s *Store) Definition(kind schema.GroupKind) *expression.Definition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.parts.byKind()[kind]
+}
+
 // SetIncomplete notes why not all KindProfiles are known, nil once they are.
 func (s *Store) SetIncomplete(why error) { s.change(func() { s.parts.incomplete = why }) }
 

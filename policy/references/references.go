@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
 )
 
 // Kinds are the kinds whose references are known, by resource. Other kinds are used without being
@@ -42,6 +44,9 @@ const maxParts = 5
 
 // Candidates are objects that may be deleted, and what other objects say about them.
 type Candidates struct {
+	// Fields name objects, by the kinds that have them. Their KindProfiles say so.
+	Fields map[schema.GroupKind][]policy.Reference
+
 	byName     map[string]map[string][]*candidate // by name and namespace
 	namespaces map[string]*ordered
 	all        ordered               // of all namespaces
@@ -202,6 +207,7 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 			}
 		}
 	}
+	c.scanFields(kind, object)
 	c.scanName(kind, namespace, name)
 	if kind.Group == rbac {
 		c.scanRoles(namespace, object)
@@ -210,6 +216,25 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 		for _, one := range c.byName[name][""] {
 			one.referenced = one.referenced || one.kind == kind
 		}
+	}
+}
+
+// scanFields notes the candidates that the fields of a KindProfile name. A cluster-scoped object that
+// names no namespace may mean any.
+func (c *Candidates) scanFields(kind schema.GroupKind, object map[string]any) {
+	for i := range c.Fields[kind] {
+		of := &c.Fields[kind][i]
+		of.Each(object, func(namespace, name string) {
+			named := c.byName[name]
+			if namespace != "" {
+				named = map[string][]*candidate{namespace: named[namespace], "": named[""]}
+			}
+			for _, all := range named {
+				for _, one := range all {
+					one.referenced = one.referenced || one.kind == of.Kind
+				}
+			}
+		})
 	}
 }
 

@@ -78,6 +78,13 @@ type KindProfileSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Templates []ObjectTemplate `json:"templates,omitempty"`
+	// references are the fields that name objects of other kinds. Lookups of cleanup policies count
+	// such an object as used. lookup.referenced also finds names in all other fields. lookup.mounted
+	// finds claims in pod templates and in these fields only.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	References []NamedObject `json:"references,omitempty"`
 	// inheritedMetadata are the paths of objects with labels and annotations that the kind's
 	// controller copies onto the objects that it creates. Curfew rejects a TTL or deadline in them: it
 	// would delete those objects, and the controller would create them again.
@@ -193,6 +200,21 @@ type ObjectTemplate struct {
 	// kind of the objects that are created from the template.
 	// +required
 	Kind GroupKind `json:"kind"`
+}
+
+// NamedObject is a field that names an object of another kind.
+type NamedObject struct {
+	// path of the field with the name, or with namespace/name.
+	// +required
+	Path FieldPath `json:"path"`
+	// kind of the object: one group and one kind.
+	// +required
+	Kind GroupKind `json:"kind"`
+	// namespacePath is the path of the field with the namespace of the object. It may go through the
+	// lists that path goes through, and no others. If it or the field is absent, the object is in the
+	// namespace of the object that names it.
+	// +optional
+	NamespacePath *FieldPath `json:"namespacePath,omitempty"`
 }
 
 // ForbiddenField is a field that objects must not set.

@@ -43,7 +43,7 @@ func (s *Survey) newLookups(snapshot *platform.Snapshot, served []cleanup.Resour
 	workloads, err := workloadsOf(snapshot.Profiles, served, failed)
 	return &lookups{
 		s.reader, workloads, err, newMemory[*volumes](clock), newMemory[*services](clock), newMemory[map[string]string](clock),
-		s.newReferrers(served, failed, clock),
+		s.newReferrers(snapshot.Profiles, served, failed, clock),
 	}
 }
 
@@ -156,7 +156,7 @@ func (l *lookups) readVolumes(ctx context.Context, namespace string) (*volumes, 
 	})
 	for i := 0; err == nil && i < len(l.workloads); i++ {
 		of, in := &l.workloads[i], namespace
-		if !of.namespaced {
+		if !of.namespaced || slices.ContainsFunc(of.claims, func(one policy.Reference) bool { return one.Namespace != nil }) {
 			in = metav1.NamespaceAll
 		}
 		err = l.each(ctx, of.GroupVersionResource, in, func(object *unstructured.Unstructured) {
@@ -165,6 +165,13 @@ func (l *lookups) readVolumes(ctx context.Context, namespace string) (*volumes, 
 					template, _ := value.(map[string]any)
 					spec, _ := template["spec"].(map[string]any)
 					out.add(spec, "")
+				})
+			}
+			for j := range of.claims {
+				of.claims[j].Each(object.Object, func(in, name string) {
+					if in == namespace || in == "" {
+						out.names[name] = true
+					}
 				})
 			}
 			templates, _, _ := unstructured.NestedSlice(object.Object, "spec", "volumeClaimTemplates") // of a StatefulSet
@@ -248,15 +255,26 @@ func core(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: resource}
 }
 
-// workload is a kind with pod templates. Workloads that are scaled to zero, suspended or between
+// workload is a kind with pod templates, or with fields that name claims. Workloads that are scaled to zero, suspended or between
 // two runs count: their next Pod wants its data back.
 type workload struct {
 	schema.GroupVersionResource
 	namespaced bool
 	templates  []fieldpath.FieldPath
+	claims     []policy.Reference
 }
 
-// workloadsOf are the kinds of the profiles that have pod templates and are served. It is an error
+// claimsOf are the fields of a kind that name claims.
+func claimsOf(profile *policy.Profile) (out []policy.Reference) {
+	for _, one := range profile.References {
+		if one.Kind == (schema.GroupKind{Kind: "PersistentVolumeClaim"}) {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// workloadsOf are the kinds of the profiles that have pod templates or name claims, and are served. It is an error
 // if one of them may be served by an API group that does not answer, or is served in other versions
 // than the one whose fields its profile knows.
 func workloadsOf(profiles policy.Profiles, served []cleanup.Resource, failed error) ([]workload, error) {
@@ -265,14 +283,14 @@ func workloadsOf(profiles policy.Profiles, served []cleanup.Resource, failed err
 		return nil, fmt.Errorf("looking up what mounts a volume: %w", failed)
 	}
 	for kind, profile := range profiles {
-		if len(profile.PodTemplates) > 0 && slices.Contains(silent, kind.Group) {
+		if len(profile.PodTemplates)+len(claimsOf(profile)) > 0 && slices.Contains(silent, kind.Group) {
 			return nil, fmt.Errorf("looking up what mounts a volume: %w", silent)
 		}
 	}
 	var out []workload
 	for i := range served {
 		profile := profiles[schema.GroupKind{Group: served[i].Group, Kind: served[i].Kind}]
-		if profile == nil || len(profile.PodTemplates) == 0 {
+		if profile == nil || len(profile.PodTemplates)+len(claimsOf(profile)) == 0 {
 			continue
 		}
 		version := profile.Kind.Version
@@ -280,7 +298,7 @@ func workloadsOf(profiles policy.Profiles, served []cleanup.Resource, failed err
 			return nil, fmt.Errorf("looking up what mounts a volume: %s is not served in version %s, which its KindProfile describes",
 				served[i].GroupResource, version)
 		}
-		out = append(out, workload{served[i].WithVersion(version), served[i].Namespaced, profile.PodTemplates})
+		out = append(out, workload{served[i].WithVersion(version), served[i].Namespaced, profile.PodTemplates, claimsOf(profile)})
 	}
 	return out, nil
 }

@@ -29,6 +29,8 @@ type referrers struct {
 	// candidates are the resources that the policy deletes, and kinds all others.
 	candidates []cleanup.Target
 	kinds      []cleanup.Resource
+	// fields name objects, by the kinds that have them.
+	fields map[schema.GroupKind][]policy.Reference
 	// unknown is why not all kinds are known; nil if they are.
 	unknown    error
 	references *memory[*references.Candidates]
@@ -61,11 +63,17 @@ var records = []schema.GroupResource{
 	{Group: wellknown.Group, Resource: "cleanupreports"}, {Group: wellknown.Group, Resource: "clustercleanupreports"},
 }
 
-func (s *Survey) newReferrers(served []cleanup.Resource, failed error, clock clock.PassiveClock) referrers {
+func (s *Survey) newReferrers(profiles policy.Profiles, served []cleanup.Resource, failed error, clock clock.PassiveClock) referrers {
 	out := referrers{references: newMemory[*references.Candidates](clock), instances: newMemory[bool](clock)}
 	out.references.while = referencesFor
 	if s.policy.ReadsCluster() == "" {
 		return out
+	}
+	out.fields = map[schema.GroupKind][]policy.Reference{}
+	for kind, profile := range profiles {
+		if len(profile.References) > 0 {
+			out.fields[kind] = profile.References
+		}
 	}
 	if clock == nil {
 		out.yield = func(ctx context.Context, _ bool) error { return s.yield(ctx, true) }
@@ -96,7 +104,7 @@ func (s *Survey) newReferrers(served []cleanup.Resource, failed error, clock clo
 }
 
 func (r *referrers) sameReferrers(other *referrers) bool {
-	return reflect.DeepEqual(r.kinds, other.kinds) && reflect.DeepEqual(r.unknown, other.unknown)
+	return reflect.DeepEqual(r.kinds, other.kinds) && reflect.DeepEqual(r.fields, other.fields) && reflect.DeepEqual(r.unknown, other.unknown)
 }
 
 // known is an error if a kind that may use an object is not known.
@@ -115,6 +123,7 @@ func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Can
 		return nil, err
 	}
 	out := references.NewCandidates()
+	out.Fields = l.fields
 	for i := range l.candidates {
 		if err := l.addCandidates(ctx, &l.candidates[i], out); err != nil {
 			return nil, err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -24,6 +25,12 @@ func TestMountedOrUnknown(t *testing.T) {
 		w.add("deploymentconfigs", "prod", "db", map[string]any{"spec": map[string]any{"replicas": int64(0), "template": map[string]any{"spec": mounts("data")}}})
 	}
 	installed := resource("apps.openshift.io", "deploymentconfigs", "DeploymentConfig", true)
+	workflows := resource("argoproj.io", "workflows", "Workflow", true)
+	workflows.Versions, workflows.Listable = []string{"v1alpha1"}, []string{"v1alpha1"}
+	claimOf := func(name string) map[string]any {
+		volume := map[string]any{"persistentVolumeClaim": map[string]any{"claimName": name}}
+		return map[string]any{"spec": map[string]any{"suspend": true, "templates": []any{map[string]any{"volumes": []any{volume}}}}}
+	}
 	for name, c := range map[string]struct {
 		edit func(*world)
 		want bool // it is deleted
@@ -34,8 +41,21 @@ func TestMountedOrUnknown(t *testing.T) {
 			w.add("pods", "prod", "db-0", map[string]any{"spec": mounts("data"), "status": map[string]any{"phase": "Succeeded"}})
 		}, true},
 		"a workload that is scaled to zero": {func(w *world) { used(w); w.served = append(w.served, installed) }, false},
-		"its kind is not installed":         {func(w *world) {}, true},
-		"its API group does not answer":     {func(w *world) { used(w); w.silent = cleanup.SilentGroups{"apps.openshift.io"} }, false},
+		"a suspended custom kind that names it": {func(w *world) {
+			w.add("workflows", "prod", "train", claimOf("data"))
+			w.served = append(w.served, workflows)
+		}, false},
+		"a custom kind that names another claim": {func(w *world) {
+			w.add("workflows", "prod", "train", claimOf("other"))
+			w.served = append(w.served, workflows)
+		}, true},
+		"a custom kind of that claim elsewhere": {func(w *world) {
+			w.add("workflows", "dev", "train", claimOf("data"))
+			w.served = append(w.served, workflows)
+		}, true},
+		"a custom kind of a silent group": {func(w *world) { w.silent = cleanup.SilentGroups{"argoproj.io"} }, false},
+		"its kind is not installed":       {func(w *world) {}, true},
+		"its API group does not answer":   {func(w *world) { used(w); w.silent = cleanup.SilentGroups{"apps.openshift.io"} }, false},
 		"its version is another one": {func(w *world) {
 			other := installed
 			other.Versions = []string{"v2"}
@@ -54,6 +74,7 @@ func TestMountedOrUnknown(t *testing.T) {
 			for _, condition := range []string{"!lookup.mounted", "!(lookup.mounted || false)"} {
 				t.Run(fmt.Sprint(name, "/", kind, "/", condition), func(t *testing.T) {
 					w := newWorld()
+					w.snapshot = platform.SnapshotOf([]*expression.Profile{templates("apps.openshift.io", "deploymentconfigs", "DeploymentConfig"), shipped("Workflow")}, nil)
 					c.edit(w)
 					_, listed, live, err := w.survey(t, policyOf(t, v1alpha1.CleanupSpec{}, []string{kind}, condition))
 					if err != nil || (len(listed) == 1) != c.want || (len(live) == 1) != c.want {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
@@ -110,6 +111,20 @@ func templates(group, resource, kind string) *expression.Profile {
 		Name: resource, Kind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}, Resource: resource,
 		PodTemplates: []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.template")},
 	}}
+}
+
+// shipped is a profile that comes with Curfew.
+func shipped(kind string) *expression.Profile {
+	all, err := profiles.All()
+	at := slices.IndexFunc(all, func(one *v1alpha1.KindProfile) bool { return one.Spec.Kind.Kind == kind })
+	if err != nil || at < 0 {
+		panic(fmt.Sprint(kind, ": ", err))
+	}
+	out, errs := expression.NewCompiler(expression.DefaultCacheSize).Profile(all[at])
+	if len(errs) > 0 {
+		panic(errs)
+	}
+	return out
 }
 
 // mounts is a pod spec that mounts a claim.
