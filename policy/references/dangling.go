@@ -174,8 +174,12 @@ func webhookTargets(object map[string]any) [][]target {
 
 // answers are parts of annotations by which a controller answers requests of an Ingress without its
 // backends: nginx.ingress.kubernetes.io/permanent-redirect, alb.ingress.kubernetes.io/actions.NAME,
-// traefik.ingress.kubernetes.io/router.middlewares, konghq.com/plugins.
-var answers = []string{"redirect", "snippet", "action", "backend", "response", "middleware", "plugin"}
+// traefik.ingress.kubernetes.io/router.middlewares, konghq.com/plugins,
+// nginx.ingress.kubernetes.io/app-root, networking.gke.io/v1beta1.FrontendConfig,
+// nginx.org/mergeable-ingress-type.
+var answers = []string{
+	"redirect", "snippet", "action", "backend", "response", "middleware", "plugin", "app-root", "FrontendConfig", "mergeable",
+}
 
 // ingressTargets are all backends of an Ingress: as long as one exists, it serves requests. A
 // Secret for TLS that does not exist makes a controller use its own certificate.
@@ -196,6 +200,9 @@ func ingressTargets(namespace string, spec, object map[string]any) ([][]target, 
 	for _, item := range rules {
 		rule, _ := item.(map[string]any)
 		paths, _, _ := unstructured.NestedSlice(rule, "http", "paths")
+		if len(paths) == 0 {
+			return nil, fmt.Errorf("a rule without paths leads to the default backend of its controller")
+		}
 		for _, item := range paths {
 			path, _ := item.(map[string]any)
 			backends = append(backends, path["backend"])

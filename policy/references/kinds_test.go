@@ -122,7 +122,8 @@ func TestSelects(t *testing.T) {
 		"a budget with expressions alone":    {budget, pod("ci", "app: api"), true},
 		"a budget of other Pods":             {budget, pod("ci", "app: db"), false},
 		"a NetworkPolicy for all Pods":       {network, "{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: p}}", true},
-		"a NetworkPolicy of no Pods":         {network, "{apiVersion: v1, kind: Pod, metadata: {namespace: dev, name: p}}", false},
+		"a NetworkPolicy for Pods to come":   {network, "{apiVersion: v1, kind: Pod, metadata: {namespace: dev, name: p}}", true},
+		"a NetworkPolicy of no Pods":         {strings.Replace(network, "podSelector: {}", "podSelector: {matchLabels: {app: web}}", 1), pod("ci", "app: api"), false},
 		"a template for a budget":            {budget, deployment("of: shop"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -236,6 +237,7 @@ func TestDangling(t *testing.T) {
 // in annotations of its controller.
 func TestDanglingIsUnknown(t *testing.T) {
 	annotated := func(key string) string { return strings.ReplaceAll(ingress, "%s", ", annotations: {"+key+": x}") }
+	hostOnly := strings.Replace(strings.ReplaceAll(ingress, "%s", ""), "rules: [", "rules: [{host: example.com}, ", 1)
 	for name, c := range map[string]struct {
 		listed, live string
 		kind         schema.GroupKind
@@ -248,6 +250,10 @@ func TestDanglingIsUnknown(t *testing.T) {
 		"another annotation":     {annotated("a/b"), annotated("a/b"), schema.GroupKind{Kind: "Service"}, true},
 		"nginx redirects":        {annotated("nginx.ingress.kubernetes.io/permanent-redirect"), annotated("nginx.ingress.kubernetes.io/permanent-redirect"), schema.GroupKind{Kind: "Service"}, false},
 		"a load balancer acts":   {annotated("alb.ingress.kubernetes.io/actions.ssl"), annotated("alb.ingress.kubernetes.io/actions.ssl"), schema.GroupKind{Kind: "Service"}, false},
+		"nginx leads to a page":  {annotated("nginx.ingress.kubernetes.io/app-root"), annotated("nginx.ingress.kubernetes.io/app-root"), schema.GroupKind{Kind: "Service"}, false},
+		"a frontend of GKE":      {annotated("networking.gke.io/v1beta1.FrontendConfig"), annotated("networking.gke.io/v1beta1.FrontendConfig"), schema.GroupKind{Kind: "Service"}, false},
+		"one of several":         {annotated("nginx.org/mergeable-ingress-type"), annotated("nginx.org/mergeable-ingress-type"), schema.GroupKind{Kind: "Service"}, false},
+		"a rule without paths":   {hostOnly, hostOnly, schema.GroupKind{Kind: "Service"}, false},
 		"a resource as backend":  {"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci, name: a}, spec: {defaultBackend: {resource: {apiGroup: x.io, kind: Bucket, name: b}}}}", "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci, name: a}, spec: {defaultBackend: {resource: {apiGroup: x.io, kind: Bucket, name: b}}}}", schema.GroupKind{Kind: "Service"}, false},
 	} {
 		candidates := NewCandidates()

@@ -137,7 +137,9 @@ func (c *Candidates) Selects(kind schema.GroupKind, object map[string]any) (bool
 	if in == nil || in.all[of.String()] == nil {
 		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, or its selector is", kind.Kind, namespace, name)
 	}
-	return in.all[of.String()].selects || kind.Kind == "Service" && in.endpoints[name], nil
+	// A policy that denies traffic to all Pods also protects those of a Namespace that has none yet.
+	denies := kind.Kind == "NetworkPolicy" && of.Empty()
+	return denies || in.all[of.String()].selects || kind.Kind == "Service" && in.endpoints[name], nil
 }
 
 // scanSelectors notes the selectors that match labels in an object: a Pod, or templates at any
