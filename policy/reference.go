@@ -16,8 +16,8 @@ type Reference struct {
 	Namespace fieldpath.FieldPath
 }
 
-// Each calls f for each object that an object names. The namespace is that of the object itself
-// unless the field or the value has another one. Whoever writes the object decides all of it.
+// Each calls f for each object that an object names, in its own namespace unless the field or the
+// value has another one. The author of the object decides both.
 func (r *Reference) Each(object map[string]any, f func(namespace, name string)) {
 	metadata, _ := object["metadata"].(map[string]any)
 	own, _ := metadata["namespace"].(string)

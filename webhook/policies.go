@@ -63,7 +63,7 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	return decided(rules.ReviewPlatform(review), request.user.IsPerson())
 }
 
-// profile compiles a KindProfile, and compares its references with the installed version of its kind.
+// profile compiles a KindProfile, and finds references that the installed kind lacks.
 func (w *Webhooks) profile(object *v1alpha1.KindProfile) (*expression.Profile, field.ErrorList) {
 	out, errs := w.compiler.UserProfile(object)
 	return out, append(errs, out.Missing(w.source.store.Definition(out.Kind.GroupKind()))...)

@@ -3,6 +3,8 @@ package expression
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -320,4 +322,38 @@ func (e *Enforcement) withoutStop() *Enforcement {
 		return nil
 	}
 	return &Enforcement{By: e.By, Grace: e.Grace}
+}
+
+// references are the fields that name objects, without those that cannot be used.
+func references(path *field.Path, of []v1alpha1.NamedObject, errs *field.ErrorList) []policy.Reference {
+	var out []policy.Reference
+	for i := range of {
+		at, one := path.Index(i), policy.Reference{Kind: schema.GroupKind{Group: of[i].Kind.Group, Kind: of[i].Kind.Kind}}
+		before := len(*errs)
+		one.Path = parsePath(at.Child("path"), of[i].Path, errs)
+		if one.Kind.Group == "*" || one.Kind.Kind == "*" {
+			*errs = append(*errs, field.Invalid(at.Child("kind"), one.Kind.String(), "name one group and one kind"))
+		}
+		if in := of[i].NamespacePath; in != nil {
+			one.Namespace = parsePath(at.Child("namespacePath"), *in, errs)
+			if list := throughLists(one.Namespace); !strings.HasPrefix(one.Path.String(), list) {
+				*errs = append(*errs, field.Invalid(at.Child("namespacePath"), string(*in),
+					fmt.Sprintf("goes through %s, and path does not: name a field beside the one that path leads to", list)))
+			}
+		}
+		if len(*errs) == before {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// throughLists is the part of a path that ends with its last list.
+func throughLists(path fieldpath.FieldPath) string {
+	for i, part := range slices.Backward(path) {
+		if part == "*" {
+			return path[:i+1].String()
+		}
+	}
+	return ""
 }

@@ -1,10 +1,14 @@
 package expression
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/version"
 
 	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // Definition is the part of a CustomResourceDefinition that Curfew keeps: the kind it serves, and
@@ -213,4 +217,27 @@ func wholeOf(object map[string]any, name string) int64 {
 	default:
 		return 0
 	}
+}
+
+// Missing has an error for each reference whose field is not in the installed version of the kind.
+// A definition of nil is not known, and may have any field.
+func (p *Profile) Missing(of *Definition) (errs field.ErrorList) {
+	if of == nil {
+		return nil
+	}
+	fields, ok := of.Serves(p)
+	for i := 0; ok && i < len(p.spec.References); i++ {
+		one, at := &p.spec.References[i], field.NewPath("spec", "references").Index(i)
+		missing := func(at *field.Path, text v1alpha1.FieldPath) {
+			if path, err := fieldpath.ParseFieldPath(string(text)); err == nil && !fields.Has(path) {
+				errs = append(errs, field.Invalid(at, string(text), fmt.Sprintf("is no field of %s in version %s: "+
+					"correct the path, with [*] after each list, or remove the reference", p.Kind.GroupKind(), p.Kind.Version)))
+			}
+		}
+		missing(at.Child("path"), one.Path)
+		if one.NamespacePath != nil {
+			missing(at.Child("namespacePath"), *one.NamespacePath)
+		}
+	}
+	return errs
 }

@@ -92,8 +92,8 @@ func (s *Store) SetDefinition(name string, definition *expression.Definition) {
 	}
 }
 
-// Definition is the CustomResourceDefinition of a kind, also of one that no profile names yet; nil if
-// none is known.
+// Definition is the CustomResourceDefinition of a kind, also if no profile names the kind yet; nil
+// if none is known.
 func (s *Store) Definition(kind schema.GroupKind) *expression.Definition {
 	s.mu.Lock()
 	defer s.mu.Unlock()

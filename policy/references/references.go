@@ -219,8 +219,8 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	}
 }
 
-// scanFields notes the candidates that the fields of a KindProfile name. A cluster-scoped object that
-// names no namespace may mean any.
+// scanFields notes the candidates that the fields of a KindProfile name. A cluster-scoped object
+// that names no namespace may mean any.
 func (c *Candidates) scanFields(kind schema.GroupKind, object map[string]any) {
 	for i := range c.Fields[kind] {
 		of := &c.Fields[kind][i]

@@ -274,7 +274,7 @@ func claimsOf(profile *policy.Profile) (out []policy.Reference) {
 	return out
 }
 
-// workloadsOf are the kinds of the profiles that have pod templates or name claims, and are served. It is an error
+// workloadsOf are the served kinds whose profiles have pod templates or name claims. It is an error
 // if one of them may be served by an API group that does not answer, or is served in other versions
 // than the one whose fields its profile knows.
 func workloadsOf(profiles policy.Profiles, served []cleanup.Resource, failed error) ([]workload, error) {
