@@ -255,8 +255,8 @@ func core(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: resource}
 }
 
-// workload is a kind with pod templates, or with fields that name claims. Workloads that are scaled to zero, suspended or between
-// two runs count: their next Pod wants its data back.
+// workload is a kind with pod templates, or with fields that name claims. Workloads that are
+// scaled to zero, suspended or between two runs count: their next Pod wants its data back.
 type workload struct {
 	schema.GroupVersionResource
 	namespaced bool
