@@ -137,7 +137,7 @@ func (c *Candidates) Selects(kind schema.GroupKind, object map[string]any) (bool
 	if in == nil || in.all[of.String()] == nil {
 		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, or its selector is", kind.Kind, namespace, name)
 	}
-	// A policy that denies traffic to all Pods also protects those of a Namespace that has none yet.
+	// A policy that denies traffic to all Pods also protects Pods that are created later.
 	denies := kind.Kind == "NetworkPolicy" && of.Empty()
 	return denies || in.all[of.String()].selects || kind.Kind == "Service" && in.endpoints[name], nil
 }
