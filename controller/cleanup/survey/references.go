@@ -55,10 +55,14 @@ var nameNothing = []string{
 // leaseGroup has the Leases. They name nothing, but a program uses the Namespace of its Lease.
 const leaseGroup = "coordination.k8s.io"
 
+// events are neither referrers nor instances.
+var events = schema.GroupResource{Resource: "events"}
+
 // records are resources whose objects list others, but do not use them. Curfew's reports name the
-// objects that a policy matches, and CSI drivers publish a capacity for each StorageClass.
+// objects that a policy matches, and CSI drivers publish a capacity for each StorageClass. They are
+// instances of a Namespace: a person approved, or may want to read the report.
 var records = []schema.GroupResource{
-	{Resource: "events"}, {Group: "storage.k8s.io", Resource: "csistoragecapacities"},
+	{Group: "storage.k8s.io", Resource: "csistoragecapacities"},
 	{Group: wellknown.Group, Resource: "cleanupapprovals"}, {Group: wellknown.Group, Resource: "clustercleanupapprovals"},
 	{Group: wellknown.Group, Resource: "cleanupreports"}, {Group: wellknown.Group, Resource: "clustercleanupreports"},
 }
@@ -96,7 +100,7 @@ func (s *Survey) newReferrers(profiles policy.Profiles, served []cleanup.Resourc
 		if slices.Contains(s.policy.Ignored(), v1alpha1.GroupKind{Group: one.Group, Kind: one.Kind}) {
 			continue
 		}
-		if len(one.Listable) > 0 && !slices.Contains(records, one.GroupResource) && !skipped(one.Group) {
+		if len(one.Listable) > 0 && one.GroupResource != events && !skipped(one.Group) {
 			out.kinds = append(out.kinds, *one)
 		}
 	}
@@ -131,6 +135,9 @@ func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Can
 	}
 	for i := range l.kinds {
 		of := &l.kinds[i]
+		if slices.Contains(records, of.GroupResource) {
+			continue
+		}
 		kind := schema.GroupKind{Group: of.Group, Kind: of.Kind}
 		whole := kind != schema.GroupKind{Kind: "Secret"}
 		versions := of.Listable

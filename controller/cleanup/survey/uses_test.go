@@ -61,6 +61,11 @@ var unusedObjects = map[string]struct {
 		w.add("events", "empty", "e", map[string]any{})
 		w.add("configmaps", "prod", "other", map[string]any{})
 	}, func(w *world) { w.add("deployments", "empty", "web", map[string]any{}) }, "deployments"},
+	"a Namespace with an approval": {"", "namespaces", "!lookup.instances", func(w *world) {
+		w.served = append(w.served, resource("", "namespaces", "Namespace", false), resource("curfew.dev", "cleanupapprovals", "CleanupApproval", true))
+		w.add("namespaces", "", "empty", old())
+		w.add("cleanupapprovals", "prod", "other", map[string]any{})
+	}, func(w *world) { w.add("cleanupapprovals", "empty", "mine", map[string]any{}) }, "cleanupapprovals"},
 	"a Node": {"", "nodes", "!lookup.instances", func(w *world) {
 		w.served = append(w.served, resource("", "nodes", "Node", false), resource("", "pods", "Pod", true))
 		w.add("nodes", "", "n1", old())
