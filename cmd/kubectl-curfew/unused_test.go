@@ -27,7 +27,7 @@ func init() {
 }
 
 // used is a cluster in which a Deployment that is scaled to zero uses one of two ConfigMaps, and a
-// label and its age keep two others. A claim is protected.
+// label and its age keep two others. A Service is protected.
 func used(t *testing.T) []runtime.Object {
 	t.Helper()
 	var out []runtime.Object
@@ -52,9 +52,10 @@ kind: ConfigMap
 apiVersion: v1
 metadata: {name: young, namespace: shop, uid: young, creationTimestamp: "2026-12-24T11:30:00Z"}
 ---
-kind: PersistentVolumeClaim
+kind: Service
 apiVersion: v1
 metadata: {name: kept, namespace: shop, uid: kept, creationTimestamp: "2026-12-01T00:00:00Z", annotations: {curfew.dev/protect: "true"}}
+spec: {selector: {app: kept}}
 ---
 kind: Secret
 apiVersion: v1
@@ -91,11 +92,16 @@ func TestUnused(t *testing.T) {
 		"may not list a referrer": {line: names, notMine: []string{"list deployments"}},
 		"may not list Secrets":    {line: names, notMine: []string{"list secrets"}},
 		"may not get policies":    {line: names, notMine: []string{"list clustercleanuppolicies"}},
-		"states": {line: "unused -n shop --kind cm,pvc --no-headers -o custom-columns=NAME:.object.name,STATE:.state,REASON:.reason",
+		"states": {line: "unused -n shop --kind cm,svc --no-headers -o custom-columns=NAME:.object.name,STATE:.state,REASON:.reason",
 			stdout: "leftover   Unused    <none>\nyoung      Unknown   EvaluationFailed\nkept       Kept      Protected\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, used(t))
+			for _, of := range cluster.discovery.Resources {
+				if of.GroupVersion == "v1" {
+					of.APIResources = append(of.APIResources, resource("services", "Service", "svc", true))
+				}
+			}
 			code, stdout, stderr, patched := executeIn(t, cluster, scene{notMine: c.notMine}, words(c.line)...)
 			if code != c.code || stdout != c.stdout {
 				t.Errorf("exit status %d: %s, want %d: %s (%s)", code, stdout, c.code, c.stdout, stderr)
@@ -135,6 +141,18 @@ func TestUnusedWithoutCurfew(t *testing.T) {
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("unused -n shop --kind cm -o name")...)
 	if want := "configmap/leftover\n"; code != 0 || stdout != want {
 		t.Errorf("exit status %d: %s, want %s (%s)", code, stdout, want, stderr)
+	}
+}
+
+// Admission accepts each policy that -o policy prints, without a warning.
+func TestUnusedPoliciesAreAccepted(t *testing.T) {
+	const kinds = "cm,secret,sa,ingressclass,runtimeclass,pc,sc,pvc,svc,hpa,ing,ns,no"
+	for _, where := range []string{"-A", "-n shop"} {
+		_, printed, _, _ := execute(t, scene{}, words("unused "+where+" --kind "+kinds+" -o policy")...)
+		code, stdout, stderr, _ := execute(t, scene{stdin: printed}, words("lint -f -")...)
+		if want := "6 objects: 0 errors, 0 warnings, 0 defaults\n"; code != 0 || stderr != want {
+			t.Errorf("%s: exit status %d: %s%s, want %s", where, code, stdout, stderr, want)
+		}
 	}
 }
 

@@ -36,7 +36,7 @@ var finders = []finder{
 		{"networking.k8s.io", "IngressClass", "ingressclasses", ""}, {"node.k8s.io", "RuntimeClass", "runtimeclasses", ""},
 		{"scheduling.k8s.io", "PriorityClass", "priorityclasses", "pc"}, {"storage.k8s.io", "StorageClass", "storageclasses", "sc"},
 	}},
-	{policy: "unmounted-claims", condition: "unmounted", expression: "!lookup.mounted", kinds: []kind{
+	{policy: "unmounted-claims", condition: "unreferenced", expression: "!lookup.referenced", kinds: []kind{
 		{"", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc"},
 	}},
 	{policy: "idle-services", condition: "selects-nothing", expression: "!lookup.selects", kinds: []kind{{"", "Service", "services", "svc"}}},
@@ -104,8 +104,9 @@ func findersOf(named []string) ([]finder, error) {
 
 // head is what the manifest of a policy begins with.
 const head = `# Deletes what "kubectl curfew unused" reports, once it was unused in all runs of three weeks. It is a dry run: look
-# at "kubectl curfew report %s" before you remove dryRun. manifests/samples/17-unused.yaml has the service account
-# and the rights that lookups need. Add "get", "list" and "delete" for the resources below.
+# at "kubectl curfew report %[1]s" before you remove dryRun and approve it: "kubectl curfew approve %[1]s".
+# manifests/samples/17-unused.yaml has the service account and the rights that lookups need. Add "get", "list" and
+# "delete" for the resources below.
 `
 
 // manifest is the cleanup policy that deletes what the finder finds, in a namespace or in all.
@@ -129,6 +130,7 @@ metadata:
 spec:
   schedule: "0 5 * * sat"
   dryRun: true
+  approval: Required
   serviceAccountName: unused
   serviceAccountNamespace: curfew-cleanup
   matchConstraints:
@@ -136,6 +138,8 @@ spec:
 %s%s  conditions:
     - name: %s
       expression: "%s"
+    - name: older-than-a-week
+      expression: now - timestamp(object.metadata.creationTimestamp) > duration("168h")
   minUnused: 21d
   maxDeletions: 100
 `, f.policy, rules, in, f.condition, f.expression)

@@ -1,6 +1,7 @@
 package unused
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,12 @@ func TestFindersCompile(t *testing.T) {
 			}
 			if _, errs := cleanup.Compile(compiler, object); len(errs) > 0 {
 				t.Errorf("%s: %v", name, errs)
+			}
+			aged := slices.ContainsFunc(object.Spec.Conditions, func(one v1alpha1.CleanupCondition) bool {
+				return strings.HasPrefix(string(one.Expression), "now - timestamp(object.metadata.creationTimestamp) > ")
+			})
+			if object.Spec.Approval != v1alpha1.ApprovalRequired || !aged || object.Spec.MinUnused == nil {
+				t.Errorf("%s: want an approval, a minimum age and minUnused\n%s", name, of.manifest("ci"))
 			}
 			if !object.Spec.DryRun || object.Spec.MatchConstraints.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "ci" {
 				t.Errorf("%s: want a dry run in namespace ci", name)

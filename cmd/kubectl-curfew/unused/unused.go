@@ -38,11 +38,11 @@ func Command(env console.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "unused [flags]",
 		Short: "Show objects that nothing uses",
-		Long: `Show objects that nothing uses. These are ConfigMaps, Secrets, ServiceAccounts
-and classes that no other object refers to, and PersistentVolumeClaims that no
-Pod and no workload mounts. Services count as unused if they select no Pod and
-no pod template, and Ingresses and HorizontalPodAutoscalers if they refer to
-nothing that exists. Empty Namespaces and Nodes are shown if --kind names them.
+		Long: `Show objects that nothing uses. These are ConfigMaps, Secrets, ServiceAccounts,
+PersistentVolumeClaims and classes that no other object refers to. Services
+count as unused if they select no Pod and no pod template, and Ingresses and
+HorizontalPodAutoscalers if they refer to nothing that exists. Empty Namespaces
+and Nodes are shown if --kind names them.
 
 Kinds that no cleanup policy deletes by a lookup are reported as well. These are
 Roles and ClusterRoles that no binding names, and bindings, webhook
@@ -56,11 +56,11 @@ metadata alone.
 
 An object is Unused, or Kept: it is unused, but no policy would delete it, for
 example because it is protected. It is Unknown if you may not list a kind whose
-objects may use it, or if the API server does not answer for one. Except for
-claims, objects that are less than an hour old are Unknown, too. The table
-counts Kept and Unknown objects by reason; -o wide lists them. ConfigMaps and
-Secrets that labels, annotations or names mark as part of a program, such as
-Helm or Argo CD, count as used.
+objects may use it, or if the API server does not answer for one. Objects that
+are less than an hour old are Unknown, too. The table counts Kept and Unknown
+objects by reason; -o wide lists them. ConfigMaps and Secrets that labels,
+annotations or names mark as part of a program, such as Helm or Argo CD, count
+as used.
 
 With -o policy, the command asks no cluster: it prints cleanup policies with
 dryRun: true that would delete what it reports, where a policy may.
