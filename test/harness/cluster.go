@@ -22,6 +22,8 @@ type Cluster struct {
 	Dir string
 	// Kubeconfig is the path of the administrator's.
 	Kubeconfig string
+	// Etcd is the URL of etcd.
+	Etcd string
 	// Config and Client are the administrator's, without a limit on requests.
 	Config *rest.Config
 	Client kubernetes.Interface
@@ -104,11 +106,11 @@ func (c *Cluster) load() error {
 	if err != nil {
 		return fmt.Errorf("read the cluster's state: %w", err)
 	}
-	var state struct{ Kubeconfig, Kubectl string }
+	var state struct{ Kubeconfig, Kubectl, Etcd string }
 	if err := json.Unmarshal(data, &state); err != nil {
 		return fmt.Errorf("parse %s: %w", path, err)
 	}
-	c.Kubeconfig, c.kubectl = state.Kubeconfig, state.Kubectl
+	c.Kubeconfig, c.kubectl, c.Etcd = state.Kubeconfig, state.Kubectl, state.Etcd
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		return fmt.Errorf("read %s: %w", c.Kubeconfig, err)
 	}
