@@ -172,22 +172,19 @@ func (s *space) applyVirtualMachines() {
 // compare waits for the run and compares what it deleted.
 func (p *prepared) compare() {
 	p.Helper()
-	status := p.awaitStatus(p.policy, "the run of "+p.policy, func(status *v1alpha1.CleanupPolicyStatus) bool {
-		ended := status.LastRun != nil && status.LastRun.Phase != v1alpha1.RunRunning
-		return ended && (!p.repeats || status.Deleted >= int64(len(p.of.Deleted)))
-	})
 	var deleted, want []string
 	for i := range p.of.Deleted {
 		want = append(want, p.of.Deleted[i].String())
 	}
 	slices.Sort(want)
-	for key, object := range p.created {
-		with := slices.Contains(want, "Namespace/"+object.GetNamespace()) // It is deleted with its Namespace.
-		if !with && p.isDeleted(object) {
-			deleted = append(deleted, key)
+	status := p.awaitStatus(p.policy, "the run of "+p.policy, func(status *v1alpha1.CleanupPolicyStatus) bool {
+		if status.LastRun == nil || status.LastRun.Phase == v1alpha1.RunRunning || p.repeats && status.Deleted == 0 {
+			return false
 		}
-	}
-	slices.Sort(deleted)
+		deleted = p.deleted(want)
+		wrong := func(one string) bool { return !slices.Contains(want, one) }
+		return !p.repeats || len(deleted) >= len(want) || slices.ContainsFunc(deleted, wrong)
+	})
 	if !slices.Equal(deleted, want) {
 		p.Errorf("%s deleted %v\nwant %v", p.policy, deleted, want)
 	}
@@ -195,6 +192,18 @@ func (p *prepared) compare() {
 	if status.Deleted != int64(len(want)) || reasonOf(status, v1alpha1.ConditionStalled) != "False Complete" {
 		p.Errorf("%s deleted %d, want %d; stalled: %s; %+v", p.policy, status.Deleted, len(want), reasonOf(status, v1alpha1.ConditionStalled), status.LastRun)
 	}
+}
+
+// deleted are the created objects that are deleted, but for those in a Namespace that is wanted.
+func (p *prepared) deleted(want []string) (out []string) {
+	p.Helper()
+	for key, object := range p.created {
+		if !slices.Contains(want, "Namespace/"+object.GetNamespace()) && p.isDeleted(object) {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // applySampleRights gives the service account of a namespaced sample its rights here.
