@@ -83,8 +83,9 @@ var ofForgers = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "an API group that does not answer has no workloads",
-		File: "controller/cleanup/survey/lookups.go",
-		Old:  "if len(profile.PodTemplates) > 0 && slices.Contains(silent, kind.Group) {", New: "if false && len(profile.PodTemplates) > 0 && slices.Contains(silent, kind.Group) {",
+		File:    "controller/cleanup/survey/lookups.go",
+		Old:     "if len(profile.PodTemplates)+len(claimsOf(profile)) > 0 && slices.Contains(silent, kind.Group) {",
+		New:     "if false && len(profile.PodTemplates)+len(claimsOf(profile)) > 0 && slices.Contains(silent, kind.Group) {",
 		Package: surveys, Tests: []string{"TestMountedOrUnknown"},
 	},
 	{
