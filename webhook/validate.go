@@ -167,8 +167,11 @@ func (w *Webhooks) installed() policy.Profiles {
 // admitChild turns the denials of an object that a known controller creates into warnings, if the
 // owner has the denied values, or if that cannot be known.
 func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decision *rules.Decision) {
+	if decision.Allowed() {
+		return
+	}
 	profiles := w.installed()
-	if decision.Allowed() || !review.ByController(profiles) {
+	if !review.ByController(profiles) {
 		return
 	}
 	facts, owner := review.Facts, review.Facts.Owner

@@ -129,7 +129,8 @@ func (s *State) apiServerArguments(port string) []string {
 	}
 	if s.Options.AuditLog {
 		args = append(args, "--audit-policy-file="+s.config("audit.yaml"),
-			"--audit-log-path="+filepath.Join(s.Dir, "logs", "audit.log"), "--audit-log-mode=blocking")
+			"--audit-log-path="+filepath.Join(s.Dir, "logs", "audit.log"), "--audit-log-mode=blocking",
+			"--audit-log-maxsize=4096") // MB: tests read one file.
 	}
 	return args
 }
