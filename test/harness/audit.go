@@ -27,7 +27,8 @@ func (c *Cluster) Forbidden() ([]string, error) {
 		if tenant := event.ImpersonatedUser.Username; tenant != "" && !strings.HasPrefix(tenant, "system:serviceaccount:"+Namespace+":") {
 			own = false // What a tenant's account may not do is for the tenant to grant.
 		}
-		if event.ResponseStatus.Code == http.StatusForbidden && own {
+		refused := event.Annotations["authorization.k8s.io/decision"] == "forbid" // Else admission did, such as in a Namespace that is deleted.
+		if event.ResponseStatus.Code == http.StatusForbidden && refused && own {
 			found = append(found, event.User.Username+" "+event.Verb+" "+event.RequestURI)
 		}
 	})
