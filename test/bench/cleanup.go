@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,14 +79,15 @@ func summarizeCleanup(all []measurement, objects int, extra []float64) []result 
 	if len(rates[theCurfew]) > 0 && len(rates[theLimit]) > 0 {
 		results = append(results, compare("cleanup.drain."+sizeName(objects)+".vs_limit", "deletes/s", rates[theCurfew], labelField[0].about, rates[theLimit]))
 	}
-	if len(extra) > 0 {
-		wanted := make([]float64, len(extra))
-		for i := range wanted {
-			wanted[i] = extraMost
-		}
-		results = append(results, compare("cleanup.memory.extra_mb", "MB", extra, "the limit", wanted))
+	return append(results, memoryRow("cleanup.memory.extra_mb", extra)...)
+}
+
+// memoryRow compares what runs needed beyond the idle controller with the limit.
+func memoryRow(name string, extra []float64) []result {
+	if len(extra) == 0 {
+		return nil
 	}
-	return results
+	return []result{compare(name, "MB", extra, "the limit", slices.Repeat([]float64{extraMost}, len(extra)))}
 }
 
 // cleaned makes ConfigMaps fall due by the run of a cleanup policy, beside others that it has to
@@ -130,8 +132,16 @@ func (*cleaned) dueFrom(at time.Time) time.Time {
 
 // finish creates the policy.
 func (c *cleaned) finish(ctx context.Context, set jobSet, due time.Time) error {
+	return c.apply(ctx, policyOf(set.prefix, scheduleAt(due)))
+}
+
+// scheduleAt is the schedule of a policy that is due at an instant.
+func scheduleAt(due time.Time) string {
 	at := due.UTC()
-	policy := policyOf(set.prefix, fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month())))
+	return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month()))
+}
+
+func (c *cleaned) apply(ctx context.Context, policy *unstructured.Unstructured) error {
 	if _, err := c.policies.Create(ctx, policy, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the policy: %w", err)
 	}

@@ -12,24 +12,14 @@ import (
 	"strings"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 )
 
 // previewOptions are the flags of the preview of a cleanup policy.
-var previewOptions, referencedOptions struct{ objects, rounds int }
+var previewOptions struct{ objects, rounds int }
 
 func init() {
-	register(bench{
-		name: "cleanup_referenced", about: "kubectl curfew preview with lookup.referenced beside a bare list", position: 37, run: runCleanupReferenced,
-		flags: func(fs *flag.FlagSet) {
-			fs.IntVar(&referencedOptions.objects, "cleanup_referenced-objects", 10000, "how many ConfigMaps match; as many do not")
-			fs.IntVar(&referencedOptions.rounds, "cleanup_referenced-rounds", 5, "how many rounds; each lists once and previews once")
-		},
-	})
 	register(bench{
 		name: "cleanup_preview", about: "kubectl curfew preview beside a bare list", position: 36, run: runCleanupPreview,
 		flags: func(fs *flag.FlagSet) {
@@ -44,41 +34,6 @@ func init() {
 func runCleanupPreview(ctx context.Context, e *environment) ([]result, error) {
 	o := previewOptions
 	return e.preview(ctx, o.objects, o.rounds, "cleanup.preview."+sizeName(o.objects)+".vs_list", "")
-}
-
-// runCleanupReferenced does the same with a policy that looks for references to all of them, in
-// objects of every kind. Each is of an age at which it does.
-func runCleanupReferenced(ctx context.Context, e *environment) ([]result, error) {
-	o := referencedOptions
-	if err := e.grantLists(ctx); err != nil {
-		return nil, err
-	}
-	return e.preview(ctx, o.objects, o.rounds, "cleanup.referenced.vs_list", "!lookup.referenced",
-		"--at", time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339))
-}
-
-// grantLists lets cleanup policies list all that may refer to an object.
-func (e *environment) grantLists(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(connect(e.config))
-	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "bench-lists"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"list"}}},
-	}
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta,
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "curfew-cleanup", Namespace: "curfew-system"}},
-	}
-	_, err = client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
-	if err == nil {
-		_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
-	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("let cleanup policies list all kinds: %w", err)
-	}
-	return nil
 }
 
 // preview previews a policy that matches the ConfigMaps of a set and meets another condition, if

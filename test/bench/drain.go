@@ -71,7 +71,7 @@ type contest struct {
 // resource is what the bare loop deletes.
 func (d *contest) resource() string {
 	switch d.load.(type) {
-	case labelled, *cleaned:
+	case labelled, *cleaned, *referenced:
 		return resourceConfigMaps
 	default:
 		return resourceJobs

@@ -38,6 +38,7 @@ var goals = []goal{
 	{"", "", "memory.label.bytes_per_object.20k", "of 250 bytes of heap an object", 0, 1},
 	{"cleanup policies", "cleanup-policies", "cleanup.drain.100k.vs_limit", "of the rate of a bare loop", 0.9, 0},
 	{"", "", "cleanup.memory.extra_mb", "of 64 MB beyond the idle controller", 0, 1},
+	{"", "", "cleanup.referenced.extra_mb", "of 64 MB beyond the idle controller, with a lookup", 0, 1},
 	{"unused objects", "listing", "cli.unused.11k.vs_get", "of kubectl get", 0, 3},
 	{"", "", "cli.unused.memory_mb", "of 150 MB", 0, 1},
 	{"counting Pods", "counting-pods", "tally.count.vs_limit", "of the rate of a bare loop of patches", 0.8, 0},

@@ -1,94 +1,18 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
-	"path"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// stored are the folders of etcd that do not have the name of their resource.
-var stored = map[string]string{"services": "services/specs", "ingresses": "ingress"}
-
-// age makes an object of a built-in kind as old as if it had been created at another time. The API
-// server sets that time itself and never changes it, so this writes to etcd.
+// age makes an object of a built-in kind as old as if it had been created at another time.
 func (s *space) age(object *unstructured.Unstructured, created time.Time) {
 	s.Helper()
 	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-	folder, ok := stored[resource.Resource]
-	if !ok {
-		folder = resource.Resource
-	}
-	key := []byte(path.Join("/registry", folder, object.GetNamespace(), object.GetName()))
-	s.poll("etcd to have another age of "+string(key), func(ctx context.Context) (bool, error) {
-		var read struct {
-			Kvs []struct {
-				Value    []byte
-				Revision string `json:"mod_revision"`
-			}
-		}
-		if err := askEtcd(ctx, "range", map[string]any{"key": key}, &read); err != nil {
-			return false, err
-		}
-		if len(read.Kvs) != 1 {
-			return false, fmt.Errorf("etcd has %d objects %s", len(read.Kvs), key)
-		}
-		value, err := createdAt(read.Kvs[0].Value, created)
-		if err != nil {
-			return false, err
-		}
-		var wrote struct{ Succeeded bool } // It does not if a controller has written since.
-		err = askEtcd(ctx, "txn", map[string]any{
-			"compare": []any{map[string]any{"key": key, "target": "MOD", "mod_revision": read.Kvs[0].Revision}},
-			"success": []any{map[string]any{"request_put": map[string]any{"key": key, "value": value}}},
-		}, &wrote)
-		return wrote.Succeeded, err
+	s.poll("etcd to have another age of "+object.GetKind()+" "+object.GetName(), func(ctx context.Context) (bool, error) {
+		return suite.cluster.Age(ctx, resource.Resource, object.GetNamespace(), object.GetName(), created)
 	})
-}
-
-// createdAt changes the creation of an object as etcd has it.
-func createdAt(value []byte, created time.Time) ([]byte, error) {
-	object, kind, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("decode an object of etcd: %w", err)
-	}
-	of, err := meta.Accessor(object)
-	if err != nil {
-		return nil, err
-	}
-	of.SetCreationTimestamp(metav1.NewTime(created))
-	object.GetObjectKind().SetGroupVersionKind(*kind)
-	var out bytes.Buffer
-	err = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(object, &out)
-	return out.Bytes(), err
-}
-
-// askEtcd sends a request to the JSON gateway of etcd.
-func askEtcd(ctx context.Context, what string, request, answer any) error {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, suite.cluster.Etcd+"/v3/kv/"+what, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(post)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("etcd answered %s", response.Status)
-	}
-	return json.NewDecoder(response.Body).Decode(answer)
 }
