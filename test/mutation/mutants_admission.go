@@ -5,7 +5,7 @@ var admission = []Mutant{
 	{
 		Invariant: "S6", Name: "an owner reference alone turns a denial into a warning",
 		File: "webhook/validate.go",
-		Old:  "if decision.Allowed() || !review.ByController(profiles) {", New: "if decision.Allowed() || review.Facts.Owner == nil {",
+		Old:  "if !review.ByController(profiles) {", New: "if review.Facts.Owner == nil {",
 		Package: admits, Tests: []string{"TestForgedOwner"},
 	},
 	{
