@@ -31,8 +31,8 @@ func (m *serverManager) Add(one manager.Runnable) error {
 	return nil
 }
 
-// S9: the webhooks have the limits of the HTTP API, which webhook/api tests, though controller-runtime's
-// mux serves them. They speak HTTP/1.1 also to a client that prefers HTTP/2.
+// S9: the webhooks have the limits of the HTTP API, which webhook/api tests, though the mux of
+// controller-runtime serves them. They speak HTTP/1.1 also to a client that prefers HTTP/2.
 func TestWebhookServerIsBounded(t *testing.T) {
 	store, err := platform.New(nil)
 	if err != nil {

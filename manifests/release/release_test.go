@@ -90,9 +90,9 @@ func TestMakeRelease(t *testing.T) {
 	}
 }
 
-// TestVulncheckSaysWhatItCouldNotRead: make vulncheck is skipped if the database cannot be read, which it
-// says. With REQUIRED=1 that fails. So do vulnerabilities and any other error, such as a copy of the
-// database that is not there.
+// TestVulncheckSaysWhatItCouldNotRead: make vulncheck is skipped if the database cannot be read,
+// and says so. With REQUIRED=1 that fails. So do vulnerabilities and any other error, such as a copy
+// of the database that is not there.
 func TestVulncheckSaysWhatItCouldNotRead(t *testing.T) {
 	const unread = `govulncheck: fetching vulnerabilities: Get "https://db.example.com/index/modules.json.gz": no such host`
 	for name, test := range map[string]struct {
