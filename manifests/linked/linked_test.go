@@ -1,13 +1,15 @@
 package linked
 
 import (
-	"encoding/json"
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/CycloneDX/cyclonedx-go"
 )
 
 const root = "../.."
@@ -93,45 +95,35 @@ func TestUnknownLicence(t *testing.T) {
 	}
 }
 
-// TestSBOM: the document has the fields that CycloneDX 1.6 requires, and scanners find each module.
+// TestSBOM: scanners find each module by its package URL, and the same modules make the same bytes.
+// TestSBOMs of manifests/release compares what is written with the schema.
 func TestSBOM(t *testing.T) {
-	data, err := sbom("curfew", "v0.1.0", time.Unix(1_700_000_000, 0), []Module{
-		{Path: "example.com/a", Version: "v1.0.0+incompatible", Licences: []string{"Apache-2.0", "MIT"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	type component struct {
-		Type, Name, Version, Purl string
-		Ref                       string `json:"bom-ref"`
-		Licenses                  []struct{ License struct{ ID string } }
-	}
-	var got struct {
-		BOMFormat, SpecVersion string
-		Version                int
-		Metadata               struct {
-			Timestamp string
-			Component component
-		}
-		Components   []component
-		Dependencies []struct {
-			Ref       string
-			DependsOn []string
+	var made [2][]byte
+	for i := range made {
+		var err error
+		if made[i], err = sbom("curfew", "v0.1.0", time.Unix(1_700_000_000, 0), []Module{
+			{Path: "example.com/a", Version: "v1.0.0+incompatible", Licences: []string{"Apache-2.0", "MIT"}}}); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if err := json.Unmarshal(data, &got); err != nil {
+	if !bytes.Equal(made[0], made[1]) {
+		t.Errorf("made\n%s\nand then\n%s", made[0], made[1])
+	}
+	var got cyclonedx.BOM
+	if err := cyclonedx.NewBOMDecoder(bytes.NewReader(made[0]), cyclonedx.BOMFileFormatJSON).Decode(&got); err != nil {
 		t.Fatal(err)
 	}
 	top := got.Metadata.Component
-	if got.BOMFormat != "CycloneDX" || got.SpecVersion != "1.6" || got.Version != 1 || got.Metadata.Timestamp != "2023-11-14T22:13:20Z" ||
-		top.Type != "application" || top.Name != "curfew" || top.Purl != "pkg:golang/curfew.dev/curfew@v0.1.0" {
-		t.Errorf("the document begins with %+v", got)
+	if got.SpecVersion != cyclonedx.SpecVersion1_6 || got.Metadata.Timestamp != "2023-11-14T22:13:20Z" || top.Type != cyclonedx.ComponentTypeApplication ||
+		top.Name != "curfew" || top.PackageURL != "pkg:golang/curfew.dev/curfew@v0.1.0" {
+		t.Errorf("the document begins with %s %+v", got.SpecVersion, top)
 	}
 	const purl = "pkg:golang/example.com/a@v1.0.0%2Bincompatible"
-	if one := got.Components[0]; len(got.Components) != 1 || one.Type != "library" || one.Name != "example.com/a" || one.Version != "v1.0.0+incompatible" ||
-		one.Purl != purl || one.Ref != purl || len(one.Licenses) != 2 || one.Licenses[1].License.ID != "MIT" {
+	if one := (*got.Components)[0]; len(*got.Components) != 1 || one.Type != cyclonedx.ComponentTypeLibrary || one.Name != "example.com/a" ||
+		one.Version != "v1.0.0+incompatible" || one.PackageURL != purl || one.BOMRef != purl || len(*one.Licenses) != 2 || (*one.Licenses)[1].License.ID != "MIT" {
 		t.Errorf("component %+v", one)
 	}
-	if of := got.Dependencies[0]; of.Ref != top.Ref || !slices.Equal(of.DependsOn, []string{purl}) {
+	if of := (*got.Dependencies)[0]; of.Ref != top.BOMRef || !slices.Equal(*of.Dependencies, []string{purl}) {
 		t.Errorf("dependencies %+v", of)
 	}
 }

@@ -1,17 +1,16 @@
 package linked
 
 import (
-	"encoding/json"
+	"bytes"
 	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/CycloneDX/cyclonedx-go"
+
 	"curfew.dev/curfew/manifests/pack"
 )
-
-// object is a JSON object.
-type object = map[string]any
 
 // WriteSBOM writes the bill of materials of a program into a folder, in CycloneDX's JSON, and
 // returns its path.
@@ -28,30 +27,32 @@ func WriteSBOM(dir, root, program, version string, modules []Module) (string, er
 	return file, os.WriteFile(file, data, 0o644)
 }
 
-// sbom follows the CycloneDX specification, version 1.6. It has no serial number: the same modules
-// make the same bytes.
+// sbom has no serial number: the same modules make the same bytes.
+//
+// The tool cyclonedx-gomod does not fit: it knows the modules of one platform, and it needs a module
+// cache to find licences, while a build from the source archive has only vendored modules.
 func sbom(program, version string, created time.Time, modules []Module) ([]byte, error) {
-	top := component("application", Module{Path: "curfew.dev/curfew", Version: version, Licences: []string{"Apache-2.0"}})
-	top["name"] = program
-	components, refs := []object{}, []any{}
+	top := component(cyclonedx.ComponentTypeApplication, Module{Path: "curfew.dev/curfew", Version: version, Licences: []string{"Apache-2.0"}})
+	top.Name = program
+	components, refs := []cyclonedx.Component{}, []string{}
 	for _, module := range modules {
-		one := component("library", module)
-		components, refs = append(components, one), append(refs, one["bom-ref"])
+		one := component(cyclonedx.ComponentTypeLibrary, module)
+		components, refs = append(components, one), append(refs, one.BOMRef)
 	}
-	data, err := json.MarshalIndent(object{
-		"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
-		"metadata":   object{"timestamp": created.UTC().Format(time.RFC3339), "component": top},
-		"components": components, "dependencies": []object{{"ref": top["bom-ref"], "dependsOn": refs}},
-	}, "", "  ")
-	return append(data, '\n'), err
+	bom := cyclonedx.NewBOM()
+	bom.Metadata = &cyclonedx.Metadata{Timestamp: created.UTC().Format(time.RFC3339), Component: &top}
+	bom.Components, bom.Dependencies = &components, &[]cyclonedx.Dependency{{Ref: top.BOMRef, Dependencies: &refs}}
+	var out bytes.Buffer
+	err := cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cyclonedx.SpecVersion1_6)
+	return out.Bytes(), err
 }
 
 // component describes a module with its package URL, by which scanners know it.
-func component(kind string, module Module) object {
-	licences := []object{}
+func component(kind cyclonedx.ComponentType, module Module) cyclonedx.Component {
+	licences := cyclonedx.Licenses{}
 	for _, id := range module.Licences {
-		licences = append(licences, object{"license": object{"id": id}})
+		licences = append(licences, cyclonedx.LicenseChoice{License: &cyclonedx.License{ID: id}})
 	}
 	purl := "pkg:golang/" + module.Path + "@" + url.QueryEscape(module.Version)
-	return object{"type": kind, "bom-ref": purl, "purl": purl, "name": module.Path, "version": module.Version, "licenses": licences}
+	return cyclonedx.Component{Type: kind, BOMRef: purl, PackageURL: purl, Name: module.Path, Version: module.Version, Licenses: &licences}
 }
