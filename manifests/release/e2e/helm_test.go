@@ -4,12 +4,14 @@ import (
 	"context"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"helm.sh/helm/v4/pkg/action"
 	helmchart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/cli"
 	"helm.sh/helm/v4/pkg/kube"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -31,8 +33,8 @@ const (
 		"defaults: {ttlLabel: {value: 7d}}}}"
 )
 
-// TestHelm installs a chart that lacks the values of this version. Helm tests the release, upgrades it
-// to this version, rolls it back and uninstalls it. CRDs, policies and the namespace of the test stay.
+// TestHelm installs the chart of the previous version. Helm upgrades it to this version, tests the
+// release, rolls it back and uninstalls it. CRDs, policies and the namespace of the test stay.
 func TestHelm(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -42,22 +44,25 @@ func TestHelm(t *testing.T) {
 	cluster := start(ctx, t, services)
 	install := action.NewInstall(helm(t, cluster))
 	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy = "curfew", harness.Namespace, true, kube.HookOnlyStrategy
-	// With the same image, an upgrade replaces no Pod and so leaves the tokens of those that run valid.
-	values := map[string]any{"testNamespace": testNamespace, "image": map[string]any{"tag": "v1"}}
-	_, err = install.RunWithContext(ctx, load(t, "v9.8.6", "values-first.yml"), values)
+	// With the same image, later upgrades replace no Pod and so leave the tokens of those that run valid.
+	_, err = install.RunWithContext(ctx, older(ctx, t), map[string]any{"image": map[string]any{"tag": "v1"}})
 	must(t, err)
 	must(t, harness.WaitForRoles(ctx, cluster.Client))
 	_, stderr, err := cluster.KubectlInput(ctx, mine, "create", "-f", "-")
 	if err != nil {
 		t.Fatal(err, stderr)
 	}
-	kept, err := cluster.Inventory(ctx)
-	must(t, err)
-	maps.DeleteFunc(kept, func(name string, _ bool) bool {
-		return !strings.HasPrefix(name, "customresourcedefinitions.") && name != "lifecyclepolicies.curfew.dev mine" && name != "namespaces "+testNamespace
-	})
-	if len(kept) < 10 {
-		t.Fatalf("only %v", kept)
+	var kept map[string]bool
+	keep := func(least int) {
+		t.Helper()
+		kept, err = cluster.Inventory(ctx)
+		must(t, err)
+		maps.DeleteFunc(kept, func(name string, _ bool) bool {
+			return !strings.HasPrefix(name, "customresourcedefinitions.") && name != "lifecyclepolicies.curfew.dev mine" && name != "namespaces "+testNamespace
+		})
+		if len(kept) < least {
+			t.Fatalf("only %v", kept)
+		}
 	}
 	stays := func(after, annotation string) {
 		t.Helper()
@@ -70,29 +75,33 @@ func TestHelm(t *testing.T) {
 			t.Errorf("%s: %q is gone", after, lost)
 		}
 	}
+	keep(11)
+	stays("install", "")
+	must(t, upgrade(ctx, t, cluster, "a", func(u *action.Upgrade) { u.ReuseValues = true }))
+	stays("upgrade from the previous version", "a")
+	keep(12)
 
 	t.Run("running", func(t *testing.T) {
 		startPods(ctx, t, cluster, services)
 		helmTest(ctx, t, cluster)
-		stays("install", "")
 		enforce(ctx, t, cluster, "admissions.enforcer/disabled!=true")
-		must(t, upgrade(ctx, t, cluster, "a", func(u *action.Upgrade) { u.ReuseValues = true }))
-		stays("upgrade", "a")
+		must(t, upgrade(ctx, t, cluster, "b", func(u *action.Upgrade) { u.ReuseValues = true }))
+		stays("upgrade", "b")
 		enforce(ctx, t, cluster, "")
-		err := upgrade(ctx, t, cluster, "b", func(u *action.Upgrade) { u.ReuseValues = true })
+		err := upgrade(ctx, t, cluster, "c", func(u *action.Upgrade) { u.ReuseValues = true })
 		if err == nil || !strings.Contains(err.Error(), `conflict with "enforcer"`) || !strings.Contains(err.Error(), "namespaceSelector") {
 			t.Errorf("upgrade over the requirement of another controller: %v, want a conflict", err)
 		}
-		must(t, upgrade(ctx, t, cluster, "b", func(u *action.Upgrade) { u.ReuseValues, u.ForceConflicts = true, true }))
-		stays("upgrade with --force-conflicts", "b")
+		must(t, upgrade(ctx, t, cluster, "c", func(u *action.Upgrade) { u.ReuseValues, u.ForceConflicts = true, true }))
+		stays("upgrade with --force-conflicts", "c")
 		must(t, cluster.WaitForWebhook(ctx))
 	})
-	must(t, upgrade(ctx, t, cluster, "c", func(u *action.Upgrade) { u.ResetThenReuseValues = true }))
-	stays("upgrade to the defaults of this version", "c")
+	must(t, upgrade(ctx, t, cluster, "d", func(u *action.Upgrade) { u.ResetThenReuseValues = true }))
+	stays("upgrade to the defaults of this version", "d")
 	rollback := action.NewRollback(helm(t, cluster))
 	rollback.Version, rollback.WaitStrategy = 1, kube.HookOnlyStrategy
 	must(t, rollback.Run("curfew"))
-	stays("rollback", "")
+	stays("rollback to the previous version", "")
 
 	uninstall := action.NewUninstall(helm(t, cluster))
 	uninstall.WaitStrategy = kube.HookOnlyStrategy
@@ -115,6 +124,27 @@ func helm(t *testing.T, cluster *harness.Cluster) *action.Configuration {
 	return out
 }
 
+// older makes the chart of the previous version. Where its commit is missing, it is this version's
+// chart with the values of the first one.
+func older(ctx context.Context, t *testing.T) *helmchart.Chart {
+	t.Helper()
+	folder := t.TempDir()
+	found, err := harness.UnpackPrevious(ctx, folder)
+	must(t, err)
+	if !found {
+		t.Log("the commit of the previous version is not here: installing this version with the values of the first one")
+		return load(t, "v9.8.6", "values-first.yml")
+	}
+	command := exec.CommandContext(ctx, "go", "run", ".", "-version", "v9.8.6", "-repository", "curfew", "chart")
+	command.Dir, command.Env = filepath.Join(folder, "manifests", "release"), append(os.Environ(), "GOWORK=off")
+	if text, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("making the chart of the previous version: %v\n%s", err, text)
+	}
+	out, err := loader.LoadFile(filepath.Join(folder, "dist", "curfew-9.8.6.tgz"))
+	must(t, err)
+	return out
+}
+
 // load makes the chart of a version, with other default values if values names a file of them.
 func load(t *testing.T, version, values string) *helmchart.Chart {
 	t.Helper()
@@ -129,13 +159,13 @@ func load(t *testing.T, version, values string) *helmchart.Chart {
 	return out
 }
 
-// upgrade changes one value, an annotation of the webhook configurations.
+// upgrade changes one value each time, an annotation of the webhook configurations.
 func upgrade(ctx context.Context, t *testing.T, cluster *harness.Cluster, annotation string, change func(*action.Upgrade)) error {
 	t.Helper()
 	command := action.NewUpgrade(helm(t, cluster))
 	command.Namespace, command.WaitStrategy = harness.Namespace, kube.HookOnlyStrategy
 	change(command)
-	values := map[string]any{"webhook": map[string]any{"annotations": map[string]any{"changed": annotation}}}
+	values := map[string]any{"testNamespace": testNamespace, "webhook": map[string]any{"annotations": map[string]any{"changed": annotation}}}
 	_, err := command.RunWithContext(ctx, "curfew", load(t, version, ""), values)
 	return err
 }

@@ -22,11 +22,7 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// previous is the version that this one is installed over. A release sets it to the commit of the
-// release before. Until there is one, it is a commit of some days before.
-const previous = "e14c8d749a9f419aa0407f386afdf9f19a0cbe6c"
-
-// previousVersion is what its programs say.
+// previousVersion is what the programs of the previous version say.
 const previousVersion = "v0.0.0-previous"
 
 // before builds the previous version of Curfew and returns its folder.
@@ -35,14 +31,16 @@ func before(t *testing.T) string {
 	if os.Getenv("FULL") == "" {
 		t.Skip("FULL is not set: it builds the previous version")
 	}
-	if exec.Command("git", "-C", suite.root, "cat-file", "-e", previous+"^{commit}").Run() != nil {
-		t.Skipf("commit %s is not here: this is a shallow clone or no clone", previous)
-	}
 	dir := t.TempDir()
-	const script = `set -euo pipefail; git -C "$1" archive "$2" | tar -x -C "$3"; cd "$3"
-		GOWORK=off go build -ldflags "-X main.version=$4" -o bin/ ./cmd/curfew ./cmd/kubectl-curfew`
-	if out, err := exec.Command("bash", "-c", script, "before", suite.root, previous, dir, previousVersion).CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", previous, err, out)
+	if found, err := harness.UnpackPrevious(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	} else if !found {
+		t.Skip("the commit of the previous version is not here: this is a shallow clone or no clone")
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version="+previousVersion, "-o", "bin/", "./cmd/curfew", "./cmd/kubectl-curfew")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the previous version: %v\n%s", err, out)
 	}
 	return dir
 }
