@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -195,7 +196,7 @@ var (
 )
 
 // TestTrackRecord: each fault of the track record names the tests that show it, which
-// TestNamedTestsExist looks for, and the commits that fixed it. A shallow clone lacks these.
+// TestNamedTestsExist looks for, and the commits that fixed it.
 func TestTrackRecord(t *testing.T) {
 	rows := 0
 	for line := range strings.Lines(pages(t)["docs/track-record.md"]) {
@@ -211,5 +212,31 @@ func TestTrackRecord(t *testing.T) {
 	}
 	if rows < 100 {
 		t.Errorf("only %d faults are listed", rows)
+	}
+}
+
+var commit = regexp.MustCompile(`\b[0-9a-f]{8}\b`)
+
+// TestTrackRecordCommits: the history has the commits that the track record names.
+func TestTrackRecordCommits(t *testing.T) {
+	if out, err := exec.CommandContext(t.Context(), "git", "rev-parse", "--is-shallow-repository").Output(); err != nil || string(out) != "false\n" {
+		t.Skipf("the history is not here: this is a shallow clone or no clone (%v)", err)
+	}
+	out, err := exec.CommandContext(t.Context(), "git", "rev-list", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		known[line[:8]] = true
+	}
+	named := commit.FindAllString(pages(t)["docs/track-record.md"], -1)
+	for _, one := range named {
+		if !known[one] {
+			t.Errorf("docs/track-record.md names commit %s, which is not in the history", one)
+		}
+	}
+	if len(named) < 100 {
+		t.Errorf("only %d commits are named", len(named))
 	}
 }
