@@ -112,7 +112,7 @@ func (o *Options) validate() error {
 		why   string
 	}{
 		{o.Platform == nil, "Platform is nil: use platform.New"},
-		{o.Namespaces == nil, "Namespaces is nil: use NewNamespaces"},
+		{o.Namespaces == nil, "Namespaces is nil: use follow.NewNamespaces"},
 		{o.Clock == nil, "Clock is nil: use clock.RealClock{} of k8s.io/utils"},
 		{o.Registerer == nil, "Registerer is nil: use a prometheus.Registry"},
 		{o.RequireDelete && o.Access == nil, "RequireDelete is set and Access is nil: use NewCachedReviews"},
