@@ -96,7 +96,7 @@ func TestUnknownLicence(t *testing.T) {
 }
 
 // TestSBOM: scanners find each module by its package URL, and the same modules make the same bytes.
-// TestSBOMs of manifests/release compares what is written with the schema.
+// TestSBOMs of manifests/release compares SBOMs with the schema.
 func TestSBOM(t *testing.T) {
 	var made [2][]byte
 	for i := range made {

@@ -29,8 +29,8 @@ func WriteSBOM(dir, root, program, version string, modules []Module) (string, er
 
 // sbom has no serial number: the same modules make the same bytes.
 //
-// The tool cyclonedx-gomod does not fit: it knows the modules of one platform, and it needs a module
-// cache to find licences, while a build from the source archive has only vendored modules.
+// The tool cyclonedx-gomod does not fit: it knows the modules of one platform, and it needs a
+// module cache to find licences. A build from the source archive has only vendored modules.
 func sbom(program, version string, created time.Time, modules []Module) ([]byte, error) {
 	top := component(cyclonedx.ComponentTypeApplication, Module{Path: "curfew.dev/curfew", Version: version, Licences: []string{"Apache-2.0"}})
 	top.Name = program
