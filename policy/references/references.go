@@ -3,7 +3,6 @@ package references
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,14 +41,20 @@ var maxCandidates = 100_000
 // maxParts bounds the parts of a name, between its dots, that is found within a longer text.
 const maxParts = 5
 
+// maxSeparators bounds the dots and dashes of a name, and with them the time to find the names that
+// it was made from.
+const maxSeparators = 32
+
 // Candidates are objects that may be deleted, and what other objects say about them.
 type Candidates struct {
 	// Fields name objects, by the kinds that have them. Their KindProfiles say so.
 	Fields map[schema.GroupKind][]policy.Reference
 
-	byName     map[string]map[string][]*candidate // by name and namespace
-	namespaces map[string]*ordered
-	all        ordered               // of all namespaces
+	// at is the first candidate of a namespace and name, named the first of a name. The others follow.
+	at         map[location]*candidate
+	named      map[string]*candidate
+	namespaces map[string]bool // that have candidates
+	made       made
 	selectors  map[string]*selectors // by namespace
 	everywhere *selectors            // of all namespaces
 	roles      []*candidate          // all ClusterRoles
@@ -57,18 +62,15 @@ type Candidates struct {
 	count      int
 }
 
-// ordered are the candidates of a namespace in the order of their names, and of their names read
-// backwards.
-type ordered struct {
-	forwards, backwards []*candidate
-	claims              []*candidate // PersistentVolumeClaims
-	sorted              bool
-}
+// location is a namespace and a name. Objects of several kinds may share it.
+type location struct{ namespace, name string }
 
 type candidate struct {
 	kind            schema.GroupKind
 	namespace, name string
 	referenced      bool
+	// next has the same name, and beside the same namespace as well.
+	next, beside *candidate
 	// labels of a ClusterRole, by which others aggregate it.
 	labels labels.Set
 }
@@ -76,8 +78,9 @@ type candidate struct {
 // NewCandidates returns an empty set.
 func NewCandidates() *Candidates {
 	return &Candidates{
-		byName: map[string]map[string][]*candidate{}, namespaces: map[string]*ordered{}, selectors: map[string]*selectors{},
-		everywhere: newSelectors(), targets: targets{exists: map[target]bool{}, listed: map[schema.GroupKind]bool{}},
+		at: map[location]*candidate{}, named: map[string]*candidate{}, namespaces: map[string]bool{}, made: made{},
+		selectors: map[string]*selectors{}, everywhere: newSelectors(),
+		targets: targets{exists: map[target]bool{}, listed: map[schema.GroupKind]bool{}},
 	}
 }
 
@@ -92,39 +95,30 @@ func (c *Candidates) more() error {
 // Add adds an object of [Kinds], for [Candidates.Referenced]. It is an error if there are too many.
 // A name of too many parts, which might be overlooked, is never a candidate.
 func (c *Candidates) Add(kind schema.GroupKind, namespace, name string) error {
-	if err := c.more(); err != nil {
-		return err
-	}
-	if strings.Count(name, ".") >= maxParts {
-		return nil
-	}
-	one := &candidate{kind: kind, namespace: namespace, name: name}
-	if c.byName[name] == nil {
-		c.byName[name] = map[string][]*candidate{}
-	}
-	c.byName[name][namespace] = append(c.byName[name][namespace], one)
-	if c.namespaces[namespace] == nil {
-		c.namespaces[namespace] = &ordered{}
-	}
-	of := c.namespaces[namespace]
-	of.add(one)
-	c.all.add(one)
-	if kind.Kind == claimKind {
-		of.claims = append(of.claims, one)
-	}
-	return nil
+	return c.add(&candidate{kind: kind, namespace: namespace, name: name})
 }
 
 // AddRole adds an object of [Roles], for [Candidates.Referenced].
 func (c *Candidates) AddRole(kind schema.GroupKind, namespace, name string, labels map[string]string) error {
-	if err := c.Add(kind, namespace, name); err != nil {
-		return err
-	}
-	if all := c.byName[name][namespace]; kind.Kind == "ClusterRole" && len(all) > 0 {
-		one := all[len(all)-1]
+	one := &candidate{kind: kind, namespace: namespace, name: name}
+	if kind.Kind == "ClusterRole" {
 		one.labels = labels
 		c.roles = append(c.roles, one)
 	}
+	return c.add(one)
+}
+
+func (c *Candidates) add(one *candidate) error {
+	if err := c.more(); err != nil {
+		return err
+	}
+	if dots := strings.Count(one.name, "."); dots >= maxParts || dots+strings.Count(one.name, "-") > maxSeparators {
+		return nil
+	}
+	at := location{one.namespace, one.name}
+	one.next, c.named[one.name] = c.named[one.name], one
+	one.beside, c.at[at] = c.at[at], one
+	c.namespaces[one.namespace] = true
 	return nil
 }
 
@@ -137,7 +131,7 @@ func (c *Candidates) scanRoles(namespace string, object map[string]any) {
 		if ref["kind"] == "ClusterRole" {
 			in = ""
 		}
-		for _, one := range c.byName[name][in] {
+		for one := c.at[location{in, name}]; one != nil; one = one.beside {
 			one.referenced = one.referenced || one.kind.Group == rbac && one.kind.Kind == ref["kind"]
 		}
 	}
@@ -156,66 +150,80 @@ func (c *Candidates) scanRoles(namespace string, object map[string]any) {
 // Referenced reports whether an object that was scanned names a candidate. It is an error if it is
 // no candidate: earlier objects may name it, or a program may find it.
 func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (bool, error) {
-	all := c.byName[name][namespace]
-	i := slices.IndexFunc(all, func(one *candidate) bool { return one.kind == kind })
-	if i < 0 {
-		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, its name has too many dots, Kubernetes needs it, "+
+	one := c.at[location{namespace, name}]
+	for one != nil && one.kind != kind {
+		one = one.beside
+	}
+	if one == nil {
+		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, its name has too many dots or dashes, Kubernetes needs it, "+
 			"or programs use Secrets of its type", kind.Kind, namespace, name)
 	}
-	if !all[i].referenced && kind.Group == rbac && strings.ContainsFunc(name, endsName) {
+	referenced := one.referenced || c.made.from(one)
+	if !referenced && len(c.made) >= maxMade {
+		return false, fmt.Errorf("looking up references: the cluster has more than %d custom objects that names may be made from", maxMade)
+	}
+	if !referenced && kind.Group == rbac && strings.ContainsFunc(name, endsName) {
 		return false, fmt.Errorf("%s %s/%s: no binding names it, but its name has characters that are not found in other objects",
 			kind.Kind, namespace, name)
 	}
-	return all[i].referenced, nil
+	return referenced, nil
 }
 
 // Scan notes what an object says about candidates. It names candidates of its own namespace, of
 // each namespace that it names as well, and cluster-scoped ones. A cluster-scoped object may mean
-// any namespace. No object refers to itself. An operator may put names together from the name of
-// its object, such as DATABASE-credentials: the object uses all candidates that extend its name, in
-// its namespace or, if it is cluster-scoped, in all.
+// any namespace. No object refers to itself.
 func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	namespace, name := identity(object)
 	c.targets.scan(kind, namespace, name)
 	c.scanSelectors(kind, namespace, name, object)
-	if len(c.byName) == 0 {
+	if len(c.named) == 0 {
 		return
 	}
 	s := &scan{
 		candidates: c, builtIn: BuiltIn(kind.Group), words: map[word]bool{}, namespaces: map[string]bool{namespace: true, "": true},
 	}
 	s.walk("", "", object)
+	in := s.namespaces
+	if namespace == "" {
+		in = nil // all
+	}
 	for word := range s.words {
-		refers := func(all []*candidate) {
-			for _, one := range all {
-				itself := kind == one.kind && namespace == one.namespace && name == one.name
-				// A volume serves its claim, and does not use it.
-				serves := kind == schema.GroupKind{Kind: "PersistentVolume"} && one.kind.Kind == claimKind
-				one.referenced = one.referenced || !itself && !serves && (word.kind == "" || word.kind == one.kind.Kind)
-			}
-		}
-		all := c.byName[word.name]
-		if namespace != "" && len(s.namespaces) < len(all) {
-			for in := range s.namespaces {
-				refers(all[in])
-			}
-			continue
-		}
-		for in, some := range all {
-			if namespace == "" || s.namespaces[in] {
-				refers(some)
-			}
-		}
+		c.each(word.name, in, func(one *candidate) {
+			itself := kind == one.kind && namespace == one.namespace && name == one.name
+			// A volume serves its claim, and does not use it.
+			serves := kind == schema.GroupKind{Kind: "PersistentVolume"} && one.kind.Kind == claimKind
+			one.referenced = one.referenced || !itself && !serves && (word.kind == "" || word.kind == one.kind.Kind)
+		})
 	}
 	c.scanFields(kind, object)
-	c.scanName(kind, namespace, name)
+	c.scanName(kind, location{namespace, name})
 	if kind.Group == rbac {
 		c.scanRoles(namespace, object)
 	}
 	if isDefault, _ := object["globalDefault"].(bool); isDefault && kind.Kind == "PriorityClass" { // It is used without a name.
-		for _, one := range c.byName[name][""] {
+		for one := c.at[location{"", name}]; one != nil; one = one.beside {
 			one.referenced = one.referenced || one.kind == kind
 		}
+	}
+}
+
+// each calls f for the candidates of a name in some namespaces; with nil, in all. Its time grows
+// with the number of candidates or of namespaces, whichever is smaller.
+func (c *Candidates) each(name string, namespaces map[string]bool, f func(*candidate)) {
+	looked := 0
+	for one := c.named[name]; one != nil; one = one.next {
+		if looked++; namespaces == nil || namespaces[one.namespace] {
+			f(one)
+		}
+		if namespaces == nil || looked < len(namespaces) {
+			continue
+		}
+		for in := range namespaces {
+			for one := c.at[location{in, name}]; one != nil; one = one.beside {
+				f(one)
+			}
+		}
+		return
 	}
 }
 
@@ -225,39 +233,12 @@ func (c *Candidates) scanFields(kind schema.GroupKind, object map[string]any) {
 	for i := range c.Fields[kind] {
 		of := &c.Fields[kind][i]
 		of.Each(object, func(namespace, name string) {
-			named := c.byName[name]
+			in := map[string]bool(nil)
 			if namespace != "" {
-				named = map[string][]*candidate{namespace: named[namespace], "": named[""]}
+				in = map[string]bool{namespace: true, "": true}
 			}
-			for _, all := range named {
-				for _, one := range all {
-					one.referenced = one.referenced || one.kind == of.Kind
-				}
-			}
+			c.each(name, in, func(one *candidate) { one.referenced = one.referenced || one.kind == of.Kind })
 		})
-	}
-}
-
-// scanName notes the candidates whose names are made from the name of an object. StatefulSets, also
-// from other API groups, keep their claims when they are scaled down: VOLUME-NAME-0.
-func (c *Candidates) scanName(kind schema.GroupKind, namespace, name string) {
-	builtIn := BuiltIn(kind.Group)
-	if of := c.namespaces[namespace]; of != nil && (!builtIn || kind.Kind == "StatefulSet") {
-		for _, claim := range of.claims {
-			claim.referenced = claim.referenced || strings.Contains(claim.name, "-"+name+"-")
-		}
-	}
-	if builtIn {
-		return
-	}
-	if namespace == "" { // It may have its objects in any namespace.
-		c.all.extend(name)
-		return
-	}
-	for _, in := range []string{namespace, ""} {
-		if of := c.namespaces[in]; of != nil {
-			of.extend(name)
-		}
 	}
 }
 
@@ -267,33 +248,6 @@ func identity(object map[string]any) (namespace, name string) {
 	namespace, _ = metadata["namespace"].(string)
 	name, _ = metadata["name"].(string)
 	return namespace, name
-}
-
-func (o *ordered) add(one *candidate) {
-	o.forwards, o.backwards, o.sorted = append(o.forwards, one), append(o.backwards, one), false
-}
-
-// extend notes that an operator uses the candidates whose names extend a name by a dash.
-func (o *ordered) extend(name string) {
-	if !o.sorted {
-		slices.SortFunc(o.forwards, func(a, b *candidate) int { return strings.Compare(a.name, b.name) })
-		slices.SortFunc(o.backwards, func(a, b *candidate) int { return strings.Compare(backwards(a.name), backwards(b.name)) })
-		o.sorted = true
-	}
-	mark := func(all []*candidate, prefix string, read func(string) string) {
-		at, _ := slices.BinarySearchFunc(all, prefix, func(one *candidate, prefix string) int { return strings.Compare(read(one.name), prefix) })
-		for ; at < len(all) && strings.HasPrefix(read(all[at].name), prefix); at++ {
-			all[at].referenced = true
-		}
-	}
-	mark(o.forwards, name+"-", strings.Clone)
-	mark(o.backwards, backwards("-"+name), backwards)
-}
-
-func backwards(name string) string {
-	out := []byte(name)
-	slices.Reverse(out)
-	return string(out)
 }
 
 // word is the name of candidates, and the kind that counts; "" for any.
@@ -366,10 +320,10 @@ func (s *scan) plain(text, kind string) {
 }
 
 func (s *scan) word(name, kind string) {
-	if s.candidates.namespaces[name] != nil {
+	if s.candidates.namespaces[name] {
 		s.namespaces[name] = true
 	}
-	if s.candidates.byName[name] != nil {
+	if s.candidates.named[name] != nil {
 		s.words[word{name, kind}] = true
 	}
 }

@@ -206,43 +206,6 @@ func TestFoundBy(t *testing.T) {
 	}
 }
 
-// Operators put names together from the name of their own object. Kubernetes' own controllers do
-// not.
-func TestNamesThatOperatorsPutTogether(t *testing.T) {
-	names := []string{"db", "db-credentials", "db-a-b", "dbs-credentials", "creds-of-db", "db2-config", "conf-mydb", "zz-db", "a-db-z"}
-	for name, c := range map[string]struct {
-		group, namespace, name string
-		want                   []string
-	}{
-		"a custom kind":                  {"example.com", "ci", "db", []string{"db", "db-credentials", "db-a-b", "creds-of-db", "zz-db"}},
-		"a longer name":                  {"example.com", "ci", "db-a", []string{"db-a-b"}},
-		"elsewhere":                      {"example.com", "prod", "db", nil},
-		"a cluster-scoped custom kind":   {"example.com", "", "db", []string{"db", "db-credentials", "db-a-b", "creds-of-db", "zz-db"}},
-		"a cluster-scoped built-in kind": {"rbac.authorization.k8s.io", "", "db", nil},
-		"a built-in kind":                {"apps", "ci", "db", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			all, got := NewCandidates(), []string(nil)
-			for _, name := range names {
-				if err := all.Add(schema.GroupKind{Kind: "Secret"}, "ci", name); err != nil {
-					t.Fatal(err)
-				}
-			}
-			all.Scan(schema.GroupKind{Group: c.group, Kind: "Database"}, map[string]any{"metadata": map[string]any{"namespace": c.namespace, "name": c.name}})
-			for _, name := range names {
-				if referenced, err := all.Referenced(schema.GroupKind{Kind: "Secret"}, "ci", name); err != nil {
-					t.Error(err)
-				} else if referenced {
-					got = append(got, name)
-				}
-			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("uses %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 // A Pod costs the same however many namespaces have a name that it names.
 func TestScanCostsNoMoreWithNamespaces(t *testing.T) {
 	pod := map[string]any{"metadata": map[string]any{"namespace": "ns1"}, "spec": map[string]any{"x": "settings", "y": "--from=settings"}}

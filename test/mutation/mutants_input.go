@@ -103,7 +103,7 @@ var ofInput = []Mutant{
 	{
 		Invariant: "S6", Name: "an object that is newer than the lists is unused",
 		File: "policy/references/references.go",
-		Old:  "if i < 0 {", New: "if i < 0 {\n\t\treturn false, nil\n\t}\n\tif false {",
+		Old:  "if one == nil {", New: "if one == nil {\n\t\treturn false, nil\n\t}\n\tif false {",
 		Package: surveys, Tests: []string{"TestObjectIsNewerThanItsReferences"},
 	},
 	{

@@ -6,9 +6,27 @@ const names = "policy/references"
 var ofLookups = []Mutant{
 	{
 		Invariant: "S6", Name: "a claim that a StatefulSet left when it was scaled down is unused",
-		File: "policy/references/references.go",
-		Old:  "kind.Kind == \"StatefulSet\")", New: "false)",
+		File: "policy/references/made.go",
+		Old:  "!operator && kind.Kind != \"StatefulSet\" ||", New: "!operator ||",
 		Package: names, Tests: []string{"TestClaimsAndClasses"},
+	},
+	{
+		Invariant: "S6", Name: "what an operator made from the name of its object, and more before and after it, is unused",
+		File: "policy/references/made.go",
+		Old:  "range ends[i:]", New: "range ends[max(i, len(ends)-1):]",
+		Package: names, Tests: []string{"TestNamesThatOperatorsPutTogether"},
+	},
+	{
+		Invariant: "S6", Name: "beyond the limit of names that others are made from, a candidate is unused",
+		File: "policy/references/references.go",
+		Old:  "if !referenced && len(c.made) >= maxMade {", New: "if false {",
+		Package: names, Tests: []string{"TestTooManyNamesThatOthersAreMadeFrom"},
+	},
+	{
+		Invariant: "S6", Name: "a cluster-scoped object uses nothing in namespaces",
+		File: "policy/references/references.go",
+		Old:  "in = nil // all", New: "in = map[string]bool{\"\": true}",
+		Package: names, Tests: []string{"TestWhatObjectsName"},
 	},
 	{
 		Invariant: "S6", Name: "the default PriorityClass is unused",
