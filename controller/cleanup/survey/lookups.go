@@ -362,7 +362,7 @@ func (m *memory[T]) get(ctx context.Context, namespace string, read func(context
 		return none, ctx.Err()
 	}
 	if !of.ok || m.clock != nil && asked.Sub(of.sent) >= m.while {
-		of.sent = m.now()
+		of.sent, of.all = m.now(), none // The old answer takes no memory meanwhile.
 		of.all, of.err = read(ctx, namespace)
 		of.ok = ctx.Err() == nil // Its end is no answer for others.
 	}

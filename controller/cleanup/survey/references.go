@@ -147,6 +147,7 @@ func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Can
 		for _, version := range versions {
 			err := l.all(ctx, of.WithVersion(version), whole, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 				out.Scan(kind, object.Object)
+				object.Object = nil // It takes no memory while the rest of its page is scanned.
 				return nil
 			})
 			if err != nil {
