@@ -148,6 +148,9 @@ func TestMemory(t *testing.T) {
 		read := func(ctx context.Context, _ string) (int, error) {
 			reads++
 			now := reads
+			if m.of("ns").all != 0 {
+				t.Error("the old answer is kept in memory while it is read again")
+			}
 			select {
 			case <-time.After(3 * time.Second):
 				return now, nil

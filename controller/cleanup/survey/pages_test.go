@@ -13,6 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/resolution"
 )
 
 // shelf is a Reader with numbered objects. Pages of more than most are too large.
@@ -76,5 +79,45 @@ func TestPages(t *testing.T) {
 	p.yield = func(context.Context, bool) error { return ended }
 	if err := p.each(t.Context(), schema.GroupVersionResource{}, "", metav1.ListOptions{}, func(*unstructured.Unstructured) error { return nil }); !errors.Is(err, ended) {
 		t.Errorf("%v, want that it is over", err)
+	}
+}
+
+// keeping keeps the last page of each resource.
+type keeping struct {
+	*world
+	pages map[string][]unstructured.Unstructured
+}
+
+func (k keeping) List(ctx context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
+	page, next, err := k.world.List(ctx, resource, namespace, whole, options)
+	k.pages[resource.Resource] = page
+	return page, next, err
+}
+
+// An object is dropped once a lookup has read it: a page of whole objects takes megabytes.
+func TestScannedObjectsAreReleased(t *testing.T) {
+	k := keeping{unreferenced(), map[string][]unstructured.Unstructured{}}
+	for range 3 {
+		k.refers("deployments", "prod")
+	}
+	chosen := 0
+	s := New(unused(t, "!lookup.referenced", "configmaps"), k, Options{
+		Served: func(context.Context) ([]cleanup.Resource, error) { return k.served, nil }, Source: k,
+		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, Now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
+	})
+	if _, err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Choose(t.Context(), func(*cleanup.Target, *unstructured.Unstructured, cleanup.Decision) error {
+		chosen++
+		return nil
+	})
+	if err != nil || chosen > 0 || len(k.pages["deployments"]) != 3 {
+		t.Errorf("%d are chosen: %v; %d referrers were listed", chosen, err, len(k.pages["deployments"]))
+	}
+	for i := range k.pages["deployments"] {
+		if k.pages["deployments"][i].Object != nil {
+			t.Errorf("object %d is kept", i)
+		}
 	}
 }
