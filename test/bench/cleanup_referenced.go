@@ -24,12 +24,12 @@ var referencedOptions struct{ objects, rounds, runs int }
 
 func init() {
 	register(bench{
-		name: "cleanup_referenced", about: "lookup.referenced: kubectl curfew preview beside a bare list, and the memory of a run", position: 37,
+		name: "cleanup_referenced", about: "lookup.referenced: kubectl curfew preview beside a bare list, and the memory of a run on half as many candidates", position: 37,
 		run: runCleanupReferenced,
 		flags: func(fs *flag.FlagSet) {
 			fs.IntVar(&referencedOptions.objects, "cleanup_referenced-objects", 10000, "how many ConfigMaps match; as many do not")
-			fs.IntVar(&referencedOptions.rounds, "cleanup_referenced-rounds", 5, "how many rounds; each lists once and previews once")
-			fs.IntVar(&referencedOptions.runs, "cleanup_referenced-runs", 3, "how many runs of the controller for its memory")
+			fs.IntVar(&referencedOptions.rounds, "cleanup_referenced-rounds", 5, "how many rounds; each lists once and previews once; 0: none")
+			fs.IntVar(&referencedOptions.runs, "cleanup_referenced-runs", 3, "how many runs of the controller for its memory; 0: none")
 		},
 	})
 }
@@ -42,20 +42,31 @@ func runCleanupReferenced(ctx context.Context, e *environment) ([]result, error)
 	if err := e.grantLists(ctx); err != nil {
 		return nil, err
 	}
-	out, err := e.preview(ctx, o.objects, o.rounds, "cleanup.referenced.vs_list", notReferenced,
-		"--at", time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339))
-	if err != nil || o.runs == 0 {
-		return out, err
+	var out []result
+	if o.rounds > 0 {
+		var err error
+		out, err = e.preview(ctx, o.objects, o.rounds, "cleanup.referenced.vs_list", notReferenced,
+			"--at", time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339))
+		if err != nil {
+			return nil, err
+		}
 	}
-	extra, err := e.referencedMemory(ctx, o.objects, o.runs)
+	if o.runs == 0 {
+		return out, nil
+	}
+	extra, err := e.referencedMemory(ctx, o.objects/2, o.runs)
 	return append(out, memoryRow("cleanup.referenced.extra_mb", extra)...), err
 }
 
 // notReferenced is the condition of a policy that deletes what nothing refers to.
 const notReferenced = "!lookup.referenced"
 
+// referencers is how many PodTemplates refer to each ConfigMap that is kept: with as many ConfigMaps
+// that nothing refers to, there is a referrer for each candidate.
+const referencers = 2
+
 // referencedMemory has the controller delete ConfigMaps that nothing refers to, and keep as many
-// that a PodTemplate each refers to. It returns what memory that took.
+// that PodTemplates refer to. It returns what memory that took.
 func (e *environment) referencedMemory(ctx context.Context, objects, runs int) (extra []float64, err error) {
 	client, err := kubernetes.NewForConfig(connect(e.config))
 	if err != nil {
@@ -99,10 +110,15 @@ func (r *referenced) namespace(ctx context.Context) error {
 	return r.others.each(ctx, loaders, func(ctx context.Context, name string) error {
 		volume := corev1.Volume{Name: "settings", VolumeSource: corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}}
-		_, err := r.client.CoreV1().PodTemplates(benchNamespace).Create(ctx, &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{GenerateName: "of-"},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "bench"}},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}, Volumes: []corev1.Volume{volume}}}}, metav1.CreateOptions{})
-		return err
+		for range referencers {
+			_, err := r.client.CoreV1().PodTemplates(benchNamespace).Create(ctx, &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{GenerateName: "of-"},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "bench"}},
+					Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}, Volumes: []corev1.Volume{volume}}}}, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
