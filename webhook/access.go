@@ -192,8 +192,8 @@ func serviceAccountGroups(username string) []string {
 // seen, and the rule only warns by default.
 type CachedReviews struct {
 	// Limit is how many questions a second go to the API server; 0 means no limit. Where anyone can
-	// call the webhooks, each request may name a user that was never asked about. The requests of one
-	// tenant use at most half of what the others leave.
+	// call the webhooks, each request may name a user that was never asked about. So callers share the
+	// limit, by their address, and the tenants that one caller names share its part: see [share].
 	Limit int
 
 	reviewer AccessReviewer
@@ -201,14 +201,14 @@ type CachedReviews struct {
 	answers  *cache.LRUExpireCache // whether it is allowed, by question
 
 	mu sync.Mutex
-	// asked are the questions since second began, by tenant, and total is their sum.
-	second time.Time
-	asked  map[digest]int
-	total  int
+	// asked are the questions since second began, and before has the questions of the second before.
+	second        time.Time
+	asked, before *uses
 }
 
-// LimitAnonymous is the Limit where callers of the webhooks are not authenticated.
-const LimitAnonymous = 100
+// LimitAnonymous is the Limit where callers of the webhooks are not authenticated. An API server
+// has half of it while no others call, and a third beside one other caller.
+const LimitAnonymous = 200
 
 // errTooMany is the answer beyond the limit.
 var errTooMany = errors.New("too many access reviews in one second")
@@ -224,7 +224,7 @@ const (
 // NewCachedReviews caches a reviewer's answers for ten seconds.
 func NewCachedReviews(reviewer AccessReviewer, clock Clock) *CachedReviews {
 	answers := cache.NewLRUExpireCacheWithClock(maxAnswers, clock)
-	return &CachedReviews{reviewer: reviewer, clock: clock, answers: answers, asked: map[digest]int{}}
+	return &CachedReviews{reviewer: reviewer, clock: clock, answers: answers, asked: &uses{}}
 }
 
 // May implements [AccessReviewer]. Errors are not cached.
@@ -236,8 +236,9 @@ func (c *CachedReviews) May(ctx context.Context, user authenticationv1.UserInfo,
 	if known, ok := c.answers.Get(key); ok {
 		return known == true, nil
 	}
+	caller, _ := ctx.Value(callerKey{}).(string)
 	requester, _ := ctx.Value(requesterKey{}).(string)
-	if !c.permit(cmp.Or(requester, user.Username)) {
+	if !c.permit(digestOf(caller), digestOf(tenantOf(cmp.Or(requester, user.Username)))) {
 		return false, errTooMany
 	}
 	allowed, err := c.reviewer.May(ctx, user, what)
@@ -247,48 +248,6 @@ func (c *CachedReviews) May(ctx context.Context, user authenticationv1.UserInfo,
 	c.answers.Add(key, allowed, keepAnswers)
 	return allowed, nil
 }
-
-// permit counts a question, and reports whether it is within the limit. Refused questions are not
-// counted, so that at most Limit tenants are remembered.
-func (c *CachedReviews) permit(requester string) bool {
-	if c.Limit == 0 {
-		return true
-	}
-	now, tenant := c.clock.Now(), digestOf(tenantOf(requester))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if age := now.Sub(c.second); age < 0 || age >= time.Second {
-		c.second, c.total = now, 0
-		clear(c.asked)
-	}
-	own := c.asked[tenant]
-	if left := c.Limit - (c.total - own); own >= (left+1)/2 {
-		return false
-	}
-	c.asked[tenant]++
-	c.total++
-	return true
-}
-
-// requesterKey is the key under which a context has the user whose request is reviewed. The request
-// may cost questions about other users.
-type requesterKey struct{}
-
-func requestedBy(ctx context.Context, user string) context.Context {
-	return context.WithValue(ctx, requesterKey{}, user)
-}
-
-// tenantOf is the user, or the namespace of a ServiceAccount: a user who creates one there may
-// create many.
-func tenantOf(user string) string {
-	if account, ok := strings.CutPrefix(user, serviceAccountPrefix); ok {
-		namespace, _, _ := strings.Cut(account, ":")
-		return serviceAccountPrefix + namespace
-	}
-	return user
-}
-
-const serviceAccountPrefix = "system:serviceaccount:"
 
 // questionOf identifies a question. Names of users and groups may contain any text.
 func questionOf(user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) digest {

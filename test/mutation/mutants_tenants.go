@@ -130,15 +130,27 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "made-up users cost the API server any number of access reviews",
-		File: "webhook/access.go",
-		Old:  "own >= (left+1)/2 {", New: "left < 0 {",
+		File: "webhook/shares.go",
+		Old:  "asked.count >= limit {", New: "asked.count < 0 {",
 		Package: admits, Tests: []string{"TestAccessReviewsAreLimited"},
 	},
 	{
 		Invariant: "S10", Name: "one tenant uses up the access reviews of all",
-		File: "webhook/access.go",
-		Old:  "own >= (left+1)/2 {", New: "own >= left {",
+		File: "webhook/shares.go",
+		Old:  "min((left+1)/2, max(1, limit/parts))", New: "left",
 		Package: admits, Tests: []string{"TestAccessReviewsAreShared"},
+	},
+	{
+		Invariant: "S10", Name: "seven tenants use up the access reviews of all, second after second",
+		File: "webhook/shares.go",
+		Old:  "min((left+1)/2, max(1, limit/parts))", New: "(left + 1) / 2",
+		Package: admits, Tests: []string{"TestManyTenantsLeaveAccessReviews"},
+	},
+	{
+		Invariant: "S10", Name: "a caller who makes up users uses up the access reviews of the API server",
+		File: "webhook/access.go",
+		Old:  "digestOf(caller)", New: "digestOf(caller[:0])",
+		Package: admits, Tests: []string{"TestCallersLeaveAccessReviews"},
 	},
 	{
 		Invariant: "S10", Name: "a posted review of a Binding shows a Pod whose UID the caller does not know",
