@@ -131,6 +131,8 @@ type OwnerReader interface {
 	// Read asks the API server. Nil without an error means that the owner is gone, or that another
 	// object has its name.
 	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
+	// Serves reports whether the API server serves a kind. It may be wrong for a kind that is new.
+	Serves(kind schema.GroupKind) (bool, error)
 }
 
 // PodGetter reads Pods.

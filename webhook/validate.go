@@ -149,19 +149,22 @@ func merged(object map[string]any, where string, more map[string]string) map[str
 	return out
 }
 
-// installed are the profiles of kinds that are served. Where a product is not installed, a tenant
+// served reports whether the API server serves a kind. Where a product is not installed, a tenant
 // may own its controller's account, and make up an owner that is never collected. With
-// --only-namespaces Curfew reads no CustomResourceDefinitions.
-func (w *Webhooks) installed() policy.Profiles {
-	snapshot := w.source.store.Snapshot()
-	if len(w.settings.Only) > 0 {
-		return snapshot.Profiles
+// --only-namespaces Curfew reads no CustomResourceDefinitions, and asks discovery. A kind is
+// treated as served while that is not known (S8).
+func (w *Webhooks) served(ctx context.Context, kind schema.GroupKind) bool {
+	switch {
+	case references.BuiltIn(kind.Group):
+		return true
+	case len(w.settings.Only) == 0:
+		return w.source.store.Snapshot().Definition(kind) != nil
+	case w.settings.Owners == nil || w.ownerReads.Acquire(ctx, 1) != nil:
+		return true
 	}
-	out := maps.Clone(snapshot.Profiles)
-	maps.DeleteFunc(out, func(kind schema.GroupKind, _ *policy.Profile) bool {
-		return !references.BuiltIn(kind.Group) && snapshot.Definition(kind) == nil
-	})
-	return out
+	defer w.ownerReads.Release(1)
+	served, err := w.settings.Owners.Serves(kind)
+	return served || err != nil
 }
 
 // admitChild turns the denials of an object that a known controller creates into warnings, if the
@@ -170,17 +173,19 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	if decision.Allowed() {
 		return
 	}
-	profiles := w.installed()
-	if !review.ByController(profiles) {
-		return
-	}
-	facts, owner := review.Facts, review.Facts.Owner
+	facts, owner, profiles := review.Facts, review.Facts.Owner, w.Profiles()
 	// The API server accepts no reference without a UID. A posted review may have one: it must not
 	// find out the content of an object by its name alone.
-	if owner.UID == "" {
+	if !review.ByController(profiles) || owner.UID == "" {
 		return
 	}
-	of := profiles.For(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
+	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
+	defer cancel()
+	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
+	if !review.ByController(policy.Profiles{}) && !w.served(ctx, kind.GroupKind()) {
+		return // An account of a profile alone.
+	}
+	of := profiles.For(kind)
 	if w.settings.Owners == nil || !of.KnowsTemplate(facts.Profile.Kind.GroupKind()) {
 		review.AdmitChild(decision, nil)
 		return
@@ -194,8 +199,6 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 		review.AdmitChild(decision, nil)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
-	defer cancel()
 	read, err := w.readOwner(ctx, facts.Namespace, owner)
 	if err != nil {
 		w.log.V(1).Info("the owner of a new object could not be read, so that the object is admitted", "kind", owner.Kind, "reason", err.Error())

@@ -253,6 +253,15 @@ func (o *Owners) Read(ctx context.Context, namespace string, owner *metav1.Owner
 	return read.Object, nil
 }
 
+// Serves implements webhook.OwnerReader.
+func (o *Owners) Serves(kind schema.GroupKind) (bool, error) {
+	_, err := o.Mapper.RESTMapping(kind)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // IsGone reports whether an error says that an object is not there. A 404 of a proxy, or for a kind
 // that is not served, does not say so.
 func IsGone(err error) bool {

@@ -5,7 +5,7 @@ var admission = []Mutant{
 	{
 		Invariant: "S6", Name: "an owner reference alone turns a denial into a warning",
 		File: "webhook/validate.go",
-		Old:  "if !review.ByController(profiles) {", New: "if review.Facts.Owner == nil {",
+		Old:  "if !review.ByController(profiles) || ", New: "if owner == nil || ",
 		Package: admits, Tests: []string{"TestForgedOwner"},
 	},
 	{

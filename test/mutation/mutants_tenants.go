@@ -153,6 +153,12 @@ var ofTenants = []Mutant{
 		Package: admits, Tests: []string{"TestCallersLeaveAccessReviews"},
 	},
 	{
+		Invariant: "S6", Name: "with --only-namespaces, an account of a product that is not installed counts",
+		File: "webhook/validate.go",
+		Old:  "return served || err != nil", New: "return served || err == nil",
+		Package: admits, Tests: []string{"TestOwnerOfAnUnservedKindInNamespaces"},
+	},
+	{
 		Invariant: "S10", Name: "a posted review of a Binding shows a Pod whose UID the caller does not know",
 		File: "webhook/validate.go",
 		Old:  "uid != string(request.facts.UID) {", New: "uid == \"\" {",
