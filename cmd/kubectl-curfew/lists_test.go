@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -283,6 +285,34 @@ func TestOneLine(t *testing.T) {
 	if have := console.OneLine("a\tb\x1b[2J\u009b2J\u0085c\u2028d\x7fé…"); have != "a b [2J 2J c d é…" {
 		t.Errorf("got %q, want each control character replaced by a space", have)
 	}
+}
+
+// TestHostileNames: names of RBAC objects may have any character, and so may errors of an API
+// server. None controls the terminal.
+func TestHostileNames(t *testing.T) {
+	text := `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: "a\e[2J\u009bb\nZ", uid: a, ` +
+		`creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d, one: name}}}`
+	const cleaner = `{apiVersion: kyverno.io/v2, kind: ClusterCleanupPolicy, metadata: {name: "a\e[2J\u009bb\nZ"}, spec: {schedule: "@daily", match: {any: []}}}`
+	for line, in := range map[string]scene{
+		"explain clusterroles -l one=name": {}, "expiring clusterroles -l one=name": {}, "keep clusterroles -l one=name --yes": {},
+		"expire-now clusterroles -l one=name": {terminal: true, stdin: "n\n"}, "convert -f -": {stdin: cleaner},
+	} {
+		_, stdout, stderr, _ := executeIn(t, withObject(t, text, nil), in, words(line)...)
+		got := strings.ReplaceAll(stdout+stderr, "\r\x1b[K", "") // of the progress
+		if !strings.Contains(got, "a [2J b Z") {
+			t.Errorf("%s: the object is not shown: %q", line, got)
+		}
+		if strings.ContainsAny(got, "\x1b\u009b") || strings.Contains(got, "\nZ") {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+	var out bytes.Buffer
+	console.PrintNotes([]string{"a\x1b[2J"}, &out)
+	command := &cobra.Command{RunE: func(*cobra.Command, []string) error { return errors.New("b\x1b[2J\nc") }, SilenceErrors: true, SilenceUsage: true}
+	command.SetErr(&out)
+	command.SetArgs(nil)
+	expectExit(t, "a command that fails", console.Run(t.Context(), command), console.ExitUsage, out.String())
+	expectSame(t, "stderr", out.String(), "note: a [2J\nerror: b [2J\nerror: c\n")
 }
 
 // TestControllerHasToSee: the controller skips kinds that it may delete, but not list or watch.

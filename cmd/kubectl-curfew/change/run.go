@@ -204,7 +204,7 @@ func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned,
 		done = append(done, each)
 		if print == nil {
 			progress.Done() // The line itself shows the progress.
-			fmt.Fprintln(out, c.result(each, now))
+			fmt.Fprintln(out, console.OneLine(c.result(each, now)))
 		}
 	}
 	progress.Done()
@@ -226,7 +226,7 @@ func (c *changing) result(each *planned, now time.Time) string {
 		name = each.String()
 	}
 	if each.unchanged() {
-		return name + " unchanged: " + console.OneLine(each.err.Error())
+		return name + " unchanged: " + each.err.Error()
 	}
 	after, before := deletionText(each.plan.After, now), deletionText(each.plan.Before, now)
 	return fmt.Sprintf("%s %s: %s (was: %s)%s", name, c.done, after, before, c.mode())
@@ -248,10 +248,10 @@ func (c *changing) attempt(ctx context.Context, w *world.World, all []*planned, 
 	switch {
 	case each.err == nil:
 		for _, warning := range each.plan.Warnings {
-			fmt.Fprintf(diagnostics, "warning: %s: %s\n", each, console.OneLine(warning))
+			fmt.Fprintln(diagnostics, console.OneLine(fmt.Sprintf("warning: %s: %s", each, warning)))
 		}
 	case !each.unchanged():
-		fmt.Fprintf(diagnostics, "error: %s: %s\n", each, console.OneLine(each.err.Error()))
+		fmt.Fprintln(diagnostics, console.OneLine(fmt.Sprintf("error: %s: %s", each, each.err)))
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ type Environment struct {
 // PrintNotes prints what could not be read, and what that means.
 func PrintNotes(notes []string, diagnostics io.Writer) {
 	for _, note := range notes {
-		fmt.Fprintln(diagnostics, "note:", note)
+		fmt.Fprintln(diagnostics, "note:", OneLine(note))
 	}
 }
 
@@ -60,7 +60,7 @@ func Run(ctx context.Context, command *cobra.Command) int {
 		return ExitBadNews
 	default:
 		for line := range strings.Lines(err.Error() + "\n") { // Joined errors have a line each.
-			fmt.Fprint(command.ErrOrStderr(), "error: ", line)
+			fmt.Fprintln(command.ErrOrStderr(), "error:", OneLine(strings.TrimSuffix(line, "\n")))
 		}
 		if errors.Is(err, ErrDeclined) {
 			return ExitBadNews

@@ -113,7 +113,7 @@ func (o *convertOptions) run(in io.Reader, out, diagnostics io.Writer) error {
 			severity = "not converted"
 			lost++
 		}
-		if _, err := fmt.Fprintf(diagnostics, "%s: %s\n", severity, finding); err != nil {
+		if _, err := fmt.Fprintf(diagnostics, "%s: %s\n", severity, console.OneLine(finding.String())); err != nil {
 			return fmt.Errorf("writing the findings: %w", err)
 		}
 	}

@@ -140,7 +140,7 @@ func (s *inPlace) show(report *expiringReport) error {
 	width, height := s.size()
 	s.view.width = width
 	for _, note := range report.notes { // At the top, in a line each.
-		note = "note: " + note
+		note = "note: " + console.OneLine(note)
 		if runes := []rune(note); width > 0 && len(runes) > width {
 			note = string(runes[:width-1]) + "…"
 		}
@@ -211,7 +211,7 @@ type noteLines struct {
 func (n *noteLines) print(notes []string) {
 	for _, note := range notes {
 		if !slices.Contains(n.notes, note) {
-			fmt.Fprintln(n.out, "note:", note)
+			fmt.Fprintln(n.out, "note:", console.OneLine(note))
 		}
 	}
 	n.notes = notes

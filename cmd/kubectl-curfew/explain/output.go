@@ -172,7 +172,7 @@ func writeParts(out io.Writer, parts []part) error {
 // text writes the answer first, then the details.
 func (e *explained) text(out io.Writer) error {
 	facts, zone := e.of.Facts, e.now.Location()
-	fmt.Fprintf(out, "%s %s\n\n", e.kind.Name(facts.Name)+in(facts.Namespace), console.OneLine(e.summary()))
+	fmt.Fprintf(out, "%s\n\n", console.OneLine(e.kind.Name(facts.Name)+in(facts.Namespace)+" "+e.summary()))
 	about := [][]string{{"Created", console.Instant(facts.Created, zone) + ", " + console.Relative(facts.Created, e.now)}}
 	about = append(about, []string{"State", e.state()})
 	if deadline := e.deadline(); deadline != "" {

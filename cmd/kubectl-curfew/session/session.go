@@ -79,7 +79,7 @@ func (c *Connection) Confirm(ctx context.Context, question string, in io.Reader,
 	if !c.Terminal(in) {
 		return errors.New("stdin is not a terminal; pass --yes")
 	}
-	fmt.Fprint(diagnostics, question, " [y/N] ")
+	fmt.Fprint(diagnostics, console.OneLine(question), " [y/N] ")
 	answer := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(in).ReadString('\n')
