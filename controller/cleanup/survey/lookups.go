@@ -40,7 +40,7 @@ type lookups struct {
 // newLookups makes lookups whose answers end after liveFor by a clock; nil keeps them. served and
 // failed are what discovery has answered.
 func (s *Survey) newLookups(snapshot *platform.Snapshot, served []cleanup.Resource, failed error, clock clock.PassiveClock) *lookups {
-	workloads, err := workloadsOf(snapshot.Profiles, served, failed)
+	workloads, err := workloadsOf(snapshot, served, failed)
 	return &lookups{
 		s.reader, workloads, err, newMemory[*volumes](clock), newMemory[*services](clock), newMemory[map[string]string](clock),
 		s.newReferrers(snapshot.Profiles, served, failed, clock),
@@ -276,20 +276,21 @@ func claimsOf(profile *policy.Profile) (out []policy.Reference) {
 
 // workloadsOf are the served kinds whose profiles have pod templates or name claims. It is an error
 // if one of them may be served by an API group that does not answer, or is served in other versions
-// than the one whose fields its profile knows.
-func workloadsOf(profiles policy.Profiles, served []cleanup.Resource, failed error) ([]workload, error) {
+// than the one whose fields its profile knows, or without a field that names a claim.
+func workloadsOf(snapshot *platform.Snapshot, served []cleanup.Resource, failed error) ([]workload, error) {
 	silent := cleanup.SilentGroups(nil)
 	if failed != nil && !errors.As(failed, &silent) {
 		return nil, fmt.Errorf("looking up what mounts a volume: %w", failed)
 	}
-	for kind, profile := range profiles {
+	for kind, profile := range snapshot.Profiles {
 		if len(profile.PodTemplates)+len(claimsOf(profile)) > 0 && slices.Contains(silent, kind.Group) {
 			return nil, fmt.Errorf("looking up what mounts a volume: %w", silent)
 		}
 	}
 	var out []workload
 	for i := range served {
-		profile := profiles[schema.GroupKind{Group: served[i].Group, Kind: served[i].Kind}]
+		kind := schema.GroupKind{Group: served[i].Group, Kind: served[i].Kind}
+		profile := snapshot.Profiles[kind]
 		if profile == nil || len(profile.PodTemplates)+len(claimsOf(profile)) == 0 {
 			continue
 		}
@@ -297,6 +298,11 @@ func workloadsOf(profiles policy.Profiles, served []cleanup.Resource, failed err
 		if !slices.Contains(served[i].Versions, version) {
 			return nil, fmt.Errorf("looking up what mounts a volume: %s is not served in version %s, which its KindProfile describes",
 				served[i].GroupResource, version)
+		}
+		if compiled := snapshot.Compiled(kind); compiled != nil {
+			if missing := compiled.Missing(snapshot.Definition(kind)).ToAggregate(); missing != nil {
+				return nil, fmt.Errorf("looking up what mounts a volume: KindProfile %s: %w", profile.Name, missing)
+			}
 		}
 		out = append(out, workload{served[i].WithVersion(version), served[i].Namespaced, profile.PodTemplates, claimsOf(profile)})
 	}

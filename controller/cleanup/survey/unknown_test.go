@@ -18,6 +18,21 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
+// serving has the API server serve Workflows with a spec of these fields.
+func serving(workflows cleanup.Resource, fields map[string]any) func(*world) {
+	version := map[string]any{"name": "v1alpha1", "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
+		"type": "object", "properties": map[string]any{"spec": fields}}}}
+	definition := expression.DefinitionOf(map[string]any{
+		"spec": map[string]any{"group": workflows.Group, "scope": "Namespaced", "versions": []any{version},
+			"names": map[string]any{"kind": workflows.Kind, "plural": workflows.Resource}},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
+	})
+	return func(w *world) {
+		w.served = append(w.served, workflows)
+		w.snapshot = platform.SnapshotOf([]*expression.Profile{shipped("Workflow")}, []expression.Definition{definition})
+	}
+}
+
 // A volume is mounted if anything that may exist mounts its claim. An unknown answer keeps it: in a
 // list and right before the DELETE, under any operator.
 func TestMountedOrUnknown(t *testing.T) {
@@ -53,9 +68,11 @@ func TestMountedOrUnknown(t *testing.T) {
 			w.add("workflows", "dev", "train", claimOf("data"))
 			w.served = append(w.served, workflows)
 		}, true},
-		"a custom kind of a silent group": {func(w *world) { w.silent = cleanup.SilentGroups{"argoproj.io"} }, false},
-		"its kind is not installed":       {func(w *world) {}, true},
-		"its API group does not answer":   {func(w *world) { used(w); w.silent = cleanup.SilentGroups{"apps.openshift.io"} }, false},
+		"a custom kind with any fields":              {serving(workflows, map[string]any{"x-kubernetes-preserve-unknown-fields": true}), true},
+		"a custom kind that has not the named field": {serving(workflows, map[string]any{"type": "object", "properties": map[string]any{"volume": map[string]any{}}}), false},
+		"a custom kind of a silent group":            {func(w *world) { w.silent = cleanup.SilentGroups{"argoproj.io"} }, false},
+		"its kind is not installed":                  {func(w *world) {}, true},
+		"its API group does not answer":              {func(w *world) { used(w); w.silent = cleanup.SilentGroups{"apps.openshift.io"} }, false},
 		"its version is another one": {func(w *world) {
 			other := installed
 			other.Versions = []string{"v2"}
