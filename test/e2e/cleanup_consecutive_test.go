@@ -45,7 +45,8 @@ func (s *space) runInARow() bool {
 			return run != nil && (before == nil || run.ID != before.ID) && run.Phase != v1alpha1.RunRunning
 		})
 		last = status.LastRun
-		soon := last.StartTime.Sub(last.ScheduledTime.Time) < 30*time.Second // Later, it leaves no matches.
+		// A run that begins to read objects later than that leaves no matches.
+		soon := last.CompletionTime.Sub(last.ScheduledTime.Time) < 30*time.Second || status.Matches != nil && status.Matches.Run == last.ID
 		return status, soon && (before == nil || last.ScheduledTime.Sub(before.ScheduledTime.Time) == time.Minute)
 	}
 	// prepared reports whether the next run has not begun.
