@@ -2,7 +2,9 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"time"
 
@@ -37,11 +39,19 @@ func Waiting(ctx context.Context, what string) (limited context.Context, end con
 	return limited, end
 }
 
-// Poll asks every moment until the answer is yes or an error, or the patience is over.
+// Poll asks every moment until the answer is yes or an error, or the patience is over. A broken
+// connection is no answer.
 func Poll(ctx context.Context, what string, condition wait.ConditionWithContextFunc) error {
 	limited, end := Waiting(ctx, what)
 	defer end()
-	err := wait.PollUntilContextCancel(limited, 50*time.Millisecond, true, condition)
+	err := wait.PollUntilContextCancel(limited, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		yes, err := condition(ctx)
+		if broken := (*url.Error)(nil); errors.As(err, &broken) {
+			fmt.Fprintf(os.Stderr, "waiting for %s, asks again after %v\n", what, err)
+			return false, nil
+		}
+		return yes, err
+	})
 	if cause := context.Cause(limited); err != nil && cause != nil {
 		return cause
 	}
