@@ -29,9 +29,7 @@ func TestCleanupRecipes(t *testing.T) {
 	} {
 		all = append(all, newSpace(t).prepareRecipe(name))
 	}
-	for _, one := range all {
-		one.compare()
-	}
+	compareAll(all)
 }
 
 // prepareRecipe creates the objects of a recipe's CleanupTest, as old as they are in it, and the
