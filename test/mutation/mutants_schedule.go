@@ -37,4 +37,16 @@ var ofSchedules = []Mutant{
 		Old:  "if !overlap(rule.Resources, later.Resources) ||", New: "if true ||",
 		Package: converts, Tests: []string{"TestJanitorFirstRuleDecides"},
 	},
+	{
+		Invariant: "S6", Name: "a converted policy deletes a kind that Kyverno does not match by case",
+		File: "cmd/kubectl-curfew/convert/kinds.go",
+		Old:  "if reason = noKind(group, kind); reason != \"\" {", New: "if false {",
+		Package: converts, Tests: []string{"TestKindSelectors"},
+	},
+	{
+		Invariant: "S6", Name: "a converted policy deletes all kinds where Kyverno lists none by a wildcard",
+		File: "cmd/kubectl-curfew/convert/filter.go",
+		Old:  "if slices.Contains(one.Resources, \"*\") {", New: "if false {",
+		Package: converts, Tests: []string{"TestKindSelectors"},
+	},
 }

@@ -59,6 +59,9 @@ func (d *draft) rules(path string, r *resources) []v1alpha1.ResourceRule {
 		if note != "" {
 			d.note(field, "%q: %s", kind, note)
 		}
+		if slices.Contains(one.Resources, "*") {
+			d.broader(field, "%q deletes nothing in Kyverno, which lists no kind by a wildcard: name the kinds", kind)
+		}
 		one.ResourceNames = r.names()
 		out = append(out, one)
 	}

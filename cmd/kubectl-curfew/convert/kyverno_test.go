@@ -222,10 +222,10 @@ func TestMatchesThatAreNotConverted(t *testing.T) {
 		`{any: [{resources: {kinds: [Pod], surprise: 1}}]}`:                                 `unknown field "spec.match.any[0].resources.surprise"`,
 		`{any: [{resources: {kinds: [Pod]}, subjects: [{kind: User, name: x}]}]}`:           `unknown field "spec.match.any[0].subjects"`,
 		`{any: [{resources: {kinds: [Pod]}}], all: [{resources: {names: [x]}}]}`:            "any beside all is not supported",
-		`{all: [{resources: {kinds: [Pod]}}, {resources: {kinds: [Pod/status]}}]}`:          `"Pod/status" is not a kind, or it is a subresource`,
+		`{all: [{resources: {kinds: [Pod]}}, {resources: {kinds: [Pod/status]}}]}`:          `"Pod/status" is the subresource "status", and no object: name the kind alone`,
 		`{any: [{resources: {kinds: [Pod, Widget]}}]}`:                                      `"Widget" is not a kind of Kubernetes: write it as group/version/Kind`,
-		`{any: [{resources: {kinds: [Pod, Pod/status]}}]}`:                                  `"Pod/status" is not a kind, or it is a subresource`,
-		`{any: [{resources: {kinds: ["P*", Pod]}}]}`:                                        `"P*" wildcards in a kind are not supported`,
+		`{any: [{resources: {kinds: [Pod, Pod/status]}}]}`:                                  `"Pod/status" is the subresource "status", and no object: name the kind alone`,
+		`{any: [{resources: {kinds: ["P*", Pod]}}]}`:                                        `"P*" has a wildcard, by which Kyverno finds no kind: name it`,
 		`{any: [{resources: {kinds: []}}]}`:                                                 "is empty: name the kinds",
 	} {
 		result := convert.Source("", []byte(fmt.Sprintf(withMatch, "ClusterCleanupPolicy", match, "null")), options)
@@ -344,8 +344,6 @@ spec:
 		excluding(`apiGroups: [batch], resources: [jobs], resourceNames: [a]`):                            "broader",
 		strings.Replace(fmt.Sprintf(deleting, "*", `"*"`), "resources:", "scope: Cluster, resources:", 1): "",
 		fmt.Sprintf(cleaning, `"*"`, "{}"):                                                                "broader",
-		fmt.Sprintf(cleaning, `"batch/*/*"`, "{}"):                                                        "broader",
-		fmt.Sprintf(cleaning, `"apps/*/*"`, "{}"):                                                         "",
 		fmt.Sprintf(cleaning, "Job", "{}"):                                                                "Orphan",
 		fmt.Sprintf(cleaning, "Deployment", "{}"):                                                         "",
 		fmt.Sprintf(cleaning, "Job, Deployment", "{}"):                                                    "broader",

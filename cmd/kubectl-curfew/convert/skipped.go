@@ -189,17 +189,16 @@ func both(a, b *metav1.LabelSelector) *metav1.LabelSelector {
 // kindTerm is true for objects of one of the kinds, groups and versions included.
 func kindTerm(kinds []string) (string, error) {
 	var out []string
-	for _, kind := range kinds {
-		parts := strings.Split(kind, "/")
-		name := parts[len(parts)-1]
-		term := anyOf("object.kind", []string{name})
+	for _, text := range kinds {
+		group, version, kind, reason := parseKind(text)
+		term := anyOf("object.kind", []string{kind})
 		switch {
-		case len(parts) == 2 && versionName.MatchString(parts[0]):
-			term += fmt.Sprintf(` && object.apiVersion.matches(%q)`, "^([^/]*/)?"+strings.TrimPrefix(wildcard(parts[0]), "(?s)^"))
-		case len(parts) == 3 && versionName.MatchString(parts[1]):
-			term += fmt.Sprintf(` && object.apiVersion.matches(%q)`, wildcard(parts[0]+"/"+parts[1]))
-		case len(parts) != 1:
-			return "", fmt.Errorf("%q is not a kind, or it is a subresource", kind)
+		case reason != "":
+			return "", fmt.Errorf("%q %s", text, reason)
+		case group != "*":
+			term += fmt.Sprintf(` && object.apiVersion.matches(%q)`, wildcard(group+"/"+version))
+		case version != "*":
+			term += fmt.Sprintf(` && object.apiVersion.matches(%q)`, "^([^/]*/)?"+strings.TrimPrefix(wildcard(version), "(?s)^"))
 		}
 		out = append(out, term)
 	}

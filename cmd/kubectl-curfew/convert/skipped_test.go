@@ -132,7 +132,7 @@ func TestDefaultResourceFilters(t *testing.T) {
 		converted := single(t, fmt.Sprintf(withKind, kinds))
 		compiled := usable(t, converted)
 		for object, want := range objects {
-			if have := deletes(t, compiled, object); have != want || converted.Spec.Suspend {
+			if have := deletes(t, compiled, object); have != want || converted.Spec.Suspend != (kinds == "'*'") {
 				t.Errorf("%s: %s is deleted: %t, want %t; suspended: %t", kinds, object, have, want, converted.Spec.Suspend)
 			}
 		}
