@@ -187,7 +187,8 @@ func TestRulesOfLookups(t *testing.T) {
 	const guarded = "no policy deletes this kind by a lookup, since that may grant or allow more: delete it by name or label"
 	const others = "lookup.referenced is for configmaps, ingressclasses.networking.k8s.io, persistentvolumeclaims, " +
 		"priorityclasses.scheduling.k8s.io, runtimeclasses.node.k8s.io, secrets, serviceaccounts, storageclasses.storage.k8s.io: name these alone"
-	const dangling = "lookup.dangling is for horizontalpodautoscalers.autoscaling, ingresses.networking.k8s.io: name these alone"
+	const dangling = "lookup.dangling is for horizontalpodautoscalers.autoscaling, ingresses.networking.k8s.io, " +
+		"custom kinds whose KindProfile has references: name these alone"
 	invalid := func(value, message string) string {
 		return `spec.matchConstraints.resourceRules[0]: Invalid value: "` + value + `": ` + message
 	}
@@ -212,6 +213,11 @@ func TestRulesOfLookups(t *testing.T) {
 		{"networking.k8s.io", "ingresses", "dangling", ""},
 		{"storage.k8s.io", "volumeattachments", "dangling", invalid("volumeattachments.storage.k8s.io", dangling)},
 		{"apps", "deployments", "dangling", invalid("deployments.apps", dangling)},
+		{"argoproj.io", "workflows", "dangling", ""},
+		{"argoproj.io", "workflows", "selects", invalid("workflows.argoproj.io", "lookup.selects is for services: name these alone")},
+		{"argoproj.io", "*", "dangling", invalid("*.argoproj.io", dangling)},
+		{"*", "workflows", "dangling", invalid("workflows.*", dangling)},
+		{"curfew.dev", "podtallies", "dangling", invalid("podtallies.curfew.dev", dangling)},
 		{"rbac.authorization.k8s.io", "rolebindings", "dangling", invalid("rolebindings.rbac.authorization.k8s.io", guarded)},
 		{"", "namespaces", "instances", ""},
 		{"", "nodes", "instances", ""},

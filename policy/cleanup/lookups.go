@@ -51,9 +51,15 @@ func CompileReport(compiler *expression.Compiler, object *v1alpha1.ClusterCleanu
 	return out, errs
 }
 
+// byProfile reports whether a lookup is about a custom kind if its KindProfile has references.
+func byProfile(lookup string, of schema.GroupResource) bool {
+	return lookup == expression.LookupDangling && of.Group != wildcard && of.Resource != wildcard && !references.BuiltIn(of.Group)
+}
+
 // decides reports whether a lookup decides about the object.
 func (o *Candidate) decides(lookup string) bool {
-	return slices.Contains(decidedBy[lookup], o.Resource) || o.report && slices.Contains(reported[lookup], o.Resource)
+	return slices.Contains(decidedBy[lookup], o.Resource) || o.report && slices.Contains(reported[lookup], o.Resource) ||
+		byProfile(lookup, o.Resource) && len(o.Facts.Profile.References) > 0
 }
 
 // ReadsCluster returns the first of the policy's lookups that reads all kinds of the cluster; ""
@@ -92,6 +98,9 @@ func these(lookup string) string {
 	for _, one := range decidedBy[lookup] {
 		out = append(out, one.String())
 	}
+	if lookup == expression.LookupDangling {
+		out = append(out, "custom kinds whose KindProfile has references")
+	}
 	return strings.Join(out, ", ")
 }
 
@@ -127,7 +136,7 @@ func (p *Policy) checkLookups(path *field.Path) (errs field.ErrorList) {
 					continue
 				}
 				for _, lookup := range p.Expressions.Lookups {
-					if decidedBy[lookup] != nil && !slices.Contains(decidedBy[lookup], named) {
+					if decidedBy[lookup] != nil && !slices.Contains(decidedBy[lookup], named) && !byProfile(lookup, named) {
 						errs = append(errs, field.Invalid(at, named.String(), lookup+" is for "+these(lookup)+": name these alone"))
 					}
 				}

@@ -1,14 +1,19 @@
 package references
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/quote"
 )
 
-// Referring are the kinds whose own references are known, by resource.
+// Referring are the built-in kinds whose own references are known, by resource.
 var Referring = map[schema.GroupResource]string{
 	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}:    "HorizontalPodAutoscaler",
 	{Group: "networking.k8s.io", Resource: "ingresses"}:             "Ingress",
@@ -20,6 +25,13 @@ var Referring = map[schema.GroupResource]string{
 }
 
 const admission = "admissionregistration.k8s.io"
+
+const (
+	// maxTargets bounds the references of one object. Its author decides how many it has.
+	maxTargets = 1000
+	// maxName is the longest name of an object.
+	maxName = 253
+)
 
 // target is an object that another one refers to.
 type target struct {
@@ -35,19 +47,28 @@ type targets struct {
 }
 
 func (t *targets) scan(kind schema.GroupKind, namespace, name string) {
-	of := target{kind, namespace, name}
-	if _, ok := t.exists[of]; ok {
-		t.exists[of] = true
+	for _, in := range []string{namespace, anywhere} {
+		of := target{kind, in, name}
+		if _, ok := t.exists[of]; ok {
+			t.exists[of] = true
+		}
 	}
 }
 
-// AddReferring adds an object of [Referring], for [Candidates.Dangling].
+// Refers reports whether [Candidates.Dangling] is about a resource: one of [Referring], or a custom
+// kind whose KindProfile has references.
+func (c *Candidates) Refers(resource schema.GroupResource, kind schema.GroupKind) bool {
+	return Referring[resource] != "" || !BuiltIn(kind.Group) && len(c.Fields[kind]) > 0
+}
+
+// AddReferring adds an object of a kind that [Candidates.Refers] is true for. Of an object with too
+// many targets, or of too many objects, Dangling is not known.
 func (c *Candidates) AddReferring(kind schema.GroupKind, object map[string]any) error {
 	if err := c.more(); err != nil {
 		return err
 	}
-	all, err := targetsOf(kind, object)
-	if err != nil {
+	all, err := c.targetsOf(kind, object)
+	if err != nil || len(c.targets.exists) >= maxCandidates {
 		return nil // Dangling returns it.
 	}
 	for _, some := range all {
@@ -61,11 +82,11 @@ func (c *Candidates) AddReferring(kind schema.GroupKind, object map[string]any) 
 // Listed notes that all objects of a kind were scanned.
 func (c *Candidates) Listed(kind schema.GroupKind) { c.targets.listed[kind] = true }
 
-// Dangling reports whether an object of [Referring], as it is now, refers to nothing that was
+// Dangling reports whether an object that was added, as it is now, refers to nothing that was
 // scanned. It is an error if that is not known.
 func (c *Candidates) Dangling(kind schema.GroupKind, object map[string]any) (bool, error) {
 	namespace, name := identity(object)
-	all, err := targetsOf(kind, object)
+	all, err := c.targetsOf(kind, object)
 	if err != nil {
 		return false, fmt.Errorf("%s %s/%s: %w", kind.Kind, namespace, name, err)
 	}
@@ -79,7 +100,8 @@ func (c *Candidates) Dangling(kind schema.GroupKind, object map[string]any) (boo
 				return false, fmt.Errorf("%s %s/%s: whether %s %q exists is not known: its kind was not listed",
 					kind.Kind, namespace, name, one.kind, one.name)
 			case !added:
-				return false, fmt.Errorf("%s %s/%s is no candidate: it is new, or its references are", kind.Kind, namespace, name)
+				return false, fmt.Errorf("%s %s/%s is no candidate: it is new, its references are, or the cluster has too many",
+					kind.Kind, namespace, name)
 			}
 			exists = exists || found
 		}
@@ -89,7 +111,41 @@ func (c *Candidates) Dangling(kind schema.GroupKind, object map[string]any) (boo
 }
 
 // targetsOf are the objects that an object refers to. It dangles if nothing exists of one group.
-func targetsOf(kind schema.GroupKind, object map[string]any) ([][]target, error) {
+func (c *Candidates) targetsOf(kind schema.GroupKind, object map[string]any) ([][]target, error) {
+	of := builtInTargets
+	if fields := c.Fields[kind]; !BuiltIn(kind.Group) && len(fields) > 0 {
+		of = func(_ schema.GroupKind, object map[string]any) ([][]target, error) {
+			return fieldTargets(fields, object)
+		}
+	}
+	all, err := of(kind, object)
+	if err == nil && (len(all) > maxTargets || slices.ContainsFunc(all, func(some []target) bool { return len(some) > maxTargets })) {
+		err = fmt.Errorf("it refers to more than %d objects", maxTargets)
+	}
+	return all, err
+}
+
+// fieldTargets are the objects that the fields of a KindProfile name, each a group of its own. A
+// cluster-scoped object that names no namespace may mean any, and a target may be cluster-scoped.
+func fieldTargets(fields []policy.Reference, object map[string]any) (out [][]target, err error) {
+	for i := range fields {
+		of := &fields[i]
+		of.Each(object, func(namespace, name string) {
+			switch {
+			case err != nil || len(out) > maxTargets:
+			case name == "" || len(namespace+name) > 2*maxName || strings.ContainsFunc(namespace+name, endsName):
+				// A template such as {{workflow.name}}-data becomes a name later.
+				err = fmt.Errorf("its %s names no object: %q", of.Path, quote.Shorten(namespace+"/"+name))
+			default:
+				out = append(out, []target{{of.Kind, cmp.Or(namespace, anywhere), name}, {of.Kind, "", name}})
+			}
+		})
+	}
+	return out, err
+}
+
+// builtInTargets are the objects that an object of [Referring] refers to.
+func builtInTargets(kind schema.GroupKind, object map[string]any) ([][]target, error) {
 	namespace, _ := identity(object)
 	switch kind.Group {
 	case rbac:

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // plain are labels and annotations with a domain that people and tools put on any object, and that
@@ -39,8 +41,8 @@ var types = []string{
 
 // FieldSelectors select the objects of a kind that may be unused. The type of a Secret is in no
 // metadata, and the API server selects by it.
-func FieldSelectors(kind string) (out []string) {
-	if kind != "Secret" {
+func FieldSelectors(kind schema.GroupKind) (out []string) {
+	if kind != (schema.GroupKind{Kind: "Secret"}) {
 		return []string{""}
 	}
 	for _, of := range types {

@@ -16,7 +16,7 @@ type made map[location]bool
 // maxMade bounds the memory of [made]. Tests make it smaller.
 var maxMade = 1_000_000
 
-// anywhere is the namespace in made of cluster-scoped objects, which is no name.
+// anywhere stands for all namespaces, as for a cluster-scoped object, and is the name of none.
 const anywhere = "*"
 
 // scanName notes the name of an object that others may be made from. A cluster-scoped candidate may

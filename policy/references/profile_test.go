@@ -1,6 +1,8 @@
 package references
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -68,4 +70,123 @@ func TestFieldsOfProfiles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// runner refers to other objects by the fields of its KindProfile.
+const runner = "{apiVersion: example.com/v1, kind: Runner, metadata: {namespace: ci, name: r}, spec: {%s}}"
+
+// runnerFields are references of the KindProfile.
+func runnerFields() map[schema.GroupKind][]policy.Reference {
+	at := func(kind schema.GroupKind, path, namespace string) policy.Reference {
+		return policy.Reference{Kind: kind, Path: fieldpath.MustFieldPath(path), Namespace: fieldpath.MustFieldPath(namespace)}
+	}
+	secret, class := schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Group: "node.k8s.io", Kind: "RuntimeClass"}
+	return map[schema.GroupKind][]policy.Reference{{Group: "example.com", Kind: "Runner"}: {
+		at(secret, "spec.secrets[*].name", "spec.secrets[*].in"), at(secret, "spec.key", ""), at(class, "spec.class", ""),
+	}}
+}
+
+// An object dangles if one of the fields of its KindProfile names nothing: an object of another
+// kind, namespace or name does not count. A text that is no name, a kind that was not listed, and
+// more references than an object may have are unknown.
+func TestDanglingByProfile(t *testing.T) {
+	many := func(n int) string { return "secrets: [" + strings.Repeat("{name: a}, ", n) + "]" }
+	for spec, want := range map[string]string{
+		"key: a":                 "false",
+		"key: ''":                "false",
+		"key: 3":                 "false",
+		"other: nothing":         "false",
+		"key: nothing":           "true",
+		"key: b":                 "true", // a ConfigMap
+		"key: c":                 "true", // in another namespace
+		"key: dev/c":             "false",
+		"key: dev/a":             "true",
+		"class: gvisor":          "false", // cluster-scoped
+		"class: a":               "true",  // a Secret
+		"key: a, class: nothing": "true",
+		"secrets: [{name: a}, {name: c, in: dev}]":    "false",
+		"secrets: [{name: a}, {name: c}]":             "true",
+		"secrets: [{name: a}, {name: a, in: dev}]":    "true",
+		"secrets: [{name: a}, {name: c, in: {x: y}}]": "false", // in any namespace
+		"secrets: {name: nothing}":                    "false",
+		"key: '{{workflow.name}}-data'":               "unknown",
+		"key: dev/a/b":                                "unknown",
+		"key: " + strings.Repeat("a", 600):            "unknown",
+		"key: nothing, secrets: [{name: '$(NAME)'}]":  "unknown",
+		many(maxTargets):                              "false",
+		many(maxTargets + 1):                          "unknown",
+		"key: nothing, " + many(10_000):               "unknown",
+	} {
+		kind, of := read(t, strings.ReplaceAll(runner, "%s", spec))
+		_, everywhere := read(t, strings.ReplaceAll(strings.Replace(runner, "namespace: ci, ", "", 1), "%s", spec))
+		for listed, known := range map[string]bool{"Secret": true, "ConfigMap": false} {
+			c := NewCandidates()
+			c.Fields = runnerFields()
+			for _, one := range []map[string]any{of, everywhere} {
+				if err := c.AddReferring(kind, one); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := len(c.targets.exists); n > 4*maxTargets {
+				t.Fatalf("%.40s: holds %d targets", spec, n)
+			}
+			for _, one := range []string{"Secret, metadata: {namespace: ci, name: a}", "ConfigMap, metadata: {namespace: ci, name: b}", "Secret, metadata: {namespace: dev, name: c}"} {
+				c.Scan(read(t, "{apiVersion: v1, kind: "+one+"}"))
+			}
+			c.Scan(read(t, "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: gvisor}}"))
+			c.Listed(schema.GroupKind{Kind: listed})
+			c.Listed(schema.GroupKind{Group: "node.k8s.io", Kind: "RuntimeClass"})
+			got := answer(c.Dangling(kind, of))
+			if refers := strings.Contains(spec, "key: ") || strings.Contains(spec, "secrets: ["); !known && refers && spec != "key: ''" && spec != "key: 3" {
+				if got != "unknown" {
+					t.Errorf("%.40s: Secrets are not listed, and it dangles: %s", spec, got)
+				}
+			} else if got != want {
+				t.Errorf("%.40s: %s, want %s", spec, got, want)
+			}
+			// A cluster-scoped object may mean any namespace.
+			inAny := map[string]string{"key: c": "false", "secrets: [{name: a}, {name: c}]": "false"}[spec]
+			if got := answer(c.Dangling(kind, everywhere)); known && got != cmp.Or(inAny, want) {
+				t.Errorf("%.40s, cluster-scoped: %s, want %s", spec, got, cmp.Or(inAny, want))
+			}
+		}
+	}
+	c := NewCandidates() // No KindProfile says what the kind refers to.
+	kind, of := read(t, strings.ReplaceAll(runner, "%s", "key: nothing"))
+	if err := c.AddReferring(kind, of); err != nil {
+		t.Fatal(err)
+	}
+	c.Listed(schema.GroupKind{Kind: "Secret"})
+	if got := answer(c.Dangling(kind, of)); got != "unknown" {
+		t.Errorf("without references: %s", got)
+	}
+}
+
+// Objects with many references do not use up the memory of a run: the rest is unknown.
+func TestTargetsAreBounded(t *testing.T) {
+	defer func(max int) { maxCandidates = max }(maxCandidates)
+	maxCandidates = 100
+	c := NewCandidates()
+	c.Fields = runnerFields()
+	kind := schema.GroupKind{Group: "example.com", Kind: "Runner"}
+	c.Listed(schema.GroupKind{Kind: "Secret"})
+	counts := map[string]int{}
+	for i := range maxCandidates {
+		spec := fmt.Sprintf("secrets: [{name: a-%d}, {name: b-%d}, {name: c-%d}]", i, i, i)
+		_, of := read(t, strings.ReplaceAll(runner, "%s", spec))
+		if err := c.AddReferring(kind, of); err != nil {
+			t.Fatal(err)
+		}
+		counts[answer(c.Dangling(kind, of))]++
+	}
+	if n := len(c.targets.exists); n > maxCandidates+6 || counts["true"] != 17 || counts["unknown"] != 83 {
+		t.Errorf("%d targets, and dangling: %v", n, counts)
+	}
+}
+
+func answer(yes bool, err error) string {
+	if err != nil {
+		return "unknown"
+	}
+	return fmt.Sprint(yes)
 }

@@ -80,7 +80,8 @@ type KindProfileSpec struct {
 	Templates []ObjectTemplate `json:"templates,omitempty"`
 	// references are the fields that name objects of other kinds. Lookups of cleanup policies count
 	// such an object as used. lookup.referenced also finds names in all other fields. lookup.mounted
-	// finds claims in pod templates and in these fields only.
+	// finds claims in pod templates and in these fields only. lookup.dangling reports objects of a
+	// custom kind if one of these fields names nothing that exists.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32

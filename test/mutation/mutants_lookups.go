@@ -94,4 +94,46 @@ var ofLookups = []Mutant{
 		Old:  "if decidedBy[lookup] != nil && !slices", New: "if false && !slices",
 		Package: matches, Tests: []string{"TestRulesOfLookups"},
 	},
+	{
+		Invariant: "S6", Name: "an object that only a field of a KindProfile names is unused",
+		File: "policy/references/references.go",
+		Old:  "\tc.scanFields(kind, object)\n", New: "",
+		Package: names, Tests: []string{"TestFieldsOfProfiles"},
+	},
+	{
+		Invariant: "S6", Name: "a lookup of the cluster drops the references of KindProfiles",
+		File: "controller/cleanup/survey/references.go",
+		Old:  "if len(profile.References) > 0 {", New: "if false {",
+		Package: surveys, Tests: []string{"TestUseBeginsAtEveryRequest", "TestDanglingCustomObjects"},
+	},
+	{
+		Invariant: "S6", Name: "a claim that only a field of a KindProfile names is not mounted",
+		File: "controller/cleanup/survey/lookups.go",
+		Old:  "if one.Kind == (schema.GroupKind{Kind: \"PersistentVolumeClaim\"}) {", New: "if false {",
+		Package: surveys, Tests: []string{"TestMountedOrUnknown"},
+	},
+	{
+		Invariant: "S6", Name: "a custom object whose reference is not a name is dangling",
+		File: "policy/references/dangling.go",
+		Old:  " || strings.ContainsFunc(namespace+name, endsName):", New: ":",
+		Package: surveys, Tests: []string{"TestDanglingCustomObjects"},
+	},
+	{
+		Invariant: "S6", Name: "a custom object that refers to a cluster-scoped one is dangling",
+		File: "policy/references/dangling.go",
+		Old:  ", {of.Kind, \"\", name}})", New: "})",
+		Package: surveys, Tests: []string{"TestDanglingCustomObjects"},
+	},
+	{
+		Invariant: "S6", Name: "a custom object with too many references is dangling",
+		File: "policy/references/dangling.go",
+		Old:  "if err == nil && (len(all) > maxTargets ||", New: "if err == nil && (false ||",
+		Package: names, Tests: []string{"TestDanglingByProfile"},
+	},
+	{
+		Invariant: "S6", Name: "a custom object whose KindProfile has no references is dangling or not",
+		File: "policy/cleanup/lookups.go",
+		Old:  "byProfile(lookup, o.Resource) && len(o.Facts.Profile.References) > 0", New: "byProfile(lookup, o.Resource)",
+		Package: surveys, Tests: []string{"TestDanglingCustomObjects"},
+	},
 }

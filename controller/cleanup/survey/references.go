@@ -162,8 +162,8 @@ func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Can
 // addCandidates lists the objects of a resource that may be deleted.
 func (l *lookups) addCandidates(ctx context.Context, of *cleanup.Target, out *references.Candidates) error {
 	kind := of.GroupVersionKind().GroupKind()
-	selecting, referring := references.Selecting[of.GroupResource()] != "", references.Referring[of.GroupResource()] != ""
-	for _, selector := range references.FieldSelectors(of.Kind) {
+	selecting, referring := references.Selecting[of.GroupResource()] != "", out.Refers(of.GroupResource(), kind)
+	for _, selector := range references.FieldSelectors(kind) {
 		options := metav1.ListOptions{FieldSelector: selector}
 		err := l.all(ctx, of.GroupVersionResource, selecting || referring, options, func(object *unstructured.Unstructured) error {
 			switch {

@@ -4,13 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -21,6 +25,17 @@ func with(fields map[string]any) map[string]any {
 		out[key] = value
 	}
 	return out
+}
+
+// runnerProfile is a profile of a custom kind that refers to ConfigMaps, and to a class.
+func runnerProfile() *expression.Profile {
+	return &expression.Profile{Profile: &policy.Profile{
+		Name: "runner", Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Runner"}, Resource: "runners",
+		References: []policy.Reference{
+			{Kind: schema.GroupKind{Kind: "ConfigMap"}, Path: fieldpath.MustFieldPath("spec.settings"), Namespace: fieldpath.MustFieldPath("spec.in")},
+			{Kind: schema.GroupKind{Group: "storage.k8s.io", Kind: "StorageClass"}, Path: fieldpath.MustFieldPath("spec.class")},
+		},
+	}}
 }
 
 // unusedObjects are objects that the lookups decide about, each with an object that makes use of it.
@@ -36,6 +51,14 @@ var unusedObjects = map[string]struct {
 	}, func(w *world) {
 		w.add("deployments", "prod", "web", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": mounts("data")}}})
 	}, "deployments"},
+	"a Secret that a field of a profile names": {"", "secrets", "!lookup.referenced", func(w *world) {
+		of := templates("", "configmaps", "ConfigMap")
+		of.References = []policy.Reference{{Kind: schema.GroupKind{Kind: "Secret"}, Path: fieldpath.MustFieldPath("metadata.labels.key")}}
+		w.snapshot = platform.SnapshotOf([]*expression.Profile{of}, nil)
+		w.add("secrets", "prod", "tls", old())
+	}, func(w *world) {
+		w.add("configmaps", "prod", "web", map[string]any{"metadata": map[string]any{"labels": map[string]any{"key": "tls"}}})
+	}, "configmaps"},
 	"a storage class": {"storage.k8s.io", "storageclasses", "!lookup.referenced", func(w *world) {
 		w.served = append(w.served, resource("storage.k8s.io", "storageclasses", "StorageClass", false))
 		w.add("storageclasses", "", "gold", old())
@@ -52,6 +75,11 @@ var unusedObjects = map[string]struct {
 		w.served = append(w.served, resource("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true))
 		w.add("horizontalpodautoscalers", "prod", "web", with(map[string]any{"spec": map[string]any{"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}}))
 	}, func(w *world) { w.add("deployments", "prod", "web", map[string]any{}) }, "deployments"},
+	"a custom object": {"example.com", "runners", "lookup.dangling", func(w *world) {
+		w.snapshot = platform.SnapshotOf([]*expression.Profile{runnerProfile()}, nil)
+		w.served = append(w.served, resource("example.com", "runners", "Runner", true))
+		w.add("runners", "prod", "web", with(map[string]any{"spec": map[string]any{"settings": "web"}}))
+	}, func(w *world) { w.add("configmaps", "prod", "web", map[string]any{}) }, "configmaps"},
 	"a Namespace": {"", "namespaces", "!lookup.instances", func(w *world) {
 		w.served = append(w.served, resource("", "namespaces", "Namespace", false), resource("", "serviceaccounts", "ServiceAccount", true), resource("", "events", "Event", true))
 		w.add("namespaces", "", "empty", old())
@@ -174,6 +202,45 @@ func TestNamespaceIsEmpty(t *testing.T) {
 		p := policyIn(t, []string{""}, v1alpha1.CleanupSpec{}, []string{"namespaces"}, c.condition)
 		if _, listed, live, err := w.survey(t, p); fmt.Sprint(listed) != of.want || fmt.Sprint(live) != of.want || err != nil {
 			t.Errorf("%s: deletes %v and %v, %v; want %s", name, listed, live, err, of.want)
+		}
+	}
+}
+
+// A policy deletes the custom objects whose references name nothing, and no others: neither what
+// refers to objects that exist, nor kinds whose KindProfile has no references.
+func TestDanglingCustomObjects(t *testing.T) {
+	for name, spec := range map[string]map[string]any{
+		"dangles":           {"settings": "none"},
+		"dangles-elsewhere": {"settings": "here", "in": "dev"},
+		"dangles-of-kind":   {"settings": "secret"},
+		"dangles-by-class":  {"settings": "here", "class": "here"},
+		"refers":            {"settings": "here"},
+		"refers-elsewhere":  {"settings": "there", "in": "dev"},
+		"refers-to-class":   {"class": "gold"},
+		"refers-to-nothing": {},
+		"unknown":           {"settings": "{{name}}"},
+	} {
+		w := newWorld()
+		w.snapshot = platform.SnapshotOf([]*expression.Profile{runnerProfile()}, nil)
+		w.served = append(w.served, resource("example.com", "runners", "Runner", true), resource("example.com", "others", "Other", true),
+			resource("storage.k8s.io", "storageclasses", "StorageClass", false))
+		w.add("configmaps", "prod", "here", map[string]any{})
+		w.add("configmaps", "dev", "there", map[string]any{})
+		w.add("secrets", "prod", "secret", map[string]any{})
+		w.add("storageclasses", "", "gold", map[string]any{})
+		w.add("runners", "prod", name, with(map[string]any{"spec": spec}))
+		w.add("others", "prod", "other", with(map[string]any{"spec": spec}))
+		want := "[]"
+		if strings.HasPrefix(name, "dangles") {
+			want = "[" + name + "]"
+		}
+		for _, condition := range []string{"lookup.dangling", "[true].all(x, lookup.dangling)"} {
+			p := policyIn(t, []string{"example.com"}, v1alpha1.CleanupSpec{}, []string{"runners", "others"}, condition)
+			if s, listed, live, err := w.survey(t, p); fmt.Sprint(listed) != want || fmt.Sprint(live) != want || err != nil {
+				t.Errorf("%s, %s: WRONG DELETE of %v and %v, %v, %v; want %s", name, condition, listed, live, err, s.Skipped, want)
+			} else if got := s.Skipped[cleanup.SkipEvaluation]; got == nil || !strings.Contains(got.Message, "custom kinds whose KindProfile has references, not for a Other") && name != "unknown" {
+				t.Errorf("%s: %+v, want a kind without references kept", name, got)
+			}
 		}
 	}
 }
