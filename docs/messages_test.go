@@ -187,6 +187,9 @@ func spoken(t *testing.T) []string {
 			out = append(out, decision.Help())
 		}
 	}
+	for _, messages := range refusals(t) {
+		out = append(out, messages...)
+	}
 	for _, decision := range ownObjects(t) {
 		for _, finding := range decision.Findings {
 			out = append(out, finding.String())

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -202,12 +203,14 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestEachRuleHasHelp: messages.md has a section of cause and fix for each rule, under its name.
+// TestEachRuleHasHelp: messages.md has a section of cause and fix for each rule and
+// each other refusal, under its name.
 func TestEachRuleHasHelp(t *testing.T) {
 	known := append(rules.PlatformRules(), rules.TallyRules()...)
 	for _, rule := range rules.All() {
 		known = append(known, rule.Name)
 	}
+	known = slices.AppendSeq(known, maps.Keys(refusals(t)))
 	slices.Sort(known)
 	var headings []string
 	for _, section := range strings.Split(pages(t)["docs/messages.md"], "\n### ")[1:] {

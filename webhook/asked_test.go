@@ -67,7 +67,7 @@ func TestNoAnswerToAnAccessReview(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Access, o.RequireDelete = access, require })
 		response := w.ask(t, ask{path: PathValidate, namespace: "plain", user: "ann",
 			object: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: plain}, spec: {ttlSecondsAfterFinished: 3600, template: {spec: {}}}}"})
-		if response.Allowed == require || require && (response.Result.Code != http.StatusTooManyRequests || !strings.HasSuffix(response.Result.Message, "the authorizer does not answer")) {
+		if response.Allowed == require || require && (response.Result.Code != http.StatusTooManyRequests || !strings.HasSuffix(response.Result.Message, "the authorizer does not answer; see: kubectl curfew explain rule/review-time")) {
 			t.Errorf("required %t: allowed %t, %v", require, response.Allowed, response.Result)
 		}
 	}

@@ -44,7 +44,7 @@ func TestMalformedReviews(t *testing.T) {
 	const head = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"`
 	const noUID = "the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request"
 	const noJSON = "the body is no JSON that could be an AdmissionReview: "
-	const tooLong = "the review of this object has more than 1048576 bytes, so that curfew cannot review it: use a smaller one, or raise --max-review-size"
+	const tooLong = "the review of this object has more than 1048576 bytes, so that curfew cannot review it: use a smaller one, or raise --max-review-size; see: kubectl curfew explain rule/review-size"
 	captured := string(capturedReview(t))
 	for name, test := range map[string]struct {
 		method, contentType string

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -97,8 +98,31 @@ func decided(decision *rules.Decision, toPerson bool) answer {
 	return out
 }
 
-// denied denies a request for a reason that is not one of the rules.
-func denied(message string) answer {
+// Denials that no rule makes, by the names of their help.
+const (
+	helpBinding = "pod-binding"
+	helpTime    = "review-time"
+	helpSize    = "review-size"
+)
+
+// Refusals are examples of the denials that no rule makes, by the names of their help. Package docs
+// compares them with its pages.
+func Refusals() map[string][]string {
+	return map[string][]string{
+		helpBinding: {unboundPod().response.Result.Message},
+		helpTime:    {unanswered(noAccess, context.DeadlineExceeded).response.Result.Message},
+		helpSize:    {throttled().response.Result.Message, tooLarge(DefaultMaxReview).response.Result.Message, tooDense().response.Result.Message},
+	}
+}
+
+// withHelp ends a denial with the command that explains it.
+func withHelp(message, name string) string { return message + "; " + rules.SeeHelp + name }
+
+// unboundPod denies a Binding that does not show that its author knows the Pod. The API server keeps
+// the UID in a subresource only.
+func unboundPod() answer {
+	message := withHelp("metadata.uid: is absent, and the Binding changes Curfew's keys of its Pod: "+
+		"set it to the UID of the Pod and use subresource pods/binding, or leave out the labels and annotations", helpBinding)
 	response := admissionv1.AdmissionResponse{Result: failure(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
 	response.AuditAnnotations = audit(outcomeDenied, nil, "")
 	return answer{response: response, outcome: outcomeDenied, status: http.StatusOK}
@@ -194,10 +218,13 @@ func oneLine(text string, limit int) string {
 // unanswered denies a request whose author's permissions could not be found out in time.
 func unanswered(message string, why error) answer {
 	message += ", try again in a second: " + quote.ShortenTo(why.Error(), maxCause)
-	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
+	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message, helpTime)
 	out.response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return out
 }
+
+// noAccess is the usual reason.
+const noAccess = "curfew could not find out whether you may delete this"
 
 // maxCause bounds the text in a denial that says why there was no answer.
 const maxCause = 256

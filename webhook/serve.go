@@ -277,7 +277,7 @@ func (l *load) decode(ctx context.Context, text string, pool *semaphore.Weighted
 // throttled denies a review that got no memory in time.
 func throttled() answer {
 	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-		"curfew has no memory to review so large an object right now: try again in a second")
+		"curfew has no memory to review so large an object right now: try again in a second", helpSize)
 	out.response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return out
 }
@@ -285,18 +285,18 @@ func throttled() answer {
 func tooLarge(most int64) answer {
 	return shed(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 		fmt.Sprintf("the review of this object has more than %d bytes, so that curfew cannot review it: "+
-			"use a smaller one, or raise --max-review-size", most))
+			"use a smaller one, or raise --max-review-size", most), helpSize)
 }
 
 func tooDense() answer {
 	return shed(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
-		"this object has more parts than curfew has memory to review: use a smaller one, or give curfew's webhook more memory")
+		"this object has more parts than curfew has memory to review: use a smaller one, or give curfew's webhook more memory", helpSize)
 }
 
 // shed denies a request without a review. It is a decision, because the failure policy would decide
 // about an error.
-func shed(code int32, reason metav1.StatusReason, message string) answer {
-	response := admissionv1.AdmissionResponse{Result: failure(code, reason, message)}
+func shed(code int32, reason metav1.StatusReason, message, help string) answer {
+	response := admissionv1.AdmissionResponse{Result: failure(code, reason, withHelp(message, help))}
 	response.AuditAnnotations = audit(outcomeThrottled, nil, "")
 	return answer{response: response, outcome: outcomeThrottled, status: http.StatusOK}
 }

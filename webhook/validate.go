@@ -75,7 +75,7 @@ func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.R
 	review.Object, review.Old, review.Facts, review.OldFacts = request.object, request.old, request.facts, request.oldFacts
 	access, err := w.access(ctx, review, request.resource, request.review.UserInfo)
 	if err != nil { // An error would let the request pass where the webhook fails open.
-		return unanswered("curfew could not find out whether you may delete this", err)
+		return unanswered(noAccess, err)
 	}
 	review.Access, review.Reached = access, w.reached(ctx, review)
 	decision := rules.Review(review)
@@ -110,9 +110,7 @@ func (w *Webhooks) validateBinding(ctx context.Context, request *request, now ti
 		return untouched()
 	}
 	if request.facts.UID == "" {
-		// The API server keeps the UID in a subresource only.
-		return denied("metadata.uid: is absent, and the Binding changes Curfew's keys of its Pod: " +
-			"set it to the UID of the Pod and use subresource pods/binding, or leave out the labels and annotations")
+		return unboundPod()
 	}
 	name := cmp.Or(request.review.Name, request.facts.Name)
 	pod, err := w.readPod(ctx, request.facts.Namespace, name)
