@@ -134,6 +134,23 @@ func TestExpireNowGoesNow(t *testing.T) {
 	})
 }
 
+// TestExpireNowOfRefreshed: a refresh has no effect beside a date, and an unreadable one would have
+// the change denied.
+func TestExpireNowOfRefreshed(t *testing.T) {
+	for _, refreshed := range []string{noon.Add(-20 * time.Minute).Format(time.RFC3339), "yesterday"} {
+		object := builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Label(wellknown.LabelTTL, "1d").Annotation(wellknown.AnnotationRefreshedAt, refreshed)
+		plan, err := ExpireNow(subject(object.Map(), &resolution.Scope{}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, warning := range plan.Warnings {
+			if strings.Contains(warning, wellknown.AnnotationRefreshedAt) {
+				t.Errorf("refreshed at %s: %s", refreshed, warning)
+			}
+		}
+	}
+}
+
 // TestExpireNowOfACopy: a label would delete nothing.
 func TestExpireNowOfACopy(t *testing.T) {
 	controller := true

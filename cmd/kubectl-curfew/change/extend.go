@@ -244,6 +244,9 @@ func ExpireNow(s *Subject, obstacles []judging.Obstacle) (*Plan, error) {
 	now := lifetime.TTLLabel{At: roundUp(s.Now.Add(soon))}
 	patch := map[string]any{}
 	set(patch, label(wellknown.LabelTTL), now.String())
+	if _, refreshed := facts.Annotations[wellknown.AnnotationRefreshedAt]; refreshed {
+		set(patch, annotation(wellknown.AnnotationRefreshedAt), nil) // Beside a date, admission warns of it.
+	}
 	return s.try(patch, warnings...)
 }
 
