@@ -72,6 +72,9 @@ func (e *environment) referencedMemory(ctx context.Context, objects, runs int) (
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
+	if err := e.grantLabels(ctx, client); err != nil {
+		return nil, err
+	}
 	policies, err := dynamic.NewForConfig(e.config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
