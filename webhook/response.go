@@ -111,15 +111,16 @@ func Refusals() map[string][]string {
 	return map[string][]string{
 		helpBinding: {unboundPod().response.Result.Message},
 		helpTime:    {unanswered(noAccess, context.DeadlineExceeded).response.Result.Message},
-		helpSize:    {throttled().response.Result.Message, tooLarge(DefaultMaxReview).response.Result.Message, tooDense().response.Result.Message},
+		helpSize: {throttled().response.Result.Message, tooLarge(DefaultMaxReview).response.Result.Message,
+			tooDense().response.Result.Message},
 	}
 }
 
 // withHelp ends a denial with the command that explains it.
 func withHelp(message, name string) string { return message + "; " + rules.SeeHelp + name }
 
-// unboundPod denies a Binding that does not show that its author knows the Pod. The API server keeps
-// the UID in a subresource only.
+// unboundPod denies a Binding that does not show that its author knows the Pod. The API server
+// keeps the UID in a subresource only.
 func unboundPod() answer {
 	message := withHelp("metadata.uid: is absent, and the Binding changes Curfew's keys of its Pod: "+
 		"set it to the UID of the Pod and use subresource pods/binding, or leave out the labels and annotations", helpBinding)
