@@ -178,7 +178,7 @@ var ofTenants = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "each policy that waits asks for discovery",
-		File: "controller/cleanup/survey/lookups.go",
+		File: "controller/cleanup/survey/memory.go",
 		Old:  "m.while = servedFor", New: "m.while = 0",
 		Package: surveys, Tests: []string{"TestDiscoveryIsShared"},
 	},

@@ -186,3 +186,45 @@ func TestMemory(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// Reading that takes longer than who asked for it can wait goes on for those who ask later, and its
+// answer is shared for a while after it. It ends at last, and is no answer then.
+func TestMemoryOfLongReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reads, takes := newMemory[int](clock.RealClock{}), 0, 40*time.Second
+		m.while, m.most = referencesFor, referencesMost
+		ask := func(want int, wantErr error) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			got, err := m.get(ctx, "", func(ctx context.Context, _ string) (int, error) {
+				reads++
+				now := reads
+				select {
+				case <-time.After(takes):
+					return now, nil
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				}
+			})
+			if got != want || !errors.Is(err, wantErr) {
+				t.Errorf("%d, %v; want %d, %v", got, err, want, wantErr)
+			}
+		}
+		ask(0, context.DeadlineExceeded)
+		ask(1, nil)
+		time.Sleep(referencesFor - time.Second)
+		ask(1, nil)
+		time.Sleep(time.Second)
+		ask(0, context.DeadlineExceeded)
+		ask(2, nil)
+		takes = time.Hour
+		time.Sleep(time.Minute)
+		for range 3 {
+			ask(0, context.DeadlineExceeded)
+		}
+		time.Sleep(referencesMost - 80*time.Second) // Reading has ended.
+		takes = time.Second
+		ask(4, nil)
+	})
+}

@@ -40,10 +40,15 @@ type referrers struct {
 	yield func(ctx context.Context, inPage bool) error
 }
 
-// referencesFor is how long ago the lists may have begun when a live judgement asks. They take
+// referencesFor is how long ago the lists may have ended when a live judgement asks. They take
 // longer than reading one namespace. A reference that begins at most ten seconds plus the time of
 // the lists before the DELETE may not be seen: docs/reference-cleanup.md says so.
 const referencesFor = 10 * time.Second
+
+// referencesMost is how long the lists of live judgements may take. One judgement does not wait for
+// as long: it is tried again, and has the answer then. Otherwise a cluster that takes long to list
+// would be listed again and again, and nothing deleted.
+const referencesMost = 2 * time.Minute
 
 // nameNothing are API groups whose objects are short-lived and refer to nothing that a cluster
 // depends on.
@@ -70,6 +75,9 @@ var records = []schema.GroupResource{
 func (s *Survey) newReferrers(profiles policy.Profiles, served []cleanup.Resource, failed error, clock clock.PassiveClock) referrers {
 	out := referrers{references: newMemory[*references.Candidates](clock), instances: newMemory[bool](clock)}
 	out.references.while = referencesFor
+	if clock != nil {
+		out.references.most = referencesMost
+	}
 	if s.policy.ReadsCluster() == "" {
 		return out
 	}
