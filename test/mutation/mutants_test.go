@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
@@ -50,6 +51,21 @@ func TestEveryInvariantIsBroken(t *testing.T) {
 		if !slices.ContainsFunc(mutants, func(m Mutant) bool { return m.Invariant == invariant }) {
 			t.Errorf("no mutant breaks %s", invariant)
 		}
+	}
+}
+
+// The page on mutants says how many there are.
+func TestPageCountsMutants(t *testing.T) {
+	root, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "safety-mutants.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf(" in %d ways", len(mutants)); !strings.Contains(string(page), want) {
+		t.Errorf("docs/safety-mutants.md does not say%s", want)
 	}
 }
 
