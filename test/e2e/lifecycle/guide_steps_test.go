@@ -96,7 +96,8 @@ var guideSteps = map[string]guideStep{
 	"AdmissionConfiguration/": {elsewhere: "a file of the API server: test/e2e/serving"},
 	"Config/":                 {elsewhere: "a kubeconfig of the API server: test/e2e/serving"},
 
-	// reference-flags.md,
+	// reference-cleanup.md, reference-flags.md
+	"$ kubectl get clustercleanuppolicy old-claims -o jsonpath='{.status.lastRun.skipped[*].message}'": {elsewhere: notServed},
 	"$ kubectl curfew lint -f job.yaml": {elsewhere: comparedByLint},
 
 	// reference-signals.md, reference-tallies.md

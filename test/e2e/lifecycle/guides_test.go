@@ -2,7 +2,10 @@ package lifecycle
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -173,16 +176,18 @@ func (g *guide) commands(text string, step guideStep) {
 		if err := harness.Poll(g.Context(), "the next second", func(context.Context) (bool, error) { return !time.Now().Before(next), nil }); err != nil {
 			g.Fatal(err)
 		}
-		same := func(context.Context) (bool, error) {
-			seen = g.shell(command, step.exit)
-			return strings.TrimSpace(want) == "" || comparable(seen) == comparable(want), nil
+		same := func(context.Context) (_ bool, err error) {
+			seen, err = g.run(command, step.exit)
+			return strings.TrimSpace(want) == "" || comparable(seen) == comparable(want), err
 		}
+		var err error
 		if strings.HasPrefix(command, "kubectl get ") { // The controller may still be at work.
-			if err := harness.Poll(g.Context(), "what the page shows of "+command, same); err != nil {
-				g.Errorf("%s: $ %s printed\n%s\nand the page shows\n%s", g.page, command, seen, want)
-			}
-		} else if done, _ := same(g.Context()); !done {
-			g.Errorf("%s: $ %s printed\n%s\nand the page shows\n%s", g.page, command, seen, want)
+			err = harness.Poll(g.Context(), "what the page shows of "+command, same)
+		} else if done, failed := same(g.Context()); !done || failed != nil {
+			err = cmp.Or(failed, errors.New("the output differs"))
+		}
+		if err != nil {
+			g.Errorf("%s: %v: $ %s printed\n%s\nand the page shows\n%s", g.page, err, command, seen, want)
 		}
 	}
 }
@@ -191,9 +196,16 @@ func comparable(text string) string {
 	return strings.TrimSpace(varying.ReplaceAllString(text, " "))
 }
 
-// shell runs commands as the administrator, and returns what they print, errors first.
-func (g *guide) shell(text string, exit int) string {
+// shell runs commands that must succeed, or end with an exit status.
+func (g *guide) shell(text string, exit int) {
 	g.Helper()
+	if out, err := g.run(text, exit); err != nil {
+		g.Errorf("%s: %v of\n%s\n%s", g.page, err, text, out)
+	}
+}
+
+// run runs commands as the administrator, and returns what they print, errors first.
+func (g *guide) run(text string, exit int) (string, error) {
 	ctx, cancel := context.WithTimeout(g.Context(), harness.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/bash", "-e", "-c", noLineFound+text)
@@ -203,7 +215,7 @@ func (g *guide) shell(text string, exit int) string {
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != exit {
-		g.Errorf("%s: %v, want exit status %d of\n%s\n%s%s", g.page, err, exit, text, errOut.String(), out.String())
+		return errOut.String() + out.String(), fmt.Errorf("%v, want exit status %d", err, exit)
 	}
-	return errOut.String() + out.String()
+	return errOut.String() + out.String(), nil
 }
