@@ -49,9 +49,10 @@ func TestGuides(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	used := map[string]bool{}
+	used, ran := map[string]bool{}, 0
 	for _, page := range guides {
 		t.Run(page, func(t *testing.T) {
+			ran++
 			text, err := os.ReadFile(filepath.Join(suite.root, "docs", page))
 			if err != nil {
 				t.Fatal(err)
@@ -63,7 +64,7 @@ func TestGuides(t *testing.T) {
 		})
 	}
 	for name := range guideSteps {
-		if !used[name] {
+		if ran == len(guides) && !used[name] {
 			t.Errorf("guideSteps has %q, which no page shows", name)
 		}
 	}
