@@ -2,6 +2,7 @@ package expression
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -222,7 +223,7 @@ func wholeOf(object map[string]any, name string) int64 {
 // Missing has an error for each reference whose field is not in the installed version of the kind.
 // A definition of nil is not known, and may have any field.
 func (p *Profile) Missing(of *Definition) (errs field.ErrorList) {
-	if of == nil {
+	if p == nil || of == nil {
 		return nil
 	}
 	fields, ok := of.Serves(p)
@@ -240,4 +241,14 @@ func (p *Profile) Missing(of *Definition) (errs field.ErrorList) {
 		}
 	}
 	return errs
+}
+
+// LacksTemplates reports whether the installed kind lacks the spec of one of the pod templates, or
+// is not served as the profile says. A definition of nil is not known, and may have any field.
+func (p *Profile) LacksTemplates(of *Definition) bool {
+	if p == nil || of == nil {
+		return false
+	}
+	fields, ok := of.Serves(p)
+	return !ok || slices.ContainsFunc(p.PodTemplates, func(path fieldpath.FieldPath) bool { return !fields.Has(path.Child("spec")) })
 }

@@ -108,7 +108,7 @@ var ofLookups = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a claim that only a field of a KindProfile names is not mounted",
-		File: "controller/cleanup/survey/lookups.go",
+		File: "controller/cleanup/survey/workloads.go",
 		Old:  "if one.Kind == (schema.GroupKind{Kind: \"PersistentVolumeClaim\"}) {", New: "if false {",
 		Package: surveys, Tests: []string{"TestMountedOrUnknown"},
 	},

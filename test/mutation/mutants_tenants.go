@@ -83,9 +83,15 @@ var ofForgers = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "an API group that does not answer has no workloads",
-		File:    "controller/cleanup/survey/lookups.go",
+		File:    "controller/cleanup/survey/workloads.go",
 		Old:     "if len(profile.PodTemplates)+len(claimsOf(profile)) > 0 && slices.Contains(silent, kind.Group) {",
 		New:     "if false && len(profile.PodTemplates)+len(claimsOf(profile)) > 0 && slices.Contains(silent, kind.Group) {",
+		Package: surveys, Tests: []string{"TestMountedOrUnknown"},
+	},
+	{
+		Invariant: "S6", Name: "a pod template that its kind lacks mounts nothing",
+		File: "controller/cleanup/survey/lookups.go",
+		Old:  "if of.anywhere {", New: "if false && of.anywhere {",
 		Package: surveys, Tests: []string{"TestMountedOrUnknown"},
 	},
 	{

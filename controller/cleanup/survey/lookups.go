@@ -2,7 +2,6 @@ package survey
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -13,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/platform"
 )
 
@@ -166,6 +165,9 @@ func (l *lookups) readVolumes(ctx context.Context, namespace string) (*volumes, 
 					out.add(spec, "")
 				})
 			}
+			if of.anywhere {
+				out.addStrings(object.Object)
+			}
 			for j := range of.claims {
 				of.claims[j].Each(object.Object, func(in, name string) {
 					if in == namespace || in == "" {
@@ -196,6 +198,24 @@ func (v *volumes) add(spec map[string]any, pod string) {
 		if _, ephemeral := volume["ephemeral"]; ephemeral && pod != "" {
 			name, _ := volume["name"].(string)
 			v.names[pod+"-"+name] = true
+		}
+	}
+}
+
+// addStrings adds each string below a value that is short enough to be a name.
+func (v *volumes) addStrings(value any) {
+	switch value := value.(type) {
+	case string:
+		if len(value) <= validation.DNS1123SubdomainMaxLength {
+			v.names[value] = true
+		}
+	case []any:
+		for _, item := range value {
+			v.addStrings(item)
+		}
+	case map[string]any:
+		for _, child := range value {
+			v.addStrings(child)
 		}
 	}
 }
@@ -252,60 +272,6 @@ func (l *lookups) each(
 
 func core(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: resource}
-}
-
-// workload is a kind with pod templates, or with fields that name claims. Workloads that are
-// scaled to zero, suspended or between two runs count: their next Pod wants its data back.
-type workload struct {
-	schema.GroupVersionResource
-	namespaced bool
-	templates  []fieldpath.FieldPath
-	claims     []policy.Reference
-}
-
-// claimsOf are the fields of a kind that name claims.
-func claimsOf(profile *policy.Profile) (out []policy.Reference) {
-	for _, one := range profile.References {
-		if one.Kind == (schema.GroupKind{Kind: "PersistentVolumeClaim"}) {
-			out = append(out, one)
-		}
-	}
-	return out
-}
-
-// workloadsOf are the served kinds whose profiles have pod templates or name claims. It is an error
-// if one of them may be served by an API group that does not answer, or is served in other versions
-// than the one whose fields its profile knows, or without a field that names a claim.
-func workloadsOf(snapshot *platform.Snapshot, served []cleanup.Resource, failed error) ([]workload, error) {
-	silent := cleanup.SilentGroups(nil)
-	if failed != nil && !errors.As(failed, &silent) {
-		return nil, fmt.Errorf("looking up what mounts a volume: %w", failed)
-	}
-	for kind, profile := range snapshot.Profiles {
-		if len(profile.PodTemplates)+len(claimsOf(profile)) > 0 && slices.Contains(silent, kind.Group) {
-			return nil, fmt.Errorf("looking up what mounts a volume: %w", silent)
-		}
-	}
-	var out []workload
-	for i := range served {
-		kind := schema.GroupKind{Group: served[i].Group, Kind: served[i].Kind}
-		profile := snapshot.Profiles[kind]
-		if profile == nil || len(profile.PodTemplates)+len(claimsOf(profile)) == 0 {
-			continue
-		}
-		version := profile.Kind.Version
-		if !slices.Contains(served[i].Versions, version) {
-			return nil, fmt.Errorf("looking up what mounts a volume: %s is not served in version %s, which its KindProfile describes",
-				served[i].GroupResource, version)
-		}
-		if compiled := snapshot.Compiled(kind); compiled != nil {
-			if missing := compiled.Missing(snapshot.Definition(kind)).ToAggregate(); missing != nil {
-				return nil, fmt.Errorf("looking up what mounts a volume: KindProfile %s: %w", profile.Name, missing)
-			}
-		}
-		out = append(out, workload{served[i].WithVersion(version), served[i].Namespaced, profile.PodTemplates, claimsOf(profile)})
-	}
-	return out, nil
 }
 
 // liveFor is how old an answer to a lookup may be when a live judgement asks for it: many of them

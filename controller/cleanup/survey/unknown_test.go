@@ -18,18 +18,19 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// serving has the API server serve Workflows with a spec of these fields.
-func serving(workflows cleanup.Resource, fields map[string]any) func(*world) {
-	version := map[string]any{"name": "v1alpha1", "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
+// serving has the API server serve a kind with a spec of these fields. Its profile knows the first
+// version.
+func serving(of cleanup.Resource, profile *expression.Profile, fields map[string]any) func(*world) {
+	version := map[string]any{"name": of.Versions[0], "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
 		"type": "object", "properties": map[string]any{"spec": fields}}}}
 	definition := expression.DefinitionOf(map[string]any{
-		"spec": map[string]any{"group": workflows.Group, "scope": "Namespaced", "versions": []any{version},
-			"names": map[string]any{"kind": workflows.Kind, "plural": workflows.Resource}},
+		"spec": map[string]any{"group": of.Group, "scope": "Namespaced", "versions": []any{version},
+			"names": map[string]any{"kind": of.Kind, "plural": of.Resource}},
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 	})
 	return func(w *world) {
-		w.served = append(w.served, workflows)
-		w.snapshot = platform.SnapshotOf([]*expression.Profile{shipped("Workflow")}, []expression.Definition{definition})
+		w.served = append(w.served, of)
+		w.snapshot = platform.SnapshotOf([]*expression.Profile{profile}, []expression.Definition{definition})
 	}
 }
 
@@ -45,6 +46,15 @@ func TestMountedOrUnknown(t *testing.T) {
 	claimOf := func(name string) map[string]any {
 		volume := map[string]any{"persistentVolumeClaim": map[string]any{"claimName": name}}
 		return map[string]any{"spec": map[string]any{"suspend": true, "templates": []any{map[string]any{"volumes": []any{volume}}}}}
+	}
+	flink := resource("flink.apache.org", "flinkdeployments", "FlinkDeployment", true)
+	flink.Versions, flink.Listable = []string{"v1beta1"}, []string{"v1beta1"}
+	misnamed := func(claim string) func(*world) { // Its profile says podTemplate.
+		return func(w *world) {
+			serving(flink, shipped("FlinkDeployment"), map[string]any{"type": "object",
+				"properties": map[string]any{"pods": map[string]any{"x-kubernetes-preserve-unknown-fields": true}}})(w)
+			w.add("flinkdeployments", "prod", "db", map[string]any{"spec": map[string]any{"pods": []any{map[string]any{"spec": mounts(claim)}}}})
+		}
 	}
 	for name, c := range map[string]struct {
 		edit func(*world)
@@ -68,11 +78,13 @@ func TestMountedOrUnknown(t *testing.T) {
 			w.add("workflows", "dev", "train", claimOf("data"))
 			w.served = append(w.served, workflows)
 		}, true},
-		"a custom kind with any fields":              {serving(workflows, map[string]any{"x-kubernetes-preserve-unknown-fields": true}), true},
-		"a custom kind that has not the named field": {serving(workflows, map[string]any{"type": "object", "properties": map[string]any{"volume": map[string]any{}}}), false},
-		"a custom kind of a silent group":            {func(w *world) { w.silent = cleanup.SilentGroups{"argoproj.io"} }, false},
-		"its kind is not installed":                  {func(w *world) {}, true},
-		"its API group does not answer":              {func(w *world) { used(w); w.silent = cleanup.SilentGroups{"apps.openshift.io"} }, false},
+		"a custom kind with any fields":                              {serving(workflows, shipped("Workflow"), map[string]any{"x-kubernetes-preserve-unknown-fields": true}), true},
+		"a custom kind that has not the named field":                 {serving(workflows, shipped("Workflow"), map[string]any{"type": "object", "properties": map[string]any{"volume": map[string]any{}}}), false},
+		"a template that its kind lacks, and another field names it": {misnamed("data"), false},
+		"a template that its kind lacks, and no field names it":      {misnamed("other"), true},
+		"a custom kind of a silent group":                            {func(w *world) { w.silent = cleanup.SilentGroups{"argoproj.io"} }, false},
+		"its kind is not installed":                                  {func(w *world) {}, true},
+		"its API group does not answer":                              {func(w *world) { used(w); w.silent = cleanup.SilentGroups{"apps.openshift.io"} }, false},
 		"its version is another one": {func(w *world) {
 			other := installed
 			other.Versions = []string{"v2"}
