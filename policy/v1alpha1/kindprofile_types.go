@@ -205,7 +205,8 @@ type ObjectTemplate struct {
 
 // NamedObject is a field that names an object of another kind.
 type NamedObject struct {
-	// path of the field with the name, or with namespace/name.
+	// path of the field with the name, or with namespace/name. lookup.mounted finds namespace/name
+	// only in objects of the same namespace, unless namespacePath is set.
 	// +required
 	Path FieldPath `json:"path"`
 	// kind of the object: one group and one kind.
