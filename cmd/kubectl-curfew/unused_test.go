@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -20,6 +21,8 @@ func init() {
 		"unused-names":       {args: words("unused --kind ConfigMap -o name")},
 		"unused-policy":      {args: words("unused -n foo --kind secrets,pvc -o policy")},
 		"unused-may-not":     {args: words("unused -A"), scene: scene{notMine: []string{"list secrets", "list pods"}}},
+		"unused-namespace":   {args: words("unused -n pr-42")},
+		"unused-cluster":     {args: words("unused --kind cm,ns"), code: 2},
 		"unused-kind":        {args: words("unused --kind jobs"), code: 2},
 		"unused-no-kind":     {args: []string{"unused", "--kind", "configmap,"}, code: 2},
 		"unused-an-argument": {args: words("unused configmaps"), code: 2},
@@ -147,11 +150,32 @@ func TestUnusedWithoutCurfew(t *testing.T) {
 // Admission accepts each policy that -o policy prints, without a warning.
 func TestUnusedPoliciesAreAccepted(t *testing.T) {
 	const kinds = "cm,secret,sa,ingressclass,runtimeclass,pc,sc,pvc,svc,hpa,ing,ns,no"
-	for _, where := range []string{"-A", "-n shop"} {
-		_, printed, _, _ := execute(t, scene{}, words("unused "+where+" --kind "+kinds+" -o policy")...)
+	for where, of := range map[string]int{"-A --kind " + kinds: 6, "-n shop": 4} {
+		_, printed, _, _ := execute(t, scene{}, words("unused "+where+" -o policy")...)
 		code, stdout, stderr, _ := execute(t, scene{stdin: printed}, words("lint -f -")...)
-		if want := "6 objects: 0 errors, 0 warnings, 0 defaults\n"; code != 0 || stderr != want {
+		if want := fmt.Sprintf("%d objects: 0 errors, 0 warnings, 0 defaults\n", of); code != 0 || stderr != want {
 			t.Errorf("%s: exit status %d: %s%s, want %s", where, code, stdout, stderr, want)
+		}
+	}
+}
+
+// A policy in one namespace has no kinds whose objects are in none: it would never match them.
+func TestUnusedClusterScoped(t *testing.T) {
+	code, stdout, stderr, _ := execute(t, scene{}, words("unused -n shop -o policy")...)
+	for _, kind := range []string{"ingressclasses", "runtimeclasses", "priorityclasses", "storageclasses"} {
+		expectPart(t, "policy", stdout, kind, false)
+	}
+	expectPart(t, "policy", stdout, "resources: [configmaps, secrets, serviceaccounts]", true)
+	expectPart(t, "notes", stderr, "IngressClass, RuntimeClass, PriorityClass, StorageClass, ", true)
+	if code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	for _, kind := range []string{"Namespace", "Node", "StorageClass", "ClusterRole", "crd"} {
+		for _, output := range []string{"table", "policy"} {
+			code, stdout, stderr, _ := execute(t, scene{}, "unused", "-n", "shop", "--kind", "cm,"+kind, "-o", output)
+			if code != 2 || stdout != "" || !strings.Contains(stderr, "add -A") {
+				t.Errorf("%s, %s: exit status %d: %s%s", kind, output, code, stdout, stderr)
+			}
 		}
 	}
 }

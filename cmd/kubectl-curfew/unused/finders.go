@@ -60,6 +60,12 @@ var finders = []finder{
 	{policy: "empty-nodes", condition: "empty", expression: instances, named: true, kinds: []kind{{"", "Node", "nodes", "no"}}},
 }
 
+// clusterScoped are the kinds whose objects are in no namespace.
+var clusterScoped = []string{
+	"IngressClass", "RuntimeClass", "PriorityClass", "StorageClass", "ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration",
+	"ValidatingWebhookConfiguration", "VolumeAttachment", "CustomResourceDefinition", "Namespace", "Node",
+}
+
 // instances asks once for each object.
 const instances = "!lookup.instances"
 
@@ -100,6 +106,24 @@ func findersOf(named []string) ([]finder, error) {
 		}
 	}
 	return out, nil
+}
+
+// within are the finders that find objects in a namespace, and the kinds that are left out.
+func within(of []finder) (in []finder, out []string) {
+	for _, one := range of {
+		var kinds []kind
+		for _, kind := range one.kinds {
+			if slices.Contains(clusterScoped, kind.name) {
+				out = append(out, kind.name)
+				continue
+			}
+			kinds = append(kinds, kind)
+		}
+		if one.kinds = kinds; len(kinds) > 0 {
+			in = append(in, one)
+		}
+	}
+	return in, out
 }
 
 // head is what the manifest of a policy begins with.

@@ -42,7 +42,8 @@ func Command(env console.Environment) *cobra.Command {
 PersistentVolumeClaims and classes that no other object refers to. Services
 count as unused if they select no Pod and no pod template, and Ingresses and
 HorizontalPodAutoscalers if they refer to nothing that exists. Empty Namespaces
-and Nodes are shown if --kind names them.
+and Nodes are shown if --kind names them. Kinds whose objects are in no namespace
+need -A.
 
 Kinds that no cleanup policy deletes by a lookup are reported as well. These are
 Roles and ClusterRoles that no binding names, and bindings, webhook
@@ -86,26 +87,38 @@ Exit status: 0 there is a report, 2 there is none: flags or permissions.`,
 	return command
 }
 
-func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
-	chosen, err := findersOf(o.kinds)
-	if err != nil {
-		return err
+// choose returns the finders, the namespace that they look at, and notes on kinds that they leave
+// out.
+func (o *unusedOptions) choose() (chosen []finder, namespace string, notes []string, err error) {
+	if chosen, err = findersOf(o.kinds); err != nil || o.everywhere {
+		return chosen, "", nil, err
 	}
+	in, out := within(chosen)
+	if len(out) > 0 && len(o.kinds) > 0 {
+		return nil, "", nil, fmt.Errorf("--kind %s: their objects are in no namespace: add -A, or leave these kinds out", strings.Join(out, ","))
+	}
+	if len(out) > 0 {
+		notes = []string{strings.Join(out, ", ") + " are left out, since their objects are in no namespace: add -A"}
+	}
+	namespace, err = o.Namespace()
+	return in, namespace, notes, err
+}
+
+func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 	if o.at != "" {
+		var err error
 		if call.Now, err = moment.Parse(o.at, call.Now); err != nil {
 			return fmt.Errorf("--at: %w", err)
 		}
 	}
-	namespace, err := o.Namespace()
+	chosen, namespace, notes, err := o.choose()
 	if err != nil {
 		return err
-	}
-	if o.everywhere {
-		namespace = ""
 	}
 	if o.Output.Format == policyFormat {
 		text, err := manifests(chosen, namespace)
 		if err == nil {
+			console.PrintNotes(notes, call.Diagnostics)
 			_, err = io.WriteString(call.Out, text)
 		}
 		return err
@@ -114,7 +127,7 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 	if err != nil {
 		return err
 	}
-	answer := &answer{now: call.Now}
+	answer := &answer{now: call.Now, notes: notes}
 	if o.at == "" {
 		answer.now = w.ServerTime(ctx, call.Now)
 	}
