@@ -186,6 +186,6 @@ func (a *admission) decisions() (*api.Decisions, error) {
 		Authenticator: a.users(a.options.httpAPIAudience), Audience: a.options.httpAPIAudience,
 		Authorizer: a.access(),
 		Access:     a.handlers.Access, Rules: a.handlers.RuleOptions(),
-		AnnotationsOnly: a.options.annotationsOnly(), Logger: a.log.WithName("api"),
+		AnnotationsOnly: a.options.annotationsOnly(), CleanupInterval: a.options.cleanupMinInterval, Logger: a.log.WithName("api"),
 	}, nil
 }

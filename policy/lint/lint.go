@@ -120,6 +120,8 @@ type Options struct {
 	Now time.Time
 	// AnnotationsOnly is --native-ttl=off.
 	AnnotationsOnly bool
+	// CleanupInterval is --cleanup-min-interval; zero means that it is not checked.
+	CleanupInterval time.Duration
 	// Rules are the settings of the rules.
 	Rules rules.Options
 	// Access asks who may delete the object of a review; nil means that it is not asked.

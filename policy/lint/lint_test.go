@@ -141,12 +141,13 @@ func TestLint(t *testing.T) {
 }
 
 func TestSamplesAreClean(t *testing.T) {
-	files, err := filepath.Glob("../../manifests/samples/*.yaml")
-	if err != nil || len(files) == 0 {
+	files, _ := filepath.Glob("../../manifests/samples/*.yaml")
+	recipes, err := filepath.Glob("../../manifests/samples/recipes/*.yaml")
+	if err != nil || len(files) == 0 || len(recipes) == 0 {
 		t.Fatalf("no samples: %v", err)
 	}
 	var documents []*Document
-	for _, file := range files {
+	for _, file := range slices.Concat(files, recipes) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -54,6 +54,8 @@ type Linter struct {
 	compiler *expression.Compiler
 	policies []*expression.Policy
 	profiles []*expression.Profile
+	// cleanups counts the cleanup policies among the documents.
+	cleanups int
 	// reviews of policies run once all documents were added.
 	reviews []func()
 }
@@ -79,7 +81,7 @@ type runtimeAnswer struct {
 // addDocument adds one document to the context of the others.
 type addDocument func(ctx context.Context, w *Linter, document *Document)
 
-// contextKinds are the kinds that are context of other objects, one in each file. They are added
+// contextKinds are the kinds that are context of other objects, and Curfew's own. They are added
 // before any object is judged, so that the order of documents does not matter. Runtimes come last,
 // because profiles say which kinds are runtimes.
 var contextKinds = map[schema.GroupKind]addDocument{
@@ -88,6 +90,16 @@ var contextKinds = map[schema.GroupKind]addDocument{
 	profileKind:    addProfile,
 	tallyKind:      addTally,
 	definitionKind: addDefinition,
+
+	ownKind("ClusterCleanupPolicy"):   addClusterCleanup,
+	ownKind("CleanupPolicy"):          addCleanup,
+	ownKind("ClusterCleanupApproval"): addRead[v1alpha1.ClusterCleanupApproval],
+	ownKind("CleanupApproval"):        addRead[v1alpha1.CleanupApproval],
+	ownKind("DeletionPause"):          addRead[v1alpha1.DeletionPause],
+}
+
+func ownKind(kind string) schema.GroupKind {
+	return schema.GroupKind{Group: wellknown.Group, Kind: kind}
 }
 
 // place identifies a document, which may be read more than once.
@@ -125,8 +137,9 @@ func (w *Linter) Add(ctx context.Context, document *Document) error {
 		return err
 	}
 	add(ctx, w, document)
-	if most := w.options.MaxPlatform; most > 0 && len(w.policies)+len(w.profiles) > most {
-		return &LimitError{What: "policies and profiles", Have: len(w.policies) + len(w.profiles), Max: most}
+	have := len(w.policies) + len(w.profiles) + w.cleanups
+	if most := w.options.MaxPlatform; most > 0 && have > most {
+		return &LimitError{What: "policies and profiles", Have: have, Max: most}
 	}
 	return nil
 }
@@ -249,7 +262,7 @@ var clusterScopedKinds = kindSet(map[string][]string{
 	"scheduling.k8s.io":            {"PriorityClass"},
 	"storage.k8s.io":               {"StorageClass", "VolumeAttachment", "CSIDriver", "CSINode", "VolumeAttributesClass"},
 	"storagemigration.k8s.io":      {"StorageVersionMigration"},
-	wellknown.Group:                {"LifecyclePolicy", "KindProfile", "ClusterCleanupPolicy"},
+	wellknown.Group:                {"LifecyclePolicy", "KindProfile", "ClusterCleanupPolicy", "ClusterCleanupApproval", "DeletionPause"},
 })
 
 func kindSet(byGroup map[string][]string) map[schema.GroupKind]bool {
@@ -266,8 +279,8 @@ func kindSet(byGroup map[string][]string) map[schema.GroupKind]bool {
 func ClusterScoped(kind schema.GroupKind) bool { return clusterScopedKinds[kind] }
 
 var (
-	policyKind  = schema.GroupKind{Group: wellknown.Group, Kind: "LifecyclePolicy"}
-	profileKind = schema.GroupKind{Group: wellknown.Group, Kind: "KindProfile"}
+	policyKind  = ownKind("LifecyclePolicy")
+	profileKind = ownKind("KindProfile")
 )
 
 // addPolicy checks a LifecyclePolicy and applies the usable part of it to the other documents.
@@ -309,7 +322,13 @@ func addProfile(ctx context.Context, w *Linter, document *Document) {
 // read validates a document by the schema of its kind and decodes it. It reports false if that
 // fails.
 func (w *Linter) read(ctx context.Context, document *Document, into any) bool {
-	stored, unknown, refused := w.options.Schemas.check(ctx, document.Object)
+	object := document.Object
+	if of := (&unstructured.Unstructured{Object: object}); of.GetNamespace() == "" && !clusterScopedKinds[document.Kind().GroupKind()] {
+		of = of.DeepCopy()
+		of.SetNamespace(w.options.Namespace)
+		object = of.Object
+	}
+	stored, unknown, refused := w.options.Schemas.check(ctx, object)
 	for _, path := range unknown {
 		w.find(document, rules.Finding{Rule: RuleSchema, Field: path, Severity: rules.Deny,
 			Message: unknownField(path)})

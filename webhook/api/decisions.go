@@ -60,6 +60,8 @@ type Decisions struct {
 	Rules rules.Options
 	// AnnotationsOnly is --native-ttl=off.
 	AnnotationsOnly bool
+	// CleanupInterval is --cleanup-min-interval.
+	CleanupInterval time.Duration
 	// Logger is used for errors inside Curfew; users get to see none of them.
 	Logger logr.Logger
 }
@@ -169,7 +171,7 @@ func (d Decisions) options(r *http.Request) lint.Options {
 	query := queryOf(r)
 	options := lint.Options{
 		Schemas: d.Schemas, Namespace: query.namespace, Now: d.Clock.Now(), AnnotationsOnly: d.AnnotationsOnly, Rules: d.Rules,
-		MaxPlatform: maxPlatform,
+		MaxPlatform: maxPlatform, CleanupInterval: d.CleanupInterval,
 	}
 	if query.offline {
 		options.Source = platform.Offline{Platform: d.Builtin}

@@ -87,8 +87,18 @@ func TestPostedRuntimesProfilesAndPolicies(t *testing.T) {
 			described(t, recorder, "/v1/validate")
 		})
 	}
+	const policy = "{apiVersion: curfew.dev/v1alpha1, kind: ClusterCleanupPolicy, metadata: {name: p%d}, spec: {schedule: '@hourly', " +
+		"matchConstraints: {resourceRules: [{apiGroups: [''], resources: [pods]}]}, conditions: [{name: a, expression: lookup.dangling}]}}\n---\n"
+	cleanups := call{path: "/v1/validate?offline=true", body: fmt.Sprintf(policy, 0)}.do(router)
+	if want := "lookup.dangling is for horizontalpodautoscalers.autoscaling"; !strings.Contains(cleanups.Body.String(), want) {
+		t.Errorf("status %d, %q is not in\n%s", cleanups.Code, want, cleanups.Body)
+	}
 	var many strings.Builder
 	for i := range maxPlatform + 1 {
+		if i%2 == 0 {
+			fmt.Fprintf(&many, policy, i)
+			continue
+		}
 		many.WriteString(strings.Replace(policyYAML, "name: posted", fmt.Sprintf("name: p%d", i), 1))
 	}
 	recorder := call{path: "/v1/validate?offline=true", body: many.String()}.do(router)

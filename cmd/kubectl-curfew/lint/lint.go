@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -40,11 +41,13 @@ type lintOptions struct {
 	expiredLabels    string
 	kyvernoLabel     bool
 	nativeTTL        string
+	// cleanupInterval is --cleanup-min-interval.
+	cleanupInterval time.Duration
 }
 
 // Command is kubectl curfew lint.
 func Command(env console.Environment) *cobra.Command {
-	options := lintOptions{warnBelow: "60s", expiredLabels: "deny", nativeTTL: "on"}
+	options := lintOptions{warnBelow: "60s", expiredLabels: "deny", nativeTTL: "on", cleanupInterval: 5 * time.Minute}
 	options.Connection = session.NewConnection(env, "table", "wide", "github")
 	options.Output.Nameless = true // Findings have no names.
 	command := &cobra.Command{
@@ -56,8 +59,9 @@ objects of manifests. It needs no cluster.
 All files are judged together, in any order. Namespaces, LifecyclePolicies,
 KindProfiles and training runtimes among them apply to the other objects, as if
 all were applied; anything else in the cluster is unknown. LifecyclePolicies and
-KindProfiles are checked themselves, schema and expressions. A TTL inside a pod
-template is found as well, which the API server would silently drop.
+KindProfiles are checked themselves, schema and expressions, and so are cleanup
+policies: also their schedule, and the kinds that their lookups are for. A TTL
+inside a pod template is found as well, which the API server would silently drop.
 
 In a directory lint skips and counts documents that are not for the API server:
 Helm templates, Kustomizations and their patches, and objects without apiVersion
@@ -156,7 +160,7 @@ func (o *lintOptions) asLinter(ctx context.Context, from *folders.Manifests, pro
 	}
 	linter, err := lint.NewLinter(ctx, lint.Options{
 		Source: platform.Offline{Platform: own.Snapshot()}, Schemas: schemas,
-		Namespace: o.namespace, Now: o.Now(), AnnotationsOnly: o.nativeTTL == "off",
+		Namespace: o.namespace, Now: o.Now(), AnnotationsOnly: o.nativeTTL == "off", CleanupInterval: o.cleanupInterval,
 		Rules: rules.Options{
 			WarnBelow: warnBelow, StrictLabels: o.strictLabels, WarnExpiredLabels: o.expiredLabels == "warn",
 			KyvernoLabel: o.kyvernoLabel, Controller: judging.Surroundings{Protect: judging.DefaultProtect()},
@@ -190,7 +194,7 @@ func (o *lintOptions) write(report *lintReport, print console.PrintFunc, out, di
 }
 
 // offlineFlags are settings of the webhook, which --server leaves to that.
-var offlineFlags = []string{"warn-below", "strict-labels", "expired-labels", "kyverno-label", "native-ttl"}
+var offlineFlags = []string{"warn-below", "strict-labels", "expired-labels", "kyverno-label", "native-ttl", "cleanup-min-interval"}
 
 func (o *lintOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
@@ -215,6 +219,8 @@ func (o *lintOptions) addFlags(command *cobra.Command) {
 	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", false, "check label cleanup.kyverno.io/ttl as curfew.dev/ttl, as with the webhook's flag")
 	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL,
 		"on: constant default TTLs go into the native field; off: into annotations, as with the webhook's flag")
+	flags.DurationVar(&o.cleanupInterval, "cleanup-min-interval", o.cleanupInterval,
+		"shortest time between two runs of a cleanup policy, as with the webhook's flag")
 	session.CompleteFlags(command, map[string]cobra.CompletionFunc{
 		"output":         cobra.FixedCompletions(o.Output.Formats(), session.NoFiles),
 		"native-ttl":     cobra.FixedCompletions([]string{"off", "on"}, session.NoFiles),
