@@ -42,6 +42,35 @@ spec:
 {apiVersion: v1, kind: Namespace, metadata: {name: new}}
 `
 
+// TestLintServerUnknownField: the API server reports unknown fields of an apply as an internal
+// error, in the words of structured-merge-diff.
+func TestLintServerUnknownField(t *testing.T) {
+	const (
+		prefix   = "failed to create typed patch object (ci/filled; batch/v1, Kind=Job): "
+		manifest = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: filled, namespace: ci}\nspec:\n  a: 1\n  b: 2\n"
+		unknown  = "unknown field: remove it, or correct its name"
+	)
+	for message, want := range map[string][]string{
+		prefix + ".spec.a: field not declared in schema":                                                     {"5 spec.a " + unknown},
+		prefix + "errors:\n  .spec.a: field not declared in schema\n  .spec.b: field not declared in schema": {"5 spec.a " + unknown, "6 spec.b " + unknown},
+		prefix + ".spec.b: expected string, got &{2}":                                                        {"6 spec.b expected string, got &{2}"},
+		prefix + "of no known form":                                                                          {"1 <none> " + prefix + "of no known form"},
+	} {
+		cluster, _ := server(t, false)
+		cluster.objects.PrependReactor("patch", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: message}}
+		})
+		code, stdout, stderr, _ := executeIn(t, cluster, scene{stdin: manifest}, "lint", "--server", "-f", "-", "-o", "custom-columns=L:.line,F:.field,M:.message", "--no-headers")
+		var have []string
+		for line := range strings.Lines(stdout) {
+			have = append(have, strings.Join(strings.Fields(line), " "))
+		}
+		if code != console.ExitBadNews || !slices.Equal(have, want) {
+			t.Errorf("%s: exit status %d, %s\nhave %q\nwant %q", message, code, stderr, have, want)
+		}
+	}
+}
+
 // server is an API server that answers by the name of the object, and never changes anything.
 func server(t *testing.T, broken bool) (cluster *fakeCluster, asked *[]string) {
 	t.Helper()

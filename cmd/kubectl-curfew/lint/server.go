@@ -169,6 +169,8 @@ func refusalBy(err error) ([]rules.Finding, error) {
 	answer := status.Status()
 	details := answer.Details
 	switch {
+	case strings.Contains(answer.Message, "failed to create typed patch object"):
+		return untyped(answer.Message), nil
 	case answer.Code >= http.StatusInternalServerError || answer.Code == http.StatusTooManyRequests || apierrors.IsUnauthorized(err):
 		return nil, err
 	case apierrors.IsNotFound(err) && details != nil && details.Kind == "namespaces":
@@ -187,7 +189,24 @@ func refusalBy(err error) ([]rules.Finding, error) {
 	return out, nil
 }
 
+// untyped are findings about fields that are unknown, or not of their type. A server-side apply
+// reports them as an internal error, one on each line if there are several.
+func untyped(message string) (out []rules.Finding) {
+	for _, found := range untypedField.FindAllStringSubmatch(message, -1) {
+		finding := rules.Finding{Rule: ruleServer, Field: found[1], Severity: rules.Deny, Message: found[2]}
+		if found[2] == "field not declared in schema" {
+			finding.Message = "unknown field: remove it, or correct its name"
+		}
+		out = append(out, finding)
+	}
+	if len(out) == 0 {
+		out = append(out, rules.Finding{Rule: ruleServer, Severity: rules.Deny, Message: message})
+	}
+	return out
+}
+
 var (
+	untypedField   = regexp.MustCompile(`(?m)(?:^\s*|: )\.(\S+): (.+)$`)
 	fieldInWarning = regexp.MustCompile(`^((?:metadata|spec)[.\[][^ ]*): (.*)$`)
 	defaultWarning = regexp.MustCompile(`^(\S+) (defaulted|would be defaulted) to (.+) from (\w+) "([^"]+)"( \(dry-run\))?$`)
 )
