@@ -61,7 +61,7 @@ KindProfiles and training runtimes among them apply to the other objects, as if
 all were applied; anything else in the cluster is unknown. LifecyclePolicies and
 KindProfiles are checked themselves, schema and expressions, and so are cleanup
 policies: also their schedule, and the kinds that their lookups are for. A TTL
-inside a pod template is found as well, which the API server would silently drop.
+inside a pod template, which the API server would silently drop, is found too.
 
 In a directory lint skips and counts documents that are not for the API server:
 Helm templates, Kustomizations and their patches, and objects without apiVersion
