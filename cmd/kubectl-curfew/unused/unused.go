@@ -42,8 +42,8 @@ func Command(env console.Environment) *cobra.Command {
 PersistentVolumeClaims and classes that no other object refers to. Services
 count as unused if they select no Pod and no pod template, and Ingresses and
 HorizontalPodAutoscalers if they refer to nothing that exists. Empty Namespaces
-and Nodes are shown if --kind names them. Kinds whose objects are in no namespace
-need -A.
+and Nodes are shown if --kind names them. Kinds whose objects are in no
+namespace need -A.
 
 Kinds that no cleanup policy deletes by a lookup are reported as well. These are
 Roles and ClusterRoles that no binding names, and bindings, webhook
