@@ -191,10 +191,11 @@ func TestMemory(t *testing.T) {
 // answer is shared for a while after it. It ends at last, and is no answer then.
 func TestMemoryOfLongReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, reads, takes := newMemory[int](clock.RealClock{}), 0, 40*time.Second
+		m, reads, reading := newMemory[int](clock.RealClock{}), 0, 40*time.Second
 		m.while, m.most = referencesFor, referencesMost
 		ask := func(want int, wantErr error) {
 			t.Helper()
+			takes := reading
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			got, err := m.get(ctx, "", func(ctx context.Context, _ string) (int, error) {
@@ -218,13 +219,13 @@ func TestMemoryOfLongReads(t *testing.T) {
 		time.Sleep(time.Second)
 		ask(0, context.DeadlineExceeded)
 		ask(2, nil)
-		takes = time.Hour
+		reading = time.Hour
 		time.Sleep(time.Minute)
 		for range 3 {
 			ask(0, context.DeadlineExceeded)
 		}
 		time.Sleep(referencesMost - 80*time.Second) // Reading has ended.
-		takes = time.Second
+		reading = time.Second
 		ask(4, nil)
 	})
 }
