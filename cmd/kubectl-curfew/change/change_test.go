@@ -134,8 +134,8 @@ func TestExpireNowGoesNow(t *testing.T) {
 	})
 }
 
-// TestExpireNowOfRefreshed: a refresh has no effect beside a date, and an unreadable one would have
-// the change denied.
+// TestExpireNowOfRefreshed: a refresh has no effect beside a date, whether it can be read or not, and
+// goes.
 func TestExpireNowOfRefreshed(t *testing.T) {
 	for _, refreshed := range []string{noon.Add(-20 * time.Minute).Format(time.RFC3339), "yesterday"} {
 		object := builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Label(wellknown.LabelTTL, "1d").Annotation(wellknown.AnnotationRefreshedAt, refreshed)
@@ -147,6 +147,9 @@ func TestExpireNowOfRefreshed(t *testing.T) {
 			if strings.Contains(warning, wellknown.AnnotationRefreshedAt) {
 				t.Errorf("refreshed at %s: %s", refreshed, warning)
 			}
+		}
+		if patch := fmt.Sprint(plan.Patch); !strings.Contains(patch, wellknown.AnnotationRefreshedAt+":<nil>") {
+			t.Errorf("refreshed at %s: %s, want the refresh removed", refreshed, patch)
 		}
 	}
 }

@@ -18,7 +18,7 @@ type guideStep struct {
 	replace []string
 	// apply creates the objects of a manifest. Others are only reviewed.
 	apply bool
-	// exit is the exit status that the page speaks of.
+	// exit is the exit status that the page names.
 	exit int
 	// elsewhere says why the block does not run, or what runs or compares it.
 	elsewhere string
