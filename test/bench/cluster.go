@@ -95,7 +95,7 @@ func (e *environment) start(ctx context.Context) (stop func() error, err error) 
 }
 
 func (e *environment) prepare(ctx context.Context) error {
-	if err := e.cluster(ctx, "start", "--bin", filepath.Join(e.root, "bin"), "--controllers", controllers); err != nil {
+	if err := e.cluster(ctx, "start", "--controllers", controllers); err != nil {
 		return err
 	}
 	data, err := os.ReadFile(filepath.Join(e.clusterDir(), "cluster.json"))

@@ -153,7 +153,7 @@ func (c *Cluster) command(ctx context.Context, out io.Writer, args ...string) er
 	if err != nil {
 		return err
 	}
-	args = append(args, "--dir", c.Dir, "--bin", filepath.Join(c.root, "bin"))
+	args = append(args, "--dir", c.Dir)
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = c.root // it finds its module from where it runs
 	var kept bytes.Buffer

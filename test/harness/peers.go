@@ -155,7 +155,7 @@ func (p Peer) Build(ctx context.Context, out io.Writer) (string, error) {
 	if _, err := os.Stat(target); err != nil {
 		fmt.Fprintf(out, "building %s %s, the first time takes a minute or two on 2 cores\n", p.name, module.Version)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-p", "2", "-buildvcs=false", "-ldflags", "-s -w", "-o", target, p.program)
+	cmd := exec.CommandContext(ctx, "go", "build", "-p", "2", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", target, p.program)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
 	if said, err := cmd.CombinedOutput(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -57,56 +58,83 @@ func FindModule(from string) (string, error) {
 	}
 }
 
-// artifact is one binary and the folder that it is cached in.
+// artifact is one binary and the folder that it is cached in, whose name ends with a hash of the
+// content that it is built from.
 type artifact struct {
 	title, pkg, dir, binary string
 	links                   []string // further names of the binary
 	ldflags                 string
 	modfile                 string // what pins the versions, in the module's folder
-	key                     string // the content that it was built from
 }
 
-// Build makes sure that the binaries in bin, an absolute folder, are what module pins for a release
-// of Kubernetes such as "1.36" (empty: that of go.mod), and returns their paths. It leaves binaries
-// that are up to date alone, in milliseconds. The first build takes minutes, and reports to out
-// that it lives.
-func Build(ctx context.Context, module, bin, release string, out io.Writer) (Binaries, error) {
-	modfile, err := modfileOf(module, release)
+// compilerFlags save a tenth of the time of a first build: Kubernetes' own packages are compiled
+// without inlining and debug information.
+const compilerFlags = "k8s.io/kubernetes/...=-l -dwarf=false"
+
+// Build makes sure that the binaries in cache, an absolute folder, are what module pins for a
+// release of Kubernetes such as "1.36" (empty: that of go.mod), and returns their paths. It leaves
+// binaries that are up to date alone, in milliseconds. The first build takes minutes, and reports
+// its progress to out. Where [given] finds a folder with all binaries, nothing is compiled.
+func Build(ctx context.Context, module, cache, release string, out io.Writer) (Binaries, error) {
+	if b, ok, err := given(ctx, os.Getenv, out); ok || err != nil {
+		return b, err
+	}
+	b, artifacts, err := plan(module, cache, release)
 	if err != nil {
 		return Binaries{}, err
-	}
-	versions, key, err := pinned(module, modfile)
-	if err != nil {
-		return Binaries{}, err
-	}
-	// kwok is a client of any release. Only go.mod pins it: the modules of older releases do not fit.
-	usual, usualKey, err := pinned(module, goMod)
-	if err != nil {
-		return Binaries{}, err
-	}
-	versions.Kwok = usual.Kwok
-	b := Binaries{
-		Versions:     versions,
-		ControlPlane: filepath.Join(bin, "controlplane-"+versions.Kubernetes),
-		KwokDir:      filepath.Join(bin, "kwok-"+usual.Kwok+"-"+usual.Kubernetes),
-	}
-	artifacts := []artifact{
-		{
-			title: "control plane " + versions.Kubernetes, pkg: "./controlplane", dir: b.ControlPlane, binary: "controlplane",
-			links:   []string{etcd, apiServer, controllerManager, scheduler, "kubectl"},
-			ldflags: versionFlags(versions.Kubernetes), modfile: modfile, key: key,
-		},
-		{title: "kwok " + versions.Kwok, pkg: "sigs.k8s.io/kwok/cmd/kwok", dir: b.KwokDir, binary: kwok, ldflags: "-s -w", modfile: goMod, key: usualKey},
 	}
 	for _, a := range artifacts {
 		if a.current() {
 			continue
 		}
-		if err := a.build(ctx, module, bin, out); err != nil {
+		if err := a.build(ctx, module, cache, out); err != nil {
 			return Binaries{}, err
 		}
 	}
 	return b, nil
+}
+
+// Built reports whether [Build] would compile nothing.
+func Built(ctx context.Context, module, cache, release string, out io.Writer) (bool, error) {
+	if _, ok, err := given(ctx, os.Getenv, out); ok || err != nil {
+		return ok, err
+	}
+	_, artifacts, err := plan(module, cache, release)
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(artifacts, func(a artifact) bool { return !a.current() }), nil
+}
+
+// plan names the artifacts of a release.
+func plan(module, cache, release string) (Binaries, []artifact, error) {
+	modfile, err := modfileOf(module, release)
+	if err != nil {
+		return Binaries{}, nil, err
+	}
+	versions, key, err := pinned(module, modfile)
+	if err != nil {
+		return Binaries{}, nil, err
+	}
+	// kwok is a client of any release. Only go.mod pins it: the modules of older releases do not fit.
+	usual, usualKey, err := pinned(module, goMod)
+	if err != nil {
+		return Binaries{}, nil, err
+	}
+	versions.Kwok = usual.Kwok
+	b := Binaries{
+		Versions:     versions,
+		ControlPlane: filepath.Join(cache, "controlplane-"+versions.Kubernetes+"-"+key),
+		KwokDir:      filepath.Join(cache, "kwok-"+usual.Kwok+"-"+usualKey),
+	}
+	return b, []artifact{
+		{
+			title: "control plane " + versions.Kubernetes, pkg: "./controlplane", dir: b.ControlPlane, binary: "controlplane",
+			links:   []string{etcd, apiServer, controllerManager, scheduler, "kubectl"},
+			ldflags: versionFlags(versions.Kubernetes), modfile: modfile,
+		},
+		{title: "kwok " + versions.Kwok, pkg: "sigs.k8s.io/kwok/cmd/kwok", dir: b.KwokDir, binary: kwok, ldflags: "-s -w", modfile: goMod},
+	}, nil
 }
 
 // goMod pins the release that is taken where none is asked for. Another has a file of its own, with
@@ -147,7 +175,7 @@ func minor(version string) string {
 // pinned reads a modfile for the versions and hashes everything that the binaries are made of.
 func pinned(module, modfile string) (Versions, string, error) {
 	hash := sha256.New()
-	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH, compilerFlags)
 	var gomod string
 	for _, name := range []string{modfile, strings.TrimSuffix(modfile, ".mod") + ".sum", "controlplane/main.go"} {
 		data, err := os.ReadFile(filepath.Join(module, name))
@@ -172,7 +200,7 @@ func pinned(module, modfile string) (Versions, string, error) {
 		}
 		*version = match[1]
 	}
-	return v, hex.EncodeToString(hash.Sum(nil)), nil
+	return v, hex.EncodeToString(hash.Sum(nil))[:12], nil
 }
 
 // versionFlags tells the binaries their version. Without it, they call themselves v0.0.0, in
@@ -184,28 +212,24 @@ func versionFlags(version string) string {
 		base + "gitTreeState=clean"
 }
 
-const keyFile = "built-from"
+// current reports whether the folder holds this artifact. A build puts all files there by one rename.
+func (a artifact) current() bool { return len(missing(a.dir, append([]string{a.binary}, a.links...))) == 0 }
 
-// current says whether the folder holds this artifact. The key is only ever seen beside finished
-// binaries, since both arrive by one rename.
-func (a artifact) current() bool {
-	key, err := os.ReadFile(filepath.Join(a.dir, keyFile))
-	if err != nil || string(key) != a.key {
-		return false
-	}
-	for _, name := range append([]string{a.binary}, a.links...) {
-		if _, err := os.Stat(filepath.Join(a.dir, name)); err != nil {
-			return false
+// missing are the names of files that a folder lacks.
+func missing(dir string, names []string) (out []string) {
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			out = append(out, name)
 		}
 	}
-	return true
+	return out
 }
 
 // build compiles into a folder of its own and renames it to its place when it is complete. Only one
-// build a bin folder runs at a time; a build that waited finds the work done. The next build removes
+// build a cache runs at a time; a build that waited finds the work done. The next build removes
 // the remains of one that was cut short.
-func (a artifact) build(ctx context.Context, module, bin string, out io.Writer) error {
-	unlock, err := lock(bin, func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) })
+func (a artifact) build(ctx context.Context, module, cache string, out io.Writer) error {
+	unlock, err := lock(cache, func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) })
 	if err != nil {
 		return err
 	}
@@ -213,7 +237,7 @@ func (a artifact) build(ctx context.Context, module, bin string, out io.Writer) 
 	if a.current() {
 		return nil
 	}
-	stale, err := filepath.Glob(filepath.Join(bin, ".build-*"))
+	stale, err := filepath.Glob(filepath.Join(cache, ".build-*"))
 	if err != nil {
 		return fmt.Errorf("look for unfinished builds: %w", err)
 	}
@@ -222,7 +246,7 @@ func (a artifact) build(ctx context.Context, module, bin string, out io.Writer) 
 			return fmt.Errorf("remove an unfinished build: %w", err)
 		}
 	}
-	work, err := os.MkdirTemp(bin, ".build-")
+	work, err := os.MkdirTemp(cache, ".build-")
 	if err != nil {
 		return fmt.Errorf("make a folder for the build: %w", err)
 	}
@@ -240,11 +264,7 @@ func (a artifact) build(ctx context.Context, module, bin string, out io.Writer) 
 			return fmt.Errorf("link %s: %w", link, err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(fresh, keyFile), []byte(a.key), 0o644); err != nil {
-		return fmt.Errorf("note what %s was built from: %w", a.title, err)
-	}
-	// A folder cannot be renamed over one that is not empty. A cluster that runs from the old one does
-	// not mind: the kernel keeps its binaries until it ends.
+	// A folder cannot be renamed over one that is not empty, such as one that lacks a file.
 	if _, err := os.Stat(a.dir); err == nil {
 		if err := os.Rename(a.dir, filepath.Join(work, "old")); err != nil {
 			return fmt.Errorf("put the old %s aside: %w", a.title, err)
@@ -269,7 +289,8 @@ func (a artifact) compile(ctx context.Context, module, target string, out io.Wri
 	}
 	progress.expect(strings.Count(string(packages), "\n"))
 
-	build := exec.CommandContext(ctx, "go", "build", "-modfile="+a.modfile, "-v", "-buildvcs=false", "-ldflags", a.ldflags, "-o", target, a.pkg)
+	build := exec.CommandContext(ctx, "go", "build", "-modfile="+a.modfile, "-v", "-buildvcs=false", "-trimpath",
+		"-gcflags="+compilerFlags, "-ldflags", a.ldflags, "-o", target, a.pkg)
 	build.Dir, build.Env = module, buildEnvironment(os.Environ())
 	build.Stdout, build.Stderr = progress, progress
 	if err := build.Run(); err != nil {

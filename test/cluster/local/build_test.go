@@ -83,11 +83,11 @@ func TestModfileOf(t *testing.T) {
 	}
 }
 
-// An artifact is built once, again when its key changes, and again when part of it is missing. What
-// a crash left is removed.
+// An artifact is built once, and again when part of it is missing. The build removes the remains of a
+// build that crashed.
 func TestBuild(t *testing.T) {
 	source, bin := module(t), t.TempDir()
-	a := artifact{title: "toy", pkg: "./controlplane", dir: filepath.Join(bin, "toy-v1"), binary: "toy", links: []string{"other"}, key: "one"}
+	a := artifact{title: "toy", pkg: "./controlplane", dir: filepath.Join(bin, "toy-v1"), binary: "toy", links: []string{"other"}}
 	write(t, bin, ".build-123/new/toy", "half a binary")
 
 	build := func(wantBuilt bool) {
@@ -110,8 +110,6 @@ func TestBuild(t *testing.T) {
 	}
 	build(true)
 	build(false)
-	a.key = "two"
-	build(true)
 	if err := os.Remove(filepath.Join(a.dir, "other")); err != nil {
 		t.Fatal(err)
 	}
@@ -122,17 +120,52 @@ func TestBuild(t *testing.T) {
 func TestBuildFails(t *testing.T) {
 	source, bin := module(t), t.TempDir()
 	write(t, source, "controlplane/main.go", "package main\n\nfunc main() { nonsense }\n")
-	a := artifact{title: "toy", pkg: "./controlplane", dir: filepath.Join(bin, "toy-v1"), binary: "toy", key: "two"}
-	write(t, a.dir, "toy", "old")
+	a := artifact{title: "toy", pkg: "./controlplane", dir: filepath.Join(bin, "toy-v1"), binary: "toy"}
+	write(t, a.dir, "other", "old")
 	err := a.build(t.Context(), source, bin, t.Output())
 	if err == nil || !strings.Contains(err.Error(), "undefined: nonsense") {
 		t.Errorf("error %v", err)
 	}
-	if old, err := os.ReadFile(filepath.Join(a.dir, "toy")); err != nil || string(old) != "old" {
-		t.Errorf("the old binary is %q, %v", old, err)
+	if old, err := os.ReadFile(filepath.Join(a.dir, "other")); err != nil || string(old) != "old" {
+		t.Errorf("the old file is %q, %v", old, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(bin, ".build-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// Build uses a folder with all programs as it is. The error names each missing program.
+func TestGiven(t *testing.T) {
+	full, part := t.TempDir(), t.TempDir()
+	for _, name := range programs {
+		write(t, full, name, "#!/bin/sh\necho Kubernetes v1.36.9\n")
+		if err := os.Chmod(filepath.Join(full, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, part, etcd, "")
+	for name, test := range map[string]struct {
+		environ map[string]string
+		taken   bool
+		err     string
+	}{
+		"none":             {},
+		"all":              {environ: map[string]string{"CURFEW_CONTROL_PLANE": full}, taken: true},
+		"all, of envtest":  {environ: map[string]string{"KUBEBUILDER_ASSETS": full}, taken: true},
+		"some, of envtest": {environ: map[string]string{"KUBEBUILDER_ASSETS": part}},
+		"some": {environ: map[string]string{"CURFEW_CONTROL_PLANE": part, "KUBEBUILDER_ASSETS": full},
+			err: "CURFEW_CONTROL_PLANE=" + part + " has no kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok: " +
+				"add what is missing, or unset the variable to compile all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, ok, err := given(t.Context(), func(name string) string { return test.environ[name] }, t.Output())
+			if ok != test.taken || err == nil && test.err != "" || err != nil && err.Error() != test.err {
+				t.Fatalf("taken %t, error %v", ok, err)
+			}
+			if ok && (b.Kubernetes != "v1.36.9" || b.path(kwok) != filepath.Join(full, kwok)) {
+				t.Errorf("got %+v", b)
+			}
+		})
 	}
 }
 

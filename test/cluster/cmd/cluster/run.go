@@ -19,6 +19,7 @@ import (
 const usage = `usage: cluster <command> [flags]
 
   build     build etcd, Kubernetes and kwok into --bin; nothing to do when they are up to date
+  built     exit with 1 if build would compile something
   start     build, start, and return when ready; harmless when it runs
   stop      end it and remove its data; harmless when nothing runs
   status    what runs, where, and how much memory it takes
@@ -62,6 +63,9 @@ type flags struct {
 	kubernetes                               string
 }
 
+// errNotBuilt is the answer of the command built.
+var errNotBuilt = errors.New("the control plane is not built yet")
+
 // errUsage is a command line that names no command; the usage has been printed.
 var errUsage = errors.New("name a command")
 
@@ -74,7 +78,7 @@ func parse(args []string, out io.Writer) (string, *flags, error) {
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&f.dir, "dir", "", "the cluster's `directory`, one a cluster (default .cluster in the repository)")
-	fs.StringVar(&f.bin, "bin", "", "the `directory` that binaries are cached in (default bin in the repository)")
+	fs.StringVar(&f.bin, "bin", "", "the `directory` that binaries are cached in (default curfew in the user's cache)")
 	fs.BoolVar(&f.inTreeTTL, "in-tree-ttl", os.Getenv("IN_TREE_TTL") == "1", "run the in-tree TTL-after-finished controller (or IN_TREE_TTL=1)")
 	fs.StringVar(&f.kubernetes, "kubernetes", os.Getenv("KUBERNETES"), "the `release` of Kubernetes, such as 1.36 (or KUBERNETES=1.36; default that of go.mod)")
 	fs.StringVar(&f.controllers, "controllers", "", "the controller manager's --controllers, `verbatim`")
@@ -106,19 +110,22 @@ func (f *flags) complete() error {
 	if f.module, err = local.FindModule(here); err != nil {
 		return err
 	}
-	root := filepath.Dir(filepath.Dir(f.module))
-	for _, folder := range []struct {
-		path    *string
-		initial string
-	}{{&f.dir, ".cluster"}, {&f.bin, "bin"}} {
-		if *folder.path == "" {
-			*folder.path = filepath.Join(root, folder.initial)
+	if f.dir == "" {
+		f.dir = filepath.Join(filepath.Dir(filepath.Dir(f.module)), ".cluster")
+	}
+	if f.bin == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return fmt.Errorf("find the user's cache (--bin names another folder): %w", err)
 		}
-		if *folder.path, err = filepath.Abs(*folder.path); err != nil {
-			return fmt.Errorf("make %q absolute: %w", *folder.path, err)
+		f.bin = filepath.Join(cache, "curfew")
+	}
+	for _, path := range []*string{&f.dir, &f.bin} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return fmt.Errorf("make %q absolute: %w", *path, err)
 		}
 	}
-	return nil
+	return os.MkdirAll(f.bin, 0o755)
 }
 
 func run(ctx context.Context, args []string, out, errOut io.Writer) error {
@@ -133,6 +140,12 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	switch command {
 	case "build":
 		_, err := local.Build(ctx, f.module, f.bin, f.kubernetes, out)
+		return err
+	case "built":
+		built, err := local.Built(ctx, f.module, f.bin, f.kubernetes, out)
+		if err == nil && !built {
+			err = errNotBuilt
+		}
 		return err
 	case "start":
 		return start(ctx, cluster, f, out)
@@ -149,7 +162,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	case "restart":
 		return restart(ctx, cluster, f, out)
 	default:
-		return fmt.Errorf("unknown command %q: take build, start, stop, status, kill or restart", command)
+		return fmt.Errorf("unknown command %q: take build, built, start, stop, status, kill or restart", command)
 	}
 }
 
