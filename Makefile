@@ -9,14 +9,18 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Without symbol tables and debug information a binary is two thirds as large.
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(shell git describe --always --abbrev=40 --dirty --exclude "*" 2>/dev/null || echo unknown)
 
+# Without paths of this machine, a fresh clone finds all that another one has compiled in the build cache.
+export GOFLAGS := $(GOFLAGS) -trimpath
+
+# The most concurrent packages. RACE=1 tests them with the race detector instead of without it, as .ci/run does.
+CONCURRENT := ./controller/engine/... ./controller/cleanup/... ./controller/tally/... ./controller/follow/... ./webhook/...
 # Tests of the product; those in test/e2e start a control plane and have a target of their own.
-UNIT = $(shell go list ./... | grep -v /test/e2e)
+UNIT = $(shell go list ./... | grep -v /test/e2e $(if $(RACE),| grep -vxF "$$(go list $(CONCURRENT))"))
 # How many end-to-end tests run at once in a suite. They wait far more than they compute.
 E2E_PARALLEL ?= 10
-# End-to-end tests wait for conditions, each for ten minutes at most, which only a hang reaches. SAID leaves out of their output what
-# passes, and leaves in what they wait for.
-E2E = go test $(NOVET) -count=1 -timeout 60m -parallel $(E2E_PARALLEL) -v
-SAID := awk '!/^(=== (RUN|PAUSE|CONT)|[[:space:]]*--- (PASS|SKIP)|PASS$$)/ { print; fflush() }'
+# End-to-end tests wait for conditions, each for ten minutes at most, which only a hang reaches. test/run leaves out of their output what
+# passes, and leaves in what they wait for and what they skip.
+E2E = go run ./test/run -timeout 60m -parallel $(E2E_PARALLEL)
 # Packages whose tests run at once. Two cores is what there is.
 P ?= 2
 
@@ -41,6 +45,8 @@ PRODUCT := ./cmd/... ./policy/... ./webhook/... ./controller/... ./certs/...
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 VULNDB ?= https://vuln.go.dev
 CLUSTER := bin/cluster
+# What manifests/release packs and tests.
+RELEASE_PATHS := manifests go.mod go.sum cmd/curfew cmd/kubectl-curfew/main.go
 
 # A first build takes minutes; say how far it is. Go prints a line a package with -v.
 PROGRESS := awk '/^go: downloading/ { next } /^[a-z0-9.\/_-]+$$/ { if (++n % 150 == 0) { print "  " n " packages compiled"; fflush() } next } { print; fflush() }' >&2
@@ -48,11 +54,11 @@ PROGRESS := awk '/^go: downloading/ { next } /^[a-z0-9.\/_-]+$$/ { if (++n % 150
 ##@ See it
 
 .PHONY: demo
-demo: build ## a tour of Curfew on a local control plane, with real kubectl output; takes all down afterwards
+demo: everything ## a tour of Curfew on a local control plane, with real kubectl output; takes all down afterwards
 	@bin/demo tour
 
 .PHONY: run
-run: build ## the same control plane with Curfew, to play with; Ctrl-C ends it
+run: everything ## the same control plane with Curfew, to play with; Ctrl-C ends it
 	@bin/demo run
 
 ##@ Local control plane (state, logs and kubeconfig in .cluster/)
@@ -65,7 +71,7 @@ cluster: $(CLUSTER) ## start a control plane in the background, return when it i
 cluster-stop: down ## stop it and remove its data
 
 .PHONY: up
-up: build ## make cluster, and Curfew installed and running against it (IN_TREE_TTL=0: as for make cluster)
+up: everything ## make cluster, and Curfew installed and running against it (IN_TREE_TTL=0: as for make cluster)
 	@bin/demo up
 
 .PHONY: down
@@ -75,24 +81,27 @@ down: $(CLUSTER) build-demo ## stop Curfew and the control plane; harmless when 
 ##@ Test
 
 .PHONY: test
-test: build ## what everybody runs first: the unit tests, and what the README promises on a real control plane, at the same time
+test: everything ## what everybody runs first: the unit tests, and what the README promises on a real control plane, at the same time (JOBS=1: one after the other)
 	@$(call compile,./test/e2e/core)
-	@$(MAKE) --jobs=2 run-core run-unit
+	@$(MAKE) --jobs=$(or $(JOBS),2) --keep-going run-core test-unit
+
+.PHONY: check
+check: ## before each merge, in five minutes: formatting, go vet, staticcheck, house rules, and unit tests of what differs from BASE (by default where the branch began)
+	@GOFLAGS="$(GOFLAGS)" CONCURRENT="$(CONCURRENT)" STATICCHECK="$(STATICCHECK)" test/check.sh
 
 .PHONY: test-unit
-test-unit: ## tests that need no control plane, without manifests/release, which compiles Helm
+test-unit: ## tests that need no control plane, without manifests/release, which compiles Helm (RACE=1: the most concurrent ones with the race detector)
 	$(COMPILING) go test $(NOVET) -p $(P) $(UNIT)
+	$(if $(RACE),$(COMPILING) go test $(NOVET) -race -p $(P) $(CONCURRENT))
 	$(COMPILING) go -C test/cluster test $(NOVET) -p $(P) ./local ./cmd/...
 	$(COMPILING) go -C manifests/monitoring/panels test $(NOVET) .
 
 .PHONY: test-e2e
-test-e2e: build ## all other end-to-end tests: what can go wrong, kubectl curfew, serving, lifecycle, the whole controller in a cluster in memory, chart and image, beside JobSet and Trainer, a minute of chaos (KUBERNETES=1.36: on that release)
+test-e2e: everything ## all other end-to-end tests, one suite after another: what can go wrong, kubectl curfew, serving, lifecycle, the whole controller in a cluster in memory, a minute of chaos, and if files of theirs changed chart and image, JobSet and Trainer (KUBERNETES=1.36: on that release)
 	@$(call compile,./test/e2e/... ./test/soak)
-	@$(MAKE) --jobs=3 run-e2e run-others run-peers
-
-.PHONY: test-race
-test-race: ## the unit tests of the most concurrent packages, with the race detector
-	$(COMPILING) go test $(NOVET) -race -p $(P) ./controller/engine/... ./controller/cleanup/... ./controller/tally/... ./controller/follow/... ./webhook/...
+	@status=0; for suite in e2e cli serving lifecycle conformance world soak peers release; do \
+		began=$$SECONDS result=passed; $(MAKE) run-$$suite || status=1 result=FAILED; echo "suite $$suite $$result after $$((SECONDS - began))s"; \
+	done; exit $$status
 
 .PHONY: test-mutation
 test-mutation: ## break each safety invariant on purpose and demand that a test fails (ONLY="S1" for some); leaves the tree alone
@@ -262,37 +271,64 @@ help: ## this
 	@awk 'BEGIN { FS = ":.*## "; print "make <target>" } \
 		/^##@ / { print "\n" substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 } \
-		END { print "\nA change must pass .ci/run, which runs lint, verify, test, test-e2e, test-race and bench-gate. Run test-full before a release." }' $(MAKEFILE_LIST)
+		END { print "\nA change must pass .ci/run, which runs lint, verify, test, test-e2e and bench-gate; make check takes five minutes before that. Run test-full before a release." }' $(MAKEFILE_LIST)
 
 # Not for people.
 
-# $(call compile,<packages>): the suites run at the same time, each with a control plane of its own. What several of them would compile is
-# compiled before.
+# $(call compile,<packages>): what several suites would compile is compiled before.
 compile = $(COMPILING) go list -export -test -deps $(1) >/dev/null
 
-# The last three run side by side, and take about as long.
-.PHONY: run-core run-unit run-e2e run-others run-peers
-run-core:
-	@$(E2E) ./test/e2e/core | $(SAID)
+# $(call if-changed,<paths>,<suite>,<command>): side modules and what only some code can break are tested where that code changed.
+if-changed = if test/changed.sh $(1); then $(3); else echo "skipped: $(2), as nothing below $(1) changed"; fi
 
-run-unit: test-unit
+.PHONY: run-core run-e2e run-cli run-serving run-lifecycle run-conformance run-world run-soak run-peers run-release
+run-core:
+	@$(E2E) ./test/e2e/core
 
 run-e2e:
-	@$(E2E) -skip '^TestPeers' ./test/e2e | $(SAID)
+	@$(E2E) -skip '^TestPeers' ./test/e2e
 
-run-others:
-	@$(E2E) ./test/e2e/cli | $(SAID)
-	@$(E2E) ./test/e2e/serving | $(SAID)
+run-cli run-serving run-lifecycle:
+	@$(E2E) ./test/e2e/$(@:run-%=%)
+
+run-conformance:
+	@$(E2E) ./test/e2e/conformance -args -seeds 100
+
+run-world:
+	@$(E2E) -run '^TestWorld$$' ./cmd/curfew -args -seeds 200
+
+run-soak:
 	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
-	@$(COMPILING) go -C manifests/release test $(NOVET) -count=1 -timeout 60m -p 1 -v . ./chart ./image ./e2e | $(SAID)
 
+# What stops objects, knows training jobs, or pins the versions of their controllers.
 run-peers:
 	@[ -n "$(PEERS)" ] || { echo "PEERS is empty, and without a version no controller is started: name one, such as PEERS=v2.3.0" >&2; exit 1; }
-	@$(COMPILING) GOWORK=off GOFLAGS=-mod=readonly go -C test/peers list -export -deps tool >/dev/null
-	@PEERS=$(PEERS) $(E2E) -run '^TestPeers' ./test/e2e | $(SAID)
-	@$(E2E) ./test/e2e/lifecycle | $(SAID)
-	@$(E2E) ./test/e2e/conformance -seeds 100 | $(SAID)
-	@$(E2E) -run '^TestWorld$$' ./cmd/curfew -seeds 200 | $(SAID)
+	@$(call if-changed,controller/action policy/judging policy/platform manifests/profiles test/peers test/harness test/e2e,the suite of JobSet and Trainer,\
+		$(COMPILING) GOWORK=off GOFLAGS="-mod=readonly -trimpath" go -C test/peers list -export -deps tool >/dev/null; \
+		PEERS=$(PEERS) $(E2E) -run '^TestPeers' ./test/e2e)
+
+run-release:
+	@$(call if-changed,$(RELEASE_PATHS),manifests/release,\
+		$(COMPILING) go -C manifests/release test $(NOVET) -count=1 -timeout 60m -p 1 -v . ./chart ./image ./e2e | $(SAID))
+SAID := awk '!/^(=== (RUN|PAUSE|CONT)|[[:space:]]*--- PASS|PASS$$)/ { print; fflush() }'
+
+# A demo needs the product and the control plane. Where neither is compiled, all packages of both are compiled together first, so that
+# both cores always work; the programs are linked after that.
+.PHONY: everything build-cluster
+everything: $(CLUSTER)
+	@[ -n "$(KUBERNETES)" ] || $(CLUSTER) built >/dev/null 2>&1 || $(MAKE) together
+	@$(MAKE) --jobs=2 build build-cluster
+
+build-cluster: $(CLUSTER)
+	@$(CLUSTER) build
+
+.PHONY: together
+together:
+	@echo "compiling Curfew and a Kubernetes control plane, once: some eight minutes on 2 cores" >&2
+	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
+	(cd "$$work" && GOWORK=off go work init "$(CURDIR)" "$(CURDIR)/test/cluster") && export GOWORK=$$work/go.work && \
+	go list -deps -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./cmd/curfew ./cmd/kubectl-curfew ./test/demo ./test/cluster/controlplane sigs.k8s.io/kwok/cmd/kwok >"$$work/packages" && \
+	$(COMPILING) go build -v -p $(P) -gcflags='k8s.io/kubernetes/...=-l -dwarf=false' $$(cat "$$work/packages") 2> >($(PROGRESS))
 
 .PHONY: build-demo
 build-demo:
@@ -300,7 +336,7 @@ build-demo:
 
 .PHONY: $(CLUSTER)
 $(CLUSTER):
-	@$(COMPILING) GOFLAGS=-mod=readonly GOWORK=off go -C test/cluster build -o ../../$@ ./cmd/cluster
+	@$(COMPILING) GOFLAGS="-mod=readonly -trimpath" GOWORK=off go -C test/cluster build -o ../../$@ ./cmd/cluster
 
 # $(call build,<file, or folder and a slash>,<packages>)
 define build
