@@ -213,7 +213,9 @@ func versionFlags(version string) string {
 }
 
 // current reports whether the folder holds this artifact. A build puts all files there by one rename.
-func (a artifact) current() bool { return len(missing(a.dir, append([]string{a.binary}, a.links...))) == 0 }
+func (a artifact) current() bool {
+	return len(missing(a.dir, append([]string{a.binary}, a.links...))) == 0
+}
 
 // missing are the names of files that a folder lacks.
 func missing(dir string, names []string) (out []string) {
