@@ -22,7 +22,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	only := flag.String("only", "", "regular expression of the mutants to try; empty means all")
+	only := flag.String("only", "", "regular expression of the mutants to try, or conditions; empty means all")
 	flag.Parse()
 	if err := run(ctx, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutation:", err)
@@ -39,6 +39,18 @@ func run(ctx context.Context, only string) error {
 	if err != nil {
 		return err
 	}
+	dir, err := os.MkdirTemp("", "mutation-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	var errs []error
+	if pattern.MatchString("conditions") {
+		errs = append(errs, conditions(ctx, root, dir))
+	}
+	if only == "conditions" {
+		return errors.Join(errs...)
+	}
 	list := slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return !pattern.MatchString(m.Invariant + " " + m.Name) })
 	if len(list) == 0 {
 		return fmt.Errorf("-only=%s: no mutant has such a name", only)
@@ -47,23 +59,22 @@ func run(ctx context.Context, only string) error {
 		return err
 	}
 	began := time.Now()
-	var survived []error
-	fmt.Println("| invariant | fault | noticed by |")
+		fmt.Println("| invariant | fault | noticed by |")
 	fmt.Println("|---|---|---|")
 	for _, m := range list {
-		failed, err := try(ctx, root, m)
+		failed, err := try(ctx, root, dir, m)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			survived = append(survived, fmt.Errorf("%s, %s: %w", m.Invariant, m.Name, err))
+			errs = append(errs, fmt.Errorf("%s, %s: %w", m.Invariant, m.Name, err))
 			fmt.Printf("| %s | %s | **nothing** |\n", m.Invariant, m.Name)
 		default:
 			fmt.Printf("| %s | %s | `%s` |\n", m.Invariant, m.Name, strings.Join(failed, "`, `"))
 		}
 	}
-	fmt.Printf("\n%d mutants, %d survived, %s\n", len(list), len(survived), time.Since(began).Round(time.Second))
-	return errors.Join(survived...)
+	fmt.Printf("\n%d mutants, %s\n", len(list), time.Since(began).Round(time.Second))
+	return errors.Join(errs...)
 }
 
 // sound runs the tests of all mutants on the code as it is: what fails anyway tells nothing.
@@ -110,36 +121,50 @@ func usesRapid(root, pkg string) bool {
 	})
 }
 
-var failure = regexp.MustCompile(`(?m)^--- FAIL: (\S+) `)
+var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+) `)
+
+// failedTests are the tests that failed according to the output of go test.
+func failedTests(out string) []string {
+	var failed []string
+	for _, match := range failure.FindAllStringSubmatch(out, -1) {
+		failed = append(failed, match[1])
+	}
+	return failed
+}
+
+// writeOverlay writes an overlay for go build that replaces files of the repository.
+func writeOverlay(root, dir string, edits map[string][]byte) (string, error) {
+	replace := map[string]string{}
+	for file, source := range edits {
+		edited := filepath.Join(dir, filepath.Base(file))
+		if err := os.WriteFile(edited, source, 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(root, file)] = edited
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, data, 0o600)
+}
 
 // try breaks the code and answers with the tests that noticed.
-func try(ctx context.Context, root string, m Mutant) ([]string, error) {
+func try(ctx context.Context, root, dir string, m Mutant) ([]string, error) {
 	source, err := m.apply(root)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "mutation-")
+	overlay, err := writeOverlay(root, dir, map[string][]byte{m.File: source})
 	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	edited := filepath.Join(dir, "mutant.go")
-	overlay := filepath.Join(dir, "overlay.json")
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, m.File): edited}})
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(os.WriteFile(edited, source, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return nil, err
 	}
 	out, err := test(ctx, root, m.Package, m.Tests, "-overlay", overlay)
 	if err == nil {
 		return nil, fmt.Errorf("%s pass all the same: the invariant is not held", strings.Join(m.Tests, ", "))
 	}
-	var failed []string
-	for _, match := range failure.FindAllStringSubmatch(out, -1) {
-		failed = append(failed, match[1])
-	}
+	failed := failedTests(out)
 	if len(failed) == 0 {
 		return nil, fmt.Errorf("no test failed, but the run did:\n%s", out)
 	}
