@@ -59,7 +59,7 @@ func run(ctx context.Context, only string) error {
 		return err
 	}
 	began := time.Now()
-		fmt.Println("| invariant | fault | noticed by |")
+	fmt.Println("| invariant | fault | noticed by |")
 	fmt.Println("|---|---|---|")
 	for _, m := range list {
 		failed, err := try(ctx, root, dir, m)
