@@ -22,7 +22,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	only := flag.String("only", "", "regular expression of the mutants to try, or conditions; empty means all")
+	only := flag.String("only", "", `"conditions", or a regular expression of the mutants to try; empty means both`)
 	flag.Parse()
 	if err := run(ctx, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutation:", err)
@@ -44,75 +44,81 @@ func run(ctx context.Context, only string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	began := time.Now()
 	var errs []error
-	if pattern.MatchString("conditions") {
+	if only != "conditions" {
+		list := slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return !pattern.MatchString(m.Invariant + " " + m.Name) })
+		if len(list) == 0 {
+			return fmt.Errorf("-only=%s: no mutant has such a name", only)
+		}
+		errs = append(errs, tryAll(ctx, root, dir, list))
+	}
+	if only == "" || only == "conditions" {
 		errs = append(errs, conditions(ctx, root, dir))
 	}
-	if only == "conditions" {
-		return errors.Join(errs...)
-	}
-	list := slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return !pattern.MatchString(m.Invariant + " " + m.Name) })
-	if len(list) == 0 {
-		return fmt.Errorf("-only=%s: no mutant has such a name", only)
-	}
-	if err := sound(ctx, root, list); err != nil {
-		return err
-	}
-	began := time.Now()
-	fmt.Println("| invariant | fault | noticed by |")
-	fmt.Println("|---|---|---|")
-	for _, m := range list {
-		failed, err := try(ctx, root, dir, m)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			errs = append(errs, fmt.Errorf("%s, %s: %w", m.Invariant, m.Name, err))
-			fmt.Printf("| %s | %s | **nothing** |\n", m.Invariant, m.Name)
-		default:
-			fmt.Printf("| %s | %s | `%s` |\n", m.Invariant, m.Name, strings.Join(failed, "`, `"))
-		}
-	}
-	fmt.Printf("\n%d mutants, %s\n", len(list), time.Since(began).Round(time.Second))
+	fmt.Printf("\ntook %s\n", time.Since(began).Round(time.Second))
 	return errors.Join(errs...)
 }
 
-// sound runs the tests of all mutants on the code as it is: what fails anyway tells nothing.
-func sound(ctx context.Context, root string, list []Mutant) error {
+// tryAll tries the mutants one after the other. Before that it looks whether each fits the code, and
+// whether its tests pass.
+func tryAll(ctx context.Context, root, dir string, list []Mutant) error {
+	var errs []error
 	tests := map[string][]string{}
 	for _, m := range list {
-		tests[m.Package] = append(tests[m.Package], m.Tests...)
+		if _, err := m.apply(root); err != nil {
+			errs = append(errs, err)
+		}
+		names := strings.Fields(m.Noticed)
+		tests[names[0]] = append(tests[names[0]], names[1:]...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	for pkg, names := range tests {
 		slices.Sort(names)
 		if out, err := test(ctx, root, pkg, slices.Compact(names)); err != nil {
-			return fmt.Errorf("the tests of %s fail before anything is broken:\n%s", pkg, out)
+			errs = append(errs, fmt.Errorf("the tests of %s fail before anything is broken: %w\n%s", pkg, err, out))
 		}
 	}
-	return nil
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	fmt.Println("| invariant | fault | noticed by |\n|---|---|---|")
+	for _, m := range list {
+		failed, err := m.try(ctx, root, dir)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s, %s: %w", m.Invariant, m.Name, err))
+			failed = []string{"**nothing**"}
+		}
+		fmt.Printf("| %s | %s | %s |\n", m.Invariant, m.Name, strings.Join(failed, ", "))
+	}
+	fmt.Printf("\n%d mutants, %d survived\n", len(list), len(errs))
+	return errors.Join(errs...)
 }
 
 // test runs tests of one package, and fails if one of them does not exist.
 func test(ctx context.Context, root, pkg string, names []string, flags ...string) (string, error) {
-	args := append([]string{"test", "-count=1", "-timeout=3m", "-v", "-run", "^(" + strings.Join(names, "|") + ")$"}, flags...)
+	args := append([]string{"test", "-count=1", "-vet=off", "-timeout=3m", "-v", "-run", "^(" + strings.Join(names, "|") + ")$"}, flags...)
 	args = append(args, "./"+pkg)
 	if usesRapid(root, pkg) {
 		args = append(args, "-rapid.nofailfile") // else a mutant leaves its counterexample in the tree
 	}
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = root
-	var out bytes.Buffer
-	command.Stdout, command.Stderr = &out, &out
-	err := command.Run()
+	out, err := command.CombinedOutput()
 	for _, name := range names {
-		if err == nil && !strings.Contains(out.String(), "--- PASS: "+name+" ") {
-			return out.String(), fmt.Errorf("there is no test %s", name)
+		if err == nil && !bytes.Contains(out, []byte("--- PASS: "+name+" ")) {
+			err = fmt.Errorf("%s has no test %s: name the test that took its place", pkg, name)
 		}
 	}
-	return out.String(), err
+	return string(out), err
 }
 
-// usesRapid tells whether the tests of a package know rapid's flags.
+// usesRapid reports whether the tests of a package know rapid's flags.
 func usesRapid(root, pkg string) bool {
 	paths, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
 	return err == nil && slices.ContainsFunc(paths, func(path string) bool {
@@ -121,18 +127,17 @@ func usesRapid(root, pkg string) bool {
 	})
 }
 
-var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+) `)
+var failure = regexp.MustCompile(`(?m)^--- FAIL: (\S+) `)
 
 // failedTests are the tests that failed according to the output of go test.
-func failedTests(out string) []string {
-	var failed []string
+func failedTests(out string) (failed []string) {
 	for _, match := range failure.FindAllStringSubmatch(out, -1) {
 		failed = append(failed, match[1])
 	}
 	return failed
 }
 
-// writeOverlay writes an overlay for go build that replaces files of the repository.
+// writeOverlay writes an overlay for go build that replaces files of the repository, or adds some.
 func writeOverlay(root, dir string, edits map[string][]byte) (string, error) {
 	replace := map[string]string{}
 	for file, source := range edits {
@@ -150,8 +155,8 @@ func writeOverlay(root, dir string, edits map[string][]byte) (string, error) {
 	return overlay, os.WriteFile(overlay, data, 0o600)
 }
 
-// try breaks the code and answers with the tests that noticed.
-func try(ctx context.Context, root, dir string, m Mutant) ([]string, error) {
+// try breaks the code and returns the tests that noticed it.
+func (m Mutant) try(ctx context.Context, root, dir string) ([]string, error) {
 	source, err := m.apply(root)
 	if err != nil {
 		return nil, err
@@ -160,9 +165,10 @@ func try(ctx context.Context, root, dir string, m Mutant) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := test(ctx, root, m.Package, m.Tests, "-overlay", overlay)
+	names := strings.Fields(m.Noticed)
+	out, err := test(ctx, root, names[0], names[1:], "-overlay", overlay)
 	if err == nil {
-		return nil, fmt.Errorf("%s pass all the same: the invariant is not held", strings.Join(m.Tests, ", "))
+		return nil, errors.New("the tests pass all the same: the invariant is not held")
 	}
 	failed := failedTests(out)
 	if len(failed) == 0 {
@@ -171,14 +177,15 @@ func try(ctx context.Context, root, dir string, m Mutant) ([]string, error) {
 	return failed, nil
 }
 
-// apply is the file with the edit.
+// apply returns the file with the edit.
 func (m Mutant) apply(root string) ([]byte, error) {
 	source, err := os.ReadFile(filepath.Join(root, m.File))
 	if err != nil {
 		return nil, err
 	}
 	if n := strings.Count(string(source), m.Old); n != 1 {
-		return nil, fmt.Errorf("%s: the text that is to go is there %d times, want once: bring the mutant in step with the code:\n%s", m.File, n, m.Old)
+		return nil, fmt.Errorf("%s, %s: %s has this text %d times, and a mutant needs it once. Change the mutant with the code:\n%s",
+			m.Invariant, m.Name, m.File, n, m.Old)
 	}
 	return []byte(strings.Replace(string(source), m.Old, m.New, 1)), nil
 }
