@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,34 +130,6 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-// TestLibrariesAtWork: product code imports each of the libraries that Curfew is built on.
-func TestLibrariesAtWork(t *testing.T) {
-	unused := map[string]bool{}
-	for _, library := range []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime/pkg/webhook",
-		"github.com/cert-manager/cert-manager", "github.com/google/cel-go", "github.com/go-chi/chi"} {
-		unused[library] = true
-	}
-	for _, s := range sources(t) {
-		if !s.product() {
-			continue
-		}
-		for _, spec := range s.file.Imports {
-			imported, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for library := range unused {
-				if imported == library || strings.HasPrefix(imported, library+"/") {
-					delete(unused, library)
-				}
-			}
-		}
-	}
-	for library := range unused {
-		t.Errorf("no product code imports %s", library)
-	}
-}
-
 // policy is pure: no client, no clock, no logger, so that webhook, controller, CLI and HTTP API can
 // all use it.
 func TestPolicyIsPure(t *testing.T) {
@@ -272,20 +243,4 @@ func eachCall(s source, tell func(pkg, name string, at token.Position)) {
 		}
 		return true
 	})
-}
-
-var goFile = regexp.MustCompile(`\b[a-z0-9_]+\.go\b`)
-
-// A doc.go names files of its own folder, so that a reader finds them.
-func TestDocsNameFilesThatExist(t *testing.T) {
-	for _, s := range sources(t) {
-		if path.Base(s.path) != "doc.go" {
-			continue
-		}
-		for _, name := range goFile.FindAllString(strings.Join(s.lines, "\n"), -1) {
-			if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(path.Dir(s.path)), name)); err != nil {
-				t.Errorf("%s names %s, which is not in its folder", s.path, name)
-			}
-		}
-	}
 }

@@ -79,35 +79,27 @@ func exportedNames(all []source) map[string]int {
 		if !s.product() || dir == "policy/v1alpha1" {
 			continue
 		}
-		for _, name := range declared(s.file) {
-			if ast.IsExported(name) {
+		count := func(name *ast.Ident) {
+			if name.IsExported() {
 				found[dir]++
 			}
 		}
-	}
-	return found
-}
-
-// declared lists the top-level names of a file, without methods.
-func declared(file *ast.File) (names []string) {
-	for _, declaration := range file.Decls {
-		switch d := declaration.(type) {
-		case *ast.FuncDecl:
-			if d.Recv == nil {
-				names = append(names, d.Name.Name)
+		for _, declaration := range s.file.Decls {
+			if function, ok := declaration.(*ast.FuncDecl); ok && function.Recv == nil {
+				count(function.Name)
 			}
-		case *ast.GenDecl:
-			for _, spec := range d.Specs {
-				switch spec := spec.(type) {
+			general, _ := declaration.(*ast.GenDecl)
+			for i := 0; general != nil && i < len(general.Specs); i++ {
+				switch spec := general.Specs[i].(type) {
 				case *ast.TypeSpec:
-					names = append(names, spec.Name.Name)
+					count(spec.Name)
 				case *ast.ValueSpec:
 					for _, name := range spec.Names {
-						names = append(names, name.Name)
+						count(name)
 					}
 				}
 			}
 		}
 	}
-	return names
+	return found
 }
