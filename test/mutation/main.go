@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,14 +22,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	only := flag.String("only", "", `"conditions", or a regular expression of the mutants to try; empty means both`)
+	fit := flag.Bool("fit", false, "only look whether each mutant fits the code and has its tests")
 	flag.Parse()
-	if err := run(ctx, *only); err != nil {
+	if err := run(ctx, *only, *fit); err != nil {
 		fmt.Fprintln(os.Stderr, "mutation:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string) error {
+func run(ctx context.Context, only string, fit bool) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-only=%s: %w", only, err)
@@ -51,6 +51,9 @@ func run(ctx context.Context, only string) error {
 		if len(list) == 0 {
 			return fmt.Errorf("-only=%s: no mutant has such a name", only)
 		}
+		if err := fits(root, list); err != nil || fit {
+			return err
+		}
 		errs = append(errs, tryAll(ctx, root, dir, list))
 	}
 	if only == "" || only == "conditions" {
@@ -60,20 +63,30 @@ func run(ctx context.Context, only string) error {
 	return errors.Join(errs...)
 }
 
-// tryAll tries the mutants one after the other. Before that it looks whether each fits the code, and
-// whether its tests pass.
-func tryAll(ctx context.Context, root, dir string, list []Mutant) error {
+// fits reports each mutant whose text is not there once, and each test that is gone.
+func fits(root string, list []Mutant) error {
 	var errs []error
-	tests := map[string][]string{}
 	for _, m := range list {
 		if _, err := m.apply(root); err != nil {
 			errs = append(errs, err)
 		}
 		names := strings.Fields(m.Noticed)
-		tests[names[0]] = append(tests[names[0]], names[1:]...)
+		for _, name := range names[1:] {
+			if !strings.Contains(testSources(root, names[0]), "\nfunc "+name+"(") {
+				errs = append(errs, fmt.Errorf("%s, %s: %s has no %s. Name the test that took its place", m.Invariant, m.Name, names[0], name))
+			}
+		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+	return errors.Join(errs...)
+}
+
+// tryAll tries the mutants one after the other. Before that their tests must pass.
+func tryAll(ctx context.Context, root, dir string, list []Mutant) error {
+	var errs []error
+	tests := map[string][]string{}
+	for _, m := range list {
+		names := strings.Fields(m.Noticed)
+		tests[names[0]] = append(tests[names[0]], names[1:]...)
 	}
 	for pkg, names := range tests {
 		slices.Sort(names)
@@ -100,7 +113,7 @@ func tryAll(ctx context.Context, root, dir string, list []Mutant) error {
 	return errors.Join(errs...)
 }
 
-// test runs tests of one package, and fails if one of them does not exist.
+// test runs tests of one package.
 func test(ctx context.Context, root, pkg string, names []string, flags ...string) (string, error) {
 	args := append([]string{"test", "-count=1", "-vet=off", "-timeout=3m", "-v", "-run", "^(" + strings.Join(names, "|") + ")$"}, flags...)
 	args = append(args, "./"+pkg)
@@ -110,21 +123,23 @@ func test(ctx context.Context, root, pkg string, names []string, flags ...string
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = root
 	out, err := command.CombinedOutput()
-	for _, name := range names {
-		if err == nil && !bytes.Contains(out, []byte("--- PASS: "+name+" ")) {
-			err = fmt.Errorf("%s has no test %s: name the test that took its place", pkg, name)
-		}
-	}
 	return string(out), err
 }
 
 // usesRapid reports whether the tests of a package know rapid's flags.
 func usesRapid(root, pkg string) bool {
-	paths, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
-	return err == nil && slices.ContainsFunc(paths, func(path string) bool {
-		data, err := os.ReadFile(path)
-		return err == nil && bytes.Contains(data, []byte("\"pgregory.net/rapid\""))
-	})
+	return strings.Contains(testSources(root, pkg), `"pgregory.net/rapid"`)
+}
+
+// testSources are all test files of a package.
+func testSources(root, pkg string) string {
+	var all strings.Builder
+	paths, _ := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	for _, path := range paths {
+		data, _ := os.ReadFile(path) // what is missing lacks its tests
+		all.Write(data)
+	}
+	return all.String()
 }
 
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\S+) `)
