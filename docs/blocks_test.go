@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -111,7 +112,8 @@ func checkYAML(document string) (kind string, err error) {
 		if err := yaml.UnmarshalStrict([]byte(document), &types.Kustomization{}); err != nil {
 			return "kustomize", err
 		}
-		return "kustomize", applyPatches(header.Patches)
+		_, err := applyPatches(header.Patches)
+		return "kustomize", err
 	case header.Kind != "" && scheme.Scheme.Recognizes(version.WithKind(header.Kind)):
 		decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 		_, err := runtime.Decode(decoder, []byte(document))
@@ -120,15 +122,16 @@ func checkYAML(document string) (kind string, err error) {
 	return "other", nil
 }
 
-// applyPatches fails where a patch does not apply, or has no target in the manifests.
-func applyPatches(patches []types.Patch) error {
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), root+"/manifests/base")
+// applyPatches fails where a patch does not apply, or has no target in the manifests. It returns the
+// manifests with the patches.
+func applyPatches(patches []types.Patch) (resmap.ResMap, error) {
+	built, err := kustomized(filesys.MakeFsOnDisk(), root+"/manifests/base")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	text, err := built.AsYaml()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, patch := range patches {
 		found := false
@@ -136,19 +139,22 @@ func applyPatches(patches []types.Patch) error {
 			found = found || patch.Target != nil && one.GetKind() == patch.Target.Kind && one.GetName() == patch.Target.Name
 		}
 		if !found {
-			return fmt.Errorf("no resource matches %v", patch.Target)
+			return nil, fmt.Errorf("no resource matches %v", patch.Target)
 		}
 	}
 	file, err := yaml.Marshal(map[string]any{"resources": []string{"base.yaml"}, "patches": patches})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	files := filesys.MakeFsInMemory()
 	for name, content := range map[string][]byte{"/base.yaml": text, "/kustomization.yaml": file} {
 		if err := files.WriteFile(name, content); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	_, err = krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/")
-	return err
+	return kustomized(files, "/")
+}
+
+func kustomized(files filesys.FileSystem, folder string) (resmap.ResMap, error) {
+	return krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, folder)
 }

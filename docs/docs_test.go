@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -55,8 +54,8 @@ func reference(t *testing.T) string {
 	return out.String()
 }
 
-// sources are the Go files below some folders of the repository that match, tests or not.
-func sources(t *testing.T, tests bool, folders ...string) []string {
+// sources are the Go files below some folders of the repository, without tests.
+func sources(t *testing.T, folders ...string) []string {
 	t.Helper()
 	var out []string
 	for _, folder := range folders {
@@ -64,7 +63,7 @@ func sources(t *testing.T, tests bool, folders ...string) []string {
 			if err != nil {
 				return err
 			}
-			if !entry.IsDir() && strings.HasSuffix(path, ".go") && strings.HasSuffix(path, "_test.go") == tests {
+			if !entry.IsDir() && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 				out = append(out, path)
 			}
 			return nil
@@ -156,87 +155,5 @@ func TestMakeTargets(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-var (
-	testName = regexp.MustCompile("`(Test[A-Z][A-Za-z]+)`")
-	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w+)\(t \*testing\.T\)`)
-)
-
-// TestNamedTestsExist: a promise that names its test still has it.
-func TestNamedTestsExist(t *testing.T) {
-	known := map[string]bool{}
-	for _, path := range sources(t, true, "policy", "webhook", "controller", "certs", "cmd", "manifests", "test/e2e", "test/harness", "test/world") {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range testFunc.FindAllStringSubmatch(string(text), -1) {
-			known[match[1]] = true
-		}
-	}
-	named := 0
-	for name, text := range pages(t) {
-		for _, match := range testName.FindAllStringSubmatch(text, -1) {
-			named++
-			if !known[match[1]] {
-				t.Errorf("%s names %s, which no longer exists", name, match[1])
-			}
-		}
-	}
-	if named < 8 {
-		t.Errorf("only %d tests are named: each invariant has one", named)
-	}
-}
-
-var (
-	shownBy = regexp.MustCompile("`(?:Test|Fuzz)\\w+`|`make |no test of its own")
-	fixedIn = regexp.MustCompile("^`[0-9a-f]{8}`(?: `[0-9a-f]{8}`)*$")
-)
-
-// TestTrackRecord: each fault of the track record names the tests that show it, which
-// TestNamedTestsExist looks for, and the commits that fixed it.
-func TestTrackRecord(t *testing.T) {
-	rows := 0
-	for line := range strings.Lines(pages(t)["docs/track-record.md"]) {
-		line = strings.TrimSpace(line)
-		if !strings.HasPrefix(line, "| ") || strings.HasSuffix(line, "| fixed in |") {
-			continue
-		}
-		rows++
-		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		if last := len(cells) - 1; last < 2 || !shownBy.MatchString(cells[last-1]) || !fixedIn.MatchString(cells[last]) {
-			t.Errorf("this row does not end with the tests that show the fault and the commits that fixed it: %s", line)
-		}
-	}
-	if rows < 100 {
-		t.Errorf("only %d faults are listed", rows)
-	}
-}
-
-var commit = regexp.MustCompile(`\b[0-9a-f]{8}\b`)
-
-// TestTrackRecordCommits: the history has the commits that the track record names.
-func TestTrackRecordCommits(t *testing.T) {
-	if out, err := exec.CommandContext(t.Context(), "git", "rev-parse", "--is-shallow-repository").Output(); err != nil || string(out) != "false\n" {
-		t.Skipf("the history is not here: this is a shallow clone or no clone (%v)", err)
-	}
-	out, err := exec.CommandContext(t.Context(), "git", "rev-list", "HEAD").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := map[string]bool{}
-	for line := range strings.Lines(string(out)) {
-		known[line[:8]] = true
-	}
-	named := commit.FindAllString(pages(t)["docs/track-record.md"], -1)
-	for _, one := range named {
-		if !known[one] {
-			t.Errorf("docs/track-record.md names commit %s, which is not in the history", one)
-		}
-	}
-	if len(named) < 100 {
-		t.Errorf("only %d commits are named", len(named))
 	}
 }

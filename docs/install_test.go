@@ -3,12 +3,11 @@ package docs_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
@@ -16,7 +15,7 @@ import (
 // TestInstallShowsAllThatIsApplied: the listing of what kubectl apply creates is that of the
 // manifests, in their order.
 func TestInstallShowsAllThatIsApplied(t *testing.T) {
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), root+"/manifests/base")
+	resources, err := kustomized(filesys.MakeFsOnDisk(), root+"/manifests/base")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,11 +27,7 @@ func TestInstallShowsAllThatIsApplied(t *testing.T) {
 		}
 		want = append(want, kind+"/"+one.GetName()+" created")
 	}
-	page, err := os.ReadFile("install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, listing, _ := strings.Cut(string(page), "Then apply the overlay:\n\n```console\n")
+	_, listing, _ := strings.Cut(pages(t)["docs/install.md"], "Then apply the overlay:\n\n```console\n")
 	listing, _, _ = strings.Cut(listing, "\n```")
 	if got, want := listing, strings.Join(want, "\n"); got != want {
 		t.Errorf("install.md shows\n%s\nwant\n%s", got, want)
@@ -42,34 +37,18 @@ func TestInstallShowsAllThatIsApplied(t *testing.T) {
 // TestPatchesForManagedClusters: each patch of that section leaves the containers' ports and the flags
 // in step, and the Service leads to the webhook's.
 func TestPatchesForManagedClusters(t *testing.T) {
-	page, err := os.ReadFile("install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(page), "\n## Managed clusters\n")
+	_, section, _ := strings.Cut(pages(t)["docs/install.md"], "\n## Managed clusters\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	files := filesys.MakeFsInMemory()
-	base, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), root+"/manifests/base")
-	if err != nil {
-		t.Fatal(err)
+	blocks := yamlBlocks(section)
+	if len(blocks) != 2 {
+		t.Fatalf("%d patches, want those for EKS and GKE", len(blocks))
 	}
-	text, err := base.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := files.WriteFile("/base.yaml", text); err != nil {
-		t.Fatal(err)
-	}
-	patches := strings.Split(section, "```yaml\n")[1:]
-	if len(patches) != 2 {
-		t.Fatalf("%d patches, want those for EKS and GKE", len(patches))
-	}
-	for _, patch := range patches {
-		patch, _, _ = strings.Cut(patch, "```")
-		if err := files.WriteFile("/kustomization.yaml", []byte("resources: [base.yaml]\n"+patch)); err != nil {
+	for _, patch := range blocks {
+		var kustomization types.Kustomization
+		if err := yaml.Unmarshal([]byte(patch), &kustomization); err != nil {
 			t.Fatal(err)
 		}
-		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/")
+		built, err := applyPatches(kustomization.Patches)
 		if err != nil {
 			t.Errorf("%v of\n%s", err, patch)
 			continue

@@ -3,6 +3,8 @@ package docs_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,123 +30,6 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// manifests give every message that the reference quotes, apart from those about a change or about
-// who may delete.
-const manifests = `
-{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d, curfew.dev/max-ttl: 7d}}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: experiments, annotations: {curfew.dev/default-ttl-succeeded: 10m, curfew.dev/default-ttl-failed: 3d}}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: keep, annotations: {curfew.dev/default-deadline: 2h}}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: dry, annotations: {curfew.dev/default-ttl: 5s, curfew.dev/max-ttl: 1d, curfew.dev/mode: dry-run}}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: soft, annotations: {curfew.dev/max-ttl: 1d, curfew.dev/mode: warn}}}
----
-{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: trial}, spec: {match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: tried}}}, mode: DryRun, bounds: {maxTTL: 1d}}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: tried}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: b, namespace: tried}, spec: {ttlSecondsAfterFinished: 864000}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: late, annotations: {curfew.dev/default-ttl: 1y}}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci}, spec: {}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: experiments}, spec: {}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: keep}, spec: {}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: dry}, spec: {}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: late}, spec: {}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: b, namespace: ci}, spec: {ttlSecondsAfterFinished: 864000}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: b, namespace: soft}, spec: {ttlSecondsAfterFinished: 864000}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: b, namespace: keep}, spec: {ttlSecondsAfterFinished: 15}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: c, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 1w1x, curfew.dev/protect: "yes", curfew.dev/active-deadline: 1h}}, spec: {}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: d, namespace: keep, annotations: {curfew.dev/ttl-after-finished: never}}, spec: {ttlSecondsAfterFinished: 86400}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: e, namespace: ci}, spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 5m}}}}}
----
-{apiVersion: batch/v1, kind: CronJob, metadata: {name: f, namespace: ci}, spec: {jobTemplate: {spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 5m}}}}}}}
----
-{apiVersion: v1, kind: Pod, metadata: {name: g, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 5m}}, spec: {}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: h, namespace: keep, annotations: {helm.sh/hook: pre-install}}, spec: {ttlSecondsAfterFinished: 600}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: i, namespace: keep, annotations: {argocd.argoproj.io/tracking-id: x}}, spec: {ttlSecondsAfterFinished: 600}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: j, namespace: keep, annotations: {curfew.dev/ttl: 1d}}, spec: {}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: k, namespace: keep, labels: {curfew.dev/ttl: 2026-12-24}}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: m, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 1H}}, spec: {}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: n, namespace: keep, annotations: {curfew.dev/ttl-after-finished: "2026-12-24"}}, spec: {}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: o, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 0.3s}}, spec: {}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: p, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s}}, spec: {}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: q, namespace: keep, labels: {curfew.dev/ttl: soon}}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: r, namespace: keep, labels: {curfew.dev/ttl: 30s}}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: l, namespace: keep, labels: {curfew.dev/ttl-after-finished: 1d}}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: m, namespace: dry, labels: {curfew.dev/ttl: 2026-12-24}}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: n, namespace: keep, labels: {curfew.dev/ttl: 2026-12-25}, annotations: {curfew.dev/protect: "true"}}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: s, namespace: keep, labels: {curfew.dev/ttl: 1d}, annotations: {curfew.dev/refreshed-at: yesterday}}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: t, namespace: keep, labels: {curfew.dev/ttl: 1d}, annotations: {curfew.dev/refreshed-at: "2027-01-01T00:00:00Z"}}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: u, namespace: keep, annotations: {curfew.dev/refreshed-at: "2026-12-24T11:00:00Z"}}}
----
-{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: v, namespace: keep, labels: {curfew.dev/ttl: 1d}}}
----
-{apiVersion: velero.io/v1, kind: Backup, metadata: {name: w, namespace: keep, labels: {curfew.dev/ttl: 1d}}}
----
-{apiVersion: v1, kind: Secret, metadata: {name: sh.helm.release.v1.web.v1, namespace: keep, labels: {curfew.dev/ttl: 1d, owner: helm}}}
----
-{apiVersion: batch/v1, kind: CronJob, metadata: {name: o, namespace: keep}, spec: {jobTemplate: {metadata: {labels: {curfew.dev/ttl: 2026-12-24}}}}}
----
-{apiVersion: apps/v1, kind: Deployment, metadata: {name: p, namespace: keep}, spec: {template: {metadata: {labels: {curfew.dev/ttl: 1d}}}}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: q, namespace: keep}, spec: {template: {metadata: {annotations: {curfew.dev/active-deadline: 1h}}}}}
----
-{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: r, namespace: keep}, spec: {runtimeRef: {name: torch}, labels: {curfew.dev/ttl: 1d}}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: misspelt, annotations: {curfew.dev/defualt-ttl: 1d}}}
----
-{apiVersion: batch/v1, kind: Job, metadata: {name: s, namespace: ci, annotations: {curfew.dev/default-ttl: 1d}}}
----
-{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: tune, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 1d},
-  ownerReferences: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, name: tune, uid: u, controller: true}]}}
-`
-
-// contradiction is a namespace that would get in the way of the others.
-const contradiction = `{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/min-ttl: 8d, curfew.dev/max-ttl: 7d, curfew.dev/mode: warm}}}`
-
-// labelled is an object that a policy gives a TTL label.
-const labelled = `{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: previews-7-days},
-  spec: {match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 7d}}}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: scratch, namespace: pr-42}}`
-
-// unfit is a LifecyclePolicy with an expression that does not compile, and a bound that leaves
-// nothing of a namespace's.
-const unfit = `{apiVersion: v1, kind: Namespace, metadata: {name: prod, annotations: {curfew.dev/min-ttl: 30d}}}
----
-{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: platform},
-  spec: {defaults: {ttl: {expression: objekt.spec.ttl}}, bounds: {maxTTL: 7d}}}`
-
 // now is when the examples of the pages take place.
 var now = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 
@@ -162,45 +47,57 @@ func builtinPlatform(t *testing.T) *platform.Snapshot {
 	return out.Snapshot()
 }
 
-// spoken is all that admission says about the manifests and the changes.
+// linted is what lint says about manifests.
+func linted(t *testing.T, manifests string, schemas *lint.Schemas) []*lint.Result {
+	t.Helper()
+	documents, unreadable := lint.Read(lint.Input{Data: []byte(manifests)}, lint.Limits{})
+	if len(unreadable) > 0 {
+		t.Fatalf("%v in\n%s", unreadable, manifests)
+	}
+	results, err := lint.Lint(t.Context(), documents, lint.Options{Source: platform.Offline{Platform: builtinPlatform(t)}, Schemas: schemas, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+// spoken is all that admission says about the manifests in testdata, each file alone, and the
+// changes.
 func spoken(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, source := range []string{manifests, contradiction, labelled, unfit} {
-		documents, unreadable := lint.Read(lint.Input{Data: []byte(source)}, lint.Limits{})
-		if len(unreadable) > 0 {
-			t.Fatal(unreadable)
-		}
-		results, err := lint.Lint(t.Context(), documents, lint.Options{Source: platform.Offline{Platform: builtinPlatform(t)}, Now: now})
+	decisions := ownObjects(t)
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) < 4 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		manifests, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, result := range results {
+		for _, result := range linted(t, string(manifests), nil) {
 			for _, filled := range result.Defaults {
 				out = append(out, filled.String())
 			}
-			decision := rules.Decision{}
+			decision := &rules.Decision{}
 			for _, finding := range result.Findings {
-				out = append(out, finding.Finding.String())
 				decision.Findings = append(decision.Findings, finding.Finding)
 			}
-			out = append(out, decision.Help())
+			decisions = append(decisions, decision)
 		}
-	}
-	for _, messages := range refusals(t) {
-		out = append(out, messages...)
-	}
-	for _, decision := range ownObjects(t) {
-		for _, finding := range decision.Findings {
-			out = append(out, finding.String())
-		}
-		out = append(out, decision.Help())
 	}
 	for _, request := range append(changes(), trainings()...) {
 		decision := rules.Review(request)
 		if request.ByController(builtinPlatform(t).Profiles) {
 			request.AdmitChild(decision, nil)
 		}
+		decisions = append(decisions, decision)
+	}
+	for _, messages := range refusals(t) {
+		out = append(out, messages...)
+	}
+	for _, decision := range decisions {
 		for _, finding := range decision.Findings {
 			out = append(out, finding.String())
 		}

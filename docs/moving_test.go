@@ -3,22 +3,17 @@ package docs_test
 import (
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/kube-openapi/pkg/validation/strfmt"
-
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/lint"
-	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// The pages about moving from elsewhere say of values what becomes of them. Their tables are held
-// against the parsers.
+// The pages about moving from elsewhere say what Curfew makes of values. Its parsers must agree.
 
 // movedAt is when the object of the examples was created.
 var movedAt = time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
@@ -63,25 +58,9 @@ func goes(key, label string) string {
 	return read.Expiry(movedAt).Format(time.RFC3339)
 }
 
-// kyvernoGoes reads a label as Kyverno's cleanup controller does (pkg/controllers/ttl/utils.go).
-func kyvernoGoes(label string) string {
-	if after, err := strfmt.ParseDuration(label); err == nil {
-		return movedAt.Add(after).Format(time.RFC3339)
-	}
-	for _, layout := range []string{"2006-01-02T150405Z", "2006-01-02"} {
-		if at, err := time.Parse(layout, label); err == nil {
-			return at.Format(time.RFC3339)
-		}
-	}
-	return "never"
-}
-
 func TestValuesOfKyverno(t *testing.T) {
 	for _, row := range table(t, "docs/from-kyverno.md", "## Values") {
 		value, theirs, ours, instead := inCode(row[0]), row[1], row[2], inCode(row[3])
-		if got := kyvernoGoes(value); got != theirs {
-			t.Errorf("%s: Kyverno deletes it at %s, the page says %s", value, got, theirs)
-		}
 		if got := goes(wellknown.LabelKyvernoTTL, value); got != ours {
 			t.Errorf("%s: Curfew deletes it at %s, the page says %s", value, got, ours)
 		}
@@ -102,40 +81,9 @@ func TestValuesOfKyverno(t *testing.T) {
 	}
 }
 
-var janitorTTL = regexp.MustCompile(`^(\d+)([smhdw])$`)
-
-// janitorGoes reads an annotation as kube-janitor does (kube_janitor/helper.py).
-func janitorGoes(t *testing.T, annotation string) string {
-	t.Helper()
-	key, value, _ := strings.Cut(annotation, ": ")
-	if key == "janitor/expires" {
-		for _, layout := range []string{"2006-01-02T15:04:05Z", "2006-01-02T15:04", "2006-01-02"} {
-			if at, err := time.Parse(layout, value); err == nil {
-				return at.Format(time.RFC3339)
-			}
-		}
-	}
-	match := janitorTTL.FindStringSubmatch(value)
-	switch {
-	case key == "janitor/ttl" && value == "forever":
-		return "never"
-	case key != "janitor/ttl" || match == nil:
-		t.Fatalf("kube-janitor does not read %s", annotation)
-	}
-	count, err := strconv.Atoi(match[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	unit := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour}[match[2]]
-	return movedAt.Add(time.Duration(count) * unit).Format(time.RFC3339)
-}
-
 func TestValuesOfKubeJanitor(t *testing.T) {
 	for _, row := range table(t, "docs/from-kube-janitor.md", "## Values") {
 		annotation, theirs, label, ours := inCode(row[0]), row[1], inCode(row[2]), row[3]
-		if got := janitorGoes(t, annotation); got != theirs {
-			t.Errorf("%s: kube-janitor deletes it after %s, the page says %s", annotation, got, theirs)
-		}
 		if label == "none" {
 			if ours != "never" || theirs != "never" {
 				t.Errorf("%s: without a label it never goes", annotation)
@@ -180,42 +128,6 @@ func TestSettingsOfOthers(t *testing.T) {
 	}
 }
 
-var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
-
-// The policy that stands for a rule gives what it says to what it matches.
-func TestPolicyOfKubeJanitorsRule(t *testing.T) {
-	blocks := yamlBlock.FindAllStringSubmatch(pages(t)["docs/from-kube-janitor.md"], -1)
-	if len(blocks) != 1 {
-		t.Fatalf("%d policies", len(blocks))
-	}
-	deployment := func(labels string) string {
-		return "\n---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: ci}, spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: " + labels + "}}}}\n"
-	}
-	text := blocks[0][1] + deployment("{app: x}") + deployment("{app: x, application: y}")
-	documents, unreadable := lint.Read(lint.Input{Data: []byte(text)}, lint.Limits{})
-	if len(unreadable) > 0 {
-		t.Fatal(unreadable)
-	}
-	results, err := lint.Lint(t.Context(), documents, lint.Options{Source: platform.Offline{Platform: builtinPlatform(t)}, Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, result := range results {
-		said := ""
-		for _, filled := range result.Defaults {
-			said += filled.String()
-		}
-		for _, finding := range result.Findings {
-			t.Errorf("unexpected: %s", finding.Finding)
-		}
-		got = append(got, said)
-	}
-	if want := []string{"", `curfew.dev/ttl defaulted to 4d from policy "require-application-label"`, ""}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 // What the pages show of policies and profiles is what the API server and admission would take,
 // without a word.
 func TestPoliciesAndProfilesOfPages(t *testing.T) {
@@ -234,16 +146,7 @@ func TestPoliciesAndProfilesOfPages(t *testing.T) {
 				continue
 			}
 			shown++
-			documents, unreadable := lint.Read(lint.Input{Data: []byte(block)}, lint.Limits{})
-			if len(unreadable) > 0 {
-				t.Errorf("the example of %s cannot be read: %v", name, unreadable)
-				continue
-			}
-			results, err := lint.Lint(t.Context(), documents, lint.Options{Source: platform.Offline{Platform: builtinPlatform(t)}, Schemas: schemas, Now: now})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, result := range results {
+			for _, result := range linted(t, block, schemas) {
 				for _, finding := range result.Findings {
 					t.Errorf("lint finds in the example of %s: %s", name, finding.Finding)
 				}

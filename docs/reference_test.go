@@ -85,7 +85,7 @@ func flags(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	set := token.NewFileSet()
-	for _, path := range sources(t, false, "cmd/curfew") {
+	for _, path := range sources(t, "cmd/curfew") {
 		ast.Inspect(parse(t, set, path), func(node ast.Node) bool {
 			call, ok := node.(*ast.CallExpr)
 			if !ok || len(call.Args) < 2 {
@@ -114,21 +114,7 @@ func flags(t *testing.T) []string {
 var flagRow = regexp.MustCompile("(?m)^\\| (?:`-\\w`, )?`--([a-z-]+)` \\|")
 
 func TestFlags(t *testing.T) {
-	var rows []string
-	for _, match := range flagRow.FindAllStringSubmatch(reference(t), -1) {
-		rows = append(rows, match[1])
-	}
-	known := flags(t)
-	for _, flag := range known {
-		if !slices.Contains(rows, flag) {
-			t.Errorf("the reference has no row for --%s", flag)
-		}
-	}
-	for _, row := range rows {
-		if !slices.Contains(known, row) {
-			t.Errorf("the reference has a row for --%s, which curfew does not have", row)
-		}
-	}
+	sameRows(t, flagRow, reference(t), flags(t))
 }
 
 var (
@@ -141,7 +127,7 @@ func metrics(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	set := token.NewFileSet()
-	for _, path := range sources(t, false, "cmd", "policy", "webhook", "controller", "certs") {
+	for _, path := range sources(t, "cmd", "policy", "webhook", "controller", "certs") {
 		ast.Inspect(parse(t, set, path), func(node ast.Node) bool {
 			literal, ok := node.(*ast.BasicLit)
 			if !ok || literal.Kind != token.STRING {
@@ -160,21 +146,34 @@ func metrics(t *testing.T) []string {
 }
 
 func TestMetrics(t *testing.T) {
+	sameRows(t, metricRow, reference(t), metrics(t))
+}
+
+// sameRows compares what the code has with the rows of a text.
+func sameRows(t *testing.T, row *regexp.Regexp, text string, known []string) {
+	t.Helper()
 	var rows []string
-	for _, match := range metricRow.FindAllStringSubmatch(reference(t), -1) {
+	for _, match := range row.FindAllStringSubmatch(text, -1) {
 		rows = append(rows, match[1])
 	}
-	known := metrics(t)
-	for _, metric := range known {
-		if !slices.Contains(rows, metric) {
-			t.Errorf("the reference has no row for %s", metric)
+	for _, name := range known {
+		if !slices.Contains(rows, name) {
+			t.Errorf("the reference has no row for %s", name)
 		}
 	}
-	for _, row := range rows {
-		if !slices.Contains(known, row) {
-			t.Errorf("the reference has a row for %s, which nothing registers", row)
+	for _, name := range rows {
+		if !slices.Contains(known, name) {
+			t.Errorf("the reference has a row for %s, which the code does not have", name)
 		}
 	}
+}
+
+func ruleNames() []string {
+	names := append(rules.PlatformRules(), rules.TallyRules()...)
+	for _, rule := range rules.All() {
+		names = append(names, rule.Name)
+	}
+	return names
 }
 
 var ruleRow = regexp.MustCompile("(?m)^\\| `([a-z]+(?:-[a-z]+)*)` \\|")
@@ -183,34 +182,13 @@ func TestRules(t *testing.T) {
 	section := reference(t)
 	_, section, _ = strings.Cut(section, "\n## Admission rules and their messages")
 	section, _, _ = strings.Cut(section, "\n## ")
-	var rows []string
-	for _, match := range ruleRow.FindAllStringSubmatch(section, -1) {
-		rows = append(rows, match[1])
-	}
-	known := append(rules.PlatformRules(), rules.TallyRules()...)
-	for _, rule := range rules.All() {
-		known = append(known, rule.Name)
-	}
-	for _, rule := range known {
-		if !slices.Contains(rows, rule) {
-			t.Errorf("the reference has no row for rule %s", rule)
-		}
-	}
-	for _, row := range rows {
-		if !slices.Contains(known, row) {
-			t.Errorf("the reference has a row for rule %s, which is not registered", row)
-		}
-	}
+	sameRows(t, ruleRow, section, ruleNames())
 }
 
 // TestEachRuleHasHelp: messages.md has a section of cause and fix for each rule and
 // each other refusal, under its name.
 func TestEachRuleHasHelp(t *testing.T) {
-	known := append(rules.PlatformRules(), rules.TallyRules()...)
-	for _, rule := range rules.All() {
-		known = append(known, rule.Name)
-	}
-	known = slices.AppendSeq(known, maps.Keys(refusals(t)))
+	known := slices.AppendSeq(ruleNames(), maps.Keys(refusals(t)))
 	slices.Sort(known)
 	var headings []string
 	for _, section := range strings.Split(pages(t)["docs/messages.md"], "\n### ")[1:] {

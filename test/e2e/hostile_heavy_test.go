@@ -83,8 +83,7 @@ func (s *space) apiServer() int {
 	return pid
 }
 
-// What each hostile request costs, beside a harmless one of its size: the table of
-// docs/test-results.md.
+// What each hostile request costs, beside a harmless one of its size.
 // A hostile one may cost the API server not much more, and Curfew only so much.
 func TestHostileCost(t *testing.T) {
 	heavy(t)

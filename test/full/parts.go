@@ -35,16 +35,14 @@ var suites = []part{
 func onReleases() (out []part) {
 	for _, release := range releases {
 		for _, suite := range suites {
-			out = append(out, part{onRelease(release, suite.name), "suite " + suite.name + " on Kubernetes " + release,
+			out = append(out, part{"kubernetes-" + release + "-" + suite.name, "suite " + suite.name + " on Kubernetes " + release,
 				"export KUBERNETES=" + release + "\n" + suite.script})
 		}
 	}
 	return out
 }
 
-func onRelease(release, suite string) string { return "kubernetes-" + release + "-" + suite }
-
-var parts = append([]part{
+var parts = []part{
 	{"in-tree", "the end-to-end tests beside the in-tree TTL controller", `IN_TREE_TTL=1 ` + e2e + `-skip '^TestPeers' ./test/e2e`},
 	{"install", "the end-to-end tests on a control plane that `dist/install.yaml` alone has set up", `go -C manifests/release run . -version v0.0.0-test install
 INSTALL=dist/install.yaml ` + e2e + `-skip '^TestPeers' ./test/e2e`},
@@ -65,4 +63,4 @@ INSTALL=dist/install.yaml ` + e2e + `-skip '^TestPeers' ./test/e2e`},
 	{"offline", "the source archive builds without a module proxy, and makes a release", `FULL=1 ` + ofRelease + `-run TestSourceArchive .`},
 	{"vulncheck", "known vulnerabilities that Curfew's code reaches; fails where their database cannot be read", `make vulncheck REQUIRED=1`},
 	{"mutation", "each safety invariant broken on purpose: a test must fail", `go run ./test/mutation`},
-}, onReleases()...)
+}

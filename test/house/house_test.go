@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +44,7 @@ func eachFile(t *testing.T, suffix string, visit func(relative, at string)) {
 		}
 		relative = filepath.ToSlash(relative)
 		if entry.IsDir() {
-			if at != root && (strings.HasPrefix(entry.Name(), ".") || relative == "bin" || entry.Name() == "testdata") {
+			if at != root && (strings.HasPrefix(entry.Name(), ".") || relative == "bin" || relative == "dist" || entry.Name() == "testdata") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -60,9 +59,14 @@ func eachFile(t *testing.T, suffix string, visit func(relative, at string)) {
 	}
 }
 
+// all is what sources has read.
+var all []source
+
 func sources(t *testing.T) []source {
 	t.Helper()
-	var all []source
+	if len(all) > 0 {
+		return all
+	}
 	eachFile(t, ".go", func(relative, at string) {
 		data, err := os.ReadFile(at)
 		if err != nil {
@@ -126,34 +130,6 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-// TestLibrariesAtWork: product code imports each of the libraries that Curfew is built on.
-func TestLibrariesAtWork(t *testing.T) {
-	unused := map[string]bool{}
-	for _, library := range []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime/pkg/webhook",
-		"github.com/cert-manager/cert-manager", "github.com/google/cel-go", "github.com/go-chi/chi"} {
-		unused[library] = true
-	}
-	for _, s := range sources(t) {
-		if !s.product() {
-			continue
-		}
-		for _, spec := range s.file.Imports {
-			imported, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for library := range unused {
-				if imported == library || strings.HasPrefix(imported, library+"/") {
-					delete(unused, library)
-				}
-			}
-		}
-	}
-	for library := range unused {
-		t.Errorf("no product code imports %s", library)
-	}
-}
-
 // policy is pure: no client, no clock, no logger, so that webhook, controller, CLI and HTTP API can
 // all use it.
 func TestPolicyIsPure(t *testing.T) {
@@ -182,17 +158,25 @@ func TestPolicyIsPure(t *testing.T) {
 	}
 }
 
-// A test that sleeps is slow when it passes and wrong when the machine is busy.
+// excusedWaits are files that wait for a fixed time all the same.
+var excusedWaits = map[string]string{
+	"controller/engine/breaker_test.go": "its server is used in synthetic time",
+	"test/bench/process.go":             "a process that does not end in time is killed",
+	"test/e2e/serving/feeds_test.go":    "only time shows that no more watches are opened",
+	"test/harness/api.go":               "it asks again every second",
+	"test/world/run.go":                 "it runs in synthetic time",
+}
+
+// A test that sleeps is slow when it passes and wrong when the machine is busy. A fixed wait sleeps.
 func TestTestsDoNotSleep(t *testing.T) {
 	for _, s := range sources(t) {
-		if !strings.HasSuffix(s.path, "_test.go") && !strings.HasPrefix(s.path, "test/") || strings.HasPrefix(s.path, "test/cluster/") {
+		isTest := strings.HasSuffix(s.path, "_test.go") || strings.HasPrefix(s.path, "test/") && !strings.HasPrefix(s.path, "test/cluster/")
+		if !isTest || bubbled(s) || excusedWaits[s.path] != "" {
 			continue
 		}
-		eachCall(s, func(pkg, name string, at token.Position) {
-			if pkg == "time" && name == "Sleep" && !bubbled(s) {
-				t.Errorf("%s sleeps: wait for a condition, or use testing/synctest", at)
-			}
-		})
+		for _, wait := range fixedWaits(s.file) {
+			t.Errorf("%s waits for a fixed time: wait for a condition, or use testing/synctest", s.set.Position(wait.Pos()))
+		}
 	}
 }
 
@@ -259,20 +243,4 @@ func eachCall(s source, tell func(pkg, name string, at token.Position)) {
 		}
 		return true
 	})
-}
-
-var goFile = regexp.MustCompile(`\b[a-z0-9_]+\.go\b`)
-
-// A doc.go names files of its own folder, so that a reader finds them.
-func TestDocsNameFilesThatExist(t *testing.T) {
-	for _, s := range sources(t) {
-		if path.Base(s.path) != "doc.go" {
-			continue
-		}
-		for _, name := range goFile.FindAllString(strings.Join(s.lines, "\n"), -1) {
-			if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(path.Dir(s.path)), name)); err != nil {
-				t.Errorf("%s names %s, which is not in its folder", s.path, name)
-			}
-		}
-	}
 }

@@ -37,40 +37,23 @@ func versions(t *testing.T, folder ...string) map[string]string {
 }
 
 // The module that makes releases is tested with every change, and needs client-go for Helm's
-// engine.
-func TestReleaseIsMadeOfWhatCurfewIsMadeOf(t *testing.T) {
-	release, curfew := versions(t, "manifests", "release"), versions(t)
-	same := 0
-	for path, version := range release {
-		ours, both := curfew[path]
-		switch {
-		case both && ours != version:
-			t.Errorf("manifests/release builds with %s %s and Curfew with %s: replace it in manifests/release", path, version, ours)
-		case both:
-			same++
-		}
-	}
-	if same < 40 {
-		t.Errorf("manifests/release and Curfew share %d modules, want 40 or more: has one of them been read wrongly?", same)
-	}
-}
-
-// The control plane is the largest part of a first make demo. It and Curfew share the packages of
-// Kubernetes' libraries, which are compiled once if their versions are the same.
-func TestControlPlaneIsMadeOfWhatCurfewIsMadeOf(t *testing.T) {
-	cluster, curfew := versions(t, "test", "cluster"), versions(t)
+// engine. The control plane is the largest part of a first make demo. Both share the packages of
+// Kubernetes' libraries with Curfew, which are compiled once if their versions are the same.
+func TestModulesShareVersions(t *testing.T) {
+	curfew := versions(t)
 	delete(curfew, "github.com/go-errors/errors") // kustomize's, which a large part of Curfew is not made of.
-	same := 0
-	for path, version := range cluster {
-		ours, both := curfew[path]
-		switch {
-		case both && ours != version:
-			t.Errorf("test/cluster builds with %s %s and Curfew with %s: require the same in both", path, version, ours)
-		case both:
-			same++
+	for folder, atLeast := range map[string]int{"manifests/release": 40, "test/cluster": 70} {
+		same := 0
+		for path, version := range versions(t, folder) {
+			ours, both := curfew[path]
+			if both && ours != version {
+				t.Errorf("%s builds with %s %s and Curfew with %s: use the same in both", folder, path, version, ours)
+			} else if both {
+				same++
+			}
 		}
-	}
-	if same < 70 {
-		t.Errorf("test/cluster and Curfew share %d modules, want 70 or more: has one of them been read wrongly?", same)
+		if same < atLeast {
+			t.Errorf("%s and Curfew share %d modules, want %d or more: has one of them been read wrongly?", folder, same, atLeast)
+		}
 	}
 }

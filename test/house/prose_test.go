@@ -22,8 +22,6 @@ var (
 	sentence  = regexp.MustCompile(`[.?!]\s+`)
 )
 
-func long(sentence string) bool { return len(strings.Fields(sentence)) > 35 }
-
 // sentences are the bad sentences of a page. A piece of code is one word.
 func sentences(page string, bad func(string) bool) (out []string) {
 	text := codeSpan.ReplaceAllString(codeBlock.ReplaceAllString(page, "\n\n"), "code")
@@ -37,30 +35,38 @@ func sentences(page string, bad func(string) bool) (out []string) {
 	return out
 }
 
-// prose counts the bad sentences of each page in the top folder and in docs. docs/cli.md is made of
-// the texts of --help.
-func prose(bad func(string) bool) func(*testing.T, []source) findings {
-	return func(t *testing.T, _ []source) findings {
-		found := findings{}
-		eachFile(t, ".md", func(page, at string) {
-			if top, _, inside := strings.Cut(page, "/"); inside && top != "docs" {
-				return
-			}
-			data, err := os.ReadFile(filepath.Clean(at))
-			if err != nil {
-				t.Fatal(err)
-			}
-			found.add(page, 0, "")
-			for _, one := range sentences(string(data), bad) {
-				found.add(page, 1, one)
-			}
-		})
-		return found
-	}
+// TestProse reads the pages in the top folder and in docs. Its kinds of bad sentences are those of
+// badSentence.
+func TestProse(t *testing.T) {
+	eachFile(t, ".md", func(page, at string) {
+		if top, _, inside := strings.Cut(page, "/"); inside && top != "docs" {
+			return
+		}
+		data, err := os.ReadFile(filepath.Clean(at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range sentences(string(data), func(one string) bool { return badSentence(one) != "" }) {
+			t.Errorf("%s: %s: %s", page, badSentence(one), one)
+		}
+	})
 }
 
-// TestProse: the limits of prose see a fault, and only that.
-func TestProse(t *testing.T) {
+// badSentence says how to improve a sentence, or nothing.
+func badSentence(one string) string {
+	switch {
+	case len(strings.Fields(one)) > 35:
+		return "split what has over 35 words"
+	case british.MatchString(one):
+		return "write labeled, judgment, honored as Kubernetes does"
+	case stumble.MatchString(one):
+		return "use the terms of the Kubernetes documentation"
+	}
+	return ""
+}
+
+// TestBadSentences: a fault is found, and only that.
+func TestBadSentences(t *testing.T) {
 	half := strings.Repeat("word ", 20)
 	for text, want := range map[string]int{
 		half + half:                             1,
@@ -77,7 +83,7 @@ func TestProse(t *testing.T) {
 		"```\nlabelled\n```\n":                  0,
 		"All is " + "told. Colours are labeled": 2,
 	} {
-		bad := sentences(text, func(one string) bool { return long(one) || british.MatchString(one) || stumble.MatchString(one) })
+		bad := sentences(text, func(one string) bool { return badSentence(one) != "" })
 		if len(bad) != want {
 			t.Errorf("%q: found %q, want %d", text, bad, want)
 		}

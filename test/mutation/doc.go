@@ -1,10 +1,11 @@
-// Command mutation breaks Curfew on purpose, one safety invariant at a time, and demands that its
-// tests notice.
+// Command mutation breaks Curfew on purpose, and demands that its tests notice.
 //
-// A [Mutant] is one edit of one file: the text that goes and what takes its place. For each, the
-// tests that are to fail are run with go test -overlay, which compiles the edited file in the place
-// of the real one, so that the tree is never touched and nothing but the edited package is built
-// anew. Before that the same tests have to pass without the edit. A mutant that survives, that does
-// not compile, or whose text is not found exactly once is an error; the last is checked by a unit
-// test too, so that the table cannot rot.
+// A [Mutant] is one edit of one file that breaks a safety invariant. The tests that are to notice it
+// run with go test -overlay, so that the tree is never touched and nothing but the edited package is
+// compiled again. Before that they have to pass without the edit. conditions.go switches off each
+// condition of policy/judging that decides about a deletion.
+//
+// A mutant that survives, that does not compile, whose text is not there exactly once, or whose test
+// is gone, is an error. No unit test looks for that: code may change without its mutants until make
+// test-mutation runs.
 package main

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,15 +21,16 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	only := flag.String("only", "", "regular expression of the mutants to try; empty means all")
+	only := flag.String("only", "", `"conditions", or a regular expression of the mutants to try; empty means both`)
+	fit := flag.Bool("fit", false, "only look whether each mutant fits the code and has its tests")
 	flag.Parse()
-	if err := run(ctx, *only); err != nil {
+	if err := run(ctx, *only, *fit); err != nil {
 		fmt.Fprintln(os.Stderr, "mutation:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string) error {
+func run(ctx context.Context, only string, fit bool) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-only=%s: %w", only, err)
@@ -39,121 +39,168 @@ func run(ctx context.Context, only string) error {
 	if err != nil {
 		return err
 	}
-	list := slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return !pattern.MatchString(m.Invariant + " " + m.Name) })
-	if len(list) == 0 {
-		return fmt.Errorf("-only=%s: no mutant has such a name", only)
-	}
-	if err := sound(ctx, root, list); err != nil {
+	dir, err := os.MkdirTemp("", "mutation-")
+	if err != nil {
 		return err
 	}
+	defer func() { _ = os.RemoveAll(dir) }()
 	began := time.Now()
-	var survived []error
-	fmt.Println("| invariant | fault | noticed by |")
-	fmt.Println("|---|---|---|")
-	for _, m := range list {
-		failed, err := try(ctx, root, m)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			survived = append(survived, fmt.Errorf("%s, %s: %w", m.Invariant, m.Name, err))
-			fmt.Printf("| %s | %s | **nothing** |\n", m.Invariant, m.Name)
-		default:
-			fmt.Printf("| %s | %s | `%s` |\n", m.Invariant, m.Name, strings.Join(failed, "`, `"))
+	var errs []error
+	if only != "conditions" {
+		list := slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return !pattern.MatchString(m.Invariant + " " + m.Name) })
+		if len(list) == 0 {
+			return fmt.Errorf("-only=%s: no mutant has such a name", only)
 		}
+		if err := fits(root, list); err != nil || fit {
+			return err
+		}
+		errs = append(errs, tryAll(ctx, root, dir, list))
 	}
-	fmt.Printf("\n%d mutants, %d survived, %s\n", len(list), len(survived), time.Since(began).Round(time.Second))
-	return errors.Join(survived...)
+	if only == "" || only == "conditions" {
+		errs = append(errs, conditions(ctx, root, dir))
+	}
+	fmt.Printf("\ntook %s\n", time.Since(began).Round(time.Second))
+	return errors.Join(errs...)
 }
 
-// sound runs the tests of all mutants on the code as it is: what fails anyway tells nothing.
-func sound(ctx context.Context, root string, list []Mutant) error {
+// fits reports each mutant whose text is not there once, and each test that is gone.
+func fits(root string, list []Mutant) error {
+	var errs []error
+	for _, m := range list {
+		if _, err := m.apply(root); err != nil {
+			errs = append(errs, err)
+		}
+		names := strings.Fields(m.Noticed)
+		for _, name := range names[1:] {
+			if !strings.Contains(testSources(root, names[0]), "\nfunc "+name+"(") {
+				errs = append(errs, fmt.Errorf("%s, %s: %s has no %s. Name the test that took its place", m.Invariant, m.Name, names[0], name))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tryAll tries the mutants one after the other. Before that their tests must pass.
+func tryAll(ctx context.Context, root, dir string, list []Mutant) error {
+	var errs []error
 	tests := map[string][]string{}
 	for _, m := range list {
-		tests[m.Package] = append(tests[m.Package], m.Tests...)
+		names := strings.Fields(m.Noticed)
+		tests[names[0]] = append(tests[names[0]], names[1:]...)
 	}
 	for pkg, names := range tests {
 		slices.Sort(names)
 		if out, err := test(ctx, root, pkg, slices.Compact(names)); err != nil {
-			return fmt.Errorf("the tests of %s fail before anything is broken:\n%s", pkg, out)
+			errs = append(errs, fmt.Errorf("the tests of %s fail before anything is broken: %w\n%s", pkg, err, out))
 		}
 	}
-	return nil
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	fmt.Println("| invariant | fault | noticed by |\n|---|---|---|")
+	for _, m := range list {
+		failed, err := m.try(ctx, root, dir)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s, %s: %w", m.Invariant, m.Name, err))
+			failed = []string{"**nothing**"}
+		}
+		fmt.Printf("| %s | %s | %s |\n", m.Invariant, m.Name, strings.Join(failed, ", "))
+	}
+	fmt.Printf("\n%d mutants, %d survived\n", len(list), len(errs))
+	return errors.Join(errs...)
 }
 
-// test runs tests of one package, and fails if one of them does not exist.
+// test runs tests of one package.
 func test(ctx context.Context, root, pkg string, names []string, flags ...string) (string, error) {
-	args := append([]string{"test", "-count=1", "-timeout=3m", "-v", "-run", "^(" + strings.Join(names, "|") + ")$"}, flags...)
+	args := append([]string{"test", "-count=1", "-vet=off", "-timeout=3m", "-v", "-run", "^(" + strings.Join(names, "|") + ")$"}, flags...)
 	args = append(args, "./"+pkg)
 	if usesRapid(root, pkg) {
 		args = append(args, "-rapid.nofailfile") // else a mutant leaves its counterexample in the tree
 	}
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = root
-	var out bytes.Buffer
-	command.Stdout, command.Stderr = &out, &out
-	err := command.Run()
-	for _, name := range names {
-		if err == nil && !strings.Contains(out.String(), "--- PASS: "+name+" ") {
-			return out.String(), fmt.Errorf("there is no test %s", name)
-		}
-	}
-	return out.String(), err
+	out, err := command.CombinedOutput()
+	return string(out), err
 }
 
-// usesRapid tells whether the tests of a package know rapid's flags.
+// usesRapid reports whether the tests of a package know rapid's flags.
 func usesRapid(root, pkg string) bool {
-	paths, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
-	return err == nil && slices.ContainsFunc(paths, func(path string) bool {
-		data, err := os.ReadFile(path)
-		return err == nil && bytes.Contains(data, []byte("\"pgregory.net/rapid\""))
-	})
+	return strings.Contains(testSources(root, pkg), `"pgregory.net/rapid"`)
+}
+
+// testSources are all test files of a package.
+func testSources(root, pkg string) string {
+	var all strings.Builder
+	paths, _ := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	for _, path := range paths {
+		data, _ := os.ReadFile(path) // what is missing lacks its tests
+		all.Write(data)
+	}
+	return all.String()
 }
 
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\S+) `)
 
-// try breaks the code and answers with the tests that noticed.
-func try(ctx context.Context, root string, m Mutant) ([]string, error) {
+// failedTests are the tests that failed according to the output of go test.
+func failedTests(out string) (failed []string) {
+	for _, match := range failure.FindAllStringSubmatch(out, -1) {
+		failed = append(failed, match[1])
+	}
+	return failed
+}
+
+// writeOverlay writes an overlay for go build that replaces files of the repository, or adds some.
+func writeOverlay(root, dir string, edits map[string][]byte) (string, error) {
+	replace := map[string]string{}
+	for file, source := range edits {
+		edited := filepath.Join(dir, filepath.Base(file))
+		if err := os.WriteFile(edited, source, 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(root, file)] = edited
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, data, 0o600)
+}
+
+// try breaks the code and returns the tests that noticed it.
+func (m Mutant) try(ctx context.Context, root, dir string) ([]string, error) {
 	source, err := m.apply(root)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "mutation-")
+	overlay, err := writeOverlay(root, dir, map[string][]byte{m.File: source})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	edited := filepath.Join(dir, "mutant.go")
-	overlay := filepath.Join(dir, "overlay.json")
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, m.File): edited}})
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(os.WriteFile(edited, source, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
-		return nil, err
-	}
-	out, err := test(ctx, root, m.Package, m.Tests, "-overlay", overlay)
+	names := strings.Fields(m.Noticed)
+	out, err := test(ctx, root, names[0], names[1:], "-overlay", overlay)
 	if err == nil {
-		return nil, fmt.Errorf("%s pass all the same: the invariant is not held", strings.Join(m.Tests, ", "))
+		return nil, errors.New("the tests pass all the same: the invariant is not held")
 	}
-	var failed []string
-	for _, match := range failure.FindAllStringSubmatch(out, -1) {
-		failed = append(failed, match[1])
-	}
+	failed := failedTests(out)
 	if len(failed) == 0 {
 		return nil, fmt.Errorf("no test failed, but the run did:\n%s", out)
 	}
 	return failed, nil
 }
 
-// apply is the file with the edit.
+// apply returns the file with the edit.
 func (m Mutant) apply(root string) ([]byte, error) {
 	source, err := os.ReadFile(filepath.Join(root, m.File))
 	if err != nil {
 		return nil, err
 	}
 	if n := strings.Count(string(source), m.Old); n != 1 {
-		return nil, fmt.Errorf("%s: the text that is to go is there %d times, want once: bring the mutant in step with the code:\n%s", m.File, n, m.Old)
+		return nil, fmt.Errorf("%s, %s: %s has this text %d times, and a mutant needs it once. Change the mutant with the code:\n%s",
+			m.Invariant, m.Name, m.File, n, m.Old)
 	}
 	return []byte(strings.Replace(string(source), m.Old, m.New, 1)), nil
 }

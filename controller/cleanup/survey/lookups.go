@@ -275,7 +275,7 @@ func core(resource string) schema.GroupVersionResource {
 }
 
 // liveFor is how old an answer to a lookup may be when a live judgement asks for it: many of them
-// share one. docs/safety-tests.md promises it.
+// share one. docs/design.md promises it.
 const liveFor = time.Second
 
 // servedFor is how old discovery may be when a run begins, and when a live judgement asks what

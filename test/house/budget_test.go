@@ -1,0 +1,65 @@
+package house
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the present numbers of code lines to ratchet.json")
+
+// TestBudget: ratchet.json has the code lines that product, tests and tools may have. What needs
+// more lines says why in its commit, and writes the new numbers with -update. What needs fewer
+// passes.
+func TestBudget(t *testing.T) {
+	const file = "ratchet.json"
+	now := codeLines(sources(t))
+	if *update {
+		data, err := json.MarshalIndent(now, "", "\t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, fmt.Appendln(data), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget := map[string]int{}
+	if err := json.Unmarshal(data, &budget); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	for area, lines := range now {
+		if lines > budget[area] {
+			t.Errorf("%s: %d code lines, at most %d: delete some, or raise the budget with go test ./test/house -update", area, lines, budget[area])
+		}
+	}
+}
+
+// codeLines counts lines that are neither blank nor only a comment, in hand-written code.
+func codeLines(all []source) map[string]int {
+	found := map[string]int{}
+	for _, s := range all {
+		area := "tools"
+		switch {
+		case ast.IsGenerated(s.file):
+			continue
+		case strings.HasSuffix(s.path, "_test.go"):
+			area = "tests"
+		case s.product():
+			area = "product"
+		}
+		for _, line := range s.lines {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+				found[area]++
+			}
+		}
+	}
+	return found
+}
