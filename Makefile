@@ -104,11 +104,11 @@ test-e2e: everything ## all other end-to-end tests, one suite after another: wha
 	done; exit $$status
 
 .PHONY: test-mutation
-test-mutation: ## break each safety invariant on purpose and demand that a test fails (ONLY="S1" for some); leaves the tree alone
+test-mutation: ## break each safety invariant on purpose and demand that a test fails (ONLY="S1" for some, ONLY=conditions for each condition of policy/judging); leaves the tree alone
 	@go run ./test/mutation -only '$(ONLY)'
 
 .PHONY: test-full
-test-full: build ## the long tests, part by part, before a release (PART="soak race": some of them); docs/test-full.md lists the parts and has their last results
+test-full: build ## the long tests, part by part, before a release (PART="soak race": some of them); test/full/parts.go lists the parts, .full has their output and results
 	@go run ./test/full $(PART)
 
 .PHONY: fuzz
@@ -124,7 +124,7 @@ bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controll
 	@go run ./test/bench $(BENCH)
 
 .PHONY: bench-gate
-bench-gate: build ## a little of make bench in 10 minutes: fails where a ratio breaks its limit in test/bench/gate.yaml (ROWS=drain,memory: these only); writes .bench/gate.json
+bench-gate: build ## a little of make bench in 5 minutes: fails where a ratio breaks its limit in test/bench/gate.yaml (ROWS=drain,memory: these only); writes .bench/gate.json
 	@go run ./test/bench -gate -rows '$(ROWS)'
 
 # The lock is held meanwhile, so that one deletion waits for the other. The tree is left alone.
