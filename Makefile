@@ -45,6 +45,8 @@ PRODUCT := ./cmd/... ./policy/... ./webhook/... ./controller/... ./certs/...
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 VULNDB ?= https://vuln.go.dev
 CLUSTER := bin/cluster
+# What stops objects, knows training jobs, or pins the versions of their controllers.
+PEER_PATHS := controller/action controller/stop policy/judging policy/resolution manifests/profiles test/peers test/harness/peer* test/e2e/peers* go.mod
 # What manifests/release packs and tests.
 RELEASE_PATHS := manifests go.mod go.sum cmd/curfew cmd/kubectl-curfew/main.go
 
@@ -300,10 +302,9 @@ run-world:
 run-soak:
 	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
 
-# What stops objects, knows training jobs, or pins the versions of their controllers.
 run-peers:
 	@[ -n "$(PEERS)" ] || { echo "PEERS is empty, and without a version no controller is started: name one, such as PEERS=v2.3.0" >&2; exit 1; }
-	@$(call if-changed,controller/action policy/judging policy/platform manifests/profiles test/peers test/harness test/e2e,the suite of JobSet and Trainer,\
+	@$(call if-changed,$(PEER_PATHS),the suite of JobSet and Trainer,\
 		$(COMPILING) GOWORK=off GOFLAGS="-mod=readonly -trimpath" go -C test/peers list -export -deps tool >/dev/null; \
 		PEERS=$(PEERS) $(E2E) -run '^TestPeers' ./test/e2e)
 
