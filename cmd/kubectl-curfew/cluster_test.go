@@ -117,6 +117,8 @@ type fakeCluster struct {
 	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH", and the objects
 	// that were created.
 	patched []string
+	// away is why the cluster cannot be reached.
+	away error
 }
 
 func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
@@ -254,7 +256,7 @@ func (c *fakeCluster) connect(_ clientcmd.ClientConfig, warnings io.Writer) (wor
 		c.actedAs = append(c.actedAs, user)
 		return out, nil
 	}
-	return out, nil
+	return out, c.away
 }
 
 // actions are all requests.

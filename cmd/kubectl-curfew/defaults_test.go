@@ -136,24 +136,3 @@ func TestDefaultsForPrograms(t *testing.T) {
 	}
 	t.Errorf("no Job in %s", stdout)
 }
-
-func TestDefaultsElsewhere(t *testing.T) {
-	for name, test := range map[string]struct {
-		in   scene
-		args string
-		code int
-		want string
-	}{
-		"no such namespace":  {scene{}, "defaults nowhere", 2, `there is no namespace "nowhere": give another`},
-		"not readable":       {scene{notMine: []string{"get namespaces"}}, "defaults ci", 2, `you may not get namespace "ci": ask for the verb get on it`},
-		"two namespaces":     {scene{}, "defaults ci -n foo", 2, "-n names another namespace than the argument: give one of them"},
-		"in dry-run":         {scene{}, "defaults dry", 0, `note: namespace "dry" is in dry-run: none of this is filled in, admission only announces it`},
-		"policies not known": {scene{notMine: []string{"list lifecyclepolicies"}}, "defaults ci", 0, "note: you may not list lifecyclepolicies.curfew.dev: what they say is not known; component tenant-view permits it"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr, _ := execute(t, test.in, words(test.args)...)
-			expectExit(t, "the command", code, test.code, stdout+stderr)
-			expectPart(t, "stderr", stderr, test.want, true)
-		})
-	}
-}

@@ -242,24 +242,6 @@ func TestFixedDeadline(t *testing.T) {
 	}
 }
 
-// TestAdviceOfGoldens: the same of all that the golden files explain.
-func TestAdviceOfGoldens(t *testing.T) {
-	tried := 0
-	for name, test := range clusterGoldens {
-		if test.args[0] != "explain" || test.code != console.ExitOK || len(test.notMine)+len(test.notAllowed) > 0 || slices.Contains(test.args, "-l") || name == "explain-paused" {
-			continue
-		}
-		args := strings.Join(slices.DeleteFunc(slices.Clone(test.args[1:]), func(arg string) bool { return arg == "-o" || arg == "json" || arg == "yaml" }), " ")
-		for _, line := range explainFor(t, newFakeCluster(t, objects(t)), words(args)...).Advice {
-			tried++
-			try(t, newFakeCluster(t, objects(t)), line, args)
-		}
-	}
-	if tried < 20 {
-		t.Errorf("only %d commands are advised", tried)
-	}
-}
-
 // try runs an advised command, and explains the object afterwards.
 func try(t *testing.T, cluster *fakeCluster, line, args string) {
 	t.Helper()

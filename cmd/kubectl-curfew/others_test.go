@@ -1,7 +1,6 @@
 package main
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,20 +14,6 @@ import (
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/wellknown"
 )
-
-func init() { maps.Copy(clusterGoldens, othersGoldens) }
-
-// othersGoldens are about deletions by other controllers.
-var othersGoldens = map[string]golden{
-	"explain-namespaced":              {args: words("explain cm/settings -n pr-42")},
-	"explain-namespaced-kept":         {args: words("explain secret/kept -n pr-42 -o json")},
-	"explain-running-pod":             {args: words("explain pod/active-9dh -n ci")},
-	"explain-native":                  {args: words("explain job/shielded -n pr-42")},
-	"explain-native-json":             {args: words("explain job/shielded -n pr-42 -o json")},
-	"explain-jobs-pods":               {args: words("explain pod/build-x7k -n ci")},
-	"explain-cluster-scoped-no-label": {args: words("explain clusterrole/admin"), scene: scene{notAllowed: []string{"delete clusterroles"}}},
-	"expiring-namespace":              {args: words("expiring -n pr-42 -o wide")},
-}
 
 // clusterOf is the cluster of testdata with more objects, and without cleanup policies.
 func clusterOf(t *testing.T, texts ...string) *fakeCluster {

@@ -396,23 +396,3 @@ func TestStatus(t *testing.T) {
 		})
 	}
 }
-
-// TestStatusPrints: the table, and the same for programs.
-func TestStatusPrints(t *testing.T) {
-	absent := healthy(t)
-	absent.absent = true
-	for _, test := range []struct { // Other goldens are of clusters without the installation.
-		name, line string
-		in         *installation
-		code       int
-	}{
-		{"status", "status", healthy(t), 0},
-		{"status-json", "status -o json", healthy(t), 0},
-		{"status-columns", "status -o custom-columns=CHECK:.name,STATE:.state", healthy(t), 0},
-		{"status-not-installed", "status", absent, 1},
-	} {
-		code, stdout, stderr, _ := executeIn(t, test.in.cluster(t), scene{}, words(test.line)...)
-		expectExit(t, test.name, code, test.code, "")
-		compareGolden(t, test.name, golden{args: words(test.line)}, code, stdout, stderr, nil)
-	}
-}

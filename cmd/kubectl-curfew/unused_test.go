@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,22 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
-
-func init() {
-	maps.Copy(clusterGoldens, map[string]golden{
-		"unused":             {args: words("unused -A")},
-		"unused-wide":        {args: words("unused -A -o wide")},
-		"unused-here":        {args: words("unused -n pr-42 --kind cm -o json")},
-		"unused-names":       {args: words("unused --kind ConfigMap -o name")},
-		"unused-policy":      {args: words("unused -n foo --kind secrets,pvc -o policy")},
-		"unused-may-not":     {args: words("unused -A"), scene: scene{notMine: []string{"list secrets", "list pods"}}},
-		"unused-namespace":   {args: words("unused -n pr-42")},
-		"unused-cluster":     {args: words("unused --kind cm,ns"), code: 2},
-		"unused-kind":        {args: words("unused --kind jobs"), code: 2},
-		"unused-no-kind":     {args: []string{"unused", "--kind", "configmap,"}, code: 2},
-		"unused-an-argument": {args: words("unused configmaps"), code: 2},
-	})
-}
 
 // used is a cluster in which a Deployment that is scaled to zero uses one of two ConfigMaps, and a
 // label and its age keep two others. A Service is protected.
