@@ -240,6 +240,7 @@ func rows(stdout string) map[string]string {
 func TestStatus(t *testing.T) {
 	tenant := []string{"get validatingadmissionpolicies", "get validatingadmissionpolicybindings", "get configmaps", "get leases", "get deployments", "get secrets", "get serviceaccounts", "get customresourcedefinitions",
 		"get mutatingwebhookconfigurations", "get validatingwebhookconfigurations", "list endpointslices", "create namespaces", "list lifecyclepolicies", "list kindprofiles"}
+	_, usual, _, _ := executeIn(t, healthy(t).cluster(t), scene{}, "status")
 	for name, test := range map[string]struct {
 		change  func(in *installation)
 		notMine []string
@@ -377,7 +378,6 @@ func TestStatus(t *testing.T) {
 		}, note: "note: you may not get customresourcedefinitions: it is not known whether Curfew's have the schemas of this version"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, usual, _, _ := executeIn(t, healthy(t).cluster(t), scene{}, "status")
 			in := healthy(t)
 			if test.change != nil {
 				test.change(in)
