@@ -174,6 +174,15 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 	return c
 }
 
+// mayListNothing forbids the user to list namespaced kinds.
+func (c *fakeCluster) mayListNothing() {
+	for _, resources := range served {
+		for _, one := range resources {
+			c.notMine["list "+one.Name] = one.Namespaced
+		}
+	}
+}
+
 // selectFields applies field selectors, which the fake ignores.
 func (c *fakeCluster) selectFields(action clienttesting.Action) (bool, runtime.Object, error) {
 	list, _ := action.(clienttesting.ListAction)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,19 +55,19 @@ func TestOneKindFails(t *testing.T) {
 			}
 		})
 	}
-	cluster := newFakeCluster(t, objects(t))
-	failed := false
-	cluster.metadata.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		was := failed
-		failed = true
-		return !was, nil, broken
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t, objects(t))
+		failed := false
+		cluster.metadata.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			was := failed
+			failed = true
+			return !was, nil, broken
+		})
+		watch := startWatch(t, cluster, "expiring", "-n", "foo", "--trigger", "label", "--within", "1m", "--watch")
+		watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW secret/stuck 2026-12-23 10:00:00 CET overdue 1d3h label object terminating")
+		expectSame(t, "stderr", watch.said.String(), note)
+		watch.end()
 	})
-	watch := startWatch(t, cluster, "expiring", "-n", "foo", "--trigger", "label", "--within", "1m", "--watch")
-	watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW secret/stuck 2026-12-23 10:00:00 CET overdue 1d3h label object terminating")
-	if said := watch.said.String(); said != note {
-		t.Errorf("said %q", said)
-	}
-	watch.end()
 }
 
 // TestAliasIsAskedAbout: no request asks for Kyverno's label where the controller does not
@@ -105,13 +106,7 @@ func TestEverywhere(t *testing.T) {
 // names a cluster-scoped kind.
 func TestNothingInNamespaces(t *testing.T) {
 	cluster := newFakeCluster(t, objects(t))
-	for _, resources := range served {
-		for _, one := range resources {
-			if one.Namespaced {
-				cluster.notMine["list "+one.Name] = true
-			}
-		}
-	}
+	cluster.mayListNothing()
 	const nothing = "you may not list anything in all namespaces: give one with -n, or name kinds"
 	for args, refused := range map[string]bool{"expiring -A": true, "expiring clusterroles": false, "expiring namespaces,clusterroles -A": false} {
 		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...)
