@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -33,14 +34,9 @@ func withController(t *testing.T, change func(*unstructured.Unstructured) *unstr
 // lease changes the Lease of the controller.
 func lease(t *testing.T, path string, value any) *fakeCluster {
 	t.Helper()
-	return withController(t, func(object *unstructured.Unstructured) *unstructured.Unstructured {
-		if object.GetKind() == "Lease" {
-			if err := unstructured.SetNestedField(object.Object, value, "spec", path); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return object
-	})
+	cluster := newFakeCluster(t, objects(t))
+	cluster.changeContext(t, leases, "curfew-system", "curfew-controller", field("spec/"+path, value))
+	return cluster
 }
 
 // uninstalled is the cluster of testdata without Curfew. Its kinds may be served all the same.
@@ -134,16 +130,10 @@ func TestCurfewIsNotInstalled(t *testing.T) {
 
 // explain says so if the controller does not know all objects of the kind.
 func TestKindThatIsNotAllKnown(t *testing.T) {
-	cluster := withController(t, func(object *unstructured.Unstructured) *unstructured.Unstructured {
-		if object.GetKind() == "ConfigMap" && object.GetName() == "curfew-settings" {
-			report := `{"incomplete":[{"group":"batch","kind":"Job","since":"2026-12-24T11:50:00Z"}],"incompleteKinds":1}`
-			for key, value := range map[string]string{"report": report, "reported-at": "2026-12-24T11:59:00Z"} {
-				if err := unstructured.SetNestedField(object.Object, value, "data", key); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		return object
+	cluster := newFakeCluster(t, objects(t))
+	cluster.changeContext(t, settings.Resource, "curfew-system", settings.Name, func(object *unstructured.Unstructured) {
+		field("data/report", `{"incomplete":[{"group":"batch","kind":"Job","since":"2026-12-24T11:50:00Z"}],"incompleteKinds":1}`)(object)
+		field("data/reported-at", "2026-12-24T11:59:00Z")(object)
 	})
 	const says = "not known: whether Curfew's controller knows it: not all jobs.batch have been known to it since 2026-12-24T11:50:00Z"
 	for line, want := range map[string]bool{"explain job/build -n ci": true, "explain cm/demo": false} {

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/controller/settings"
 )
@@ -19,15 +17,9 @@ func switchedOn(t *testing.T, triggers string, texts ...string) *fakeCluster {
 // withFlag is the cluster of testdata with one flag of the controller set, and these objects.
 func withFlag(t *testing.T, flag, value string, texts ...string) *fakeCluster {
 	t.Helper()
-	all := objects(t)
-	for _, object := range all {
-		if one := object.(*unstructured.Unstructured); one.GetName() == settings.Name {
-			if err := unstructured.SetNestedField(one.Object, value, "data", flag); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	return newFakeCluster(t, append(all, manifests(t, texts...)...))
+	cluster := newFakeCluster(t, append(objects(t), manifests(t, texts...)...))
+	cluster.changeContext(t, settings.Resource, "curfew-system", settings.Name, field("data/"+flag, value))
+	return cluster
 }
 
 // A trigger that is switched off blocks its object. If another trigger is on, the row shows that
