@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A flag that cannot be used is named with its value and the fix before anything starts, and so is one
-// that contradicts the namespaced mode. By a verbosity below 0 the logger would drop the lines that
-// tell of deletions; by one that a logger's level cannot hold, too.
+// A flag that cannot be used is named with its value and the fix before anything starts. So is one
+// that contradicts the namespaced mode. With a verbosity below 0, or above what a logger's level can
+// hold, the logger would drop the lines about deletions.
 func TestFlagsThatCannotBeUsed(t *testing.T) {
 	controls, serves := parts{controller: true}, parts{webhook: true}
 	only := func(namespaces ...string) func(*options) {

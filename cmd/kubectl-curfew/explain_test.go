@@ -190,7 +190,8 @@ func TestFate(t *testing.T) {
 		"a value outside its bounds": {objects: []string{`{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, uid: a, creationTimestamp: "2026-12-24T10:00:00Z"},
 			spec: {ttlSecondsAfterFinished: 864000}, status: {conditions: [{type: Complete, status: "True", lastTransitionTime: "2026-12-24T11:00:00Z"}]}}`},
 			row: " value", says: []string{"above curfew.dev/max-ttl 7d"}},
-		// The kind's own controller stops it, or Curfew where that does not know the deadline or does not show that it acts.
+		// The kind's own controller stops it. Curfew does if that controller does not know the
+		// deadline, or does not show that it acts.
 		"a TrainJob with a deadline":    {objects: []string{trains("", "activeDeadlineSeconds: 14400")}, says: []string{"; its own controller stops it\n"}},
 		"a TrainJob with an annotation": {objects: []string{trains("annotations: {curfew.dev/active-deadline: 4h}, ", "")}, says: []string{"; Curfew stops it\n"}},
 		"a JobSet without the gate":     {objects: []string{jobSet("")}, says: []string{"; Curfew stops it\n"}},

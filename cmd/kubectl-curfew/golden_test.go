@@ -14,7 +14,7 @@ import (
 //
 //	=== NAME
 //	# the user may not: VERB RESOURCE, VERB RESOURCE
-//	# nobody may: VERB RESOURCE, VERB RESOURCE
+//	# no user may: VERB RESOURCE, VERB RESOURCE
 //	# at a terminal
 //	# cluster: installed, empty or none (by default that of testdata/cluster)
 //	< a line of standard input
@@ -80,7 +80,7 @@ func (g *golden) read(t testing.TB, line string) {
 		}
 	case key == "# the user may not":
 		g.notMine = strings.Split(value, ", ")
-	case key == "# nobody may":
+	case key == "# no user may":
 		g.notAllowed = strings.Split(value, ", ")
 	case key == "# cluster":
 		g.cluster = value

@@ -41,7 +41,7 @@ func clusterOf(t testing.TB, texts ...string) *fakeCluster {
 
 // outcome is an object, and what explain and expiring say about it.
 type outcome struct {
-	objects []string // manifests beside those of testdata; the last one is asked about
+	objects []string // manifests beside testdata; the last one is asked about
 	args    string   // KIND/NAME and -n of an object of testdata, instead of objects
 	notMine []string
 	summary string   // what explain says first, behind the name

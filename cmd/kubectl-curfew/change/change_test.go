@@ -175,9 +175,10 @@ func TestTwiceIsOnce(t *testing.T) {
 	}
 }
 
-// TestStamps: no change leaves a stamp that names the default whose value it was. After keep a label
-// always has a stamp: without one the object would be given a default label again. Keep removes
-// Kyverno's label only where Curfew reads it. A refresh has no effect beside a date, and goes.
+// TestStamps: no change leaves a stamp that names the default whose value it was. After keep a
+// label always has a stamp: without one the object would be given a default label again. Keep
+// removes Kyverno's label only where Curfew reads it. A refresh has no effect beside a date, and is
+// removed.
 func TestStamps(t *testing.T) {
 	labelled := func() *builders.JobWrapper {
 		return builders.MakeJob("ci", "a").Created(noon).Label(wellknown.LabelTTL, "1d")

@@ -75,7 +75,8 @@ func TestMatchAndExclude(t *testing.T) {
 			objects: map[string]bool{"metadata: {name: production, namespace: null}": false, "metadata: {name: preview, namespace: null}": true}},
 		"a Namespace is matched by its name": {match: "{any: [{resources: {kinds: [Namespace], namespaces: [a]}}]}",
 			objects: map[string]bool{"kind: Namespace\nmetadata: {name: a, namespace: null}": true, "kind: Namespace\nmetadata: {name: b, namespace: null}": false}},
-		// To Kyverno, a cluster-scoped object is in a namespace without labels. Others are left to spec.exclude.
+		// To Kyverno, a cluster-scoped object is in a namespace without labels. spec.exclude keeps
+		// the others.
 		"a namespaceSelector excludes a volume": {match: "{any: [{resources: {kinds: [PersistentVolume, PersistentVolumeClaim]}}]}",
 			exclude: "{any: [{resources: {namespaceSelector: {matchExpressions: [{key: env, operator: NotIn, values: [dev]}]}}}]}",
 			objects: map[string]bool{"kind: PersistentVolume\nmetadata: {namespace: null}": false, "kind: PersistentVolumeClaim": true}},

@@ -8,7 +8,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/convert"
 )
 
-// run is a PipelineRun of a day of November 2026 that ended at once. Without a reason it still runs.
+// run is a PipelineRun of a day of November 2026 that ended at once. Without a reason it still
+// runs.
 func run(name string, day int, reason string) string {
 	at := fmt.Sprintf("2026-11-%02dT10:00:00Z", day)
 	out := fmt.Sprintf("---\napiVersion: tekton.dev/v1\nkind: PipelineRun\nmetadata: {name: %s, namespace: ci, labels: {tekton.dev/pipeline: p}, creationTimestamp: %s}\n", name, at)
