@@ -31,33 +31,24 @@ func TestLeaseIsRenewedSeldom(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC))
 	below := &writes{}
 	l := &lease{Interface: below, clock: clk, every: 2 * time.Second}
-	update := func(holder string, want int) {
-		t.Helper()
-		if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: holder}); !errors.Is(err, below.err) {
-			t.Errorf("error %v, want %v", err, below.err)
-		}
-		if below.count != want {
-			t.Errorf("%d writes, want %d", below.count, want)
+	conflict := errors.New("conflict")
+	for i, step := range []struct {
+		after  time.Duration
+		holder string
+		err    error
+		writes int
+	}{
+		{0, "me", nil, 1}, {0, "me", nil, 1}, {1999 * time.Millisecond, "me", nil, 1}, {time.Millisecond, "me", nil, 2},
+		{0, "", nil, 3}, {0, "me", nil, 4}, // released
+		{3 * time.Second, "me", conflict, 5}, {0, "me", conflict, 6}, {0, "me", nil, 7}, {0, "me", nil, 7},
+		{-time.Hour, "me", nil, 8}, {0, "me", nil, 8},
+	} {
+		clk.SetTime(clk.Now().Add(step.after))
+		below.err = step.err
+		if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: step.holder}); !errors.Is(err, step.err) || below.count != step.writes {
+			t.Errorf("step %d: error %v, want %v; %d writes, want %d", i, err, step.err, below.count, step.writes)
 		}
 	}
-	update("me", 1)
-	update("me", 1)
-	clk.SetTime(clk.Now().Add(1999 * time.Millisecond))
-	update("me", 1)
-	clk.SetTime(clk.Now().Add(time.Millisecond))
-	update("me", 2)
-	update("", 3) // released
-	update("me", 4)
-	clk.SetTime(clk.Now().Add(3 * time.Second))
-	below.err = errors.New("conflict")
-	update("me", 5)
-	update("me", 6)
-	below.err = nil
-	update("me", 7)
-	update("me", 7)
-	clk.SetTime(clk.Now().Add(-time.Hour))
-	update("me", 8)
-	update("me", 8)
 }
 
 // All other clients share the config. The timeout of the lease's requests would end each of their

@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
 // gogc reads the runtime's GOGC.
@@ -47,32 +47,26 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// A short list is not worth a collection.
+// A short list is not worth a collection. Feeds call it while they stream, so it never blocks.
 func TestOnlyLongListsTrim(t *testing.T) {
 	restoreGOGC(t)
 	t.Setenv("GOGC", "")
 	debug.SetGCPercent(7)
-	give := giveBack(t.Context())
-	give(worthwhile - 1)
-	runtime.Gosched()
-	if percent := gogc(); percent != 7 {
-		t.Errorf("after a short list it became %d", percent)
-	}
-	give(worthwhile)
-	for until := time.Now().Add(10 * time.Second); gogc() != gcPercent; runtime.Gosched() {
-		if time.Now().After(until) {
-			t.Fatalf("after a long list it is %d, want %d", gogc(), gcPercent)
+	synctest.Test(t, func(t *testing.T) {
+		give := giveBack(t.Context())
+		give(worthwhile - 1)
+		synctest.Wait()
+		if percent := gogc(); percent != 7 {
+			t.Errorf("after a short list it became %d", percent)
 		}
-	}
-}
-
-// Feeds call it while they stream.
-func TestGiveBackDoesNotBlock(t *testing.T) {
-	t.Setenv("GOGC", "100")
-	give := giveBack(t.Context())
-	for range 1000 {
-		give(worthwhile)
-	}
+		for range 1000 {
+			give(worthwhile)
+		}
+		synctest.Wait()
+		if percent := gogc(); percent != gcPercent {
+			t.Errorf("after long lists it is %d, want %d", percent, gcPercent)
+		}
+	})
 }
 
 func TestMemoryLimit(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
-	"curfew.dev/curfew/policy/lint"
 )
 
 // explain shows the Event that the controller writes on a due object which it cannot delete, if the
@@ -54,28 +54,17 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 		"an Event on another one": {events: []runtime.Object{event("b.1", "b", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, blocker: "-", summary: "was due"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := objects(t)
-			for _, text := range []string{due, waits} {
-				read, errs := lint.Read(lint.Input{Name: "added", Data: []byte(text)}, lint.Limits{})
-				if len(errs) > 0 || len(read) != 1 {
-					t.Fatalf("%v:\n%s", errs, text)
-				}
-				all = append(all, &unstructured.Unstructured{Object: read[0].Object})
-			}
-			cluster := newFakeCluster(t, append(all, test.events...))
-			code, stdout, stderr, _ := executeIn(t, cluster, scene{notMine: test.notMine}, words("expiring jobs -n foo --within 60d")...)
-			lines := strings.Split(stdout, "\n")
+			cluster := newFakeCluster(t, slices.Concat(objects(t), manifests(t, due, waits), test.events))
+			in := scene{notMine: test.notMine}
+			stdout, _, _ := expectRun(t, cluster, in, "expiring jobs -n foo --within 60d", console.ExitOK)
 			blockers := map[string]string{}
-			for _, line := range lines {
-				if fields := strings.Fields(line); len(fields) > 1 {
-					blockers[fields[0]] = fields[len(fields)-1]
-				}
+			for line := range strings.Lines(stdout) {
+				fields := strings.Fields(line)
+				blockers[fields[0]] = fields[len(fields)-1]
 			}
-			if code != console.ExitOK || blockers["job.batch/a"] != test.blocker || blockers["job.batch/b"] != "-" {
-				t.Errorf("exit status %d, blockers %v; want %q on a alone\n%s%s", code, blockers, test.blocker, stdout, stderr)
-			}
-			code, stdout, stderr, _ = executeIn(t, cluster, scene{notMine: test.notMine}, words("explain job/a -n foo")...)
-			expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+			expectSame(t, "blocker of a", blockers["job.batch/a"], test.blocker)
+			expectSame(t, "blocker of b", blockers["job.batch/b"], "-")
+			stdout, _, _ = expectRun(t, cluster, in, "explain job/a -n foo", console.ExitOK)
 			expectPart(t, "stdout", stdout, test.summary, true)
 			expectPart(t, "stdout", stdout, refusal, test.blocker != "-")
 			expectPart(t, "stdout", stdout, "an older one", false)
@@ -91,20 +80,14 @@ func TestStopIsRefused(t *testing.T) {
 		"it cannot be stopped: 422 Invalid: spec.managedBy: field is immutable"
 	for reason, want := range map[string]bool{"StopRefused": true, "DeleteConflict": true, "DeleteRefused": false} {
 		for _, more := range []string{"", ", curfew.dev/ttl-after-finished: 30d"} {
-			read, errs := lint.Read(lint.Input{Name: "added", Data: fmt.Appendf(nil, late, more)}, lint.Limits{})
-			if len(errs) > 0 {
-				t.Fatal(errs)
-			}
 			event := &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": "a.1", "namespace": "foo"}, "reason": reason,
 				"message": refusal, "eventTime": "2026-12-24T11:00:00Z", "involvedObject": map[string]any{"uid": "a"},
 			}}
-			cluster := newFakeCluster(t, append(objects(t), &unstructured.Unstructured{Object: read[0].Object}, event))
-			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain jobset/a -n foo")...)
-			expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+			cluster := newFakeCluster(t, append(append(objects(t), event), manifests(t, fmt.Sprintf(late, more))...))
+			stdout, _, _ := expectRun(t, cluster, scene{}, "explain jobset/a -n foo", console.ExitOK)
 			expectPart(t, reason, stdout, "nothing stops it: "+refusal, want)
-			code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("expiring jobset -n foo --within 60d -o json")...)
-			expectExit(t, "the list", code, console.ExitOK, stdout+stderr)
+			stdout, _, _ = expectRun(t, cluster, scene{}, "expiring jobset -n foo --within 60d -o json", console.ExitOK)
 			expectPart(t, reason+more, stdout, refusal, want)
 		}
 	}

@@ -117,6 +117,8 @@ type fakeCluster struct {
 	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH", and the objects
 	// that were created.
 	patched []string
+	// away is why the cluster cannot be reached.
+	away error
 }
 
 func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
@@ -170,6 +172,15 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 		fake.PrependReactor("*", "*", c.authorize)
 	}
 	return c
+}
+
+// mayListNothing forbids the user to list namespaced kinds.
+func (c *fakeCluster) mayListNothing() {
+	for _, resources := range served {
+		for _, one := range resources {
+			c.notMine["list "+one.Name] = one.Namespaced
+		}
+	}
 }
 
 // selectFields applies field selectors, which the fake ignores.
@@ -254,7 +265,7 @@ func (c *fakeCluster) connect(_ clientcmd.ClientConfig, warnings io.Writer) (wor
 		c.actedAs = append(c.actedAs, user)
 		return out, nil
 	}
-	return out, nil
+	return out, c.away
 }
 
 // actions are all requests.

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"flag"
-	"fmt"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -34,6 +32,8 @@ type scene struct {
 	// terminal: a person looks on.
 	terminal bool
 }
+
+func words(line string) []string { return strings.Fields(line) }
 
 // execute runs a command line as main does, against the cluster of testdata.
 func execute(t *testing.T, in scene, args ...string) (code int, stdout, stderr string, patched []string) {
@@ -64,118 +64,6 @@ func executeIn(t *testing.T, cluster *fakeCluster, in scene, args ...string) (co
 	return code, out.String(), diagnostics.String(), cluster.patched
 }
 
-// golden is a command line with its world and its exit status.
-type golden struct {
-	args []string
-	scene
-	code int
-}
-
-// goldens are command lines; testdata/golden/<name>.txt holds the output of each.
-var goldens = map[string]golden{
-	"version":            {args: []string{"version"}},
-	"version-flag":       {args: []string{"--version"}},
-	"options":            {args: []string{"options"}},
-	"help":               {args: []string{"keep", "--help"}},
-	"table":              {args: []string{"lint", "-f", "testdata/manifests", "-R"}, code: 1},
-	"json":               {args: []string{"lint", "-f", "testdata/manifests", "-o", "json"}, code: 1},
-	"yaml":               {args: []string{"lint", "-f", "testdata/manifests", "-o", "yaml"}, code: 1},
-	"github":             {args: []string{"lint", "-f", "testdata/manifests", "-R", "-o", "github"}, code: 1},
-	"broken-table":       {args: []string{"lint", "-f", "testdata/broken.yaml", "-f", "testdata/quick.yaml"}, code: 1},
-	"broken-github":      {args: []string{"lint", "-f", "testdata/broken.yaml", "-o", "github"}, code: 1},
-	"platform":           {args: []string{"lint", "-f", "testdata/platform", "-o", "wide"}, code: 1},
-	"platform-github":    {args: []string{"lint", "-f", "testdata/platform", "-o", "github"}, code: 1},
-	"past-label":         {args: []string{"lint", "-f", "testdata/late.yaml"}, code: 1},
-	"expired-labels":     {args: []string{"lint", "-f", "testdata/late.yaml", "--expired-labels=warn"}},
-	"kyverno-label":      {args: []string{"lint", "-f", "testdata/kyverno.yaml", "--kyverno-label", "--expired-labels=warn"}},
-	"kyverno-strict":     {args: []string{"lint", "-f", "testdata/kyverno.yaml", "--kyverno-label", "--strict-labels"}, code: 1},
-	"kyverno-label-off":  {args: []string{"lint", "-f", "testdata/kyverno.yaml", "--strict-labels"}},
-	"native-ttl-off":     {args: []string{"lint", "-f", "testdata/manifests/jobs.yaml", "-f", "testdata/manifests/namespace.yaml", "--native-ttl=off", "-o", "wide"}, code: 1},
-	"clean":              {args: []string{"lint", "-f", "../../manifests/samples"}},
-	"warning":            {args: []string{"lint", "-f", "testdata/quick.yaml"}},
-	"warnings-as-errors": {args: []string{"lint", "-f", "testdata/quick.yaml", "--warnings-as-errors"}, code: 1},
-	"warn-below":         {args: []string{"lint", "-f", "testdata/quick.yaml", "--warn-below", "5s", "--warnings-as-errors"}},
-	"stdin-github": {
-		args:  []string{"lint", "-f", "-", "-n", "ci", "-f", "testdata/manifests/namespace.yaml", "-o", "github"},
-		scene: scene{stdin: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 864000}\n"}, code: 1,
-	},
-	"folder":             {args: []string{"lint", "-f", "testdata/folder", "-R"}, code: 1},
-	"folder-flat":        {args: []string{"lint", "-f", "testdata/folder"}, code: 1},
-	"folder-wide":        {args: []string{"lint", "-f", "testdata/folder", "-R", "-o", "wide", "--ignore", "*.json", "--ignore", "/broken.yaml", "--ignore", "!vendor/"}, code: 1},
-	"folder-json":        {args: []string{"lint", "-f", "testdata/folder/overlay", "-f", "testdata/folder/namespace.yaml", "-o", "json"}},
-	"folder-of-others":   {args: []string{"lint", "-f", "testdata/folder/overlay"}, code: 2},
-	"named-values":       {args: []string{"lint", "-f", "testdata/folder/chart/values.yaml", "-f", "testdata/folder/dashboard.json"}, code: 1},
-	"bad-ignore":         {args: []string{"lint", "-f", "testdata/folder", "--ignore", "[a"}, code: 2},
-	"no-file":            {args: []string{"lint"}, code: 2},
-	"missing-file":       {args: []string{"lint", "-f", "testdata/absent.yaml"}, code: 2},
-	"empty-directory":    {args: []string{"lint", "-f", "testdata/empty"}, code: 2},
-	"empty-stdin":        {args: []string{"lint", "-f", "-"}, scene: scene{stdin: "# nothing\n"}, code: 2},
-	"bad-flags":          {args: []string{"lint", "-f", "-", "-o", "xml", "-n", "A_B", "--warn-below", "soon", "--native-ttl", "maybe", "--expired-labels", "never"}, code: 2},
-	"completion-of-what": {args: []string{"completion"}, code: 2},
-	"completion-unknown": {args: []string{"completion", "tcsh"}, code: 2},
-	"unknown-flag":       {args: []string{"lint", "--recursiv"}, code: 2},
-	"unknown-command":    {args: []string{"explode"}, code: 2},
-	"an-argument":        {args: []string{"lint", "job.yaml"}, code: 2},
-}
-
-// commandLine is how a person would type the arguments.
-func commandLine(args []string) string {
-	var out []string
-	for _, arg := range args {
-		if strings.ContainsAny(arg, " '") {
-			arg = "'" + arg + "'"
-		}
-		out = append(out, arg)
-	}
-	return strings.Join(out, " ")
-}
-
-func TestGolden(t *testing.T) {
-	maps.Copy(goldens, clusterGoldens)
-	maps.Copy(goldens, outputGoldens)
-	for name, test := range goldens {
-		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr, patched := execute(t, test.scene, test.args...)
-			if code != test.code {
-				t.Errorf("exit status %d, want %d", code, test.code)
-			}
-			compareGolden(t, name, test, code, stdout, stderr, patched)
-		})
-	}
-	files, err := filepath.Glob("testdata/golden/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".txt")
-		if _, ok := goldens[name]; !ok && !strings.HasPrefix(name, "status") { // see TestStatusPrints
-			t.Errorf("%s belongs to no test: remove it", file)
-		}
-	}
-}
-
-// compareGolden compares the output of a command line with its file.
-func compareGolden(t *testing.T, name string, test golden, code int, stdout, stderr string, patched []string) {
-	t.Helper()
-	have := fmt.Sprintf("$ kubectl curfew %s\n%s--- stderr, exit status %d\n%s", commandLine(test.args), stdout, code, stderr)
-	if len(patched) > 0 {
-		have += "--- patches\n" + strings.Join(patched, "\n") + "\n"
-	}
-	file := filepath.Join("testdata", "golden", name+".txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v: run go test with -update", err)
-	}
-	if have != string(want) {
-		t.Errorf("have\n%s\nwant\n%s", have, want)
-	}
-}
-
 // TestWithoutAnswer: an error names the remedy. Errors that need no cluster come first.
 func TestWithoutAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -199,14 +87,6 @@ func TestWithoutAnswer(t *testing.T) {
 			expectSame(t, "stdout", stdout, "")
 			expectSame(t, "stderr", stderr, "error: "+test.want+"\n")
 		})
-	}
-}
-
-func TestHelpNamesEveryFlag(t *testing.T) {
-	code, stdout, _, _ := execute(t, scene{}, "lint", "--help")
-	for _, want := range []string{"kubectl curfew lint -f FILE|DIR|-", "--filename", "--recursive", "--namespace", "--output", "table, wide, github, json, yaml, ", "--warnings-as-errors", "--warn-below"} {
-		expectExit(t, "the command", code, 0, stdout)
-		expectPart(t, "stdout", stdout, want, true)
 	}
 }
 

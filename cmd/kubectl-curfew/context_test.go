@@ -111,20 +111,12 @@ func TestWatchLearnsAKind(t *testing.T) {
 	served["example.com/v1"] = []metav1.APIResource{resource("things", "Thing", "", true)}
 	defer delete(served, "example.com/v1")
 	synctest.Test(t, func(t *testing.T) {
-		cluster := newFakeCluster(t, append(objects(t), thingsOf("v1"), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "spent", "namespace": "lab", "uid": "spent",
-				"creationTimestamp": "2026-12-24T09:00:00Z", "annotations": map[string]any{"curfew.dev/ttl-after-finished": "5h"}},
-			"data": map[string]any{"usedAt": "2026-12-24T10:00:00Z"},
-		}}))
+		cluster := newFakeCluster(t, append(append(objects(t), thingsOf(t, "v1")), manifests(t, `{apiVersion: example.com/v1, kind: Thing, metadata: {name: spent, namespace: lab, uid: spent,
+			creationTimestamp: "2026-12-24T09:00:00Z", annotations: {curfew.dev/ttl-after-finished: 5h}}, data: {usedAt: "2026-12-24T10:00:00Z"}}`)...))
 		watch := startWatch(t, cluster, "expiring", "things,jobs", "-n", "lab", "--watch")
 		watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research -")
-		profile := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "curfew.dev/v1alpha1", "kind": "KindProfile", "metadata": map[string]any{"name": "things", "uid": "profile-things"},
-			"spec": map[string]any{
-				"kind":  map[string]any{"group": "example.com", "version": "v1", "kind": "Thing", "resource": "things"},
-				"state": map[string]any{"finished": `has(object.data)`, "finishTime": `object.data.usedAt`, "outcome": `"Succeeded"`},
-			},
-		}}
+		profile := manifests(t, `{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: things, uid: profile-things},
+			spec: {kind: {group: example.com, version: v1, kind: Thing, resource: things}, state: {finished: has(object.data), finishTime: object.data.usedAt, outcome: '"Succeeded"'}}}`)[0]
 		if err := cluster.objects.Tracker().Create(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles), profile, ""); err != nil {
 			t.Fatal(err)
 		}

@@ -1,16 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-
-	"curfew.dev/curfew/cmd/kubectl-curfew/defaults"
-	"curfew.dev/curfew/cmd/kubectl-curfew/session"
-	"curfew.dev/curfew/policy/lint"
 )
 
 // team is a namespace with some unreadable settings, and policies; one of these looks at
@@ -55,22 +47,8 @@ spec:
   defaults: {deadline: {value: 1h}}
 `
 
-// with are the objects of testdata, and more.
-func with(t *testing.T, text string) []runtime.Object {
-	t.Helper()
-	documents, errs := lint.Read(lint.Input{Data: []byte(text)}, lint.Limits{})
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	out := objects(t)
-	for _, document := range documents {
-		out = append(out, &unstructured.Unstructured{Object: document.Object})
-	}
-	return out
-}
-
 func TestDefaults(t *testing.T) {
-	code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, with(t, team)), scene{}, "defaults", "team")
+	code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, append(objects(t), manifests(t, team)...)), scene{}, "defaults", "team")
 	rows := map[string]string{}
 	for row := range strings.Lines(stdout) {
 		kind, rest, _ := strings.Cut(strings.TrimSpace(row), " ")
@@ -100,60 +78,11 @@ func TestDefaults(t *testing.T) {
 	}
 	expectExit(t, "the command", code, 0, stderr)
 	expectPart(t, "stderr", stderr, "elsewhere", false)
-}
-
-func TestDefaultsForPrograms(t *testing.T) {
-	_, stdout, _, _ := executeIn(t, newFakeCluster(t, with(t, team)), scene{}, "defaults", "-n", "team", "-o", "json")
-	var data struct {
-		Namespace, Mode string
-		Items           []defaults.Item
-		Unusable        []session.SettingData
-	}
-	if err := json.Unmarshal([]byte(stdout), &data); err != nil {
-		t.Fatal(err)
-	}
-	expectSame(t, "namespace", data.Namespace, "team")
-	expectSame(t, "mode", data.Mode, "enforce")
-	if expectCount(t, "unusable settings", data.Unusable, 1); len(data.Unusable) == 1 {
-		expectSame(t, "value of the unusable setting", data.Unusable[0].Value, "soon")
-		expectSame(t, "source of the unusable setting", data.Unusable[0].Source, "namespace/team")
-	}
-	for _, item := range data.Items {
-		if item.Kind != "Job" {
-			continue
-		}
-		text, err := json.Marshal(item)
-		want := `{"apiVersion":"batch/v1","kind":"Job","resource":"jobs",` +
-			`"ttlSucceeded":{"path":"metadata.annotations[curfew.dev/default-ttl-succeeded]","value":"1h","source":"namespace/team"},` +
-			`"ttlFailed":{"path":"metadata.annotations[curfew.dev/default-ttl-failed]","value":"2d","source":"namespace/team"},` +
-			`"deadline":{"path":"spec.defaults.deadline.value","value":"2h","source":"policy/platform"},` +
-			`"bounds":[{"path":"spec.bounds.minTTL","value":"10m","source":"policy/platform"},{"path":"metadata.annotations[curfew.dev/max-ttl]","value":"2d","source":"namespace/team"}],` +
-			`"depends":["policy/selected"]}`
-		if err != nil || string(text) != want {
-			t.Errorf("%v: %s\nwant %s", err, text, want)
-		}
-		return
-	}
-	t.Errorf("no Job in %s", stdout)
-}
-
-func TestDefaultsElsewhere(t *testing.T) {
-	for name, test := range map[string]struct {
-		in   scene
-		args string
-		code int
-		want string
-	}{
-		"no such namespace":  {scene{}, "defaults nowhere", 2, `there is no namespace "nowhere": give another`},
-		"not readable":       {scene{notMine: []string{"get namespaces"}}, "defaults ci", 2, `you may not get namespace "ci": ask for the verb get on it`},
-		"two namespaces":     {scene{}, "defaults ci -n foo", 2, "-n names another namespace than the argument: give one of them"},
-		"in dry-run":         {scene{}, "defaults dry", 0, `note: namespace "dry" is in dry-run: none of this is filled in, admission only announces it`},
-		"policies not known": {scene{notMine: []string{"list lifecyclepolicies"}}, "defaults ci", 0, "note: you may not list lifecyclepolicies.curfew.dev: what they say is not known; component tenant-view permits it"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr, _ := execute(t, test.in, words(test.args)...)
-			expectExit(t, "the command", code, test.code, stdout+stderr)
-			expectPart(t, "stderr", stderr, test.want, true)
-		})
-	}
+	_, stdout, _, _ = executeIn(t, newFakeCluster(t, append(objects(t), manifests(t, team)...)), scene{}, "defaults", "-n", "team", "-o",
+		"jsonpath={.namespace} {.mode} {.unusable[*].value} {.items[?(@.kind=='Job')]}")
+	expectSame(t, "output for programs", stdout, `team enforce soon {"apiVersion":"batch/v1","bounds":[{"path":"spec.bounds.minTTL","source":"policy/platform","value":"10m"},`+
+		`{"path":"metadata.annotations[curfew.dev/max-ttl]","source":"namespace/team","value":"2d"}],`+
+		`"deadline":{"path":"spec.defaults.deadline.value","source":"policy/platform","value":"2h"},"depends":["policy/selected"],"kind":"Job","resource":"jobs",`+
+		`"ttlFailed":{"path":"metadata.annotations[curfew.dev/default-ttl-failed]","source":"namespace/team","value":"2d"},`+
+		`"ttlSucceeded":{"path":"metadata.annotations[curfew.dev/default-ttl-succeeded]","source":"namespace/team","value":"1h"}}`)
 }

@@ -7,31 +7,27 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
-// ownedBy is an object of namespace lab that others own.
-func ownedBy(apiVersion, kind, name string, owners ...string) runtime.Object {
-	metadata := map[string]any{"name": name, "namespace": "lab", "uid": "uid-" + name, "resourceVersion": "7", "creationTimestamp": "2026-12-24T09:00:00Z"}
-	var references []any
-	for _, owner := range owners {
-		references = append(references, map[string]any{"apiVersion": "apps/v1", "kind": "Owner", "name": owner, "uid": "uid-" + owner})
-	}
-	metadata["ownerReferences"] = references
-	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": metadata}}
-}
-
 // family is a Deployment with a ReplicaSet, and Pods so that it owns as many objects as given.
-func family(owned int) []runtime.Object {
-	out := []runtime.Object{ownedBy("apps/v1", "Deployment", "web"), ownedBy("apps/v1", "ReplicaSet", "web-1", "web"), ownedBy("v1", "Pod", "stranger", "other")}
-	for n := range owned - 1 {
-		out = append(out, ownedBy("v1", "Pod", fmt.Sprint("web-1-", n), "web-1", "web-1"))
+func family(t *testing.T, owned int) []runtime.Object {
+	t.Helper()
+	owner := func(name string) string {
+		return "{apiVersion: apps/v1, kind: Owner, name: " + name + ", uid: uid-" + name + "}"
 	}
-	return out
+	object := func(kind, name, owners string) string {
+		return "{" + kind + ", metadata: {name: " + name + ", namespace: lab, uid: uid-" + name + `, resourceVersion: "7", creationTimestamp: "2026-12-24T09:00:00Z", ownerReferences: [` + owners + "]}}"
+	}
+	texts := []string{object("apiVersion: apps/v1, kind: Deployment", "web", ""), object("apiVersion: apps/v1, kind: ReplicaSet", "web-1", owner("web")),
+		object("apiVersion: v1, kind: Pod", "stranger", owner("other"))}
+	for n := range owned - 1 {
+		texts = append(texts, object("apiVersion: v1, kind: Pod", fmt.Sprint("web-1-", n), owner("web-1")+", "+owner("web-1")))
+	}
+	return manifests(t, texts...)
 }
 
 // TestExpireNowAsks before it deletes a Namespace, a cluster-scoped object, or one that owns more
@@ -75,7 +71,7 @@ func TestExpireNowAsks(t *testing.T) {
 		"cluster-scoped, keep asks no": {line: "keep clusterrole/guest"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := newFakeCluster(t, append(objects(t), family(test.owned)...))
+			cluster := newFakeCluster(t, append(objects(t), family(t, test.owned)...))
 			if test.broken != "" {
 				cluster.metadata.PrependReactor("list", test.broken, func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, nil, apierrors.NewInternalError(errors.New("conversion webhook failed"))

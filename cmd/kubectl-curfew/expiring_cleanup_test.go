@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
-	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
@@ -29,21 +28,16 @@ spec:
 
 func attic(t *testing.T, edit func(policy *unstructured.Unstructured)) []runtime.Object {
 	t.Helper()
-	policy := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(tonight), &policy.Object); err != nil {
-		t.Fatal(err)
-	}
+	out := manifests(t, tonight, `{apiVersion: v1, kind: Namespace, metadata: {name: attic, uid: attic}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: attic, uid: attic-first, creationTimestamp: "2026-12-24T05:00:00Z", labels: {name: first}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: later, namespace: attic, uid: attic-later, creationTimestamp: "2026-12-24T11:00:00Z", labels: {name: later}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: kept, namespace: attic, uid: attic-kept, creationTimestamp: "2026-12-24T05:00:00Z", labels: {name: kept}, annotations: {curfew.dev/protect: "true"}}}
+`)
 	if edit != nil {
-		edit(policy)
-	}
-	out := []runtime.Object{policy, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "attic", "uid": "attic"}}}}
-	for name, created := range map[string]string{"first": "2026-12-24T05:00:00Z", "later": "2026-12-24T11:00:00Z", "kept": "2026-12-24T05:00:00Z"} {
-		object := map[string]any{"name": name, "namespace": "attic", "uid": "attic-" + name, "creationTimestamp": created, "labels": map[string]any{"name": name}}
-		if name == "kept" {
-			object["annotations"] = map[string]any{"curfew.dev/protect": "true"}
-		}
-		out = append(out, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object}})
+		edit(out[0].(*unstructured.Unstructured))
 	}
 	return out
 }
@@ -186,17 +180,9 @@ func TestExpiringByCleanupPolicy(t *testing.T) {
 // TestExpiringCostsTwoLists: where there is no cleanup policy, the command lists both kinds of them
 // once, asks for no permission and lists no other kind twice.
 func TestExpiringCostsTwoLists(t *testing.T) {
-	var others []runtime.Object
-	for _, object := range objects(t) {
-		if u, ok := object.(*unstructured.Unstructured); ok && !strings.HasSuffix(u.GetKind(), "CleanupPolicy") {
-			others = append(others, object)
-		}
-	}
 	lists := map[string]int{}
-	cluster := newFakeCluster(t, others)
-	if code, _, stderr, _ := executeIn(t, cluster, scene{}, "expiring", "-A"); code != console.ExitOK {
-		t.Fatal(stderr)
-	}
+	cluster := clusterOf(t)
+	expectRun(t, cluster, scene{}, "expiring -A", console.ExitOK)
 	for _, action := range cluster.actions() {
 		if action.GetVerb() == "list" || action.GetResource().Resource == "selfsubjectaccessreviews" {
 			lists[action.GetResource().Resource]++

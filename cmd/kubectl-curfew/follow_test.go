@@ -14,7 +14,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
@@ -35,19 +34,9 @@ func TestWatchShowsChanges(t *testing.T) {
 			"NEW job.batch/active 2026-12-24 14:30:00 CET 1h30m deadline object -",
 			"NEW job.batch/build 2026-12-25 12:00:00 CET 23h ttl namespace/ci -",
 		)
-		jobs := cluster.objects.Resource(jobsResource).Namespace("ci")
-		build, err := jobs.Get(t.Context(), "build", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := unstructured.SetNestedField(build.Object, int64(3600), "spec", "ttlSecondsAfterFinished"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := jobs.Update(t.Context(), build, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		cluster.changeContext(t, jobsResource, "ci", "build", field("spec/ttlSecondsAfterFinished", int64(3600)))
 		watch.expect("CHANGED job.batch/build 2026-12-24 13:00:00 CET now ttl namespace/ci -")
-		if err := jobs.Delete(t.Context(), "build", metav1.DeleteOptions{}); err != nil {
+		if err := cluster.objects.Tracker().Delete(jobsResource, "ci", "build"); err != nil {
 			t.Fatal(err)
 		}
 		watch.expect("GONE job.batch/build 2026-12-24 13:00:00 CET - ttl namespace/ci -")
@@ -91,30 +80,21 @@ func TestWatchIsPolite(t *testing.T) {
 func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
 	const secrets = "note: you may not list secrets: their expiries are not known\n" +
 		"note: cleanup policies that delete nothing as they are: 3 (--trigger cleanup names them)\n"
-	cluster := newFakeCluster(t, objects(t))
-	cluster.notMine["list secrets"] = true
-	watch := startWatch(t, cluster, "expiring", "-n", "ci", "--watch")
-	watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER")
-	if said := watch.said.String(); said != secrets {
-		t.Errorf("said %q", said)
-	}
-	watch.end()
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t, objects(t))
+		cluster.notMine["list secrets"] = true
+		watch := startWatch(t, cluster, "expiring", "-n", "ci", "--watch")
+		watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER")
+		expectSame(t, "stderr", watch.said.String(), secrets)
+		watch.end()
+	})
 	for of, want := range map[string]string{
 		"jobs": `error: listing jobs.batch: jobs is forbidden: you cannot list it`,
 		"":     `error: you may not list anything in namespace "ci": give another with -n`,
 	} {
 		cluster := newFakeCluster(t, objects(t))
-		for _, resources := range served {
-			for _, one := range resources {
-				if one.Namespaced {
-					cluster.notMine["list "+one.Name] = true
-				}
-			}
-		}
-		watch := startWatch(t, cluster, append([]string{"expiring", "-n", "ci", "--watch"}, strings.Fields(of)...)...)
-		if code := <-watch.ended; code != console.ExitUsage || !strings.HasSuffix(watch.said.String(), want+"\n") {
-			t.Fatalf("%q: exit status %d: %s", of, code, watch.said.String())
-		}
+		cluster.mayListNothing()
+		expectRun(t, cluster, scene{}, "expiring -n ci --watch "+of, console.ExitUsage, want)
 	}
 }
 

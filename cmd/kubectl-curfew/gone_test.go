@@ -65,10 +65,8 @@ func TestWhoDeletedIt(t *testing.T) {
 			"object=label=2026-12-24T12:00:00+01:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr, _ := executeIn(t, clusterOf(t, test.events...), scene{notMine: test.notMine}, append([]string{"explain", "-n", "foo"}, words(test.args)...)...)
-			if code != test.code || stdout+stderr != test.want {
-				t.Errorf("exit status %d:\n%s%s\nwant %d:\n%s", code, stdout, stderr, test.code, test.want)
-			}
+			stdout, stderr, _ := expectRun(t, clusterOf(t, test.events...), scene{notMine: test.notMine}, "explain -n foo "+test.args, test.code)
+			expectSame(t, "output", stdout+stderr, test.want)
 		})
 	}
 }

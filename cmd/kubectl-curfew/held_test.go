@@ -3,8 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-
-	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 // TestHeldByPolicyInDryRun: Curfew keeps objects with defaults from a policy whose mode is now
@@ -22,54 +20,23 @@ func TestHeldByPolicyInDryRun(t *testing.T) {
 	finished := func(metadata, spec string) string {
 		return strings.Replace(job(`creationTimestamp: "2026-12-24T10:00:00Z", `+metadata, "2026-12-24T11:30:00Z"), "status: {", "spec: {"+spec+"}, status: {", 1)
 	}
-	for name, test := range map[string]struct {
-		object  string
-		summary string
-		row     string
-		has     []string
-		lacks   []string
-	}{
-		"annotation": {finished("annotations: {curfew.dev/ttl-source: policy/trial, curfew.dev/ttl-after-finished: 2h}", ""),
-			`stays, although it is due 2026-12-24 14:30:00 CET, in 1h30m, by its TTL of 2h from policy "trial": see what blocks it`,
-			"1h30m ttl policy/trial dry-run", []string{"Blocked by\n   dry-run   " + held, edit}, nil},
-		"native field": {finished("annotations: {curfew.dev/ttl-source: policy/trial}", "ttlSecondsAfterFinished: 7200"),
-			`expires 2026-12-24 14:30:00 CET, in 1h30m: Kubernetes' TTL-after-finished controller deletes it by ttlSecondsAfterFinished 7200 (2h), whatever keeps Curfew from it`,
-			"1h30m ttl policy/trial -", []string{"Curfew alone is blocked by\n   dry-run   " + held, "kubectl patch job.batch/a -n foo --type=merge"}, []string{"\nBlocked by"}},
-		"another value": {finished("annotations: {curfew.dev/ttl-source: policy/trial, curfew.dev/ttl-after-finished: 3h}", ""),
-			`expires 2026-12-24 15:30:00 CET, in 2h30m, by its TTL of 3h from policy "trial"`, "2h30m ttl policy/trial -", nil, []string{held}},
-		"label": {labelled(""), `stays, although it is due 2026-12-24 16:00:00 CET, in 3h, by its label curfew.dev/ttl=5h from policy "trial": see what blocks it`,
-			"3h label policy/trial dry-run", []string{held, edit}, nil},
-		"its own TTL is later": {finished("labels: {curfew.dev/ttl: 5h}, annotations: {curfew.dev/ttl-label-source: policy/trial 5h, curfew.dev/ttl-after-finished: 9h}", ""),
-			"expires 2026-12-24 21:30:00 CET, in 8h30m, by its own TTL of 9h", "8h30m ttl object -", nil, []string{held}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster, kind := clusterOf(t, trial, test.object), "job"
-			if strings.Contains(test.object, "kind: Secret") {
-				kind = "secret"
-			}
-			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, "explain", kind+"/a", "-n", "foo")
-			summary, _, _ := strings.Cut(stdout, "\n")
-			if _, have, _ := strings.Cut(summary, " in namespace foo "); code != console.ExitOK || have != test.summary {
-				t.Errorf("exit status %d: it\n%s\nwant\n%s%s", code, have, test.summary, stderr)
-			}
-			for _, want := range test.has {
-				expectPart(t, "stdout", stdout, want, true)
-			}
-			for _, unwanted := range test.lacks {
-				expectPart(t, "stdout", stdout, unwanted, false)
-			}
-			_, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("expiring "+kind+"s -n foo --no-headers")...)
-			row := ""
-			for line := range strings.Lines(stdout) {
-				if fields := strings.Fields(line); strings.HasSuffix(fields[0], "/a") {
-					row = strings.Join(fields[4:], " ")
-				}
-			}
-			if row != test.row {
-				t.Errorf("the row is %q, want %q\n%s", row, test.row, stderr)
-			}
-		})
-	}
+	outcomes(t, map[string]outcome{
+		"annotation": {objects: []string{trial, finished("annotations: {curfew.dev/ttl-source: policy/trial, curfew.dev/ttl-after-finished: 2h}", "")},
+			summary: `stays, although it is due 2026-12-24 14:30:00 CET, in 1h30m, by its TTL of 2h from policy "trial": see what blocks it`,
+			row:     "1h30m ttl policy/trial dry-run", says: []string{"Blocked by\n   dry-run   " + held, edit}},
+		"native field": {objects: []string{trial, finished("annotations: {curfew.dev/ttl-source: policy/trial}", "ttlSecondsAfterFinished: 7200")},
+			summary: `expires 2026-12-24 14:30:00 CET, in 1h30m: Kubernetes' TTL-after-finished controller deletes it by ttlSecondsAfterFinished 7200 (2h), whatever keeps Curfew from it`,
+			row:     "1h30m ttl policy/trial -", says: []string{"Curfew alone is blocked by\n   dry-run   " + held, "kubectl patch job.batch/a -n foo --type=merge"}, lacks: []string{"\nBlocked by"}},
+		"another value": {objects: []string{trial, finished("annotations: {curfew.dev/ttl-source: policy/trial, curfew.dev/ttl-after-finished: 3h}", "")},
+			summary: `expires 2026-12-24 15:30:00 CET, in 2h30m, by its TTL of 3h from policy "trial"`,
+			row:     "2h30m ttl policy/trial -", lacks: []string{held}},
+		"label": {objects: []string{trial, labelled("")},
+			summary: `stays, although it is due 2026-12-24 16:00:00 CET, in 3h, by its label curfew.dev/ttl=5h from policy "trial": see what blocks it`,
+			row:     "3h label policy/trial dry-run", says: []string{held, edit}},
+		"its own TTL is later": {objects: []string{trial, finished("labels: {curfew.dev/ttl: 5h}, annotations: {curfew.dev/ttl-label-source: policy/trial 5h, curfew.dev/ttl-after-finished: 9h}", "")},
+			summary: "expires 2026-12-24 21:30:00 CET, in 8h30m, by its own TTL of 9h",
+			row:     "8h30m ttl object -", lacks: []string{held}},
+	})
 }
 
 // TestObstaclesOfTheControllerAlone: obstacles do not stop a deletion by the kind's own controller,

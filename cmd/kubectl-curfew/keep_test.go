@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,10 +13,8 @@ import (
 // TestKeepByExemptUsers: where a policy denies protection, keep protects a TrainJob for users who
 // may update that policy, as admission does.
 func TestKeepByExemptUsers(t *testing.T) {
-	denies := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "LifecyclePolicy",
-		"metadata": map[string]any{"name": "strict", "uid": "strict"},
-		"spec": map[string]any{"match": map[string]any{"kinds": []any{map[string]any{"group": "trainer.kubeflow.org", "kind": "TrainJob"}}},
-			"bounds": map[string]any{"protect": "Deny"}}}}
+	denies := manifests(t, "{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: strict, uid: strict}, "+
+		"spec: {match: {kinds: [{group: trainer.kubeflow.org, kind: TrainJob}]}, bounds: {protect: Deny}}}")
 	for name, test := range map[string]struct {
 		notMine    []string
 		code, sent int
@@ -27,9 +26,7 @@ func TestKeepByExemptUsers(t *testing.T) {
 		"no answer": {notMine: []string{"create selfsubjectaccessreviews"}, code: console.ExitBadNews, stderr: "(whether you may is not known)\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := newFakeCluster(t, append(objects(t), denies))
-			code, stdout, stderr, sent := executeIn(t, cluster, scene{notMine: test.notMine}, words("keep trainjob/tune -n lab")...)
-			expectExit(t, "the command", code, test.code, stdout+stderr)
+			_, stderr, sent := expectRun(t, newFakeCluster(t, append(objects(t), denies...)), scene{notMine: test.notMine}, "keep trainjob/tune -n lab", test.code)
 			expectCount(t, "requests", sent, test.sent)
 			expectPart(t, "stderr", stderr, test.stderr, true)
 		})
@@ -40,10 +37,8 @@ func TestKeepByExemptUsers(t *testing.T) {
 // delete, with or without a TTL. If the user may not read policies, a note names the annotation.
 func TestKeepFromCleanupPolicies(t *testing.T) {
 	const protects = `"curfew.dev/protect":"true"`
-	job := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job",
-		"metadata": map[string]any{"name": "old", "namespace": "attic", "uid": "old", "creationTimestamp": "2026-12-24T05:00:00Z"},
-		"spec":     map[string]any{"ttlSecondsAfterFinished": int64(864000)},
-		"status":   map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": "2026-12-24T06:00:00Z"}}}}}
+	job := manifests(t, `{apiVersion: batch/v1, kind: Job, metadata: {name: old, namespace: attic, uid: old, creationTimestamp: "2026-12-24T05:00:00Z"},
+		spec: {ttlSecondsAfterFinished: 864000}, status: {conditions: [{type: Complete, status: "True", lastTransitionTime: "2026-12-24T06:00:00Z"}]}}`)
 	jobs := spec("matchConstraints.resourceRules", []any{map[string]any{"apiGroups": []any{"batch"}, "resources": []any{"jobs"}}})
 	list := `{"apiVersion": "cli.curfew.dev/v1alpha1", "kind": "ExpiryList", "items": [{"trigger": "cleanup", "object": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "attic", "name": "first"}}]}`
 	for name, test := range map[string]struct {
@@ -63,15 +58,13 @@ func TestKeepFromCleanupPolicies(t *testing.T) {
 		"expire-now": {line: "expire-now -f -", stdin: list, stderr: "note: left out 1 object that only cleanup policies delete: name them to change them, or use kubectl curfew keep\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := newFakeCluster(t, append(objects(t), append(attic(t, test.edit), job.DeepCopy())...))
-			code, stdout, stderr, sent := executeIn(t, cluster, scene{notMine: test.notMine, stdin: test.stdin}, words(test.line)...)
-			if code != console.ExitOK || (len(sent) == 1) != (test.sent != nil) || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) {
-				t.Errorf("exit status %d, sent %q\n%s%s", code, sent, stdout, stderr)
-			}
+			cluster := newFakeCluster(t, slices.Concat(objects(t), attic(t, test.edit), job))
+			stdout, stderr, sent := expectRun(t, cluster, scene{notMine: test.notMine, stdin: test.stdin}, test.line, console.ExitOK)
+			expectPart(t, "stdout", stdout, test.stdout, true)
+			expectPart(t, "stderr", stderr, test.stderr, true)
+			expectCount(t, "patches", sent, min(len(test.sent), 1))
 			for _, part := range test.sent {
-				if !strings.Contains(strings.Join(sent, ""), part) {
-					t.Errorf("no %s in %s", part, sent)
-				}
+				expectPart(t, "patch", strings.Join(sent, ""), part, true)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +17,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
-	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/controller/settings"
 )
 
@@ -55,19 +55,19 @@ func TestOneKindFails(t *testing.T) {
 			}
 		})
 	}
-	cluster := newFakeCluster(t, objects(t))
-	failed := false
-	cluster.metadata.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		was := failed
-		failed = true
-		return !was, nil, broken
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t, objects(t))
+		failed := false
+		cluster.metadata.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			was := failed
+			failed = true
+			return !was, nil, broken
+		})
+		watch := startWatch(t, cluster, "expiring", "-n", "foo", "--trigger", "label", "--within", "1m", "--watch")
+		watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW secret/stuck 2026-12-23 10:00:00 CET overdue 1d3h label object terminating")
+		expectSame(t, "stderr", watch.said.String(), note)
+		watch.end()
 	})
-	watch := startWatch(t, cluster, "expiring", "-n", "foo", "--trigger", "label", "--within", "1m", "--watch")
-	watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW secret/stuck 2026-12-23 10:00:00 CET overdue 1d3h label object terminating")
-	if said := watch.said.String(); said != note {
-		t.Errorf("said %q", said)
-	}
-	watch.end()
 }
 
 // TestAliasIsAskedAbout: no request asks for Kyverno's label where the controller does not
@@ -75,20 +75,15 @@ func TestOneKindFails(t *testing.T) {
 func TestAliasIsAskedAbout(t *testing.T) {
 	for alias, want := range map[string]string{"true": "configmap/alias\n", "false": ""} {
 		lists := 2 * len(strings.Fields(want)) // of both kinds
-		cluster := newFakeCluster(t, append(objects(t), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "alias", "namespace": "lab", "uid": "alias",
-				"creationTimestamp": "2026-12-24T09:00:00Z", "labels": map[string]any{"cleanup.kyverno.io/ttl": "5h"}},
-		}}))
+		cluster := newFakeCluster(t, append(objects(t), manifests(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: alias, namespace: lab, uid: alias,
+			creationTimestamp: "2026-12-24T09:00:00Z", labels: {cleanup.kyverno.io/ttl: 5h}}}`)...))
 		cluster.changeContext(t, settings.Resource, "curfew-system", settings.Name, field("data/kyverno-label", alias))
-		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring configmaps,pods -n lab -o name")...)
-		expectExit(t, alias, code, console.ExitOK, stdout+stderr)
+		stdout, _, _ := expectRun(t, cluster, scene{}, "expiring configmaps,pods -n lab -o name", console.ExitOK)
 		expectSame(t, alias+": stdout", stdout, want)
 		asked := 0
-		for _, fake := range []*clienttesting.Fake{&cluster.objects.Fake, &cluster.metadata.Fake} {
-			for _, action := range fake.Actions() {
-				if list, ok := action.(clienttesting.ListAction); ok && strings.Contains(list.GetListRestrictions().Labels.String(), "kyverno") {
-					asked++
-				}
+		for _, action := range cluster.actions() {
+			if list, ok := action.(clienttesting.ListAction); ok && strings.Contains(list.GetListRestrictions().Labels.String(), "kyverno") {
+				asked++
 			}
 		}
 		if asked != lists {
@@ -99,19 +94,11 @@ func TestAliasIsAskedAbout(t *testing.T) {
 
 // TestEverywhere: with -A a selection reaches beyond the namespace that the user is in.
 func TestEverywhere(t *testing.T) {
-	var pair []runtime.Object
-	for _, namespace := range []string{"foo", "lab"} {
-		pair = append(pair, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "one", "namespace": namespace, "uid": namespace,
-				"creationTimestamp": "2026-12-24T09:00:00Z", "labels": map[string]any{"curfew.dev/ttl": "1d", "pair": "yes"}},
-		}})
-	}
-	cluster := newFakeCluster(t, append(objects(t), pair...))
+	const one = `{apiVersion: v1, kind: ConfigMap, metadata: {name: one, namespace: %[1]s, uid: %[1]s, creationTimestamp: "2026-12-24T09:00:00Z", labels: {curfew.dev/ttl: 1d, pair: "yes"}}}`
+	cluster := newFakeCluster(t, append(objects(t), manifests(t, fmt.Sprintf(one, "foo"), fmt.Sprintf(one, "lab"))...))
 	for args, want := range map[string]int{"explain configmaps -l pair=yes -A": 2, "explain configmaps -l pair=yes -n foo": 1} {
-		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...)
-		if n := strings.Count(stdout, "configmap/one in namespace "); code != console.ExitOK || n != want {
-			t.Errorf("%s: %d objects, want %d; exit status %d\n%s%s", args, n, want, code, stdout, stderr)
-		}
+		stdout, _, _ := expectRun(t, cluster, scene{}, args, console.ExitOK)
+		expectSame(t, args+": objects", strings.Count(stdout, "configmap/one in namespace "), want)
 	}
 }
 
@@ -119,13 +106,7 @@ func TestEverywhere(t *testing.T) {
 // names a cluster-scoped kind.
 func TestNothingInNamespaces(t *testing.T) {
 	cluster := newFakeCluster(t, objects(t))
-	for _, resources := range served {
-		for _, one := range resources {
-			if one.Namespaced {
-				cluster.notMine["list "+one.Name] = true
-			}
-		}
-	}
+	cluster.mayListNothing()
 	const nothing = "you may not list anything in all namespaces: give one with -n, or name kinds"
 	for args, refused := range map[string]bool{"expiring -A": true, "expiring clusterroles": false, "expiring namespaces,clusterroles -A": false} {
 		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...)
@@ -134,18 +115,7 @@ func TestNothingInNamespaces(t *testing.T) {
 		}
 	}
 	cluster.notMine["list jobs"] = false
-	code, _, stderr, _ := executeIn(t, cluster, scene{}, words("expiring -A")...)
-	expectExit(t, "with the right to list Jobs", code, console.ExitOK, stderr)
-	expectPart(t, "stderr", stderr, "note: you may not list ", true)
-}
-
-// TestSome names a few kinds, and how many more there are.
-func TestSome(t *testing.T) {
-	for n, want := range map[int]string{1: "1", 6: "1, 2, 3, 4, 5, 6", 7: "1, 2, 3, 4, 5, 6 and 1 more"} {
-		if have := session.Some(strings.Split("1234567", "")[:n]); have != want {
-			t.Errorf("of %d: %s", n, have)
-		}
-	}
+	expectRun(t, cluster, scene{}, "expiring -A", console.ExitOK, "note: you may not list ")
 }
 
 // TestListGoesOnTooLong: an API server that has dropped the list's snapshot, and does not say where
@@ -166,82 +136,45 @@ func TestListGoesOnTooLong(t *testing.T) {
 		}
 		return true, found, err
 	})
-	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n ci -o name")...)
-	if want := "job.batch/active\njob.batch/build\n"; code != console.ExitOK || stdout != want {
-		t.Errorf("exit status %d, want 0; output %q, want %q\n%s", code, stdout, want, stderr)
-	}
-	if have, want := strings.Join(continued, ", "), "50, 100more, 0"; have != want {
-		t.Errorf("limits and continue tokens of the lists are %q, want %q", have, want)
-	}
+	stdout, _, _ := expectRun(t, cluster, scene{}, "expiring jobs -n ci -o name", console.ExitOK)
+	expectSame(t, "stdout", stdout, "job.batch/active\njob.batch/build\n")
+	expectSame(t, "limits and continue tokens", strings.Join(continued, ", "), "50, 100more, 0")
+	continued = nil // No object is changed twice, either.
+	_, _, sent := expectRun(t, cluster, scene{}, "keep jobs --all -n refused --yes", console.ExitOK)
+	expectCount(t, "requests", sent, 2)
 }
 
 // TestOneObjectOneRow: an OpenShift Project is a Namespace, which --protect and its own mode keep.
 // The list has the Namespace, and no row that says that the Project expires.
 func TestOneObjectOneRow(t *testing.T) {
 	kept := func(version, kind string) runtime.Object {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{
-			"name": "kept", "uid": "namespace-kept", "creationTimestamp": "2026-12-24T09:00:00Z",
-			"labels": map[string]any{"curfew.dev/ttl": "5h"}, "annotations": map[string]any{"curfew.dev/mode": "dry-run"},
-		}}}
+		return manifests(t, "{apiVersion: "+version+", kind: "+kind+`, metadata: {name: kept, uid: namespace-kept, creationTimestamp: "2026-12-24T09:00:00Z",
+			labels: {curfew.dev/ttl: 5h}, annotations: {curfew.dev/mode: dry-run}}}`)[0]
 	}
 	served["project.openshift.io/v1"] = []metav1.APIResource{resource("projects", "Project", "", false)}
 	defer delete(served, "project.openshift.io/v1")
 	cluster := newFakeCluster(t, append(objects(t), kept("v1", "Namespace"), kept("project.openshift.io/v1", "Project")))
-	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring -A --between 14:00..16:00")...)
-	expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+	stdout, _, _ := expectRun(t, cluster, scene{}, "expiring -A --between 14:00..16:00", console.ExitOK, "namespace/kept", "dry-run")
 	expectPart(t, "stdout", stdout, "project.", false)
-	expectPart(t, "stdout", stdout, "namespace/kept", true)
-	expectPart(t, "stdout", stdout, "dry-run", true)
-	code, _, stderr, sent := executeIn(t, cluster, scene{}, words("expire-now project/kept")...)
-	expectExit(t, "the command", code, console.ExitUsage, stderr)
+	_, _, sent := expectRun(t, cluster, scene{}, "expire-now project/kept", console.ExitUsage)
 	expectCount(t, "requests", sent, 0)
-}
-
-// TestSelectionGoesOnTooLong: the same for a list of objects to change. No object is changed twice.
-func TestSelectionGoesOnTooLong(t *testing.T) {
-	cluster := newFakeCluster(t, objects(t))
-	pages := 0
-	cluster.objects.PrependReactor("list", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		_, all, err := clienttesting.ObjectReaction(cluster.objects.Tracker())(action)
-		found, _ := all.(*unstructured.UnstructuredList)
-		switch pages++; pages {
-		case 1:
-			found.SetContinue("more")
-		case 2:
-			return true, nil, apierrors.NewResourceExpired("too old")
-		}
-		return true, found, err
-	})
-	code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("keep cm --all -n default --yes -o name")...)
-	want := "configmap/demo\nconfigmap/demo-2\nconfigmap/plain\n"
-	expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
-	expectSame(t, "stdout", stdout, want)
-	if len(sent) != 2 {
-		t.Errorf("sent %d requests, want 2: %q", len(sent), sent)
-	}
 }
 
 // TestMeantTwice: an object that two words name is one object, which one more day makes a day
 // later, and not two.
 func TestMeantTwice(t *testing.T) {
 	for _, args := range []string{"extend cm/demo configmap/demo --by 1d", "extend cm demo demo --by 1d", "extend cm,configmaps -l app=demo --by 1d --yes"} {
-		code, stdout, stderr, sent := executeIn(t, newFakeCluster(t, objects(t)), scene{}, words(args)...)
-		if n := strings.Count(strings.Join(sent, "\n"), "default/demo "); code != console.ExitOK || n != 1 {
-			t.Errorf("%s: exit status %d, sent %d times: %q\n%s%s", args, code, n, sent, stdout, stderr)
-		}
+		_, _, sent := expectRun(t, newFakeCluster(t, objects(t)), scene{}, args, console.ExitOK)
+		expectSame(t, args+": times sent", strings.Count(strings.Join(sent, "\n"), "default/demo "), 1)
 	}
 }
 
 // TestDeadlinesOfPods: a list of deadlines has the deadlines of running Pods, too.
 func TestDeadlinesOfPods(t *testing.T) {
-	cluster := newFakeCluster(t, append(objects(t), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "timed", "namespace": "lab", "uid": "timed", "creationTimestamp": "2026-12-24T11:00:00Z"},
-		"spec":   map[string]any{"restartPolicy": "Never", "activeDeadlineSeconds": int64(7200)},
-		"status": map[string]any{"phase": "Running", "startTime": "2026-12-24T11:00:00Z"},
-	}}))
+	cluster := newFakeCluster(t, append(objects(t), manifests(t, `{apiVersion: v1, kind: Pod, metadata: {name: timed, namespace: lab, uid: timed, creationTimestamp: "2026-12-24T11:00:00Z"},
+		spec: {restartPolicy: Never, activeDeadlineSeconds: 7200}, status: {phase: Running, startTime: "2026-12-24T11:00:00Z"}}`)...))
 	for args, want := range map[string]string{"expiring pods -n lab -o name --trigger deadline": "pod/timed\n", "expiring pods -n lab -o name": ""} {
-		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...)
-		expectExit(t, args, code, console.ExitOK, stdout+stderr)
+		stdout, _, _ := expectRun(t, cluster, scene{}, args, console.ExitOK)
 		expectSame(t, args+": stdout", stdout, want)
 	}
 }
@@ -249,12 +182,8 @@ func TestDeadlinesOfPods(t *testing.T) {
 // TestFinishesBetweenLists: a labelled Pod that finishes while Pods are listed has one row, for its
 // last state.
 func TestFinishesBetweenLists(t *testing.T) {
-	pod := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "once", "namespace": "lab", "uid": "lab-once", "creationTimestamp": "2026-12-24T11:00:00Z",
-			"labels": map[string]any{"curfew.dev/ttl": "5h"}, "annotations": map[string]any{"curfew.dev/ttl-after-finished": "1h"}},
-		"spec": map[string]any{"restartPolicy": "Never"}, "status": map[string]any{"phase": "Running"},
-	}}
-	cluster := newFakeCluster(t, append(objects(t), pod))
+	cluster := newFakeCluster(t, append(objects(t), manifests(t, `{apiVersion: v1, kind: Pod, metadata: {name: once, namespace: lab, uid: lab-once, creationTimestamp: "2026-12-24T11:00:00Z",
+		labels: {curfew.dev/ttl: 5h}, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {restartPolicy: Never}, status: {phase: Running}}`)...))
 	pods, lists := schema.GroupVersionResource{Version: "v1", Resource: "pods"}, 0
 	cluster.objects.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if lists++; lists == 2 {
@@ -264,19 +193,16 @@ func TestFinishesBetweenLists(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring pods -n lab")...)
-	have := strings.Join(strings.Fields(stdout), " ")
-	if want := "NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER pod/once 2026-12-24 13:59:00 CET 59m ttl object -"; code != console.ExitOK || have != want || lists != 2 {
-		t.Errorf("exit status %d, %d lists: %s%s", code, lists, stdout, stderr)
-	}
+	stdout, _, _ := expectRun(t, cluster, scene{}, "expiring pods -n lab --no-headers", console.ExitOK)
+	expectSame(t, "rows", strings.Join(strings.Fields(stdout), " "), "pod/once 2026-12-24 13:59:00 CET 59m ttl object -")
+	expectSame(t, "lists", lists, 2)
 }
 
 // TestNamesOnce: an object with a label and a deadline is one name, which kubectl
 // delete would miss the second time.
 func TestNamesOnce(t *testing.T) {
 	cluster := withObject(t, job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d, one: name}}, spec: {activeDeadlineSeconds: 7200", ""), nil)
-	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n foo -l one=name -o name")...)
-	expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+	stdout, _, _ := expectRun(t, cluster, scene{}, "expiring jobs -n foo -l one=name -o name", console.ExitOK)
 	expectSame(t, "stdout", stdout, "job.batch/a\n")
 }
 
@@ -321,56 +247,40 @@ func TestControllerHasToSee(t *testing.T) {
 	for _, verb := range []string{"watch", "get"} { // without list no user of the tests may list, either
 		cluster := newFakeCluster(t, objects(t))
 		cluster.notAllowed[verb+" persistentvolumeclaims"] = true
-		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring pvc -n foo -o wide")...)
-		want := "Curfew's controller, system:serviceaccount:curfew-system:curfew-controller, may not " + verb + " persistentvolumeclaims here"
-		expectExit(t, verb, code, console.ExitOK, stdout+stderr)
-		expectPart(t, verb+": stdout", stdout, want, true)
+		expectRun(t, cluster, scene{}, "expiring pvc -n foo -o wide", console.ExitOK,
+			"Curfew's controller, system:serviceaccount:curfew-system:curfew-controller, may not "+verb+" persistentvolumeclaims here")
 	}
 }
 
 // thingsOf is the CustomResourceDefinition of a kind in one version.
-func thingsOf(version string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "things.example.com", "uid": "things"},
-		"spec": map[string]any{"group": "example.com", "scope": "Namespaced", "names": map[string]any{"kind": "Thing", "plural": "things"},
-			"versions": []any{map[string]any{"name": version, "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}}},
-		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
-	}}
+func thingsOf(t *testing.T, version string) runtime.Object {
+	t.Helper()
+	return manifests(t, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com, uid: things}, "+
+		"spec: {group: example.com, scope: Namespaced, names: {kind: Thing, plural: things}, versions: [{name: "+version+", served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}, "+
+		`status: {conditions: [{type: Established, status: "True"}]}}`)[0]
 }
 
 // TestProfilesWithoutEffect: the controller has code of its own for Jobs and Pods, judges other
 // kinds of Kubernetes by label alone, and custom kinds by the version of their profile. A
 // KindProfile for any other kind has no effect, and the list says so.
 func TestProfilesWithoutEffect(t *testing.T) {
-	profile := func(group, kind, resource string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "curfew.dev/v1alpha1", "kind": "KindProfile", "metadata": map[string]any{"name": resource, "uid": resource},
-			"spec": map[string]any{
-				"kind":  map[string]any{"group": group, "version": "v1", "kind": kind, "resource": resource, "scope": "Namespaced"},
-				"state": map[string]any{"finished": "true", "finishTime": "object.metadata.creationTimestamp", "outcome": "'Succeeded'"},
-			},
-		}}
+	profile := func(group, kind, resource string) string {
+		return "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: " + resource + ", uid: " + resource + "}, spec: {kind: {group: '" + group + "', version: v1, kind: " + kind + ", resource: " + resource +
+			`, scope: Namespaced}, state: {finished: "true", finishTime: object.metadata.creationTimestamp, outcome: "'Succeeded'"}}}`
 	}
-	object := func(version, kind string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{
-			"name": "one", "namespace": "lab", "uid": "one-" + kind, "creationTimestamp": "2026-12-24T09:00:00Z",
-			"annotations": map[string]any{"curfew.dev/ttl-after-finished": "6h"}, "labels": map[string]any{"one": "yes"},
-		}}}
+	object := func(version, kind string) string {
+		return "{apiVersion: " + version + ", kind: " + kind + `, metadata: {name: one, namespace: lab, uid: one, creationTimestamp: "2026-12-24T09:00:00Z",
+			annotations: {curfew.dev/ttl-after-finished: 6h}, labels: {one: "yes"}}}`
 	}
 	served["example.com/v2"] = []metav1.APIResource{resource("things", "Thing", "", true)}
 	defer delete(served, "example.com/v2")
-	for name, test := range map[string]struct{ kind, object, profile runtime.Object }{
-		"a Job that has not finished": {object: object("batch/v1", "Job"), profile: profile("batch", "Job", "jobs")},
-		"a ConfigMap":                 {object: object("v1", "ConfigMap"), profile: profile("", "ConfigMap", "configmaps")},
-		"an aggregated API":           {object: object("example.com/v2", "Thing"), profile: profile("example.com", "Thing", "things")},
-		"another version":             {object: object("example.com/v2", "Thing"), profile: profile("example.com", "Thing", "things"), kind: thingsOf("v2")},
+	for name, added := range map[string][]runtime.Object{
+		"a Job that has not finished": manifests(t, object("batch/v1", "Job"), profile("batch", "Job", "jobs")),
+		"a ConfigMap":                 manifests(t, object("v1", "ConfigMap"), profile("", "ConfigMap", "configmaps")),
+		"an aggregated API":           manifests(t, object("example.com/v2", "Thing"), profile("example.com", "Thing", "things")),
+		"another version":             append(manifests(t, object("example.com/v2", "Thing"), profile("example.com", "Thing", "things")), thingsOf(t, "v2")),
 	} {
-		all := append(objects(t), test.object, test.profile)
-		if test.kind != nil {
-			all = append(all, test.kind)
-		}
-		code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, all), scene{}, words("expiring -n lab -l one=yes -o name")...)
-		expectExit(t, name, code, console.ExitOK, stdout+stderr)
+		stdout, stderr, _ := expectRun(t, newFakeCluster(t, append(objects(t), added...)), scene{}, "expiring -n lab -l one=yes -o name", console.ExitOK)
 		expectSame(t, name+": stdout", stdout, "")
 		expectStart(t, name+": stderr", stderr, "note: ")
 	}

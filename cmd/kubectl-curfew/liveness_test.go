@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -33,14 +34,9 @@ func withController(t *testing.T, change func(*unstructured.Unstructured) *unstr
 // lease changes the Lease of the controller.
 func lease(t *testing.T, path string, value any) *fakeCluster {
 	t.Helper()
-	return withController(t, func(object *unstructured.Unstructured) *unstructured.Unstructured {
-		if object.GetKind() == "Lease" {
-			if err := unstructured.SetNestedField(object.Object, value, "spec", path); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return object
-	})
+	cluster := newFakeCluster(t, objects(t))
+	cluster.changeContext(t, leases, "curfew-system", "curfew-controller", field("spec/"+path, value))
+	return cluster
 }
 
 // uninstalled is the cluster of testdata without Curfew. Its kinds may be served all the same.
@@ -103,19 +99,14 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 // A deadline that the kind's own controller enforces does not need Curfew's.
 func TestDeadlinesWithoutController(t *testing.T) {
 	cluster := lease(t, "holderIdentity", "")
-	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n ci --trigger deadline --no-headers")...)
-	if code != console.ExitOK || !strings.HasSuffix(strings.TrimSpace(stdout), "-") {
-		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
-	}
+	expectRun(t, cluster, scene{}, "expiring jobs -n ci --trigger deadline --no-headers", console.ExitOK, " -\n")
 	const jobSet = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: foo, uid: a, " +
 		"creationTimestamp: \"2026-12-24T11:00:00Z\", annotations: {curfew.dev/active-deadline: 2h}}, spec: {}}"
 	cluster = withFlag(t, "dry-run", "false", jobSet)
 	if err := cluster.objects.Tracker().Delete(leases, "curfew-system", "curfew-controller"); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("explain jobset/a -n foo")...)
-	expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
-	expectPart(t, "stdout", stdout, "nothing stops it: no replica of Curfew's controller leads", true)
+	expectRun(t, cluster, scene{}, "explain jobset/a -n foo", console.ExitOK, "nothing stops it: no replica of Curfew's controller leads")
 }
 
 // If Curfew is not installed, explain says so first. Commands that need Curfew fail, and change
@@ -132,31 +123,21 @@ func TestCurfewIsNotInstalled(t *testing.T) {
 			expectSame(t, line+": stderr", stderr, "error: "+why+"\n")
 			expectCount(t, line+": patches", patched, 0)
 		}
-		code, stdout, stderr, _ := executeIn(t, uninstalled(t, served), scene{}, words("explain pod/once -n foo")...)
-		expectExit(t, "the command", code, console.ExitOK, stdout+stderr)
+		_, stderr, _ := expectRun(t, uninstalled(t, served), scene{}, "explain pod/once -n foo", console.ExitOK, "stays, although it is due", "   controller   "+why)
 		expectStart(t, "stderr", stderr, "note: "+why)
-		expectPart(t, "stdout", stdout, "stays, although it is due", true)
-		expectPart(t, "stdout", stdout, "   controller   "+why, true)
 	}
 }
 
 // explain says so if the controller does not know all objects of the kind.
 func TestKindThatIsNotAllKnown(t *testing.T) {
-	cluster := withController(t, func(object *unstructured.Unstructured) *unstructured.Unstructured {
-		if object.GetKind() == "ConfigMap" && object.GetName() == "curfew-settings" {
-			report := `{"incomplete":[{"group":"batch","kind":"Job","since":"2026-12-24T11:50:00Z"}],"incompleteKinds":1}`
-			for key, value := range map[string]string{"report": report, "reported-at": "2026-12-24T11:59:00Z"} {
-				if err := unstructured.SetNestedField(object.Object, value, "data", key); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		return object
+	cluster := newFakeCluster(t, objects(t))
+	cluster.changeContext(t, settings.Resource, "curfew-system", settings.Name, func(object *unstructured.Unstructured) {
+		field("data/report", `{"incomplete":[{"group":"batch","kind":"Job","since":"2026-12-24T11:50:00Z"}],"incompleteKinds":1}`)(object)
+		field("data/reported-at", "2026-12-24T11:59:00Z")(object)
 	})
 	const says = "not known: whether Curfew's controller knows it: not all jobs.batch have been known to it since 2026-12-24T11:50:00Z"
 	for line, want := range map[string]bool{"explain job/build -n ci": true, "explain cm/demo": false} {
-		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(line)...)
-		expectExit(t, line, code, console.ExitOK, stdout+stderr)
+		stdout, _, _ := expectRun(t, cluster, scene{}, line, console.ExitOK)
 		expectPart(t, line+": stdout", stdout, says, want)
 	}
 }

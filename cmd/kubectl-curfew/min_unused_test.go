@@ -38,10 +38,7 @@ func TestMinUnusedIsShown(t *testing.T) {
 		"deleted sooner": {"2d", "expiring cm -n default --within 1d --no-headers", "configmap/demo   2026-12-25 03:00:00 CET"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, unusedSince(t, c.least)), scene{}, words(c.line)...)
-			if code != console.ExitOK || !strings.Contains(stdout, c.want) {
-				t.Errorf("exit status %d, no %q in\n%s%s", code, c.want, stdout, stderr)
-			}
+			expectRun(t, newFakeCluster(t, unusedSince(t, c.least)), scene{}, c.line, console.ExitOK, c.want)
 		})
 	}
 }
@@ -52,13 +49,8 @@ func TestMinUnusedBegins(t *testing.T) {
 	page.SetLabels(map[string]string{v1alpha1.LabelCleanupRun: "x"})
 	all := append(objects(t), policy, page)
 	const want = "unused since 2026-12-24T12:00:00Z, deleted at about 2026-12-28T02:00:00Z: see minUnused\n"
-	_, stdout, stderr, _ := executeIn(t, newFakeCluster(t, all), scene{}, words("preview unused")...)
-	if !strings.Contains(stdout, want) {
-		t.Errorf("no %q in\n%s%s", want, stdout, stderr)
-	}
+	expectRun(t, newFakeCluster(t, all), scene{}, "preview unused", console.ExitOK, want)
 	text := strings.Replace(unusedPolicy, "consecutiveRuns: 3", "minUnused: 3d", 1)
-	_, stdout, stderr, _ = executeIn(t, newFakeCluster(t, objects(t)), scene{stdin: text}, words("preview -f -")...)
-	if note := "note: the policy is read from a file: this is its first run, and minUnused keeps all that it matches\n"; !strings.Contains(stdout, want) || stderr != note {
-		t.Errorf("%s%s", stdout, stderr)
-	}
+	_, stderr, _ := expectRun(t, newFakeCluster(t, objects(t)), scene{stdin: text}, "preview -f -", console.ExitOK, want)
+	expectSame(t, "stderr", stderr, "note: the policy is read from a file: this is its first run, and minUnused keeps all that it matches\n")
 }

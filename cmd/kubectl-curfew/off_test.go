@@ -4,12 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/controller/settings"
-	"curfew.dev/curfew/policy/lint"
 )
 
 // switchedOn is the cluster of testdata with these triggers alone, and these objects.
@@ -21,22 +17,9 @@ func switchedOn(t *testing.T, triggers string, texts ...string) *fakeCluster {
 // withFlag is the cluster of testdata with one flag of the controller set, and these objects.
 func withFlag(t *testing.T, flag, value string, texts ...string) *fakeCluster {
 	t.Helper()
-	all := objects(t)
-	for _, object := range all {
-		if one := object.(*unstructured.Unstructured); one.GetName() == settings.Name {
-			if err := unstructured.SetNestedField(one.Object, value, "data", flag); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for _, text := range texts {
-		read, errs := lint.Read(lint.Input{Name: "added", Data: []byte(text)}, lint.Limits{})
-		if len(errs) > 0 || len(read) != 1 {
-			t.Fatalf("%v:\n%s", errs, text)
-		}
-		all = append(all, runtime.Object(&unstructured.Unstructured{Object: read[0].Object}))
-	}
-	return newFakeCluster(t, all)
+	cluster := newFakeCluster(t, append(objects(t), manifests(t, texts...)...))
+	cluster.changeContext(t, settings.Resource, "curfew-system", settings.Name, field("data/"+flag, value))
+	return cluster
 }
 
 // A trigger that is switched off blocks its object. If another trigger is on, the row shows that
@@ -69,27 +52,21 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := switchedOn(t, test.enable, test.object)
-			kind := "job"
-			switch test.object {
-			case byLabel:
-				kind = "secret"
-			case deadline:
-				kind = "jobset"
+			kind := map[string]string{byLabel: "secret", deadline: "jobset"}[test.object]
+			if kind == "" {
+				kind = "job"
 			}
-			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring "+kind+"s -n foo --within 60d -o custom-columns=N:.object.name,T:.trigger,B:.obstacles[0].kind --no-headers")...)
+			list := "expiring " + kind + "s -n foo --within 60d -o custom-columns=N:.object.name,T:.trigger,B:.obstacles[0].kind --no-headers"
+			stdout, _, _ := expectRun(t, cluster, scene{}, list, console.ExitOK)
 			row := ""
 			for line := range strings.Lines(stdout) {
 				if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "a" {
 					row = fields[1] + " " + strings.ReplaceAll(fields[2], "<none>", "-")
 				}
 			}
-			if want := test.trigger + " " + test.blocker; code != console.ExitOK || row != want {
-				t.Errorf("exit status %d, row %q, want %q\n%s%s", code, row, want, stdout, stderr)
-			}
-			code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("explain "+kind+"/a -n foo")...)
-			if code != console.ExitOK || !strings.Contains(stdout, test.explained) || test.blocker == "-" && strings.Contains(stdout, off) {
-				t.Errorf("exit status %d, want %q in:\n%s%s", code, test.explained, stdout, stderr)
-			}
+			expectSame(t, "row", row, test.trigger+" "+test.blocker)
+			stdout, _, _ = expectRun(t, cluster, scene{}, "explain "+kind+"/a -n foo", console.ExitOK, test.explained)
+			expectPart(t, "stdout", stdout, off, test.blocker != "-")
 		})
 	}
 }

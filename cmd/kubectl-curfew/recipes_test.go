@@ -17,11 +17,6 @@ import (
 
 const recipes = "../../manifests/samples/recipes/"
 
-func init() {
-	clusterGoldens["recipes"] = golden{args: []string{"test", "testdata/recipes"}}
-	clusterGoldens["recipes-lint"] = golden{args: []string{"lint", "-f", recipes}}
-}
-
 // Each recipe has a test with objects that it deletes and objects that it keeps, and docs/recipes.md
 // shows it. TestGolden runs these tests.
 func TestRecipes(t *testing.T) {

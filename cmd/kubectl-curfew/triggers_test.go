@@ -14,9 +14,8 @@ import (
 // TestNewTrigger: expiring --trigger and explain know a trigger as soon as it is registered. While
 // it is switched off, it does not block a TTL.
 func TestNewTrigger(t *testing.T) {
-	list, explain := words("expiring jobs -n ci --no-headers --trigger stuck"), words("explain job/build -n ci")
-	code, _, stderr, _ := executeIn(t, switchedOn(t, "ttl,stuck"), scene{}, list...)
-	expectExit(t, "expiring with a trigger that is not registered", code, console.ExitUsage, stderr)
+	const list, explain = "expiring jobs -n ci --no-headers --trigger stuck", "explain job/build -n ci"
+	expectRun(t, switchedOn(t, "ttl,stuck"), scene{}, list, console.ExitUsage) // It is not registered yet.
 	remove := judging.RegisterTrigger(judging.TriggerInfo{
 		Name: "stuck", Verb: "deletes", Settings: "annotation example.com/stuck-for", Unfinished: true,
 		Judge: func(e *judging.Explanation, now time.Time) policy.Verdict {
@@ -27,19 +26,11 @@ func TestNewTrigger(t *testing.T) {
 		},
 	})
 	defer remove()
-	code, stdout, stderr, _ := executeIn(t, switchedOn(t, "ttl,stuck"), scene{}, list...)
-	row := strings.Join(strings.Fields(stdout), " ")
-	if want := "job.batch/build 2026-12-24 13:10:00 CET 10m stuck object"; code != console.ExitOK || !strings.HasPrefix(row, want) {
-		t.Errorf("expiring: exit status %d: %q, want %q\n%s", code, row, want, stderr)
-	}
-	code, stdout, stderr, _ = executeIn(t, switchedOn(t, "ttl,stuck"), scene{}, explain...)
-	if want := "by trigger stuck (annotation example.com/stuck-for)"; code != console.ExitOK || !strings.Contains(stdout, want) {
-		t.Errorf("explain: exit status %d: %q is not in\n%s%s", code, want, stdout, stderr)
-	}
-	_, off, _, _ := executeIn(t, switchedOn(t, "ttl"), scene{}, explain...)
+	stdout, _, _ := expectRun(t, switchedOn(t, "ttl,stuck"), scene{}, list, console.ExitOK)
+	expectStart(t, "row", strings.Join(strings.Fields(stdout), " "), "job.batch/build 2026-12-24 13:10:00 CET 10m stuck object")
+	expectRun(t, switchedOn(t, "ttl,stuck"), scene{}, explain, console.ExitOK, "by trigger stuck (annotation example.com/stuck-for)")
+	off, _, _ := expectRun(t, switchedOn(t, "ttl"), scene{}, explain, console.ExitOK)
 	remove()
-	_, without, _, _ := executeIn(t, switchedOn(t, "ttl"), scene{}, explain...)
-	if off != without || !strings.Contains(without, "expires") {
-		t.Errorf("explain while it is switched off:\n%s\nwant what its TTL says alone:\n%s", off, without)
-	}
+	without, _, _ := expectRun(t, switchedOn(t, "ttl"), scene{}, explain, console.ExitOK, "expires")
+	expectSame(t, "explain while the trigger is switched off", off, without)
 }

@@ -7,9 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/expiring"
 )
@@ -35,19 +32,9 @@ func TestWatchPrintsDocuments(t *testing.T) {
 			}
 		}
 		expect("NEW active 2h", "NEW build 1d")
-		jobs := cluster.objects.Resource(jobsResource).Namespace("ci")
-		build, err := jobs.Get(t.Context(), "build", metav1.GetOptions{})
-		if err == nil {
-			err = unstructured.SetNestedField(build.Object, int64(3600), "spec", "ttlSecondsAfterFinished")
-		}
-		if err == nil {
-			_, err = jobs.Update(t.Context(), build, metav1.UpdateOptions{})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		cluster.changeContext(t, jobsResource, "ci", "build", field("spec/ttlSecondsAfterFinished", int64(3600)))
 		expect("CHANGED build 1h")
-		if err := jobs.Delete(t.Context(), "build", metav1.DeleteOptions{}); err != nil {
+		if err := cluster.objects.Tracker().Delete(jobsResource, "ci", "build"); err != nil {
 			t.Fatal(err)
 		}
 		expect("GONE build 1h")

@@ -134,26 +134,6 @@ func TestExpireNowGoesNow(t *testing.T) {
 	})
 }
 
-// TestExpireNowOfRefreshed: a refresh has no effect beside a date, whether it can be read or not, and
-// goes.
-func TestExpireNowOfRefreshed(t *testing.T) {
-	for _, refreshed := range []string{noon.Add(-20 * time.Minute).Format(time.RFC3339), "yesterday"} {
-		object := builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Label(wellknown.LabelTTL, "1d").Annotation(wellknown.AnnotationRefreshedAt, refreshed)
-		plan, err := ExpireNow(subject(object.Map(), &resolution.Scope{}), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, warning := range plan.Warnings {
-			if strings.Contains(warning, wellknown.AnnotationRefreshedAt) {
-				t.Errorf("refreshed at %s: %s", refreshed, warning)
-			}
-		}
-		if patch := fmt.Sprint(plan.Patch); !strings.Contains(patch, wellknown.AnnotationRefreshedAt+":<nil>") {
-			t.Errorf("refreshed at %s: %s, want the refresh removed", refreshed, patch)
-		}
-	}
-}
-
 // TestExpireNowOfACopy: a label would delete nothing.
 func TestExpireNowOfACopy(t *testing.T) {
 	controller := true
@@ -164,56 +144,6 @@ func TestExpireNowOfACopy(t *testing.T) {
 	s := &Subject{Object: map[string]any{}, Now: noon, Explained: judging.Explain(facts, &resolution.Scope{}, judging.Question{Now: noon})}
 	if _, err := ExpireNow(s, nil); err == nil || !strings.Contains(err.Error(), "copy of that of PipelineRun build: use expire-now on that") {
 		t.Error(err)
-	}
-}
-
-// TestKeepTakesLabels: keep removes both labels where Curfew reads both. Where it does not read
-// Kyverno's label, it leaves that label to Kyverno.
-func TestKeepTakesLabels(t *testing.T) {
-	for alias, want := range map[bool]string{
-		true:  "map[cleanup.kyverno.io/ttl:<nil> curfew.dev/ttl:<nil>]",
-		false: "map[curfew.dev/ttl:<nil>]",
-	} {
-		object := builders.MakeJob("ci", "a").Created(noon).Label(wellknown.LabelTTL, "1d").Label(wellknown.LabelKyvernoTTL, "2d").Map()
-		s := subject(object, &resolution.Scope{})
-		s.Alias = alias
-		plan, err := Keep(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if have := fmt.Sprint(plan.Patch["metadata"].(map[string]any)["labels"]); have != want {
-			t.Errorf("understood: %t: %s, want %s", alias, have, want)
-		}
-	}
-}
-
-// TestLabelIsStampedAsItsOwn: no change leaves a stamp that names the policy whose label it was.
-// After keep there is always a stamp: without one the object would be given a default label
-// again.
-func TestLabelIsStampedAsItsOwn(t *testing.T) {
-	for stamp, want := range map[string]string{"": "map[]", "policy/p": "map[curfew.dev/ttl-label-source:object]"} {
-		object := builders.MakeJob("ci", "a").Created(noon).Label(wellknown.LabelTTL, "1d")
-		if stamp != "" {
-			object = object.Annotation(wellknown.AnnotationLabelSource, stamp)
-		}
-		stamped := func(plan *Plan, err error) string {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-			annotations, _ := plan.Patch["metadata"].(map[string]any)["annotations"].(map[string]any)
-			return fmt.Sprint(annotations)
-		}
-		s := subject(object.Map(), &resolution.Scope{})
-		if have := stamped(Extend(s, Target{By: time.Hour})); have != want {
-			t.Errorf("extend, stamp %q: %s, want %s", stamp, have, want)
-		}
-		if have := stamped(ExpireNow(s, nil)); have != want {
-			t.Errorf("expire-now, stamp %q: %s, want %s", stamp, have, want)
-		}
-		if have := stamped(Keep(s)); have != "map[curfew.dev/ttl-label-source:object]" {
-			t.Errorf("keep with stamp %q: annotations are %s, want the source object", stamp, have)
-		}
 	}
 }
 
@@ -245,42 +175,55 @@ func TestTwiceIsOnce(t *testing.T) {
 	}
 }
 
-// TestChangedDefaultLosesItsStamp: a value that extend or keep writes is no default any more.
-func TestChangedDefaultLosesItsStamp(t *testing.T) {
-	job := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-time.Hour)).TTL(7200).Annotation(wellknown.AnnotationTTLSource, "policy/platform")
-	stamp := func(plan *Plan, err error) any {
-		t.Helper()
+// TestStamps: no change leaves a stamp that names the default whose value it was. After keep a
+// label always has a stamp: without one the object would be given a default label again. Keep
+// removes Kyverno's label only where Curfew reads it. A refresh has no effect beside a date, and is
+// removed.
+func TestStamps(t *testing.T) {
+	labelled := func() *builders.JobWrapper {
+		return builders.MakeJob("ci", "a").Created(noon).Label(wellknown.LabelTTL, "1d")
+	}
+	given := func() *builders.JobWrapper { return labelled().Annotation(wellknown.AnnotationLabelSource, "policy/p") }
+	aliased := labelled().Label(wellknown.LabelKyvernoTTL, "2d")
+	finished := func() *builders.JobWrapper {
+		return builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-time.Hour)).TTL(7200).Annotation(wellknown.AnnotationTTLSource, "policy/platform")
+	}
+	refreshed := func(at string) *builders.JobWrapper {
+		return builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Label(wellknown.LabelTTL, "1d").Annotation(wellknown.AnnotationRefreshedAt, at)
+	}
+	extend := func(s *Subject) (*Plan, error) { return Extend(s, Target{By: time.Hour}) }
+	until := func(s *Subject) (*Plan, error) { return Extend(s, Target{Until: noon.Add(45 * time.Minute)}) }
+	expire := func(s *Subject) (*Plan, error) { return ExpireNow(s, nil) }
+	for name, test := range map[string]struct {
+		job    *builders.JobWrapper
+		alias  bool
+		change func(*Subject) (*Plan, error)
+		want   string // its metadata
+	}{
+		"extend, the user's label":     {labelled(), false, extend, "map[labels:map[curfew.dev/ttl:1d1h]]"},
+		"extend, a policy's label":     {given(), false, extend, "map[annotations:map[curfew.dev/ttl-label-source:object] labels:map[curfew.dev/ttl:1d1h]]"},
+		"expire-now, the user's label": {labelled(), false, expire, "map[labels:map[curfew.dev/ttl:2026-12-24T120002Z]]"},
+		"expire-now, a policy's label": {given(), false, expire, "map[annotations:map[curfew.dev/ttl-label-source:object] labels:map[curfew.dev/ttl:2026-12-24T120002Z]]"},
+		"keep, the user's label":       {labelled(), false, Keep, "map[annotations:map[curfew.dev/ttl-label-source:object] labels:map[curfew.dev/ttl:<nil>]]"},
+		"keep, both labels":            {aliased, true, Keep, "map[annotations:map[curfew.dev/ttl-label-source:object] labels:map[cleanup.kyverno.io/ttl:<nil> curfew.dev/ttl:<nil>]]"},
+		"keep, Kyverno's own label":    {aliased, false, Keep, "map[annotations:map[curfew.dev/ttl-label-source:object] labels:map[curfew.dev/ttl:<nil>]]"},
+		"extend, a policy's TTL":       {finished(), false, extend, "map[annotations:map[curfew.dev/ttl-source:<nil>]]"},
+		"keep, a policy's TTL":         {finished(), false, Keep, "map[annotations:map[curfew.dev/ttl-after-finished:never curfew.dev/ttl-source:<nil>]]"},
+		"extend, the label alone":      {finished().Label(wellknown.LabelTTL, "150m"), false, until, "map[labels:map[curfew.dev/ttl:2h45m]]"},
+		"expire-now, refreshed":        {refreshed(noon.Add(-20 * time.Minute).Format(time.RFC3339)), false, expire, "map[annotations:map[curfew.dev/refreshed-at:<nil>] labels:map[curfew.dev/ttl:2026-12-24T120002Z]]"},
+		"expire-now, not readable":     {refreshed("yesterday"), false, expire, "map[annotations:map[curfew.dev/refreshed-at:<nil>] labels:map[curfew.dev/ttl:2026-12-24T120002Z]]"},
+	} {
+		s := subject(test.job.Map(), &resolution.Scope{})
+		s.Alias = test.alias
+		plan, err := test.change(s)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", name, err)
 		}
-		annotations, _ := plan.Patch["metadata"].(map[string]any)["annotations"].(map[string]any)
-		value, ok := annotations[wellknown.AnnotationTTLSource]
-		return []any{value, ok}
-	}
-	removed := fmt.Sprint([]any{nil, true})
-	if got := fmt.Sprint(stamp(Extend(subject(job.Map(), &resolution.Scope{}), Target{By: time.Hour}))); got != removed {
-		t.Errorf("extend: the patch of the stamp is %s, want %s", got, removed)
-	}
-	if got := fmt.Sprint(stamp(Keep(subject(job.Map(), &resolution.Scope{})))); got != removed {
-		t.Errorf("keep: the patch of the stamp is %s, want %s", got, removed)
-	}
-	labelled := subject(job.Label(wellknown.LabelTTL, "150m").Map(), &resolution.Scope{})
-	plan, err := Extend(labelled, Target{Until: noon.Add(45 * time.Minute)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := plan.Patch["metadata"].(map[string]any)["annotations"]; ok {
-		t.Errorf("a label alone was to be extended: %v", plan.Patch)
-	}
-}
-
-func TestMerged(t *testing.T) {
-	target := map[string]any{"a": map[string]any{"b": int64(1), "c": "x"}, "d": []any{int64(1)}, "e": "text"}
-	patch := map[string]any{"a": map[string]any{"b": nil, "n": map[string]any{"m": "y"}}, "d": []any{}, "e": map[string]any{"f": true}, "g": nil}
-	have, _ := merged(target, patch).(map[string]any)
-	inner := have["a"].(map[string]any)
-	if _, ok := inner["b"]; ok || inner["c"] != "x" || inner["n"].(map[string]any)["m"] != "y" || len(have["d"].([]any)) != 0 ||
-		have["e"].(map[string]any)["f"] != true || len(have) != 3 {
-		t.Errorf("merged into %v, want b removed, and c, m, d and f as in the patch", have)
+		if have := fmt.Sprint(plan.Patch["metadata"]); have != test.want {
+			t.Errorf("%s: %s, want %s", name, have, test.want)
+		}
+		if warned := strings.Contains(fmt.Sprint(plan.Warnings), wellknown.AnnotationRefreshedAt); warned {
+			t.Errorf("%s: warns %q", name, plan.Warnings)
+		}
 	}
 }

@@ -149,6 +149,28 @@ func deletes(t *testing.T, compiled *cleanup.Policy, object string) bool {
 	return holds && err == nil
 }
 
+// expectDeletes fails the test unless the policy deletes the objects that are true, and no other.
+func expectDeletes(t *testing.T, compiled *cleanup.Policy, objects map[string]bool) {
+	t.Helper()
+	for object, want := range objects {
+		if have := deletes(t, compiled, object); have != want {
+			t.Errorf("%s: is deleted: %t, want %t", object, have, want)
+		}
+	}
+}
+
+// split is an input of expectDeletes.
+func split(deleted, kept []string) map[string]bool {
+	out := map[string]bool{}
+	for _, object := range kept {
+		out[object] = false
+	}
+	for _, object := range deleted {
+		out[object] = true
+	}
+	return out
+}
+
 // whole makes int64 of whole numbers, as the API server's own decoder does.
 func whole(value any) any {
 	switch v := value.(type) {

@@ -12,42 +12,28 @@ import (
 // which it deletes nothing is not converted, or is a finding that stops the conversion.
 func TestKindSelectors(t *testing.T) {
 	for kind, want := range map[string]string{
-		"Pod":                      "/pods",
-		"v1/Pod":                   "/pods v1",
-		"'*/Pod'":                  "/pods",
-		"Deployment":               "apps/deployments",
-		"apps/v1/Deployment":       "apps/deployments v1",
-		"apps/*/Deployment":        "apps/deployments",
-		"'*/Deployment'":           "apps/deployments",
-		"acme.io/v1/Widget":        "acme.io/widgets v1",
-		"pod":                      `matches no object, since Kyverno compares kinds by case: write "Pod"`,
-		"pods":                     `matches no object, since Kyverno compares kinds by case: write "Pod"`,
-		"v1/pod":                   `matches no object, since Kyverno compares kinds by case: write "Pod"`,
-		"apps/v1/deployment":       `matches no object, since Kyverno compares kinds by case: write "Deployment"`,
-		"apps/v1/Statefulset":      `matches no object, since Kyverno compares kinds by case: write "StatefulSet"`,
-		"acme.io/v1/widget":        "begins with a lower-case letter, and Kyverno compares kinds by case: write it as in the kind of an object",
-		"v1/Deployment":            `is a kind without a group to Kyverno, which finds none: write "apps/v1/Deployment"`,
-		"Widget":                   "is not a kind of Kubernetes: write it as group/version/Kind",
-		"Pod/status":               `is the subresource "status", and no object: name the kind alone`,
-		"Pod.status":               `is the subresource "status", and no object: name the kind alone`,
-		"v1/Pod/status":            `is the subresource "status", and no object: name the kind alone`,
-		"v1/Pod.status":            `is the subresource "status", and no object: name the kind alone`,
-		"apps/v1/Deployment/scale": `is the subresource "scale", and no object: name the kind alone`,
-		"apps/v1/Deployment.scale": `is the subresource "scale", and no object: name the kind alone`,
-		"'*/status'":               `is the subresource "status", and no object: name the kind alone`,
-		"'*/*/Deployment'":         `is the subresource "Deployment", and no object: name the kind alone`,
-		"apps/v1/a/b/Deployment":   `is the subresource "Deployment", and no object: name the kind alone`,
-		"apps/first/Deployment":    `has "first" as version: write a version such as v1, or *`,
-		"'apps/v*/Deployment'":     `has "v*" as version: write a version such as v1, or *`,
-		"'Deploy*'":                "has a wildcard, by which Kyverno finds no kind: name it",
-		"'Po?'":                    "has a wildcard, by which Kyverno finds no kind: name it",
-		"'app*/v1/Deployment'":     "has a wildcard, by which Kyverno finds no kind: name it",
-		"'*.io/v1/Widget'":         "has a wildcard, by which Kyverno finds no kind: name it",
-		"'apps/v1/'":               "names no kind: write it as Kind or group/version/Kind",
-		"''":                       "names no kind: write it as Kind or group/version/Kind",
-		"'*'":                      "broader: deletes nothing in Kyverno, which lists no kind by a wildcard: name the kinds",
-		"'*/*'":                    "broader: deletes nothing in Kyverno, which lists no kind by a wildcard: name the kinds",
-		"'apps/v1/*'":              "broader: deletes nothing in Kyverno, which lists no kind by a wildcard: name the kinds",
+		"Pod":                   "/pods",
+		"v1/Pod":                "/pods v1",
+		"'*/Pod'":               "/pods",
+		"Deployment":            "apps/deployments",
+		"apps/v1/Deployment":    "apps/deployments v1",
+		"apps/*/Deployment":     "apps/deployments",
+		"'*/Deployment'":        "apps/deployments",
+		"acme.io/v1/Widget":     "acme.io/widgets v1",
+		"pod":                   `matches no object, since Kyverno compares kinds by case: write "Pod"`,
+		"v1/pod":                `matches no object, since Kyverno compares kinds by case: write "Pod"`,
+		"acme.io/v1/widget":     "begins with a lower-case letter, and Kyverno compares kinds by case: write it as in the kind of an object",
+		"v1/Deployment":         `is a kind without a group to Kyverno, which finds none: write "apps/v1/Deployment"`,
+		"Widget":                "is not a kind of Kubernetes: write it as group/version/Kind",
+		"Pod/status":            `is the subresource "status", and no object: name the kind alone`,
+		"Pod.status":            `is the subresource "status", and no object: name the kind alone`,
+		"'*/*/Deployment'":      `is the subresource "Deployment", and no object: name the kind alone`,
+		"apps/first/Deployment": `has "first" as version: write a version such as v1, or *`,
+		"'Deploy*'":             "has a wildcard, by which Kyverno finds no kind: name it",
+		"'app*/v1/Deployment'":  "has a wildcard, by which Kyverno finds no kind: name it",
+		"'apps/v1/'":            "names no kind: write it as Kind or group/version/Kind",
+		"'*'":                   "broader: deletes nothing in Kyverno, which lists no kind by a wildcard: name the kinds",
+		"'apps/v1/*'":           "broader: deletes nothing in Kyverno, which lists no kind by a wildcard: name the kinds",
 	} {
 		result := convert.Source("", []byte(fmt.Sprintf(withKind, kind)), options)
 		var rules, reasons []string
@@ -71,32 +57,6 @@ func TestKindSelectors(t *testing.T) {
 		}
 		if refused := want != got || len(reasons) > 0; refused && !strings.HasPrefix(want, "broader") && len(rules) > 0 {
 			t.Errorf("%s: %q is deleted, and Kyverno deletes nothing", kind, rules)
-		}
-	}
-}
-
-// An object must match the kinds of each filter of match.all, as Kyverno reads them.
-func TestKindSelectorsOfMatchAll(t *testing.T) {
-	for kind, want := range map[string]bool{
-		"Pod": true, "v1/Pod": true, "'*/Pod'": true, "'*'": true, "'*/*'": true, "'P*'": true,
-		"pod": false, "v2/Pod": false, "apps/v1/Pod": false, "Pod.status": false, "Pod/status": false, "'*/*/Pod'": false,
-	} {
-		compiled := usable(t, single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{all: [{resources: {kinds: [Pod]}}, {resources: {kinds: ["+kind+"]}}]}", "null")))
-		if have := deletes(t, compiled, "apiVersion: v1\nkind: Pod"); have != want {
-			t.Errorf("%s: a Pod is deleted: %t, want %t", kind, have, want)
-		}
-	}
-}
-
-// An exclusion keeps whatever Kyverno keeps: objects of kinds with a wildcard, too.
-func TestKindSelectorsOfExclude(t *testing.T) {
-	for kind, want := range map[string]bool{
-		"'*'": false, "'*/*'": false, "'Po*'": false, "v1/Pod": false, "'*/Pod'": false, "pod": true, "Pod/status": true, "Pod.status": true,
-	} {
-		compiled := usable(t, single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{any: [{resources: {kinds: [Pod]}}]}",
-			"{any: [{resources: {kinds: ["+kind+"], annotations: {a: b}}}]}")))
-		if have := deletes(t, compiled, "apiVersion: v1\nkind: Pod\nmetadata: {annotations: {a: b}}"); have != want {
-			t.Errorf("%s: a Pod is deleted: %t, want %t", kind, have, want)
 		}
 	}
 }

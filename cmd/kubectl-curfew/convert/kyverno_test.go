@@ -84,17 +84,7 @@ func TestConditions(t *testing.T) {
 			if converted.Spec.Suspend {
 				t.Fatalf("not converted: %v", converted.Findings)
 			}
-			expression := converted.Spec.Conditions[0].Expression
-			for _, object := range objects.delete {
-				if !deletes(t, compiled, object) {
-					t.Errorf("%s keeps %s", expression, object)
-				}
-			}
-			for _, object := range objects.keep {
-				if deletes(t, compiled, object) {
-					t.Errorf("%s deletes %s", expression, object)
-				}
-			}
+			expectDeletes(t, compiled, split(objects.delete, objects.keep))
 		})
 	}
 }
@@ -145,72 +135,6 @@ func TestConditionsThatAreNotConverted(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-const withMatch = `
-apiVersion: kyverno.io/v2
-kind: %s
-metadata: {name: p, namespace: ci}
-spec: {schedule: "@daily", match: %s, exclude: %s}
-`
-
-// An exclusion that is no spec.exclude is a condition. Near misses are deleted.
-func TestExclusionsAsConditions(t *testing.T) {
-	exclude := `{any: [
-		{resources: {kinds: [Deployment, batch/v1/Job], names: ["keep-*", base]}},
-		{resources: {namespaces: ["prod-*"], annotations: {"team": "a?"}}},
-		{resources: {annotations: {"keep": "*"}}},
-		{resources: {selector: {matchLabels: {x: "1"}, matchExpressions: [{key: z, operator: NotIn, values: ["2"]}]}}}]}`
-	compiled := usable(t, single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{any: [{resources: {kinds: ['*']}}]}", exclude)))
-	for object, want := range map[string]bool{
-		"kind: Job\nmetadata: {name: keep-1}":                               false,
-		"kind: Deployment\nmetadata: {name: base}":                          false,
-		"kind: Pod\nmetadata: {name: keep-1}":                               true,
-		"kind: Job\nmetadata: {name: keep}":                                 true,
-		"kind: Pod\nmetadata: {namespace: prod-1, annotations: {team: a1}}": false,
-		"kind: Pod\nmetadata: {namespace: prod-1, annotations: {team: a}}":  true,
-		"kind: Pod\nmetadata: {namespace: prod, annotations: {team: a1}}":   true,
-		"kind: Pod\nmetadata: {namespace: prod-1}":                          true,
-		"kind: Pod\nmetadata: {annotations: {keep: \"until\\nMay\"}}":       false,
-		"kind: Pod\nmetadata: {labels: {x: '1'}}":                           false,
-		"kind: Pod\nmetadata: {labels: {x: '1', z: '3'}}":                   false,
-		"kind: Pod\nmetadata: {labels: {x: '1', z: '2'}}":                   true,
-		"kind: Pod\nmetadata: {labels: {x: '2'}}":                           true,
-	} {
-		if have := deletes(t, compiled, object); have != want {
-			t.Errorf("%s: is deleted: %t, want %t", object, have, want)
-		}
-	}
-}
-
-// Kyverno excludes a Namespace by its own name; a namespaceSelector would not exclude it.
-func TestNamespacesAreExcludedByName(t *testing.T) {
-	converted := single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{any: [{resources: {kinds: [Namespace]}}]}",
-		"{any: [{resources: {namespaces: [production]}}]}"))
-	compiled := usable(t, converted)
-	if converted.Spec.Exclude != nil || deletes(t, compiled, "metadata: {name: production, namespace: null}") ||
-		!deletes(t, compiled, "metadata: {name: preview, namespace: null}") {
-		t.Errorf("spec %v, want no exclude, namespace production kept and namespace preview deleted", converted.Spec)
-	}
-}
-
-func TestMatchesAsConditions(t *testing.T) {
-	compiled := usable(t, single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", `{any: [{resources: {kinds: [Pod],
-		selector: {matchLabels: {app: "a*"}}, annotations: {"team": "b?"}, namespaces: ["ci-*", test]}}]}`, "null")))
-	for object, want := range map[string]bool{
-		"metadata: {namespace: ci-1, labels: {app: ab}, annotations: {team: b1}}":  true,
-		"metadata: {namespace: test, labels: {app: a}, annotations: {team: b1}}":   true,
-		"metadata: {namespace: ci, labels: {app: ab}, annotations: {team: b1}}":    false,
-		"metadata: {namespace: ci-1, labels: {app: ba}, annotations: {team: b1}}":  false,
-		"metadata: {namespace: ci-1, annotations: {team: b1}}":                     false,
-		"metadata: {namespace: ci-1, labels: {app: ab}, annotations: {team: b}}":   false,
-		"metadata: {namespace: ci-1, labels: {app: ab}}":                           false,
-		"metadata: {namespace: ci-1, labels: {app: ab}, annotations: {team: b12}}": false,
-	} {
-		if have := deletes(t, compiled, object); have != want {
-			t.Errorf("%s: is deleted: %t, want %t", object, have, want)
-		}
 	}
 }
 

@@ -36,23 +36,30 @@ func TestInPlace(t *testing.T) {
 		}
 		return out.String()
 	}
-	first := show(noon, entry("a", noon.Add(time.Hour)))
-	if strings.Contains(first, "\x1b") || strings.Count(first, "\n") != 2 {
-		t.Errorf("the first time: %q", first)
-	}
-	second := show(noon.Add(time.Minute), entry("a", noon.Add(time.Hour)))
-	if !strings.HasPrefix(second, "\x1b[2A\x1b[J") || !strings.Contains(second, "59m") {
-		t.Errorf("a minute later: %q", second)
-	}
-	many := show(noon, entry("a", noon), entry("b", noon), entry("c", noon), entry("d", noon))
-	if strings.Count(many, "\n") != 3 || !strings.Contains(many, "… and 3 more") {
-		t.Errorf("more than fit: %q", many)
-	}
-	if fits := show(noon, entry("a", noon), entry("b", noon)); strings.Count(fits, "\n") != 3 || !strings.Contains(fits, "configmap/b") {
-		t.Errorf("as many as fit: %q", fits)
-	}
-	if more := show(noon, entry("a", noon), entry("b", noon), entry("c", noon)); strings.Count(more, "\n") != 3 || !strings.Contains(more, "… and 2 more") {
-		t.Errorf("one more than fits: %q", more)
+	a, b, c, d := entry("a", noon.Add(time.Hour)), entry("b", noon.Add(time.Hour)), entry("c", noon.Add(time.Hour)), entry("d", noon.Add(time.Hour))
+	many := ""
+	for _, test := range []struct {
+		name    string
+		after   time.Duration
+		entries []*world.Entry
+		lines   int
+		start   string
+		part    string
+	}{
+		{"the first time", 0, []*world.Entry{a}, 2, "NAME", "1h"},
+		{"a minute later", time.Minute, []*world.Entry{a}, 2, "\x1b[2A\x1b[J", "59m"},
+		{"more than fit", 0, []*world.Entry{a, b, c, d}, 3, "\x1b[2A\x1b[J", "… and 3 more"},
+		{"as many as fit", 0, []*world.Entry{a, b}, 3, "\x1b[3A\x1b[J", "configmap/b"},
+		{"one more than fits", 0, []*world.Entry{a, b, c}, 3, "\x1b[3A\x1b[J", "… and 2 more"},
+		{"nothing", 0, nil, 1, "\x1b[3A\x1b[J", "nothing, at 2026-12-24 13:00:00 CET"},
+	} {
+		have := show(noon.Add(test.after), test.entries...)
+		if strings.Count(have, "\n") != test.lines || !strings.HasPrefix(have, test.start) || !strings.Contains(have, test.part) {
+			t.Errorf("%s: %q", test.name, have)
+		}
+		if len(test.entries) == 4 {
+			many = have
+		}
 	}
 	for line := range strings.Lines(strings.TrimPrefix(many, "\x1b[2A\x1b[J")) {
 		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 60 {
@@ -63,9 +70,6 @@ func TestInPlace(t *testing.T) {
 	if err := screen.show(&expiringReport{now: noon, entries: []*world.Entry{entry("a", noon)}, notes: []string{"jobs.batch cannot be watched"}}); err != nil ||
 		!strings.HasPrefix(out.String()[strings.LastIndex(out.String(), "note: "):], "note: jobs.batch cannot be watched\nNAME ") {
 		t.Errorf("with a note: %q, %v", out.String(), err)
-	}
-	if none := show(noon); !strings.HasPrefix(none, "\x1b[3A\x1b[J") || !strings.Contains(none, "nothing, at 2026-12-24 13:00:00 CET") {
-		t.Errorf("nothing: %q", none)
 	}
 }
 

@@ -113,6 +113,13 @@ func newFake(t *testing.T, all ...*unstructured.Unstructured) *fake {
 		if len(deletion.DeleteOptions.DryRun) > 0 {
 			return true, nil, nil
 		}
+		live, err := f.objects.Tracker().Get(action.GetResource(), action.GetNamespace(), deletion.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		if only := deletion.DeleteOptions.Preconditions; only != nil && only.UID != nil && *only.UID != live.(*unstructured.Unstructured).GetUID() {
+			return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), deletion.Name, errors.New("another UID"))
+		}
 		f.changes = append(f.changes, "delete "+action.GetResource().Resource+" "+deletion.Name)
 		return false, nil, nil
 	})
@@ -318,6 +325,31 @@ func TestControllerWritesAgain(t *testing.T) {
 	}
 	if !slices.Contains(f.changes, "delete validatingwebhookconfigurations curfew-kinds") {
 		t.Errorf("the configuration that was written again is not deleted: %q", f.changes)
+	}
+}
+
+// TestAnotherOfTheName: an object that was created since under the name of one that was found is left
+// alone, at any stage.
+func TestAnotherOfTheName(t *testing.T) {
+	f := newFake(t, small()...)
+	found := f.found(t)
+	for _, one := range found.Objects {
+		another := one.DeepCopy()
+		another.SetUID("another-" + one.GetUID())
+		if err := f.objects.Tracker().Update(one.at, another, one.GetNamespace()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := found.stage(workloads)(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range found.Objects {
+		if deleted, err := found.delete(t.Context(), one, false); deleted || err != nil {
+			t.Errorf("%s: deleted %t, error %v; want that another object of its name is left alone", one, deleted, err)
+		}
+	}
+	if len(f.changes)+len(f.done) > 0 || len(found.Objects) < 5 {
+		t.Errorf("%d objects are found; changes %q and messages %q, want none", len(found.Objects), f.changes, f.done)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -21,14 +22,12 @@ func ComponentNames() []string {
 	return []string{etcd, apiServer, controllerManager, scheduler, kwok}
 }
 
-// known returns an error that lists the names unless name is a component's.
-func known(name string) error {
-	for _, component := range ComponentNames() {
-		if name == component {
-			return nil
-		}
+// Known returns an error that lists the names unless name is a component's.
+func Known(name string) error {
+	if !slices.Contains(ComponentNames(), name) {
+		return fmt.Errorf("component %q: there is none of that name, take one of %v", name, ComponentNames())
 	}
-	return fmt.Errorf("component %q: there is none of that name, take one of %v", name, ComponentNames())
+	return nil
 }
 
 // assignPorts gives each component its ports and fills in the URLs that follow from them.
@@ -81,7 +80,7 @@ func freePorts(n int) ([]int, error) {
 func (s *State) command(bin Binaries, name string) []string {
 	arguments := map[string]func(port string) []string{
 		etcd: s.etcdArguments, apiServer: s.apiServerArguments, controllerManager: s.controllerManagerArguments,
-		scheduler: s.schedulerArguments, kwok: s.kwokArguments,
+		scheduler: func(port string) []string { return s.managed(scheduler, port) }, kwok: s.kwokArguments,
 	}
 	args := arguments[name](strconv.Itoa(s.Components[name].Port))
 	return append(append([]string{bin.path(name)}, args...), s.Options.Arguments[name]...)
@@ -135,29 +134,24 @@ func (s *State) apiServerArguments(port string) []string {
 	return args
 }
 
-func (s *State) controllerManagerArguments(port string) []string {
+// managed are the arguments that the controller manager and the scheduler share.
+func (s *State) managed(name, port string) []string {
 	return []string{
-		"--kubeconfig=" + s.config(controllerManager+".kubeconfig"),
+		"--kubeconfig=" + s.config(name+".kubeconfig"),
 		"--bind-address=127.0.0.1", "--secure-port=" + port,
 		"--tls-cert-file=" + s.pki("server.crt"), "--tls-private-key-file=" + s.pki("server.key"),
-		"--controllers=" + s.Options.controllers(),
-		"--use-service-account-credentials=true",
-		"--service-account-private-key-file=" + s.pki("service-account.key"),
-		"--root-ca-file=" + s.pki("ca.crt"),
-		"--cluster-signing-cert-file=" + s.pki("ca.crt"), "--cluster-signing-key-file=" + s.pki("ca.key"),
 		"--leader-elect=false",
 		"--kube-api-qps=3000", "--kube-api-burst=6000",
 	}
 }
 
-func (s *State) schedulerArguments(port string) []string {
-	return []string{
-		"--kubeconfig=" + s.config(scheduler+".kubeconfig"),
-		"--bind-address=127.0.0.1", "--secure-port=" + port,
-		"--tls-cert-file=" + s.pki("server.crt"), "--tls-private-key-file=" + s.pki("server.key"),
-		"--leader-elect=false",
-		"--kube-api-qps=3000", "--kube-api-burst=6000",
-	}
+func (s *State) controllerManagerArguments(port string) []string {
+	return append(s.managed(controllerManager, port),
+		"--controllers="+s.Options.controllers(),
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file="+s.pki("service-account.key"),
+		"--root-ca-file="+s.pki("ca.crt"),
+		"--cluster-signing-cert-file="+s.pki("ca.crt"), "--cluster-signing-key-file="+s.pki("ca.key"))
 }
 
 func (s *State) kwokArguments(port string) []string {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"crypto/rand"
 	"embed"
 	"encoding/base64"
 	"fmt"
@@ -11,11 +12,13 @@ import (
 )
 
 //go:embed stages/*.yaml
-var stages embed.FS
+var files embed.FS
+
+//go:embed audit.yaml
+var auditPolicy []byte
 
 const (
-	// AdminUser is the user behind the kubeconfig, the token and the client certificate that a cluster
-	// hands out.
+	// AdminUser is the user behind the kubeconfig and the token that a cluster hands out.
 	AdminUser = "curfew-local-admin"
 	// NodeName is the name of the one Node.
 	NodeName = "node-0"
@@ -49,7 +52,7 @@ func prepare(s *State, now time.Time) error {
 	}
 	// With its own client certificate the API server asks aggregated API servers in the name of its
 	// users.
-	if err := ca.client("front-proxy", "front-proxy-client", "", now); err != nil {
+	if err := ca.client("front-proxy", "front-proxy-client", now); err != nil {
 		return err
 	}
 	if err := serviceAccountKeys(pki); err != nil {
@@ -58,10 +61,6 @@ func prepare(s *State, now time.Time) error {
 
 	s.Kubeconfig = filepath.Join(s.Dir, "kubeconfig")
 	s.CAFile = filepath.Join(pki, "ca.crt")
-	s.CertFile, s.KeyFile = filepath.Join(pki, "admin.crt"), filepath.Join(pki, "admin.key")
-	if err := ca.client("admin", AdminUser, mastersGroup, now); err != nil {
-		return err
-	}
 	authority, err := os.ReadFile(s.CAFile)
 	if err != nil {
 		return fmt.Errorf("read the authority back: %w", err)
@@ -69,7 +68,7 @@ func prepare(s *State, now time.Time) error {
 
 	var tokens strings.Builder
 	for _, who := range identities {
-		token := newToken()
+		token := rand.Text()
 		fmt.Fprintf(&tokens, "%s,%s,%s,%q\n", token, who.user, who.user, who.group)
 		path := filepath.Join(config, who.name+".kubeconfig")
 		if who.name == "admin" {
@@ -82,7 +81,7 @@ func prepare(s *State, now time.Time) error {
 	if err := os.WriteFile(filepath.Join(config, "tokens.csv"), []byte(tokens.String()), 0o600); err != nil {
 		return fmt.Errorf("write the token file: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(config, "audit.yaml"), []byte(auditPolicy), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(config, "audit.yaml"), auditPolicy, 0o600); err != nil {
 		return fmt.Errorf("write the audit policy: %w", err)
 	}
 	return writeStages(filepath.Join(config, "kwok.yaml"))
@@ -90,9 +89,9 @@ func prepare(s *State, now time.Time) error {
 
 // writeStages joins kwok's options and the stages into the one file that it reads.
 func writeStages(path string) error {
-	document := []byte(kwokOptions)
-	for _, name := range []string{"stages/node.yaml", "stages/pod.yaml"} {
-		stage, err := stages.ReadFile(name)
+	var document []byte
+	for _, name := range []string{"options", "node", "pod"} {
+		stage, err := files.ReadFile("stages/" + name + ".yaml")
 		if err != nil {
 			return fmt.Errorf("read the built-in %s: %w", name, err)
 		}
@@ -130,22 +129,3 @@ current-context: curfew-local
 const node = `{"apiVersion":"v1","kind":"Node","metadata":{"name":"` + NodeName + `",
 "labels":{"kubernetes.io/hostname":"` + NodeName + `","kubernetes.io/os":"linux","kubernetes.io/arch":"amd64","type":"kwok"},
 "annotations":{"kwok.x-k8s.io/node":"fake"}}}`
-
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: Metadata
-`
-
-// kwokOptions let Pods start and finish as fast as the API server goes. A document with any option
-// loses kwok's defaults for the others of its kind, so all of them are given.
-const kwokOptions = `apiVersion: config.kwok.x-k8s.io/v1alpha1
-kind: KwokConfiguration
-options:
-  podPlayStageParallelism: 16
-  nodePlayStageParallelism: 4
-  nodeLeaseParallelism: 4
-  podsOnNodeSyncParallelism: 1
-  enableProfilingHandler: false
-`

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -52,9 +53,9 @@ func pick(processes []process, names ...string) []process {
 	return picked
 }
 
-// Kill sends a signal to one component and, if that ends processes at all, returns when it is gone.
-func (c *Cluster) Kill(name string, sig syscall.Signal) error {
-	if err := known(name); err != nil {
+// Kill sends SIGKILL to one component, and returns when it is gone.
+func (c *Cluster) Kill(name string) error {
+	if err := Known(name); err != nil {
 		return err
 	}
 	unlock, err := lock(c.Dir, c.say)
@@ -71,31 +72,20 @@ func (c *Cluster) Kill(name string, sig syscall.Signal) error {
 		return fmt.Errorf("%s does not run in %s", name, c.Dir)
 	}
 	for _, p := range targets {
-		if err := p.signal(c.Dir, sig); err != nil {
+		if err := p.signal(c.Dir, syscall.SIGKILL); err != nil {
 			return err
 		}
 	}
-	if sig != syscall.SIGKILL && sig != syscall.SIGTERM && sig != syscall.SIGINT {
-		return nil
-	}
 	if !gone(c.Dir, targets, stopPatience) {
-		return fmt.Errorf("%s runs %s after %s, send it SIGKILL (--signal 9)", name, stopPatience, sig)
+		return fmt.Errorf("%s outlives SIGKILL by %s, look with `ps`", name, stopPatience)
 	}
 	return nil
 }
 
-// Change says what a Restart is to change about the options. Nil leaves as it is.
-type Change struct {
-	InTreeTTL   *bool
-	Controllers *string
-	// Arguments, if set, replace the further arguments of the component.
-	Arguments *[]string
-}
-
 // Restart ends one component, if it runs, and starts it with the same ports and data. It returns
-// when the component works.
-func (c *Cluster) Restart(ctx context.Context, bin Binaries, name string, change Change) error {
-	if err := known(name); err != nil {
+// when the component works. If controllers is set, it replaces the option of that name.
+func (c *Cluster) Restart(ctx context.Context, bin Binaries, name, controllers string) error {
+	if err := Known(name); err != nil {
 		return err
 	}
 	unlock, err := lock(c.Dir, c.say)
@@ -117,73 +107,10 @@ func (c *Cluster) Restart(ctx context.Context, bin Binaries, name string, change
 	if err := end(c.Dir, pick(found, name), stopPatience); err != nil {
 		return err
 	}
-	change.apply(&state.Options, name)
+	state.Options.Controllers = cmp.Or(controllers, state.Options.Controllers)
 	if err := c.launch(ctx, bin, state, name); err != nil {
 		return err
 	}
 	c.say("restarted %s, pid %d", name, state.Components[name].PID)
 	return nil
-}
-
-func (change Change) apply(options *Options, name string) {
-	if change.InTreeTTL != nil {
-		options.InTreeTTL = *change.InTreeTTL
-	}
-	if change.Controllers != nil {
-		options.Controllers = *change.Controllers
-	}
-	if change.Arguments == nil {
-		return
-	}
-	arguments := make(map[string][]string, len(options.Arguments)+1)
-	for key, value := range options.Arguments {
-		arguments[key] = value
-	}
-	arguments[name] = *change.Arguments
-	if len(*change.Arguments) == 0 {
-		delete(arguments, name)
-	}
-	options.Arguments = arguments
-}
-
-// Status is what runs of one component.
-type Status struct {
-	Name    string
-	Running bool
-	PID     int
-	RSS     int64 // resident memory in bytes
-	Address string
-	Log     string
-	// Problem is why it is not healthy, or empty.
-	Problem string
-}
-
-// Status looks at every component, asks each for its health, and returns the state with it. It
-// takes no lock and changes nothing.
-func (c *Cluster) Status(ctx context.Context) (*State, []Status, error) {
-	state, err := Load(c.Dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	found, err := findProcesses(c.Dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	client, err := newClient(state)
-	if err != nil {
-		return nil, nil, err
-	}
-	var statuses []Status
-	for _, name := range ComponentNames() {
-		component := state.Components[name]
-		s := Status{Name: name, Address: fmt.Sprintf("127.0.0.1:%d", component.Port), Log: component.Log, Problem: "not running"}
-		if running := pick(found, name); len(running) > 0 {
-			s.Running, s.PID, s.RSS, s.Problem = true, running[0].pid, running[0].rss, ""
-			if err := client.healthy(ctx, name); err != nil {
-				s.Problem = err.Error()
-			}
-		}
-		statuses = append(statuses, s)
-	}
-	return state, statuses, nil
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -52,15 +51,10 @@ func (a *authority) server(name string, now time.Time) error {
 	}, now)
 }
 
-// client issues a client certificate. The API server takes the common name as the user and the
-// organization as the group.
-func (a *authority) client(name, user, group string, now time.Time) error {
-	subject := pkix.Name{CommonName: user}
-	if group != "" {
-		subject.Organization = []string{group}
-	}
+// client issues a client certificate. The API server takes the common name as the user.
+func (a *authority) client(name, user string, now time.Time) error {
 	return a.issue(name, &x509.Certificate{
-		Subject:     subject,
+		Subject:     pkix.Name{CommonName: user},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, now)
@@ -130,12 +124,4 @@ func writePEM(path, kind string, der []byte) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
-}
-
-// newToken returns a random bearer token.
-func newToken() string {
-	var raw [20]byte
-	// rand.Read never fails, it ends the program instead (crypto/rand, since Go 1.24).
-	rand.Read(raw[:])
-	return hex.EncodeToString(raw[:])
 }

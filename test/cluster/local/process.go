@@ -31,7 +31,6 @@ type process struct {
 	component string
 	// started is in clock ticks since boot. Together with pid it is unique until the next boot.
 	started uint64
-	rss     int64 // bytes
 }
 
 // findProcesses returns the running components of the cluster in dir, an absolute path, sorted by
@@ -82,33 +81,29 @@ func identify(pid int, dir string) (process, bool) {
 		return process{}, false
 	}
 	var state byte
-	state, p.started, p.rss, err = parseStat(string(stat))
+	state, p.started, err = parseStat(string(stat))
 	if err != nil || state == 'Z' || state == 'X' {
 		return process{}, false
 	}
 	return p, true
 }
 
-// parseStat reads the state (field 3), the start time (22) and the resident pages (24) of
-// /proc/<pid>/stat, see proc(5). The second field is the command in parentheses and may itself hold
-// spaces and parentheses, so fields count from the last.
-func parseStat(stat string) (state byte, started uint64, rss int64, err error) {
+// parseStat reads the state (field 3) and the start time (22) of /proc/<pid>/stat, see proc(5). The
+// second field is the command in parentheses and may itself hold spaces and parentheses, so fields
+// count from the last.
+func parseStat(stat string) (state byte, started uint64, err error) {
 	end := strings.LastIndexByte(stat, ')')
 	if end < 0 {
-		return 0, 0, 0, fmt.Errorf("no command in %q", stat)
+		return 0, 0, fmt.Errorf("no command in %q", stat)
 	}
 	fields := strings.Fields(stat[end+1:])
-	if len(fields) < 22 {
-		return 0, 0, 0, fmt.Errorf("only %d fields behind the command in %q", len(fields), stat)
+	if len(fields) < 20 {
+		return 0, 0, fmt.Errorf("only %d fields behind the command in %q", len(fields), stat)
 	}
 	if started, err = strconv.ParseUint(fields[19], 10, 64); err != nil {
-		return 0, 0, 0, fmt.Errorf("start time: %w", err)
+		return 0, 0, fmt.Errorf("start time: %w", err)
 	}
-	pages, err := strconv.ParseInt(fields[21], 10, 64)
-	if err != nil {
-		return 0, 0, 0, fmt.Errorf("resident pages: %w", err)
-	}
-	return fields[0][0], started, pages * int64(os.Getpagesize()), nil
+	return fields[0][0], started, nil
 }
 
 // running says whether p is still the same process.
@@ -155,11 +150,8 @@ func gone(dir string, processes []process, patience time.Duration) bool {
 			if time.Now().After(deadline) {
 				return false
 			}
-			pause(20 * time.Millisecond)
+			<-time.After(20 * time.Millisecond)
 		}
 	}
 	return true
 }
-
-// pause waits between two reads of something that sends no events.
-func pause(d time.Duration) { <-time.After(d) }

@@ -59,33 +59,14 @@ func (c *client) do(ctx context.Context, method, url, body string) ([]byte, erro
 		return nil, fmt.Errorf("%s %s: %w", method, url, err)
 	}
 	if response.StatusCode/100 != 2 {
-		return nil, &statusError{method: method, url: url, code: response.StatusCode, body: string(answer)}
+		return nil, fmt.Errorf("%s %s: status %d: %.400s", method, url, response.StatusCode, answer)
 	}
 	return answer, nil
-}
-
-// statusError is an answer other than 2xx.
-type statusError struct {
-	method, url, body string
-	code              int
-}
-
-func (e *statusError) Error() string {
-	return fmt.Sprintf("%s %s: status %d: %.400s", e.method, e.url, e.code, e.body)
 }
 
 // healthy asks a component whether it works.
 func (c *client) healthy(ctx context.Context, name string) error {
 	_, err := c.do(ctx, http.MethodGet, c.state.Components[name].Health, "")
-	return err
-}
-
-// createNode makes the Node. One that is there already is fine.
-func (c *client) createNode(ctx context.Context) error {
-	_, err := c.do(ctx, http.MethodPost, c.state.Server+"/api/v1/nodes", node)
-	if status, ok := err.(*statusError); ok && status.code == http.StatusConflict {
-		return nil
-	}
 	return err
 }
 
@@ -157,21 +138,10 @@ func await(ctx context.Context, what string, patience time.Duration, ended <-cha
 
 // tail returns the last lines of a log, for an error.
 func tail(path string) string {
-	file, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	defer file.Close()
-	const most = 4000
-	if info, err := file.Stat(); err == nil && info.Size() > most {
-		if _, err := file.Seek(-most, io.SeekEnd); err != nil {
-			return err.Error()
-		}
-	}
-	data, err := io.ReadAll(io.LimitReader(file, most))
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(string(data[max(0, len(data)-4000):]), "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"syscall"
 	"time"
@@ -71,19 +71,15 @@ func (c *Cluster) Start(ctx context.Context, bin Binaries, options Options) (*St
 
 // resume is a Start of a cluster that runs.
 func (c *Cluster) resume(ctx context.Context, bin Binaries, state *State, options Options, found []process) (*State, error) {
-	if !sameOptions(state.Options, options) {
+	if state.Options.String() != options.String() {
 		return nil, fmt.Errorf("the cluster in %s runs with the options %s, asked for was %s: stop it first", c.Dir, state.Options, options)
 	}
 	if state.Versions != bin.Versions {
 		return nil, fmt.Errorf("the cluster in %s runs %+v, this module pins %+v: stop it first", c.Dir, state.Versions, bin.Versions)
 	}
-	alive := make(map[string]bool, len(found))
-	for _, p := range found {
-		alive[p.component] = true
-	}
 	missing := 0
 	for _, name := range ComponentNames() {
-		if alive[name] {
+		if len(pick(found, name)) > 0 {
 			continue
 		}
 		missing++
@@ -105,17 +101,6 @@ func (c *Cluster) resume(ctx context.Context, bin Binaries, state *State, option
 	return state, nil
 }
 
-// sameOptions compares options as they are stored: no arguments and an empty list of them are the
-// same.
-func sameOptions(a, b Options) bool {
-	for _, o := range []*Options{&a, &b} {
-		if len(o.Arguments) == 0 {
-			o.Arguments = nil
-		}
-	}
-	return reflect.DeepEqual(a, b)
-}
-
 // fresh starts a cluster from nothing.
 func (c *Cluster) fresh(ctx context.Context, bin Binaries, options Options) (*State, error) {
 	if err := c.clear(); err != nil {
@@ -132,7 +117,7 @@ func (c *Cluster) fresh(ctx context.Context, bin Binaries, options Options) (*St
 		}
 	}
 	now := time.Now()
-	state := &State{Dir: c.Dir, Created: now.UTC().Truncate(time.Second), Versions: bin.Versions, Options: options, Kubectl: bin.Kubectl()}
+	state := &State{Dir: c.Dir, Versions: bin.Versions, Options: options, Kubectl: bin.Kubectl()}
 	if err := assignPorts(state); err != nil {
 		return nil, err
 	}
@@ -152,7 +137,7 @@ func (c *Cluster) fresh(ctx context.Context, bin Binaries, options Options) (*St
 	if err != nil {
 		return nil, err
 	}
-	if err := client.createNode(ctx); err != nil {
+	if _, err := client.do(ctx, http.MethodPost, state.Server+"/api/v1/nodes", node); err != nil {
 		return nil, fmt.Errorf("create the Node: %w", err)
 	}
 	// The rest does not depend on one another.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 )
 
 // Options say how a cluster is to run. The zero value is a usable cluster.
@@ -40,8 +39,7 @@ type State struct {
 	Dir string `json:"dir"`
 	// Ready is true from when Start has seen every component answer. A start that was cut short leaves
 	// it false.
-	Ready   bool      `json:"ready"`
-	Created time.Time `json:"created"`
+	Ready bool `json:"ready"`
 	// Versions by name: kubernetes, etcd, kwok.
 	Versions Versions `json:"versions"`
 	Options  Options  `json:"options"`
@@ -51,11 +49,8 @@ type State struct {
 	Etcd   string `json:"etcd"`
 	// Kubeconfig is the path of the administrator's kubeconfig, in group system:masters.
 	Kubeconfig string `json:"kubeconfig"`
-	// CAFile, CertFile and KeyFile are the paths of the cluster's authority and of the administrator's
-	// client certificate.
-	CAFile   string `json:"caFile"`
-	CertFile string `json:"certFile"`
-	KeyFile  string `json:"keyFile"`
+	// CAFile is the path of the cluster's authority.
+	CAFile string `json:"caFile"`
 	// Token is the administrator's bearer token.
 	Token string `json:"token"`
 	// Kubectl is the path of the kubectl binary that fits the server.
@@ -66,7 +61,7 @@ type State struct {
 
 // Component is one process of the control plane. Its name is its key in State.Components.
 type Component struct {
-	// PID as of the last start or restart. It may be gone since, Status tells.
+	// PID as of the last start or restart. It may be gone since.
 	PID int `json:"pid"`
 	// Port is the loopback port on which it serves.
 	Port int `json:"port"`

@@ -146,26 +146,12 @@ func TestStopNothing(t *testing.T) {
 	if !strings.Contains(out.String(), "no cluster runs in") {
 		t.Errorf("said %q", out.String())
 	}
-	if err := cluster.Kill("etcd", 9); err == nil || !strings.HasPrefix(err.Error(), "etcd does not run in ") {
+	if err := cluster.Kill("etcd"); err == nil || !strings.HasPrefix(err.Error(), "etcd does not run in ") {
 		t.Errorf("kill: %v", err)
 	}
-	if err := cluster.Restart(context.Background(), Binaries{}, "kubelet", Change{}); err == nil ||
+	if err := cluster.Restart(context.Background(), Binaries{}, "kubelet", ""); err == nil ||
 		err.Error() != `component "kubelet": there is none of that name, take one of [etcd kube-apiserver kube-controller-manager kube-scheduler kwok]` {
 		t.Errorf("restart: %v", err)
-	}
-}
-
-func TestChange(t *testing.T) {
-	options := Options{Arguments: map[string][]string{etcd: {"--a"}, kwok: {"--b"}}}
-	before := options.Arguments
-	on, none, more := true, []string{}, []string{"--c"}
-	Change{InTreeTTL: &on, Arguments: &more}.apply(&options, apiServer)
-	Change{Arguments: &none}.apply(&options, kwok)
-	if got, want := options.String(), `{"inTreeTTL":true,"arguments":{"etcd":["--a"],"kube-apiserver":["--c"]}}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if len(before[kwok]) != 1 || len(before[apiServer]) != 0 {
-		t.Errorf("the options before were changed: %v", before)
 	}
 }
 

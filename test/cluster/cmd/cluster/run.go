@@ -8,10 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
-	"text/tabwriter"
 
 	"curfew.dev/curfew/test/cluster/local"
 )
@@ -22,8 +19,7 @@ const usage = `usage: cluster <command> [flags]
   built     exit with 1 if build would compile something
   start     build, start, and return when ready; harmless when it runs
   stop      end it and remove its data; harmless when nothing runs
-  status    what runs, where, and how much memory it takes
-  kill      send --signal (default 9) to --component
+  kill      end --component at once, by SIGKILL
   restart   end --component if it runs, start it again with the same ports and data
 
 flags:
@@ -35,32 +31,24 @@ type arguments map[string][]string
 func (a arguments) String() string { return "" }
 
 func (a arguments) Set(value string) error {
-	component, argument, ok := strings.Cut(value, "=")
-	if !ok || argument != "" && !strings.HasPrefix(argument, "-") {
+	component, argument, _ := strings.Cut(value, "=")
+	if !strings.HasPrefix(argument, "-") {
 		return fmt.Errorf("%q: write component=--flag=value, for example kube-apiserver=--v=4", value)
 	}
-	for _, name := range local.ComponentNames() {
-		if component == name {
-			if a[component] == nil {
-				a[component] = []string{}
-			}
-			if argument != "" {
-				a[component] = append(a[component], argument)
-			}
-			return nil
-		}
+	if err := local.Known(component); err != nil {
+		return err
 	}
-	return fmt.Errorf("component %q: there is none of that name, take one of %v", component, local.ComponentNames())
+	a[component] = append(a[component], argument)
+	return nil
 }
 
 // flags are the flags of all commands.
 type flags struct {
-	dir, bin, component, signal, controllers string
-	inTreeTTL, auditLog                      bool
-	arguments                                arguments
-	set                                      map[string]bool // which were given
-	module                                   string
-	kubernetes                               string
+	dir, bin, component, controllers string
+	inTreeTTL, auditLog              bool
+	arguments                        arguments
+	module                           string
+	kubernetes                       string
 }
 
 // errNotBuilt is the answer of the command built.
@@ -70,7 +58,7 @@ var errNotBuilt = errors.New("the control plane is not built yet")
 var errUsage = errors.New("name a command")
 
 func parse(args []string, out io.Writer) (string, *flags, error) {
-	f := &flags{arguments: arguments{}, set: map[string]bool{}}
+	f := &flags{arguments: arguments{}}
 	fs := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	fs.SetOutput(out)
 	fs.Usage = func() {
@@ -79,13 +67,12 @@ func parse(args []string, out io.Writer) (string, *flags, error) {
 	}
 	fs.StringVar(&f.dir, "dir", "", "the cluster's `directory`, one a cluster (default .cluster in the repository)")
 	fs.StringVar(&f.bin, "bin", "", "the `directory` that binaries are cached in (default curfew in the user's cache)")
-	fs.BoolVar(&f.inTreeTTL, "in-tree-ttl", os.Getenv("IN_TREE_TTL") == "1", "run the in-tree TTL-after-finished controller (or IN_TREE_TTL=1)")
+	fs.BoolVar(&f.inTreeTTL, "in-tree-ttl", false, "run the in-tree TTL-after-finished controller")
 	fs.StringVar(&f.kubernetes, "kubernetes", os.Getenv("KUBERNETES"), "the `release` of Kubernetes, such as 1.36 (or KUBERNETES=1.36; default that of go.mod)")
 	fs.StringVar(&f.controllers, "controllers", "", "the controller manager's --controllers, `verbatim`")
 	fs.BoolVar(&f.auditLog, "audit-log", false, "the API server writes logs/audit.log")
 	fs.Var(f.arguments, "arg", "a further argument for a component, as `component=--flag=value`; may be repeated")
 	fs.StringVar(&f.component, "component", "", "for kill and restart: the component's `name`")
-	fs.StringVar(&f.signal, "signal", "9", "for kill: the signal's `number`")
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		fs.Usage()
 		return "", nil, errUsage
@@ -96,7 +83,6 @@ func parse(args []string, out io.Writer) (string, *flags, error) {
 	if fs.NArg() > 0 {
 		return "", nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	fs.Visit(func(given *flag.Flag) { f.set[given.Name] = true })
 	return args[0], f, f.complete()
 }
 
@@ -151,18 +137,16 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 		return start(ctx, cluster, f, out)
 	case "stop":
 		return cluster.Stop()
-	case "status":
-		return status(ctx, cluster, out)
 	case "kill":
-		number, err := strconv.Atoi(f.signal)
-		if err != nil || number < 1 || number > 64 {
-			return fmt.Errorf("--signal %q: give a number from 1 to 64", f.signal)
-		}
-		return cluster.Kill(f.component, syscall.Signal(number))
+		return cluster.Kill(f.component)
 	case "restart":
-		return restart(ctx, cluster, f, out)
+		bin, err := local.Build(ctx, f.module, f.bin, f.kubernetes, out)
+		if err != nil {
+			return err
+		}
+		return cluster.Restart(ctx, bin, f.component, f.controllers)
 	default:
-		return fmt.Errorf("unknown command %q: take build, built, start, stop, status, kill or restart", command)
+		return fmt.Errorf("unknown command %q: take build, built, start, stop, kill or restart", command)
 	}
 }
 
@@ -178,56 +162,5 @@ func start(ctx context.Context, cluster *local.Cluster, f *flags, out io.Writer)
 		return err
 	}
 	fmt.Fprintf(out, "export KUBECONFIG=%s\n", state.Kubeconfig)
-	return nil
-}
-
-func restart(ctx context.Context, cluster *local.Cluster, f *flags, out io.Writer) error {
-	bin, err := local.Build(ctx, f.module, f.bin, f.kubernetes, out)
-	if err != nil {
-		return err
-	}
-	var change local.Change
-	if f.set["in-tree-ttl"] {
-		change.InTreeTTL = &f.inTreeTTL
-	}
-	if f.set["controllers"] {
-		change.Controllers = &f.controllers
-	}
-	for component, list := range f.arguments {
-		if component != f.component {
-			return fmt.Errorf("--arg %s=…: only --component %s is restarted", component, f.component)
-		}
-		change.Arguments = &list
-	}
-	return cluster.Restart(ctx, bin, f.component, change)
-}
-
-func status(ctx context.Context, cluster *local.Cluster, out io.Writer) error {
-	state, statuses, err := cluster.Status(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "Kubernetes %s, etcd %s, kwok %s, in-tree TTL controller %s\n", state.Versions.Kubernetes, state.Versions.Etcd,
-		state.Versions.Kwok, map[bool]string{true: "on", false: "off"}[state.Options.InTreeTTL])
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "COMPONENT\tPID\tADDRESS\tMEMORY\tHEALTH\tLOG")
-	sick := 0
-	for _, s := range statuses {
-		pid, memory, health := "-", "-", "ok"
-		if s.Running {
-			pid, memory = strconv.Itoa(s.PID), fmt.Sprintf("%d MiB", s.RSS>>20)
-		}
-		if s.Problem != "" {
-			sick++
-			health, _, _ = strings.Cut(s.Problem, "\n")
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, pid, s.Address, memory, health, s.Log)
-	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
-	if sick > 0 {
-		return fmt.Errorf("%d of %d components do not work", sick, len(statuses))
-	}
 	return nil
 }
