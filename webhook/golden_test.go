@@ -295,7 +295,7 @@ func (c *goldenCase) answer(t *testing.T, known *platform.Store) (*admissionv1.A
 		if !response.Allowed || len(response.Warnings) > 0 {
 			t.Errorf("the mutating webhook answered %+v", response)
 		}
-		want.Audit.Mutate = goldenAnnotations(response)
+		want.Audit.Mutate = goldenAnnotations(t, response)
 		want.Patch = goldenPatch(t, response.Patch)
 		asked.object = patchedObject(t, asked.object, response)
 		w.clock.now = t0
@@ -308,18 +308,21 @@ func (c *goldenCase) answer(t *testing.T, known *platform.Store) (*admissionv1.A
 	if len(response.Patch) > 0 {
 		t.Errorf("the validating webhook has a patch: %s", response.Patch)
 	}
-	want.Warnings, want.Audit.Validate = response.Warnings, goldenAnnotations(response)
-	if !response.Allowed {
+	want.Warnings, want.Audit.Validate = response.Warnings, goldenAnnotations(t, response)
+	if want.Fields = deniedFields(t, response); !response.Allowed {
 		want.Denied = response.Result.Message
-		for _, cause := range response.Result.Details.Causes {
-			want.Fields = append(want.Fields, cause.Field)
-		}
 	}
 	return response, want.text(t)
 }
 
 // goldenAnnotations are the audit annotations, or "none". A case leaves out {decision: allowed}.
-func goldenAnnotations(response *admissionv1.AdmissionResponse) any {
+func goldenAnnotations(t *testing.T, response *admissionv1.AdmissionResponse) any {
+	t.Helper()
+	for key := range response.AuditAnnotations {
+		if strings.Contains(key, "/") {
+			t.Errorf("the API server drops the audit annotation %q", key)
+		}
+	}
 	switch {
 	case len(response.AuditAnnotations) == 0:
 		return "none"
