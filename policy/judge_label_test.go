@@ -65,28 +65,16 @@ func TestJudgeLabel(t *testing.T) {
 			change: func(f *policy.Facts) { f.Annotations = annotated("protect", "true") }},
 		"protected by something unreadable": {label: "1m", reason: "is protected by annotation curfew.dev/protect",
 			change: func(f *policy.Facts) { f.Annotations = annotated("protect", "ja") }},
-		"not protected": {label: "60m", action: policy.Delete, change: func(f *policy.Facts) { f.Annotations = annotated("protect", "false") }},
-		"being deleted": {label: "1m", reason: "is being deleted already", change: func(f *policy.Facts) { f.Deleting = true }},
-		"Curfew's own kind": {label: "1m", reason: "is part of Curfew", err: "metadata.labels[curfew.dev/ttl]: Curfew never deletes a LifecyclePolicy: remove the label", change: func(f *policy.Facts) {
-			f.Profile = &policy.Profile{Kind: schema.GroupVersionKind{Group: "curfew.dev", Version: "v1alpha1", Kind: "LifecyclePolicy"}}
-		}},
-		"Curfew's own kind, by the alias": {alias: "1m", key: wellknown.LabelKyvernoTTL, reason: "is part of Curfew", err: "metadata.labels[cleanup.kyverno.io/ttl]: Curfew never", change: func(f *policy.Facts) {
-			f.Profile = &policy.Profile{Kind: schema.GroupVersionKind{Group: "curfew.dev", Version: "v1alpha1", Kind: "LifecyclePolicy"}}
-		}},
-		"Curfew's own kind, no label": {reason: "is part of Curfew", change: func(f *policy.Facts) {
-			f.Profile = &policy.Profile{Kind: schema.GroupVersionKind{Group: "curfew.dev", Version: "v1alpha1", Kind: "LifecyclePolicy"}}
-		}},
-		"the definition of one": {label: "1m", reason: "is part of Curfew", change: func(f *policy.Facts) {
-			f.Profile = &policy.Profile{Kind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}}
-			f.Name = "lifecyclepolicies.curfew.dev"
-		}},
-		"another kind": {label: "60m", action: policy.Delete, change: func(f *policy.Facts) {
-			f.Profile = &policy.Profile{Kind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}}
-			f.Name = "things.notcurfew.dev"
-		}},
-		"no creation":         {label: "1m", reason: "its TTL label cannot be used", err: "use a date", change: func(f *policy.Facts) { f.Created = time.Time{} }},
-		"no creation, a date": {label: "2026-12-24", in: -12 * time.Hour, action: policy.Delete, change: func(f *policy.Facts) { f.Created = time.Time{} }},
-		"created in future":   {label: "1m", in: 61 * time.Minute, action: policy.Wait, change: func(f *policy.Facts) { f.Created = noon.Add(time.Hour) }},
+		"not protected":                   {label: "60m", action: policy.Delete, change: func(f *policy.Facts) { f.Annotations = annotated("protect", "false") }},
+		"being deleted":                   {label: "1m", reason: "is being deleted already", change: func(f *policy.Facts) { f.Deleting = true }},
+		"Curfew's own kind":               {label: "1m", reason: "is part of Curfew", err: "metadata.labels[curfew.dev/ttl]: Curfew never deletes a LifecyclePolicy: remove the label", change: ofKind("curfew.dev", "LifecyclePolicy", "a")},
+		"Curfew's own kind, by the alias": {alias: "1m", key: wellknown.LabelKyvernoTTL, reason: "is part of Curfew", err: "metadata.labels[cleanup.kyverno.io/ttl]: Curfew never", change: ofKind("curfew.dev", "LifecyclePolicy", "a")},
+		"Curfew's own kind, no label":     {reason: "is part of Curfew", change: ofKind("curfew.dev", "LifecyclePolicy", "a")},
+		"the definition of one":           {label: "1m", reason: "is part of Curfew", change: ofKind("apiextensions.k8s.io", "CustomResourceDefinition", "lifecyclepolicies.curfew.dev")},
+		"another kind":                    {label: "60m", action: policy.Delete, change: ofKind("apiextensions.k8s.io", "CustomResourceDefinition", "things.notcurfew.dev")},
+		"no creation":                     {label: "1m", reason: "its TTL label cannot be used", err: "use a date", change: func(f *policy.Facts) { f.Created = time.Time{} }},
+		"no creation, a date":             {label: "2026-12-24", in: -12 * time.Hour, action: policy.Delete, change: func(f *policy.Facts) { f.Created = time.Time{} }},
+		"created in future":               {label: "1m", in: 61 * time.Minute, action: policy.Wait, change: func(f *policy.Facts) { f.Created = noon.Add(time.Hour) }},
 		"not accounted for": {label: "1m", reason: "its Job has not accounted for it yet", change: func(f *policy.Facts) {
 			f.Profile, f.Finalizers = policy.PodProfile, []string{wellknown.FinalizerJobTracking}
 		}},
@@ -151,6 +139,12 @@ func TestJudgeLabel(t *testing.T) {
 				t.Errorf("expiry %s by %s from %s, want %s", got.Expiry, got.Trigger, got.Source, noon.Add(row.in))
 			}
 		})
+	}
+}
+
+func ofKind(group, kind, name string) func(*policy.Facts) {
+	return func(f *policy.Facts) {
+		f.Profile, f.Name = &policy.Profile{Kind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}}, name
 	}
 }
 
