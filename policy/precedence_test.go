@@ -24,16 +24,13 @@ func TestPrecedence(t *testing.T) {
 		// want is the TTL of what succeeded, and of what failed unless that has another.
 		want, failed string
 	}{
-		"no level":                                       {},
 		"runtime longer than object":                     {runtime: ttl + "9h", object: ttl + "1h", want: "9h runtime/torch"},
 		"runtime shorter than object":                    {runtime: ttl + "1h", object: ttl + "9h", want: "1h runtime/torch"},
 		"object longer than namespace":                   {object: ttl + "9h", namespace: "default-ttl 1h", want: "9h object"},
 		"object shorter than namespace":                  {object: ttl + "1h", namespace: "default-ttl 9h", want: "1h object"},
-		"object never, namespace":                        {object: ttl + "never", namespace: "default-ttl 1h", want: "never object"},
 		"namespace longer than policy":                   {namespace: "default-ttl 9h", policies: []string{"a " + ttl + "1h"}, want: "9h namespace/ci"},
 		"namespace shorter than policy":                  {namespace: "default-ttl 1h", policies: []string{"a " + ttl + "9h"}, want: "1h namespace/ci"},
 		"policy before policy, longer":                   {policies: []string{"a " + ttl + "9h", "b " + ttl + "1h"}, want: "9h policy/a"},
-		"policy before policy, shorter":                  {policies: []string{"a " + ttl + "1h", "b " + ttl + "9h"}, want: "1h policy/a"},
 		"a policy without a TTL is passed over":          {policies: []string{"a", "b " + ttl + "9h"}, want: "9h policy/b"},
 		"the outcome wins within a level":                {namespace: "default-ttl 1h default-ttl-failed 9h", want: "1h namespace/ci", failed: "9h namespace/ci"},
 		"outcome in the runtime, plain in the object":    {runtime: "ttl-after-failed 9h", object: ttl + "1h", failed: "9h runtime/torch"},
@@ -126,10 +123,6 @@ func TestDeadlinePrecedence(t *testing.T) {
 		policies  []*resolution.PlatformPolicy
 		want      string
 	}{
-		"no level":                 {job: builders.MakeJob("ci", "a")},
-		"object":                   {job: builders.MakeJob("ci", "a").Deadline(60), namespace: []string{"default-deadline", "1h"}, want: "1m object"},
-		"object of 0":              {job: builders.MakeJob("ci", "a").Deadline(0), namespace: []string{"default-deadline", "1h"}, want: "unusable object"},
-		"object outside":           {job: builders.MakeJob("ci", "a").Deadline(60), namespace: []string{"min-deadline", "1h"}, want: "unusable object"},
 		"annotation has no effect": {job: builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationActiveDeadline, "60"), namespace: []string{"default-deadline", "1h"}, want: "1h namespace/ci"},
 		"namespace": {
 			job: builders.MakeJob("ci", "a"), namespace: []string{"default-deadline", "1h"},
