@@ -75,6 +75,7 @@ func TestClampTTL(t *testing.T) {
 		ttl    string
 		want   string
 	}{
+		"no bounds":                        {lifetime.Bounds{}, "5m", "5m"},
 		"above":                            {boundsOf("ci", "max-ttl", "1h"), "5h", "1h"},
 		"never under a maximum":            {boundsOf("ci", "max-ttl", "1h"), "never", "1h"},
 		"never over a minimum":             {boundsOf("ci", "min-ttl", "1h"), "never", "never"},
@@ -104,6 +105,9 @@ func TestNarrow(t *testing.T) {
 		outer, inner []string
 		ttl, want    string
 	}{
+		"both unreadable":                     {outer: []string{"max-ttl", "?"}, inner: []string{"max-ttl", "??"}, ttl: "2h", want: `curfew.dev/max-ttl of namespace "outer" cannot be read: "?" is not a duration: ` + fix},
+		"inner alone":                         {inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
+		"outer alone":                         {outer: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "outer": use 1h or less`},
 		"inner narrows the maximum":           {outer: []string{"max-ttl", "3h"}, inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
 		"inner widens no maximum":             {outer: []string{"max-ttl", "1h"}, inner: []string{"max-ttl", "3h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "outer": use 1h or less`},
 		"inner narrows the minimum":           {outer: []string{"min-ttl", "1m"}, inner: []string{"min-ttl", "1h"}, ttl: "30m", want: `30m is below curfew.dev/min-ttl 1h of namespace "inner": use 1h or more`},

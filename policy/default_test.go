@@ -28,6 +28,8 @@ func TestNoDefault(t *testing.T) {
 		// want is the TTL: "" where no default is given.
 		want string
 	}{
+		"a Pod OnFailure":       {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyOnFailure).Obj()), "", "1h namespace/ci"},
+		"a Job":                 {policy.FactsOfJob(job().Obj()), "", "1h namespace/ci"},
 		"a JobSet's Job":        {policy.FactsOfJob(job().ControlledBy("jobset.x-k8s.io/v1alpha2", "JobSet", "set").Obj()), "is owned by JobSet set", ""},
 		"a CronJob's Job":       {policy.FactsOfJob(job().ControlledBy("batch/v1", "CronJob", "nightly").Obj()), "", "1h namespace/ci"},
 		"some other CronJob's":  {policy.FactsOfJob(job().ControlledBy("example.com/v1", "CronJob", "nightly").Obj()), "is owned by CronJob nightly", ""},
@@ -227,9 +229,11 @@ func TestDefaults(t *testing.T) {
 		annotationsOnly bool
 		want            []string
 	}{
-		"native":             {job: job(), namespace: []string{"default-ttl", "1d"}, want: []string{"spec.ttlSecondsAfterFinished=86400", at("ttl-source") + "=namespace/ci"}},
-		"no field":           {job: job(), namespace: []string{"default-ttl", "1d"}, annotationsOnly: true, want: []string{at("ttl-after-finished") + "=1d", at("ttl-source") + "=namespace/ci"}},
-		"never":              {job: job(), namespace: []string{"default-ttl", "never"}, want: []string{at("ttl-after-finished") + "=never", at("ttl-source") + "=namespace/ci"}},
+		"native":   {job: job(), namespace: []string{"default-ttl", "1d"}, want: []string{"spec.ttlSecondsAfterFinished=86400", at("ttl-source") + "=namespace/ci"}},
+		"no field": {job: job(), namespace: []string{"default-ttl", "1d"}, annotationsOnly: true, want: []string{at("ttl-after-finished") + "=1d", at("ttl-source") + "=namespace/ci"}},
+		"never":    {job: job(), namespace: []string{"default-ttl", "never"}, want: []string{at("ttl-after-finished") + "=never", at("ttl-source") + "=namespace/ci"}},
+		"by outcome": {job: job(), namespace: []string{"default-ttl", "1d", "default-ttl-failed", "7d"},
+			want: []string{at("ttl-after-succeeded") + "=1d", at("ttl-after-failed") + "=7d", at("ttl-source") + "=namespace/ci"}},
 		"one outcome":        {job: job(), namespace: []string{"default-ttl-failed", "7d"}, want: []string{at("ttl-after-failed") + "=7d", at("ttl-source") + "=namespace/ci"}},
 		"the same, twice":    {job: job(), namespace: []string{"default-ttl-succeeded", "1d", "default-ttl-failed", "24h"}, want: []string{"spec.ttlSecondsAfterFinished=86400", at("ttl-source") + "=namespace/ci"}},
 		"own value":          {job: job().TTL(5), namespace: []string{"default-ttl", "1d"}, want: []string{at("ttl-source") + "=object"}},

@@ -46,6 +46,10 @@ func TestExplainLevels(t *testing.T) {
 		scope resolution.Scope
 		want  []string
 	}{
+		"a default that came later": {job: builders.MakeJob("ci", "a").Created(created), scope: resolution.Scope{Namespace: namespaceSince(noon, "default-ttl", "1h")},
+			want: []string{"  runtime (the object uses no runtime)", "  object", "* namespace/ci: 1h (the object is older than the default, which was set at 2026-12-24T12:00:00Z, and backfill is off)"}},
+		"a default that has become never": {job: builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationTTL, "never").Annotation(wellknown.AnnotationTTLSource, "policy/a"), scope: resolution.Scope{Namespace: namespaceOf(), Policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-failed", "3d")}},
+			want: []string{"  runtime (the object uses no runtime)", `* object: never (defaulted at creation from policy "a", or changed since)`, "  namespace/ci", "  policy/a: 3d (not used: a level above sets the value)"}},
 		"a default that was filled in, or not": {job: builders.MakeJob("ci", "a").TTL(60).Annotation(wellknown.AnnotationTTLSource, "namespace/ci"), scope: resolution.Scope{Namespace: namespaceOf("default-ttl", "1h")},
 			want: []string{"  runtime (the object uses no runtime)", `* object: 60 (defaulted at creation from namespace "ci", or changed since)`, "  namespace/ci: 1h (not used: a level above sets the value)"}},
 		"a default that was changed since": {job: builders.MakeJob("ci", "a").Created(created).TTL(60).Annotation(wellknown.AnnotationTTLSource, "namespace/ci"), scope: resolution.Scope{Namespace: namespaceSince(created.Add(-time.Hour), "default-ttl", "1h")},
@@ -271,17 +275,18 @@ func TestObstacles(t *testing.T) {
 		around *judging.Surroundings
 		want   []string
 	}{
-		"nothing":                       {job: finished()},
-		"protected":                     {job: finished().Annotation(wellknown.AnnotationProtect, "true"), want: []string{"protection! is protected by annotation curfew.dev/protect"}},
-		"protected namespace":           {job: builders.MakeJob("own", "a"), want: []string{`protection! namespace "own" is protected by the controller's --protect`}},
-		"a bad value":                   {job: finished().Annotation(wellknown.AnnotationTTL, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
-		"a bad value that is in effect": {job: builders.MakeJob("ci", "a").Created(noon).Annotation(wellknown.AnnotationTTLFailed, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-failed]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
-		"a bad label":                   {job: finished().Label(wellknown.LabelTTL, "1y"), want: []string{`value! its TTL label cannot be used: metadata.labels[curfew.dev/ttl]: "1y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`}},
-		"no finish time":                {job: builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).TTL(60).Complete(time.Time{}), want: []string{"value! does not say when it finished: " + noFinishTime}},
-		"no finish time yet":            {job: builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).TTL(60)},
-		"dry-run":                       {job: finished(), scope: resolution.Scope{Namespace: namespaceOf("mode", "dry-run")}, want: []string{`dry-run! namespace "ci" is in dry-run: Curfew only reports due objects`}},
-		"controller dry-run":            {job: finished(), around: &judging.Surroundings{DryRun: true}, want: []string{"dry-run! the controller runs with --dry-run: it only reports due objects"}},
-		"finalizers":                    {job: finished().Finalizer("a/b").Finalizer("foregroundDeletion").Finalizer("c/d"), want: []string{"finalizer has finalizers a/b, c/d: whoever put it there has to remove it before the object is gone"}},
+		"a bad value, for both outcomes": {job: builders.MakeJob("ci", "a").Created(noon).Annotation(wellknown.AnnotationTTL, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
+		"nothing":                        {job: finished()},
+		"protected":                      {job: finished().Annotation(wellknown.AnnotationProtect, "true"), want: []string{"protection! is protected by annotation curfew.dev/protect"}},
+		"protected namespace":            {job: builders.MakeJob("own", "a"), want: []string{`protection! namespace "own" is protected by the controller's --protect`}},
+		"a bad value":                    {job: finished().Annotation(wellknown.AnnotationTTL, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
+		"a bad value that is in effect":  {job: builders.MakeJob("ci", "a").Created(noon).Annotation(wellknown.AnnotationTTLFailed, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-failed]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
+		"a bad label":                    {job: finished().Label(wellknown.LabelTTL, "1y"), want: []string{`value! its TTL label cannot be used: metadata.labels[curfew.dev/ttl]: "1y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`}},
+		"no finish time":                 {job: builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).TTL(60).Complete(time.Time{}), want: []string{"value! does not say when it finished: " + noFinishTime}},
+		"no finish time yet":             {job: builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).TTL(60)},
+		"dry-run":                        {job: finished(), scope: resolution.Scope{Namespace: namespaceOf("mode", "dry-run")}, want: []string{`dry-run! namespace "ci" is in dry-run: Curfew only reports due objects`}},
+		"controller dry-run":             {job: finished(), around: &judging.Surroundings{DryRun: true}, want: []string{"dry-run! the controller runs with --dry-run: it only reports due objects"}},
+		"finalizers":                     {job: finished().Finalizer("a/b").Finalizer("foregroundDeletion").Finalizer("c/d"), want: []string{"finalizer has finalizers a/b, c/d: whoever put it there has to remove it before the object is gone"}},
 		"an owner that makes another": {job: finished().ControlledBy("jobset.x-k8s.io/v1alpha2", "JobSet", "train"),
 			want: []string{"owner is owned by JobSet train, which makes another one in its place until it has finished"}},
 		"terminating": {job: finished().Deleting(noon), want: []string{"terminating! is being deleted since 2026-12-24T12:00:00Z; Curfew does not send its DELETE again"}},

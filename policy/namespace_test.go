@@ -101,21 +101,37 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-// S6: other defaults have another hash, so that what was noted for these does not apply to them.
-func TestDefaultsHash(t *testing.T) {
-	seen := map[string]bool{resolution.DefaultsHash(annotated("default-ttl", "1d")): true}
-	for _, other := range [][]string{{"default-ttl", "1h"}, {"default-pod-ttl", "1d"}, {"default-ttl", "1d", "max-ttl", "1h"}, {"mode", "warn"}} {
-		if hash := resolution.DefaultsHash(annotated(other...)); seen[hash] {
-			t.Errorf("%q has the hash %q of others", other, hash)
-		} else {
-			seen[hash] = true
-		}
-	}
-	if resolution.DefaultsHash(annotated("mode", "warn")) != "" || !seen[resolution.DefaultsHash(annotated("default-ttl", "1d", "mode", "warn"))] {
-		t.Error("the mode is part of the hash")
+func TestDefaultSince(t *testing.T) {
+	noon := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+	hash := resolution.DefaultsHash(annotated("default-ttl", "1d"))
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        time.Time
+	}{
+		"fits":             {annotated("default-ttl", "1d", "default-since", "2026-12-24T12:00:00Z/"+hash), noon},
+		"other zone":       {annotated("default-ttl", "1d", "default-since", "2026-12-24T13:00:00+01:00/"+hash), noon},
+		"absent":           {annotated("default-ttl", "1d"), time.Time{}},
+		"other default":    {annotated("default-ttl", "1h", "default-since", "2026-12-24T12:00:00Z/"+hash), time.Time{}},
+		"a default more":   {annotated("default-ttl", "1d", "default-pod-ttl", "1h", "default-since", "2026-12-24T12:00:00Z/"+hash), time.Time{}},
+		"a bound more":     {annotated("default-ttl", "1d", "max-ttl", "1h", "default-since", "2026-12-24T12:00:00Z/"+hash), time.Time{}},
+		"no hash":          {annotated("default-ttl", "1d", "default-since", "2026-12-24T12:00:00Z"), time.Time{}},
+		"unreadable time":  {annotated("default-ttl", "1d", "default-since", "yesterday/"+hash), time.Time{}},
+		"mode is no value": {annotated("default-ttl", "1d", "mode", "warn", "default-since", "2026-12-24T12:00:00Z/"+hash), noon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := resolution.ParseNamespace("ci", test.annotations, nil).Since; !got.Equal(test.want) {
+				t.Errorf("since %v, want %v", got, test.want)
+			}
+		})
 	}
 	if got := resolution.FormatSince(noon.In(time.FixedZone("", 3600)), "abc"); got != "2026-12-24T12:00:00Z/abc" {
 		t.Errorf("FormatSince = %q", got)
+	}
+	if got := resolution.DefaultsHash(annotated("mode", "warn")); got != "" {
+		t.Errorf("hash of no defaults = %q", got)
+	}
+	if resolution.DefaultsHash(annotated("default-ttl", "1d")) == resolution.DefaultsHash(annotated("default-pod-ttl", "1d")) {
+		t.Error("the hash does not tell keys apart")
 	}
 }
 
