@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/manifests/profiles"
@@ -99,34 +98,6 @@ func TestUnreadableRuntime(t *testing.T) {
 	}
 	if status, _ := w.post(t, PathMutate, body); status != http.StatusInternalServerError {
 		t.Errorf("HTTP status %d where the runtime cannot be read, want 500 (S8)", status)
-	}
-}
-
-func TestKindProfileReplacesABuiltIn(t *testing.T) {
-	w, known, _ := platformWorld(t)
-	jobSet := schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
-	const mine = `{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: mine}, spec: {kind: {group: jobset.x-k8s.io, version: v1alpha2, kind: JobSet, resource: jobsets}}}`
-	before := known.Snapshot().Profiles[jobSet].Name
-	if errs := known.SetProfile(parsed[v1alpha1.KindProfile](t, mine)); len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	if known.Snapshot().Profiles[jobSet].Name != "mine" {
-		t.Error("the KindProfile does not apply")
-	}
-	known.PutProfile("mine", nil)
-	if known.Snapshot().Profiles[jobSet].Name != before {
-		t.Error("the built-in profile did not come back")
-	}
-	if response := w.ask(t, ask{path: PathValidatePolicy, object: mine}); !response.Allowed {
-		t.Errorf("refused: %+v", response.Result)
-	}
-	job := strings.NewReplacer("jobset.x-k8s.io", "batch", "v1alpha2", "v1", "JobSet", "Job", "jobsets", "jobs").Replace(mine)
-	if response := w.ask(t, ask{path: PathValidatePolicy, object: job}); response.Allowed ||
-		response.Result.Message != "spec.kind: Curfew has code of its own for Jobs, which no KindProfile replaces: remove this one" {
-		t.Errorf("a profile for Jobs: %+v", response.Result)
-	}
-	if response := w.ask(t, ask{path: PathValidatePolicy, old: job, object: job}); !response.Allowed {
-		t.Errorf("refused what the request does not change: %+v", response.Result)
 	}
 }
 
