@@ -266,9 +266,9 @@ func (n goldenNamespaces) Bounded() []*resolution.NamespacePolicy {
 	return out
 }
 
-// answer asks both webhooks of the kind, and returns the answer of the validating one and what a
-// case wants. It also checks what is true of every mutation: it never warns, and a second call at
-// the same instant changes nothing.
+// answer asks both webhooks of the kind, and returns the answer of the validating one and the want
+// of a case. It also checks that a mutation never warns, and that a second call at the same instant
+// changes nothing.
 func (c *goldenCase) answer(t *testing.T, known *platform.Store) (*admissionv1.AdmissionResponse, string) {
 	t.Helper()
 	w := c.world(t, known)
