@@ -27,6 +27,8 @@ func TestJudge(t *testing.T) {
 		reason string
 		err    string
 	}{
+		"suspended, unfinished":             {job: job().TTL(0).Suspend(true), reason: "is not finished"},
+		"Complete is Unknown":               {job: job().TTL(0).Condition(batchv1.JobComplete, corev1.ConditionUnknown, ago(60)), reason: "is not finished"},
 		"unfinished, TTL 100":               {job: job().TTL(100), reason: "is not finished"},
 		"finished, no TTL":                  {job: job().Complete(noon), reason: "has no TTL"},
 		"finished now, TTL 0":               {job: job().TTL(0).Complete(noon), action: policy.Delete},
@@ -92,6 +94,8 @@ func TestJudgeOfPods(t *testing.T) {
 		action policy.Action
 		reason string
 	}{
+		"no phase":                   {pod().Phase("").Terminated(noon.Add(-time.Hour)), policy.Keep, "is not finished"},
+		"running":                    {pod().Phase(corev1.PodRunning).Terminated(noon.Add(-time.Hour)), policy.Keep, "is not finished"},
 		"unknown phase":              {pod().Phase(corev1.PodUnknown).Terminated(noon.Add(-time.Hour)), policy.Keep, "is not finished"},
 		"due":                        {pod().Terminated(noon.Add(-time.Hour)), policy.Delete, ""},
 		"not accounted for":          {pod().Terminated(noon.Add(-time.Hour)).Finalizer(wellknown.FinalizerJobTracking), policy.Keep, "the Job controller has not accounted for it"},

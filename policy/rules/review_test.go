@@ -109,6 +109,26 @@ func TestFindingsMoveWithTheirItems(t *testing.T) {
 	}
 }
 
+func TestDecisionSource(t *testing.T) {
+	for name, test := range map[string]struct {
+		row
+		want string
+	}{
+		"none":         {row: row{object: job().Map()}},
+		"object":       {row: row{object: job().TTL(5).Map()}, want: "object"},
+		"filled in":    {row: row{object: job().TTL(5).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "5s")}, want: "namespace/ci"},
+		"forged":       {row: row{object: job().TTL(6).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "5s")}, want: "object"},
+		"one outcome":  {row: row{object: job().Annotation(wellknown.AnnotationTTLFailed, "5").Map()}, want: "object"},
+		"not filled":   {row: row{object: job().Map(), namespace: annotated("default-ttl", "1d", "mode", "dry-run")}, want: "namespace/ci"},
+		"stamp, empty": {row: row{object: job().Annotation(wellknown.AnnotationTTLSource, "policy/x").Map()}},
+		"on update":    {row: row{old: job().Map(), object: job().TTL(5).Annotation(wellknown.AnnotationTTLSource, "policy/x").Map()}, want: "policy/x"},
+	} {
+		if got := review(test.row).Source; got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestIsPerson(t *testing.T) {
 	for name, want := range map[string]bool{
 		"jane": true, "system:admin": true, "kubernetes-admin": true, "system:serviceaccount:ci:builder": false,
