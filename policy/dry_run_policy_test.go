@@ -44,7 +44,6 @@ func TestPolicyInDryRun(t *testing.T) {
 		ttl, verdict string
 	}{
 		"alone":                     {facts(), []*resolution.PlatformPolicy{trial("a", "ttl-after-finished", "1h")}, "", "delete policy/a dry-run"},
-		"alone, not due":            {facts(), []*resolution.PlatformPolicy{trial("a", "ttl-after-finished", "3h")}, "", "wait policy/a dry-run"},
 		"before another":            {facts(), []*resolution.PlatformPolicy{trial("a", "ttl-after-finished", "1h"), platform("b", "ttl-after-finished", "3h")}, "3h policy/b", "wait policy/b"},
 		"after another":             {facts(), []*resolution.PlatformPolicy{platform("b", "ttl-after-finished", "1h"), trial("z", "ttl-after-finished", "3h")}, "1h policy/b", "delete policy/b"},
 		"beside the object's":       {facts("ttl-after-finished", "3h"), []*resolution.PlatformPolicy{trial("a", "ttl-after-finished", "1h")}, "3h object", "wait object"},

@@ -22,15 +22,12 @@ func TestPodFinishTime(t *testing.T) {
 		pod  *builders.PodWrapper
 		want time.Time
 	}{
-		"one container":                   {failed().Terminated(second(1)), second(1)},
 		"latest of several":               {failed().Terminated(second(1)).Terminated(second(3)).Terminated(second(2)), second(3)},
-		"init container failed":           {failed().InitTerminated(second(2)), second(2)},
 		"init before main":                {failed().InitTerminated(second(1)).Terminated(second(2)), second(2)},
 		"sidecar ends last":               {failed().Terminated(second(1)).InitTerminated(second(5)), second(5)},
 		"ephemeral ends last":             {failed().Terminated(second(1)).EphemeralTerminated(second(5)), second(5)},
 		"the conditions come later":       {failed().Terminated(second(1)).Condition(corev1.PodReady, second(9)), second(1)},
 		"lastState does not count":        {failed().LastTerminated(second(1)).Condition(corev1.PodReady, second(9)), second(9)},
-		"lastState beside an end":         {failed().LastTerminated(second(7)).Terminated(second(3)), second(3)},
 		"evicted":                         {failed().Reason("Evicted").Condition(corev1.PodScheduled, second(1)).Condition(corev1.DisruptionTarget, second(4)), second(4)},
 		"lost node, container still runs": {failed().Reason("NodeLost").Container(running).Condition(corev1.PodReady, second(6)), second(6)},
 		"lost node, after the init containers": {
@@ -57,10 +54,8 @@ func TestPodFinishTime(t *testing.T) {
 		},
 		"unreadable annotation":            {failed().Annotation(wellknown.AnnotationFinishedAt, "1735041600"), time.Time{}},
 		"nothing at all":                   {failed(), time.Time{}},
-		"no end is told":                   {failed().Terminated(time.Time{}).Condition(corev1.PodReady, second(6)), second(6)},
 		"the epoch is no end":              {failed().Terminated(time.Unix(0, 0)).Condition(corev1.PodReady, second(6)), second(6)},
 		"the epoch is no transition":       {failed().Condition(corev1.PodReady, time.Unix(0, 0)), time.Time{}},
-		"succeeded, read in the same way":  {failed().Phase(corev1.PodSucceeded).Terminated(second(1)), second(1)},
 		"unfinished has none, whatever is": {failed().Phase(corev1.PodRunning).Terminated(second(1)), time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,6 @@ func TestDryRunHoldsWhatIsStamped(t *testing.T) {
 		want  string
 	}{
 		"native field":                      {stamped(3600, "policy/a"), only(hour), "delete policy/a dry-run"},
-		"not due":                           {stamped(7200, "policy/a"), only(trial("a", "ttl-after-finished", "2h")), "wait policy/a dry-run"},
 		"annotation":                        {builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-90*time.Minute)).Annotation(wellknown.AnnotationTTL, "1h").Annotation(wellknown.AnnotationTTLSource, "policy/a"), only(hour), "delete policy/a dry-run"},
 		"enforced":                          {stamped(3600, "policy/a"), only(platform("a", "ttl-after-finished", "1h")), "delete policy/a"},
 		"another policy is in dry-run":      {stamped(3600, "policy/b"), only(platform("b", "ttl-after-finished", "1h"), hour), "delete policy/b"},

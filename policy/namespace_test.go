@@ -18,16 +18,12 @@ func TestParseNamespaceErrors(t *testing.T) {
 		want        []string
 	}{
 		"nothing":           {},
-		"other keys":        {annotations: map[string]string{"example.com/default-ttl": "soon"}},
 		"readable":          {annotations: annotated("default-ttl", "1d", "max-ttl", "7d", "mode", "warn", "backfill", "true")},
-		"never":             {annotations: annotated("default-ttl", "never")},
 		"no backfill":       {annotations: annotated("backfill", "false")},
 		"ttl":               {annotations: annotated("default-ttl", "soon"), want: []string{at("default-ttl") + ": " + bad + ", or never"}},
 		"ttl succeeded":     {annotations: annotated("default-ttl-succeeded", "soon"), want: []string{at("default-ttl-succeeded") + ": " + bad + ", or never"}},
 		"ttl failed":        {annotations: annotated("default-ttl-failed", "soon"), want: []string{at("default-ttl-failed") + ": " + bad + ", or never"}},
 		"pod ttl":           {annotations: annotated("default-pod-ttl", "soon"), want: []string{at("default-pod-ttl") + ": " + bad + ", or never"}},
-		"empty":             {annotations: annotated("default-ttl", ""), want: []string{at("default-ttl") + ": is empty: " + fix + ", or never"}},
-		"negative":          {annotations: annotated("default-ttl", "-1"), want: []string{at("default-ttl") + `: "-1" is negative: a duration is 0 or more, or never`}},
 		"deadline":          {annotations: annotated("default-deadline", "soon"), want: []string{at("default-deadline") + ": " + bad}},
 		"deadline of 0":     {annotations: annotated("default-deadline", "0"), want: []string{at("default-deadline") + `: "0" is below 1: a deadline is 1s or more`}},
 		"deadline of never": {annotations: annotated("default-deadline", "never"), want: []string{at("default-deadline") + `: "never" is not a duration: ` + fix}},
@@ -84,25 +80,12 @@ func TestParseNamespaceIsUsable(t *testing.T) {
 	}
 }
 
-func TestParseNamespaceMode(t *testing.T) {
-	for text, want := range map[string]resolution.Mode{"enforce": resolution.ModeEnforce, "warn": resolution.ModeWarn, "dry-run": resolution.ModeDryRun} {
-		if got := resolution.ParseNamespace("ci", annotated("mode", text), nil).Mode; got != want {
-			t.Errorf("mode %q is %q", text, got)
-		}
-	}
-	if got := resolution.ParseNamespace("ci", nil, nil).Mode; got != resolution.ModeEnforce {
-		t.Errorf("no mode is %q", got)
-	}
-}
-
 func TestInUse(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations           map[string]string
 		inUse, pods, defaults bool
 	}{
-		"nothing":  {},
 		"mode":     {annotations: annotated("mode", "warn")},
-		"backfill": {annotations: annotated("backfill", "true")},
 		"ttl":      {annotations: annotated("default-ttl", "1d"), inUse: true, pods: true, defaults: true},
 		"outcome":  {annotations: annotated("default-ttl-failed", "1d"), inUse: true, pods: true, defaults: true},
 		"pod ttl":  {annotations: annotated("default-pod-ttl", "1d"), inUse: true, pods: true, defaults: true},

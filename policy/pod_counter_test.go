@@ -42,9 +42,7 @@ func TestOrderOfPodTTLs(t *testing.T) {
 		want      string
 		live      bool
 	}{
-		"nothing":                           {job: resolution.CounterOfJob(jobWith("").Obj()), want: ""},
 		"its own":                           {own: "1h", job: resolution.CounterOfJob(jobWith("2h").Obj()), namespace: []string{"default-pod-ttl", "3h"}, want: "1h object"},
-		"its own never":                     {own: "never", job: resolution.CounterOfJob(jobWith("0").Obj()), want: "never object"},
 		"its Job's":                         {job: resolution.CounterOfJob(jobWith("2h").Obj()), namespace: []string{"default-pod-ttl", "3h"}, policies: []*resolution.PlatformPolicy{pods}, want: "2h job/build", live: true},
 		"its Job's never":                   {job: resolution.CounterOfJob(jobWith("never").Obj()), namespace: []string{"default-pod-ttl", "3h"}, want: "never job/build", live: true},
 		"its Job's, unreadable":             {job: resolution.CounterOfJob(jobWith("soon").Obj()), namespace: []string{"default-pod-ttl", "3h"}, want: "unusable job/build", live: true},

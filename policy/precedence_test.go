@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"cmp"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,133 +17,57 @@ import (
 // Each pair of neighbouring levels, both ways round: the longer and the shorter value in the upper
 // one. The upper decides, whatever it says; the outcome counts within the level only.
 func TestPrecedence(t *testing.T) {
-	const none = ""
+	const ttl = "ttl-after-finished "
 	for name, test := range map[string]struct {
-		runtime, object, namespace []string
-		policies                   []*resolution.PlatformPolicy
-		succeeded, failed          string
+		runtime, object, namespace string
+		policies                   []string
+		// want is the TTL of what succeeded, and of what failed unless that has another.
+		want, failed string
 	}{
-		"no level": {},
-		"runtime longer than object": {
-			runtime: []string{"ttl-after-finished", "9h"}, object: []string{"ttl-after-finished", "1h"},
-			succeeded: "9h runtime/torch", failed: "9h runtime/torch",
-		},
-		"runtime shorter than object": {
-			runtime: []string{"ttl-after-finished", "1h"}, object: []string{"ttl-after-finished", "9h"},
-			succeeded: "1h runtime/torch", failed: "1h runtime/torch",
-		},
-		"object longer than namespace": {
-			object: []string{"ttl-after-finished", "9h"}, namespace: []string{"default-ttl", "1h"},
-			succeeded: "9h object", failed: "9h object",
-		},
-		"object shorter than namespace": {
-			object: []string{"ttl-after-finished", "1h"}, namespace: []string{"default-ttl", "9h"},
-			succeeded: "1h object", failed: "1h object",
-		},
-		"object never, namespace": {
-			object: []string{"ttl-after-finished", "never"}, namespace: []string{"default-ttl", "1h"},
-			succeeded: "never object", failed: "never object",
-		},
-		"namespace longer than policy": {
-			namespace: []string{"default-ttl", "9h"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "1h")},
-			succeeded: "9h namespace/ci", failed: "9h namespace/ci",
-		},
-		"namespace shorter than policy": {
-			namespace: []string{"default-ttl", "1h"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "9h")},
-			succeeded: "1h namespace/ci", failed: "1h namespace/ci",
-		},
-		"policy before policy, longer": {
-			policies:  []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "9h"), platform("b", "ttl-after-finished", "1h")},
-			succeeded: "9h policy/a", failed: "9h policy/a",
-		},
-		"policy before policy, shorter": {
-			policies:  []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "1h"), platform("b", "ttl-after-finished", "9h")},
-			succeeded: "1h policy/a", failed: "1h policy/a",
-		},
-		"a policy without a TTL is passed over": {
-			policies:  []*resolution.PlatformPolicy{platform("a"), platform("b", "ttl-after-finished", "9h")},
-			succeeded: "9h policy/b", failed: "9h policy/b",
-		},
-		"the outcome wins within a level": {
-			namespace: []string{"default-ttl", "1h", "default-ttl-failed", "9h"},
-			succeeded: "1h namespace/ci", failed: "9h namespace/ci",
-		},
-		"outcome in the runtime, plain in the object": {
-			runtime: []string{"ttl-after-failed", "9h"}, object: []string{"ttl-after-finished", "1h"},
-			succeeded: none, failed: "9h runtime/torch",
-		},
-		"plain in the runtime, outcome in the object": {
-			runtime: []string{"ttl-after-finished", "9h"}, object: []string{"ttl-after-failed", "1h"},
-			succeeded: "9h runtime/torch", failed: "9h runtime/torch",
-		},
-		"outcome in the object, plain in the namespace": {
-			object: []string{"ttl-after-failed", "9h"}, namespace: []string{"default-ttl", "1h"},
-			succeeded: none, failed: "9h object",
-		},
-		"plain in the object, outcome in the namespace": {
-			object: []string{"ttl-after-finished", "9h"}, namespace: []string{"default-ttl-failed", "1h"},
-			succeeded: "9h object", failed: "9h object",
-		},
-		"outcome in the namespace, plain in the policy": {
-			namespace: []string{"default-ttl-failed", "9h"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "1h")},
-			succeeded: none, failed: "9h namespace/ci",
-		},
-		"plain in the namespace, outcome in the policy": {
-			namespace: []string{"default-ttl", "9h"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-failed", "1h")},
-			succeeded: "9h namespace/ci", failed: "9h namespace/ci",
-		},
-		"unreadable runtime": {
-			runtime: []string{"ttl-after-finished", "?"}, object: []string{"ttl-after-finished", "1h"},
-			succeeded: "unusable runtime/torch", failed: "unusable runtime/torch",
-		},
-		"unreadable object": {
-			object: []string{"ttl-after-finished", "?"}, namespace: []string{"default-ttl", "1h"},
-			succeeded: "unusable object", failed: "unusable object",
-		},
-		"unreadable namespace": {
-			namespace: []string{"default-ttl", "?"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "1h")},
-			succeeded: "unusable namespace/ci", failed: "unusable namespace/ci",
-		},
-		"unreadable policy": {
-			policies:  []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "?"), platform("b", "ttl-after-finished", "1h")},
-			succeeded: "unusable policy/a", failed: "unusable policy/a",
-		},
-		"bounds do not bind the runtime": {
-			runtime: []string{"ttl-after-finished", "9h"}, namespace: []string{"max-ttl", "1h"},
-			succeeded: "9h runtime/torch", failed: "9h runtime/torch",
-		},
-		"bounds refuse the object": {
-			object: []string{"ttl-after-finished", "9h"}, namespace: []string{"max-ttl", "1h"},
-			succeeded: "unusable object", failed: "unusable object",
-		},
-		"bounds clamp the namespace": {
-			namespace: []string{"default-ttl", "9h", "max-ttl", "1h"},
-			succeeded: "1h namespace/ci", failed: "1h namespace/ci",
-		},
-		"the namespace's bounds clamp the policy": {
-			namespace: []string{"max-ttl", "1h"}, policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "never")},
-			succeeded: "1h policy/a", failed: "1h policy/a",
-		},
-		"an unreadable bound makes the default unusable": {
-			namespace: []string{"default-ttl", "9h", "min-ttl", "?"},
-			succeeded: "unusable namespace/ci", failed: "unusable namespace/ci",
-		},
+		"runtime longer than object":                     {runtime: ttl + "9h", object: ttl + "1h", want: "9h runtime/torch"},
+		"runtime shorter than object":                    {runtime: ttl + "1h", object: ttl + "9h", want: "1h runtime/torch"},
+		"object longer than namespace":                   {object: ttl + "9h", namespace: "default-ttl 1h", want: "9h object"},
+		"object shorter than namespace":                  {object: ttl + "1h", namespace: "default-ttl 9h", want: "1h object"},
+		"namespace longer than policy":                   {namespace: "default-ttl 9h", policies: []string{"a " + ttl + "1h"}, want: "9h namespace/ci"},
+		"namespace shorter than policy":                  {namespace: "default-ttl 1h", policies: []string{"a " + ttl + "9h"}, want: "1h namespace/ci"},
+		"policy before policy, longer":                   {policies: []string{"a " + ttl + "9h", "b " + ttl + "1h"}, want: "9h policy/a"},
+		"a policy without a TTL is passed over":          {policies: []string{"a", "b " + ttl + "9h"}, want: "9h policy/b"},
+		"the outcome wins within a level":                {namespace: "default-ttl 1h default-ttl-failed 9h", want: "1h namespace/ci", failed: "9h namespace/ci"},
+		"outcome in the runtime, plain in the object":    {runtime: "ttl-after-failed 9h", object: ttl + "1h", failed: "9h runtime/torch"},
+		"plain in the runtime, outcome in the object":    {runtime: ttl + "9h", object: "ttl-after-failed 1h", want: "9h runtime/torch"},
+		"outcome in the object, plain in the namespace":  {object: "ttl-after-failed 9h", namespace: "default-ttl 1h", failed: "9h object"},
+		"plain in the object, outcome in the namespace":  {object: ttl + "9h", namespace: "default-ttl-failed 1h", want: "9h object"},
+		"outcome in the namespace, plain in the policy":  {namespace: "default-ttl-failed 9h", policies: []string{"a " + ttl + "1h"}, failed: "9h namespace/ci"},
+		"plain in the namespace, outcome in the policy":  {namespace: "default-ttl 9h", policies: []string{"a ttl-after-failed 1h"}, want: "9h namespace/ci"},
+		"unreadable runtime":                             {runtime: ttl + "?", object: ttl + "1h", want: "unusable runtime/torch"},
+		"unreadable object":                              {object: ttl + "?", namespace: "default-ttl 1h", want: "unusable object"},
+		"unreadable namespace":                           {namespace: "default-ttl ?", policies: []string{"a " + ttl + "1h"}, want: "unusable namespace/ci"},
+		"unreadable policy":                              {policies: []string{"a " + ttl + "?", "b " + ttl + "1h"}, want: "unusable policy/a"},
+		"bounds do not bind the runtime":                 {runtime: ttl + "9h", namespace: "max-ttl 1h", want: "9h runtime/torch"},
+		"bounds refuse the object":                       {object: ttl + "9h", namespace: "max-ttl 1h", want: "unusable object"},
+		"bounds clamp the namespace":                     {namespace: "default-ttl 9h max-ttl 1h", want: "1h namespace/ci"},
+		"the namespace's bounds clamp the policy":        {namespace: "max-ttl 1h", policies: []string{"a " + ttl + "never"}, want: "1h policy/a"},
+		"an unreadable bound makes the default unusable": {namespace: "default-ttl 9h min-ttl ?", want: "unusable namespace/ci"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := builders.MakeJob("ci", "build").Created(noon.Add(-time.Hour))
-			for key, value := range annotated(test.object...) {
+			for key, value := range annotated(strings.Fields(test.object)...) {
 				job.Annotation(key, value)
 			}
-			scope := &resolution.Scope{Namespace: namespaceOf(test.namespace...), Policies: test.policies}
-			if test.runtime != nil {
-				scope.Runtime = &resolution.RuntimePolicy{Name: "torch", TTL: ttls(test.runtime...)}
+			scope := &resolution.Scope{Namespace: namespaceOf(strings.Fields(test.namespace)...)}
+			for _, text := range test.policies {
+				fields := strings.Fields(text)
+				scope.Policies = append(scope.Policies, platform(fields[0], fields[1:]...))
+			}
+			if test.runtime != "" {
+				scope.Runtime = &resolution.RuntimePolicy{Name: "torch", TTL: ttls(strings.Fields(test.runtime)...)}
 			}
 			got := resolution.Resolve(policy.FactsOfJob(job.Obj()), scope)
-			if text := valueText(got.Succeeded); text != test.succeeded {
-				t.Errorf("succeeded: %q, want %q", text, test.succeeded)
+			if text := valueText(got.Succeeded); text != test.want {
+				t.Errorf("succeeded: %q, want %q", text, test.want)
 			}
-			if text := valueText(got.Failed); text != test.failed {
-				t.Errorf("failed: %q, want %q", text, test.failed)
+			if text, want := valueText(got.Failed), cmp.Or(test.failed, test.want); text != want {
+				t.Errorf("failed: %q, want %q", text, want)
 			}
 		})
 	}
@@ -197,10 +123,6 @@ func TestDeadlinePrecedence(t *testing.T) {
 		policies  []*resolution.PlatformPolicy
 		want      string
 	}{
-		"no level":                 {job: builders.MakeJob("ci", "a")},
-		"object":                   {job: builders.MakeJob("ci", "a").Deadline(60), namespace: []string{"default-deadline", "1h"}, want: "1m object"},
-		"object of 0":              {job: builders.MakeJob("ci", "a").Deadline(0), namespace: []string{"default-deadline", "1h"}, want: "unusable object"},
-		"object outside":           {job: builders.MakeJob("ci", "a").Deadline(60), namespace: []string{"min-deadline", "1h"}, want: "unusable object"},
 		"annotation has no effect": {job: builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationActiveDeadline, "60"), namespace: []string{"default-deadline", "1h"}, want: "1h namespace/ci"},
 		"namespace": {
 			job: builders.MakeJob("ci", "a"), namespace: []string{"default-deadline", "1h"},

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -185,5 +186,55 @@ func sendCorpus(t *testing.T, w *world, asked ask, kind string, changed, warned 
 				t.Errorf("%s, update %v: %s answered %+v", kind, update, path, response)
 			}
 		}
+	}
+}
+
+// diff is what differs between two objects, a line a field.
+func diff(t *testing.T, before, after string) []string {
+	t.Helper()
+	old, now := map[string]string{}, map[string]string{}
+	flatten(t, before, old)
+	flatten(t, after, now)
+	var out []string
+	for _, path := range slices.Sorted(maps.Keys(old)) {
+		if now[path] != old[path] {
+			out = append(out, "- "+path+": "+old[path])
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(now)) {
+		if now[path] != old[path] {
+			out = append(out, "+ "+path+": "+now[path])
+		}
+	}
+	return out
+}
+
+func flatten(t *testing.T, text string, into map[string]string) {
+	t.Helper()
+	var object any
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(path string, at any)
+	walk = func(path string, at any) {
+		switch value := at.(type) {
+		case map[string]any:
+			for key, inner := range value {
+				walk(path+"["+key+"]", inner)
+			}
+		case []any:
+			for i, inner := range value {
+				walk(fmt.Sprintf("%s[%d]", path, i), inner)
+			}
+		default:
+			text, err := json.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			into[path] = string(text)
+		}
+	}
+	for key, value := range object.(map[string]any) {
+		walk(key, value)
 	}
 }

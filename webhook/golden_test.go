@@ -6,15 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	yamlv3 "go.yaml.in/yaml/v3"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -27,22 +28,29 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-var update = flag.Bool("update", false, "write testdata/cases/*/response.yaml anew")
+var update = flag.Bool("update", false, "rewrite what the cases in testdata/cases want")
 
-const (
-	goldenCases = "testdata/cases"
-	goldenIndex = "testdata/cases.yaml"
-)
+// goldenFile is a file of testdata/cases (README.md). Each case is a merge patch on the base.
+type goldenFile struct {
+	Base  json.RawMessage            `json:"base"`
+	Bases map[string]json.RawMessage `json:"bases"`
+	Cases map[string]json.RawMessage `json:"cases"`
+}
 
-// goldenRequest is request.yaml: a request as kubectl would cause it, and the settings of the
-// Curfew that it comes to.
-type goldenRequest struct {
-	// ForLabel: it is sent because of a label, as objects of any kind are.
-	ForLabel  bool            `json:"forLabel"`
-	User      string          `json:"user"`
-	Settings  goldenSettings  `json:"settings"`
-	Object    json.RawMessage `json:"object"`
-	OldObject json.RawMessage `json:"oldObject"`
+// goldenCase is a request as kubectl would cause it, and the cluster that it comes to.
+type goldenCase struct {
+	Shows string `json:"shows"`
+	Base  string `json:"base"`
+	// ForLabel: the request is sent because of a label, as objects of any kind are.
+	ForLabel   bool                                    `json:"forLabel"`
+	User       string                                  `json:"user"`
+	Settings   goldenSettings                          `json:"settings"`
+	Object     json.RawMessage                         `json:"object"`
+	Was        json.RawMessage                         `json:"was"`
+	Namespaces map[string]metav1.ObjectMeta            `json:"namespaces"`
+	Policies   map[string]v1alpha1.LifecyclePolicySpec `json:"policies"`
+	Runtimes   map[string]map[string]any               `json:"runtimes"`
+	Want       json.RawMessage                         `json:"want"`
 }
 
 type goldenSettings struct {
@@ -55,59 +63,53 @@ type goldenSettings struct {
 	MayNotDelete []string `json:"mayNotDelete"`
 }
 
-// goldenResponse is response.yaml: what the mutating webhook did, and what the validating one said
-// of the result.
-type goldenResponse struct {
-	Mutate   *goldenMutation `json:"mutate,omitempty"`
-	Validate goldenReview    `json:"validate"`
+// goldenWant is the answer of both webhooks. It is written, and compared as text.
+type goldenWant struct {
+	Patch    []yamlv3.Node `yaml:"patch,omitempty"`
+	Denied   string        `yaml:"denied,omitempty"`
+	Fields   []string      `yaml:"fields,omitempty,flow"`
+	Warnings []string      `yaml:"warnings,omitempty"`
+	Audit    goldenAudit   `yaml:"audit,omitempty,flow"`
 }
 
-type goldenMutation struct {
-	Patch []json.RawMessage `json:"patch,omitempty"`
-	// Diff is the patch again, by the fields of the object.
-	Diff  []string          `json:"diff,omitempty"`
-	Audit map[string]string `json:"audit,omitempty"`
+type goldenAudit struct {
+	Mutate   any `yaml:"mutate,omitempty"`
+	Validate any `yaml:"validate,omitempty"`
 }
 
-type goldenReview struct {
-	Allowed bool   `json:"allowed"`
-	Message string `json:"message,omitempty"`
-	// Fields are those that the message speaks of, for machines.
-	Fields   []string          `json:"fields,omitempty"`
-	Warnings []string          `json:"warnings,omitempty"`
-	Audit    map[string]string `json:"audit,omitempty"`
-}
-
-// TestGolden sends the request of each folder of testdata/cases through the mutating webhook and
-// what comes of it through the validating one, and compares both answers with response.yaml. The
-// index says what each case holds.
+// TestGolden sends the object of each case through the mutating webhook, and the result through the
+// validating one. Each rule has a case.
 func TestGolden(t *testing.T) {
-	index := map[string]string{}
-	readYAML(t, goldenIndex, &index)
-	folders, err := os.ReadDir(goldenCases)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, folder := range folders {
-		if _, ok := index[folder.Name()]; !ok || !folder.IsDir() {
-			t.Errorf("%s/%s is not in %s", goldenCases, folder.Name(), goldenIndex)
-		}
+	files, err := filepath.Glob("testdata/cases/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
 	}
 	known, err := platform.New(builtinProfiles(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(index)) {
-		t.Run(name, func(t *testing.T) {
-			if index[name] == "" {
-				t.Errorf("%s does not say what the case holds", goldenIndex)
+	fileOf, seen := map[string]string{}, map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases := goldenCases(t, file, text)
+		wants := map[string]string{}
+		for _, name := range slices.Sorted(maps.Keys(cases)) {
+			if other, ok := fileOf[name]; ok {
+				t.Errorf("%s is in %s and in %s", name, other, file)
 			}
-			have := runGolden(t, known, filepath.Join(goldenCases, name))
-			for _, rule := range strings.Split(have.Validate.Audit[auditRules], ",") {
-				seen[rule] = true
-			}
-		})
+			fileOf[name] = file
+			t.Run(name, func(t *testing.T) {
+				response, want := cases[name].answer(t, known)
+				for _, rule := range strings.Split(response.AuditAnnotations[auditRules], ",") {
+					seen[rule] = true
+				}
+				wants[name] = want
+			})
+		}
+		compareWants(t, file, string(text), wants)
 	}
 	names := rules.PlatformRules()
 	for _, rule := range rules.All() {
@@ -115,74 +117,127 @@ func TestGolden(t *testing.T) {
 	}
 	for _, name := range names {
 		if !seen[name] {
-			t.Errorf("no case has rule %s speak", name)
+			t.Errorf("rule %s has no case", name)
 		}
 	}
 }
 
-func runGolden(t *testing.T, known *platform.Store, folder string) goldenResponse {
+// compareWants compares the answers of a file, or writes them into it.
+func compareWants(t *testing.T, file, text string, answered map[string]string) {
 	t.Helper()
-	files, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if !slices.Contains([]string{"request.yaml", "response.yaml", "namespace.yaml", "policies.yaml", "runtimes.yaml"}, file.Name()) {
-			t.Errorf("%s is no file of a case", file.Name())
+	rewritten := replaceWants(text, func(name, old string) string {
+		have, ok := answered[name]
+		if !ok { // -run selected another case.
+			return old
 		}
-	}
-	request := goldenRequest{}
-	readYAML(t, filepath.Join(folder, "request.yaml"), &request)
-	have := request.answer(t, goldenWorld(t, known, folder, request.Settings))
-	text, err := yaml.Marshal(have)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(folder, "response.yaml")
-	if *update {
-		if err := os.WriteFile(file, text, 0o644); err != nil {
-			t.Fatal(err)
+		if have != old && !*update {
+			t.Errorf("%s: %s answered\n%s\nwant\n%s\n-update rewrites the file", file, name, have, old)
 		}
 		return have
+	})
+	if *update {
+		if err := os.WriteFile(file, []byte(rewritten), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	want, err := os.ReadFile(file)
+}
+
+// goldenCases returns the cases of a file, each merged into its base.
+func goldenCases(t *testing.T, path string, text []byte) map[string]*goldenCase {
+	t.Helper()
+	file := goldenFile{}
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	out, unused := map[string]*goldenCase{}, maps.Clone(file.Bases)
+	for name, patch := range file.Cases {
+		named := goldenCase{}
+		if err := json.Unmarshal(patch, &named); err != nil {
+			t.Fatalf("%s: %s: %v", path, name, err)
+		}
+		delete(unused, named.Base)
+		base := file.Base
+		if named.Base != "" {
+			base = mergePatch(t, base, file.Bases[named.Base])
+		}
+		one := &goldenCase{}
+		decoder := json.NewDecoder(bytes.NewReader(mergePatch(t, base, patch)))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(one); err != nil {
+			t.Fatalf("%s: %s: %v", path, name, err)
+		}
+		one.Was = named.Was // As it is written: merging drops what a patch removes.
+		if one.Shows == "" || one.Want == nil {
+			t.Errorf("%s: %s needs shows and want; -update fills in an empty want", path, name)
+		}
+		out[name] = one
+	}
+	for name := range unused {
+		t.Errorf("%s: no case has the base %s", path, name)
+	}
+	return out
+}
+
+func mergePatch(t *testing.T, base, patch json.RawMessage) json.RawMessage {
+	t.Helper()
+	out, err := jsonpatch.MergePatch(base, patch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(text, want) {
-		t.Errorf("answered\n%s\nwant\n%s\n-update writes it anew", text, want)
-	}
-	return have
+	return out
 }
 
-// goldenWorld is a Curfew over the files that lie beside the request. The catalog is shared and
-// cleared, as compiling its profiles takes longest.
-func goldenWorld(t *testing.T, known *platform.Store, folder string, settings goldenSettings) *world {
+var (
+	caseLine = regexp.MustCompile(`^  ([a-z0-9-]+):\n$`)
+	wantLine = regexp.MustCompile(`^    want:`)
+	wantMore = regexp.MustCompile(`^     `)
+)
+
+// replaceWants replaces what each case of a file wants, and leaves every other line as it is.
+func replaceWants(text string, replace func(name, old string) string) string {
+	out, name := strings.Builder{}, ""
+	lines := strings.SplitAfter(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		if match := caseLine.FindStringSubmatch(lines[i]); match != nil {
+			name = match[1]
+		}
+		if !wantLine.MatchString(lines[i]) {
+			out.WriteString(lines[i])
+			continue
+		}
+		old := lines[i]
+		for ; i+1 < len(lines) && wantMore.MatchString(lines[i+1]); i++ {
+			old += lines[i+1]
+		}
+		out.WriteString(replace(name, old))
+	}
+	return out.String()
+}
+
+// world is a Curfew in the cluster of the case. The catalog is shared and cleared, as compiling its
+// profiles takes longest.
+func (c *goldenCase) world(t *testing.T, known *platform.Store) *world {
 	t.Helper()
-	for _, text := range documents(t, filepath.Join(folder, "policies.yaml")) {
-		object := parsed[v1alpha1.LifecyclePolicy](t, text)
-		known.SetPolicy(object)
-		t.Cleanup(func() { known.PutPolicy(object.Name, nil) })
+	for name, spec := range c.Policies {
+		known.SetPolicy(&v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
+		t.Cleanup(func() { known.PutPolicy(name, nil) })
 	}
 	namespaces := goldenNamespaces{}
-	for _, text := range documents(t, filepath.Join(folder, "namespace.yaml")) {
-		object := parsed[metav1.PartialObjectMetadata](t, text)
-		namespaces[object.Name] = resolution.ParseNamespace(object.Name, object.Annotations, object.Labels)
-	}
-	getter := &runtimes{objects: map[string]map[string]any{}}
-	for _, text := range documents(t, filepath.Join(folder, "runtimes.yaml")) {
-		object := *parsed[map[string]any](t, text)
-		getter.objects[object["metadata"].(map[string]any)["name"].(string)] = object
+	for name, meta := range c.Namespaces {
+		namespaces[name] = resolution.ParseNamespace(name, meta.Annotations, meta.Labels)
 	}
 	const controller = "system:serviceaccount:curfew-system:curfew-controller"
 	access := &answers{of: map[string]bool{
-		person: !slices.Contains(settings.MayNotDelete, "user"), controller: !slices.Contains(settings.MayNotDelete, "controller"), robot: true,
+		person:     !slices.Contains(c.Settings.MayNotDelete, "user"),
+		controller: !slices.Contains(c.Settings.MayNotDelete, "controller"),
+		robot:      true,
 	}}
 	return newWorld(t, func(o *Options) {
-		o.Platform, o.Namespaces, o.Runtimes, o.Access, o.ControllerUser, o.CleanupUser = known, namespaces, getter, access, controller, controller
-		o.AnnotationsOnly, o.RequireDelete, o.StrictLabels = settings.NativeTTLOff, settings.RequireDelete, settings.StrictLabels
-		o.WarnExpired = settings.WarnExpired
-		o.KyvernoLabel = settings.KyvernoLabel
+		o.Platform, o.Namespaces, o.Runtimes, o.Access = known, namespaces, &runtimes{objects: c.Runtimes}, access
+		o.ControllerUser, o.CleanupUser = controller, controller
+		o.AnnotationsOnly, o.RequireDelete, o.StrictLabels = c.Settings.NativeTTLOff, c.Settings.RequireDelete, c.Settings.StrictLabels
+		o.WarnExpired = c.Settings.WarnExpired
+		o.KyvernoLabel = c.Settings.KyvernoLabel
 		o.Controller.Protect = []string{"curfew-system", "kube-system"}
 	})
 }
@@ -211,135 +266,103 @@ func (n goldenNamespaces) Bounded() []*resolution.NamespacePolicy {
 	return out
 }
 
-// answer asks both webhooks of the kind. It also checks what every mutation has in common: it never
-// warns, and a second call at the same instant changes nothing.
-func (r *goldenRequest) answer(t *testing.T, w *world) goldenResponse {
+// answer asks both webhooks of the kind, and returns the answer of the validating one and the want
+// of a case. It also checks that a mutation never warns, and that a second call at the same instant
+// changes nothing.
+func (c *goldenCase) answer(t *testing.T, known *platform.Store) (*admissionv1.AdmissionResponse, string) {
 	t.Helper()
+	w := c.world(t, known)
 	meta := metav1.PartialObjectMetadata{}
-	if err := json.Unmarshal(r.Object, &meta); err != nil {
+	if err := json.Unmarshal(c.Object, &meta); err != nil {
 		t.Fatal(err)
 	}
 	mutate, validate := PathMutate, PathValidate
 	group := meta.GroupVersionKind().Group
 	switch {
-	case group == wellknown.Group && !r.ForLabel:
+	case group == wellknown.Group && !c.ForLabel:
 		mutate, validate = "", PathValidatePolicy
 	case group == "" && meta.Kind == "Namespace":
 		mutate, validate = PathMutateNamespace, PathValidateNamespace
 	}
-	asked := ask{namespace: meta.Namespace, user: r.User, object: string(r.Object), old: string(r.OldObject)}
-	out := goldenResponse{}
+	asked := ask{namespace: meta.Namespace, user: c.User, object: string(c.Object)}
+	if c.Was != nil {
+		asked.old = string(mergePatch(t, c.Object, c.Was))
+	}
+	want := goldenWant{}
 	if mutate != "" {
 		asked.path = mutate
 		response := w.ask(t, asked)
 		if !response.Allowed || len(response.Warnings) > 0 {
 			t.Errorf("the mutating webhook answered %+v", response)
 		}
-		mutation := goldenMutation{Audit: response.AuditAnnotations}
-		if len(response.Patch) > 0 {
-			if err := json.Unmarshal(response.Patch, &mutation.Patch); err != nil {
-				t.Fatal(err)
-			}
-		}
-		before := asked.object
-		asked.object = patchedObject(t, before, response)
-		mutation.Diff = diff(t, before, asked.object)
-		out.Mutate = &mutation
+		want.Audit.Mutate = goldenAnnotations(t, response)
+		want.Patch = goldenPatch(t, response.Patch)
+		asked.object = patchedObject(t, asked.object, response)
 		w.clock.now = t0
 		if again := w.ask(t, asked); len(again.Patch) > 0 {
 			t.Errorf("a second call has a patch as well: %s", again.Patch)
 		}
 	}
 	asked.path = validate
-	out.Validate = review(t, w.answered(t, asked))
-	return out
-}
-
-func review(t *testing.T, response *admissionv1.AdmissionResponse) goldenReview {
-	t.Helper()
-	out := goldenReview{Allowed: response.Allowed, Warnings: response.Warnings, Audit: response.AuditAnnotations}
+	response := w.ask(t, asked)
 	if len(response.Patch) > 0 {
 		t.Errorf("the validating webhook has a patch: %s", response.Patch)
 	}
-	if !response.Allowed {
-		out.Message = response.Result.Message
-		for _, cause := range response.Result.Details.Causes {
-			out.Fields = append(out.Fields, cause.Field)
-		}
+	want.Warnings, want.Audit.Validate = response.Warnings, goldenAnnotations(t, response)
+	if want.Fields = deniedFields(t, response); !response.Allowed {
+		want.Denied = response.Result.Message
 	}
-	return out
+	return response, want.text(t)
 }
 
-// diff is what differs between two objects, a line a field.
-func diff(t *testing.T, before, after string) []string {
+// goldenAnnotations are the audit annotations, or "none". A case leaves out {decision: allowed}.
+func goldenAnnotations(t *testing.T, response *admissionv1.AdmissionResponse) any {
 	t.Helper()
-	old, now := map[string]string{}, map[string]string{}
-	flatten(t, before, old)
-	flatten(t, after, now)
-	var out []string
-	for _, path := range slices.Sorted(maps.Keys(old)) {
-		if now[path] != old[path] {
-			out = append(out, "- "+path+": "+old[path])
+	for key := range response.AuditAnnotations {
+		if strings.Contains(key, "/") {
+			t.Errorf("the API server drops the audit annotation %q", key)
 		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(now)) {
-		if now[path] != old[path] {
-			out = append(out, "+ "+path+": "+now[path])
-		}
-	}
-	return out
-}
-
-func flatten(t *testing.T, text string, into map[string]string) {
-	t.Helper()
-	var object any
-	if err := json.Unmarshal([]byte(text), &object); err != nil {
-		t.Fatal(err)
-	}
-	var walk func(path string, at any)
-	walk = func(path string, at any) {
-		switch value := at.(type) {
-		case map[string]any:
-			for key, inner := range value {
-				walk(path+"["+key+"]", inner)
-			}
-		case []any:
-			for i, inner := range value {
-				walk(fmt.Sprintf("%s[%d]", path, i), inner)
-			}
-		default:
-			text, err := json.Marshal(value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			into[path] = string(text)
-		}
-	}
-	for key, value := range object.(map[string]any) {
-		walk(key, value)
-	}
-}
-
-func readYAML(t *testing.T, file string, into any) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict(text, into); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-}
-
-// documents returns the documents of a file, or none if there is no such file.
-func documents(t *testing.T, file string) []string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case len(response.AuditAnnotations) == 0:
+		return "none"
+	case maps.Equal(response.AuditAnnotations, map[string]string{auditDecision: "allowed"}):
 		return nil
 	}
-	if err != nil {
+	return response.AuditAnnotations
+}
+
+// goldenPatch are the operations of a JSON patch, each to be written on one line.
+func goldenPatch(t *testing.T, patch []byte) []yamlv3.Node {
+	t.Helper()
+	var out []yamlv3.Node
+	if err := yamlv3.Unmarshal(patch, &out); err != nil {
 		t.Fatal(err)
 	}
-	return strings.Split(string(text), "\n---\n")
+	var plain func(*yamlv3.Node)
+	plain = func(node *yamlv3.Node) {
+		node.Style &^= yamlv3.DoubleQuotedStyle
+		for _, inner := range node.Content {
+			plain(inner)
+		}
+	}
+	for i := range out {
+		plain(&out[i])
+	}
+	return out
+}
+
+// text is the want as the lines of a case.
+func (w *goldenWant) text(t *testing.T) string {
+	t.Helper()
+	out := bytes.Buffer{}
+	encoder := yamlv3.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(w); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() == "{}\n" {
+		return "    want: {}\n"
+	}
+	return "    want:\n" + regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(out.String(), "      $1")
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -165,4 +166,14 @@ func TestContentTypeWithParameters(t *testing.T) {
 	if w.mux.ServeHTTP(recorder, request); recorder.Code != http.StatusOK {
 		t.Errorf("HTTP %d: %s", recorder.Code, recorder.Body)
 	}
+}
+
+// capturedReview is the review of a new Job as an API server wrote it, managedFields included.
+func capturedReview(t testing.TB) []byte {
+	t.Helper()
+	body, err := os.ReadFile("testdata/review-job.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
 }

@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -23,20 +22,9 @@ func TestMutateNamespace(t *testing.T) {
 		object, old string
 		patch       string
 	}{
-		"nothing": {object: namespace("", "")},
-		"default, created": {object: "{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d}}}",
-			patch: `[{"op":"add","path":"/metadata/labels","value":{"curfew.dev/in-use":"true","curfew.dev/pods-in-use":"true"}},{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash1d) + `"}]`},
 		"default, added": {old: namespace("x: y", ""), object: namespace("x: y", "curfew.dev/default-ttl: 1d"),
 			patch: `[{"op":"add","path":"/metadata/labels/curfew.dev~1in-use","value":"true"},{"op":"add","path":"/metadata/labels/curfew.dev~1pods-in-use","value":"true"},{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash1d) + `"}]`},
-		"default, changed": {old: stamped("1d", since(hash1d)), object: stamped("2d", since(hash1d)),
-			patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash2d) + `"}]`},
-		"default, unchanged": {old: stamped("1d", since(hash1d)), object: stamped("1d", since(hash1d))},
-		"default, removed": {old: stamped("1d", since(hash1d)), object: namespace("curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-since: "+since(hash1d)),
-			patch: `[{"op":"remove","path":"/metadata/labels/curfew.dev~1in-use"},{"op":"remove","path":"/metadata/labels/curfew.dev~1pods-in-use"},{"op":"remove","path":"/metadata/annotations/curfew.dev~1default-since"}]`},
-		"deadline only": {object: namespace("curfew.dev/pods-in-use: 'true'", "curfew.dev/default-deadline: 1d"),
-			patch: `[{"op":"add","path":"/metadata/labels/curfew.dev~1in-use","value":"true"},{"op":"remove","path":"/metadata/labels/curfew.dev~1pods-in-use"},{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` +
-				now(resolution.DefaultsHash(map[string]string{"curfew.dev/default-deadline": "1d"})) + `"}]`},
-		"bounds only":              {object: namespace("curfew.dev/in-use: 'true'", "curfew.dev/max-ttl: 1d")},
+		"default, unchanged":       {old: stamped("1d", since(hash1d)), object: stamped("1d", since(hash1d))},
 		"in-use label taken":       {old: stamped("1d", since(hash1d)), object: namespace("curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: 1d, curfew.dev/default-since: "+since(hash1d)), patch: `[{"op":"add","path":"/metadata/labels/curfew.dev~1in-use","value":"true"}]`},
 		"in-use label falsified":   {old: stamped("1d", since(hash1d)), object: namespace("curfew.dev/in-use: 'false', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: 1d, curfew.dev/default-since: "+since(hash1d)), patch: `[{"op":"replace","path":"/metadata/labels/curfew.dev~1in-use","value":"true"}]`},
 		"in-use label claimed":     {object: namespace("curfew.dev/in-use: 'true'", ""), patch: `[{"op":"remove","path":"/metadata/labels/curfew.dev~1in-use"}]`},
@@ -78,42 +66,6 @@ func namespace(labels, annotations string) string {
 
 func stamped(ttl, since string) string {
 	return namespace("curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: "+ttl+", curfew.dev/default-since: '"+since+"'")
-}
-
-func TestValidateNamespace(t *testing.T) {
-	for name, test := range map[string]struct {
-		object, old string
-		denied      string
-		warnings    []string
-	}{
-		"nothing": {object: namespace("", "")},
-		"fine":    {object: namespace("", "curfew.dev/default-ttl: 1d, curfew.dev/max-ttl: 7d, curfew.dev/mode: warn, curfew.dev/backfill: 'true'")},
-		"unreadable": {object: namespace("", "curfew.dev/default-ttl: soon"),
-			denied: `metadata.annotations[curfew.dev/default-ttl]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`},
-		"unreadable, in a namespace that does not enforce": {object: namespace("", "curfew.dev/default-ttl: soon, curfew.dev/mode: dry-run"),
-			denied: `metadata.annotations[curfew.dev/default-ttl]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`},
-		"bounds that contradict each other": {object: namespace("", "curfew.dev/min-ttl: 2d, curfew.dev/max-ttl: 1d"),
-			denied: `metadata.annotations[curfew.dev/min-ttl]: 2d is above curfew.dev/max-ttl 1d: lower it, or raise the other`},
-		"short": {object: namespace("", "curfew.dev/default-ttl: '5'"),
-			warnings: []string{"curfew: metadata.annotations[curfew.dev/default-ttl]: 5 (5s) is under 60s: a Job or Pod may be deleted before anyone reads its logs; use 60s or more"}},
-		"UPDATE, bad as before":      {old: namespace("", "curfew.dev/default-ttl: soon"), object: namespace("x: y", "curfew.dev/default-ttl: soon")},
-		"UPDATE, bad in new ways":    {old: namespace("", "curfew.dev/default-ttl: soon"), object: namespace("", "curfew.dev/default-ttl: later"), denied: `metadata.annotations[curfew.dev/default-ttl]: "later" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`},
-		"UPDATE while being deleted": {old: namespace("", ""), object: "{apiVersion: v1, kind: Namespace, metadata: {name: ci, deletionTimestamp: '2026-08-01T00:00:00Z', annotations: {curfew.dev/default-ttl: soon}}}"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			response := w.ask(t, ask{path: PathValidateNamespace, namespace: "ci", object: test.object, old: test.old})
-			if response.Allowed != (test.denied == "") || response.Result.Message != test.denied {
-				t.Errorf("allowed %v\n%s\nwant\n%s", response.Allowed, response.Result.Message, test.denied)
-			}
-			if !slices.Equal(response.Warnings, test.warnings) {
-				t.Errorf("warnings\n%q\nwant\n%q", response.Warnings, test.warnings)
-			}
-			if w.namespaces.liveReads != 0 {
-				t.Error("a namespace was read")
-			}
-		})
-	}
 }
 
 // S6: a Namespace is stamped by the API server's time. While that is not known nothing is guessed:

@@ -150,28 +150,6 @@ func TestBuiltinProfilesCompileTogether(t *testing.T) {
 	}
 }
 
-func TestJobAndPodManifestsSayWhatTheGoReadersSay(t *testing.T) {
-	all := builtin(t)
-	for name, native := range map[string]*policy.Profile{"job.batch": policy.JobProfile, "pod.": policy.PodProfile} {
-		got := all[name]
-		for field, pair := range map[string][2]any{
-			"kind":     {got.Kind, native.Kind},
-			"resource": {got.Resource, native.Resource},
-			"ttl":      {got.TTL.String(), native.TTL.String()},
-			"deadline": {got.Profile.Deadline.String(), native.Deadline.String()},
-			"default":  {got.DefaultDeadline, native.DefaultDeadline},
-			"annotate": {got.AnnotatedDeadline, native.AnnotatedDeadline},
-			"manager":  {got.DefaultManager, native.DefaultManager},
-			"managed":  {got.ManagedBy.String(), native.ManagedBy.String()},
-			"pods":     {len(got.PodTemplates), len(native.PodTemplates)},
-		} {
-			if pair[0] != pair[1] {
-				t.Errorf("%s %s: %v in the manifest, %v in Go", name, field, pair[0], pair[1])
-			}
-		}
-	}
-}
-
 func TestServedLeavesOutWhatTheInstalledVersionLacks(t *testing.T) {
 	trainJob := builtin(t)["trainjob.trainer.kubeflow.org"]
 	if trainJob.Profile.Deadline == nil || trainJob.Enforcement.By != v1alpha1.EnforcedByController || !trainJob.AnnotatedDeadline {

@@ -14,8 +14,6 @@ func TestAnnotationAsLabel(t *testing.T) {
 	run(t, annotationAsLabel, map[string]row{
 		"the annotation itself": {object: job().Annotation(wellknown.AnnotationTTL, "1h").Map()},
 		"the label":             {object: job().Label(wellknown.LabelTTL, "1h").Map()},
-		"a TTL on a Job": {object: job().Label(wellknown.AnnotationTTL, "1h").Map(),
-			want: []string{onLabel("ttl-after-finished", "set metadata.annotations[curfew.dev/ttl-after-finished]")}},
 		"several": {object: job().Label(wellknown.AnnotationTTLFailed, "1h").Label(wellknown.AnnotationProtect, "true").Label(wellknown.AnnotationActiveDeadline, "1h").Map(),
 			want: []string{
 				onLabel("active-deadline", "set metadata.annotations[curfew.dev/active-deadline]"),
@@ -25,8 +23,6 @@ func TestAnnotationAsLabel(t *testing.T) {
 		"a TTL on what never finishes": {object: builders.MakeCronJob("ci", "a").Label(wellknown.AnnotationTTL, "1h").Map(),
 			want: []string{onLabel("ttl-after-finished", "a CronJob has no TTL after finished; use label curfew.dev/ttl")}},
 		"a default on a Job": {object: job().Label(wellknown.AnnotationDefaultTTL, "1h").Map()},
-		"a default on a Namespace": {object: builders.MakeNamespace("ci").Label(wellknown.AnnotationDefaultTTL, "1h").Map(),
-			want: []string{onLabel("default-ttl", "set metadata.annotations[curfew.dev/default-ttl]")}},
 		"labels of Curfew's": {object: builders.MakeNamespace("ci").Label(wellknown.LabelInUse, "true").Map()},
 		"unchanged":          {old: job().Label(wellknown.AnnotationTTL, "1h").Map(), object: job().TTL(90).Label(wellknown.AnnotationTTL, "1h").Map()},
 	})

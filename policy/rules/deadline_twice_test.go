@@ -17,10 +17,7 @@ func TestDeadlineTwice(t *testing.T) {
 		object  map[string]any
 		want    []string
 	}{
-		"the field":             {profile: &both, object: object("TrainJob", spec(int64(3600)))},
-		"the annotation":        {profile: &both, object: object("TrainJob", nil, "active-deadline", "1h")},
 		"both, the same":        {profile: &both, object: object("TrainJob", spec(int64(3600)), "active-deadline", "60m")},
-		"both, differing":       {profile: &both, object: object("TrainJob", spec(int64(3600)), "active-deadline", "2h"), want: []string{"error " + at("active-deadline") + ": 2h differs from spec.activeDeadlineSeconds 3600 (1h): set one of them, or both to the same"}},
 		"unreadable annotation": {profile: &both, object: object("TrainJob", spec(int64(3600)), "active-deadline", "soon"), want: []string{"error " + at("active-deadline") + `: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d)`}},
 		"unreadable field":      {profile: &both, object: object("TrainJob", spec("soon"), "active-deadline", "1h")}, // readable-value says so.
 		"a runtime":             {profile: &runtime, object: object("TrainingRuntime", spec(int64(3600)), "active-deadline", "2h")},

@@ -7,14 +7,6 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-func TestForbiddenField(t *testing.T) {
-	bad := object("TrainingRuntime", map[string]any{"template": map[string]any{"spec": map[string]any{"replicatedJobs": []any{
-		map[string]any{}, map[string]any{"template": map[string]any{"spec": map[string]any{"activeDeadlineSeconds": int64(5)}}}}}}})
-	equal(t, judge(forbiddenField, trainingRuntime, Request{}, nil, bad),
-		[]string{"error spec.template.spec.replicatedJobs[1].template.spec.activeDeadlineSeconds: must not be set: set it on the TrainJob"})
-	equal(t, judge(forbiddenField, trainingRuntime, Request{}, bad, bad), nil)
-}
-
 // A label in the claim templates of a StatefulSet would delete the volumes under its Pods.
 func TestLabelInAClaimTemplate(t *testing.T) {
 	claim := func(labels map[string]any) map[string]any {

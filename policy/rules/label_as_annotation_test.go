@@ -10,8 +10,6 @@ import (
 func TestLabelAsAnnotation(t *testing.T) {
 	run(t, labelAsAnnotation, map[string]row{
 		"the label itself": {object: job().Label(wellknown.LabelTTL, "1h").Map()},
-		"on a Job": {object: job().Annotation(wellknown.LabelTTL, "1h").Map(),
-			want: []string{"warning " + at("ttl") + ": is a label, and has no effect as an annotation: set metadata.labels[curfew.dev/ttl], or annotation curfew.dev/ttl-after-finished"}},
 		"on a CronJob": {object: builders.MakeCronJob("ci", "a").Annotation(wellknown.LabelTTL, "1h").Map(),
 			want: []string{"warning " + at("ttl") + ": is a label, and has no effect as an annotation: set metadata.labels[curfew.dev/ttl]"}},
 		"in a Job template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(wellknown.LabelTTL, "1h").Map(),

@@ -9,13 +9,8 @@ import (
 
 func TestNativeActsFirst(t *testing.T) {
 	run(t, nativeActsFirst, map[string]row{
-		"alone":   {object: job().Annotation(wellknown.AnnotationTTLFailed, "never").Map()},
-		"shorter": {object: job().TTL(3600).Annotation(wellknown.AnnotationTTLFailed, "5m").Map()},
-		"equal":   {object: job().TTL(3600).Annotation(wellknown.AnnotationTTL, "1h").Map()},
-		"never": {object: job().TTL(600).Annotation(wellknown.AnnotationTTL, "never").Map(),
-			want: []string{"error " + at("ttl-after-finished") + ": never is longer than spec.ttlSecondsAfterFinished 600 (10m), which the Job's own controller acts on first: remove one"}},
-		"longer": {object: job().TTL(600).Annotation(wellknown.AnnotationTTLFailed, "1h").Map(),
-			want: []string{"error " + at("ttl-after-failed") + ": 1h is longer than spec.ttlSecondsAfterFinished 600 (10m), which the Job's own controller acts on first: remove one"}},
+		"alone": {object: job().Annotation(wellknown.AnnotationTTLFailed, "never").Map()},
+		"equal": {object: job().TTL(3600).Annotation(wellknown.AnnotationTTL, "1h").Map()},
 		"in a CronJob's template": {object: builders.MakeCronJob("ci", "a").TTL(600).JobAnnotation(wellknown.AnnotationTTL, "1h").Map(),
 			want: []string{"error spec.jobTemplate." + at("ttl-after-finished") + ": 1h is longer than spec.jobTemplate.spec.ttlSecondsAfterFinished 600 (10m), which the Job's own controller acts on first: remove one"}},
 		"unchanged": {old: job().TTL(600).Annotation(wellknown.AnnotationTTL, "1h").Map(), object: job().TTL(600).Annotation(wellknown.AnnotationTTL, "1h").Label("a", "b").Map()},

@@ -15,11 +15,6 @@ import (
 
 func TestNoEffect(t *testing.T) {
 	run(t, noEffect, map[string]row{
-		"TTL on a Job": {object: job().Annotation(wellknown.AnnotationTTL, "1h").Map()},
-		"TTL on a CronJob": {object: builders.MakeCronJob("ci", "a").Annotation(wellknown.AnnotationTTL, "1h").Map(),
-			want: []string{"warning " + at("ttl-after-finished") + ": has no effect on a CronJob, which never finishes: remove it"}},
-		"deadline on a Job": {object: job().Annotation(wellknown.AnnotationActiveDeadline, "1h").Map(),
-			want: []string{"warning " + at("active-deadline") + ": has no effect on a Job: set spec.activeDeadlineSeconds"}},
 		"deadline in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(wellknown.AnnotationActiveDeadline, "1h").Map(),
 			want: []string{"warning spec.jobTemplate." + at("active-deadline") + ": has no effect on a Job: set spec.jobTemplate.spec.activeDeadlineSeconds"}},
 		"deadline on a CronJob": {object: builders.MakeCronJob("ci", "a").Annotation(wellknown.AnnotationActiveDeadline, "1h").Map(),
@@ -30,8 +25,6 @@ func TestNoEffect(t *testing.T) {
 			want: []string{`warning metadata.labels[curfew.dev/max-ttl]: has no effect on a Job, only on a Namespace: set it on namespace "ci"`}},
 		"a mode in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(wellknown.AnnotationMode, "warn").Map(),
 			want: []string{"warning spec.jobTemplate." + at("mode") + `: has no effect on a Job, only on a Namespace: set it on namespace "ci"`}},
-		"a TTL on a Namespace": {object: map[string]any{"kind": "Namespace", "metadata": map[string]any{"name": "ci", "annotations": map[string]any{wellknown.AnnotationTTLFailed: "1h", wellknown.AnnotationMode: "warn"}}},
-			want: []string{"warning " + at("ttl-after-failed") + ": has no effect on a Namespace: for the objects in it set curfew.dev/default-ttl-failed, for the Namespace itself label curfew.dev/ttl"}},
 		"a deadline on a Namespace": {object: map[string]any{"kind": "Namespace", "metadata": map[string]any{"name": "ci", "annotations": map[string]any{wellknown.AnnotationActiveDeadline: "1h"}}},
 			want: []string{"warning " + at("active-deadline") + ": has no effect on a Namespace: for the objects in it set curfew.dev/default-deadline"}},
 		"unchanged": {old: job().Annotation(wellknown.AnnotationActiveDeadline, "1h").Map(), object: job().TTL(90).Annotation(wellknown.AnnotationActiveDeadline, "1h").Map()},

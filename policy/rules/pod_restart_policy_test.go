@@ -13,10 +13,7 @@ func TestPodRestartPolicy(t *testing.T) {
 	always := pod().RestartPolicy(corev1.RestartPolicyAlways).Annotation(wellknown.AnnotationTTL, "1h")
 	run(t, podRestartPolicy, map[string]row{
 		"never":              {object: pod().Annotation(wellknown.AnnotationTTL, "1h").Map()},
-		"on failure":         {object: pod().RestartPolicy(corev1.RestartPolicyOnFailure).Annotation(wellknown.AnnotationTTL, "1h").Map()},
 		"always, no TTL":     {object: pod().RestartPolicy(corev1.RestartPolicyAlways).Map()},
-		"always":             {object: always.Map(), want: []string{denied}},
-		"absent":             {object: pod().RestartPolicy("").Annotation(wellknown.AnnotationTTLFailed, "1h").Map(), want: []string{denied}},
 		"unchanged":          {old: always.Map(), object: always.Label("a", "b").Map()},
 		"TTL added later":    {old: pod().RestartPolicy(corev1.RestartPolicyAlways).Map(), object: always.Map(), want: []string{denied}},
 		"a Job is no Pod":    {object: job().TTL(5).Map()},

@@ -17,11 +17,8 @@ func TestRemovedDefault(t *testing.T) {
 		return []*resolution.PlatformPolicy{{Name: "p", Mode: mode, Bounds: lifetime.Bounds{TTL: lifetime.Range{Max: high}}}}
 	}
 	run(t, removedDefault, map[string]row{
-		"created without": {object: job().Map(), namespace: limit},
-		"changed":         {old: job().TTL(60).Map(), object: job().TTL(600).Map(), namespace: limit},
-		"removed": {old: job().TTL(60).Map(), object: job().Map(), namespace: limit,
-			want: []string{`error spec.ttlSecondsAfterFinished: cannot be removed while curfew.dev/max-ttl 1d of namespace "ci" applies: set it to 1d or less`}},
-		"removed, no bound":         {old: job().TTL(60).Map(), object: job().Map()},
+		"created without":           {object: job().Map(), namespace: limit},
+		"changed":                   {old: job().TTL(60).Map(), object: job().TTL(600).Map(), namespace: limit},
 		"removed, a bound below":    {old: job().TTL(60).Map(), object: job().Map(), namespace: annotated("min-ttl", "1s")},
 		"removed, unreadable bound": {old: job().TTL(60).Map(), object: job().Map(), namespace: annotated("max-ttl", "?")},
 		"removed, a bound whose evaluation was stopped": {old: job().TTL(60).Map(), object: job().Map(), policies: stopped(""),

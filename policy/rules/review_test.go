@@ -19,27 +19,6 @@ func TestAnnouncements(t *testing.T) {
 		row
 		want []string
 	}{
-		"native field": {
-			row:  row{object: job().TTL(86400).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "1d")},
-			want: []string{`curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "ci"`},
-		},
-		"annotation": {
-			row: row{object: pod().Annotation(wellknown.AnnotationTTL, "1d").Annotation(wellknown.AnnotationTTLSource, "policy/platform").Map(),
-				policies: []*resolution.PlatformPolicy{{Name: "platform", TTL: (&policy.Facts{Profile: policy.PodProfile, Annotations: annotated("ttl-after-finished", "1d")}).TTLs()}}},
-			want: []string{`curfew: curfew.dev/ttl-after-finished defaulted to 1d from policy "platform"`},
-		},
-		"by outcome": {
-			row: row{object: job().Annotation(wellknown.AnnotationTTLSucceeded, "1d").Annotation(wellknown.AnnotationTTLFailed, "7d").
-				Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "1d", "default-ttl-failed", "7d")},
-			want: []string{
-				`curfew: curfew.dev/ttl-after-succeeded defaulted to 1d from namespace "ci"`,
-				`curfew: curfew.dev/ttl-after-failed defaulted to 7d from namespace "ci"`,
-			},
-		},
-		"deadline": {
-			row:  row{object: job().Deadline(3600).Annotation(wellknown.AnnotationDeadlineSource, "namespace/ci").Map(), namespace: annotated("default-deadline", "1h")},
-			want: []string{`curfew: activeDeadlineSeconds defaulted to 3600 (1h) from namespace "ci"`},
-		},
 		"own value": {row: row{object: job().TTL(86400).Annotation(wellknown.AnnotationTTLSource, "object").Map(), namespace: annotated("default-ttl", "1h")}},
 		"update":    {row: row{old: job().Map(), object: job().TTL(86400).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map()}},
 		"dry-run": {
@@ -50,10 +29,6 @@ func TestAnnouncements(t *testing.T) {
 				`curfew: activeDeadlineSeconds would be defaulted to 3600 (1h) from namespace "ci" (dry-run)`,
 			},
 		},
-		"dry-run, native field": {
-			row:  row{object: job().Map(), namespace: annotated("default-ttl", "1d", "mode", "dry-run")},
-			want: []string{`curfew: ttlSecondsAfterFinished would be defaulted to 86400 (1d) from namespace "ci" (dry-run)`},
-		},
 		"dry-run, own value": {row: row{object: job().TTL(600).Map(), namespace: annotated("default-ttl", "1d", "mode", "dry-run")}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,43 +38,6 @@ func TestAnnouncements(t *testing.T) {
 				t.Errorf("announced to a service account: %q", got)
 			}
 		})
-	}
-}
-
-// Modes that do not enforce turn denials into warnings that say so; a Namespace's own mode does not
-// protect it.
-func TestSoften(t *testing.T) {
-	tooLong := job().TTL(7200).Map()
-	const field = "spec.ttlSecondsAfterFinished: "
-	const message = `7200 (2h) is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`
-	for mode, want := range map[string]string{
-		"warn":    "curfew: " + field + "would be refused (mode warn): " + message,
-		"dry-run": "curfew: " + field + "would be refused (mode dry-run): " + message,
-	} {
-		decision := review(row{object: tooLong, namespace: annotated("max-ttl", "1h", "mode", mode)})
-		if !decision.Allowed() || decision.Reason() != "" {
-			t.Errorf("mode %s refuses: %s", mode, decision.Reason())
-		}
-		equal(t, decision.Warnings(false), []string{want})
-	}
-	decision := review(row{object: tooLong, namespace: annotated("max-ttl", "1h")})
-	if decision.Allowed() || decision.Reason() != field+message {
-		t.Errorf("enforce: allowed %t, %q", decision.Allowed(), decision.Reason())
-	}
-	equal(t, decision.Warnings(true), nil)
-	namespace := builders.MakeNamespace("ci").Annotation(wellknown.AnnotationMode, "dry-run").Annotation(wellknown.AnnotationDefaultTTL, "?").Map()
-	if review(row{object: namespace}).Allowed() {
-		t.Error("a namespace in dry-run was let in with an unreadable default")
-	}
-}
-
-// All denials stand in one reason, each with its field.
-func TestReason(t *testing.T) {
-	decision := review(row{object: job().TTL(-1).Deadline(0).Map()})
-	const want = `spec.ttlSecondsAfterFinished: "-1" is negative: a duration is 0 or more; ` +
-		`spec.activeDeadlineSeconds: "0" is below 1: a deadline is 1s or more`
-	if got := decision.Reason(); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

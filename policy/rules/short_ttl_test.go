@@ -16,12 +16,6 @@ func TestShortTTL(t *testing.T) {
 	run(t, shortTTL, map[string]row{
 		"a minute": {object: job().TTL(60).Map()},
 		"never":    {object: job().Annotation(wellknown.AnnotationTTL, "never").Map()},
-		"short": {object: job().TTL(30).Map(),
-			want: []string{"warning spec.ttlSecondsAfterFinished: 30 (30s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"}},
-		"zero": {object: pod().Annotation(wellknown.AnnotationTTLSucceeded, "0").Map(),
-			want: []string{"warning " + at("ttl-after-succeeded") + ": 0 (0s) is under 60s: the Pod may be deleted before anyone reads its logs; use 60s or more"}},
-		"in a CronJob's template": {object: builders.MakeCronJob("ci", "a").TTL(5).Map(),
-			want: []string{"warning spec.jobTemplate.spec.ttlSecondsAfterFinished: 5 (5s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"}},
 		"other limit": {object: job().TTL(90).Map(), options: Options{WarnBelow: 2 * time.Minute},
 			want: []string{"warning spec.ttlSecondsAfterFinished: 90 (1m30s) is under 120s: the Job may be deleted before anyone reads its logs; use 120s or more"}},
 		"filled in by a default": {object: job().TTL(30).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "30s")},
@@ -37,11 +31,6 @@ func TestShortTTL(t *testing.T) {
 	})
 }
 
-func TestShortTTLOfRuntime(t *testing.T) {
-	equal(t, judge(shortTTL, trainingRuntime, Request{}, nil, object("TrainingRuntime", nil, "ttl-after-finished", "5s")),
-		[]string{"warning " + at("ttl-after-finished") + ": 5s is under 60s: a TrainJob that uses it may be deleted before anyone reads its logs; use 60s or more"})
-}
-
 // A label is a TTL, too.
 func TestShortTTLOfLabel(t *testing.T) {
 	short := func(text string) string {
@@ -55,7 +44,6 @@ func TestShortTTLOfLabel(t *testing.T) {
 		want     []string
 	}{
 		"a minute":      {new: "60"},
-		"short":         {new: "30s", want: []string{short("30s")}},
 		"bare seconds":  {new: "59", want: []string{short("59s")}},
 		"over at once":  {new: "0"},
 		"a date":        {new: "2026-12-24"},

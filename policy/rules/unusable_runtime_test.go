@@ -18,9 +18,7 @@ func TestUnusableRuntime(t *testing.T) {
 		runtime *resolution.RuntimePolicy
 		want    []string
 	}{
-		"none":     {},
 		"readable": {runtime: read("ttl-after-finished", "1d", "active-deadline", "1h")},
-		"silent":   {runtime: read()},
 		"missing": {runtime: &resolution.RuntimePolicy{Name: "torch", Path: "spec.runtimeRef.name", Missing: true},
 			want: []string{`warning spec.runtimeRef.name: runtime "torch" does not exist: this TrainJob is kept until it exists and sets a TTL`}},
 		"cannot be told": {runtime: &resolution.RuntimePolicy{Path: "spec.runtimeRef.name", Missing: true, Err: errors.New("spec.runtimeRef.name: 7 is not a name")},

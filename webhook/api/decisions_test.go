@@ -384,28 +384,6 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-func TestNoPlaceToWork(t *testing.T) {
-	all := newSlots(maxAtWork)
-	offline := all[true]
-	for range maxAtWork {
-		if offline.Acquire(t.Context(), 1) != nil {
-			t.Fatal("no place although there are some")
-		}
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if offline.Acquire(ended, 1) == nil {
-		t.Error("one place too many")
-	}
-	if all[false].Acquire(t.Context(), 1) != nil {
-		t.Error("offline requests keep out those with a token")
-	}
-	offline.Release(1)
-	if offline.Acquire(t.Context(), 1) != nil {
-		t.Error("a place that was left is not free")
-	}
-}
-
 // FuzzValidate holds that both endpoints answer whatever they are sent as they are described: never with an error of their own.
 func FuzzValidate(f *testing.F) {
 	f.Add([]byte(nsYAML+jobYAML), false, false)
