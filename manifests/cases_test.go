@@ -2,14 +2,12 @@ package manifests
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -33,86 +31,124 @@ import (
 
 const cases = "../webhook/testdata/cases"
 
-// caseRequest and caseResponse are request.yaml and response.yaml, as far as they matter here
-// (webhook/golden_test.go).
+// caseFile and caseRequest are a file of cases and a case, merged into its base, as far as they matter
+// here (webhook/golden_test.go).
+type caseFile struct {
+	Base  json.RawMessage            `json:"base"`
+	Bases map[string]json.RawMessage `json:"bases"`
+	Cases map[string]json.RawMessage `json:"cases"`
+}
+
 type caseRequest struct {
+	Base     string `json:"base"`
 	User     string `json:"user"`
 	Settings struct {
 		KyvernoLabel bool     `json:"kyvernoLabel"`
-		DryRun       bool     `json:"dryRun"`
 		MayNotDelete []string `json:"mayNotDelete"`
 	} `json:"settings"`
-	Object    map[string]any `json:"object"`
-	OldObject map[string]any `json:"oldObject"`
-}
-
-type caseResponse struct {
-	Mutate struct {
+	Object     map[string]any               `json:"object"`
+	Was        json.RawMessage              `json:"was"`
+	OldObject  map[string]any               `json:"-"`
+	Namespaces map[string]metav1.ObjectMeta `json:"namespaces"`
+	Policies   map[string]map[string]any    `json:"policies"`
+	Want       struct {
 		Patch []json.RawMessage `json:"patch"`
-	} `json:"mutate"`
-	Validate struct {
-		Audit map[string]string `json:"audit"`
-	} `json:"validate"`
+		Audit struct {
+			// Validate is the audit annotations, or "none".
+			Validate any `json:"validate"`
+		} `json:"audit"`
+	} `json:"want"`
 }
 
-func readCase(t *testing.T, file string, into any) bool {
+func (c *caseRequest) rules() string {
+	audit, _ := c.Want.Audit.Validate.(map[string]any)
+	rules, _ := audit["rules"].(string)
+	return rules
+}
+
+func readCases(t *testing.T) map[string]*caseRequest {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false
+	files, err := filepath.Glob(filepath.Join(cases, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
 	}
-	if err == nil {
-		err = yaml.Unmarshal(text, into)
+	out := map[string]*caseRequest{}
+	for _, name := range files {
+		var file caseFile
+		text, err := os.ReadFile(name)
+		if err == nil {
+			err = yaml.Unmarshal(text, &file)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, patch := range file.Cases {
+			var raw, merged caseRequest
+			unmarshal(t, patch, &raw)
+			base := file.Base
+			if raw.Base != "" {
+				base = mergedCase(t, base, file.Bases[raw.Base])
+			}
+			unmarshal(t, mergedCase(t, base, patch), &merged)
+			if raw.Was != nil {
+				object, err := json.Marshal(merged.Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				unmarshal(t, mergedCase(t, object, raw.Was), &merged.OldObject)
+			}
+			out[name] = &merged
+		}
 	}
+	return out
+}
+
+func unmarshal(t *testing.T, raw []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(raw, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mergedCase(t *testing.T, base, patch json.RawMessage) json.RawMessage {
+	t.Helper()
+	out, err := jsonpatch.MergePatch(base, patch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return true
+	return out
 }
 
 // TestWhatRulesSayIsSent: the webhooks' cases have some for each rule. A rule about a field
 // that no match condition sends would pass there, and have no effect in a cluster.
 func TestWhatRulesSayIsSent(t *testing.T) {
-	folders, err := os.ReadDir(cases)
-	if err != nil {
-		t.Fatal(err)
-	}
 	compiled := map[string]celplugin.ConditionEvaluator{}
 	planned := map[string][]webhook{}
-	for _, folder := range folders {
-		t.Run(folder.Name(), func(t *testing.T) {
-			at := filepath.Join(cases, folder.Name())
-			var request caseRequest
-			var response caseResponse
-			readCase(t, filepath.Join(at, "request.yaml"), &request)
-			readCase(t, filepath.Join(at, "response.yaml"), &response)
-			says := response.Validate.Audit["rules"]
-			mutated := len(response.Mutate.Patch) > 0
-			if mutated && regexp.MustCompile(`^\[?\{.*"curfew.dev/(ttl|deadline)-source"\s*:\s*"object".*\}$`).Match(response.Mutate.Patch[0]) {
+	for name, one := range readCases(t) {
+		t.Run(name, func(t *testing.T) {
+			says := one.rules()
+			mutated := len(one.Want.Patch) > 0
+			if mutated && regexp.MustCompile(`^\[?\{.*"curfew.dev/(ttl|deadline)-source"\s*:\s*"object".*\}$`).Match(one.Want.Patch[0]) {
 				mutated = false // The author's, stamp or no stamp.
 			}
 			if !mutated && says == "" {
 				return
 			}
-			entries := caseEntries(t, planned, at, &request)
+			entries := caseEntries(t, planned, one)
 			namespace := labels.Set{"kubernetes.io/metadata.name": "ci"}
-			var object metav1.PartialObjectMetadata
-			if readCase(t, filepath.Join(at, "namespace.yaml"), &object) {
-				stamp := resolution.StampNamespace(object.Annotations, false, metav1.Now().Time)
-				for key, value := range map[string]string{wellknown.LabelInUse: stamp.InUse, wellknown.LabelPodsInUse: stamp.PodsInUse} {
-					if value != "" {
-						namespace[key] = value
-					}
-				}
-				for key, value := range object.Labels {
+			in := one.Namespaces[(&unstructured.Unstructured{Object: one.Object}).GetNamespace()]
+			stamp := resolution.StampNamespace(in.Annotations, false, metav1.Now().Time)
+			for key, value := range map[string]string{wellknown.LabelInUse: stamp.InUse, wellknown.LabelPodsInUse: stamp.PodsInUse} {
+				if value != "" {
 					namespace[key] = value
 				}
 			}
-			if mutated && !called(t, entries, compiled, "mutating", &request, namespace) {
+			maps.Copy(namespace, in.Labels)
+			if mutated && !called(t, entries, compiled, "mutating", one, namespace) {
 				t.Error("what the mutating webhook changes is not sent to it")
 			}
-			request.Object = patchedCase(t, request.Object, response.Mutate.Patch)
-			if says != "" && !called(t, entries, compiled, "validating", &request, namespace) {
+			one.Object = patchedCase(t, one.Object, one.Want.Patch)
+			if says != "" && !called(t, entries, compiled, "validating", one, namespace) {
 				t.Errorf("what %s says something about is not sent to the validating webhook", says)
 			}
 		})
@@ -120,20 +156,21 @@ func TestWhatRulesSayIsSent(t *testing.T) {
 }
 
 // caseEntries are the webhooks in the cluster of a case. Most cases have the same.
-func caseEntries(t *testing.T, planned map[string][]webhook, at string, request *caseRequest) []webhook {
+func caseEntries(t *testing.T, planned map[string][]webhook, one *caseRequest) []webhook {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(at, "policies.yaml"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	key := fmt.Sprint(request.Settings.DryRun, request.Settings.KyvernoLabel, string(text))
-	if planned[key] == nil {
-		var policies []string
-		if len(text) > 0 {
-			policies = strings.Split(string(text), "\n---\n")
+	var policies []string
+	for _, name := range slices.Sorted(maps.Keys(one.Policies)) {
+		text, err := yaml.Marshal(map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "LifecyclePolicy",
+			"metadata": map[string]any{"name": name}, "spec": one.Policies[name]})
+		if err != nil {
+			t.Fatal(err)
 		}
+		policies = append(policies, string(text))
+	}
+	key := fmt.Sprint(one.Settings.KyvernoLabel, policies)
+	if planned[key] == nil {
 		planned[key] = coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
-			Protect: []string{"curfew-system", "kube-system"}, DryRun: request.Settings.DryRun, Alias: request.Settings.KyvernoLabel,
+			Protect: []string{"curfew-system", "kube-system"}, Alias: one.Settings.KyvernoLabel,
 			Labelled: []discovery.Kind{{GroupVersionKind: kinds["configmaps"], Resource: "configmaps"}}}, policies...)
 	}
 	return planned[key]
