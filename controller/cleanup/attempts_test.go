@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -28,37 +27,24 @@ func (c *cluster) results() map[string]v1alpha1.ItemResult {
 	return out
 }
 
-// A DELETE that is answered 429, 500 or not at all is submitted again, and nothing is listed again
-// for it.
+// A DELETE that is answered 429, 500 or not at all is sent again, and nothing is listed again for it.
+// Only another attempt waits: a page that is decided at once does not.
 func TestTransientAnswersDoNotEndTheRun(t *testing.T) {
-	for _, result := range []engine.Ending{engine.Throttled, engine.Failed, engine.Held} {
+	for name, answer := range map[string]*engine.Ending{"done": nil, "429": new(engine.Throttled), "500": new(engine.Failed), "held": new(engine.Held)} {
 		c := newCluster(t)
 		times := map[string]int{}
 		c.answer = func(name string) *engine.Ending {
 			if times[name]++; times[name] < 5 {
-				return &result
+				return answer
 			}
 			return nil
 		}
-		if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
-			t.Fatalf("%s: %v", result, err)
+		if err := c.work(t.Context(), tmpPolicy(t, nothing)); err != nil {
+			t.Fatalf("%s: %v", name, err)
 		}
-		c.check(string(result))
-		if c.lists != 1 {
-			t.Errorf("%s: %d lists, want 1", result, c.lists)
+		if c.check(name); c.lists != 1 || (c.waited > 0) != (answer != nil) {
+			t.Errorf("%s: %d lists, waited %s", name, c.lists, c.waited)
 		}
-	}
-}
-
-// Only another attempt waits: a page that is decided at once does not.
-func TestNothingWaitsBetweenPages(t *testing.T) {
-	c := newCluster(t)
-	if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
-		t.Fatal(err)
-	}
-	c.check("at once")
-	if c.waited > 0 {
-		t.Errorf("waited %s", c.waited)
 	}
 }
 
@@ -87,25 +73,6 @@ func TestOneObjectDoesNotWedgeARun(t *testing.T) {
 	}
 	if run := c.status.LastRun; run.Phase != v1alpha1.RunCompleted || run.Deleted != 4 || c.status.Deleted != 4 {
 		t.Errorf("run %+v", run)
-	}
-}
-
-// A webhook that refuses a DELETE says nothing of an earlier one that got no answer.
-func TestRefusedAfterNoAnswer(t *testing.T) {
-	for _, before := range []int{0, http.StatusInternalServerError} {
-		item := &v1alpha1.CleanupItem{UID: "a"}
-		r := &run{}
-		b := r.newBatch(&page{fields: v1alpha1.CleanupReportFields{Objects: []v1alpha1.CleanupItem{*item}}})
-		item = b.items["a"]
-		b.answered("a", action.Answer{Outcome: action.Failed, Code: before, Err: errKilled})
-		b.answered("a", action.Answer{Outcome: action.Refused, Code: http.StatusForbidden, Origin: action.FromAdmission, Err: errKilled})
-		want := v1alpha1.ItemFailed
-		if before == 0 {
-			want = v1alpha1.ItemUnknown
-		}
-		if item.Result != want {
-			t.Errorf("after %d: %s, want %s", before, item.Result, want)
-		}
 	}
 }
 
@@ -261,22 +228,35 @@ func (h hasty) NewTimer(d time.Duration) clock.Timer {
 // The API server may carry out a DELETE that it did not answer after the object was last read: the
 // counts are not exact then, and say so, also if the process is killed before it has counted.
 func TestUnansweredDeletionIsNotExact(t *testing.T) {
+	const refuse, kill = "then a webhook refuses", "then it is killed"
 	for name, c := range map[string]struct {
 		code int
-		kill bool
+		then string
 		want string
 		lost int64
 	}{
-		"no answer":           {0, false, "False NoAnswer DELETEs of report p-", 1},
-		"timeout":             {http.StatusGatewayTimeout, false, "False NoAnswer DELETEs of report p-", 1},
-		"no answer, killed":   {0, true, "False NoAnswer DELETEs of report p-", 1},
-		"an error, not acted": {http.StatusInternalServerError, false, "none", 0},
+		"no answer":                    {0, "", "False NoAnswer DELETEs of report p-", 1},
+		"timeout":                      {http.StatusGatewayTimeout, "", "False NoAnswer DELETEs of report p-", 1},
+		"no answer, killed":            {0, kill, "False NoAnswer DELETEs of report p-", 1},
+		"no answer, refused":           {0, refuse, "False NoAnswer DELETEs of report p-", 1},
+		"an error, not acted":          {http.StatusInternalServerError, "", "none", 0},
+		"an error, not acted, refused": {http.StatusInternalServerError, refuse, "none", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newCluster(t)
 			api.fails = map[string]int{"tmp-3": c.code}
 			p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-			if c.kill { // The outcomes are on the page, and not in the status.
+			attempts := 0
+			api.answer = func(name string) *engine.Ending {
+				if name == "tmp-3" {
+					attempts++
+				}
+				if c.then == refuse && attempts == 2 {
+					api.fails, api.denies = nil, map[string]int{"tmp-3": http.StatusForbidden}
+				}
+				return nil
+			}
+			if c.then == kill { // The outcomes are on the page, and not in the status.
 				api.beforeStatus = func() { api.dead = slices.Contains(slices.Collect(maps.Values(api.results())), v1alpha1.ItemUnknown) }
 				if err := api.work(t.Context(), p); err == nil || api.status.LastRun.Lost != 0 {
 					t.Fatalf("not killed: %+v", api.status.LastRun)
