@@ -141,25 +141,29 @@ func TestBusyServerInterruptsTheRun(t *testing.T) {
 // Lost objects count towards the limits.
 func TestLostReportsAreReported(t *testing.T) {
 	defer small(5)()
+	kept := func(*v1alpha1.CleanupReportFields) bool { return true }
 	for name, c := range map[string]struct {
 		edit          func(*v1alpha1.CleanupReportFields) bool
 		lost, deleted int64
+		sum           *string // in the status
 	}{
-		"nothing": {func(*v1alpha1.CleanupReportFields) bool { return true }, 0, 5},
-		"deleted": {func(*v1alpha1.CleanupReportFields) bool { return false }, 5, 0},
-		"cut":     {func(page *v1alpha1.CleanupReportFields) bool { page.Objects = page.Objects[:2]; return true }, 5, 0},
+		"nothing": {kept, 0, 5, nil},
+		"deleted": {func(*v1alpha1.CleanupReportFields) bool { return false }, 5, 0, nil},
+		"cut":     {func(page *v1alpha1.CleanupReportFields) bool { page.Objects = page.Objects[:2]; return true }, 5, 0, nil},
 		"twice": {func(page *v1alpha1.CleanupReportFields) bool {
 			page.Objects = append(page.Objects, page.Objects...)
 			return true
-		}, 5, 0},
-		"another name": {func(page *v1alpha1.CleanupReportFields) bool { page.Objects[0].Name = "keep-1"; return true }, 5, 0},
-		"another run":  {func(page *v1alpha1.CleanupReportFields) bool { page.Run = "another"; return true }, 5, 0},
+		}, 5, 0, nil},
+		"another name": {func(page *v1alpha1.CleanupReportFields) bool { page.Objects[0].Name = "keep-1"; return true }, 5, 0, nil},
+		"another run":  {func(page *v1alpha1.CleanupReportFields) bool { page.Run = "another"; return true }, 5, 0, nil},
 		"its numbers alone": {func(page *v1alpha1.CleanupReportFields) bool {
 			summarised(page)
 			page.Objects = nil
 			return true
-		}, 5, 0},
-		"numbers and names": {func(page *v1alpha1.CleanupReportFields) bool { summarised(page); return true }, 0, 5},
+		}, 5, 0, nil},
+		"numbers and names":             {func(page *v1alpha1.CleanupReportFields) bool { summarised(page); return true }, 0, 5, nil},
+		"announced without a checksum":  {kept, 5, 0, new("")},
+		"announced by a wrong checksum": {kept, 5, 0, new("0")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newCluster(t)
@@ -173,6 +177,9 @@ func TestLostReportsAreReported(t *testing.T) {
 				if delete(api.pages, page); c.edit(&fields) {
 					api.pages[page] = fields
 				}
+			}
+			if c.sum != nil {
+				api.status.UncountedDeletions[0].SHA256 = *c.sum
 			}
 			api.dead, api.killAt = false, 0
 			process := api.controller()

@@ -322,25 +322,3 @@ func TestForgedAnnouncement(t *testing.T) {
 	delete(c.pages, "y")
 	c.check("announced before")
 }
-
-// An announcement without a checksum counts nothing, like one with a wrong checksum: other
-// writers may have changed its page.
-func TestAnnouncementWithoutChecksum(t *testing.T) {
-	for name, sum := range map[string]string{"absent": "", "wrong": "0"} {
-		t.Run(name, func(t *testing.T) {
-			c, p := newCluster(t), tmpPolicy(t, nothing)
-			id := runID(start, "policy")
-			item := v1alpha1.CleanupItem{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "ci", Name: "gone", UID: "uid-gone"}
-			page := v1alpha1.CleanupReportFields{Policy: v1alpha1.PolicyReference{Name: "p", UID: "policy"}, Run: id, Page: 1, Objects: []v1alpha1.CleanupItem{item}}
-			c.pages[pageName("p", id, 1)] = page
-			c.status.LastRun = &v1alpha1.CleanupRun{ID: id, Phase: v1alpha1.RunRunning, ScheduledTime: metav1.NewTime(start)}
-			c.status.UncountedDeletions = []v1alpha1.UncountedPage{{Report: pageName("p", id, 1), UIDs: []types.UID{"uid-gone"}, SHA256: sum}}
-			if err := c.controller().finish(t.Context(), c.cur(p, start), false); err != nil {
-				t.Fatal(err)
-			}
-			if c.status.Deleted != 0 || c.status.LastRun.Lost != 1 || len(c.status.UncountedDeletions) > 0 {
-				t.Errorf("counted %d, lost %d", c.status.Deleted, c.status.LastRun.Lost)
-			}
-		})
-	}
-}
