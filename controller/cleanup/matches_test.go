@@ -99,11 +99,14 @@ func inTheThirdRun(t *testing.T, p *cleanup.Policy, skipped string) {
 	c.unused(true, "tmp-2")
 	c.objects["tmp-3"].UID = "created again"
 	c.objects["tmp-5"].Annotations = nil
-	for i, want := range []string{"2 3 4 5", "2 3 5", ""} {
+	for i, want := range []string{"2 3 4 5", "2 3 5", "", ""} {
 		c.onTime(p, 2+i)
 		if got := c.left(); got != want {
 			t.Errorf("run %d left %s, want %s", 3+i, got, want)
 		}
+	}
+	if runs := c.status.Runs; len(runs) != v1alpha1.KeptRuns || runs[0] != runID(start.AddDate(0, 0, 1), "policy") {
+		t.Errorf("the last runs of six are %v", runs)
 	}
 	if c.status.Deleted != 5 || c.status.LastRun.Phase != v1alpha1.RunCompleted {
 		t.Errorf("%d deleted, run %+v", c.status.Deleted, c.status.LastRun)

@@ -253,17 +253,3 @@ func TestForgedStatusKeepsPages(t *testing.T) {
 		})
 	}
 }
-
-// The status lists the last runs, each once.
-func TestRunsAreListed(t *testing.T) {
-	c := newCluster(t)
-	l := &ledger{store: c}
-	for _, id := range []string{"1", "2", "3", "3", "4", "5", "6"} {
-		if err := l.begin(t.Context(), &v1alpha1.CleanupRun{ID: id}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := []string{"2", "3", "4", "5", "6"}; !slices.Equal(c.status.Runs, want) {
-		t.Errorf("runs %v, want %v", c.status.Runs, want)
-	}
-}

@@ -175,8 +175,8 @@ func killEachRun(t *testing.T, p *cleanup.Policy) {
 						t.Fatalf("run %d killed at request %d (after: %v): run %d left %q, want %q", day, at, after, i, c.left(), want)
 					}
 				}
-				if c.status.Deleted != 5 || len(c.sent) != 5 || len(c.status.UncountedDeletions) > 0 {
-					t.Fatalf("run %d killed at request %d (after: %v): %d counted, %v sent", day, at, after, c.status.Deleted, c.sent)
+				if c.status.Deleted != 5 || len(c.sent) != 5 || len(c.status.UncountedDeletions) > 0 || len(c.status.Runs) != 4 {
+					t.Fatalf("run %d killed at request %d (after: %v): %d counted, %v sent, runs %v", day, at, after, c.status.Deleted, c.sent, c.status.Runs)
 				}
 			}
 		}
