@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -21,7 +19,7 @@ import (
 // failing is an API server that refuses to write statuses until an instant. During each such
 // request the watch shows one more Pod.
 type failing struct {
-	slow
+	*slow
 	until   time.Time
 	begin   func()
 	written time.Time
@@ -41,7 +39,7 @@ func (f *failing) WriteStatus(ctx context.Context, namespace, name string, uid t
 
 // mute is an API server that never answers the first write of a status.
 type mute struct {
-	slow
+	*slow
 	asked bool
 }
 
@@ -58,15 +56,8 @@ func (m *mute) WriteStatus(ctx context.Context, namespace, name string, uid type
 func TestStatusWithoutAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		api := &mute{slow: slow{statuses: map[string]*v1alpha1.PodTallyStatus{}}}
-		api.version.Store(1)
-		c, err := newController(Options{
-			Cluster: api, Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
-			ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		api := &mute{slow: newSlow()}
+		c := onRealTime(t, api, clock.RealClock{})
 		crowd(c, "ci", 1, 1)
 		c.rounds(ctx)
 		time.Sleep(time.Minute)
@@ -84,15 +75,8 @@ func TestStatusWithoutAnAnswer(t *testing.T) {
 func TestChangesDoNotShortenTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		api := &failing{slow: slow{statuses: map[string]*v1alpha1.PodTallyStatus{}}, until: time.Now().Add(20 * time.Second)}
-		api.version.Store(1)
-		c, err := newController(Options{
-			Cluster: api, Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
-			ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		api := &failing{slow: newSlow(), until: time.Now().Add(20 * time.Second)}
+		c := onRealTime(t, api, clock.RealClock{})
 		crowd(c, "ci", 1, 1)
 		w := c.space("ci")
 		var attempts []time.Time

@@ -17,18 +17,14 @@ func TestDisowning(t *testing.T) {
 	p := w.process()
 	p.settle(ctx)
 	var deleted []string
-	next := deletes(func(due action.Due) action.Answer {
+	next := func(due action.Due) action.Answer {
 		if w.pods[due.Name].ResourceVersion == due.ResourceVersion {
 			deleted = append(deleted, due.Name)
 			w.remove(due.Name)
 		}
 		return action.Answer{Outcome: action.Done}
-	})
-	of := w.pods["running"]
-	due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
-	due.Resource = podResource
-	do := Disowning{Next: next, Tally: func() *Controller { return p.Controller }}
-	if got := do.Do(ctx, due); got.Outcome != action.Done || len(deleted) != 1 || w.pods["running"] != nil {
+	}
+	if got := p.delete(ctx, w.due("running"), next); got.Outcome != action.Done || len(deleted) != 1 || w.pods["running"] != nil {
 		t.Fatalf("%+v, deleted %v", got, deleted)
 	}
 	p.settle(ctx)
@@ -39,22 +35,22 @@ func TestDisowning(t *testing.T) {
 // it finishes meanwhile, and even if Curfew is killed before the DELETE.
 func TestDeletionFails(t *testing.T) {
 	for name, fails := range map[string]func(w *world) action.Answer{
-		"refused":                 func(*world) action.Answer { return action.Answer{Outcome: action.Refused} },
-		"no answer":               func(*world) action.Answer { return action.Answer{Outcome: action.Failed} },
-		"throttled":               func(*world) action.Answer { return action.Answer{Outcome: action.Throttled} },
-		"changed, and kept":       func(*world) action.Answer { return action.Answer{Outcome: action.Conflict} },
-		"killed":                  func(*world) action.Answer { panic(killed{}) },
-		"finished, and refused":   func(w *world) action.Answer { w.end("running"); return action.Answer{Outcome: action.Refused} },
-		"finished, and killed":    func(w *world) action.Answer { w.end("running"); panic(killed{}) },
+		"refused":           func(*world) action.Answer { return action.Answer{Outcome: action.Refused} },
+		"no answer":         func(*world) action.Answer { return action.Answer{Outcome: action.Failed} },
+		"throttled":         func(*world) action.Answer { return action.Answer{Outcome: action.Throttled} },
+		"changed, and kept": func(*world) action.Answer { return action.Answer{Outcome: action.Conflict} },
+		"killed":            func(*world) action.Answer { panic(killed{}) },
+		"finished, and refused": func(w *world) action.Answer {
+			w.end("running", corev1.PodSucceeded)
+			return action.Answer{Outcome: action.Refused}
+		},
+		"finished, and killed":    func(w *world) action.Answer { w.end("running", corev1.PodSucceeded); panic(killed{}) },
 		"refused, with no answer": nil, // to the release
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, ctx := someWorld(t), t.Context()
 			p := w.process()
 			p.settle(ctx)
-			of := w.pods["running"]
-			due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
-			due.Resource = podResource
 			if fails == nil {
 				w.around = func(request string, before bool) error {
 					if request == "count" && !before {
@@ -69,14 +65,14 @@ func TestDeletionFails(t *testing.T) {
 						p = w.process()
 					}
 				}()
-				Disowning{Next: deletes(func(action.Due) action.Answer { return fails(w) }), Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
+				p.delete(ctx, w.due("running"), func(action.Due) action.Answer { return fails(w) })
 			}()
 			w.around = func(string, bool) error { return nil }
 			if by := w.pods["running"].Annotations[wellknown.AnnotationCountedBy]; by != wellknown.CountedByNone {
 				t.Fatalf("it was not released: counted by %q", by)
 			}
 			p.settle(ctx)
-			w.end("running")
+			w.end("running", corev1.PodSucceeded)
 			p.settle(ctx)
 			if got := w.tallies["a"].Status; got.Active != 0 || got.Succeeded != 3 || got.Failed != 4 || got.UncountedTerminatedPods != nil {
 				t.Errorf("status %+v, want 3 succeeded and 4 failed", got)
@@ -93,18 +89,14 @@ func TestReleaseIsDeniedWith404(t *testing.T) {
 	w, ctx := someWorld(t), t.Context()
 	p := w.process()
 	p.settle(ctx)
-	of := w.pods["running"]
-	due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
-	due.Resource = podResource
-	next := deletes(func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} })
-	do := Disowning{Next: next, Tally: func() *Controller { return p.Controller }}
-	p.options.Cluster = &forbidding{view: p.view, name: of.Name, code: 404}
-	if got := do.Do(ctx, due); got.Outcome != action.Refused || len(p.watch.deletions) > 0 {
+	due, next := w.due("running"), func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} }
+	p.options.Cluster = &forbidding{view: p.view, name: "running", code: 404}
+	if got := p.delete(ctx, due, next); got.Outcome != action.Refused || len(p.watch.deletions) > 0 {
 		t.Errorf("%+v, still deleting %v", got, p.watch.deletions)
 	}
 	p.options.Cluster = p.view
 	w.pods = map[string]*corev1.Pod{}
-	if got := do.Do(ctx, due); got.Outcome != action.Gone {
+	if got := p.delete(ctx, due, next); got.Outcome != action.Gone {
 		t.Errorf("%+v of a Pod that is gone", got)
 	}
 }
@@ -134,10 +126,7 @@ func TestDeletedBySomeoneElse(t *testing.T) {
 				}
 				return nil
 			}
-			due := action.Due{Namespace: namespace, Name: "p", UID: w.pods["p"].UID, ResourceVersion: w.pods["p"].ResourceVersion}
-			due.Resource = podResource
-			next := deletes(func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} })
-			Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
+			p.delete(ctx, w.due("p"), func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} })
 			if w.pods["p"] == nil {
 				t.Error("it was released")
 			}
@@ -149,12 +138,6 @@ func TestDeletedBySomeoneElse(t *testing.T) {
 			w.expect(t, 0, 0, 1)
 		})
 	}
-}
-
-// end lets a Pod succeed.
-func (w *world) end(name string) {
-	w.change(name, func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
-	w.finish(name, corev1.PodSucceeded)
 }
 
 // A Pod that Curfew is deleting is not adopted meanwhile: the deletion would never succeed. Once it
@@ -169,10 +152,7 @@ func TestDeletionUnderWay(t *testing.T) {
 		})
 		p := w.process()
 		p.settle(ctx)
-		of := w.pods["running"]
-		due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
-		due.Resource = podResource
-		next := deletes(func(due action.Due) action.Answer {
+		p.delete(ctx, w.due("running"), func(due action.Due) action.Answer {
 			p.settle(ctx)
 			if got := w.pods["running"].ResourceVersion; got != due.ResourceVersion {
 				t.Errorf("the Pod has changed: %s, want %s", got, due.ResourceVersion)
@@ -180,10 +160,9 @@ func TestDeletionUnderWay(t *testing.T) {
 			w.remove("running")
 			return action.Answer{Outcome: action.Done}
 		})
-		Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
 		p.settle(ctx)
 		if kept {
-			w.end("running")
+			w.end("running", corev1.PodSucceeded)
 			w.process().settle(ctx)
 			w.change("running", func(pod *corev1.Pod) {
 				if pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return f == "example.com/logs" }); len(pod.Finalizers) > 0 {

@@ -64,6 +64,25 @@ func (s *slow) counted(tally string) int64 {
 	return 0
 }
 
+func newSlow() *slow {
+	out := &slow{statuses: map[string]*v1alpha1.PodTallyStatus{}}
+	out.version.Store(1)
+	return out
+}
+
+// onRealTime is a controller that counts on real time.
+func onRealTime(t *testing.T, cluster Cluster, of clock.Clock) *Controller {
+	t.Helper()
+	c, err := newController(Options{
+		Cluster: cluster, Clock: of, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
+		ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // crowd begins to count in a namespace with many tallies of many finished Pods each.
 func crowd(c *Controller, namespace string, tallies, pods int) {
 	c.mu.Lock()
@@ -98,15 +117,8 @@ func TestSmallTalliesAreNotStarved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				api := &slow{statuses: map[string]*v1alpha1.PodTallyStatus{}}
-				api.version.Store(1)
-				c, err := newController(Options{
-					Cluster: api, Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
-					ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				api := newSlow()
+				c := onRealTime(t, api, clock.RealClock{})
 				crowd(c, "large", others.tallies, others.pods)
 				c.rounds(ctx)
 				time.Sleep(time.Second) // Within a bubble: no time passes.

@@ -6,8 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,10 +48,7 @@ func TestWatchesThatEndAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				cluster := &unwatched{open: open}
-				c, err := newController(Options{Cluster: cluster, Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := onRealTime(t, cluster, clock.RealClock{})
 				w := c.newSpace("ci")
 				w.cancel = cancel
 				c.all.Go(func() { c.follow(ctx, w) })

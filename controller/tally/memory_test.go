@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,10 +29,7 @@ func largePod(i int) *corev1.Pod {
 func TestMemoryOfPods(t *testing.T) {
 	const pods, most = 5000, 600
 	for concerned, label := range map[bool]string{true: "t0", false: "other"} {
-		c, err := newController(Options{Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := onRealTime(t, nil, clock.RealClock{})
 		crowd(c, namespace, 1, 0)
 		s := c.spaces[namespace].space
 		before := heap()

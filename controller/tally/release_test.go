@@ -14,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -180,8 +178,7 @@ func TestDeniedPatchIsNotRepeated(t *testing.T) {
 			w, ctx := newWorld(t.Fatalf), t.Context()
 			w.addTally("a", "a")
 			w.create("p", "a", true)
-			w.change("p", func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
-			w.finish("p", corev1.PodSucceeded)
+			w.end("p", corev1.PodSucceeded)
 			p := w.process()
 			cluster := &forbidding{view: p.view, name: "p", code: code}
 			p.options.Cluster = cluster
@@ -235,16 +232,8 @@ func TestRoundsInVain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				api := &reverting{slow: &slow{statuses: map[string]*v1alpha1.PodTallyStatus{}}, err: err}
-				api.version.Store(1)
-				ticks := &ticking{}
-				c, err := newController(Options{
-					Cluster: api, Clock: ticks, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
-					ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				api, ticks := &reverting{slow: newSlow(), err: err}, &ticking{}
+				c := onRealTime(t, api, ticks)
 				crowd(c, "ci", 1, 1)
 				c.rounds(ctx)
 				time.Sleep(10 * time.Second)
@@ -274,8 +263,7 @@ func TestRefusedPod(t *testing.T) {
 			w.addTally("a", "a")
 			create := func(name string) {
 				w.create(name, "a", admitted)
-				w.change(name, func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
-				w.finish(name, corev1.PodSucceeded)
+				w.end(name, corev1.PodSucceeded)
 			}
 			create("p")
 			p := w.process()

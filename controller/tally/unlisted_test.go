@@ -53,12 +53,9 @@ func TestDeletionsWhileTalliesAreUnknown(t *testing.T) {
 			p := w.process()
 			delete(p.spaces, namespace)
 			p.options.Tallies = unlisted{w}
-			of := w.pods["p"]
-			due := action.Due{Namespace: namespace, Name: "p", UID: of.UID, ResourceVersion: of.ResourceVersion, Trigger: string(test.trigger), Source: test.source}
-			due.Resource = podResource
-			sent := false
-			next := deletes(func(action.Due) action.Answer { sent = true; return action.Answer{Outcome: action.Done} })
-			got := Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(t.Context(), due)
+			due, sent := w.due("p"), false
+			due.Trigger, due.Source = string(test.trigger), test.source
+			got := p.delete(t.Context(), due, func(action.Due) action.Answer { sent = true; return action.Answer{Outcome: action.Done} })
 			if sent != test.sent || !sent && (got.Outcome != action.Refused || !strings.Contains(got.Err.Error(), "podtallies is forbidden")) {
 				t.Errorf("sent %t: %+v", sent, got)
 			}

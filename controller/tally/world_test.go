@@ -60,8 +60,6 @@ type world struct {
 	requests int
 	// undefined: the CustomResourceDefinition of PodTallies is not there.
 	undefined bool
-	// history records what concerns the counts. It may be nil.
-	history *history
 }
 
 func newWorld(fail func(string, ...any)) *world {
@@ -112,7 +110,6 @@ func (w *world) create(name, app string, admitted bool) {
 	pod.Labels = map[string]string{"app": app}
 	if admitted && w.owner(pod) != nil {
 		pod.Finalizers = []string{wellknown.FinalizerTally}
-		w.history.begin(&change{pod: pod.UID, adds: true, took: true})(nil)
 	}
 	w.store(pod, watch.Added)
 }
@@ -158,6 +155,16 @@ func (w *world) finish(name string, phase corev1.PodPhase) {
 			pod.Status.Phase = phase
 		}
 	})
+}
+
+// end lets a Pod that runs finish.
+func (w *world) end(name string, phase corev1.PodPhase) {
+	w.change(name, func(pod *corev1.Pod) {
+		if pod.DeletionTimestamp == nil {
+			pod.Spec.NodeName = "n"
+		}
+	})
+	w.finish(name, phase)
 }
 
 func (w *world) request(name string, effect func() error) error {
@@ -208,8 +215,6 @@ func (w *world) Tally(_ context.Context, _, name string) (out *StoredTally, err 
 }
 
 func (w *world) WriteStatus(_ context.Context, _, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (out string, err error) {
-	did := &change{tally: uid, after: readLedger(status)}
-	answered := w.history.begin(did)
 	err = w.request("status", func() error {
 		object := w.tallies[name]
 		switch {
@@ -219,12 +224,10 @@ func (w *world) WriteStatus(_ context.Context, _, name string, uid types.UID, ve
 			return apierrors.NewConflict(tallyKind, name, errors.New("changed"))
 		}
 		w.check(object, status)
-		did.before, did.took = readLedger(&object.Status), true
 		object.Status, object.ResourceVersion, object.Editor = *status.DeepCopy(), w.next(), ""
 		out = object.ResourceVersion
 		return nil
 	})
-	answered(err)
 	return out, err
 }
 
@@ -245,6 +248,11 @@ func (w *world) check(object *StoredTally, status *v1alpha1.PodTallyStatus) {
 		}
 		if by := w.counted[one.uid]; by != "" {
 			w.fail("Pod %s was counted by %s and is listed again by %s", one.uid, by, object.UID)
+		}
+		for _, other := range w.tallies {
+			if other != object && slices.ContainsFunc(readLedger(&other.Status).uncounted, func(of entry) bool { return of.uid == one.uid }) {
+				w.fail("Pod %s is listed by %s and by %s", one.uid, other.UID, object.UID)
+			}
 		}
 		w.checkOutcome(one)
 	}
@@ -363,8 +371,6 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 	case len(meta.Annotations) > 0:
 		step = "count"
 	}
-	did := &change{pod: meta.UID, adds: step == "adopt"}
-	answered := w.history.begin(did)
 	err = w.request(step, func() error {
 		pod := w.pods[name]
 		switch {
@@ -408,12 +414,10 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 			out = &metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}
 			return nil
 		}
-		did.took = slices.Contains(pod.Finalizers, wellknown.FinalizerTally) != held
 		w.store(pod, watch.Modified)
 		out = &metav1.PartialObjectMetadata{ObjectMeta: *pod.ObjectMeta.DeepCopy()}
 		return nil
 	})
-	answered(err)
 	return out, err
 }
 
