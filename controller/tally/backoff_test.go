@@ -9,7 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -103,5 +106,83 @@ func TestChangesDoNotShortenTheBackoff(t *testing.T) {
 		}
 		cancel()
 		c.all.Wait()
+	})
+}
+
+// unwatched is a cluster whose watches end soon.
+type unwatched struct {
+	Cluster
+	lists int
+	open  func() (watch.Interface, error)
+}
+
+func (u *unwatched) Tallies(context.Context, string) ([]*StoredTally, error) { return nil, nil }
+
+func (u *unwatched) Pods(context.Context, string, metav1.ListOptions) (*corev1.PodList, error) {
+	u.lists++
+	time.Sleep(2 * time.Millisecond)
+	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, nil
+}
+
+func (u *unwatched) Watch(context.Context, string, metav1.ListOptions) (watch.Interface, error) {
+	return u.open()
+}
+
+// Pods whose watch ends at once are listed less and less often, as are those of PodTallies that come
+// and go all the time.
+func TestWatchesThatEndAtOnce(t *testing.T) {
+	stays := func() (watch.Interface, error) { return watch.NewFake(), nil }
+	for name, c := range map[string]struct {
+		open    func() (watch.Interface, error)
+		changes bool
+	}{
+		"without an event": {open: func() (watch.Interface, error) { w := watch.NewFake(); w.Stop(); return w, nil }},
+		"expired": {open: func() (watch.Interface, error) {
+			w := watch.NewFakeWithChanSize(1, false)
+			status := apierrors.NewResourceExpired("too old").Status()
+			w.Error(&status)
+			return w, nil
+		}},
+		"refused":              {open: func() (watch.Interface, error) { return nil, apierrors.NewTooManyRequests("busy", 1) }},
+		"PodTallies that come": {open: stays, changes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				cluster := &unwatched{open: c.open}
+				of := onRealTime(t, cluster, clock.RealClock{})
+				w := of.newSpace("ci")
+				w.cancel = cancel
+				of.all.Go(func() { of.follow(ctx, w) })
+				for range 60 {
+					if c.changes {
+						w.again.Set()
+					}
+					time.Sleep(time.Second)
+				}
+				if synctest.Wait(); cluster.lists > 20 || cluster.lists < 5 {
+					t.Errorf("the Pods were listed %d times in a minute", cluster.lists)
+				}
+				cancel()
+				of.all.Wait()
+			})
+		})
+	}
+}
+
+// A change of PodTallies during the wait before the next list is not lost when the watch ends.
+func TestListsAreGathered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newWorld(t.Fatalf).process()
+		p.watch.again.Set()
+		events := watch.NewFake()
+		go func() {
+			synctest.Wait()
+			events.Stop()
+		}()
+		_, again, err := p.drain(t.Context(), p.watch, "1", events, p.options.Clock.NewTimer(time.Hour))
+		if again || err != nil || len(p.watch.again) != 1 {
+			t.Errorf("again %t, %v, %d signals", again, err, len(p.watch.again))
+		}
 	})
 }
