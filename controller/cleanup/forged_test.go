@@ -100,11 +100,24 @@ var damages = map[string]func(*v1alpha1.CleanupReportFields) (left bool){
 	"deleted less":       func(page *v1alpha1.CleanupReportFields) bool { page.Deleted = math.MinInt64; return true },
 	"deleted more":       func(page *v1alpha1.CleanupReportFields) bool { page.Deleted = math.MaxInt64; return true },
 	"far behind":         func(page *v1alpha1.CleanupReportFields) bool { page.Page = math.MaxInt32; return true },
+	"said to be deleted": said(v1alpha1.ItemDeleted),
+	"said to be kept":    said(v1alpha1.ItemKept),
 	"with other objects": foreign,
 	"another's": func(page *v1alpha1.CleanupReportFields) bool {
 		page.Policy, page.Run, page.Objects = v1alpha1.PolicyReference{Name: "q", UID: "another"}, "another", nil
 		return foreign(page)
 	},
+}
+
+// said has a page say the same result of all its objects. It does not count: an object that exists is
+// not deleted, and one that is gone is.
+func said(result v1alpha1.ItemResult) func(*v1alpha1.CleanupReportFields) bool {
+	return func(page *v1alpha1.CleanupReportFields) bool {
+		for i := range page.Objects {
+			page.Objects[i].Result = result
+		}
+		return true
+	}
 }
 
 // foreign adds an object that the policy keeps, as deleted, undecided and by the UID of another.

@@ -16,26 +16,6 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// A Pod that has finished is counted before Curfew deletes it; one that has not is never counted.
-func TestDisowning(t *testing.T) {
-	w, ctx := someWorld(t), t.Context()
-	p := w.process()
-	p.settle(ctx)
-	var deleted []string
-	next := func(due action.Due) action.Answer {
-		if w.pods[due.Name].ResourceVersion == due.ResourceVersion {
-			deleted = append(deleted, due.Name)
-			w.remove(due.Name)
-		}
-		return action.Answer{Outcome: action.Done}
-	}
-	if got := p.delete(ctx, w.due("running"), next); got.Outcome != action.Done || len(deleted) != 1 || w.pods["running"] != nil {
-		t.Fatalf("%+v, deleted %v", got, deleted)
-	}
-	p.settle(ctx)
-	w.expect(t, 0, 2, 4)
-}
-
 // S7: a Pod that was released for a deletion which fails is counted after all, exactly once, even if
 // it finishes meanwhile, and even if Curfew is killed before the DELETE.
 func TestDeletionFails(t *testing.T) {
@@ -145,7 +125,7 @@ func TestDeletedBySomeoneElse(t *testing.T) {
 	}
 }
 
-// A Pod that Curfew is deleting is not adopted meanwhile: the deletion would never succeed. Once it
+// A Pod that Curfew deletes before it has finished is never counted, and not adopted meanwhile: the deletion would never succeed. Once it
 // is accepted the Pod is not counted, even if another finalizer keeps it until it has finished.
 func TestDeletionUnderWay(t *testing.T) {
 	for _, kept := range []bool{false, true} {
@@ -157,7 +137,7 @@ func TestDeletionUnderWay(t *testing.T) {
 		})
 		p := w.process()
 		p.settle(ctx)
-		p.delete(ctx, w.due("running"), func(due action.Due) action.Answer {
+		got := p.delete(ctx, w.due("running"), func(due action.Due) action.Answer {
 			p.settle(ctx)
 			if got := w.pods["running"].ResourceVersion; got != due.ResourceVersion {
 				t.Errorf("the Pod has changed: %s, want %s", got, due.ResourceVersion)
@@ -177,8 +157,8 @@ func TestDeletionUnderWay(t *testing.T) {
 			p.settle(ctx)
 		}
 		w.expect(t, 0, 2, 4)
-		if len(p.watch.deletions) > 0 {
-			t.Errorf("still deleting %v", p.watch.deletions)
+		if got.Outcome != action.Done || w.pods["running"] != nil || len(p.watch.deletions) > 0 {
+			t.Errorf("%+v: the Pod is %+v, still deleting %v", got, w.pods["running"], p.watch.deletions)
 		}
 	}
 }

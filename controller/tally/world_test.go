@@ -186,12 +186,16 @@ var (
 	tallyKind = schema.GroupResource{Group: wellknown.Group, Resource: v1alpha1.PodTallies}
 )
 
+func (s *StoredTally) copied() *StoredTally {
+	out := *s
+	out.PodTally = *s.PodTally.DeepCopy()
+	return &out
+}
+
 func (w *world) Tallies(context.Context, string) (out []*StoredTally, err error) {
 	err = w.request("tallies", func() error {
 		for _, name := range slices.Sorted(maps.Keys(w.tallies)) {
-			object := *w.tallies[name]
-			object.PodTally = *object.PodTally.DeepCopy()
-			out = append(out, &object)
+			out = append(out, w.tallies[name].copied())
 		}
 		return nil
 	})
@@ -200,13 +204,10 @@ func (w *world) Tallies(context.Context, string) (out []*StoredTally, err error)
 
 func (w *world) Tally(_ context.Context, _, name string) (out *StoredTally, err error) {
 	err = w.request("tally", func() error {
-		object := w.tallies[name]
-		if object == nil {
+		if w.tallies[name] == nil {
 			return apierrors.NewNotFound(tallyKind, name)
 		}
-		copied := *object
-		copied.PodTally = *object.PodTally.DeepCopy()
-		out = &copied
+		out = w.tallies[name].copied()
 		return nil
 	})
 	return out, err
