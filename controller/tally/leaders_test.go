@@ -163,17 +163,13 @@ func TestPodsThatRunNoMore(t *testing.T) {
 
 // A Node is not ready only where it says so.
 func TestStateOf(t *testing.T) {
-	for want, conditions := range map[NodeState][][]corev1.NodeCondition{
-		NodeReady: {
-			nil, {{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}, {{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionUnknown}},
-		},
-		NodeNotReady: {
-			{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}, {{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
-		},
+	for want, conditions := range map[NodeState][]corev1.NodeCondition{
+		NodeReady:    {{}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: corev1.NodeMemoryPressure, Status: corev1.ConditionUnknown}},
+		NodeNotReady: {{Type: corev1.NodeReady, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
 	} {
-		for _, each := range conditions {
-			if got := stateOf(&corev1.Node{Status: corev1.NodeStatus{Conditions: each}}); got != want {
-				t.Errorf("%v: %d, want %d", each, got, want)
+		for _, one := range conditions {
+			if got := stateOf(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{one}}}); got != want {
+				t.Errorf("%v: %d, want %d", one, got, want)
 			}
 		}
 	}

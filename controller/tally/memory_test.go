@@ -58,7 +58,7 @@ func heap() uint64 {
 // bulky is a cluster with large Pods: the transport refuses a page of more than a few.
 type bulky struct {
 	*view
-	refused, pages int
+	refused int
 }
 
 func (b *bulky) Pods(ctx context.Context, namespace string, options metav1.ListOptions) (*corev1.PodList, error) {
@@ -66,7 +66,6 @@ func (b *bulky) Pods(ctx context.Context, namespace string, options metav1.ListO
 		b.refused++
 		return nil, apierrors.NewRequestEntityTooLargeError("the page has too many large objects")
 	}
-	b.pages++
 	return b.view.Pods(ctx, namespace, options)
 }
 
@@ -78,7 +77,7 @@ func TestLargePodsAreListed(t *testing.T) {
 	p.options.Cluster = cluster
 	p.settle(ctx)
 	w.expect(t, 1, 2, 4)
-	if cluster.refused == 0 || cluster.pages == 0 {
-		t.Errorf("%d pages were too large, and %d were not", cluster.refused, cluster.pages)
+	if cluster.refused == 0 {
+		t.Error("no page was too large: this test shows nothing")
 	}
 }

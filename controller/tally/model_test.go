@@ -3,6 +3,7 @@ package tally
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -70,15 +71,12 @@ func (m *model) act() {
 		case 0:
 			m.process.watch.again.Set()
 		case 1:
-			m.split()
+			m.zombie, m.process = m.process, m.world.process() // The first goes on, with whatever it knows.
 		default:
 			m.zombie, m.process = nil, m.world.process()
 		}
 	}
 }
-
-// split lets a second process begin while the first goes on, with whatever it knows.
-func (m *model) split() { m.zombie, m.process = m.process, m.world.process() }
 
 // users is a step of anyone but Curfew.
 func (m *model) users() {
@@ -228,7 +226,8 @@ func (m *model) end() {
 		}
 	}
 	for uid, by := range m.world.owed {
-		if _, counted := m.world.counted[uid]; !counted && m.exists(string(by)) {
+		exists := slices.ContainsFunc(slices.Collect(maps.Values(m.world.tallies)), func(one *StoredTally) bool { return one.UID == by })
+		if _, counted := m.world.counted[uid]; !counted && exists {
 			m.t.Fatalf("Pod %s lost its finalizer and was never counted by %s", uid, by)
 		}
 	}
@@ -237,13 +236,4 @@ func (m *model) end() {
 			m.t.Fatal(fmt.Sprintf("%s: status %+v", object.Name, object.Status))
 		}
 	}
-}
-
-func (m *model) exists(uid string) bool {
-	for _, object := range m.world.tallies {
-		if string(object.UID) == uid {
-			return true
-		}
-	}
-	return false
 }
