@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy/resolution"
@@ -113,8 +112,7 @@ func TestPermissionsBetweenRuns(t *testing.T) {
 	check := func(want string, asks bool) {
 		t.Helper()
 		before := c.asked
-		cur := &current{object: &unstructured.Unstructured{}, policy: p, now: now, ledger: &ledger{store: c}}
-		if err := process.review(t.Context(), cur, time.Minute); err != nil {
+		if err := process.review(t.Context(), c.cur(p, now), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.condition(v1alpha1.ConditionPermissionsGranted); got != want || (c.asked > before) != asks {

@@ -174,7 +174,7 @@ func TestInterruptedRunOfAnotherPolicy(t *testing.T) {
 			if len(c.status.UncountedDeletions) == 0 {
 				t.Fatal("it was killed too early")
 			}
-			cur := &current{object: &unstructured.Unstructured{Object: map[string]any{}}, policy: p, now: start, ledger: &ledger{store: c}}
+			cur := c.cur(p, start)
 			edit(cur)
 			if err := c.controller().finish(t.Context(), cur, true); err != nil {
 				t.Fatal(err)

@@ -135,8 +135,7 @@ func TestNoPageIsHeldForDeletions(t *testing.T) {
 	defer small(1)()
 	c := newCluster(t)
 	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-	cur := c.cur(p, start)
-	r, err := c.controller().newRun(cur, &v1alpha1.CleanupRun{ID: runID(start, p.UID), Phase: v1alpha1.RunRunning, Generation: 1, ScheduledTime: metav1.NewTime(start)})
+	r, err := c.controller().newRun(c.cur(p, start), &v1alpha1.CleanupRun{ID: runID(start, p.UID), Phase: v1alpha1.RunRunning, Generation: 1, ScheduledTime: metav1.NewTime(start)})
 	if err != nil {
 		t.Fatal(err)
 	}
