@@ -27,8 +27,8 @@ func (c *cluster) results() map[string]v1alpha1.ItemResult {
 	return out
 }
 
-// A DELETE that is answered 429, 500 or not at all is sent again, and nothing is listed again for it.
-// Only another attempt waits: a page that is decided at once does not.
+// A DELETE that is answered 429, 500 or not at all is sent again, and nothing is listed again for
+// it. Only another attempt waits: a page that is decided at once does not.
 func TestTransientAnswersDoNotEndTheRun(t *testing.T) {
 	for name, answer := range map[string]*engine.Ending{"done": nil, "429": new(engine.Throttled), "500": new(engine.Failed), "held": new(engine.Held)} {
 		c := newCluster(t)

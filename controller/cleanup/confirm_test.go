@@ -115,8 +115,8 @@ func TestApprovalIsDeletedInMidRun(t *testing.T) {
 	}
 }
 
-// A run lists approvals once, to find its own. A role that may list approvals and not get them still
-// lets approved policies run.
+// A run lists approvals once, to find its own. A role that may list approvals and not get them
+// still lets approved policies run.
 func TestApprovalsAreListedOnce(t *testing.T) {
 	for name, mayGet := range map[string]bool{"with get": true, "without get": false} {
 		t.Run(name, func(t *testing.T) {

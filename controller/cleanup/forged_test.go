@@ -109,8 +109,8 @@ var damages = map[string]func(*v1alpha1.CleanupReportFields) (left bool){
 	},
 }
 
-// said has a page say the same result of all its objects. It does not count: an object that exists is
-// not deleted, and one that is gone is.
+// said has a page say the same result of all its objects. It does not count: an object that exists
+// is not deleted, and one that is gone is.
 func said(result v1alpha1.ItemResult) func(*v1alpha1.CleanupReportFields) bool {
 	return func(page *v1alpha1.CleanupReportFields) bool {
 		for i := range page.Objects {

@@ -120,8 +120,8 @@ func smallMatches(size int) (restore func()) {
 	return func() { matchesPerPage = before }
 }
 
-// Where the run before is not known, or was another one, each object has matched once. Whatever else
-// makes it doubtful since when objects match restarts the time of all (S6).
+// Where the run before is not known, or was another one, each object has matched once. Whatever
+// else makes it doubtful since when objects match restarts the time of all (S6).
 func TestMinUnusedRestarts(t *testing.T) {
 	defer smallMatches(2)()
 	const all = "1 2 3 4 5"

@@ -80,8 +80,8 @@ func TestConfirmationFailsForAMoment(t *testing.T) {
 	}
 }
 
-// A policy that is suspended or edited deletes nothing more at once, or after a few seconds while the
-// watch of the policies is silent (S12).
+// A policy that is suspended or edited deletes nothing more at once, or after a few seconds while
+// the watch of the policies is silent (S12).
 func TestSuspendedWhileTheWatchIsSilent(t *testing.T) {
 	for name, c := range map[string]struct {
 		page, most int

@@ -22,9 +22,9 @@ func (c *cluster) condition(kind string) string {
 	return string(found.Status) + " " + found.Reason + " " + found.Message
 }
 
-// A run whose account lacks a permission is stalled and says so, and waits, also for one of its kinds
-// or for what its conditions read (S10). It goes on once the permission is granted: everything is
-// deleted, and counted once.
+// A run whose account lacks a permission is stalled and says so, and waits, also for one of its
+// kinds or for what its conditions read (S10). It goes on once the permission is granted:
+// everything is deleted, and counted once.
 func TestPermissionRevokedInMidRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		after   int    // so many deletions; 0: the account never had it

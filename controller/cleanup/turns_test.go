@@ -184,8 +184,8 @@ func TestLiveJudgementsAreLimited(t *testing.T) {
 	}
 }
 
-// A live judgement has no place while it reads, and waits for one before it evaluates. Where it gets
-// none in time, nothing is wrong with its object, unless the reads took the time (S10).
+// A live judgement has no place while it reads, and waits for one before it evaluates. Where it
+// gets none in time, nothing is wrong with its object, unless the reads took the time (S10).
 func TestLookupsHoldNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, places := newCluster(t), newTurns(clock.RealClock{}, 1, 1)

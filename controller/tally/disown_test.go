@@ -16,8 +16,8 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// S7: a Pod that was released for a deletion which fails is counted after all, exactly once, even if
-// it finishes meanwhile, and even if Curfew is killed before the DELETE.
+// S7: a Pod that was released for a deletion which fails is counted after all, exactly once, even
+// if it finishes meanwhile, and even if Curfew is killed before the DELETE.
 func TestDeletionFails(t *testing.T) {
 	for name, fails := range map[string]func(w *world) action.Answer{
 		"refused":           func(*world) action.Answer { return action.Answer{Outcome: action.Refused} },
@@ -125,8 +125,9 @@ func TestDeletedBySomeoneElse(t *testing.T) {
 	}
 }
 
-// A Pod that Curfew deletes before it has finished is never counted, and not adopted meanwhile: the deletion would never succeed. Once it
-// is accepted the Pod is not counted, even if another finalizer keeps it until it has finished.
+// A Pod that Curfew deletes before it has finished is never counted, and not adopted meanwhile: the
+// deletion would never succeed. Once it is accepted the Pod is not counted, even if another
+// finalizer keeps it until it has finished.
 func TestDeletionUnderWay(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		w, ctx := someWorld(t), t.Context()

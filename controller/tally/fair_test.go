@@ -111,8 +111,8 @@ func crowd(c *Controller, namespace string, tallies, pods int) {
 	w.endList("1")
 }
 
-// The few Pods of one tally are counted within seconds, whatever others have to do: a namespace with
-// a thousand tallies, or one with a tally that never comes to an end.
+// The few Pods of one tally are counted within seconds, whatever others have to do: a namespace
+// with a thousand tallies, or one with a tally that never comes to an end.
 func TestSmallTalliesAreNotStarved(t *testing.T) {
 	for name, others := range map[string]struct{ tallies, pods int }{
 		"a thousand tallies": {1000, 50_000},
@@ -172,8 +172,8 @@ func (f *failing) WriteStatus(ctx context.Context, namespace, name string, uid t
 	return f.slow.WriteStatus(ctx, namespace, name, uid, version, status)
 }
 
-// A tally whose status cannot be written, or whose write gets no answer, waits after each failure, also
-// where the watch shows Pods during the request. Then it is written.
+// A tally whose status cannot be written, or whose write gets no answer, waits after each failure,
+// also where the watch shows Pods during the request. Then it is written.
 func TestChangesDoNotShortenTheBackoff(t *testing.T) {
 	for name, silent := range map[string]bool{"an error": false, "no answer": true} {
 		t.Run(name, func(t *testing.T) {
@@ -232,8 +232,8 @@ func (u *unwatched) Watch(context.Context, string, metav1.ListOptions) (watch.In
 	return u.open()
 }
 
-// Pods whose watch ends at once are listed less and less often, as are those of PodTallies that come
-// and go all the time.
+// Pods whose watch ends at once are listed less and less often, as are those of PodTallies that
+// come and go all the time.
 func TestWatchesThatEndAtOnce(t *testing.T) {
 	stays := func() (watch.Interface, error) { return watch.NewFake(), nil }
 	for name, c := range map[string]struct {

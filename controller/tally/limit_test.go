@@ -22,7 +22,8 @@ import (
 )
 
 // S7: a 404 for the list of PodTallies releases no Pod while their CustomResourceDefinition exists,
-// or may exist: a proxy may have answered in the API server's place. Without it there are no tallies.
+// or may exist: a proxy may have answered in the API server's place. Without it there are no
+// tallies.
 func TestNotFoundReleasesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		defined bool

@@ -199,8 +199,8 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
-// A Pod whose patches a webhook denies, by whatever code, delays no other, and is not tried again at
-// once. It is counted once they are not (S7).
+// A Pod whose patches a webhook denies, by whatever code, delays no other, and is not tried again
+// at once. It is counted once they are not (S7).
 func TestRefusedPod(t *testing.T) {
 	for _, code := range []int32{403, 404, 409, 422, 429} {
 		for _, admitted := range []bool{true, false} {

@@ -47,8 +47,8 @@ func (w *world) refers(resource, namespace string) {
 	}}}})
 }
 
-// An object is referenced if anything that may exist names it. An unknown answer keeps it: in a list
-// and right before the DELETE, under any operator.
+// An object is referenced if anything that may exist names it. An unknown answer keeps it: in a
+// list and right before the DELETE, under any operator.
 func TestReferencedOrUnknown(t *testing.T) {
 	runners := resource("example.com", "runners", "Runner", true)
 	for name, c := range map[string]struct {
