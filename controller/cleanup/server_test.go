@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -126,7 +125,6 @@ func (l *leader) controller() *Controller {
 	}
 	account.Metadata, account.Delete = configMaps{l: l}, l
 	out.options.Objects, out.compiler = resources{l: l}, expression.NewCompiler(10)
-	out.options.ServerTime = func(context.Context) (time.Time, error) { return start.Add(time.Second / 3), nil } // It stores whole seconds.
 	return out
 }
 

@@ -49,6 +49,20 @@ func TestStatusConflictsBackOff(t *testing.T) {
 	}
 }
 
+// A user edits the policy during a run: the status, whose times the API server stores in whole
+// seconds, is written all the same.
+func TestPolicyIsEditedInMidRun(t *testing.T) {
+	s := newServer(t)
+	l := &leader{server: s, send: func(effect func() error) error { return effect() }}
+	of := &ledger{store: newStore(clock.RealClock{}, l.controller().options.Objects, tmpPolicy(t, nothing), s.policy.GetResourceVersion(), s.status())}
+	for range 3 {
+		if err := of.begin(t.Context(), &v1alpha1.CleanupRun{ID: "run", StartTime: metav1.NewTime(start.Add(time.Second / 3))}, nil); err != nil {
+			t.Fatal(err)
+		}
+		s.written()
+	}
+}
+
 // The pages of a run say how much it has deleted, and which page is the last one. Pages of other
 // runs and policies, names that are not Curfew's, and pages from before the run say nothing, and no
 // page takes anything back.
