@@ -17,6 +17,20 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
+// withEngine has the process delete by a real engine, on real time, until it is stopped.
+func (c *Controller) withEngine(t *testing.T) (ctx context.Context, of *engine.Engine, stop func()) {
+	t.Helper()
+	of, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Action: Action{}, Deletes: true, Priority: action.Background}}, MaxConcurrency: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.options.Engine, c.options.Clock = of, clock.RealClock{}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- of.Run(ctx) }()
+	return ctx, of, func() { cancel(); <-ended }
+}
+
 // Objects that a webhook never lets anyone delete have the engine pause the deletions of the policy
 // in their namespace. They fail, and the run deletes everything that is listed after them.
 func TestPausedDeletionsDoNotWedgeARun(t *testing.T) {
@@ -42,14 +56,8 @@ func TestPausedDeletionsDoNotWedgeARun(t *testing.T) {
 					api.denies[fmt.Sprintf("tmp-%02d", i)] = c.code
 				}
 				process := api.controller()
-				real, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Action: Action{}, Deletes: true, Priority: action.Background}}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				process.options.Engine, process.options.Clock = real, clock.RealClock{}
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				go func() { _ = real.Run(ctx) }()
+				ctx, _, stop := process.withEngine(t)
+				defer stop()
 				began := time.Now()
 				cur := api.cur(tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), began)
 				if err := process.start(ctx, cur, began); err != nil {
@@ -62,7 +70,6 @@ func TestPausedDeletionsDoNotWedgeARun(t *testing.T) {
 				if took := time.Since(began); took > 10*time.Minute {
 					t.Errorf("it took %s", took)
 				}
-				cancel()
 			})
 		})
 	}

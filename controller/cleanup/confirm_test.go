@@ -115,42 +115,34 @@ func TestApprovalIsDeletedInMidRun(t *testing.T) {
 	}
 }
 
-// A run lists approvals once, to find its own.
+// A run lists approvals once, to find its own. A role that may list approvals and not get them
+// still lets approved policies run.
 func TestApprovalsAreListedOnce(t *testing.T) {
-	defer small(1)()
-	c := newCluster(t)
-	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Approval = v1alpha1.ApprovalRequired })
-	objects := approvals(p.UID, p.Hash, func() bool { return true })
-	process := c.controller()
-	process.options.Objects = objects
-	if err := process.start(t.Context(), c.cur(p, start), start); err != nil {
-		t.Fatal(err)
+	for name, mayGet := range map[string]bool{"with get": true, "without get": false} {
+		t.Run(name, func(t *testing.T) {
+			defer small(1)()
+			c := newCluster(t)
+			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Approval = v1alpha1.ApprovalRequired })
+			objects, did := approvals(p.UID, p.Hash, func() bool { return true }), map[string]int{}
+			if !mayGet {
+				objects.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: v1alpha1.ClusterCleanupApprovals}, "yes", errForbidden)
+				})
+			}
+			process := c.controller()
+			process.options.Objects = objects
+			if err := process.start(t.Context(), c.cur(p, start), start); err != nil {
+				t.Fatal(err)
+			}
+			c.check("approved")
+			for _, action := range objects.Actions() {
+				did[action.GetVerb()]++
+			}
+			if did["get"] < 5 || mayGet && did["list"] != 1 {
+				t.Errorf("%v, want 1 list and a read before each of 5 batches", did)
+			}
+		})
 	}
-	c.check("approved")
-	did := map[string]int{}
-	for _, action := range objects.Actions() {
-		did[action.GetVerb()]++
-	}
-	if did["list"] != 1 || did["get"] < 5 {
-		t.Errorf("%v, want 1 list and a read before each of 5 batches", did)
-	}
-}
-
-// A role that may list approvals and not get them still lets approved policies run.
-func TestApprovalsAreListedWithoutGet(t *testing.T) {
-	defer small(1)()
-	c := newCluster(t)
-	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Approval = v1alpha1.ApprovalRequired })
-	objects := approvals(p.UID, p.Hash, func() bool { return true })
-	objects.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: v1alpha1.ClusterCleanupApprovals}, "yes", errForbidden)
-	})
-	process := c.controller()
-	process.options.Objects = objects
-	if err := process.start(t.Context(), c.cur(p, start), start); err != nil {
-		t.Fatal(err)
-	}
-	c.check("approved")
 }
 
 // A policy whose account does not exist says so before its first run.

@@ -26,8 +26,8 @@ func (k kill) String() string {
 	return fmt.Sprintf("killed at request %d (after: %v) and %d", k.first, k.after, k.second)
 }
 
-// kills are all first kills from a request on, each with a seventh of the second ones. The crash part
-// of make test-full has all of them.
+// kills are all first kills from a request on, each with a seventh of the second ones. The crash
+// part of make test-full has all of them.
 func kills(from, requests int) iter.Seq[kill] {
 	every := 7
 	if os.Getenv("CRASH") == "full" {

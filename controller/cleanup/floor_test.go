@@ -12,8 +12,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -70,21 +68,16 @@ func TestFloor(t *testing.T) {
 					api.objects[name].Name, api.objects[name].UID = name, types.UID("uid-"+name)
 				}
 				process := api.controller()
-				real, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Action: Action{}, Deletes: true, Priority: action.Background}}, MaxConcurrency: 4})
-				if err != nil {
-					t.Fatal(err)
-				}
+				ctx, real, stop := process.withEngine(t)
 				account, err := process.options.Account(types.NamespacedName{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				account.Delete = api
 				account.Exists = func(context.Context) (types.UID, error) { <-time.After(test.confirms); return "account", nil }
-				process.options.Engine, process.options.Clock, process.options.Live = real, clock.RealClock{}, api
+				process.options.Live = api
 				process.judging = newTurns(clock.RealClock{}, judgingAtOnce, judgingShare)
-				ctx, cancel := context.WithCancel(t.Context())
 				var all sync.WaitGroup
-				all.Go(func() { _ = real.Run(ctx) })
 				if test.changes > 0 {
 					all.Go(func() {
 						for ctx.Err() == nil {
@@ -114,7 +107,7 @@ func TestFloor(t *testing.T) {
 				if run.Phase != v1alpha1.RunCompleted || run.Deleted != objects+5 || worst > most {
 					t.Errorf("%d of %d deleted, worst gap %s: %s", run.Deleted, objects+5, worst, api.condition(v1alpha1.ConditionStalled))
 				}
-				cancel()
+				stop()
 				all.Wait()
 			})
 		})

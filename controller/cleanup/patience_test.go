@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -32,32 +32,6 @@ func TestPausedKindDoesNotHoldARunForDays(t *testing.T) {
 	}
 	if c.waited < 20*time.Minute || c.waited > 3*time.Hour {
 		t.Errorf("45 pages waited %s", c.waited)
-	}
-}
-
-// Once an object of the kind is deleted, its pages have the long patience again.
-func TestPatienceReturns(t *testing.T) {
-	r := &run{failing: map[schema.GroupResource]bool{}}
-	page := func(results ...v1alpha1.ItemResult) *batch {
-		fields := v1alpha1.CleanupReportFields{}
-		for i, result := range results {
-			fields.Objects = append(fields.Objects, v1alpha1.CleanupItem{Resource: "configmaps", UID: types.UID(fmt.Sprint(i)), Result: result})
-		}
-		return r.newBatch(&page{fields: fields})
-	}
-	for i, c := range []struct {
-		results []v1alpha1.ItemResult
-		futile  bool
-	}{
-		{[]v1alpha1.ItemResult{v1alpha1.ItemKept}, false},
-		{[]v1alpha1.ItemResult{v1alpha1.ItemFailed, v1alpha1.ItemKept}, true},
-		{[]v1alpha1.ItemResult{v1alpha1.ItemKept}, true},
-		{[]v1alpha1.ItemResult{v1alpha1.ItemFailed, v1alpha1.ItemDeleted}, false},
-	} {
-		b := page(c.results...)
-		if b.learn(); r.futile(b.order) != c.futile {
-			t.Errorf("%d: futile %t, want %t", i, !c.futile, c.futile)
-		}
 	}
 }
 
@@ -106,25 +80,39 @@ func TestConfirmationFailsForAMoment(t *testing.T) {
 	}
 }
 
-// A policy that is suspended or edited deletes nothing more after a few seconds, although the watch
-// of the policies is silent (S12).
+// A policy that is suspended or edited deletes nothing more at once, or after a few seconds while
+// the watch of the policies is silent (S12).
 func TestSuspendedWhileTheWatchIsSilent(t *testing.T) {
-	for name, c := range map[string]struct{ page, most int }{"between two pages": {1, inFlight}, "within a page": {5, 3}} {
+	for name, c := range map[string]struct {
+		page, most int
+		shown      bool // by the watch
+	}{
+		"between two pages":  {page: 1, most: inFlight},
+		"within a page":      {page: 5, most: 3},
+		"the watch shows it": {page: 2, most: 2, shown: true}, // Two batches have a request each under way.
+	} {
 		t.Run(name, func(t *testing.T) {
 			defer small(c.page)()
 			api := newCluster(t)
 			process := api.controller()
+			if c.shown {
+				process.unchanged = func(*cleanup.Policy) bool {
+					api.mu.Lock()
+					defer api.mu.Unlock()
+					return !api.deletedAlready()
+				}
+			}
 			api.answer = func(string) *engine.Ending {
 				process.options.Clock.(hasty).Step(confirmedFor / 3)
 				return nil
 			}
 			api.policy = func() error {
-				if api.deletedAlready() {
+				if api.deletedAlready() && !c.shown {
 					return errChanged
 				}
 				return nil
 			}
-			err := process.start(t.Context(), api.cur(tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), start), start)
+			err := process.start(t.Context(), api.cur(tmpPolicy(t, nothing), start), start)
 			if sent := len(api.sent); !errors.Is(err, errChanged) || sent == 0 || sent > c.most {
 				t.Errorf("WRONG DELETE: %v after %d", err, sent)
 			}

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy/resolution"
@@ -23,70 +22,61 @@ func (c *cluster) condition(kind string) string {
 	return string(found.Status) + " " + found.Reason + " " + found.Message
 }
 
-// A run whose account loses its permissions is stalled and says so, waits, and goes on once they
-// are granted again: everything is deleted, and counted once.
+// A run whose account lacks a permission is stalled and says so, and waits, also for one of its
+// kinds or for what its conditions read (S10). It goes on once the permission is granted:
+// everything is deleted, and counted once.
 func TestPermissionRevokedInMidRun(t *testing.T) {
-	defer small(2)()
-	c := newCluster(t)
-	refused := engine.Refused
-	c.answer = func(string) *engine.Ending {
-		if c.lacks = c.lacks || len(c.sent) >= 2; c.lacks {
-			return &refused
-		}
-		return nil
+	for name, c := range map[string]struct {
+		after   int    // so many deletions; 0: the account never had it
+		lacksOf string // "": of everything
+		says    string
+		edit    func(*v1alpha1.CleanupSpec)
+	}{
+		"in mid-run":         {2, "", "service account / may not list configmaps", nothing},
+		"from the beginning": {0, "", "service account / may not list configmaps", nothing},
+		"for one of its kinds": {2, "secrets", "service account / may not list secrets", func(s *v1alpha1.CleanupSpec) {
+			s.MatchConstraints.ResourceRules[0].Resources = []string{"configmaps", "secrets"}
+		}},
+		"to get what namespaceObject shows": {0, "namespaces", "service account / may not get namespaces", func(s *v1alpha1.CleanupSpec) {
+			s.Conditions = []v1alpha1.CleanupCondition{{Name: "x", Expression: `namespaceObject.metadata.name == "ci"`}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer small(2)()
+			api, p := newCluster(t), tmpPolicy(t, c.edit)
+			revoke := func() { api.lacks, api.lacksOf = c.lacksOf == "", c.lacksOf }
+			if c.after == 0 {
+				revoke()
+			}
+			api.answer = func(string) *engine.Ending {
+				if api.lacks || api.lacksOf != "" || len(api.sent) >= c.after {
+					revoke()
+					return new(engine.Refused)
+				}
+				return nil
+			}
+			if err := api.work(t.Context(), p); !isForbidden(err) || (len(api.sent) == 0) != (c.after == 0) {
+				t.Fatalf("the run ended with %v after %v", err, api.sent)
+			}
+			deleted := len(api.sent)
+			api.answer = nil
+			if err := api.work(t.Context(), p); !isForbidden(err) || len(api.sent) != deleted || c.after == 0 && api.lists > 0 {
+				t.Errorf("the run went on with %v after %d lists: deleted %v", err, api.lists, api.sent)
+			}
+			stalled, granted := api.condition(v1alpha1.ConditionStalled), api.condition(v1alpha1.ConditionPermissionsGranted)
+			if api.status.LastRun.Phase != v1alpha1.RunRunning || !strings.HasPrefix(stalled, "True Forbidden") || !strings.Contains(stalled, c.says) || !strings.HasPrefix(granted, "False Forbidden") {
+				t.Errorf("%s, stalled: %s, permissions: %s", api.status.LastRun.Phase, stalled, granted)
+			}
+			api.lacks, api.lacksOf = false, ""
+			if err := api.work(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			api.check("after the permission was granted")
+			if got := api.condition(v1alpha1.ConditionPermissionsGranted); got != "True Granted " {
+				t.Errorf("permissions: %s", got)
+			}
+		})
 	}
-	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-	if err := c.work(t.Context(), p); !isForbidden(err) || len(c.sent) == 0 {
-		t.Fatalf("the run ended with %v after %v", err, c.sent)
-	}
-	deleted := len(c.sent)
-	if err := c.work(t.Context(), p); !isForbidden(err) {
-		t.Errorf("the run went on with %v", err)
-	}
-	if got := c.condition(v1alpha1.ConditionStalled); c.status.LastRun.Phase != v1alpha1.RunRunning || len(got) < 14 || got[:14] != "True Forbidden" {
-		t.Errorf("%s, stalled: %s", c.status.LastRun.Phase, got)
-	}
-	if got := c.condition(v1alpha1.ConditionPermissionsGranted); len(got) < 15 || got[:15] != "False Forbidden" || len(c.sent) != deleted {
-		t.Errorf("permissions: %s; deleted %v", got, c.sent)
-	}
-	c.lacks, c.answer = false, nil
-	if err := c.work(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	c.check("after the permission was granted again")
-	if got := c.condition(v1alpha1.ConditionPermissionsGranted); got != "True Granted " {
-		t.Errorf("permissions: %s", got)
-	}
-}
-
-// A run that lost the permission for one of its kinds waits for that, too: it would end without it
-// otherwise, and delete no more.
-func TestOnePermissionRevokedInMidRun(t *testing.T) {
-	defer small(2)()
-	c := newCluster(t)
-	c.answer = func(string) *engine.Ending {
-		if c.lacksOf != "" || len(c.sent) >= 2 {
-			c.lacksOf = "secrets"
-			return new(engine.Refused)
-		}
-		return nil
-	}
-	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
-		s.MatchConstraints.ResourceRules[0].Resources = []string{"configmaps", "secrets"}
-	})
-	if err := c.work(t.Context(), p); !isForbidden(err) || len(c.sent) == 0 {
-		t.Fatalf("the run ended with %v after %v", err, c.sent)
-	}
-	deleted := len(c.sent)
-	c.answer = nil
-	if err := c.work(t.Context(), p); !isForbidden(err) || c.status.LastRun.Phase != v1alpha1.RunRunning || len(c.sent) != deleted {
-		t.Errorf("%v: the run is %s and has deleted %v", err, c.status.LastRun.Phase, c.sent)
-	}
-	c.lacksOf = ""
-	if err := c.work(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	c.check("after the permission was granted again")
 }
 
 // A run that waits for a permission asks until a few are missing, not for each namespace every
@@ -122,8 +112,7 @@ func TestPermissionsBetweenRuns(t *testing.T) {
 	check := func(want string, asks bool) {
 		t.Helper()
 		before := c.asked
-		cur := &current{object: &unstructured.Unstructured{}, policy: p, now: now, ledger: &ledger{store: c}}
-		if err := process.review(t.Context(), cur, time.Minute); err != nil {
+		if err := process.review(t.Context(), c.cur(p, now), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.condition(v1alpha1.ConditionPermissionsGranted); got != want || (c.asked > before) != asks {
@@ -142,52 +131,6 @@ func TestPermissionsBetweenRuns(t *testing.T) {
 	if requests := c.requests; requests != 3 || c.lists != 0 {
 		t.Errorf("%d requests, want a write for each change; %d lists", requests, c.lists)
 	}
-}
-
-// A run whose account may do nothing from the beginning is not complete. It waits, says so, and
-// does all of its work once the permissions are granted.
-func TestForbiddenFromTheBeginning(t *testing.T) {
-	c := newCluster(t)
-	c.lacks = true
-	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-	for range 2 {
-		if err := c.work(t.Context(), p); !isForbidden(err) {
-			t.Errorf("the run ended with %v", err)
-		}
-		const lacks = "service account / may not list configmaps"
-		if got := c.condition(v1alpha1.ConditionStalled); c.status.LastRun.Phase != v1alpha1.RunRunning || !strings.HasPrefix(got, "True Forbidden") || !strings.Contains(got, lacks) {
-			t.Errorf("%s, stalled: %s", c.status.LastRun.Phase, got)
-		}
-		if got := c.condition(v1alpha1.ConditionPermissionsGranted); !strings.HasPrefix(got, "False Forbidden") || c.lists != 0 || len(c.sent) != 0 {
-			t.Errorf("permissions: %s; %d lists, deleted %v", got, c.lists, c.sent)
-		}
-	}
-	c.lacks = false
-	if err := c.work(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	c.check("after the permissions were granted")
-	if got := c.condition(v1alpha1.ConditionPermissionsGranted); got != "True Granted " {
-		t.Errorf("permissions: %s", got)
-	}
-}
-
-// A condition on namespaceObject shows what a Namespace says: the account must be allowed to get
-// it (S10).
-func TestNamespaceObjectTakesAPermission(t *testing.T) {
-	c := newCluster(t)
-	c.lacksOf = "namespaces"
-	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
-		s.Conditions = []v1alpha1.CleanupCondition{{Name: "x", Expression: `namespaceObject.metadata.name == "ci"`}}
-	})
-	if err := c.work(t.Context(), p); !isForbidden(err) || c.lists != 0 || len(c.sent) != 0 {
-		t.Errorf("the run ended with %v after %d lists: deleted %v", err, c.lists, c.sent)
-	}
-	c.lacksOf = ""
-	if err := c.work(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	c.check("after the permission was granted")
 }
 
 // A policy whose account never had all permissions is resumed after a crash: it waits for no more

@@ -87,6 +87,7 @@ func TestReportQuota(t *testing.T) {
 					t.Fatal("writing a page failed")
 				}
 			}
+			write("p", 5, true) // The status does not name these matches.
 			write("p", 4, true)
 			write("q", 3, false)
 			write("p", 2, false)

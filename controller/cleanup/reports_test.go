@@ -48,11 +48,7 @@ func (a *archive) day(ago int) string { return runID(start.AddDate(0, 0, -ago), 
 func (a *archive) write(run string, fields v1alpha1.CleanupReportFields) {
 	a.t.Helper()
 	fields.Policy, fields.Run, fields.Page = v1alpha1.PolicyReference{Name: "p", UID: a.policy.UID}, run, 1
-	name := pageName("p", run, 1)
-	if len(fields.Matched) > 0 {
-		name = matchesName("p", run, 1)
-	}
-	if err := a.store.writePage(a.t.Context(), &page{name: name, fields: fields}); err != nil {
+	if err := a.store.writePage(a.t.Context(), &page{name: pageName("p", run, 1), fields: fields}); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -174,18 +170,6 @@ func TestForgedReports(t *testing.T) {
 	}
 }
 
-// Only the matches that the status names stay.
-func TestPruneMatches(t *testing.T) {
-	a := newArchive(t)
-	for ago := range 3 {
-		a.write(a.day(ago), v1alpha1.CleanupReportFields{Matched: []byte("x")})
-	}
-	a.store.status.Matches = &v1alpha1.CleanupMatches{Run: a.day(1)}
-	if left := a.prune(); !slices.Equal(left, []string{matchesName("p", a.day(1), 1)}) {
-		t.Errorf("left %v", left)
-	}
-}
-
 // A page that was created again, or written, after it was listed as old is not deleted.
 func TestPruneDeletesWhatItListed(t *testing.T) {
 	a, pages := newArchive(t), map[string]*unstructured.Unstructured{}
@@ -220,35 +204,6 @@ func TestPruneDeletesWhatItListed(t *testing.T) {
 	a.prune()
 	if pages[again] == nil || pages[changed] == nil || pages[old] != nil || len(pages) != v1alpha1.KeptRuns+2 {
 		t.Errorf("left %v, want all but %s", slices.Sorted(maps.Keys(pages)), old)
-	}
-}
-
-// Results that others write on the page of an interrupted run do not count: an object that exists
-// counts as not deleted, and one that is gone as deleted.
-func TestForgedResults(t *testing.T) {
-	for _, result := range []v1alpha1.ItemResult{v1alpha1.ItemDeleted, v1alpha1.ItemGone, v1alpha1.ItemKept, v1alpha1.ItemFailed} {
-		for killAt, sent := range map[int]int{6: 0, 11: 5} {
-			t.Run(fmt.Sprintf("%s after %d deletions", result, sent), func(t *testing.T) {
-				defer small(5)()
-				c, p := newCluster(t), tmpPolicy(t, nothing)
-				c.killAt, c.after = killAt, sent > 0
-				if _ = c.work(t.Context(), p); len(c.sent) != sent {
-					t.Fatalf("killed too early or too late: %v", c.sent)
-				}
-				for _, page := range c.pages {
-					for i := range page.Objects {
-						page.Objects[i].Result = result
-					}
-				}
-				c.dead, c.killAt = false, 0
-				if err := c.work(t.Context(), p); err != nil {
-					t.Fatal(err)
-				}
-				if c.status.Deleted != 5 || len(c.sent) != 5 || c.condition(v1alpha1.ConditionCountsExact) != "none" {
-					t.Errorf("deleted %v, counted %d: %s", c.sent, c.status.Deleted, c.condition(v1alpha1.ConditionCountsExact))
-				}
-			})
-		}
 	}
 }
 
@@ -296,19 +251,5 @@ func TestForgedStatusKeepsPages(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The status lists the last runs, each once.
-func TestRunsAreListed(t *testing.T) {
-	c := newCluster(t)
-	l := &ledger{store: c}
-	for _, id := range []string{"1", "2", "3", "3", "4", "5", "6"} {
-		if err := l.begin(t.Context(), &v1alpha1.CleanupRun{ID: id}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := []string{"2", "3", "4", "5", "6"}; !slices.Equal(c.status.Runs, want) {
-		t.Errorf("runs %v, want %v", c.status.Runs, want)
 	}
 }

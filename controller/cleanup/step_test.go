@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -175,7 +174,7 @@ func TestInterruptedRunOfAnotherPolicy(t *testing.T) {
 			if len(c.status.UncountedDeletions) == 0 {
 				t.Fatal("it was killed too early")
 			}
-			cur := &current{object: &unstructured.Unstructured{Object: map[string]any{}}, policy: p, now: start, ledger: &ledger{store: c}}
+			cur := c.cur(p, start)
 			edit(cur)
 			if err := c.controller().finish(t.Context(), cur, true); err != nil {
 				t.Fatal(err)
@@ -239,23 +238,6 @@ func TestKindCannotBeListed(t *testing.T) {
 	c.check("without Secrets")
 	if stalled := c.condition(v1alpha1.ConditionStalled); !strings.HasPrefix(stalled, "True KindNotListed") || !strings.Contains(stalled, "secrets: Internal error") {
 		t.Error(stalled)
-	}
-}
-
-// A policy that is suspended or edited while its run deletes, deletes nothing more.
-func TestSuspendedInMidRun(t *testing.T) {
-	defer small(2)()
-	c := newCluster(t)
-	process := c.controller()
-	process.unchanged = func(*cleanup.Policy) bool { return len(c.sent) < 1 }
-	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-	cur := &current{object: &unstructured.Unstructured{Object: map[string]any{}}, policy: p, now: start, ledger: &ledger{store: c}}
-	if err := process.start(t.Context(), cur, start); !errors.Is(err, errChanged) {
-		t.Errorf("the run ended with %v", err)
-	}
-	// Two batches may be under way at once, with one request each.
-	if len(c.sent) > 2 {
-		t.Errorf("%d objects were deleted", len(c.sent))
 	}
 }
 

@@ -2,8 +2,6 @@ package cleanup
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,51 +23,6 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// A user edits the policy during a run: its metadata and spec do not matter for the status, whose
-// times the API server stores in whole seconds.
-func TestPolicyIsEditedInMidRun(t *testing.T) {
-	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupPolicies)
-	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "ClusterCleanupPolicyList"})
-	p, version := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), 1
-	live := &unstructured.Unstructured{Object: map[string]any{}}
-	live.SetUID(p.UID)
-	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, live.DeepCopy(), nil })
-	client.PrependReactor("patch", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
-		object, err := patched(did.(clienttesting.PatchAction).GetPatch())
-		if err != nil {
-			return true, nil, err
-		}
-		if object.GetResourceVersion() != fmt.Sprint(version) {
-			return true, nil, apierrors.NewConflict(resource.GroupResource(), "p", errors.New("it was changed"))
-		}
-		version++
-		live = object.DeepCopy()
-		live.SetResourceVersion(fmt.Sprint(version))
-		return true, live.DeepCopy(), nil
-	})
-	ledger := &ledger{store: newStore(clock.RealClock{}, client, p, "1", v1alpha1.CleanupPolicyStatus{})}
-	run := &v1alpha1.CleanupRun{ID: "run", ScheduledTime: metav1.NewTime(start), StartTime: metav1.NewTime(start.Add(time.Second / 3))}
-	for deleted := range int64(3) {
-		err := ledger.begin(t.Context(), run, nil)
-		if err == nil {
-			err = ledger.change(t.Context(), func(s *v1alpha1.CleanupPolicyStatus) { s.Deleted = deleted })
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		version++
-		live.SetResourceVersion(fmt.Sprint(version))
-	}
-	content, _, _ := unstructured.NestedInt64(live.Object, "status", "deleted")
-	if content != 2 {
-		t.Errorf("status %v", live.Object)
-	}
-	live.Object["status"] = map[string]any{"deleted": int64(7)}
-	if err := ledger.begin(t.Context(), run, nil); !errors.Is(err, errOvertaken) {
-		t.Errorf("after another leader wrote the status: %v", err)
-	}
-}
-
 // A user edits the policy all the time. The status is written a few times, with pauses, and no more
 // once the context ends.
 func TestStatusConflictsBackOff(t *testing.T) {
@@ -79,23 +32,14 @@ func TestStatusConflictsBackOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupPolicies)
-				client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "ClusterCleanupPolicyList"})
-				p, writes := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), 0
-				client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-					live := &unstructured.Unstructured{Object: map[string]any{}}
-					live.SetUID(p.UID)
-					return true, live, nil
-				})
-				client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-					writes++
-					return true, nil, apierrors.NewConflict(resource.GroupResource(), "p", errors.New("it was changed"))
-				})
-				ledger := &ledger{store: newStore(clock.RealClock{}, client, p, "1", v1alpha1.CleanupPolicyStatus{})}
+				s, writes := newServer(t), 0
+				l := &leader{server: s, send: func(effect func() error) error { s.written(); return effect() }}
+				l.observe = func(*request) func(error) { writes++; return func(error) {} }
+				store := newStore(clock.RealClock{}, l.controller().options.Objects, tmpPolicy(t, nothing), s.policy.GetResourceVersion(), s.status())
 				ctx, cancel := context.WithTimeout(t.Context(), c.ends)
 				defer cancel()
 				began := time.Now()
-				err := ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) { s.Deleted = 1 })
+				err := (&ledger{store: store}).change(ctx, func(s *v1alpha1.CleanupPolicyStatus) { s.Deleted = 1 })
 				took := time.Since(began)
 				if ended := ctx.Err() != nil; err == nil || apierrors.IsConflict(err) == ended || writes > 6 || took < c.least || took > c.most {
 					t.Errorf("%d writes in %s: %v", writes, took, err)
@@ -105,24 +49,37 @@ func TestStatusConflictsBackOff(t *testing.T) {
 	}
 }
 
+// A user edits the policy during a run: the status, whose times the API server stores in whole
+// seconds, is written all the same.
+func TestPolicyIsEditedInMidRun(t *testing.T) {
+	s := newServer(t)
+	l := &leader{server: s, send: func(effect func() error) error { return effect() }}
+	of := &ledger{store: newStore(clock.RealClock{}, l.controller().options.Objects, tmpPolicy(t, nothing), s.policy.GetResourceVersion(), s.status())}
+	for range 3 {
+		if err := of.begin(t.Context(), &v1alpha1.CleanupRun{ID: "run", StartTime: metav1.NewTime(start.Add(time.Second / 3))}, nil); err != nil {
+			t.Fatal(err)
+		}
+		s.written()
+	}
+}
+
 // The pages of a run say how much it has deleted, and which page is the last one. Pages of other
 // runs and policies, names that are not Curfew's, and pages from before the run say nothing, and no
 // page takes anything back.
 func TestPagesCount(t *testing.T) {
-	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupReports)
-	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "ClusterCleanupReportList"})
-	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-	own, other := newStore(clock.RealClock{}, client, p, "1", v1alpha1.CleanupPolicyStatus{}), *p
+	a := newArchive(t)
+	other := *a.policy
 	other.UID = "another"
+	own, others := a.store, newStore(clock.RealClock{}, a.client, &other, "1", v1alpha1.CleanupPolicyStatus{})
 	write := func(to *store, name, of string, fields v1alpha1.CleanupReportFields) {
 		t.Helper()
-		fields.Policy, fields.Run = v1alpha1.PolicyReference{Name: "p", UID: p.UID}, of
+		fields.Policy, fields.Run = v1alpha1.PolicyReference{Name: "p", UID: a.policy.UID}, of
 		if err := to.writePage(t.Context(), &page{name: name, fields: fields}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	run, created := runID(start, p.UID), start
-	client.PrependReactor("create", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
+	run, created := a.day(0), start
+	a.client.PrependReactor("create", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
 		did.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured).SetCreationTimestamp(metav1.NewTime(created))
 		return false, nil, nil
 	})
@@ -137,11 +94,11 @@ func TestPagesCount(t *testing.T) {
 	write(own, pageName("p", run, 7), run, v1alpha1.CleanupReportFields{Page: 7, Deleted: 9, Objects: items})
 	created = start
 	write(own, "a-copy", run, v1alpha1.CleanupReportFields{Page: 1, Deleted: 2, Objects: items})
-	write(newStore(clock.RealClock{}, client, &other, "1", v1alpha1.CleanupPolicyStatus{}), "others", run, v1alpha1.CleanupReportFields{Page: 1, Deleted: 9, Objects: items})
+	write(others, "others", run, v1alpha1.CleanupReportFields{Page: 1, Deleted: 9, Objects: items})
 	if deleted, last, err := own.counted(t.Context(), run); deleted != 5 || last != 2 || err != nil {
 		t.Errorf("deleted %d, last page %d, %v", deleted, last, err)
 	}
-	if page, _, err := newStore(clock.RealClock{}, client, &other, "1", v1alpha1.CleanupPolicyStatus{}).readPage(t.Context(), pageName("p", run, 1)); page != nil || err != nil {
+	if page, _, err := others.readPage(t.Context(), pageName("p", run, 1)); page != nil || err != nil {
 		t.Errorf("another policy reads %+v, %v", page, err)
 	}
 }

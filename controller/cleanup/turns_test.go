@@ -22,192 +22,85 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// work has a run work in steps of a second, and yield after each.
-func (t *turns) work(ctx context.Context, namespace string, seconds int) (waited time.Duration) {
-	began := time.Now()
-	turn, err := t.take(ctx, namespace)
-	waited = time.Since(began)
-	defer turn.end()
-	for i := 0; i < seconds && err == nil && ctx.Err() == nil; i++ {
-		time.Sleep(time.Second)
-		err = turn.yield(ctx, false)
+// crowd has runs of namespaces work in steps, and yield after each: within pages of so many steps,
+// and between them. It returns the most runs that waited with a page, and how many steps each
+// namespace had.
+func (t *turns) crowd(ctx context.Context, all *sync.WaitGroup, runs int, namespaceOf func(i int) string, step time.Duration, page int) (most *atomic.Int64, steps map[string]*atomic.Int64) {
+	most, steps = new(atomic.Int64), map[string]*atomic.Int64{}
+	for i := range runs {
+		namespace := namespaceOf(i)
+		if steps[namespace] == nil {
+			steps[namespace] = new(atomic.Int64)
+		}
+		had := steps[namespace]
+		all.Go(func() {
+			turn, err := t.take(ctx, namespace)
+			for n := 1; err == nil && ctx.Err() == nil; n++ {
+				time.Sleep(step)
+				had.Add(1)
+				t.mu.Lock()
+				most.Store(max(most.Load(), int64(t.inPage)))
+				t.mu.Unlock()
+				err = turn.yield(ctx, n%page > 0)
+			}
+			turn.end()
+		})
 	}
-	return waited
+	return most, steps
 }
 
-// Beside fifty huge runs a small one starts within a bounded time, and at once if all of them are
-// of one other namespace.
+// Beside many huge runs a small one starts within a bounded time, and at once if all of them are of
+// one other namespace. At most pagesHeld runs wait in the middle of a page.
 func TestSmallRunsStartSoon(t *testing.T) {
+	of := func(name string) func(int) string { return func(int) string { return name } }
+	each := func(i int) string { return string(rune('A' + i)) }
 	for name, c := range map[string]struct {
+		runs, page  int
 		namespaceOf func(i int) string
+		step        time.Duration
 		within      time.Duration
+		least       int64 // that wait with a page
 	}{
-		"of one other namespace":   {func(int) string { return "huge" }, slice + time.Second},
-		"of the same namespace":    {func(int) string { return "small" }, 60 * time.Second},
-		"of namespaces each of it": {func(i int) string { return string(rune('A' + i)) }, slice + time.Second},
+		"of one other namespace":                   {50, 1, of("huge"), time.Second, slice + time.Second, 0},
+		"of the same namespace":                    {50, 1, of("small"), time.Second, 60 * time.Second, 0},
+		"of namespaces each of it":                 {50, 1, each, time.Second, slice + time.Second, 0},
+		"of one other namespace, with large pages": {6, 1e6, of("huge"), 10 * time.Millisecond, 10 * time.Millisecond, 1},
+		"of namespaces each of it, large pages":    {6, 1e6, each, 10 * time.Millisecond, slice + 10*time.Millisecond, 1},
+		"too many large pages":                     {40, 10, each, time.Second, 20 * time.Second, pagesHeld},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				turns := newTurns(clock.RealClock{}, runsAtOnce, runsAtOnce)
 				var all sync.WaitGroup
-				for i := range 50 {
-					all.Go(func() { turns.work(ctx, c.namespaceOf(i), 1_000_000) })
+				most, _ := turns.crowd(ctx, &all, c.runs, c.namespaceOf, c.step, c.page)
+				time.Sleep(10*time.Minute + time.Millisecond)
+				began := time.Now()
+				turn, err := turns.take(ctx, "small")
+				if waited := time.Since(began); err != nil || waited > c.within {
+					t.Errorf("it waited for %s, want at most %s: %v", waited, c.within, err)
 				}
-				time.Sleep(10*time.Minute + 100*time.Millisecond)
-				if waited := turns.work(ctx, "small", 1); waited > c.within {
-					t.Errorf("it waited for %s, want at most %s", waited, c.within)
-				}
+				turn.end()
 				cancel()
 				all.Wait()
+				if held := most.Load(); held < c.least || held > pagesHeld || turns.inPage != 0 || turns.free != runsAtOnce {
+					t.Errorf("up to %d runs waited with a page, want %d to %d; %d do in the end, and %d turns are free", held, c.least, pagesHeld, turns.inPage, turns.free)
+				}
 			})
 		})
 	}
 }
 
-// Runs of the same kind get the same time, and no namespace has more than its share.
+// Namespaces get the same time, however many runs they have.
 func TestTurnsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		turns := newTurns(clock.RealClock{}, 2, 2)
-		got := map[string]*atomic.Int64{}
 		var all sync.WaitGroup
-		for _, namespace := range []string{"crowd", "crowd", "crowd", "crowd", "crowd", "one"} {
-			if got[namespace] == nil {
-				got[namespace] = new(atomic.Int64)
-			}
-			seconds := got[namespace]
-			all.Go(func() {
-				turn, err := turns.take(ctx, namespace)
-				for err == nil && ctx.Err() == nil {
-					time.Sleep(time.Second)
-					seconds.Add(1)
-					err = turn.yield(ctx, false)
-				}
-				turn.end()
-			})
-		}
+		_, seconds := newTurns(clock.RealClock{}, 2, 2).crowd(ctx, &all, 6, func(i int) string { return []string{"crowd", "one"}[i/5] }, time.Second, 1)
 		all.Wait()
-		if crowd, one := got["crowd"].Load(), got["one"].Load(); one < 580 || crowd < 580 {
+		if crowd, one := seconds["crowd"].Load(), seconds["one"].Load(); one < 580 || crowd < 580 {
 			t.Errorf("five runs of a namespace got %d seconds, one of another %d: want the same", crowd, one)
-		}
-	})
-}
-
-// A namespace has at most its share even if no other wants a turn, and a run that waits for
-// something else has none.
-func TestShareAndAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		turns := newTurns(clock.RealClock{}, 3, 1)
-		first, err := turns.take(ctx, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		second := make(chan error)
-		go func() {
-			turn, err := turns.take(ctx, "a")
-			second <- err
-			turn.end()
-		}()
-		synctest.Wait()
-		select {
-		case <-second:
-			t.Fatal("a namespace has two turns")
-		default:
-		}
-		if err := first.away(ctx, func() error { return <-second }); err != nil {
-			t.Fatal(err)
-		}
-		first.end()
-		first.end() // It is over already.
-		if turns.free != 3 || len(turns.held) != 0 {
-			t.Errorf("%d turns are free, held %v", turns.free, turns.held)
-		}
-		if _, err := turns.take(ctx, "a"); err != nil {
-			t.Fatal(err)
-		}
-		if turn, err := turns.take(ctx, "a"); err == nil || len(turns.waiting) != 0 {
-			t.Errorf("a turn of %+v after the end", turn)
-		}
-	})
-}
-
-// Runs that work through a long page let others have their turn, but at most pagesHeld of them wait
-// with a page. No namespace keeps the first run of another waiting.
-func TestYieldWithinAPage(t *testing.T) {
-	for name, c := range map[string]struct {
-		namespaceOf func(i int) string
-		within      time.Duration
-	}{
-		"a namespace with all turns": {func(int) string { return "huge" }, 10 * time.Millisecond},
-		"namespaces each of it":      {func(i int) string { return string(rune('A' + i)) }, slice + 10*time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-				turns, most := newTurns(clock.RealClock{}, 4, 4), 0
-				var all sync.WaitGroup
-				for i := range 6 {
-					all.Go(func() {
-						turn, err := turns.take(ctx, c.namespaceOf(i))
-						for err == nil && ctx.Err() == nil {
-							time.Sleep(10 * time.Millisecond)
-							err = turn.yield(ctx, true)
-						}
-						turn.end()
-					})
-				}
-				time.Sleep(time.Minute + time.Millisecond)
-				for i := range 20 {
-					if waited := turns.work(ctx, fmt.Sprint("small-", i), 1); waited > c.within {
-						t.Errorf("it waited for %s, want at most %s", waited, c.within)
-					}
-					turns.mu.Lock()
-					most = max(most, turns.inPage)
-					turns.mu.Unlock()
-				}
-				if cancel(); most > pagesHeld {
-					t.Errorf("%d runs wait with a page", most)
-				}
-				all.Wait()
-			})
-		})
-	}
-}
-
-// Beyond pagesHeld, a run finishes its page before others get its turn.
-func TestPagesHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		turns, most := newTurns(clock.RealClock{}, 4, 4), 0
-		var pages atomic.Int64
-		var all sync.WaitGroup
-		for i := range 40 {
-			all.Go(func() {
-				turn, err := turns.take(ctx, string(rune('A'+i)))
-				for err == nil && ctx.Err() == nil {
-					for j := 0; j < 10 && err == nil; j++ {
-						time.Sleep(time.Second)
-						turns.mu.Lock()
-						most = max(most, turns.inPage)
-						turns.mu.Unlock()
-						err = turn.yield(ctx, true)
-					}
-					pages.Add(1)
-					if err == nil {
-						err = turn.yield(ctx, false)
-					}
-				}
-				turn.end()
-			})
-		}
-		all.Wait()
-		if most != pagesHeld || turns.inPage != 0 || pages.Load() < 200 {
-			t.Errorf("up to %d runs waited with a page, want %d; %d do now; %d pages are done", most, pagesHeld, turns.inPage, pages.Load())
 		}
 	})
 }
@@ -242,8 +135,7 @@ func TestNoPageIsHeldForDeletions(t *testing.T) {
 	defer small(1)()
 	c := newCluster(t)
 	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-	cur := c.cur(p, start)
-	r, err := c.controller().newRun(cur, &v1alpha1.CleanupRun{ID: runID(start, p.UID), Phase: v1alpha1.RunRunning, Generation: 1, ScheduledTime: metav1.NewTime(start)})
+	r, err := c.controller().newRun(c.cur(p, start), &v1alpha1.CleanupRun{ID: runID(start, p.UID), Phase: v1alpha1.RunRunning, Generation: 1, ScheduledTime: metav1.NewTime(start)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,59 +151,41 @@ func TestNoPageIsHeldForDeletions(t *testing.T) {
 	c.check("at once")
 }
 
-// Live judgements take turns like runs, and all judgements of an attempt at a batch share one
-// budget (S10). Objects that it leaves undecided have failed. The next attempt has a budget of its
-// own.
-func TestLiveJudgementsAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, p := newCluster(t), tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
-			s.Conditions = []v1alpha1.CleanupCondition{{Name: "cheap", Expression: `object.metadata.name != ""`}}
-		})
-		process := c.controller()
-		r, err := process.newRun(c.cur(p, start), &v1alpha1.CleanupRun{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		items := []v1alpha1.CleanupItem{{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "ci", Name: "tmp-1", UID: "uid-tmp-1"}}
-		b := r.newBatch(newPage(v1alpha1.PolicyReference{}, "run", 1, false, items))
-		b.budget = expression.NewBudget(1, "the budget is spent")
-		var others []*turn
-		for i := range judgingAtOnce {
-			other, err := process.judging.take(t.Context(), fmt.Sprint(i))
-			if err != nil {
-				t.Fatal(err)
-			}
-			others = append(others, other)
-		}
-		judged := make(chan engine.Judgement, 1)
-		judge := func() {
-			judgement, err := b.Judge(t.Context(), engine.Entry{UID: "uid-tmp-1"})
-			if err != nil {
-				t.Error(err)
-			}
-			judged <- judgement
-		}
-		go judge()
-		if synctest.Wait(); len(judged) > 0 {
-			t.Error("judged without a turn")
-		}
-		others[0].end()
-		if got := <-judged; got.Verdict != engine.Track {
-			t.Errorf("the first: %+v, %s", got, items[0].Message)
-		}
-		go judge()
-		if got := <-judged; got.Verdict != engine.Keep || items[0].Result != v1alpha1.ItemFailed || !strings.Contains(items[0].Message, "the budget is spent") {
-			t.Errorf("the second: %+v, %s, %s", got, items[0].Result, items[0].Message)
-		}
-		r.accountUID = "account"
-		if err := b.submit(t.Context(), b.order); err != nil || b.unconfirmed != nil || b.budget.Spent() {
-			t.Errorf("the next attempt: %v, %v, and its budget is spent: %t", err, b.unconfirmed, b.budget.Spent())
-		}
-	})
+// liveBatch is a batch with one object, as its run judges it live.
+func (c *cluster) liveBatch(process *Controller, condition v1alpha1.Expression) *batch {
+	c.t.Helper()
+	r, err := process.newRun(c.cur(tmpPolicy(c.t, func(s *v1alpha1.CleanupSpec) {
+		s.Conditions = []v1alpha1.CleanupCondition{{Name: "cheap", Expression: condition}}
+	}), start), &v1alpha1.CleanupRun{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r.accountUID = "account"
+	items := []v1alpha1.CleanupItem{{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "ci", Name: "tmp-1", UID: "uid-tmp-1"}}
+	return r.newBatch(newPage(v1alpha1.PolicyReference{}, "run", 1, false, items))
 }
 
-// A live judgement has no place while it reads. Where it gets none in time, nothing is wrong with its
-// object, unless the reads took the time (S10).
+// All live judgements of an attempt at a batch share one budget (S10). Objects that it leaves
+// undecided have failed. The next attempt has a budget of its own.
+func TestLiveJudgementsAreLimited(t *testing.T) {
+	c := newCluster(t)
+	b := c.liveBatch(c.controller(), `object.metadata.name != ""`)
+	b.budget = expression.NewBudget(1, "the budget is spent")
+	for i, want := range []engine.Verdict{engine.Track, engine.Keep} {
+		if got, err := b.Judge(t.Context(), engine.Entry{UID: "uid-tmp-1"}); err != nil || got.Verdict != want {
+			t.Errorf("judgement %d: %+v, %v", i+1, got, err)
+		}
+	}
+	if item := b.order[0]; item.Result != v1alpha1.ItemFailed || !strings.Contains(item.Message, "the budget is spent") {
+		t.Errorf("the object is %s, %s", item.Result, item.Message)
+	}
+	if err := b.submit(t.Context(), b.order); err != nil || b.unconfirmed != nil || b.budget.Spent() {
+		t.Errorf("the next attempt: %v, %v, and its budget is spent: %t", err, b.unconfirmed, b.budget.Spent())
+	}
+}
+
+// A live judgement has no place while it reads, and waits for one before it evaluates. Where it
+// gets none in time, nothing is wrong with its object, unless the reads took the time (S10).
 func TestLookupsHoldNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, places := newCluster(t), newTurns(clock.RealClock{}, 1, 1)
@@ -328,15 +202,9 @@ func TestLookupsHoldNoPlace(t *testing.T) {
 		}
 		process := c.controller()
 		process.judging = places
-		r, err := process.newRun(c.cur(tmpPolicy(t, nothing), start), &v1alpha1.CleanupRun{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		items := []v1alpha1.CleanupItem{{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "ci", Name: "tmp-1", UID: "uid-tmp-1"}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		b := r.newBatch(newPage(v1alpha1.PolicyReference{}, "run", 1, false, items))
-		if _, err := b.Judge(ctx, engine.Entry{UID: "uid-tmp-1"}); !errors.Is(err, engine.ErrNoSlot) {
+		if _, err := c.liveBatch(process, "true").Judge(ctx, engine.Entry{UID: "uid-tmp-1"}); !errors.Is(err, engine.ErrNoSlot) {
 			t.Errorf("without a place: %v", err)
 		}
 		late := func() error { <-ctx.Done(); return nil }

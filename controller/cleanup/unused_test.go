@@ -1,21 +1,16 @@
 package cleanup
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
-	"curfew.dev/curfew/policy/wellknown"
 )
 
 // minUnusedPolicy is a daily policy that deletes ConfigMaps which have been unused for a time.
@@ -36,91 +31,10 @@ func (c *cluster) onTime(p *cleanup.Policy, days ...int) {
 	}
 }
 
-// An object is deleted once it has matched for two days, and not if it was used in between, was
-// created again, was protected, or began to match later.
+// An object is deleted once it has matched for two days.
 func TestMinUnused(t *testing.T) {
-	defer smallMatches(2)()
-	c := newCluster(t)
-	p := minUnusedPolicy(t, "2d", nil)
-	c.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-5")
-	c.onTime(p, 0)
-	if got := c.skipped(); got != "4 ConfigMap ci/tmp-1: unused since 2026-12-01T02:00:00Z, deleted at about 2026-12-03T02:00:00Z: see minUnused" {
-		t.Errorf("the first run skipped %s", got)
-	}
-	c.unused(false, "tmp-2")
-	c.unused(true, "tmp-4")
-	c.objects["tmp-5"].Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
-	c.onTime(p, 1)
-	c.unused(true, "tmp-2")
-	c.objects["tmp-3"].UID = "created again"
-	c.objects["tmp-5"].Annotations = nil
-	for i, want := range []string{"2 3 4 5", "2 3 5", ""} {
-		c.onTime(p, 2+i)
-		if got := c.left(); got != want {
-			t.Errorf("run %d left %s, want %s", 3+i, got, want)
-		}
-	}
-	if c.status.Deleted != 5 || c.status.LastRun.Phase != v1alpha1.RunCompleted {
-		t.Errorf("%d deleted, run %+v", c.status.Deleted, c.status.LastRun)
-	}
-}
-
-// Whatever makes it doubtful since when objects match restarts the time of all (S6).
-func TestMinUnusedRestarts(t *testing.T) {
-	defer smallMatches(2)()
-	const all = "1 2 3 4 5"
-	for name, c := range map[string]struct {
-		edit func(*cluster)
-		of   func(*v1alpha1.CleanupSpec)
-		days []int
-		left string
-	}{
-		"nothing":          {days: []int{1, 2}},
-		"a missed run":     {days: []int{2}, left: all},
-		"a changed policy": {days: []int{1, 2}, of: func(s *v1alpha1.CleanupSpec) { s.IncludeOwned = true }, left: all},
-		"a dry run before": {days: []int{1, 2}, of: func(s *v1alpha1.CleanupSpec) { s.DryRun = true }, left: all},
-		"a lost page": {days: []int{1, 2}, edit: func(c *cluster) {
-			maps.DeleteFunc(c.pages, func(name string, _ v1alpha1.CleanupReportFields) bool { return strings.HasSuffix(name, "-2") })
-		}, left: all},
-		"a forged page": {days: []int{1, 2}, edit: func(c *cluster) {
-			for name, page := range c.pages {
-				page.Matched = slices.Clone(page.Matched)
-				page.Matched[cleanup.MatchSize]--
-				c.pages[name] = page
-			}
-		}, left: all},
-		"a forged time of the run": {days: []int{2}, edit: func(c *cluster) { c.status.Matches.ScheduledTime = metav1.NewTime(start.AddDate(0, 0, 1)) }, left: all},
-		"another run":              {days: []int{1, 2}, edit: func(c *cluster) { c.status.Matches.Run = runID(start, "other") }, left: all},
-		"no status":                {days: []int{1, 2}, edit: func(c *cluster) { c.status.Matches = nil }, left: all},
-		"a run that listed nothing": {days: []int{1, 2}, edit: func(c *cluster) {
-			c.unlistable = func() error { return errors.New("broken") }
-			c.late = 24 * time.Hour
-			if err := c.day(c.t.Context(), minUnusedPolicy(c.t, "2d", nil), 1); err == nil {
-				c.t.Error("the run did not fail")
-			}
-			c.unlistable = nil
-		}},
-		"a late run": {days: []int{2, 3}, edit: func(c *cluster) {
-			c.late = 37 * time.Hour
-			c.days(minUnusedPolicy(c.t, "2d", nil), 1)
-		}, left: all},
-	} {
-		t.Run(name, func(t *testing.T) {
-			api := newCluster(t)
-			api.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-4", "tmp-5")
-			api.onTime(minUnusedPolicy(t, "2d", nil), 0)
-			if len(api.sent) != 0 || api.status.Matches == nil {
-				t.Fatalf("the first run deleted %v", api.sent)
-			}
-			if c.edit != nil {
-				c.edit(api)
-			}
-			api.onTime(minUnusedPolicy(t, "2d", c.of), c.days...)
-			if got := api.left(); got != c.left {
-				t.Errorf("left %q, want %q", got, c.left)
-			}
-		})
-	}
+	inTheThirdRun(t, minUnusedPolicy(t, "2d", nil),
+		"4 ConfigMap ci/tmp-1: unused since 2026-12-01T02:00:00Z, deleted at about 2026-12-03T02:00:00Z: see minUnused")
 }
 
 // An object whose condition has no answer in one run starts again, and no other does.
@@ -148,26 +62,7 @@ func TestMinUnusedOfAnUnknownObject(t *testing.T) {
 }
 
 // An object that is used when it is about to be deleted starts again.
-func TestMinUnusedOfALiveRead(t *testing.T) {
-	c := newCluster(t)
-	p := minUnusedPolicy(t, "1d", nil)
-	c.unused(true, "tmp-1", "tmp-2")
-	c.onTime(p, 0)
-	c.answer = func(name string) *engine.Ending {
-		if name == "tmp-2" {
-			c.unused(false, name)
-		}
-		return nil
-	}
-	c.onTime(p, 1)
-	c.answer = nil
-	c.unused(true, "tmp-2")
-	for i, want := range []string{"2 3 4 5", "3 4 5"} {
-		if c.onTime(p, 2+i); c.left() != want {
-			t.Errorf("run %d left %s, want %s", 3+i, c.left(), want)
-		}
-	}
-}
+func TestMinUnusedOfALiveRead(t *testing.T) { startsAgain(t, minUnusedPolicy(t, "1d", nil)) }
 
 // maxDeletions counts only what has been unused for long enough.
 func TestMinUnusedAndLimits(t *testing.T) {
@@ -280,8 +175,8 @@ func killEachRun(t *testing.T, p *cleanup.Policy) {
 						t.Fatalf("run %d killed at request %d (after: %v): run %d left %q, want %q", day, at, after, i, c.left(), want)
 					}
 				}
-				if c.status.Deleted != 5 || len(c.sent) != 5 || len(c.status.UncountedDeletions) > 0 {
-					t.Fatalf("run %d killed at request %d (after: %v): %d counted, %v sent", day, at, after, c.status.Deleted, c.sent)
+				if c.status.Deleted != 5 || len(c.sent) != 5 || len(c.status.UncountedDeletions) > 0 || len(c.status.Runs) != 4 {
+					t.Fatalf("run %d killed at request %d (after: %v): %d counted, %v sent, runs %v", day, at, after, c.status.Deleted, c.sent, c.status.Runs)
 				}
 			}
 		}

@@ -1,60 +1,41 @@
 package tally
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/policy"
+	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// A Pod that has finished is counted before Curfew deletes it; one that has not is never counted.
-func TestDisowning(t *testing.T) {
-	w, ctx := someWorld(t), t.Context()
-	p := w.process()
-	p.settle(ctx)
-	var deleted []string
-	next := deletes(func(due action.Due) action.Answer {
-		if w.pods[due.Name].ResourceVersion == due.ResourceVersion {
-			deleted = append(deleted, due.Name)
-			w.remove(due.Name)
-		}
-		return action.Answer{Outcome: action.Done}
-	})
-	of := w.pods["running"]
-	due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
-	due.Resource = podResource
-	do := Disowning{Next: next, Tally: func() *Controller { return p.Controller }}
-	if got := do.Do(ctx, due); got.Outcome != action.Done || len(deleted) != 1 || w.pods["running"] != nil {
-		t.Fatalf("%+v, deleted %v", got, deleted)
-	}
-	p.settle(ctx)
-	w.expect(t, 0, 2, 4)
-}
-
-// S7: a Pod that was released for a deletion which fails is counted after all, exactly once, even if
-// it finishes meanwhile, and even if Curfew is killed before the DELETE.
+// S7: a Pod that was released for a deletion which fails is counted after all, exactly once, even
+// if it finishes meanwhile, and even if Curfew is killed before the DELETE.
 func TestDeletionFails(t *testing.T) {
 	for name, fails := range map[string]func(w *world) action.Answer{
-		"refused":                 func(*world) action.Answer { return action.Answer{Outcome: action.Refused} },
-		"no answer":               func(*world) action.Answer { return action.Answer{Outcome: action.Failed} },
-		"throttled":               func(*world) action.Answer { return action.Answer{Outcome: action.Throttled} },
-		"changed, and kept":       func(*world) action.Answer { return action.Answer{Outcome: action.Conflict} },
-		"killed":                  func(*world) action.Answer { panic(killed{}) },
-		"finished, and refused":   func(w *world) action.Answer { w.end("running"); return action.Answer{Outcome: action.Refused} },
-		"finished, and killed":    func(w *world) action.Answer { w.end("running"); panic(killed{}) },
+		"refused":           func(*world) action.Answer { return action.Answer{Outcome: action.Refused} },
+		"no answer":         func(*world) action.Answer { return action.Answer{Outcome: action.Failed} },
+		"throttled":         func(*world) action.Answer { return action.Answer{Outcome: action.Throttled} },
+		"changed, and kept": func(*world) action.Answer { return action.Answer{Outcome: action.Conflict} },
+		"killed":            func(*world) action.Answer { panic(killed{}) },
+		"finished, and refused": func(w *world) action.Answer {
+			w.end("running", corev1.PodSucceeded)
+			return action.Answer{Outcome: action.Refused}
+		},
+		"finished, and killed":    func(w *world) action.Answer { w.end("running", corev1.PodSucceeded); panic(killed{}) },
 		"refused, with no answer": nil, // to the release
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, ctx := someWorld(t), t.Context()
 			p := w.process()
 			p.settle(ctx)
-			of := w.pods["running"]
-			due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
-			due.Resource = podResource
 			if fails == nil {
 				w.around = func(request string, before bool) error {
 					if request == "count" && !before {
@@ -69,14 +50,14 @@ func TestDeletionFails(t *testing.T) {
 						p = w.process()
 					}
 				}()
-				Disowning{Next: deletes(func(action.Due) action.Answer { return fails(w) }), Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
+				p.delete(ctx, w.due("running"), func(action.Due) action.Answer { return fails(w) })
 			}()
 			w.around = func(string, bool) error { return nil }
 			if by := w.pods["running"].Annotations[wellknown.AnnotationCountedBy]; by != wellknown.CountedByNone {
 				t.Fatalf("it was not released: counted by %q", by)
 			}
 			p.settle(ctx)
-			w.end("running")
+			w.end("running", corev1.PodSucceeded)
 			p.settle(ctx)
 			if got := w.tallies["a"].Status; got.Active != 0 || got.Succeeded != 3 || got.Failed != 4 || got.UncountedTerminatedPods != nil {
 				t.Errorf("status %+v, want 3 succeeded and 4 failed", got)
@@ -93,18 +74,14 @@ func TestReleaseIsDeniedWith404(t *testing.T) {
 	w, ctx := someWorld(t), t.Context()
 	p := w.process()
 	p.settle(ctx)
-	of := w.pods["running"]
-	due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
-	due.Resource = podResource
-	next := deletes(func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} })
-	do := Disowning{Next: next, Tally: func() *Controller { return p.Controller }}
-	p.options.Cluster = &forbidding{view: p.view, name: of.Name, code: 404}
-	if got := do.Do(ctx, due); got.Outcome != action.Refused || len(p.watch.deletions) > 0 {
+	due, next := w.due("running"), func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} }
+	p.options.Cluster = &forbidding{view: p.view, name: "running", code: 404}
+	if got := p.delete(ctx, due, next); got.Outcome != action.Refused || len(p.watch.deletions) > 0 {
 		t.Errorf("%+v, still deleting %v", got, p.watch.deletions)
 	}
 	p.options.Cluster = p.view
 	w.pods = map[string]*corev1.Pod{}
-	if got := do.Do(ctx, due); got.Outcome != action.Gone {
+	if got := p.delete(ctx, due, next); got.Outcome != action.Gone {
 		t.Errorf("%+v of a Pod that is gone", got)
 	}
 }
@@ -134,10 +111,7 @@ func TestDeletedBySomeoneElse(t *testing.T) {
 				}
 				return nil
 			}
-			due := action.Due{Namespace: namespace, Name: "p", UID: w.pods["p"].UID, ResourceVersion: w.pods["p"].ResourceVersion}
-			due.Resource = podResource
-			next := deletes(func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} })
-			Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
+			p.delete(ctx, w.due("p"), func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} })
 			if w.pods["p"] == nil {
 				t.Error("it was released")
 			}
@@ -151,14 +125,9 @@ func TestDeletedBySomeoneElse(t *testing.T) {
 	}
 }
 
-// end lets a Pod succeed.
-func (w *world) end(name string) {
-	w.change(name, func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
-	w.finish(name, corev1.PodSucceeded)
-}
-
-// A Pod that Curfew is deleting is not adopted meanwhile: the deletion would never succeed. Once it
-// is accepted the Pod is not counted, even if another finalizer keeps it until it has finished.
+// A Pod that Curfew deletes before it has finished is never counted, and not adopted meanwhile: the
+// deletion would never succeed. Once it is accepted the Pod is not counted, even if another
+// finalizer keeps it until it has finished.
 func TestDeletionUnderWay(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		w, ctx := someWorld(t), t.Context()
@@ -169,10 +138,7 @@ func TestDeletionUnderWay(t *testing.T) {
 		})
 		p := w.process()
 		p.settle(ctx)
-		of := w.pods["running"]
-		due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
-		due.Resource = podResource
-		next := deletes(func(due action.Due) action.Answer {
+		got := p.delete(ctx, w.due("running"), func(due action.Due) action.Answer {
 			p.settle(ctx)
 			if got := w.pods["running"].ResourceVersion; got != due.ResourceVersion {
 				t.Errorf("the Pod has changed: %s, want %s", got, due.ResourceVersion)
@@ -180,10 +146,9 @@ func TestDeletionUnderWay(t *testing.T) {
 			w.remove("running")
 			return action.Answer{Outcome: action.Done}
 		})
-		Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
 		p.settle(ctx)
 		if kept {
-			w.end("running")
+			w.end("running", corev1.PodSucceeded)
 			w.process().settle(ctx)
 			w.change("running", func(pod *corev1.Pod) {
 				if pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return f == "example.com/logs" }); len(pod.Finalizers) > 0 {
@@ -193,8 +158,75 @@ func TestDeletionUnderWay(t *testing.T) {
 			p.settle(ctx)
 		}
 		w.expect(t, 0, 2, 4)
-		if len(p.watch.deletions) > 0 {
-			t.Errorf("still deleting %v", p.watch.deletions)
+		if got.Outcome != action.Done || w.pods["running"] != nil || len(p.watch.deletions) > 0 {
+			t.Errorf("%+v: the Pod is %+v, still deleting %v", got, w.pods["running"], p.watch.deletions)
 		}
+	}
+}
+
+// unlisted are PodTallies that cannot be listed, for example for want of a permission.
+type unlisted struct{ *world }
+
+func (unlisted) In(string) ([]*match.Tally, error) {
+	return nil, errors.New("podtallies is forbidden")
+}
+
+// While PodTallies cannot be listed, Pods are deleted that none of them concerns. The others wait,
+// and the result says why.
+func TestDeletionsWhileTalliesAreUnknown(t *testing.T) {
+	for name, test := range map[string]struct {
+		trigger policy.Trigger
+		source  string
+		held    bool
+		change  func(*corev1.Pod)
+		sent    bool
+	}{
+		"by label":                          {trigger: policy.TriggerLabel, source: "object", sent: true},
+		"by its own TTL":                    {trigger: policy.TriggerTTL, source: "object", sent: true},
+		"by its own TTL, with finalizer":    {trigger: policy.TriggerTTL, source: "object", held: true},
+		"by default-pod-ttl":                {trigger: policy.TriggerTTL, source: "namespace/ci"},
+		"by a policy":                       {trigger: policy.TriggerTTL, source: "policy/pods"},
+		"by default-pod-ttl, never tallied": {trigger: policy.TriggerTTL, source: "namespace/ci", sent: true, change: func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t.Fatalf)
+			w.create("p", "a", false)
+			w.change("p", func(pod *corev1.Pod) {
+				if test.held {
+					pod.Finalizers = []string{wellknown.FinalizerTally}
+				}
+				if test.change != nil {
+					test.change(pod)
+				}
+			})
+			p := w.process()
+			delete(p.spaces, namespace)
+			p.options.Tallies = unlisted{w}
+			due, sent := w.due("p"), false
+			due.Trigger, due.Source = string(test.trigger), test.source
+			got := p.delete(t.Context(), due, func(action.Due) action.Answer { sent = true; return action.Answer{Outcome: action.Done} })
+			if sent != test.sent || !sent && (got.Outcome != action.Refused || !strings.Contains(got.Err.Error(), "podtallies is forbidden")) {
+				t.Errorf("sent %t: %+v", sent, got)
+			}
+		})
+	}
+}
+
+// S7: the hourly search releases no Pod of a namespace in which a live read shows a PodTally that
+// this process has not heard of.
+func TestSweepReadsTallies(t *testing.T) {
+	w, ctx := newWorld(t.Fatalf), t.Context()
+	w.addTally("a", "a")
+	w.create("p", "a", true)
+	p := w.process()
+	delete(p.spaces, namespace)
+	held := func() bool { return slices.Contains(w.pods["p"].Finalizers, wellknown.FinalizerTally) }
+	if released, err := p.sweep(ctx, "", nil); err != nil || released != 0 || !held() {
+		t.Errorf("released %d, %v", released, err)
+	}
+	clear(w.tallies)
+	w.known = map[types.UID]bool{}
+	if released, err := p.sweep(ctx, "", nil); err != nil || released != 1 || held() {
+		t.Errorf("without a PodTally: released %d, %v", released, err)
 	}
 }

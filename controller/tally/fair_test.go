@@ -1,8 +1,10 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -14,8 +16,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
 	match "curfew.dev/curfew/policy/tally"
@@ -64,6 +68,25 @@ func (s *slow) counted(tally string) int64 {
 	return 0
 }
 
+func newSlow() *slow {
+	out := &slow{statuses: map[string]*v1alpha1.PodTallyStatus{}}
+	out.version.Store(1)
+	return out
+}
+
+// onRealTime is a controller that counts on real time.
+func onRealTime(t *testing.T, cluster Cluster, of clock.Clock) *Controller {
+	t.Helper()
+	c, err := newController(Options{
+		Cluster: cluster, Clock: of, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
+		ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // crowd begins to count in a namespace with many tallies of many finished Pods each.
 func crowd(c *Controller, namespace string, tallies, pods int) {
 	c.mu.Lock()
@@ -88,8 +111,8 @@ func crowd(c *Controller, namespace string, tallies, pods int) {
 	w.endList("1")
 }
 
-// The few Pods of one tally are counted within seconds, whatever others have to do: a namespace with
-// a thousand tallies, or one with a tally that never comes to an end.
+// The few Pods of one tally are counted within seconds, whatever others have to do: a namespace
+// with a thousand tallies, or one with a tally that never comes to an end.
 func TestSmallTalliesAreNotStarved(t *testing.T) {
 	for name, others := range map[string]struct{ tallies, pods int }{
 		"a thousand tallies": {1000, 50_000},
@@ -98,15 +121,8 @@ func TestSmallTalliesAreNotStarved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				api := &slow{statuses: map[string]*v1alpha1.PodTallyStatus{}}
-				api.version.Store(1)
-				c, err := newController(Options{
-					Cluster: api, Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
-					ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				api := newSlow()
+				c := onRealTime(t, api, clock.RealClock{})
 				crowd(c, "large", others.tallies, others.pods)
 				c.rounds(ctx)
 				time.Sleep(time.Second) // Within a bubble: no time passes.
@@ -128,4 +144,149 @@ func TestSmallTalliesAreNotStarved(t *testing.T) {
 			})
 		})
 	}
+}
+
+// failing is an API server that refuses to write statuses until an instant, or does not answer.
+// During each such request the watch shows one more Pod.
+type failing struct {
+	*slow
+	silent        bool
+	until         time.Time
+	begin, failed func()
+	written       time.Time
+}
+
+func (f *failing) WriteStatus(ctx context.Context, namespace, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (string, error) {
+	f.begin()
+	if time.Now().Before(f.until) {
+		defer f.failed()
+		if f.silent {
+			<-ctx.Done()
+		}
+		time.Sleep(5 * time.Millisecond)
+		return "", cmp.Or(ctx.Err(), errors.New("refused"))
+	}
+	if f.written.IsZero() {
+		f.written = time.Now()
+	}
+	return f.slow.WriteStatus(ctx, namespace, name, uid, version, status)
+}
+
+// A tally whose status cannot be written, or whose write gets no answer, waits after each failure,
+// also where the watch shows Pods during the request. Then it is written.
+func TestChangesDoNotShortenTheBackoff(t *testing.T) {
+	for name, silent := range map[string]bool{"an error": false, "no answer": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				api := &failing{slow: newSlow(), silent: silent, until: time.Now().Add(20 * time.Second)}
+				c := onRealTime(t, api, clock.RealClock{})
+				crowd(c, "ci", 1, 1)
+				w := c.space("ci")
+				var began, ended []time.Time
+				api.begin = func() {
+					began = append(began, time.Now())
+					if len(began) > 100 || !time.Now().Before(api.until) {
+						return
+					}
+					of := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
+					of.Namespace, of.Name, of.ResourceVersion, of.Finalizers = "ci", fmt.Sprint("n", len(began)), "2", []string{wellknown.FinalizerTally}
+					of.UID, of.Labels = types.UID("uid-"+of.Name), map[string]string{"app": "t0"}
+					w.observe(of, false)
+				}
+				api.failed = func() { ended = append(ended, time.Now()) }
+				c.rounds(ctx)
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				for i, end := range ended {
+					if wait := began[i+1].Sub(end); wait < retryFirst {
+						t.Errorf("attempt %d comes %s after a failed one, want at least %s", i+1, wait, retryFirst)
+					}
+				}
+				if late := api.written.Sub(api.until); len(ended) == 0 || api.written.IsZero() || late > 35*time.Second || api.counted("ci/t0") < 2 {
+					t.Errorf("after an outage of 20s the status is written %s late, with %d Pods", late, api.counted("ci/t0"))
+				}
+				cancel()
+				c.all.Wait()
+			})
+		})
+	}
+}
+
+// unwatched is a cluster whose watches end soon.
+type unwatched struct {
+	Cluster
+	lists int
+	open  func() (watch.Interface, error)
+}
+
+func (u *unwatched) Tallies(context.Context, string) ([]*StoredTally, error) { return nil, nil }
+
+func (u *unwatched) Pods(context.Context, string, metav1.ListOptions) (*corev1.PodList, error) {
+	u.lists++
+	time.Sleep(2 * time.Millisecond)
+	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, nil
+}
+
+func (u *unwatched) Watch(context.Context, string, metav1.ListOptions) (watch.Interface, error) {
+	return u.open()
+}
+
+// Pods whose watch ends at once are listed less and less often, as are those of PodTallies that
+// come and go all the time.
+func TestWatchesThatEndAtOnce(t *testing.T) {
+	stays := func() (watch.Interface, error) { return watch.NewFake(), nil }
+	for name, c := range map[string]struct {
+		open    func() (watch.Interface, error)
+		changes bool
+	}{
+		"without an event": {open: func() (watch.Interface, error) { w := watch.NewFake(); w.Stop(); return w, nil }},
+		"expired": {open: func() (watch.Interface, error) {
+			w := watch.NewFakeWithChanSize(1, false)
+			status := apierrors.NewResourceExpired("too old").Status()
+			w.Error(&status)
+			return w, nil
+		}},
+		"refused":              {open: func() (watch.Interface, error) { return nil, apierrors.NewTooManyRequests("busy", 1) }},
+		"PodTallies that come": {open: stays, changes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				cluster := &unwatched{open: c.open}
+				of := onRealTime(t, cluster, clock.RealClock{})
+				w := of.newSpace("ci")
+				w.cancel = cancel
+				of.all.Go(func() { of.follow(ctx, w) })
+				for range 60 {
+					if c.changes {
+						w.again.Set()
+					}
+					time.Sleep(time.Second)
+				}
+				if synctest.Wait(); cluster.lists > 20 || cluster.lists < 5 {
+					t.Errorf("the Pods were listed %d times in a minute", cluster.lists)
+				}
+				cancel()
+				of.all.Wait()
+			})
+		})
+	}
+}
+
+// A change of PodTallies during the wait before the next list is not lost when the watch ends.
+func TestListsAreGathered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newWorld(t.Fatalf).process()
+		p.watch.again.Set()
+		events := watch.NewFake()
+		go func() {
+			synctest.Wait()
+			events.Stop()
+		}()
+		_, again, err := p.drain(t.Context(), p.watch, "1", events, p.options.Clock.NewTimer(time.Hour))
+		if again || err != nil || len(p.watch.again) != 1 {
+			t.Errorf("again %t, %v, %d signals", again, err, len(p.watch.again))
+		}
+	})
 }

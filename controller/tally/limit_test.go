@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/policy/requirement"
 	match "curfew.dev/curfew/policy/tally"
@@ -24,26 +22,33 @@ import (
 )
 
 // S7: a 404 for the list of PodTallies releases no Pod while their CustomResourceDefinition exists,
-// or may exist: a proxy may have answered in the API server's place.
+// or may exist: a proxy may have answered in the API server's place. Without it there are no
+// tallies.
 func TestNotFoundReleasesNothing(t *testing.T) {
-	for name, broken := range map[string]error{"it exists": nil, "it may exist": errors.New("forbidden")} {
+	for name, c := range map[string]struct {
+		defined bool
+		err     error
+		held    bool
+	}{"it exists": {defined: true, held: true}, "it may exist": {err: errors.New("forbidden"), held: true}, "it is gone": {}} {
 		t.Run(name, func(t *testing.T) {
 			w, ctx := newWorld(t.Fatalf), t.Context()
 			w.addTally("a", "a")
 			w.create("running", "a", true)
-			w.change("running", func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
 			p := w.process()
 			p.settle(ctx)
-			p.options.Cluster = &proxied{view: p.view, defined: broken}
-			if p.relist(ctx) {
-				t.Error("the PodTallies count as known")
+			p.options.Cluster = &proxied{p.view, c.defined, c.err}
+			if !c.held {
+				clear(w.tallies)
+				p.view.tallies = nil
+			}
+			if known := p.relist(ctx); known == c.held {
+				t.Errorf("the PodTallies count as known: %t", known)
 			}
 			for range 5 {
 				p.step(ctx, "")
 			}
-			w.remove("running")
-			if w.pods["running"] == nil {
-				t.Error("the Pod is gone, and its PodTally will never count it")
+			if held := slices.Contains(w.pods["running"].Finalizers, wellknown.FinalizerTally); held != c.held {
+				t.Errorf("the Pod has the finalizer: %t", held)
 			}
 		})
 	}
@@ -52,14 +57,15 @@ func TestNotFoundReleasesNothing(t *testing.T) {
 // proxied is a cluster behind a proxy that answers 404.
 type proxied struct {
 	*view
-	defined error
+	defined bool
+	err     error
 }
 
 func (p *proxied) Tallies(context.Context, string) ([]*StoredTally, error) {
 	return nil, apierrors.NewGenericServerResponse(404, "get", tallyKind, "", "404 page not found", 0, true)
 }
 
-func (p *proxied) Defined(context.Context) (bool, error) { return p.defined == nil, p.defined }
+func (p *proxied) Defined(context.Context) (bool, error) { return p.defined, p.err }
 
 // S9: PodTallies that come and go under new names are forgotten.
 func TestWorkIsForgotten(t *testing.T) {
@@ -144,38 +150,6 @@ func TestChangeOfTTLListsNothing(t *testing.T) {
 	if p.watch.adjust([]*match.Tally{compiled}) || p.watch.adjust(nil) {
 		t.Error("another PodTally, or none, lists nothing either")
 	}
-}
-
-// PodTallies that come and go all the time have the Pods listed less and less often.
-func TestListsAreGathered(t *testing.T) {
-	w := newWorld(t.Fatalf)
-	p := w.process()
-	var waits []time.Duration
-	for range 10 {
-		waits = append(waits, p.watch.gathering(w.clock.Now()))
-		w.clock.Step(waits[len(waits)-1])
-	}
-	if waits[0] > time.Second || waits[9] < maxGather/2 || waits[9] > 2*maxGather {
-		t.Errorf("waits %v", waits)
-	}
-	w.clock.Step(2 * calm)
-	if wait := p.watch.gathering(w.clock.Now()); wait > time.Second {
-		t.Errorf("after calm: %s", wait)
-	}
-	// A change during the wait is not lost when the watch ends.
-	synctest.Test(t, func(t *testing.T) {
-		p := newWorld(t.Fatalf).process()
-		p.watch.again.Set()
-		events := watch.NewFake()
-		go func() {
-			synctest.Wait()
-			events.Stop()
-		}()
-		_, again, err := p.drain(t.Context(), p.watch, "1", events, p.options.Clock.NewTimer(time.Hour))
-		if again || err != nil || len(p.watch.again) != 1 {
-			t.Errorf("again %t, %v, %d signals", again, err, len(p.watch.again))
-		}
-	})
 }
 
 // A PodTally that needs a newer Curfew counts, and its condition and an Event name the field (S6).

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,10 +29,7 @@ func largePod(i int) *corev1.Pod {
 func TestMemoryOfPods(t *testing.T) {
 	const pods, most = 5000, 600
 	for concerned, label := range map[bool]string{true: "t0", false: "other"} {
-		c, err := newController(Options{Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := onRealTime(t, nil, clock.RealClock{})
 		crowd(c, namespace, 1, 0)
 		s := c.spaces[namespace].space
 		before := heap()
@@ -63,7 +58,7 @@ func heap() uint64 {
 // bulky is a cluster with large Pods: the transport refuses a page of more than a few.
 type bulky struct {
 	*view
-	refused, pages int
+	refused int
 }
 
 func (b *bulky) Pods(ctx context.Context, namespace string, options metav1.ListOptions) (*corev1.PodList, error) {
@@ -71,7 +66,6 @@ func (b *bulky) Pods(ctx context.Context, namespace string, options metav1.ListO
 		b.refused++
 		return nil, apierrors.NewRequestEntityTooLargeError("the page has too many large objects")
 	}
-	b.pages++
 	return b.view.Pods(ctx, namespace, options)
 }
 
@@ -83,7 +77,7 @@ func TestLargePodsAreListed(t *testing.T) {
 	p.options.Cluster = cluster
 	p.settle(ctx)
 	w.expect(t, 1, 2, 4)
-	if cluster.refused == 0 || cluster.pages == 0 {
-		t.Errorf("%d pages were too large, and %d were not", cluster.refused, cluster.pages)
+	if cluster.refused == 0 {
+		t.Error("no page was too large: this test shows nothing")
 	}
 }

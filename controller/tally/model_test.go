@@ -3,6 +3,7 @@ package tally
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -70,15 +71,12 @@ func (m *model) act() {
 		case 0:
 			m.process.watch.again.Set()
 		case 1:
-			m.split()
+			m.zombie, m.process = m.process, m.world.process() // The first goes on, with whatever it knows.
 		default:
 			m.zombie, m.process = nil, m.world.process()
 		}
 	}
 }
-
-// split lets a second process begin while the first goes on, with whatever it knows.
-func (m *model) split() { m.zombie, m.process = m.process, m.world.process() }
 
 // users is a step of anyone but Curfew.
 func (m *model) users() {
@@ -88,12 +86,7 @@ func (m *model) users() {
 	case 0, 1, 9, 10:
 		m.world.create(name, app, rapid.Bool().Draw(m.t, "admitted"))
 	case 2, 3, 11:
-		m.world.change(name, func(pod *corev1.Pod) {
-			if pod.DeletionTimestamp == nil {
-				pod.Spec.NodeName = "n"
-			}
-		})
-		m.world.finish(name, rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(m.t, "phase"))
+		m.world.end(name, rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(m.t, "phase"))
 	case 4:
 		m.world.change(name, func(pod *corev1.Pod) {
 			if pod.DeletionTimestamp == nil {
@@ -118,8 +111,7 @@ func (m *model) users() {
 // delete has Curfew delete a Pod in the state that it has now, if nothing changes meanwhile. The
 // API server may refuse that, as may the webhook of another, and Curfew may be killed.
 func (m *model) delete() {
-	of := m.world.pods["p"]
-	if of == nil {
+	if m.world.pods["p"] == nil {
 		return
 	}
 	m.world.known = m.process.view.tallies
@@ -141,17 +133,9 @@ func (m *model) delete() {
 		}
 		return action.Answer{Outcome: action.Done}
 	})
-	due := action.Due{Namespace: namespace, Name: "p", UID: of.UID, ResourceVersion: of.ResourceVersion}
-	due.Resource = podResource
-	p := m.process
-	m.killable(p, func() {
-		Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(context.Background(), due)
-	})
+	p, due := m.process, m.world.due("p")
+	m.killable(p, func() { p.delete(context.Background(), due, next) })
 }
-
-type deletes func(action.Due) action.Answer
-
-func (f deletes) Do(_ context.Context, due action.Due) action.Answer { return f(due) }
 
 // tallies creates or deletes one, or edits anything but its status.
 func (m *model) tallies() {
@@ -166,7 +150,6 @@ func (m *model) tallies() {
 	case rapid.Bool().Draw(m.t, "edit"):
 		object.ResourceVersion = m.world.next()
 	default:
-		m.world.history.begin(&change{tally: object.UID, before: readLedger(&object.Status), gone: true, took: true})(nil)
 		delete(m.world.tallies, name)
 		m.process.watch.again.Set()
 	}
@@ -231,12 +214,7 @@ func (m *model) end() {
 		if pod := m.world.pods[name]; pod != nil && m.world.runsNoMore(pod) {
 			m.t.Fatalf("Pod %s can no longer run and is still there", pod.UID)
 		}
-		m.world.change(name, func(pod *corev1.Pod) {
-			if pod.DeletionTimestamp == nil {
-				pod.Spec.NodeName = "n"
-			}
-		})
-		m.world.finish(name, corev1.PodSucceeded)
+		m.world.end(name, corev1.PodSucceeded)
 	}
 	m.process.settle(ctx)
 	for _, pod := range m.world.pods {
@@ -248,7 +226,8 @@ func (m *model) end() {
 		}
 	}
 	for uid, by := range m.world.owed {
-		if _, counted := m.world.counted[uid]; !counted && m.exists(string(by)) {
+		exists := slices.ContainsFunc(slices.Collect(maps.Values(m.world.tallies)), func(one *StoredTally) bool { return one.UID == by })
+		if _, counted := m.world.counted[uid]; !counted && exists {
 			m.t.Fatalf("Pod %s lost its finalizer and was never counted by %s", uid, by)
 		}
 	}
@@ -257,13 +236,4 @@ func (m *model) end() {
 			m.t.Fatal(fmt.Sprintf("%s: status %+v", object.Name, object.Status))
 		}
 	}
-}
-
-func (m *model) exists(uid string) bool {
-	for _, object := range m.world.tallies {
-		if string(object.UID) == uid {
-			return true
-		}
-	}
-	return false
 }

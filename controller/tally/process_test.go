@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"curfew.dev/curfew/controller/action"
 	match "curfew.dev/curfew/policy/tally"
 )
 
@@ -75,6 +76,23 @@ func (w *world) process() *process {
 	}
 	return p
 }
+
+// due is a Pod that Curfew is about to delete, in the state that it has now.
+func (w *world) due(name string) action.Due {
+	of := w.pods[name]
+	out := action.Due{Namespace: namespace, Name: name, UID: of.UID, ResourceVersion: of.ResourceVersion}
+	out.Resource = podResource
+	return out
+}
+
+// delete deletes a Pod, which next does in the end.
+func (p *process) delete(ctx context.Context, due action.Due, next deletes) action.Answer {
+	return Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
+}
+
+type deletes func(action.Due) action.Answer
+
+func (f deletes) Do(_ context.Context, due action.Due) action.Answer { return f(due) }
 
 // relist reads tallies and Pods, and reports whether that worked.
 func (p *process) relist(ctx context.Context) bool {

@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -48,34 +45,6 @@ func TestDeletedTallyRests(t *testing.T) {
 	if at, ok := p.watch.when(of, w.clock.Now()); ok {
 		t.Errorf("it has another round at %v", at)
 	}
-	p.settle(ctx)
-	for _, pod := range w.pods {
-		if slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
-			t.Fatalf("Pod %s is left with the finalizer", pod.Name)
-		}
-	}
-}
-
-// Without the CustomResourceDefinition there are no tallies: their Pods are released.
-func TestKindIsGone(t *testing.T) {
-	w, ctx := someWorld(t), t.Context()
-	p := w.process()
-	p.settle(ctx)
-	clear(w.tallies)
-	p.options.Cluster, w.undefined = &unserved{view: p.view}, true
-	p.watch.again.Set()
-	p.settle(ctx)
-	if pod := w.pods["running"]; slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
-		t.Error("it is left with the finalizer")
-	}
-}
-
-// unserved is a cluster without the kind.
-type unserved struct{ *view }
-
-func (u *unserved) Tallies(ctx context.Context, namespace string) ([]*StoredTally, error) {
-	_, _ = u.view.Tallies(ctx, namespace)
-	return nil, apierrors.NewNotFound(tallyKind, "")
 }
 
 // S7: a Pod that admission has given to a tally which this process has not heard of is not
@@ -149,14 +118,14 @@ func TestRelease(t *testing.T) {
 type forbidding struct {
 	*view
 	name  string
-	code  int32 // 403 if it is 0
+	code  int32
 	asked int
 }
 
 func (f *forbidding) Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	if name == f.name {
 		f.asked++
-		return nil, denied(cmp.Or(f.code, http.StatusForbidden))
+		return nil, denied(f.code)
 	}
 	return f.view.Patch(ctx, namespace, name, patch)
 }
@@ -171,34 +140,6 @@ func denied(code int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: `admission webhook "w" denied the request: no`,
 	}}
-}
-
-// A webhook that denies the patch of a Pod is not asked again at once, whatever code it chooses.
-func TestDeniedPatchIsNotRepeated(t *testing.T) {
-	for _, code := range []int32{403, 404, 409, 422, 429} {
-		t.Run(fmt.Sprint(code), func(t *testing.T) {
-			w, ctx := newWorld(t.Fatalf), t.Context()
-			w.addTally("a", "a")
-			w.create("p", "a", true)
-			w.change("p", func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
-			w.finish("p", corev1.PodSucceeded)
-			p := w.process()
-			cluster := &forbidding{view: p.view, name: "p", code: code}
-			p.options.Cluster = cluster
-			p.relist(ctx)
-			for range 10 {
-				p.step(ctx, "a")
-				w.clock.Step(time.Second)
-			}
-			if cluster.asked != 1 {
-				t.Errorf("the patch was sent %d times", cluster.asked)
-			}
-			p.overdue(ctx, p.watch.space)
-			cluster.name = ""
-			p.settle(ctx)
-			w.expect(t, 0, 1, 0)
-		})
-	}
 }
 
 // reverting is a cluster in which a webhook takes back what patches of Pods say, or refuses them.
@@ -235,16 +176,8 @@ func TestRoundsInVain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				api := &reverting{slow: &slow{statuses: map[string]*v1alpha1.PodTallyStatus{}}, err: err}
-				api.version.Store(1)
-				ticks := &ticking{}
-				c, err := newController(Options{
-					Cluster: api, Clock: ticks, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
-					ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				api, ticks := &reverting{slow: newSlow(), err: err}, &ticking{}
+				c := onRealTime(t, api, ticks)
 				crowd(c, "ci", 1, 1)
 				c.rounds(ctx)
 				time.Sleep(10 * time.Second)
@@ -266,45 +199,48 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
-// A Pod whose patches are refused delays no other. It is counted once they are not.
+// A Pod whose patches a webhook denies, by whatever code, delays no other, and is not tried again
+// at once. It is counted once they are not (S7).
 func TestRefusedPod(t *testing.T) {
-	for _, admitted := range []bool{true, false} {
-		t.Run(fmt.Sprint("admitted: ", admitted), func(t *testing.T) {
-			w, ctx := newWorld(t.Fatalf), t.Context()
-			w.addTally("a", "a")
-			create := func(name string) {
-				w.create(name, "a", admitted)
-				w.change(name, func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
-				w.finish(name, corev1.PodSucceeded)
-			}
-			create("p")
-			p := w.process()
-			cluster := &forbidding{view: p.view, name: "p"}
-			p.options.Cluster = cluster
-			p.relist(ctx)
-			for range 10 {
-				p.step(ctx, "a")
-				w.clock.Step(chores)
-				p.overdue(ctx, p.watch.space)
-			}
-			if at, ok := p.watch.when(p.watch.tallies[0], w.clock.Now()); ok && at.After(w.clock.Now()) {
-				t.Errorf("the next round is at %v", at)
-			}
-			create("q")
-			for p.deliver() {
-			}
-			for range 4 {
-				p.step(ctx, "a")
-				w.clock.Step(time.Second)
-			}
-			if got := w.tallies["a"].Status; got.Succeeded != 1 {
-				t.Errorf("status %+v, want one that succeeded", got)
-			}
-			cluster.name = ""
-			p.settle(ctx)
-			if got := w.tallies["a"].Status; got.Succeeded != 2 || got.UncountedTerminatedPods != nil {
-				t.Errorf("status %+v, want two that succeeded", got)
-			}
-		})
+	for _, code := range []int32{403, 404, 409, 422, 429} {
+		for _, admitted := range []bool{true, false} {
+			t.Run(fmt.Sprint(code, ", admitted: ", admitted), func(t *testing.T) {
+				w, ctx := newWorld(t.Fatalf), t.Context()
+				w.addTally("a", "a")
+				w.create("p", "a", admitted)
+				w.end("p", corev1.PodSucceeded)
+				p := w.process()
+				cluster := &forbidding{view: p.view, name: "p", code: code}
+				p.options.Cluster = cluster
+				p.relist(ctx)
+				for i := range 20 {
+					p.step(ctx, "a")
+					if w.clock.Step(time.Second); i < 10 && admitted && cluster.asked > 1 {
+						t.Fatalf("the patch was sent %d times in %d seconds", cluster.asked, i+1)
+					}
+					if i >= 10 {
+						w.clock.Step(chores)
+						p.overdue(ctx, p.watch.space)
+					}
+				}
+				if at, ok := p.watch.when(p.watch.tallies[0], w.clock.Now()); ok && at.After(w.clock.Now()) {
+					t.Errorf("the next round is at %v", at)
+				}
+				w.create("q", "a", admitted)
+				w.end("q", corev1.PodSucceeded)
+				for p.deliver() {
+				}
+				for range 4 {
+					p.step(ctx, "a")
+					w.clock.Step(time.Second)
+				}
+				if got := w.tallies["a"].Status; got.Succeeded != 1 {
+					t.Errorf("status %+v, want one that succeeded", got)
+				}
+				cluster.name = ""
+				p.settle(ctx)
+				w.expect(t, 0, 2, 0)
+			})
+		}
 	}
 }

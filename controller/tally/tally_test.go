@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -29,8 +29,7 @@ func someWorld(t *testing.T) *world {
 		for _, admitted := range []bool{true, false} { // The other slipped past admission, and is adopted.
 			of := fmt.Sprintf("%s-%v", name, admitted)
 			w.create(of, "a", admitted)
-			w.change(of, func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
-			w.finish(of, phase)
+			w.end(of, phase)
 		}
 	}
 	w.create("deleted", "a", true)
@@ -116,8 +115,7 @@ func TestStaleEvents(t *testing.T) {
 			w := newWorld(t.Fatalf)
 			w.addTally("a", "a")
 			w.create("p", "a", true)
-			w.change("p", func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
-			w.finish("p", corev1.PodSucceeded)
+			w.end("p", corev1.PodSucceeded)
 			p, ctx := w.process(), t.Context()
 			p.relist(ctx)
 			w.change("p", func(pod *corev1.Pod) { pod.Labels["more"] = "yes" }) // The watch is late with this.
@@ -148,33 +146,6 @@ func TestStaleEvents(t *testing.T) {
 	}
 }
 
-// A Pod whose finalizer cannot be removed keeps no other from being counted.
-func TestFailingPatch(t *testing.T) {
-	w := newWorld(t.Fatalf)
-	w.addTally("a", "a")
-	for i := range 5 {
-		of := fmt.Sprint("p", i)
-		w.create(of, "a", true)
-		w.change(of, func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
-		w.finish(of, corev1.PodFailed)
-	}
-	n := 0
-	w.around = func(request string, before bool) error {
-		if n++; request == "count" && before && w.pods["p0"] != nil && n%5 == 0 {
-			return errLost
-		}
-		return nil
-	}
-	p, ctx := w.process(), t.Context()
-	for range 30 {
-		p.step(ctx, "a")
-		w.clock.Step(time.Minute)
-	}
-	w.around = func(string, bool) error { return nil }
-	p.settle(ctx)
-	w.expect(t, 0, 0, 5)
-}
-
 // A status that someone edits is restored: no count is lost by it.
 func TestEditedStatus(t *testing.T) {
 	w := someWorld(t)
@@ -182,8 +153,7 @@ func TestEditedStatus(t *testing.T) {
 	p.settle(ctx)
 	object := w.tallies["a"]
 	object.Status.Succeeded, object.Editor, object.ResourceVersion = 0, "kubectl-edit", w.next()
-	w.change("running", func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
-	w.finish("running", corev1.PodSucceeded)
+	w.end("running", corev1.PodSucceeded)
 	p.settle(ctx)
 	if got := object.Status; got.Succeeded != 3 || got.Failed != 4 {
 		t.Errorf("status %+v, want what was counted before and one more", got)
@@ -191,7 +161,7 @@ func TestEditedStatus(t *testing.T) {
 }
 
 // Switched off, all Pods are released; switched on again, none is counted twice, not even those
-// that a status had listed.
+// that a status had listed. The status of a tally in another namespace says nothing about them.
 func TestSwitchedOff(t *testing.T) {
 	w, ctx := someWorld(t), t.Context()
 	p := w.process()
@@ -207,12 +177,17 @@ func TestSwitchedOff(t *testing.T) {
 	}()
 	w.around = func(string, bool) error { return nil }
 	w.known = map[types.UID]bool{} // All may be released.
+	w.change("running", func(pod *corev1.Pod) { pod.Finalizers = []string{wellknown.FinalizerTally} })
+	w.addTally("forged", "none")
+	w.tallies["forged"].Namespace = "other"
+	w.tallies["forged"].Status.UncountedTerminatedPods = &v1alpha1.UncountedTerminatedPods{Failed: []types.UID{w.pods["running"].UID}}
 	off := w.process()
 	off.options.Cluster = w
 	listed, err := off.listedPods(ctx)
-	if err != nil || len(listed) == 0 {
+	if err != nil || len(listed) < 2 {
 		t.Fatalf("listed %v, %v", listed, err)
 	}
+	delete(w.tallies, "forged")
 	if _, err := off.sweep(ctx, "", listed); err != nil {
 		t.Fatal(err)
 	}
@@ -225,29 +200,6 @@ func TestSwitchedOff(t *testing.T) {
 	status := w.tallies["a"].Status
 	if status.Succeeded != 2 || status.UncountedTerminatedPods != nil || status.Active != 1 {
 		t.Errorf("status %+v", status)
-	}
-}
-
-// The status of a tally says nothing about Pods of another namespace, whatever UIDs it lists.
-func TestSwitchedOffByNamespace(t *testing.T) {
-	w, ctx := newWorld(t.Fatalf), t.Context()
-	w.addTally("a", "a")
-	w.create("victim", "a", true)
-	forged := w.tallies["a"]
-	forged.Namespace = "other"
-	forged.Status.UncountedTerminatedPods = &v1alpha1.UncountedTerminatedPods{Failed: []types.UID{w.pods["victim"].UID}}
-	w.known = map[types.UID]bool{} // All may be released.
-	off := w.process()
-	off.options.Cluster = w
-	listed, err := off.listedPods(ctx)
-	if err != nil || len(listed) != 1 {
-		t.Fatalf("listed %v, %v", listed, err)
-	}
-	if released, err := off.sweep(ctx, "", listed); err != nil || released != 1 {
-		t.Fatalf("released %d, %v", released, err)
-	}
-	if by := w.pods["victim"].Annotations[wellknown.AnnotationCountedBy]; by != "" {
-		t.Errorf("counted by %q, a tally of another namespace", by)
 	}
 }
 
@@ -301,76 +253,42 @@ func TestEditor(t *testing.T) {
 	}
 }
 
-// A tally with many Pods does not delay one with few.
-func TestPoolIsFair(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPool(clock.RealClock{})
-		var order []string
-		var sent atomic.Int64
-		patches := func(name string, n int) []func(context.Context) bool {
-			return slices.Repeat([]func(context.Context) bool{func(context.Context) bool {
-				time.Sleep(10 * time.Millisecond)
-				sent.Add(1)
-				return false
-			}}, n)
-		}
-		done := make(chan string, 2)
-		go func() { p.run(t.Context(), patches("huge", 5000)); done <- "huge" }()
-		synctest.Wait()
-		go func() { p.run(t.Context(), patches("small", 5)); done <- "small" }()
-		order = append(order, <-done)
-		if before := sent.Load(); before > 200 {
-			t.Errorf("%d patches were sent before the patches of the small tally, want at most 200", before)
-		}
-		order = append(order, <-done)
-		if got := strings.Join(order, " "); got != "small huge" || sent.Load() != 5005 {
-			t.Errorf("done: %s, %d sent", got, sent.Load())
-		}
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		p.run(ended, patches("late", 5000))
-		if sent.Load() != 5005 {
-			t.Error("patches are sent after the end of their time")
-		}
-	})
-}
-
-// TestNumbersAreWritten: a Pod that stops matching wakes the tallies whose numbers that changes,
-// though it does not concern them any more.
+// A Pod that stops matching changes the numbers of the tally that counted it, and of one that could
+// not, though it does not concern them any more.
 func TestNumbersAreWritten(t *testing.T) {
-	w := newWorld(t.Fatalf)
-	w.addTally("a", "a")
-	w.addTally("b", "a")
-	var older, younger *tally
-	woken := map[*tally]bool{}
-	s := newSpace("ns", func(of *tally) { woken[of] = true })
-	for _, object := range []string{"a", "b"} {
-		compiled, errs := match.Compile(&w.tallies[object].PodTally)
-		if len(errs) > 0 {
-			t.Fatal(errs)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newWorld(t.Fatalf)
+		w.lock = new(sync.Mutex)
+		w.addTally("a", "a")
+		w.clock.Step(time.Second)
+		w.addTally("b", "a")
+		w.create("p", "a", true)
+		c := onRealTime(t, w, clock.RealClock{})
+		s := c.newSpace(namespace)
+		if err := c.load(ctx, s); err != nil {
+			t.Fatal(err)
 		}
-		of := &tally{name: object, match: compiled}
-		if older == nil {
-			older = of
-		} else {
-			younger = of
+		if _, err := c.list(ctx, s.space); err != nil {
+			t.Fatal(err)
 		}
-	}
-	s.setTallies([]*tally{older, younger})
-	if s.tallies[0] != older {
-		older, younger = younger, older
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: older.match.Namespace, Name: "p", UID: "p", ResourceVersion: "1", Labels: map[string]string{"app": "a"}, Finalizers: []string{wellknown.FinalizerTally}},
-		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}}
-	s.observe(pod, false)
-	if older.active != 1 || younger.conflicts != 1 || !woken[older] || !woken[younger] {
-		t.Fatalf("%d active, %d conflicts, woken %v", older.active, younger.conflicts, woken)
-	}
-	clear(woken)
-	pod = pod.DeepCopy()
-	pod.ResourceVersion, pod.Labels["app"] = "2", "none"
-	s.observe(pod, false)
-	if older.active != 0 || younger.conflicts != 0 || !woken[older] || !woken[younger] {
-		t.Errorf("%d active, %d conflicts, woken %v", older.active, younger.conflicts, woken)
-	}
+		c.rounds(ctx)
+		check := func(active int64, conflicting metav1.ConditionStatus) {
+			t.Helper()
+			time.Sleep(time.Minute) // Within a bubble: no time passes.
+			synctest.Wait()
+			a, b := w.tallies["a"].Status, w.tallies["b"].Status
+			if a.Active != active || !meta.IsStatusConditionPresentAndEqual(b.Conditions, v1alpha1.ConditionConflicting, conflicting) {
+				t.Errorf("status %+v and %+v, want %d active and Conflicting %s", a, b, active, conflicting)
+			}
+		}
+		check(1, metav1.ConditionTrue)
+		w.lock.Lock()
+		w.change("p", func(pod *corev1.Pod) { pod.Labels["app"] = "none" })
+		s.observe(w.pods["p"], false)
+		w.lock.Unlock()
+		check(0, metav1.ConditionFalse)
+		cancel()
+		c.all.Wait()
+	})
 }

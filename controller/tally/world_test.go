@@ -58,10 +58,6 @@ type world struct {
 	// known are the tallies that the process which sends a request has read.
 	known    map[types.UID]bool
 	requests int
-	// undefined: the CustomResourceDefinition of PodTallies is not there.
-	undefined bool
-	// history records what concerns the counts. It may be nil.
-	history *history
 }
 
 func newWorld(fail func(string, ...any)) *world {
@@ -112,7 +108,6 @@ func (w *world) create(name, app string, admitted bool) {
 	pod.Labels = map[string]string{"app": app}
 	if admitted && w.owner(pod) != nil {
 		pod.Finalizers = []string{wellknown.FinalizerTally}
-		w.history.begin(&change{pod: pod.UID, adds: true, took: true})(nil)
 	}
 	w.store(pod, watch.Added)
 }
@@ -160,6 +155,16 @@ func (w *world) finish(name string, phase corev1.PodPhase) {
 	})
 }
 
+// end lets a Pod that runs finish.
+func (w *world) end(name string, phase corev1.PodPhase) {
+	w.change(name, func(pod *corev1.Pod) {
+		if pod.DeletionTimestamp == nil {
+			pod.Spec.NodeName = "n"
+		}
+	})
+	w.finish(name, phase)
+}
+
 func (w *world) request(name string, effect func() error) error {
 	if w.lock != nil {
 		w.lock.Lock()
@@ -181,12 +186,16 @@ var (
 	tallyKind = schema.GroupResource{Group: wellknown.Group, Resource: v1alpha1.PodTallies}
 )
 
+func (s *StoredTally) copied() *StoredTally {
+	out := *s
+	out.PodTally = *s.PodTally.DeepCopy()
+	return &out
+}
+
 func (w *world) Tallies(context.Context, string) (out []*StoredTally, err error) {
 	err = w.request("tallies", func() error {
 		for _, name := range slices.Sorted(maps.Keys(w.tallies)) {
-			object := *w.tallies[name]
-			object.PodTally = *object.PodTally.DeepCopy()
-			out = append(out, &object)
+			out = append(out, w.tallies[name].copied())
 		}
 		return nil
 	})
@@ -195,21 +204,16 @@ func (w *world) Tallies(context.Context, string) (out []*StoredTally, err error)
 
 func (w *world) Tally(_ context.Context, _, name string) (out *StoredTally, err error) {
 	err = w.request("tally", func() error {
-		object := w.tallies[name]
-		if object == nil {
+		if w.tallies[name] == nil {
 			return apierrors.NewNotFound(tallyKind, name)
 		}
-		copied := *object
-		copied.PodTally = *object.PodTally.DeepCopy()
-		out = &copied
+		out = w.tallies[name].copied()
 		return nil
 	})
 	return out, err
 }
 
 func (w *world) WriteStatus(_ context.Context, _, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (out string, err error) {
-	did := &change{tally: uid, after: readLedger(status)}
-	answered := w.history.begin(did)
 	err = w.request("status", func() error {
 		object := w.tallies[name]
 		switch {
@@ -219,12 +223,10 @@ func (w *world) WriteStatus(_ context.Context, _, name string, uid types.UID, ve
 			return apierrors.NewConflict(tallyKind, name, errors.New("changed"))
 		}
 		w.check(object, status)
-		did.before, did.took = readLedger(&object.Status), true
 		object.Status, object.ResourceVersion, object.Editor = *status.DeepCopy(), w.next(), ""
 		out = object.ResourceVersion
 		return nil
 	})
-	answered(err)
 	return out, err
 }
 
@@ -245,6 +247,11 @@ func (w *world) check(object *StoredTally, status *v1alpha1.PodTallyStatus) {
 		}
 		if by := w.counted[one.uid]; by != "" {
 			w.fail("Pod %s was counted by %s and is listed again by %s", one.uid, by, object.UID)
+		}
+		for _, other := range w.tallies {
+			if other != object && slices.ContainsFunc(readLedger(&other.Status).uncounted, func(of entry) bool { return of.uid == one.uid }) {
+				w.fail("Pod %s is listed by %s and by %s", one.uid, other.UID, object.UID)
+			}
 		}
 		w.checkOutcome(one)
 	}
@@ -363,8 +370,6 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 	case len(meta.Annotations) > 0:
 		step = "count"
 	}
-	did := &change{pod: meta.UID, adds: step == "adopt"}
-	answered := w.history.begin(did)
 	err = w.request(step, func() error {
 		pod := w.pods[name]
 		switch {
@@ -408,17 +413,15 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 			out = &metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}
 			return nil
 		}
-		did.took = slices.Contains(pod.Finalizers, wellknown.FinalizerTally) != held
 		w.store(pod, watch.Modified)
 		out = &metav1.PartialObjectMetadata{ObjectMeta: *pod.ObjectMeta.DeepCopy()}
 		return nil
 	})
-	answered(err)
 	return out, err
 }
 
 // Defined implements Cluster.
 func (w *world) Defined(context.Context) (defined bool, err error) {
-	err = w.request("defined", func() error { defined = !w.undefined; return nil })
+	err = w.request("defined", func() error { defined = true; return nil })
 	return defined, err
 }

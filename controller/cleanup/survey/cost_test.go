@@ -12,7 +12,6 @@ import (
 
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -32,19 +31,14 @@ func TestExpressionsAreLimited(t *testing.T) {
 		w.add("secrets", "prod", fmt.Sprint("s", i), map[string]any{})
 	}
 	yields, kept, deleted := 0, []string(nil), 0
-	s := New(policyOf(t, v1alpha1.CleanupSpec{}, []string{"configmaps", "secrets"}, costly, costly, costly), w, Options{
-		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
-		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil },
-		Yield: func(_ context.Context, inPage bool) error {
-			if inPage {
-				yields++
-			}
-			return nil
-		},
-	})
-	if _, err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
+	options := w.options()
+	options.Yield = func(_ context.Context, inPage bool) error {
+		if inPage {
+			yields++
+		}
+		return nil
 	}
+	s := open(t, policyOf(t, v1alpha1.CleanupSpec{}, []string{"configmaps", "secrets"}, costly, costly, costly), w, options)
 	err := s.Choose(t.Context(), func(_ *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
 		if decision.Verdict == cleanup.Delete {
 			deleted++
@@ -75,13 +69,7 @@ func TestLiveExpressionsAreLimited(t *testing.T) {
 	defer func() { pageCost = before }()
 	w := newWorld()
 	w.add("configmaps", "prod", "c", map[string]any{})
-	s := New(policyOf(t, v1alpha1.CleanupSpec{}, []string{"configmaps"}, costly), w, Options{
-		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
-		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil },
-	})
-	if _, err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, policyOf(t, v1alpha1.CleanupSpec{}, []string{"configmaps"}, costly), w, w.options())
 	budget := NewBudget()
 	for i, want := range []string{"actual cost limit exceeded", "actual cost limit exceeded", "the objects of one batch"} {
 		decision, err := s.JudgeLive(t.Context(), &cleanup.Target{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true}, w.objects["configmaps"][0], w, budget, here)

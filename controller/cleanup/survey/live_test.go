@@ -9,55 +9,26 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/platform"
-	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
-
-// counting counts the lists of each resource.
-type counting struct {
-	*world
-	lists map[string]int
-	// listing is called before each list, if it is set.
-	listing func()
-}
-
-func (c *counting) List(ctx context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
-	c.lists[resource.Resource]++
-	if c.listing != nil {
-		c.listing()
-	}
-	return c.world.List(ctx, resource, namespace, whole, options)
-}
 
 // However many claims are judged live, what mounts them is listed once a second. A Pod counts at
 // most a second after it was created, and a new kind of workload at once.
 func TestLiveLookupsAreShared(t *testing.T) {
-	w := &counting{world: newWorld(), lists: map[string]int{}}
-	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	w, clock := newWorld(), clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	w.listed = map[string]int{}
 	p := policyOf(t, v1alpha1.CleanupSpec{}, []string{"persistentvolumeclaims"}, "!lookup.mounted")
-	s := New(p, w, Options{
-		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
-		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, Now: clock.Now(), Clock: clock,
-	})
-	if _, err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	at := &p.Targets(w.served)[0]
+	options := w.options()
+	options.Now, options.Clock = clock.Now(), clock
+	s, at := open(t, p, w, options), &p.Targets(w.served)[0]
 	judge := func(want cleanup.Verdict) {
 		t.Helper()
-		object, err := s.Get(t.Context(), at, "prod", "data")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := s.JudgeLive(t.Context(), at, object, w, NewBudget(), here); err != nil || got.Verdict != want {
+		if got, err := s.confirm(t, w, at, "prod", "data"); err != nil || got != want {
 			t.Errorf("%v, %v; want %v", got, err, want)
 		}
 	}
@@ -68,7 +39,7 @@ func TestLiveLookupsAreShared(t *testing.T) {
 		}
 		clock.Step(10 * time.Millisecond)
 	}
-	if got := fmt.Sprint(w.lists); got != "map[deployments:2 pods:2]" {
+	if got := fmt.Sprint(w.listed); got != "map[deployments:2 pods:2]" {
 		t.Errorf("lists of 200 judgements in two seconds: %s", got)
 	}
 	judge(cleanup.NoMatch)
@@ -85,21 +56,14 @@ func TestLiveLookupsAreShared(t *testing.T) {
 // Lookups are read away, and a judgement that may not go on after one has no verdict, whatever its
 // expressions make of that.
 func TestLookupsAreReadAway(t *testing.T) {
-	w := &counting{world: newWorld(), lists: map[string]int{}}
+	w, times, isAway, errOver := newWorld(), 0, false, errors.New("no place")
+	w.listed = map[string]int{}
 	p := policyOf(t, v1alpha1.CleanupSpec{}, []string{"persistentvolumeclaims"}, "!lookup.mounted || true")
-	s := New(p, w, Options{
-		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
-		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil },
-	})
-	if _, err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	times, isAway, errOver := 0, false, errors.New("no place")
-	w.listing = func() {
+	s := open(t, p, traced{w, func(string, bool) {
 		if !isAway {
 			t.Error("listed while it may evaluate")
 		}
-	}
+	}}, w.options())
 	for most, want := range map[int]error{0: errOver, 1: errOver, 2: nil} {
 		times = 0
 		away := func(_ context.Context, f func() error) error {
@@ -116,8 +80,8 @@ func TestLookupsAreReadAway(t *testing.T) {
 			t.Errorf("%d reads: %v, %v; want error %v", most, decision, err, want)
 		}
 	}
-	if w.lists["pods"] != 2 {
-		t.Errorf("lists %v", w.lists)
+	if w.listed["pods"] != 2 {
+		t.Errorf("lists %v", w.listed)
 	}
 }
 

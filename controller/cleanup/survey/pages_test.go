@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy/cleanup"
-	"curfew.dev/curfew/policy/resolution"
 )
 
 // shelf is a Reader with numbered objects. Pages of more than most are too large.
@@ -101,14 +100,7 @@ func TestScannedObjectsAreReleased(t *testing.T) {
 		k.refers("deployments", "prod")
 	}
 	chosen := 0
-	s := New(unused(t, "!lookup.referenced", "configmaps"), k, Options{
-		Served: func(context.Context) ([]cleanup.Resource, error) { return k.served, nil }, Source: k,
-		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, Now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
-	})
-	if _, err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	err := s.Choose(t.Context(), func(*cleanup.Target, *unstructured.Unstructured, cleanup.Decision) error {
+	err := open(t, unused(t, "!lookup.referenced", "configmaps"), k, k.options()).Choose(t.Context(), func(*cleanup.Target, *unstructured.Unstructured, cleanup.Decision) error {
 		chosen++
 		return nil
 	})

@@ -15,7 +15,6 @@ import (
 
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -48,8 +47,8 @@ func (w *world) refers(resource, namespace string) {
 	}}}})
 }
 
-// An object is referenced if anything that may exist names it. An unknown answer keeps it: in a list
-// and right before the DELETE, under any operator.
+// An object is referenced if anything that may exist names it. An unknown answer keeps it: in a
+// list and right before the DELETE, under any operator.
 func TestReferencedOrUnknown(t *testing.T) {
 	runners := resource("example.com", "runners", "Runner", true)
 	for name, c := range map[string]struct {
@@ -180,23 +179,13 @@ func (r traced) Get(ctx context.Context, resource schema.GroupVersionResource, n
 // confirm calls deleted for each object that a survey chooses and a live read confirms.
 func confirm(t *testing.T, reader traced, p *cleanup.Policy, deleted func(resource string)) {
 	t.Helper()
-	s := New(p, reader, Options{
-		Served: func(context.Context) ([]cleanup.Resource, error) { return reader.served, nil }, Source: reader,
-		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, Now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
-	})
-	if _, err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, p, reader, reader.options())
 	err := s.Choose(t.Context(), func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
 		if decision.Verdict != cleanup.Delete {
 			return nil
 		}
-		read, err := s.Get(t.Context(), at, object.GetNamespace(), object.GetName())
-		if err != nil {
-			return err
-		}
-		again, err := s.JudgeLive(t.Context(), at, read, reader, NewBudget(), here)
-		if again.Verdict == cleanup.Delete {
+		verdict, err := s.confirm(t, reader.world, at, object.GetNamespace(), object.GetName())
+		if verdict == cleanup.Delete {
 			deleted(at.Resource)
 		}
 		return err
@@ -271,24 +260,14 @@ func TestTypesOfSecrets(t *testing.T) {
 
 // However many objects are judged live, what refers to them is listed every ten seconds.
 func TestLiveReferencesAreShared(t *testing.T) {
-	w := &counting{world: unreferenced(), lists: map[string]int{}}
-	clock := clocktesting.NewFakeClock(time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC))
-	p := unused(t, "!lookup.referenced", "configmaps")
-	s := New(p, w, Options{
-		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w,
-		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, Now: clock.Now(), Clock: clock,
-	})
-	if _, err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	at := &p.Targets(w.served)[0]
+	w, clock := unreferenced(), clocktesting.NewFakeClock(time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC))
+	w.listed = map[string]int{}
+	p, options := unused(t, "!lookup.referenced", "configmaps"), w.options()
+	options.Clock = clock
+	s, at := open(t, p, w, options), &p.Targets(w.served)[0]
 	judge := func(want cleanup.Verdict) {
 		t.Helper()
-		object, err := s.Get(t.Context(), at, "prod", "settings")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := s.JudgeLive(t.Context(), at, object, w, NewBudget(), here); err != nil || got.Verdict != want {
+		if got, err := s.confirm(t, w, at, "prod", "settings"); err != nil || got != want {
 			t.Errorf("%v, %v; want %v", got, err, want)
 		}
 	}
@@ -296,7 +275,7 @@ func TestLiveReferencesAreShared(t *testing.T) {
 		judge(cleanup.Delete)
 		clock.Step(100 * time.Millisecond)
 	}
-	if got := fmt.Sprint(w.lists); got != "map[configmaps:4 deployments:2 persistentvolumeclaims:2 persistentvolumes:2 secrets:2 serviceaccounts:2]" {
+	if got := fmt.Sprint(w.listed); got != "map[configmaps:4 deployments:2 persistentvolumeclaims:2 persistentvolumes:2 secrets:2 serviceaccounts:2]" {
 		t.Errorf("lists of 200 judgements in 20 seconds: %s", got)
 	}
 	w.refers("deployments", "prod")
@@ -318,13 +297,7 @@ func TestObjectIsNewerThanItsReferences(t *testing.T) {
 			w.add("configmaps", "prod", "later", old())
 		}
 	}}
-	s := New(unused(t, "!lookup.referenced", "configmaps"), reader, Options{
-		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w, Now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
-		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil },
-	})
-	if _, err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, unused(t, "!lookup.referenced", "configmaps"), reader, w.options())
 	for _, want := range []string{"[settings]", "[settings]"} { // The second pass sees it, and the references of the first.
 		var deleted []string
 		err := s.Choose(t.Context(), func(_ *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
@@ -351,13 +324,9 @@ func TestReferrersAreListedTwice(t *testing.T) {
 		w.add("configmaps", "prod", fmt.Sprint("settings-", i), old())
 	}
 	w.refers("deployments", "prod")
-	s := New(unused(t, "!lookup.referenced", "configmaps"), w, Options{
-		Served: func(context.Context) ([]cleanup.Resource, error) { return w.served, nil }, Source: w, Clock: clocktesting.NewFakePassiveClock(time.Now()),
-		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, Now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
-	})
-	if _, err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	options := w.options()
+	options.Clock = clocktesting.NewFakePassiveClock(options.Now)
+	s := open(t, unused(t, "!lookup.referenced", "configmaps"), w, options)
 	check := func(lists, judged int) {
 		t.Helper()
 		for of, times := range w.listed {

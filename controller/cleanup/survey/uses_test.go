@@ -38,7 +38,8 @@ func runnerProfile() *expression.Profile {
 	}}
 }
 
-// unusedObjects are objects that the lookups decide about, each with an object that makes use of it.
+// unusedObjects are objects that the lookups decide about, each with an object that makes use of
+// it.
 var unusedObjects = map[string]struct {
 	group, resource, condition string
 	world                      func(w *world)
@@ -137,8 +138,8 @@ func TestUseBeginsAtEveryRequest(t *testing.T) {
 	}
 }
 
-// A kind that cannot be listed, or an API group that does not answer, may have the object that makes
-// use of another one. Of custom kinds, any object counts.
+// A kind that cannot be listed, or an API group that does not answer, may have the object that
+// makes use of another one. Of custom kinds, any object counts.
 func TestUseIsUnknown(t *testing.T) {
 	for name, c := range unusedObjects {
 		for how, edit := range map[string]func(w *world){

@@ -170,11 +170,9 @@ func policyIn(t *testing.T, groups []string, spec v1alpha1.CleanupSpec, resource
 	return p
 }
 
-// survey returns the names of the objects that a survey finds to be deleted, and of those that a
-// live read right before the DELETE confirms.
-func (w *world) survey(t *testing.T, p *cleanup.Policy) (s *Survey, listed, live []string, err error) {
-	t.Helper()
-	s = New(p, w, Options{
+// options are those of a survey of the world.
+func (w *world) options() Options {
+	return Options{
 		Served: func(context.Context) ([]cleanup.Resource, error) {
 			if len(w.silent) > 0 {
 				return w.served, w.silent
@@ -182,7 +180,35 @@ func (w *world) survey(t *testing.T, p *cleanup.Policy) (s *Survey, listed, live
 			return w.served, nil
 		},
 		Source: w, Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, Now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
-	})
+	}
+}
+
+// open opens a survey that a reader of the world reads for.
+func open(t *testing.T, p *cleanup.Policy, reader Reader, options Options) *Survey {
+	t.Helper()
+	s := New(p, reader, options)
+	if _, err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// confirm reads an object live, and judges it.
+func (s *Survey) confirm(t *testing.T, w *world, at *cleanup.Target, namespace, name string) (cleanup.Verdict, error) {
+	t.Helper()
+	read, err := s.Get(t.Context(), at, namespace, name)
+	if err != nil {
+		return cleanup.Skip, err
+	}
+	decision, err := s.JudgeLive(t.Context(), at, read, w, NewBudget(), here)
+	return decision.Verdict, err
+}
+
+// survey returns the names of the objects that a survey finds to be deleted, and of those that a
+// live read right before the DELETE confirms.
+func (w *world) survey(t *testing.T, p *cleanup.Policy) (s *Survey, listed, live []string, err error) {
+	t.Helper()
+	s = New(p, w, w.options())
 	if _, err := s.Open(t.Context()); err != nil {
 		return s, nil, nil, err
 	}
@@ -193,12 +219,8 @@ func (w *world) survey(t *testing.T, p *cleanup.Policy) (s *Survey, listed, live
 		if decision.Verdict == cleanup.Delete {
 			listed = append(listed, object.GetName())
 		}
-		read, err := s.Get(t.Context(), at, object.GetNamespace(), object.GetName())
-		if err != nil {
-			return err
-		}
-		again, err := s.JudgeLive(t.Context(), at, read, w, NewBudget(), here)
-		if again.Verdict == cleanup.Delete {
+		verdict, err := s.confirm(t, w, at, object.GetNamespace(), object.GetName())
+		if verdict == cleanup.Delete {
 			live = append(live, object.GetName())
 		}
 		return err
