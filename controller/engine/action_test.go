@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/pace"
 )
 
 // scripted is an action that returns one result after another, and Done after the last.
@@ -164,30 +163,6 @@ func TestActionIsGivenTheJudgedState(t *testing.T) {
 	for i, call := range a.calls {
 		if call.ResourceVersion != "7" || call.Disproved != 0 {
 			t.Errorf("call %d has resourceVersion %q, disproved %d times; want 7 and 0", i, call.ResourceVersion, call.Disproved)
-		}
-	}
-}
-
-// The number of requests under way follows the latency of any action's requests, as it follows that
-// of DELETEs. An attempt that sends none proves nothing.
-func TestActionSetsThePace(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	a := &scripted{results: []action.Answer{
-		{Outcome: action.Again, After: time.Second, Latency: 20 * time.Millisecond},
-		{Outcome: action.Again, After: time.Second},
-		failure(http.StatusTooManyRequests, action.FromServer),
-	}}
-	w.acts(t, a, keep)
-	for i, want := range []struct {
-		samples int
-		sum     time.Duration
-		limit   int
-	}{{1, 20 * time.Millisecond, pace.Start}, {1, 20 * time.Millisecond, pace.Start}, {0, 0, pace.Start / 2}} {
-		w.advance(time.Second)
-		w.pump()
-		samples, latency := w.engine.conc.Window()
-		if len(a.calls) != i+1 || samples != want.samples || latency != want.sum || w.engine.conc.Limit() != want.limit {
-			t.Errorf("after %d calls: %d samples of %s, and %d may be under way; want %+v", len(a.calls), samples, latency, w.engine.conc.Limit(), want)
 		}
 	}
 }

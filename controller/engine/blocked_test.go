@@ -51,39 +51,3 @@ func TestObjectThatNeverRests(t *testing.T) {
 		t.Errorf("%s %v in the end", gauge, got)
 	}
 }
-
-// What blocked an object is news again once it was not due for a while.
-func TestBlockedIsForgotten(t *testing.T) {
-	reports := 0
-	w, _, _ := ready(t, func(o *Options) { o.OnBlocked = func(BlockedObject) { reports++ } })
-	w.dueSoon(1, "j", nil)
-	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
-		if x := w.things[r.Name]; x != nil {
-			w.changed(x)
-		}
-		return w.Delete(ctx, r)
-	})
-	x := w.things["j0"]
-	for range 2 {
-		for range 60 {
-			w.advance(time.Second)
-			w.pump()
-		}
-		x.ttl += time.Hour
-		w.changed(x)
-		w.deliverAll()
-		if len(w.engine.blocked) != 0 {
-			t.Errorf("%v is blocked, and not due", w.engine.blocked)
-		}
-		w.advance(time.Hour)
-	}
-	if reports != 2 {
-		t.Errorf("%d reports, want 2", reports)
-	}
-	w.erase(x)
-	w.pump()
-	w.deliverAll()
-	if len(w.engine.blocked) != 0 {
-		t.Errorf("%v is blocked, and gone", w.engine.blocked)
-	}
-}

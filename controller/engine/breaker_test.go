@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -182,29 +181,6 @@ func TestBreakerOfWhatIsGone(t *testing.T) {
 				t.Errorf("%d scopes are remembered", n)
 			}
 		})
-	}
-}
-
-// Failures of sources that are too few for a pause are not remembered for ever: namespaces come and
-// go.
-func TestFewFailuresAreForgotten(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	w.hook = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: http.StatusForbidden} })
-	for i := range 50 {
-		w.dueSoon(1, fmt.Sprintf("j%d-", i), func(o *Entry) { o.Namespace = fmt.Sprintf("ci-%d", i) })
-	}
-	w.advance(time.Second)
-	w.pump()
-	if n := len(w.engine.breakers.scopes); n != 50 {
-		t.Fatalf("%d scopes, want one a namespace", n)
-	}
-	for _, x := range w.list() {
-		w.engine.Remove(w.kind, x.uid)
-	}
-	w.advance(time.Hour)
-	w.closeIdle()
-	if n := len(w.engine.breakers.scopes); n != 0 {
-		t.Errorf("%d scopes are remembered", n)
 	}
 }
 

@@ -39,17 +39,6 @@ func TestRestartAddsNoBudget(t *testing.T) {
 	})
 }
 
-// Without a bound nothing waits.
-func TestRestartWithoutABound(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, e *Engine, s *store, kind Kind) {
-		s.track(e, kind, 1, time.Now())
-		pass(time.Second)
-		if len(s.objects) != 0 {
-			t.Error("not deleted at once")
-		}
-	})
-}
-
 // An action that refuses before it sends anything uses up no rate, and a later 404 is no
 // unconfirmed deletion: held Pods must not stop everybody else's deletions.
 func TestUnsentRequestsUseNoRate(t *testing.T) {

@@ -2,15 +2,12 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/action"
@@ -298,30 +295,6 @@ func TestRulesAreReplaced(t *testing.T) {
 	}
 }
 
-func TestJudgeErrorClasses(t *testing.T) {
-	for name, c := range map[string]struct {
-		err  error
-		want Ending
-		code int
-	}{
-		"forbidden":    {apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, "j", errors.New("no")), Refused, 403},
-		"too many":     {apierrors.NewTooManyRequests("slow down", 4), Throttled, 429},
-		"timeout":      {context.DeadlineExceeded, Failed, 0},
-		"not found":    {apierrors.NewNotFound(schema.GroupResource{Resource: "runtimes"}, "r"), Failed, 500},
-		"its own":      {errors.New("cannot tell"), Failed, codeUnjudged},
-		"server error": {apierrors.NewInternalError(errors.New("x")), Failed, 500},
-	} {
-		var res attemptResult
-		res.unjudged(fmt.Errorf("wrapped: %w", c.err))
-		if res.reported != c.want || res.Code != c.code || res.Err == nil {
-			t.Errorf("%s: %s %d %v, want %s %d", name, res.reported, res.Code, res.Err, c.want, c.code)
-		}
-		if name == "too many" && res.After != 4*time.Second {
-			t.Errorf("%s: Retry-After %s", name, res.After)
-		}
-	}
-}
-
 func TestUnanswered(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.dueSoon(1, "j", nil)
@@ -386,41 +359,20 @@ func TestRegistering(t *testing.T) {
 	}
 }
 
-// Kinds that come and go, such as the kinds of single namespaces, leave neither handles nor feeds
-// behind. A deletion under way meanwhile ends and does not affect the next kind.
-func TestForgottenKindsLeaveNothing(t *testing.T) {
+// A kind is forgotten while one of its DELETEs is under way, and another kind gets its handle: the
+// answer does not affect that.
+func TestKindForgottenDuringADelete(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
-	scoped := func(i int) Kind {
-		k := KindOptions{Type: action.Type{Resource: jobs.Resource, Kind: "Job", Namespaced: true}, Trigger: "label", Scope: fmt.Sprintf("ci-%d", i), Judge: w.judge}
-		kind, err := w.engine.RegisterKind(k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return kind
+	scoped := func(scope string) Kind {
+		return registered(t, w.engine, KindOptions{Type: jobs, Trigger: "label", Scope: scope, Judge: w.judge})
 	}
-	before := len(w.engine.kinds)
-	for i := range 1000 {
-		kind := scoped(i)
-		w.engine.Upsert(Entry{Kind: kind, Namespace: "ci", Name: "n", UID: types.UID(fmt.Sprint(i)), ResourceVersion: "7", Expiry: epoch.Add(time.Hour), Source: "object"})
-		if n := w.engine.Tracked(); n != 1 {
-			t.Fatalf("%d are tracked, want the one of the present kind", n)
-		}
-		w.engine.ForgetKind(kind)
-	}
-	if n := len(w.engine.kinds); n != before+1 {
-		t.Errorf("%d handles, want one for all who came after each other", n-before)
-	}
-	old := scoped(1)
-	x := w.create("j", time.Second, false)
-	w.finish(x)
-	o := w.object(x)
-	o.Kind = old
-	w.engine.Upsert(o)
+	old := scoped("ci-1")
+	w.dueSoon(1, "j", func(o *Entry) { o.Kind = old })
 	w.advance(time.Second)
 	w.hook = deleterFunc(func(_ context.Context, r Request) Response {
 		w.engine.ForgetKind(old)
 		o := w.object(w.create("k", time.Hour, false))
-		o.Kind, o.Expiry = scoped(2), w.server.Add(time.Hour)
+		o.Kind, o.Expiry = scoped("ci-2"), w.server.Add(time.Hour)
 		w.engine.Upsert(o)
 		return Response{Code: http.StatusInternalServerError}
 	})

@@ -53,33 +53,6 @@ func TestMaxDeletionsPerMinuteWithoutAnswers(t *testing.T) {
 	}
 }
 
-// Stuck objects are reported and tombstones dropped although much is due before: they need no
-// request.
-func TestChoresDoNotWait(t *testing.T) {
-	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 1 })
-	stuck := 0
-	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
-	x := w.create("j", time.Second, true)
-	w.finish(x)
-	for range 2 {
-		w.deliver()
-	}
-	w.advance(time.Second)
-	w.pump()
-	w.deliver() // deletionTimestamp
-	w.dueSoon(1000, "backlog", nil)
-	for range 20 {
-		w.advance(time.Minute)
-		w.pump()
-	}
-	if stuck != 1 {
-		t.Errorf("reported %d times, want once", stuck)
-	}
-	if size, left := w.engine.index.Len(), len(w.things); size > left+2 {
-		t.Errorf("%d entries are held for %d objects", size, left)
-	}
-}
-
 // Backfill has its own rate and delays no other deletions.
 func TestBackfill(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 5 })
@@ -136,9 +109,9 @@ func TestClaimedBackfillYieldsToNoHangingNamespace(t *testing.T) {
 			o.Source = "policy/p"
 		}
 	}
-	among(t, s, func(_ *Engine, track func(string, int, time.Time)) {
-		track("slow", 500, time.Now())
-		track("ci", 100, time.Now())
+	among(t, Options{}, s, func(_ *Engine, track track) {
+		track("Widget", "slow", 500, time.Now())
+		track("Widget", "ci", 100, time.Now())
 		pass(2 * time.Minute)
 		if n, _ := s.worst(); n != 100 {
 			t.Errorf("%d of 100 were deleted beside a namespace that hangs", n)
@@ -227,16 +200,5 @@ func TestRetriesForEver(t *testing.T) {
 				t.Error("forgotten")
 			}
 		})
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	for n, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: maxBackoff, 255: maxBackoff} {
-		if got := backoff(n, maxBackoff, 0); got != want {
-			t.Errorf("backoff(%d) = %s, want %s", n, got, want)
-		}
-		if got := backoff(n, maxBackoff, 0.999); got < want || got > want*13/10 {
-			t.Errorf("backoff(%d) with chance = %s", n, got)
-		}
 	}
 }

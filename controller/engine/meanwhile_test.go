@@ -79,32 +79,6 @@ func TestDueAgainDuringTheFreshLook(t *testing.T) {
 	}
 }
 
-// A fresh look finds another object under the name, and before that is written down the watch says
-// that this one has changed.
-func TestWatchOvertakesTheFreshLookAtASuccessor(t *testing.T) {
-	w, outcomes, _ := ready(t, nil)
-	x := w.create("j", time.Second, false)
-	w.finish(x)
-	o := w.object(x)
-	o.Live = true
-	w.engine.Upsert(o)
-	w.erase(x)
-	x = w.create("j", 100*time.Hour, false)
-	w.finish(x)
-	w.racingJudge = func(x *thing) {
-		x.ttl = time.Hour
-		w.changed(x)
-		w.deliverAll()
-	}
-	w.advance(time.Second)
-	w.pump()
-	w.advance(2 * time.Hour)
-	w.pump()
-	if n := count(*outcomes); n[AlreadyGone] != 1 || n[Deleted] != 1 {
-		t.Errorf("%v, want the first one gone and the second one deleted", n)
-	}
-}
-
 // A namespace comes to be in dry-run while a fresh look that knows nothing of that is under way.
 func TestDryRunBeginsDuringTheFreshLook(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
@@ -149,30 +123,6 @@ func TestRulesChangeDuringTheFreshLook(t *testing.T) {
 	w.pump()
 	if n := count(*outcomes); n[Kept] != 1 || w.deletes != 0 {
 		t.Errorf("%v, %d DELETEs: want it kept, as the new rules say", n, w.deletes)
-	}
-}
-
-// Both feeds hear that an object is terminating before the answer to its DELETE is there, that of
-// the other trigger first: it is stuck once.
-func TestStuckForTwoTriggersMeanwhile(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	stuck := 0
-	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
-	x := w.both("j", time.Second, time.Hour, true)
-	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
-		resp := w.Delete(ctx, r)
-		w.deliverLabel()
-		w.deliver()
-		return resp
-	})
-	w.advance(time.Second)
-	w.pump()
-	for range 30 {
-		w.advance(time.Minute)
-		w.pump()
-	}
-	if stuck != 1 || metricValue(t, w.engine, "curfew_stuck_objects") != 1 {
-		t.Errorf("%s: reported %d times, curfew_stuck_objects %v, want 1", x.name, stuck, metricValue(t, w.engine, "curfew_stuck_objects"))
 	}
 }
 

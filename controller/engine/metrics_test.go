@@ -1,23 +1,17 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/collectors"
-	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pace"
-	"curfew.dev/curfew/controller/pause"
-	"curfew.dev/curfew/policy/judging"
 )
 
 // metricValue sums what a scrape shows of one metric; labels may follow in braces, one pair.
@@ -268,58 +262,5 @@ func TestOverdueIsUnknown(t *testing.T) {
 	w.pump()
 	if known = true; shown() != 3 || metricValue(t, w.engine, gaugeOverdue) != 0 {
 		t.Error("all objects are known and none is overdue, which the gauges do not say")
-	}
-}
-
-// Before the first read it is unknown whether a pause is in effect.
-func TestPausesAreUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate := pause.New(pause.Options{Clock: clock.RealClock{}, Read: func(context.Context) ([]judging.Pause, error) { return nil, nil }})
-		w, _, _ := ready(t, func(o *Options) { o.Pauses = gate })
-		shown := func() (n int) {
-			for _, family := range gather(t, w.engine) {
-				for _, metric := range family.GetMetric() {
-					for _, label := range metric.GetLabel() {
-						if v := label.GetValue(); label.GetName() == "class" && (v == classPause || v == classUnread) {
-							n++
-						}
-					}
-				}
-			}
-			return n
-		}
-		if n := shown(); n != 0 {
-			t.Errorf("%d gauges of pauses are there before the first read, want none", n)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- gate.Run(ctx) }()
-		synctest.Wait()
-		if n := shown(); n != 2 {
-			t.Errorf("%d gauges of pauses are there after the first read, want 2", n)
-		}
-		cancel()
-		<-done
-	})
-}
-
-// However much is overdue, a scrape holds up deletions only for as long as a piece of it takes.
-func TestOverdueIsCountedInPieces(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	for i := range 2 * 1024 {
-		o := w.object(&thing{name: fmt.Sprint("j", i), uid: uidOf("j", i), rv: 7})
-		o.Expiry = w.server
-		w.engine.Upsert(o)
-	}
-	w.advance(time.Minute)
-	if n, _ := w.engine.overdueNow(); n != 2*1024 {
-		t.Fatalf("%d are overdue, want %d", n, 2*1024)
-	}
-	// This runs as soon as the lock is let go.
-	w.engine.mu.Lock()
-	w.engine.note(func() { w.engine.sweep(w.kind, func(*index.Record) bool { return true }) })
-	w.engine.mu.Unlock()
-	if n, _ := w.engine.overdueNow(); n != 0 {
-		t.Errorf("%d were counted before the lock was let go, want a piece at a time", n)
 	}
 }

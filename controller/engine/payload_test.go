@@ -117,39 +117,3 @@ func (a *archive) Do(ctx context.Context, due action.Due) action.Answer {
 	}
 	return a.delete.Do(ctx, due)
 }
-
-// An action that archives and then deletes needs nothing but its own package: its payload is the
-// state that is deleted, also when that changed a moment before, and it fails closed.
-func TestArchiveThenDelete(t *testing.T) {
-	w, outcomes, _ := ready(t, nil)
-	ttl := w.engine.triggerNamed("ttl")
-	a := &archive{t: t, delete: ttl.Action, full: true, stored: map[types.UID]string{}}
-	ttl.Action, ttl.Payload = a, true
-	options := w.engine.kinds[w.kind].opts
-	judge := options.Judge
-	options.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
-		jd, err := judge(ctx, o)
-		jd.Object.Payload = "state " + jd.Object.ResourceVersion
-		return jd, err
-	}
-	w.dueSoon(2, "j", func(o *Entry) { o.Payload = "state " + o.ResourceVersion })
-	w.racing = func(x *thing) { w.changed(x) } // of the first DELETE
-	w.advance(time.Second)
-	w.pump()
-	if n := count(*outcomes); w.deletes != 0 || n[Failed] != 2 || len(w.things) != 2 {
-		t.Fatalf("%v, %d DELETEs while nothing can be stored: want two failures and none", n, w.deletes)
-	}
-	a.full = false
-	for range 10 {
-		w.advance(time.Second)
-		w.pump()
-	}
-	if n := count(*outcomes); n[Deleted] != 2 || len(a.stored) != 2 {
-		t.Fatalf("%v, %d stored", n, len(a.stored))
-	}
-	for _, o := range *outcomes {
-		if o.Result == Deleted && (a.stored[o.Object.UID] != "state "+o.Object.ResourceVersion || o.Deleted != 1) {
-			t.Errorf("%s was deleted in state %s, and %q is stored", o.Object.Name, o.Object.ResourceVersion, a.stored[o.Object.UID])
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -176,36 +175,6 @@ func TestSubmissionsYield(t *testing.T) {
 			t.Errorf("order %v, results %v; want 15, ttl before slow before cleanup, and 5 deleted", order, run.results)
 		}
 	})
-}
-
-// A batch of one object is not kept waiting by the batches of other runs. A second batch of a run
-// follows the first one, so that the run prepares a third meanwhile.
-func TestBatchesTakeTurns(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	var order []string
-	kind := cleanups(t, w.engine, actionFunc(func(_ context.Context, due action.Due) action.Answer {
-		order = append(order, due.Name)
-		return action.Answer{Outcome: action.Done}
-	}))
-	submit := func(source, name string, count int) *ledger {
-		batch, run := make([]Entry, 0, count), newLedger()
-		for i := range count {
-			batch = append(batch, Entry{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: w.server, Source: source})
-		}
-		w.engine.Submit(t.Context(), run, batch...)
-		return run
-	}
-	submit("policy/a", "a1", 100)
-	submit("policy/a", "a2", 100)
-	submit("policy/b", "b", 100)
-	small := submit("policy/c", "small", 2)
-	w.pump()
-	if len(order) != 302 || order[2] != "small" || order[5] != "small" || small.results[Deleted] != 2 {
-		t.Errorf("%d deletions, the first %v", len(order), order[:min(10, len(order))])
-	}
-	if first, last := slices.Index(order, "a2"), slices.Index(order, "b"); first < slices.Index(order, "a1")+100 || last > 3 {
-		t.Errorf("the second batch of a run begins at %d, the other run at %d", first, last)
-	}
 }
 
 // A run that ends gets back what was not begun, and an engine that stops gives back everything.
