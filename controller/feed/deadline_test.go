@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -138,31 +136,6 @@ func TestCompletionWinsForBothTriggers(t *testing.T) {
 	})
 }
 
-// A revoked permission stops no trigger for good: known objects are handled on time, and new
-// objects are found once the permission is granted again.
-func TestPermissionOfASharedWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRace(t)
-		r.run("deadline", wellknown.AnnotationActiveDeadline, "60s")
-		r.run("ttl", wellknown.AnnotationTTL, "60s")
-		r.condition("ttl", "Complete", "Done")
-		r.follow(runProfile(t))
-		at(30 * time.Second)
-		r.forbid(apierrors.NewForbidden(schema.GroupResource{Resource: "runs"}, "", nil))
-		r.run("unseen", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "5m")
-		at(35 * time.Second)
-		r.expect("without permission", "deadline Failed=True/DeadlineExceeded; unseen; ")
-		if got, want := shown(t, r.metrics), []string{"group=example.com kind=Run purpose=deadline 0", "group=example.com kind=Run purpose=ttl 0"}; !slices.Equal(got, want) {
-			t.Errorf("metrics %q, want %q", got, want)
-		}
-		r.forbid(nil)
-		at(20 * time.Second)
-		r.expect("granted again", "deadline Failed=True/DeadlineExceeded; unseen Failed=True/DeadlineExceeded; ")
-		at(5 * time.Minute)
-		r.expect("and after its TTL", "deadline Failed=True/DeadlineExceeded; ")
-	})
-}
-
 // A feed that succeeds another, as when the definition has changed or is back, goes on with both
 // triggers; where the kind's own controller has come to enforce the deadlines, what waited for one
 // waits no more, and TTLs hold.
@@ -195,17 +168,5 @@ func TestFeedThatSucceedsAnother(t *testing.T) {
 		if n := r.engine.Tracked(); n != 0 || len(third.Handles()) != 1 {
 			t.Errorf("%d are tracked with handles %v, want none with one handle", n, third.Handles())
 		}
-		// The definition is gone, and comes back.
-		stop()
-		for _, kind := range third.Handles() {
-			r.engine.ForgetKind(kind)
-		}
-		r.remove("a")
-		r.follow(runProfile(t), third.Handles()...)
-		r.run("a", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "20s")
-		at(11 * time.Second)
-		r.expect("of the new definition", "a Failed=True/DeadlineExceeded; ")
-		at(20 * time.Second)
-		r.expect("in the end", "")
 	})
 }

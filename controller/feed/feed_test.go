@@ -2,7 +2,6 @@ package feed
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,46 +125,6 @@ func TestPeriodicRelist(t *testing.T) {
 		at(2 * time.Minute)
 		expect(t, w, "silent", false)
 	})
-}
-
-func TestListedIsToldOfEachList(t *testing.T) {
-	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.streams = streams
-				for _, name := range []string{"a", "b", "c"} {
-					w.put(finished("ci", name, "uid-"+name, 3600))
-				}
-				w.put(finished("ci", "keep", "uid-keep", -1))
-				var mu sync.Mutex
-				var lists []int
-				told := func() []int {
-					mu.Lock()
-					defer mu.Unlock()
-					return slices.Clone(lists)
-				}
-				start(t, w, none(), func(o *Options) {
-					o.RelistEvery = 5 * time.Minute
-					o.Listed = func(objects int) {
-						mu.Lock()
-						defer mu.Unlock()
-						lists = append(lists, objects)
-					}
-				})
-				at(time.Second)
-				w.put(finished("ci", "d", "uid-d", 3600)) // through the watch: no list
-				at(time.Minute)
-				if got := told(); !slices.Equal(got, []int{4}) {
-					t.Errorf("told %v, want the first list alone", got)
-				}
-				at(5 * time.Minute)
-				if got := told(); !slices.Equal(got, []int{4, 5}) {
-					t.Errorf("told %v, want the relist, too", got)
-				}
-			})
-		})
-	}
 }
 
 func TestNamespaceThatChangesItsMind(t *testing.T) {

@@ -51,33 +51,6 @@ func TestFinishTimeIsWrittenDown(t *testing.T) {
 	})
 }
 
-// Nothing is changed in dry-run. Once that is over the TTL begins.
-func TestNoFinishTimeIsWrittenInDryRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, n := newWorld(), none()
-		w.pods = true
-		n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
-		job := finished("ci", "a", "uid-a", 5)
-		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-		w.put(job)
-		feed, _ := start(t, w, n, nil)
-		at(time.Minute)
-		w.mu.Lock()
-		if len(w.patches) != 0 {
-			t.Errorf("patched in dry-run: %q", w.patches)
-		}
-		w.mu.Unlock()
-		n.set("ci", nil)
-		feed.RejudgeNamespace("ci")
-		at(time.Second)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.patches) != 1 {
-			t.Errorf("patches %q after the end of dry-run, want one", w.patches)
-		}
-	})
-}
-
 // S6: an object that starts again before its first finish time was written finishes a second time,
 // and its TTL counts from then.
 func TestFinishTimeOfWhatIsStartedAgain(t *testing.T) {
@@ -163,42 +136,6 @@ func TestFinishTimeAndAnOlderList(t *testing.T) {
 	}
 }
 
-// A pending finish time is forgotten with its object, by the next list at the latest.
-func TestFinishTimeOfWhatIsGone(t *testing.T) {
-	for name, missed := range map[string]bool{"told by the watch": false, "missed by the watch": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.pods = true
-				w.conflict = 1 << 30
-				job := finished("ci", "a", "uid-a", 5)
-				job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-				w.put(job)
-				feed, _ := start(t, w, none(), func(o *Options) { o.RelistEvery = time.Minute })
-				at(90 * time.Second)
-				if n := len(feed.finishes.of); n != 1 {
-					t.Fatalf("%d finish times are remembered, want that of the Job", n)
-				}
-				if missed {
-					w.lose("ci", "a")
-					at(time.Minute)
-				} else {
-					w.mu.Lock()
-					delete(w.jobs, "ci/a")
-					for _, watcher := range w.watchers {
-						watcher.Delete(job.DeepCopy())
-					}
-					w.mu.Unlock()
-					at(time.Second)
-				}
-				if n := len(feed.finishes.of); n != 0 {
-					t.Errorf("%d finish times of deleted objects are remembered", n)
-				}
-			})
-		})
-	}
-}
-
 // untimed is a finished Job, to be read as a Pod, that does not say when it finished.
 func untimed(name string) *batchv1.Job {
 	job := finished("ci", name, "uid-"+name, 5)
@@ -267,7 +204,7 @@ func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				start(t, w, n, func(o *Options) { o.Engine = engine })
+				feed, _ := start(t, w, n, func(o *Options) { o.Engine = engine })
 				at(time.Minute)
 				if got := w.patched(); len(got) != 0 {
 					t.Errorf("patched %q", got)
@@ -276,6 +213,15 @@ func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
 					t.Errorf("reported after %v, want once after its TTL of 5s", reported)
 				}
 				expect(t, w, "a", true)
+				if flag {
+					return
+				}
+				n.set("ci", nil) // The TTL begins once the dry run is over.
+				feed.RejudgeNamespace("ci")
+				at(time.Second)
+				if got := w.patched(); len(got) != 1 {
+					t.Errorf("patches %q after the end of dry-run, want one", got)
+				}
 			})
 		})
 	}

@@ -49,6 +49,9 @@ func (p *lagging) Failed(_ string, errs []error) {
 	p.failures += len(errs)
 }
 
+// said are policies that a cache and the API server agree on.
+func said(policies ...*expression.Policy) *lagging { return &lagging{cached: policies, live: policies} }
+
 type runtimes struct{ *lagging }
 
 func (r runtimes) Get(context.Context, *expression.Reference) (map[string]any, error) {
@@ -84,20 +87,6 @@ func lifecycle(t *testing.T, spec v1alpha1.LifecyclePolicySpec) *expression.Poli
 
 func defaultTTL(ttl v1alpha1.TTL) v1alpha1.LifecyclePolicySpec {
 	return v1alpha1.LifecyclePolicySpec{Defaults: &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{Value: &ttl}}}
-}
-
-func TestPolicyGivesDefaultPastAdmission(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &lagging{}
-		p.cached = []*expression.Policy{lifecycle(t, defaultTTL("30s"))}
-		p.live = p.cached
-		w.put(finished("ci", "a", "uid-a", -1))
-		start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.policies = p }) })
-		at(29 * time.Second)
-		expect(t, w, "a", true)
-		at(2 * time.Second)
-		expect(t, w, "a", false)
-	})
 }
 
 // The policy is withdrawn, and the cache does not know yet.

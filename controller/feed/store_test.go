@@ -251,7 +251,7 @@ func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds .
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
-	group.Go(func() { _ = engine.Run(ctx) })
+	group.Go(func() { _ = options.Engine.Run(ctx) })
 	var feeds []*Feed
 	for _, labelled := range kinds {
 		if labelled.Resource == "" {
@@ -271,7 +271,7 @@ func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds .
 		s.cut()
 		group.Wait()
 	})
-	return feeds, engine
+	return feeds, options.Engine
 }
 
 func expectOn(t *testing.T, s *store, key string, there bool) {

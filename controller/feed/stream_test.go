@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -202,18 +201,7 @@ func TestListThatBreaksInTheMiddle(t *testing.T) {
 					}
 					return w.list(ctx, namespace, options)
 				}
-				engine, err := engine.New(engine.Options{Triggers: triggers(w)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				feed, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Log: logr.Discard(), RelistEvery: time.Minute})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				var done sync.WaitGroup
-				done.Go(func() { _ = engine.Run(ctx) })
-				done.Go(func() { _ = feed.Run(ctx) })
+				_, engine := startKind(t, w, none(), func() Kind { return kind }, func(o *Options) { o.RelistEvery = time.Minute })
 				at(30 * time.Second)
 				again.Store(true)
 				at(31 * time.Second)
@@ -226,9 +214,6 @@ func TestListThatBreaksInTheMiddle(t *testing.T) {
 				if left := w.count(); left != 0 || broken.Load() != 3 {
 					t.Errorf("%d are left, and the list broke %d times", left, broken.Load())
 				}
-				cancel()
-				w.cut()
-				done.Wait()
 			})
 		})
 	}

@@ -384,6 +384,12 @@ func (n *namespaces) set(name string, annotations map[string]string) {
 // clock is the real one.
 func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed, *engine.Engine) {
 	t.Helper()
+	return startKind(t, w, n, w.kind, change)
+}
+
+// startKind is start for a kind that differs from the world's.
+func startKind(t *testing.T, w *world, n *namespaces, kind func() Kind, change func(*Options)) (*Feed, *engine.Engine) {
+	t.Helper()
 	engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}})
 	if err != nil {
 		t.Fatal(err)
@@ -397,7 +403,7 @@ func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed,
 	done := make(chan struct{})
 	go func() { _ = options.Engine.Run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return run(t, w.kind(), options, w.cut), options.Engine
+	return run(t, kind(), options, w.cut), options.Engine
 }
 
 // run runs a feed until the test ends.
