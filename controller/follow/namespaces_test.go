@@ -300,25 +300,6 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A standby, which stamps none, remembers no namespace that is gone.
-func TestStandbyForgetsNamespaces(t *testing.T) {
-	n, _ := stamped(t)
-	for i := range 100 {
-		meta := NamespaceMeta()
-		meta.Name = fmt.Sprintf("build-%d", i)
-		n.observe(meta)
-		if i > 0 {
-			n.forget(meta)
-		}
-	}
-	if name, ok := n.pending.Pop(); !ok || name != "build-0" {
-		t.Errorf("%q waits to be stamped, want build-0", name)
-	}
-	if name, ok := n.pending.Pop(); ok {
-		t.Errorf("%q waits to be stamped, want the namespace that is there alone", name)
-	}
-}
-
 func TestStripNamespace(t *testing.T) {
 	full := NamespaceMeta()
 	full.Name, full.ResourceVersion = "ci", "7"

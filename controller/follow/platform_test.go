@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -159,42 +158,6 @@ func (s slow) List(ctx context.Context, options metav1.ListOptions) (*unstructur
 	s.lists.Add(1)
 	<-time.After(time.Second)
 	return s.source.List(ctx, options)
-}
-
-// However many objects are judged live, policies and profiles are listed once a second, at the same
-// time. That their CRD is not installed is known from its watch, and costs no request.
-func TestLiveRulesAreSharedAndReadAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ofPolicies, ofProfiles, ofDefinitions atomic.Int64
-		p := platformFrom(t, map[string]Source{
-			v1alpha1.LifecyclePolicies: slow{newSource(), &ofPolicies}, v1alpha1.KindProfiles: slow{newSource(), &ofProfiles},
-			definitionResource.Resource: slow{newSource(), &ofDefinitions},
-		})
-		start(t, p)
-		p.Policies.mirror.source.(slow).SetAbsent(true)
-		p.Profiles.mirror.source.(slow).SetAbsent(true)
-		after(time.Minute)
-		for _, count := range []*atomic.Int64{&ofPolicies, &ofProfiles, &ofDefinitions} {
-			count.Store(0)
-		}
-		// Each has a follower of its own, as that of cleanup has.
-		sources := []platform.Source{Cached{Platform: p}.Live(), Cached{Platform: p}.Live()}
-		var asking sync.WaitGroup
-		for i := range 1000 {
-			asking.Go(func() {
-				began := time.Now()
-				_, err := sources[i%2].Snapshot(t.Context())
-				if took := time.Since(began); err != nil || took > 2*time.Second {
-					t.Errorf("%v after %s: want an answer within two lists of a second each", err, took)
-				}
-			})
-			<-time.After(5 * time.Millisecond)
-		}
-		asking.Wait()
-		if a, b, c := ofPolicies.Load(), ofProfiles.Load(), ofDefinitions.Load(); a > 9 || b > 9 || a < 5 || b < 5 || c > 0 {
-			t.Errorf("%d, %d and %d lists for 1000 objects in five seconds: want about one of policies and profiles a second, and none of CRDs", a, b, c) // The followers list, too.
-		}
-	})
 }
 
 // A missing CRD is not an error. A 404 while the CRD is there, which a proxy may send, is one: it
