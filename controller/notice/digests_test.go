@@ -261,16 +261,3 @@ func TestDigestsAreBounded(t *testing.T) {
 		t.Errorf("Events in default:\n%s\nwant … %s", events, want)
 	}
 }
-
-// However much is deleted for one source before it is written, the records are bounded.
-func TestRecordsOfADigestAreBounded(t *testing.T) {
-	digests := NewDigests(DigestOptions{Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Log: logr.Discard(), UIDs: func(Target) types.UID { return "" }})
-	for i := range 1000 {
-		digests.Add([]engine.Summary{in("tenant", summary(fmt.Sprintf("policy/p%d", i), "ConfigMap", "label", 1, 0, fmt.Sprintf("tenant/%d", i)))})
-	}
-	for _, of := range digests.fresh {
-		if len(of.records) > 40 || cap(of.records) > 100 || len(of.names) > examples {
-			t.Errorf("%d records and %d names are kept", len(of.records), len(of.names))
-		}
-	}
-}
