@@ -282,7 +282,7 @@ func TestConfirmedTogether(t *testing.T) {
 		}
 		at(3 * time.Minute)
 		if n := w.count(); n > 0 {
-			t.Errorf("%d objects are left: %v", n, slices.Sorted(maps.Keys(w.jobs)))
+			t.Errorf("%d objects are left: %v", n, slices.Sorted(maps.Keys(w.objects)))
 		}
 		for _, what := range []string{"namespaces", v1alpha1.LifecyclePolicies, v1alpha1.KindProfiles} {
 			lists := s.lists[what]

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -45,8 +46,8 @@ func TestOneWatchForTTLsAndDeadlines(t *testing.T) {
 		if want := []string{"listed@101", "watched@104"}; !slices.Equal(r.marks, want) {
 			t.Errorf("marks were written to %q, want %q", r.marks, want)
 		}
-		if r.opened != 1 || r.lists != 0 || r.reads != 0 {
-			t.Errorf("%d watches, %d lists and %d reads; want one watch and nothing else", r.opened, r.lists, r.reads)
+		if len(r.watches) != 1 || len(r.lists) != 0 || r.gets != 0 {
+			t.Errorf("%d watches, %d lists and %d reads; want one watch and nothing else", len(r.watches), len(r.lists), r.gets)
 		}
 	})
 }
@@ -97,7 +98,7 @@ func TestTriggersOfOneFeedAreApart(t *testing.T) {
 				if silent {
 					r.forbid(errors.New("no route to host"))
 				}
-				r.remove("stays")
+				r.remove("ci/stays")
 				if silent {
 					r.forbid(nil)
 				}
@@ -119,7 +120,7 @@ func TestCompletionWinsForBothTriggers(t *testing.T) {
 		at(9500 * time.Millisecond)
 		r.mu.Lock() // behind the watch's back
 		watchers := r.watchers
-		r.watchers = map[*watch.RaceFreeFakeWatcher]bool{}
+		r.watchers = map[*watch.RaceFreeFakeWatcher]labels.Selector{}
 		r.mu.Unlock()
 		r.condition("a", "Complete", "Done")
 		at(time.Second)

@@ -25,7 +25,7 @@ func at(d time.Duration) {
 
 func expect(t *testing.T, w *world, name string, there bool) {
 	t.Helper()
-	if w.has("ci", name) != there {
+	if w.has("ci/"+name) != there {
 		t.Errorf("at %s: Job %s exists: %v, want %v", time.Now().Format("15:04:05.000"), name, !there, there)
 	}
 }
@@ -77,7 +77,7 @@ func TestTTLRaisedBehindTheWatch(t *testing.T) {
 		w.stale = false
 		w.version++
 		raised.ResourceVersion = "999"
-		w.jobs["ci/a"] = raised
+		w.objects["ci/a"] = raised
 		w.mu.Unlock()
 		at(20 * time.Second)
 		expect(t, w, "a", true)
@@ -100,7 +100,7 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 		fresh := finished("ci", "a", "uid-new", 60)
 		fresh.ResourceVersion = "998"
 		w.mu.Lock()
-		w.jobs["ci/a"] = fresh
+		w.objects["ci/a"] = fresh
 		w.mu.Unlock()
 		at(30 * time.Second)
 		expect(t, w, "a", true)
@@ -118,7 +118,7 @@ func TestPeriodicRelist(t *testing.T) {
 		silent := finished("ci", "silent", "uid-silent", 5)
 		silent.ResourceVersion = "150"
 		w.mu.Lock()
-		w.jobs["ci/silent"] = silent
+		w.objects["ci/silent"] = silent
 		w.mu.Unlock()
 		at(4 * time.Minute)
 		expect(t, w, "silent", true)
@@ -272,8 +272,8 @@ func TestPropagation(t *testing.T) {
 				at(5 * time.Second)
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				if len(w.asked) != 1 || w.asked[0] != test.want {
-					t.Errorf("asked for %q, want %q", w.asked, test.want)
+				if len(w.asked) != 1 || w.asked[0].Propagation != test.want {
+					t.Errorf("asked for %+v, want %q", w.asked, test.want)
 				}
 			})
 		})

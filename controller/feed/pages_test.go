@@ -30,7 +30,7 @@ func TestStreamsThatAreCut(t *testing.T) {
 			w.put(finished("ci", "written", "uid-written", -1))
 			watcher := watch.NewRaceFreeFake()
 			w.mu.Lock()
-			watcher.Add(w.jobs["ci/written"].DeepCopy())
+			watcher.Add(w.objects["ci/written"].DeepCopy())
 			w.mu.Unlock()
 			watcher.Stop()
 			return watcher, nil

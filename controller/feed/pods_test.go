@@ -55,6 +55,7 @@ func podsOf(t *testing.T, j *jobs, finalizers ...string) (*world, *Feed) {
 	w := newWorld()
 	w.pods = true
 	pod := finished("ci", "a", "uid-a", -1)
+	pod.Labels = map[string]string{batchv1.ControllerUidLabel: "uid-owner"}
 	pod.Finalizers, pod.OwnerReferences = finalizers, ownedBy("batch/v1", "Job")
 	pod.Spec.TTLSecondsAfterFinished = nil
 	w.put(pod)
@@ -72,7 +73,7 @@ func TestPodOfARunningJob(t *testing.T) {
 			t.Errorf("the Job was read %d times for a Pod that it has not counted", j.reads)
 		}
 		w.mu.Lock()
-		counted := w.jobs["ci/a"].DeepCopy()
+		counted := w.objects["ci/a"].DeepCopy()
 		w.mu.Unlock()
 		counted.Finalizers = nil
 		w.put(counted)
@@ -107,7 +108,7 @@ func TestJobIsReadBeforeItsPodIsDeleted(t *testing.T) {
 					t.Error("it was not asked")
 				}
 				j.set(func() { j.live, j.err = saying("5s"), nil })
-				feed.RejudgePods("ci", "uid-job", true)
+				feed.RejudgePods("ci", "uid-owner", true)
 				at(10 * time.Minute)
 				expect(t, w, "a", false)
 			})

@@ -44,7 +44,7 @@ func TestChangeOfANamespaceHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 				at(10 * time.Second)
 				expect(t, w, "a", true)
 				expect(t, w, "b", true)
-				if w.has("other", "c") {
+				if w.has("other/c") {
 					t.Error("another namespace waits, too")
 				}
 				close(judging)

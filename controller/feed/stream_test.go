@@ -29,7 +29,7 @@ func TestWatchTooOldListsAgain(t *testing.T) {
 		w.mu.Lock()
 		w.stale = true
 		w.mu.Unlock()
-		w.lose("ci", "gone")
+		w.lose("ci/gone")
 		w.cut()
 		missed := finished("ci", "missed", "uid-missed", 5)
 		w.put(missed)
@@ -185,7 +185,7 @@ func TestListThatBreaksInTheMiddle(t *testing.T) {
 					broken.Add(1)
 					watcher := watch.NewRaceFreeFake()
 					w.mu.Lock()
-					watcher.Add(w.jobs["ci/a"].DeepCopy())
+					watcher.Add(w.objects["ci/a"].DeepCopy())
 					w.mu.Unlock()
 					if broken.Load() == 2 {
 						watcher.Stop()
@@ -254,7 +254,7 @@ func TestStreamThatNeverEnds(t *testing.T) {
 				if took := time.Since(began); took > most {
 					t.Fatalf("all was known after %s, want that within %s", took, most)
 				}
-				w.lose("ci", "a")
+				w.lose("ci/a")
 				w.put(finished("ci", "b", "uid-b", 5))
 				at(7 * time.Second)
 				expect(t, w, "b", false)
