@@ -63,8 +63,7 @@ func TestAction(t *testing.T) {
 	object := w.acts(t, a, keep)
 	calls := func(after time.Duration, want int) {
 		t.Helper()
-		w.advance(after)
-		w.pump()
+		w.after(after)
 		if len(a.calls) != want {
 			t.Fatalf("%d calls at %s, want %d", len(a.calls), w.server.Sub(epoch), want)
 		}
@@ -124,18 +123,15 @@ func TestActionBesideADelete(t *testing.T) {
 	stop := w.object(x)
 	stop.Kind, stop.Expiry, stop.Phase = kind, epoch.Add(time.Second), "check"
 	w.engine.Upsert(stop)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if len(a.calls) != 1 || w.deletes != 0 {
 		t.Fatalf("%d calls, %d DELETEs: want 1 and 0", len(a.calls), w.deletes)
 	}
-	w.advance(4 * time.Second)
-	w.pump()
+	w.after(4 * time.Second)
 	if len(a.calls) != 1 || w.deletes != 1 {
 		t.Fatalf("%d calls, %d DELETEs: want 1 and 1", len(a.calls), w.deletes)
 	}
-	w.advance(time.Hour)
-	w.pump()
+	w.after(time.Hour)
 	if len(a.calls) != 1 || w.deletes != 1 {
 		t.Errorf("%d calls, %d DELETEs after the end", len(a.calls), w.deletes)
 	}
@@ -153,10 +149,7 @@ func TestActionIsGivenTheJudgedState(t *testing.T) {
 		judged++
 		return Judgement{Verdict: Track, Object: object}, nil
 	})
-	for range 20 {
-		w.advance(time.Second)
-		w.pump()
-	}
+	w.every(20, time.Second)
 	if len(a.calls) != 7 || judged < 4 {
 		t.Fatalf("%d calls and %d live reads, want 7 and 4 or more", len(a.calls), judged)
 	}
@@ -174,13 +167,11 @@ func TestActionWithNothingToDoInADryRun(t *testing.T) {
 	object := w.acts(t, a, keep)
 	object.DryRun = true
 	w.engine.Upsert(object)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); len(a.calls) != 1 || !a.calls[0].DryRun || len(n) != 0 {
 		t.Errorf("%d calls, outcomes %v; want one call and none", len(a.calls), n)
 	}
-	w.advance(20 * time.Second)
-	w.pump()
+	w.after(20 * time.Second)
 	if n := count(*outcomes); len(a.calls) != 2 || n[DryRun] != 1 {
 		t.Errorf("%d calls, outcomes %v; want the second to be reported", len(a.calls), n)
 	}
@@ -197,10 +188,7 @@ func TestStopIsRefused(t *testing.T) {
 	}
 	w.acts(t, a, keep)
 	gauge := `curfew_blocked_objects{reason="StopRefused"}`
-	for range 30 * 60 {
-		w.advance(time.Second)
-		w.pump()
-	}
+	w.every(30*60, time.Second)
 	if len(blocked) != 1 || blocked[0].Reason != ReasonStopRefused || blocked[0].Message != "it cannot be stopped: 422 Invalid: spec.x: field is immutable" {
 		t.Errorf("reports %+v, want one of r", blocked)
 	}

@@ -23,15 +23,11 @@ func TestObjectThatNeverRests(t *testing.T) {
 		return w.Delete(ctx, r)
 	})
 	gauge := `curfew_blocked_objects{reason="DeleteConflict"}`
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if got := metricValue(t, w.engine, gauge); got != 0 || len(blocked) != 0 {
 		t.Errorf("%s %v and %d reports after one attempt", gauge, got, len(blocked))
 	}
-	for range 600 {
-		w.advance(time.Second)
-		w.pump()
-	}
+	w.every(600, time.Second)
 	if len(blocked) != 1 || blocked[0].Object.Name != "j0" || blocked[0].Kind.Kind != "Job" || blocked[0].Reason != ReasonConflict || blocked[0].Message == "" {
 		t.Fatalf("reports %+v, want one of j0", blocked)
 	}
@@ -42,8 +38,7 @@ func TestObjectThatNeverRests(t *testing.T) {
 		t.Errorf("%v in ten minutes", n)
 	}
 	restless = false
-	w.advance(backoffTrouble * 13 / 10)
-	w.pump()
+	w.after(backoffTrouble * 13 / 10)
 	if n := count(*outcomes); n[Deleted] != 2 {
 		t.Errorf("%v once it rests, want it deleted", n)
 	}

@@ -53,13 +53,11 @@ func count(outcomes []Outcome) map[Ending]int {
 func TestOneDeleteAtExpiry(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.dueSoon(1, "j", nil)
-	w.advance(999 * time.Millisecond)
-	w.pump()
+	w.after(999 * time.Millisecond)
 	if w.deletes != 0 {
 		t.Fatalf("%d DELETEs a millisecond early", w.deletes)
 	}
-	w.advance(21 * time.Millisecond)
-	w.pump()
+	w.after(21 * time.Millisecond)
 	if w.deletes != 1 || len(*outcomes) != 1 {
 		t.Fatalf("%d DELETEs, outcomes %v", w.deletes, *outcomes)
 	}
@@ -80,13 +78,11 @@ func TestLiveDefaultIsReadAgain(t *testing.T) {
 	w.finish(w.create("j", 0, false))
 	w.deliverAll()
 	w.defaultTTL = time.Hour
-	w.advance(time.Minute)
-	w.pump()
+	w.after(time.Minute)
 	if w.deletes != 0 || len(*outcomes) != 0 {
 		t.Fatalf("%d DELETEs, outcomes %v: the default of an hour has a minute behind it", w.deletes, *outcomes)
 	}
-	w.advance(time.Hour)
-	w.pump()
+	w.after(time.Hour)
 	if n := count(*outcomes); w.deletes != 1 || n[Deleted] != 1 {
 		t.Errorf("%d DELETEs, outcomes %v", w.deletes, *outcomes)
 	}
@@ -98,8 +94,7 @@ func TestTombstone(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	w.dueSoon(1, "j", nil)
 	w.faults = []fault{{code: 200}} // accepted and lost
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if w.deletes != 1 {
 		t.Fatalf("%d DELETEs", w.deletes)
 	}
@@ -112,8 +107,7 @@ func TestTombstone(t *testing.T) {
 	if w.deletes != 1 {
 		t.Fatalf("%d DELETEs: stale lists brought it back", w.deletes)
 	}
-	w.advance(keepOut)
-	w.pump()
+	w.after(keepOut)
 	relist()
 	w.pump()
 	if w.deletes != 2 || len(w.things) != 0 {
@@ -143,8 +137,7 @@ func TestDryRunIsReportedOnce(t *testing.T) {
 	}
 	o.Expiry = w.server.Add(time.Minute) // its TTL was raised: it is reported again when that is over
 	w.engine.Upsert(o)
-	w.advance(time.Minute)
-	w.pump()
+	w.after(time.Minute)
 	if w.deletes != 2 {
 		t.Errorf("%d requests after the expiry changed", w.deletes)
 	}
@@ -162,8 +155,7 @@ func TestEngineDryRun(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.DryRun = true })
 	w.dueSoon(3, "j", nil)
 	w.faults = []fault{{code: 200}, {code: 200}, {code: 200}}
-	w.advance(time.Minute)
-	w.pump()
+	w.after(time.Minute)
 	if n := count(*outcomes); n[DryRun] != 3 || len(w.things) != 3 {
 		t.Errorf("%v, %d objects left", n, len(w.things))
 	}
@@ -189,8 +181,7 @@ func TestConflictIsJudgedAtOnce(t *testing.T) {
 			w, outcomes, _ := ready(t, nil)
 			w.dueSoon(1, "j", nil)
 			w.racing = func(x *thing) { c.race(w, x) }
-			w.advance(time.Second)
-			w.pump()
+			w.after(time.Second)
 			var got Ending
 			if len(*outcomes) > 0 {
 				got = (*outcomes)[0].Result
@@ -220,15 +211,13 @@ func TestStuckIsReportedOnce(t *testing.T) {
 	for range 2 {
 		w.deliver()
 	}
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	w.deliver() // deletionTimestamp
 	if st, ok := w.engine.Lookup(x.uid); !ok || st.State != Terminating || w.engine.Tracked() != 0 {
 		t.Fatalf("found %v, status %+v; want it Terminating, and not tracked", ok, st)
 	}
 	for range 100 {
-		w.advance(time.Minute)
-		w.pump()
+		w.after(time.Minute)
 		w.changed(x)
 		w.deliver()
 		w.relist(w.list(), w.rv)
@@ -252,8 +241,7 @@ func TestJudgeFails(t *testing.T) {
 	w.judgeErr = 1 << 30
 	w.dueSoon(8, "live", func(o *Entry) { o.Live, o.Source = true, "runtime/r" })
 	w.dueSoon(8, "j", nil)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); n[Deleted] != 8 || n[Failed] != breakerThreshold {
 		t.Fatalf("outcomes %v, want 8 Deleted and %d Failed", n, breakerThreshold)
 	}
@@ -261,10 +249,7 @@ func TestJudgeFails(t *testing.T) {
 		t.Fatalf("events %+v, want one of class runtime, NotJudged", *events)
 	}
 	w.judgeErr = 0
-	for range 10 {
-		w.advance(10 * time.Second)
-		w.pump()
-	}
+	w.every(10, 10*time.Second)
 	if n := count(*outcomes); n[Deleted] != 16 {
 		t.Errorf("%v in the end", n)
 	}
@@ -276,16 +261,12 @@ func TestRulesAreReplaced(t *testing.T) {
 	w, outcomes, events := ready(t, nil)
 	w.judgeErr, w.judgeFault = 1<<30, fmt.Errorf("wrapped: %w", ErrRulesChanged)
 	w.dueSoon(2*breakerThreshold, "live", func(o *Entry) { o.Live, o.Source = true, "policy/p" })
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); n[Failed] != 2*breakerThreshold || n[Deleted] != 0 {
 		t.Fatalf("%v, want each tried once", n)
 	}
 	w.judgeErr = 0
-	for range 10 {
-		w.advance(time.Second)
-		w.pump()
-	}
+	w.every(10, time.Second)
 	if n := count(*outcomes); n[Deleted] != 2*breakerThreshold || len(*events) > 0 {
 		t.Errorf("%v in the end, events %+v; want all deleted, and none", n, *events)
 	}
@@ -295,10 +276,7 @@ func TestUnanswered(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.dueSoon(1, "j", nil)
 	w.faults = []fault{{carriedOut: true}}
-	for range 3 {
-		w.advance(2 * time.Second)
-		w.pump()
-	}
+	w.every(3, 2*time.Second)
 	if n := count(*outcomes); n[Failed] != 1 || n[Unconfirmed] != 1 {
 		t.Errorf("outcomes %v, want one Failed and one Unconfirmed", n)
 	}

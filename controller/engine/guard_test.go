@@ -81,15 +81,13 @@ func TestRetryOutlivesAWrongClock(t *testing.T) {
 				w.jump(24 * time.Hour)
 				return Response{Code: http.StatusInternalServerError}
 			})
-			w.advance(time.Second)
-			w.pump()
+			w.after(time.Second)
 			w.jump(0)
 			if scraped {
 				metricValue(t, w.engine, "curfew_overdue_objects")
 			}
 			w.pump()
-			w.advance(maxBackoff + time.Second)
-			w.pump()
+			w.after(maxBackoff + time.Second)
 			if len(w.things) != 0 {
 				t.Error("it waits for the clock that was wrong")
 			}

@@ -86,6 +86,19 @@ func deleteNow(ctx context.Context, e *Engine, o Entry, judge Judge) Outcome {
 	return <-run.out
 }
 
+// after lets time pass, and does what is due then.
+func (w *world) after(d time.Duration) {
+	w.advance(d)
+	w.pump()
+}
+
+// every lets time pass n times.
+func (w *world) every(n int, d time.Duration) {
+	for range n {
+		w.after(d)
+	}
+}
+
 func sum(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()

@@ -148,8 +148,7 @@ func TestLateness(t *testing.T) {
 			if len(c.faults) > 0 {
 				w.pump()
 			}
-			w.advance(c.deleted)
-			w.pump()
+			w.after(c.deleted)
 			if sum, count := lateness(t, w.engine, c.trigger); sum != c.want || count != c.count {
 				t.Errorf("%d deletions, %s late in sum; want %d, %s", count, sum, c.count, c.want)
 			}
@@ -182,8 +181,7 @@ func TestDeletionsByOthers(t *testing.T) {
 		"by Curfew": {func(w *world, x *thing) { x.finalizer = true; w.advance(time.Second); w.pump(); w.deliver() }, 0},
 		"by Curfew, without answer": {func(w *world, x *thing) {
 			x.finalizer, w.faults = true, []fault{{carriedOut: true}}
-			w.advance(time.Second)
-			w.pump()
+			w.after(time.Second)
 			w.deliver()
 		}, 0},
 		"by Curfew's other trigger": {func(w *world, x *thing) {
@@ -215,14 +213,12 @@ func TestDeletionsByOthers(t *testing.T) {
 func TestBackfillIsNotOverdue(t *testing.T) {
 	w, _, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 1 })
 	w.dueSoon(3, "old", func(o *Entry) { o.Backfill = true; o.Expiry = epoch.Add(-1000 * time.Hour) })
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if count, age := w.engine.overdueNow(); count != 2 || age != 0 {
 		t.Errorf("%d objects are overdue for %s, want 2 for no time", count, age)
 	}
 	w.faults = []fault{{code: 500}}
-	w.advance(2 * time.Minute)
-	w.pump()
+	w.after(2 * time.Minute)
 	if _, age := w.engine.overdueNow(); age < 1000*time.Hour {
 		t.Errorf("overdue for %s after a failure, want over 1000h", age)
 	}

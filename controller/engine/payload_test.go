@@ -33,8 +33,7 @@ func TestPayload(t *testing.T) {
 	w.engine.Upsert(object)
 	object.ResourceVersion, object.Payload = "8", "of state 8"
 	w.engine.Upsert(object)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if len(a.calls) != 1 || a.calls[0].Payload != "of state 8" || a.calls[0].ResourceVersion != "8" || *judged != 0 {
 		t.Errorf("%d live reads, calls %+v: want one call, with the payload of state 8", *judged, a.calls)
 	}
@@ -66,8 +65,7 @@ func TestPayloadThatIsMissing(t *testing.T) {
 			a := &scripted{}
 			w, object, judged := withPayload(t, a)
 			lose(w, object)
-			w.advance(time.Second)
-			w.pump()
+			w.after(time.Second)
 			if len(a.calls) != 1 || a.calls[0].Payload != "read live at 7" || *judged != 1 {
 				t.Errorf("%d live reads, calls %+v: want one of each", *judged, a.calls)
 			}
@@ -87,10 +85,7 @@ func TestPayloadThatTheJudgeForgets(t *testing.T) {
 		o.Payload = nil
 		return Judgement{Verdict: Track, Object: o}, nil
 	}
-	for range 10 {
-		w.advance(time.Minute)
-		w.pump()
-	}
+	w.every(10, time.Minute)
 	if st, ok := w.engine.Lookup(object.UID); len(a.calls) != 0 || !ok || st.State != Retrying {
 		t.Errorf("%d calls; the engine knows it: %v %+v", len(a.calls), ok, st)
 	}

@@ -68,8 +68,7 @@ func TestChangeTakesEffectForTheNextDelete(t *testing.T) {
 			w.dueSoon(3, "j", nil)
 			asked := w.keeps()
 			test.change(w)
-			w.advance(time.Second)
-			w.pump()
+			w.after(time.Second)
 			if n := count(*outcomes); *asked != test.asked || n[Deleted] != 3-test.asked {
 				t.Errorf("asked %d times, %v; want %d times, and the others deleted", *asked, n, test.asked)
 			}
@@ -90,8 +89,7 @@ func TestStaleJudgementDoesNotUndoAChange(t *testing.T) {
 	o.Epoch = epoch
 	w.engine.Upsert(o)
 	asked := w.keeps()
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); *asked != 1 || n[Deleted] != 0 {
 		t.Errorf("asked %d times, %v; want it kept", *asked, n)
 	}
@@ -130,13 +128,11 @@ func TestChangeDuringTheLiveRead(t *testing.T) {
 		w.engine.RecheckNamespace("ns")
 		return w.judge(ctx, o)
 	}
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if w.deletes != 0 {
 		t.Fatal("deleted by a judgement from before the change")
 	}
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); asked != 2 || n[Kept] != 1 {
 		t.Errorf("asked %d times, %v; want another look a second later", asked, n)
 	}
@@ -152,8 +148,7 @@ func TestNewRulesAreAskedBeforeAnythingIsListed(t *testing.T) {
 	if _, err := w.engine.RegisterKind(opts); err != nil {
 		t.Fatal(err)
 	}
-	w.advance(time.Minute)
-	w.pump()
+	w.after(time.Minute)
 	if n := count(*outcomes); n[Deleted] != 0 || asked != 3 {
 		t.Errorf("%v, and the new judge was asked %d times", n, asked)
 	}
@@ -175,14 +170,12 @@ func TestHold(t *testing.T) {
 	w.engine.mu.Lock()
 	w.engine.finish(j, res, r, false)
 	w.engine.unlock()
-	w.advance(time.Minute)
-	w.pump()
+	w.after(time.Minute)
 	if n := count(*outcomes); w.deletes != 0 || len(n) != 0 || w.engine.Tracked() != 3 {
 		t.Fatalf("%v, %d DELETEs, %d tracked: want everything to wait", n, w.deletes, w.engine.Tracked())
 	}
 	w.engine.Hold(w.kind, false)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); n[Deleted] != 3 {
 		t.Errorf("%v, want all deleted after the hold", n)
 	}
@@ -197,8 +190,7 @@ func TestHoldOfOneNamespace(t *testing.T) {
 	w.dueSoon(2, "held", nil)
 	w.dueSoon(3, "free", func(o *Entry) { o.Kind = other })
 	w.engine.Hold(w.kind, true)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); n[Deleted] != 3 || w.things["held0"] == nil || w.things["held1"] == nil {
 		t.Fatalf("%v while the first scope is held, want all of the other one", n)
 	}

@@ -159,13 +159,11 @@ func TestTheEarlierOfTwoTriggers(t *testing.T) {
 			if got := w.engine.Tracked(); got != 2 {
 				t.Fatalf("%d tracked, want one entry for each reason", got)
 			}
-			w.advance(1999 * time.Millisecond)
-			w.pump()
+			w.after(1999 * time.Millisecond)
 			if w.deletes != 0 {
 				t.Fatal("deleted before either was due")
 			}
-			w.advance(time.Millisecond)
-			w.pump()
+			w.after(time.Millisecond)
 			w.advance(10 * time.Second) // without a word of the watch
 			w.pump()
 			if w.deletes != 1 || (*outcomes)[0].Trigger != c.trigger {
@@ -193,13 +191,11 @@ func TestTriggersDoNotCancelEachOther(t *testing.T) {
 			x := w.both("j", 3*time.Second, 3*time.Second, false)
 			cancel(w, x)
 			w.deliverAll()
-			w.advance(2 * time.Second)
-			w.pump()
+			w.after(2 * time.Second)
 			if w.deletes != 0 {
 				t.Fatalf("deleted early: %+v", *outcomes)
 			}
-			w.advance(2 * time.Second)
-			w.pump()
+			w.after(2 * time.Second)
 			if n := count(*outcomes); n[Deleted] != 1 {
 				t.Errorf("outcomes %v, want one deletion, by the trigger that is left", n)
 			}
@@ -213,8 +209,7 @@ func TestStuckForTwoTriggers(t *testing.T) {
 	stuck := 0
 	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
 	x := w.both("j", time.Second, time.Second, true)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	w.deliverAll()
 	for range 30 {
 		w.advance(time.Minute)

@@ -55,58 +55,56 @@ func TestOneWatchForTTLsAndDeadlines(t *testing.T) {
 // An event or a list that cancels an object for one trigger does not affect the other trigger.
 func TestTriggersOfOneFeedAreApart(t *testing.T) {
 	for name, silent := range map[string]bool{"by the watch": false, "by the list": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRace(t)
-				r.run("stays", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "1h")
-				r.run("goes", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "1h")
-				r.follow(runProfile(t))
-				at(11 * time.Second)
-				r.expect("at 11s", "goes Failed=True/DeadlineExceeded; stays Failed=True/DeadlineExceeded; ")
-				if silent {
-					r.forbid(errors.New("no route to host"))
-				}
-				// The TTL is withdrawn from one, the mark overwritten on the other, which is active
-				// again and has no TTL yet.
-				r.annotate("stays", wellknown.AnnotationTTL, "")
-				r.condition("goes", "Ready", "Up")
-				r.annotate("goes", wellknown.AnnotationTTL, "20s")
-				if silent {
-					r.forbid(nil)
-				}
-				at(15 * time.Second)
-				r.expect("once more", "goes Ready=True/Up Failed=True/DeadlineExceeded; stays Failed=True/DeadlineExceeded; ")
-				at(30 * time.Second)
-				r.expect("after its TTL", "stays Failed=True/DeadlineExceeded; ")
-				// The deadline is withdrawn before it comes, the TTL holds.
-				r.run("late", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "20s")
-				at(time.Second)
-				if silent {
-					r.forbid(errors.New("no route to host"))
-				}
-				r.annotate("late", wellknown.AnnotationActiveDeadline, "")
-				if silent {
-					r.forbid(nil)
-				}
-				at(20 * time.Second)
-				r.expect("without a deadline", "late; stays Failed=True/DeadlineExceeded; ")
-				r.condition("late", "Complete", "Done")
-				at(19 * time.Second)
-				r.expect("before its TTL", "late Complete=True/Done; stays Failed=True/DeadlineExceeded; ")
-				at(2 * time.Second)
-				r.expect("at its TTL", "stays Failed=True/DeadlineExceeded; ")
-				if silent {
-					r.forbid(errors.New("no route to host"))
-				}
-				r.remove("ci/stays")
-				if silent {
-					r.forbid(nil)
-				}
-				at(time.Minute)
-				if n := r.engine.Tracked(); n != 0 {
-					t.Errorf("%d entries of deleted objects are tracked, want none", n)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := newRace(t)
+			r.run("stays", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "1h")
+			r.run("goes", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "1h")
+			r.follow(runProfile(t))
+			at(11 * time.Second)
+			r.expect("at 11s", "goes Failed=True/DeadlineExceeded; stays Failed=True/DeadlineExceeded; ")
+			if silent {
+				r.forbid(errors.New("no route to host"))
+			}
+			// The TTL is withdrawn from one, the mark overwritten on the other, which is active
+			// again and has no TTL yet.
+			r.annotate("stays", wellknown.AnnotationTTL, "")
+			r.condition("goes", "Ready", "Up")
+			r.annotate("goes", wellknown.AnnotationTTL, "20s")
+			if silent {
+				r.forbid(nil)
+			}
+			at(15 * time.Second)
+			r.expect("once more", "goes Ready=True/Up Failed=True/DeadlineExceeded; stays Failed=True/DeadlineExceeded; ")
+			at(30 * time.Second)
+			r.expect("after its TTL", "stays Failed=True/DeadlineExceeded; ")
+			// The deadline is withdrawn before it comes, the TTL holds.
+			r.run("late", wellknown.AnnotationActiveDeadline, "10s", wellknown.AnnotationTTL, "20s")
+			at(time.Second)
+			if silent {
+				r.forbid(errors.New("no route to host"))
+			}
+			r.annotate("late", wellknown.AnnotationActiveDeadline, "")
+			if silent {
+				r.forbid(nil)
+			}
+			at(20 * time.Second)
+			r.expect("without a deadline", "late; stays Failed=True/DeadlineExceeded; ")
+			r.condition("late", "Complete", "Done")
+			at(19 * time.Second)
+			r.expect("before its TTL", "late Complete=True/Done; stays Failed=True/DeadlineExceeded; ")
+			at(2 * time.Second)
+			r.expect("at its TTL", "stays Failed=True/DeadlineExceeded; ")
+			if silent {
+				r.forbid(errors.New("no route to host"))
+			}
+			r.remove("ci/stays")
+			if silent {
+				r.forbid(nil)
+			}
+			at(time.Minute)
+			if n := r.engine.Tracked(); n != 0 {
+				t.Errorf("%d entries of deleted objects are tracked, want none", n)
+			}
 		})
 	}
 }

@@ -107,31 +107,29 @@ func TestFinishTimeByAClockThatIsBehind(t *testing.T) {
 // older one.
 func TestFinishTimeAndAnOlderList(t *testing.T) {
 	for name, finishedBefore := range map[string]bool{"which shows it finished": true, "which shows it at work": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.pods = true
-				w.writes, w.failing = true, 1
-				newer := finished("ci", "a", "uid-a", 5)
-				newer.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-				older := newer.DeepCopy()
-				if !finishedBefore {
-					older.Status.Conditions = nil
-				}
-				w.put(older)
-				feed, _ := start(t, w, none(), nil)
+		inBubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			w.pods = true
+			w.writes, w.failing = true, 1
+			newer := finished("ci", "a", "uid-a", 5)
+			newer.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+			older := newer.DeepCopy()
+			if !finishedBefore {
+				older.Status.Conditions = nil
+			}
+			w.put(older)
+			feed, _ := start(t, w, none(), nil)
+			synctest.Wait()
+			newer.Labels = map[string]string{"touched": "yes"}
+			w.listed = func() {
+				w.put(newer)
 				synctest.Wait()
-				newer.Labels = map[string]string{"touched": "yes"}
-				w.listed = func() {
-					w.put(newer)
-					synctest.Wait()
-				}
-				feed.RejudgeNamespace("ci")
-				at(4 * time.Second)
-				expect(t, w, "a", true)
-				at(4 * time.Second)
-				expect(t, w, "a", false)
-			})
+			}
+			feed.RejudgeNamespace("ci")
+			at(4 * time.Second)
+			expect(t, w, "a", true)
+			at(4 * time.Second)
+			expect(t, w, "a", false)
 		})
 	}
 }
@@ -186,43 +184,41 @@ func (b behind) Since(at time.Time) time.Duration { return b.Now().Sub(at) }
 // reported, at its second.
 func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
 	for name, flag := range map[string]bool{"of the controller": true, "of the namespace": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, n := newWorld(), none()
-				w.pods = true
-				if !flag {
-					n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
+		inBubble(t, name, func(t *testing.T) {
+			w, n := newWorld(), none()
+			w.pods = true
+			if !flag {
+				n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
+			}
+			w.put(untimed("a"))
+			began := time.Now()
+			var reported []time.Duration
+			engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}, DryRun: flag, Log: funcr.New(func(_, line string) {
+				if strings.Contains(line, `"would delete (dry run)"`) {
+					reported = append(reported, time.Since(began))
 				}
-				w.put(untimed("a"))
-				began := time.Now()
-				var reported []time.Duration
-				engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}, DryRun: flag, Log: funcr.New(func(_, line string) {
-					if strings.Contains(line, `"would delete (dry run)"`) {
-						reported = append(reported, time.Since(began))
-					}
-				}, funcr.Options{})})
-				if err != nil {
-					t.Fatal(err)
-				}
-				feed, _ := start(t, w, n, func(o *Options) { o.Engine = engine })
-				at(time.Minute)
-				if got := w.patched(); len(got) != 0 {
-					t.Errorf("patched %q", got)
-				}
-				if len(reported) != 1 || reported[0] < 5*time.Second || reported[0] > 7*time.Second {
-					t.Errorf("reported after %v, want once after its TTL of 5s", reported)
-				}
-				expect(t, w, "a", true)
-				if flag {
-					return
-				}
-				n.set("ci", nil) // The TTL begins once the dry run is over.
-				feed.RejudgeNamespace("ci")
-				at(time.Second)
-				if got := w.patched(); len(got) != 1 {
-					t.Errorf("patches %q after the end of dry-run, want one", got)
-				}
-			})
+			}, funcr.Options{})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			feed, _ := start(t, w, n, func(o *Options) { o.Engine = engine })
+			at(time.Minute)
+			if got := w.patched(); len(got) != 0 {
+				t.Errorf("patched %q", got)
+			}
+			if len(reported) != 1 || reported[0] < 5*time.Second || reported[0] > 7*time.Second {
+				t.Errorf("reported after %v, want once after its TTL of 5s", reported)
+			}
+			expect(t, w, "a", true)
+			if flag {
+				return
+			}
+			n.set("ci", nil) // The TTL begins once the dry run is over.
+			feed.RejudgeNamespace("ci")
+			at(time.Second)
+			if got := w.patched(); len(got) != 1 {
+				t.Errorf("patches %q after the end of dry-run, want one", got)
+			}
 		})
 	}
 }

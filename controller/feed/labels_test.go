@@ -95,20 +95,18 @@ func TestLabelChangedUnderTheDelete(t *testing.T) {
 			o.Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
-				s.put(config("a", wellknown.LabelTTL, in(10*time.Second)))
-				stock(t, s, none(), nil, LabelledKind{})
-				at(time.Second)
-				s.cut() // deaf for a moment
-				s.before(func(key string) { s.change(key, edit) })
-				at(time.Minute)
-				expectOn(t, s, "ci/a", true)
-				if len(s.asked) != 1 {
-					t.Errorf("%d DELETEs, want one, which met a conflict", len(s.asked))
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newStore()
+			s.put(config("a", wellknown.LabelTTL, in(10*time.Second)))
+			stock(t, s, none(), nil, LabelledKind{})
+			at(time.Second)
+			s.cut() // deaf for a moment
+			s.before(func(key string) { s.change(key, edit) })
+			at(time.Minute)
+			expectOn(t, s, "ci/a", true)
+			if len(s.asked) != 1 {
+				t.Errorf("%d DELETEs, want one, which met a conflict", len(s.asked))
+			}
 		})
 	}
 }
@@ -251,26 +249,24 @@ func TestPolicyThatNeedsTheWholeObject(t *testing.T) {
 		"it cannot be told":  {"perhaps", true, 1},
 		"no condition asked": {nil, true, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
-				spec := bounded
-				if row.precious == nil {
-					spec.Match = v1alpha1.Match{}
-				}
-				s.spec = map[string]any{"precious": row.precious}
-				s.put(config("a", wellknown.LabelTTL, "5m"))
-				stock(t, s, none(), func(o *Options) { over(o, func(r *reads) { r.policies = said(lifecycle(t, spec)) }) }, LabelledKind{})
-				at(4 * time.Minute)
-				if s.wholes.Load() != 0 {
-					t.Error("it was read whole before its time")
-				}
-				at(2 * time.Minute)
-				expectOn(t, s, "ci/a", row.there)
-				if s.wholes.Load() != row.wholes {
-					t.Errorf("read whole %d times, want %d", s.wholes.Load(), row.wholes)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newStore()
+			spec := bounded
+			if row.precious == nil {
+				spec.Match = v1alpha1.Match{}
+			}
+			s.spec = map[string]any{"precious": row.precious}
+			s.put(config("a", wellknown.LabelTTL, "5m"))
+			stock(t, s, none(), func(o *Options) { over(o, func(r *reads) { r.policies = said(lifecycle(t, spec)) }) }, LabelledKind{})
+			at(4 * time.Minute)
+			if s.wholes.Load() != 0 {
+				t.Error("it was read whole before its time")
+			}
+			at(2 * time.Minute)
+			expectOn(t, s, "ci/a", row.there)
+			if s.wholes.Load() != row.wholes {
+				t.Errorf("read whole %d times, want %d", s.wholes.Load(), row.wholes)
+			}
 		})
 	}
 }
@@ -298,29 +294,27 @@ func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 		"the runtime is not known": {label: "torch", live: ttlOf(30), fails: true, there: true},
 		"condition is false":       {label: "torch", live: ttlOf(30), fails: true, condition: "false"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				spec := bounded
-				if row.condition != "" {
-					spec.Match.MatchConditions = []v1alpha1.MatchCondition{{Name: "other", Expression: row.condition}}
-				}
-				s, of := newStore(), labelledRuntime(t)
-				object := config("a", wellknown.LabelTTL, "5m")
-				if row.label != "" {
-					object.Labels["runtime"] = row.label
-				}
-				s.put(object)
-				stock(t, s, none(), func(o *Options) {
-					over(o, func(r *reads) {
-						r.policies, r.runtimes = said(lifecycle(t, spec)), runtimes{&lagging{now: row.live, fails: row.fails}}
-						r.profile = func() *expression.Profile {
-							return &expression.Profile{Profile: &policy.Profile{Kind: configMap}, Runtime: of}
-						}
-					})
-				}, LabelledKind{})
-				at(10 * time.Minute)
-				expectOn(t, s, "ci/a", row.there)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			spec := bounded
+			if row.condition != "" {
+				spec.Match.MatchConditions = []v1alpha1.MatchCondition{{Name: "other", Expression: row.condition}}
+			}
+			s, of := newStore(), labelledRuntime(t)
+			object := config("a", wellknown.LabelTTL, "5m")
+			if row.label != "" {
+				object.Labels["runtime"] = row.label
+			}
+			s.put(object)
+			stock(t, s, none(), func(o *Options) {
+				over(o, func(r *reads) {
+					r.policies, r.runtimes = said(lifecycle(t, spec)), runtimes{&lagging{now: row.live, fails: row.fails}}
+					r.profile = func() *expression.Profile {
+						return &expression.Profile{Profile: &policy.Profile{Kind: configMap}, Runtime: of}
+					}
+				})
+			}, LabelledKind{})
+			at(10 * time.Minute)
+			expectOn(t, s, "ci/a", row.there)
 		})
 	}
 }

@@ -98,20 +98,18 @@ func TestJobIsReadBeforeItsPodIsDeleted(t *testing.T) {
 		"may not be read":   {err: forbidden, there: true},
 		"does not answer":   {err: errors.New("no route"), there: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				j := &jobs{cached: saying("5s"), live: test.live, err: test.err}
-				w, feed := podsOf(t, j)
-				at(time.Hour)
-				expect(t, w, "a", test.there)
-				if j.reads == 0 {
-					t.Error("it was not asked")
-				}
-				j.set(func() { j.live, j.err = saying("5s"), nil })
-				feed.RejudgePods("ci", "uid-owner", true)
-				at(10 * time.Minute)
-				expect(t, w, "a", false)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			j := &jobs{cached: saying("5s"), live: test.live, err: test.err}
+			w, feed := podsOf(t, j)
+			at(time.Hour)
+			expect(t, w, "a", test.there)
+			if j.reads == 0 {
+				t.Error("it was not asked")
+			}
+			j.set(func() { j.live, j.err = saying("5s"), nil })
+			feed.RejudgePods("ci", "uid-owner", true)
+			at(10 * time.Minute)
+			expect(t, w, "a", false)
 		})
 	}
 }
@@ -121,27 +119,25 @@ func TestJobIsReadBeforeItsPodIsDeleted(t *testing.T) {
 // their owners, where another controller manages the Job and its Pods need not have the label.
 func TestRejudgePods(t *testing.T) {
 	for name, labelled := range map[string]bool{"by label": true, "by owner": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				j := &jobs{live: saying("")}
-				w, feed := podsOf(t, j)
-				at(time.Hour)
-				expect(t, w, "a", true)
-				j.set(func() { j.cached, j.live = saying("5s"), saying("5s") })
-				w.mu.Lock()
-				w.broken, w.selectors = 1, nil
-				w.mu.Unlock()
-				feed.RejudgePods("ci", "uid-owner", labelled)
-				at(5 * time.Second)
-				expect(t, w, "a", false)
-				want := "ci "
-				if labelled {
-					want += "batch.kubernetes.io/controller-uid=uid-owner"
-				}
-				if !slices.Equal(w.selectors, []string{want}) {
-					t.Errorf("listed %q, want %q", w.selectors, want)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			j := &jobs{live: saying("")}
+			w, feed := podsOf(t, j)
+			at(time.Hour)
+			expect(t, w, "a", true)
+			j.set(func() { j.cached, j.live = saying("5s"), saying("5s") })
+			w.mu.Lock()
+			w.broken, w.selectors = 1, nil
+			w.mu.Unlock()
+			feed.RejudgePods("ci", "uid-owner", labelled)
+			at(5 * time.Second)
+			expect(t, w, "a", false)
+			want := "ci "
+			if labelled {
+				want += "batch.kubernetes.io/controller-uid=uid-owner"
+			}
+			if !slices.Equal(w.selectors, []string{want}) {
+				t.Errorf("listed %q, want %q", w.selectors, want)
+			}
 		})
 	}
 }

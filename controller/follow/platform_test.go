@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,18 +147,6 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 	})
 }
 
-// slow is a source whose lists take a second, and which counts them.
-type slow struct {
-	*source
-	lists *atomic.Int64
-}
-
-func (s slow) List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	s.lists.Add(1)
-	<-time.After(time.Second)
-	return s.source.List(ctx, options)
-}
-
 // A missing CRD is not an error. A 404 while the CRD is there, which a proxy may send, is one: it
 // does not say that no bound applies.
 func TestLiveReadsWithoutCRDs(t *testing.T) {
@@ -222,35 +209,33 @@ func TestNotFoundIsNoEmptyList(t *testing.T) {
 			definitions.Put(ownCRD(v1alpha1.KindProfiles))
 		}, 0, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				policies, definitions := newSource(), newSource()
-				sources := map[string]Source{v1alpha1.LifecyclePolicies: policies, definitionResource.Resource: definitions}
-				definitions.Put(ownCRD(v1alpha1.LifecyclePolicies))
-				policies.Put(lifecyclePolicy(`"30s"`, 1))
-				p := platformFrom(t, sources)
-				start(t, p)
-				after(time.Second)
-				policies.SetAbsent(true)
-				change.change(definitions)
-				policies.EndWatches()
-				after(time.Minute)
-				if snapshot, err := (Cached{Platform: p}).Snapshot(t.Context()); err != nil || len(snapshot.Policies) != change.want {
-					t.Errorf("%v, %v; want %d policies", snapshot.Policies, err, change.want)
-				}
-				late := platformFrom(t, sources) // as after a restart
-				start(t, late)
-				after(time.Minute)
-				if _, err := (Cached{Platform: late}).Snapshot(t.Context()); (err != nil) != change.unknown {
-					t.Errorf("after a restart: %v, want an error: %t", err, change.unknown)
-				}
-				definitions.SetAbsent(false)
-				policies.SetAbsent(false)
-				after(time.Minute)
-				if snapshot, err := (Cached{Platform: late}).Snapshot(t.Context()); err != nil || len(snapshot.Policies) != 1 {
-					t.Errorf("in the end: %v; want the policy", err)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			policies, definitions := newSource(), newSource()
+			sources := map[string]Source{v1alpha1.LifecyclePolicies: policies, definitionResource.Resource: definitions}
+			definitions.Put(ownCRD(v1alpha1.LifecyclePolicies))
+			policies.Put(lifecyclePolicy(`"30s"`, 1))
+			p := platformFrom(t, sources)
+			start(t, p)
+			after(time.Second)
+			policies.SetAbsent(true)
+			change.change(definitions)
+			policies.EndWatches()
+			after(time.Minute)
+			if snapshot, err := (Cached{Platform: p}).Snapshot(t.Context()); err != nil || len(snapshot.Policies) != change.want {
+				t.Errorf("%v, %v; want %d policies", snapshot.Policies, err, change.want)
+			}
+			late := platformFrom(t, sources) // as after a restart
+			start(t, late)
+			after(time.Minute)
+			if _, err := (Cached{Platform: late}).Snapshot(t.Context()); (err != nil) != change.unknown {
+				t.Errorf("after a restart: %v, want an error: %t", err, change.unknown)
+			}
+			definitions.SetAbsent(false)
+			policies.SetAbsent(false)
+			after(time.Minute)
+			if snapshot, err := (Cached{Platform: late}).Snapshot(t.Context()); err != nil || len(snapshot.Policies) != 1 {
+				t.Errorf("in the end: %v; want the policy", err)
+			}
 		})
 	}
 }

@@ -131,42 +131,40 @@ func TestStampRuntimesAgain(t *testing.T) {
 		"a proxy's 404":       {patch: apierrors.NewGenericServerResponse(http.StatusNotFound, "PATCH", trainingRuntimes.GroupResource(), "torch", "no such page", 0, true), after: stampAgain},
 		"forbidden":           {patch: apierrors.NewForbidden(trainingRuntimes.GroupResource(), "torch", nil), after: maxStamp},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, api := stampedRuntimes(t, torch(nil, map[string]string{wellknown.AnnotationTTL: "1d"}))
-				var fixed atomic.Bool
-				r.WriteStamps(func(context.Context) (time.Time, error) {
-					if !fixed.Load() && test.time != nil {
-						return time.Time{}, test.time
-					}
-					return noon, nil
-				})
-				api.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return !fixed.Load() && test.patch != nil, nil, test.patch
-				})
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error)
-				go func() { ended <- r.RunStamps(ctx) }()
-				r.stamper.stampLater(trainingRuntimes, torchKey)
-				synctest.Wait()
-				if got := sinceOf(t, api); got != "" {
-					t.Errorf("stamped with %q", got)
+		inBubble(t, name, func(t *testing.T) {
+			r, api := stampedRuntimes(t, torch(nil, map[string]string{wellknown.AnnotationTTL: "1d"}))
+			var fixed atomic.Bool
+			r.WriteStamps(func(context.Context) (time.Time, error) {
+				if !fixed.Load() && test.time != nil {
+					return time.Time{}, test.time
 				}
-				fixed.Store(true)
-				time.Sleep(test.after - time.Second)
-				if got := sinceOf(t, api); got != "" {
-					t.Errorf("stamped too soon, with %q", got)
-				}
-				time.Sleep(2 * time.Second)
-				synctest.Wait()
-				if got := sinceOf(t, api); got == "" {
-					t.Error("not stamped once it could be")
-				}
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				return noon, nil
 			})
+			api.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return !fixed.Load() && test.patch != nil, nil, test.patch
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- r.RunStamps(ctx) }()
+			r.stamper.stampLater(trainingRuntimes, torchKey)
+			synctest.Wait()
+			if got := sinceOf(t, api); got != "" {
+				t.Errorf("stamped with %q", got)
+			}
+			fixed.Store(true)
+			time.Sleep(test.after - time.Second)
+			if got := sinceOf(t, api); got != "" {
+				t.Errorf("stamped too soon, with %q", got)
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if got := sinceOf(t, api); got == "" {
+				t.Error("not stamped once it could be")
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -42,20 +41,18 @@ func TestOverwrite(t *testing.T) {
 		"no answer":                       {answers: []error{busy}, want: busy, writes: 1},
 		"a user edits it without a break": {answers: []error{conflict}, want: conflict, writes: 6},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				writes := 0
-				err := Overwrite(t.Context(), clock.RealClock{}, gone, func(context.Context) error {
-					writes++
-					return c.answers[min(writes, len(c.answers))-1]
-				}, func(context.Context) (bool, error) { return c.written, c.reread })
-				if !errors.Is(err, c.want) {
-					t.Errorf("it ends with %v, want %v", err, c.want)
-				}
-				if writes != c.writes {
-					t.Errorf("it writes %d times, want %d", writes, c.writes)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			writes := 0
+			err := Overwrite(t.Context(), clock.RealClock{}, gone, func(context.Context) error {
+				writes++
+				return c.answers[min(writes, len(c.answers))-1]
+			}, func(context.Context) (bool, error) { return c.written, c.reread })
+			if !errors.Is(err, c.want) {
+				t.Errorf("it ends with %v, want %v", err, c.want)
+			}
+			if writes != c.writes {
+				t.Errorf("it writes %d times, want %d", writes, c.writes)
+			}
 		})
 	}
 }

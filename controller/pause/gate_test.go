@@ -18,6 +18,11 @@ import (
 
 var everything = v1alpha1.DeletionPauseSpec{Reason: "incident 7"}
 
+// inBubble runs a test in a bubble, whose time is synthetic.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 // pass lets synthetic time go by.
 func pass(d time.Duration) {
 	<-time.After(d)
@@ -75,24 +80,22 @@ func TestUnreadable(t *testing.T) {
 		"too many":       {body: `{"kind":"DeletionPauseList","metadata":{"continue":"x"}}`, reason: "there are more than 500: delete those that have ended"},
 		"too large":      {body: strings.Repeat(" ", 5<<20), reason: "the answer is larger than 4194304 bytes"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPI()
-				a.failing, a.body = test.failing, test.body
-				gate, stop := a.gate(t)
-				defer stop()
-				gate.Want()
-				pass(1500 * time.Millisecond)
-				if view, known := gate.View(); !known || !view.HoldsAll(policy.TriggerDeadline) || !strings.Contains(view.Unread, test.reason) {
-					t.Errorf("view %+v, known %t; want it known, all triggers held, because of %q", view, known, test.reason)
-				}
-				a.locked(func() { a.failing, a.body = 0, "" })
-				gate.Want()
-				pass(1500 * time.Millisecond)
-				if view, known := gate.View(); !known || view.HoldsAll(policy.TriggerDeadline) {
-					t.Errorf("afterwards: %+v, %t", view, known)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			a := newAPI()
+			a.failing, a.body = test.failing, test.body
+			gate, stop := a.gate(t)
+			defer stop()
+			gate.Want()
+			pass(1500 * time.Millisecond)
+			if view, known := gate.View(); !known || !view.HoldsAll(policy.TriggerDeadline) || !strings.Contains(view.Unread, test.reason) {
+				t.Errorf("view %+v, known %t; want it known, all triggers held, because of %q", view, known, test.reason)
+			}
+			a.locked(func() { a.failing, a.body = 0, "" })
+			gate.Want()
+			pass(1500 * time.Millisecond)
+			if view, known := gate.View(); !known || view.HoldsAll(policy.TriggerDeadline) {
+				t.Errorf("afterwards: %+v, %t", view, known)
+			}
 		})
 	}
 }
@@ -174,29 +177,27 @@ func TestTransport(t *testing.T) {
 		"another namespace":       {&label, http.MethodDelete, policy.TriggerLabel, "x", false},
 		"a cluster-scoped object": {&label, http.MethodDelete, policy.TriggerLabel, "", false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPI()
-				a.jobs["one"] = true
-				gate, stop := a.gate(t)
-				defer stop()
-				pass(10 * time.Second)
-				if test.pause != nil {
-					a.pauses["stop"] = *test.pause
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				if test.trigger != "" {
-					ctx, _ = pause.With(ctx, test.trigger, test.scope)
-				}
-				err := send(ctx, a.config(gate), test.method, "one")
-				if held := errors.Is(err, pause.ErrHeld); held != test.held || err != nil && !held || pause.HeldIn(ctx) != (held && test.trigger != "") {
-					t.Errorf("error %v, held in the context %t; want held: %t", err, pause.HeldIn(ctx), test.held)
-				}
-				if sent := len(a.writes) > 0; sent == test.held && test.method != http.MethodGet {
-					t.Errorf("sent: %t", sent)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			a := newAPI()
+			a.jobs["one"] = true
+			gate, stop := a.gate(t)
+			defer stop()
+			pass(10 * time.Second)
+			if test.pause != nil {
+				a.pauses["stop"] = *test.pause
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if test.trigger != "" {
+				ctx, _ = pause.With(ctx, test.trigger, test.scope)
+			}
+			err := send(ctx, a.config(gate), test.method, "one")
+			if held := errors.Is(err, pause.ErrHeld); held != test.held || err != nil && !held || pause.HeldIn(ctx) != (held && test.trigger != "") {
+				t.Errorf("error %v, held in the context %t; want held: %t", err, pause.HeldIn(ctx), test.held)
+			}
+			if sent := len(a.writes) > 0; sent == test.held && test.method != http.MethodGet {
+				t.Errorf("sent: %t", sent)
+			}
 		})
 	}
 }
