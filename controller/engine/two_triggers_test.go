@@ -202,27 +202,3 @@ func TestTriggersDoNotCancelEachOther(t *testing.T) {
 		})
 	}
 }
-
-// An object that two feeds see terminating is stuck once.
-func TestStuckForTwoTriggers(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	stuck := 0
-	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
-	x := w.both("j", time.Second, time.Second, true)
-	w.after(time.Second)
-	w.deliverAll()
-	for range 30 {
-		w.advance(time.Minute)
-		w.changed(x)
-		w.deliverAll()
-		w.pump()
-	}
-	if stuck != 1 || metricValue(t, w.engine, "curfew_stuck_objects") != 1 {
-		t.Errorf("reported %d times, curfew_stuck_objects %v, want 1", stuck, metricValue(t, w.engine, "curfew_stuck_objects"))
-	}
-	w.erase(x)
-	w.deliverAll()
-	if metricValue(t, w.engine, "curfew_stuck_objects") != 0 {
-		t.Error("still stuck after it went")
-	}
-}

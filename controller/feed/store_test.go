@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,9 +89,7 @@ func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds .
 	if change != nil {
 		change(&options)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	group.Go(func() { _ = options.Engine.Run(ctx) })
+	running(t, options.Engine.Run, nothingToCut)
 	var feeds []*Feed
 	for _, labelled := range kinds {
 		if labelled.Resource == "" {
@@ -105,13 +102,8 @@ func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds .
 			t.Fatal(err)
 		}
 		feeds = append(feeds, one)
-		group.Go(func() { _ = one.Run(ctx) })
+		running(t, one.Run, s.cut)
 	}
-	t.Cleanup(func() {
-		cancel()
-		s.cut()
-		group.Wait()
-	})
 	return feeds, options.Engine
 }
 

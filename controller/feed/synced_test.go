@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -81,17 +80,12 @@ func TestSyncedMetric(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan struct{})
-			go func() { _ = one.Run(ctx); close(done) }()
-			return func() { cancel(); w.cut(); <-done }
+			return running(t, one.Run, w.cut)
 		}
 		expect("before anything runs")
-		stopTTL := run(ttl, "", "")
+		run(ttl, "", "")
 		stopEast := run(east, wellknown.LabelTTL, "east")
 		stopWest := run(west, wellknown.LabelTTL, "west")
-		defer stopTTL()
-		defer stopEast()
 		at(time.Second)
 		expect("one namespace cannot be read", "group=batch kind=Job purpose=label 0", "group=batch kind=Job purpose=ttl 1")
 		if since := synced.Incomplete()[ttl.kind().Profile.Kind.GroupKind()]; time.Since(since) != time.Second {

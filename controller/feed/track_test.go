@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -204,13 +203,7 @@ func newRace(t *testing.T) *race {
 		t.Fatal(err)
 	}
 	r.options = Options{Engine: r.engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Synced: synced}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { _ = r.engine.Run(ctx); close(done) }()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	running(t, r.engine.Run, nothingToCut)
 	return r
 }
 
@@ -237,16 +230,7 @@ func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *F
 			r.engine.ForgetKind(old)
 		}
 	}
-	ctx, cancel := context.WithCancel(r.t.Context())
-	done := make(chan struct{})
-	go func() { _ = feed.Run(ctx); close(done) }()
-	stop = func() {
-		cancel()
-		r.cut()
-		<-done
-	}
-	r.t.Cleanup(stop)
-	return feed, stop
+	return feed, running(r.t, feed.Run, r.cut)
 }
 
 func (r *race) expect(when, want string) {

@@ -184,10 +184,7 @@ func startKind(t *testing.T, w *world, n *namespaces, kind func() Kind, change f
 	if change != nil {
 		change(&options)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { _ = options.Engine.Run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
+	running(t, options.Engine.Run, nothingToCut)
 	return run(t, kind(), options, w.cut), options.Engine
 }
 
@@ -198,12 +195,26 @@ func run(t *testing.T, kind Kind, options Options, cut func()) *Feed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { _ = feed.Run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); cut(); <-done })
+	running(t, feed.Run, cut)
 	return feed
 }
+
+// running runs something until stop is called or the test ends. cut ends what it waits for.
+func running(t *testing.T, run func(context.Context) error, cut func()) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { _ = run(ctx); close(done) }()
+	stop = func() {
+		cancel()
+		cut()
+		<-done
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func nothingToCut() {}
 
 // finished is a Job that finished just now, with a TTL in seconds; negative means none.
 func finished(namespace, name, uid string, ttl int32) *batchv1.Job {

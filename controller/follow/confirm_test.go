@@ -171,9 +171,7 @@ func TestLateEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { _ = rules.Run(ctx); close(done) }()
+		running(t, rules.Run)
 		after(time.Second)
 		for second := range 60 {
 			rules.Want()
@@ -185,7 +183,5 @@ func TestLateEvents(t *testing.T) {
 		if len(n.floor) > 0 {
 			t.Error("the watch counted as silent")
 		}
-		cancel()
-		<-done
 	})
 }

@@ -256,9 +256,7 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 			}
 			return to.Patch(ctx, object, patch, options...)
 		}}), func(context.Context) (time.Time, error) { return noon, nil })
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { _ = n.Run(ctx); close(done) }()
+		running(t, n.Run)
 		put := func(name string) {
 			t.Helper()
 			of := namespace(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}, nil)
@@ -287,8 +285,6 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 		if got := tries.Load() - before; got < 5*5 || got > 5*7 {
 			t.Errorf("%d tries in a minute, want each about every %s", got, maxWrite)
 		}
-		cancel()
-		<-done
 	})
 }
 

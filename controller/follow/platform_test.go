@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,10 +60,21 @@ func platformFrom(t *testing.T, sources map[string]Source, objects ...runtime.Ob
 // start follows until the test ends. Call it inside a synctest bubble.
 func start(t *testing.T, p *Platform) {
 	t.Helper()
+	running(t, p.Start)
+}
+
+// running runs something until the test ends.
+func running(t *testing.T, run func(context.Context) error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { _ = p.Start(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
+	done := make(chan error)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
 }
 
 // A CRD that is not installed is no reason to wait: its kind has no objects, until it is installed.

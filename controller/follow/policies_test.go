@@ -203,11 +203,8 @@ func written(t *testing.T, serverTime func(context.Context) (time.Time, error), 
 	p := &patcher{source: newSource()}
 	policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
 	policies.WriteStatus(p, serverTime, event)
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	group.Go(func() { _ = policies.WriteStatuses(ctx) })
-	group.Go(func() { policies.mirror.Run(ctx) })
-	t.Cleanup(func() { cancel(); group.Wait() })
+	running(t, policies.WriteStatuses)
+	running(t, func(ctx context.Context) error { policies.mirror.Run(ctx); return nil })
 	return p, policies
 }
 

@@ -143,9 +143,7 @@ func TestStampRuntimesAgain(t *testing.T) {
 			api.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return !fixed.Load() && test.patch != nil, nil, test.patch
 			})
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			go func() { ended <- r.RunStamps(ctx) }()
+			running(t, r.RunStamps)
 			r.stamper.stampLater(trainingRuntimes, torchKey)
 			synctest.Wait()
 			if got := sinceOf(t, api); got != "" {
@@ -160,10 +158,6 @@ func TestStampRuntimesAgain(t *testing.T) {
 			synctest.Wait()
 			if got := sinceOf(t, api); got == "" {
 				t.Error("not stamped once it could be")
-			}
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
 			}
 		})
 	}
