@@ -120,6 +120,16 @@ func TestKeeperReplacesSelectorsOfAnotherPlan(t *testing.T) {
 	}
 }
 
+// editWebhooks changes each webhook of the stored configuration.
+func (s *store) editWebhooks(t *testing.T, change func(*admissionv1.MutatingWebhook)) {
+	t.Helper()
+	own := s.get(t)
+	for i := range own.Webhooks {
+		change(&own.Webhooks[i])
+	}
+	s.set(t, own)
+}
+
 // hasKey reports whether a namespaceSelector of a configuration has a requirement of a label.
 func hasKey(of *admissionv1.MutatingWebhookConfiguration, key string) bool {
 	return slices.ContainsFunc(of.Webhooks, func(one admissionv1.MutatingWebhook) bool {

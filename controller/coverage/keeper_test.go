@@ -144,16 +144,6 @@ func (s *store) edit(change func(*unstructured.Unstructured)) {
 	s.put(object, watch.Modified)
 }
 
-// editWebhooks changes each webhook of the stored configuration.
-func (s *store) editWebhooks(t *testing.T, change func(*admissionv1.MutatingWebhook)) {
-	t.Helper()
-	own := s.get(t)
-	for i := range own.Webhooks {
-		change(&own.Webhooks[i])
-	}
-	s.set(t, own)
-}
-
 func (s *store) remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

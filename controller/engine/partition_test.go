@@ -144,7 +144,7 @@ func slowly(took time.Duration, code int) func(context.Context, Request) Respons
 	}
 }
 
-// pausesAll matches the breakers that hold back what is not of a slow namespace.
+// pausesAll matches breakers that hold back objects of all namespaces.
 var pausesAll = regexp.MustCompile("^(kind Widget|apiserver) ")
 
 // The DELETE webhooks of some namespaces take 9 s, or hang. Others of the same kind wait for them

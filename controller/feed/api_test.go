@@ -21,8 +21,8 @@ import (
 	"curfew.dev/curfew/controller/action/deletion"
 )
 
-// api is an API server with the objects of one kind, at the level at which a feed speaks to the real
-// one: the Kind functions over a map. The real one is in test/e2e.
+// api is an API server with the objects of one kind, at the level at which a feed speaks to it: the
+// Kind functions over a map. The real one is in test/e2e.
 type api[O client.Object] struct {
 	mu       sync.Mutex
 	resource schema.GroupResource

@@ -39,8 +39,9 @@ var loopsOverAll = map[string]string{
 	"conditional":             `object.spec.items.all(c, has(c.x) ? c.x == "a" : c.image == "a")`,
 }
 
-// S9: the time of a loop is proportional to its cost. CEL's cost tracker searches its stack of values
-// for each step, so the stack must not grow with the items. It did: 80,000 items took 10 seconds.
+// S9: the time of a loop is proportional to its cost. CEL's cost tracker searches its stack of
+// values for each step, so the stack must not grow with the items. It did: 80,000 items took ten
+// seconds.
 func TestLoopsAreLinear(t *testing.T) {
 	const most = 64 // entries, for any number of items
 	for name, source := range loopsOverAll {
