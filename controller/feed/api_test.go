@@ -70,13 +70,18 @@ func newAPI[O client.Object](resource string, empty func() O, newList func() cli
 	}
 }
 
+// locked changes the API server.
+func (a *api[O]) locked(change func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change()
+}
+
 func clone[O client.Object](o O) O { return o.DeepCopyObject().(O) }
 
 // put writes an object and tells those who watch. It gets the next resourceVersion.
 func (a *api[O]) put(o O) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.set(o)
+	a.locked(func() { a.set(o) })
 }
 
 func (a *api[O]) set(o O) {
@@ -119,9 +124,7 @@ func (a *api[O]) tell(old, now client.Object) {
 }
 
 func (a *api[O]) remove(key string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.drop(key)
+	a.locked(func() { a.drop(key) })
 }
 
 func (a *api[O]) drop(key string) {
@@ -140,9 +143,7 @@ func (a *api[O]) lose(key string) {
 
 // deafen makes watches from a resourceVersion fail with err, until that is nil.
 func (a *api[O]) deafen(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.deaf = err
+	a.locked(func() { a.deaf = err })
 }
 
 // cut ends all watches.
@@ -282,9 +283,7 @@ func (a *api[O]) Delete(_ context.Context, r deletion.Request) deletion.Response
 
 // before runs f once, with the next DELETE, before that is looked at.
 func (a *api[O]) before(f func(key string)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.meddle = f
+	a.locked(func() { a.meddle = f })
 }
 
 func (a *api[O]) has(key string) bool {
@@ -307,7 +306,5 @@ func (a *api[O]) count() int {
 }
 
 func (a *api[O]) setRefuse(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.refuse = err
+	a.locked(func() { a.refuse = err })
 }

@@ -123,9 +123,7 @@ func TestCompletionWinsForBothTriggers(t *testing.T) {
 		r.condition("a", "Complete", "Done")
 		at(time.Second)
 		r.expect("after the deadline", "a Complete=True/Done; ")
-		r.mu.Lock()
-		r.watchers = watchers
-		r.mu.Unlock()
+		r.locked(func() { r.watchers = watchers })
 		r.annotate("a", "touched", "yes")
 		at(40 * time.Second)
 		r.expect("after its TTL", "")

@@ -102,9 +102,7 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 		w.cut()
 		fresh := finished("ci", "a", "uid-new", 60)
 		fresh.ResourceVersion = "998"
-		w.mu.Lock()
-		w.objects["ci/a"] = fresh
-		w.mu.Unlock()
+		w.locked(func() { w.objects["ci/a"] = fresh })
 		at(30 * time.Second)
 		expect(t, w, "a", true)
 		at(40 * time.Second)
@@ -120,9 +118,7 @@ func TestPeriodicRelist(t *testing.T) {
 		at(time.Second)
 		silent := finished("ci", "silent", "uid-silent", 5)
 		silent.ResourceVersion = "150"
-		w.mu.Lock()
-		w.objects["ci/silent"] = silent
-		w.mu.Unlock()
+		w.locked(func() { w.objects["ci/silent"] = silent })
 		at(4 * time.Minute)
 		expect(t, w, "silent", true)
 		at(2 * time.Minute)

@@ -255,9 +255,7 @@ func TestFinishTimeThatCannotBeWritten(t *testing.T) {
 			expect(t, w, late, false)
 			at(29 * time.Second)
 		}
-		w.mu.Lock()
-		w.denied = ""
-		w.mu.Unlock()
+		w.locked(func() { w.denied = "" })
 		at(maxRetry + 8*time.Second)
 		expect(t, w, "a", false)
 	})

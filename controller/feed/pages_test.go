@@ -29,9 +29,7 @@ func TestStreamsThatAreCut(t *testing.T) {
 			streams.Add(1)
 			w.put(finished("ci", "written", "uid-written", -1))
 			watcher := watch.NewRaceFreeFake()
-			w.mu.Lock()
-			watcher.Add(w.objects["ci/written"].DeepCopy())
-			w.mu.Unlock()
+			w.locked(func() { watcher.Add(w.objects["ci/written"].DeepCopy()) })
 			watcher.Stop()
 			return watcher, nil
 		}

@@ -125,9 +125,7 @@ func TestRejudgePods(t *testing.T) {
 			at(time.Hour)
 			expect(t, w, "a", true)
 			j.set(func() { j.cached, j.live = saying("5s"), saying("5s") })
-			w.mu.Lock()
-			w.broken, w.selectors = 1, nil
-			w.mu.Unlock()
+			w.locked(func() { w.broken, w.selectors = 1, nil })
 			feed.RejudgePods("ci", "uid-owner", labelled)
 			at(5 * time.Second)
 			expect(t, w, "a", false)

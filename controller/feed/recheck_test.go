@@ -35,9 +35,7 @@ func TestChangeOfANamespaceHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 			feed, _ := start(t, w, n, nil)
 			at(time.Second)
 			judging := make(chan struct{})
-			w.mu.Lock()
-			w.listed = func() { <-judging }
-			w.mu.Unlock()
+			w.locked(func() { w.listed = func() { <-judging } })
 			n.set("ci", annotations)
 			feed.RejudgeNamespace("ci")
 			at(10 * time.Second)
@@ -66,9 +64,7 @@ func TestChangeOfAPolicyHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 		at(time.Second)
 		judging := make(chan struct{})
 		defer close(judging)
-		w.mu.Lock()
-		w.listed = func() { <-judging }
-		w.mu.Unlock()
+		w.locked(func() { w.listed = func() { <-judging } })
 		low := v1alpha1.Duration("1h")
 		p.mu.Lock()
 		p.live = []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{Bounds: &v1alpha1.Bounds{MinTTL: &low}})}

@@ -26,9 +26,7 @@ func TestWatchTooOldListsAgain(t *testing.T) {
 		w.put(finished("ci", "gone", "uid-gone", 60))
 		_, engine := start(t, w, none(), nil)
 		at(time.Second)
-		w.mu.Lock()
-		w.stale = true
-		w.mu.Unlock()
+		w.locked(func() { w.stale = true })
 		w.lose("ci/gone")
 		w.cut()
 		missed := finished("ci", "missed", "uid-missed", 5)
@@ -101,9 +99,7 @@ func TestWatchThatIsForbidden(t *testing.T) {
 		start(t, w, none(), func(o *Options) { o.Forbidden = func() { told.Add(1) } })
 		at(time.Minute)
 		w.deafen(apierrors.NewForbidden(batchv1.Resource("jobs"), "", errors.New("no")))
-		w.mu.Lock()
-		w.watches = nil
-		w.mu.Unlock()
+		w.locked(func() { w.watches = nil })
 		w.cut()
 		at(time.Minute)
 		if told.Load() == 0 {
@@ -181,9 +177,7 @@ func TestListThatBreaksInTheMiddle(t *testing.T) {
 				}
 				broken.Add(1)
 				watcher := watch.NewRaceFreeFake()
-				w.mu.Lock()
-				watcher.Add(w.objects["ci/a"].DeepCopy())
-				w.mu.Unlock()
+				w.locked(func() { watcher.Add(w.objects["ci/a"].DeepCopy()) })
 				if broken.Load() == 2 {
 					watcher.Stop()
 				} else {
@@ -261,9 +255,7 @@ func TestStreamThatNeverEnds(t *testing.T) {
 			if w.listings() == lists {
 				t.Error("the next list was a stream again, which takes as long")
 			}
-			w.mu.Lock()
-			w.endless = false
-			w.mu.Unlock()
+			w.locked(func() { w.endless = false })
 			at(pagedFor + DefaultRelistEvery)
 			lists = w.listings()
 			at(2 * DefaultRelistEvery)
