@@ -2,7 +2,6 @@ package pace
 
 import (
 	stdheap "container/heap"
-	"math"
 	"testing"
 	"time"
 )
@@ -21,7 +20,6 @@ type station struct {
 	done    int
 	latency time.Duration
 	refused int
-	left    int // in a burst
 }
 
 type event struct {
@@ -42,23 +40,14 @@ func (s *station) run(c *Concurrency, until time.Duration) {
 		s.free = make([]time.Duration, s.servers)
 	}
 	s.done, s.latency, s.refused = 0, 0, 0
-	for s.left = math.MaxInt; s.now < until; {
+	for s.now < until {
 		s.step(c)
 	}
-}
-
-// burst runs n requests, and tells how long they took.
-func (s *station) burst(c *Concurrency, n int) time.Duration {
-	from := s.now
-	for s.left = n; s.left > 0 || len(s.pending) > 0; {
-		s.step(c)
-	}
-	return s.now - from
 }
 
 // step sends what may be sent, and waits for one answer.
 func (s *station) step(c *Concurrency) {
-	for ; s.left > 0 && len(s.pending) < c.Limit(); s.left-- {
+	for len(s.pending) < c.Limit() {
 		if s.refuseAbove > 0 && len(s.pending) >= s.refuseAbove {
 			stdheap.Push(&s.pending, event{s.now + s.service, s.now, true})
 			continue
