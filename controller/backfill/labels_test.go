@@ -11,9 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clienttesting "k8s.io/client-go/testing"
 
 	"curfew.dev/curfew/controller/discovery"
 )
@@ -242,25 +240,4 @@ func collected(metric prometheus.Collector) int {
 	all := make(chan prometheus.Metric, 10)
 	metric.Collect(all)
 	return len(all)
-}
-
-// A list that takes too long goes on where it was.
-func TestExpiredList(t *testing.T) {
-	run(t, func(w *world) {
-		w.policy("p", "{"+namesConfigMaps+"}")
-		w.add("ci", "a", time.Minute, "")
-		labels := w.begin()
-		expired := apierrors.NewResourceExpired("too old")
-		expired.ErrStatus.Continue = "here"
-		asked := 0
-		w.metadata.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			asked++
-			return asked == 1, nil, expired
-		})
-		labels.Again()
-		w.expect("a=30d by policy/p 30d backfill")
-		if asked != 2 || strings.Contains(w.log.String(), "trying again") {
-			w.Errorf("listed %d times, want 2 in one round\n%s", asked, w.log.String())
-		}
-	})
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // An older state of the static configuration never takes a CA out that the webhook has injected,
@@ -19,20 +18,7 @@ func TestKeeperNeverTakesTrustAway(t *testing.T) {
 		after(2 * time.Second)
 		s.mutating.sent()
 		inject := func(bundle string) {
-			s.mutating.edit(func(object *unstructured.Unstructured) {
-				own, err := read[admissionv1.MutatingWebhookConfiguration](object)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i := range own.Webhooks {
-					own.Webhooks[i].ClientConfig.CABundle = []byte(bundle)
-				}
-				content, err := asUnstructured(own)
-				if err != nil {
-					t.Fatal(err)
-				}
-				*object = *content
-			})
+			s.mutating.editWebhooks(t, func(one *admissionv1.MutatingWebhook) { one.ClientConfig.CABundle = []byte(bundle) })
 			after(2 * time.Second)
 		}
 		inject("next bundle") // "bundle" is still what the static configuration has.

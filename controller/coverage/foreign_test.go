@@ -2,22 +2,16 @@ package coverage
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy/v1alpha1"
-	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Requirements that others add to a namespaceSelector stay, and are reported.
@@ -53,20 +47,7 @@ func TestKeeperNeverFightsOverForeignRequirements(t *testing.T) {
 				after(2 * time.Second)
 				s.mutating.expect(t, "first", "create")
 				created := s.mutating.get(t)
-				s.mutating.edit(func(object *unstructured.Unstructured) {
-					own, err := read[admissionv1.MutatingWebhookConfiguration](object)
-					if err != nil {
-						t.Fatal(err)
-					}
-					for i := range own.Webhooks {
-						test.change(own.Webhooks[i].NamespaceSelector)
-					}
-					content, err := asUnstructured(own)
-					if err != nil {
-						t.Fatal(err)
-					}
-					*object = *content
-				})
+				s.mutating.editWebhooks(t, func(one *admissionv1.MutatingWebhook) { test.change(one.NamespaceSelector) })
 				edited := s.mutating.get(t)
 				after(time.Hour)
 				s.mutating.expect(t, name, test.verbs...)
@@ -126,7 +107,10 @@ func TestKeeperReplacesSelectorsOfAnotherPlan(t *testing.T) {
 				if settings.Fingerprint(wide.Webhooks) == narrow || hasKey(wide, "team") {
 					t.Fatalf("the selectors still are %+v", wide.Webhooks)
 				}
-				s.mutating.edit(func(object *unstructured.Unstructured) { require(t, object, "control-plane") })
+				s.mutating.editWebhooks(t, func(one *admissionv1.MutatingWebhook) {
+					one.NamespaceSelector.MatchExpressions = append(one.NamespaceSelector.MatchExpressions,
+						metav1.LabelSelectorRequirement{Key: "control-plane", Operator: metav1.LabelSelectorOpExists})
+				})
 				after(time.Hour)
 				if _, foreign, err := s.State(); err != nil || !hasKey(s.mutating.get(t), "control-plane") || len(foreign) != 1 {
 					t.Errorf("what others added: %q, %v; %+v", foreign, err, s.mutating.get(t).Webhooks)
@@ -136,66 +120,14 @@ func TestKeeperReplacesSelectorsOfAnotherPlan(t *testing.T) {
 	}
 }
 
-// A ninth selector makes one webhook of all, and a refused plan makes one of TTL labels, under the
-// name of one that selected less.
-func TestKeeperReplacesSelectorsOfAFinerPlan(t *testing.T) {
-	kinds := jobSets(t)
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		teams := maxSelections
-		s := beginWith(t, kinds, func(o *Options) {
-			o.Controller = "system:serviceaccount:curfew-system:curfew-controller"
-			o.Policies = func() (out []*v1alpha1.LifecyclePolicy, err error) {
-				mu.Lock()
-				defer mu.Unlock()
-				for i := range teams {
-					out = append(out, &v1alpha1.LifecyclePolicy{
-						ObjectMeta: metav1.ObjectMeta{Name: "p" + strconv.Itoa(i)},
-						Spec: v1alpha1.LifecyclePolicySpec{
-							Match:    v1alpha1.Match{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": strconv.Itoa(i)}}},
-							Defaults: &v1alpha1.Defaults{Deadline: &v1alpha1.DurationValue{}},
-						},
-					})
-				}
-				return out, nil
-			}
-		})
-		s.mutating.set(t, staticMutating())
-		s.validating.set(t, staticValidating())
-		after(time.Hour)
-		labels := func() *admissionv1.MutatingWebhookConfiguration {
-			all := s.validating.get(t)
-			all.Webhooks = slices.DeleteFunc(all.Webhooks, func(one admissionv1.MutatingWebhook) bool {
-				return !strings.HasPrefix(one.Name, "validate-labels.")
-			})
-			return all
-		}
-		if !hasKey(s.mutating.get(t), "team") || !hasKey(labels(), wellknown.LabelInUse) {
-			t.Fatalf("the first plan has %+v and %+v", s.mutating.get(t).Webhooks, labels().Webhooks)
-		}
-		mu.Lock()
-		teams++
-		mu.Unlock()
-		s.Again()
-		after(time.Hour)
-		if hasKey(s.mutating.get(t), "team") || hasKey(s.validating.get(t), "team") {
-			t.Errorf("nine selectors: %+v", s.mutating.get(t).Webhooks)
-		}
-		s.validating.mu.Lock()
-		s.validating.broken = apierrors.NewInvalid(schema.GroupKind{}, Name, nil)
-		s.validating.mu.Unlock()
-		s.validating.edit(func(object *unstructured.Unstructured) {
-			unstructured.RemoveNestedField(object.Object, "metadata", "labels")
-		})
-		after(time.Minute)
-		s.validating.mu.Lock()
-		s.validating.broken = nil
-		s.validating.mu.Unlock()
-		after(time.Hour)
-		if all := labels(); len(all.Webhooks) != 1 || hasKey(all, wellknown.LabelInUse) {
-			t.Errorf("after a refused plan: %+v", all.Webhooks)
-		}
-	})
+// editWebhooks changes each webhook of the stored configuration.
+func (s *store) editWebhooks(t *testing.T, change func(*admissionv1.MutatingWebhook)) {
+	t.Helper()
+	own := s.get(t)
+	for i := range own.Webhooks {
+		change(&own.Webhooks[i])
+	}
+	s.set(t, own)
 }
 
 // hasKey reports whether a namespaceSelector of a configuration has a requirement of a label.
@@ -203,24 +135,6 @@ func hasKey(of *admissionv1.MutatingWebhookConfiguration, key string) bool {
 	return slices.ContainsFunc(of.Webhooks, func(one admissionv1.MutatingWebhook) bool {
 		return slices.ContainsFunc(allRequirements(one.NamespaceSelector), func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
 	})
-}
-
-// require adds a requirement to each namespaceSelector, as an enforcer does.
-func require(t *testing.T, object *unstructured.Unstructured, key string) {
-	t.Helper()
-	own, err := read[admissionv1.MutatingWebhookConfiguration](object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range own.Webhooks {
-		selector := own.Webhooks[i].NamespaceSelector
-		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpExists})
-	}
-	content, err := asUnstructured(own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	*object = *content
 }
 
 // The static configuration is never written. What its namespaceSelectors have beside the keys of

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,60 +119,6 @@ func TestBuiltinProfiles(t *testing.T) {
 	}
 }
 
-// The written configuration has to be the one that the API server stores, and accepts.
-func TestConfigurationsSayEverything(t *testing.T) {
-	of := &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.LifecyclePolicySpec{
-		Defaults: &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{}}}}
-	in := &Input{Kinds: builtinKinds(t), Policies: []*v1alpha1.LifecyclePolicy{of}, Namespace: "curfew-system", Controller: "curfew-controller", Alias: true}
-	for failure := range map[admissionv1.FailurePolicyType]bool{admissionv1.Ignore: true, admissionv1.Fail: true} {
-		mutating, validating := configurations(t, in, staticMutating(), staticValidating(), failure)
-		names := map[string]bool{}
-		check := func(name string, client admissionv1.WebhookClientConfig, path string, timeout *int32, conditions []admissionv1.MatchCondition, selectors ...*metav1.LabelSelector) {
-			t.Helper()
-			if names[name] || len(name) > 253 || strings.Count(name, ".") < 2 {
-				t.Errorf("%q: names have to be unique, fully qualified and at most 253 characters", name)
-			}
-			names[name] = true
-			if *client.Service.Path != path || string(client.CABundle) != "bundle" || *timeout != 5 || len(conditions) > 64 {
-				t.Errorf("%s: %v, timeout %d, %d conditions", name, client, *timeout, len(conditions))
-			}
-			for _, selector := range selectors {
-				if selector == nil {
-					t.Errorf("%s: a selector is left to the API server", name)
-				}
-			}
-			if own := selectors[0].MatchExpressions[0]; own.Key != "kubernetes.io/metadata.name" || own.Operator != metav1.LabelSelectorOpNotIn || own.Values[0] != "curfew-system" {
-				t.Errorf("%s: Curfew's own namespace is not left out", name)
-			}
-		}
-		for _, w := range mutating.Webhooks {
-			check(w.Name, w.ClientConfig, "/mutate", w.TimeoutSeconds, w.MatchConditions, w.NamespaceSelector, w.ObjectSelector)
-			if *w.FailurePolicy != admissionv1.Ignore || *w.ReinvocationPolicy != admissionv1.IfNeededReinvocationPolicy || *w.MatchPolicy != admissionv1.Equivalent {
-				t.Errorf("%s: %s, %s, %s; want Ignore, IfNeeded, Equivalent", w.Name, *w.FailurePolicy, *w.ReinvocationPolicy, *w.MatchPolicy)
-			}
-			for _, rule := range w.Rules {
-				want := []admissionv1.OperationType{admissionv1.Create}
-				switch {
-				case strings.HasPrefix(w.Name, "changed-defaults"):
-					want = []admissionv1.OperationType{admissionv1.Update}
-				case strings.HasPrefix(w.Name, "runtimes"):
-					want = append(want, admissionv1.Update)
-				}
-				if !slices.Equal(rule.Operations, want) {
-					t.Errorf("%s: objects are mutated on %v, want %v", w.Name, rule.Operations, want)
-				}
-			}
-		}
-		clear(names)
-		for _, w := range validating.Webhooks {
-			check(w.Name, w.ClientConfig, "/validate", w.TimeoutSeconds, w.MatchConditions, w.NamespaceSelector, w.ObjectSelector)
-			if *w.FailurePolicy != failure || *w.MatchPolicy != admissionv1.Equivalent {
-				t.Errorf("%s: %s, %s; want %s, Equivalent", w.Name, *w.FailurePolicy, *w.MatchPolicy, failure)
-			}
-		}
-	}
-}
-
 // Nothing to send means no configuration, and so does nowhere to send it. Labels of any kind are
 // always sent.
 func TestNothingToSend(t *testing.T) {
@@ -235,7 +180,10 @@ func TestTargetIsCopied(t *testing.T) {
 	static.Webhooks[1].TimeoutSeconds = new(int32(2))
 	long := staticValidating()
 	long.Webhooks[0].TimeoutSeconds, long.Webhooks[0].ClientConfig.Service.Port = nil, nil // 10 and 443, had the API server filled it in
-	mutating, validating := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "x"}, static, long, admissionv1.Ignore)
+	mutating, validating := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "x"}, static, long, admissionv1.Fail)
+	if a, b := *mutating.Webhooks[0].FailurePolicy, *validating.Webhooks[0].FailurePolicy; a != admissionv1.Ignore || b != admissionv1.Fail {
+		t.Errorf("failure policies %s and %s; want that of the flag for validation alone", a, b)
+	}
 	if w := mutating.Webhooks[0]; w.ClientConfig.Service != nil || *w.ClientConfig.URL != url || string(w.ClientConfig.CABundle) != "other" || *w.TimeoutSeconds != 2 {
 		t.Errorf("%v, timeout %d", w.ClientConfig, *w.TimeoutSeconds)
 	}
@@ -342,31 +290,6 @@ func TestNoShapeFails(t *testing.T) {
 	}
 	if !condition(t, s.touched(), object(t, "{spec: {nested: [{inner: 5}, {inner: [1, {metadata: {labels: {curfew.dev/ttl: 1h}}}]}]}}"), nil) {
 		t.Error("a key in a list of lists is not found beside what has another shape")
-	}
-}
-
-// A path that the installed version cannot have is left out, so that it costs nothing and nothing
-// can be wrong about it.
-func TestPathsOfOtherVersionsAreLeftOut(t *testing.T) {
-	one := compiled(t, profile(t, "{"+state+`, fields: {ttl: spec.ttl}, podTemplates: ["spec.old[*].template", "spec.new[*].template"], forbiddenFields: [{path: spec.gone, reason: r}]}`))[0]
-	definition := expression.DefinitionOf(object(t, `{spec: {group: example.com, names: {kind: Render, plural: renders}, scope: Namespaced, versions: [{name: v1, served: true, schema: {openAPIV3Schema:
-		{type: object, properties: {spec: {type: object, properties: {ttl: {type: integer}, new: {type: array, items: {type: object, properties: {template: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}}}}}}}]},
-		status: {conditions: [{type: Established, status: "True"}]}}`))
-	served := platform.SnapshotOf([]*expression.Profile{one}, []expression.Definition{definition}).Served()
-	if len(served) != 1 {
-		t.Fatalf("%d kinds are served", len(served))
-	}
-	s := newKind(&served[0], false)
-	for _, text := range []string{s.touched(), s.touched()} {
-		if strings.Contains(text, "old") && strings.Contains(text, ".?old") || strings.Contains(text, "gone") {
-			t.Errorf("asks for what cannot be there: %s", text)
-		}
-		if !strings.Contains(text, ".?new") || !strings.Contains(text, ".?ttl") {
-			t.Errorf("does not ask for what can: %s", text)
-		}
-	}
-	if strings.Contains(s.touched(), ")) == list ?") {
-		t.Errorf("asks whether a list is one: %s", s.touched())
 	}
 }
 

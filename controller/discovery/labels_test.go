@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -327,25 +325,4 @@ func TestBrokenFeedDelaysNoOther(t *testing.T) {
 			t.Errorf("%d kinds are still said to be skipped", got)
 		}
 	})
-}
-
-// Who Curfew is may not be known at first, or never.
-func TestIdentity(t *testing.T) {
-	for name, err := range map[string]error{"late": errors.New("no answer"), "never": apierrors.NewNotFound(schema.GroupResource{}, "")} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				asked := 0
-				e, _ := keep(t, nil, func(o *Options) {
-					o.Identify = func(context.Context) (permission.Identity, error) {
-						if asked++; asked < 3 {
-							return permission.Identity{}, err
-						}
-						return permission.Identity{}, nil
-					}
-				})
-				after(5 * time.Second)
-				e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
-			})
-		})
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -188,35 +187,12 @@ func TestPermissionIsNoticed(t *testing.T) {
 	})
 }
 
-// An API server that has just started says no to everything for a moment. That is not held against
-// it for a minute.
-func TestPermissionThatComesLateIsNoticedSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _ := begin(t)
-		c.missing["jobsets"] = []string{"get", "list", "watch", "delete"}
-		c.definitions.Put(jobSets(1))
-		after(2 * time.Second)
-		c.expect(t, nil, nil)
-		c.mu.Lock()
-		delete(c.missing, "jobsets")
-		c.mu.Unlock()
-		after(5 * time.Second)
-		c.expect(t, []string{"jobsets"}, nil)
-	})
-}
-
 func TestClusterProfileReplacesBuiltin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := begin(t)
 		c.definitions.Put(jobSets(1, "ttlSecondsAfterFinished"))
 		after(2 * time.Second)
-		own := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-			"kind":  map[string]any{"group": "jobset.x-k8s.io", "version": "v1alpha2", "kind": "JobSet", "resource": "jobsets"},
-			"state": map[string]any{"finished": "false", "finishTime": "null", "outcome": `"Failed"`},
-		}}}
-		own.SetName("own")
-		own.SetUID("own-1")
-		c.profiles.Put(own)
+		c.profiles.Put(ownProfile("own", 1))
 		after(2 * time.Second)
 		if feed := c.feed("jobsets"); feed == nil || feed.profile.Name != "own" {
 			t.Fatalf("%v: want the profile of the cluster", feed)
@@ -231,69 +207,6 @@ func TestClusterProfileReplacesBuiltin(t *testing.T) {
 		after(2 * time.Second)
 		if feed := c.feed("jobsets"); feed == nil || feed.profile.Name == "own" {
 			t.Fatalf("%v: want the built-in profile back", feed)
-		}
-	})
-}
-
-// A profile that does not say what becomes of dependents leaves that to --propagation, those that
-// come with Curfew included. Before the profiles of the cluster are known there is no answer.
-func TestPropagationOfProfiles(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		jobSet := schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
-		c, _ := begin(t, func(c *profiled, _ *Profiles) {
-			if got, err := c.platform.Propagation(jobSet); err == nil {
-				t.Errorf("%q before anything is known, want an error", got)
-			}
-		})
-		after(2 * time.Second)
-		builtin, err := profiles.All()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, profile := range builtin {
-			kind := schema.GroupKind{Group: profile.Spec.Kind.Group, Kind: profile.Spec.Kind.Kind}
-			if got, err := c.platform.Propagation(kind); got != "" || err != nil {
-				t.Errorf("%s: %q, %v; want it left to the flag", profile.Name, got, err)
-			}
-		}
-		own := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-			"kind":              map[string]any{"group": "jobset.x-k8s.io", "version": "v1alpha2", "kind": "JobSet", "resource": "jobsets"},
-			"propagationPolicy": "Orphan",
-		}}}
-		own.SetName("own")
-		c.profiles.Put(own)
-		after(2 * time.Second)
-		if got, err := c.platform.Propagation(jobSet); got != metav1.DeletePropagationOrphan || err != nil {
-			t.Errorf("%q, %v; want what the profile of the cluster says", got, err)
-		}
-	})
-}
-
-// What objects refer to is what the profile that holds says; a profile of the cluster that knows no
-// runtime takes the word from the one that comes with Curfew.
-func TestRuntimeOf(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		trainJob := schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}
-		c, _ := begin(t, func(c *profiled, _ *Profiles) {
-			if c.platform.Store().Snapshot().Incomplete() == nil {
-				t.Error("all KindProfiles are known before anything is")
-			}
-		})
-		after(2 * time.Second)
-		for kind, has := range map[schema.GroupKind]bool{trainJob: true, {Group: "batch", Kind: "Job"}: false, {Kind: "ConfigMap"}: false} {
-			snapshot := c.platform.Store().Snapshot()
-			if got, err := snapshot.RuntimeOf(kind), snapshot.Incomplete(); (got != nil) != has || err != nil {
-				t.Errorf("%s: %v, %v; want one: %v", kind, got, err, has)
-			}
-		}
-		own := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-			"kind": map[string]any{"group": "trainer.kubeflow.org", "version": "v1alpha1", "kind": "TrainJob", "resource": "trainjobs"},
-		}}}
-		own.SetName("own")
-		c.profiles.Put(own)
-		after(2 * time.Second)
-		if got := c.platform.Store().Snapshot().RuntimeOf(trainJob); got != nil {
-			t.Errorf("%v; want none, as the profile of the cluster has it", got)
 		}
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/pace"
 )
 
 // scripted is an action that returns one result after another, and Done after the last.
@@ -64,8 +63,7 @@ func TestAction(t *testing.T) {
 	object := w.acts(t, a, keep)
 	calls := func(after time.Duration, want int) {
 		t.Helper()
-		w.advance(after)
-		w.pump()
+		w.after(after)
 		if len(a.calls) != want {
 			t.Fatalf("%d calls at %s, want %d", len(a.calls), w.server.Sub(epoch), want)
 		}
@@ -125,18 +123,15 @@ func TestActionBesideADelete(t *testing.T) {
 	stop := w.object(x)
 	stop.Kind, stop.Expiry, stop.Phase = kind, epoch.Add(time.Second), "check"
 	w.engine.Upsert(stop)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if len(a.calls) != 1 || w.deletes != 0 {
 		t.Fatalf("%d calls, %d DELETEs: want 1 and 0", len(a.calls), w.deletes)
 	}
-	w.advance(4 * time.Second)
-	w.pump()
+	w.after(4 * time.Second)
 	if len(a.calls) != 1 || w.deletes != 1 {
 		t.Fatalf("%d calls, %d DELETEs: want 1 and 1", len(a.calls), w.deletes)
 	}
-	w.advance(time.Hour)
-	w.pump()
+	w.after(time.Hour)
 	if len(a.calls) != 1 || w.deletes != 1 {
 		t.Errorf("%d calls, %d DELETEs after the end", len(a.calls), w.deletes)
 	}
@@ -154,40 +149,13 @@ func TestActionIsGivenTheJudgedState(t *testing.T) {
 		judged++
 		return Judgement{Verdict: Track, Object: object}, nil
 	})
-	for range 20 {
-		w.advance(time.Second)
-		w.pump()
-	}
+	w.every(20, time.Second)
 	if len(a.calls) != 7 || judged < 4 {
 		t.Fatalf("%d calls and %d live reads, want 7 and 4 or more", len(a.calls), judged)
 	}
 	for i, call := range a.calls {
 		if call.ResourceVersion != "7" || call.Disproved != 0 {
 			t.Errorf("call %d has resourceVersion %q, disproved %d times; want 7 and 0", i, call.ResourceVersion, call.Disproved)
-		}
-	}
-}
-
-// The number of requests under way follows the latency of any action's requests, as it follows that
-// of DELETEs. An attempt that sends none proves nothing.
-func TestActionSetsThePace(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	a := &scripted{results: []action.Answer{
-		{Outcome: action.Again, After: time.Second, Latency: 20 * time.Millisecond},
-		{Outcome: action.Again, After: time.Second},
-		failure(http.StatusTooManyRequests, action.FromServer),
-	}}
-	w.acts(t, a, keep)
-	for i, want := range []struct {
-		samples int
-		sum     time.Duration
-		limit   int
-	}{{1, 20 * time.Millisecond, pace.Start}, {1, 20 * time.Millisecond, pace.Start}, {0, 0, pace.Start / 2}} {
-		w.advance(time.Second)
-		w.pump()
-		samples, latency := w.engine.conc.Window()
-		if len(a.calls) != i+1 || samples != want.samples || latency != want.sum || w.engine.conc.Limit() != want.limit {
-			t.Errorf("after %d calls: %d samples of %s, and %d may be under way; want %+v", len(a.calls), samples, latency, w.engine.conc.Limit(), want)
 		}
 	}
 }
@@ -199,13 +167,11 @@ func TestActionWithNothingToDoInADryRun(t *testing.T) {
 	object := w.acts(t, a, keep)
 	object.DryRun = true
 	w.engine.Upsert(object)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); len(a.calls) != 1 || !a.calls[0].DryRun || len(n) != 0 {
 		t.Errorf("%d calls, outcomes %v; want one call and none", len(a.calls), n)
 	}
-	w.advance(20 * time.Second)
-	w.pump()
+	w.after(20 * time.Second)
 	if n := count(*outcomes); len(a.calls) != 2 || n[DryRun] != 1 {
 		t.Errorf("%d calls, outcomes %v; want the second to be reported", len(a.calls), n)
 	}
@@ -222,10 +188,7 @@ func TestStopIsRefused(t *testing.T) {
 	}
 	w.acts(t, a, keep)
 	gauge := `curfew_blocked_objects{reason="StopRefused"}`
-	for range 30 * 60 {
-		w.advance(time.Second)
-		w.pump()
-	}
+	w.every(30*60, time.Second)
 	if len(blocked) != 1 || blocked[0].Reason != ReasonStopRefused || blocked[0].Message != "it cannot be stopped: 422 Invalid: spec.x: field is immutable" {
 		t.Errorf("reports %+v, want one of r", blocked)
 	}

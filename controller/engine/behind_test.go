@@ -12,8 +12,7 @@ func TestBehindJudgesLive(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.Behind = func() bool { return behind } })
 	w.dueSoon(1, "j", nil)
 	w.around.brake = keepBrake // the watch has not shown it yet
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); n[Deleted] != 0 || n[Kept] != 1 {
 		t.Errorf("behind: %v, want the live judgement to keep it", n)
 	}

@@ -23,15 +23,11 @@ func TestObjectThatNeverRests(t *testing.T) {
 		return w.Delete(ctx, r)
 	})
 	gauge := `curfew_blocked_objects{reason="DeleteConflict"}`
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if got := metricValue(t, w.engine, gauge); got != 0 || len(blocked) != 0 {
 		t.Errorf("%s %v and %d reports after one attempt", gauge, got, len(blocked))
 	}
-	for range 600 {
-		w.advance(time.Second)
-		w.pump()
-	}
+	w.every(600, time.Second)
 	if len(blocked) != 1 || blocked[0].Object.Name != "j0" || blocked[0].Kind.Kind != "Job" || blocked[0].Reason != ReasonConflict || blocked[0].Message == "" {
 		t.Fatalf("reports %+v, want one of j0", blocked)
 	}
@@ -42,48 +38,11 @@ func TestObjectThatNeverRests(t *testing.T) {
 		t.Errorf("%v in ten minutes", n)
 	}
 	restless = false
-	w.advance(backoffTrouble * 13 / 10)
-	w.pump()
+	w.after(backoffTrouble * 13 / 10)
 	if n := count(*outcomes); n[Deleted] != 2 {
 		t.Errorf("%v once it rests, want it deleted", n)
 	}
 	if got := metricValue(t, w.engine, gauge); got != 0 {
 		t.Errorf("%s %v in the end", gauge, got)
-	}
-}
-
-// What blocked an object is news again once it was not due for a while.
-func TestBlockedIsForgotten(t *testing.T) {
-	reports := 0
-	w, _, _ := ready(t, func(o *Options) { o.OnBlocked = func(BlockedObject) { reports++ } })
-	w.dueSoon(1, "j", nil)
-	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
-		if x := w.things[r.Name]; x != nil {
-			w.changed(x)
-		}
-		return w.Delete(ctx, r)
-	})
-	x := w.things["j0"]
-	for range 2 {
-		for range 60 {
-			w.advance(time.Second)
-			w.pump()
-		}
-		x.ttl += time.Hour
-		w.changed(x)
-		w.deliverAll()
-		if len(w.engine.blocked) != 0 {
-			t.Errorf("%v is blocked, and not due", w.engine.blocked)
-		}
-		w.advance(time.Hour)
-	}
-	if reports != 2 {
-		t.Errorf("%d reports, want 2", reports)
-	}
-	w.erase(x)
-	w.pump()
-	w.deliverAll()
-	if len(w.engine.blocked) != 0 {
-		t.Errorf("%v is blocked, and gone", w.engine.blocked)
 	}
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,8 +28,7 @@ func TestBreakerRefused(t *testing.T) {
 	})
 	w.dueSoon(200, "bad", func(o *Entry) { o.Source, o.Namespace = "namespace/ci", "ci" })
 	w.dueSoon(50, "good", nil)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); n[Deleted] != 50 || refused != breakerThreshold {
 		t.Fatalf("%v, %d refused", n, refused)
 	}
@@ -41,10 +39,7 @@ func TestBreakerRefused(t *testing.T) {
 	if got := metricValue(t, w.engine, `curfew_paused_scopes{class="namespace"}`); got != 1 {
 		t.Errorf("curfew_paused_scopes %v", got)
 	}
-	for range 600 {
-		w.advance(time.Second)
-		w.pump()
-	}
+	w.every(600, time.Second)
 	t.Logf("%d refused in ten minutes", refused)
 	if refused > 60 || refused < 10 {
 		t.Errorf("%d refused in ten minutes: want a few probes", refused)
@@ -56,10 +51,7 @@ func TestBreakerRefused(t *testing.T) {
 		t.Errorf("curfew_oldest_overdue_seconds %v, want 600", got)
 	}
 	forbidden = false
-	for range 61 {
-		w.advance(time.Second)
-		w.pump()
-	}
+	w.every(61, time.Second)
 	if n := count(*outcomes); n[Deleted] != 250 {
 		t.Errorf("%v a minute after it was allowed", n)
 	}
@@ -129,10 +121,7 @@ func TestBreakerOneObject(t *testing.T) {
 	w, _, events := ready(t, nil)
 	w.hook = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: 403} })
 	w.dueSoon(1, "j", nil)
-	for range 1000 {
-		w.advance(time.Minute)
-		w.pump()
-	}
+	w.every(1000, time.Minute)
 	if len(*events) != 0 {
 		t.Errorf("events %+v, want none", *events)
 	}
@@ -153,8 +142,7 @@ func TestBreakerOfWhatIsGone(t *testing.T) {
 			w.dueSoon(10, "j", func(o *Entry) { o.Source, o.Namespace = "namespace/ci", "ci" })
 			pass := func(d time.Duration) {
 				for range int(d / time.Minute) {
-					w.advance(time.Minute)
-					w.pump()
+					w.after(time.Minute)
 					w.closeIdle()
 				}
 			}
@@ -182,29 +170,6 @@ func TestBreakerOfWhatIsGone(t *testing.T) {
 				t.Errorf("%d scopes are remembered", n)
 			}
 		})
-	}
-}
-
-// Failures of sources that are too few for a pause are not remembered for ever: namespaces come and
-// go.
-func TestFewFailuresAreForgotten(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	w.hook = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: http.StatusForbidden} })
-	for i := range 50 {
-		w.dueSoon(1, fmt.Sprintf("j%d-", i), func(o *Entry) { o.Namespace = fmt.Sprintf("ci-%d", i) })
-	}
-	w.advance(time.Second)
-	w.pump()
-	if n := len(w.engine.breakers.scopes); n != 50 {
-		t.Fatalf("%d scopes, want one a namespace", n)
-	}
-	for _, x := range w.list() {
-		w.engine.Remove(w.kind, x.uid)
-	}
-	w.advance(time.Hour)
-	w.closeIdle()
-	if n := len(w.engine.breakers.scopes); n != 0 {
-		t.Errorf("%d scopes are remembered", n)
 	}
 }
 
@@ -258,8 +223,7 @@ func TestBreakerEventsNameTheirScope(t *testing.T) {
 	})
 	w.dueSoon(10, "a", func(o *Entry) { o.Source, o.Namespace = "namespace/a", "a" })
 	w.dueSoon(10, "b", func(o *Entry) { o.Source, o.Namespace = "policy/p", "a" })
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if len(*events) != 2 || (*events)[0].Scope == (*events)[1].Scope || (*events)[0].Scope == "" {
 		t.Fatalf("events %+v, want one for each of two scopes", *events)
 	}

@@ -39,17 +39,6 @@ func TestRestartAddsNoBudget(t *testing.T) {
 	})
 }
 
-// Without a bound nothing waits.
-func TestRestartWithoutABound(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, e *Engine, s *store, kind Kind) {
-		s.track(e, kind, 1, time.Now())
-		pass(time.Second)
-		if len(s.objects) != 0 {
-			t.Error("not deleted at once")
-		}
-	})
-}
-
 // An action that refuses before it sends anything uses up no rate, and a later 404 is no
 // unconfirmed deletion: held Pods must not stop everybody else's deletions.
 func TestUnsentRequestsUseNoRate(t *testing.T) {
@@ -63,11 +52,9 @@ func TestUnsentRequestsUseNoRate(t *testing.T) {
 		return sends.Do(ctx, due)
 	})
 	w.dueSoon(5, "held", func(o *Entry) { o.Backfill, o.Source, o.Expiry = true, "policy/p", epoch.Add(-time.Hour) })
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	w.dueSoon(3, "other", nil)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); n[Deleted] != 3 || n[Refused] < 5 {
 		t.Errorf("%v: want 3 deleted in the minute in which 5 were refused unsent", n)
 	}
@@ -75,10 +62,7 @@ func TestUnsentRequestsUseNoRate(t *testing.T) {
 	for i := range 5 {
 		w.erase(w.things[fmt.Sprint("held", i)])
 	}
-	for range 5 {
-		w.advance(time.Minute)
-		w.pump()
-	}
+	w.every(5, time.Minute)
 	if n := count(*outcomes); n[AlreadyGone] != 5 || n[Unconfirmed] != 0 {
 		t.Errorf("%v: want 5 that were gone already", n)
 	}
@@ -109,8 +93,7 @@ func TestReserve(t *testing.T) {
 		o.Kind = runs
 		w.engine.Upsert(o)
 	}
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); n[Deleted] != 2 || acted != 5 {
 		t.Errorf("%v, acted %d times: want 2 deleted beside the one that was reserved, and all 5 acted upon", n, acted)
 	}

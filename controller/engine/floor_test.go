@@ -101,10 +101,7 @@ func TestFloor(t *testing.T) {
 					s.answer(ctx) // and its namespace
 					return Judgement{Verdict: Track, Object: o, Agrees: func(context.Context) bool { return true }}, ctx.Err()
 				}
-				kind, err := e.RegisterKind(of)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kind := registered(t, e, of)
 				all.Go(func() { _ = e.Run(ctx) })
 				began := time.Now()
 				const n = 1000
@@ -121,15 +118,8 @@ func TestFloor(t *testing.T) {
 						}
 					})
 				}
-				deadline := began.Add(10 * time.Minute)
-				for time.Now().Before(deadline) {
+				for e.Tracked() > 0 && time.Since(began) < 10*time.Minute {
 					pass(time.Second)
-					s.mu.Lock()
-					done := s.deleted
-					s.mu.Unlock()
-					if done == n {
-						break
-					}
 				}
 				s.mu.Lock()
 				last, worst := began, time.Duration(0)

@@ -20,13 +20,11 @@ func TestWatchOvertakesTheFreshLook(t *testing.T) {
 		w.changed(x)
 		w.deliverAll()
 	}
-	w.advance(5 * time.Second)
-	w.pump()
+	w.after(5 * time.Second)
 	if len(*outcomes) != 0 {
 		t.Fatalf("%+v although the state that was read is not due", *outcomes)
 	}
-	w.advance(2 * time.Second)
-	w.pump()
+	w.after(2 * time.Second)
 	if n := count(*outcomes); n[Deleted] != 1 {
 		t.Errorf("%v: want that it went, as it has been due for two seconds", n)
 	}

@@ -5,11 +5,6 @@ import (
 	"net/http"
 	"testing"
 	"time"
-
-	clocktesting "k8s.io/utils/clock/testing"
-	"pgregory.net/rapid"
-
-	"curfew.dev/curfew/controller/servertime"
 )
 
 func header(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
@@ -69,26 +64,6 @@ func TestGuard(t *testing.T) {
 	check("an hour passes", true, 0)
 }
 
-// A scrape of the metrics may be what notices first that the clock jumped, or that the pause is
-// over: both are told all the same.
-func TestScrapeNoticesAJump(t *testing.T) {
-	w, _, events := ready(t, nil)
-	w.pump()
-	scrape := func() { metricValue(t, w.engine, "curfew_overdue_objects") }
-	w.jump(-3 * time.Hour)
-	scrape()
-	if len(*events) != 1 || !(*events)[0].Open || (*events)[0].Reason != ReasonClockJump {
-		t.Fatalf("after the jump: %+v", *events)
-	}
-	w.jump(0)
-	scrape()
-	w.date()
-	scrape()
-	if len(*events) != 2 || (*events)[1].Open {
-		t.Fatalf("after the API server's time was seen: %+v", *events)
-	}
-}
-
 // S3: a retry that was scheduled by a clock a day ahead does not wait for a day, no matter which
 // goroutine first notices that the clock was corrected.
 func TestRetryOutlivesAWrongClock(t *testing.T) {
@@ -106,15 +81,13 @@ func TestRetryOutlivesAWrongClock(t *testing.T) {
 				w.jump(24 * time.Hour)
 				return Response{Code: http.StatusInternalServerError}
 			})
-			w.advance(time.Second)
-			w.pump()
+			w.after(time.Second)
 			w.jump(0)
 			if scraped {
 				metricValue(t, w.engine, "curfew_overdue_objects")
 			}
 			w.pump()
-			w.advance(maxBackoff + time.Second)
-			w.pump()
+			w.after(maxBackoff + time.Second)
 			if len(w.things) != 0 {
 				t.Error("it waits for the clock that was wrong")
 			}
@@ -140,24 +113,4 @@ func TestGuardAlone(t *testing.T) {
 			t.Errorf("step %d: %v, want %v", i, got, c.want)
 		}
 	}
-}
-
-// Pings at the right moments halve the interval each time.
-func TestPingsNarrow(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		off := time.Duration(rapid.IntRange(-4_000_000, 4_000_000).Draw(t, "skew µs")) * time.Microsecond
-		local := epoch.Add(time.Duration(rapid.IntRange(0, 1e6).Draw(t, "start µs")) * time.Microsecond)
-		s := servertime.NewSkew(clocktesting.NewFakeClock(local))
-		for range maxNarrows {
-			s.Learn(local, local, header(local.Add(-off)))
-			wait := s.Estimate(local.UnixNano()).PingIn(local.UnixNano(), pingHeld)
-			if wait < pingHeld || wait > pingHeld+time.Second {
-				t.Fatalf("next ping in %s", wait)
-			}
-			local = local.Add(wait)
-		}
-		if est := s.Estimate(local.UnixNano()); est.Hi-est.Lo > precise || est.Lo > off || est.Hi < off {
-			t.Fatalf("after %d pings (%s, %s] for %s", maxNarrows, est.Lo, est.Hi, off)
-		}
-	})
 }

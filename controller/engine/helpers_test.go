@@ -86,6 +86,19 @@ func deleteNow(ctx context.Context, e *Engine, o Entry, judge Judge) Outcome {
 	return <-run.out
 }
 
+// after lets time pass, and does what is due then.
+func (w *world) after(d time.Duration) {
+	w.advance(d)
+	w.pump()
+}
+
+// every lets time pass n times.
+func (w *world) every(n int, d time.Duration) {
+	for range n {
+		w.after(d)
+	}
+}
+
 func sum(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()
@@ -119,27 +132,6 @@ func (e *Engine) Next() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return time.Unix(0, at).UTC(), true
-}
-
-// Each calls f for every object that is tracked or terminating, in no order, until it answers
-// false. The engine works on meanwhile: what comes or goes during the walk may be missed.
-func (e *Engine) Each(f func(Status) bool) {
-	var batch []Status
-	for c, more := 0, true; more; c++ {
-		batch = batch[:0]
-		e.mu.Lock()
-		more = e.index.Each(c, func(slot uint32, en *index.Record) {
-			if en.State != index.Tombstone {
-				batch = append(batch, e.status(slot))
-			}
-		})
-		e.unlock()
-		for _, s := range batch {
-			if !f(s) {
-				return
-			}
-		}
-	}
 }
 
 // State is the state of an entry.

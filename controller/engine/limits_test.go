@@ -11,20 +11,15 @@ import (
 func TestMaxDeletionsPerMinute(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 10 })
 	w.dueSoon(25, "j", nil)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); n[Deleted] != 10 {
 		t.Fatalf("%v in the first minute", n)
 	}
-	w.advance(59 * time.Second)
-	w.pump()
+	w.after(59 * time.Second)
 	if n := count(*outcomes); n[Deleted] != 10 {
 		t.Fatalf("%v within 59s", n)
 	}
-	for range 3 {
-		w.advance(61 * time.Second)
-		w.pump()
-	}
+	w.every(3, 61*time.Second)
 	if n := count(*outcomes); n[Deleted] != 25 {
 		t.Errorf("%v in the end", n)
 	}
@@ -35,48 +30,16 @@ func TestMaxDeletionsPerMinuteWithoutAnswers(t *testing.T) {
 	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 10 })
 	w.dueSoon(25, "j", nil)
 	w.faults = []fault{{carriedOut: true}, {carriedOut: true}, {carriedOut: true}}
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	for range 57 {
-		w.advance(time.Second)
-		w.pump()
+		w.after(time.Second)
 		if gone := 25 - len(w.things); gone > 10 {
 			t.Fatalf("%d are gone within a minute", gone)
 		}
 	}
-	for range 4 {
-		w.advance(61 * time.Second)
-		w.pump()
-	}
+	w.every(4, 61*time.Second)
 	if len(w.things) != 0 {
 		t.Errorf("%d are left in the end", len(w.things))
-	}
-}
-
-// Stuck objects are reported and tombstones dropped although much is due before: they need no
-// request.
-func TestChoresDoNotWait(t *testing.T) {
-	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 1 })
-	stuck := 0
-	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
-	x := w.create("j", time.Second, true)
-	w.finish(x)
-	for range 2 {
-		w.deliver()
-	}
-	w.advance(time.Second)
-	w.pump()
-	w.deliver() // deletionTimestamp
-	w.dueSoon(1000, "backlog", nil)
-	for range 20 {
-		w.advance(time.Minute)
-		w.pump()
-	}
-	if stuck != 1 {
-		t.Errorf("reported %d times, want once", stuck)
-	}
-	if size, left := w.engine.index.Len(), len(w.things); size > left+2 {
-		t.Errorf("%d entries are held for %d objects", size, left)
 	}
 }
 
@@ -85,8 +48,7 @@ func TestBackfill(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 5 })
 	w.dueSoon(20, "old", func(o *Entry) { o.Backfill = true; o.Expiry = epoch.Add(-1000 * time.Hour) })
 	w.dueSoon(20, "new", nil)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	backfilled := 0
 	for _, o := range *outcomes {
 		if o.Object.Backfill {
@@ -136,9 +98,9 @@ func TestClaimedBackfillYieldsToNoHangingNamespace(t *testing.T) {
 			o.Source = "policy/p"
 		}
 	}
-	among(t, s, func(_ *Engine, track func(string, int, time.Time)) {
-		track("slow", 500, time.Now())
-		track("ci", 100, time.Now())
+	among(t, Options{}, s, func(_ *Engine, track track) {
+		track("Widget", "slow", 500, time.Now())
+		track("Widget", "ci", 100, time.Now())
 		pass(2 * time.Minute)
 		if n, _ := s.worst(); n != 100 {
 			t.Errorf("%d of 100 were deleted beside a namespace that hangs", n)
@@ -152,19 +114,16 @@ func TestRetryAfterPausesEverything(t *testing.T) {
 	for range 5 {
 		w.faults = append(w.faults, fault{code: 429, retryAfter: 30 * time.Second})
 	}
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	for n := 1; n <= 5; n++ {
 		if w.deletes != n {
 			t.Fatalf("%d DELETEs although %d answers were: come again in 30s", w.deletes, n)
 		}
-		w.advance(900 * time.Millisecond)
-		w.pump()
+		w.after(900 * time.Millisecond)
 		if w.deletes != n {
 			t.Fatalf("%d DELETEs 900ms after number %d", w.deletes, n)
 		}
-		w.advance(100 * time.Millisecond)
-		w.pump()
+		w.after(100 * time.Millisecond)
 	}
 	w.advance(2 * time.Second) // The sixth was admitted.
 	w.pump()
@@ -178,10 +137,8 @@ func TestRetryAfterIsNotOfTheObject(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.dueSoon(1, "j", nil)
 	w.faults = []fault{{code: 429, retryAfter: 30 * time.Second}}
-	w.advance(time.Second)
-	w.pump()
-	w.advance(2 * time.Second)
-	w.pump()
+	w.after(time.Second)
+	w.after(2 * time.Second)
 	if n := count(*outcomes); n[Throttled] != 1 || n[Deleted] != 1 {
 		t.Errorf("%v after 2s, want that it was refused once, and deleted", n)
 	}
@@ -221,22 +178,10 @@ func TestRetriesForEver(t *testing.T) {
 				t.Errorf("the longest wait is %s, want at most %s", longest, most)
 			}
 			w.faults = nil
-			w.advance(10 * time.Minute)
-			w.pump()
+			w.after(10 * time.Minute)
 			if len(w.things) != 0 {
 				t.Error("forgotten")
 			}
 		})
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	for n, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: maxBackoff, 255: maxBackoff} {
-		if got := backoff(n, maxBackoff, 0); got != want {
-			t.Errorf("backoff(%d) = %s, want %s", n, got, want)
-		}
-		if got := backoff(n, maxBackoff, 0.999); got < want || got > want*13/10 {
-			t.Errorf("backoff(%d) with chance = %s", n, got)
-		}
 	}
 }

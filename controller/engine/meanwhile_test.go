@@ -18,11 +18,9 @@ func TestDryRunEndsMeanwhile(t *testing.T) {
 		}
 		return w.Delete(ctx, r)
 	})
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	for range 5 {
-		w.advance(time.Minute)
-		w.pump()
+		w.after(time.Minute)
 		w.answerList()
 		w.handOverList()
 	}
@@ -45,13 +43,11 @@ func TestPostponedDuringTheFreshLook(t *testing.T) {
 		w.engine.Upsert(w.object(x))
 	}
 	w.pump() // world.Delete holds it to S1
-	w.advance(10 * time.Minute)
-	w.pump()
+	w.after(10 * time.Minute)
 	if len(*outcomes) != 0 {
 		t.Fatalf("%+v before it is due", *outcomes)
 	}
-	w.advance(time.Hour)
-	w.pump()
+	w.after(time.Hour)
 	if n := count(*outcomes); n[Deleted] != 1 {
 		t.Errorf("%v in the end, want it deleted", n)
 	}
@@ -70,38 +66,10 @@ func TestDueAgainDuringTheFreshLook(t *testing.T) {
 		}
 		return w.judge(ctx, o)
 	}
-	w.advance(time.Second)
-	w.pump()
-	w.advance(time.Minute)
-	w.pump()
+	w.after(time.Second)
+	w.after(time.Minute)
 	if n := count(*outcomes); n[Deleted] != 1 {
 		t.Errorf("%v, want it deleted after another look", n)
-	}
-}
-
-// A fresh look finds another object under the name, and before that is written down the watch says
-// that this one has changed.
-func TestWatchOvertakesTheFreshLookAtASuccessor(t *testing.T) {
-	w, outcomes, _ := ready(t, nil)
-	x := w.create("j", time.Second, false)
-	w.finish(x)
-	o := w.object(x)
-	o.Live = true
-	w.engine.Upsert(o)
-	w.erase(x)
-	x = w.create("j", 100*time.Hour, false)
-	w.finish(x)
-	w.racingJudge = func(x *thing) {
-		x.ttl = time.Hour
-		w.changed(x)
-		w.deliverAll()
-	}
-	w.advance(time.Second)
-	w.pump()
-	w.advance(2 * time.Hour)
-	w.pump()
-	if n := count(*outcomes); n[AlreadyGone] != 1 || n[Deleted] != 1 {
-		t.Errorf("%v, want the first one gone and the second one deleted", n)
 	}
 }
 
@@ -117,10 +85,8 @@ func TestDryRunBeginsDuringTheFreshLook(t *testing.T) {
 		w.engine.Upsert(o)
 		return jd, err
 	}
-	w.advance(time.Second)
-	w.pump()
-	w.advance(time.Minute)
-	w.pump()
+	w.after(time.Second)
+	w.after(time.Minute)
 	if n := count(*outcomes); n[DryRun] != 1 || n[Deleted] != 0 {
 		t.Errorf("%v, want it reported alone", n)
 	}
@@ -143,36 +109,10 @@ func TestRulesChangeDuringTheFreshLook(t *testing.T) {
 	if _, err := w.engine.RegisterKind(before); err != nil {
 		t.Fatal(err)
 	}
-	w.advance(time.Second)
-	w.pump()
-	w.advance(time.Minute)
-	w.pump()
+	w.after(time.Second)
+	w.after(time.Minute)
 	if n := count(*outcomes); n[Kept] != 1 || w.deletes != 0 {
 		t.Errorf("%v, %d DELETEs: want it kept, as the new rules say", n, w.deletes)
-	}
-}
-
-// Both feeds hear that an object is terminating before the answer to its DELETE is there, that of
-// the other trigger first: it is stuck once.
-func TestStuckForTwoTriggersMeanwhile(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	stuck := 0
-	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
-	x := w.both("j", time.Second, time.Hour, true)
-	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
-		resp := w.Delete(ctx, r)
-		w.deliverLabel()
-		w.deliver()
-		return resp
-	})
-	w.advance(time.Second)
-	w.pump()
-	for range 30 {
-		w.advance(time.Minute)
-		w.pump()
-	}
-	if stuck != 1 || metricValue(t, w.engine, "curfew_stuck_objects") != 1 {
-		t.Errorf("%s: reported %d times, curfew_stuck_objects %v, want 1", x.name, stuck, metricValue(t, w.engine, "curfew_stuck_objects"))
 	}
 }
 
@@ -184,8 +124,7 @@ func TestRevivedUnderAWrongClock(t *testing.T) {
 	w.finish(x)
 	w.deliverAll()
 	before := w.list()
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	w.deliverAll()
 	w.jump(10 * time.Hour)
 	w.relist(before, 0)
@@ -204,8 +143,7 @@ func TestReportedBeforeARestore(t *testing.T) {
 	w.dueSoon(1, "j", func(o *Entry) { o.DryRun, o.ResourceVersion = true, "900" })
 	x := w.things["j0"]
 	x.rv, w.rv = 900, 900
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	x.rv = 100
 	list := func(dry bool) {
 		relist := w.engine.BeginRelist(w.kind)
@@ -213,10 +151,7 @@ func TestReportedBeforeARestore(t *testing.T) {
 		o.DryRun = dry
 		relist.Upsert(o)
 		relist.End("1000")
-		for range 3 {
-			w.advance(time.Second)
-			w.pump()
-		}
+		w.every(3, time.Second)
 	}
 	list(true) // the same verdict: nothing new
 	if n := count(*outcomes); n[DryRun] != 1 || len(*outcomes) != 1 {

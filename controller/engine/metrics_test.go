@@ -1,23 +1,17 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/collectors"
-	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pace"
-	"curfew.dev/curfew/controller/pause"
-	"curfew.dev/curfew/policy/judging"
 )
 
 // metricValue sums what a scrape shows of one metric; labels may follow in braces, one pair.
@@ -75,26 +69,15 @@ func TestMetrics(t *testing.T) {
 	}
 	w.pump()
 	for name, want := range map[string]float64{
-		`curfew_tracked_objects{kind="Job"}`:                1,
-		`curfew_tracked_objects{group="batch"}`:             1,
-		`curfew_deletion_attempts_total{result="deleted"}`:  5,
-		`curfew_deletion_lateness_seconds{kind="Job"}`:      3, // without backfill
-		`curfew_deletion_lateness_seconds{trigger="ttl"}`:   3,
-		`curfew_deletion_lateness_seconds{group="batch"}`:   3,
-		`curfew_backfill_deletions_total{trigger="ttl"}`:    2,
-		`curfew_backfill_deletions_total{group="batch"}`:    2,
-		"curfew_deletions_by_others_total":                  0,
-		"curfew_overdue_objects":                            0,
-		"curfew_oldest_overdue_seconds":                     0,
-		"curfew_stuck_objects":                              0,
-		`curfew_paused_scopes{class="clock"}`:               0,
-		"curfew_delete_concurrency":                         pace.Start,
-		"curfew_deletes_in_flight":                          0,
-		"curfew_clock_skew_seconds":                         0,
-		`curfew_deletion_attempts_total{trigger="ttl"}`:     5,
-		`curfew_deletion_attempts_total{group="batch"}`:     5,
-		`curfew_deletion_attempts_total{kind="Job"}`:        5,
-		`curfew_deletion_attempts_total{result="conflict"}`: 0,
+		`curfew_tracked_objects{kind="Job"}`:               1,
+		`curfew_deletion_attempts_total{result="deleted"}`: 5,
+		`curfew_deletion_lateness_seconds{trigger="ttl"}`:  3, // without backfill
+		`curfew_backfill_deletions_total{group="batch"}`:   2,
+		"curfew_overdue_objects":                           0,
+		"curfew_oldest_overdue_seconds":                    0,
+		"curfew_delete_concurrency":                        pace.Start,
+		"curfew_deletes_in_flight":                         0,
+		"curfew_clock_skew_seconds":                        0,
 	} {
 		if got := metricValue(t, w.engine, name); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)
@@ -165,8 +148,7 @@ func TestLateness(t *testing.T) {
 			if len(c.faults) > 0 {
 				w.pump()
 			}
-			w.advance(c.deleted)
-			w.pump()
+			w.after(c.deleted)
 			if sum, count := lateness(t, w.engine, c.trigger); sum != c.want || count != c.count {
 				t.Errorf("%d deletions, %s late in sum; want %d, %s", count, sum, c.count, c.want)
 			}
@@ -199,8 +181,7 @@ func TestDeletionsByOthers(t *testing.T) {
 		"by Curfew": {func(w *world, x *thing) { x.finalizer = true; w.advance(time.Second); w.pump(); w.deliver() }, 0},
 		"by Curfew, without answer": {func(w *world, x *thing) {
 			x.finalizer, w.faults = true, []fault{{carriedOut: true}}
-			w.advance(time.Second)
-			w.pump()
+			w.after(time.Second)
 			w.deliver()
 		}, 0},
 		"by Curfew's other trigger": {func(w *world, x *thing) {
@@ -232,14 +213,12 @@ func TestDeletionsByOthers(t *testing.T) {
 func TestBackfillIsNotOverdue(t *testing.T) {
 	w, _, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 1 })
 	w.dueSoon(3, "old", func(o *Entry) { o.Backfill = true; o.Expiry = epoch.Add(-1000 * time.Hour) })
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if count, age := w.engine.overdueNow(); count != 2 || age != 0 {
 		t.Errorf("%d objects are overdue for %s, want 2 for no time", count, age)
 	}
 	w.faults = []fault{{code: 500}}
-	w.advance(2 * time.Minute)
-	w.pump()
+	w.after(2 * time.Minute)
 	if _, age := w.engine.overdueNow(); age < 1000*time.Hour {
 		t.Errorf("overdue for %s after a failure, want over 1000h", age)
 	}
@@ -268,58 +247,5 @@ func TestOverdueIsUnknown(t *testing.T) {
 	w.pump()
 	if known = true; shown() != 3 || metricValue(t, w.engine, gaugeOverdue) != 0 {
 		t.Error("all objects are known and none is overdue, which the gauges do not say")
-	}
-}
-
-// Before the first read it is unknown whether a pause is in effect.
-func TestPausesAreUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate := pause.New(pause.Options{Clock: clock.RealClock{}, Read: func(context.Context) ([]judging.Pause, error) { return nil, nil }})
-		w, _, _ := ready(t, func(o *Options) { o.Pauses = gate })
-		shown := func() (n int) {
-			for _, family := range gather(t, w.engine) {
-				for _, metric := range family.GetMetric() {
-					for _, label := range metric.GetLabel() {
-						if v := label.GetValue(); label.GetName() == "class" && (v == classPause || v == classUnread) {
-							n++
-						}
-					}
-				}
-			}
-			return n
-		}
-		if n := shown(); n != 0 {
-			t.Errorf("%d gauges of pauses are there before the first read, want none", n)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- gate.Run(ctx) }()
-		synctest.Wait()
-		if n := shown(); n != 2 {
-			t.Errorf("%d gauges of pauses are there after the first read, want 2", n)
-		}
-		cancel()
-		<-done
-	})
-}
-
-// However much is overdue, a scrape holds up deletions only for as long as a piece of it takes.
-func TestOverdueIsCountedInPieces(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	for i := range 2 * 1024 {
-		o := w.object(&thing{name: fmt.Sprint("j", i), uid: uidOf("j", i), rv: 7})
-		o.Expiry = w.server
-		w.engine.Upsert(o)
-	}
-	w.advance(time.Minute)
-	if n, _ := w.engine.overdueNow(); n != 2*1024 {
-		t.Fatalf("%d are overdue, want %d", n, 2*1024)
-	}
-	// This runs as soon as the lock is let go.
-	w.engine.mu.Lock()
-	w.engine.note(func() { w.engine.sweep(w.kind, func(*index.Record) bool { return true }) })
-	w.engine.mu.Unlock()
-	if n, _ := w.engine.overdueNow(); n != 0 {
-		t.Errorf("%d were counted before the lock was let go, want a piece at a time", n)
 	}
 }

@@ -45,15 +45,11 @@ func TestDenialKeepsThePrecondition(t *testing.T) {
 					}
 					return w.Delete(ctx, r)
 				})
-				for range 60 {
-					w.advance(time.Second)
-					w.pump()
-				}
+				w.every(60, time.Second)
 				if n := count(*outcomes); n[Deleted] != 0 || n[AlreadyGone] != 0 || n[Refused] != denials || calls != denials+1 {
 					t.Errorf("%v after %d DELETEs, want each denial to be a refusal", n, calls)
 				}
-				w.advance(time.Hour)
-				w.pump()
+				w.after(time.Hour)
 				if n := count(*outcomes); n[Deleted] != 1 {
 					t.Errorf("%v an hour later, want it deleted", n)
 				}
@@ -71,8 +67,7 @@ func TestLongDenialIsCut(t *testing.T) {
 		out.Message += strings.Repeat("€", 300_000)
 		return out
 	})
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if err := (*outcomes)[0].Err.Error(); len(err) > 1024+100 || !utf8.ValidString(err) || !strings.HasSuffix(err, "€…") {
 		t.Errorf("%d bytes: %.200q", len(err), err)
 	}
@@ -121,13 +116,9 @@ func TestFallsBackToUID(t *testing.T) {
 				r.ResourceVersion = fmt.Sprint(w.things[r.Name].rv)
 				return w.Delete(ctx, r)
 			})
-			w.advance(time.Second)
-			w.pump()
+			w.after(time.Second)
 			if c.deletes == 0 {
-				for range 100 {
-					w.advance(time.Minute)
-					w.pump()
-				}
+				w.every(100, time.Minute)
 				if n := count(*outcomes); n[Deleted] != 0 || n[Conflict] < 100 {
 					t.Errorf("%v, want that it is kept, and tried for ever", n)
 				}
@@ -175,10 +166,7 @@ func TestNoFallbackWhileItChanges(t *testing.T) {
 				}
 				return Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
 			})
-			for range 20 {
-				w.advance(time.Minute)
-				w.pump()
-			}
+			w.every(20, time.Minute)
 			if deletes < 50 {
 				t.Errorf("%d DELETEs", deletes)
 			}
@@ -300,21 +288,18 @@ func TestMissingSubresourceDropsNothing(t *testing.T) {
 	o := w.object(x)
 	o.Kind, o.Expiry = deadline, w.server.Add(time.Second)
 	w.engine.Upsert(o)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); n[Refused] != 1 || len(*outcomes) != 1 || w.engine.Tracked() != 2 {
 		t.Fatalf("%v, %d tracked: the object exists, and both are wanted", n, w.engine.Tracked())
 	}
 	if err := (*outcomes)[0].Err.Error(); !strings.Contains(err, "the object exists") {
 		t.Errorf("it says %q", err)
 	}
-	w.advance(30 * time.Second)
-	w.pump()
+	w.after(30 * time.Second)
 	if n := count(*outcomes); n[Deleted] != 1 {
 		t.Fatalf("%v, want the label to have deleted it", n)
 	}
-	w.advance(10 * time.Minute)
-	w.pump()
+	w.after(10 * time.Minute)
 	if w.engine.Tracked() != 0 {
 		t.Errorf("%d entries of deleted objects are tracked", w.engine.Tracked())
 	}
@@ -352,8 +337,7 @@ func TestMissingIsConfirmedForOtherTriggers(t *testing.T) {
 			if n := count(*outcomes); n[AlreadyGone] != 0 || w.engine.Tracked() == 0 {
 				t.Fatalf("%v, %d tracked: the object exists", n, w.engine.Tracked())
 			}
-			w.advance(30 * time.Second)
-			w.pump()
+			w.after(30 * time.Second)
 			if len(w.things) != 0 {
 				t.Errorf("%v, want the label to have deleted it", count(*outcomes))
 			}

@@ -4,27 +4,38 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/action"
 )
 
-// tenants is an API server on which the DELETEs of some namespaces are answered so, and all others
-// at once. It notes how late those are.
+var widgets = KindOptions{
+	Type: action.Type{
+		Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Kind: "Widget", Namespaced: true,
+	},
+	Trigger: "ttl",
+	Judge:   func(context.Context, Entry) (Judgement, error) { return Judgement{Verdict: Gone}, nil },
+}
+
+// tenants is an API server that answers some DELETEs so, and all others at once. It notes how late
+// those are.
 type tenants struct {
-	mu        sync.Mutex
-	answers   func(context.Context, Request) Response
-	slow      func(Request) bool
-	change    func(*Entry) // changes each entry before it is tracked, if not nil
-	late      []time.Duration
-	underway  int
-	most      int
-	kindPause []string
+	mu       sync.Mutex
+	answers  func(context.Context, Request) Response
+	slow     func(Request) bool
+	judge    Judge        // of all kinds, if not nil
+	change   func(*Entry) // changes each entry before it is tracked, if not nil
+	late     []time.Duration
+	underway int
+	most     int
+	breakers []string
 }
 
 func (s *tenants) Delete(ctx context.Context, r Request) Response {
@@ -50,6 +61,13 @@ func (s *tenants) count(n int) {
 	s.most = max(s.most, s.underway)
 }
 
+// answer changes how the slow ones are answered.
+func (s *tenants) answer(as func(context.Context, Request) Response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers = as
+}
+
 // worst is how late the worst of the others was so far, and how many there were. It forgets them.
 func (s *tenants) worst() (n int, most time.Duration) {
 	s.mu.Lock()
@@ -57,47 +75,50 @@ func (s *tenants) worst() (n int, most time.Duration) {
 	if n = len(s.late); n > 0 {
 		most = slices.Max(s.late)
 	}
-	s.late, s.most = nil, s.underway
+	s.late = nil
 	return n, most
 }
 
-// among runs an engine for them in synthetic time. track tracks n objects of a namespace.
-func among(t *testing.T, s *tenants, f func(e *Engine, track func(namespace string, n int, at time.Time))) {
+// peak is how many of the slow were under way at once since the last call.
+func (s *tenants) peak() (most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most, s.most = s.most, s.underway
+	return most
+}
+
+func (s *tenants) opened(ev BreakerEvent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ev.Class != classClock {
+		s.breakers = append(s.breakers, fmt.Sprintf("%s %s %s %v", ev.Class, ev.Kind, ev.Reason, ev.Open))
+	}
+}
+
+// track tracks n objects of a kind.
+type track func(kind, namespace string, n int, at time.Time)
+
+// among runs an engine for them in synthetic time.
+func among(t *testing.T, o Options, s *tenants, f func(e *Engine, track track)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		e, err := New(Options{Triggers: deletes(s), OnBreaker: func(ev BreakerEvent) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if ev.Class == classKind || ev.Class == classAPIServer {
-				s.kindPause = append(s.kindPause, ev.Message)
+	o.OnBreaker = s.opened
+	running(t, o, s, func(t *testing.T, e *Engine) {
+		kinds, i := map[string]Kind{}, 0
+		f(e, func(kind, namespace string, n int, at time.Time) {
+			if kinds[kind] == 0 {
+				options := widgets
+				options.Kind, options.Resource.Resource, options.Namespaced = kind, strings.ToLower(kind)+"s", namespace != ""
+				if s.judge != nil {
+					options.Judge = s.judge
+				}
+				kinds[kind] = registered(t, e, options)
 			}
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		kind, err := e.RegisterKind(widgets)
-		if err != nil {
-			t.Fatal(err)
-		}
-		options := widgets
-		options.Kind, options.Resource.Resource, options.Namespaced = "ClusterWidget", "clusterwidgets", false
-		cluster, err := e.RegisterKind(options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- e.Run(ctx) }()
-		i := 0
-		f(e, func(namespace string, n int, at time.Time) {
 			for range n {
 				i++
+				name := fmt.Sprintf("j%05d", i)
 				o := Entry{
-					Kind: kind, Namespace: namespace, Name: fmt.Sprintf("j%05d", i), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i)),
-					ResourceVersion: "7", Expiry: at, Source: "object",
-				}
-				if namespace == "" {
-					o.Kind = cluster
+					Kind: kinds[kind], Namespace: namespace, Name: name, UID: uidOf(name, i), ResourceVersion: "7",
+					Expiry: at, Source: "object", Epoch: e.Epoch(),
 				}
 				if s.change != nil {
 					s.change(&o)
@@ -105,10 +126,26 @@ func among(t *testing.T, s *tenants, f func(e *Engine, track func(namespace stri
 				e.Upsert(o)
 			}
 		})
-		cancel()
-		<-done
 	})
 }
+
+// soon is a full second, a minute from now.
+func soon() time.Time { return time.Now().Truncate(time.Second).Add(time.Minute) }
+
+func hang(ctx context.Context, _ Request) Response {
+	<-ctx.Done()
+	return Response{Err: ctx.Err()}
+}
+
+func slowly(took time.Duration, code int) func(context.Context, Request) Response {
+	return func(context.Context, Request) Response {
+		time.Sleep(took)
+		return Response{Code: code}
+	}
+}
+
+// pausesAll matches breakers that hold back objects of all namespaces.
+var pausesAll = regexp.MustCompile("^(kind Widget|apiserver) ")
 
 // The DELETE webhooks of some namespaces take 9 s, or hang. Others of the same kind wait for them
 // once, a second, and for others that turn out to be as slow a tenth of that.
@@ -118,22 +155,20 @@ func TestSlowNamespaces(t *testing.T) {
 		answers    func(context.Context, Request) Response
 		first      time.Duration // how late others may be in the first half minute
 	}{
-		"one takes 9 s":   {1, slowly(9*time.Second, http.StatusOK), 1100 * time.Millisecond},
-		"one hangs":       {1, hang, 1100 * time.Millisecond},
-		"twenty take 9 s": {20, slowly(9*time.Second, http.StatusOK), 4 * time.Second},
-		"twenty hang":     {20, hang, 4 * time.Second},
-		"cluster-scoped":  {0, hang, 1100 * time.Millisecond},
+		"one takes 9 s":  {1, slowly(9*time.Second, http.StatusOK), 1100 * time.Millisecond},
+		"twenty hang":    {20, hang, 4 * time.Second},
+		"cluster-scoped": {0, hang, 1100 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &tenants{answers: test.answers, slow: func(r Request) bool { return r.Namespace == "" || strings.HasPrefix(r.Namespace, "slow") }}
-			among(t, s, func(e *Engine, track func(string, int, time.Time)) {
-				start := time.Now().Truncate(time.Second).Add(time.Minute)
+			among(t, Options{}, s, func(e *Engine, track track) {
+				start := soon()
 				for i := range test.namespaces {
-					track(fmt.Sprint("slow", i), 500, start)
+					track("Widget", fmt.Sprint("slow", i), 500, start)
 				}
-				track("", 500, start)
+				track("ClusterWidget", "", 500, start)
 				for i := range 1500 {
-					track(fmt.Sprint("ci", i%7), 1, start.Add(time.Duration(i)*time.Second+500*time.Millisecond))
+					track("Widget", fmt.Sprint("ci", i%7), 1, start.Add(time.Duration(i)*time.Second+500*time.Millisecond))
 				}
 				pass(time.Until(start) + 30*time.Second)
 				if n, most := s.worst(); n < 29 || most > test.first {
@@ -141,31 +176,22 @@ func TestSlowNamespaces(t *testing.T) {
 				}
 				pass(time.Minute)
 				s.worst() // What was sent before they were known to be slow is answered.
+				s.peak()
 				pass(20 * time.Minute)
-				s.mu.Lock()
-				underway := s.most
-				s.mu.Unlock()
 				if n, most := s.worst(); n < 1200 || most > 20*time.Millisecond {
 					t.Errorf("%d others were deleted in 20 minutes, up to %s late: want 1200, and at most 20ms", n, most)
 				}
-				if underway > DefaultMaxConcurrency/2 || underway > maxSlowAll {
+				if underway := s.peak(); underway > maxSlowAll {
 					t.Errorf("%d of the slow were under way at once, want at most %d", underway, maxSlowAll)
 				}
-				if slices.ContainsFunc(s.kindPause, func(message string) bool { return !strings.Contains(message, "ClusterWidget") }) {
-					t.Errorf("all of a kind waits for some namespaces: %q", s.kindPause)
+				if slices.ContainsFunc(s.breakers, func(event string) bool { return pausesAll.MatchString(event) }) {
+					t.Errorf("all of a kind waits for some namespaces: %q", s.breakers)
 				}
-				// They are answered again: all of it is deleted, and nothing is remembered.
-				s.mu.Lock()
-				s.answers = slowly(5*time.Millisecond, http.StatusOK)
-				s.mu.Unlock()
+				// They are answered again: all of it is deleted.
+				s.answer(slowly(5*time.Millisecond, http.StatusOK))
 				pass(15 * time.Minute)
 				if n := e.Tracked(); n != 0 {
 					t.Errorf("%d are left", n)
-				}
-				for _, q := range e.queues {
-					if len(q.own) > 0 || q.rest.slow || e.stuckShares != 0 {
-						t.Errorf("%d partitions of %s are left, %d stuck", len(q.own), q.of.Resource, e.stuckShares)
-					}
 				}
 			})
 		})
@@ -176,62 +202,75 @@ func TestSlowNamespaces(t *testing.T) {
 // and kind that need none are deleted on time, whether it was known beforehand that the others do,
 // or turned out by a conflict, and however few slots there are.
 func TestBlockedJudgementDelaysNoOther(t *testing.T) {
-	for name, test := range map[string]struct {
-		most, blocked int
-		late          time.Duration
-	}{
-		"one, one slot": {1, 1, 20 * time.Millisecond}, "after a conflict, one slot": {1, 0, 20 * time.Millisecond}, "many": {DefaultMaxConcurrency, 1000, 20 * time.Millisecond},
-		"many, four slots": {4, 1000, 20 * time.Millisecond},
+	for name, test := range map[string]struct{ most, blocked int }{
+		"one, one slot": {1, 1}, "after a conflict, one slot": {1, 0}, "many": {DefaultMaxConcurrency, 1000}, "many, four slots": {4, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &tenants{slow: func(r Request) bool { return r.Name == "conflict" }, answers: slowly(time.Millisecond, http.StatusConflict)}
-				e, err := New(Options{Triggers: deletes(s), MaxConcurrency: test.most})
-				if err != nil {
-					t.Fatal(err)
+			source := ""
+			s := &tenants{answers: slowly(time.Millisecond, http.StatusConflict)}
+			s.slow = func(r Request) bool { return r.Source == "conflict" }
+			s.judge = func(ctx context.Context, _ Entry) (Judgement, error) {
+				s.count(1)
+				defer s.count(-1)
+				<-ctx.Done()
+				return Judgement{}, ctx.Err()
+			}
+			s.change = func(o *Entry) { o.Source, o.Live = source, source == "live" }
+			among(t, Options{MaxConcurrency: test.most}, s, func(e *Engine, track track) {
+				start := soon()
+				for _, source = range []string{"outdated", "live"} {
+					track("Widget", "ci", test.blocked, start)
 				}
-				options, judging := widgets, 0
-				options.Judge = func(ctx context.Context, _ Entry) (Judgement, error) {
-					s.count(1)
-					defer s.count(-1)
-					<-ctx.Done()
-					return Judgement{}, ctx.Err()
-				}
-				kind, err := e.RegisterKind(options)
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error)
-				go func() { done <- e.Run(ctx) }()
-				track := func(name string, i int, at time.Time, live bool, epoch uint64) {
-					e.Upsert(Entry{
-						Kind: kind, Namespace: "ci", Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: at, Source: name, Live: live, Epoch: epoch,
-					})
-				}
-				start := time.Now().Truncate(time.Second).Add(time.Minute)
-				for i := range test.blocked {
-					track("outdated", i, start, false, e.Epoch())
-					track("live", i, start, true, e.Epoch())
-				}
-				e.RecheckIn("ci", kind)
-				track("conflict", 0, start, false, e.Epoch())
+				e.RecheckNamespace("ci")
+				source = "conflict"
+				track("Widget", "ci", 1, start)
+				source = "other"
 				for i := range 100 {
-					track("other", i, start.Add(time.Duration(i)*time.Second+500*time.Millisecond), false, e.Epoch())
+					track("Widget", "ci", 1, start.Add(time.Duration(i)*time.Second+500*time.Millisecond))
 				}
 				pass(time.Until(start) + 2*time.Minute)
-				s.mu.Lock()
-				judging = s.most
-				s.mu.Unlock()
-				if n, most := s.worst(); n != 100 || most > test.late {
-					t.Errorf("%d others were deleted, up to %s late: want 100 and at most %s", n, most, test.late)
+				if n, most := s.worst(); n != 100 || most > 20*time.Millisecond {
+					t.Errorf("%d others were deleted, up to %s late: want 100 and at most 20ms", n, most)
 				}
-				if judging > test.most+maxSlow {
+				if judging := s.peak(); judging > test.most+maxSlow {
 					t.Errorf("%d live judgements were under way, want at most %d", judging, test.most+maxSlow)
 				}
-				cancel()
-				<-done
 			})
 		})
 	}
+}
+
+// A namespace's live judgements hang, so many of them that they would take all slots for long.
+// Others of the same kind are judged live as well, and on time.
+func TestSlowJudgementsOfANamespace(t *testing.T) {
+	s := &tenants{slow: func(Request) bool { return false }, change: func(o *Entry) { o.Live = true }}
+	s.judge = func(ctx context.Context, o Entry) (Judgement, error) {
+		if o.Namespace != "slow" {
+			time.Sleep(5 * time.Millisecond)
+			return Judgement{Verdict: Track, Object: o}, nil
+		}
+		s.count(1)
+		defer s.count(-1)
+		<-ctx.Done()
+		return Judgement{}, ctx.Err()
+	}
+	among(t, Options{}, s, func(_ *Engine, track track) {
+		start := soon()
+		track("Widget", "slow", 2000, start)
+		for i := range 120 {
+			track("Widget", "ci", 1, start.Add(time.Duration(i)*time.Second+500*time.Millisecond))
+		}
+		pass(time.Until(start) + 10*time.Second)
+		if n, most := s.worst(); n != 10 || most > 1100*time.Millisecond {
+			t.Errorf("%d others were deleted in 10 s, up to %s late: want 10, and at most 1.1s", n, most)
+		}
+		s.peak()
+		pass(110 * time.Second)
+		if n, most := s.worst(); n != 110 || most > 20*time.Millisecond {
+			t.Errorf("%d others were deleted in 110 s, up to %s late: want 110, and at most 20ms", n, most)
+		}
+		if n := s.peak(); n > 64 {
+			t.Errorf("%d of the slow were judged at once", n)
+		}
+	})
 }

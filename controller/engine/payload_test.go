@@ -33,8 +33,7 @@ func TestPayload(t *testing.T) {
 	w.engine.Upsert(object)
 	object.ResourceVersion, object.Payload = "8", "of state 8"
 	w.engine.Upsert(object)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if len(a.calls) != 1 || a.calls[0].Payload != "of state 8" || a.calls[0].ResourceVersion != "8" || *judged != 0 {
 		t.Errorf("%d live reads, calls %+v: want one call, with the payload of state 8", *judged, a.calls)
 	}
@@ -66,8 +65,7 @@ func TestPayloadThatIsMissing(t *testing.T) {
 			a := &scripted{}
 			w, object, judged := withPayload(t, a)
 			lose(w, object)
-			w.advance(time.Second)
-			w.pump()
+			w.after(time.Second)
 			if len(a.calls) != 1 || a.calls[0].Payload != "read live at 7" || *judged != 1 {
 				t.Errorf("%d live reads, calls %+v: want one of each", *judged, a.calls)
 			}
@@ -87,10 +85,7 @@ func TestPayloadThatTheJudgeForgets(t *testing.T) {
 		o.Payload = nil
 		return Judgement{Verdict: Track, Object: o}, nil
 	}
-	for range 10 {
-		w.advance(time.Minute)
-		w.pump()
-	}
+	w.every(10, time.Minute)
 	if st, ok := w.engine.Lookup(object.UID); len(a.calls) != 0 || !ok || st.State != Retrying {
 		t.Errorf("%d calls; the engine knows it: %v %+v", len(a.calls), ok, st)
 	}
@@ -116,40 +111,4 @@ func (a *archive) Do(ctx context.Context, due action.Due) action.Answer {
 		a.stored[due.UID] = copied
 	}
 	return a.delete.Do(ctx, due)
-}
-
-// An action that archives and then deletes needs nothing but its own package: its payload is the
-// state that is deleted, also when that changed a moment before, and it fails closed.
-func TestArchiveThenDelete(t *testing.T) {
-	w, outcomes, _ := ready(t, nil)
-	ttl := w.engine.triggerNamed("ttl")
-	a := &archive{t: t, delete: ttl.Action, full: true, stored: map[types.UID]string{}}
-	ttl.Action, ttl.Payload = a, true
-	options := w.engine.kinds[w.kind].opts
-	judge := options.Judge
-	options.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
-		jd, err := judge(ctx, o)
-		jd.Object.Payload = "state " + jd.Object.ResourceVersion
-		return jd, err
-	}
-	w.dueSoon(2, "j", func(o *Entry) { o.Payload = "state " + o.ResourceVersion })
-	w.racing = func(x *thing) { w.changed(x) } // of the first DELETE
-	w.advance(time.Second)
-	w.pump()
-	if n := count(*outcomes); w.deletes != 0 || n[Failed] != 2 || len(w.things) != 2 {
-		t.Fatalf("%v, %d DELETEs while nothing can be stored: want two failures and none", n, w.deletes)
-	}
-	a.full = false
-	for range 10 {
-		w.advance(time.Second)
-		w.pump()
-	}
-	if n := count(*outcomes); n[Deleted] != 2 || len(a.stored) != 2 {
-		t.Fatalf("%v, %d stored", n, len(a.stored))
-	}
-	for _, o := range *outcomes {
-		if o.Result == Deleted && (a.stored[o.Object.UID] != "state "+o.Object.ResourceVersion || o.Deleted != 1) {
-			t.Errorf("%s was deleted in state %s, and %q is stored", o.Object.Name, o.Object.ResourceVersion, a.stored[o.Object.UID])
-		}
-	}
 }

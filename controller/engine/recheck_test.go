@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 )
@@ -53,6 +52,11 @@ func TestChangeTakesEffectForTheNextDelete(t *testing.T) {
 				w.engine.RecheckIn(fmt.Sprint("ns-", i), w.labels.kind)
 			}
 		}, 3},
+		// A feed has judged one of them since: its DELETE costs no live read any more.
+		"judged after the change": {func(w *world) {
+			w.engine.RecheckNamespace("ns")
+			w.engine.Upsert(w.object(w.things["j0"]))
+		}, 2},
 		"too many namespaces to remember": {func(w *world) {
 			for i := range maxChanges + 1 {
 				w.engine.RecheckNamespace(fmt.Sprint("ns-", i))
@@ -64,63 +68,11 @@ func TestChangeTakesEffectForTheNextDelete(t *testing.T) {
 			w.dueSoon(3, "j", nil)
 			asked := w.keeps()
 			test.change(w)
-			checkRemembered(t, w.engine)
-			w.advance(time.Second)
-			w.pump()
+			w.after(time.Second)
 			if n := count(*outcomes); *asked != test.asked || n[Deleted] != 3-test.asked {
 				t.Errorf("asked %d times, %v; want %d times, and the others deleted", *asked, n, test.asked)
 			}
 		})
-	}
-}
-
-// checkRemembered counts the namespaces that are remembered.
-func checkRemembered(t *testing.T, e *Engine) {
-	t.Helper()
-	n := len(e.changes.last.namespaces)
-	for _, k := range e.kinds[1:] {
-		n += len(k.last.namespaces)
-	}
-	if n > maxChanges || n != e.changes.remembered {
-		t.Errorf("%d namespaces are remembered, %d counted: want at most %d", n, e.changes.remembered, maxChanges)
-	}
-}
-
-// The changes of a kind are forgotten with the kind, or once the whole kind has changed.
-func TestChangesAreForgotten(t *testing.T) {
-	for name, forget := range map[string]func(w *world){
-		"with the kind":         func(w *world) { w.engine.ForgetKind(w.labels.kind) },
-		"by a change of it all": func(w *world) { w.engine.RecheckKinds(w.labels.kind) },
-		"by Hold":               func(w *world) { w.engine.Hold(w.labels.kind, true) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w, _, _ := ready(t, nil)
-			w.engine.RecheckIn("ns", w.labels.kind)
-			forget(w)
-			if checkRemembered(t, w.engine); w.engine.changes.remembered != 0 {
-				t.Errorf("%d are left", w.engine.changes.remembered)
-			}
-		})
-	}
-}
-
-// The label's trigger has another entry of the same object.
-func TestChangeTakesEffectForLabels(t *testing.T) {
-	w, outcomes, _ := ready(t, nil)
-	w.setLabel(w.create("j", -1, false), w.server.Add(time.Second))
-	for range 3 {
-		w.deliverLabel()
-	}
-	asked := 0
-	w.engine.kinds[w.labels.kind].opts.Judge = func(context.Context, Entry) (Judgement, error) {
-		asked++
-		return Judgement{Verdict: Keep}, nil
-	}
-	w.engine.RecheckNamespace("ns")
-	w.advance(time.Second)
-	w.pump()
-	if n := count(*outcomes); asked != 1 || n[Deleted] != 0 {
-		t.Errorf("asked %d times, %v; want it kept", asked, n)
 	}
 }
 
@@ -137,26 +89,9 @@ func TestStaleJudgementDoesNotUndoAChange(t *testing.T) {
 	o.Epoch = epoch
 	w.engine.Upsert(o)
 	asked := w.keeps()
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); *asked != 1 || n[Deleted] != 0 {
 		t.Errorf("asked %d times, %v; want it kept", *asked, n)
-	}
-}
-
-// Once a feed has judged an object after the change, its DELETE costs no live read any more.
-func TestJudgementAfterTheChangeIsBelieved(t *testing.T) {
-	w, outcomes, _ := ready(t, nil)
-	w.dueSoon(1, "j", nil)
-	w.engine.RecheckNamespace("ns")
-	o := w.object(w.things["j0"])
-	o.Epoch = w.engine.Epoch()
-	w.engine.Upsert(o)
-	asked := w.keeps()
-	w.advance(time.Second)
-	w.pump()
-	if n := count(*outcomes); *asked != 0 || n[Deleted] != 1 {
-		t.Errorf("asked %d times, %v; want it deleted unasked", *asked, n)
 	}
 }
 
@@ -193,13 +128,11 @@ func TestChangeDuringTheLiveRead(t *testing.T) {
 		w.engine.RecheckNamespace("ns")
 		return w.judge(ctx, o)
 	}
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if w.deletes != 0 {
 		t.Fatal("deleted by a judgement from before the change")
 	}
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); asked != 2 || n[Kept] != 1 {
 		t.Errorf("asked %d times, %v; want another look a second later", asked, n)
 	}
@@ -215,8 +148,7 @@ func TestNewRulesAreAskedBeforeAnythingIsListed(t *testing.T) {
 	if _, err := w.engine.RegisterKind(opts); err != nil {
 		t.Fatal(err)
 	}
-	w.advance(time.Minute)
-	w.pump()
+	w.after(time.Minute)
 	if n := count(*outcomes); n[Deleted] != 0 || asked != 3 {
 		t.Errorf("%v, and the new judge was asked %d times", n, asked)
 	}
@@ -238,14 +170,12 @@ func TestHold(t *testing.T) {
 	w.engine.mu.Lock()
 	w.engine.finish(j, res, r, false)
 	w.engine.unlock()
-	w.advance(time.Minute)
-	w.pump()
+	w.after(time.Minute)
 	if n := count(*outcomes); w.deletes != 0 || len(n) != 0 || w.engine.Tracked() != 3 {
 		t.Fatalf("%v, %d DELETEs, %d tracked: want everything to wait", n, w.deletes, w.engine.Tracked())
 	}
 	w.engine.Hold(w.kind, false)
-	w.advance(time.Second)
-	w.pump()
+	w.after(time.Second)
 	if n := count(*outcomes); n[Deleted] != 3 {
 		t.Errorf("%v, want all deleted after the hold", n)
 	}
@@ -256,54 +186,17 @@ func TestHoldOfOneNamespace(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	opts := *w.engine.kinds[w.kind].opts
 	opts.Scope = "other"
-	other, err := w.engine.RegisterKind(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := registered(t, w.engine, opts)
 	w.dueSoon(2, "held", nil)
 	w.dueSoon(3, "free", func(o *Entry) { o.Kind = other })
 	w.engine.Hold(w.kind, true)
-	w.advance(time.Second)
-	w.pump()
-	deleted := func() (names []string) {
-		for _, one := range *outcomes {
-			if one.Result == Deleted {
-				names = append(names, one.Object.Name)
-			}
-		}
-		slices.Sort(names)
-		return names
-	}
-	if got := deleted(); !slices.Equal(got, []string{"free0", "free1", "free2"}) {
-		t.Fatalf("deleted %q while the first scope is held, want all of the other one", got)
+	w.after(time.Second)
+	if n := count(*outcomes); n[Deleted] != 3 || w.things["held0"] == nil || w.things["held1"] == nil {
+		t.Fatalf("%v while the first scope is held, want all of the other one", n)
 	}
 	w.engine.Hold(w.kind, false)
 	w.pump()
-	if got := deleted(); !slices.Equal(got, []string{"free0", "free1", "free2", "held0", "held1"}) {
-		t.Errorf("deleted %q after the hold", got)
-	}
-}
-
-// A kind that is gone while it is held is not held when it comes back.
-func TestForgottenKindIsNotHeld(t *testing.T) {
-	w, outcomes, _ := ready(t, nil)
-	opts := *w.engine.kinds[w.kind].opts
-	w.engine.Hold(w.kind, true)
-	w.engine.ForgetKind(w.kind)
-	if _, err := w.engine.RegisterKind(opts); err != nil {
-		t.Fatal(err)
-	}
-	w.dueSoon(1, "j", nil)
-	w.advance(time.Second)
-	w.pump()
-	if n := count(*outcomes); n[Deleted] != 1 {
-		t.Errorf("%v, want it deleted", n)
-	}
-}
-
-func BenchmarkRecheckNamespace(b *testing.B) {
-	w := newWorld(b.Fatalf)
-	for i := range b.N {
-		w.engine.RecheckNamespace(fmt.Sprint("ns-", i%100))
+	if n := count(*outcomes); n[Deleted] != 5 {
+		t.Errorf("%v after the hold", n)
 	}
 }

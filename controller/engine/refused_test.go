@@ -45,10 +45,7 @@ func TestObjectThatMayNeverBeDeleted(t *testing.T) {
 				}
 				return w.Delete(ctx, r)
 			})
-			for range 40 * 60 {
-				w.advance(time.Second)
-				w.pump()
-			}
+			w.every(40*60, time.Second)
 			n := map[bool]float64{true: 1}
 			for gauge, want := range map[string]float64{gaugeRefused: n[test.blocked], gaugeOverdue: n[!test.blocked]} {
 				if got := metricValue(t, w.engine, gauge); got != want {
@@ -65,10 +62,7 @@ func TestObjectThatMayNeverBeDeleted(t *testing.T) {
 				t.Errorf("reported %+v, want nothing: the object is not at fault", blocked)
 			}
 			refuses = false
-			for range 10 * 60 {
-				w.advance(time.Second)
-				w.pump()
-			}
+			w.every(10*60, time.Second)
 			if n := count(*outcomes); n[Deleted] != 2 || metricValue(t, w.engine, gaugeRefused) != 0 {
 				t.Errorf("%v: want it deleted once that is allowed", n)
 			}

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,25 +14,91 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
+func all(Request) bool { return true }
+
+// Everything is paused, as after a 429, while an object is judged. Its DELETE waits, and follows
+// from a judgement that is not old.
+func TestJudgedWaitNotForLong(t *testing.T) {
+	var at, old atomic.Int64
+	s := &tenants{slow: all, change: func(o *Entry) { o.Live = true }, answers: func(context.Context, Request) Response {
+		old.Store(time.Now().UnixNano() - at.Load())
+		return Response{Code: http.StatusOK}
+	}}
+	s.judge = func(_ context.Context, o Entry) (Judgement, error) {
+		time.Sleep(500 * time.Millisecond)
+		at.Store(time.Now().UnixNano())
+		return Judgement{Verdict: Track, Object: o}, nil
+	}
+	among(t, Options{}, s, func(e *Engine, track track) {
+		start := soon()
+		track("Widget", "ci", 1, start)
+		pass(time.Until(start) + 100*time.Millisecond)
+		e.mu.Lock()
+		e.pause.to, e.pause.next = e.read().mono+20*time.Second, e.read().mono+20*time.Second
+		e.mu.Unlock()
+		pass(19 * time.Second)
+		if n := e.Tracked(); n != 1 {
+			t.Errorf("%d are left during the pause, want 1", n)
+		}
+		pass(5 * time.Second)
+		if n, old := e.Tracked(), time.Duration(old.Load()); n != 0 || old > maxInLine {
+			t.Errorf("%d are left; the judgement was %s old: want none, and at most %s", n, old, maxInLine)
+		}
+	})
+}
+
+// After an outage everything is judged live for a while. The objects that are let through to see
+// whether it is over do not wait for one another, and deletions go on.
+func TestJudgedProbesEndAnOutage(t *testing.T) {
+	var away atomic.Bool
+	errAway := errors.New("connection refused")
+	s := &tenants{slow: all, answers: func(context.Context, Request) Response {
+		if away.Load() {
+			return Response{Err: errAway}
+		}
+		return Response{Code: http.StatusOK}
+	}}
+	s.judge = func(_ context.Context, o Entry) (Judgement, error) {
+		if away.Load() {
+			return Judgement{}, &url.Error{Op: "Get", URL: "https://api", Err: errAway}
+		}
+		return Judgement{Verdict: Track, Object: o}, nil
+	}
+	among(t, Options{Behind: func() bool { return true }}, s, func(e *Engine, track track) {
+		start := soon()
+		track("Widget", "ci", 12, start)
+		away.Store(true)
+		pass(time.Until(start) + 30*time.Second)
+		if len(s.breakers) == 0 || e.Tracked() != 12 {
+			t.Fatalf("breakers %q, %d objects are left during the outage", s.breakers, e.Tracked())
+		}
+		away.Store(false)
+		pass(11 * time.Second)
+		if n := e.Tracked(); n != 0 {
+			t.Errorf("%d are left 11 s after the outage", n)
+		}
+	})
+}
+
 // Rules change while an object waits for room that was not to be judged live any more, as the API
 // server answers again. It is judged before its DELETE (S1).
 func TestRulesChangeWhileItWaits(t *testing.T) {
 	var looks, judgements, sent atomic.Int32
-	s := &tenants{slow: func(Request) bool { return true }, answers: func(ctx context.Context, r Request) Response {
+	s := &tenants{slow: all, answers: func(ctx context.Context, r Request) Response {
 		sent.Add(1)
 		return slowly(1500*time.Millisecond, http.StatusOK)(ctx, r)
 	}}
-	judge := func(context.Context, Entry) (Judgement, error) {
+	s.judge = func(context.Context, Entry) (Judgement, error) {
 		judgements.Add(1)
 		return Judgement{Verdict: Keep}, nil
 	}
 	behind := func() bool { return looks.Add(1) == 1 } // For the first one alone, as it begins.
-	judged(t, Options{MaxConcurrency: 1, Behind: behind}, s, judge, func(e *Engine, track func(string, int, time.Time, bool)) {
-		start := time.Now().Truncate(time.Second).Add(time.Minute)
-		track("ci", 2, start, false)
+	among(t, Options{MaxConcurrency: 1, Behind: behind}, s, func(e *Engine, track track) {
+		start := soon()
+		track("Widget", "ci", 2, start)
 		pass(time.Until(start) + 500*time.Millisecond)
-		if len(e.waiting) != 1 || sent.Load() != 1 {
-			t.Errorf("%d wait and %d were sent, want 1 each", len(e.waiting), sent.Load())
+		if sent.Load() != 1 {
+			t.Errorf("%d were sent, want 1", sent.Load())
 		}
 		e.RecheckNamespace("ci")
 		pass(5 * time.Second)
@@ -45,8 +113,8 @@ func TestRulesChangeWhileItWaits(t *testing.T) {
 func TestCachesThatHang(t *testing.T) {
 	var judgements atomic.Int32
 	var of *Engine
-	s := &tenants{slow: func(Request) bool { return false }}
-	judge := func(_ context.Context, o Entry) (Judgement, error) {
+	s := &tenants{slow: func(Request) bool { return false }, change: func(o *Entry) { o.Live = true }}
+	s.judge = func(_ context.Context, o Entry) (Judgement, error) {
 		if judgements.Add(1) == 1 {
 			of.RecheckNamespace("ci")
 		}
@@ -55,10 +123,10 @@ func TestCachesThatHang(t *testing.T) {
 			return false
 		}}, nil
 	}
-	judged(t, Options{}, s, judge, func(e *Engine, track func(string, int, time.Time, bool)) {
+	among(t, Options{}, s, func(e *Engine, track track) {
 		of = e
-		start := time.Now().Truncate(time.Second).Add(time.Minute)
-		track("ci", 1, start, true)
+		start := soon()
+		track("Widget", "ci", 1, start)
 		pass(time.Until(start) + requestTimeout + 5*time.Second)
 		if n, _ := s.worst(); n != 1 || judgements.Load() != 2 {
 			t.Errorf("%d deleted after %d live judgements, want 1 after 2", n, judgements.Load())

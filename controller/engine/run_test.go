@@ -1,21 +1,17 @@
 package engine
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/servertime"
 )
 
@@ -72,28 +68,21 @@ func (s *store) track(e *Engine, kind Kind, i int, at time.Time) types.UID {
 	return uid
 }
 
-// bubble runs an engine with a real clock in synthetic time.
-func bubble(t *testing.T, change func(*Options), f func(t *testing.T, e *Engine, s *store, kind Kind)) {
+// running runs an engine in synthetic time, which sends its DELETEs to s.
+func running(t *testing.T, o Options, s deletion.Sender, f func(t *testing.T, e *Engine)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{latency: 5 * time.Millisecond, objects: map[string]string{}, expiry: map[string]time.Time{}}
-		o := Options{Triggers: deletes(s)}
-		if change != nil {
-			change(&o)
+		if o.Triggers == nil {
+			o.Triggers = deletes(s)
 		}
 		e, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kind, err := e.RegisterKind(KindOptions{Type: action.Type{Resource: jobs.Resource, Kind: "Job", Namespaced: true}, Trigger: "ttl", Judge: func(context.Context, Entry) (Judgement, error) {
-			return Judgement{Verdict: Gone}, nil
-		}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- e.Run(ctx) }()
-		f(t, e, s, kind)
+		f(t, e)
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
@@ -101,31 +90,33 @@ func bubble(t *testing.T, change func(*Options), f func(t *testing.T, e *Engine,
 	})
 }
 
+func registered(t *testing.T, e *Engine, options KindOptions) Kind {
+	t.Helper()
+	kind, err := e.RegisterKind(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kind
+}
+
+// bubble runs an engine of Jobs.
+func bubble(t *testing.T, change func(*Options), f func(t *testing.T, e *Engine, s *store, kind Kind)) {
+	t.Helper()
+	s := &store{latency: 5 * time.Millisecond, objects: map[string]string{}, expiry: map[string]time.Time{}}
+	o := Options{}
+	if change != nil {
+		change(&o)
+	}
+	running(t, o, s, func(t *testing.T, e *Engine) {
+		gone := func(context.Context, Entry) (Judgement, error) { return Judgement{Verdict: Gone}, nil }
+		f(t, e, s, registered(t, e, KindOptions{Type: jobs, Trigger: "ttl", Judge: gone}))
+	})
+}
+
 // pass lets synthetic time go by.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
-}
-
-// More falls due at once than may be under way, and something else soon after: the dispatcher must
-// not sleep through it.
-func TestRunIsPunctualAfterABurst(t *testing.T) {
-	bubble(t, func(o *Options) { o.MaxConcurrency = 3 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
-		due := time.Now().Add(time.Minute)
-		for i := range 20 {
-			s.track(e, kind, i, due)
-		}
-		next := due.Add(800 * time.Millisecond)
-		s.track(e, kind, 100, next)
-		pass(time.Until(next) - time.Millisecond)
-		s.mu.Lock()
-		s.late = 0
-		s.mu.Unlock()
-		pass(time.Second)
-		if s.left() != 0 || s.late > time.Millisecond {
-			t.Errorf("%d left, and one came %s late", s.left(), s.late)
-		}
-	})
 }
 
 func TestRunIsPunctual(t *testing.T) {
@@ -213,38 +204,11 @@ func TestStandbyIsSilent(t *testing.T) {
 	})
 }
 
-// The pause of a source that is gone ends while the engine has nothing else to do.
-func TestRunClosesWhatIsGone(t *testing.T) {
-	var events []BreakerEvent
-	bubble(t, func(o *Options) {
-		o.OnBreaker = func(e BreakerEvent) { events = append(events, e) }
-		o.Triggers = deletes(deleterFunc(func(context.Context, Request) Response { return Response{Code: 403} }))
-	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
-		var uids []types.UID
-		for i := range 10 {
-			uids = append(uids, s.track(e, kind, i, time.Now()))
-		}
-		pass(time.Minute)
-		for _, uid := range uids {
-			e.Remove(kind, uid)
-		}
-		pass(15 * time.Minute)
-	})
-	if len(events) != 2 || !events[0].Open || events[1].Open {
-		t.Errorf("events %+v, want one that opens and one that closes", events)
-	}
-}
-
-func TestRunSummaryAndLog(t *testing.T) {
+// What was deleted is summed up for its source, with a few examples.
+func TestRunSummary(t *testing.T) {
 	var mu sync.Mutex
-	var log bytes.Buffer
 	var got []Summary
 	bubble(t, func(o *Options) {
-		o.Log = funcr.New(func(_, args string) {
-			mu.Lock()
-			defer mu.Unlock()
-			fmt.Fprintln(&log, args)
-		}, funcr.Options{})
 		o.OnSummary = func(s []Summary) { mu.Lock(); defer mu.Unlock(); got = append(got, s...) }
 	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
 		at := time.Now().Add(time.Second)
@@ -256,75 +220,27 @@ func TestRunSummaryAndLog(t *testing.T) {
 	if len(got) != 1 || got[0].Deleted != 12 || got[0].Source != "namespace/ci" || got[0].Namespace != "ci" || len(got[0].Examples) != 10 || got[0].Kind.Kind != "Job" {
 		t.Errorf("digests %+v, want one: 12 Jobs deleted by namespace/ci, with 10 examples", got)
 	}
-	lines := strings.Count(log.String(), `"msg"="deleted"`)
-	if lines != 12 {
-		t.Errorf("%d log lines for 12 deletions:\n%s", lines, log.String())
-	}
-	for _, want := range []string{`"kind"="Job"`, `"object"="ci/j00000"`, `"uid"="00000000-0000-4000-8000-000000000000"`, `"source"="namespace/ci"`, `"trigger"="ttl"`, `"lateness"="5ms"`, `"expiry"=`} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("log lacks %s:\n%s", want, log.String())
-		}
-	}
-	if n := strings.Count(log.String(), `"msg"="deletions so far"`); n != 1 {
-		t.Errorf("%d summary lines:\n%s", n, log.String())
-	}
 }
 
-func TestDeleteNow(t *testing.T) {
-	bubble(t, func(o *Options) { o.MaxDeletionsPerMinute = 4 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
-		object := func(i int) Entry {
+// Deletions of runs keep to the rate, too.
+func TestSubmissionsKeepToTheRate(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxDeletionsPerMinute = 2 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		pass(61 * time.Second) // The process before may have used up the first minute.
+		submit := func(ctx context.Context, i int) Outcome {
 			s.track(e, kind, i, time.Now().Add(time.Hour))
-			return Entry{Kind: kind, Namespace: "ci", Name: fmt.Sprintf("j%05d", i), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i)), ResourceVersion: "7", Expiry: time.Now(), Source: "policy/p"}
+			name := fmt.Sprintf("j%05d", i)
+			o := Entry{Kind: kind, Namespace: "ci", Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: time.Now(), Source: "policy/p"}
+			return deleteNow(ctx, e, o, nil)
 		}
-		if out := deleteNow(t.Context(), e, object(1), nil); out.Result != Deleted || out.Err != nil {
-			t.Errorf("outcome %+v, want Deleted", out)
-		}
-		if e.Tracked() != 0 {
-			t.Error("what it deleted is still tracked for its TTL")
-		}
-		stale := object(2)
-		stale.ResourceVersion = "6"
-		if out := deleteNow(t.Context(), e, stale, func(context.Context, Entry) (Judgement, error) { return Judgement{Verdict: Keep}, nil }); out.Result != Kept {
-			t.Errorf("changed, and its judge says keep: %+v", out)
-		}
-		if out := deleteNow(t.Context(), e, stale, func(context.Context, Entry) (Judgement, error) {
-			return Judgement{}, fmt.Errorf("judging: %w", ErrNoSlot)
-		}); out.Result != Held || !errors.Is(out.Err, ErrNoSlot) {
-			t.Errorf("its judge gets no slot: %+v", out)
-		}
-		if out := deleteNow(t.Context(), e, stale, func(_ context.Context, o Entry) (Judgement, error) {
-			o.ResourceVersion = "7"
-			return Judgement{Verdict: Track, Object: o}, nil
-		}); out.Result != Deleted {
-			t.Errorf("changed, and its judge says delete: %+v", out)
-		}
-		early := object(3)
-		early.Expiry = time.Now().Add(time.Minute)
-		if out := deleteNow(t.Context(), e, early, nil); out.Result != Kept || out.Err == nil {
-			t.Errorf("not due: %+v", out)
-		}
-		if out := deleteNow(t.Context(), e, Entry{Kind: kind}, nil); out.Result != Held {
-			t.Errorf("nonsense: %+v", out)
-		}
-		missing := object(4)
-		s.mu.Lock()
-		delete(s.objects, "j00004")
-		s.mu.Unlock()
-		if out := deleteNow(t.Context(), e, missing, nil); out.Result != AlreadyGone {
-			t.Errorf("gone: %+v", out)
-		}
-		// The rate holds for these too: two were accepted, two more may be.
 		for i := range 2 {
-			deleteNow(t.Context(), e, object(10+i), nil)
+			if out := submit(t.Context(), i); out.Result != Deleted {
+				t.Errorf("within the rate: %+v", out)
+			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if out := deleteNow(ctx, e, object(20), nil); out.Result != Held || out.Err == nil {
+		if out := submit(ctx, 3); out.Result != Held || out.Err == nil {
 			t.Errorf("beyond the rate: %+v", out)
-		}
-		pass(2 * time.Minute)
-		if _, waits := e.Lookup("00000000-0000-4000-8000-000000000003"); !waits {
-			t.Error("what was not due is not tracked any more")
 		}
 	})
 }

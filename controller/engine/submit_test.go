@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/action/deletion"
 )
 
 // ledger is a run that counts the outcomes of what it submitted.
@@ -123,88 +121,50 @@ func TestRunOfSubmissions(t *testing.T) {
 // Submitted objects yield to all tracked objects that are due, and so does a trigger of priority
 // Background.
 func TestSubmissionsYield(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var order []string
-		do, err := deletion.New(deleterFunc(func(_ context.Context, r Request) Response {
-			mu.Lock()
-			order = append(order, r.Trigger)
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			return Response{Code: http.StatusOK}
-		}), nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := New(Options{MaxConcurrency: 1, Triggers: []Trigger{
-			{Name: "slow", Action: do, Deletes: true, Priority: action.Background}, {Name: "ttl", Action: do, Deletes: true}, {Name: "cleanup", Action: do, Deletes: true},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		due := time.Now()
+	var order []string
+	sender := deleterFunc(func(_ context.Context, r Request) Response {
+		order = append(order, r.Trigger)
+		time.Sleep(time.Millisecond)
+		return Response{Code: http.StatusOK}
+	})
+	of := deletes(sender)[0]
+	o := Options{MaxConcurrency: 1}
+	for name, priority := range map[string]action.Priority{"slow": action.Background, "ttl": 0, "cleanup": 0} {
+		of.Name, of.Priority = name, priority
+		o.Triggers = append(o.Triggers, of)
+	}
+	run := newLedger()
+	run.judge = func(o Entry) (Judgement, error) { return Judgement{Verdict: Track, Object: o}, nil }
+	running(t, o, sender, func(t *testing.T, e *Engine) {
 		kinds := map[string]Kind{}
-		for _, trigger := range []string{"slow", "ttl", "cleanup"} {
-			if kinds[trigger], err = e.RegisterKind(KindOptions{Type: jobs, Trigger: trigger, Judge: keep}); err != nil {
-				t.Fatal(err)
-			}
+		for _, of := range o.Triggers {
+			kinds[of.Name] = registered(t, e, KindOptions{Type: jobs, Trigger: of.Name, Judge: keep})
 		}
+		due := time.Now().Add(time.Minute)
 		object := func(trigger string, i int) Entry {
 			return Entry{Kind: kinds[trigger], Namespace: "ns", Name: "j", UID: uidOf(trigger, i), ResourceVersion: "7", Expiry: due, Source: "object"}
 		}
-		run := newLedger()
-		run.judge = func(o Entry) (Judgement, error) { return Judgement{Verdict: Track, Object: o}, nil }
 		for i := range 5 {
-			e.Submit(t.Context(), run, object("cleanup", i))
 			e.Upsert(object("slow", i))
 			e.Upsert(object("ttl", i))
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- e.Run(ctx) }()
-		time.Sleep(time.Minute)
-		cancel()
-		<-done
-		last := map[string]int{}
-		first := map[string]int{"ttl": -1, "slow": -1, "cleanup": -1}
-		for i, trigger := range order {
-			if last[trigger] = i; first[trigger] < 0 {
-				first[trigger] = i
-			}
+		pass(time.Until(due) - time.Millisecond)
+		for i := range 5 {
+			o := object("cleanup", i)
+			o.Expiry = time.Now()
+			e.Submit(t.Context(), run, o)
 		}
-		if len(order) != 15 || last["ttl"] > first["slow"] || last["slow"] > first["cleanup"] || run.results[Deleted] != 5 {
-			t.Errorf("order %v, results %v; want 15, ttl before slow before cleanup, and 5 deleted", order, run.results)
-		}
+		pass(time.Minute)
 	})
-}
-
-// A batch of one object is not kept waiting by the batches of other runs. A second batch of a run
-// follows the first one, so that the run prepares a third meanwhile.
-func TestBatchesTakeTurns(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	var order []string
-	kind := cleanups(t, w.engine, actionFunc(func(_ context.Context, due action.Due) action.Answer {
-		order = append(order, due.Name)
-		return action.Answer{Outcome: action.Done}
-	}))
-	submit := func(source, name string, count int) *ledger {
-		batch, run := make([]Entry, 0, count), newLedger()
-		for i := range count {
-			batch = append(batch, Entry{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: w.server, Source: source})
+	last, first := map[string]int{}, map[string]int{}
+	for i, trigger := range order {
+		last[trigger] = i
+		if _, ok := first[trigger]; !ok {
+			first[trigger] = i
 		}
-		w.engine.Submit(t.Context(), run, batch...)
-		return run
 	}
-	submit("policy/a", "a1", 100)
-	submit("policy/a", "a2", 100)
-	submit("policy/b", "b", 100)
-	small := submit("policy/c", "small", 2)
-	w.pump()
-	if len(order) != 302 || order[2] != "small" || order[5] != "small" || small.results[Deleted] != 2 {
-		t.Errorf("%d deletions, the first %v", len(order), order[:min(10, len(order))])
-	}
-	if first, last := slices.Index(order, "a2"), slices.Index(order, "b"); first < slices.Index(order, "a1")+100 || last > 3 {
-		t.Errorf("the second batch of a run begins at %d, the other run at %d", first, last)
+	if len(order) != 15 || last["ttl"] > first["slow"] || run.results[Deleted] != 5 || last["slow"] > last["cleanup"] {
+		t.Errorf("order %v, results %v; want 15, ttl before slow, cleanup at the end, and 5 deleted", order, run.results)
 	}
 }
 

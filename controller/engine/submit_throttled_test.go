@@ -50,8 +50,7 @@ func throttledRun(t *testing.T, origin action.Origin) {
 	for second := range seconds {
 		w.dueSoon(1, fmt.Sprint("honest", second, "-"), nil)
 		w.engine.Submit(t.Context(), other, object("other", second))
-		w.advance(time.Second)
-		w.pump()
+		w.after(time.Second)
 	}
 	late, count := time.Duration(0), 0
 	for _, o := range *outcomes {

@@ -159,13 +159,11 @@ func TestTheEarlierOfTwoTriggers(t *testing.T) {
 			if got := w.engine.Tracked(); got != 2 {
 				t.Fatalf("%d tracked, want one entry for each reason", got)
 			}
-			w.advance(1999 * time.Millisecond)
-			w.pump()
+			w.after(1999 * time.Millisecond)
 			if w.deletes != 0 {
 				t.Fatal("deleted before either was due")
 			}
-			w.advance(time.Millisecond)
-			w.pump()
+			w.after(time.Millisecond)
 			w.advance(10 * time.Second) // without a word of the watch
 			w.pump()
 			if w.deletes != 1 || (*outcomes)[0].Trigger != c.trigger {
@@ -193,41 +191,14 @@ func TestTriggersDoNotCancelEachOther(t *testing.T) {
 			x := w.both("j", 3*time.Second, 3*time.Second, false)
 			cancel(w, x)
 			w.deliverAll()
-			w.advance(2 * time.Second)
-			w.pump()
+			w.after(2 * time.Second)
 			if w.deletes != 0 {
 				t.Fatalf("deleted early: %+v", *outcomes)
 			}
-			w.advance(2 * time.Second)
-			w.pump()
+			w.after(2 * time.Second)
 			if n := count(*outcomes); n[Deleted] != 1 {
 				t.Errorf("outcomes %v, want one deletion, by the trigger that is left", n)
 			}
 		})
-	}
-}
-
-// An object that two feeds see terminating is stuck once.
-func TestStuckForTwoTriggers(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	stuck := 0
-	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
-	x := w.both("j", time.Second, time.Second, true)
-	w.advance(time.Second)
-	w.pump()
-	w.deliverAll()
-	for range 30 {
-		w.advance(time.Minute)
-		w.changed(x)
-		w.deliverAll()
-		w.pump()
-	}
-	if stuck != 1 || metricValue(t, w.engine, "curfew_stuck_objects") != 1 {
-		t.Errorf("reported %d times, curfew_stuck_objects %v, want 1", stuck, metricValue(t, w.engine, "curfew_stuck_objects"))
-	}
-	w.erase(x)
-	w.deliverAll()
-	if metricValue(t, w.engine, "curfew_stuck_objects") != 0 {
-		t.Error("still stuck after it went")
 	}
 }

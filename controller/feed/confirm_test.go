@@ -236,28 +236,26 @@ func TestSilentWatch(t *testing.T) {
 		},
 	} {
 		for _, confirmed := range []bool{true, trusting} {
-			t.Run(fmt.Sprintf("%s, confirmed: %t", name, confirmed), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w, s := newWorld(), newSilent()
-					job := finished("ci", "a", "uid-a", 60)
-					job.Annotations = map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"} // Bounds raise defaults.
-					if test.noTTL {
-						job = finished("ci", "a", "uid-a", -1)
-					}
-					if test.before != nil {
-						test.before(t, s)
-					}
-					w.put(job)
-					judgedBy(t, w, s, confirmed)
-					at(30 * time.Second)
-					changed := s.version
-					test.change(t, s)
-					at(10 * time.Minute)
-					expect(t, w, "a", confirmed || test.noTTL)
-					if again := s.watches > 1; again != (confirmed && s.of["ci"].ResourceVersion == strconv.Itoa(changed+1)) {
-						t.Errorf("the watch of namespaces began again: %t", again)
-					}
-				})
+			inBubble(t, fmt.Sprintf("%s, confirmed: %t", name, confirmed), func(t *testing.T) {
+				w, s := newWorld(), newSilent()
+				job := finished("ci", "a", "uid-a", 60)
+				job.Annotations = map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"} // Bounds raise defaults.
+				if test.noTTL {
+					job = finished("ci", "a", "uid-a", -1)
+				}
+				if test.before != nil {
+					test.before(t, s)
+				}
+				w.put(job)
+				judgedBy(t, w, s, confirmed)
+				at(30 * time.Second)
+				changed := s.version
+				test.change(t, s)
+				at(10 * time.Minute)
+				expect(t, w, "a", confirmed || test.noTTL)
+				if again := s.watches > 1; again != (confirmed && s.of["ci"].ResourceVersion == strconv.Itoa(changed+1)) {
+					t.Errorf("the watch of namespaces began again: %t", again)
+				}
 			})
 		}
 	}
@@ -282,7 +280,7 @@ func TestConfirmedTogether(t *testing.T) {
 		}
 		at(3 * time.Minute)
 		if n := w.count(); n > 0 {
-			t.Errorf("%d objects are left: %v", n, slices.Sorted(maps.Keys(w.jobs)))
+			t.Errorf("%d objects are left: %v", n, slices.Sorted(maps.Keys(w.objects)))
 		}
 		for _, what := range []string{"namespaces", v1alpha1.LifecyclePolicies, v1alpha1.KindProfiles} {
 			lists := s.lists[what]
@@ -335,27 +333,25 @@ func TestUnconfirmed(t *testing.T) {
 // live. A due object is deleted all the same, unless the newest rules keep it.
 func TestRulesChangeAllTheTime(t *testing.T) {
 	for name, bound := range map[string]string{"nothing keeps it": "10s", "a bound keeps it": "1h"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, n := newWorld(), none()
-				job := finished("ci", "a", "uid-a", 60)
-				job.Annotations = map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"}
-				w.put(job)
-				_, e := start(t, w, n, nil)
-				n.mu.Lock()
-				n.slow = 500 * time.Millisecond
-				n.mu.Unlock()
-				for i := range 500 { // 100 s
-					annotations := map[string]string{wellknown.AnnotationMinTTL: "1s", "example.com/n": strconv.Itoa(i)}
-					if i > 250 {
-						annotations[wellknown.AnnotationMinTTL] = bound
-					}
-					n.set("ci", annotations)
-					e.RecheckNamespace("ci")
-					at(200 * time.Millisecond)
+		inBubble(t, name, func(t *testing.T) {
+			w, n := newWorld(), none()
+			job := finished("ci", "a", "uid-a", 60)
+			job.Annotations = map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"}
+			w.put(job)
+			_, e := start(t, w, n, nil)
+			n.mu.Lock()
+			n.slow = 500 * time.Millisecond
+			n.mu.Unlock()
+			for i := range 500 { // 100 s
+				annotations := map[string]string{wellknown.AnnotationMinTTL: "1s", "example.com/n": strconv.Itoa(i)}
+				if i > 250 {
+					annotations[wellknown.AnnotationMinTTL] = bound
 				}
-				expect(t, w, "a", bound == "1h")
-			})
+				n.set("ci", annotations)
+				e.RecheckNamespace("ci")
+				at(200 * time.Millisecond)
+			}
+			expect(t, w, "a", bound == "1h")
 		})
 	}
 }

@@ -2,13 +2,11 @@ package feed
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,38 +26,6 @@ func TestDecodeObject(t *testing.T) {
 	for _, data := range []string{``, `[]`, `1`, `{`, `{"a":1}{}`} {
 		if got, err := decodeObject([]byte(data)); err == nil {
 			t.Errorf("%s is %v, want an error", data, got)
-		}
-	}
-}
-
-// However the bytes come in and however long the lines are, each is handed on whole; what ends in
-// the middle is no line.
-func TestLines(t *testing.T) {
-	long := strings.Repeat("0123456789", 3*bufferSize/10)
-	for name, wrap := range map[string]func(io.Reader) io.Reader{
-		"at once": func(r io.Reader) io.Reader { return r }, "by halves": iotest.HalfReader, "byte by byte": iotest.OneByteReader,
-	} {
-		reader := lines{}.NewFrameReader(io.NopCloser(wrap(strings.NewReader("a\n" + long + "\n\nb\ntorn"))))
-		read := func(size int) (string, error) {
-			out, data := "", make([]byte, size)
-			for {
-				n, err := reader.Read(data)
-				out += string(data[:n])
-				if err != io.ErrShortBuffer {
-					return out, err
-				}
-			}
-		}
-		for i, want := range []string{"a\n", long + "\n", "\n", "b\n"} {
-			if got, err := read(1000 * (i + 1)); got != want || err != nil {
-				t.Errorf("%s: line %d has %d bytes (%v), want %d", name, i, len(got), err, len(want))
-			}
-		}
-		if _, err := read(100); err != io.ErrUnexpectedEOF {
-			t.Errorf("%s: a line without an end is %v", name, err)
-		}
-		if _, err := read(100); err != io.EOF {
-			t.Errorf("%s: the end is %v", name, err)
 		}
 	}
 }
@@ -87,7 +53,7 @@ func TestWatchByLines(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	client, err := NewObjects(&rest.Config{Host: server.URL})
+	client, err := NewObjects(&rest.Config{Host: server.URL, WrapTransport: Buffer})
 	if err != nil {
 		t.Fatal(err)
 	}

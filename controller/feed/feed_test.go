@@ -2,7 +2,6 @@ package feed
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +17,11 @@ import (
 
 func none() *namespaces { return &namespaces{of: map[string]map[string]string{}} }
 
+// inBubble runs a test in a bubble, whose time is synthetic.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 // at lets time pass inside a bubble: nothing sleeps for real.
 func at(d time.Duration) {
 	<-time.After(d)
@@ -26,38 +30,36 @@ func at(d time.Duration) {
 
 func expect(t *testing.T, w *world, name string, there bool) {
 	t.Helper()
-	if w.has("ci", name) != there {
+	if w.has("ci/"+name) != there {
 		t.Errorf("at %s: Job %s exists: %v, want %v", time.Now().Format("15:04:05.000"), name, !there, there)
 	}
 }
 
 func TestFeedDeletesAtItsSecond(t *testing.T) {
 	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.streams = streams
-				for _, name := range []string{"a", "b", "c", "d", "e"} {
-					w.put(finished("ci", name, "uid-"+name, 10))
-				}
-				w.put(finished("ci", "keep", "uid-keep", -1))
-				feed, engine := start(t, w, none(), nil)
-				at(time.Second)
-				if !feed.Synced() || engine.Tracked() != 5 {
-					t.Fatalf("synced %v, tracked %d; want all 5 with a TTL tracked, the pages' ends included", feed.Synced(), engine.Tracked())
-				}
-				w.put(finished("ci", "new", "uid-new", 5)) // through the watch, at 1s: due at 6s
-				at(4900 * time.Millisecond)
-				expect(t, w, "new", true)
-				at(200 * time.Millisecond)
-				expect(t, w, "new", false)
-				expect(t, w, "e", true)
-				at(4 * time.Second)
-				for _, name := range []string{"a", "b", "c", "d", "e"} {
-					expect(t, w, name, false)
-				}
-				expect(t, w, "keep", true)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			w.streams = streams
+			for _, name := range []string{"a", "b", "c", "d", "e"} {
+				w.put(finished("ci", name, "uid-"+name, 10))
+			}
+			w.put(finished("ci", "keep", "uid-keep", -1))
+			feed, engine := start(t, w, none(), nil)
+			at(time.Second)
+			if !feed.Synced() || engine.Tracked() != 5 {
+				t.Fatalf("synced %v, tracked %d; want all 5 with a TTL tracked, the pages' ends included", feed.Synced(), engine.Tracked())
+			}
+			w.put(finished("ci", "new", "uid-new", 5)) // through the watch, at 1s: due at 6s
+			at(4900 * time.Millisecond)
+			expect(t, w, "new", true)
+			at(200 * time.Millisecond)
+			expect(t, w, "new", false)
+			expect(t, w, "e", true)
+			at(4 * time.Second)
+			for _, name := range []string{"a", "b", "c", "d", "e"} {
+				expect(t, w, name, false)
+			}
+			expect(t, w, "keep", true)
 		})
 	}
 }
@@ -78,7 +80,7 @@ func TestTTLRaisedBehindTheWatch(t *testing.T) {
 		w.stale = false
 		w.version++
 		raised.ResourceVersion = "999"
-		w.jobs["ci/a"] = raised
+		w.objects["ci/a"] = raised
 		w.mu.Unlock()
 		at(20 * time.Second)
 		expect(t, w, "a", true)
@@ -100,9 +102,7 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 		w.cut()
 		fresh := finished("ci", "a", "uid-new", 60)
 		fresh.ResourceVersion = "998"
-		w.mu.Lock()
-		w.jobs["ci/a"] = fresh
-		w.mu.Unlock()
+		w.locked(func() { w.objects["ci/a"] = fresh })
 		at(30 * time.Second)
 		expect(t, w, "a", true)
 		at(40 * time.Second)
@@ -118,54 +118,12 @@ func TestPeriodicRelist(t *testing.T) {
 		at(time.Second)
 		silent := finished("ci", "silent", "uid-silent", 5)
 		silent.ResourceVersion = "150"
-		w.mu.Lock()
-		w.jobs["ci/silent"] = silent
-		w.mu.Unlock()
+		w.locked(func() { w.objects["ci/silent"] = silent })
 		at(4 * time.Minute)
 		expect(t, w, "silent", true)
 		at(2 * time.Minute)
 		expect(t, w, "silent", false)
 	})
-}
-
-func TestListedIsToldOfEachList(t *testing.T) {
-	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.streams = streams
-				for _, name := range []string{"a", "b", "c"} {
-					w.put(finished("ci", name, "uid-"+name, 3600))
-				}
-				w.put(finished("ci", "keep", "uid-keep", -1))
-				var mu sync.Mutex
-				var lists []int
-				told := func() []int {
-					mu.Lock()
-					defer mu.Unlock()
-					return slices.Clone(lists)
-				}
-				start(t, w, none(), func(o *Options) {
-					o.RelistEvery = 5 * time.Minute
-					o.Listed = func(objects int) {
-						mu.Lock()
-						defer mu.Unlock()
-						lists = append(lists, objects)
-					}
-				})
-				at(time.Second)
-				w.put(finished("ci", "d", "uid-d", 3600)) // through the watch: no list
-				at(time.Minute)
-				if got := told(); !slices.Equal(got, []int{4}) {
-					t.Errorf("told %v, want the first list alone", got)
-				}
-				at(5 * time.Minute)
-				if got := told(); !slices.Equal(got, []int{4, 5}) {
-					t.Errorf("told %v, want the relist, too", got)
-				}
-			})
-		})
-	}
 }
 
 func TestNamespaceThatChangesItsMind(t *testing.T) {
@@ -265,26 +223,24 @@ func TestJudge(t *testing.T) {
 		// As when its definition or its APIService is away for a moment (S3).
 		"kind not served": {there: func(w *world) { w.unserved = true }, broken: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, n := newWorld(), none()
-				feed, _ := start(t, w, n, nil)
-				synctest.Wait()
-				test.there(w)
-				n.mu.Lock()
-				n.fail = test.broken
-				n.mu.Unlock()
-				got, err := feed.Judge(t.Context(), engine.Entry{Kind: feed.triggers[0].handle, Namespace: "ci", Name: "a", UID: "uid-a"})
-				if (err != nil) != test.broken {
-					t.Fatalf("error %v, want one: %v", err, test.broken)
-				}
-				if err == nil && (got.Verdict != test.want || string(got.Object.UID) != test.uid) {
-					t.Errorf("verdict %v of UID %q, want %v of %q", got.Verdict, got.Object.UID, test.want, test.uid)
-				}
-				if !slices.Equal(got.Finalizers, test.finalizers) {
-					t.Errorf("finalizers %q, want %q", got.Finalizers, test.finalizers)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			w, n := newWorld(), none()
+			feed, _ := start(t, w, n, nil)
+			synctest.Wait()
+			test.there(w)
+			n.mu.Lock()
+			n.fail = test.broken
+			n.mu.Unlock()
+			got, err := feed.Judge(t.Context(), engine.Entry{Kind: feed.triggers[0].handle, Namespace: "ci", Name: "a", UID: "uid-a"})
+			if (err != nil) != test.broken {
+				t.Fatalf("error %v, want one: %v", err, test.broken)
+			}
+			if err == nil && (got.Verdict != test.want || string(got.Object.UID) != test.uid) {
+				t.Errorf("verdict %v of UID %q, want %v of %q", got.Verdict, got.Object.UID, test.want, test.uid)
+			}
+			if !slices.Equal(got.Finalizers, test.finalizers) {
+				t.Errorf("finalizers %q, want %q", got.Finalizers, test.finalizers)
+			}
 		})
 	}
 }
@@ -298,25 +254,23 @@ func TestPropagation(t *testing.T) {
 		"policy and profile": {policy: metav1.DeletePropagationForeground, profile: metav1.DeletePropagationOrphan, want: metav1.DeletePropagationForeground},
 		"policy and flag":    {policy: metav1.DeletePropagationForeground, flag: metav1.DeletePropagationOrphan, want: metav1.DeletePropagationForeground},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.propagation = test.profile
-				w.put(finished("ci", "a", "uid-a", 1))
-				start(t, w, none(), func(o *Options) {
-					o.Propagation = test.flag
-					if test.policy != "" {
-						of := []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{PropagationPolicy: test.policy})}
-						over(o, func(r *reads) { r.policies = &lagging{cached: of, live: of} })
-					}
-				})
-				at(5 * time.Second)
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				if len(w.asked) != 1 || w.asked[0] != test.want {
-					t.Errorf("asked for %q, want %q", w.asked, test.want)
+		inBubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			w.propagation = test.profile
+			w.put(finished("ci", "a", "uid-a", 1))
+			start(t, w, none(), func(o *Options) {
+				o.Propagation = test.flag
+				if test.policy != "" {
+					of := []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{PropagationPolicy: test.policy})}
+					over(o, func(r *reads) { r.policies = &lagging{cached: of, live: of} })
 				}
 			})
+			at(5 * time.Second)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if len(w.asked) != 1 || w.asked[0].Propagation != test.want {
+				t.Errorf("asked for %+v, want %q", w.asked, test.want)
+			}
 		})
 	}
 }

@@ -51,33 +51,6 @@ func TestFinishTimeIsWrittenDown(t *testing.T) {
 	})
 }
 
-// Nothing is changed in dry-run. Once that is over the TTL begins.
-func TestNoFinishTimeIsWrittenInDryRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, n := newWorld(), none()
-		w.pods = true
-		n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
-		job := finished("ci", "a", "uid-a", 5)
-		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-		w.put(job)
-		feed, _ := start(t, w, n, nil)
-		at(time.Minute)
-		w.mu.Lock()
-		if len(w.patches) != 0 {
-			t.Errorf("patched in dry-run: %q", w.patches)
-		}
-		w.mu.Unlock()
-		n.set("ci", nil)
-		feed.RejudgeNamespace("ci")
-		at(time.Second)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.patches) != 1 {
-			t.Errorf("patches %q after the end of dry-run, want one", w.patches)
-		}
-	})
-}
-
 // S6: an object that starts again before its first finish time was written finishes a second time,
 // and its TTL counts from then.
 func TestFinishTimeOfWhatIsStartedAgain(t *testing.T) {
@@ -134,67 +107,29 @@ func TestFinishTimeByAClockThatIsBehind(t *testing.T) {
 // older one.
 func TestFinishTimeAndAnOlderList(t *testing.T) {
 	for name, finishedBefore := range map[string]bool{"which shows it finished": true, "which shows it at work": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.pods = true
-				w.writes, w.failing = true, 1
-				newer := finished("ci", "a", "uid-a", 5)
-				newer.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-				older := newer.DeepCopy()
-				if !finishedBefore {
-					older.Status.Conditions = nil
-				}
-				w.put(older)
-				feed, _ := start(t, w, none(), nil)
+		inBubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			w.pods = true
+			w.writes, w.failing = true, 1
+			newer := finished("ci", "a", "uid-a", 5)
+			newer.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+			older := newer.DeepCopy()
+			if !finishedBefore {
+				older.Status.Conditions = nil
+			}
+			w.put(older)
+			feed, _ := start(t, w, none(), nil)
+			synctest.Wait()
+			newer.Labels = map[string]string{"touched": "yes"}
+			w.listed = func() {
+				w.put(newer)
 				synctest.Wait()
-				newer.Labels = map[string]string{"touched": "yes"}
-				w.listed = func() {
-					w.put(newer)
-					synctest.Wait()
-				}
-				feed.RejudgeNamespace("ci")
-				at(4 * time.Second)
-				expect(t, w, "a", true)
-				at(4 * time.Second)
-				expect(t, w, "a", false)
-			})
-		})
-	}
-}
-
-// A pending finish time is forgotten with its object, by the next list at the latest.
-func TestFinishTimeOfWhatIsGone(t *testing.T) {
-	for name, missed := range map[string]bool{"told by the watch": false, "missed by the watch": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.pods = true
-				w.conflict = 1 << 30
-				job := finished("ci", "a", "uid-a", 5)
-				job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-				w.put(job)
-				feed, _ := start(t, w, none(), func(o *Options) { o.RelistEvery = time.Minute })
-				at(90 * time.Second)
-				if n := len(feed.finishes.of); n != 1 {
-					t.Fatalf("%d finish times are remembered, want that of the Job", n)
-				}
-				if missed {
-					w.lose("ci", "a")
-					at(time.Minute)
-				} else {
-					w.mu.Lock()
-					delete(w.jobs, "ci/a")
-					for _, watcher := range w.watchers {
-						watcher.Delete(job.DeepCopy())
-					}
-					w.mu.Unlock()
-					at(time.Second)
-				}
-				if n := len(feed.finishes.of); n != 0 {
-					t.Errorf("%d finish times of deleted objects are remembered", n)
-				}
-			})
+			}
+			feed.RejudgeNamespace("ci")
+			at(4 * time.Second)
+			expect(t, w, "a", true)
+			at(4 * time.Second)
+			expect(t, w, "a", false)
 		})
 	}
 }
@@ -249,34 +184,41 @@ func (b behind) Since(at time.Time) time.Duration { return b.Now().Sub(at) }
 // reported, at its second.
 func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
 	for name, flag := range map[string]bool{"of the controller": true, "of the namespace": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, n := newWorld(), none()
-				w.pods = true
-				if !flag {
-					n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
+		inBubble(t, name, func(t *testing.T) {
+			w, n := newWorld(), none()
+			w.pods = true
+			if !flag {
+				n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
+			}
+			w.put(untimed("a"))
+			began := time.Now()
+			var reported []time.Duration
+			engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}, DryRun: flag, Log: funcr.New(func(_, line string) {
+				if strings.Contains(line, `"would delete (dry run)"`) {
+					reported = append(reported, time.Since(began))
 				}
-				w.put(untimed("a"))
-				began := time.Now()
-				var reported []time.Duration
-				engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}, DryRun: flag, Log: funcr.New(func(_, line string) {
-					if strings.Contains(line, `"would delete (dry run)"`) {
-						reported = append(reported, time.Since(began))
-					}
-				}, funcr.Options{})})
-				if err != nil {
-					t.Fatal(err)
-				}
-				start(t, w, n, func(o *Options) { o.Engine = engine })
-				at(time.Minute)
-				if got := w.patched(); len(got) != 0 {
-					t.Errorf("patched %q", got)
-				}
-				if len(reported) != 1 || reported[0] < 5*time.Second || reported[0] > 7*time.Second {
-					t.Errorf("reported after %v, want once after its TTL of 5s", reported)
-				}
-				expect(t, w, "a", true)
-			})
+			}, funcr.Options{})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			feed, _ := start(t, w, n, func(o *Options) { o.Engine = engine })
+			at(time.Minute)
+			if got := w.patched(); len(got) != 0 {
+				t.Errorf("patched %q", got)
+			}
+			if len(reported) != 1 || reported[0] < 5*time.Second || reported[0] > 7*time.Second {
+				t.Errorf("reported after %v, want once after its TTL of 5s", reported)
+			}
+			expect(t, w, "a", true)
+			if flag {
+				return
+			}
+			n.set("ci", nil) // The TTL begins once the dry run is over.
+			feed.RejudgeNamespace("ci")
+			at(time.Second)
+			if got := w.patched(); len(got) != 1 {
+				t.Errorf("patches %q after the end of dry-run, want one", got)
+			}
 		})
 	}
 }
@@ -313,9 +255,7 @@ func TestFinishTimeThatCannotBeWritten(t *testing.T) {
 			expect(t, w, late, false)
 			at(29 * time.Second)
 		}
-		w.mu.Lock()
-		w.denied = ""
-		w.mu.Unlock()
+		w.locked(func() { w.denied = "" })
 		at(maxRetry + 8*time.Second)
 		expect(t, w, "a", false)
 	})

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -56,9 +55,6 @@ func backfilledLabels(t *testing.T, named string, conditions ...v1alpha1.MatchCo
 			Match:    v1alpha1.Match{MatchConditions: conditions, Kinds: []v1alpha1.GroupKind{{Kind: "ConfigMap"}}, ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: wellknown.LabelTTL, Operator: metav1.LabelSelectorOpDoesNotExist}}}},
 			Defaults: &v1alpha1.Defaults{TTLLabel: &v1alpha1.LabelValue{Value: new(v1alpha1.LabelTTL(label))}},
 		})
-		around := &reads{namespaces: none(), policies: &lagging{cached: []*expression.Policy{of}, live: []*expression.Policy{of}}}
-		live := *around
-		live.live = true
 		for i := range 16 {
 			for name, stamp := range map[string]string{
 				"given": "policy/platform " + label + " backfill", "new": "policy/platform " + label, "own": "", "changed": "policy/platform 1h backfill",
@@ -81,20 +77,11 @@ func backfilledLabels(t *testing.T, named string, conditions ...v1alpha1.MatchCo
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind := Labelled(nothing{}, nil, LabelledKind{Kind: configMap, Resource: "configmaps"})
-		kind.List, kind.Watch, kind.Get, kind.Whole = s.list, s.watch, s.get, s.whole
-		feed, err := New(kind, Options{Engine: engine, Cached: around, Live: &live, Clock: clock.RealClock{}, Log: logr.Discard()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var group sync.WaitGroup
-		group.Go(func() { _ = engine.Run(ctx) })
-		group.Go(func() { _ = feed.Run(ctx) })
+		stock(t, s.store, none(), func(o *Options) {
+			o.Engine = engine
+			over(o, func(r *reads) { r.policies = said(of) })
+		}, LabelledKind{})
 		at(10 * time.Minute)
-		cancel()
-		s.cut()
-		group.Wait()
 		deleted := func(name string) (out []time.Time) {
 			for i := range 16 {
 				out = append(out, s.at[fmt.Sprintf("%s%02d", name, i)])

@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
@@ -49,16 +46,7 @@ func TestLabelEdits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			kind := Labelled(nothing{}, nil, LabelledKind{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps"})
-			kind.List, kind.Watch, kind.Get, kind.Whole = s.list, s.watch, s.get, s.whole
-			one, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			var group sync.WaitGroup
-			group.Go(func() { _ = engine.Run(ctx) })
-			group.Go(func() { _ = one.Run(ctx) })
+			feeds, _ := stock(t, s, none(), func(o *Options) { o.Engine = engine }, LabelledKind{})
 			for i, e := range edits {
 				value := e.value
 				if offset, ok := strings.CutPrefix(value, "in "); ok {
@@ -82,14 +70,11 @@ func TestLabelEdits(t *testing.T) {
 			}
 			at(2 * time.Hour)
 			for key, o := range s.objects {
-				facts := policy.FactsOfMeta(one.kind.Profile, &o.ObjectMeta)
+				facts := policy.FactsOfMeta(feeds[0].kind.Profile, &o.ObjectMeta)
 				if v := judging.JudgeLabel(&facts, wellknown.LabelTTL, &resolution.Scope{}, time.Now().Add(-time.Minute)); v.Action == policy.Delete {
 					failed = fmt.Sprintf("S3: %s was due at %s and is still there", key, v.Expiry)
 				}
 			}
-			cancel()
-			s.cut()
-			group.Wait()
 		})
 		if failed != "" {
 			r.Fatal(failed)

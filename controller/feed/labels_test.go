@@ -2,22 +2,15 @@ package feed
 
 import (
 	"context"
-	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/action/deletion"
-	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -102,20 +95,18 @@ func TestLabelChangedUnderTheDelete(t *testing.T) {
 			o.Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
-				s.put(config("a", wellknown.LabelTTL, in(10*time.Second)))
-				stock(t, s, none(), nil, LabelledKind{})
-				at(time.Second)
-				s.cut() // deaf for a moment
-				s.before(func(key string) { s.change(key, edit) })
-				at(time.Minute)
-				expectOn(t, s, "ci/a", true)
-				if s.deletes.Load() != 1 {
-					t.Errorf("%d DELETEs, want one, which met a conflict", s.deletes.Load())
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newStore()
+			s.put(config("a", wellknown.LabelTTL, in(10*time.Second)))
+			stock(t, s, none(), nil, LabelledKind{})
+			at(time.Second)
+			s.cut() // deaf for a moment
+			s.before(func(key string) { s.change(key, edit) })
+			at(time.Minute)
+			expectOn(t, s, "ci/a", true)
+			if len(s.asked) != 1 {
+				t.Errorf("%d DELETEs, want one, which met a conflict", len(s.asked))
+			}
 		})
 	}
 }
@@ -240,38 +231,6 @@ func TestBoundsOfLabels(t *testing.T) {
 	})
 }
 
-// book is a PolicyReader over a list.
-type book struct {
-	mu       sync.Mutex
-	policies []*expression.Policy
-	failed   int
-}
-
-func (b *book) Get(context.Context, schema.GroupKind) ([]*expression.Policy, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.policies, nil
-}
-
-func (b *book) Read(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error) {
-	return b.Get(ctx, kind)
-}
-
-func (b *book) Failed(_ string, errs []error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.failed += len(errs)
-}
-
-func policyOf(t *testing.T, spec v1alpha1.LifecyclePolicySpec) *expression.Policy {
-	t.Helper()
-	compiled, errs := expression.NewCompiler(8).Policy(&v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: "platform"}, Spec: spec})
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	return compiled
-}
-
 // A policy that has to see more than metadata: the object is read whole, once, before it would go,
 // and not for anything else.
 func TestPolicyThatNeedsTheWholeObject(t *testing.T) {
@@ -290,27 +249,24 @@ func TestPolicyThatNeedsTheWholeObject(t *testing.T) {
 		"it cannot be told":  {"perhaps", true, 1},
 		"no condition asked": {nil, true, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, said := newStore(), &book{}
-				spec := bounded
-				if row.precious == nil {
-					spec.Match = v1alpha1.Match{}
-				}
-				said.policies = []*expression.Policy{policyOf(t, spec)}
-				s.spec = map[string]any{"precious": row.precious}
-				s.put(config("a", wellknown.LabelTTL, "5m"))
-				stock(t, s, none(), func(o *Options) { over(o, func(r *reads) { r.policies = said }) }, LabelledKind{})
-				at(4 * time.Minute)
-				if s.wholes.Load() != 0 {
-					t.Error("it was read whole before its time")
-				}
-				at(2 * time.Minute)
-				expectOn(t, s, "ci/a", row.there)
-				if s.wholes.Load() != row.wholes {
-					t.Errorf("read whole %d times, want %d", s.wholes.Load(), row.wholes)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newStore()
+			spec := bounded
+			if row.precious == nil {
+				spec.Match = v1alpha1.Match{}
+			}
+			s.spec = map[string]any{"precious": row.precious}
+			s.put(config("a", wellknown.LabelTTL, "5m"))
+			stock(t, s, none(), func(o *Options) { over(o, func(r *reads) { r.policies = said(lifecycle(t, spec)) }) }, LabelledKind{})
+			at(4 * time.Minute)
+			if s.wholes.Load() != 0 {
+				t.Error("it was read whole before its time")
+			}
+			at(2 * time.Minute)
+			expectOn(t, s, "ci/a", row.there)
+			if s.wholes.Load() != row.wholes {
+				t.Errorf("read whole %d times, want %d", s.wholes.Load(), row.wholes)
+			}
 		})
 	}
 }
@@ -338,81 +294,27 @@ func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 		"the runtime is not known": {label: "torch", live: ttlOf(30), fails: true, there: true},
 		"condition is false":       {label: "torch", live: ttlOf(30), fails: true, condition: "false"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				spec := bounded
-				if row.condition != "" {
-					spec.Match.MatchConditions = []v1alpha1.MatchCondition{{Name: "other", Expression: row.condition}}
-				}
-				s, said, of := newStore(), &book{policies: []*expression.Policy{policyOf(t, spec)}}, labelledRuntime(t)
-				object := config("a", wellknown.LabelTTL, "5m")
-				if row.label != "" {
-					object.Labels["runtime"] = row.label
-				}
-				s.put(object)
-				stock(t, s, none(), func(o *Options) {
-					over(o, func(r *reads) {
-						r.policies, r.runtimes = said, runtimes{&lagging{now: row.live, fails: row.fails}}
-						r.profile = func() *expression.Profile {
-							return &expression.Profile{Profile: &policy.Profile{Kind: configMap}, Runtime: of}
-						}
-					})
-				}, LabelledKind{})
-				at(10 * time.Minute)
-				expectOn(t, s, "ci/a", row.there)
-			})
-		})
-	}
-}
-
-// A kind that may not be read, or whose conversion is broken, delays no other; who asked is told of
-// the refusal.
-func TestOneFailingKindDelaysNoOther(t *testing.T) {
-	for name, err := range map[string]error{
-		"forbidden":  apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", errors.New("no")),
-		"conversion": apierrors.NewInternalError(errors.New("conversion webhook failed")),
-		"gone":       apierrors.NewNotFound(schema.GroupResource{Resource: "things"}, ""),
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				broken, healthy := newStore(), newStore()
-				broken.refuse = err
-				healthy.put(config("a", wellknown.LabelTTL, in(5*time.Second)))
-				broken.put(config("b", wellknown.LabelTTL, in(5*time.Second)))
-				var told atomic.Int32
-				both := &two{healthy: healthy, broken: broken}
-				engine, errNew := engine.New(engine.Options{Triggers: triggers(both), Clock: clock.RealClock{}})
-				if errNew != nil {
-					t.Fatal(errNew)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				var group sync.WaitGroup
-				group.Go(func() { _ = engine.Run(ctx) })
-				for resource, of := range map[string]*store{"configmaps": healthy, "things": broken} {
-					options := Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Forbidden: func() { told.Add(1) }}
-					kind := Labelled(nothing{}, nil, LabelledKind{Kind: schema.GroupVersionKind{Version: "v1", Kind: resource}, Resource: resource})
-					kind.List, kind.Watch, kind.Get, kind.Whole = of.list, of.watch, of.get, of.whole
-					one, err := New(kind, options)
-					if err != nil {
-						t.Fatal(err)
+		inBubble(t, name, func(t *testing.T) {
+			spec := bounded
+			if row.condition != "" {
+				spec.Match.MatchConditions = []v1alpha1.MatchCondition{{Name: "other", Expression: row.condition}}
+			}
+			s, of := newStore(), labelledRuntime(t)
+			object := config("a", wellknown.LabelTTL, "5m")
+			if row.label != "" {
+				object.Labels["runtime"] = row.label
+			}
+			s.put(object)
+			stock(t, s, none(), func(o *Options) {
+				over(o, func(r *reads) {
+					r.policies, r.runtimes = said(lifecycle(t, spec)), runtimes{&lagging{now: row.live, fails: row.fails}}
+					r.profile = func() *expression.Profile {
+						return &expression.Profile{Profile: &policy.Profile{Kind: configMap}, Runtime: of}
 					}
-					group.Go(func() { _ = one.Run(ctx) })
-				}
-				at(5100 * time.Millisecond)
-				expectOn(t, healthy, "ci/a", false)
-				broken.mu.Lock()
-				broken.refuse = nil
-				broken.mu.Unlock()
-				at(20 * time.Second)
-				expectOn(t, broken, "ci/b", false)
-				if (told.Load() > 0) != (name == "forbidden") {
-					t.Errorf("told of a refusal %d times", told.Load())
-				}
-				cancel()
-				healthy.cut()
-				broken.cut()
-				group.Wait()
-			})
+				})
+			}, LabelledKind{})
+			at(10 * time.Minute)
+			expectOn(t, s, "ci/a", row.there)
 		})
 	}
 }

@@ -1,8 +1,6 @@
 package feed
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,22 +12,12 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// noRuntimes are runtimes that may not be read.
-type noRuntimes struct{}
-
-func (noRuntimes) Get(context.Context, *expression.Reference) (map[string]any, error) {
-	return nil, errors.New("forbidden")
-}
-func (u noRuntimes) Read(ctx context.Context, r *expression.Reference) (map[string]any, error) {
-	return u.Get(ctx, r)
-}
-
 // A runtime that cannot be read does not disable a deadline that the object has itself, nor does it
 // keep what has failed from being stopped.
 func TestOwnDeadlineWithoutItsRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)
-		over(&r.options, func(r *reads) { r.runtimes = noRuntimes{} })
+		over(&r.options, func(r *reads) { r.runtimes = runtimes{&lagging{blind: true, fails: true}} })
 		kind, group := "Recipe", "example.com"
 		of, errs := expression.NewCompiler(10).Profile(&v1alpha1.KindProfile{ObjectMeta: metav1.ObjectMeta{Name: "users"}, Spec: v1alpha1.KindProfileSpec{
 			Kind:  v1alpha1.ProfiledKind{Group: "example.com", Version: "v1", Kind: "User", Resource: "users"},

@@ -75,28 +75,26 @@ func TestKeyFromAnOwnersTemplate(t *testing.T) {
 		"the owner's kind is no one": {nil, &meta.NoKindMatchError{}, true},
 		"no answer":                  {nil, errors.New("connection refused"), true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, o := newStore(), &owners{object: test.owner, err: test.err}
-				child := config("child", wellknown.LabelTTL, "1m")
-				child.CreationTimestamp = metav1.Now()
-				child.OwnerReferences = ownedBy("apps/v1", "ReplicaSet")
-				s.put(child)
-				plain := config("plain", wellknown.LabelTTL, "1m")
-				plain.CreationTimestamp = metav1.Now()
-				s.put(plain)
-				stock(t, s, none(), func(options *Options) { options.Owners = o }, LabelledKind{})
-				at(59 * time.Second)
-				if o.count() != 0 {
-					t.Error("the owner was read before anything was due")
-				}
-				at(30 * time.Second)
-				expectOn(t, s, "ci/child", test.there)
-				expectOn(t, s, "ci/plain", false)
-				if o.count() == 0 {
-					t.Error("the owner was not read")
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s, o := newStore(), &owners{object: test.owner, err: test.err}
+			child := config("child", wellknown.LabelTTL, "1m")
+			child.CreationTimestamp = metav1.Now()
+			child.OwnerReferences = ownedBy("apps/v1", "ReplicaSet")
+			s.put(child)
+			plain := config("plain", wellknown.LabelTTL, "1m")
+			plain.CreationTimestamp = metav1.Now()
+			s.put(plain)
+			stock(t, s, none(), func(options *Options) { options.Owners = o }, LabelledKind{})
+			at(59 * time.Second)
+			if o.count() != 0 {
+				t.Error("the owner was read before anything was due")
+			}
+			at(30 * time.Second)
+			expectOn(t, s, "ci/child", test.there)
+			expectOn(t, s, "ci/plain", false)
+			if o.count() == 0 {
+				t.Error("the owner was not read")
+			}
 		})
 	}
 }
@@ -157,15 +155,13 @@ func TestClaimOfAStatefulSet(t *testing.T) {
 		"web-0":        false, // There is no name of a template.
 		"data-web":     false,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
-				s.put(config(name, wellknown.LabelTTL, "1m"))
-				of := claimTemplates{"web": "1m", "my-web": "1m", "other": "1h"}
-				stock(t, s, none(), func(options *Options) { options.Owners = of }, LabelledKind{Kind: claims, Resource: "persistentvolumeclaims"})
-				at(2 * time.Minute)
-				expectOn(t, s, "ci/"+name, there)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newStore()
+			s.put(config(name, wellknown.LabelTTL, "1m"))
+			of := claimTemplates{"web": "1m", "my-web": "1m", "other": "1h"}
+			stock(t, s, none(), func(options *Options) { options.Owners = of }, LabelledKind{Kind: claims, Resource: "persistentvolumeclaims"})
+			at(2 * time.Minute)
+			expectOn(t, s, "ci/"+name, there)
 		})
 	}
 	// A claim of the same name for another kind has no owner.
@@ -207,22 +203,20 @@ func TestTTLFromAnOwnersTemplate(t *testing.T) {
 		"native field":     {"jobset.x-k8s.io/v1alpha2", "JobSet", 5, false, false},
 		"Job of a CronJob": {"batch/v1", "CronJob", -1, false, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, o := newWorld(), &owners{object: templated("annotations", wellknown.AnnotationTTL, "5s")}
-				job := finished("ci", "a", "uid-a", test.native)
-				job.OwnerReferences = ownedBy(test.apiVersion, test.kind)
-				if test.native < 0 {
-					job.Annotations = map[string]string{wellknown.AnnotationTTL: "5s"}
-				}
-				w.put(job)
-				start(t, w, none(), func(options *Options) { options.Owners = o })
-				at(10 * time.Second)
-				expect(t, w, "a", test.there)
-				if (o.reads > 0) != test.reads {
-					t.Errorf("the owner was read %d times", o.reads)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			w, o := newWorld(), &owners{object: templated("annotations", wellknown.AnnotationTTL, "5s")}
+			job := finished("ci", "a", "uid-a", test.native)
+			job.OwnerReferences = ownedBy(test.apiVersion, test.kind)
+			if test.native < 0 {
+				job.Annotations = map[string]string{wellknown.AnnotationTTL: "5s"}
+			}
+			w.put(job)
+			start(t, w, none(), func(options *Options) { options.Owners = o })
+			at(10 * time.Second)
+			expect(t, w, "a", test.there)
+			if (o.reads > 0) != test.reads {
+				t.Errorf("the owner was read %d times", o.reads)
+			}
 		})
 	}
 }

@@ -1,10 +1,7 @@
 package feed
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -15,12 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/controller/action/deletion"
-	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/wellknown"
@@ -63,6 +55,7 @@ func podsOf(t *testing.T, j *jobs, finalizers ...string) (*world, *Feed) {
 	w := newWorld()
 	w.pods = true
 	pod := finished("ci", "a", "uid-a", -1)
+	pod.Labels = map[string]string{batchv1.ControllerUidLabel: "uid-owner"}
 	pod.Finalizers, pod.OwnerReferences = finalizers, ownedBy("batch/v1", "Job")
 	pod.Spec.TTLSecondsAfterFinished = nil
 	w.put(pod)
@@ -80,7 +73,7 @@ func TestPodOfARunningJob(t *testing.T) {
 			t.Errorf("the Job was read %d times for a Pod that it has not counted", j.reads)
 		}
 		w.mu.Lock()
-		counted := w.jobs["ci/a"].DeepCopy()
+		counted := w.objects["ci/a"].DeepCopy()
 		w.mu.Unlock()
 		counted.Finalizers = nil
 		w.put(counted)
@@ -105,122 +98,44 @@ func TestJobIsReadBeforeItsPodIsDeleted(t *testing.T) {
 		"may not be read":   {err: forbidden, there: true},
 		"does not answer":   {err: errors.New("no route"), there: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				j := &jobs{cached: saying("5s"), live: test.live, err: test.err}
-				w, feed := podsOf(t, j)
-				at(time.Hour)
-				expect(t, w, "a", test.there)
-				if j.reads == 0 {
-					t.Error("it was not asked")
-				}
-				j.set(func() { j.live, j.err = saying("5s"), nil })
-				feed.RejudgePods("ci", "uid-job", true)
-				at(10 * time.Minute)
-				expect(t, w, "a", false)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			j := &jobs{cached: saying("5s"), live: test.live, err: test.err}
+			w, feed := podsOf(t, j)
+			at(time.Hour)
+			expect(t, w, "a", test.there)
+			if j.reads == 0 {
+				t.Error("it was not asked")
+			}
+			j.set(func() { j.live, j.err = saying("5s"), nil })
+			feed.RejudgePods("ci", "uid-owner", true)
+			at(10 * time.Minute)
+			expect(t, w, "a", false)
 		})
 	}
 }
 
 // Nothing deletes a Pod of a Job by itself. A Job that comes to say something reaches the Pods that
-// were seen before, by a list of its Pods alone.
+// were seen before, even if the first list fails: by a list of the Pods that have its label, or by
+// their owners, where another controller manages the Job and its Pods need not have the label.
 func TestRejudgePods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := &jobs{live: saying("")}
-		w, feed := podsOf(t, j)
-		at(time.Hour)
-		expect(t, w, "a", true)
-		j.set(func() { j.cached, j.live = saying("5s"), saying("5s") })
-		feed.RejudgePods("ci", "uid-job", true)
-		at(time.Second)
-		expect(t, w, "a", false)
-		if want := "ci batch.kubernetes.io/controller-uid=uid-job"; !slices.Contains(w.selectors, want) {
-			t.Errorf("listed %q, want %q", w.selectors, want)
-		}
-	})
-}
-
-// bothWorlds is an API server with Pods and Jobs.
-type bothWorlds struct{ pods, jobs *world }
-
-func (b bothWorlds) Delete(ctx context.Context, r deletion.Request) deletion.Response {
-	if r.Kind == "Pod" {
-		return b.pods.Delete(ctx, r)
-	}
-	return b.jobs.Delete(ctx, r)
-}
-
-// Another controller finishes many Jobs, whose Pods need not have the label of the Job. What that
-// changes are Pods: the Jobs themselves are deleted without a live read. One list a second finds
-// the Pods by their owners, and no other Pod is judged again.
-func TestJobsManagedByAnotherController(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const many = 200
-		pods, jobs := newWorld(), newWorld()
-		pods.pods = true
-		for _, name := range []string{"own", "other"} {
-			pod := finished("ci", name, "uid-"+name, -1)
-			pod.OwnerReferences, pod.Spec.TTLSecondsAfterFinished = ownedBy("batch/v1", "Job"), nil
-			pod.OwnerReferences[0].UID = types.UID(map[string]string{"own": "uid-7", "other": "none"}[name])
-			pods.put(pod)
-		}
-		followed, counted := follow.NewJobs(nil), map[types.UID]int{}
-		var options Options
-		both, err := engine.New(engine.Options{Triggers: triggers(bothWorlds{pods: pods, jobs: jobs})})
-		if err != nil {
-			t.Fatal(err)
-		}
-		feed, _ := start(t, pods, none(), func(o *Options) {
-			o.Engine = both
-			over(o, func(r *reads) {
-				r.counters = func(pod *policy.Facts, live bool) (*resolution.PodCounter, error) {
-					counted[pod.Owner.UID]++
-					return followed.PodCounter(pod), nil
-				}
-			})
-			options = *o
+	for name, labelled := range map[string]bool{"by label": true, "by owner": false} {
+		inBubble(t, name, func(t *testing.T) {
+			j := &jobs{live: saying("")}
+			w, feed := podsOf(t, j)
+			at(time.Hour)
+			expect(t, w, "a", true)
+			j.set(func() { j.cached, j.live = saying("5s"), saying("5s") })
+			w.locked(func() { w.broken, w.selectors = 1, nil })
+			feed.RejudgePods("ci", "uid-owner", labelled)
+			at(5 * time.Second)
+			expect(t, w, "a", false)
+			want := "ci "
+			if labelled {
+				want += "batch.kubernetes.io/controller-uid=uid-owner"
+			}
+			if !slices.Equal(w.selectors, []string{want}) {
+				t.Errorf("listed %q, want %q", w.selectors, want)
+			}
 		})
-		followed.OnChange(feed.RejudgePods)
-		kind := jobs.kind()
-		kind.Observer = followed
-		run(t, kind, options, jobs.cut)
-		at(time.Second)
-		before, lists := maps.Clone(counted), pods.listings()
-		for i := range many {
-			job := finished("ci", fmt.Sprint("j", i), fmt.Sprint("uid-", i), 5)
-			job.Spec.ManagedBy = ptr.To("example.com/batch")
-			running := job.DeepCopy()
-			running.Status.Conditions = nil
-			jobs.put(running)
-			jobs.put(job)
-			at(10 * time.Millisecond)
-		}
-		at(10 * time.Second)
-		if jobs.count() > 0 || jobs.gets > 0 {
-			t.Errorf("%d Jobs are left, and %d live reads were sent, want none", jobs.count(), jobs.gets)
-		}
-		if n := pods.listings() - lists; n < 2 || n > 4 {
-			t.Errorf("%d lists of Pods in the two seconds in which %d Jobs finished, want 2 to 4", n, many)
-		}
-		if counted["uid-7"] == before["uid-7"] || counted["none"] != before["none"] {
-			t.Errorf("judged %v, and %v before: want the Pod of a finished Job judged again alone", counted, before)
-		}
-		pods.mu.Lock()
-		pods.broken = 1
-		pods.mu.Unlock()
-		before = maps.Clone(counted)
-		feed.RejudgePods("ci", "uid-7", false)
-		at(5 * time.Second)
-		if counted["uid-7"] == before["uid-7"] {
-			t.Error("the Pod was not judged again after a list that failed")
-		}
-		jobs.put(finished("ci", "late", "uid-late", 5))
-		at(time.Second)
-		feed.RejudgeNamespace("ci") // A PodTally has changed: that concerns Pods, too.
-		at(10 * time.Second)
-		if jobs.count() > 0 || jobs.gets > 0 {
-			t.Errorf("%d Jobs are left, and %d live reads were sent because of Pods, want none", jobs.count(), jobs.gets)
-		}
-	})
+	}
 }

@@ -25,35 +25,31 @@ func TestChangeOfANamespaceHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 		"a longer minimum":  {wellknown.AnnotationMinTTL: "1h"},
 		"an unreadable one": {wellknown.AnnotationMinTTL: "soon"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, n := newWorld(), none()
-				w.put(finished("ci", "a", "uid-a", 5))
-				stamped := finished("ci", "b", "uid-b", 5)
-				stamped.Annotations = map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"}
-				w.put(stamped)
-				w.put(finished("other", "c", "uid-c", 5))
-				feed, _ := start(t, w, n, nil)
-				at(time.Second)
-				judging := make(chan struct{})
-				w.mu.Lock()
-				w.listed = func() { <-judging }
-				w.mu.Unlock()
-				n.set("ci", annotations)
-				feed.RejudgeNamespace("ci")
-				at(10 * time.Second)
-				expect(t, w, "a", true)
-				expect(t, w, "b", true)
-				if w.has("other", "c") {
-					t.Error("another namespace waits, too")
-				}
-				close(judging)
-				n.set("ci", nil)
-				feed.RejudgeNamespace("ci")
-				at(10 * time.Second)
-				expect(t, w, "a", false)
-				expect(t, w, "b", false)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			w, n := newWorld(), none()
+			w.put(finished("ci", "a", "uid-a", 5))
+			stamped := finished("ci", "b", "uid-b", 5)
+			stamped.Annotations = map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"}
+			w.put(stamped)
+			w.put(finished("other", "c", "uid-c", 5))
+			feed, _ := start(t, w, n, nil)
+			at(time.Second)
+			judging := make(chan struct{})
+			w.locked(func() { w.listed = func() { <-judging } })
+			n.set("ci", annotations)
+			feed.RejudgeNamespace("ci")
+			at(10 * time.Second)
+			expect(t, w, "a", true)
+			expect(t, w, "b", true)
+			if w.has("other/c") {
+				t.Error("another namespace waits, too")
+			}
+			close(judging)
+			n.set("ci", nil)
+			feed.RejudgeNamespace("ci")
+			at(10 * time.Second)
+			expect(t, w, "a", false)
+			expect(t, w, "b", false)
 		})
 	}
 }
@@ -68,9 +64,7 @@ func TestChangeOfAPolicyHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 		at(time.Second)
 		judging := make(chan struct{})
 		defer close(judging)
-		w.mu.Lock()
-		w.listed = func() { <-judging }
-		w.mu.Unlock()
+		w.locked(func() { w.listed = func() { <-judging } })
 		low := v1alpha1.Duration("1h")
 		p.mu.Lock()
 		p.live = []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{Bounds: &v1alpha1.Bounds{MinTTL: &low}})}

@@ -49,6 +49,9 @@ func (p *lagging) Failed(_ string, errs []error) {
 	p.failures += len(errs)
 }
 
+// said are policies that a cache and the API server agree on.
+func said(policies ...*expression.Policy) *lagging { return &lagging{cached: policies, live: policies} }
+
 type runtimes struct{ *lagging }
 
 func (r runtimes) Get(context.Context, *expression.Reference) (map[string]any, error) {
@@ -84,20 +87,6 @@ func lifecycle(t *testing.T, spec v1alpha1.LifecyclePolicySpec) *expression.Poli
 
 func defaultTTL(ttl v1alpha1.TTL) v1alpha1.LifecyclePolicySpec {
 	return v1alpha1.LifecyclePolicySpec{Defaults: &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{Value: &ttl}}}
-}
-
-func TestPolicyGivesDefaultPastAdmission(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &lagging{}
-		p.cached = []*expression.Policy{lifecycle(t, defaultTTL("30s"))}
-		p.live = p.cached
-		w.put(finished("ci", "a", "uid-a", -1))
-		start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.policies = p }) })
-		at(29 * time.Second)
-		expect(t, w, "a", true)
-		at(2 * time.Second)
-		expect(t, w, "a", false)
-	})
 }
 
 // The policy is withdrawn, and the cache does not know yet.
@@ -220,18 +209,16 @@ func TestRuntimeIsReadLiveBeforeADeletion(t *testing.T) {
 		"lowered since, and stamped":     {cached: ttlOf(30), live: ttlSince(20, time.Now().Add(time.Hour)), ttl: -1},
 		"lowered since, with backfill":   {cached: ttlOf(30), live: backfilling(unstamped(ttlOf(20))), ttl: -1, gone: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, p := newWorld(), &lagging{old: test.cached, now: test.live, fails: test.fails}
-				job := finished("ci", "a", "uid-a", test.ttl)
-				job.Labels = map[string]string{"runtime": "torch"}
-				w.put(job)
-				withRuntime(t, w, p)
-				at(29 * time.Second)
-				expect(t, w, "a", true)
-				at(5 * time.Minute)
-				expect(t, w, "a", !test.gone)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			w, p := newWorld(), &lagging{old: test.cached, now: test.live, fails: test.fails}
+			job := finished("ci", "a", "uid-a", test.ttl)
+			job.Labels = map[string]string{"runtime": "torch"}
+			w.put(job)
+			withRuntime(t, w, p)
+			at(29 * time.Second)
+			expect(t, w, "a", true)
+			at(5 * time.Minute)
+			expect(t, w, "a", !test.gone)
 		})
 	}
 }
@@ -241,38 +228,36 @@ func TestRuntimeIsReadLiveBeforeADeletion(t *testing.T) {
 // go by what it says.
 func TestRuntimeThatCannotBeRead(t *testing.T) {
 	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, p := newWorld(), &lagging{blind: true, fails: true, old: ttlOf(30), now: ttlOf(30)}
-				w.streams = streams
-				uses := func(name string) {
-					job := finished("ci", name, "uid-"+name, 30)
-					job.Labels = map[string]string{"runtime": "torch"}
-					w.put(job)
-				}
-				uses("a")
-				w.put(finished("ci", "b", "uid-b", 30))
-				withRuntime(t, w, p)
-				at(time.Second)
-				uses("c")
-				w.put(finished("ci", "d", "uid-d", 30))
-				at(31 * time.Second)
-				for name, there := range map[string]bool{"a": true, "b": false, "c": true, "d": false} {
-					expect(t, w, name, there)
-				}
-				lists := w.listings()
-				at(10 * time.Minute)
-				expect(t, w, "a", true)
-				if again := w.listings() - lists; again > 12 {
-					t.Errorf("listed %d times in ten minutes for what cannot be read", again)
-				}
-				p.mu.Lock()
-				p.blind, p.fails = false, false
-				p.mu.Unlock()
-				at(2 * time.Minute)
-				expect(t, w, "a", false)
-				expect(t, w, "c", false)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			w, p := newWorld(), &lagging{blind: true, fails: true, old: ttlOf(30), now: ttlOf(30)}
+			w.streams = streams
+			uses := func(name string) {
+				job := finished("ci", name, "uid-"+name, 30)
+				job.Labels = map[string]string{"runtime": "torch"}
+				w.put(job)
+			}
+			uses("a")
+			w.put(finished("ci", "b", "uid-b", 30))
+			withRuntime(t, w, p)
+			at(time.Second)
+			uses("c")
+			w.put(finished("ci", "d", "uid-d", 30))
+			at(31 * time.Second)
+			for name, there := range map[string]bool{"a": true, "b": false, "c": true, "d": false} {
+				expect(t, w, name, there)
+			}
+			lists := w.listings()
+			at(10 * time.Minute)
+			expect(t, w, "a", true)
+			if again := w.listings() - lists; again > 12 {
+				t.Errorf("listed %d times in ten minutes for what cannot be read", again)
+			}
+			p.mu.Lock()
+			p.blind, p.fails = false, false
+			p.mu.Unlock()
+			at(2 * time.Minute)
+			expect(t, w, "a", false)
+			expect(t, w, "c", false)
 		})
 	}
 }
@@ -301,40 +286,38 @@ func TestRejudgeAll(t *testing.T) {
 // of them, but no object is deleted by a default that was removed before that read began (S1, S6).
 func TestDrainByADefault(t *testing.T) {
 	for name, withdrawn := range map[string]bool{"to the end": false, "withdrawn in the middle": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const count = 90 // as many as a fake watch holds
-				w, n := newWorld(), none()
-				w.streams, n.slow = false, 10*time.Millisecond
-				annotations := map[string]string{wellknown.AnnotationDefaultTTL: "30s"}
-				annotations[wellknown.AnnotationDefaultSince] = resolution.FormatSince(time.Now().Add(-time.Hour), resolution.DefaultsHash(annotations))
-				n.set("ci", annotations)
-				for i := range count {
-					w.put(finished("ci", fmt.Sprintf("job-%d", i), fmt.Sprintf("uid-%d", i), -1))
+		inBubble(t, name, func(t *testing.T) {
+			const count = 90 // as many as a fake watch holds
+			w, n := newWorld(), none()
+			w.streams, n.slow = false, 10*time.Millisecond
+			annotations := map[string]string{wellknown.AnnotationDefaultTTL: "30s"}
+			annotations[wellknown.AnnotationDefaultSince] = resolution.FormatSince(time.Now().Add(-time.Hour), resolution.DefaultsHash(annotations))
+			n.set("ci", annotations)
+			for i := range count {
+				w.put(finished("ci", fmt.Sprintf("job-%d", i), fmt.Sprintf("uid-%d", i), -1))
+			}
+			start(t, w, n, nil)
+			at(30 * time.Second)
+			for w.count() > count/2 {
+				at(time.Millisecond)
+			}
+			if !withdrawn {
+				at(10 * time.Second)
+				if left := w.count(); left > 0 {
+					t.Errorf("%d of %d are left", left, count)
 				}
-				start(t, w, n, nil)
-				at(30 * time.Second)
-				for w.count() > count/2 {
-					at(time.Millisecond)
+				if n.reads > count/3 {
+					t.Errorf("%d live reads of the namespace for %d deletions: they are not shared", n.reads, count)
 				}
-				if !withdrawn {
-					at(10 * time.Second)
-					if left := w.count(); left > 0 {
-						t.Errorf("%d of %d are left", left, count)
-					}
-					if n.reads > count/3 {
-						t.Errorf("%d live reads of the namespace for %d deletions: they are not shared", n.reads, count)
-					}
-					return
-				}
-				n.set("ci", nil)
-				at(n.slow) // what was asked for before is answered by now
-				left := w.count()
-				at(time.Hour)
-				if now := w.count(); left == 0 || now != left {
-					t.Errorf("%d were left when the default was withdrawn, and %d an hour later", left, now)
-				}
-			})
+				return
+			}
+			n.set("ci", nil)
+			at(n.slow) // what was asked for before is answered by now
+			left := w.count()
+			at(time.Hour)
+			if now := w.count(); left == 0 || now != left {
+				t.Errorf("%d were left when the default was withdrawn, and %d an hour later", left, now)
+			}
 		})
 	}
 }

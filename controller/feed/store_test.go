@@ -2,71 +2,35 @@ package feed
 
 import (
 	"context"
-	"maps"
-	"net/http"
-	"slices"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// store is the metadata of the objects of one kind in an API server, watched by selector: what
-// begins to match is told as added, and what ceases to match as deleted, in its last matching
-// state, as the API server does.
+// store is an API server with the metadata of the objects of one kind.
 type store struct {
-	mu       sync.Mutex
-	objects  map[string]*metav1.PartialObjectMetadata
-	version  int
-	watchers map[*watch.RaceFreeFakeWatcher]labels.Selector
-	lists    int
-	wholes   atomic.Int32 // objects that were read whole
-	spec     map[string]any
-	refuse   error // of lists and watches
-	deletes  atomic.Int32
-	meddle   func(key string) // runs once, with the next DELETE, before it is looked at; the store is not locked
+	*api[*metav1.PartialObjectMetadata]
+	wholes atomic.Int32 // objects that were read whole
+	spec   map[string]any
 }
 
 func newStore() *store {
-	return &store{objects: map[string]*metav1.PartialObjectMetadata{}, version: 100, watchers: map[*watch.RaceFreeFakeWatcher]labels.Selector{}}
-}
-
-func (s *store) put(object *metav1.PartialObjectMetadata) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.version++
-	object = object.DeepCopy()
-	object.ResourceVersion = strconv.Itoa(s.version)
-	key := name(object.Namespace, object.Name)
-	s.tell(s.objects[key], object)
-	s.objects[key] = object
-}
-
-// change edits the stored object.
-func (s *store) change(key string, edit func(*metav1.PartialObjectMetadata)) {
-	s.mu.Lock()
-	object := s.objects[key].DeepCopy()
-	s.mu.Unlock()
-	edit(object)
-	s.put(object)
+	return &store{api: newAPI("configmaps", func() *metav1.PartialObjectMetadata { return &metav1.PartialObjectMetadata{} },
+		func() client.ObjectList { return &metav1.PartialObjectMetadataList{} })}
 }
 
 func (s *store) label(key, value string) {
@@ -77,88 +41,6 @@ func (s *store) label(key, value string) {
 			o.Labels = map[string]string{wellknown.LabelTTL: value}
 		}
 	})
-}
-
-func (s *store) tell(old, object *metav1.PartialObjectMetadata) {
-	for watcher, selector := range s.watchers {
-		was := old != nil && selector.Matches(labels.Set(old.Labels))
-		is := object != nil && selector.Matches(labels.Set(object.Labels))
-		switch {
-		case was && is:
-			watcher.Modify(object.DeepCopy())
-		case is:
-			watcher.Add(object.DeepCopy())
-		case was:
-			last := old.DeepCopy()
-			last.ResourceVersion = strconv.Itoa(s.version)
-			watcher.Delete(last)
-		}
-	}
-}
-
-func (s *store) list(_ context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lists++
-	if s.refuse != nil {
-		return nil, s.refuse
-	}
-	selector, err := labels.Parse(options.LabelSelector)
-	if err != nil {
-		return nil, err
-	}
-	list := &metav1.PartialObjectMetadataList{}
-	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
-		if o := s.objects[key]; selector.Matches(labels.Set(o.Labels)) && (namespace == "" || o.Namespace == namespace) {
-			list.Items = append(list.Items, *o.DeepCopy())
-		}
-	}
-	list.ResourceVersion = strconv.Itoa(s.version)
-	return list, nil
-}
-
-func (s *store) watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refuse != nil {
-		return nil, s.refuse
-	}
-	selector, err := labels.Parse(options.LabelSelector)
-	if err != nil {
-		return nil, err
-	}
-	watcher := watch.NewRaceFreeFake()
-	s.watchers[watcher] = selector
-	if options.SendInitialEvents != nil && *options.SendInitialEvents {
-		for _, key := range slices.Sorted(maps.Keys(s.objects)) {
-			if o := s.objects[key]; selector.Matches(labels.Set(o.Labels)) {
-				watcher.Add(o.DeepCopy())
-			}
-		}
-		end := &metav1.PartialObjectMetadata{}
-		end.ResourceVersion = strconv.Itoa(s.version)
-		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-		watcher.Action(watch.Bookmark, end)
-	}
-	return watcher, nil
-}
-
-func (s *store) cut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for watcher := range s.watchers {
-		watcher.Stop()
-	}
-	clear(s.watchers)
-}
-
-func (s *store) get(_ context.Context, namespace, key string) (runtime.Object, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if o, ok := s.objects[name(namespace, key)]; ok {
-		return o.DeepCopy(), nil
-	}
-	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key)
 }
 
 func (s *store) whole(ctx context.Context, namespace, key string) (runtime.Object, error) {
@@ -172,48 +54,6 @@ func (s *store) whole(ctx context.Context, namespace, key string) (runtime.Objec
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	content["spec"] = s.spec
 	return &unstructured.Unstructured{Object: content}, err
-}
-
-// Delete implements engine.Deleter with the preconditions of the API server.
-func (s *store) Delete(_ context.Context, r deletion.Request) deletion.Response {
-	key := name(r.Namespace, r.Name)
-	s.mu.Lock()
-	meddle := s.meddle
-	s.meddle = nil
-	s.mu.Unlock()
-	if meddle != nil {
-		meddle(key)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.deletes.Add(1)
-	o, ok := s.objects[key]
-	switch {
-	case !ok:
-		return deletion.Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
-	case o.UID != r.UID || o.ResourceVersion != r.ResourceVersion:
-		return deletion.Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
-	case r.DryRun:
-		return deletion.Response{Code: http.StatusOK}
-	}
-	delete(s.objects, key)
-	s.version++
-	s.tell(o, nil)
-	return deletion.Response{Code: http.StatusOK}
-}
-
-// before runs f once, with the next DELETE, before that is looked at.
-func (s *store) before(f func(key string)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.meddle = f
-}
-
-func (s *store) has(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.objects[key]
-	return ok
 }
 
 // config is an object that is created now, with labels.
@@ -249,9 +89,7 @@ func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds .
 	if change != nil {
 		change(&options)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	group.Go(func() { _ = engine.Run(ctx) })
+	running(t, options.Engine.Run, nothingToCut)
 	var feeds []*Feed
 	for _, labelled := range kinds {
 		if labelled.Resource == "" {
@@ -264,14 +102,9 @@ func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds .
 			t.Fatal(err)
 		}
 		feeds = append(feeds, one)
-		group.Go(func() { _ = one.Run(ctx) })
+		running(t, one.Run, s.cut)
 	}
-	t.Cleanup(func() {
-		cancel()
-		s.cut()
-		group.Wait()
-	})
-	return feeds, engine
+	return feeds, options.Engine
 }
 
 func expectOn(t *testing.T, s *store, key string, there bool) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,10 +26,8 @@ func TestWatchTooOldListsAgain(t *testing.T) {
 		w.put(finished("ci", "gone", "uid-gone", 60))
 		_, engine := start(t, w, none(), nil)
 		at(time.Second)
-		w.mu.Lock()
-		w.stale = true
-		w.mu.Unlock()
-		w.lose("ci", "gone")
+		w.locked(func() { w.stale = true })
+		w.lose("ci/gone")
 		w.cut()
 		missed := finished("ci", "missed", "uid-missed", 5)
 		w.put(missed)
@@ -50,17 +47,15 @@ func TestRelistDoesNotWaitForAWatch(t *testing.T) {
 		"errors":    apierrors.NewInternalError(errors.New("the watch cache is broken")),
 		"no answer": errors.New("connection reset by peer"),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				start(t, w, none(), func(o *Options) { o.RelistEvery = 5 * time.Minute })
-				at(time.Second)
-				w.deafen(err)
-				w.cut()
-				w.put(finished("ci", "missed", "uid-missed", 5))
-				at(6 * time.Minute)
-				expect(t, w, "missed", false)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			start(t, w, none(), func(o *Options) { o.RelistEvery = 5 * time.Minute })
+			at(time.Second)
+			w.deafen(err)
+			w.cut()
+			w.put(finished("ci", "missed", "uid-missed", 5))
+			at(6 * time.Minute)
+			expect(t, w, "missed", false)
 		})
 	}
 }
@@ -104,9 +99,7 @@ func TestWatchThatIsForbidden(t *testing.T) {
 		start(t, w, none(), func(o *Options) { o.Forbidden = func() { told.Add(1) } })
 		at(time.Minute)
 		w.deafen(apierrors.NewForbidden(batchv1.Resource("jobs"), "", errors.New("no")))
-		w.mu.Lock()
-		w.watches = nil
-		w.mu.Unlock()
+		w.locked(func() { w.watches = nil })
 		w.cut()
 		at(time.Minute)
 		if told.Load() == 0 {
@@ -169,67 +162,49 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 func TestListThatBreaksInTheMiddle(t *testing.T) {
 	gone := apierrors.NewResourceExpired("too old")
 	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.streams = streams
-				for _, name := range []string{"a", "b", "c", "d", "e"} {
-					w.put(finished("ci", name, "uid-"+name, 95))
+		inBubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			w.streams = streams
+			for _, name := range []string{"a", "b", "c", "d", "e"} {
+				w.put(finished("ci", name, "uid-"+name, 95))
+			}
+			kind := w.kind()
+			var again atomic.Bool // it is time to list anew
+			var broken atomic.Int32
+			kind.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				if options.SendInitialEvents == nil || !streams || !again.Load() || broken.Load() == 3 {
+					return w.watch(ctx, options)
 				}
-				kind := w.kind()
-				var again atomic.Bool // it is time to list anew
-				var broken atomic.Int32
-				kind.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-					if options.SendInitialEvents == nil || !streams || !again.Load() || broken.Load() == 3 {
-						return w.watch(ctx, options)
-					}
+				broken.Add(1)
+				watcher := watch.NewRaceFreeFake()
+				w.locked(func() { watcher.Add(w.objects["ci/a"].DeepCopy()) })
+				if broken.Load() == 2 {
+					watcher.Stop()
+				} else {
+					watcher.Error(&gone.ErrStatus)
+				}
+				return watcher, nil
+			}
+			kind.List = func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+				if options.Continue != "" && again.Load() && broken.Load() < 3 {
 					broken.Add(1)
-					watcher := watch.NewRaceFreeFake()
-					w.mu.Lock()
-					watcher.Add(w.jobs["ci/a"].DeepCopy())
-					w.mu.Unlock()
-					if broken.Load() == 2 {
-						watcher.Stop()
-					} else {
-						watcher.Error(&gone.ErrStatus)
-					}
-					return watcher, nil
+					return nil, gone
 				}
-				kind.List = func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-					if options.Continue != "" && again.Load() && broken.Load() < 3 {
-						broken.Add(1)
-						return nil, gone
-					}
-					return w.list(ctx, namespace, options)
-				}
-				engine, err := engine.New(engine.Options{Triggers: triggers(w)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				feed, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Log: logr.Discard(), RelistEvery: time.Minute})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				var done sync.WaitGroup
-				done.Go(func() { _ = engine.Run(ctx) })
-				done.Go(func() { _ = feed.Run(ctx) })
-				at(30 * time.Second)
-				again.Store(true)
-				at(31 * time.Second)
-				if tracked := engine.Tracked(); broken.Load() == 0 || tracked != 5 {
-					t.Errorf("%d are tracked after a list that broke %d times, want all five", tracked, broken.Load())
-				}
-				at(30 * time.Second)
-				w.put(finished("ci", "f", "uid-f", 2))
-				at(5 * time.Second)
-				if left := w.count(); left != 0 || broken.Load() != 3 {
-					t.Errorf("%d are left, and the list broke %d times", left, broken.Load())
-				}
-				cancel()
-				w.cut()
-				done.Wait()
-			})
+				return w.list(ctx, namespace, options)
+			}
+			_, engine := startKind(t, w, none(), func() Kind { return kind }, func(o *Options) { o.RelistEvery = time.Minute })
+			at(30 * time.Second)
+			again.Store(true)
+			at(31 * time.Second)
+			if tracked := engine.Tracked(); broken.Load() == 0 || tracked != 5 {
+				t.Errorf("%d are tracked after a list that broke %d times, want all five", tracked, broken.Load())
+			}
+			at(30 * time.Second)
+			w.put(finished("ci", "f", "uid-f", 2))
+			at(5 * time.Second)
+			if left := w.count(); left != 0 || broken.Load() != 3 {
+				t.Errorf("%d are left, and the list broke %d times", left, broken.Load())
+			}
 		})
 	}
 }
@@ -239,58 +214,54 @@ func TestListThatBreaksInTheMiddle(t *testing.T) {
 // again.
 func TestStreamThatNeverEnds(t *testing.T) {
 	for name, busy := range map[string]bool{"silent": false, "busy": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.endless = true
-				w.put(finished("ci", "a", "uid-a", 60*60))
-				feed, engine := start(t, w, none(), nil)
-				began := time.Now()
-				if busy {
-					ctx, cancel := context.WithCancel(t.Context())
-					t.Cleanup(cancel)
-					go func() {
-						for ctx.Err() == nil {
-							w.put(finished("ci", "busy", "uid-busy", -1))
-							select {
-							case <-ctx.Done():
-							case <-time.After(10 * time.Second):
-							}
+		inBubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			w.endless = true
+			w.put(finished("ci", "a", "uid-a", 60*60))
+			feed, engine := start(t, w, none(), nil)
+			began := time.Now()
+			if busy {
+				ctx, cancel := context.WithCancel(t.Context())
+				t.Cleanup(cancel)
+				go func() {
+					for ctx.Err() == nil {
+						w.put(finished("ci", "busy", "uid-busy", -1))
+						select {
+						case <-ctx.Done():
+						case <-time.After(10 * time.Second):
 						}
-					}()
-				}
-				for !feed.Synced() && time.Since(began) < time.Hour {
-					at(time.Second)
-				}
-				most := 2*stallAfter + 2*time.Second
-				if busy {
-					most = maxStream + 2*time.Second
-				}
-				if took := time.Since(began); took > most {
-					t.Fatalf("all was known after %s, want that within %s", took, most)
-				}
-				w.lose("ci", "a")
-				w.put(finished("ci", "b", "uid-b", 5))
-				at(7 * time.Second)
-				expect(t, w, "b", false)
-				lists := w.listings()
-				at(DefaultRelistEvery + time.Minute)
-				if n := engine.Tracked(); n != 0 {
-					t.Errorf("%d objects are tracked after the next list, want none: what was lost is still there", n)
-				}
-				if w.listings() == lists {
-					t.Error("the next list was a stream again, which takes as long")
-				}
-				w.mu.Lock()
-				w.endless = false
-				w.mu.Unlock()
-				at(pagedFor + DefaultRelistEvery)
-				lists = w.listings()
-				at(2 * DefaultRelistEvery)
-				if w.listings() != lists {
-					t.Error("lists are read in pages for ever")
-				}
-			})
+					}
+				}()
+			}
+			for !feed.Synced() && time.Since(began) < time.Hour {
+				at(time.Second)
+			}
+			most := 2*stallAfter + 2*time.Second
+			if busy {
+				most = maxStream + 2*time.Second
+			}
+			if took := time.Since(began); took > most {
+				t.Fatalf("all was known after %s, want that within %s", took, most)
+			}
+			w.lose("ci/a")
+			w.put(finished("ci", "b", "uid-b", 5))
+			at(7 * time.Second)
+			expect(t, w, "b", false)
+			lists := w.listings()
+			at(DefaultRelistEvery + time.Minute)
+			if n := engine.Tracked(); n != 0 {
+				t.Errorf("%d objects are tracked after the next list, want none: what was lost is still there", n)
+			}
+			if w.listings() == lists {
+				t.Error("the next list was a stream again, which takes as long")
+			}
+			w.locked(func() { w.endless = false })
+			at(pagedFor + DefaultRelistEvery)
+			lists = w.listings()
+			at(2 * DefaultRelistEvery)
+			if w.listings() != lists {
+				t.Error("lists are read in pages for ever")
+			}
 		})
 	}
 }

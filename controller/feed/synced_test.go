@@ -1,11 +1,9 @@
 package feed
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,45 +80,24 @@ func TestSyncedMetric(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan struct{})
-			go func() { _ = one.Run(ctx); close(done) }()
-			return func() { cancel(); w.cut(); <-done }
-		}
-		incomplete := func(when string, want ...string) {
-			t.Helper()
-			got := slices.DeleteFunc(scraped(t, registry, "curfew_feed_incomplete_seconds"), func(series string) bool { return strings.HasSuffix(series, " 0") })
-			for i, series := range got {
-				age, err := strconv.ParseFloat(series[strings.LastIndex(series, " ")+1:], 64)
-				if got[i] = series[:strings.LastIndex(series, " ")]; err != nil || age > 1 {
-					t.Errorf("%s: %q, want at most a second", when, series)
-				}
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: %q, want %q", when, got, want)
-			}
+			return running(t, one.Run, w.cut)
 		}
 		expect("before anything runs")
-		stopTTL := run(ttl, "", "")
+		run(ttl, "", "")
 		stopEast := run(east, wellknown.LabelTTL, "east")
 		stopWest := run(west, wellknown.LabelTTL, "west")
-		defer stopTTL()
-		defer stopEast()
 		at(time.Second)
 		expect("one namespace cannot be read", "group=batch kind=Job purpose=label 0", "group=batch kind=Job purpose=ttl 1")
-		incomplete("one namespace cannot be read", "group=batch kind=Job purpose=label")
 		if since := synced.Incomplete()[ttl.kind().Profile.Kind.GroupKind()]; time.Since(since) != time.Second {
 			t.Errorf("Jobs are not all known since %s", since)
 		}
 		west.setRefuse(nil)
 		at(20 * time.Second)
-		incomplete("all are known")
 		expect("all are known", "group=batch kind=Job purpose=label 1", "group=batch kind=Job purpose=ttl 1")
 		ttl.setRefuse(errors.New("no route to host"))
 		ttl.cut()
 		before := changes.Load()
 		at(time.Second)
-		incomplete("the watch cannot be opened again", "group=batch kind=Job purpose=ttl")
 		if changes.Load() == before {
 			t.Error("no notification, want one: the feed no longer knows all Jobs")
 		}
@@ -131,31 +108,5 @@ func TestSyncedMetric(t *testing.T) {
 		stopWest()
 		stopEast()
 		expect("labels are not watched any more", "group=batch kind=Job purpose=ttl 1")
-	})
-}
-
-// A planned list counts once it takes long, from when the watch ended: until then nothing is missed
-// that would not be found in time.
-func TestPlannedListIsNoGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.put(finished("ci", "a", "uid-a", 3600))
-		feed, _ := start(t, w, none(), func(o *Options) { o.RelistEvery = 5 * time.Minute })
-		at(time.Minute)
-		w.mu.Lock()
-		w.endless = true
-		w.mu.Unlock()
-		at(4*time.Minute + 30*time.Second)
-		if since := feed.incompleteSince(); !since.IsZero() {
-			t.Errorf("after half a minute of a planned list, a gap of %s", time.Since(since))
-		}
-		at(31 * time.Second)
-		if since := feed.incompleteSince(); time.Since(since).Round(time.Second) != time.Minute+time.Second {
-			t.Errorf("after a minute of a planned list, a gap of %s", time.Since(since))
-		}
-		at(2 * time.Minute)
-		if since := feed.incompleteSince(); !since.IsZero() {
-			t.Errorf("after pages brought all objects, a gap of %s", time.Since(since))
-		}
 	})
 }

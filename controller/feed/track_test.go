@@ -1,12 +1,9 @@
 package feed
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,14 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
@@ -60,22 +56,17 @@ func runProfile(t *testing.T, enforcement ...v1alpha1.Enforcement) *expression.P
 	return compiled
 }
 
-// track is where Runs are: an API server with one resource, which watches, lists, patches and
-// deletes as the real one does.
+// track is an API server with Runs, whose status is patched.
 type track struct {
-	mu       sync.Mutex
-	runs     map[string]*unstructured.Unstructured
-	version  int
-	watchers map[*watch.RaceFreeFakeWatcher]bool
-	opened   int // watches
-	lists    int
-	reads    int
-	marks    []string // accepted, as name@resourceVersion
-	refuse   error    // of lists and watches
+	*api[*unstructured.Unstructured]
+	marks []string // accepted, as name@resourceVersion
 }
 
 func newTrack() *track {
-	return &track{runs: map[string]*unstructured.Unstructured{}, version: 100, watchers: map[*watch.RaceFreeFakeWatcher]bool{}}
+	r := &track{api: newAPI("runs", func() *unstructured.Unstructured { return &unstructured.Unstructured{Object: map[string]any{}} },
+		func() client.ObjectList { return &unstructured.UnstructuredList{} })}
+	r.forgets = true
+	return r
 }
 
 // run creates one, now.
@@ -93,38 +84,8 @@ func (r *track) run(name string, annotations ...string) {
 	r.put(o)
 }
 
-func (r *track) put(o *unstructured.Unstructured) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.set(o)
-}
-
-func (r *track) set(o *unstructured.Unstructured) {
-	r.version++
-	o = o.DeepCopy()
-	o.SetResourceVersion(strconv.Itoa(r.version))
-	known := r.runs[o.GetName()] != nil
-	r.runs[o.GetName()] = o
-	for watcher := range r.watchers {
-		if known {
-			watcher.Modify(o.DeepCopy())
-		} else {
-			watcher.Add(o.DeepCopy())
-		}
-	}
-}
-
-// change edits one.
-func (r *track) change(name string, edit func(*unstructured.Unstructured)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	o := r.runs[name].DeepCopy()
-	edit(o)
-	r.set(o)
-}
-
 func (r *track) annotate(name, key, value string) {
-	r.change(name, func(o *unstructured.Unstructured) {
+	r.change("ci/"+name, func(o *unstructured.Unstructured) {
 		pairs := o.GetAnnotations()
 		if pairs == nil {
 			pairs = map[string]string{}
@@ -138,96 +99,20 @@ func (r *track) annotate(name, key, value string) {
 
 // condition is what another controller writes: the whole list.
 func (r *track) condition(name, kind, reason string) {
-	r.change(name, func(o *unstructured.Unstructured) {
+	r.change("ci/"+name, func(o *unstructured.Unstructured) {
 		o.Object["status"] = map[string]any{"conditions": []any{map[string]any{
 			"type": kind, "status": "True", "reason": reason, "lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
 		}}}
 	})
 }
 
-func (r *track) remove(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drop(name)
-}
-
-func (r *track) drop(name string) {
-	o := r.runs[name]
-	delete(r.runs, name)
-	r.version++
-	for watcher := range r.watchers {
-		watcher.Delete(o.DeepCopy())
-	}
-}
-
-func (r *track) cut() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for watcher := range r.watchers {
-		watcher.Stop()
-	}
-	clear(r.watchers)
-}
-
 // forbid refuses lists and watches from now on, and ends those that are open, as a permission that
 // is revoked does once they time out; nil grants it again.
 func (r *track) forbid(err error) {
-	r.mu.Lock()
-	r.refuse = err
-	r.mu.Unlock()
+	r.setRefuse(err)
 	if err != nil {
 		r.cut()
 	}
-}
-
-func (r *track) list(_ context.Context, namespace string, _ metav1.ListOptions) (runtime.Object, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.refuse != nil {
-		return nil, r.refuse
-	}
-	r.lists++
-	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "RunList"}}
-	for _, key := range slices.Sorted(maps.Keys(r.runs)) {
-		if o := r.runs[key]; namespace == "" || o.GetNamespace() == namespace {
-			list.Items = append(list.Items, *o.DeepCopy())
-		}
-	}
-	list.SetResourceVersion(strconv.Itoa(r.version))
-	return list, nil
-}
-
-func (r *track) watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.refuse != nil {
-		return nil, r.refuse
-	}
-	r.opened++
-	watcher := watch.NewRaceFreeFake()
-	if options.SendInitialEvents != nil && *options.SendInitialEvents {
-		for _, key := range slices.Sorted(maps.Keys(r.runs)) {
-			watcher.Add(r.runs[key].DeepCopy())
-		}
-		end := &unstructured.Unstructured{Object: map[string]any{}}
-		end.SetResourceVersion(strconv.Itoa(r.version))
-		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		watcher.Action(watch.Bookmark, end)
-	} else if options.ResourceVersion != strconv.Itoa(r.version) {
-		return nil, apierrors.NewResourceExpired("too old")
-	}
-	r.watchers[watcher] = true
-	return watcher, nil
-}
-
-func (r *track) get(_ context.Context, _, name string) (runtime.Object, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.reads++
-	if o := r.runs[name]; o != nil {
-		return o.DeepCopy(), nil
-	}
-	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "runs"}, name)
 }
 
 // patch applies a JSON Patch to the status.
@@ -235,7 +120,7 @@ func (r *track) patch(action clienttesting.Action) (bool, runtime.Object, error)
 	of := action.(clienttesting.PatchAction)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := r.runs[of.GetName()]
+	o := r.objects["ci/"+of.GetName()]
 	if o == nil {
 		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "runs"}, of.GetName())
 	}
@@ -260,29 +145,14 @@ func (r *track) patch(action clienttesting.Action) (bool, runtime.Object, error)
 	return true, &metav1.PartialObjectMetadata{}, nil
 }
 
-// Delete implements engine.Deleter with the preconditions of the API server.
-func (r *track) Delete(_ context.Context, request deletion.Request) deletion.Response {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	o := r.runs[request.Name]
-	switch {
-	case o == nil:
-		return deletion.Response{Code: 404, ObjectMissing: true}
-	case o.GetUID() != request.UID || o.GetResourceVersion() != request.ResourceVersion:
-		return deletion.Response{Code: 409}
-	}
-	r.drop(request.Name)
-	return deletion.Response{Code: 200}
-}
-
 // state lists the objects, as name: conditions.
 func (r *track) state() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := ""
-	for _, name := range slices.Sorted(maps.Keys(r.runs)) {
-		out += name
-		conditions, _, _ := unstructured.NestedSlice(r.runs[name].Object, "status", "conditions")
+	for _, key := range slices.Sorted(maps.Keys(r.objects)) {
+		out += r.objects[key].GetName()
+		conditions, _, _ := unstructured.NestedSlice(r.objects[key].Object, "status", "conditions")
 		for _, each := range conditions {
 			condition := each.(map[string]any)
 			out += fmt.Sprintf(" %v=%v/%v", condition["type"], condition["status"], condition["reason"])
@@ -333,13 +203,7 @@ func newRace(t *testing.T) *race {
 		t.Fatal(err)
 	}
 	r.options = Options{Engine: r.engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Synced: synced}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { _ = r.engine.Run(ctx); close(done) }()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	running(t, r.engine.Run, nothingToCut)
 	return r
 }
 
@@ -366,16 +230,7 @@ func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *F
 			r.engine.ForgetKind(old)
 		}
 	}
-	ctx, cancel := context.WithCancel(r.t.Context())
-	done := make(chan struct{})
-	go func() { _ = feed.Run(ctx); close(done) }()
-	stop = func() {
-		cancel()
-		r.cut()
-		<-done
-	}
-	r.t.Cleanup(stop)
-	return feed, stop
+	return feed, running(r.t, feed.Run, r.cut)
 }
 
 func (r *race) expect(when, want string) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -19,10 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -30,36 +28,12 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// world is what a feed sees of an API server in these tests: the Kind functions over a map, at the
-// same level at which the feed speaks to the real one. The real one is in test/e2e.
+// world is an API server with Jobs, and what the kind's profile says of them.
 type world struct {
-	mu      sync.Mutex
-	jobs    map[string]*batchv1.Job
-	version int
+	*api[*batchv1.Job]
 
-	// streams says whether a watch can begin with the list (KEP-3157).
-	streams bool
-	// endless has streams never come to the end of their list.
-	endless bool
-	// page is how many objects a page holds.
-	page int
-	// stale makes the next watch from a resourceVersion fail as too old.
-	stale bool
-	// refuse makes list and watch fail.
-	refuse error
-	// deaf makes watches from a resourceVersion fail.
-	deaf error
-	// unserved makes reads fail like reads of a kind that is not served.
-	unserved bool
-
-	watchers []*watch.RaceFreeFakeWatcher
-	gets     int      // live reads of one object
-	lists    []string // namespaces that were listed, "" for all
-	// selectors are the namespaces and label selectors of lists.
-	selectors []string
-	watches   []string // resourceVersions that were watched from
-	patches   []string
-	conflict  int // patches that are to fail
+	patches  []string
+	conflict int // patches that are to fail
 	// writes has patches of annotations carried out, on the state that they name.
 	writes bool
 	// pods has the feed read the Jobs as Pods, which alone are given a finish time by Curfew.
@@ -68,19 +42,15 @@ type world struct {
 	failing int
 	// denied is the name of an object that an admission webhook refuses to patch.
 	denied string
-	// broken is how many lists are to be answered with an error of the 500s.
-	broken int
-	// listed is called, once, with a list read and not answered yet.
-	listed func()
 
-	propagation metav1.DeletionPropagation   // of the kind's profile
-	asked       []metav1.DeletionPropagation // what each DELETE asked for
-
-	runtime *expression.Runtime // what Jobs refer to, if anything
+	propagation metav1.DeletionPropagation // of the kind's profile
+	runtime     *expression.Runtime        // what Jobs refer to, if anything
 }
 
 func newWorld() *world {
-	return &world{jobs: map[string]*batchv1.Job{}, streams: true, page: 2, version: 100}
+	w := &world{api: newAPI("jobs", func() *batchv1.Job { return &batchv1.Job{} }, func() client.ObjectList { return &batchv1.JobList{} })}
+	w.page = 2
+	return w
 }
 
 func (w *world) kind() Kind {
@@ -114,149 +84,6 @@ func podOf(job *batchv1.Job) *corev1.Pod {
 	return pod
 }
 
-// put writes a Job and tells those who watch. The Job gets the next resourceVersion.
-func (w *world) put(job *batchv1.Job) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.set(job)
-}
-
-func (w *world) set(job *batchv1.Job) {
-	w.version++
-	job = job.DeepCopy()
-	job.ResourceVersion = strconv.Itoa(w.version)
-	key := job.Namespace + "/" + job.Name
-	_, known := w.jobs[key]
-	w.jobs[key] = job
-	for _, watcher := range w.watchers {
-		if known {
-			watcher.Modify(job.DeepCopy())
-		} else {
-			watcher.Add(job.DeepCopy())
-		}
-	}
-}
-
-// lose removes a Job without a word to those who watch.
-func (w *world) lose(namespace, name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.version++
-	delete(w.jobs, namespace+"/"+name)
-}
-
-// deafen makes watches from a resourceVersion fail with err, until that is nil.
-func (w *world) deafen(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.deaf = err
-}
-
-// cut ends all watches.
-func (w *world) cut() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, watcher := range w.watchers {
-		watcher.Stop()
-	}
-	w.watchers = nil
-}
-
-func (w *world) sorted(namespace string) []batchv1.Job {
-	var keys []string
-	for key := range w.jobs {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	var out []batchv1.Job
-	for _, key := range keys {
-		if job := w.jobs[key]; namespace == "" || job.Namespace == namespace {
-			out = append(out, *job.DeepCopy())
-		}
-	}
-	return out
-}
-
-func (w *world) list(_ context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-	w.mu.Lock()
-	defer func() {
-		then := w.listed
-		w.listed = nil
-		w.mu.Unlock()
-		if then != nil {
-			then()
-		}
-	}()
-	if w.broken > 0 {
-		w.broken--
-		return nil, apierrors.NewInternalError(fmt.Errorf("broken"))
-	}
-	all := w.sorted(namespace)
-	from := 0
-	if options.Continue == "" {
-		w.lists = append(w.lists, namespace)
-		w.selectors = append(w.selectors, namespace+" "+options.LabelSelector)
-	} else {
-		from, _ = strconv.Atoi(options.Continue)
-	}
-	to := min(from+w.page, len(all))
-	list := &batchv1.JobList{Items: all[from:to]}
-	list.ResourceVersion = strconv.Itoa(w.version)
-	if to < len(all) {
-		list.Continue = strconv.Itoa(to)
-	}
-	return list, nil
-}
-
-func (w *world) watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.refuse != nil {
-		return nil, w.refuse
-	}
-	initial := options.SendInitialEvents != nil && *options.SendInitialEvents
-	if initial && !w.streams {
-		return nil, apierrors.NewInvalid(batchv1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
-	}
-	w.watches = append(w.watches, options.ResourceVersion)
-	if !initial && w.stale {
-		w.stale = false
-		return nil, apierrors.NewResourceExpired("too old")
-	}
-	if !initial && w.deaf != nil {
-		return nil, w.deaf
-	}
-	watcher := watch.NewRaceFreeFake()
-	w.watchers = append(w.watchers, watcher)
-	if initial {
-		for _, job := range w.sorted("") {
-			watcher.Add(job.DeepCopy())
-		}
-		if w.endless {
-			return watcher, nil
-		}
-		end := &batchv1.Job{}
-		end.ResourceVersion = strconv.Itoa(w.version)
-		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-		watcher.Action(watch.Bookmark, end)
-	}
-	return watcher, nil
-}
-
-func (w *world) get(_ context.Context, namespace, name string) (runtime.Object, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.gets++
-	if w.unserved {
-		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, http.MethodGet, batchv1.Resource("jobs"), name, "404 page not found", 0, true)
-	}
-	job, ok := w.jobs[namespace+"/"+name]
-	if !ok {
-		return nil, apierrors.NewNotFound(batchv1.Resource("jobs"), name)
-	}
-	return job.DeepCopy(), nil
-}
-
 func (w *world) patch(_ context.Context, namespace, name string, _ types.PatchType, patch []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -284,7 +111,7 @@ func (w *world) patch(_ context.Context, namespace, name string, _ types.PatchTy
 	if err := json.Unmarshal(patch, &said); err != nil {
 		return err
 	}
-	job := w.jobs[namespace+"/"+name].DeepCopy()
+	job := w.objects[namespace+"/"+name].DeepCopy()
 	if job.ResourceVersion != said.Metadata.ResourceVersion {
 		return apierrors.NewConflict(batchv1.Resource("jobs"), name, fmt.Errorf("changed"))
 	}
@@ -296,48 +123,6 @@ func (w *world) patch(_ context.Context, namespace, name string, _ types.PatchTy
 		w.set(job) // What changes nothing is no event.
 	}
 	return nil
-}
-
-// Delete implements engine.Deleter with the preconditions of the API server.
-func (w *world) Delete(_ context.Context, r deletion.Request) deletion.Response {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked = append(w.asked, r.Propagation)
-	key := r.Namespace + "/" + r.Name
-	job, ok := w.jobs[key]
-	switch {
-	case !ok:
-		return deletion.Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
-	case job.UID != r.UID || job.ResourceVersion != r.ResourceVersion:
-		return deletion.Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
-	case r.DryRun:
-		return deletion.Response{Code: http.StatusOK}
-	}
-	delete(w.jobs, key)
-	w.version++
-	for _, watcher := range w.watchers {
-		watcher.Delete(job.DeepCopy())
-	}
-	return deletion.Response{Code: http.StatusOK}
-}
-
-func (w *world) has(namespace, name string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, ok := w.jobs[namespace+"/"+name]
-	return ok
-}
-
-func (w *world) listings() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.lists)
-}
-
-func (w *world) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.jobs)
 }
 
 // namespaces is a namespaceReader over a map.
@@ -384,6 +169,12 @@ func (n *namespaces) set(name string, annotations map[string]string) {
 // clock is the real one.
 func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed, *engine.Engine) {
 	t.Helper()
+	return startKind(t, w, n, w.kind, change)
+}
+
+// startKind is start for a kind that differs from the world's.
+func startKind(t *testing.T, w *world, n *namespaces, kind func() Kind, change func(*Options)) (*Feed, *engine.Engine) {
+	t.Helper()
 	engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}})
 	if err != nil {
 		t.Fatal(err)
@@ -393,11 +184,8 @@ func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed,
 	if change != nil {
 		change(&options)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { _ = options.Engine.Run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
-	return run(t, w.kind(), options, w.cut), options.Engine
+	running(t, options.Engine.Run, nothingToCut)
+	return run(t, kind(), options, w.cut), options.Engine
 }
 
 // run runs a feed until the test ends.
@@ -407,12 +195,26 @@ func run(t *testing.T, kind Kind, options Options, cut func()) *Feed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { _ = feed.Run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); cut(); <-done })
+	running(t, feed.Run, cut)
 	return feed
 }
+
+// running runs something until stop is called or the test ends. cut ends what it waits for.
+func running(t *testing.T, run func(context.Context) error, cut func()) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { _ = run(ctx); close(done) }()
+	stop = func() {
+		cancel()
+		cut()
+		<-done
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func nothingToCut() {}
 
 // finished is a Job that finished just now, with a TTL in seconds; negative means none.
 func finished(namespace, name, uid string, ttl int32) *batchv1.Job {
@@ -433,10 +235,4 @@ func (w *world) patched() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.patches)
-}
-
-func (w *world) setRefuse(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.refuse = err
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -172,9 +171,7 @@ func TestLateEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { _ = rules.Run(ctx); close(done) }()
+		running(t, rules.Run)
 		after(time.Second)
 		for second := range 60 {
 			rules.Want()
@@ -186,41 +183,5 @@ func TestLateEvents(t *testing.T) {
 		if len(n.floor) > 0 {
 			t.Error("the watch counted as silent")
 		}
-		cancel()
-		<-done
-	})
-}
-
-// TestMirrorBeginsAgain: after a restart, a mirror whose watch is silent shows the objects of a LIST,
-// and confirms them.
-func TestMirrorBeginsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		from := deaf{newSource()}
-		m := NewMirror(from, (*unstructured.Unstructured).GetResourceVersion, clock.RealClock{}, logr.Discard())
-		told := ""
-		m.OnChange(func(_ string, _, now *string) {
-			if now != nil {
-				told = *now
-			}
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { m.Run(ctx); close(done) }()
-		after(time.Millisecond)
-		object := &unstructured.Unstructured{}
-		object.SetName("a")
-		from.Put(object)
-		after(time.Hour)
-		read, err := m.each(ctx, func(*unstructured.Unstructured) {})
-		if err != nil || m.versions.lacks(read) != "a" || told != "" {
-			t.Errorf("%v, lacks %q, told %q", err, m.versions.lacks(read), told)
-		}
-		m.restart()
-		after(time.Millisecond)
-		if m.versions.lacks(read) != "" || told != "1" {
-			t.Errorf("afterwards it lacks %q, told %q", m.versions.lacks(read), told)
-		}
-		cancel()
-		<-done
 	})
 }

@@ -2,7 +2,6 @@ package follow
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,20 +21,18 @@ import (
 
 func TestContexts(t *testing.T) {
 	for name, test := range contexts.Cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cached, snapshot := following(t, test)
-				facts, object := test.Facts(t, snapshot)
-				for who, from := range map[string]platform.Source{"cached": cached, "live": cached.Live()} {
-					found, err := platform.ContextOf(t.Context(), from, platform.Whole(facts, object))
-					if err != nil {
-						t.Fatal(err)
-					}
-					if have := contexts.Render(&found.Scope, len(found.Failures)); have != test.Want {
-						t.Errorf("%s: have %s\nwant %s", who, have, test.Want)
-					}
+		inBubble(t, name, func(t *testing.T) {
+			cached, snapshot := following(t, test)
+			facts, object := test.Facts(t, snapshot)
+			for who, from := range map[string]platform.Source{"cached": cached, "live": cached.Live()} {
+				found, err := platform.ContextOf(t.Context(), from, platform.Whole(facts, object))
+				if err != nil {
+					t.Fatal(err)
 				}
-			})
+				if have := contexts.Render(&found.Scope, len(found.Failures)); have != test.Want {
+					t.Errorf("%s: have %s\nwant %s", who, have, test.Want)
+				}
+			}
 		})
 	}
 }

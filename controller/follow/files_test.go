@@ -68,25 +68,6 @@ func TestFileThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// Objects go to the mirror of their resource; other files of the folder are left alone.
-func TestFilesByResource(t *testing.T) {
-	profile := strings.ReplaceAll(strings.ReplaceAll(filePolicy, "LifecyclePolicy", "KindProfile"), "ci", "job")
-	files := filesIn(t, map[string]string{"a.yaml": filePolicy + "---\n" + profile, "README.md": "a: b: c", ".hidden.yaml": "a: b: c"})
-	for resource, want := range map[string]string{v1alpha1.LifecyclePolicies: "ci", v1alpha1.KindProfiles: "job", v1alpha1.PodTallies: ""} {
-		list, err := files.Source(v1alpha1.GroupVersion.WithResource(resource)).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		for _, item := range list.Items {
-			got += item.GetName()
-		}
-		if got != want {
-			t.Errorf("%s: %q, want %q", resource, got, want)
-		}
-	}
-}
-
 // The watch ends once a file has changed, and the same name with other content is another object.
 func TestFilesAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -106,31 +106,6 @@ func TestJobsThatSaySomethingNew(t *testing.T) {
 	expect("it is gone", "")
 }
 
-// A list may show a thousand Jobs that say something: their Pods are listed once. What it does not
-// show is gone.
-func TestListOfJobs(t *testing.T) {
-	j, changed := changedJobs()
-	for round, want := range [][]string{{"/"}, nil} {
-		j.Begin()
-		j.See(jobSeen(1, "1h", 1))
-		other := jobSeen(1, "1h", 1)
-		other.UID = "other"
-		j.See(other)
-		if got := changed(); got != nil {
-			t.Errorf("judged again before the end of list %d: %q", round, got)
-		}
-		j.End()
-		if got := changed(); !slices.Equal(got, want) || said(j) != "1h" {
-			t.Errorf("after list %d: %q, judged again %q, want %q", round, said(j), got, want)
-		}
-	}
-	j.Begin()
-	j.End()
-	if said(j) != "" || len(j.of) > 0 {
-		t.Errorf("of Jobs that are gone: %d", len(j.of))
-	}
-}
-
 // The list of one namespace says nothing about the Jobs of another, whatever number of lists either
 // has seen; what it no longer shows in its own is forgotten.
 func TestJobsOfListedNamespaces(t *testing.T) {

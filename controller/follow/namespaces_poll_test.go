@@ -42,9 +42,7 @@ func TestPolledNamespaces(t *testing.T) {
 		if poll.Synced() {
 			t.Error("synced before the first round")
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- poll.Start(ctx) }()
+		running(t, poll.Start)
 		expect := func(when string, known, changes int) {
 			t.Helper()
 			time.Sleep(pollEvery + time.Millisecond) // in the bubble
@@ -58,22 +56,18 @@ func TestPolledNamespaces(t *testing.T) {
 		expect("the API server fails", 1, 0)
 		refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "ci", nil))
 		expect("its Role is gone", 0, 0)
-		if got, err := poll.Namespace(ctx, "ci"); err == nil {
+		if got, err := poll.Namespace(t.Context(), "ci"); err == nil {
 			t.Errorf("an unreadable namespace is judged as %v", got)
 		}
 		dry := seen(t, api)
 		dry.Annotations[wellknown.AnnotationMode] = "dry-run"
-		if err := api.Update(ctx, dry); err != nil {
+		if err := api.Update(t.Context(), dry); err != nil {
 			t.Fatal(err)
 		}
 		refuse(nil)
 		expect("in dry-run, and its Role is back", 1, 1)
-		if got, err := poll.Namespace(ctx, "ci"); err != nil || got.Mode != resolution.ModeDryRun {
+		if got, err := poll.Namespace(t.Context(), "ci"); err != nil || got.Mode != resolution.ModeDryRun {
 			t.Errorf("%v, %v; want dry-run", got, err)
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -166,33 +166,25 @@ func TestNamespaceLookups(t *testing.T) {
 	if _, err := n.LiveNamespace(t.Context(), "gone"); !apierrors.IsNotFound(err) {
 		t.Errorf("live read of a namespace that is gone: %v, want not found", err)
 	}
-	relabelled := seen(t, api)
-	relabelled.Labels = map[string]string{wellknown.LabelInUse: "true"}
-	n.observe(relabelled)
-	if len(changed) != 0 {
-		t.Errorf("%q were judged again for a label of Curfew's own", changed)
+	for _, step := range []struct {
+		name                string
+		labels, annotations map[string]string
+		changed, others     int
+	}{
+		{"a label of Curfew's own", map[string]string{wellknown.LabelInUse: "true"}, map[string]string{wellknown.AnnotationMode: "dry-run"}, 0, 0},
+		{"policies select by labels", map[string]string{"team": "a"}, map[string]string{wellknown.AnnotationMode: "dry-run"}, 1, 0},
+		{"its mode was taken back", map[string]string{"team": "a"}, nil, 2, 0},
+		{"expressions may look at annotations", map[string]string{"team": "a"}, map[string]string{"example.com/team": "a"}, 2, 1},
+		{"the same again", map[string]string{"team": "a"}, map[string]string{"example.com/team": "a"}, 2, 1},
+	} {
+		meta := seen(t, api)
+		meta.Labels, meta.Annotations = step.labels, step.annotations
+		n.observe(meta)
+		if len(changed) != step.changed || others != step.others {
+			t.Errorf("%s: changed %q, %d times by others' annotations; want %d and %d", step.name, changed, others, step.changed, step.others)
+		}
 	}
-	relabelled = seen(t, api)
-	relabelled.Labels = map[string]string{"team": "a"}
-	n.observe(relabelled)
-	if len(changed) != 1 {
-		t.Errorf("changed %q, want ci: policies select by labels", changed)
-	}
-	enforced := seen(t, api)
-	enforced.Labels, enforced.Annotations = relabelled.Labels, nil
-	n.observe(enforced)
-	if len(changed) != 2 {
-		t.Errorf("changed %q, want ci once more its mode was taken back", changed)
-	}
-	annotated := enforced.DeepCopy()
-	annotated.Annotations = map[string]string{"example.com/team": "a"}
-	for range 2 {
-		n.observe(annotated)
-	}
-	if len(changed) != 2 || others != 1 {
-		t.Errorf("changed %q, and %d times by others' annotations alone; want the latter once: expressions may look at them", changed, others)
-	}
-	n.forget(enforced)
+	n.forget(seen(t, api))
 	if len(n.known)+len(n.metas) != 0 {
 		t.Error("a deleted namespace is kept in memory")
 	}
@@ -264,9 +256,7 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 			}
 			return to.Patch(ctx, object, patch, options...)
 		}}), func(context.Context) (time.Time, error) { return noon, nil })
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { _ = n.Run(ctx); close(done) }()
+		running(t, n.Run)
 		put := func(name string) {
 			t.Helper()
 			of := namespace(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}, nil)
@@ -295,28 +285,7 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 		if got := tries.Load() - before; got < 5*5 || got > 5*7 {
 			t.Errorf("%d tries in a minute, want each about every %s", got, maxWrite)
 		}
-		cancel()
-		<-done
 	})
-}
-
-// A standby, which stamps none, remembers no namespace that is gone.
-func TestStandbyForgetsNamespaces(t *testing.T) {
-	n, _ := stamped(t)
-	for i := range 100 {
-		meta := NamespaceMeta()
-		meta.Name = fmt.Sprintf("build-%d", i)
-		n.observe(meta)
-		if i > 0 {
-			n.forget(meta)
-		}
-	}
-	if name, ok := n.pending.Pop(); !ok || name != "build-0" {
-		t.Errorf("%q waits to be stamped, want build-0", name)
-	}
-	if name, ok := n.pending.Pop(); ok {
-		t.Errorf("%q waits to be stamped, want the namespace that is there alone", name)
-	}
 }
 
 func TestStripNamespace(t *testing.T) {

@@ -2,8 +2,7 @@ package follow
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,10 +60,21 @@ func platformFrom(t *testing.T, sources map[string]Source, objects ...runtime.Ob
 // start follows until the test ends. Call it inside a synctest bubble.
 func start(t *testing.T, p *Platform) {
 	t.Helper()
+	running(t, p.Start)
+}
+
+// running runs something until the test ends.
+func running(t *testing.T, run func(context.Context) error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { _ = p.Start(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
+	done := make(chan error)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
 }
 
 // A CRD that is not installed is no reason to wait: its kind has no objects, until it is installed.
@@ -149,54 +159,6 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 	})
 }
 
-// slow is a source whose lists take a second, and which counts them.
-type slow struct {
-	*source
-	lists *atomic.Int64
-}
-
-func (s slow) List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	s.lists.Add(1)
-	<-time.After(time.Second)
-	return s.source.List(ctx, options)
-}
-
-// However many objects are judged live, policies and profiles are listed once a second, at the same
-// time. That their CRD is not installed is known from its watch, and costs no request.
-func TestLiveRulesAreSharedAndReadAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ofPolicies, ofProfiles, ofDefinitions atomic.Int64
-		p := platformFrom(t, map[string]Source{
-			v1alpha1.LifecyclePolicies: slow{newSource(), &ofPolicies}, v1alpha1.KindProfiles: slow{newSource(), &ofProfiles},
-			definitionResource.Resource: slow{newSource(), &ofDefinitions},
-		})
-		start(t, p)
-		p.Policies.mirror.source.(slow).SetAbsent(true)
-		p.Profiles.mirror.source.(slow).SetAbsent(true)
-		after(time.Minute)
-		for _, count := range []*atomic.Int64{&ofPolicies, &ofProfiles, &ofDefinitions} {
-			count.Store(0)
-		}
-		// Each has a follower of its own, as that of cleanup has.
-		sources := []platform.Source{Cached{Platform: p}.Live(), Cached{Platform: p}.Live()}
-		var asking sync.WaitGroup
-		for i := range 1000 {
-			asking.Go(func() {
-				began := time.Now()
-				_, err := sources[i%2].Snapshot(t.Context())
-				if took := time.Since(began); err != nil || took > 2*time.Second {
-					t.Errorf("%v after %s: want an answer within two lists of a second each", err, took)
-				}
-			})
-			<-time.After(5 * time.Millisecond)
-		}
-		asking.Wait()
-		if a, b, c := ofPolicies.Load(), ofProfiles.Load(), ofDefinitions.Load(); a > 9 || b > 9 || a < 5 || b < 5 || c > 0 {
-			t.Errorf("%d, %d and %d lists for 1000 objects in five seconds: want about one of policies and profiles a second, and none of CRDs", a, b, c) // The followers list, too.
-		}
-	})
-}
-
 // A missing CRD is not an error. A 404 while the CRD is there, which a proxy may send, is one: it
 // does not say that no bound applies.
 func TestLiveReadsWithoutCRDs(t *testing.T) {
@@ -259,35 +221,33 @@ func TestNotFoundIsNoEmptyList(t *testing.T) {
 			definitions.Put(ownCRD(v1alpha1.KindProfiles))
 		}, 0, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				policies, definitions := newSource(), newSource()
-				sources := map[string]Source{v1alpha1.LifecyclePolicies: policies, definitionResource.Resource: definitions}
-				definitions.Put(ownCRD(v1alpha1.LifecyclePolicies))
-				policies.Put(lifecyclePolicy(`"30s"`, 1))
-				p := platformFrom(t, sources)
-				start(t, p)
-				after(time.Second)
-				policies.SetAbsent(true)
-				change.change(definitions)
-				policies.EndWatches()
-				after(time.Minute)
-				if snapshot, err := (Cached{Platform: p}).Snapshot(t.Context()); err != nil || len(snapshot.Policies) != change.want {
-					t.Errorf("%v, %v; want %d policies", snapshot.Policies, err, change.want)
-				}
-				late := platformFrom(t, sources) // as after a restart
-				start(t, late)
-				after(time.Minute)
-				if _, err := (Cached{Platform: late}).Snapshot(t.Context()); (err != nil) != change.unknown {
-					t.Errorf("after a restart: %v, want an error: %t", err, change.unknown)
-				}
-				definitions.SetAbsent(false)
-				policies.SetAbsent(false)
-				after(time.Minute)
-				if snapshot, err := (Cached{Platform: late}).Snapshot(t.Context()); err != nil || len(snapshot.Policies) != 1 {
-					t.Errorf("in the end: %v; want the policy", err)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			policies, definitions := newSource(), newSource()
+			sources := map[string]Source{v1alpha1.LifecyclePolicies: policies, definitionResource.Resource: definitions}
+			definitions.Put(ownCRD(v1alpha1.LifecyclePolicies))
+			policies.Put(lifecyclePolicy(`"30s"`, 1))
+			p := platformFrom(t, sources)
+			start(t, p)
+			after(time.Second)
+			policies.SetAbsent(true)
+			change.change(definitions)
+			policies.EndWatches()
+			after(time.Minute)
+			if snapshot, err := (Cached{Platform: p}).Snapshot(t.Context()); err != nil || len(snapshot.Policies) != change.want {
+				t.Errorf("%v, %v; want %d policies", snapshot.Policies, err, change.want)
+			}
+			late := platformFrom(t, sources) // as after a restart
+			start(t, late)
+			after(time.Minute)
+			if _, err := (Cached{Platform: late}).Snapshot(t.Context()); (err != nil) != change.unknown {
+				t.Errorf("after a restart: %v, want an error: %t", err, change.unknown)
+			}
+			definitions.SetAbsent(false)
+			policies.SetAbsent(false)
+			after(time.Minute)
+			if snapshot, err := (Cached{Platform: late}).Snapshot(t.Context()); err != nil || len(snapshot.Policies) != 1 {
+				t.Errorf("in the end: %v; want the policy", err)
+			}
 		})
 	}
 }

@@ -62,44 +62,11 @@ func lifecyclePolicy(ttl string, generation int64) *unstructured.Unstructured {
 	return object
 }
 
-func TestPolicyStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, nil, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { runAll(ctx, policies); close(done) }()
-		defer func() { cancel(); <-done }()
-		p.Put(lifecyclePolicy(`"30s"`, 1))
-		after(2 * time.Second)
-		p.Put(lifecyclePolicy(`objekt.name`, 2))
-		after(2 * time.Second)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if len(p.patches) != 2 {
-			t.Fatalf("%d patches, want one a generation:\n%s", len(p.patches), strings.Join(p.patches, "\n"))
-		}
-		for i, want := range []string{`"reason":"Accepted"`, `"reason":"InvalidExpression"`} {
-			if patch := p.patches[i]; !strings.HasPrefix(patch, "status ") || !strings.Contains(patch, want) ||
-				!strings.Contains(patch, `"defaults":{"sinceTime":"`) || !strings.Contains(patch, `"uid":"uid-1"`) {
-				t.Errorf("patch %s\nwant %s, the time of the defaults and the UID", patch, want)
-			}
-		}
-	})
-}
-
 // An expression that fails on objects shows in the condition Ready: once however many objects it
 // fails on, for the generation that failed, and not for a policy of the same name that came later.
 func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, nil, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { runAll(ctx, policies); close(done) }()
-		defer func() { cancel(); <-done }()
+		p, policies := written(t, nil, nil)
 		fail := func(object string, generation int64, reason string) {
 			policies.Failed(object, []error{&expression.PolicyError{Policy: "platform", Generation: generation, Err: errors.New(reason)}})
 		}
@@ -152,13 +119,7 @@ func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 // that came later has none of it.
 func TestPauseShowsInTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, nil, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { runAll(ctx, policies); close(done) }()
-		defer func() { cancel(); <-done }()
+		p, policies := written(t, nil, nil)
 		expect := func(when, left string, want ...string) {
 			t.Helper()
 			after(2 * time.Second)
@@ -170,12 +131,12 @@ func TestPauseShowsInTheStatus(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%s: %q, want %q", when, got, want)
 			}
-			if names, err := policies.Left(ctx); err != nil || strings.Join(names, " ") != left {
+			if names, err := policies.Left(t.Context()); err != nil || strings.Join(names, " ") != left {
 				t.Errorf("%s: left are %q (%v), want %q", when, names, err, left)
 			}
 		}
 		write := func(status metav1.ConditionStatus, reason string) {
-			if err := policies.Write(ctx, "platform", metav1.Condition{Status: status, Reason: reason, Message: "m"}); err != nil {
+			if err := policies.Write(t.Context(), "platform", metav1.Condition{Status: status, Reason: reason, Message: "m"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -208,19 +169,13 @@ func TestPauseShowsInTheStatus(t *testing.T) {
 // that is not known.
 func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
 		known, ahead := time.Now().Add(time.Minute), time.Hour
-		policies.WriteStatus(p, func(context.Context) (time.Time, error) {
+		p, _ := written(t, func(context.Context) (time.Time, error) {
 			if time.Now().Before(known) {
 				return time.Time{}, errors.New("the API server's time is not known")
 			}
 			return time.Now().Add(ahead), nil
 		}, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { runAll(ctx, policies); close(done) }()
-		defer func() { cancel(); <-done }()
 		p.Put(lifecyclePolicy(`"30s"`, 1))
 		after(50 * time.Second)
 		p.mu.Lock()
@@ -242,12 +197,15 @@ func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 	})
 }
 
-// runAll follows and writes statuses until ctx is done.
-func runAll(ctx context.Context, policies *Policies) {
-	var group sync.WaitGroup
-	group.Go(func() { _ = policies.WriteStatuses(ctx) })
-	policies.mirror.Run(ctx)
-	group.Wait()
+// written follows policies and writes their statuses until the test ends.
+func written(t *testing.T, serverTime func(context.Context) (time.Time, error), event func(*unstructured.Unstructured, string, string)) (*patcher, *Policies) {
+	t.Helper()
+	p := &patcher{source: newSource()}
+	policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
+	policies.WriteStatus(p, serverTime, event)
+	running(t, policies.WriteStatuses)
+	running(t, func(ctx context.Context) error { policies.mirror.Run(ctx); return nil })
+	return p, policies
 }
 
 func store(t *testing.T) *platform.Store {
@@ -264,16 +222,10 @@ func store(t *testing.T) *platform.Store {
 func TestNewerFieldsShowInTheStatus(t *testing.T) {
 	newIn(t, "LifecyclePolicy", "spec.defaults.ttl", "v0.2.0")
 	synctest.Test(t, func(t *testing.T) {
-		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
 		var events []string
-		policies.WriteStatus(p, nil, func(object *unstructured.Unstructured, reason, message string) {
+		p, _ := written(t, nil, func(object *unstructured.Unstructured, reason, message string) {
 			events = append(events, object.GetName()+" "+reason+" "+message)
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { runAll(ctx, policies); close(done) }()
-		defer func() { cancel(); <-done }()
 		p.Put(lifecyclePolicy(`"30s"`, 1))
 		after(2 * time.Second)
 		newer := lifecyclePolicy(`"30s"`, 2)

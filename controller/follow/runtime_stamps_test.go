@@ -131,89 +131,35 @@ func TestStampRuntimesAgain(t *testing.T) {
 		"a proxy's 404":       {patch: apierrors.NewGenericServerResponse(http.StatusNotFound, "PATCH", trainingRuntimes.GroupResource(), "torch", "no such page", 0, true), after: stampAgain},
 		"forbidden":           {patch: apierrors.NewForbidden(trainingRuntimes.GroupResource(), "torch", nil), after: maxStamp},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, api := stampedRuntimes(t, torch(nil, map[string]string{wellknown.AnnotationTTL: "1d"}))
-				var fixed atomic.Bool
-				r.WriteStamps(func(context.Context) (time.Time, error) {
-					if !fixed.Load() && test.time != nil {
-						return time.Time{}, test.time
-					}
-					return noon, nil
-				})
-				api.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return !fixed.Load() && test.patch != nil, nil, test.patch
-				})
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error)
-				go func() { ended <- r.RunStamps(ctx) }()
-				r.stamper.stampLater(trainingRuntimes, torchKey)
-				synctest.Wait()
-				if got := sinceOf(t, api); got != "" {
-					t.Errorf("stamped with %q", got)
+		inBubble(t, name, func(t *testing.T) {
+			r, api := stampedRuntimes(t, torch(nil, map[string]string{wellknown.AnnotationTTL: "1d"}))
+			var fixed atomic.Bool
+			r.WriteStamps(func(context.Context) (time.Time, error) {
+				if !fixed.Load() && test.time != nil {
+					return time.Time{}, test.time
 				}
-				fixed.Store(true)
-				time.Sleep(test.after - time.Second)
-				if got := sinceOf(t, api); got != "" {
-					t.Errorf("stamped too soon, with %q", got)
-				}
-				time.Sleep(2 * time.Second)
-				synctest.Wait()
-				if got := sinceOf(t, api); got == "" {
-					t.Error("not stamped once it could be")
-				}
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				return noon, nil
 			})
+			api.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return !fixed.Load() && test.patch != nil, nil, test.patch
+			})
+			running(t, r.RunStamps)
+			r.stamper.stampLater(trainingRuntimes, torchKey)
+			synctest.Wait()
+			if got := sinceOf(t, api); got != "" {
+				t.Errorf("stamped with %q", got)
+			}
+			fixed.Store(true)
+			time.Sleep(test.after - time.Second)
+			if got := sinceOf(t, api); got != "" {
+				t.Errorf("stamped too soon, with %q", got)
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if got := sinceOf(t, api); got == "" {
+				t.Error("not stamped once it could be")
+			}
 		})
-	}
-}
-
-// A stamp that keeps failing is tried less and less often.
-func TestStampRuntimesLessOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, api := stampedRuntimes(t, torch(nil, map[string]string{wellknown.AnnotationTTL: "1d"}))
-		var tries atomic.Int64
-		api.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			tries.Add(1)
-			return true, nil, errors.New("never")
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- r.RunStamps(ctx) }()
-		r.stamper.stampLater(trainingRuntimes, torchKey)
-		time.Sleep(24 * time.Hour)
-		if got, most := tries.Load(), int64(24*time.Hour/maxStamp)+10; got > most || got < most-20 {
-			t.Errorf("%d tries in a day, want about %d", got, most)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// A standby stamps none, and hears of runtimes for as long as it stands by.
-func TestStampNoRuntimeThatIsGone(t *testing.T) {
-	r, _ := stampedRuntimes(t, torch(nil, nil))
-	follow := func(key string, gone bool) {
-		t.Helper()
-		content := torch(nil, nil).Object
-		r.followed[trainingRuntimes].mirror.set(key, &content)
-		if gone {
-			r.followed[trainingRuntimes].mirror.set(key, nil)
-		}
-	}
-	r.followed[trainingRuntimes].mirror.OnChange(r.changedOf(trainingRuntimes))
-	follow("ml/gone", true)
-	follow(torchKey, false)
-	if name, ok := r.stamper.pending.Pop(); !ok || name != torchName {
-		t.Errorf("got %q, %v, want %q alone", name, ok, torchName)
-	}
-	if name, ok := r.stamper.pending.Pop(); ok {
-		t.Errorf("%q waits although the runtime is gone", name)
 	}
 }
 

@@ -67,29 +67,6 @@ func TestSharedIsNeverOlderThanTheQuestion(t *testing.T) {
 	})
 }
 
-func TestSharedKeysAreApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newShared[string]()
-		begin := time.Now()
-		var asking sync.WaitGroup
-		for _, key := range []string{"a", "b", "a", "b"} {
-			asking.Go(func() {
-				got, err := s.get(t.Context(), key, func(context.Context) (string, error) {
-					<-time.After(time.Second)
-					return "of " + key, nil
-				})
-				if err != nil || got != "of "+key {
-					t.Errorf("%s: got %q, %v", key, got, err)
-				}
-			})
-		}
-		asking.Wait()
-		if took := time.Since(begin); took > 2*time.Second {
-			t.Errorf("took %s: one key waited for the other", took)
-		}
-	})
-}
-
 // Only the callers that share a read get its error. One that gives up leaves the others alone.
 func TestSharedErrorsAndGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

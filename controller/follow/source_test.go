@@ -29,6 +29,11 @@ type source = builders.Source
 
 func newSource() *source { return builders.MakeSource() }
 
+// inBubble runs a test in a bubble, whose time is synthetic.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 func after(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()

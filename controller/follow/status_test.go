@@ -5,77 +5,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 )
 
-// patchFunc answers all patches of statuses.
-type patchFunc func(name string) error
-
-func (f patchFunc) Patch(_ context.Context, name string, _ types.PatchType, _ []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
-	return nil, f(name)
-}
-
 func something(time.Time) []byte { return []byte("{}") }
-
-// Statuses that can never be written delay no other, and are tried less and less often.
-func TestStatusesDelayNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tried, written := 0, time.Time{}
-		statuses := NewStatuses(patchFunc(func(name string) error {
-			if name == "new" {
-				written = time.Now()
-				return nil
-			}
-			tried++
-			return errors.New("never")
-		}), clock.RealClock{}, nil, nil, logr.Discard())
-		const broken = 30
-		for i := range broken {
-			statuses.Add("broken-"+string(rune('a'+i)), something)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { statuses.Run(ctx); close(done) }()
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if most := broken * (int(time.Hour/maxWrite) + 10); tried > most || tried < most/2 {
-			t.Errorf("%d tries in an hour, want about %d", tried, most)
-		}
-		began := time.Now()
-		statuses.Add("new", something)
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if took := written.Sub(began); took < 0 || took > time.Second {
-			t.Errorf("a new status was written after %s, want at once", took)
-		}
-		cancel()
-		<-done
-	})
-}
-
-// A standby writes none, and hears of objects for as long as it stands by.
-func TestStatusesForgetWhatIsGone(t *testing.T) {
-	statuses := NewStatuses(nil, clock.RealClock{}, nil, nil, logr.Discard())
-	statuses.Add("a", something)
-	statuses.Add("b", something)
-	statuses.Add("a", nil)
-	if name, ok := statuses.queue.Pop(); !ok || name != "b" {
-		t.Errorf("got %q, %v, want b alone", name, ok)
-	}
-	if name, ok := statuses.queue.Pop(); ok {
-		t.Errorf("%q waits although its object is gone", name)
-	}
-}
 
 // TestOverwrite: a write ends when its outcome is known. Users who edit the object all the time
 // cannot have Curfew write all the time (S7, S9).
@@ -103,20 +41,18 @@ func TestOverwrite(t *testing.T) {
 		"no answer":                       {answers: []error{busy}, want: busy, writes: 1},
 		"a user edits it without a break": {answers: []error{conflict}, want: conflict, writes: 6},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				writes := 0
-				err := Overwrite(t.Context(), clock.RealClock{}, gone, func(context.Context) error {
-					writes++
-					return c.answers[min(writes, len(c.answers))-1]
-				}, func(context.Context) (bool, error) { return c.written, c.reread })
-				if !errors.Is(err, c.want) {
-					t.Errorf("it ends with %v, want %v", err, c.want)
-				}
-				if writes != c.writes {
-					t.Errorf("it writes %d times, want %d", writes, c.writes)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			writes := 0
+			err := Overwrite(t.Context(), clock.RealClock{}, gone, func(context.Context) error {
+				writes++
+				return c.answers[min(writes, len(c.answers))-1]
+			}, func(context.Context) (bool, error) { return c.written, c.reread })
+			if !errors.Is(err, c.want) {
+				t.Errorf("it ends with %v, want %v", err, c.want)
+			}
+			if writes != c.writes {
+				t.Errorf("it writes %d times, want %d", writes, c.writes)
+			}
 		})
 	}
 }

@@ -130,8 +130,7 @@ func TestTalliesHaveNamespacesStamped(t *testing.T) {
 		n.WriteStamps(api, n.serverTime)
 		n.StampTallied(p.Tallies)
 		start(t, p)
-		done := make(chan struct{})
-		go func() { _ = n.Run(t.Context()); close(done) }()
+		running(t, n.Run)
 		for _, want := range []string{"true", ""} {
 			n.observe(seen(t, api))
 			after(time.Second)

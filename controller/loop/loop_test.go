@@ -114,38 +114,6 @@ type late struct {
 
 func (l late) Done() <-chan struct{} { <-l.found; return l.Context.Done() }
 
-// Each name wakes a worker, also if several are added before any worker waits, or one comes later.
-func TestQueueWakesEachWorker(t *testing.T) {
-	for name, add := range map[string]func(q *loop.RetryQueue){
-		"at once": func(q *loop.RetryQueue) { q.Add("a"); q.Add("b") },
-		"later":   func(q *loop.RetryQueue) { q.Add("a"); q.AddAfter("b", 2*time.Second) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				queue, begun := loop.NewRetryQueue(clock.RealClock{}, time.Minute), make(chan string, 2)
-				found := make(chan struct{})
-				for range 2 {
-					go func() {
-						name, _ := queue.Next(late{ctx, found})
-						begun <- name
-						<-ctx.Done() // The work takes long.
-					}()
-				}
-				synctest.Wait()
-				add(queue)
-				close(found)
-				time.Sleep(3 * time.Second)
-				synctest.Wait()
-				if len(begun) != 2 {
-					t.Errorf("%d of 2 names are worked on", len(begun))
-				}
-				cancel()
-			})
-		})
-	}
-}
-
 // A group of many names delays no other, wherever they wait in line.
 func TestFairQueue(t *testing.T) {
 	queue := loop.NewFairQueue(clock.RealClock{}, time.Minute, func(name string) string { return name[:1] })
@@ -269,26 +237,5 @@ func TestRetryQueue(t *testing.T) {
 	past.SetTime(time.Unix(0, 0))
 	if name, ok := queue.Next(t.Context()); name != "a" || !ok {
 		t.Errorf("got %q, %v after the clock was set back", name, ok)
-	}
-}
-
-// Work that fails because its context ended, and so adds its name again, ends all the same.
-func TestQueueEndsWithItsContext(t *testing.T) {
-	queue := loop.NewRetryQueue(clock.RealClock{}, time.Minute)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	queue.Add("waits")
-	rounds := 0
-	for rounds < 10 {
-		name, ok := queue.Next(ctx)
-		if !ok {
-			break
-		}
-		rounds++
-		cancel()
-		queue.Add(name)
-	}
-	if rounds != 1 {
-		t.Errorf("%d rounds, want one: the context ended in it", rounds)
 	}
 }

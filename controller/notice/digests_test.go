@@ -46,6 +46,22 @@ func (s *store) Patch(_ context.Context, name string, _ types.PatchType, data []
 	return event, json.Unmarshal(data, event)
 }
 
+// homes are the Events of an API server, by namespace.
+type homes map[string]*store
+
+// digests are written at noon, until the clock is stepped.
+func (h homes) digests(uids func(Target) types.UID) (*Digests, *clocktesting.FakeClock) {
+	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
+	return NewDigests(DigestOptions{Instance: "host", Clock: clk, Log: logr.Discard(), UIDs: uids, Events: func(namespace string) Events {
+		if h[namespace] == nil {
+			h[namespace] = &store{of: map[string]*corev1.Event{}}
+		}
+		return h[namespace]
+	}}), clk
+}
+
+func named(target Target) types.UID { return types.UID("uid-" + target.Name) }
+
 // all are the Events as "reason kind/name xcount: message".
 func (s *store) all() []string {
 	var out []string
@@ -147,15 +163,8 @@ func TestDigestOfManyKinds(t *testing.T) {
 // Deletions by an object's own setting are reported inside its namespace, and of cluster-scoped
 // objects inside default. Ten objects are named, and forty are on record, the latest ones.
 func TestDigestsOfObjects(t *testing.T) {
-	stores := map[string]*store{}
-	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
-	digests := NewDigests(DigestOptions{Instance: "host", Clock: clk, Log: logr.Discard(), UIDs: func(target Target) types.UID { return types.UID("uid-" + target.Name) },
-		Events: func(namespace string) Events {
-			if stores[namespace] == nil {
-				stores[namespace] = &store{of: map[string]*corev1.Event{}}
-			}
-			return stores[namespace]
-		}})
+	stores := homes{}
+	digests, clk := stores.digests(named)
 	var names []string
 	for i := range 10 {
 		names = append(names, fmt.Sprintf("ci/job-%d", i))
@@ -202,38 +211,29 @@ func TestDigestsOfObjects(t *testing.T) {
 // A stamp that names a policy which does not exist costs no Event and no memory of its own: its
 // author can invent any number of names.
 func TestDigestsOfInventedPolicies(t *testing.T) {
-	events, homes := &store{of: map[string]*corev1.Event{}}, map[string]bool{}
-	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
-	digests := NewDigests(DigestOptions{Events: func(namespace string) Events { homes[namespace] = true; return events }, Instance: "host", Clock: clk, Log: logr.Discard(),
-		UIDs: func(target Target) types.UID {
-			if target.Policy {
-				return ""
-			}
-			return "uid"
-		}})
+	stores := homes{}
+	digests, _ := stores.digests(func(target Target) types.UID {
+		if target.Policy {
+			return ""
+		}
+		return "uid"
+	})
 	var all []engine.Summary
 	for i := range 1000 {
 		all = append(all, in("tenant", summary(fmt.Sprintf("policy/p%d", i), "ConfigMap", "label", 1, 0, fmt.Sprintf("tenant/%d", i))))
 	}
 	digests.Add(all)
 	digests.Flush(t.Context())
-	if len(events.of) != 1 || len(digests.events) != 1 || !homes["tenant"] || len(homes) != 1 {
-		t.Errorf("%d Events in %v, %d digests", len(events.of), homes, len(digests.events))
+	if len(stores) != 1 || stores["tenant"] == nil || len(stores["tenant"].of) != 1 || len(digests.events) != 1 {
+		t.Errorf("Events in %v, %d digests", stores, len(digests.events))
 	}
 }
 
 // However many sources there are, a bounded number of Events is written and remembered. The others
 // share one, which counts all of their deletions. A policy always has its own.
 func TestDigestsAreBounded(t *testing.T) {
-	homes := map[string]*store{}
-	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
-	digests := NewDigests(DigestOptions{Instance: "host", Clock: clk, Log: logr.Discard(), UIDs: func(Target) types.UID { return "uid" },
-		Events: func(namespace string) Events {
-			if homes[namespace] == nil {
-				homes[namespace] = &store{of: map[string]*corev1.Event{}}
-			}
-			return homes[namespace]
-		}})
+	stores := homes{}
+	digests, clk := stores.digests(func(Target) types.UID { return "uid" })
 	const minutes, each = 4, 3 * maxDigests
 	for m := range minutes {
 		var all []engine.Summary
@@ -250,27 +250,14 @@ func TestDigestsAreBounded(t *testing.T) {
 		clk.Step(time.Minute)
 	}
 	written := 0
-	for _, home := range homes {
+	for _, home := range stores {
 		written += home.requests
 	}
 	if most := minutes * (maxDigests + 2); written > most || written < minutes*maxDigests || len(digests.events) > maxRemembered {
 		t.Errorf("%d Events were written, want at most %d; %d are remembered", written, most, len(digests.events))
 	}
-	events := strings.Join(homes["default"].all(), "\n")
+	events := strings.Join(stores["default"].all(), "\n")
 	if want := fmt.Sprintf("(%d since", minutes*2*(each-maxDigests)); !strings.Contains(events, want) || !strings.Contains(events, "LifecyclePolicy/platform uid x4: Deleted 1 x Job by ttl") {
 		t.Errorf("Events in default:\n%s\nwant … %s", events, want)
-	}
-}
-
-// However much is deleted for one source before it is written, the records are bounded.
-func TestRecordsOfADigestAreBounded(t *testing.T) {
-	digests := NewDigests(DigestOptions{Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Log: logr.Discard(), UIDs: func(Target) types.UID { return "" }})
-	for i := range 1000 {
-		digests.Add([]engine.Summary{in("tenant", summary(fmt.Sprintf("policy/p%d", i), "ConfigMap", "label", 1, 0, fmt.Sprintf("tenant/%d", i)))})
-	}
-	for _, of := range digests.fresh {
-		if len(of.records) > 40 || cap(of.records) > 100 || len(of.names) > examples {
-			t.Errorf("%d records and %d names are kept", len(of.records), len(of.names))
-		}
 	}
 }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -306,44 +304,3 @@ func TestConditionThatCannotBeWritten(t *testing.T) {
 		s.expect("it can be written again", of{"ci": "True Refused: deletions are paused: Job in ci"}, of{})
 	})
 }
-
-// The end of a pause that comes while its condition is being written is not overlooked.
-func TestPauseEndsWhileItIsWritten(t *testing.T) {
-	target, on := Target{Name: "ci"}, &sources{have: map[string]metav1.Condition{}}
-	done, cancel := context.WithCancel(t.Context())
-	cancel() // Nothing is waited for after a write.
-	p := NewPauses(PauseOptions{
-		Recorder: noEvents{}, Namespaces: on, Policies: on, Own: "curfew-system", UIDs: func(Target) types.UID { return "" }, Clock: clock.RealClock{}, Log: logr.Discard(),
-	})
-	news := refused("namespace/ci", "ci", "Job", true)
-	for range 100000 {
-		var gate atomic.Int32
-		meet := func() {
-			for gate.Add(1); gate.Load() < 2; {
-				runtime.Gosched()
-			}
-		}
-		var both sync.WaitGroup
-		both.Go(func() {
-			meet()
-			p.Breaker(news)
-		})
-		meet()
-		if _, err := p.reconcile(done); err != nil {
-			t.Fatal(err)
-		}
-		both.Wait()
-		if (p.written[target].Status == metav1.ConditionTrue) != news.Open && len(p.changed) == 0 {
-			t.Fatalf("paused is %t, which will never be written", news.Open)
-		}
-		p.changed.Clear()
-		if _, err := p.reconcile(done); err != nil {
-			t.Fatal(err)
-		}
-		news.Open = !news.Open
-	}
-}
-
-type noEvents struct{}
-
-func (noEvents) Eventf(_, _ apiruntime.Object, _, _, _, _ string, _ ...any) {}

@@ -2,7 +2,6 @@ package pace
 
 import (
 	stdheap "container/heap"
-	"math"
 	"testing"
 	"time"
 )
@@ -21,7 +20,6 @@ type station struct {
 	done    int
 	latency time.Duration
 	refused int
-	left    int // in a burst
 }
 
 type event struct {
@@ -42,23 +40,14 @@ func (s *station) run(c *Concurrency, until time.Duration) {
 		s.free = make([]time.Duration, s.servers)
 	}
 	s.done, s.latency, s.refused = 0, 0, 0
-	for s.left = math.MaxInt; s.now < until; {
+	for s.now < until {
 		s.step(c)
 	}
-}
-
-// burst runs n requests, and tells how long they took.
-func (s *station) burst(c *Concurrency, n int) time.Duration {
-	from := s.now
-	for s.left = n; s.left > 0 || len(s.pending) > 0; {
-		s.step(c)
-	}
-	return s.now - from
 }
 
 // step sends what may be sent, and waits for one answer.
 func (s *station) step(c *Concurrency) {
-	for ; s.left > 0 && len(s.pending) < c.Limit(); s.left-- {
+	for len(s.pending) < c.Limit() {
 		if s.refuseAbove > 0 && len(s.pending) >= s.refuseAbove {
 			stdheap.Push(&s.pending, event{s.now + s.service, s.now, true})
 			continue
@@ -112,59 +101,6 @@ func TestConcurrency(t *testing.T) {
 				t.Errorf("mean latency %s, want at most %s", mean, c.mostMean)
 			}
 		})
-	}
-}
-
-// Where a hundred fall due each second, the search for the base slows down few of these hundreds,
-// and none for long.
-func TestConcurrencyInBursts(t *testing.T) {
-	s := station{servers: 16, service: 12 * time.Millisecond}
-	s.free = make([]time.Duration, s.servers)
-	c := NewConcurrency(256, false)
-	var usual, longest time.Duration
-	slower := 0
-	for second := range 240 {
-		s.now = time.Duration(second) * time.Second
-		took := s.burst(c, 100)
-		switch {
-		case second == 9:
-			usual = took
-		case second > 9:
-			longest = max(longest, took)
-			if took > usual {
-				slower++
-			}
-		}
-	}
-	t.Logf("limit %d, a hundred take %s, at most %s, %d times longer than usual", c.Limit(), usual, longest, slower)
-	if longest > usual*3/2 {
-		t.Errorf("a hundred took %s, want at most half more than the usual %s", longest, usual)
-	}
-	if slower > 4 {
-		t.Errorf("%d of 230 bursts took longer than the usual %s, want at most one a minute", slower, usual)
-	}
-
-	// The API server has become slower for good: that is noticed in bursts, too.
-	s.service *= 3
-	for second := 240; second < 420; second++ {
-		s.now = time.Duration(second) * time.Second
-		s.burst(c, 100)
-	}
-	if c.base < s.service {
-		t.Errorf("three minutes after requests began to take %s the base is still %s", s.service, c.base)
-	}
-}
-
-// In a drain without idle moments the base is sought every few seconds, soon after bursts too.
-func TestConcurrencyAfterBursts(t *testing.T) {
-	s := station{servers: 16, service: 5 * time.Millisecond}
-	s.free = make([]time.Duration, s.servers)
-	c := NewConcurrency(256, false)
-	s.burst(c, 100)
-	s.service *= 3
-	s.run(c, s.now+concurrencyEpoch*5/2)
-	if c.base < s.service {
-		t.Errorf("after two epochs of requests that take %s the base is still %s", s.service, c.base)
 	}
 }
 

@@ -19,16 +19,10 @@ import (
 	"curfew.dev/curfew/policy/judging"
 )
 
-// TestHeldWhileConnecting: a connection takes long to make, and a pause is accepted meanwhile. The
-// request is not sent, neither over HTTP/2, which is what API servers speak, nor over HTTP/1.1,
-// which some proxies before them do.
-func TestHeldWhileConnecting(t *testing.T) {
-	for name, protocol := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
-		t.Run(name, func(t *testing.T) { heldWhileConnecting(t, protocol) })
-	}
-}
-
-func heldWhileConnecting(t *testing.T, protocol int) {
+// connecting sends a DELETE through a gate, over a connection that takes long to make, and returns
+// how many requests the server received.
+func connecting(ctx context.Context, t *testing.T, gate *pause.Gate, protocol int, meanwhile func()) (int32, error) {
+	t.Helper()
 	var received atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != protocol {
@@ -38,46 +32,75 @@ func heldWhileConnecting(t *testing.T, protocol int) {
 	}))
 	server.EnableHTTP2 = protocol == 2
 	server.StartTLS()
-	defer server.Close()
-	var held atomic.Bool
-	read := make(chan bool, 100)
-	gate := pause.New(pause.Options{Clock: clock.RealClock{}, Log: logr.Discard()})
-	gate.Use(func(context.Context) ([]judging.Pause, error) {
-		if held.Load() {
-			defer func() { read <- true }()
-			return []judging.Pause{{Name: "stop"}}, nil
-		}
-		return nil, nil
-	}, nil)
-	defer run(t, gate.Run)()
-	config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		held.Store(true)
-		for range 2 { // The second read begins when the first has been taken in.
-			gate.Want()
-			<-read
-		}
+	config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		meanwhile()
 		return new(net.Dialer).DialContext(ctx, network, address)
-	}}
+	}
 	config.Wrap(gate.Wrap)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	ctx, _ = pause.With(ctx, policy.TriggerTTL, "ci")
 	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, server.URL+"/x", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp, err := client.Do(req); !errors.Is(err, pause.ErrHeld) || received.Load() > 0 {
-		t.Errorf("%v, %v, %d requests", resp, err, received.Load())
+	resp, err := client.Do(req)
+	if err == nil {
+		_ = resp.Body.Close()
 	}
 	server.Close() // Waits for requests that are under way.
-	if received.Load() > 0 {
-		t.Errorf("%d requests", received.Load())
+	return received.Load(), err
+}
+
+// TestHeldWhileConnecting: a connection takes long to make, and a pause is accepted meanwhile. The
+// request is not sent, neither over HTTP/2, which is what API servers speak, nor over HTTP/1.1,
+// which some proxies before them do.
+func TestHeldWhileConnecting(t *testing.T) {
+	for name, protocol := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
+		t.Run(name, func(t *testing.T) {
+			var held atomic.Bool
+			read := make(chan bool, 100)
+			gate := pause.New(pause.Options{Clock: clock.RealClock{}, Log: logr.Discard()})
+			gate.Use(func(context.Context) ([]judging.Pause, error) {
+				if held.Load() {
+					defer func() { read <- true }()
+					return []judging.Pause{{Name: "stop"}}, nil
+				}
+				return nil, nil
+			}, nil)
+			defer run(t, gate.Run)()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			ctx, _ = pause.With(ctx, policy.TriggerTTL, "ci")
+			received, err := connecting(ctx, t, gate, protocol, func() {
+				held.Store(true)
+				for range 2 { // The second read begins when the first has been taken in.
+					gate.Want()
+					<-read
+				}
+			})
+			if !errors.Is(err, pause.ErrHeld) || received > 0 || !held.Load() {
+				t.Errorf("%v, %d requests, paused while connecting: %t", err, received, held.Load())
+			}
+		})
 	}
-	if !held.Load() {
-		t.Error("the request was held before it was connected: this test shows nothing")
+}
+
+// TestRulesWhileConnecting: a connection takes so long to make that the rules are outdated.
+func TestRulesWhileConnecting(t *testing.T) {
+	gate := pause.New(pause.Options{Clock: clock.RealClock{}, Log: logr.Discard()})
+	gate.Use(func(context.Context) ([]judging.Pause, error) { return nil, nil }, nil)
+	defer run(t, gate.Run)()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ctx, mark := pause.With(ctx, policy.TriggerTTL, "ci")
+	mark.Confirmed(time.Now())
+	received, err := connecting(ctx, t, gate, 1, func() {
+		mark.Confirmed(time.Now().Add(-15 * time.Second)) // As if it had taken 15 s.
+	})
+	if !errors.Is(err, pause.ErrHeld) || received > 0 || !mark.Held() {
+		t.Errorf("%v, %d requests", err, received)
 	}
 }

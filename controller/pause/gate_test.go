@@ -10,15 +10,18 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 var everything = v1alpha1.DeletionPauseSpec{Reason: "incident 7"}
+
+// inBubble runs a test in a bubble, whose time is synthetic.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
 
 // pass lets synthetic time go by.
 func pass(d time.Duration) {
@@ -62,36 +65,6 @@ func TestSlowAnswers(t *testing.T) {
 	})
 }
 
-// TestSlowAnswersAreOneChange: reads that take too long, each another time, are reported once.
-func TestSlowAnswersAreOneChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		delay, changes := 900*time.Millisecond, 0
-		gate := pause.New(pause.Options{
-			Read: func(ctx context.Context) ([]judging.Pause, error) {
-				delay += 7 * time.Millisecond
-				select {
-				case <-time.After(delay):
-				case <-ctx.Done():
-				}
-				return nil, ctx.Err()
-			},
-			Clock: clock.RealClock{}, Changed: func() { changes++ },
-		})
-		defer run(t, gate.Run)()
-		gate.Want()
-		pass(1500 * time.Millisecond)
-		first, known := gate.View()
-		for range 10 {
-			gate.Want()
-			pass(time.Second)
-		}
-		last, _ := gate.View()
-		if !known || first.Unread == last.Unread || first.Version != last.Version || changes != 1 {
-			t.Errorf("%d changes, from %+v to %+v", changes, first, last)
-		}
-	})
-}
-
 // TestUnreadable: what cannot be read holds everything, with the reason.
 func TestUnreadable(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -107,24 +80,22 @@ func TestUnreadable(t *testing.T) {
 		"too many":       {body: `{"kind":"DeletionPauseList","metadata":{"continue":"x"}}`, reason: "there are more than 500: delete those that have ended"},
 		"too large":      {body: strings.Repeat(" ", 5<<20), reason: "the answer is larger than 4194304 bytes"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPI()
-				a.failing, a.body = test.failing, test.body
-				gate, stop := a.gate(t)
-				defer stop()
-				gate.Want()
-				pass(1500 * time.Millisecond)
-				if view, known := gate.View(); !known || !view.HoldsAll(policy.TriggerDeadline) || !strings.Contains(view.Unread, test.reason) {
-					t.Errorf("view %+v, known %t; want it known, all triggers held, because of %q", view, known, test.reason)
-				}
-				a.locked(func() { a.failing, a.body = 0, "" })
-				gate.Want()
-				pass(1500 * time.Millisecond)
-				if view, known := gate.View(); !known || view.HoldsAll(policy.TriggerDeadline) {
-					t.Errorf("afterwards: %+v, %t", view, known)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			a := newAPI()
+			a.failing, a.body = test.failing, test.body
+			gate, stop := a.gate(t)
+			defer stop()
+			gate.Want()
+			pass(1500 * time.Millisecond)
+			if view, known := gate.View(); !known || !view.HoldsAll(policy.TriggerDeadline) || !strings.Contains(view.Unread, test.reason) {
+				t.Errorf("view %+v, known %t; want it known, all triggers held, because of %q", view, known, test.reason)
+			}
+			a.locked(func() { a.failing, a.body = 0, "" })
+			gate.Want()
+			pass(1500 * time.Millisecond)
+			if view, known := gate.View(); !known || view.HoldsAll(policy.TriggerDeadline) {
+				t.Errorf("afterwards: %+v, %t", view, known)
+			}
 		})
 	}
 }
@@ -206,29 +177,27 @@ func TestTransport(t *testing.T) {
 		"another namespace":       {&label, http.MethodDelete, policy.TriggerLabel, "x", false},
 		"a cluster-scoped object": {&label, http.MethodDelete, policy.TriggerLabel, "", false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPI()
-				a.jobs["one"] = true
-				gate, stop := a.gate(t)
-				defer stop()
-				pass(10 * time.Second)
-				if test.pause != nil {
-					a.pauses["stop"] = *test.pause
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				if test.trigger != "" {
-					ctx, _ = pause.With(ctx, test.trigger, test.scope)
-				}
-				err := send(ctx, a.config(gate), test.method, "one")
-				if held := errors.Is(err, pause.ErrHeld); held != test.held || err != nil && !held || pause.HeldIn(ctx) != (held && test.trigger != "") {
-					t.Errorf("error %v, held in the context %t; want held: %t", err, pause.HeldIn(ctx), test.held)
-				}
-				if sent := len(a.writes) > 0; sent == test.held && test.method != http.MethodGet {
-					t.Errorf("sent: %t", sent)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			a := newAPI()
+			a.jobs["one"] = true
+			gate, stop := a.gate(t)
+			defer stop()
+			pass(10 * time.Second)
+			if test.pause != nil {
+				a.pauses["stop"] = *test.pause
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if test.trigger != "" {
+				ctx, _ = pause.With(ctx, test.trigger, test.scope)
+			}
+			err := send(ctx, a.config(gate), test.method, "one")
+			if held := errors.Is(err, pause.ErrHeld); held != test.held || err != nil && !held || pause.HeldIn(ctx) != (held && test.trigger != "") {
+				t.Errorf("error %v, held in the context %t; want held: %t", err, pause.HeldIn(ctx), test.held)
+			}
+			if sent := len(a.writes) > 0; sent == test.held && test.method != http.MethodGet {
+				t.Errorf("sent: %t", sent)
+			}
 		})
 	}
 }

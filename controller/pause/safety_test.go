@@ -98,56 +98,54 @@ func TestSafetyNothingWhilePaused(t *testing.T) {
 		"a namespace": {v1alpha1.DeletionPauseSpec{Reason: "x", Namespaces: []string{"*-1"}}, func(name string) bool { return name[4]%2 == 1 }},
 		"a trigger":   {v1alpha1.DeletionPauseSpec{Reason: "x", Triggers: []v1alpha1.PauseTrigger{"deadline"}}, func(name string) bool { return name[4]%5 != '0'%5 }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPI()
-				a.delay = 50 * time.Millisecond
-				began := time.Now()
-				for i := range objects {
-					a.jobs[fmt.Sprintf("j%04d", i)] = true
+		inBubble(t, name, func(t *testing.T) {
+			a := newAPI()
+			a.delay = 50 * time.Millisecond
+			began := time.Now()
+			for i := range objects {
+				a.jobs[fmt.Sprintf("j%04d", i)] = true
+			}
+			due := func(i int) time.Time { return began.Add(time.Duration(i) * 60 * time.Second / objects) }
+			stop := a.controller(t, due)
+			at := func(seconds int) time.Time {
+				pass(time.Until(began.Add(time.Duration(seconds) * time.Second)))
+				return time.Now()
+			}
+			accepted := at(10)
+			a.locked(func() { a.pauses["stop"] = test.pause })
+			at(20)
+			stop()
+			stop = a.controller(t, due)
+			resumed := at(35)
+			a.locked(func() { clear(a.pauses) })
+			broken := at(45)
+			a.locked(func() { a.failing = 503 })
+			at(47)
+			stop()
+			stop = a.controller(t, due)
+			fixed := at(52)
+			a.locked(func() { a.failing = 0 })
+			at(70)
+			stop()
+			if n := len(a.jobs); n > 0 {
+				t.Errorf("%d of %d objects are forgotten", n, objects)
+			}
+			resumedSoon, mendedSoon := 0, 0
+			for _, w := range a.writes {
+				switch {
+				case !w.at.Before(accepted.Add(time.Second)) && w.at.Before(resumed) && test.held(w.name):
+					t.Fatalf("%s of %s %s after the pause was accepted", w.method, w.name, w.at.Sub(accepted))
+				case !w.at.Before(broken.Add(time.Second)) && w.at.Before(fixed):
+					t.Fatalf("%s of %s while it is not known whether there is a pause, for %s", w.method, w.name, w.at.Sub(broken))
+				case !w.at.Before(resumed) && w.at.Before(resumed.Add(2*time.Second)):
+					resumedSoon++
+				case !w.at.Before(fixed) && w.at.Before(fixed.Add(2*time.Second)):
+					mendedSoon++
 				}
-				due := func(i int) time.Time { return began.Add(time.Duration(i) * 60 * time.Second / objects) }
-				stop := a.controller(t, due)
-				at := func(seconds int) time.Time {
-					pass(time.Until(began.Add(time.Duration(seconds) * time.Second)))
-					return time.Now()
-				}
-				accepted := at(10)
-				a.locked(func() { a.pauses["stop"] = test.pause })
-				at(20)
-				stop()
-				stop = a.controller(t, due)
-				resumed := at(35)
-				a.locked(func() { clear(a.pauses) })
-				broken := at(45)
-				a.locked(func() { a.failing = 503 })
-				at(47)
-				stop()
-				stop = a.controller(t, due)
-				fixed := at(52)
-				a.locked(func() { a.failing = 0 })
-				at(70)
-				stop()
-				if n := len(a.jobs); n > 0 {
-					t.Errorf("%d of %d objects are forgotten", n, objects)
-				}
-				resumedSoon, mendedSoon := 0, 0
-				for _, w := range a.writes {
-					switch {
-					case !w.at.Before(accepted.Add(time.Second)) && w.at.Before(resumed) && test.held(w.name):
-						t.Fatalf("%s of %s %s after the pause was accepted", w.method, w.name, w.at.Sub(accepted))
-					case !w.at.Before(broken.Add(time.Second)) && w.at.Before(fixed):
-						t.Fatalf("%s of %s while it is not known whether there is a pause, for %s", w.method, w.name, w.at.Sub(broken))
-					case !w.at.Before(resumed) && w.at.Before(resumed.Add(2*time.Second)):
-						resumedSoon++
-					case !w.at.Before(fixed) && w.at.Before(fixed.Add(2*time.Second)):
-						mendedSoon++
-					}
-				}
-				if resumedSoon < 100 || mendedSoon < 100 {
-					t.Errorf("%d requests in the 2 s after the pause, %d after the outage: what waited must not wait longer", resumedSoon, mendedSoon)
-				}
-			})
+			}
+			if resumedSoon < 100 || mendedSoon < 100 {
+				t.Errorf("%d requests in the 2 s after the pause, %d after the outage: what waited must not wait longer", resumedSoon, mendedSoon)
+			}
 		})
 	}
 }
@@ -175,26 +173,24 @@ func TestPunctual(t *testing.T) {
 // when the pause ends.
 func TestHeldCostsNothing(t *testing.T) {
 	for name, namespaces := range map[string][]string{"everything": nil, "namespaces": {"team-*"}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPI()
-				for i := range objects {
-					a.jobs[fmt.Sprintf("j%04d", i)] = true
-				}
-				a.pauses["stop"] = v1alpha1.DeletionPauseSpec{Reason: "x", Namespaces: namespaces}
-				at := time.Now().Add(10 * time.Second)
-				stop := a.controller(t, func(int) time.Time { return at })
-				defer stop()
-				pass(10 * time.Minute)
-				if a.attempts > 0 || len(a.writes) > 0 || a.count() > 2200 {
-					t.Errorf("%d attempts, %d requests, %d reads in ten minutes", a.attempts, len(a.writes), a.count())
-				}
-				a.locked(func() { clear(a.pauses) })
-				pass(2 * time.Second)
-				if n := len(a.jobs); n > 0 {
-					t.Errorf("%d objects are left 2 s after the pause", n)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			a := newAPI()
+			for i := range objects {
+				a.jobs[fmt.Sprintf("j%04d", i)] = true
+			}
+			a.pauses["stop"] = v1alpha1.DeletionPauseSpec{Reason: "x", Namespaces: namespaces}
+			at := time.Now().Add(10 * time.Second)
+			stop := a.controller(t, func(int) time.Time { return at })
+			defer stop()
+			pass(10 * time.Minute)
+			if a.attempts > 0 || len(a.writes) > 0 || a.count() > 2200 {
+				t.Errorf("%d attempts, %d requests, %d reads in ten minutes", a.attempts, len(a.writes), a.count())
+			}
+			a.locked(func() { clear(a.pauses) })
+			pass(2 * time.Second)
+			if n := len(a.jobs); n > 0 {
+				t.Errorf("%d objects are left 2 s after the pause", n)
+			}
 		})
 	}
 }

@@ -40,6 +40,18 @@ func protobufOf(t *testing.T, kind string, m interface{ Marshal() ([]byte, error
 	return append([]byte("k8s\x00"), data...)
 }
 
+// serving is a client of an API server that answers so.
+func serving(t *testing.T, answer http.HandlerFunc) *Client {
+	t.Helper()
+	srv := httptest.NewServer(answer)
+	t.Cleanup(srv.Close)
+	client, err := NewClient(&rest.Config{Host: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
 // What goes over the wire, read back with the API machinery's own types.
 func TestClientSends(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -191,18 +203,13 @@ func TestClientReads(t *testing.T) {
 		"token is refused":      {401, nil, []byte(mustJSON(t, token)), Response{Code: 401, Reason: "Unauthorized", Message: "Unauthorized"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			client := serving(t, func(rw http.ResponseWriter, r *http.Request) {
 				for k, v := range c.header {
 					rw.Header()[k] = v
 				}
 				rw.WriteHeader(c.code)
 				_, _ = rw.Write(c.body)
-			}))
-			defer srv.Close()
-			client, err := NewClient(&rest.Config{Host: srv.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
+			})
 			if got := client.Delete(context.Background(), Request{Type: *jobs, Namespace: "ci", Name: "j", UID: "u"}); got != c.want {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
@@ -211,19 +218,14 @@ func TestClientReads(t *testing.T) {
 }
 
 func TestClientNoAnswer(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+	client := serving(t, func(rw http.ResponseWriter, _ *http.Request) {
 		c, _, err := rw.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		_ = c.Close()
-	}))
-	defer srv.Close()
-	client, err := NewClient(&rest.Config{Host: srv.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	if got := client.Delete(context.Background(), Request{Type: *jobs, Namespace: "ci", Name: "j", UID: "u"}); got.Code != 0 || got.Err == nil {
 		t.Errorf("%+v, want an error without a code", got)
 	}
@@ -235,18 +237,13 @@ func TestClientNoAnswer(t *testing.T) {
 // A redirect is an answer that deleted nothing, and no other address is asked.
 func TestClientFollowsNoRedirect(t *testing.T) {
 	requests := 0
-	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	client := serving(t, func(rw http.ResponseWriter, r *http.Request) {
 		requests++
 		if r.URL.Path == "/login" {
 			return // 200
 		}
 		http.Redirect(rw, r, "/login", http.StatusFound)
-	}))
-	defer srv.Close()
-	client, err := NewClient(&rest.Config{Host: srv.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	got := client.Delete(context.Background(), Request{Type: *jobs, Namespace: "ci", Name: "j", UID: "u"})
 	if got.Code != http.StatusFound || requests != 1 {
 		t.Errorf("code %d after %d requests, want %d after one", got.Code, requests, http.StatusFound)
@@ -256,16 +253,11 @@ func TestClientFollowsNoRedirect(t *testing.T) {
 // Connections are used again: bodies are read to the end.
 func TestClientKeepsConnections(t *testing.T) {
 	remote := map[string]bool{}
-	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	client := serving(t, func(rw http.ResponseWriter, r *http.Request) {
 		remote[r.RemoteAddr] = true
 		rw.WriteHeader(http.StatusConflict)
 		_, _ = rw.Write([]byte(strings.Repeat("x", 300_000)))
-	}))
-	defer srv.Close()
-	client, err := NewClient(&rest.Config{Host: srv.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	for range 20 {
 		client.Delete(context.Background(), Request{Type: *jobs, Namespace: "ci", Name: "j", UID: "u"})
 	}

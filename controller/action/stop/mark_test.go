@@ -2,9 +2,8 @@ package stop
 
 import (
 	"encoding/json"
-	"errors"
-	"net/http"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -83,7 +81,7 @@ func TestPatch(t *testing.T) {
 			}
 			written, _ := json.Marshal(mark)
 			var want any
-			if err := json.Unmarshal([]byte(replace(c.want, string(written))), &want); err != nil {
+			if err := json.Unmarshal([]byte(strings.Replace(c.want, "MARK", string(written), 1)), &want); err != nil {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(got["status"], want) {
@@ -91,16 +89,6 @@ func TestPatch(t *testing.T) {
 			}
 		})
 	}
-}
-
-func replace(text, mark string) string {
-	const placeholder = "MARK"
-	for i := 0; i+len(placeholder) <= len(text); i++ {
-		if text[i:i+len(placeholder)] == placeholder {
-			return text[:i] + mark + text[i+len(placeholder):]
-		}
-	}
-	return text
 }
 
 // A marked object is looked at soon, then ever more rarely, and rests once the mark has settled and
@@ -129,29 +117,6 @@ func TestNext(t *testing.T) {
 		clock.SetTime(start.Add(c.after))
 		if got := s.next(&c.seen, c.marked, c.pending); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
-	}
-}
-
-// Errors keep their meaning for the engine: who is missing is gone, whose child is missing is not.
-func TestResultOf(t *testing.T) {
-	runs, jobs := schema.GroupResource{Resource: "runs"}, schema.GroupResource{Resource: "jobs"}
-	due := &action.Due{Name: "a", Type: action.Type{Resource: runs.WithVersion("v1")}}
-	for name, c := range map[string]struct {
-		err     error
-		code    int
-		missing bool
-		after   time.Duration
-	}{
-		"gone":               {apierrors.NewNotFound(runs, "a"), http.StatusNotFound, true, 0},
-		"a child is missing": {apierrors.NewNotFound(jobs, "a"), http.StatusNotFound, false, 0},
-		"forbidden":          {apierrors.NewForbidden(runs, "a", errors.New("no")), http.StatusForbidden, false, 0},
-		"too many":           {apierrors.NewTooManyRequests("wait", 3), http.StatusTooManyRequests, false, 3 * time.Second},
-		"no answer":          {errors.New("connection refused"), 0, false, 0},
-	} {
-		got := (&stopping{due: due}).resultOf(errors.Join(c.err))
-		if got.Code != c.code || (got.Outcome == action.Gone) != c.missing || got.After != c.after || got.Err == nil {
-			t.Errorf("%s: %+v, want code %d, gone %t, after %s, and an error", name, got, c.code, c.missing, c.after)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -27,11 +26,7 @@ import (
 // One list serves all attempts within a second. Lists of namespaces that are no longer used are
 // dropped.
 func TestListsOfPodsAreShortLived(t *testing.T) {
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	client := metadatafake.NewSimpleMetadataClient(scheme)
+	client := metadataOf(t)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC))
 	index := newPodIndex(client, clock)
 	for i := range 100 {
@@ -52,11 +47,7 @@ func TestListsOfPodsAreShortLived(t *testing.T) {
 
 // An attempt that waits while another one lists the Pods gives up when its time is over.
 func TestAttemptWaitsNoLongerThanItMay(t *testing.T) {
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	client := metadatafake.NewSimpleMetadataClient(scheme)
+	client := metadataOf(t)
 	listing, answer := make(chan struct{}), make(chan struct{})
 	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		close(listing)
@@ -183,11 +174,7 @@ func TestOwnersWaitForABusyServer(t *testing.T) {
 // reading of owners: an attempt that always starts again would never end.
 func TestListOfPodsGoesOn(t *testing.T) {
 	const pages, perPage, most = 4, 5, 7 // most is how many requests an attempt has time for
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	client := metadatafake.NewSimpleMetadataClient(scheme)
+	client := metadataOf(t)
 	left := 0
 	spend := func() error {
 		if left--; left < 0 {

@@ -71,6 +71,16 @@ func (d deleter) Do(ctx context.Context, due action.Due) action.Answer {
 	return out
 }
 
+// metadataOf is a client of an API server with these objects.
+func metadataOf(t *testing.T, objects ...runtime.Object) *metadatafake.FakeMetadataClient {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
+}
+
 func newScene(t *testing.T, set map[string]any, exceeded time.Time, steps ...v1alpha1.StopStep) *scene {
 	t.Helper()
 	yes := true
@@ -96,15 +106,11 @@ func newScene(t *testing.T, set map[string]any, exceeded time.Time, steps ...v1a
 		}
 		return out
 	}
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	run := partial("Run", "a", "run", nil)
 	run.ResourceVersion = "7"
 	s := &scene{
 		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{sets: "SetList", runs: "RunList"}, object),
-		metadata: metadatafake.NewSimpleMetadataClient(scheme, run, partial("Pod", "a-0", "pod", owner("Set", "a", "set")),
+		metadata: metadataOf(t, run, partial("Pod", "a-0", "pod", owner("Set", "a", "set")),
 			partial("Set", "a", "set", owner("Run", "a", "run")), partial("Pod", "b-0", "other", owner("Set", "b", "elsewhere"))),
 	}
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
