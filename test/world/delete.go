@@ -82,8 +82,7 @@ func (s *store) empty() *unstructured.Unstructured {
 
 // refused records a DELETE that is refused.
 func (w *World) refused(r *Request, before *unstructured.Unstructured, err error) error {
-	record := w.note(r, int(statusOf(err).Code), before, before)
-	record.Options = r.Options
+	w.note(r, int(statusOf(err).Code), before, before)
 	return err
 }
 

@@ -49,9 +49,6 @@ type Request struct {
 	bad     error
 }
 
-// Query is a parameter of the request.
-func (r *Request) Query(key string) string { return r.query.Get(key) }
-
 // dryRun reports whether nothing may change.
 func (r *Request) dryRun() bool {
 	return r.query.Get("dryRun") != "" || r.Options != nil && len(r.Options.DryRun) > 0

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"curfew.dev/curfew/test/world/invariants"
 )
 
 // World is an API server and its etcd.
@@ -29,7 +31,7 @@ type World struct {
 	offset    time.Duration
 	stores    map[schema.GroupResource]*store
 	order     []*store
-	history   []*Record
+	history   []*invariants.Record
 	lists     map[string]*snapshot
 	allowed   func(user, verb string, of schema.GroupResource, namespace string) bool
 	uidOf     func(*unstructured.Unstructured) types.UID
@@ -60,21 +62,6 @@ type event struct {
 type snapshot struct {
 	revision int64
 	objects  map[string]*unstructured.Unstructured
-}
-
-// Record is one write that took effect, or one DELETE or LIST that was answered.
-type Record struct {
-	*Request
-	// Code of the answer, whether or not it reached the client.
-	Code int
-	// Revision after the write, and At, when it took effect by the API server's clock.
-	Revision int64
-	At       time.Time
-	// Before is nil for a new object, and After for one that is gone: Last is then its last state.
-	Before, After, Last *unstructured.Unstructured
-	// Options of a DELETE.
-	Options *metav1.DeleteOptions
-	DryRun  bool
 }
 
 // New makes a cluster that serves the built-in resources that Curfew reads, and has the namespaces
@@ -142,7 +129,7 @@ func (w *World) Now() time.Time {
 func (w *World) now() time.Time { return time.Now().Add(w.offset) }
 
 // History returns the records so far.
-func (w *World) History() []*Record {
+func (w *World) History() []*invariants.Record {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.history)
@@ -245,8 +232,15 @@ func (w *World) commit(s *store, object *unstructured.Unstructured, remove bool)
 }
 
 // note records what a request did.
-func (w *World) note(r *Request, code int, before, after *unstructured.Unstructured) *Record {
-	record := &Record{Request: r, Code: code, Revision: w.revision, At: w.now(), Before: before, After: after}
+func (w *World) note(r *Request, code int, before, after *unstructured.Unstructured) *invariants.Record {
+	record := &invariants.Record{
+		Client: r.Client, User: r.User, Verb: r.Verb, Group: r.Resource.Group, Resource: r.Resource.Resource, Kind: r.Resource.Kind,
+		Namespace: r.Namespace, Name: r.Name, Sent: r.Sent, At: w.now(), Code: code, Before: before, After: after, DryRun: r.dryRun(),
+		Consistent: r.query.Get("resourceVersion") == "" && r.query.Get("continue") == "" && r.query.Get("fieldSelector") == "",
+	}
+	if r.Options != nil {
+		record.Preconditions = r.Options.Preconditions
+	}
 	w.history = append(w.history, record)
 	return record
 }

@@ -98,13 +98,12 @@ func (w *World) admit(r *Request, s *store) error {
 // store stores what a write made of an object, unless that changes nothing.
 func (w *World) store(r *Request, s *store, before, object *unstructured.Unstructured, remove bool) *unstructured.Unstructured {
 	if r.dryRun() {
-		record := w.note(r, 200, before, before)
-		record.Options, record.DryRun = r.Options, true
+		w.note(r, 200, before, before)
 		return object
 	}
 	if before != nil && !remove && reflect.DeepEqual(before.Object, object.Object) {
 		if r.Verb == "delete" {
-			w.note(r, 200, before, before).Options = r.Options
+			w.note(r, 200, before, before)
 		}
 		return before
 	}
@@ -115,8 +114,7 @@ func (w *World) store(r *Request, s *store, before, object *unstructured.Unstruc
 	} else {
 		w.commit(s, object, false)
 	}
-	record := w.note(r, 200, before, after)
-	record.Options, record.Last = r.Options, object
+	w.note(r, 200, before, after).Last = object
 	return object
 }
 
