@@ -54,9 +54,9 @@ func (e *etcd) post(ctx context.Context, path string, body any) (*http.Response,
 	return response, nil
 }
 
-// put writes a key and tells the revision.
-func (e *etcd) put(ctx context.Context, key, value string) (int64, error) {
-	response, err := e.post(ctx, "/v3/kv/put", map[string][]byte{"key": []byte(key), "value": []byte(value)})
+// revision is the newest one.
+func (e *etcd) revision(ctx context.Context) (int64, error) {
+	response, err := e.post(ctx, "/v3/kv/range", map[string][]byte{"key": []byte("/registry/")})
 	if err != nil {
 		return 0, err
 	}

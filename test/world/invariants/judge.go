@@ -84,16 +84,23 @@ func (j *Judge) Add(one *Record) {
 // while after they are due.
 func (j *Judge) Settle(now time.Time, within time.Duration) {
 	for key, object := range j.left() {
-		due, why := j.certain(object, now)
-		switch {
-		case why == noTime:
-			j.fault("S3", nil, "%s has finished, and its finish time was never written", key)
-		case why == "" && now.Sub(due) > within:
-			j.fault("S3", nil, "%s was due at %s and still exists at %s", key, due.Format(clock), now.Format(clock))
+		if why := j.Forgotten(object, now, within); why != "" {
+			j.fault("S3", nil, "%s %s", key, why)
 		}
 	}
 	j.tallies()
 	j.cleanups()
+}
+
+// Forgotten returns why an object should have been deleted that still exists, or "".
+func (j *Judge) Forgotten(object *unstructured.Unstructured, now time.Time, within time.Duration) string {
+	switch due, why := j.certain(object, now); {
+	case why == noTime:
+		return "has finished, and its finish time was never written"
+	case why == "" && now.Sub(due) > within:
+		return fmt.Sprintf("was due at %s and still exists at %s", due.Format(clock), now.Format(clock))
+	}
+	return ""
 }
 
 // Waits reports whether a history that was checked goes on: an object that exists at its end will be
