@@ -13,13 +13,18 @@ import (
 	"curfew.dev/curfew/controller/engine/index"
 )
 
-// TestMain keeps an ordinary run short; -rapid.checks asks for more.
+// TestMain keeps an ordinary run short, and the same each time. -rapid.checks asks for more
+// histories, and -rapid.seed for others.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	asked := false
-	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
-	if !asked {
-		if err := flag.Set("rapid.checks", "2000"); err != nil {
+	ordinary := map[string]string{"rapid.checks": "2000", "rapid.seed": "1"}
+	flag.Visit(func(f *flag.Flag) {
+		if _, ok := ordinary[f.Name]; ok {
+			clear(ordinary)
+		}
+	})
+	for name, value := range ordinary {
+		if err := flag.Set(name, value); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}

@@ -34,8 +34,6 @@ const (
 	hangForever          // never answered: the API server gives up after its timeout
 )
 
-var answerNames = [...]string{"allowed", "denied without a code", "denied with 409", "denied with 429", "failed", "hung, then allowed", "hung until the timeout"}
-
 // answers say how often the webhook gives each answer to an object that it has not given trouble to
 // yet.
 var answers = []share[answer]{
@@ -65,7 +63,7 @@ type deleteWebhook struct {
 	troubled map[string]int // by UID: how many DELETEs were troubled
 	repeat   map[string]int // by UID: how many more DELETEs get the last answer
 	last     map[string]answer
-	counts   [len(answerNames)]int
+	counts   [hangForever + 1]int
 }
 
 func newDeleteWebhook(random *rand.Rand) *deleteWebhook {

@@ -53,12 +53,12 @@ func newLedger() *ledger {
 
 // run follows etcd until ctx ends. It takes up where it left off, so that an outage of etcd, or of
 // the connection, hides nothing.
-func (l *ledger) run(ctx context.Context, store *etcd) {
+func (l *ledger) run(ctx context.Context, etcd string) {
 	for ctx.Err() == nil {
 		l.mu.Lock()
 		from := l.next
 		l.mu.Unlock()
-		err := store.watch(ctx, from, l.apply)
+		err := watchEtcd(ctx, etcd, from, l.apply)
 		if errors.Is(err, errCompacted) {
 			l.mu.Lock()
 			l.problems = append(l.problems, err.Error())

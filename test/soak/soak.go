@@ -22,7 +22,6 @@ const ownerName = "owner"
 type soak struct {
 	*options
 	cluster  *harness.Cluster
-	store    *etcd
 	world    *world
 	ledger   *ledger
 	told     *announcements
@@ -50,7 +49,7 @@ func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
 	}
 	world := &world{client: client}
 	s := &soak{
-		options: o, cluster: cluster, store: newEtcd(cluster.Etcd), world: world,
+		options: o, cluster: cluster, world: world,
 		ledger: newLedger(), told: &announcements{times: map[string]time.Time{}},
 		fleet: newFleet(newRandom(o.seed, 1), o.objects, o.window),
 		// Not the shipped 15 s: short enough that successors take over within the soak, long enough that a
@@ -106,10 +105,10 @@ func (s *soak) run(ctx context.Context) (out outcome, err error) {
 	defer watching.Wait()
 	defer cancel(nil)
 	// From the present on: the ledger wants to see each object's beginning.
-	if s.ledger.next, err = s.store.revision(ctx); err != nil {
+	if s.ledger.next, err = newestRevision(ctx, s.cluster); err != nil {
 		return out, fmt.Errorf("reach etcd: %w", err)
 	}
-	watching.Go(func() { s.ledger.run(ctx, s.store) })
+	watching.Go(func() { s.ledger.run(ctx, s.cluster.Etcd) })
 	if err := s.install(ctx); err != nil {
 		return out, err
 	}

@@ -33,8 +33,6 @@ type World struct {
 	order     []*store
 	history   []*invariants.Record
 	lists     map[string]*snapshot
-	allowed   func(user, verb string, of schema.GroupResource, namespace string) bool
-	uidOf     func(*unstructured.Unstructured) types.UID
 	changed   chan struct{} // closed at each write
 	// missingConflicts: see [World.MissingConflicts].
 	missingConflicts bool
@@ -68,8 +66,6 @@ type snapshot struct {
 // that every cluster has. The test fails if it uses the cluster wrongly.
 func New(t testing.TB) *World {
 	w := &World{t: t, revision: 100, stores: map[schema.GroupResource]*store{}, lists: map[string]*snapshot{}, changed: make(chan struct{})}
-	w.allowed = func(string, string, schema.GroupResource, string) bool { return true }
-	w.uidOf = func(*unstructured.Unstructured) types.UID { return "" }
 	for _, one := range builtin() {
 		w.Serve(one)
 	}
@@ -90,13 +86,6 @@ func (w *World) Serve(of Resource) {
 	w.order = append(w.order, s)
 }
 
-// Allow has a function decide what users may do. By default they may do everything.
-func (w *World) Allow(allowed func(user, verb string, of schema.GroupResource, namespace string) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.allowed = allowed
-}
-
 // SetOffset sets the API server's clock: so much ahead of the processes'.
 func (w *World) SetOffset(offset time.Duration) {
 	w.mu.Lock()
@@ -110,13 +99,6 @@ func (w *World) MissingConflicts() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.missingConflicts = true
-}
-
-// NameUIDs has a function choose the UIDs of new objects; "" leaves that to the world.
-func (w *World) NameUIDs(name func(*unstructured.Unstructured) types.UID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.uidOf = name
 }
 
 // Now is the API server's time.
@@ -133,13 +115,6 @@ func (w *World) History() []*invariants.Record {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.history)
-}
-
-// Changed is closed at the next write.
-func (w *World) Changed() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.changed
 }
 
 // Objects returns all objects of a resource, by name. Do not change them.
@@ -245,10 +220,7 @@ func (w *World) note(r *Request, code int, before, after *unstructured.Unstructu
 	return record
 }
 
-func (w *World) newUID(of *unstructured.Unstructured) types.UID {
-	if uid := w.uidOf(of); uid != "" {
-		return uid
-	}
+func (w *World) newUID() types.UID {
 	w.uids++
 	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", w.uids))
 }
