@@ -41,7 +41,8 @@ var errCompacted = errors.New("etcd has compacted away what the ledger has not s
 // watchEtcd hands on every change of /registry from a revision on, in order, until ctx ends or the
 // connection does.
 func watchEtcd(ctx context.Context, url string, from int64, handle func([]etcdEvent)) error {
-	create := fmt.Sprintf(`{"create_request": {"key": "L3JlZ2lzdHJ5Lw==", "range_end": "L3JlZ2lzdHJ5MA==", "start_revision": "%d", "fragment": true}}`, from) // /registry/ to /registry0
+	const all = `"key": "L3JlZ2lzdHJ5Lw==", "range_end": "L3JlZ2lzdHJ5MA=="` // from /registry/ to /registry0
+	create := fmt.Sprintf(`{"create_request": {%s, "start_revision": "%d", "fragment": true}}`, all, from)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v3/watch", strings.NewReader(create))
 	if err != nil {
 		return err
