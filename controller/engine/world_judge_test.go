@@ -71,7 +71,8 @@ func (w *world) govern() {
 	if w.around.seen != noBrake && w.around.brake != noBrake {
 		annotations["curfew.dev/mode"] = "dry-run"
 	}
-	next := &unstructured.Unstructured{Object: map[string]any{"kind": "Namespace", "metadata": map[string]any{"name": "ns", "annotations": annotations}}}
+	metadata := map[string]any{"name": "ns", "annotations": annotations}
+	next := &unstructured.Unstructured{Object: map[string]any{"kind": "Namespace", "metadata": metadata}}
 	last := w.referee.namespace
 	if last == nil || !maps.Equal(last.GetAnnotations(), next.GetAnnotations()) {
 		w.referee.Add(namespaceRecord(last, next, w.server.Add(-1)))
@@ -80,11 +81,15 @@ func (w *world) govern() {
 }
 
 func namespaceRecord(before, after *unstructured.Unstructured, at time.Time) *invariants.Record {
-	return &invariants.Record{Verb: "update", Resource: "namespaces", Kind: "Namespace", Name: "ns", Code: 200, Before: before, After: after, Sent: at, At: at}
+	return &invariants.Record{
+		Verb: "update", Resource: "namespaces", Kind: "Namespace", Name: "ns", Code: 200, Before: before, After: after, Sent: at, At: at,
+	}
 }
 
 func (w *world) record(verb string, before, after *thing) *invariants.Record {
-	one := &invariants.Record{Verb: verb, Group: "batch", Resource: "jobs", Kind: "Job", Namespace: "ns", Code: 200, Sent: w.server, At: w.server}
+	one := &invariants.Record{
+		Verb: verb, Group: "batch", Resource: "jobs", Kind: "Job", Namespace: "ns", Code: 200, Sent: w.server, At: w.server,
+	}
 	if before != nil {
 		one.Name, one.Before = before.name, before.state()
 	}

@@ -151,7 +151,8 @@ func (s *soak) change(ctx context.Context, from time.Time) error {
 		}
 		switch i {
 		case 4:
-			if err := s.patchNamespace(ctx, "changed", "annotations", map[string]any{prefix + "default-ttl": "300h", prefix + "default-pod-ttl": "300h"}); err != nil {
+			raised := map[string]any{prefix + "default-ttl": "300h", prefix + "default-pod-ttl": "300h"}
+			if err := s.patchNamespace(ctx, "changed", "annotations", raised); err != nil {
 				return err
 			}
 		case 7:

@@ -82,7 +82,7 @@ func (l *ledger) apply(events []etcdEvent) {
 	}
 }
 
-// followed are the keys whose objects are judged, and rules those of what they are judged by.
+// followed are the keys of the judged objects, and rules the keys of the rules that apply to them.
 var (
 	followed = map[string]schema.GroupResource{
 		"/registry/jobs/" + nsPrefix: {Group: "batch", Resource: jobs}, "/registry/pods/" + nsPrefix: {Resource: pods},

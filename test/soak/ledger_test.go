@@ -32,7 +32,7 @@ func (s *scene) put(key, format string, args ...any) {
 // job writes the Job: with a TTL in seconds, and more metadata.
 func (s *scene) job(ttl int, more string) {
 	s.put(jobKey, `{"kind": "Job", "metadata": {"namespace": "soak-x", "name": "one", "uid": "u"%s}, "spec": {"ttlSecondsAfterFinished": %d},
-"status": {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": "%s"}]}}`, more, ttl, stamp(time.Now().Truncate(time.Second).Add(-20*time.Second)))
+"status": {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": "%s"}]}}`, more, ttl, stamp(time.Now().Add(-20*time.Second)))
 }
 
 func (s *scene) mode(mode string) {
@@ -87,8 +87,8 @@ func TestSentence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &scene{ledger: newLedger()}
-				s.by = &evidence{log: &audit{accepted: map[types.UID][]accepted{}}, told: &announcements{times: map[string]time.Time{}}, troubled: func(string) bool { return false }}
-				s.told = s.by.told
+				s.told = &announcements{times: map[string]time.Time{}}
+				s.by = &evidence{log: &audit{accepted: map[types.UID][]accepted{}}, told: s.told, troubled: func(string) bool { return false }}
 				s.mode("enforce")
 				test.do(s)
 				s.by.end = time.Now()

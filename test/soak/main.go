@@ -42,7 +42,8 @@ func main() {
 	flag.DurationVar(&o.settle, "settle", 3*time.Minute, "how long due objects may take, once nothing is broken any more")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the plan; 0 takes one of the clock's. Times differ between two runs all the same")
 	flag.StringVar(&o.dir, "dir", ".soak", "folder of the control plane and its logs")
-	flag.IntVar(&o.attackers, "attackers", 0, "how many cleanup policies and forged reports each of three attacking tenants has; 0: none. With attackers there are two runs, the first one without them, and nothing is broken: their latenesses are compared")
+	flag.IntVar(&o.attackers, "attackers", 0, "how many cleanup policies and forged reports each of three attacking tenants has; "+
+		"with any there are two runs, the first one without attackers, and nothing is broken: their latenesses are compared")
 	flag.Parse()
 	klog.SetLogger(logr.Discard()) // client-go complains of every connection that breaks
 	if o.seed == 0 {

@@ -72,7 +72,7 @@ type verdict struct {
 	lateness            []time.Duration // of Curfew's deletions, without those that a webhook or a dry-run held
 }
 
-// evidence is what is known beside the ledger.
+// evidence is used beside the ledger.
 type evidence struct {
 	log       *audit
 	told      *announcements

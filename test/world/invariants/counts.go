@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // triggerOf is why Curfew deletes an object; "" if that is ttl or label.
@@ -77,7 +79,7 @@ func (j *Judge) count(one *Record) {
 		}
 		by := after.GetAnnotations()[prefix+"counted-by"]
 		switch {
-		case by == "" || by == "nobody" || one.Before.GetAnnotations()[prefix+"counted-by"] == by:
+		case by == "" || by == wellknown.CountedByNone || one.Before.GetAnnotations()[prefix+"counted-by"] == by:
 		case text(one.Before, "status", "phase") == "Succeeded":
 			j.succeeded[by]++
 		default:

@@ -61,7 +61,7 @@ func (j *Judge) Check(records []*Record) []string {
 	return j.Faults()
 }
 
-// Faults are those of the log so far. Each begins with the invariant.
+// Faults returns the faults of the log so far. Each begins with the invariant.
 func (j *Judge) Faults() []string { return j.faults }
 
 // Add judges the next record of the log.
@@ -80,7 +80,7 @@ func (j *Judge) Add(one *Record) {
 	j.rules.add(one)
 }
 
-// Settle judges what is left at the end of the log, in a cluster at rest. Objects may exist for a
+// Settle judges the objects left at the end of the log, in a cluster at rest. They may exist for a
 // while after they are due.
 func (j *Judge) Settle(now time.Time, within time.Duration) {
 	for key, object := range j.left() {
