@@ -58,11 +58,6 @@ func (w *World) pass() {
 	}
 	w.releasePods()
 	w.collectGarbage()
-	for _, namespace := range w.Objects("namespaces") {
-		if namespace.GetDeletionTimestamp() != nil {
-			w.emptyNamespace(namespace.GetName())
-		}
-	}
 }
 
 // kubelet starts Pods, ends them, and removes those that are being deleted.
