@@ -213,7 +213,7 @@ func (s *simulation) settle() []string {
 		time.Sleep(atLeast)
 		judge := &invariants.Judge{
 			Curfew: func(client string) bool { return strings.HasPrefix(client, "curfew-") },
-			Own:    "curfew-system", CleanupUser: cleanupUser, Stopped: s.stops(), Settled: true, Grain: 1100 * time.Millisecond,
+			Own:    "curfew-system", CleanupUser: cleanupUser, Stopped: s.stops(), Reads: true, Grain: 1100 * time.Millisecond,
 		}
 		faults, left := judge.Check(s.History()), atMost-time.Since(began)
 		if left <= 0 || len(faults) == 0 && !judge.Waits(s.Now(), left) {

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/controller/action"
 )
 
-// Delete is the API server's. It enforces the preconditions it is given, and holds whatever it
-// accepts to S1 and S2.
+// Delete is the API server's. It enforces the preconditions it is given, and whatever it accepts
+// the invariants judge.
 func (w *world) Delete(_ context.Context, r Request) Response {
 	w.deletes++
 	if f, t := w.racing, w.things[r.Name]; f != nil && t != nil {
@@ -59,35 +58,10 @@ func (w *world) carryOut(r Request) Response {
 	if r.DryRun {
 		return Response{Code: 200}
 	}
-	if b := w.around.seen; b != noBrake && w.around.brake != noBrake { // live reads may show that it is over already
-		w.fatal("%s was deleted although its namespace says %d, which has been noticed", t.name, b)
-	}
 	if w.around.held && r.Trigger != "label" {
 		w.fatal("%s was deleted while its kind is on hold", t.name)
 	}
-	if !t.deleting.IsZero() {
-		w.fatal("%s is being deleted already, and a DELETE was sent with its newest resourceVersion", t.name)
-	}
-	at, due := w.expiry(t)
-	if r.Trigger == "label" {
-		at, due = t.label, !t.label.IsZero()
-	}
-	grain := time.Duration(0)
-	if w.skewed {
-		grain = time.Second + time.Second/100 // the Date header's, and what clocks may drift between two of them
-	}
-	switch {
-	case r.UID != t.uid:
-		w.fatal("S2: DELETE of %s carries UID %q, the object has %q", t.name, r.UID, t.uid)
-	case !due:
-		w.fatal("S1: %s was deleted and has no expiry", t.name)
-	case w.server.Add(grain).Before(at):
-		w.fatal("S1: %s was deleted at %s, %s before its expiry", t.name, w.server, at.Sub(w.server))
-	}
-	w.accepted[t.uid]++
-	if w.accepted[t.uid] > 1 {
-		w.fatal("%s was deleted twice", t.name)
-	}
+	w.judged(r, t)
 	if t.finalizer {
 		t.deleting = w.server
 		w.changed(t)

@@ -77,7 +77,7 @@ type world struct {
 	engine   *Engine
 	skew     *servertime.Skew
 	kind     Kind
-	accepted map[types.UID]int
+	referee  *referee
 	deletes  int
 }
 
@@ -103,7 +103,7 @@ func (f *fault) reason() metav1.StatusReason {
 func newWorld(fatal func(string, ...any)) *world {
 	w := &world{
 		fatal: fatal, server: epoch, clock: clocktesting.NewFakeClock(epoch),
-		things: map[string]*thing{}, accepted: map[types.UID]int{}, defaultTTL: time.Hour, rv: 100,
+		things: map[string]*thing{}, referee: newReferee(), defaultTTL: time.Hour, rv: 100,
 	}
 	w.start()
 	return w
@@ -295,7 +295,7 @@ func (w *world) restore() {
 	clear(w.things)
 	for name, t := range w.backup {
 		w.things[name] = &t
-		delete(w.accepted, t.uid)
+		w.referee.Add(w.record("create", nil, &t))
 	}
 	w.rv++
 	w.events, w.listing, w.side, w.broken = nil, nil, nil, true

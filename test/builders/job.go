@@ -10,8 +10,7 @@ import (
 
 // JobWrapper builds a Job.
 type JobWrapper struct {
-	meta[*JobWrapper]
-	job *batchv1.Job
+	meta[*JobWrapper, *batchv1.Job]
 }
 
 // MakeJob starts an unfinished Job with one container.
@@ -21,8 +20,8 @@ func MakeJob(namespace, name string) *JobWrapper {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       batchv1.JobSpec{Template: podTemplate()},
 	}
-	w := &JobWrapper{job: job}
-	w.meta = meta[*JobWrapper]{object: job, self: w}
+	w := &JobWrapper{}
+	w.meta = meta[*JobWrapper, *batchv1.Job]{object: job, self: w}
 	return w
 }
 
@@ -35,38 +34,38 @@ func podTemplate() corev1.PodTemplateSpec {
 
 // TTL sets spec.ttlSecondsAfterFinished.
 func (w *JobWrapper) TTL(seconds int32) *JobWrapper {
-	w.job.Spec.TTLSecondsAfterFinished = &seconds
+	w.object.Spec.TTLSecondsAfterFinished = &seconds
 	return w
 }
 
 // Deadline sets spec.activeDeadlineSeconds.
 func (w *JobWrapper) Deadline(seconds int64) *JobWrapper {
-	w.job.Spec.ActiveDeadlineSeconds = &seconds
+	w.object.Spec.ActiveDeadlineSeconds = &seconds
 	return w
 }
 
 // Suspend sets spec.suspend.
 func (w *JobWrapper) Suspend(suspend bool) *JobWrapper {
-	w.job.Spec.Suspend = &suspend
+	w.object.Spec.Suspend = &suspend
 	return w
 }
 
 // ManagedBy sets spec.managedBy.
 func (w *JobWrapper) ManagedBy(controller string) *JobWrapper {
-	w.job.Spec.ManagedBy = &controller
+	w.object.Spec.ManagedBy = &controller
 	return w
 }
 
 // TemplateAnnotation sets an annotation of the pod template.
 func (w *JobWrapper) TemplateAnnotation(key, value string) *JobWrapper {
-	w.job.Spec.Template.Annotations = with(w.job.Spec.Template.Annotations, key, value)
+	w.object.Spec.Template.Annotations = with(w.object.Spec.Template.Annotations, key, value)
 	return w
 }
 
 // Started sets status.startTime.
 func (w *JobWrapper) Started(at time.Time) *JobWrapper {
 	stamp := metav1.NewTime(at)
-	w.job.Status.StartTime = &stamp
+	w.object.Status.StartTime = &stamp
 	return w
 }
 
@@ -82,13 +81,7 @@ func (w *JobWrapper) Failed(at time.Time) *JobWrapper {
 
 // Condition adds a condition; a zero time leaves lastTransitionTime out.
 func (w *JobWrapper) Condition(kind batchv1.JobConditionType, status corev1.ConditionStatus, at time.Time) *JobWrapper {
-	w.job.Status.Conditions = append(w.job.Status.Conditions,
+	w.object.Status.Conditions = append(w.object.Status.Conditions,
 		batchv1.JobCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(at)})
 	return w
 }
-
-// Obj is the Job.
-func (w *JobWrapper) Obj() *batchv1.Job { return w.job.DeepCopy() }
-
-// Map is the Job in its JSON form.
-func (w *JobWrapper) Map() map[string]any { return Map(w.job) }

@@ -7,8 +7,7 @@ import (
 
 // NamespaceWrapper builds a Namespace.
 type NamespaceWrapper struct {
-	meta[*NamespaceWrapper]
-	namespace *corev1.Namespace
+	meta[*NamespaceWrapper, *corev1.Namespace]
 }
 
 // MakeNamespace starts a Namespace without annotations.
@@ -17,13 +16,7 @@ func MakeNamespace(name string) *NamespaceWrapper {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 	}
-	w := &NamespaceWrapper{namespace: namespace}
-	w.meta = meta[*NamespaceWrapper]{object: namespace, self: w}
+	w := &NamespaceWrapper{}
+	w.meta = meta[*NamespaceWrapper, *corev1.Namespace]{object: namespace, self: w}
 	return w
 }
-
-// Obj is the Namespace.
-func (w *NamespaceWrapper) Obj() *corev1.Namespace { return w.namespace.DeepCopy() }
-
-// Map is the Namespace in its JSON form.
-func (w *NamespaceWrapper) Map() map[string]any { return Map(w.namespace) }

@@ -9,8 +9,7 @@ import (
 
 // PodWrapper builds a Pod.
 type PodWrapper struct {
-	meta[*PodWrapper]
-	pod *corev1.Pod
+	meta[*PodWrapper, *corev1.Pod]
 }
 
 // MakePod starts a Pod with one container and restartPolicy Never.
@@ -20,39 +19,39 @@ func MakePod(namespace, name string) *PodWrapper {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       podTemplate().Spec,
 	}
-	w := &PodWrapper{pod: pod}
-	w.meta = meta[*PodWrapper]{object: pod, self: w}
+	w := &PodWrapper{}
+	w.meta = meta[*PodWrapper, *corev1.Pod]{object: pod, self: w}
 	return w
 }
 
 // RestartPolicy sets spec.restartPolicy; "" leaves it out.
 func (w *PodWrapper) RestartPolicy(policy corev1.RestartPolicy) *PodWrapper {
-	w.pod.Spec.RestartPolicy = policy
+	w.object.Spec.RestartPolicy = policy
 	return w
 }
 
 // Deadline sets spec.activeDeadlineSeconds.
 func (w *PodWrapper) Deadline(seconds int64) *PodWrapper {
-	w.pod.Spec.ActiveDeadlineSeconds = &seconds
+	w.object.Spec.ActiveDeadlineSeconds = &seconds
 	return w
 }
 
 // Phase sets status.phase.
 func (w *PodWrapper) Phase(phase corev1.PodPhase) *PodWrapper {
-	w.pod.Status.Phase = phase
+	w.object.Status.Phase = phase
 	return w
 }
 
 // Reason sets status.reason, such as Evicted or NodeLost.
 func (w *PodWrapper) Reason(reason string) *PodWrapper {
-	w.pod.Status.Reason = reason
+	w.object.Status.Reason = reason
 	return w
 }
 
 // Started sets status.startTime.
 func (w *PodWrapper) Started(at time.Time) *PodWrapper {
 	stamp := metav1.NewTime(at)
-	w.pod.Status.StartTime = &stamp
+	w.object.Status.StartTime = &stamp
 	return w
 }
 
@@ -64,19 +63,19 @@ func (w *PodWrapper) InitTerminated(at time.Time) *PodWrapper { return w.InitCon
 
 // InitContainer adds the status of an init container, or of a sidecar.
 func (w *PodWrapper) InitContainer(status corev1.ContainerStatus) *PodWrapper {
-	w.pod.Status.InitContainerStatuses = append(w.pod.Status.InitContainerStatuses, status)
+	w.object.Status.InitContainerStatuses = append(w.object.Status.InitContainerStatuses, status)
 	return w
 }
 
 // EphemeralTerminated adds an ephemeral container that ended.
 func (w *PodWrapper) EphemeralTerminated(at time.Time) *PodWrapper {
-	w.pod.Status.EphemeralContainerStatuses = append(w.pod.Status.EphemeralContainerStatuses, ended(at))
+	w.object.Status.EphemeralContainerStatuses = append(w.object.Status.EphemeralContainerStatuses, ended(at))
 	return w
 }
 
 // Container adds the status of a container.
 func (w *PodWrapper) Container(status corev1.ContainerStatus) *PodWrapper {
-	w.pod.Status.ContainerStatuses = append(w.pod.Status.ContainerStatuses, status)
+	w.object.Status.ContainerStatuses = append(w.object.Status.ContainerStatuses, status)
 	return w
 }
 
@@ -89,7 +88,7 @@ func (w *PodWrapper) LastTerminated(at time.Time) *PodWrapper {
 
 // Condition adds a condition with status True.
 func (w *PodWrapper) Condition(kind corev1.PodConditionType, at time.Time) *PodWrapper {
-	w.pod.Status.Conditions = append(w.pod.Status.Conditions,
+	w.object.Status.Conditions = append(w.object.Status.Conditions,
 		corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)})
 	return w
 }
@@ -98,9 +97,3 @@ func ended(at time.Time) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.NewTime(at)}}}
 }
-
-// Obj is the Pod.
-func (w *PodWrapper) Obj() *corev1.Pod { return w.pod.DeepCopy() }
-
-// Map is the Pod in its JSON form.
-func (w *PodWrapper) Map() map[string]any { return Map(w.pod) }

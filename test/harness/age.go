@@ -33,7 +33,7 @@ func (c *Cluster) Age(ctx context.Context, resource, namespace, name string, cre
 			Revision string `json:"mod_revision"`
 		}
 	}
-	if err := c.askEtcd(ctx, "range", map[string]any{"key": key}, &read); err != nil {
+	if err := c.AskEtcd(ctx, "range", map[string]any{"key": key}, &read); err != nil {
 		return false, err
 	}
 	if len(read.Kvs) != 1 {
@@ -44,7 +44,7 @@ func (c *Cluster) Age(ctx context.Context, resource, namespace, name string, cre
 		return false, err
 	}
 	var wrote struct{ Succeeded bool }
-	err = c.askEtcd(ctx, "txn", map[string]any{
+	err = c.AskEtcd(ctx, "txn", map[string]any{
 		"compare": []any{map[string]any{"key": key, "target": "MOD", "mod_revision": read.Kvs[0].Revision}},
 		"success": []any{map[string]any{"request_put": map[string]any{"key": key, "value": value}}},
 	}, &wrote)
@@ -68,8 +68,8 @@ func createdAt(value []byte, created time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// askEtcd sends a request to the JSON gateway of etcd.
-func (c *Cluster) askEtcd(ctx context.Context, what string, request, answer any) error {
+// AskEtcd sends a request to the JSON gateway of etcd.
+func (c *Cluster) AskEtcd(ctx context.Context, what string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err

@@ -96,6 +96,11 @@ func (b *Balancer) join(client net.Conn) {
 		b.mu.Unlock()
 		return
 	}
+	relay(client, server)
+}
+
+// relay passes bytes on both ways, until one side ends.
+func relay(client, server net.Conn) {
 	defer server.Close()
 	done := make(chan struct{}, 2)
 	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {

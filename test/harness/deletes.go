@@ -55,7 +55,7 @@ func decodeOptions(body []byte, options *metav1.DeleteOptions) error {
 	return options.Unmarshal(unknown.Raw)
 }
 
-func (p *Proxy) answered(record *Delete, status *statusRecorder) {
+func (p *Proxy) answered(record *Delete, status *answerWriter) {
 	p.update(func() { record.Status, record.FlowSchema, record.Answered = status.code, status.flowSchema, time.Now() })
 }
 
@@ -109,6 +109,12 @@ func (p *Proxy) AwaitDeletes(ctx context.Context, namespace, name string, count 
 	}
 }
 
+// deletes reports whether a request is a DELETE of an object.
+func deletes(r *http.Request, namespace, name string) bool {
+	_, ns, target := Target(r.URL.Path)
+	return r.Method == http.MethodDelete && ns == namespace && target == name
+}
+
 // BeforeDelete runs a function the first time that a DELETE of the object arrives, before the API
 // server sees it. Removing it waits until the function has returned, so that it never outlives the
 // test that it belongs to.
@@ -117,8 +123,7 @@ func (p *Proxy) BeforeDelete(namespace, name string, do func()) (remove func()) 
 	var running sync.WaitGroup
 	running.Add(1)
 	removeHook := p.Handle(func(_ http.ResponseWriter, r *http.Request) bool {
-		_, ns, target := Target(r.URL.Path)
-		if r.Method != http.MethodDelete || ns != namespace || target != name {
+		if !deletes(r, namespace, name) {
 			return false
 		}
 		started.Do(func() {
@@ -141,8 +146,7 @@ func (p *Proxy) Refuse(namespace, name string, code, times int, header http.Head
 		left <- struct{}{}
 	}
 	return p.Handle(func(w http.ResponseWriter, r *http.Request) bool {
-		_, ns, target := Target(r.URL.Path)
-		if r.Method != http.MethodDelete || ns != namespace || target != name {
+		if !deletes(r, namespace, name) {
 			return false
 		}
 		select {

@@ -10,29 +10,9 @@ func (p *Proxy) Mute(paths func(path string) bool) {
 	p.mute = paths
 }
 
-// mutable is where the answer to a request goes.
-func (p *Proxy) mutable(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-	if r.URL.Query().Get("watch") != "true" {
-		return w
-	}
-	return &mutableWriter{w, func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.mute != nil && p.mute(r.URL.Path)
-	}}
+// muted reports whether the answer to a request is lost now.
+func (p *Proxy) muted(r *http.Request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mute != nil && r.URL.Query().Get("watch") == "true" && p.mute(r.URL.Path)
 }
-
-type mutableWriter struct {
-	http.ResponseWriter
-	muted func() bool
-}
-
-func (m *mutableWriter) Write(data []byte) (int, error) {
-	if m.muted() {
-		return len(data), nil
-	}
-	return m.ResponseWriter.Write(data)
-}
-
-// Unwrap lets http.ResponseController reach the inner writer, to flush.
-func (m *mutableWriter) Unwrap() http.ResponseWriter { return m.ResponseWriter }

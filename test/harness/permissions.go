@@ -139,6 +139,11 @@ func (c *Cluster) grants(ctx context.Context) ([]Grant, error) {
 		bound[binding.RoleRef] = append(bound[binding.RoleRef], binding.Subjects...)
 	}
 	var out []Grant
+	add := func(kind, name string, rules []rbacv1.PolicyRule) {
+		for _, subject := range bound[rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}] {
+			out = append(out, expand(subject.Name, rules)...)
+		}
+	}
 	for i := range clusterRoles.Items {
 		role := &clusterRoles.Items[i]
 		_, feature := role.Labels[wellknown.LabelFeature]
@@ -147,16 +152,11 @@ func (c *Cluster) grants(ctx context.Context) ([]Grant, error) {
 		case feature || kinds || role.Name == "curfew-impersonate":
 			out = append(out, expand("curfew-controller", role.Rules)...)
 		default:
-			for _, subject := range bound[rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}] {
-				out = append(out, expand(subject.Name, role.Rules)...)
-			}
+			add("ClusterRole", role.Name, role.Rules)
 		}
 	}
 	for i := range roles.Items {
-		role := &roles.Items[i]
-		for _, subject := range bound[rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}] {
-			out = append(out, expand(subject.Name, role.Rules)...)
-		}
+		add("Role", roles.Items[i].Name, roles.Items[i].Rules)
 	}
 	return out, nil
 }

@@ -117,7 +117,7 @@ func (p *Proxy) Handle(handle Handler) (remove func()) {
 }
 
 func (p *Proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Request) {
-	var record *Delete
+	answer := &answerWriter{ResponseWriter: w, proxy: p, request: r}
 	if r.Method == http.MethodDelete {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -125,38 +125,46 @@ func (p *Proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Reque
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		record = p.arrived(r.URL.Path, r.URL.Query().Has("dryRun"), body)
-		status := &statusRecorder{ResponseWriter: w}
-		w = status
-		defer func() { p.answered(record, status) }()
-	} else {
-		w = p.reading(w, r)
+		record := p.arrived(r.URL.Path, r.URL.Query().Has("dryRun"), body)
+		defer func() { p.answered(record, answer) }()
 	}
 	p.mu.Lock()
 	hooks := p.hooks
 	p.mu.Unlock()
 	for _, hook := range hooks {
-		if hook.handle(w, r) {
+		if hook.handle(answer, r) {
 			return
 		}
 	}
-	forward.ServeHTTP(p.mutable(w, r), r)
+	answer.forwarded = true
+	forward.ServeHTTP(answer, r)
 }
 
-// statusRecorder remembers how a request was answered.
-type statusRecorder struct {
+// answerWriter remembers how a request was answered, and loses what [Proxy.Mute] says.
+type answerWriter struct {
 	http.ResponseWriter
+	proxy      *Proxy
+	request    *http.Request
+	forwarded  bool // by the API server, and not by a handler
 	code       int
 	flowSchema string
 }
 
-func (s *statusRecorder) WriteHeader(code int) {
-	s.code, s.flowSchema = code, s.Header().Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
-	s.ResponseWriter.WriteHeader(code)
+func (a *answerWriter) WriteHeader(code int) {
+	a.code, a.flowSchema = code, a.Header().Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
+	a.proxy.reading(a.request, code, a.Header().Get("Content-Type"))
+	a.ResponseWriter.WriteHeader(code)
+}
+
+func (a *answerWriter) Write(data []byte) (int, error) {
+	if a.forwarded && a.proxy.muted(a.request) {
+		return len(data), nil
+	}
+	return a.ResponseWriter.Write(data)
 }
 
 // Unwrap lets http.ResponseController reach the inner writer, to flush.
-func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+func (a *answerWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // Target is the object that a path of the API names: /api/v1/namespaces/ci/pods/x,
 // /apis/batch/v1/namespaces/ci/jobs/x or /api/v1/nodes/x.

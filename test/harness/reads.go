@@ -24,31 +24,16 @@ func (p *Proxy) Reads() []Read {
 }
 
 // reading notes how a list or watch is answered, as soon as it is: a watch may never end.
-func (p *Proxy) reading(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+func (p *Proxy) reading(r *http.Request, code int, contentType string) {
 	if _, _, name := Target(r.URL.Path); r.Method != http.MethodGet || name != "" {
-		return w
+		return
 	}
 	query := r.URL.Query()
-	read := Read{Path: r.URL.Path, FieldSelector: query.Get("fieldSelector"), LabelSelector: query.Get("labelSelector"), Watch: query.Get("watch") == "true"}
-	return &readRecorder{ResponseWriter: w, answered: func(code int) {
-		read.Status, read.ContentType = code, w.Header().Get("Content-Type")
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if !slices.Contains(p.reads, read) {
-			p.reads = append(p.reads, read)
-		}
-	}}
+	read := Read{Path: r.URL.Path, FieldSelector: query.Get("fieldSelector"), LabelSelector: query.Get("labelSelector"),
+		Watch: query.Get("watch") == "true", Status: code, ContentType: contentType}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.reads, read) {
+		p.reads = append(p.reads, read)
+	}
 }
-
-type readRecorder struct {
-	http.ResponseWriter
-	answered func(code int)
-}
-
-func (r *readRecorder) WriteHeader(code int) {
-	r.answered(code)
-	r.ResponseWriter.WriteHeader(code)
-}
-
-// Unwrap lets http.ResponseController reach the inner writer, to flush.
-func (r *readRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -86,14 +86,7 @@ func (s *Services) connect(response http.ResponseWriter, request *http.Request) 
 	if _, err := io.WriteString(from, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
-	done := make(chan struct{}, 2)
-	for _, pair := range [][2]net.Conn{{to, from}, {from, to}} {
-		go func() {
-			_, _ = io.Copy(pair[0], pair[1])
-			done <- struct{}{}
-		}()
-	}
-	<-done
+	relay(from, to)
 }
 
 // resolve finds a Pod behind the address of a Service, each time the next one.

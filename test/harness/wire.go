@@ -24,9 +24,8 @@ type Wire struct {
 	conns   map[net.Conn]struct{}
 	refuse  bool
 	stalled chan struct{} // closed when bytes may go on; nil while they do
-	cuts    int
-	rate    int       // bytes a second; 0: no limit
-	free    time.Time // when what has passed is through, at that rate
+	rate    int           // bytes a second; 0: no limit
+	free    time.Time     // when what has passed is through, at that rate
 }
 
 // NewWire listens on loopback in front of an API server. Its certificate has to be one for
@@ -61,19 +60,10 @@ func (w *Wire) Close() error {
 func (w *Wire) Cut() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := len(w.conns) / 2
 	for conn := range w.conns {
 		reset(conn)
 	}
-	w.cuts += n
-	return n
-}
-
-// Cuts is how many connections were reset so far, those that were refused among them.
-func (w *Wire) Cuts() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.cuts
+	return len(w.conns) / 2
 }
 
 // Refuse resets new connections as soon as they come, until it is told false.
@@ -134,9 +124,6 @@ func (w *Wire) accept() {
 func (w *Wire) join(client net.Conn) {
 	w.mu.Lock()
 	refuse := w.refuse
-	if refuse {
-		w.cuts++
-	}
 	w.mu.Unlock()
 	if refuse {
 		reset(client)

@@ -8,14 +8,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
 
-	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -24,7 +20,6 @@ import (
 type attack struct {
 	cluster *harness.Cluster
 	world   *world
-	custom  dynamic.Interface
 	// size is how many policies and how many forged reports each tenant has.
 	size int
 	// throttle answers 429 to each DELETE of the tenant throttled.
@@ -58,14 +53,10 @@ var tenants = []string{expensive, throttled, bound}
 // honest has what ClusterCleanupPolicies delete beside the attack.
 const honest = "attack-honest"
 
-func newAttack(cluster *harness.Cluster, world *world, size int) (*attack, error) {
-	custom, err := dynamic.NewForConfig(cluster.Config)
-	if err != nil {
-		return nil, err
-	}
-	out := &attack{cluster: cluster, world: world, custom: custom, size: size, throttle: newDeleteWebhook(newRandom(0, 0))}
+func newAttack(cluster *harness.Cluster, world *world, size int) *attack {
+	out := &attack{cluster: cluster, world: world, size: size, throttle: newDeleteWebhook(newRandom(0, 0))}
 	out.throttle.only = denyThrottled
-	return out, nil
+	return out
 }
 
 // prepare creates all objects that the attack needs, while no webhook answers that would refuse
@@ -82,7 +73,7 @@ func (a *attack) prepare(ctx context.Context) error {
 	if _, stderr, err := a.cluster.Kubectl(ctx, "delete", "validatingadmissionpolicybinding", "curfew-status"); err != nil {
 		return fmt.Errorf("let others write reports: %w\n%s", err, stderr)
 	}
-	if err := a.throttle.register(ctx, a.world, "attack-throttle", "system:serviceaccount:"+throttled+":"+janitor, onDelete("", "configmaps")); err != nil {
+	if err := a.throttle.register(ctx, a.cluster, "attack-throttle", "system:serviceaccount:"+throttled+":"+janitor, onDelete("", "configmaps")); err != nil {
 		return err
 	}
 	if err := a.prepareHonest(ctx); err != nil {
@@ -109,12 +100,11 @@ func (a *attack) many(ctx context.Context, count int, do func(ctx context.Contex
 }
 
 func (a *attack) object(ctx context.Context, tenant string, i int) error {
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("keep-%d", i)}}
+	name := fmt.Sprintf("keep-%d", i)
 	if i%2 == 1 {
-		object.Name = fmt.Sprintf("drop-%d", i)
+		name = fmt.Sprintf("drop-%d", i)
 	}
-	_, err := a.world.typed.CoreV1().ConfigMaps(tenant).Create(ctx, object, metav1.CreateOptions{})
-	return unlessThere(err)
+	return a.create(ctx, "configmaps", tenant, name, nil, map[string]any{})
 }
 
 // policy makes one that runs each minute. Curfew runs the oldest ones of a namespace.
@@ -124,7 +114,7 @@ func (a *attack) policy(ctx context.Context, tenant string, i int) error {
 	if tenant == expensive {
 		spec["conditions"] = []any{map[string]any{"name": "a", "expression": costly}, map[string]any{"name": "b", "expression": "!lookup.owned"}}
 	}
-	return a.create(ctx, "CleanupPolicy", tenant, fmt.Sprint("p-", i), nil, map[string]any{"spec": spec})
+	return a.create(ctx, "cleanuppolicies", tenant, fmt.Sprint("p-", i), nil, map[string]any{"spec": spec})
 }
 
 // prepareHonest makes a namespace with objects and a ClusterCleanupPolicy that deletes some of them.
@@ -143,13 +133,9 @@ func (a *attack) prepareHonest(ctx context.Context) error {
 	return nil
 }
 
-func (a *attack) policies(tenant string) dynamic.ResourceInterface {
-	return a.custom.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupPolicies)).Namespace(tenant)
-}
-
 // report makes one that claims to be of the first policy, as a page of another run each.
 func (a *attack) report(ctx context.Context, tenant string, i int) error {
-	first, err := a.policies(tenant).Get(ctx, "p-0", metav1.GetOptions{})
+	first, err := a.world.of("cleanuppolicies", tenant).Get(ctx, "p-0", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -163,7 +149,7 @@ func (a *attack) report(ctx context.Context, tenant string, i int) error {
 	labels := map[string]string{prefix + "cleanup-policy-uid": uid, prefix + "cleanup-run": run}
 	fields := map[string]any{"policy": map[string]any{"name": "p-0", "uid": uid}, "run": run, "page": int64(1), "objects": objects}
 	return insist(ctx, func(ctx context.Context) error {
-		err := a.create(ctx, "CleanupReport", tenant, fmt.Sprintf("p-0-%s-1", run), labels, fields)
+		err := a.create(ctx, "cleanupreports", tenant, fmt.Sprintf("p-0-%s-1", run), labels, fields)
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) { // The rule is still in effect.
 			return apierrors.NewServiceUnavailable(err.Error())
 		}
@@ -173,34 +159,26 @@ func (a *attack) report(ctx context.Context, tenant string, i int) error {
 
 // role binds a large role to an account once more.
 func (a *attack) role(ctx context.Context, tenant string, i int) error {
-	large := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}}}
+	var names []any
 	for j := range 1000 {
-		large.Rules[0].ResourceNames = append(large.Rules[0].ResourceNames, fmt.Sprintf("a-name-as-long-as-names-are-%d", j))
+		names = append(names, fmt.Sprintf("a-name-as-long-as-names-are-%d", j))
 	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: large.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: janitor}},
-	}
-	_, err := a.world.typed.RbacV1().Roles(tenant).Create(ctx, large, metav1.CreateOptions{})
-	if err == nil || apierrors.IsAlreadyExists(err) {
-		_, err = a.world.typed.RbacV1().RoleBindings(tenant).Create(ctx, binding, metav1.CreateOptions{})
-	}
-	return err
+	rule := map[string]any{"verbs": []any{"get"}, "apiGroups": []any{""}, "resources": []any{"configmaps"}, "resourceNames": names}
+	return errors.Join(
+		a.create(ctx, "roles", tenant, "large", nil, map[string]any{"rules": []any{rule}}),
+		a.create(ctx, "rolebindings", tenant, fmt.Sprint("large-", i), nil, map[string]any{
+			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "large"},
+			"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": janitor}},
+		}))
 }
 
-func (a *attack) create(ctx context.Context, kind, namespace, name string, labels map[string]string, fields map[string]any) error {
+// create creates an object unless it is there.
+func (a *attack) create(ctx context.Context, resource, namespace, name string, labels map[string]string, fields map[string]any) error {
 	object := &unstructured.Unstructured{Object: fields}
-	object.SetAPIVersion(v1alpha1.GroupVersion.String())
-	object.SetKind(kind)
+	object.SetGroupVersionKind(served[resource])
 	object.SetName(name)
 	object.SetLabels(labels)
-	to := v1alpha1.GroupVersion.WithResource(map[string]string{"CleanupPolicy": v1alpha1.CleanupPolicies, "CleanupReport": v1alpha1.CleanupReports}[kind])
-	_, err := a.custom.Resource(to).Namespace(namespace).Create(ctx, object, metav1.CreateOptions{})
-	return unlessThere(err)
-}
-
-// unlessThere is the error of a creation whose object is not there.
-func unlessThere(err error) error {
+	_, err := a.world.of(resource, namespace).Create(ctx, object, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -209,7 +187,7 @@ func unlessThere(err error) error {
 
 // run deletes an account and creates it again until ctx ends, and makes more to delete.
 func (a *attack) run(ctx context.Context) error {
-	accounts := a.world.typed.CoreV1().ServiceAccounts(bound)
+	accounts := a.world.of("serviceaccounts", bound)
 	for i := 2 * attackObjects; ; i += 20 {
 		for j := range 10 {
 			if err := errors.Join(a.object(ctx, bound, i+2*j+1), a.object(ctx, expensive, i+2*j+1)); err != nil {
@@ -221,8 +199,7 @@ func (a *attack) run(ctx context.Context) error {
 			return ignoreEnd(ctx, err)
 		}
 		pause(ctx, time.Second)
-		_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: janitor}}, metav1.CreateOptions{})
-		if unlessThere(err) != nil {
+		if err := a.create(ctx, "serviceaccounts", bound, janitor, nil, map[string]any{}); err != nil {
 			return ignoreEnd(ctx, err)
 		}
 	}
@@ -248,7 +225,7 @@ func (a *attack) check(ctx context.Context) (wrong []string, err error) {
 		if drop < attackObjects && tenant == throttled {
 			wrong = append(wrong, fmt.Sprintf("%d ConfigMaps of %s that a webhook keeps", attackObjects-drop, tenant))
 		}
-		policies, err := a.policies(tenant).List(ctx, metav1.ListOptions{})
+		policies, err := a.world.of("cleanuppolicies", tenant).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -292,12 +269,12 @@ const honestWithin = 90 * time.Second
 
 // left is how many ConfigMaps of each name a namespace has.
 func (a *attack) left(ctx context.Context, namespace string) (keep, drop int, err error) {
-	list, err := a.world.typed.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+	list, err := a.world.of("configmaps", namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, 0, err
 	}
 	for i := range list.Items {
-		switch name, _, _ := strings.Cut(list.Items[i].Name, "-"); name {
+		switch name, _, _ := strings.Cut(list.Items[i].GetName(), "-"); name {
 		case "keep":
 			keep++
 		case "drop":

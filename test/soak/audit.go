@@ -6,27 +6,26 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
-	"strconv"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// audit is what the API server's log tells of Curfew's requests. The API server writes it before it
+// audit is what the API server's log shows of Curfew's requests. The API server writes it before it
 // goes on, so that a kill costs it the request under way at most.
 type audit struct {
-	requests map[string]int // by verb and resource
-	codes    map[int]int    // of DELETEs
-	accepted []accepted
+	accepted map[types.UID][]accepted // by the UID that they named
 	forbade  []forbidden
-	torn     int // lines that a kill cut short
 }
 
 // accepted is one of Curfew's DELETEs that the API server carried out.
 type accepted struct {
-	resource, name, uid, version string
-	received                     time.Time
+	name     string
+	wanted   metav1.Preconditions
+	received time.Time
 }
 
 // forbidden is a request that RBAC did not allow.
@@ -43,7 +42,7 @@ func readAudit(path string) (*audit, error) {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
 	defer file.Close()
-	out := &audit{requests: map[string]int{}, codes: map[int]int{}}
+	out := &audit{accepted: map[types.UID][]accepted{}}
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 4<<20)
 	for lines.Scan() {
@@ -53,38 +52,31 @@ func readAudit(path string) (*audit, error) {
 			Received       time.Time `json:"requestReceivedTimestamp"`
 			User           struct{ Username string }
 			Impersonated   *struct{} `json:"impersonatedUser"`
-			ObjectRef      struct{ Resource, Subresource, Namespace, Name string }
+			ObjectRef      struct{ Resource, Namespace, Name string }
 			ResponseStatus struct{ Code int }
 			RequestObject  struct {
-				Preconditions struct{ UID, ResourceVersion string }
+				Preconditions metav1.Preconditions
 				DryRun        []string
 			}
 		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			out.torn++
+		// A kill cuts a line short. What Curfew does as the account of a cleanup policy the ledger
+		// judges: no such account may delete anything of the fleet.
+		if json.Unmarshal(lines.Bytes(), &event) != nil || event.User.Username != controllerAccount || event.Impersonated != nil {
 			continue
 		}
-		// What it does as the account of a cleanup policy the ledger judges: no such account may delete
-		// anything of the fleet.
-		if event.User.Username != controllerAccount || event.Impersonated != nil {
-			continue
-		}
-		if event.ResponseStatus.Code == http.StatusForbidden {
+		code, of := event.ResponseStatus.Code, event.ObjectRef
+		if code == http.StatusForbidden {
 			out.forbade = append(out.forbade, forbidden{event.Received, event.Verb + " " + event.RequestURI})
 		}
-		out.requests[event.Verb+" "+event.ObjectRef.Resource]++
-		if event.Verb != "delete" || len(event.RequestObject.DryRun) > 0 || event.ObjectRef.Resource == v1alpha1.CleanupReports {
+		if event.Verb != "delete" || len(event.RequestObject.DryRun) > 0 || of.Resource == v1alpha1.CleanupReports || code < 200 || code >= 300 {
 			continue
 		}
-		code := event.ResponseStatus.Code
-		out.codes[code]++
-		if code >= 200 && code < 300 {
-			out.accepted = append(out.accepted, accepted{
-				resource: event.ObjectRef.Resource, name: event.ObjectRef.Namespace + "/" + event.ObjectRef.Name,
-				uid: event.RequestObject.Preconditions.UID, version: event.RequestObject.Preconditions.ResourceVersion,
-				received: event.Received,
-			})
+		one := accepted{of.Resource + " " + of.Namespace + "/" + of.Name, event.RequestObject.Preconditions, event.Received}
+		uid := types.UID("")
+		if one.wanted.UID != nil {
+			uid = *one.wanted.UID
 		}
+		out.accepted[uid] = append(out.accepted[uid], one)
 	}
 	return out, lines.Err()
 }
@@ -98,35 +90,4 @@ func (a *audit) refused(disrupted []disruption) (list []string) {
 		}
 	}
 	return list
-}
-
-// check compares what Curfew's DELETEs named with what they deleted: the UID and the very state
-// (S1, S2).
-func (a *audit) check(l *ledger) (wrong []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, one := range a.accepted {
-		what := fmt.Sprintf("DELETE of %s %s", one.resource, one.name)
-		known := l.lives[one.uid]
-		switch {
-		case one.uid == "" || one.version == "":
-			wrong = append(wrong, fmt.Sprintf("%s names UID %q and resourceVersion %q", what, one.uid, one.version))
-		case known == nil || known.deletion == nil:
-			wrong = append(wrong, fmt.Sprintf("%s was accepted for UID %s, which was not deleted", what, one.uid))
-		case strconv.FormatInt(known.deletion.of.revision, 10) != one.version:
-			wrong = append(wrong, fmt.Sprintf("%s names resourceVersion %s, deleted was %d", what, one.version, known.deletion.of.revision))
-		}
-	}
-	slices.Sort(wrong)
-	return wrong
-}
-
-// received is when the API server received each DELETE that it carried out, by the UID that it
-// named.
-func (a *audit) received() map[string]time.Time {
-	out := map[string]time.Time{}
-	for _, one := range a.accepted {
-		out[one.uid] = one.received
-	}
-	return out
 }

@@ -17,6 +17,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	registrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/test/harness"
 )
 
 // answer is how the DELETE webhook responds to one request.
@@ -31,8 +33,6 @@ const (
 	hang                 // allowed, but only after a while
 	hangForever          // never answered: the API server gives up after its timeout
 )
-
-var answerNames = [...]string{"allowed", "denied without a code", "denied with 409", "denied with 429", "failed", "hung, then allowed", "hung until the timeout"}
 
 // answers say how often the webhook gives each answer to an object that it has not given trouble to
 // yet.
@@ -63,7 +63,7 @@ type deleteWebhook struct {
 	troubled map[string]int // by UID: how many DELETEs were troubled
 	repeat   map[string]int // by UID: how many more DELETEs get the last answer
 	last     map[string]answer
-	counts   [len(answerNames)]int
+	counts   [hangForever + 1]int
 }
 
 func newDeleteWebhook(random *rand.Rand) *deleteWebhook {
@@ -176,11 +176,11 @@ func onDelete(group, resource string) registrationv1.RuleWithOperations {
 
 // register makes the API server ask the webhook about the DELETEs of a user: Curfew, or an account
 // as which it acts. The second writer's are none of its business: they must happen.
-func (d *deleteWebhook) register(ctx context.Context, w *world, name, user string, rules ...registrationv1.RuleWithOperations) error {
+func (d *deleteWebhook) register(ctx context.Context, cluster *harness.Cluster, name, user string, rules ...registrationv1.RuleWithOperations) error {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: d.server.Certificate().Raw})
 	none, failed := registrationv1.SideEffectClassNone, registrationv1.Fail
 	timeout, url := int32(webhookTimeout/time.Second), d.server.URL
-	_, err := w.typed.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &registrationv1.ValidatingWebhookConfiguration{
+	_, err := cluster.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &registrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []registrationv1.ValidatingWebhook{{
 			Name: name + ".soak.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none, FailurePolicy: &failed, TimeoutSeconds: &timeout,

@@ -1,24 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"strings"
+
+	"curfew.dev/curfew/test/harness"
 )
-
-// etcd speaks to etcd through its JSON gateway, which needs no client of its own.
-type etcd struct {
-	url    string
-	client *http.Client
-}
-
-func newEtcd(url string) *etcd {
-	return &etcd{url: url, client: &http.Client{Transport: &http.Transport{}}}
-}
 
 // kv is one revision of one key.
 type kv struct {
@@ -33,54 +24,30 @@ type etcdEvent struct {
 	KV   kv     `json:"kv"`
 }
 
-func (e *etcd) post(ctx context.Context, path string, body any) (*http.Response, error) {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url+path, bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	response, err := e.client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
-		_ = response.Body.Close()
-		return nil, fmt.Errorf("etcd answered %s: %s", response.Status, text)
-	}
-	return response, nil
-}
-
-// put writes a key and tells the revision.
-func (e *etcd) put(ctx context.Context, key, value string) (int64, error) {
-	response, err := e.post(ctx, "/v3/kv/put", map[string][]byte{"key": []byte(key), "value": []byte(value)})
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
+// newestRevision is that of etcd.
+func newestRevision(ctx context.Context, cluster *harness.Cluster) (int64, error) {
 	var answer struct {
 		Header struct {
 			Revision int64 `json:"revision,string"`
 		} `json:"header"`
 	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return 0, fmt.Errorf("read etcd's answer: %w", err)
-	}
-	return answer.Header.Revision, nil
+	err := cluster.AskEtcd(ctx, "range", map[string][]byte{"key": []byte("/registry/")}, &answer)
+	return answer.Header.Revision, err
 }
 
 // errCompacted: etcd no longer has the revision that was asked for, so that the ledger has a hole.
 var errCompacted = errors.New("etcd has compacted away what the ledger has not seen yet")
 
-// watch hands on every change of /registry from a revision on, in order, until ctx ends or the
-// connection does. progress, with no events, is handed on as well.
-func (e *etcd) watch(ctx context.Context, from int64, handle func([]etcdEvent)) error {
-	response, err := e.post(ctx, "/v3/watch", map[string]any{"create_request": map[string]any{
-		"key": []byte("/registry/"), "range_end": []byte("/registry0"), "start_revision": fmt.Sprint(from), "fragment": true,
-	}})
+// watchEtcd hands on every change of /registry from a revision on, in order, until ctx ends or the
+// connection does.
+func watchEtcd(ctx context.Context, url string, from int64, handle func([]etcdEvent)) error {
+	const all = `"key": "L3JlZ2lzdHJ5Lw==", "range_end": "L3JlZ2lzdHJ5MA=="` // from /registry/ to /registry0
+	create := fmt.Sprintf(`{"create_request": {%s, "start_revision": "%d", "fragment": true}}`, all, from)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v3/watch", strings.NewReader(create))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
 	}

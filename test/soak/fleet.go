@@ -8,6 +8,7 @@ import (
 
 // Names of what the soak makes.
 const (
+	prefix     = "curfew.dev/"
 	soakGroup  = "soak.curfew.dev"
 	policyName = "soak"
 	// nsPrefix heads the names of its namespaces.

@@ -5,57 +5,60 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"curfew.dev/curfew/test/world/invariants"
 )
 
-// ledger is all that etcd has been told of the soak's objects, in its order.
+// ledger has what etcd stored of the soak's objects and rules, in its order.
 type ledger struct {
-	namespacePrefix string
-
-	mu         sync.Mutex
-	next       int64 // revision to go on from
-	lives      map[string]*life
-	byKey      map[string]*life
-	namespaces map[string][]*surroundings
-	rules      []*rule
-	profiles   []*correction
-	lost       []lostFinalizer
-	problems   []string
-	revisions  int
+	mu       sync.Mutex
+	next     int64 // revision to go on from
+	lives    map[types.UID]*life
+	byKey    map[string]*life
+	rules    map[string]*unstructured.Unstructured // the last state, by key
+	judge    *invariants.Judge
+	lost     []*invariants.Record // writes that removed a finalizer
+	problems []string
 }
 
 // life is one object from its creation to its end, of one UID.
 type life struct {
-	last     *state
-	deletion *deletion
+	of   schema.GroupResource
+	last *unstructured.Unstructured
+	seen time.Time
+	// deletion is the revision in which it was removed or got its deletionTimestamp, and before the
+	// time of the state that it was in.
+	deletion *invariants.Record
+	before   time.Time
 	gone     bool
 }
 
-// deletion is the revision in which an object was removed or got its deletionTimestamp, and the
-// state that it was in.
-type deletion struct {
-	of       *state
-	revision int64
-	seen     time.Time
-}
+// curfew is the client of the records that Curfew must answer for.
+const curfew = "curfew"
 
-// lostFinalizer is one that an object had and no longer has.
-type lostFinalizer struct{ uid, name, finalizer string }
-
-func newLedger(namespacePrefix string) *ledger {
-	return &ledger{namespacePrefix: namespacePrefix, lives: map[string]*life{}, byKey: map[string]*life{}, namespaces: map[string][]*surroundings{}}
+func newLedger() *ledger {
+	judge := &invariants.Judge{Curfew: func(client string) bool { return client == curfew }, Stamped: true}
+	return &ledger{lives: map[types.UID]*life{}, byKey: map[string]*life{}, rules: map[string]*unstructured.Unstructured{}, judge: judge}
 }
 
 // run follows etcd until ctx ends. It takes up where it left off, so that an outage of etcd, or of
 // the connection, hides nothing.
-func (l *ledger) run(ctx context.Context, store *etcd) {
+func (l *ledger) run(ctx context.Context, etcd string) {
 	for ctx.Err() == nil {
 		l.mu.Lock()
 		from := l.next
 		l.mu.Unlock()
-		err := store.watch(ctx, from, l.apply)
+		err := watchEtcd(ctx, etcd, from, l.apply)
 		if errors.Is(err, errCompacted) {
 			l.mu.Lock()
 			l.problems = append(l.problems, err.Error())
@@ -73,133 +76,122 @@ func (l *ledger) apply(events []etcdEvent) {
 	for i := range events {
 		event := &events[i]
 		l.next = event.KV.ModRevision + 1
-		l.revisions++
 		if err := l.event(event, seen); err != nil {
 			l.problems = append(l.problems, fmt.Sprintf("%s at revision %d: %v", event.KV.Key, event.KV.ModRevision, err))
 		}
 	}
 }
 
-// keys of the kinds that are followed.
-var followed = map[string]string{
-	"/registry/jobs/": jobs, "/registry/pods/": pods, "/registry/" + soakGroup + "/" + batches + "/": batches,
-}
+// followed are the keys of the judged objects, and rules the keys of the rules that apply to them.
+var (
+	followed = map[string]schema.GroupResource{
+		"/registry/jobs/" + nsPrefix: {Group: "batch", Resource: jobs}, "/registry/pods/" + nsPrefix: {Resource: pods},
+		"/registry/" + soakGroup + "/" + batches + "/" + nsPrefix: {Group: soakGroup, Resource: batches},
+	}
+	rules = map[string]schema.GroupResource{
+		"/registry/namespaces/" + nsPrefix:                               {Resource: "namespaces"},
+		"/registry/curfew.dev/lifecyclepolicies/" + policyName:           {Group: "curfew.dev", Resource: "lifecyclepolicies"},
+		"/registry/curfew.dev/kindprofiles/" + batches + "." + soakGroup: {Group: "curfew.dev", Resource: "kindprofiles"},
+	}
+)
 
 func (l *ledger) event(event *etcdEvent, seen time.Time) error {
 	key := string(event.KV.Key)
-	for start, kind := range followed {
-		if rest, ok := strings.CutPrefix(key, start); ok {
-			if !strings.HasPrefix(rest, l.namespacePrefix) {
-				return nil
-			}
-			return l.object(kind, key, event, seen)
+	for start, of := range followed {
+		if strings.HasPrefix(key, start) {
+			return l.object(of, key, event, seen)
 		}
 	}
-	switch {
-	case event.Type == "DELETE":
-	case strings.HasPrefix(key, "/registry/namespaces/"+l.namespacePrefix):
-		name, said, err := decodeNamespace(&event.KV, seen)
+	for start, of := range rules {
+		if event.Type == "DELETE" || !strings.HasPrefix(key, start) {
+			continue
+		}
+		object, err := decode(&event.KV)
 		if err != nil {
 			return err
 		}
-		if before := l.namespaces[name]; len(before) > 0 {
-			last := before[len(before)-1]
-			if said.lifted = last.lifted; last.dryRun() && !said.dryRun() {
-				said.lifted = seen
-			}
-		}
-		l.namespaces[name] = append(l.namespaces[name], said)
-	case key == "/registry/curfew.dev/lifecyclepolicies/"+policyName:
-		said, err := decodeRule(&event.KV, seen)
-		if err != nil {
-			return err
-		}
-		l.rules = append(l.rules, said)
-	case key == "/registry/curfew.dev/kindprofiles/"+batches+"."+soakGroup:
-		said, err := decodeProfile(&event.KV, seen)
-		if err != nil {
-			return err
-		}
-		if len(l.profiles) == 0 || l.profiles[len(l.profiles)-1].meaning != said.meaning { // not merely its status
-			l.profiles = append(l.profiles, said)
-		}
+		l.judge.Add(recordOf("update", of, l.rules[key], object, seen))
+		l.rules[key] = object
 	}
 	return nil
 }
 
-func (l *ledger) object(kind, key string, event *etcdEvent, seen time.Time) error {
+// decode reads one revision of one object. The API server of the soak stores JSON.
+func decode(item *kv) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	if err := utiljson.Unmarshal(item.Value, &object.Object); err != nil {
+		return nil, err
+	}
+	object.SetManagedFields(nil)
+	object.SetResourceVersion(strconv.FormatInt(item.ModRevision, 10))
+	return object, nil
+}
+
+func recordOf(verb string, of schema.GroupResource, before, after *unstructured.Unstructured, at time.Time) *invariants.Record {
+	object := after
+	if after == nil {
+		object = before
+	}
+	return &invariants.Record{
+		Verb: verb, Group: of.Group, Resource: of.Resource, Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
+		Sent: at, At: at, Code: 200, Before: before, After: after,
+	}
+}
+
+func (l *ledger) object(of schema.GroupResource, key string, event *etcdEvent, seen time.Time) error {
 	known := l.byKey[key]
 	if event.Type == "DELETE" {
 		if known == nil {
 			return errors.New("it is deleted and was never seen")
 		}
 		known.gone = true
-		if known.deletion == nil {
-			known.deletion = &deletion{known.last, event.KV.ModRevision, seen}
-		}
+		known.delete(seen)
 		delete(l.byKey, key)
 		return nil
 	}
-	read, err := decode(kind, &event.KV, seen)
-	if err != nil {
+	object, err := decode(&event.KV)
+	switch {
+	case err != nil:
 		return err
-	}
-	if known == nil {
-		known = &life{}
-		l.byKey[key], l.lives[read.uid] = known, known
-	} else {
-		if known.last.uid != read.uid {
-			return fmt.Errorf("UID %s became %s without a deletion", known.last.uid, read.uid)
-		}
-		for _, finalizer := range known.last.finalizers {
-			if !slices.Contains(read.finalizers, finalizer) {
-				l.lost = append(l.lost, lostFinalizer{read.uid, read.namespace + "/" + read.name, finalizer})
+	case known == nil:
+		known = &life{of: of}
+		l.byKey[key], l.lives[object.GetUID()] = known, known
+	case known.last.GetUID() != object.GetUID():
+		return fmt.Errorf("UID %s became %s without a deletion", known.last.GetUID(), object.GetUID())
+	default:
+		for _, finalizer := range known.last.GetFinalizers() {
+			if !slices.Contains(object.GetFinalizers(), finalizer) {
+				l.lost = append(l.lost, recordOf("patch", of, known.last, object, seen))
 			}
 		}
-		if read.deleting && !known.last.deleting {
-			known.deletion = &deletion{known.last, read.revision, seen}
+		if object.GetDeletionTimestamp() != nil && known.last.GetDeletionTimestamp() == nil {
+			known.delete(seen)
 		}
 	}
-	known.last = read
+	known.last, known.seen = object, seen
 	return nil
 }
 
-// around are the circumstances of an object now.
-func (l *ledger) around(s *state) (now circumstances) {
-	if said := l.namespaces[s.namespace]; len(said) > 0 {
-		now.namespace = said[len(said)-1]
+// delete notes the first revision in which an object is deleted.
+func (one *life) delete(seen time.Time) {
+	if one.deletion == nil {
+		one.deletion, one.before = recordOf("delete", one.of, one.last, nil, seen), one.seen
 	}
-	if len(l.rules) > 0 {
-		now.policy = l.rules[len(l.rules)-1]
-	}
-	if len(l.profiles) > 0 {
-		now.profile = l.profiles[len(l.profiles)-1]
-	}
-	return now
 }
 
-// overdue counts the objects that are due by an instant and still exist, and names a few. An object
-// that finished without a finish time counts as due: Curfew must record the time.
-func (l *ledger) overdue(by time.Time) (count int, examples []string) {
+// overdue are the objects that are due by now and still exist.
+func (l *ledger) overdue() (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, one := range l.lives {
 		if one.deletion != nil {
 			continue
 		}
-		answer := judge(one.last, l.around(one.last))
-		switch {
-		case answer.never == "" && answer.at.Before(by):
-		case answer.never != "" && one.last.finished && one.last.finish.IsZero() && one.last.annotations[prefix+"ttl-after-finished"] != "":
-		default:
-			continue
-		}
-		count++
-		if len(examples) < 5 {
-			examples = append(examples, fmt.Sprintf("%s %s/%s (uid %s, due %s)", one.last.kind, one.last.namespace, one.last.name, one.last.uid, answer.at.Format(time.TimeOnly)))
+		if why := l.judge.Forgotten(one.last, time.Now(), 0); why != "" {
+			names = append(names, describe(one.last)+" "+why)
 		}
 	}
-	return count, examples
+	return names
 }
 
 // terminating are objects with a deletionTimestamp that are still there. A Pod is deleted in two
@@ -210,11 +202,15 @@ func (l *ledger) terminating() (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, one := range l.lives {
-		if one.deletion != nil && !one.gone && (one.last.kind != pods || len(one.last.finalizers) > 0) {
-			names = append(names, fmt.Sprintf("%s with finalizers %v", describe(one.last), one.last.finalizers))
+		if one.deletion != nil && !one.gone && (one.last.GetKind() != "Pod" || len(one.last.GetFinalizers()) > 0) {
+			names = append(names, fmt.Sprintf("%s with finalizers %v", describe(one.last), one.last.GetFinalizers()))
 		}
 	}
 	return names
+}
+
+func describe(object metav1.Object) string {
+	return fmt.Sprintf("%s/%s (uid %s, resourceVersion %s)", object.GetNamespace(), object.GetName(), object.GetUID(), object.GetResourceVersion())
 }
 
 // pause waits, or returns early when ctx ends.

@@ -18,8 +18,6 @@ type replica struct {
 
 	mu      sync.Mutex
 	current *harness.Curfew
-	starts  int
-	kills   int
 }
 
 func newReplica(cluster *harness.Cluster, name string, args []string) (*replica, error) {
@@ -37,7 +35,7 @@ func (r *replica) start(ctx context.Context) error {
 		return err
 	}
 	r.options.Kubeconfig = started.Kubeconfig
-	r.current, r.starts = started, 1
+	r.current = started
 	return nil
 }
 
@@ -64,7 +62,6 @@ func (r *replica) run(ctx context.Context) error {
 		}
 		r.mu.Lock()
 		r.current = next
-		r.starts++
 		r.mu.Unlock()
 	}
 }
@@ -73,14 +70,6 @@ func (r *replica) run(ctx context.Context) error {
 func (r *replica) kill() error {
 	r.mu.Lock()
 	current := r.current
-	r.kills++
 	r.mu.Unlock()
 	return current.Kill()
-}
-
-// counts are how often it was started, killed, and cut off.
-func (r *replica) counts() (starts, kills, cuts int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.starts, r.kills, r.wire.Cuts()
 }

@@ -2,18 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/test/harness"
 )
@@ -25,10 +22,8 @@ const ownerName = "owner"
 type soak struct {
 	*options
 	cluster  *harness.Cluster
-	store    *etcd
 	world    *world
 	ledger   *ledger
-	beats    *heartbeats
 	told     *announcements
 	writer   *writer
 	chaos    *chaos
@@ -43,31 +38,19 @@ type soak struct {
 	// perObject is how long it takes to create one.
 	perObject time.Duration
 
-	// flips counts how often a namespace was put into dry-run, corrections how often the KindProfile
-	// was changed.
-	flips, corrections atomic.Int64
 	// peak is the most memory that a controller took.
 	peak atomic.Int64
-
-	began, mended, settled time.Time
 }
 
 func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
-	world, err := newWorld(cluster.Config)
+	client, err := dynamic.NewForConfig(cluster.Config)
 	if err != nil {
 		return nil, err
 	}
-	state, err := os.ReadFile(filepath.Join(cluster.Dir, "cluster.json"))
-	if err != nil {
-		return nil, fmt.Errorf("read the cluster's state: %w", err)
-	}
-	var at struct{ Etcd string }
-	if err := json.Unmarshal(state, &at); err != nil {
-		return nil, fmt.Errorf("parse the cluster's state: %w", err)
-	}
+	world := &world{client: client}
 	s := &soak{
-		options: o, cluster: cluster, store: newEtcd(at.Etcd), world: world, began: time.Now(),
-		ledger: newLedger(nsPrefix), beats: &heartbeats{}, told: newAnnouncements(),
+		options: o, cluster: cluster, world: world,
+		ledger: newLedger(), told: &announcements{times: map[string]time.Time{}},
 		fleet: newFleet(newRandom(o.seed, 1), o.objects, o.window),
 		// Not the shipped 15 s: short enough that successors take over within the soak, long enough that a
 		// leader lives through some outages.
@@ -77,9 +60,7 @@ func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
 	args := []string{"--lease-duration=" + s.lease.String()}
 	if o.attackers > 0 {
 		args = append(args, "--cleanup-min-interval=1m")
-		if s.attack, err = newAttack(cluster, world, o.attackers); err != nil {
-			return nil, err
-		}
+		s.attack = newAttack(cluster, world, o.attackers)
 	}
 	for _, name := range []string{"controller-a", "controller-b"} {
 		r, err := newReplica(cluster, name, args)
@@ -117,23 +98,19 @@ func (s *soak) say(format string, args ...any) {
 
 // run prepares, lets everything expire while it breaks things, waits until all is settled, and
 // judges.
-func (s *soak) run(ctx context.Context) (*verdicts, error) {
+func (s *soak) run(ctx context.Context) (out outcome, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel(nil)
-	// From the present on. The ledger wants to see each object's beginning.
-	start, err := s.store.put(ctx, heartbeatKey, "")
-	if err != nil {
-		return nil, fmt.Errorf("reach etcd: %w", err)
+	// From the present on: the ledger wants to see each object's beginning.
+	if s.ledger.next, err = newestRevision(ctx, s.cluster); err != nil {
+		return out, fmt.Errorf("reach etcd: %w", err)
 	}
-	s.ledger.next = start
-	watching.Go(func() { s.ledger.run(ctx, s.store) })
-	watching.Go(func() { s.beats.run(ctx, s.store, 20*time.Millisecond) })
-
+	watching.Go(func() { s.ledger.run(ctx, s.cluster.Etcd) })
 	if err := s.install(ctx); err != nil {
-		return nil, err
+		return out, err
 	}
 	for _, r := range s.replicas {
 		watching.Go(func() {
@@ -144,7 +121,7 @@ func (s *soak) run(ctx context.Context) (*verdicts, error) {
 	}
 	watching.Go(func() { s.weigh(ctx) })
 	if err := s.load(ctx); err != nil {
-		return nil, err
+		return out, err
 	}
 	if s.attack != nil {
 		watching.Go(func() {
@@ -159,37 +136,43 @@ func (s *soak) run(ctx context.Context) (*verdicts, error) {
 	// and profiles where something is.
 	first, second := len(s.fleet)*5/7, len(s.fleet)*6/7
 	if err := s.expire(ctx, s.fleet[:first], s.window); err != nil {
-		return nil, err
+		return out, err
 	}
 	s.chaos.gentle, s.chaos.gap, s.chaos.longest = true, s.chaos.gap/2, s.lease/3
 	if err := s.expire(ctx, s.fleet[first:second], s.window/3); err != nil {
-		return nil, err
+		return out, err
 	}
 	s.chaos.quiet = true
 	if err := s.expire(ctx, s.fleet[second:], max(s.window/3, quietWindow)); err != nil {
-		return nil, err
+		return out, err
 	}
 	// Nothing more may go now.
 	pause(ctx, 2*time.Second)
 	if err := context.Cause(ctx); err != nil {
-		return nil, err
+		return out, err
 	}
-	s.settled = time.Now()
+	return s.conclude(ctx)
+}
+
+// conclude judges, and prints what the soak came to.
+func (s *soak) conclude(ctx context.Context) (out outcome, err error) {
 	log, err := readAudit(s.cluster.Log("audit"))
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	out := sentence(s.ledger, &evidence{
-		beats: s.beats, told: s.told, disrupted: s.chaos.record, received: log.received(), troubled: s.deletes.gaveTrouble, end: s.settled,
-	})
+	v := s.ledger.sentence(&evidence{log: log, told: s.told, disrupted: s.chaos.record, troubled: s.deletes.gaveTrouble, end: time.Now()})
 	if s.attack != nil {
 		wrong, err := s.attack.check(ctx)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
-		out.wrong = append(out.wrong, wrong...)
+		v.faults = append(v.faults, wrong...)
 	}
-	return out, nil
+	out = outcome{quantile(v.lateness, .99), s.peak.Load()}
+	s.say("seed %d: Curfew deleted %d of %d objects and the second writer %d, beside %d changes and %d disruptions; half of them late by %s at most, 99%% by %s; "+
+		"a controller took %d MiB at most; %d faults", s.seed, v.deletions, len(s.fleet), v.byWriter, s.writer.done.Load(), len(s.chaos.record),
+		quantile(v.lateness, .5), out.p99, out.peak>>20, len(v.faults))
+	return out, s.failure(v, log)
 }
 
 // install brings up the webhook and two controllers, and makes what the fleet needs.
@@ -220,21 +203,17 @@ func (s *soak) install(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := s.deletes.register(ctx, s.world, "soak-deletes", controllerAccount, onDelete("batch", jobs), onDelete("", pods), onDelete(soakGroup, batches)); err != nil {
+	if err := s.deletes.register(ctx, s.cluster, "soak-deletes", controllerAccount, onDelete("batch", jobs), onDelete("", pods), onDelete(soakGroup, batches)); err != nil {
 		return err
 	}
-	if err := s.patchNamespace(ctx, "platform", `{"metadata":{"labels":{"soak":"platform"}}}`); err != nil {
+	if err := s.patchNamespace(ctx, "platform", "labels", map[string]any{"soak": "platform"}); err != nil {
 		return err
 	}
-	suspended := true
-	owner, err := s.world.typed.BatchV1().Jobs(nsPrefix+"live").Create(ctx, &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: ownerName},
-		Spec:       batchv1.JobSpec{Suspend: &suspended, Template: corev1.PodTemplateSpec{Spec: (&object{}).podSpec()}},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	owner := &object{kind: jobs, namespace: nsPrefix + "live", name: ownerName}
+	if err := s.world.create(ctx, owner); err != nil {
 		return fmt.Errorf("create the Job that owns Pods: %w", err)
 	}
-	s.world.owner = owner.UID
+	s.world.owner = types.UID(owner.uid)
 	return s.defaultsHold(ctx)
 }
 
@@ -244,10 +223,7 @@ func (s *soak) defaultsHold(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
-		s.ledger.mu.Lock()
-		rules, seen := s.ledger.rules, len(s.ledger.namespaces)
-		s.ledger.mu.Unlock()
-		if seen == len(namespaces) && len(rules) > 0 && !rules[len(rules)-1].since.IsZero() {
+		if s.ledger.known() {
 			pause(ctx, 2*time.Second)
 			return nil
 		}
@@ -258,9 +234,18 @@ func (s *soak) defaultsHold(ctx context.Context) error {
 	}
 }
 
-func (s *soak) patchNamespace(ctx context.Context, name, patch string) error {
-	return insist(ctx, func(ctx context.Context) error {
-		_, err := s.world.typed.CoreV1().Namespaces().Patch(ctx, nsPrefix+name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		return err
-	})
+// known reports whether all rules were seen, and the policy's default has begun.
+func (l *ledger) known() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	policy := l.rules["/registry/curfew.dev/lifecyclepolicies/"+policyName]
+	if policy == nil {
+		return false
+	}
+	since, _, _ := unstructured.NestedString(policy.Object, "status", "defaults", "sinceTime")
+	return since != "" && len(l.rules) == len(namespaces)+2
+}
+
+func (s *soak) patchNamespace(ctx context.Context, name, field string, values map[string]any) error {
+	return s.world.merge(ctx, "namespaces", "", nsPrefix+name, map[string]any{"metadata": map[string]any{field: values}})
 }

@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // namespaces are those that the soak makes, without their prefix.
@@ -28,7 +24,6 @@ func (s *soak) flipModes(ctx context.Context, names []string, random *rand.Rand)
 			if err := s.setMode(lasting, names[i], "dry-run"); err != nil {
 				return err
 			}
-			s.flips.Add(1)
 			pause(ctx, staleness+time.Second+time.Duration(random.Int64N(int64(2*time.Second))))
 			if err := s.setMode(lasting, names[i], []any{"enforce", "warn", nil}[random.IntN(3)]); err != nil {
 				return err
@@ -38,18 +33,17 @@ func (s *soak) flipModes(ctx context.Context, names []string, random *rand.Rand)
 }
 
 func (s *soak) setMode(ctx context.Context, name string, mode any) error {
-	patch, err := json.Marshal(annotate(prefix+"mode", mode))
-	if err != nil {
-		return err
-	}
-	if err := s.patchNamespace(ctx, name, string(patch)); err != nil {
+	if err := s.patchNamespace(ctx, name, "annotations", map[string]any{prefix + "mode": mode}); err != nil {
 		return fmt.Errorf("set the mode of namespace %s: %w", name, err)
 	}
 	return nil
 }
 
-// meanings are what the KindProfile of the soak's own kind may say. The judge knows them by these
-// texts. The first one is what installation.yaml says.
+// meaning is what a KindProfile says of the soak's own kind.
+type meaning struct{ finished, finishTime, ttl string }
+
+// meanings are what the KindProfile of the soak's own kind may say. The judge reads the fields
+// that they name. The first one is what installation.yaml says.
 var meanings = []meaning{
 	{finished: "has(object.status) && has(object.status.outcome)", finishTime: "object.?status.?finishedAt", ttl: "spec.ttlSeconds"},
 	// The finish time and the TTL are read from other fields.
@@ -71,23 +65,15 @@ func (s *soak) changeMeaning(ctx context.Context, random *rand.Rand) error {
 			if err := s.setMeaning(lasting, m); err != nil {
 				return err
 			}
-			s.corrections.Add(1)
 		}
 	}
 }
 
 func (s *soak) setMeaning(ctx context.Context, m meaning) error {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
+	err := s.world.merge(ctx, "kindprofiles", "", batches+"."+soakGroup, map[string]any{"spec": map[string]any{
 		"state":  map[string]any{"finished": m.finished, "finishTime": m.finishTime},
 		"fields": map[string]any{"ttl": m.ttl},
 	}})
-	if err != nil {
-		return err
-	}
-	err = insist(ctx, func(ctx context.Context) error {
-		_, err := s.world.profiles.Patch(ctx, batches+"."+soakGroup, types.MergePatchType, patch, metav1.PatchOptions{})
-		return err
-	})
 	if err != nil {
 		return fmt.Errorf("change the KindProfile: %w", err)
 	}

@@ -115,7 +115,7 @@ func (w *writer) carryOut(ctx context.Context, o *object, r *rand.Rand) error {
 	case unprotect:
 		return w.world.patch(ctx, o, annotate(prefix+"protect", nil))
 	case account, release:
-		w.told.finalizer(o.uid)
+		w.told.add("finalizer", o.uid)
 		return w.world.patch(ctx, o, map[string]any{"metadata": map[string]any{"finalizers": nil}})
 	case recreate:
 		return w.recreate(ctx, o, r)
@@ -127,7 +127,7 @@ func (w *writer) carryOut(ctx context.Context, o *object, r *rand.Rand) error {
 // recreate lets another object take the name. Half of them finish as well, and have an expiry of
 // their own.
 func (w *writer) recreate(ctx context.Context, o *object, r *rand.Rand) error {
-	w.told.delete(o.uid)
+	w.told.add("delete", o.uid)
 	if err := w.world.delete(ctx, o); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return err
 	}

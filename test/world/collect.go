@@ -94,27 +94,3 @@ func (w *World) foreground(one found, dependents []found) {
 		w.dropFinalizer(one.resource, one.Unstructured, metav1.FinalizerDeleteDependents)
 	}
 }
-
-// emptyNamespace deletes everything in a namespace, and then the namespace.
-func (w *World) emptyNamespace(name string) {
-	left := false
-	for _, one := range w.all() {
-		if one.GetNamespace() != name {
-			continue
-		}
-		left = true
-		if one.GetDeletionTimestamp() == nil {
-			w.collect(one)
-		}
-	}
-	if left {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.named("namespaces")
-	if object := s.objects[name]; object != nil && len(object.GetFinalizers()) == 0 {
-		w.commit(s, object.DeepCopy(), true)
-		w.note(&Request{Client: KubeController, User: KubeController, Verb: "delete", Resource: &s.Resource, Name: name}, 200, object, nil)
-	}
-}

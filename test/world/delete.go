@@ -37,7 +37,7 @@ func (w *World) delete(r *Request, s *store) (*unstructured.Unstructured, error)
 	if changed {
 		object.SetFinalizers(finalizers)
 	}
-	if len(finalizers) > 0 || len(specFinalizers(object)) > 0 {
+	if len(finalizers) > 0 {
 		if !graceful {
 			w.mark(object)
 		}
@@ -59,7 +59,7 @@ func (w *World) delete(r *Request, s *store) (*unstructured.Unstructured, error)
 	if changed && !graceful && r.dryRun() { // The API server answers with the object that it never read.
 		return s.empty(), nil
 	}
-	if slices.Contains([]string{"Pod", "Namespace", "ServiceAccount"}, s.Kind) {
+	if slices.Contains([]string{"Pod", "ServiceAccount"}, s.Kind) {
 		if !r.dryRun() {
 			out.SetResourceVersion(strconv.FormatInt(w.revision, 10))
 		}
@@ -82,8 +82,7 @@ func (s *store) empty() *unstructured.Unstructured {
 
 // refused records a DELETE that is refused.
 func (w *World) refused(r *Request, before *unstructured.Unstructured, err error) error {
-	record := w.note(r, int(statusOf(err).Code), before, before)
-	record.Options = r.Options
+	w.note(r, int(statusOf(err).Code), before, before)
 	return err
 }
 
@@ -154,9 +153,6 @@ func (w *World) mark(object *unstructured.Unstructured) {
 		at = new(metav1.NewTime(now))
 	}
 	setDeletion(object, at.Time, 0)
-	if object.GetKind() == "Namespace" {
-		set(object, "Terminating", "status", "phase")
-	}
 }
 
 func setDeletion(object *unstructured.Unstructured, at time.Time, grace int64) {

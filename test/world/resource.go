@@ -139,7 +139,6 @@ func prepareCreate(s *store, object *unstructured.Unstructured) {
 	}
 	switch s.Kind {
 	case "Namespace":
-		set(object, []any{"kubernetes"}, "spec", "finalizers")
 		set(object, "Active", "status", "phase")
 		labels := object.GetLabels()
 		if labels == nil {
@@ -187,9 +186,6 @@ func prepareUpdate(s *store, subresource string, before, object *unstructured.Un
 		return
 	case s.Status:
 		keep(before, object, "status")
-	}
-	if s.Kind == "Namespace" {
-		keep(before, object, "spec", "finalizers")
 	}
 	if (s.Custom || s.Kind == "Job") && changed(s, before, object) {
 		object.SetGeneration(before.GetGeneration() + 1)

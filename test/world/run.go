@@ -33,7 +33,9 @@ const finalizerTracking = "batch.kubernetes.io/job-tracking"
 func (w *World) Run(ctx context.Context, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1)) // #nosec G404
 	for ctx.Err() == nil {
-		changed := w.Changed()
+		w.mu.Lock()
+		changed := w.changed
+		w.mu.Unlock()
 		w.pass()
 		timer := time.NewTimer(time.Second)
 		select {
@@ -56,11 +58,6 @@ func (w *World) pass() {
 	}
 	w.releasePods()
 	w.collectGarbage()
-	for _, namespace := range w.Objects("namespaces") {
-		if namespace.GetDeletionTimestamp() != nil {
-			w.emptyNamespace(namespace.GetName())
-		}
-	}
 }
 
 // kubelet starts Pods, ends them, and removes those that are being deleted.

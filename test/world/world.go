@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"curfew.dev/curfew/test/world/invariants"
 )
 
 // World is an API server and its etcd.
@@ -29,10 +31,8 @@ type World struct {
 	offset    time.Duration
 	stores    map[schema.GroupResource]*store
 	order     []*store
-	history   []*Record
+	history   []*invariants.Record
 	lists     map[string]*snapshot
-	allowed   func(user, verb string, of schema.GroupResource, namespace string) bool
-	uidOf     func(*unstructured.Unstructured) types.UID
 	changed   chan struct{} // closed at each write
 	// missingConflicts: see [World.MissingConflicts].
 	missingConflicts bool
@@ -62,27 +62,10 @@ type snapshot struct {
 	objects  map[string]*unstructured.Unstructured
 }
 
-// Record is one write that took effect, or one DELETE or LIST that was answered.
-type Record struct {
-	*Request
-	// Code of the answer, whether or not it reached the client.
-	Code int
-	// Revision after the write, and At, when it took effect by the API server's clock.
-	Revision int64
-	At       time.Time
-	// Before is nil for a new object, and After for one that is gone: Last is then its last state.
-	Before, After, Last *unstructured.Unstructured
-	// Options of a DELETE.
-	Options *metav1.DeleteOptions
-	DryRun  bool
-}
-
 // New makes a cluster that serves the built-in resources that Curfew reads, and has the namespaces
 // that every cluster has. The test fails if it uses the cluster wrongly.
 func New(t testing.TB) *World {
 	w := &World{t: t, revision: 100, stores: map[schema.GroupResource]*store{}, lists: map[string]*snapshot{}, changed: make(chan struct{})}
-	w.allowed = func(string, string, schema.GroupResource, string) bool { return true }
-	w.uidOf = func(*unstructured.Unstructured) types.UID { return "" }
 	for _, one := range builtin() {
 		w.Serve(one)
 	}
@@ -103,13 +86,6 @@ func (w *World) Serve(of Resource) {
 	w.order = append(w.order, s)
 }
 
-// Allow has a function decide what users may do. By default they may do everything.
-func (w *World) Allow(allowed func(user, verb string, of schema.GroupResource, namespace string) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.allowed = allowed
-}
-
 // SetOffset sets the API server's clock: so much ahead of the processes'.
 func (w *World) SetOffset(offset time.Duration) {
 	w.mu.Lock()
@@ -125,13 +101,6 @@ func (w *World) MissingConflicts() {
 	w.missingConflicts = true
 }
 
-// NameUIDs has a function choose the UIDs of new objects; "" leaves that to the world.
-func (w *World) NameUIDs(name func(*unstructured.Unstructured) types.UID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.uidOf = name
-}
-
 // Now is the API server's time.
 func (w *World) Now() time.Time {
 	w.mu.Lock()
@@ -142,17 +111,10 @@ func (w *World) Now() time.Time {
 func (w *World) now() time.Time { return time.Now().Add(w.offset) }
 
 // History returns the records so far.
-func (w *World) History() []*Record {
+func (w *World) History() []*invariants.Record {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.history)
-}
-
-// Changed is closed at the next write.
-func (w *World) Changed() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.changed
 }
 
 // Objects returns all objects of a resource, by name. Do not change them.
@@ -245,16 +207,20 @@ func (w *World) commit(s *store, object *unstructured.Unstructured, remove bool)
 }
 
 // note records what a request did.
-func (w *World) note(r *Request, code int, before, after *unstructured.Unstructured) *Record {
-	record := &Record{Request: r, Code: code, Revision: w.revision, At: w.now(), Before: before, After: after}
+func (w *World) note(r *Request, code int, before, after *unstructured.Unstructured) *invariants.Record {
+	record := &invariants.Record{
+		Client: r.Client, User: r.User, Verb: r.Verb, Group: r.Resource.Group, Resource: r.Resource.Resource, Kind: r.Resource.Kind,
+		Namespace: r.Namespace, Name: r.Name, Sent: r.Sent, At: w.now(), Code: code, Before: before, After: after, DryRun: r.dryRun(),
+		Consistent: r.query.Get("resourceVersion") == "" && r.query.Get("continue") == "" && r.query.Get("fieldSelector") == "",
+	}
+	if r.Options != nil {
+		record.Preconditions = r.Options.Preconditions
+	}
 	w.history = append(w.history, record)
 	return record
 }
 
-func (w *World) newUID(of *unstructured.Unstructured) types.UID {
-	if uid := w.uidOf(of); uid != "" {
-		return uid
-	}
+func (w *World) newUID() types.UID {
 	w.uids++
 	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", w.uids))
 }

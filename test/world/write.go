@@ -32,7 +32,7 @@ func (w *World) create(r *Request, s *store) (*unstructured.Unstructured, error)
 	unstructured.RemoveNestedField(object.Object, "metadata", "deletionTimestamp")
 	unstructured.RemoveNestedField(object.Object, "metadata", "deletionGracePeriodSeconds")
 	unstructured.RemoveNestedField(object.Object, "metadata", "managedFields")
-	object.SetUID(w.newUID(object))
+	object.SetUID(w.newUID())
 	set(object, timestamp(w.now()), "metadata", "creationTimestamp")
 	prepareCreate(s, object)
 	path := field.NewPath("metadata")
@@ -80,17 +80,11 @@ func (r *Request) place(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// admit refuses objects in a namespace that does not exist, or is being deleted.
+// admit refuses objects in a namespace that does not exist. Namespaces are never deleted.
 func (w *World) admit(r *Request, s *store) error {
-	if !s.Namespaced {
-		return nil
-	}
 	namespaces := w.named("namespaces")
-	switch namespace := namespaces.objects[r.Namespace]; {
-	case namespace == nil:
+	if s.Namespaced && namespaces.objects[r.Namespace] == nil {
 		return apierrors.NewNotFound(namespaces.GroupResource(), r.Namespace)
-	case namespace.GetDeletionTimestamp() != nil:
-		return apierrors.NewForbidden(s.GroupResource(), r.Object.GetName(), fmt.Errorf("unable to create new content in namespace %s because it is being terminated", r.Namespace))
 	}
 	return nil
 }
@@ -98,13 +92,12 @@ func (w *World) admit(r *Request, s *store) error {
 // store stores what a write made of an object, unless that changes nothing.
 func (w *World) store(r *Request, s *store, before, object *unstructured.Unstructured, remove bool) *unstructured.Unstructured {
 	if r.dryRun() {
-		record := w.note(r, 200, before, before)
-		record.Options, record.DryRun = r.Options, true
+		w.note(r, 200, before, before)
 		return object
 	}
 	if before != nil && !remove && reflect.DeepEqual(before.Object, object.Object) {
 		if r.Verb == "delete" {
-			w.note(r, 200, before, before).Options = r.Options
+			w.note(r, 200, before, before)
 		}
 		return before
 	}
@@ -115,8 +108,7 @@ func (w *World) store(r *Request, s *store, before, object *unstructured.Unstruc
 	} else {
 		w.commit(s, object, false)
 	}
-	record := w.note(r, 200, before, after)
-	record.Options, record.Last = r.Options, object
+	w.note(r, 200, before, after).Last = object
 	return object
 }
 
@@ -182,7 +174,7 @@ func (w *World) replace(r *Request, s *store, before, object *unstructured.Unstr
 		return nil, apierrors.NewInvalid(s.GroupVersionKind().GroupKind(), r.Name, errs)
 	}
 	grace := object.GetDeletionGracePeriodSeconds()
-	remove := object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 && (grace == nil || *grace == 0) && len(specFinalizers(object)) == 0
+	remove := object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
 	out := w.store(r, s, before, object, remove)
 	if remove { // The answer shows the resourceVersion before that.
 		out = out.DeepCopy()
@@ -213,14 +205,6 @@ func keep(before, object *unstructured.Unstructured, path ...string) {
 		return
 	}
 	set(object, runtime.DeepCopyJSONValue(value), path...)
-}
-
-func specFinalizers(object *unstructured.Unstructured) []string {
-	if object.GetKind() != "Namespace" {
-		return nil
-	}
-	out, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "finalizers")
-	return out
 }
 
 // nameOf is how the names of a resource are checked.

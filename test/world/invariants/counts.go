@@ -4,42 +4,38 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy/wellknown"
-	"curfew.dev/curfew/test/world"
 )
 
 // triggerOf is why Curfew deletes an object; "" if that is ttl or label.
-func triggerOf(one *world.Record, cleanupUser string) string {
+func (j *Judge) triggerOf(one *Record) string {
 	switch _, labelled := one.Before.GetLabels()[labelTTL]; {
-	case one.User == cleanupUser:
+	case one.Trigger != "":
+		return one.Trigger
+	case j.CleanupUser != "" && one.User == j.CleanupUser:
 		return "cleanup"
 	case !labelled:
 		return "ttl"
-	case one.Resource.Kind == "ConfigMap":
+	case one.Kind == "ConfigMap":
 		return "label"
 	}
 	return ""
 }
 
 // paused returns why a pause held a request when it was sent, or "".
-func (t timeline) paused(one *world.Record, trigger string) string {
-	for _, key := range t.of("deletionpauses") {
-		for _, pause := range t.between(key, one.Sent, one.Sent) {
+func (j *Judge) paused(one *Record, trigger string) string {
+	for _, key := range j.rules.of("deletionpauses") {
+		for _, pause := range j.rules.between(key, one.Sent, one.Sent) {
 			if pause.object == nil || one.Sent.Sub(pause.from) <= pausedFrom {
 				continue
 			}
 			triggers, _, _ := unstructured.NestedStringSlice(pause.object.Object, "spec", "triggers")
 			namespaces, _, _ := unstructured.NestedStringSlice(pause.object.Object, "spec", "namespaces")
-			named := len(namespaces) == 0 || slices.ContainsFunc(namespaces, func(pattern string) bool {
-				ok, _ := path.Match(pattern, one.Namespace)
-				return ok
-			})
+			named := len(namespaces) == 0 || matchesAny(namespaces, one.Namespace)
 			if named && (len(triggers) == 0 || slices.Contains(triggers, trigger)) {
 				return fmt.Sprintf("%s holds it since %s", key, pause.from.Format(clock))
 			}
@@ -48,63 +44,53 @@ func (t timeline) paused(one *world.Record, trigger string) string {
 	return ""
 }
 
-// certain is when an object is due by the rules of now, if no other rule can keep it.
-func (t timeline) certain(object *unstructured.Unstructured, now time.Time) (time.Time, bool) {
-	namespace := version{object: &unstructured.Unstructured{}}
-	if object.GetNamespace() != "" {
-		current := t.between(nameOf("namespaces", "", object.GetNamespace()), now, now)
-		if len(current) == 0 || current[len(current)-1].object == nil {
-			return now, false
-		}
-		namespace = current[len(current)-1]
-	}
-	rules := namespace.object.GetAnnotations()
-	if rules["curfew.dev/mode"] == "dry-run" || object.GetAnnotations()["curfew.dev/protect"] == "true" || strings.HasPrefix(object.GetNamespace(), "kube-") {
-		return now, false
-	}
-	if slices.Contains(object.GetFinalizers(), "batch.kubernetes.io/job-tracking") {
-		return now, false
-	}
-	least, _ := time.ParseDuration(rules["curfew.dev/min-ttl"]) // 0 where there is none.
-	due, why := labelDue(object, least)
-	if finished, ok := finishOf(object); ok {
-		if ttl, own, bad := ownTTL(object); own && bad == "" && ttl >= least {
-			if at := finished.Add(ttl); why != "" || at.Before(due) {
-				due, why = at, ""
-			}
-		}
-	}
-	deadline, err := time.ParseDuration(object.GetAnnotations()[annotationDeadline])
-	if object.GetKind() == "Run" && err == nil && !marked(object) {
-		if _, finished := finishOf(object); !finished {
-			return object.GetCreationTimestamp().Add(deadline), true
-		}
-	}
-	return due, why == ""
+func matchesAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ok, _ := path.Match(pattern, name)
+		return ok
+	})
 }
 
-// tallies compares the counts of each PodTally with the Pods that were marked as counted by it, in
-// a history at rest (S7).
-func (j *Judge) tallies(records []*world.Record) {
-	succeeded, failed := map[string]int64{}, map[string]int64{}
-	for _, one := range records {
-		if !j.Curfew(one.Client) || one.Code != 200 || one.DryRun || one.Verb != "patch" || one.Resource.Kind != "Pod" || one.Before == nil {
-			continue
-		}
+// counts are what the counters of Curfew should show.
+type counts struct {
+	succeeded, failed map[string]int64 // Pods that were marked as counted, by the UID of the tally
+	swept, others     map[types.UID]bool
+}
+
+func newCounts() counts {
+	return counts{map[string]int64{}, map[string]int64{}, map[types.UID]bool{}, map[types.UID]bool{}}
+}
+
+// count notes what a counter should count.
+func (j *Judge) count(one *Record) {
+	if one.Code != 200 || one.DryRun || one.Before == nil {
+		return
+	}
+	uid := one.Before.GetUID()
+	switch {
+	case one.Verb == "delete" && one.Kind == "ConfigMap" && one.User == j.CleanupUser:
+		j.swept[uid] = true
+	case one.Verb == "delete" && one.Kind == "ConfigMap":
+		j.others[uid] = true
+	case one.Verb == "patch" && one.Kind == "Pod" && j.Curfew(one.Client):
 		after := one.After
 		if after == nil { // The finalizer was the last one: the patch says by which tally.
 			after = one.Last
 		}
-		by := after.GetAnnotations()["curfew.dev/counted-by"]
-		if by == "" || by == wellknown.CountedByNone || one.Before.GetAnnotations()["curfew.dev/counted-by"] == by {
-			continue
-		}
-		if phase, _, _ := unstructured.NestedString(one.Before.Object, "status", "phase"); phase == "Succeeded" {
-			succeeded[by]++
-		} else {
-			failed[by]++
+		by := after.GetAnnotations()[prefix+"counted-by"]
+		switch {
+		case by == "" || by == wellknown.CountedByNone || one.Before.GetAnnotations()[prefix+"counted-by"] == by:
+		case text(one.Before, "status", "phase") == "Succeeded":
+			j.succeeded[by]++
+		default:
+			j.failed[by]++
 		}
 	}
+}
+
+// tallies compares the counts of each PodTally with the Pods that were marked as counted by it
+// (S7).
+func (j *Judge) tallies() {
 	for _, key := range j.rules.of("podtallies") {
 		versions := j.rules[key]
 		tally := versions[len(versions)-1].object
@@ -112,63 +98,79 @@ func (j *Judge) tallies(records []*world.Record) {
 			continue
 		}
 		by := string(tally.GetUID())
-		has := func(field string) int64 {
-			count, _, _ := unstructured.NestedInt64(tally.Object, "status", field)
-			return count
-		}
-		if has("succeeded") != succeeded[by] || has("failed") != failed[by] {
-			j.fault("S7", nil, "%s counts %d succeeded and %d failed Pods, want %d and %d", key, has("succeeded"), has("failed"), succeeded[by], failed[by])
+		succeeded, failed := number(tally, "status", "succeeded"), number(tally, "status", "failed")
+		if succeeded != j.succeeded[by] || failed != j.failed[by] {
+			j.fault("S7", nil, "%s counts %d succeeded and %d failed Pods, want %d and %d", key, succeeded, failed, j.succeeded[by], j.failed[by])
 		}
 		j.uncounted(key, tally)
 	}
 }
 
+func number(object *unstructured.Unstructured, path ...string) int64 {
+	out, _, _ := unstructured.NestedInt64(object.Object, path...)
+	return out
+}
+
 // uncounted finds Pods that a tally should have counted.
 func (j *Judge) uncounted(key string, tally *unstructured.Unstructured) {
-	wanted, _, _ := unstructured.NestedString(tally.Object, "spec", "selector", "matchLabels", "app")
+	wanted := text(tally, "spec", "selector", "matchLabels", "app")
 	for _, of := range j.rules.of("pods") {
 		versions := j.rules[of]
 		pod := versions[len(versions)-1].object
 		if pod == nil || pod.GetNamespace() != tally.GetNamespace() || pod.GetLabels()["app"] != wanted || len(pod.GetOwnerReferences()) > 0 {
 			continue
 		}
-		if _, finished := finishOf(pod); finished && pod.GetAnnotations()["curfew.dev/counted-by"] == "" {
+		if endOf(pod, nil).finished && pod.GetAnnotations()[prefix+"counted-by"] == "" {
 			j.fault("S7", nil, "%s has not counted %s", key, of)
 		}
 	}
 }
 
 // cleanups compares the counts of cleanup policies with the DELETEs that were accepted from their
-// account, in a history at rest (S7). An object that another client deleted may be in the counts.
-func (j *Judge) cleanups(records []*world.Record) {
-	sent, others := map[types.UID]bool{}, map[types.UID]bool{}
-	for _, one := range records {
-		if one.Verb != "delete" || one.Code != 200 || one.DryRun || one.Resource.Kind != "ConfigMap" || one.Before == nil {
-			continue
-		}
-		if one.User == j.CleanupUser {
-			sent[one.Before.GetUID()] = true
-		} else {
-			others[one.Before.GetUID()] = true
-		}
-	}
+// account (S7). An object that another client deleted may be in the counts.
+func (j *Judge) cleanups() {
 	var deleted, lost int64
 	known := false
 	for _, key := range j.rules.of("clustercleanuppolicies") {
 		versions := j.rules[key]
 		policy := versions[len(versions)-1].object
-		if len(versions) == 0 || policy == nil {
+		if policy == nil {
 			return // Its counts are gone with it.
 		}
-		count, _, _ := unstructured.NestedInt64(policy.Object, "status", "deleted")
-		missing, _, _ := unstructured.NestedInt64(policy.Object, "status", "lastRun", "lost")
-		deleted, lost, known = deleted+count, lost+missing, true
+		deleted, lost, known = deleted+number(policy, "status", "deleted"), lost+number(policy, "status", "lastRun", "lost"), true
 	}
+	sent, others := int64(len(j.swept)), int64(len(j.others))
 	switch {
 	case !known:
-	case int64(len(sent)) > deleted+lost:
-		j.fault("S7", nil, "the cleanup policies count %d deleted objects, and %d were deleted", deleted, len(sent))
-	case deleted > int64(len(sent)+len(others)):
-		j.fault("S7", nil, "the cleanup policies count %d deleted objects, but only %d were deleted, and %d by others", deleted, len(sent), len(others))
+	case sent > deleted+lost:
+		j.fault("S7", nil, "the cleanup policies count %d deleted objects, and %d were deleted", deleted, sent)
+	case deleted > sent+others:
+		j.fault("S7", nil, "the cleanup policies count %d deleted objects, but only %d were deleted, and %d by others", deleted, sent, others)
 	}
+}
+
+// cleanable returns why a cleanup policy does not allow that an object is deleted.
+func (j *Judge) cleanable(one *Record) string {
+	protected, ok := one.Before.GetAnnotations()[prefix+"protect"]
+	if ok && protected != "false" {
+		return "it is protected"
+	}
+	for _, key := range j.rules.of("clustercleanuppolicies") {
+		for _, policy := range j.rules.between(key, j.since(one.Sent), one.At) {
+			if policy.object != nil && matches(policy.object, one.Before) {
+				return ""
+			}
+		}
+	}
+	return "no cleanup policy matches it"
+}
+
+// matches is how the cleanup policies of the tests match: by the name of a ConfigMap, unless label
+// keep is set.
+func matches(policy, object *unstructured.Unstructured) bool {
+	rules := entries(policy.Object, "spec", "matchConstraints", "resourceRules")
+	return object.GetLabels()["keep"] == "" && slices.ContainsFunc(rules, func(rule map[string]any) bool {
+		names, _, _ := unstructured.NestedStringSlice(rule, "resourceNames")
+		return matchesAny(names, object.GetName())
+	})
 }

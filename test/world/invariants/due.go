@@ -1,112 +1,91 @@
 package invariants
 
 import (
-	"fmt"
-	"path"
-	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"curfew.dev/curfew/test/world"
 )
 
 const (
-	annotationTTL      = "curfew.dev/ttl-after-finished"
-	annotationDeadline = "curfew.dev/active-deadline"
-	labelTTL           = "curfew.dev/ttl"
+	prefix             = "curfew.dev/"
+	annotationTTL      = prefix + "ttl-after-finished"
+	annotationDeadline = prefix + "active-deadline"
+	labelTTL           = prefix + "ttl"
+	tracking           = "batch.kubernetes.io/job-tracking"
 )
 
-// version is an object from one write to the next. object is nil where there is none.
-type version struct {
-	from, to time.Time // to is zero for the last one
+// question is whether an object is due by rules that were in effect at some time in an interval.
+type question struct {
+	timeline
 	object   *unstructured.Unstructured
+	trigger  string // "ttl" or "label": by this one alone
+	from, to time.Time
+	// ownOnly leaves out defaults.
+	ownOnly bool
 }
 
-// timeline has the versions of all objects, by resource and key.
-type timeline map[string][]version
+const noNamespace = "its namespace does not exist"
 
-func nameOf(resource, namespace, name string) string {
-	return resource + " " + strings.TrimPrefix(namespace+"/"+name, "/")
-}
-
-// add takes over a write.
-func (t timeline) add(one *world.Record) {
-	if one.Code != 200 || one.DryRun || one.Verb == "list" || one.Before == one.After {
-		return
-	}
-	if kind := one.Resource.Kind; kind == "Event" || kind == "Lease" {
-		return
-	}
-	key := nameOf(one.Resource.Resource, one.Namespace, one.Name)
-	if known := t[key]; len(known) > 0 {
-		known[len(known)-1].to = one.At
-	}
-	t[key] = append(t[key], version{from: one.At, object: one.After})
-}
-
-// between are the versions that existed at some time in an interval.
-func (t timeline) between(key string, from, to time.Time) (out []version) {
-	for _, one := range t[key] {
-		if !one.from.After(to) && (one.to.IsZero() || !one.to.Before(from)) {
-			out = append(out, one)
-		}
-	}
-	return out
-}
-
-// of are the keys of a resource.
-func (t timeline) of(resource string) (out []string) {
-	for key := range t {
-		if strings.HasPrefix(key, resource+" ") {
-			out = append(out, key)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// early returns why an object was not due when it was deleted, by no rules of the last 15 seconds.
-func (t timeline) early(one *world.Record, grain time.Duration) string {
-	why := "its namespace does not exist"
-	namespaces := []version{{object: &unstructured.Unstructured{}}}
-	if one.Namespace != "" {
-		namespaces = t.between(nameOf("namespaces", "", one.Namespace), one.Sent.Add(-staleFor), one.At)
-	}
-	for _, namespace := range namespaces {
+// due returns when the object is due at the earliest, or why it is not.
+func (q *question) due() (soonest time.Time, why string) {
+	why = noNamespace
+	for _, namespace := range q.namespaces() {
 		if namespace.object == nil {
 			continue
 		}
-		due, reason := t.due(one.Before, namespace, one.Sent.Add(-staleFor), one.At)
-		switch {
-		case reason != "":
-			why = reason
-		case one.At.Add(grain).Before(due):
-			why = fmt.Sprintf("it is due at %s", due.Format(clock))
-		default:
-			return ""
+		for _, profile := range q.profiles() {
+			at, reason := q.dueIn(namespace, endOf(q.object, profile))
+			switch {
+			case reason != "" && soonest.IsZero():
+				why = reason
+			case reason == "" && (soonest.IsZero() || at.Before(soonest)):
+				soonest, why = at, ""
+			}
 		}
 	}
-	return why
+	return soonest, why
 }
 
-// due returns when an object is due by the rules of a namespace, or why it is not.
-func (t timeline) due(object *unstructured.Unstructured, namespace version, from, to time.Time) (at time.Time, why string) {
+func (q *question) namespaces() []version {
+	if q.object.GetNamespace() == "" {
+		return []version{{object: &unstructured.Unstructured{}}}
+	}
+	return q.between(nameOf("namespaces", "", q.object.GetNamespace()), q.from, q.to)
+}
+
+// profiles are what KindProfiles said about the kind of the object; one nil if none did.
+func (q *question) profiles() (out []*unstructured.Unstructured) {
+	for _, key := range q.of("kindprofiles") {
+		for _, one := range q.between(key, q.from, q.to) {
+			if one.object != nil && text(one.object, "spec", "kind", "kind") == q.object.GetKind() {
+				out = append(out, one.object)
+			}
+		}
+	}
+	if out == nil {
+		out = append(out, nil)
+	}
+	return out
+}
+
+// dueIn returns when the object is due by the rules of a namespace, or why it is not.
+func (q *question) dueIn(namespace version, end end) (at time.Time, why string) {
 	rules := namespace.object.GetAnnotations()
-	switch {
-	case rules["curfew.dev/mode"] == "dry-run":
+	switch protected, ok := q.object.GetAnnotations()[prefix+"protect"]; {
+	case rules[prefix+"mode"] == "dry-run":
 		return at, "its namespace is in dry-run"
-	case object.GetAnnotations()["curfew.dev/protect"] == "true":
+	case ok && protected != "false":
 		return at, "it is protected"
 	}
-	least, err := time.ParseDuration(rules["curfew.dev/min-ttl"])
-	if err != nil {
-		least = 0
-	}
-	byLabel, whyLabel := labelDue(object, least)
-	byTTL, whyTTL := t.ttlDue(object, namespace, least, from, to)
+	least, _ := read(rules[prefix+"min-ttl"]) // 0 where there is none.
+	byLabel, whyLabel := q.labelDue(least)
+	byTTL, whyTTL := q.ttlDue(namespace, end, least)
 	switch {
+	case q.trigger == "label":
+		return byLabel, whyLabel
+	case q.trigger == "ttl":
+		return byTTL, whyTTL
 	case whyLabel == "" && (whyTTL != "" || byLabel.Before(byTTL)):
 		return byLabel, ""
 	case whyTTL == "":
@@ -119,22 +98,25 @@ func (t timeline) due(object *unstructured.Unstructured, namespace version, from
 
 const noLabel = "it has no TTL label"
 
-// labelDue is when an object is due by its TTL label.
-func labelDue(object *unstructured.Unstructured, least time.Duration) (at time.Time, why string) {
-	text := object.GetLabels()[labelTTL]
-	if text == "" {
+// labelDue is when the object is due by its TTL label: a duration or a date.
+func (q *question) labelDue(least time.Duration) (at time.Time, why string) {
+	value := q.object.GetLabels()[labelTTL]
+	if value == "" {
 		return at, noLabel
 	}
-	ttl, err := time.ParseDuration(text)
+	if date, err := time.Parse("2006-01-02T150405Z", value); err == nil {
+		return date, ""
+	}
+	ttl, why := read(value)
 	switch {
-	case err != nil:
-		return at, "its TTL label cannot be read"
+	case why != "":
+		return at, "its TTL label " + why
 	case ttl < least:
 		return at, "its TTL label is below the minimum of its namespace"
 	}
-	began := object.GetCreationTimestamp().Time
-	if text := object.GetAnnotations()["curfew.dev/refreshed-at"]; text != "" {
-		refreshed, err := time.Parse(time.RFC3339, text)
+	began := q.object.GetCreationTimestamp().Time
+	if value := q.object.GetAnnotations()[prefix+"refreshed-at"]; value != "" {
+		refreshed, err := time.Parse(time.RFC3339, value)
 		if err != nil {
 			return at, "its refreshed-at cannot be read"
 		}
@@ -143,165 +125,169 @@ func labelDue(object *unstructured.Unstructured, least time.Duration) (at time.T
 	return began.Add(ttl), ""
 }
 
-// ttlDue is when an object is due by its TTL after it finished.
-func (t timeline) ttlDue(object *unstructured.Unstructured, namespace version, least time.Duration, from, to time.Time) (at time.Time, why string) {
-	finished, ok := finishOf(object)
-	if !ok {
+const noTime = "it does not say when it finished"
+
+// ttlDue is when the object is due by its TTL after it finished.
+func (q *question) ttlDue(namespace version, end end, least time.Duration) (at time.Time, why string) {
+	switch {
+	case !end.finished:
 		return at, "it has not finished, and " + noLabel
+	case text(q.object, "spec", "restartPolicy") == "Always":
+		return at, "it has restartPolicy Always"
 	}
-	if created := object.GetCreationTimestamp().Time; finished.Before(created) {
-		finished = created
-	}
-	ttl, own, why := ownTTL(object)
+	ttl, own, why := end.ownTTL(q.object)
 	switch {
 	case why != "":
 		return at, why
 	case own && ttl < least:
 		return at, "its TTL is below the minimum of its namespace"
+	case end.at.IsZero() && own:
+		return at, noTime
 	case own:
-		return finished.Add(ttl), ""
+		return end.at.Add(ttl), ""
+	case q.ownOnly:
+		return at, "it has no TTL of its own"
 	}
-	if ttl, ok := t.defaultTTL(object, namespace, from, to); ok {
-		return finished.Add(max(ttl, least)), ""
+	ttl, ok := q.defaultTTL(namespace)
+	switch {
+	case !ok:
+		return at, "it has no TTL"
+	case end.at.IsZero():
+		return at, noTime
 	}
-	return at, "it has no TTL"
+	return end.at.Add(max(ttl, least)), ""
 }
 
-// ownTTL is the TTL that the author of an object set.
-func ownTTL(object *unstructured.Unstructured) (ttl time.Duration, own bool, why string) {
-	if seconds, ok, _ := unstructured.NestedInt64(object.Object, "spec", "ttlSecondsAfterFinished"); ok && object.GetKind() == "Job" {
+// ownTTL is the TTL that the author of an object set, or its stamp.
+func (e *end) ownTTL(object *unstructured.Unstructured) (ttl time.Duration, own bool, why string) {
+	annotations := object.GetAnnotations()
+	outcome, other := prefix+"ttl-after-succeeded", prefix+"ttl-after-failed"
+	if e.failed {
+		outcome, other = other, outcome
+	}
+	for _, key := range []string{outcome, annotationTTL} {
+		if value := annotations[key]; value != "" {
+			ttl, why := read(value)
+			if why != "" {
+				why = "its TTL " + why
+			}
+			return ttl, true, why
+		}
+	}
+	if seconds, ok, _ := unstructured.NestedInt64(object.Object, e.ttlField...); ok {
 		return time.Duration(seconds) * time.Second, true, ""
 	}
-	text := object.GetAnnotations()[annotationTTL]
-	if text == "" {
-		return 0, false, ""
+	switch {
+	case annotations[other] != "":
+		return 0, false, "it has a TTL for the other outcome alone"
+	case annotations[prefix+"ttl-source"] != "":
+		return 0, false, "its stamped TTL was removed"
 	}
-	ttl, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, true, "its TTL cannot be read"
-	}
-	return ttl, true, ""
+	return 0, false, ""
 }
 
-// defaultTTL is the TTL that a namespace, a tally or a policy gives an object without its own.
-func (t timeline) defaultTTL(object *unstructured.Unstructured, namespace version, from, to time.Time) (time.Duration, bool) {
-	owned := len(object.GetOwnerReferences()) > 0
-	if object.GetKind() == "Pod" {
-		for _, key := range t.of("podtallies") {
-			for _, tally := range t.between(key, from, to) {
-				if tally.object == nil || object.GetAnnotations()["curfew.dev/counted-by"] != string(tally.object.GetUID()) {
+// defaultTTL is the TTL that a tally, a namespace or a policy gives an object without its own.
+func (q *question) defaultTTL(namespace version) (ttl time.Duration, ok bool) {
+	owned := len(q.object.GetOwnerReferences()) > 0
+	if q.object.GetKind() == "Pod" {
+		for _, key := range q.of("podtallies") {
+			for _, tally := range q.between(key, q.from, q.to) {
+				if tally.object == nil || q.object.GetAnnotations()[prefix+"counted-by"] != string(tally.object.GetUID()) {
 					continue
 				}
-				text, _, _ := unstructured.NestedString(tally.object.Object, "spec", "ttlAfterCounted")
-				if ttl, err := time.ParseDuration(text); err == nil {
+				if ttl, why := read(text(tally.object, "spec", "ttlAfterCounted")); why == "" {
 					return ttl, true
 				}
 			}
 		}
 	}
-	for _, key := range []string{"curfew.dev/default-pod-ttl", "curfew.dev/default-ttl"} {
-		if onlyPods := key == "curfew.dev/default-pod-ttl"; onlyPods && object.GetKind() != "Pod" || !onlyPods && owned {
+	for _, key := range []string{prefix + "default-pod-ttl", prefix + "default-ttl"} {
+		if onlyPods := key == prefix+"default-pod-ttl"; onlyPods && q.object.GetKind() != "Pod" || !onlyPods && owned {
 			continue
 		}
-		if ttl, err := time.ParseDuration(namespace.object.GetAnnotations()[key]); err == nil && !t.older(object, namespace, key) {
+		if ttl, why := read(namespace.object.GetAnnotations()[key]); why == "" && !q.older(namespace, key) {
 			return ttl, true
 		}
 	}
-	for _, one := range t.of("lifecyclepolicies") {
-		for _, policy := range t.between(one, from, to) {
-			if ttl, ok := policyTTL(policy, object); ok {
-				return ttl, true
+	for _, one := range q.of("lifecyclepolicies") {
+		for _, policy := range q.between(one, q.from, q.to) {
+			if next, found := q.policyTTL(policy, namespace.object); found && (!ok || next < ttl) {
+				ttl, ok = next, true
 			}
 		}
 	}
-	return 0, false
+	return ttl, ok
 }
 
-// older reports whether an object is older than a default of its namespace. A Pod of a Job takes
+// older reports whether the object is older than a default of its namespace. A Pod of a Job takes
 // the default at any age.
-func (t timeline) older(object *unstructured.Unstructured, namespace version, key string) bool {
-	if len(object.GetOwnerReferences()) > 0 {
+func (q *question) older(namespace version, key string) bool {
+	annotations := namespace.object.GetAnnotations()
+	if len(q.object.GetOwnerReferences()) > 0 || annotations[prefix+"backfill"] == "true" {
 		return false
 	}
 	since := namespace.from
-	versions := t[nameOf("namespaces", "", namespace.object.GetName())]
+	versions := q.timeline[nameOf("namespaces", "", namespace.object.GetName())]
 	for i := len(versions) - 1; i >= 0; i-- {
 		one := versions[i]
 		if one.from.After(namespace.from) {
 			continue
 		}
-		if one.object == nil || one.object.GetAnnotations()[key] != namespace.object.GetAnnotations()[key] {
+		if one.object == nil || one.object.GetAnnotations()[key] != annotations[key] {
 			break
 		}
 		since = one.from
 	}
-	return object.GetCreationTimestamp().Time.Before(since.Truncate(time.Second))
+	return q.object.GetCreationTimestamp().Time.Before(since.Truncate(time.Second))
 }
 
-func policyTTL(policy version, object *unstructured.Unstructured) (time.Duration, bool) {
-	if policy.object == nil || object.GetCreationTimestamp().Time.Before(policy.object.GetCreationTimestamp().Time) || len(object.GetOwnerReferences()) > 0 {
+func (q *question) policyTTL(policy version, namespace *unstructured.Unstructured) (time.Duration, bool) {
+	if policy.object == nil || q.object.GetCreationTimestamp().Time.Before(policy.object.GetCreationTimestamp().Time) || len(q.object.GetOwnerReferences()) > 0 {
 		return 0, false
 	}
-	mode, _, _ := unstructured.NestedString(policy.object.Object, "spec", "mode")
-	text, _, _ := unstructured.NestedString(policy.object.Object, "spec", "defaults", "ttl", "value")
-	ttl, err := time.ParseDuration(text)
-	return ttl, err == nil && mode != "DryRun" && object.GetKind() == "Job"
-}
-
-// finishOf is when an object finished.
-func finishOf(object *unstructured.Unstructured) (at time.Time, ok bool) {
-	text := ""
-	switch object.GetKind() {
-	case "Job":
-		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-		for _, one := range conditions {
-			condition, _ := one.(map[string]any)
-			if condition["status"] == "True" && (condition["type"] == "Complete" || condition["type"] == "Failed") {
-				text, _ = condition["lastTransitionTime"].(string)
-			}
-		}
-	case "Pod":
-		phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
-		containers, _, _ := unstructured.NestedSlice(object.Object, "status", "containerStatuses")
-		if len(containers) > 0 && (phase == "Succeeded" || phase == "Failed") {
-			container, _ := containers[0].(map[string]any)
-			text, _, _ = unstructured.NestedString(container, "state", "terminated", "finishedAt")
-		}
-	case "Run":
-		text, _, _ = unstructured.NestedString(object.Object, "status", "finishedAt")
-		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-		if len(conditions) > 0 && text == "" {
-			condition, _ := conditions[0].(map[string]any)
-			text, _ = condition["lastTransitionTime"].(string)
-		}
+	kinds, _, _ := unstructured.NestedSlice(policy.object.Object, "spec", "match", "kinds")
+	named := len(kinds) == 0
+	for _, one := range kinds {
+		kind, _ := one.(map[string]any)
+		named = named || kind["kind"] == q.object.GetKind()
 	}
-	at, err := time.Parse(time.RFC3339, text)
-	return at, err == nil
-}
-
-// cleanable returns why a cleanup policy does not allow that an object is deleted.
-func (t timeline) cleanable(one *world.Record) string {
-	from := one.Sent.Add(-staleFor)
-	for _, key := range t.of("clustercleanuppolicies") {
-		for _, policy := range t.between(key, from, one.At) {
-			if policy.object != nil && matches(policy.object, one.Before) && one.Before.GetAnnotations()["curfew.dev/protect"] != "true" {
-				return ""
-			}
-		}
+	wanted, _, _ := unstructured.NestedStringMap(policy.object.Object, "spec", "match", "namespaceSelector", "matchLabels")
+	for key, value := range wanted {
+		named = named && namespace.GetLabels()[key] == value
 	}
-	return "no cleanup policy matches it"
+	ttl, why := read(text(policy.object, "spec", "defaults", "ttl", "value"))
+	return ttl, why == "" && named && text(policy.object, "spec", "mode") != "DryRun"
 }
 
-// matches is how the cleanup policies of the tests match: by the name of a ConfigMap, unless label
-// keep is set.
-func matches(policy, object *unstructured.Unstructured) bool {
-	rules, _, _ := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "resourceRules")
-	return object.GetLabels()["keep"] == "" && slices.ContainsFunc(rules, func(one any) bool {
-		rule, _ := one.(map[string]any)
-		names, _, _ := unstructured.NestedStringSlice(rule, "resourceNames")
-		return slices.ContainsFunc(names, func(pattern string) bool {
-			ok, _ := path.Match(pattern, object.GetName())
-			return ok
-		})
-	})
+// read reads a duration. What it cannot read keeps.
+func read(value string) (d time.Duration, why string) {
+	const unreadable = "cannot be read"
+	if value == "never" {
+		return 0, "is never"
+	}
+	if days, rest, ok := strings.Cut(value, "d"); ok {
+		d, err := time.ParseDuration(days + "h")
+		if d *= 24; err != nil || rest == "" {
+			return d, unless(err == nil, unreadable)
+		}
+		more, why := read(rest)
+		return d + more, why
+	}
+	if strings.Trim(value, "0123456789") == "" && value != "" {
+		value += "s"
+	}
+	d, err := time.ParseDuration(value)
+	return d, unless(err == nil && d >= 0, unreadable)
+}
+
+func unless(ok bool, why string) string {
+	if ok {
+		return ""
+	}
+	return why
+}
+
+func text(object *unstructured.Unstructured, path ...string) string {
+	value, _, _ := unstructured.NestedString(object.Object, path...)
+	return value
 }

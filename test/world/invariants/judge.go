@@ -9,11 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-
-	"curfew.dev/curfew/test/world"
 )
 
-// Judge judges a history.
+// Judge judges a log. Set the fields before the first record.
 type Judge struct {
 	// Curfew reports whether a client is a process of Curfew.
 	Curfew func(client string) bool
@@ -21,16 +19,23 @@ type Judge struct {
 	Own, CleanupUser string
 	// Grain is how exactly Curfew knows the API server's time: 0 if the clocks agree.
 	Grain time.Duration
+	// Since is from when on the rules count by which a DELETE was sent that was sent at a time. By
+	// default they may be 15 seconds old.
+	Since func(sent time.Time) time.Time
 	// Stopped has when a process was stopped. It changes nothing after that. Reads may go on: nothing
 	// ends the goroutines of a process in a test.
 	Stopped map[string]time.Time
-	// Settled: the history is at rest, and everything that is due was deleted.
-	Settled bool
+	// Reads: the log has what Curfew read, so that S12 can be judged.
+	Reads bool
+	// Stamped: admission runs, so that a default begins when it is written. Else an object that has
+	// only a default is never forgotten.
+	Stamped bool
 
 	faults    []string
 	rules     timeline
 	confirmed map[string]map[string]time.Time // by client, and by resource or resource/name
 	accepted  map[types.UID]int
+	counts
 }
 
 const (
@@ -45,61 +50,137 @@ const (
 // ruleKinds are the kinds that must be confirmed before a DELETE (S12).
 var ruleKinds = []string{"namespaces", "lifecyclepolicies", "kindprofiles"}
 
-// Check returns the faults of a history. Each begins with the invariant.
-func (j *Judge) Check(records []*world.Record) []string {
-	j.faults, j.rules, j.confirmed, j.accepted = nil, timeline{}, map[string]map[string]time.Time{}, map[types.UID]int{}
+// Check returns the faults of a history that has come to rest. Each begins with the invariant.
+func (j *Judge) Check(records []*Record) []string {
 	var now time.Time
 	for _, one := range records {
 		now = one.At
-		if j.Curfew(one.Client) {
-			j.one(one)
+		j.Add(one)
+	}
+	j.Settle(now, forgottenAfter)
+	return j.Faults()
+}
+
+// Faults returns the faults of the log so far. Each begins with the invariant.
+func (j *Judge) Faults() []string { return j.faults }
+
+// Add judges the next record of the log.
+func (j *Judge) Add(one *Record) {
+	if j.rules == nil {
+		j.rules, j.confirmed, j.accepted = timeline{}, map[string]map[string]time.Time{}, map[types.UID]int{}
+		j.counts = newCounts()
+	}
+	if j.Curfew(one.Client) {
+		j.curfew(one)
+	}
+	j.count(one)
+	if one.Before == nil && one.After != nil {
+		delete(j.accepted, one.After.GetUID()) // A restored backup brings it back.
+	}
+	j.rules.add(one)
+}
+
+// Settle judges the objects left at the end of the log, in a cluster at rest. They may exist for a
+// while after they are due.
+func (j *Judge) Settle(now time.Time, within time.Duration) {
+	for key, object := range j.left() {
+		if why := j.Forgotten(object, now, within); why != "" {
+			j.fault("S3", nil, "%s %s", key, why)
 		}
-		j.rules.add(one)
 	}
-	if j.Settled {
-		j.forgotten(now)
-		j.tallies(records)
-		j.cleanups(records)
+	j.tallies()
+	j.cleanups()
+}
+
+// Forgotten returns why an object should have been deleted that still exists, or "".
+func (j *Judge) Forgotten(object *unstructured.Unstructured, now time.Time, within time.Duration) string {
+	switch due, why := j.certain(object, now); {
+	case why == noTime:
+		return "has finished, and its finish time was never written"
+	case why == "" && now.Sub(due) > within:
+		return fmt.Sprintf("was due at %s and still exists at %s", due.Format(clock), now.Format(clock))
 	}
-	return j.faults
+	return ""
 }
 
 // Waits reports whether a history that was checked goes on: an object that exists at its end will be
 // due within a time, or has just been.
 func (j *Judge) Waits(now time.Time, within time.Duration) bool {
-	for _, versions := range j.rules {
-		if object := versions[len(versions)-1].object; object != nil && object.GetDeletionTimestamp() == nil {
-			if due, ok := j.rules.certain(object, now); ok && due.Add(forgottenAfter).After(now) && due.Before(now.Add(within)) {
-				return true
-			}
+	for _, object := range j.left() {
+		if due, why := j.certain(object, now); why == "" && due.Add(forgottenAfter).After(now) && due.Before(now.Add(within)) {
+			return true
 		}
 	}
 	return false
 }
 
-func (j *Judge) fault(invariant string, one *world.Record, format string, args ...any) {
+// left are the objects that exist at the end of the log.
+func (j *Judge) left() map[string]*unstructured.Unstructured {
+	out := map[string]*unstructured.Unstructured{}
+	for key, versions := range j.rules {
+		last := versions[len(versions)-1].object
+		if last != nil && last.GetDeletionTimestamp() == nil && !strings.HasPrefix(key, "namespaces ") {
+			out[key] = last
+		}
+	}
+	return out
+}
+
+// certain is when an object is due by the rules of now, if no other rule can keep it.
+func (j *Judge) certain(object *unstructured.Unstructured, now time.Time) (due time.Time, why string) {
+	switch {
+	case strings.HasPrefix(object.GetNamespace(), "kube-"):
+		return due, "it is of the system"
+	case slices.Contains(object.GetFinalizers(), tracking):
+		return due, "its Job has not counted it"
+	}
+	q := &question{timeline: j.rules, object: object, from: now, to: now, ownOnly: !j.Stamped}
+	if due, why = q.due(); why == noNamespace || strings.Contains(why, "dry-run") || strings.Contains(why, "protected") {
+		return due, why
+	}
+	deadline, bad := read(object.GetAnnotations()[annotationDeadline])
+	if object.GetKind() == "Run" && bad == "" && !marked(object) && !endOf(object, nil).finished {
+		return object.GetCreationTimestamp().Add(deadline), ""
+	}
+	return due, why
+}
+
+// Due returns when the object of a DELETE was due by rules that counted for it, or why it was not.
+func (j *Judge) Due(one *Record) (due time.Time, why string) {
+	q := &question{timeline: j.rules, object: one.Before, trigger: one.Trigger, from: j.since(one.Sent), to: one.At}
+	return q.due()
+}
+
+func (j *Judge) since(sent time.Time) time.Time {
+	if j.Since != nil {
+		return j.Since(sent)
+	}
+	return sent.Add(-staleFor)
+}
+
+func (j *Judge) fault(invariant string, one *Record, format string, args ...any) {
 	name := ""
 	if one != nil {
-		name = fmt.Sprintf("%s %s %s/%s by %s at %s: ", one.Verb, one.Resource.Resource, one.Namespace, one.Name, one.Client, one.At.Format(clock))
+		name = fmt.Sprintf("%s %s %s/%s by %s at %s: ", one.Verb, one.Resource, one.Namespace, one.Name, one.Client, one.At.Format(clock))
 	}
 	j.faults = append(j.faults, invariant+": "+name+fmt.Sprintf(format, args...))
 }
 
 const clock = "15:04:05.000"
 
-// one judges one record of Curfew.
-func (j *Judge) one(one *world.Record) {
+// curfew judges one record of Curfew.
+func (j *Judge) curfew(one *Record) {
 	if one.Verb == "list" || one.Verb == "get" {
 		j.confirm(one)
 		return
 	}
-	if at, ok := j.Stopped[one.Client]; ok && one.Sent.After(at) && one.Resource.Kind != "Event" {
+	if at, ok := j.Stopped[one.Client]; ok && one.Sent.After(at) && one.Kind != "Event" {
 		j.fault("S8", one, "the process was stopped at %s", at.Format(clock))
 	}
 	if one.Code != 200 || one.DryRun {
 		return
 	}
-	switch own := one.Resource.Group == "curfew.dev" || one.Namespace == j.Own; {
+	switch own := one.Group == "curfew.dev" || one.Namespace == j.Own && j.Own != ""; {
 	case one.Verb == "delete" && !own:
 		j.deletion(one)
 	case one.Verb != "delete" && one.Before != nil:
@@ -107,16 +188,15 @@ func (j *Judge) one(one *world.Record) {
 	}
 }
 
-// confirm notes a LIST of rules that was consistent and complete, and a GET of one, as a live
-// judgement sends it.
-func (j *Judge) confirm(one *world.Record) {
-	if one.Code != 200 || one.Query("resourceVersion") != "" || one.Query("continue") != "" || one.Query("fieldSelector") != "" {
+// confirm notes a read of rules that no cache answered.
+func (j *Judge) confirm(one *Record) {
+	if one.Code != 200 || !one.Consistent {
 		return
 	}
 	if j.confirmed[one.Client] == nil {
 		j.confirmed[one.Client] = map[string]time.Time{}
 	}
-	of := one.Resource.Resource
+	of := one.Resource
 	if one.Verb == "get" {
 		of += "/" + one.Name
 	}
@@ -125,17 +205,24 @@ func (j *Judge) confirm(one *world.Record) {
 	}
 }
 
-// confirmedAt is when a client confirmed the rules of a kind that concern a namespace; zero: never.
-func (j *Judge) confirmedAt(client, kind, namespace string) time.Time {
-	at := j.confirmed[client][kind]
-	if one := j.confirmed[client]["namespaces/"+namespace]; kind == "namespaces" && one.After(at) {
-		return one
+// unconfirmed judges a DELETE by when its client confirmed the rules last.
+func (j *Judge) unconfirmed(one *Record) {
+	for _, kind := range ruleKinds {
+		at := j.confirmed[one.Client][kind]
+		if live := j.confirmed[one.Client]["namespaces/"+one.Namespace]; kind == "namespaces" && live.After(at) {
+			at = live
+		}
+		switch {
+		case at.IsZero():
+			j.fault("S12", one, "%s were never confirmed", kind)
+		case one.Sent.Sub(at) > staleFor:
+			j.fault("S12", one, "%s were confirmed %s before it was sent", kind, one.Sent.Sub(at))
+		}
 	}
-	return at
 }
 
 // deletion judges a DELETE of Curfew that was accepted.
-func (j *Judge) deletion(one *world.Record) {
+func (j *Judge) deletion(one *Record) {
 	object := one.Before
 	j.preconditions(one)
 	if object.GetDeletionTimestamp() != nil {
@@ -145,27 +232,26 @@ func (j *Judge) deletion(one *world.Record) {
 	if j.accepted[object.GetUID()]++; j.accepted[object.GetUID()] > 1 {
 		j.fault("S7", one, "it was deleted twice")
 	}
-	if slices.Contains(object.GetFinalizers(), "batch.kubernetes.io/job-tracking") {
+	if slices.Contains(object.GetFinalizers(), tracking) {
 		j.fault("S5", one, "its Job has not counted it")
 	}
-	for _, kind := range ruleKinds {
-		switch at := j.confirmedAt(one.Client, kind, one.Namespace); {
-		case at.IsZero():
-			j.fault("S12", one, "%s were never confirmed", kind)
-		case one.Sent.Sub(at) > staleFor:
-			j.fault("S12", one, "%s were confirmed %s before it was sent", kind, one.Sent.Sub(at))
-		}
+	if j.Reads {
+		j.unconfirmed(one)
 	}
-	if why := j.rules.paused(one, triggerOf(one, j.CleanupUser)); why != "" {
+	if why := j.paused(one, j.triggerOf(one)); why != "" {
 		j.fault("S11", one, "%s", why)
 	}
-	if one.User == j.CleanupUser {
-		if why := j.rules.cleanable(one); why != "" {
+	if j.CleanupUser != "" && one.User == j.CleanupUser {
+		if why := j.cleanable(one); why != "" {
 			j.fault("S10", one, "%s", why)
 		}
 		return
 	}
-	if why := j.rules.early(one, j.Grain); why != "" {
+	due, why := j.Due(one)
+	if why == "" && one.At.Add(j.Grain).Before(due) {
+		why = fmt.Sprintf("it is due at %s, %s later", due.Format(clock), due.Sub(one.At))
+	}
+	if why != "" {
 		j.fault(kindOfEarly(why), one, "%s", why)
 	}
 }
@@ -182,28 +268,31 @@ func kindOfEarly(why string) string {
 }
 
 // preconditions judges whether a DELETE could only have deleted the state that was judged.
-func (j *Judge) preconditions(one *world.Record) {
-	object := one.Before
-	wanted := &metav1.Preconditions{}
-	if one.Options != nil && one.Options.Preconditions != nil {
-		wanted = one.Options.Preconditions
+func (j *Judge) preconditions(one *Record) {
+	object, wanted := one.Before, one.Preconditions
+	if wanted == nil {
+		wanted = &metav1.Preconditions{}
 	}
 	collected := slices.ContainsFunc(object.GetFinalizers(), func(one string) bool { return one == "orphan" || one == "foregroundDeletion" })
 	switch {
 	case wanted.UID == nil || *wanted.UID == "":
 		j.fault("S2", one, "it has no UID as a precondition")
-	case wanted.ResourceVersion == nil && !collected:
+	case *wanted.UID != object.GetUID():
+		j.fault("S2", one, "it has UID %s as a precondition, and %s was deleted", *wanted.UID, object.GetUID())
+	case (wanted.ResourceVersion == nil || *wanted.ResourceVersion == "") && !collected:
 		j.fault("S1", one, "it has no resourceVersion as a precondition")
+	case wanted.ResourceVersion != nil && *wanted.ResourceVersion != object.GetResourceVersion() && !collected:
+		j.fault("S1", one, "it has resourceVersion %s as a precondition, and %s was deleted", *wanted.ResourceVersion, object.GetResourceVersion())
 	}
 }
 
 // write judges a change that Curfew made to an object.
-func (j *Judge) write(one *world.Record) {
+func (j *Judge) write(one *Record) {
 	if one.After == nil {
 		return // The last finalizer of an object that is being deleted.
 	}
 	for _, had := range one.Before.GetFinalizers() {
-		if had != "curfew.dev/tally" && !slices.Contains(one.After.GetFinalizers(), had) {
+		if had != prefix+"tally" && !slices.Contains(one.After.GetFinalizers(), had) {
 			j.fault("S5", one, "it removes finalizer %s", had)
 		}
 	}
@@ -220,24 +309,22 @@ func (j *Judge) write(one *world.Record) {
 }
 
 // mark judges the mark of a Run that has exceeded its deadline.
-func (j *Judge) mark(one *world.Record) {
-	deadline, err := time.ParseDuration(one.Before.GetAnnotations()[annotationDeadline])
+func (j *Judge) mark(one *Record) {
+	deadline, bad := read(one.Before.GetAnnotations()[annotationDeadline])
 	due := one.Before.GetCreationTimestamp().Add(deadline)
 	switch {
-	case err != nil:
+	case bad != "":
 		j.fault("S6", one, "its deadline cannot be read")
 	case one.At.Add(j.Grain).Before(due):
 		j.fault("S1", one, "it is failed %s before its deadline", due.Sub(one.At))
 	}
-	if why := j.rules.paused(one, "deadline"); why != "" {
+	if why := j.paused(one, "deadline"); why != "" {
 		j.fault("S11", one, "%s", why)
 	}
 }
 
 func marked(run *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(run.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(one any) bool {
-		condition, _ := one.(map[string]any)
+	return slices.ContainsFunc(entries(run.Object, "status", "conditions"), func(condition map[string]any) bool {
 		return condition["reason"] == "DeadlineExceeded"
 	})
 }
@@ -247,17 +334,4 @@ func valueOf(object *unstructured.Unstructured, key string) string {
 		return value
 	}
 	return object.GetAnnotations()[key]
-}
-
-// forgotten finds objects that should have been deleted long ago (S3).
-func (j *Judge) forgotten(now time.Time) {
-	for key, versions := range j.rules {
-		last := versions[len(versions)-1]
-		if last.object == nil || last.object.GetDeletionTimestamp() != nil || strings.HasPrefix(key, "namespaces ") {
-			continue
-		}
-		if due, ok := j.rules.certain(last.object, now); ok && now.Sub(due) > forgottenAfter {
-			j.fault("S3", nil, "%s was due at %s and still exists at %s", key, due.Format(clock), now.Format(clock))
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package invariants
+package invariants_test
 
 import (
 	"strings"
@@ -12,6 +12,7 @@ import (
 
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/test/world"
+	"curfew.dev/curfew/test/world/invariants"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 type planted struct {
 	*world.World
 	t     *testing.T
-	judge *Judge
+	judge *invariants.Judge
 }
 
 func (p *planted) add(resource, text string) *unstructured.Unstructured {
@@ -220,8 +221,8 @@ func TestPlantedFaultsAreReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &planted{World: world.New(t), t: t, judge: &Judge{
-					Curfew: func(client string) bool { return client == curfew }, Own: "curfew-system", CleanupUser: cleanup, Settled: true}}
+				p := &planted{World: world.New(t), t: t, judge: &invariants.Judge{
+					Curfew: func(client string) bool { return client == curfew }, Own: "curfew-system", CleanupUser: cleanup, Reads: true}}
 				definitions, err := crd.All()
 				if err != nil {
 					t.Fatal(err)
