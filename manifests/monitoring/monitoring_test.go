@@ -268,6 +268,8 @@ func TestCheckFindsFaults(t *testing.T) {
 		`curfew_paused_scopes{class="clock"`:                                    "do not end",
 		`max(curfew_overdue_objects) >> 1 ; drop`:                               "cannot read on",
 		`leader_election_master_status{name="curfew-webhook"}`:                  `never "curfew-webhook"`,
+		`curfew_overdue_objects curfew_overdue_objects`:                         "no operator between",
+		`curfew_overdue_objects >`:                                              "a value is missing",
 		`curfew_overdue_objects_count`:                                          "is not exposed",
 		`sum(rate(curfew_admission_reviews_total{decision="mutated"}[5m])) > 0`: `never "mutated"`,
 	} {
