@@ -35,21 +35,13 @@ func component(t *testing.T, name string) []runtime.Object {
 		}
 		return files.WriteFile("/manifests/"+path, data)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	overlay := "resources: [../../base]\ncomponents: [../../components/" + name + "]\n"
-	if err := files.WriteFile("/manifests/overlays/mine/kustomization.yaml", []byte(overlay)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, files.WriteFile("/manifests/overlays/mine/kustomization.yaml", []byte(overlay)))
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/manifests/overlays/mine")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := resources.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return decode(t, "overlay", data)
 }
 

@@ -331,25 +331,20 @@ func (w webhook) selects(t *testing.T, attributes *admission.VersionedAttributes
 		return false
 	}
 	selector, err := metav1.LabelSelectorAsSelector(w.namespaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if attributes.GetNamespace() != "" && !selector.Matches(namespace) {
 		return false // Nothing without a namespace is exempted.
 	}
 	if w.objects != nil {
-		if selector, err = metav1.LabelSelectorAsSelector(w.objects); err != nil {
-			t.Fatal(err)
-		}
+		selector, err = metav1.LabelSelectorAsSelector(w.objects)
+		must(t, err)
 		selected := false // As the API server does: by the labels that it had as well.
 		for _, of := range []runtime.Object{attributes.GetObject(), attributes.GetOldObject()} {
 			if of == nil {
 				continue
 			}
 			object, err := meta.Accessor(of)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			selected = selected || selector.Matches(labels.Set(object.GetLabels()))
 		}
 		if !selected {
@@ -390,9 +385,7 @@ func parseTyped(t *testing.T, kind schema.GroupVersionKind, text string) runtime
 func parseUntyped(t *testing.T, kind schema.GroupVersionKind, text string) runtime.Object {
 	t.Helper()
 	content := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(text), &content))
 	if content["metadata"] == nil {
 		content["metadata"] = map[string]any{"name": "a"}
 	}
@@ -404,12 +397,8 @@ func parseUntyped(t *testing.T, kind schema.GroupVersionKind, text string) runti
 func block(t *testing.T, flow string) string {
 	t.Helper()
 	var content map[string]any
-	if err := yaml.Unmarshal([]byte(flow), &content); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(flow), &content))
 	out, err := yaml.Marshal(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(out)
 }

@@ -87,9 +87,7 @@ func cost(t *testing.T, evaluator celplugin.ConditionEvaluator, kind schema.Grou
 	const budget = int64(math.MaxInt64)
 	results, left, err := evaluator.ForInput(t.Context(), attributes, celplugin.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource(at), metav1.GroupVersionKind(kind)),
 		celplugin.OptionalVariableBindings{Authorizer: yes}, nil, budget)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, result := range results {
 		if result.Error != nil {
 			t.Fatal(result.Error)

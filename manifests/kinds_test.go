@@ -22,9 +22,7 @@ import (
 func served(t *testing.T, more ...*v1alpha1.KindProfile) []platform.Served {
 	t.Helper()
 	builtin, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	builtin = append(builtin, more...)
 	compiler := expression.NewCompiler(expression.DefaultCacheSize)
 	var compiled []*expression.Profile
@@ -65,16 +63,12 @@ func coveredWith(t *testing.T, in *coverage.Input, policies ...string) []webhook
 	objects := build(t, "base")
 	for _, text := range policies {
 		policy := &v1alpha1.LifecyclePolicy{}
-		if err := yaml.UnmarshalStrict([]byte(text), policy); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.UnmarshalStrict([]byte(text), policy))
 		in.Policies = append(in.Policies, policy)
 	}
 	mutating, validating, err := coverage.Configurations(in, only[*admissionv1.MutatingWebhookConfiguration](objects)[0],
 		only[*admissionv1.ValidatingWebhookConfiguration](objects)[0], admissionv1.Ignore)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return webhooks(t, append(objects, runtime.Object(mutating), runtime.Object(validating)))
 }
 

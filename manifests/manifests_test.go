@@ -85,9 +85,7 @@ func build(t *testing.T, dir string) []runtime.Object {
 		t.Fatalf("building %s: %v", dir, err)
 	}
 	data, err := resources.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return decode(t, dir, data)
 }
 
@@ -122,9 +120,7 @@ func TestEveryFileDecodesStrictlyAndIsBuilt(t *testing.T) {
 		inFiles[top] += len(decode(t, path, data))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	local := inFiles["crd"] + inFiles["namespace"] + inFiles["rbac"] + inFiles["flowcontrol"] + inFiles["webhook"]
 	if all := local + inFiles["deploy"]; built["base"] != all {
 		t.Errorf("base builds %d objects of %d in the files: a kustomization.yaml misses one", built["base"], all)
@@ -336,9 +332,7 @@ func TestDeployments(t *testing.T) {
 		budgets := 0
 		for _, b := range only[*policyv1.PodDisruptionBudget](objects) {
 			selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if selector.Matches(pod) {
 				budgets++
 				if b.Spec.MaxUnavailable.IntValue() >= int(*d.Spec.Replicas) {
@@ -401,9 +395,7 @@ func TestSamplesCarryWhatCurfewReads(t *testing.T) {
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, doc := range bytes.Split(data, []byte("\n---\n")) {
 			if !bytes.HasPrefix(doc, []byte("# ")) {
 				t.Errorf("%s: a document does not begin with what will happen", file)

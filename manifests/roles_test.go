@@ -59,9 +59,7 @@ func TestFeaturesAreAggregatedToTheControllerAlone(t *testing.T) {
 // TestNothingAggregatesToEdit: in no component either, and what aggregates to view only reads.
 func TestNothingAggregatesToEdit(t *testing.T) {
 	folders, err := os.ReadDir("components")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, folder := range folders {
 		if folder.Name() == "monitoring" {
 			continue // It has objects of the Prometheus Operator, and no role.

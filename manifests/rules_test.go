@@ -69,9 +69,7 @@ func stages(t *testing.T) []stage {
 	t.Helper()
 	const bounding = `{metadata: {name: a}, spec: {defaults: {ttl: {value: 30m}}, bounds: {minTTL: 10m, maxTTL: 1h, minDeadline: 10m, maxDeadline: 1h, protect: Deny}}}`
 	of := &v1alpha1.LifecyclePolicy{}
-	if err := yaml.UnmarshalStrict([]byte(bounding), of); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(bounding), of))
 	compiled, errs := expression.NewCompiler(expression.DefaultCacheSize).Policy(of)
 	if len(errs) > 0 {
 		t.Fatal(errs)
@@ -300,9 +298,7 @@ func called(t *testing.T, entries []webhook, compiled map[string]celplugin.Condi
 			return false
 		}
 		text, err := json.Marshal(w.conditions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if compiled[string(text)] == nil {
 			compiled[string(text)] = compile(t, w, environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 		}

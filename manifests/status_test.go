@@ -30,9 +30,7 @@ func TestStatusPolicy(t *testing.T) {
 		}
 	}
 	definitions, err := crd.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compared := policy.Spec.Validations[1].Expression
 	for _, one := range definitions {
 		if !strings.HasSuffix(one.Name, "cleanupreports.curfew.dev") {

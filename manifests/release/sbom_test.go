@@ -20,23 +20,15 @@ func TestSBOMs(t *testing.T) {
 	for url, file := range map[string]string{
 		"bom-1.6.schema.json": "bom-1.6.schema.json", "jsf-0.82.schema.json": "jsf-0.82.schemax.json", "spdx.schema.json": "spdx.schema.json",
 	} {
-		if err := compiler.AddResource(site+url, parse(t, filepath.Join(folder, "schema", file))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, compiler.AddResource(site+url, parse(t, filepath.Join(folder, "schema", file))))
 	}
 	schema, err := compiler.Compile(site + "bom-1.6.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, program := range map[string]string{"curfew": "./cmd/curfew", "kubectl-curfew": "./cmd/kubectl-curfew"} {
 		modules, err := linked.Modules(top, program, "linux/amd64")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		file, err := linked.WriteSBOM(t.TempDir(), top, name, "v0.1.0", modules)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := schema.Validate(parse(t, file)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -46,9 +38,7 @@ func TestSBOMs(t *testing.T) {
 func parse(t *testing.T, path string) any {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	out, err := jsonschema.UnmarshalJSON(file)
 	if err != nil {

@@ -312,13 +312,9 @@ func TestCommonLabels(t *testing.T) {
 // one, which lack those added since. They have their defaults, except that metrics stay as they were.
 func TestUpgradeReusesValues(t *testing.T) {
 	older, err := os.ReadFile(filepath.Join("testdata", "values-first.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	chart, err := files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	chart = maps.Clone(chart)
 	chart["values.yaml"] = older
 	const released = "sha256:2222222222222222222222222222222222222222222222222222222222222222"
@@ -331,13 +327,9 @@ func TestUpgradeReusesValues(t *testing.T) {
 		}
 	}
 	manifests, _, err := charttest.Render(chart, namespace, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	objects, err := decode([]byte(manifests))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := map[string]object{}
 	for _, o := range objects {
 		got[id(o)] = o
