@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -33,67 +32,6 @@ func TestHTTPAPIIsOffByDefault(t *testing.T) {
 	}
 	if may := mayCreate(objects, "authorization.k8s.io", "subjectaccessreviews"); !slices.Equal(may, []string{"curfew-webhook"}) {
 		t.Errorf("ClusterRoles %q may create subjectaccessreviews", may)
-	}
-}
-
-// TestHTTPAPIComponent: the Service leads to the port that --api-addr opens, and the webhook's
-// account may have the API server authenticate a user.
-func TestHTTPAPIComponent(t *testing.T) {
-	objects := component(t, "http-api")
-	if got := given(objects, "--api-addr=:8443"); !slices.Equal(got, []string{"curfew-webhook"}) {
-		t.Errorf("--api-addr is given to %q, want the webhook alone", got)
-	}
-	for _, d := range only[*appsv1.Deployment](objects) {
-		if ports := d.Spec.Template.Spec.Containers[0].Ports; d.Name == "curfew-webhook" && !slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool {
-			return p.Name == "api" && p.ContainerPort == 8443
-		}) {
-			t.Errorf("%s: no port named api with number 8443: %v", d.Name, ports)
-		}
-	}
-	for _, s := range only[*corev1.Service](objects) {
-		if !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == 8443 && p.TargetPort.StrVal == "api" }) {
-			t.Errorf("Service %s does not lead to the HTTP API: %v", s.Name, s.Spec.Ports)
-		}
-	}
-	if may := mayCreate(objects, "authentication.k8s.io", "tokenreviews"); !slices.Equal(may, []string{"curfew-webhook-http-api"}) {
-		t.Errorf("ClusterRoles %q may create tokenreviews", may)
-	}
-	for _, b := range only[*rbacv1.ClusterRoleBinding](objects) {
-		if b.RoleRef.Name == "curfew-webhook-http-api" && (len(b.Subjects) != 1 || b.Subjects[0].Name != "curfew-webhook" || b.Subjects[0].Namespace != "curfew-system") {
-			t.Errorf("%s is bound to %v", b.RoleRef.Name, b.Subjects)
-		}
-	}
-	if base := build(t, "base"); len(objects) != len(base)+2 {
-		t.Errorf("%d objects, want a role and its binding more than %d", len(objects), len(base))
-	}
-}
-
-// TestSecureMetricsComponent: both processes get the flag and may have the API server authenticate and
-// authorize scrapers, and no user may read the metrics by it.
-func TestSecureMetricsComponent(t *testing.T) {
-	objects := component(t, "secure-metrics")
-	if got := given(objects, "--metrics-secure"); !slices.Equal(got, []string{"curfew-controller", "curfew-webhook"}) {
-		t.Errorf("--metrics-secure is given to %q, want both", got)
-	}
-	if may := mayCreate(objects, "authentication.k8s.io", "tokenreviews"); !slices.Equal(may, []string{"curfew-metrics-auth"}) {
-		t.Errorf("ClusterRoles %q may create tokenreviews", may)
-	}
-	if may := mayCreate(objects, "authorization.k8s.io", "subjectaccessreviews"); !slices.Equal(may, []string{"curfew-webhook", "curfew-metrics-auth"}) {
-		t.Errorf("ClusterRoles %q may create subjectaccessreviews", may)
-	}
-	for _, b := range only[*rbacv1.ClusterRoleBinding](objects) {
-		if b.RoleRef.Name == "curfew-metrics-reader" || b.RoleRef.Name == "curfew-metrics-auth" && (len(b.Subjects) != 2 ||
-			b.Subjects[0].Name != "curfew-controller" || b.Subjects[1].Name != "curfew-webhook") {
-			t.Errorf("%s is bound to %v", b.RoleRef.Name, b.Subjects)
-		}
-	}
-	reader := slices.IndexFunc(only[*rbacv1.ClusterRole](objects), func(role *rbacv1.ClusterRole) bool { return role.Name == "curfew-metrics-reader" })
-	want := []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}
-	if reader < 0 || !equality.Semantic.DeepEqual(only[*rbacv1.ClusterRole](objects)[reader].Rules, want) {
-		t.Errorf("there is no ClusterRole curfew-metrics-reader with %v", want)
-	}
-	if base := build(t, "base"); len(objects) != len(base)+3 {
-		t.Errorf("%d objects, want two roles and a binding more than %d", len(objects), len(base))
 	}
 }
 

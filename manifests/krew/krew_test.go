@@ -18,8 +18,6 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
-
-	"curfew.dev/curfew/manifests/pack"
 )
 
 // fake builds nothing: the file says what it was to be.
@@ -169,36 +167,6 @@ func TestArchiveRuns(t *testing.T) {
 	out, err := exec.Command(plugin, "version").CombinedOutput()
 	if err != nil || !regexp.MustCompile(`^kubectl curfew version v9\.8\.7\ncommit ([0-9a-f]{40}(-dirty)?|unknown)\n$`).Match(out) {
 		t.Errorf("error %v, output %q; want version v9.8.7 and the commit", err, out)
-	}
-}
-
-// TestMakeKrew: make krew works as make help prints it, in a clone without a tag, too.
-func TestMakeKrew(t *testing.T) {
-	root, err := root()
-	must(t, err)
-	version := regexp.MustCompile(`krew -version "([^"]*)" (.*)`)
-	for name, test := range map[string]struct{ args, version, flags string }{
-		"alone":                    {"", "", ""},
-		"a commit":                 {"VERSION=0371042", "v0.0.0-g0371042", ""},
-		"a changed commit":         {"VERSION=037c104-dirty", "v0.0.0-g037c104-dirty", ""},
-		"a release":                {"VERSION=v0.1.0", "v0.1.0", ""},
-		"a release and where":      {"VERSION=v0.1.0 KREW=-url=https://example.com", "v0.1.0", "-url=https://example.com"},
-		"a commit after a tag":     {"VERSION=v0.1.0-3-g037c104", "v0.1.0-3-g037c104", ""},
-		"a folder without history": {"VERSION=unknown", "v0.0.0-gunknown", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command("make", append([]string{"-n", "krew"}, strings.Fields(test.args)...)...)
-			cmd.Dir = root
-			out, err := cmd.CombinedOutput()
-			found := version.FindSubmatch(out)
-			if err != nil || found == nil {
-				t.Fatalf("error %v, want a version in the output\n%s", err, out)
-			}
-			have := string(found[1])
-			if test.version != "" && have != test.version || !pack.Version.MatchString(have) || string(found[2]) != test.flags {
-				t.Errorf("runs %s", found[0])
-			}
-		})
 	}
 }
 

@@ -59,40 +59,41 @@ var changes = map[string]struct {
 	"crds.install": {false, ""},
 	"crds.keep":    {false, ""},
 
-	"webhook.replicas":                     {0, `"replicas":0`},
-	"webhook.args":                         {[]any{"--require-delete"}, `"--require-delete"`},
-	"webhook.resources":                    {values{"requests": values{"memory": "9Gi"}}, `"memory":"9Gi"`},
-	"webhook.podAnnotations":               {values{"a": "b"}, `"annotations":{"a":"b"}`},
-	"webhook.podLabels":                    {values{"azure.workload.identity/use": "true"}, `"azure.workload.identity/use":"true"`},
-	"webhook.extraEnv":                     {[]any{values{"name": "A", "value": "b"}}, `"env":[{"name":"A","value":"b"}]`},
-	"webhook.extraVolumes":                 {[]any{values{"name": "v", "emptyDir": values{}}}, `"volumes":[{"emptyDir":{},"name":"v"}]`},
-	"webhook.extraVolumeMounts":            {[]any{values{"name": "v", "mountPath": "/v"}}, `"volumeMounts":[{"mountPath":"/v","name":"v"}]`},
-	"webhook.securityContext":              {values{"runAsNonRoot": true}, `"securityContext":{"runAsNonRoot":true},"serviceAccountName":"curfew-webhook"`},
-	"webhook.topologySpreadConstraints":    {[]any{values{"maxSkew": 3}}, `"topologySpreadConstraints":[{"maxSkew":3}]`},
-	"webhook.nodeSelector":                 {values{"disk": "ssd"}, `"nodeSelector":{"disk":"ssd","kubernetes.io/os":"linux"}`},
-	"webhook.tolerations":                  {[]any{values{"operator": "Exists"}}, `"tolerations":[{"operator":"Exists"}]`},
-	"webhook.affinity":                     {values{"podAffinity": values{"x": "y"}}, `"affinity":{"podAffinity":{"x":"y"}}`},
-	"webhook.priorityClassName":            {"high", `"priorityClassName":"high"`},
-	"webhook.annotations":                  {values{"a": "b"}, `"annotations":{"a":"b"}`},
-	"webhook.port":                         {10250, `"--port=10250"`},
-	"webhook.healthPort":                   {18081, `"--health-addr=:18081"`},
-	"webhook.metricsPort":                  {18080, `"--metrics-addr=:18080"`},
-	"webhook.httpAPIPort":                  {18443, `"--api-addr=:18443"`},
-	"webhook.hostNetwork":                  {true, `"hostNetwork":true`},
-	"controller.replicas":                  {1, `"replicas":1`},
-	"controller.args":                      {[]any{"--require-approval"}, `"--require-approval"`},
-	"controller.resources":                 {values{"requests": values{"memory": "9Gi"}}, `"memory":"9Gi"`},
-	"controller.podAnnotations":            {values{"a": "b"}, `"annotations":{"a":"b"}`},
-	"controller.podLabels":                 {values{"azure.workload.identity/use": "true"}, `"azure.workload.identity/use":"true"`},
-	"controller.extraEnv":                  {[]any{values{"name": "A", "value": "b"}}, `"env":[{"name":"A","value":"b"}]`},
-	"controller.extraVolumes":              {[]any{values{"name": "v", "emptyDir": values{}}}, `"volumes":[{"emptyDir":{},"name":"v"}]`},
-	"controller.extraVolumeMounts":         {[]any{values{"name": "v", "mountPath": "/v"}}, `"volumeMounts":[{"mountPath":"/v","name":"v"}]`},
-	"controller.securityContext":           {values{"runAsNonRoot": true}, `"securityContext":{"runAsNonRoot":true},"serviceAccountName":"curfew-controller"`},
-	"controller.topologySpreadConstraints": {[]any{values{"maxSkew": 3}}, `"topologySpreadConstraints":[{"maxSkew":3}]`},
-	"controller.nodeSelector":              {values{"disk": "ssd"}, `"nodeSelector":{"disk":"ssd","kubernetes.io/os":"linux"}`},
-	"controller.tolerations":               {[]any{values{"operator": "Exists"}}, `"tolerations":[{"operator":"Exists"}]`},
-	"controller.affinity":                  {values{"podAffinity": values{"x": "y"}}, `"affinity":{"podAffinity":{"x":"y"}}`},
-	"controller.priorityClassName":         {"high", `"priorityClassName":"high"`},
+	"webhook.replicas":    {0, `"replicas":0`},
+	"webhook.args":        {[]any{"--require-delete"}, `"--require-delete"`},
+	"webhook.annotations": {values{"a": "b"}, `"annotations":{"a":"b"}`},
+	"webhook.port":        {10250, `"--port=10250"`},
+	"webhook.healthPort":  {18081, `"--health-addr=:18081"`},
+	"webhook.metricsPort": {18080, `"--metrics-addr=:18080"`},
+	"webhook.httpAPIPort": {18443, `"--api-addr=:18443"`},
+	"webhook.hostNetwork": {true, `"hostNetwork":true`},
+	"controller.replicas": {1, `"replicas":1`},
+	"controller.args":     {[]any{"--require-approval"}, `"--require-approval"`},
+}
+
+// each are the values that both Deployments have.
+var each = map[string]struct {
+	value any
+	shows string
+}{
+	"resources":                 {values{"requests": values{"memory": "9Gi"}}, `"memory":"9Gi"`},
+	"podAnnotations":            {values{"a": "b"}, `"annotations":{"a":"b"}`},
+	"podLabels":                 {values{"azure.workload.identity/use": "true"}, `"azure.workload.identity/use":"true"`},
+	"extraEnv":                  {[]any{values{"name": "A", "value": "b"}}, `"env":[{"name":"A","value":"b"}]`},
+	"extraVolumes":              {[]any{values{"name": "v", "emptyDir": values{}}}, `"volumes":[{"emptyDir":{},"name":"v"}]`},
+	"extraVolumeMounts":         {[]any{values{"name": "v", "mountPath": "/v"}}, `"volumeMounts":[{"mountPath":"/v","name":"v"}]`},
+	"securityContext":           {values{"runAsNonRoot": true}, `"securityContext":{"runAsNonRoot":true},"serviceAccountName":"curfew-`},
+	"topologySpreadConstraints": {[]any{values{"maxSkew": 3}}, `"topologySpreadConstraints":[{"maxSkew":3}]`},
+	"nodeSelector":              {values{"disk": "ssd"}, `"nodeSelector":{"disk":"ssd","kubernetes.io/os":"linux"}`},
+	"tolerations":               {[]any{values{"operator": "Exists"}}, `"tolerations":[{"operator":"Exists"}]`},
+	"affinity":                  {values{"podAffinity": values{"x": "y"}}, `"affinity":{"podAffinity":{"x":"y"}}`},
+	"priorityClassName":         {"high", `"priorityClassName":"high"`},
+}
+
+func init() {
+	for name, change := range each {
+		changes["webhook."+name], changes["controller."+name] = change, change
+	}
 }
 
 // beside names the value without which another has no effect.
