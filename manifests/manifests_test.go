@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"maps"
@@ -133,22 +132,6 @@ func TestEveryFileDecodesStrictlyAndIsBuilt(t *testing.T) {
 	}
 }
 
-func TestLocalOverlayReachesEveryWebhookByURL(t *testing.T) {
-	base, local := webhooks(t, build(t, "base")), webhooks(t, build(t, "overlays/local"))
-	if len(local) != len(base) {
-		t.Fatalf("%d webhooks in the overlay, %d in the base: a patch has a name that is gone", len(local), len(base))
-	}
-	for i, w := range local {
-		service := base[i].client.Service
-		if service == nil || service.Path == nil {
-			t.Fatalf("%s: no Service in the base", w.name)
-		}
-		if w.client.Service != nil || w.client.URL == nil || *w.client.URL != "https://127.0.0.1:9443"+*service.Path {
-			t.Errorf("%s %s: not reached at the URL of path %s", w.config, w.name, *service.Path)
-		}
-	}
-}
-
 func TestWebhookSettings(t *testing.T) {
 	objects := build(t, "base")
 	services := only[*corev1.Service](objects)
@@ -256,6 +239,11 @@ func TestRBACHasNothingToSpare(t *testing.T) {
 			}
 			if slices.Contains(rule.Resources, "secrets") && len(rule.ResourceNames) == 0 && !slices.Equal(rule.Verbs, []string{"create"}) {
 				t.Errorf("%s: Secrets without a name: %v", name, rule)
+			}
+			for resource, who := range map[string]string{"tokenreviews": "", "subjectaccessreviews": "ClusterRole curfew-webhook"} {
+				if slices.Contains(rule.Resources, resource) && name != who {
+					t.Errorf("%s: it may create %s: by default nothing serves the HTTP API or secure metrics", name, resource)
+				}
 			}
 			if slices.Contains(rule.Resources, "configmaps") && !slices.Equal(rule.ResourceNames, []string{settings.Name}) {
 				t.Errorf("%s: ConfigMaps beside the settings: %v", name, rule)
@@ -383,22 +371,6 @@ func TestFlowSchemasUseBuiltInLevels(t *testing.T) {
 				if s.ServiceAccount == nil || s.ServiceAccount.Namespace != "curfew-system" || !slices.Contains([]string{"curfew-controller", "curfew-cleanup"}, s.ServiceAccount.Name) {
 					t.Errorf("%s: catches requests of others: %v", f.Name, s)
 				}
-			}
-		}
-	}
-}
-
-func TestSamplesCarryWhatCurfewReads(t *testing.T) {
-	files, err := filepath.Glob("samples/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no samples (%v)", err)
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		must(t, err)
-		for _, doc := range bytes.Split(data, []byte("\n---\n")) {
-			if !bytes.HasPrefix(doc, []byte("# ")) {
-				t.Errorf("%s: a document does not begin with what will happen", file)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -56,24 +55,6 @@ func TestFeaturesAreAggregatedToTheControllerAlone(t *testing.T) {
 	}
 }
 
-// TestNothingAggregatesToEdit: in no component either, and what aggregates to view only reads.
-func TestNothingAggregatesToEdit(t *testing.T) {
-	folders, err := os.ReadDir("components")
-	must(t, err)
-	for _, folder := range folders {
-		if folder.Name() == "monitoring" {
-			continue // It has objects of the Prometheus Operator, and no role.
-		}
-		for _, role := range only[*rbacv1.ClusterRole](component(t, folder.Name())) {
-			for label := range role.Labels {
-				if to, ok := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); ok && (to != "view" || role.Name != viewers) {
-					t.Errorf("%s: %s aggregates to %s", folder.Name(), role.Name, to)
-				}
-			}
-		}
-	}
-}
-
 // TestPausesAreGrantedOnPurpose: no aggregated role contains DeletionPauses, not even that of the
 // controller, and only curfew-pause writes them.
 func TestPausesAreGrantedOnPurpose(t *testing.T) {
@@ -120,30 +101,5 @@ func TestWebhookConfigurationsAreKept(t *testing.T) {
 		if c.Name == coverage.Name && c.Webhooks != nil {
 			t.Errorf("%s has a list that applying it again would bring back", c.Name)
 		}
-	}
-}
-
-// TestDeleteAnythingIsOptIn: only the component grants every resource, and never a verb that writes
-// anything but deletions.
-func TestDeleteAnythingIsOptIn(t *testing.T) {
-	wild := func(role *rbacv1.ClusterRole) bool {
-		return slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "*") })
-	}
-	for _, role := range only[*rbacv1.ClusterRole](build(t, "base")) {
-		if wild(role) {
-			t.Errorf("%s is in the base", role.Name)
-		}
-	}
-	granted := 0
-	for _, role := range only[*rbacv1.ClusterRole](component(t, "delete-anything")) {
-		if wild(role) {
-			granted++
-			if !slices.Equal(role.Rules[0].Verbs, []string{"get", "list", "watch", "delete"}) || len(role.Rules) != 1 {
-				t.Errorf("%s has rules %v, want one: get, list, watch, delete", role.Name, role.Rules)
-			}
-		}
-	}
-	if granted != 1 {
-		t.Errorf("%d roles of the component grant every resource", granted)
 	}
 }

@@ -113,24 +113,6 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// TestSameSourceSameArchive: packed twice, an archive is the same to the byte.
-func TestSameSourceSameArchive(t *testing.T) {
-	var archives [2][]byte
-	for i := range archives {
-		dir := t.TempDir()
-		files, err := (&release{version: "v0.1.0", out: dir, platforms: []string{"linux/amd64"}, build: fake, progress: io.Discard}).pack()
-		must(t, err)
-		archives[i] = read(t, files[0])
-		// Without -url the archive is named alone: no address is made up.
-		if text := string(read(t, files[1])); !strings.Contains(text, "uri: kubectl-curfew_v0.1.0_linux_amd64.tar.gz\n") || strings.Contains(text, "://") {
-			t.Errorf("the manifest:\n%s", text)
-		}
-	}
-	if !bytes.Equal(archives[0], archives[1]) {
-		t.Error("the archives differ")
-	}
-}
-
 func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		release release

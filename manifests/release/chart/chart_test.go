@@ -55,11 +55,15 @@ func tryRender(t *testing.T, namespace string, set values) (map[string]object, s
 	if err != nil {
 		t.Fatalf("%v\n%s", err, manifests)
 	}
+	return named(objects), notes, nil
+}
+
+func named(objects []object) map[string]object {
 	out := map[string]object{}
 	for _, o := range objects {
 		out[id(o)] = o
 	}
-	return out, notes, nil
+	return out
 }
 
 // same compares what the chart renders with what kustomize builds, object by object.
@@ -282,7 +286,7 @@ func TestSchema(t *testing.T) {
 		"onlyNamespaces": []any{"a,b"}, "config": values{"policy": "kind: X"},
 		"controller.nodeSelector": values{"a": true}, "webhook.port": 443, "controller.port": 9443, "webhook.extraEnv": []any{values{"value": "a"}},
 		"commonLabels": values{"app.kubernetes.io/name": "mine"}, "webhook.podLabels": values{"curfew.dev/ttl": "1h"},
-		"issuerRef": values{"kind": "ClusterIssuer"}, "existingSecret": "a/b", "caBundle": "ca.crt", "networkPolicy": true,
+		"issuerRef": values{"kind": "ClusterIssuer"}, "existingSecret": "a/b", "caBundle": "ca.crt", "networkPolicy": true, "testNamespace": "curfew-system",
 	} {
 		if _, _, err := tryRender(t, namespace, nest(path, value)); err == nil {
 			t.Errorf("%s=%v is accepted", path, value)

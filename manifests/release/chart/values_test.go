@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"curfew.dev/curfew/manifests/release/chart/charttest"
-	"curfew.dev/curfew/policy/wellknown"
 )
 
 const pem = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
@@ -227,30 +226,6 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestOfHelm: helm test runs a Pod in a namespace of the release, which Helm never deletes. It makes
-// no hook of the Namespace: Helm would apply it over an older one and delete that after the test.
-func TestOfHelm(t *testing.T) {
-	objects, _ := render(t, namespace, values{"testNamespace": "curfew-test-1", "image": values{"tag": "v1"}})
-	space, pod := objects["namespace-curfew-test-1"], objects["pod-curfew-test"]
-	for text, o := range map[string]object{
-		`"helm.sh/resource-policy":"keep"`: space, `"curfew.dev/default-ttl":"10m"`: space, `"image":"curfew:v1"`: pod, `"namespace":"curfew-test-1"`: pod,
-		`"args":["webhook","--drain-delay=$(TTL)","--help"]`: pod, `"fieldPath":"metadata.annotations['` + wellknown.AnnotationTTL + `']"`: pod,
-		`"helm.sh/hook":"test","helm.sh/hook-delete-policy":"hook-succeeded,hook-failed"`: pod,
-	} {
-		if !strings.Contains(show(o), text) {
-			t.Errorf("want %s in %s", text, show(o))
-		}
-	}
-	if strings.Contains(show(space), "helm.sh/hook") {
-		t.Errorf("the namespace is a hook: %s", show(space))
-	}
-	for _, own := range []string{"ci", "curfew-system", "curfew-tests"} {
-		if _, _, err := tryRender(t, namespace, values{"testNamespace": own}); err == nil {
-			t.Errorf("testNamespace %s is accepted", own)
-		}
-	}
-}
-
 // TestNotes: NOTES.txt says the next commands, with the namespace that they need.
 func TestNotes(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -331,10 +306,6 @@ func TestUpgradeReusesValues(t *testing.T) {
 	must(t, err)
 	objects, err := decode([]byte(manifests))
 	must(t, err)
-	got := map[string]object{}
-	for _, o := range objects {
-		got[id(o)] = o
-	}
 	want, _ := render(t, namespace, values{"metrics": values{"secure": false}})
-	same(t, got, want)
+	same(t, named(objects), want)
 }

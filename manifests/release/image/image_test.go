@@ -128,15 +128,6 @@ func TestSameSourceSameDigest(t *testing.T) {
 	if result.Digest != first.Digest {
 		t.Errorf("%s and elsewhere %s", first.Digest, result.Digest)
 	}
-	for i := range first.Files {
-		one, err := os.ReadFile(first.Files[i])
-		must(t, err)
-		other, err := os.ReadFile(result.Files[i])
-		must(t, err)
-		if string(one) != string(other) {
-			t.Errorf("%s differs", filepath.Base(first.Files[i]))
-		}
-	}
 	for name, change := range map[string]func(*Options){
 		"time":    func(o *Options) { o.Created = o.Created.Add(time.Second) },
 		"version": func(o *Options) { o.Version = "v9.8.8" },
