@@ -54,7 +54,7 @@ func runAdmission(ctx context.Context, e *environment) (results []result, err er
 			return nil, err
 		}
 	}
-	// As the API server has it in a namespace of which Curfew knows nothing.
+	// As the API server has it in a namespace without any setting of Curfew.
 	job, err := s.client.BatchV1().Jobs(createNamespace(createNone)).Create(ctx, builders.BuildJob("", "build-000000"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return nil, fmt.Errorf("create a Job for its review: %w", err)

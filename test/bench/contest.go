@@ -15,7 +15,7 @@ import (
 
 // cargo is what falls due in a contest.
 type cargo interface {
-	// prepare makes what is there before the first heat.
+	// prepare creates the objects that all heats share.
 	prepare(ctx context.Context) error
 	create(ctx context.Context, set jobSet) error
 	// finish makes all of the set due at one second.
@@ -23,7 +23,7 @@ type cargo interface {
 	// clear deletes the remaining objects of a set.
 	clear(ctx context.Context, set jobSet) error
 	observe(ctx context.Context, set jobSet) (*observer, error)
-	// resource is what the bare loop calls for.
+	// resource names the objects for the bare loop.
 	resource() string
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // The rate runs from the first to the last, lateness from the second in which an object is due, and
-// what is early fails the heat.
+// an early deletion fails the heat.
 func TestCount(t *testing.T) {
 	due, set := time.Unix(1000, 0), jobSet{prefix: "h1", count: 3}
 	at := func(ms ...int) (seen []sighting) {

@@ -21,8 +21,8 @@ type contestant struct {
 	ends bool
 	// window ends the measurement after that time; 0: when all objects are handled.
 	window time.Duration
-	// start returns when the process will notice what is done to objects from now on. They will all be
-	// due at one instant.
+	// start returns when the process will notice each change from now on. The objects will all be due
+	// at one instant.
 	start func(ctx context.Context, e *environment, h heat) (*process, error)
 }
 

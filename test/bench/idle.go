@@ -10,7 +10,7 @@ import (
 // idleWindow is the time over which the processor time is told.
 const idleWindow = time.Minute
 
-// runIdle counts the processor time of a controller that tracks many Jobs of which none is due. The
+// runIdle counts the processor time of a controller that tracks many Jobs. None is due. The
 // busiest minute counts: Go collects garbage at least every second minute.
 func runIdle(ctx context.Context, e *environment) ([]result, error) {
 	replay, err := recordAndReplay(ctx, e, e.objects)

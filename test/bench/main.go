@@ -68,7 +68,7 @@ func choose(only string) ([]bench, error) {
 	return pick("-only", only, benches, func(b bench) string { return b.name })
 }
 
-// pick returns those of all that a comma-separated list names.
+// pick returns the items that a comma-separated list names.
 func pick[T any](flag, names string, all []T, name func(T) string) (chosen []T, err error) {
 	for wanted := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(all, func(t T) bool { return name(t) == wanted })
@@ -101,8 +101,8 @@ type options struct {
 func parse(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	fs.IntVar(&o.objects, "objects", 0, "how many objects are measured; 0: what is usual for the bench")
-	fs.IntVar(&o.rounds, "rounds", 0, "how many rounds, each of which lets every contestant run once; 0: what is usual for the bench")
+	fs.IntVar(&o.objects, "objects", 0, "how many objects are measured; 0: the usual number")
+	fs.IntVar(&o.rounds, "rounds", 0, "how many rounds, in which every contestant runs once; 0: the usual number")
 	fs.StringVar(&o.only, "only", "", "run these `benches` only, separated by commas")
 	fs.StringVar(&o.contestants, "contestants", "", "let these `contestants` only take part in drains, lateness and deadline, separated by commas")
 	fs.IntVar(&o.calls, "calls", 64, "how many calls at a time a bare loop sends")

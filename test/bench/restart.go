@@ -46,7 +46,7 @@ func runRestart(ctx context.Context, e *environment) ([]result, error) {
 	return []result{compare("restart.arm_"+sizeName(e.objects)+".vs_list", "s", arm, "bare paged list of the same Jobs", list)}, nil
 }
 
-// bareList is what a restart is measured by: how long client-go's typed client takes to list all Jobs,
+// bareList is the baseline of a restart: how long client-go's typed client takes to list all Jobs,
 // page by page, as Curfew's ServiceAccount. It runs in a process of its own, as Curfew does.
 func (e *environment) bareList(ctx context.Context, want int) (float64, error) {
 	self, err := os.Executable()
