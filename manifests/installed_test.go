@@ -13,9 +13,7 @@ import (
 // namespace.
 func TestInstalled(t *testing.T) {
 	folders, err := os.ReadDir("components")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	objects := build(t, "base")
 	for _, overlay := range []string{"namespaced", "namespaced-webhook"} {
 		objects = append(objects, build(t, "overlays/"+overlay)...)
@@ -29,9 +27,7 @@ func TestInstalled(t *testing.T) {
 	for _, object := range objects {
 		kind := object.GetObjectKind().GroupVersionKind().GroupKind()
 		named, err := meta.Accessor(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if named.GetNamespace() != "curfew-system" && kind.Kind != "Namespace" && !policy.Installed(kind, named.GetName()) {
 			t.Errorf("%s %s is not known to be installed", kind, named.GetName())
 		}

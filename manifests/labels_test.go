@@ -41,9 +41,7 @@ func TestRolesForLabelsAreOptIn(t *testing.T) {
 		}
 	}
 	data, err := os.ReadFile("components/delete-anything/role.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	anything := only[*rbacv1.ClusterRole](decode(t, "components/delete-anything/role.yaml", data))
 	for _, role := range append(roles, anything...) {
 		if role.Labels[wellknown.LabelAggregate] != "true" {

@@ -56,9 +56,7 @@ func limitsOf(t *testing.T, objects []runtime.Object, name string) *limits {
 		}
 		out.match = compile(t, out.selects, env)
 		compiler, err := celplugin.NewCompositedCompiler(env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		declared := celplugin.OptionalVariableDeclarations{HasAuthorizer: true}
 		for _, variable := range one.Spec.Variables {
 			result := compiler.CompileAndStoreVariable((*celVariable)(&variable), declared, environment.NewExpressions)
@@ -387,15 +385,11 @@ func TestLimitsAllowWhatTheControllerPlans(t *testing.T) {
 		objects := build(t, overlay)
 		mutates, validates, err := coverage.Configurations(&coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"},
 			only[*admissionv1.MutatingWebhookConfiguration](objects)[0], only[*admissionv1.ValidatingWebhookConfiguration](objects)[0], admissionv1.Fail)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rows := map[string]limited{}
 		for resource, planned := range map[string]any{mutating: mutates, validating: validates} {
 			text, err := yaml.Marshal(planned)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			rows[overlay+" "+resource] = limited{request{resource: resource, new: string(text)}, ""}
 		}
 		limitsOf(t, objects, "curfew-configurations").check(t, controllerSA, rows)

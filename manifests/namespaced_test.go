@@ -42,21 +42,13 @@ func TestNamespacedOverlay(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile("overlays/namespaced/policy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/policy.yaml", text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(dir+"/policy.yaml", text, 0o600))
 	definitions, err := crd.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	schemas, err := lint.NewSchemas(definitions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	read, _, err := follow.Files{Dir: dir, Stored: schemas.Stored}.Read(t.Context())
 	if err != nil || len(read) != 1 {
 		t.Errorf("read %d objects: %v", len(read), err)

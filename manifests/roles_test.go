@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -56,26 +55,6 @@ func TestFeaturesAreAggregatedToTheControllerAlone(t *testing.T) {
 	}
 }
 
-// TestNothingAggregatesToEdit: in no component either, and what aggregates to view only reads.
-func TestNothingAggregatesToEdit(t *testing.T) {
-	folders, err := os.ReadDir("components")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, folder := range folders {
-		if folder.Name() == "monitoring" {
-			continue // It has objects of the Prometheus Operator, and no role.
-		}
-		for _, role := range only[*rbacv1.ClusterRole](component(t, folder.Name())) {
-			for label := range role.Labels {
-				if to, ok := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); ok && (to != "view" || role.Name != viewers) {
-					t.Errorf("%s: %s aggregates to %s", folder.Name(), role.Name, to)
-				}
-			}
-		}
-	}
-}
-
 // TestPausesAreGrantedOnPurpose: no aggregated role contains DeletionPauses, not even that of the
 // controller, and only curfew-pause writes them.
 func TestPausesAreGrantedOnPurpose(t *testing.T) {
@@ -102,74 +81,25 @@ func TestPausesAreGrantedOnPurpose(t *testing.T) {
 	}
 }
 
-// TestPrecreatedWebhooks: with the component the controller creates no webhook configuration, and
-// those that it fills in have no list that applying them again would bring back. Nothing of AKS
-// changes any configuration.
-func TestPrecreatedWebhooks(t *testing.T) {
-	may := func(verb, with string) (found bool) {
-		objects := build(t, "base")
-		if with != "" {
-			objects = component(t, with)
-		}
-		for _, role := range only[*rbacv1.ClusterRole](objects) {
-			for _, rule := range role.Rules {
-				if slices.Contains(rule.Verbs, verb) && slices.Contains(rule.APIGroups, admissionv1.GroupName) {
-					found = true
-				}
-			}
-		}
-		return found
-	}
-	if !may("create", "") || may("create", "precreated-webhooks") || !may("update", "precreated-webhooks") {
-		t.Error("create is not what the component takes away")
-	}
-	for _, name := range []string{"", "precreated-webhooks"} {
-		if may("delete", name) {
-			t.Error("Curfew may delete webhook configurations")
-		}
-	}
-	objects := component(t, "precreated-webhooks")
-	empty := 0
-	look := func(c *metav1.ObjectMeta, bare bool) {
-		if c.Name == coverage.Name && bare {
-			empty++
-		}
-		if c.Labels["admissions.enforcer/disabled"] != "true" {
-			t.Errorf("%s lacks the label that has AKS leave namespaceSelectors alone", c.Name)
-		}
-	}
-	for _, c := range only[*admissionv1.MutatingWebhookConfiguration](objects) {
-		look(&c.ObjectMeta, c.Webhooks == nil)
-	}
-	for _, c := range only[*admissionv1.ValidatingWebhookConfiguration](objects) {
-		look(&c.ObjectMeta, c.Webhooks == nil)
-	}
-	if empty != 2 {
-		t.Errorf("%d empty configurations, want both", empty)
-	}
-}
-
-// TestDeleteAnythingIsOptIn: only the component grants every resource, and never a verb that writes
-// anything but deletions.
-func TestDeleteAnythingIsOptIn(t *testing.T) {
-	wild := func(role *rbacv1.ClusterRole) bool {
-		return slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "*") })
-	}
-	for _, role := range only[*rbacv1.ClusterRole](build(t, "base")) {
-		if wild(role) {
-			t.Errorf("%s is in the base", role.Name)
-		}
-	}
-	granted := 0
-	for _, role := range only[*rbacv1.ClusterRole](component(t, "delete-anything")) {
-		if wild(role) {
-			granted++
-			if !slices.Equal(role.Rules[0].Verbs, []string{"get", "list", "watch", "delete"}) || len(role.Rules) != 1 {
-				t.Errorf("%s has rules %v, want one: get, list, watch, delete", role.Name, role.Rules)
+// TestWebhookConfigurationsAreKept: Curfew may not delete webhook configurations, and with component
+// precreated-webhooks it may not create any, but fills in those that it is given empty.
+func TestWebhookConfigurationsAreKept(t *testing.T) {
+	for name, verbs := range map[string][]string{"cert-manager": {"create", "update"}, "precreated-webhooks": {"update"}} {
+		objects := component(t, name)
+		for _, verb := range []string{"create", "update", "delete"} {
+			may := slices.ContainsFunc(only[*rbacv1.ClusterRole](objects), func(role *rbacv1.ClusterRole) bool {
+				return slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+					return slices.Contains(rule.Verbs, verb) && slices.Contains(rule.APIGroups, admissionv1.GroupName)
+				})
+			})
+			if may != slices.Contains(verbs, verb) {
+				t.Errorf("%s: Curfew may %s webhook configurations: %t", name, verb, may)
 			}
 		}
 	}
-	if granted != 1 {
-		t.Errorf("%d roles of the component grant every resource", granted)
+	for _, c := range only[*admissionv1.ValidatingWebhookConfiguration](component(t, "precreated-webhooks")) {
+		if c.Name == coverage.Name && c.Webhooks != nil {
+			t.Errorf("%s has a list that applying it again would bring back", c.Name)
+		}
 	}
 }

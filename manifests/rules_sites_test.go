@@ -23,9 +23,7 @@ func invented(t *testing.T) *v1alpha1.KindProfile {
   state: {finished: "false", finishTime: "null", outcome: "'Failed'"}, fields: {ttl: spec.ttl},
   runtime: {reference: {name: spec.track}, kinds: [{group: example.com, version: v1, kind: Track, resource: tracks, ttl: [spec.ttl]}]}}}`
 	out := &v1alpha1.KindProfile{}
-	if err := yaml.UnmarshalStrict([]byte(text), out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(text), out))
 	return out
 }
 
@@ -41,13 +39,9 @@ type sweptKind struct {
 func sweptKinds(t *testing.T) []sweptKind {
 	t.Helper()
 	objects, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known, err := platform.New(append(objects, invented(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out []sweptKind
 	for kind, profile := range known.Snapshot().Profiles {
 		of := sweptKind{Profile: profile, typed: slices.Contains([]string{"", "apps", "batch"}, kind.Group)}

@@ -2,16 +2,13 @@ package manifests
 
 import (
 	"maps"
-	"strconv"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/cel/environment"
 
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -30,9 +27,7 @@ func TestStatusPolicy(t *testing.T) {
 		}
 	}
 	definitions, err := crd.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compared := policy.Spec.Validations[1].Expression
 	for _, one := range definitions {
 		if !strings.HasSuffix(one.Name, "cleanupreports.curfew.dev") {
@@ -63,20 +58,6 @@ func statusPolicy(t *testing.T, objects []runtime.Object) *admissionv1.Validatin
 
 // TestStatusPolicyOnRequests: what the policy denies, and to whom.
 func TestStatusPolicyOnRequests(t *testing.T) {
-	policy := statusPolicy(t, build(t, "base"))
-	selects := webhook{config: "policy", name: "match", namespaces: &metav1.LabelSelector{}}
-	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
-		selects.rules = append(selects.rules, rule.RuleWithOperations)
-	}
-	for _, condition := range policy.Spec.MatchConditions {
-		selects.conditions = append(selects.conditions, admissionv1.MatchCondition(condition))
-	}
-	permits := webhook{config: "policy", name: "validations"}
-	for i, one := range policy.Spec.Validations {
-		permits.conditions = append(permits.conditions, admissionv1.MatchCondition{Name: strconv.Itoa(i), Expression: one.Expression})
-	}
-	env := environment.MustBaseEnvSet(oldest)
-	match, validate := compile(t, selects, env), compile(t, permits, env)
 	maps.Copy(kinds, map[string]schema.GroupVersionKind{"podtallies": v1alpha1.GroupVersion.WithKind("PodTally"),
 		"cleanupreports": v1alpha1.GroupVersion.WithKind("CleanupReport"), "clustercleanupreports": v1alpha1.GroupVersion.WithKind("ClusterCleanupReport")})
 	const (
@@ -90,38 +71,27 @@ func TestStatusPolicyOnRequests(t *testing.T) {
 		theirs  = "{metadata: {name: a, labels: {curfew.dev/cleanup-run: r, a: c}}, policy: {name: p, uid: u}, run: r, page: 1, objects: [{name: x}]}"
 		another = "{metadata: {name: a}, policy: {name: p, uid: u}, run: r, page: 1, objects: [{name: y}]}"
 	)
-	for name, r := range map[string]struct {
-		request
-		denied bool
-	}{
-		"a policy's status":            {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since}, true},
-		"… that is removed":            {request{resource: "lifecyclepolicies", sub: "status", old: since, new: plain}, true},
-		"… by Curfew":                  {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: controllerSA}, false},
-		"… by its webhook":             {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "system:serviceaccount:curfew-system:curfew-webhook"}, true},
-		"… by an account of the name":  {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "system:serviceaccount:team:curfew-controller"}, true},
-		"… by an administrator":        {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "kubernetes-admin"}, true},
-		"metadata by a status write":   {request{resource: "lifecyclepolicies", sub: "status", old: since, new: noted}, false},
-		"a policy's spec":              {request{resource: "lifecyclepolicies", old: plain, new: "{metadata: {name: a}, spec: {x: 2}}"}, false},
-		"a new policy":                 {request{resource: "lifecyclepolicies", new: plain}, false},
-		"a tally's counts":             {request{resource: "podtallies", sub: "status", old: plain, new: "{metadata: {name: a}, spec: {x: 1}, status: {succeeded: 99}}"}, true},
-		"a Job's status":               {request{resource: "jobs", sub: "status", old: bareJob, new: "{metadata: {name: a}, spec: {template: {spec: {}}}, status: {active: 1}}"}, false},
-		"a new report":                 {request{resource: "cleanupreports", new: page}, true},
-		"… of the cluster":             {request{resource: "clustercleanupreports", new: page}, true},
-		"… by Curfew, a new one":       {request{resource: "cleanupreports", new: page, user: controllerSA}, false},
-		"a changed report":             {request{resource: "cleanupreports", old: page, new: another}, true},
-		"… of the cluster, changed":    {request{resource: "clustercleanupreports", old: page, new: another}, true},
-		"… by Curfew, changed":         {request{resource: "cleanupreports", old: page, new: another, user: controllerSA}, false},
-		"the run in a report's labels": {request{resource: "cleanupreports", old: labels, new: moved}, true},
-		"… that are removed":           {request{resource: "cleanupreports", old: labels, new: page}, true},
-		"… of others":                  {request{resource: "cleanupreports", old: labels, new: theirs}, false},
-		"a report's owners":            {request{resource: "cleanupreports", old: page, new: orphan, user: "system:serviceaccount:kube-system:generic-garbage-collector"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			attributes := r.attributes(t, parseUntyped)
-			denied := selects.selects(t, attributes, r.namespaceLabels()) && selects.matches(t, attributes, match, "") && !permits.matches(t, attributes, validate, "")
-			if denied != r.denied {
-				t.Errorf("denied: %t", denied)
-			}
-		})
-	}
+	limitsOf(t, build(t, "base"), "curfew-status").check(t, "someone", map[string]limited{
+		"a policy's status":            {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since}, "the status"},
+		"… that is removed":            {request{resource: "lifecyclepolicies", sub: "status", old: since, new: plain}, "the status"},
+		"… by Curfew":                  {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: controllerSA}, ""},
+		"… by its webhook":             {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "system:serviceaccount:curfew-system:curfew-webhook"}, "the status"},
+		"… by an account of the name":  {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "system:serviceaccount:team:curfew-controller"}, "the status"},
+		"… by an administrator":        {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "kubernetes-admin"}, "the status"},
+		"metadata by a status write":   {request{resource: "lifecyclepolicies", sub: "status", old: since, new: noted}, ""},
+		"a policy's spec":              {request{resource: "lifecyclepolicies", old: plain, new: "{metadata: {name: a}, spec: {x: 2}}"}, ""},
+		"a new policy":                 {request{resource: "lifecyclepolicies", new: plain}, ""},
+		"a tally's counts":             {request{resource: "podtallies", sub: "status", old: plain, new: "{metadata: {name: a}, spec: {x: 1}, status: {succeeded: 99}}"}, "the status"},
+		"a Job's status":               {request{resource: "jobs", sub: "status", old: bareJob, new: "{metadata: {name: a}, spec: {template: {spec: {}}}, status: {active: 1}}"}, ""},
+		"a new report":                 {request{resource: "cleanupreports", new: page}, "write reports"},
+		"… of the cluster":             {request{resource: "clustercleanupreports", new: page}, "write reports"},
+		"… by Curfew, a new one":       {request{resource: "cleanupreports", new: page, user: controllerSA}, ""},
+		"a changed report":             {request{resource: "cleanupreports", old: page, new: another}, "write reports"},
+		"… of the cluster, changed":    {request{resource: "clustercleanupreports", old: page, new: another}, "write reports"},
+		"… by Curfew, changed":         {request{resource: "cleanupreports", old: page, new: another, user: controllerSA}, ""},
+		"the run in a report's labels": {request{resource: "cleanupreports", old: labels, new: moved}, "write reports"},
+		"… that are removed":           {request{resource: "cleanupreports", old: labels, new: page}, "write reports"},
+		"… of others":                  {request{resource: "cleanupreports", old: labels, new: theirs}, ""},
+		"a report's owners":            {request{resource: "cleanupreports", old: page, new: orphan, user: "system:serviceaccount:kube-system:generic-garbage-collector"}, ""},
+	})
 }

@@ -21,9 +21,7 @@ func TestTriggersInSchemas(t *testing.T) {
 	for _, version := range versions {
 		triggers, _, err := unstructured.NestedMap(version.(map[string]any),
 			"schema", "openAPIV3Schema", "properties", "spec", "properties", "triggers")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if have, _, _ := unstructured.NestedStringSlice(triggers, "items", "enum"); !slices.Equal(have, pausable) {
 			t.Errorf("a DeletionPause can name %v, want %v: see PauseTrigger in package v1alpha1", have, pausable)
 		}
@@ -49,15 +47,10 @@ func TestTriggersInSchemas(t *testing.T) {
 func read(t *testing.T, file string) map[string]any {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if data, err = yaml.YAMLToJSON(data); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	data, err = yaml.YAMLToJSON(data)
+	must(t, err)
 	var out map[string]any
-	if err := json.Unmarshal(data, &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(data, &out))
 	return out
 }

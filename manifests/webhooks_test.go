@@ -45,3 +45,10 @@ func webhooks(t *testing.T, objects []runtime.Object) []webhook {
 }
 
 func newBuffered(data []byte) *bufio.Reader { return bufio.NewReader(bytes.NewReader(data)) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

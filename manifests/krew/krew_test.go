@@ -18,8 +18,6 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
-
-	"curfew.dev/curfew/manifests/pack"
 )
 
 // fake builds nothing: the file says what it was to be.
@@ -30,9 +28,7 @@ func fake(goos, goarch, version, file string) error {
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -40,21 +36,16 @@ func read(t *testing.T, file string) []byte {
 func unpack(t *testing.T, archive []byte) (content map[string][]byte, programs []string) {
 	t.Helper()
 	zipped, err := gzip.NewReader(bytes.NewReader(archive))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content = map[string][]byte{}
 	for packed := tar.NewReader(zipped); ; {
 		header, err := packed.Next()
 		if errors.Is(err, io.EOF) {
 			return content, programs
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if content[header.Name], err = io.ReadAll(packed); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		content[header.Name], err = io.ReadAll(packed)
+		must(t, err)
 		if header.Mode&0o111 != 0 {
 			programs = append(programs, header.Name)
 		}
@@ -70,9 +61,7 @@ func TestManifest(t *testing.T) {
 	var progress strings.Builder
 	files, err := (&release{version: "v1.2.3", out: dir, url: "https://example.com/releases/v1.2.3/", homepage: "https://example.com",
 		platforms: all, build: fake, progress: &progress}).pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(files) != len(all)+2 || filepath.Base(files[len(all)+1]) != "kubectl-curfew_v1.2.3.cdx.json" {
 		t.Errorf("wrote %v", files)
 	}
@@ -80,9 +69,7 @@ func TestManifest(t *testing.T) {
 		t.Errorf("progress %q", shown)
 	}
 	var manifest plugin
-	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, "curfew.yaml")), &manifest); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(read(t, filepath.Join(dir, "curfew.yaml")), &manifest))
 	if manifest.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || manifest.Kind != "Plugin" || manifest.Metadata.Name != "curfew" ||
 		manifest.Spec.Version != "v1.2.3" || manifest.Spec.Homepage != "https://example.com" {
 		t.Errorf("the manifest begins with %+v", manifest)
@@ -126,26 +113,6 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// TestSameSourceSameArchive: packed twice, an archive is the same to the byte.
-func TestSameSourceSameArchive(t *testing.T) {
-	var archives [2][]byte
-	for i := range archives {
-		dir := t.TempDir()
-		files, err := (&release{version: "v0.1.0", out: dir, platforms: []string{"linux/amd64"}, build: fake, progress: io.Discard}).pack()
-		if err != nil {
-			t.Fatal(err)
-		}
-		archives[i] = read(t, files[0])
-		// Without -url the archive is named alone: no address is made up.
-		if text := string(read(t, files[1])); !strings.Contains(text, "uri: kubectl-curfew_v0.1.0_linux_amd64.tar.gz\n") || strings.Contains(text, "://") {
-			t.Errorf("the manifest:\n%s", text)
-		}
-	}
-	if !bytes.Equal(archives[0], archives[1]) {
-		t.Error("the archives differ")
-	}
-}
-
 func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		release release
@@ -175,49 +142,13 @@ func TestArchiveRuns(t *testing.T) {
 	dir := t.TempDir()
 	asMake := func(_, _, version, file string) error { return compile(version, file, nil) }
 	files, err := (&release{version: "v9.8.7", out: dir, platforms: []string{runtime.GOOS + "/" + runtime.GOARCH}, build: asMake, progress: io.Discard}).pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content, _ := unpack(t, read(t, files[0]))
 	plugin := filepath.Join(dir, binary(runtime.GOOS))
-	if err := os.WriteFile(plugin, content[binary(runtime.GOOS)], 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(plugin, content[binary(runtime.GOOS)], 0o700))
 	out, err := exec.Command(plugin, "version").CombinedOutput()
 	if err != nil || !regexp.MustCompile(`^kubectl curfew version v9\.8\.7\ncommit ([0-9a-f]{40}(-dirty)?|unknown)\n$`).Match(out) {
 		t.Errorf("error %v, output %q; want version v9.8.7 and the commit", err, out)
-	}
-}
-
-// TestMakeKrew: make krew works as make help prints it, in a clone without a tag, too.
-func TestMakeKrew(t *testing.T) {
-	root, err := root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	version := regexp.MustCompile(`krew -version "([^"]*)" (.*)`)
-	for name, test := range map[string]struct{ args, version, flags string }{
-		"alone":                    {"", "", ""},
-		"a commit":                 {"VERSION=0371042", "v0.0.0-g0371042", ""},
-		"a changed commit":         {"VERSION=037c104-dirty", "v0.0.0-g037c104-dirty", ""},
-		"a release":                {"VERSION=v0.1.0", "v0.1.0", ""},
-		"a release and where":      {"VERSION=v0.1.0 KREW=-url=https://example.com", "v0.1.0", "-url=https://example.com"},
-		"a commit after a tag":     {"VERSION=v0.1.0-3-g037c104", "v0.1.0-3-g037c104", ""},
-		"a folder without history": {"VERSION=unknown", "v0.0.0-gunknown", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command("make", append([]string{"-n", "krew"}, strings.Fields(test.args)...)...)
-			cmd.Dir = root
-			out, err := cmd.CombinedOutput()
-			found := version.FindSubmatch(out)
-			if err != nil || found == nil {
-				t.Fatalf("error %v, want a version in the output\n%s", err, out)
-			}
-			have := string(found[1])
-			if test.version != "" && have != test.version || !pack.Version.MatchString(have) || string(found[2]) != test.flags {
-				t.Errorf("runs %s", found[0])
-			}
-		})
 	}
 }
 
@@ -252,4 +183,11 @@ type platform struct {
 
 type selector struct {
 	MatchLabels map[string]string `json:"matchLabels"`
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -59,18 +59,14 @@ type panel struct {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
 func alerts(t *testing.T) []alert {
 	t.Helper()
 	var file rules
-	if err := yaml.UnmarshalStrict(read(t, "rules.yml"), &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(read(t, "rules.yml"), &file))
 	var out []alert
 	for _, group := range file.Spec.Groups {
 		out = append(out, group.Rules...)
@@ -83,9 +79,7 @@ func panels(t *testing.T) []panel {
 	var dashboard struct {
 		Panels []panel `json:"panels"`
 	}
-	if err := json.Unmarshal(read(t, "dashboard.json"), &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(read(t, "dashboard.json"), &dashboard))
 	return dashboard.Panels
 }
 
@@ -268,6 +262,8 @@ func TestCheckFindsFaults(t *testing.T) {
 		`curfew_paused_scopes{class="clock"`:                                    "do not end",
 		`max(curfew_overdue_objects) >> 1 ; drop`:                               "cannot read on",
 		`leader_election_master_status{name="curfew-webhook"}`:                  `never "curfew-webhook"`,
+		`curfew_overdue_objects curfew_overdue_objects`:                         "no operator between",
+		`curfew_overdue_objects >`:                                              "a value is missing",
 		`curfew_overdue_objects_count`:                                          "is not exposed",
 		`sum(rate(curfew_admission_reviews_total{decision="mutated"}[5m])) > 0`: `never "mutated"`,
 	} {
@@ -318,9 +314,7 @@ func leaseName(t *testing.T) string {
 	t.Helper()
 	for _, doc := range strings.Split(string(read(t, "../rbac/controller.yaml")), "\n---\n") {
 		var role rbacv1.Role
-		if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(doc), &role))
 		for _, rule := range role.Rules {
 			if slices.Contains(rule.Resources, "leases") && len(rule.ResourceNames) == 1 {
 				return rule.ResourceNames[0]
@@ -349,9 +343,7 @@ func TestPodMonitorsFindThePods(t *testing.T) {
 		} `json:"spec"`
 	}
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := 0
 	for _, resource := range built.Resources() {
 		if resource.GetNamespace() != "curfew-system" {
@@ -362,14 +354,10 @@ func TestPodMonitorsFindThePods(t *testing.T) {
 		}
 		found++
 		var m monitor
-		if err := yaml.Unmarshal([]byte(resource.MustYaml()), &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(resource.MustYaml()), &m))
 		name := strings.TrimPrefix(m.Metadata.Name, "curfew-")
 		var deployment appsv1.Deployment
-		if err := yaml.UnmarshalStrict(read(t, "../deploy/"+name+".yaml"), &deployment); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.UnmarshalStrict(read(t, "../deploy/"+name+".yaml"), &deployment))
 		for label, value := range m.Spec.Selector.MatchLabels {
 			if deployment.Spec.Template.Labels[label] != value {
 				t.Errorf("%s: the Pods are not labelled %s=%s", m.Metadata.Name, label, value)
@@ -385,5 +373,12 @@ func TestPodMonitorsFindThePods(t *testing.T) {
 	}
 	if found != 2 || built.Size() != 4 {
 		t.Errorf("%d PodMonitors in %d objects, want 2 in 4", found, built.Size())
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

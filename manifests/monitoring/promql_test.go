@@ -66,6 +66,9 @@ func scan(expr string) (query, error) {
 		return ""
 	}
 	for i := 0; i < len(list); i++ {
+		if i > 0 && operand(list[i]) && (operand(list[i-1]) || slices.Contains([]string{"}", "]"}, list[i-1][len(list[i-1])-1:])) {
+			return out, fmt.Errorf("no operator between %s and %s", list[i-1], list[i])
+		}
 		switch t := list[i]; {
 		case t == "(":
 			before := ""
@@ -117,6 +120,9 @@ func scan(expr string) (query, error) {
 			return out, fmt.Errorf("%s without a metric before it", t)
 		}
 	}
+	if last := at(len(list) - 1); !operand(last) && !strings.ContainsAny(last, ")}]") {
+		return out, fmt.Errorf("a value is missing after %q", last)
+	}
 	if len(open) > 0 {
 		return out, fmt.Errorf("%d brackets stay open", len(open))
 	}
@@ -124,6 +130,12 @@ func scan(expr string) (query, error) {
 		return out, fmt.Errorf("no metric")
 	}
 	return out, nil
+}
+
+// operand reports whether a token is a metric or a number.
+func operand(token string) bool {
+	number := token != "" && token[0] >= '0' && token[0] <= '9'
+	return number || word.MatchString(token) && !slices.Contains(slices.Concat(aggregations, functions, groupings, operators), token)
 }
 
 // match reads matchers from list[i] on and returns where the closing brace stands.

@@ -70,9 +70,7 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 	out := map[string]*dto.MetricFamily{}
 	for _, gatherer := range []prometheus.Gatherer{registry, ctrlmetrics.Registry} {
 		list, err := gatherer.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, family := range list {
 			out[family.GetName()] = family
 		}
@@ -88,9 +86,7 @@ func (a answers) Delete(_ context.Context, r deletion.Request) deletion.Response
 func triggers(t *testing.T, sender deletion.Sender, registerer prometheus.Registerer) []engine.Trigger {
 	t.Helper()
 	do, err := deletion.New(sender, nil, registerer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return []engine.Trigger{{Name: "ttl", Action: do, Deletes: true}, {Name: "cleanup", Action: do, Deletes: true}}
 }
 
@@ -136,9 +132,7 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 		}, registry),
 		Skew: skew, Ping: ping, Clock: clock.RealClock{}, Registerer: registry,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	due := time.Now().Add(-time.Minute)
 	// An API that does not honour the resourceVersion: each deletion is by UID alone.
 	kinds := map[string]engine.Kind{}
@@ -156,9 +150,7 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 			Expiry: at, Source: "object", Backfill: name == "old"}
 	}
 	expiry.Upsert(object("later", time.Now().Add(time.Hour)))
-	if err := ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ping(t.Context()))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- expiry.Run(ctx) }()
@@ -187,13 +179,9 @@ var nothing = platform.Offline{Platform: platform.SnapshotOf(nil, nil)}
 func unusableValue(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
 	reports, err := feed.NewReports(events.NewFakeRecorder(10), logr.Discard(), registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	expiry, err := engine.New(engine.Options{Triggers: triggers(t, answers{}, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	finished := metav1.NewTime(time.Now().Add(-time.Hour))
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "j", UID: "u", Annotations: map[string]string{wellknown.AnnotationTTL: "soon"}},
@@ -207,9 +195,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 			return policy.FactsOfJob(o.(*batchv1.Job)), nil
 		},
 	}, feed.Options{Engine: expiry, Cached: nothing, Live: nothing, Reports: reports, Log: logr.Discard()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := one.Judge(t.Context(), engine.Entry{Namespace: "ci", Name: "j", UID: "u"}); err != nil {
 		t.Fatal(err)
 	}
@@ -219,13 +205,9 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 func census(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
 	counted, err := feed.NewSyncedMetric(registry, clock.RealClock{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	expiry, err := engine.New(engine.Options{Triggers: triggers(t, answers{}, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known := make(chan struct{})
 	one, err := feed.New(feed.Kind{
 		Profile: policy.JobProfile, Triggers: []*feed.Trigger{feed.TTLs(nil)},
@@ -236,9 +218,7 @@ func census(t *testing.T, registry *prometheus.Registry) {
 			return all, nil
 		},
 	}, feed.Options{Engine: expiry, Cached: nothing, Live: nothing, Log: logr.Discard(), Synced: counted, Listed: func(int) { close(known) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	go func() { _ = one.Run(t.Context()) }()
 	<-known
 }
@@ -280,9 +260,7 @@ func unused(t *testing.T, registry *prometheus.Registry) {
 	followed, err := follow.NewPlatform(follow.Options{
 		Clock: clock.RealClock{}, Source: func(schema.GroupVersionResource) follow.Source { return nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, errLabels := discovery.New(discovery.Options{Clock: clock.RealClock{}, Registerer: registerer})
 	_, errProfiles := discovery.NewProfiles(discovery.ProfilesOptions{Platform: followed, Clock: clock.RealClock{}, Registerer: registerer})
 	_, errBackfill := backfill.New(backfill.Options{Clock: clock.RealClock{}, Registerer: registerer})
@@ -292,9 +270,7 @@ func unused(t *testing.T, registry *prometheus.Registry) {
 	})
 	_, errTally := tally.New(tally.Options{Tallies: noTallies{}, Clock: clock.RealClock{}, Registerer: registerer})
 	_, errRules := follow.NewRules(followed, &follow.Namespaces{}, clock.RealClock{}, logr.Discard(), registry)
-	if err := errors.Join(errLabels, errProfiles, errBackfill, errStop, errCleanup, errTally, errRules); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(errLabels, errProfiles, errBackfill, errStop, errCleanup, errTally, errRules))
 }
 
 // noTallies is a cluster without PodTallies.
@@ -327,16 +303,12 @@ func (s said) LiveNamespace(ctx context.Context, name string) (*resolution.Names
 func admission(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
 	store, err := platform.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hooks, err := webhook.New(webhook.Options{
 		Platform: store, Namespaces: said{}, Clock: clock.RealClock{},
 		Registerer: registry, Logger: logr.Discard(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	paths := http.NewServeMux()
 	hooks.Register(paths.Handle)
 	job := func(namespace, spec string) string {
@@ -358,9 +330,7 @@ func admission(t *testing.T, registry *prometheus.Registry) {
 				Object:   runtime.RawExtension{Raw: []byte(ask.object)},
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		request := httptest.NewRequest(http.MethodPost, ask.path, bytes.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")
 		paths.ServeHTTP(httptest.NewRecorder(), request)
@@ -377,9 +347,7 @@ func leader(t *testing.T) {
 		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // histogram strips what a histogram's series add to its name.

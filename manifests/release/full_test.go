@@ -53,17 +53,11 @@ func TestBuiltTwice(t *testing.T) {
 func TestSourceArchive(t *testing.T) {
 	full(t)
 	r := &release{root: top, out: t.TempDir(), version: "v0.1.0", progress: t.Output()}
-	if err := r.complete(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.complete())
 	here, err := linked.Modules(top, image.Program, "linux/amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	made, err := r.source()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	command(t, r.out, "tar", "-xzf", made[0])
 	unpacked := filepath.Join(r.out, "curfew-v0.1.0")
 	for name, value := range map[string]string{"GOPROXY": "off", "GOFLAGS": "-mod=vendor", "GOMODCACHE": filepath.Join(r.out, "modules"), "GOWORK": "off"} {
@@ -77,9 +71,7 @@ func TestSourceArchive(t *testing.T) {
 	command(t, unpacked, cut[0], append(cut[1:], "make", "release", "VERSION=v0.1.0", "PLATFORMS=linux/amd64", "KREW=-platforms=linux/amd64")...)
 	command(t, filepath.Join(unpacked, "dist"), "sha256sum", "--check", sumsFile)
 	there, err := linked.Modules(unpacked, image.Program, "linux/amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !reflect.DeepEqual(here, there) {
 		t.Errorf("the archive has the modules %s, want %s", names(there), names(here))
 	}

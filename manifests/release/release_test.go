@@ -21,14 +21,10 @@ var top = filepath.Join("..", "..")
 // folders.
 func TestChecksums(t *testing.T) {
 	r := &release{out: t.TempDir()}
-	if err := os.MkdirAll(filepath.Join(r.out, "image"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(r.out, "image"), 0o755))
 	var want string
 	for _, name := range []string{"a.tgz", "b.yaml"} {
-		if err := os.WriteFile(filepath.Join(r.out, name), []byte(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(r.out, name), []byte(name), 0o600))
 		want += fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(name)), name)
 	}
 	for range 2 {
@@ -59,9 +55,7 @@ func TestRefused(t *testing.T) {
 // people give it.
 func TestMakeRelease(t *testing.T) {
 	absolute, err := filepath.Abs(top)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	command := regexp.MustCompile(`go -C manifests/release run \. -version "([^"]*)" (.*)`)
 	for args, want := range map[string]string{
 		"release VERSION=v0.1.0":                              "v0.1.0 image chart install source provenance checksums",
@@ -112,9 +106,7 @@ func TestVulncheckSaysWhatItCouldNotRead(t *testing.T) {
 			dir := t.TempDir()
 			script := "#!/bin/sh\ncase \"$*\" in *govulncheck@*' -db https://db.example.com ./...') ;; *) exit 0 ;; esac\n" +
 				"echo '" + test.prints + "' >&2\nexit " + strconv.Itoa(test.code) + "\n"
-			if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700))
 			cmd := exec.CommandContext(t.Context(), "make", append(test.args, "vulncheck", "VULNDB=https://db.example.com")...)
 			cmd.Dir, cmd.Env = top, append(os.Environ(), "PATH="+dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			out, err := cmd.CombinedOutput()
@@ -122,5 +114,12 @@ func TestVulncheckSaysWhatItCouldNotRead(t *testing.T) {
 				t.Errorf("error %v, want one: %t; it prints\n%s", err, test.fails, out)
 			}
 		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

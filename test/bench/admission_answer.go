@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strconv"
 	"time"
@@ -41,7 +42,7 @@ const defaultedTTL = 86400
 
 const (
 	mutatePath  = "/mutate"
-	mallocsPath = "/mallocs"
+	metricsPath = "/metrics"
 )
 
 func init() { commands[answerCommand] = runAnswer }
@@ -52,19 +53,13 @@ func runAnswer(ctx context.Context, args []string, _ io.Writer) error {
 	fs := flag.NewFlagSet(answerCommand, flag.ContinueOnError)
 	kind := fs.String("kind", answerNoop, "what answers")
 	address := fs.String("addr", "127.0.0.1:0", "where")
-	cert := fs.String("cert", "", "serving certificate")
-	key := fs.String("key", "", "its key")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	certificate, err := tls.LoadX509KeyPair(*cert, *key)
-	if err != nil {
-		return fmt.Errorf("read the certificate: %w", err)
-	}
 	// As an API server talks to a webhook behind a Service, whatever that offers.
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{certificate}}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{answerCertificate()}}
 	mux := http.NewServeMux()
-	mux.HandleFunc(mallocsPath, mallocs)
+	mux.HandleFunc(metricsPath, mallocs)
 	switch *kind {
 	case answerNoop:
 		mux.HandleFunc(mutatePath, allow)
@@ -74,6 +69,14 @@ func runAnswer(ctx context.Context, args []string, _ io.Writer) error {
 	default:
 		return fmt.Errorf("--kind %q: give %s or %s", *kind, answerNoop, answerTyped)
 	}
+}
+
+// answerCertificate is one for loopback that signs itself. A connection is used again and again, so that
+// its kind does not matter.
+func answerCertificate() tls.Certificate {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	return server.TLS.Certificates[0]
 }
 
 // serveBare is net/http and nothing else.
@@ -145,5 +148,5 @@ func (typedDefaulter) Default(_ context.Context, job *batchv1.Job) error {
 func mallocs(w http.ResponseWriter, _ *http.Request) {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	fmt.Fprint(w, stats.Mallocs)
+	fmt.Fprintf(w, "go_memstats_mallocs_total %d\n", stats.Mallocs)
 }

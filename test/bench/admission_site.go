@@ -1,17 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -21,10 +15,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/test/builders"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -36,63 +37,105 @@ const overlayAddress = "https://127.0.0.1:9443"
 type site struct {
 	env    *environment
 	client kubernetes.Interface
-	// authority signs for the webhooks that are no part of Curfew; cert and key are files.
-	authority []byte
-	cert, key string
 	// rendered is what was installed, and is taken away again.
 	rendered string
-	// Those who answer.
+	// Those who answer; nil where one takes no part.
 	curfew, noop, typed *server
 }
 
 // server is a process that answers reviews.
 type server struct {
 	*process
-	name    string
-	address string
-	client  *http.Client
-	// mallocs is where it says how many objects it has allocated so far.
-	mallocs func(ctx context.Context) (float64, error)
+	name, address string
+	client        *http.Client
+	metrics       string // the URL
 }
 
-// openSite installs Curfew's admission and starts all contestants. What it returned is to be closed
-// whatever the error says.
-func openSite(ctx context.Context, e *environment) (*site, error) {
-	s := &site{env: e}
-	var err error
-	if s.client, err = kubernetes.NewForConfig(connect(e.config)); err != nil {
-		return s, fmt.Errorf("make a client: %w", err)
+// sitePolicies is how many LifecyclePolicies there are.
+const sitePolicies = 10
+
+// open installs Curfew's admission, with policies, and makes the namespaces of the benches. The site
+// is to be closed whatever the error says.
+func (s *site) open(ctx context.Context) (err error) {
+	ctrllog.SetLogger(logr.Discard())
+	// As kubectl and most build systems write.
+	config := connect(s.env.config)
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	config.WarningHandler = rest.NoWarnings{}
+	if s.client, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("make a client: %w", err)
 	}
-	if err := s.certificate(); err != nil {
-		return s, err
-	}
-	for _, other := range []struct {
-		to   **server
-		kind string
-	}{{&s.noop, answerNoop}, {&s.typed, answerTyped}} {
-		if *other.to, err = s.startAnswer(ctx, other.kind); err != nil {
-			return s, err
+	for _, name := range append([]string{"probe"}, createField...) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: createNamespace(name), Labels: map[string]string{"example.org/tier": "ci"}}}
+		if name == theCurfew {
+			// A default TTL of its own, as the other contestants fill in a constant.
+			namespace.Labels[builders.LabelTeam], namespace.Labels["curfew.dev/in-use"] = builders.TeamPayments, "true"
+			namespace.Annotations = map[string]string{"curfew.dev/default-ttl": strconv.Itoa(defaultedTTL)}
+		}
+		_, err := s.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+		if client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("create namespace %s: %w", namespace.Name, err)
 		}
 	}
-	s.curfew, err = s.startCurfew(ctx)
-	return s, err
+	if s.curfew, err = s.startCurfew(ctx); err != nil {
+		return err
+	}
+	return s.createPolicies(ctx)
 }
 
-// close ends all processes and removes the webhook configurations: the next bench is not to notice.
+// createPolicies returns when Curfew judges by the last of them, which selects a Job with its label.
+func (s *site) createPolicies(ctx context.Context) error {
+	policies, err := s.policies()
+	if err != nil {
+		return err
+	}
+	for _, policy := range builders.LifecyclePolicies(sitePolicies) {
+		if err := policies.Create(ctx, policy); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("create policy %s: %w", policy.Name, err)
+		}
+	}
+	job := builders.BuildJob(createNamespace("probe"), "probe")
+	job.Labels = map[string]string{builders.LabelProbe: strconv.Itoa(sitePolicies)}
+	body, err := reviewOf(job)
+	if err != nil {
+		return err
+	}
+	return s.curfew.poll(ctx, 30*time.Second, 20*time.Millisecond, func(ctx context.Context) error {
+		response, _, err := s.curfew.review(ctx, body)
+		if err == nil && !bytes.Contains(response.Patch, []byte("ttlSecondsAfterFinished")) {
+			err = errors.New("Curfew does not judge by the policies")
+		}
+		return err
+	})
+}
+
+func (s *site) policies() (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("know Curfew's kinds: %w", err)
+	}
+	return client.New(s.env.config, client.Options{Scheme: scheme})
+}
+
+// close ends all processes and removes policies and webhook configurations: the next bench is not to
+// notice.
 func (s *site) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	var errs []error
+	policies, err := s.policies()
+	if err == nil {
+		err = policies.DeleteAllOf(ctx, &v1alpha1.LifecyclePolicy{})
+	}
 	if s.rendered != "" {
 		// Before the webhooks end, so that no request waits for one that is gone.
-		errs = append(errs, s.kubectl(ctx, "", "delete", "--ignore-not-found", "-k", filepath.Join(s.env.root, "manifests", "webhook")))
+		err = errors.Join(err, s.kubectl(ctx, "", "delete", "--ignore-not-found", "-k", filepath.Join(s.env.root, "manifests", "webhook")))
 	}
 	for _, server := range []*server{s.curfew, s.noop, s.typed} {
 		if server != nil && server.process != nil {
 			server.stop()
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 func (s *site) kubectl(ctx context.Context, input string, args ...string) error {
@@ -130,15 +173,14 @@ func (s *site) startCurfew(ctx context.Context) (*server, error) {
 	}
 	host, port, _ := net.SplitHostPort(serving)
 	log := s.env.logPath("curfew-webhook")
-	out := &server{name: theCurfew, address: serving}
-	out.mallocs = func(ctx context.Context) (float64, error) { return scrapeMallocs(ctx, "http://"+metrics+"/metrics") }
+	out := &server{name: theCurfew, address: serving, metrics: "http://" + metrics + "/metrics"}
 	// Not as in the manifests: it runs beside the control plane, and no Service has to notice its end.
 	args, err := harness.ShippedArgs(s.env.root, "webhook", "--kubeconfig", config, "--host", host, "--port", port,
 		"--health-addr", health, "--metrics-addr", metrics, "--drain-delay=0s")
 	if err != nil {
 		return nil, err
 	}
-	out.process, err = launch(ctx, log, nil, s.env.curfew, args...)
+	out.process, err = launch(ctx, log, s.env.curfew, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -155,20 +197,21 @@ func (s *site) startCurfew(ctx context.Context) (*server, error) {
 
 // curfewAuthority is what Curfew tells the API server to trust.
 func (s *site) curfewAuthority(ctx context.Context) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	for {
+	var authority []byte
+	err := (*process)(nil).poll(ctx, 30*time.Second, 50*time.Millisecond, func(ctx context.Context) error {
 		configuration, err := s.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "curfew", metav1.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("read Curfew's webhook configuration: %w", err)
+			return err
 		}
-		if authority := configuration.Webhooks[0].ClientConfig.CABundle; len(authority) > 0 {
-			return authority, nil
+		if authority = configuration.Webhooks[0].ClientConfig.CABundle; len(authority) == 0 {
+			return errors.New("it has no authority")
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("no authority in Curfew's webhook configuration: %w", err)
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read Curfew's webhook configuration: %w", err)
 	}
+	return authority, nil
 }
 
 // startAnswer starts this program as a webhook.
@@ -181,25 +224,16 @@ func (s *site) startAnswer(ctx context.Context, kind string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	address := addresses[0]
-	out := &server{name: kind, address: address}
-	if out.client, err = likeAPIServer(s.authority); err != nil {
+	out := &server{name: kind, address: addresses[0], metrics: "https://" + addresses[0] + metricsPath}
+	if out.client, err = likeAPIServer(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: answerCertificate().Certificate[0]})); err != nil {
 		return nil, err
 	}
 	log := s.env.logPath("answer-" + kind)
-	out.process, err = launch(ctx, log, nil, self, answerCommand, "--kind", kind, "--addr", address, "--cert", s.cert, "--key", s.key)
+	out.process, err = launch(ctx, log, self, answerCommand, "--kind", kind, "--addr", out.address)
 	if err != nil {
 		return nil, err
 	}
-	url := "https://" + address + mallocsPath
-	out.mallocs = func(ctx context.Context) (float64, error) {
-		text, err := fetch(ctx, out.client, url)
-		if err != nil {
-			return 0, err
-		}
-		return strconv.ParseFloat(text, 64)
-	}
-	if err := out.awaitHealthy(ctx, out.client, url); err != nil {
+	if err := out.awaitHealthy(ctx, out.client, out.metrics); err != nil {
 		return out, fmt.Errorf("start the webhook %s: %w; its log is %s", kind, err, log)
 	}
 	return out, nil
@@ -217,67 +251,4 @@ func likeAPIServer(authority []byte) (*http.Client, error) {
 		return nil, fmt.Errorf("make an HTTP client: %w", err)
 	}
 	return client, nil
-}
-
-// scrapeMallocs reads how many objects a process has allocated off its metrics.
-func scrapeMallocs(ctx context.Context, url string) (float64, error) {
-	text, err := fetch(ctx, http.DefaultClient, url)
-	if err != nil {
-		return 0, err
-	}
-	const name = "\ngo_memstats_mallocs_total "
-	_, rest, ok := strings.Cut(text, name)
-	if !ok {
-		return 0, fmt.Errorf("%s has no %s", url, strings.TrimSpace(name))
-	}
-	value, _, _ := strings.Cut(rest, "\n")
-	return strconv.ParseFloat(strings.TrimSpace(value), 64)
-}
-
-func fetch(ctx context.Context, client *http.Client, url string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", fmt.Errorf("ask %s: %w", url, err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("ask %s: %w", url, err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("ask %s: it answers %s, %w", url, resp.Status, err)
-	}
-	return string(body), nil
-}
-
-// certificate makes an authority and a serving certificate for loopback, with keys of the kind that
-// Curfew makes.
-func (s *site) certificate() error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return fmt.Errorf("make a key: %w", err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return fmt.Errorf("make a certificate: %w", err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return fmt.Errorf("encode a key: %w", err)
-	}
-	s.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	s.cert, s.key = filepath.Join(s.env.clusterDir(), "bench.crt"), filepath.Join(s.env.clusterDir(), "bench.key")
-	for path, data := range map[string][]byte{s.cert: s.authority, s.key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			return fmt.Errorf("write a certificate: %w", err)
-		}
-	}
-	return nil
 }

@@ -15,22 +15,19 @@ const backlogTTL = 30 * 24 * time.Hour
 const backlogPrefix = "nightly-report-29301120"
 
 // backlog lets the control plane hold exactly so many finished Jobs that are not due for a month.
-// One that holds more, or Jobs of another bench, is started again without data.
+// One that holds more is started again without data.
 func (e *environment) backlog(ctx context.Context, jobs int) error {
 	if e.held > jobs {
 		if err := e.renew(ctx); err != nil {
 			return err
 		}
 	}
-	if e.held == jobs {
-		return nil
-	}
 	client, err := kubernetes.NewForConfig(connect(e.config))
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	l := load{client: client}
-	if err := l.namespace(ctx); err != nil {
+	if err := l.prepare(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -47,9 +44,4 @@ func (e *environment) backlog(ctx context.Context, jobs int) error {
 		fmt.Fprintf(e.out, "  %d of %d finished Jobs are there after %.0f s\n", e.held, jobs, time.Since(began).Seconds())
 	}
 	return nil
-}
-
-// backlogAtLeast is backlog for who does not mind more.
-func (e *environment) backlogAtLeast(ctx context.Context, jobs int) error {
-	return e.backlog(ctx, max(jobs, e.held))
 }

@@ -2,16 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -28,44 +29,21 @@ type bystander struct {
 	enough chan struct{}
 	done   sync.WaitGroup
 
-	mu      sync.Mutex
-	samples []bystanderSample
-	err     error
-}
-
-type bystanderSample struct {
-	at      time.Time // when it was sent
-	latency time.Duration
+	mu        sync.Mutex
+	latencies []float64 // in milliseconds
+	err       error
 }
 
 // newBystander makes the account, its right and the ConfigMap.
 func newBystander(ctx context.Context, e *environment, admin kubernetes.Interface) (kubernetes.Interface, error) {
-	meta := metav1.ObjectMeta{Name: bystanderName, Namespace: benchNamespace}
-	steps := []func() error{
-		func() error {
-			_, err := admin.CoreV1().ConfigMaps(benchNamespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"key": "value"}}, metav1.CreateOptions{})
-			return err
-		},
-		func() error {
-			_, err := admin.CoreV1().ServiceAccounts(benchNamespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
-			return err
-		},
-		func() error {
-			_, err := admin.RbacV1().Roles(benchNamespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}}, metav1.CreateOptions{})
-			return err
-		},
-		func() error {
-			_, err := admin.RbacV1().RoleBindings(benchNamespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta,
-				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: bystanderName},
-				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: bystanderName, Namespace: benchNamespace}}}, metav1.CreateOptions{})
-			return err
-		},
-	}
-	for _, step := range steps {
-		if err := step(); err != nil && !apierrors.IsAlreadyExists(err) {
-			return nil, fmt.Errorf("prepare the bystander: %w", err)
-		}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: bystanderName}}
+	_, err := admin.CoreV1().ConfigMaps(benchNamespace).Create(ctx, configMap(bystanderName), metav1.CreateOptions{})
+	_, other := admin.CoreV1().ServiceAccounts(benchNamespace).Create(ctx, account, metav1.CreateOptions{})
+	err = errors.Join(client.IgnoreAlreadyExists(err), client.IgnoreAlreadyExists(other), grant(ctx, admin, "bench-"+bystanderName,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}},
+		rbacv1.Subject{Kind: "ServiceAccount", Name: bystanderName, Namespace: benchNamespace}))
+	if err != nil {
+		return nil, fmt.Errorf("prepare the bystander: %w", err)
 	}
 	path, err := e.serviceAccountConfig(ctx, benchNamespace, bystanderName)
 	if err != nil {
@@ -75,16 +53,15 @@ func newBystander(ctx context.Context, e *environment, admin kubernetes.Interfac
 	if err != nil {
 		return nil, fmt.Errorf("read the bystander's kubeconfig: %w", err)
 	}
-	client, err := kubernetes.NewForConfig(connect(config))
-	if err != nil {
-		return nil, fmt.Errorf("make the bystander's client: %w", err)
-	}
-	return client, nil
+	return kubernetes.NewForConfig(connect(config))
 }
 
-// stand begins to ask.
+// stand begins to ask. Without a client it asks nothing.
 func stand(ctx context.Context, client kubernetes.Interface) *bystander {
 	b := &bystander{client: client, enough: make(chan struct{})}
+	if client == nil {
+		return b
+	}
 	b.done.Go(func() {
 		ticker := time.NewTicker(bystanderEvery)
 		defer ticker.Stop()
@@ -103,19 +80,15 @@ func stand(ctx context.Context, client kubernetes.Interface) *bystander {
 }
 
 func (b *bystander) ask(ctx context.Context) {
-	at := time.Now()
+	began := time.Now()
 	_, err := b.client.CoreV1().ConfigMaps(benchNamespace).Get(ctx, bystanderName, metav1.GetOptions{})
-	latency := time.Since(at)
-	if ctx.Err() != nil {
-		return
-	}
+	latency := time.Since(began)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		b.err = fmt.Errorf("the bystander's request: %w", err)
-		return
 	}
-	b.samples = append(b.samples, bystanderSample{at, latency})
+	b.latencies = append(b.latencies, float64(latency)/float64(time.Millisecond))
 }
 
 // leave ends it, once the last answers have come.
@@ -123,17 +96,4 @@ func (b *bystander) leave() error {
 	close(b.enough)
 	b.done.Wait()
 	return b.err
-}
-
-// between returns the latencies, in milliseconds, of the requests that were sent in a span of time.
-func (b *bystander) between(from, to time.Time) []float64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var out []float64
-	for _, s := range b.samples {
-		if !s.at.Before(from) && !s.at.After(to) {
-			out = append(out, float64(s.latency)/float64(time.Millisecond))
-		}
-	}
-	return out
 }

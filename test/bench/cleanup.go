@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,24 +16,10 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// cleanupOptions are the flags of the drain by a cleanup policy.
-var cleanupOptions struct{ objects, rounds int }
-
-func init() {
-	register(bench{
-		name: "cleanup", about: "ConfigMaps that a cleanup policy deletes, beside as many that it keeps", position: 35, run: runCleanup,
-		flags: func(fs *flag.FlagSet) {
-			fs.IntVar(&cleanupOptions.objects, "cleanup-objects", 100000, "how many ConfigMaps match; as many do not")
-			fs.IntVar(&cleanupOptions.rounds, "cleanup-rounds", 3, "how many rounds")
-		},
-	})
-}
-
 // extraMost is what a run may need at most beyond the idle controller, in MB.
 const extraMost = 64
 
 func runCleanup(ctx context.Context, e *environment) (results []result, err error) {
-	o := cleanupOptions
 	client, err := kubernetes.NewForConfig(connect(e.config))
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -46,48 +32,21 @@ func runCleanup(ctx context.Context, e *environment) (results []result, err erro
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	c := &cleaned{labelled: labelled{client}, policies: policies.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupPolicies)),
-		others: jobSet{prefix: "other", count: o.objects}}
-	// As for labels: another cargo, another best number of calls.
-	before := e.parallel
-	e.parallel = e.calls
-	defer func() { e.parallel = before }()
+		others: jobSet{prefix: "other", count: e.objects}}
 	var memory extraMemory
-	field := []contestant{
-		{name: theLimit, about: labelField[0].about, ends: true, start: startLoop},
-		{name: theCurfew, about: "Curfew", start: memory.start},
-	}
-	d := &contest{env: e, name: "cleanup", jobs: o.objects, rounds: o.rounds, load: c}
-	all, _, err := d.drain(ctx, e, field)
+	field := []contestant{bareLoop, {name: theCurfew, about: "Curfew", start: memory.start}}
+	all, err := (&contest{env: e, name: "cleanup", cargo: c, field: field}).runAll(ctx)
 	if err == nil {
 		err = c.allKept(ctx)
 	}
-	if cleared := c.labelled.clear(ctx, c.others); err == nil {
-		err = cleared
-	}
-	if err != nil {
+	if err := errors.Join(err, c.labelled.clear(ctx, c.others)); err != nil {
 		return nil, err
 	}
-	return summarizeCleanup(all, o.objects, memory.extra()), nil
-}
-
-func summarizeCleanup(all []measurement, objects int, extra []float64) []result {
-	rates := map[string][]float64{}
-	for _, m := range all {
-		rates[m.Contestant] = append(rates[m.Contestant], m.PerSecond)
+	results = summarizeRate("cleanup.drain", all, e.objects)
+	if extra := memory.extra(); len(extra) > 0 {
+		results = append(results, compare("cleanup.memory.extra_mb", "MB", extra, "the limit", slices.Repeat([]float64{extraMost}, len(extra))))
 	}
-	var results []result
-	if len(rates[theCurfew]) > 0 && len(rates[theLimit]) > 0 {
-		results = append(results, compare("cleanup.drain."+sizeName(objects)+".vs_limit", "deletes/s", rates[theCurfew], labelField[0].about, rates[theLimit]))
-	}
-	return append(results, memoryRow("cleanup.memory.extra_mb", extra)...)
-}
-
-// memoryRow compares what runs needed beyond the idle controller with the limit.
-func memoryRow(name string, extra []float64) []result {
-	if len(extra) == 0 {
-		return nil
-	}
-	return []result{compare(name, "MB", extra, "the limit", slices.Repeat([]float64{extraMost}, len(extra)))}
+	return results, nil
 }
 
 // cleaned makes ConfigMaps fall due by the run of a cleanup policy, beside others that it has to
@@ -96,15 +55,13 @@ type cleaned struct {
 	labelled
 	policies dynamic.ResourceInterface
 	others   jobSet
-	made     bool
 }
 
-// namespace makes the namespace, and once the others.
-func (c *cleaned) namespace(ctx context.Context) error {
-	if err := c.labelled.namespace(ctx); err != nil || c.made {
+// prepare makes the namespace and the others.
+func (c *cleaned) prepare(ctx context.Context) error {
+	if err := c.labelled.prepare(ctx); err != nil {
 		return err
 	}
-	c.made = true
 	return c.create(ctx, c.others)
 }
 
@@ -132,17 +89,9 @@ func (*cleaned) dueFrom(at time.Time) time.Time {
 
 // finish creates the policy.
 func (c *cleaned) finish(ctx context.Context, set jobSet, due time.Time) error {
-	return c.apply(ctx, policyOf(set.prefix, scheduleAt(due)))
-}
-
-// scheduleAt is the schedule of a policy that is due at an instant.
-func scheduleAt(due time.Time) string {
 	at := due.UTC()
-	return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month()))
-}
-
-func (c *cleaned) apply(ctx context.Context, policy *unstructured.Unstructured) error {
-	if _, err := c.policies.Create(ctx, policy, metav1.CreateOptions{}); err != nil {
+	schedule := fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month()))
+	if _, err := c.policies.Create(ctx, policyOf(set.prefix, schedule), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the policy: %w", err)
 	}
 	return nil
@@ -180,7 +129,7 @@ type extraMemory struct {
 
 // start starts Curfew and looks at its resident memory until it ends.
 func (m *extraMemory) start(ctx context.Context, e *environment, h heat) (*process, error) {
-	p, err := startCurfew()(ctx, e, h)
+	p, err := startCurfew(ctx, e, h)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ import (
 )
 
 // controllers of the control plane's own controller manager: what a namespace and Curfew's roles
-// need, and the garbage collector, which Foreground needs and which everybody's deletions pay for
+// need, and the garbage collector, which everybody's deletions pay for
 // alike. The Job controller would only look at Jobs that name another controller, and the TTL
 // controller is a contestant with a process of its own.
 const controllers = "clusterrole-aggregation-controller,garbage-collector-controller,namespace-controller,node-lifecycle-controller,root-ca-certificate-publisher-controller,serviceaccount-controller"
@@ -40,8 +40,6 @@ type environment struct {
 	config *rest.Config
 	// curfewConfig is the path of a kubeconfig with a token of Curfew's own ServiceAccount.
 	curfewConfig string
-	// parallel is how many calls at a time serve the bare loop best, once that was found.
-	parallel int
 	// held is how many Jobs of the backlog are there.
 	held int
 }

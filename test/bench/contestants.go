@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,19 +12,17 @@ import (
 	"time"
 )
 
-// contestant is a controller or client that deletes Jobs that are due.
+// contestant is a controller or client that handles objects that are due.
 type contestant struct {
 	name string
 	// about is how the table calls it.
 	about string
-	// ends: its process ends by itself when all are deleted.
+	// ends: its process ends by itself when all are handled.
 	ends bool
-	// window ends the measurement after that time; 0: when all Jobs are deleted.
+	// window ends the measurement after that time; 0: when all objects are handled.
 	window time.Duration
-	// needs is a flag of `curfew controller` without which it cannot take part.
-	needs string
-	// start returns when the process will notice Jobs that finish from now on. They will all be due at
-	// one instant.
+	// start returns when the process will notice each change from now on. The objects will all be due
+	// at one instant.
 	start func(ctx context.Context, e *environment, h heat) (*process, error)
 }
 
@@ -34,8 +30,7 @@ type contestant struct {
 type heat struct {
 	set      jobSet
 	due      time.Time
-	parallel int    // of the bare loop
-	resource string // what the bare loop deletes
+	resource string // what the bare loop calls for
 	// perSecond is how many of the set are due in each second from due on; 0: all at once.
 	perSecond int
 	log       string // where the contestant's output goes
@@ -43,57 +38,39 @@ type heat struct {
 
 // Names of contestants that results are computed from.
 const (
-	theLimit      = "limit"
-	theEqual      = "limit_as_curfew"
-	theCurfew     = "curfew"
-	theDrainer    = "curfew_favour_drain"
-	theForeground = "curfew_foreground"
-	theUnbound    = "intree_unthrottled"
-	theDefault    = "intree_default"
+	theLimit   = "limit"
+	theCurfew  = "curfew"
+	theUnbound = "intree_unthrottled"
+	theDefault = "intree_default"
 )
 
-// contestants lists all, in the order of the first round.
-var contestants = []contestant{
-	{name: theLimit, about: "bare loop of parallel DELETE calls", ends: true, start: startLoop},
-	{name: theCurfew, about: "Curfew", start: startCurfew()},
-	{name: theUnbound, about: "in-tree TTL controller, unthrottled", start: startInTree(100000, 100000)},
-	// An administrator's calls are exempt from priority and fairness and from most of the
-	// authorization. The calls of an installed controller are not.
-	{name: theEqual, about: "the same loop with Curfew's rights", ends: true, start: startEqualLoop},
-	{name: theDrainer, about: "Curfew --favour-drain", start: startCurfew("--favour-drain")},
-	{name: theForeground, about: "Curfew, Foreground", needs: "--propagation", start: startCurfew("--propagation=Foreground")},
-	// The defaults of --kube-api-qps and --kube-api-burst. All 10,000 would take a quarter of an hour.
-	{name: theDefault, about: "in-tree TTL controller, defaults", start: startInTree(20, 30), window: 30 * time.Second},
-}
+// Contestants of several benches.
+var (
+	bareLoop  = contestant{name: theLimit, about: "bare loop of parallel DELETE calls", ends: true, start: startLoop}
+	curfew    = contestant{name: theCurfew, about: "Curfew", start: startCurfew}
+	unbound   = contestant{name: theUnbound, about: "in-tree TTL controller, unthrottled", start: startInTree(100000, 100000)}
+	throttled = contestant{name: theDefault, about: "in-tree TTL controller, defaults",
+		// The defaults of --kube-api-qps and --kube-api-burst. All 10,000 would take a quarter of an hour.
+		start: startInTree(20, 30), window: 30 * time.Second}
+)
 
 func startLoop(ctx context.Context, e *environment, h heat) (*process, error) {
-	return startLoopTo(ctx, e, h, e.state.Kubeconfig, nil)
-}
-
-func startEqualLoop(ctx context.Context, e *environment, h heat) (*process, error) {
-	return startLoopTo(ctx, e, h, e.curfewConfig, nil)
-}
-
-// startLoopTo also gives what the loop reports to out, if that is not nil.
-func startLoopTo(ctx context.Context, e *environment, h heat, kubeconfig string, out io.Writer) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return launch(ctx, h.log, out, self, loopCommand, "--kubeconfig", kubeconfig, "--prefix", h.set.prefix,
-		"--jobs", strconv.Itoa(h.set.count), "--resource", h.resource, "--parallel", strconv.Itoa(h.parallel), "--at", strconv.FormatInt(h.due.Unix(), 10),
+	return launch(ctx, h.log, self, loopCommand, "--kubeconfig", e.state.Kubeconfig, "--prefix", h.set.prefix,
+		"--objects", strconv.Itoa(h.set.count), "--resource", h.resource, "--parallel", strconv.Itoa(e.calls), "--at", strconv.FormatInt(h.due.Unix(), 10),
 		"--per-second", strconv.Itoa(h.perSecond))
 }
 
 // startCurfew starts the controller as an installation would, with a token of its ServiceAccount.
-func startCurfew(flags ...string) func(context.Context, *environment, heat) (*process, error) {
-	return func(ctx context.Context, e *environment, h heat) (*process, error) {
-		c, err := e.launchCurfew(ctx, h.log, e.curfewConfig, flags...)
-		if err != nil {
-			return nil, err
-		}
-		return c.process, nil
+func startCurfew(ctx context.Context, e *environment, h heat) (*process, error) {
+	c, err := e.launchCurfew(ctx, h.log, e.curfewConfig)
+	if err != nil {
+		return nil, err
 	}
+	return c.process, nil
 }
 
 // startInTree starts a second controller manager with the TTL controller alone. Its five workers
@@ -105,7 +82,7 @@ func startInTree(qps, burst int) func(context.Context, *environment, heat) (*pro
 	}
 }
 
-// launchInTree starts it, with further flags, and tells its address.
+// launchInTree starts it, with further flags, and returns its address.
 func (e *environment) launchInTree(ctx context.Context, log string, qps, burst int, flags map[string]string) (*process, string, error) {
 	addresses, err := freeAddresses(1)
 	if err != nil {
@@ -118,7 +95,7 @@ func (e *environment) launchInTree(ctx context.Context, log string, qps, burst i
 	}
 	maps.Copy(values, flags)
 	args := replaceFlags(e.state.Components["kube-controller-manager"].Command, values)
-	p, err := launch(ctx, log, nil, args[0], args[1:]...)
+	p, err := launch(ctx, log, args[0], args[1:]...)
 	if err != nil {
 		return nil, "", err
 	}
@@ -150,14 +127,5 @@ func replaceFlags(command []string, values map[string]string) []string {
 	return out
 }
 
-// has tells whether the controller under test knows a flag.
-func (e *environment) has(ctx context.Context, flag string) (bool, error) {
-	help, err := exec.CommandContext(ctx, e.curfew, "controller", "--help").CombinedOutput()
-	if err != nil {
-		return false, fmt.Errorf("ask %s for its flags: %w", e.curfew, err)
-	}
-	return strings.Contains(string(help), flag+" "), nil
-}
-
-// logPath is where the output of a heat goes.
+// logPath is where the output of a process goes.
 func (e *environment) logPath(name string) string { return filepath.Join(e.dir, "logs", name+".log") }

@@ -2,342 +2,196 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
-// deadlineOptions are the flags of the contest about deadlines.
-var deadlineOptions struct{ objects, rounds int }
-
-// The deadline contest lets many deadlines pass in the same second and counts the objects marked as
-// failed: one status write each. Nothing runs below the objects, so that there is nothing to stop.
-func init() {
-	register(bench{
-		name: "deadline", about: "deadlines that pass in the same second: the mark alone", position: 40,
-		flags: func(fs *flag.FlagSet) {
-			fs.IntVar(&deadlineOptions.objects, "deadline-objects", 10000, "how many deadlines pass at once")
-			fs.IntVar(&deadlineOptions.rounds, "deadline-rounds", 5, "how many rounds")
-		},
-		run: runDeadline,
-	})
-}
-
-// markers are who writes the mark.
-var markers = []contestant{
-	{name: theLimit, about: "bare loop of parallel status patches", ends: true, start: startMarkLoop},
-	{name: theCurfew, about: "Curfew", start: startCurfew()},
-	{name: theEqual, about: "the same loop with Curfew's rights", ends: true, start: startEqualMarkLoop},
-	{name: theDrainer, about: "Curfew --favour-drain", start: startCurfew("--favour-drain")},
-}
-
-// markRun is what one heat came to. It is written to .bench/runs-deadline.json.
-type markRun struct {
-	Round      int    `json:"round"`
-	Contestant string `json:"contestant"`
-	// Marked is how many objects were seen marked, in Seconds from the first to the last.
-	Marked  int     `json:"marked"`
-	Seconds float64 `json:"seconds"`
-	// PerSecond is the rate of accepted status writes.
-	PerSecond float64 `json:"perSecond"`
-	// FirstAfter is the time from the due second to the first mark, in seconds.
-	FirstAfter float64 `json:"firstAfter"`
-	CPUSeconds float64 `json:"cpuSeconds"`
-	// CPUPerMark is the processor time in milliseconds that each took a mark, from the due second to
-	// the last mark: the contestant, and the control plane's parts by name.
-	CPUPerMark map[string]float64 `json:"cpuPerMark"`
-	// Others is the share of the machine, 0 to 1, that processes which do not belong to the contest
-	// took meanwhile.
-	Others float64 `json:"others"`
-}
-
-// markContest is its state.
-type markContest struct {
-	env       *environment
-	client    dynamic.Interface
-	objects   int
-	parallel  int
-	heats     int
-	preparing time.Duration // how long it took to start the objects of the last set
-}
-
+// runDeadline lets many deadlines pass in the same second and counts the objects marked as failed:
+// one status write each. Nothing runs below the objects, so that there is nothing to stop.
 func runDeadline(ctx context.Context, e *environment) ([]result, error) {
-	o := deadlineOptions
-	if o.objects < 2 || o.rounds < 1 {
-		return nil, fmt.Errorf("-deadline-objects %d in -deadline-rounds %d: give at least 2 objects, as a rate needs two events, and 1 round", o.objects, o.rounds)
-	}
-	field, err := chooseContestants(e.contestants, markers)
+	runs, err := newRuns(e.config)
 	if err != nil {
 		return nil, err
 	}
-	d := &markContest{env: e, objects: o.objects, parallel: e.calls}
-	if err := d.install(ctx); err != nil {
-		return nil, err
-	}
-	if d.parallel == 0 {
-		if err := d.probe(ctx); err != nil {
-			return nil, err
-		}
-	}
-	var all []markRun
-	for n := 1; n <= o.rounds; n++ {
-		fmt.Fprintf(e.out, "round %d of %d\n", n, o.rounds)
-		for i := range field {
-			// Each round begins with another contestant, so that none always follows the same one.
-			c := field[(i+n-1)%len(field)]
-			m, err := d.run(ctx, c, n)
-			if err != nil {
-				return nil, fmt.Errorf("round %d, %s: %w", n, c.name, err)
-			}
-			fmt.Fprintf(e.out, "  %-22s%9.1f marks/s   first after %.3f s   CPU %.1f s, a mark %.2f ms, of the API server %.2f ms   others %.0f%%\n",
-				c.name, m.PerSecond, m.FirstAfter, m.CPUSeconds, m.CPUPerMark[theContestant], m.CPUPerMark["kube-apiserver"], m.Others*100)
-			all = append(all, m)
-			if err := e.writeRuns("deadline", all); err != nil {
-				return nil, err
-			}
-		}
-	}
-	var disturbances []measurement
-	for _, m := range all {
-		disturbances = append(disturbances, measurement{Others: m.Others})
-	}
-	warnOfOthers(e.out, disturbances)
-	return markResults(all, o.objects), nil
+	runs.env = e
+	loop := contestant{name: theLimit, about: "bare loop of parallel status patches", ends: true, start: startLoop}
+	all, err := (&contest{env: e, name: "deadline", cargo: runs, field: []contestant{loop, curfew}}).runAll(ctx)
+	return summarizeMarks(all, loop, e.objects), err
 }
 
-// install makes the kind known: its definition, the permission and the profile, beside Curfew's own
-// kinds.
-func (d *markContest) install(ctx context.Context) (err error) {
-	if d.client, err = dynamic.NewForConfig(connectJSON(d.env.config)); err != nil {
-		return fmt.Errorf("make a client: %w", err)
+func summarizeMarks(all []measurement, loop contestant, objects int) []result {
+	return against("deadline.mark."+sizeName(objects)+".vs_limit", "marks/s", series(all, perSecond), theCurfew, loop)
+}
+
+// runs are objects of a kind that no controller knows. Their start time is written by the bench, so
+// that all deadlines pass in one second.
+type runs struct {
+	env    *environment
+	client dynamic.ResourceInterface
+}
+
+const runKind = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: runs.bench.example.com}
+spec:
+  group: bench.example.com
+  scope: Namespaced
+  names: {plural: runs, singular: run, kind: Run}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      subresources: {status: {}}
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec: {type: object, x-kubernetes-preserve-unknown-fields: true}
+            status: {type: object, x-kubernetes-preserve-unknown-fields: true}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: bench-runs}
+rules:
+  - {apiGroups: [bench.example.com], resources: [runs], verbs: [get, list, watch, delete, patch]}
+  - {apiGroups: [bench.example.com], resources: [runs/status], verbs: [patch]}
+---
+# Bound directly, so that it holds at once.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: bench-runs}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bench-runs}
+subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]
+---
+apiVersion: curfew.dev/v1alpha1
+kind: KindProfile
+metadata: {name: runs.bench.example.com}
+spec:
+  kind: {group: bench.example.com, version: v1, kind: Run, resource: runs}
+  state:
+    finished: object.?status.?conditions.orValue([]).exists(c, c.type in ["Complete", "Failed"] && c.status == "True")
+    finishTime: object.?status.?conditions.orValue([]).filter(c, c.type in ["Complete", "Failed"] && c.status == "True")[?0].?lastTransitionTime
+    outcome: 'object.status.conditions.exists(c, c.type == "Complete" && c.status == "True") ? "Succeeded" : "Failed"'
+    started: object.?status.?startTime.orValue(null)
+  deadline:
+    enforcement:
+      - by: Curfew
+        stop: [{action: MarkFailed}]
+`
+
+// newRuns makes a client of the kind, which knows no protobuf.
+func newRuns(config *rest.Config) (*runs, error) {
+	config = connect(config)
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	kubectl := func(args ...string) error {
-		return d.env.command(ctx, d.env.state.Kubectl, append([]string{"--kubeconfig", d.env.state.Kubeconfig}, args...)...)
-	}
-	path := filepath.Join(d.env.dir, "runs.yaml")
+	of := schema.GroupVersionResource{Group: "bench.example.com", Version: "v1", Resource: resourceRuns}
+	return &runs{client: client.Resource(of).Namespace(benchNamespace)}, nil
+}
+
+func (*runs) resource() string { return resourceRuns }
+
+// prepare makes the kind known: its definition, the permission and the profile.
+func (r *runs) prepare(ctx context.Context) error {
+	path := filepath.Join(r.env.dir, "runs.yaml")
 	if err := os.WriteFile(path, []byte(runKind), 0o644); err != nil {
 		return fmt.Errorf("write the manifests of the kind: %w", err)
 	}
-	for _, step := range [][]string{
-		{"apply", "-f", path},
-		{"wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"},
-	} {
-		if err := kubectl(step...); err != nil {
+	for _, step := range [][]string{{"apply", "-f", path}, {"wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"}} {
+		if err := r.env.command(ctx, r.env.state.Kubectl, append([]string{"--kubeconfig", r.env.state.Kubeconfig}, step...)...); err != nil {
 			return err
 		}
 	}
-	return d.namespace(ctx)
-}
-
-// probe finds the number of parallel calls that serves the bare loop best on this machine.
-func (d *markContest) probe(ctx context.Context) error {
-	rates := map[int][]float64{}
-	candidates := []int{8, 16, 32, 64, 128}
-	for range probePasses {
-		for _, parallel := range candidates {
-			set := d.nextSet(min(probeJobs, d.objects))
-			if err := d.create(ctx, set); err != nil {
-				return fmt.Errorf("create objects for the probe: %w", err)
-			}
-			rate, err := d.bareRate(ctx, heat{set: set, parallel: parallel, due: time.Now(), log: d.env.logPath("probe-deadline")})
-			if err = errors.Join(err, d.clear(ctx, set)); err != nil {
-				return fmt.Errorf("probe the bare loop: %w", err)
-			}
-			rates[parallel] = append(rates[parallel], rate)
-		}
-	}
-	fmt.Fprint(d.env.out, "bare loop, marks/s by parallel calls:")
-	best := 0.0
-	for _, parallel := range candidates {
-		rate := median(rates[parallel])
-		fmt.Fprintf(d.env.out, "  %d: %.0f", parallel, rate)
-		if rate > best {
-			best, d.parallel = rate, parallel
-		}
-	}
-	fmt.Fprintf(d.env.out, "  -> %d\n", d.parallel)
-	return nil
-}
-
-func (d *markContest) nextSet(count int) jobSet {
-	d.heats++
-	return jobSet{prefix: fmt.Sprintf("d%d", d.heats), count: count}
-}
-
-func (d *markContest) bareRate(ctx context.Context, h heat) (float64, error) {
-	return bareRate(ctx, d.env, h, startMarkLoopTo)
-}
-
-func startMarkLoop(ctx context.Context, e *environment, h heat) (*process, error) {
-	return startMarkLoopTo(ctx, e, h, e.state.Kubeconfig, nil)
-}
-
-func startEqualMarkLoop(ctx context.Context, e *environment, h heat) (*process, error) {
-	return startMarkLoopTo(ctx, e, h, e.curfewConfig, nil)
-}
-
-func startMarkLoopTo(ctx context.Context, e *environment, h heat, kubeconfig string, out io.Writer) (*process, error) {
-	self, err := os.Executable()
+	typed, err := kubernetes.NewForConfig(connect(r.env.config))
 	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
+		return fmt.Errorf("make a client: %w", err)
 	}
-	return launch(ctx, h.log, out, self, markLoopCommand, "--kubeconfig", kubeconfig, "--prefix", h.set.prefix,
-		"--objects", strconv.Itoa(h.set.count), "--parallel", strconv.Itoa(h.parallel), "--at", strconv.FormatInt(h.due.Unix(), 10))
+	return load{typed}.prepare(ctx)
 }
 
-// run lets one contestant mark one set of objects. Its process and its caches are up before the
-// first of them starts.
-func (d *markContest) run(ctx context.Context, c contestant, n int) (markRun, error) {
-	m := markRun{Round: n, Contestant: c.name}
-	for margin := 1.5; ; margin *= 2 {
-		err := d.heat(ctx, c, &m, margin)
-		if !errors.Is(err, errLate) || margin > 5 {
-			return m, err
-		}
-		fmt.Fprintf(d.env.out, "  %v, once more with more time\n", err)
-	}
+// create makes objects that have not started.
+func (r *runs) create(ctx context.Context, set jobSet) error {
+	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
+		_, err := r.client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "bench.example.com/v1", "kind": "Run",
+			"metadata": map[string]any{"name": name, "annotations": map[string]any{wellknown.AnnotationActiveDeadline: ttl.String()}},
+			"spec":     map[string]any{"image": "registry.example/work:1", "command": []any{"work", "--once"}},
+		}}, metav1.CreateOptions{})
+		return err
+	})
 }
 
-func (d *markContest) heat(ctx context.Context, c contestant, m *markRun, margin float64) (err error) {
-	set := d.nextSet(d.objects)
-	defer func() {
-		if ctx.Err() == nil {
-			err = errors.Join(err, d.clear(ctx, set))
-		}
-	}()
-	began := time.Now()
-	if err := d.create(ctx, set); err != nil {
-		return fmt.Errorf("create the objects: %w", err)
-	}
-	preparation := time.Duration(margin * float64(max(time.Since(began), d.preparing)))
-	due := time.Now().Add(preparation + quiet + startup).Truncate(time.Second)
-	watching, err := d.observe(ctx, set)
-	if err != nil {
+// finish writes a start time with which all are past their deadline at the given second.
+func (r *runs) finish(ctx context.Context, set jobSet, due time.Time) error {
+	started := due.Add(-ttl).UTC().Format(time.RFC3339)
+	patch := fmt.Appendf(nil, `{"status":{"startTime":%q,"conditions":[{"type":"Failed","status":"False","reason":"Running","message":"",`+
+		`"lastTransitionTime":%q}]}}`, started, started)
+	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
+		_, err := r.client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 		return err
-	}
-	defer watching.close()
-	p, err := c.start(ctx, d.env, heat{set: set, due: due, parallel: d.parallel, log: d.env.logPath(fmt.Sprintf("deadline-%s-%d", c.name, m.Round))})
-	if err != nil {
-		return err
-	}
-	defer func() { m.CPUSeconds = round(p.stop().Seconds()) }()
-	began = time.Now()
-	if err := d.begin(ctx, set, due); err != nil {
-		return fmt.Errorf("start the objects: %w", err)
-	}
-	d.preparing = time.Since(began)
-	if time.Until(due) < quiet {
-		return errLate
-	}
-	if err := d.measure(ctx, c, p, watching, due, m); err != nil {
-		return err
-	}
-	times := watching.instants()
-	slices.SortFunc(times, time.Time.Compare)
-	return m.count(times, due)
+	})
 }
 
-// count makes a rate of the instants, which are sorted, at which marks were seen.
-func (m *markRun) count(times []time.Time, due time.Time) error {
-	of := measurement{}
-	if err := of.count(times, due, 0, len(times)); err != nil {
-		return err
-	}
-	m.Marked, m.Seconds, m.PerSecond, m.FirstAfter = of.Deleted, of.Seconds, of.PerSecond, of.FirstAfter
-	return nil
+func (r *runs) clear(ctx context.Context, set jobSet) error {
+	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
+		return client.IgnoreNotFound(r.client.Delete(ctx, name, metav1.DeleteOptions{}))
+	})
 }
 
-// theContestant is the name of the contestant's own processor time.
-const theContestant = "contestant"
-
-// measure waits for the due second and until all is marked, and notes what that took, and what
-// share of the machine others took.
-func (d *markContest) measure(ctx context.Context, c contestant, p *process, o *markObserver, due time.Time, m *markRun) error {
-	if err := pause(ctx, time.Until(due)); err != nil {
-		return err
-	}
-	named := map[string]int{theContestant: p.cmd.Process.Pid}
-	for name, component := range d.env.state.Components {
-		named[name] = component.PID
-	}
-	pids := append(slices.Collect(maps.Values(named)), os.Getpid())
-	from, err := clock(pids)
+func (r *runs) observe(ctx context.Context, set jobSet) (*observer, error) {
+	list, err := r.client.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("list for the observer: %w", err)
 	}
-	began, err := clocks(named)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := o.await(ctx); err != nil {
-		return fmt.Errorf("%s: %w; its log is in %s", c.name, err, d.env.dir)
-	}
-	to, err := clock(pids)
-	if err != nil {
-		return err
-	}
-	ended, err := clocks(named)
-	if err != nil {
-		return err
-	}
-	if c.ends {
-		// A process that ends by itself: then the kernel's count is gone, and its last word has it.
-		<-p.ended
-		if to, err = clock(pids); err != nil {
-			return err
-		}
-		used := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
-		to.ours += int64(used / tick)
-		ended[theContestant] = used
-	}
-	m.Others, m.CPUPerMark = round(others(from, to)), map[string]float64{}
-	for name := range named {
-		m.CPUPerMark[name] = round(float64((ended[name] - began[name]).Microseconds()) / 1000 / float64(d.objects))
-	}
-	return nil
+	return observe(ctx, set, list.GetResourceVersion(), r.client.Watch, marked)
 }
 
-// clocks is the processor time that each of some processes has used.
-func clocks(of map[string]int) (map[string]time.Duration, error) {
-	out := map[string]time.Duration{}
-	for name, pid := range of {
-		used, err := clock([]int{pid})
-		if err != nil {
-			return nil, err
-		}
-		out[name] = time.Duration(used.ours) * tick
+// marked reports whether the deadline of an object has marked it as failed.
+func marked(event watch.Event, object metav1.Object) bool {
+	of, ok := object.(*unstructured.Unstructured)
+	if !ok || event.Type == watch.Deleted {
+		return false
 	}
-	return out, nil
+	conditions, _, _ := unstructured.NestedSlice(of.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(of any) bool {
+		c, _ := of.(map[string]any)
+		return c["type"] == "Failed" && c["status"] == "True" && c["reason"] == policy.ReasonDeadlineExceeded
+	})
 }
 
-// markResults makes results of the runs.
-func markResults(all []markRun, objects int) []result {
-	rates, about := map[string][]float64{}, map[string]string{}
-	for _, m := range all {
-		rates[m.Contestant] = append(rates[m.Contestant], m.PerSecond)
+// loopOverRuns is the limit of the marks: patches of the status that write over whatever is there.
+func loopOverRuns(ctx context.Context, config *rest.Config) (watch.Interface, func(context.Context, string) error, error) {
+	r, err := newRuns(config)
+	if err != nil {
+		return nil, nil, err
 	}
-	for _, c := range markers {
-		about[c.name] = c.about
+	watching, err := r.client.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("watch: %w", err)
 	}
-	prefix := "deadline.mark." + sizeName(objects) + "."
-	var results []result
-	for _, v := range []struct{ infix, who string }{{"", theCurfew}, {"favour_drain.", theDrainer}} {
-		for _, limit := range []struct{ name, who string }{{"vs_limit", theLimit}, {"vs_limit_as_curfew", theEqual}} {
-			if len(rates[v.who]) > 0 && len(rates[v.who]) == len(rates[limit.who]) {
-				results = append(results, compare(prefix+v.infix+limit.name, "marks/s", rates[v.who], about[limit.who], rates[limit.who]))
-			}
-		}
-	}
-	return results
+	patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Failed","status":"True","reason":%q,"message":"was active for 2s, longer than its deadline of 2s",`+
+		`"lastTransitionTime":%q}]}}`, policy.ReasonDeadlineExceeded, time.Now().UTC().Format(time.RFC3339))
+	return watching, func(ctx context.Context, name string) error {
+		_, err := r.client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		return err
+	}, nil
 }

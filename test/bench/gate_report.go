@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// gateFile holds what the last run of the gate came to.
-const gateFile = "gate.json"
+// gateResults holds what the last run of the gate came to.
+const gateResults = "gate.json"
 
 type gateReport struct {
 	Source     string        `json:"source"` // the commit that was measured
@@ -20,6 +20,9 @@ type gateReport struct {
 	Seconds    float64       `json:"seconds"`
 	Rows       []gateOutcome `json:"rows"`
 }
+
+// disturbed is the share of the machine above which other processes distort a measurement.
+const disturbed = 0.1
 
 // ratios shows the ratio of each attempt.
 func (o gateOutcome) ratios() string {
@@ -38,10 +41,10 @@ func (r gateReport) print(out io.Writer) error {
 	fmt.Fprintln(w, "ROW\tRATIO\tLIMIT\tREACHED\tVERDICT\tOTHERS\tTOOK\tVALUE\tBASELINE")
 	for _, o := range r.Rows {
 		value, baseline := "", ""
-		if o.Result.Name != "" {
-			value, baseline = show(o.Result.Value)+" "+o.Result.Unit, show(o.Result.BaselineValue)+", "+o.Result.Baseline
+		if o.Last.Name != "" {
+			value, baseline = show(o.Last.Value)+" "+o.Last.Unit, show(o.Last.BaselineValue)+", "+o.Last.Baseline
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%g\t%s\t%.0f%%\t%.0f s\t%s\t%s\n", o.Row, o.ratios(), o.Limit, o.Limit.Reached, o.Verdict, o.Others*100, o.Seconds, value, baseline)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%g\t%s\t%.0f%%\t%.0f s\t%s\t%s\n", o.Row, o.ratios(), o.limit, o.Reached, o.Verdict, o.Others*100, o.Seconds, value, baseline)
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the table: %w", err)
@@ -59,12 +62,10 @@ func (r gateReport) failure() error {
 		case gatePassed, gateRepeated:
 			continue
 		case gateFailed:
-			problem = fmt.Sprintf("%s of %s (%s), the limit is %s", o.ratios(), o.Result.Baseline, o.Result.Name, o.Limit)
+			problem = fmt.Sprintf("%s of %s (%s), the limit is %s", o.ratios(), o.Last.Baseline, o.Last.Name, o.limit)
 			if o.Others > disturbed {
 				problem += fmt.Sprintf("; other processes took %.0f%% of the machine", o.Others*100)
 			}
-		case gateMissing:
-			problem = "the bench gave no such result: " + o.Limit.String() + " is demanded"
 		default:
 			problem = o.Error
 		}

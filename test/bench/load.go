@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -24,25 +24,12 @@ const (
 	ttl = 2 * time.Second
 )
 
-// cargo is what falls due in a drain.
-type cargo interface {
-	namespace(ctx context.Context) error
-	create(ctx context.Context, set jobSet) error
-	// finish makes all of the set due at one second.
-	finish(ctx context.Context, set jobSet, due time.Time) error
-	// clear deletes the remaining objects of a set.
-	clear(ctx context.Context, set jobSet) error
-	observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, error)
-}
-
 // load makes Jobs and lets them be finished.
-type load struct {
-	client kubernetes.Interface
-	// byDefault: the namespace says when the Jobs are due, and they do not.
-	byDefault bool
-}
+type load struct{ client kubernetes.Interface }
 
-func (l load) namespace(ctx context.Context) error {
+func (load) resource() string { return resourceJobs }
+
+func (l load) prepare(ctx context.Context) error {
 	_, err := l.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchNamespace}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create namespace %s: %w", benchNamespace, err)
@@ -50,8 +37,13 @@ func (l load) namespace(ctx context.Context) error {
 	return nil
 }
 
-func (l load) observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, error) {
-	return observe(ctx, config, set)
+func (l load) observe(ctx context.Context, set jobSet) (*observer, error) {
+	jobs := l.client.BatchV1().Jobs(benchNamespace)
+	list, err := jobs.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, fmt.Errorf("list Jobs for the observer: %w", err)
+	}
+	return observe(ctx, set, list.ResourceVersion, jobs.Watch, deleted)
 }
 
 // create makes unfinished Jobs with a TTL. spec.managedBy keeps the Job controller away from them:
@@ -68,10 +60,6 @@ func (l load) create(ctx context.Context, set jobSet) error {
 					Containers:    []corev1.Container{{Name: "work", Image: "registry.example/work:1", Command: []string{"work", "--once"}}},
 				}},
 			},
-		}
-		if l.byDefault {
-			// A Job of another manager has no default. While it is suspended it has no Pods either.
-			job.Spec.ManagedBy, job.Spec.TTLSecondsAfterFinished, job.Spec.Suspend = nil, nil, ptr.To(true)
 		}
 		_, err := l.client.BatchV1().Jobs(benchNamespace).Create(ctx, job, metav1.CreateOptions{})
 		return err
@@ -104,31 +92,21 @@ func (l load) finish(ctx context.Context, set jobSet, due time.Time) error {
 // deleted in the foreground waits for the garbage collector, which must not work into the next
 // contestant's time.
 func (l load) clear(ctx context.Context, set jobSet) error {
-	policy := metav1.DeletePropagationBackground
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	for first := true; ; first = false {
-		list, err := l.client.BatchV1().Jobs(benchNamespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return fmt.Errorf("list the Jobs that are left: %w", err)
-		}
-		if len(list.Items) == 0 {
-			return nil
-		}
-		if first {
-			err := set.each(ctx, loaders, func(ctx context.Context, name string) error {
-				err := l.client.BatchV1().Jobs(benchNamespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
-				if apierrors.IsNotFound(err) {
-					return nil
-				}
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("delete the Jobs that are left: %w", err)
-			}
-		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return fmt.Errorf("%d Jobs do not go away: %w", len(list.Items), err)
-		}
+	policy, jobs := metav1.DeletePropagationBackground, l.client.BatchV1().Jobs(benchNamespace)
+	list, err := jobs.List(ctx, metav1.ListOptions{ResourceVersion: "0", Limit: 1})
+	if err == nil && len(list.Items) > 0 {
+		err = set.each(ctx, loaders, func(ctx context.Context, name string) error {
+			return client.IgnoreNotFound(jobs.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy}))
+		})
 	}
+	if err != nil {
+		return fmt.Errorf("delete the Jobs that are left: %w", err)
+	}
+	return (*process)(nil).poll(ctx, 5*time.Minute, 100*time.Millisecond, func(ctx context.Context) error {
+		list, err := jobs.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%d Jobs are left", len(list.Items))
+		}
+		return err
+	})
 }

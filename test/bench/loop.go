@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -28,25 +26,19 @@ const loopCommand = "loop"
 
 func init() { commands[loopCommand] = runLoop }
 
-// loopReport is what the loop writes when it is through.
-type loopReport struct {
-	Deletes int     `json:"deletes"`
-	Seconds float64 `json:"seconds"`
-}
-
-// runLoop is the limit: parallel Background DELETE calls by client-go's typed client, over names
-// that are known beforehand, with the watch open beside it that every contestant has. It judges
-// nothing, keeps nothing and retries nothing.
-func runLoop(ctx context.Context, args []string, out io.Writer) error {
+// runLoop is the limit: parallel calls by a client of client-go, over names that are known
+// beforehand, with the watch open beside it that every contestant has. It judges nothing, keeps
+// nothing and retries nothing.
+func runLoop(ctx context.Context, args []string, _ io.Writer) error {
 	fs := flag.NewFlagSet(loopCommand, flag.ContinueOnError)
 	kubeconfig := fs.String("kubeconfig", "", "the cluster")
 	set := jobSet{}
-	fs.StringVar(&set.prefix, "prefix", "", "what the Jobs' names begin with")
-	fs.IntVar(&set.count, "jobs", 0, "how many there are")
-	resource := fs.String("resource", resourceJobs, "resource to delete: jobs or configmaps")
+	fs.StringVar(&set.prefix, "prefix", "", "what the objects' names begin with")
+	fs.IntVar(&set.count, "objects", 0, "how many there are")
+	resource := fs.String("resource", resourceJobs, "resource to delete, or to mark as failed")
 	parallel := fs.Int("parallel", 16, "calls at a time")
 	at := fs.Int64("at", 0, "the Unix second at which to begin")
-	perSecond := fs.Int("per-second", 0, "how many are deleted in each second, 0 for all at once")
+	perSecond := fs.Int("per-second", 0, "how many are due in each second, 0 for all at once")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -54,7 +46,7 @@ func runLoop(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	watching, remove, err := loopOver(ctx, config, *resource)
+	watching, call, err := loopOver(ctx, config, *resource)
 	if err != nil {
 		return err
 	}
@@ -63,73 +55,55 @@ func runLoop(ctx context.Context, args []string, out io.Writer) error {
 		for range watching.ResultChan() {
 		}
 	}()
-	due := time.Unix(*at, 0)
-	began := time.Now()
-	background := metav1.DeletePropagationBackground
 	for second, part := range set.parts(*perSecond) {
-		if err := pause(ctx, time.Until(due.Add(time.Duration(second)*time.Second))); err != nil {
+		if err := pause(ctx, time.Until(time.Unix(*at+int64(second), 0))); err != nil {
 			return err
 		}
-		if second == 0 {
-			began = time.Now()
-		}
-		err = part.each(ctx, *parallel, func(ctx context.Context, name string) error {
-			return remove(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
-		})
-		if err != nil {
-			return fmt.Errorf("delete: %w", err)
+		if err := part.each(ctx, *parallel, call); err != nil {
+			return fmt.Errorf("call: %w", err)
 		}
 	}
-	return json.NewEncoder(out).Encode(loopReport{Deletes: set.count, Seconds: time.Since(began).Seconds()})
+	return nil
 }
 
-// What the loop can delete.
+// What the loop can delete; runs it marks.
 const (
 	resourceJobs       = "jobs"
 	resourceConfigMaps = "configmaps"
+	resourceRuns       = "runs"
 )
 
-// loopOver opens the watch that every contestant has, and tells how one object is deleted. Labelled
+// loopOver opens the watch that every contestant has, and returns the call for one object. Labelled
 // ConfigMaps are watched as Curfew does: their metadata alone, by label.
-func loopOver(ctx context.Context, config *rest.Config, resource string) (watch.Interface, func(context.Context, string, metav1.DeleteOptions) error, error) {
+func loopOver(ctx context.Context, config *rest.Config, resource string) (watching watch.Interface, call func(context.Context, string) error, err error) {
+	if resource == resourceRuns {
+		return loopOverRuns(ctx, config)
+	}
 	client, err := kubernetes.NewForConfig(connect(config))
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
+	remove := client.BatchV1().Jobs(benchNamespace).Delete
 	if resource == resourceConfigMaps {
+		remove = client.CoreV1().ConfigMaps(benchNamespace).Delete
 		partial, err := metadata.NewForConfig(connect(config))
 		if err != nil {
 			return nil, nil, fmt.Errorf("make a client: %w", err)
 		}
-		watching, err := partial.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Watch(ctx, metav1.ListOptions{LabelSelector: wellknown.LabelTTL})
+		watching, err = partial.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Watch(ctx, metav1.ListOptions{LabelSelector: wellknown.LabelTTL})
 		if err != nil {
 			return nil, nil, fmt.Errorf("watch ConfigMaps: %w", err)
 		}
-		return watching, client.CoreV1().ConfigMaps(benchNamespace).Delete, nil
-	}
-	watching, err := client.BatchV1().Jobs(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
+	} else if watching, err = client.BatchV1().Jobs(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{}); err != nil {
 		return nil, nil, fmt.Errorf("watch Jobs: %w", err)
 	}
-	return watching, client.BatchV1().Jobs(benchNamespace).Delete, nil
+	background := metav1.DeletePropagationBackground
+	return watching, func(ctx context.Context, name string) error {
+		return remove(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
+	}, nil
 }
 
-// bareRate lets a loop run at once and takes its own word for the rate.
-func bareRate(ctx context.Context, e *environment, h heat,
-	start func(ctx context.Context, e *environment, h heat, kubeconfig string, out io.Writer) (*process, error)) (float64, error) {
-	var out bytes.Buffer
-	p, err := start(ctx, e, h, e.state.Kubeconfig, &out)
-	if err != nil {
-		return 0, err
-	}
-	var report loopReport
-	if err := p.report(ctx, &out, h.log, &report); err != nil {
-		return 0, err
-	}
-	return float64(report.Deletes) / report.Seconds, nil
-}
-
-// jobSet is a number of Jobs whose names are known.
+// jobSet is a number of objects whose names are known.
 type jobSet struct {
 	prefix string
 	count  int
@@ -167,7 +141,7 @@ func (s jobSet) each(ctx context.Context, parallel int, do func(ctx context.Cont
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < s.count && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				if err := do(ctx, s.name(s.first+i)); err != nil {
-					cancel(fmt.Errorf("job %s: %w", s.name(s.first+i), err))
+					cancel(fmt.Errorf("object %s: %w", s.name(s.first+i), err))
 					return
 				}
 			}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,112 +14,121 @@ import (
 // tick is the unit in which the kernel counts processor time, USER_HZ in proc(5).
 const tick = time.Second / 100
 
-// ticks are counts of processor time.
-type ticks struct {
-	// all is the time of all processors, idle the part of it in which nothing ran, ours what the
-	// measured processes used.
-	all, idle, ours int64
+// meter counts the processor time of named processes and of the machine from an instant on.
+type meter struct {
+	pids     map[string]int
+	before   map[string]time.Duration
+	busy     time.Duration // of the machine
+	all      time.Duration
+	children time.Duration
+	// ended is what processes have taken in all that have ended meanwhile.
+	ended map[string]time.Duration
 }
 
-// clock reads how much processor time has passed, and how much of it these processes used. One that
-// has ended counts nothing.
-func clock(pids []int) (ticks, error) {
-	data, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return ticks{}, fmt.Errorf("read what the processors did: %w", err)
+func startMeter(pids map[string]int) (*meter, error) {
+	m := &meter{pids: pids, before: map[string]time.Duration{}, ended: map[string]time.Duration{}}
+	for name, pid := range pids {
+		m.before[name], _ = cpuTime(pid)
 	}
-	t, err := parseMachine(string(data))
+	var err error
+	m.busy, m.all, m.children, err = machine()
+	return m, err
+}
+
+// read returns what each process took since then for one of so many objects, in microseconds, and
+// the share of the machine, 0 to 1, that other processes used.
+func (m *meter) read(objects int) (cpu map[string]float64, others float64, err error) {
+	busy, all, children, err := machine()
 	if err != nil {
-		return ticks{}, err
+		return nil, 0, err
 	}
-	for _, pid := range pids {
-		if data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
-			t.ours += parseProcess(string(data))
+	cpu = map[string]float64{}
+	ours := children - m.children
+	for name, before := range m.before {
+		now, lives := cpuTime(m.pids[name])
+		ours += now - before
+		if took, ended := m.ended[name]; ended {
+			now, lives = took, true
+		}
+		if lives {
+			cpu[name] = round(float64((now - before).Microseconds()) / float64(objects))
 		}
 	}
-	return t, nil
+	if all > m.all {
+		others = round(max(0, float64(busy-m.busy-ours)/float64(all-m.all)))
+	}
+	return cpu, others, nil
 }
 
-// clockOfRow is clock for whole benches: the control plane, this process, and all that it started
-// and that has ended.
-func (e *environment) clockOfRow() (ticks, error) {
-	pids := []int{os.Getpid()}
-	for _, component := range e.state.Components {
-		pids = append(pids, component.PID)
-	}
-	t, err := clock(pids)
+// machine returns how much processor time was used and has passed, and what the children of this
+// process used that have ended.
+func machine() (busy, all, children time.Duration, err error) {
+	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return t, err
+		return 0, 0, 0, fmt.Errorf("read what the processors did: %w", err)
 	}
-	var children syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children); err != nil {
-		return t, fmt.Errorf("read what the children used: %w", err)
+	if busy, all, err = parseMachine(string(data)); err != nil {
+		return 0, 0, 0, err
 	}
-	t.ours += (children.Utime.Nano() + children.Stime.Nano()) / int64(tick)
-	return t, nil
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &usage); err != nil {
+		return 0, 0, 0, fmt.Errorf("read what the children used: %w", err)
+	}
+	return busy, all, time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }
 
 // parseMachine reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq
 // and steal, proc(5).
-func parseMachine(text string) (t ticks, err error) {
+func parseMachine(text string) (busy, all time.Duration, err error) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
 	if len(fields) < 9 || fields[0] != "cpu" {
-		return t, fmt.Errorf("/proc/stat begins with %q: that is no count of processor time", line)
+		return 0, 0, fmt.Errorf("/proc/stat begins with %q: that is no count of processor time", line)
 	}
 	for i, field := range fields[1:9] {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
-			return t, fmt.Errorf("/proc/stat begins with %q: %w", line, err)
+			return 0, 0, fmt.Errorf("/proc/stat begins with %q: %w", line, err)
 		}
-		t.all += n
-		if i == 3 || i == 4 {
-			t.idle += n
+		all += time.Duration(n) * tick
+		if i != 3 && i != 4 {
+			busy += time.Duration(n) * tick
 		}
 	}
-	return t, nil
+	return busy, all, nil
+}
+
+// cpuTime is the processor time that a process has used so far, and whether it lives.
+func cpuTime(pid int) (time.Duration, bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return parseProcess(string(data)), err == nil
 }
 
 // parseProcess reads user and system time, fields 14 and 15 of /proc/<pid>/stat. The name before
 // them may hold anything.
-func parseProcess(text string) int64 {
+func parseProcess(text string) time.Duration {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 13 {
 		return 0
 	}
 	user, _ := strconv.ParseInt(fields[11], 10, 64)
 	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	return user + system
+	return time.Duration(user+system) * tick
 }
 
-// used is the processor time that each of some processes has taken so far. One that has ended took
-// none.
-func used(pids map[string]int) map[string]time.Duration {
-	out := map[string]time.Duration{}
-	for name, pid := range pids {
-		if data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
-			out[name] = time.Duration(parseProcess(string(data))) * tick
-		}
+// processes are the control plane's, and the client.
+func (e *environment) processes() map[string]int {
+	pids := map[string]int{"client": os.Getpid()}
+	for name, component := range e.state.Components {
+		pids[name] = component.PID
 	}
-	return out
+	return pids
 }
 
-// perObject is what each took since then for one of so many objects, in microseconds.
-func perObject(from, to map[string]time.Duration, objects int) map[string]float64 {
-	out := map[string]float64{}
-	for name, was := range from {
-		if is, there := to[name]; there {
-			out[name] = round(float64((is - was).Microseconds()) / float64(objects))
-		}
+func showCPU(of map[string]float64) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, fmt.Sprintf("%s %.0f", name, of[name]))
 	}
-	return out
-}
-
-// others is the share of the machine, 0 to 1, that was used by processes that are not measured.
-func others(from, to ticks) float64 {
-	all := to.all - from.all
-	if all <= 0 {
-		return 0
-	}
-	return max(0, float64(all-(to.idle-from.idle)-(to.ours-from.ours))/float64(all))
+	return strings.Join(out, ", ")
 }

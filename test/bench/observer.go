@@ -1,226 +1,120 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// observer watches Jobs, or objects of another kind, and notes when each was first seen to be
-// deleted: gone, or with a deletionTimestamp. It is the same for every contestant and knows nothing
-// of them. It reads the stream by hand, so that an event's time is that of its arrival.
+// observer watches the objects of a set and notes when each was first seen to be done: deleted, or
+// what else a bench waits for. It is the same for every contestant and knows nothing of them. A
+// watch that ends is opened again where it ended, so that no event is missed.
 type observer struct {
-	watch  resumed
-	object func() watched
 	prefix string
+	done   func(watch.Event, metav1.Object) bool
 	cancel context.CancelFunc
+	want   int
+	full   chan struct{} // closed when want are seen
+	ended  chan struct{} // closed when it has ended for good
 
 	mu   sync.Mutex
 	seen map[types.UID]sighting
-	want int
-	full chan struct{} // closed when want are seen
 	err  error
-	done chan struct{} // closed when it has ended for good
 }
 
-// sighting is the end of one Job.
+// sighting is the end of one object.
 type sighting struct {
 	name string
 	at   time.Time
 }
 
-// watched is an object that comes in a watch.
-type watched interface {
-	metav1.Object
-	Unmarshal(data []byte) error
+// watchFunc opens a watch of the objects in the benches' namespace. Whole objects in protobuf, as in
+// the contestants' own watches: the API server then encodes each event once for all.
+type watchFunc = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+
+// deleted reports whether an object is gone or has a deletionTimestamp.
+func deleted(event watch.Event, object metav1.Object) bool {
+	return event.Type == watch.Deleted || object.GetDeletionTimestamp() != nil
 }
 
-// observe begins to watch the Jobs of a set, from now on.
-func observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, error) {
-	client, err := kubernetes.NewForConfig(connect(config))
-	if err != nil {
-		return nil, fmt.Errorf("make the observer's client: %w", err)
-	}
-	list, err := client.BatchV1().Jobs(benchNamespace).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return nil, fmt.Errorf("list Jobs for the observer: %w", err)
-	}
-	open := func(ctx context.Context, resourceVersion string) (io.ReadCloser, error) {
-		return stream(ctx, client.BatchV1().RESTClient(), "jobs", resourceVersion)
-	}
-	return observeWith(ctx, open, list.ResourceVersion, set, func() watched { return &batchv1.Job{} })
-}
-
-// stream opens a watch of a resource.
-func stream(ctx context.Context, client rest.Interface, resource, resourceVersion string) (io.ReadCloser, error) {
-	out, err := client.Get().Namespace(benchNamespace).Resource(resource).
-		Param("watch", "true").Param("resourceVersion", resourceVersion).
-		// Whole objects in protobuf, as the contestants' own watches of Jobs: the API server then encodes
-		// each event once for all.
-		SetHeader("Accept", "application/vnd.kubernetes.protobuf;stream=watch").Stream(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("watch %s for the observer: %w", resource, err)
-	}
-	return out, nil
-}
-
-func observeWith(ctx context.Context, open func(context.Context, string) (io.ReadCloser, error), from string, set jobSet, object func() watched) (*observer, error) {
+// observe begins to watch a set, from a resourceVersion on.
+func observe(ctx context.Context, set jobSet, from string, open watchFunc, done func(watch.Event, metav1.Object) bool) (*observer, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := open(ctx, from)
+	watching, err := watchtools.NewRetryWatcherWithContext(ctx, from, &cache.ListWatch{WatchFuncWithContext: open})
 	if err != nil {
 		cancel()
-		return nil, err
+		return nil, fmt.Errorf("watch for the observer: %w", err)
 	}
-	o := &observer{
-		watch: resumed{open: open, at: from}, object: object, cancel: cancel, prefix: set.prefix + "-", want: set.count,
-		seen: make(map[types.UID]sighting, set.count), full: make(chan struct{}), done: make(chan struct{}),
-	}
-	go func() {
-		defer close(o.done)
-		err := o.watch.run(ctx, stream, o.read)
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.err = fmt.Errorf("the observer's watch: %w", err)
-	}()
+	o := newObserver(set, done)
+	o.cancel = cancel
+	go o.read(watching.ResultChan())
 	return o, nil
 }
 
-// read notes events until the stream ends.
-func (o *observer) read(stream io.Reader) error {
-	in := bufio.NewReaderSize(stream, 1<<16)
-	for {
-		frame, err := readFrame(in)
-		at := time.Now()
-		if err == nil {
-			err = o.note(frame, at)
+func newObserver(set jobSet, done func(watch.Event, metav1.Object) bool) *observer {
+	return &observer{prefix: set.prefix + "-", done: done, want: set.count, full: make(chan struct{}), ended: make(chan struct{}), seen: map[types.UID]sighting{}}
+}
+
+// read notes events until there are no more.
+func (o *observer) read(events <-chan watch.Event) {
+	defer close(o.ended)
+	for event := range events {
+		if event.Type == watch.Error {
+			o.mu.Lock()
+			o.err = fmt.Errorf("the observer's watch: %v", event.Object)
+			o.mu.Unlock()
+			return
 		}
-		if err != nil {
-			return err
-		}
+		o.note(event, time.Now())
 	}
 }
 
-// frameMost bounds a frame: more is no event of ours but a misread length.
-const frameMost = 16 << 20
-
-// readFrame reads one event of a protobuf watch: its length in four bytes, then the event.
-func readFrame(in io.Reader) ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(in, head[:]); err != nil {
-		return nil, err
-	}
-	n := binary.BigEndian.Uint32(head[:])
-	if n > frameMost {
-		return nil, fmt.Errorf("a frame of %d bytes", n)
-	}
-	frame := make([]byte, n)
-	_, err := io.ReadFull(in, frame)
-	return frame, err
-}
-
-func (o *observer) note(frame []byte, at time.Time) error {
-	object := o.object()
-	event, err := decodeEventInto(frame, object)
-	if err != nil {
-		return err
-	}
-	o.watch.reached(object.GetResourceVersion())
-	if !strings.HasPrefix(object.GetName(), o.prefix) || event != watch.Deleted && object.GetDeletionTimestamp() == nil {
-		return nil
+func (o *observer) note(event watch.Event, at time.Time) {
+	object, err := meta.Accessor(event.Object)
+	if err != nil || !strings.HasPrefix(object.GetName(), o.prefix) || !o.done(event, object) {
+		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, again := o.seen[object.GetUID()]; again {
-		return nil
+		return
 	}
 	o.seen[object.GetUID()] = sighting{object.GetName(), at}
 	if len(o.seen) == o.want {
 		close(o.full)
 	}
-	return nil
 }
 
-func decodeEvent(frame []byte) (watch.EventType, *batchv1.Job, error) {
-	job := &batchv1.Job{}
-	event, err := decodeEventInto(frame, job)
-	return event, job, err
-}
-
-func decodeEventInto(frame []byte, object watched) (watch.EventType, error) {
-	event := metav1.WatchEvent{}
-	raw, err := unwrap(frame)
-	if err != nil {
-		return "", err
-	}
-	if err := event.Unmarshal(raw); err != nil {
-		return "", fmt.Errorf("decode an event: %w", err)
-	}
-	if watch.EventType(event.Type) == watch.Error {
-		return "", errors.New("the API server ended the watch with an error")
-	}
-	if raw, err = unwrap(event.Object.Raw); err != nil {
-		return "", err
-	}
-	if err := object.Unmarshal(raw); err != nil {
-		return "", fmt.Errorf("decode an object: %w", err)
-	}
-	return watch.EventType(event.Type), nil
-}
-
-// unwrap takes off the envelope that Kubernetes puts around each protobuf message. The event itself
-// comes without the four bytes of magic in front.
-func unwrap(data []byte) ([]byte, error) {
-	inner, ok := strings.CutPrefix(string(data), "k8s\x00")
-	if !ok {
-		return data, nil
-	}
-	var u runtime.Unknown
-	if err := u.Unmarshal([]byte(inner)); err != nil {
-		return nil, fmt.Errorf("decode an envelope: %w", err)
-	}
-	return u.Raw, nil
-}
-
-// times returns when deletions were seen so far, in no order.
-func (o *observer) times() []time.Time {
-	var times []time.Time
-	for _, s := range o.sightings() {
-		times = append(times, s.at)
-	}
-	return times
-}
-
-// sightings returns what was seen deleted so far, in no order.
+// sightings returns what was seen so far, in order.
 func (o *observer) sightings() []sighting {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Collect(maps.Values(o.seen))
+	return slices.SortedFunc(maps.Values(o.seen), func(a, b sighting) int { return a.at.Compare(b.at) })
 }
 
-// failure is why the stream ended before it was closed, nil while it runs.
+// failure is why the watch ended before it was closed.
 func (o *observer) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.err == nil {
+		return errors.New("the observer's watch ended")
+	}
 	return o.err
 }
 
 func (o *observer) close() {
 	o.cancel()
-	<-o.done
+	<-o.ended
 }

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"text/template"
 )
 
 // The page of the documentation and the results that it shows.
@@ -30,39 +31,9 @@ type recordedResult struct {
 	Kubernetes string `json:"kubernetes"`
 }
 
-// benchCode are the folders whose code a bench measures. A number is older than its code when one of
-// them has changed since.
-var benchCode = map[string][]string{
-	"drain": deletionCode, "drain_many": deletionCode, "lateness": deletionCode, "lateness_defaults": deletionCode,
-	"lateness_outage": deletionCode, "label_drain": deletionCode,
-	"admission":          {"policy", "webhook"},
-	"memory":             trackingCode,
-	"memory_many":        trackingCode,
-	"label_memory":       trackingCode,
-	"label_create":       {"controller/feed", "manifests/webhook", "webhook"},
-	"cleanup":            {"controller/cleanup", "controller/engine", "policy/cleanup"},
-	"cleanup_preview":    {"cmd/kubectl-curfew", "policy/cleanup"},
-	"cleanup_referenced": {"controller/cleanup/survey", "policy/cleanup", "policy/references"},
-	"tally":              {"controller/tally", "policy/tally"},
-	"deadline":           deletionCode,
-	"restart":            trackingCode,
-	"idle":               trackingCode,
-	"cli_list":           {"cmd/kubectl-curfew", "policy"},
-	"cli_unused":         {"cmd/kubectl-curfew", "controller/cleanup/survey", "policy"},
-}
-
-var (
-	deletionCode = []string{"controller/action", "controller/engine", "controller/feed", "controller/follow", "controller/pace",
-		"controller/pause", "policy"}
-	trackingCode = []string{"controller/engine", "controller/feed", "controller/follow"}
-)
-
 // readRecorded reads what the page shows, in its order.
 func readRecorded(root string) ([]recordedResult, error) {
 	data, err := os.ReadFile(filepath.Join(root, performanceFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("read the recorded results: %w", err)
 	}
@@ -102,35 +73,30 @@ func (e *environment) recordable(ctx context.Context) error {
 	return nil
 }
 
-// record replaces recorded results of the same names, for the documentation.
-func (e *environment) record(ctx context.Context, bench, date string, results []result) error {
+// recordResults replaces recorded results of the same names, for the documentation.
+func (e *environment) recordResults(ctx context.Context, bench, date string, results []result) error {
 	all, err := readRecorded(e.root)
 	if err != nil {
 		return err
 	}
 	commit := strings.TrimSuffix(e.source(ctx), "-dirty") // Of docs alone.
-	var fresh []recordedResult
 	for _, r := range results {
-		fresh = append(fresh, recordedResult{Bench: bench, result: r, Date: date, Commit: commit, Kubernetes: strings.TrimPrefix(e.state.Versions["kubernetes"], "v")})
+		fresh := recordedResult{Bench: bench, result: r, Date: date, Commit: commit, Kubernetes: strings.TrimPrefix(e.state.Versions["kubernetes"], "v")}
+		all = replaceRecorded(all, fresh)
 	}
-	all = mergeRecorded(all, fresh)
 	if err := writeRecorded(e.root, all); err != nil {
 		return err
 	}
 	return writePage(ctx, e.root, false, e.out)
 }
 
-// mergeRecorded returns all results. A fresh one takes the place of the one with its name, or is
-// added at the end.
-func mergeRecorded(all, fresh []recordedResult) []recordedResult {
-	all = slices.Clone(all)
-	for _, r := range fresh {
-		if i := slices.IndexFunc(all, func(a recordedResult) bool { return a.Name == r.Name }); i >= 0 {
-			all[i] = r
-		} else {
-			all = append(all, r)
-		}
+// replaceRecorded puts a result in the place of the one with its name, or at the end.
+func replaceRecorded(all []recordedResult, fresh recordedResult) []recordedResult {
+	i := slices.IndexFunc(all, func(a recordedResult) bool { return a.Name == fresh.Name })
+	if i < 0 {
+		return append(all, fresh)
 	}
+	all[i] = fresh
 	return all
 }
 
@@ -184,8 +150,8 @@ type history struct {
 // older reports whether the code that a result measures has changed since. If no commit was
 // recorded, or one that is not in the history, a change on the same day counts as later. Where the
 // history does not say, as in a shallow clone or without git, it claims nothing.
-func (h history) older(r recordedResult) bool {
-	folders := append(append([]string{"--"}, benchCode[r.Bench]...), ":(exclude)*_test.go")
+func (h history) older(r recordedResult, code []string) bool {
+	folders := append(append([]string{"--"}, code...), ":(exclude)*_test.go")
 	if r.Commit != "" {
 		if _, err := git(h.ctx, h.root, "cat-file", "-e", r.Commit+"^{commit}"); err == nil {
 			changed, err := git(h.ctx, h.root, append([]string{"diff", "--name-only", r.Commit}, folders...)...)
@@ -197,4 +163,114 @@ func (h history) older(r recordedResult) bool {
 	}
 	last, err := git(h.ctx, h.root, append([]string{"log", "-1", "--format=%cs"}, folders...)...)
 	return err == nil && last >= r.Date
+}
+
+// source is the commit of the tree that is measured, with "-dirty" behind it where something is not
+// committed, and "unknown" without git.
+func (e *environment) source(ctx context.Context) string {
+	commit, err := git(ctx, e.root, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+	if err != nil || commit == "" {
+		return "unknown"
+	}
+	return commit
+}
+
+// olderMark stands behind the date of a number.
+const olderMark = " (older than its code)"
+
+func withoutMarks(page string) string { return strings.ReplaceAll(page, olderMark, "") }
+
+// goal is a line of the page's first table.
+type goal struct {
+	// Section links to the section that has the rest; empty where it is that of the line above.
+	Section string `json:"section,omitempty"`
+	Result  string `json:"result"`
+	About   string `json:"about"`
+	limit
+	// Recorded is the result.
+	Recorded recordedResult `json:"-"`
+}
+
+// The tables of the page, by name. A table of another name shows the results whose names begin with
+// one of its words.
+const pageTables = `
+{{- define "goals"}}| what | result | goal | ratio | measured |
+|---|---|---|---|---|
+{{range .Goals}}| {{.Section}} | ` + "`{{.Result}}`" + ` | {{.String}} {{.About}} | {{ratio .Recorded}}{{if not (.Holds .Recorded.Ratio)}}, not reached{{end}} | {{when .Recorded}} |
+{{end}}{{end}}
+{{- define "gate"}}| row | ratio | reached | limit | measured by |
+|---|---|---|---|---|
+{{range .Rows}}| ` + "`{{.Row}}`{{if not .Always}}, if its code changed{{end}} | `{{.Result}}` | {{.Reached}} | {{.String}} | `{{.Args}}`" + ` |
+{{end}}{{end}}
+{{- define "results"}}| result | value | baseline | ratio | measured |
+|---|---|---|---|---|
+{{range .Results}}| ` + "`{{.Name}}`" + ` | {{if .Value}}{{show .Value}} {{.Unit}}{{else}}-{{end}} | {{if .BaselineValue}}{{show .BaselineValue}}, {{end}}{{.Baseline}} | {{ratio .}} | {{when .}} |
+{{end}}{{end}}`
+
+var tableOfPage = regexp.MustCompile(`(?s)<!-- table: ([^\n]*) -->\n.*?<!-- end -->`)
+
+// renderPage writes again what stands between the marks of each table.
+func renderPage(root, page string, older func(recordedResult, []string) bool) (string, error) {
+	all, err := readRecorded(root)
+	if err != nil {
+		return "", err
+	}
+	file, err := readGate(root)
+	if err != nil {
+		return "", err
+	}
+	for i, g := range file.Goals {
+		at := slices.IndexFunc(all, func(r recordedResult) bool { return r.Name == g.Result })
+		if at < 0 {
+			return "", fmt.Errorf("no result is recorded for the goal %s", g.Result)
+		}
+		file.Goals[i].Recorded = all[at]
+	}
+	tables := template.Must(template.New("").Funcs(template.FuncMap{"show": show, "ratio": recordedResult.ratio, "when": func(r recordedResult) string {
+		return r.when(older(r, file.Code[r.Bench]))
+	}}).Parse(pageTables))
+	fresh := tableOfPage.ReplaceAllStringFunc(page, func(old string) string {
+		name := tableOfPage.FindStringSubmatch(old)[1]
+		data := struct {
+			gateFile
+			Results []recordedResult
+		}{gateFile: file}
+		of := name
+		if tables.Lookup(name) == nil {
+			of = "results"
+			for _, r := range all {
+				if slices.ContainsFunc(strings.Fields(name), func(prefix string) bool { return strings.HasPrefix(r.Name, prefix) }) {
+					data.Results = append(data.Results, r)
+				}
+			}
+		}
+		var out strings.Builder
+		err = errors.Join(err, tables.ExecuteTemplate(&out, of, data))
+		return "<!-- table: " + name + " -->\n" + out.String() + "<!-- end -->"
+	})
+	return fresh, err
+}
+
+// Holds reports whether a ratio reaches the goal.
+func (g goal) Holds(ratio float64) bool { return g.holds(ratio, 0) }
+
+// ratio is the median, with the least and the greatest where they are recorded.
+func (r recordedResult) ratio() string {
+	if r.Low == 0 && r.High == 0 || r.Low == r.High {
+		return show(r.Ratio)
+	}
+	return fmt.Sprintf("%s (%s–%s)", show(r.Ratio), show(r.Low), show(r.High))
+}
+
+// when says on which day, release and commit a number was measured.
+func (r recordedResult) when(older bool) string {
+	mark := ""
+	if older {
+		mark = olderMark
+	}
+	commit := "before commits were recorded"
+	if r.Commit != "" {
+		commit = "commit " + r.Commit
+	}
+	return fmt.Sprintf("%s, Kubernetes %s, %s%s", r.Date, r.Kubernetes, commit, mark)
 }

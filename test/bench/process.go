@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -22,8 +20,8 @@ type process struct {
 	err   error // once ended
 }
 
-// launch starts a process whose output goes to a file, and to out if that is not nil.
-func launch(ctx context.Context, log string, out io.Writer, name string, args ...string) (*process, error) {
+// launch starts a process whose output goes to a file.
+func launch(ctx context.Context, log string, name string, args ...string) (*process, error) {
 	file, err := os.Create(log)
 	if err != nil {
 		return nil, fmt.Errorf("make a log: %w", err)
@@ -31,9 +29,6 @@ func launch(ctx context.Context, log string, out io.Writer, name string, args ..
 	defer file.Close()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdout, cmd.Stderr = file, file
-	if out != nil {
-		cmd.Stdout = out
-	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	// An interrupt at the terminal is for us; we end the contestant.
@@ -49,8 +44,8 @@ func launch(ctx context.Context, log string, out io.Writer, name string, args ..
 	return p, nil
 }
 
-// stop ends the process and tells how much processor time it took in its life.
-func (p *process) stop() time.Duration {
+// stop ends the process.
+func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 	select {
 	case <-p.ended:
@@ -58,57 +53,43 @@ func (p *process) stop() time.Duration {
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 	}
-	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
 
-// report waits until the process has ended and reads what it wrote to out, which is JSON, into
-// what.
-func (p *process) report(ctx context.Context, out *bytes.Buffer, log string, what any) error {
-	select {
-	case <-p.ended:
-	case <-ctx.Done():
-		p.stop()
-		return ctx.Err()
-	}
-	if p.err != nil {
-		return fmt.Errorf("%w; its log is %s", p.err, log)
-	}
-	if err := json.Unmarshal(out.Bytes(), what); err != nil {
-		return fmt.Errorf("read its report: %w", err)
-	}
-	return nil
-}
-
-// awaitHealthy polls a URL until it answers 200.
-func (p *process) awaitHealthy(ctx context.Context, client *http.Client, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+// poll asks again and again until ask returns no error. It gives up when patience is over or the
+// process ends; p may be nil.
+func (p *process) poll(ctx context.Context, patience, every time.Duration, ask func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	last := fmt.Errorf("nothing was asked")
+	var ended chan struct{}
+	if p != nil {
+		ended = p.ended
+	}
+	last := errors.New("nothing was asked")
 	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return fmt.Errorf("ask %s: %w", url, err)
-		}
-		resp, err := client.Do(req)
+		err := ask(ctx)
 		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = fmt.Errorf("it answers %s", resp.Status)
+			return nil
 		}
 		if ctx.Err() == nil {
 			last = err
 		}
 		select {
-		case <-p.ended:
-			return fmt.Errorf("it ended instead of becoming healthy: %v", p.err)
+		case <-ended:
+			return fmt.Errorf("it ended (%v), before that: %w", p.err, last)
 		default:
 		}
-		if pause(ctx, 50*time.Millisecond) != nil {
-			return fmt.Errorf("it does not become healthy at %s: %w", url, last)
+		if pause(ctx, every) != nil {
+			return fmt.Errorf("after %s: %w", patience, last)
 		}
 	}
+}
+
+// awaitHealthy polls a URL until it answers 200.
+func (p *process) awaitHealthy(ctx context.Context, client *http.Client, url string) error {
+	return p.poll(ctx, 30*time.Second, 50*time.Millisecond, func(ctx context.Context) error {
+		_, err := fetch(ctx, client, url)
+		return err
+	})
 }
 
 // freeAddresses are loopback addresses that no process listens on right now. They are found

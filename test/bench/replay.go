@@ -2,9 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +19,12 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -24,81 +32,89 @@ import (
 // replay is the API server as one sees it who has a million finished Jobs: lists and watches of all
 // Jobs are answered from a recording, everything else is passed on to the real one.
 type replay struct {
-	recording *recording
+	// templates are real Jobs, which come again and again, each time with names and UIDs of their own.
+	templates []batchv1.Job
 	jobs      int
 	server    *httptest.Server
 }
 
-// jobsPath is the path answered from the recording.
-const jobsPath = "/apis/batch/v1/jobs"
+const (
+	// jobsPath is the path answered from the recording.
+	jobsPath = "/apis/batch/v1/jobs"
+	// bookmarkEvery is how often an API server sends bookmarks.
+	bookmarkEvery = time.Minute
+	// recorded is how many real Jobs are recorded.
+	recorded = 2000
+	// firstVersion is the resourceVersion of the first Job. All have as many digits.
+	firstVersion = 1_000_000_000
+)
 
-// bookmarkEvery is how often an API server sends bookmarks.
-const bookmarkEvery = time.Minute
-
-// recorded is how many Jobs of the real watch are recorded.
-const recorded = 2000
-
-// recordAndReplay records a watch of the backlog and serves so many Jobs made of it.
+// recordAndReplay reads Jobs of the backlog as the API server sends them and serves so many made of
+// them.
 func recordAndReplay(ctx context.Context, e *environment, jobs int) (*replay, error) {
-	if jobs == 0 {
-		return startReplay(e, nil, 0)
+	r := &replay{jobs: jobs}
+	if jobs > 0 {
+		if err := e.backlog(ctx, max(recorded, e.held)); err != nil {
+			return nil, err
+		}
+		client, err := kubernetes.NewForConfig(connect(e.config))
+		if err != nil {
+			return nil, fmt.Errorf("make a client: %w", err)
+		}
+		list, err := client.BatchV1().Jobs(benchNamespace).List(ctx, metav1.ListOptions{Limit: recorded})
+		if err != nil {
+			return nil, fmt.Errorf("list Jobs to record: %w", err)
+		}
+		r.templates = list.Items
 	}
-	if err := e.backlogAtLeast(ctx, recorded); err != nil {
-		return nil, err
-	}
-	recording, err := record(ctx, e, recorded)
-	if err != nil {
-		return nil, err
-	}
-	return startReplay(e, recording, jobs)
+	return r, r.start(e)
 }
 
-// startReplay serves so many Jobs on loopback, with TLS and HTTP/2 as an API server does.
-func startReplay(e *environment, recording *recording, jobs int) (*replay, error) {
+// start serves the Jobs on loopback, with TLS and HTTP/2 as an API server does.
+func (r *replay) start(e *environment) error {
 	target, err := url.Parse(e.state.Server)
 	if err != nil {
-		return nil, fmt.Errorf("read the API server's address: %w", err)
+		return fmt.Errorf("read the API server's address: %w", err)
 	}
 	// Who asks brings credentials along.
 	transport, err := rest.TransportFor(rest.AnonymousClientConfig(e.config))
 	if err != nil {
-		return nil, fmt.Errorf("make a transport to the API server: %w", err)
+		return fmt.Errorf("make a transport to the API server: %w", err)
 	}
 	pass := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
 		FlushInterval: -1, // events at once
 	}
-	r := &replay{recording: recording, jobs: jobs}
 	r.server = httptest.NewUnstartedServer(r.handler(pass))
 	r.server.EnableHTTP2 = true
-	r.server.Config.ErrorLog = log.New(discard{}, "", 0) // of connections that end with their process
+	r.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that end with their process
 	r.server.StartTLS()
-	return r, nil
+	return nil
 }
 
 // handler answers requests for all Jobs and passes on all others. It also passes on requests with a
 // label selector: no Job here has a label.
 func (r *replay) handler(pass http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Method == http.MethodGet && req.URL.Path == jobsPath && req.URL.Query().Get("labelSelector") == "" {
-			r.answer(w, req)
-			return
+		query := req.URL.Query()
+		switch on, _ := strconv.ParseBool(query.Get("watch")); {
+		case req.Method != http.MethodGet || req.URL.Path != jobsPath || query.Get("labelSelector") != "":
+			pass.ServeHTTP(w, req)
+		case on:
+			_ = r.watch(req.Context(), w, query) // an error means that the client has gone
+		default:
+			r.page(w, query)
 		}
-		pass.ServeHTTP(w, req)
 	})
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 func (r *replay) close() {
 	r.server.CloseClientConnections()
 	r.server.Close()
 }
 
-// kubeconfig writes one that leads here, with the credentials of another.
+// kubeconfig leads here, with the credentials of another.
 func (r *replay) kubeconfig(e *environment, of string) (string, error) {
 	c, err := clientcmd.LoadFromFile(of)
 	if err != nil {
@@ -115,66 +131,65 @@ func (r *replay) kubeconfig(e *environment, of string) (string, error) {
 	return path, nil
 }
 
-// version is the resourceVersion of the whole.
-func (r *replay) version() string { return strconv.Itoa(firstVersion + r.jobs) }
-
-func (r *replay) answer(w http.ResponseWriter, req *http.Request) {
-	query := req.URL.Query()
-	if on, _ := strconv.ParseBool(query.Get("watch")); !on {
-		r.page(w, query)
-		return
+// job is the Job of that number.
+func (r *replay) job(i int) *batchv1.Job {
+	of := r.templates[i%len(r.templates)].DeepCopy()
+	name := fmt.Sprintf("%s-%07d", backlogPrefix, i)
+	uid := fmt.Sprintf("%08x-%04x-4000-8000-%012x", uint32(i)*2654435769, i&0xffff, i)
+	for _, labels := range []map[string]string{of.Labels, of.Spec.Template.Labels, of.Spec.Selector.MatchLabels} {
+		for key, value := range labels {
+			switch value {
+			case of.Name:
+				labels[key] = name
+			case string(of.UID):
+				labels[key] = uid
+			}
+		}
 	}
+	of.Name, of.UID, of.ResourceVersion = name, types.UID(uid), strconv.Itoa(firstVersion+i)
+	of.TypeMeta = metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}
+	return of
+}
+
+var (
+	protobufOf = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+	frameOf    = protobuf.LengthDelimitedFramer
+)
+
+// watch sends all Jobs, if that is asked for, and then bookmarks, as nothing happens.
+func (r *replay) watch(ctx context.Context, w http.ResponseWriter, query url.Values) error {
 	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
 	out := bufio.NewWriterSize(w, 1<<16)
-	initial, _ := strconv.ParseBool(query.Get("sendInitialEvents"))
-	if initial {
-		var event []byte
+	frames := frameOf.NewFrameWriter(out)
+	send := func(kind watch.EventType, job *batchv1.Job) error {
+		var object bytes.Buffer
+		if err := protobufOf.Encode(job, &object); err != nil {
+			return err
+		}
+		event, err := (&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object.Bytes()}}).Marshal()
+		if err == nil {
+			_, err = frames.Write(event)
+		}
+		return err
+	}
+	bookmark := &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(firstVersion + r.jobs)}}
+	if initial, _ := strconv.ParseBool(query.Get("sendInitialEvents")); initial {
 		for i := range r.jobs {
-			event = r.recording.event(event[:0], i)
-			if _, err := out.Write(event); err != nil {
-				return // the client has gone
+			if err := send(watch.Added, r.job(i)); err != nil {
+				return err
 			}
 		}
+		bookmark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		if err := send(watch.Bookmark, bookmark); err != nil {
+			return err
+		}
+		bookmark.Annotations = nil
 	}
-	r.follow(req.Context(), w, out, initial)
-}
-
-// follow sends bookmarks, as nothing happens.
-func (r *replay) follow(ctx context.Context, w http.ResponseWriter, out *bufio.Writer, initial bool) {
-	ticker := time.NewTicker(bookmarkEvery)
-	defer ticker.Stop()
-	send := initial // that all has been sent is told at once
 	for {
-		if send {
-			frame, err := r.bookmark(initial)
-			if err != nil {
-				return
-			}
-			initial = false
-			_, _ = out.Write(frame)
-		}
-		if out.Flush() != nil || http.NewResponseController(w).Flush() != nil {
-			return
-		}
-		send = true
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
+		if err := errors.Join(out.Flush(), http.NewResponseController(w).Flush(), pause(ctx, bookmarkEvery), send(watch.Bookmark, bookmark)); err != nil {
+			return err
 		}
 	}
-}
-
-func (r *replay) bookmark(initial bool) ([]byte, error) {
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{ResourceVersion: r.version()}}
-	if initial {
-		job.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-	}
-	raw, err := job.Marshal()
-	if err != nil {
-		return nil, fmt.Errorf("encode a bookmark: %w", err)
-	}
-	return encodeFrame(watch.Bookmark, raw)
 }
 
 // page answers a list.
@@ -184,21 +199,13 @@ func (r *replay) page(w http.ResponseWriter, query url.Values) {
 	if limit, _ := strconv.Atoi(query.Get("limit")); limit > 0 {
 		to = min(to, from+limit)
 	}
-	list := &batchv1.JobList{ListMeta: metav1.ListMeta{ResourceVersion: r.version()}}
+	list := &batchv1.JobList{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "JobList"}, ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(firstVersion + r.jobs)}}
 	if to < r.jobs {
 		list.Continue = strconv.Itoa(to)
 	}
-	raw, err := list.Marshal()
-	if err == nil {
-		for i := from; i < to; i++ {
-			raw = r.recording.item(raw, i)
-		}
-		raw, err = wrap("JobList", raw)
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+	for i := from; i < to; i++ {
+		list.Items = append(list.Items, *r.job(i))
 	}
 	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
-	_, _ = w.Write(raw)
+	_ = protobufOf.Encode(list, w)
 }

@@ -2,10 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,10 +33,9 @@ func compare(name, unit string, values []float64, baseline string, baselineValue
 	for i := range values {
 		ratios[i] = values[i] / baselineValues[i]
 	}
-	low, high := bounds(ratios)
 	return result{
 		Name: name, Unit: unit, Value: round(median(values)), Baseline: baseline, BaselineValue: round(median(baselineValues)),
-		Ratio: round(median(ratios)), Low: round(low), High: round(high),
+		Ratio: round(median(ratios)), Low: round(slices.Min(ratios)), High: round(slices.Max(ratios)),
 	}
 }
 
@@ -68,32 +66,8 @@ func show(v float64) string {
 	}
 }
 
-// resultsFile holds what the last run of every bench came to.
+// resultsFile holds what the last run came to.
 const resultsFile = "results.json"
-
-// mergeResults replaces results of an earlier run that have the same names, and keeps the others.
-// So runs of single benches (-only) add up to what one run of all would have written.
-func mergeResults(path string, results []result) error {
-	var merged []result
-	data, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("read the earlier results: %w", err)
-	default:
-		if err := json.Unmarshal(data, &merged); err != nil {
-			return fmt.Errorf("read the earlier results in %s: %w; remove the file if you do not need it", path, err)
-		}
-	}
-	for _, r := range results {
-		if i := slices.IndexFunc(merged, func(m result) bool { return m.Name == r.Name }); i >= 0 {
-			merged[i] = r
-		} else {
-			merged = append(merged, r)
-		}
-	}
-	return writeJSON(path, merged)
-}
 
 // writeRuns keeps every single measurement of a bench, in a file of its own.
 func (e *environment) writeRuns(bench string, all any) error {
@@ -110,3 +84,29 @@ func writeJSON(path string, v any) error {
 	}
 	return nil
 }
+
+// median of the values, 0 if there are none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(values))
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}
+
+// percentile is the least value that at least the share p (0 to 1) of the values do not exceed
+// (nearest rank), 0 if there are none.
+func percentile(values []float64, p float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(values))
+	rank := int(math.Ceil(p * float64(len(s))))
+	return s[min(len(s), max(1, rank))-1]
+}
+
+// round cuts off digits that mean nothing.
+func round(v float64) float64 { return math.Round(v*1000) / 1000 }

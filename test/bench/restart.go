@@ -3,95 +3,110 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
 	"curfew.dev/curfew/test/harness"
 )
 
-// restartOptions are the flags of the restart.
-var restartOptions struct {
-	jobs, rounds int
-}
-
-func init() {
-	register(bench{
-		name: "restart", about: "time from the lease to all timers armed", run: runRestart, position: 60,
-		flags: func(fs *flag.FlagSet) {
-			fs.IntVar(&restartOptions.jobs, "restart-jobs", 100000, "how many finished Jobs a restarted controller finds")
-			fs.IntVar(&restartOptions.rounds, "restart-rounds", 5, "how many rounds; each lists the Jobs bare once and restarts the controller once")
-		},
-	})
-}
-
-// restartRun is one round. It is written to .bench/runs-restart.json.
-type restartRun struct {
-	Round int `json:"round"`
-	// List is the bare paged list, Arm the time from the lease to all timers armed, in seconds.
-	List float64 `json:"list"`
-	Arm  float64 `json:"arm"`
-}
-
+// runRestart lists the Jobs bare and restarts the controller, by turns.
 func runRestart(ctx context.Context, e *environment) ([]result, error) {
-	o := restartOptions
-	if err := e.backlog(ctx, o.jobs); err != nil {
+	if err := e.backlog(ctx, e.objects); err != nil {
 		return nil, err
 	}
 	// Not counted: it warms what both find warm later.
-	if _, err := e.bareList(ctx, o.jobs); err != nil {
+	if _, err := e.bareList(ctx, e.objects); err != nil {
 		return nil, err
 	}
-	var all []restartRun
 	var list, arm []float64
-	for n := 1; n <= o.rounds; n++ {
-		run := restartRun{Round: n}
-		for i := range 2 {
-			var err error
-			if (i+n)%2 == 0 {
-				run.Arm, err = e.arm(ctx, o.jobs, n)
-			} else {
-				run.List, err = e.bareList(ctx, o.jobs)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("round %d: %w", n, err)
-			}
+	for n := 1; n <= e.rounds; n++ {
+		listed, err := e.bareList(ctx, e.objects)
+		if err != nil {
+			return nil, fmt.Errorf("round %d: %w", n, err)
 		}
-		fmt.Fprintf(e.out, "round %d of %d: bare list %.2f s, from the lease to all timers armed %.2f s\n", n, o.rounds, run.List, run.Arm)
-		all, list, arm = append(all, run), append(list, run.List), append(arm, run.Arm)
-		if err := e.writeRuns("restart", all); err != nil {
-			return nil, err
+		armed, err := e.arm(ctx, e.objects, n)
+		if err != nil {
+			return nil, fmt.Errorf("round %d: %w", n, err)
 		}
+		fmt.Fprintf(e.out, "round %d of %d: bare list %.2f s, from the lease to all timers armed %.2f s\n", n, e.rounds, listed, armed)
+		list, arm = append(list, listed), append(arm, armed)
 	}
-	return []result{compare("restart.arm_"+sizeName(o.jobs)+".vs_list", "s", arm, "bare paged list of the same Jobs", list)}, nil
+	return []result{compare("restart.arm_"+sizeName(e.objects)+".vs_list", "s", arm, "bare paged list of the same Jobs", list)}, nil
 }
 
-// bareList tells how long the bare list takes, as Curfew's ServiceAccount.
+// bareList is the baseline of a restart: how long client-go's typed client takes to list all Jobs,
+// page by page, as Curfew's ServiceAccount. It runs in a process of its own, as Curfew does.
 func (e *environment) bareList(ctx context.Context, want int) (float64, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, fmt.Errorf("find this program: %w", err)
 	}
-	var out bytes.Buffer
-	log := e.logPath("list")
-	p, err := launch(ctx, log, &out, self, listCommand, "--kubeconfig", e.curfewConfig)
-	if err != nil {
-		return 0, err
-	}
 	var report listReport
-	if err := p.report(ctx, &out, log, &report); err != nil {
+	_, said, err := timed(ctx, self, listCommand, e.curfewConfig)
+	if err == nil {
+		err = json.Unmarshal([]byte(said), &report)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("list bare: %w", err)
 	}
 	if report.Objects != want {
 		return 0, fmt.Errorf("the bare list found %d Jobs of %d", report.Objects, want)
 	}
 	return report.Seconds, nil
+}
+
+// listCommand is the first argument that turns this program into the bare list.
+const listCommand = "list"
+
+// listReport is what the list writes when it is through.
+type listReport struct {
+	Objects int     `json:"objects"`
+	Seconds float64 `json:"seconds"`
+}
+
+func init() { commands[listCommand] = runList }
+
+// runList judges nothing and keeps nothing. The connection is there before the clock starts, as
+// Curfew's is when it gets the lease.
+func runList(ctx context.Context, args []string, out io.Writer) error {
+	config, err := clientcmd.BuildConfigFromFlags("", args[0])
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(connect(config))
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	jobs := client.BatchV1().Jobs(metav1.NamespaceAll)
+	if _, err := jobs.List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+		return fmt.Errorf("list Jobs: %w", err)
+	}
+	report, began := listReport{}, time.Now()
+	// As many as client-go's own pager asks for at a time.
+	for options := (metav1.ListOptions{Limit: 500}); ; {
+		page, err := jobs.List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("list Jobs: %w", err)
+		}
+		report.Objects += len(page.Items)
+		if options.Continue = page.Continue; page.Continue == "" {
+			break
+		}
+	}
+	report.Seconds = time.Since(began).Seconds()
+	return json.NewEncoder(out).Encode(report)
 }
 
 // restartPatience is how long a controller may take to arm all timers.
@@ -175,7 +190,7 @@ func (e *environment) launchCurfew(ctx context.Context, log, kubeconfig string, 
 	if err != nil {
 		return nil, err
 	}
-	p, err := launch(ctx, log, nil, e.curfew, args...)
+	p, err := launch(ctx, log, e.curfew, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -196,55 +211,30 @@ const leasePatience = 30 * time.Second
 
 // awaitLease returns when the controller leads.
 func (c *curfewProcess) awaitLease(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leasePatience)
-	defer cancel()
-	for {
+	return c.poll(ctx, leasePatience, 50*time.Millisecond, func(ctx context.Context) error {
 		samples, err := scrape(ctx, http.DefaultClient, "http://"+c.metrics+"/metrics")
 		for series, value := range samples {
 			if strings.HasPrefix(series, "leader_election_master_status{") && value == 1 {
 				return nil
 			}
 		}
-		select {
-		case <-c.ended:
-			return fmt.Errorf("it ended: %w", c.err)
-		default:
-		}
-		if pause(ctx, 50*time.Millisecond) != nil {
-			return fmt.Errorf("it does not lead after %s (%v)", leasePatience, err)
-		}
-	}
+		return cmp.Or(err, errors.New("it does not lead"))
+	})
 }
 
 // awaitTracked returns when so many Jobs are tracked.
 func (c *curfewProcess) awaitTracked(ctx context.Context, want int, patience time.Duration) error {
-	return c.awaitTrackedOf(ctx, "Job", want, patience)
-}
-
-func (c *curfewProcess) awaitTrackedOf(ctx context.Context, kind string, want int, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
+	return c.poll(ctx, patience, 250*time.Millisecond, func(ctx context.Context) error {
 		samples, err := scrape(ctx, http.DefaultClient, "http://"+c.metrics+"/metrics")
 		got := 0.0
 		for series, value := range samples {
-			if strings.HasPrefix(series, "curfew_tracked_objects{") && strings.Contains(series, `kind="`+kind+`"`) {
+			if strings.HasPrefix(series, "curfew_tracked_objects{") && strings.Contains(series, `kind="Job"`) {
 				got += value
 			}
 		}
-		switch {
-		case err == nil && int(got) == want:
-			return nil
-		case err == nil && int(got) > want:
-			return fmt.Errorf("Curfew tracks %.0f %ss of %d", got, kind, want)
+		if err == nil && int(got) != want {
+			err = fmt.Errorf("Curfew tracks %.0f Jobs of %d", got, want)
 		}
-		select {
-		case <-c.ended:
-			return fmt.Errorf("Curfew ended: %w", c.err)
-		default:
-		}
-		if pause(ctx, 250*time.Millisecond) != nil {
-			return fmt.Errorf("Curfew tracks %.0f %ss of %d after %s (%v)", got, kind, want, patience, err)
-		}
-	}
+		return err
+	})
 }

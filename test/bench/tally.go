@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,57 +15,29 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// tallyOptions are the flags of the contest about counting.
-var tallyOptions struct{ pods, rounds int }
-
-func init() {
-	register(bench{
-		name: "tally", about: "finished Pods that a new PodTally counts, beside a loop that removes their finalizers", position: 38, run: runTally,
-		flags: func(fs *flag.FlagSet) {
-			fs.IntVar(&tallyOptions.pods, "tally-pods", 10000, "how many Pods are counted")
-			fs.IntVar(&tallyOptions.rounds, "tally-rounds", 5, "how many rounds")
-		},
-	})
-}
-
-const tallyResult = "tally.count.vs_limit"
-
 // tallyContest is its state.
 type tallyContest struct {
 	env     *environment
-	pods    int
 	heats   int
 	typed   kubernetes.Interface
 	partial metadata.Interface
 	tallies dynamic.ResourceInterface
 }
 
+// runTally lets a new PodTally count finished Pods, beside a loop that removes their finalizers.
 func runTally(ctx context.Context, e *environment) ([]result, error) {
-	o := tallyOptions
-	if o.pods < 100 || o.rounds < 1 {
-		return nil, fmt.Errorf("-tally-pods %d in -tally-rounds %d: give at least 100 Pods and 1 round", o.pods, o.rounds)
-	}
-	t := &tallyContest{env: e, pods: o.pods}
+	t := &tallyContest{env: e}
 	if err := t.install(ctx); err != nil {
 		return nil, err
 	}
-	parallel := e.calls
-	if parallel == 0 {
-		var err error
-		if parallel, err = t.probe(ctx); err != nil {
-			return nil, err
-		}
-	}
 	var limit, curfew []float64
-	for n := range o.rounds {
-		bare, err := t.heat(ctx, func(ctx context.Context, set jobSet) error { return t.loop(ctx, set, parallel) })
+	for n := range e.rounds {
+		bare, err := t.heat(ctx, t.loop)
 		if err != nil {
 			return nil, err
 		}
@@ -75,25 +45,10 @@ func runTally(ctx context.Context, e *environment) ([]result, error) {
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(e.out, "round %d of %d: the loop with %d calls at a time %.0f Pods/s, Curfew %.0f\n", n+1, o.rounds, parallel, bare, counted)
+		fmt.Fprintf(e.out, "round %d of %d: the loop with %d calls at a time %.0f Pods/s, Curfew %.0f\n", n+1, e.rounds, e.calls, bare, counted)
 		limit, curfew = append(limit, bare), append(curfew, counted)
 	}
-	return []result{compare(tallyResult, "Pods/s", curfew, "bare loop of parallel finalizer patches", limit)}, nil
-}
-
-// probe finds the number of parallel calls that serves the bare loop best on this machine.
-func (t *tallyContest) probe(ctx context.Context) (parallel int, err error) {
-	best := 0.0
-	for _, candidate := range []int{8, 16, 32, 64} {
-		rate, err := t.heat(ctx, func(ctx context.Context, set jobSet) error { return t.loop(ctx, set, candidate) })
-		if err != nil {
-			return 0, err
-		}
-		if rate > best {
-			best, parallel = rate, candidate
-		}
-	}
-	return parallel, nil
+	return []result{compare("tally.count.vs_limit", "Pods/s", curfew, "bare loop of parallel finalizer patches", limit)}, nil
 }
 
 func (t *tallyContest) install(ctx context.Context) (err error) {
@@ -108,18 +63,14 @@ func (t *tallyContest) install(ctx context.Context) (err error) {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	t.tallies = plain.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)).Namespace(benchNamespace)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchNamespace}}
-	if _, err := t.typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create namespace %s: %w", benchNamespace, err)
-	}
-	return nil
+	return load{t.typed}.prepare(ctx)
 }
 
 // heat makes finished Pods with the finalizer and has them released. The rate is that at which a
 // watch sees the finalizers vanish, which is the same for every contestant.
 func (t *tallyContest) heat(ctx context.Context, run func(context.Context, jobSet) error) (rate float64, err error) {
 	t.heats++
-	set := jobSet{prefix: fmt.Sprintf("t%d", t.heats), count: t.pods}
+	set := jobSet{prefix: fmt.Sprintf("t%d", t.heats), count: t.env.objects}
 	defer func() {
 		if ctx.Err() == nil {
 			err = errors.Join(err, t.clear(ctx, set))
@@ -132,39 +83,30 @@ func (t *tallyContest) heat(ctx context.Context, run func(context.Context, jobSe
 	if err != nil {
 		return 0, fmt.Errorf("list Pods: %w", err)
 	}
-	// The API server ends the watch of a client that is slow for a moment, so it has to go on from there.
-	watching, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = "bench=" + set.prefix
-			return t.pod().Watch(ctx, options)
-		}})
+	watching, err := observe(ctx, set, list.ResourceVersion, t.pod().Watch, released)
 	if err != nil {
-		return 0, fmt.Errorf("watch Pods: %w", err)
+		return 0, err
 	}
-	defer watching.Stop()
-	seen := make(chan []time.Time, 1)
-	go func() {
-		var times []time.Time
-		for event := range watching.ResultChan() {
-			of, ok := event.Object.(*metav1.PartialObjectMetadata)
-			if ok && !slices.Contains(of.Finalizers, wellknown.FinalizerTally) {
-				if times = append(times, time.Now()); len(times) == set.count {
-					break
-				}
-			}
-		}
-		seen <- times
-	}()
+	defer watching.close()
 	if err := run(ctx, set); err != nil {
 		return 0, err
 	}
-	ended := time.AfterFunc(patience, watching.Stop)
-	defer ended.Stop()
-	times := <-seen
-	if len(times) < set.count {
-		return 0, fmt.Errorf("%d of %d Pods were seen to be released", len(times), set.count)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-watching.full:
+	case <-watching.ended:
+		return 0, watching.failure()
+	case <-timer.C:
+		return 0, fmt.Errorf("%d of %d Pods were seen to be released", len(watching.sightings()), set.count)
 	}
-	return float64(len(times)-1) / times[len(times)-1].Sub(times[0]).Seconds(), nil
+	seen := watching.sightings()
+	return float64(len(seen)-1) / seen[len(seen)-1].at.Sub(seen[0].at).Seconds(), nil
+}
+
+// released reports whether a Pod is counted.
+func released(_ watch.Event, pod metav1.Object) bool {
+	return !slices.Contains(pod.GetFinalizers(), wellknown.FinalizerTally)
 }
 
 func (t *tallyContest) pod() metadata.ResourceInterface {
@@ -194,9 +136,9 @@ func (t *tallyContest) clear(ctx context.Context, set jobSet) error {
 }
 
 // loop is the limit: parallel patches over names that are known. It counts nothing.
-func (t *tallyContest) loop(ctx context.Context, set jobSet, parallel int) error {
+func (t *tallyContest) loop(ctx context.Context, set jobSet) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q],"annotations":{%q:"bench"}}}`, wellknown.FinalizerTally, wellknown.AnnotationCountedBy)
-	return set.each(ctx, parallel, func(ctx context.Context, name string) error {
+	return set.each(ctx, t.env.calls, func(ctx context.Context, name string) error {
 		_, err := t.pod().Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
@@ -211,22 +153,20 @@ func (t *tallyContest) count(ctx context.Context, set jobSet) error {
 	if _, err := t.tallies.Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the PodTally: %w", err)
 	}
-	p, err := startCurfew()(ctx, t.env, heat{log: t.env.logPath("tally-" + set.prefix)})
+	p, err := startCurfew(ctx, t.env, heat{log: t.env.logPath("tally-" + set.prefix)})
 	if err != nil {
 		return err
 	}
 	defer p.stop()
-	for until := time.Now().Add(patience); time.Now().Before(until); {
+	return p.poll(ctx, patience, 100*time.Millisecond, func(ctx context.Context) error {
 		live, err := t.tallies.Get(ctx, set.prefix, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("read the PodTally: %w", err)
 		}
-		if counted, _, _ := unstructured.NestedInt64(live.Object, "status", "succeeded"); counted == int64(set.count) {
-			return t.tallies.Delete(ctx, set.prefix, metav1.DeleteOptions{})
+		counted, _, _ := unstructured.NestedInt64(live.Object, "status", "succeeded")
+		if counted != int64(set.count) {
+			return fmt.Errorf("%d of %d Pods are counted", counted, set.count)
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("not all Pods were counted in %s", patience)
+		return t.tallies.Delete(ctx, set.prefix, metav1.DeleteOptions{})
+	})
 }

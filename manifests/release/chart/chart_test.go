@@ -39,18 +39,14 @@ type values = map[string]any
 func render(t *testing.T, namespace string, set values) (objects map[string]object, notes string) {
 	t.Helper()
 	objects, notes, err := tryRender(t, namespace, set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return objects, notes
 }
 
 func tryRender(t *testing.T, namespace string, set values) (map[string]object, string, error) {
 	t.Helper()
 	files, err := files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifests, notes, err := charttest.Render(files, namespace, set)
 	if err != nil {
 		return nil, "", err
@@ -59,11 +55,15 @@ func tryRender(t *testing.T, namespace string, set values) (map[string]object, s
 	if err != nil {
 		t.Fatalf("%v\n%s", err, manifests)
 	}
+	return named(objects), notes, nil
+}
+
+func named(objects []object) map[string]object {
 	out := map[string]object{}
 	for _, o := range objects {
 		out[id(o)] = o
 	}
-	return out, notes, nil
+	return out
 }
 
 // same compares what the chart renders with what kustomize builds, object by object.
@@ -123,9 +123,7 @@ func TestChartIsTheBase(t *testing.T) {
 	want := func(t *testing.T, components ...string) map[string]object {
 		t.Helper()
 		objects, err := byID(root, components...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return objects
 	}
 	t.Run("none", func(t *testing.T) {
@@ -159,9 +157,7 @@ func TestChartIsTheBase(t *testing.T) {
 		same(t, got, want(t, every...))
 	})
 	folders, err := filepath.Glob(filepath.Join(root, "manifests", "components", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, folder := range folders {
 		if !slices.Contains(every, filepath.Base(folder)) {
 			t.Errorf("the chart has no value for component %s", filepath.Base(folder))
@@ -254,9 +250,7 @@ func all(objects map[string]object) string {
 // value that belongs to one Deployment changes only that Deployment.
 func TestEveryValueDoesSomething(t *testing.T) {
 	listed, err := readme(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cluster, _ := render(t, namespace, nil)
 	for path, change := range changes {
 		base, set := cluster, nest(path, change.value)
@@ -292,7 +286,7 @@ func TestSchema(t *testing.T) {
 		"onlyNamespaces": []any{"a,b"}, "config": values{"policy": "kind: X"},
 		"controller.nodeSelector": values{"a": true}, "webhook.port": 443, "controller.port": 9443, "webhook.extraEnv": []any{values{"value": "a"}},
 		"commonLabels": values{"app.kubernetes.io/name": "mine"}, "webhook.podLabels": values{"curfew.dev/ttl": "1h"},
-		"issuerRef": values{"kind": "ClusterIssuer"}, "existingSecret": "a/b", "caBundle": "ca.crt", "networkPolicy": true,
+		"issuerRef": values{"kind": "ClusterIssuer"}, "existingSecret": "a/b", "caBundle": "ca.crt", "networkPolicy": true, "testNamespace": "curfew-system",
 	} {
 		if _, _, err := tryRender(t, namespace, nest(path, value)); err == nil {
 			t.Errorf("%s=%v is accepted", path, value)
@@ -305,25 +299,19 @@ func TestLint(t *testing.T) {
 	o := *version
 	o.Out = t.TempDir()
 	path, err := Write(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, message := range lint.RunAll(filepath.Join(o.Out, "chart", "curfew"), nil, namespace).Messages {
 		if message.Severity >= support.WarningSev {
 			t.Error(message)
 		}
 	}
 	packed, err := loader.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if packed.Name() != "curfew" || packed.Metadata.Version != "0.1.0" || packed.AppVersion() != "v0.1.0" || filepath.Base(path) != "curfew-0.1.0.tgz" {
 		t.Errorf("%s has %+v", path, packed.Metadata)
 	}
 	first, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := Write(&o); err != nil {
 		t.Fatal(err)
 	}
@@ -337,13 +325,9 @@ func TestInstallYAML(t *testing.T) {
 	o := *version
 	o.Repository = "registry.example.com/curfew"
 	data, err := InstallYAML(&o, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dryRun, err := InstallYAML(&o, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dry := 0
 	for _, text := range strings.Split(string(dryRun), "\n---\n") {
 		var deployment struct {
@@ -362,11 +346,16 @@ func TestInstallYAML(t *testing.T) {
 		t.Errorf("install-dry-run.yaml: %d Deployments with --dry-run, want 2 and no other difference", dry)
 	}
 	want, err := Kustomize(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const image = "image: registry.example.com/curfew:v0.1.0"
 	if bytes.Count(data, []byte(image)) != 2 || string(bytes.ReplaceAll(data, []byte(image), []byte("image: curfew:dev"))) != string(want) {
 		t.Error("install.yaml is not manifests/base with two images replaced")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -19,31 +19,19 @@ import (
 // anything cluster-scoped to that.
 func TestOnlyNamespaces(t *testing.T) {
 	data, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "manifests", "overlays", "namespaced-webhook"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := data.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	policy, err := os.ReadFile(filepath.Join(root, "manifests", "overlays", "namespaced", "policy.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, err := decode(suffix.ReplaceAll(text, []byte("curfew-config")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	chart, err := files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rendered := func(set values) []string {
 		t.Helper()
 		manifests, _, err := charttest.Render(chart, namespace, asBase(set))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		objects, err := decode([]byte(manifests))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, manifests)

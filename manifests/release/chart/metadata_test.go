@@ -17,18 +17,14 @@ func TestMetadata(t *testing.T) {
 	o.Runbooks = "https://git.example.com/curfew/blob/{version}/"
 	for _, options := range []*Options{version, &o} {
 		made, err := Files(options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var chart struct {
 			Icon, Home  string
 			Sources     []string
 			Maintainers []struct{ Name string }
 			Annotations map[string]string
 		}
-		if err := yaml.Unmarshal(made["Chart.yaml"], &chart); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal(made["Chart.yaml"], &chart))
 		if linked := options.Runbooks != ""; linked != (chart.Home == "https://git.example.com/curfew/blob/v0.1.0/README.md") || linked != (len(chart.Sources) == 1) {
 			t.Errorf("home %q, sources %q", chart.Home, chart.Sources)
 		}
@@ -46,9 +42,7 @@ func TestMetadata(t *testing.T) {
 			lists[strings.TrimPrefix(name, "artifacthub.io/")] = list
 		}
 		crds, err := crd.All()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(lists["crds"]) != len(crds) || len(crds) < 10 || lists["images"][0]["image"] != "curfew:v0.1.0" {
 			t.Errorf("%d CRDs, want %d; images %v", len(lists["crds"]), len(crds), lists["images"])
 		}
@@ -76,9 +70,7 @@ func TestMetadata(t *testing.T) {
 func TestChanges(t *testing.T) {
 	root := t.TempDir()
 	text := "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- New.\n\n## [0.1.0] - 2026-11-25\n\n### Fixed\n\n#### Topic\n\n- See [a\n  page](a.md), `x`.\n"
-	if err := os.WriteFile(filepath.Join(root, "CHANGELOG.md"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(root, "CHANGELOG.md"), []byte(text), 0o600))
 	for version, want := range map[string]string{"v0.1.0": `{"":[{"description":"See a page, x.","kind":"fixed"}]}`, "v0.2.0": `{"":[{"description":"New.","kind":"added"}]}`} {
 		got, err := (&Options{Root: root, Version: version}).changes()
 		if err != nil || show(object{"": got}) != want {

@@ -34,13 +34,9 @@ func TestNothingOutside(t *testing.T) {
 		}
 	}
 	data, err := InstallYAML(version, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	single, err := decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, o := range single {
 		check("install.yaml", "", o)
 	}

@@ -18,14 +18,10 @@ var update = flag.Bool("update", false, "write manifests/chart/README.md")
 // TestREADME: the committed file is what the values say.
 func TestREADME(t *testing.T) {
 	want, err := readme(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join(root, "manifests", "chart", "README.md")
 	if *update {
-		if err := os.WriteFile(path, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, want, 0o644))
 	}
 	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, want) {
 		t.Errorf("%v: manifests/chart/README.md is not what values.yaml says: run make generate", err)

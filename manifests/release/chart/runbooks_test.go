@@ -12,9 +12,7 @@ func TestRunbooks(t *testing.T) {
 	for base, want := range map[string]string{"": "", "https://git.example.com/curfew/blob/{version}/": "https://git.example.com/curfew/blob/v0.1.0/docs/alerts.md#curfew"} {
 		o.Runbooks = base
 		files, err := Files(&o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		alerts := string(files["templates/prometheusrule-curfew.yaml"])
 		n := strings.Count(alerts, "runbook_url: "+want)
 		if total := strings.Count(alerts, "alert: "); total == 0 || base == "" && n > 0 || base != "" && n != total {

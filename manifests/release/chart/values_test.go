@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"curfew.dev/curfew/manifests/release/chart/charttest"
-	"curfew.dev/curfew/policy/wellknown"
 )
 
 const pem = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
@@ -59,40 +58,41 @@ var changes = map[string]struct {
 	"crds.install": {false, ""},
 	"crds.keep":    {false, ""},
 
-	"webhook.replicas":                     {0, `"replicas":0`},
-	"webhook.args":                         {[]any{"--require-delete"}, `"--require-delete"`},
-	"webhook.resources":                    {values{"requests": values{"memory": "9Gi"}}, `"memory":"9Gi"`},
-	"webhook.podAnnotations":               {values{"a": "b"}, `"annotations":{"a":"b"}`},
-	"webhook.podLabels":                    {values{"azure.workload.identity/use": "true"}, `"azure.workload.identity/use":"true"`},
-	"webhook.extraEnv":                     {[]any{values{"name": "A", "value": "b"}}, `"env":[{"name":"A","value":"b"}]`},
-	"webhook.extraVolumes":                 {[]any{values{"name": "v", "emptyDir": values{}}}, `"volumes":[{"emptyDir":{},"name":"v"}]`},
-	"webhook.extraVolumeMounts":            {[]any{values{"name": "v", "mountPath": "/v"}}, `"volumeMounts":[{"mountPath":"/v","name":"v"}]`},
-	"webhook.securityContext":              {values{"runAsNonRoot": true}, `"securityContext":{"runAsNonRoot":true},"serviceAccountName":"curfew-webhook"`},
-	"webhook.topologySpreadConstraints":    {[]any{values{"maxSkew": 3}}, `"topologySpreadConstraints":[{"maxSkew":3}]`},
-	"webhook.nodeSelector":                 {values{"disk": "ssd"}, `"nodeSelector":{"disk":"ssd","kubernetes.io/os":"linux"}`},
-	"webhook.tolerations":                  {[]any{values{"operator": "Exists"}}, `"tolerations":[{"operator":"Exists"}]`},
-	"webhook.affinity":                     {values{"podAffinity": values{"x": "y"}}, `"affinity":{"podAffinity":{"x":"y"}}`},
-	"webhook.priorityClassName":            {"high", `"priorityClassName":"high"`},
-	"webhook.annotations":                  {values{"a": "b"}, `"annotations":{"a":"b"}`},
-	"webhook.port":                         {10250, `"--port=10250"`},
-	"webhook.healthPort":                   {18081, `"--health-addr=:18081"`},
-	"webhook.metricsPort":                  {18080, `"--metrics-addr=:18080"`},
-	"webhook.httpAPIPort":                  {18443, `"--api-addr=:18443"`},
-	"webhook.hostNetwork":                  {true, `"hostNetwork":true`},
-	"controller.replicas":                  {1, `"replicas":1`},
-	"controller.args":                      {[]any{"--require-approval"}, `"--require-approval"`},
-	"controller.resources":                 {values{"requests": values{"memory": "9Gi"}}, `"memory":"9Gi"`},
-	"controller.podAnnotations":            {values{"a": "b"}, `"annotations":{"a":"b"}`},
-	"controller.podLabels":                 {values{"azure.workload.identity/use": "true"}, `"azure.workload.identity/use":"true"`},
-	"controller.extraEnv":                  {[]any{values{"name": "A", "value": "b"}}, `"env":[{"name":"A","value":"b"}]`},
-	"controller.extraVolumes":              {[]any{values{"name": "v", "emptyDir": values{}}}, `"volumes":[{"emptyDir":{},"name":"v"}]`},
-	"controller.extraVolumeMounts":         {[]any{values{"name": "v", "mountPath": "/v"}}, `"volumeMounts":[{"mountPath":"/v","name":"v"}]`},
-	"controller.securityContext":           {values{"runAsNonRoot": true}, `"securityContext":{"runAsNonRoot":true},"serviceAccountName":"curfew-controller"`},
-	"controller.topologySpreadConstraints": {[]any{values{"maxSkew": 3}}, `"topologySpreadConstraints":[{"maxSkew":3}]`},
-	"controller.nodeSelector":              {values{"disk": "ssd"}, `"nodeSelector":{"disk":"ssd","kubernetes.io/os":"linux"}`},
-	"controller.tolerations":               {[]any{values{"operator": "Exists"}}, `"tolerations":[{"operator":"Exists"}]`},
-	"controller.affinity":                  {values{"podAffinity": values{"x": "y"}}, `"affinity":{"podAffinity":{"x":"y"}}`},
-	"controller.priorityClassName":         {"high", `"priorityClassName":"high"`},
+	"webhook.replicas":    {0, `"replicas":0`},
+	"webhook.args":        {[]any{"--require-delete"}, `"--require-delete"`},
+	"webhook.annotations": {values{"a": "b"}, `"annotations":{"a":"b"}`},
+	"webhook.port":        {10250, `"--port=10250"`},
+	"webhook.healthPort":  {18081, `"--health-addr=:18081"`},
+	"webhook.metricsPort": {18080, `"--metrics-addr=:18080"`},
+	"webhook.httpAPIPort": {18443, `"--api-addr=:18443"`},
+	"webhook.hostNetwork": {true, `"hostNetwork":true`},
+	"controller.replicas": {1, `"replicas":1`},
+	"controller.args":     {[]any{"--require-approval"}, `"--require-approval"`},
+}
+
+// each are the values that both Deployments have.
+var each = map[string]struct {
+	value any
+	shows string
+}{
+	"resources":                 {values{"requests": values{"memory": "9Gi"}}, `"memory":"9Gi"`},
+	"podAnnotations":            {values{"a": "b"}, `"annotations":{"a":"b"}`},
+	"podLabels":                 {values{"azure.workload.identity/use": "true"}, `"azure.workload.identity/use":"true"`},
+	"extraEnv":                  {[]any{values{"name": "A", "value": "b"}}, `"env":[{"name":"A","value":"b"}]`},
+	"extraVolumes":              {[]any{values{"name": "v", "emptyDir": values{}}}, `"volumes":[{"emptyDir":{},"name":"v"}]`},
+	"extraVolumeMounts":         {[]any{values{"name": "v", "mountPath": "/v"}}, `"volumeMounts":[{"mountPath":"/v","name":"v"}]`},
+	"securityContext":           {values{"runAsNonRoot": true}, `"securityContext":{"runAsNonRoot":true},"serviceAccountName":"curfew-`},
+	"topologySpreadConstraints": {[]any{values{"maxSkew": 3}}, `"topologySpreadConstraints":[{"maxSkew":3}]`},
+	"nodeSelector":              {values{"disk": "ssd"}, `"nodeSelector":{"disk":"ssd","kubernetes.io/os":"linux"}`},
+	"tolerations":               {[]any{values{"operator": "Exists"}}, `"tolerations":[{"operator":"Exists"}]`},
+	"affinity":                  {values{"podAffinity": values{"x": "y"}}, `"affinity":{"podAffinity":{"x":"y"}}`},
+	"priorityClassName":         {"high", `"priorityClassName":"high"`},
+}
+
+func init() {
+	for name, change := range each {
+		changes["webhook."+name], changes["controller."+name] = change, change
+	}
 }
 
 // beside names the value without which another has no effect.
@@ -226,30 +226,6 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestOfHelm: helm test runs a Pod in a namespace of the release, which Helm never deletes. It makes
-// no hook of the Namespace: Helm would apply it over an older one and delete that after the test.
-func TestOfHelm(t *testing.T) {
-	objects, _ := render(t, namespace, values{"testNamespace": "curfew-test-1", "image": values{"tag": "v1"}})
-	space, pod := objects["namespace-curfew-test-1"], objects["pod-curfew-test"]
-	for text, o := range map[string]object{
-		`"helm.sh/resource-policy":"keep"`: space, `"curfew.dev/default-ttl":"10m"`: space, `"image":"curfew:v1"`: pod, `"namespace":"curfew-test-1"`: pod,
-		`"args":["webhook","--drain-delay=$(TTL)","--help"]`: pod, `"fieldPath":"metadata.annotations['` + wellknown.AnnotationTTL + `']"`: pod,
-		`"helm.sh/hook":"test","helm.sh/hook-delete-policy":"hook-succeeded,hook-failed"`: pod,
-	} {
-		if !strings.Contains(show(o), text) {
-			t.Errorf("want %s in %s", text, show(o))
-		}
-	}
-	if strings.Contains(show(space), "helm.sh/hook") {
-		t.Errorf("the namespace is a hook: %s", show(space))
-	}
-	for _, own := range []string{"ci", "curfew-system", "curfew-tests"} {
-		if _, _, err := tryRender(t, namespace, values{"testNamespace": own}); err == nil {
-			t.Errorf("testNamespace %s is accepted", own)
-		}
-	}
-}
-
 // TestNotes: NOTES.txt says the next commands, with the namespace that they need.
 func TestNotes(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -312,13 +288,9 @@ func TestCommonLabels(t *testing.T) {
 // one, which lack those added since. They have their defaults, except that metrics stay as they were.
 func TestUpgradeReusesValues(t *testing.T) {
 	older, err := os.ReadFile(filepath.Join("testdata", "values-first.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	chart, err := files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	chart = maps.Clone(chart)
 	chart["values.yaml"] = older
 	const released = "sha256:2222222222222222222222222222222222222222222222222222222222222222"
@@ -331,17 +303,9 @@ func TestUpgradeReusesValues(t *testing.T) {
 		}
 	}
 	manifests, _, err := charttest.Render(chart, namespace, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	objects, err := decode([]byte(manifests))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]object{}
-	for _, o := range objects {
-		got[id(o)] = o
-	}
+	must(t, err)
 	want, _ := render(t, namespace, values{"metrics": values{"secure": false}})
-	same(t, got, want)
+	same(t, named(objects), want)
 }
