@@ -41,7 +41,7 @@ func (s *space) notYours(kind string) string {
 // write themselves and not for what a default fills in. --require-delete refuses, see
 // options_test.go.
 func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	s.may("ann", "create", "get", "patch")
 	s.may("bob", "create", "get", "patch", "delete")
@@ -64,7 +64,7 @@ func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
 
 // Curfew warns about a TTL of a kind that the controller may not delete, until a role grants it.
 func TestKindThatTheControllerMayNotDelete(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	later := newSpace(t)
 	// Another kind than that of kinds_test.go, which counts how often it is reviewed.

@@ -17,7 +17,7 @@ import (
 // A default is filled into the native field and told to the person who creates the Job; the stamp
 // says where it is from.
 func TestDefaultTTLIsFilledInAndAnnounced(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.expectStderr(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultTTL+"=1d"))
 	s.expectStderr(s.create(job("build")),
@@ -33,7 +33,7 @@ func TestDefaultTTLIsFilledInAndAnnounced(t *testing.T) {
 // A patch that adds one annotation to an object without any must create the map, or the API server
 // answers 500.
 func TestPatchCreatesParents(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultPodTTL, "1h")
 	created := s.newJob(job("bare"))
 	if created.Spec.TTLSecondsAfterFinished == nil || created.Annotations[wellknown.AnnotationTTLSource] == "" {
@@ -48,7 +48,7 @@ func TestPatchCreatesParents(t *testing.T) {
 
 // An object with a TTL keeps it, without a warning. Curfew removes a stamp that the author wrote.
 func TestOwnTTLWins(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	s.expectStderr(s.create(job("own", native(time.Hour), annotated(wellknown.AnnotationTTLSource, "namespace/forged"))))
 	created := s.getJob("own")
@@ -63,7 +63,7 @@ func TestOwnTTLWins(t *testing.T) {
 // Defaults by outcome cannot stand in the native field, which the in-tree controller would act on
 // whatever the outcome.
 func TestDefaultsByOutcomeAreAnnotations(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTLSucceeded, "10m", wellknown.AnnotationDefaultTTLFailed, "3d")
 	s.expectStderr(s.create(job("trial")),
 		`Warning: curfew: curfew.dev/ttl-after-succeeded defaulted to 10m from namespace "`+s.name+`"`,
@@ -79,7 +79,7 @@ func TestDefaultsByOutcomeAreAnnotations(t *testing.T) {
 
 // Controllers create Jobs all day; their logs are no place for announcements.
 func TestDefaultIsNotAnnouncedToServiceAccounts(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	s.mayEdit("builder")
 	account := "system:serviceaccount:" + s.name + ":builder"
@@ -102,7 +102,7 @@ func (s *space) mayEdit(account string) {
 
 // Children of live controllers get no default, and neither does any other managed object (S5).
 func TestNoDefaultForWhatOthersManage(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	owner := s.newJob(job("owner", native(time.Hour), inTemplate(hold, "true")))
 	for name, change := range map[string]func(*batchv1.Job){
@@ -122,7 +122,7 @@ var jobKind = batchv1.SchemeGroupVersion.WithKind("Job")
 
 // A CronJob's Jobs do get one, and long enough for the CronJob's controller to see them finish.
 func TestJobOfCronJobGetsAtLeastAMinute(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "5s")
 	s.expectSuccess(s.create(cronJob("nightly")))
 	s.expectSuccess(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
@@ -151,7 +151,7 @@ func cronJob(name string) *batchv1.CronJob {
 
 // One default does not fit the bounds and is moved into them; what its author wrote is refused.
 func TestBounds(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "30d", wellknown.AnnotationMinTTL, "10m", wellknown.AnnotationMaxTTL, "7d")
 	s.expectStderr(s.create(job("default")),
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 604800 (7d) from namespace "`+s.name+`"`)
@@ -168,7 +168,7 @@ func TestBounds(t *testing.T) {
 }
 
 func TestShortTTLIsWarned(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.expectStderr(s.create(job("quick", native(5*time.Second))),
 		"Warning: curfew: spec.ttlSecondsAfterFinished: 5 (5s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more")
@@ -179,7 +179,7 @@ func TestShortTTLIsWarned(t *testing.T) {
 
 // Where nothing of Curfew's is in use, nothing is said and nothing changed.
 func TestUnusedNamespaceIsLeftAlone(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.expectStderr(s.create(job("plain"), pod("plain", corev1.RestartPolicyNever)))
 	if created := s.getJob("plain"); len(created.Annotations) > 0 || created.Spec.TTLSecondsAfterFinished != nil {

@@ -91,7 +91,7 @@ func (s *space) lintReport(data string) *lint.Report {
 // The HTTP API answers what admission does, to those who may ask: /v1/validate what kubectl is
 // told, /v1/default what the API server stores.
 func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	s.expectSuccess(s.kubectl("create", "serviceaccount", "ci"))
 	s.mayEdit("ci")
@@ -174,7 +174,7 @@ const rawTTL = `{apiVersion: batch/v1, kind: Job, metadata: {name: raw}, spec: {
 // Offline, no user is known, and only the manifests decide. Only there a raw TTL in a pod template
 // is found.
 func TestHTTPAPIOffline(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationMaxTTL, "1m")
 	status, answer, err := suite.cluster.Ask(s.ctx, suite.webhook, harness.Question{
 		Path: "/v1/validate?offline=true&namespace=" + s.name, Manifests: rawTTL + "\n---\n" + s.manifest(job("long", native(time.Hour)))})
@@ -188,7 +188,7 @@ func TestHTTPAPIOffline(t *testing.T) {
 // kubectl curfew lint says of the manifests and of what the cluster's namespace says what kubectl
 // create is told.
 func TestLintAnswersAsAdmissionDoes(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	manifests := s.manifest(questions()...)
 	around := s.expectSuccess(s.kubectl("get", "namespace", s.name, "-o", "yaml")).stdout

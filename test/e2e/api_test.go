@@ -21,7 +21,7 @@ func (s *space) policyOf(spec string) string {
 // The HTTP API follows the policies of the cluster without a restart; a posted one goes before, and
 // offline there are none.
 func TestHTTPAPIFollowsThePolicies(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.expectSuccess(s.kubectl("create", "serviceaccount", "asker"))
 	s.mayAsk("asker")
@@ -76,7 +76,7 @@ func TestHTTPAPIFollowsThePolicies(t *testing.T) {
 
 // What lint says of a policy, admission says too, the API server's own refusals by schema included.
 func TestLintRefusesThePoliciesThatTheAPIServerRefuses(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	for name, spec := range map[string]string{
 		"an expression":    "defaults: {ttl: {expression: objekt}}",

@@ -21,51 +21,42 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// soon is a schedule for the next whole minute that is at least a while away, once a year.
-func soon(margin time.Duration) (schedule string, at time.Time) {
-	at = time.Now().Add(margin).Truncate(time.Minute).Add(time.Minute).UTC()
-	return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month())), at
+// lastMinute is a schedule for the last whole minute, once a year.
+func lastMinute() string {
+	at := time.Now().UTC()
+	return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month()))
 }
 
-// once creates a policy that runs once, within a minute or two. On a busy machine its time may have
-// come before it was created: then it is created again, with more time.
-func (s *space) once(name string, create func(schedule string)) {
-	s.Helper()
-	for margin := 10 * time.Second; ; margin *= 2 {
-		schedule, at := soon(margin)
-		create(schedule)
-		object, err := s.readCleanup(s.ctx, name)
-		s.ok(err)
-		if object.GetCreationTimestamp().Time.Before(at) {
-			return
-		}
-		s.expectSuccess(s.kubectl("delete", object.GetKind(), name))
-	}
-}
-
-// cleanupPolicy creates a cleanup policy that runs once: of the cluster, restricted to the space, or
-// with an account of the space.
+// cleanupPolicy creates a cleanup policy that runs once, now: of the cluster, restricted to the
+// space, or with an account of the space.
 func (s *space) cleanupPolicy(name, account, spec string) (created string) {
 	s.Helper()
-	s.once(s.nameOfCleanup(name, account), func(schedule string) { created = s.cleanupPolicyAt(schedule, name, account, spec) })
+	created = s.cleanupPolicyAt(lastMinute(), name, account, spec)
+	s.makeDue(created)
 	return created
 }
 
-func (s *space) nameOfCleanup(name, account string) string {
-	if account == "" {
-		return s.name + "-" + name
+// makeDue has a policy with the schedule of [lastMinute] run now: it becomes older than that, as if
+// Curfew had been down at the time. Otherwise each test would wait for a whole minute.
+func (s *space) makeDue(name string) {
+	s.Helper()
+	resource, namespace := v1alpha1.CleanupPolicies, s.name
+	if strings.HasPrefix(name, s.name) {
+		resource, namespace = v1alpha1.ClusterCleanupPolicies, ""
 	}
-	return name
+	s.poll("etcd to have another age of "+name, func(ctx context.Context) (bool, error) {
+		return suite.cluster.Age(ctx, v1alpha1.GroupVersion.Group+"/"+resource, namespace, name, now().Add(-hour))
+	})
 }
 
 // cleanupPolicyAt is cleanupPolicy with a schedule.
 func (s *space) cleanupPolicyAt(schedule, name, account, spec string) string {
 	s.Helper()
 	kind, match := "ClusterCleanupPolicy", fmt.Sprintf("namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}, ", s.name)
-	name = s.nameOfCleanup(name, account)
 	if account != "" {
 		kind, match, spec = "CleanupPolicy", "", "serviceAccountName: "+account+", "+spec
 	} else {
+		name = s.name + "-" + name
 		s.Cleanup(func() { s.afterwards("delete", "clustercleanuppolicy", name, "--ignore-not-found") })
 	}
 	spec = strings.Replace(spec, "matchConstraints: {", "matchConstraints: {"+match, 1)
@@ -144,7 +135,7 @@ const allConfigMaps = `resourceRules: [{apiGroups: [""], resources: [configmaps]
 
 // A policy deletes what matches and nothing like it, once, and says how many.
 func TestCleanupPolicy(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	s.apply(strings.Join([]string{
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: match, labels: {app: x}}, data: {tier: tmp}}`,
@@ -202,7 +193,7 @@ func TestCleanupPolicy(t *testing.T) {
 // A namespaced policy acts as its service account, in its own namespace, and stalls where that may
 // not delete.
 func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s, other := labelSpace(t), newSpace(t)
 	for _, in := range []*space{s, other} {
 		in.newConfigMap("a")
@@ -243,7 +234,7 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 
 // An author who may not delete what a policy matches cannot delete it through the policy's account.
 func TestCleanupPolicyOfThoseWhoMayNotDelete(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.apply(strings.Join([]string{
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: author}, rules: [{apiGroups: [curfew.dev], resources: [cleanuppolicies], verbs: [create]}, {apiGroups: [""], resources: [configmaps], verbs: [get, list]}]}`,
@@ -265,7 +256,7 @@ func TestCleanupPolicyOfThoseWhoMayNotDelete(t *testing.T) {
 
 // Without an account, a policy of the cluster deletes Jobs and Pods by Curfew's own permissions.
 func TestCleanupOfJobsAndPods(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	jobs, pods := map[string]*batchv1.Job{}, map[string]*corev1.Pod{}
 	for _, app := range []string{"x", "z"} {
@@ -283,7 +274,7 @@ func TestCleanupOfJobsAndPods(t *testing.T) {
 
 // A policy of a namespace waits for its approval, too.
 func TestCleanupApprovalInANamespace(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	s.newConfigMap("a")
 	s.janitor("configmaps")
@@ -296,7 +287,7 @@ func TestCleanupApprovalInANamespace(t *testing.T) {
 // Permissions that are missing show before the first run. Those that are taken away in the middle
 // of one stall it, and it goes on when they are granted again, with exact counts.
 func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	const binding = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: janitor}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: janitor}, subjects: [{kind: ServiceAccount, name: janitor}]}`
 	s.apply(strings.Join([]string{
@@ -346,7 +337,7 @@ func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
 // API Priority and Fairness tells the requests of ClusterCleanupPolicies from the controller's. The
 // requests of a CleanupPolicy count as its account's.
 func TestCleanupHasItsFlowSchema(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	for user, want := range map[string]string{
 		"system:serviceaccount:curfew-system:curfew-cleanup":    "curfew-cleanup",
@@ -373,7 +364,7 @@ func TestCleanupHasItsFlowSchema(t *testing.T) {
 // keepNewest, limits, approvals and dry runs: which objects stay, and which reason the report
 // gives.
 func TestCleanupLimits(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, c := range map[string]struct {
 		spec    string
 		left    string
@@ -389,7 +380,7 @@ func TestCleanupLimits(t *testing.T) {
 		"suspended": {`suspend: true`, "[a1 a2 a3 b0 b1]", -1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := labelSpace(t)
 			for object, at := range map[string]string{"a1": "2026-01-01T00:00:00Z", "a2": "2026-01-03T00:00:00Z", "a3": "2026-01-02T00:00:00Z", "b0": "2026-01-01T00:00:00Z", "b1": "2026-01-01T00:00:01Z"} {
 				s.apply(fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, labels: {app: %s}, annotations: {at: %q}}}", object, object[:1], at))

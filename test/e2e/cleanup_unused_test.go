@@ -16,7 +16,7 @@ import (
 // between. An Event in its namespace says so before. The policy runs once a minute. If it misses a
 // minute on a busy machine, the test begins again.
 func TestCleanupMinUnused(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for range 5 {
 		if labelSpace(t).unusedForTwoMinutes() {
 			return

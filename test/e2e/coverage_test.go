@@ -161,7 +161,7 @@ func (s *space) eventuallySays(what, said string, objects ...any) {
 // A policy whose match only Curfew can evaluate has the objects of its kinds sent, wherever they
 // are created.
 func TestPolicyByExpressionReachesUnusedNamespaces(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	name := s.name + "-cel"
 	s.lifecyclePolicy(name, `{match: {kinds: [{group: batch, kind: Job}], matchConditions: [{name: here, expression:
@@ -187,7 +187,7 @@ func TestPolicyByExpressionReachesUnusedNamespaces(t *testing.T) {
 // A policy by labels reaches Jobs and Pods of those labels alone, and its bounds what they set
 // themselves.
 func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	name := s.name + "-labels"
 	mine := map[string]string{"e2e": s.name}
@@ -207,13 +207,13 @@ func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
 	s.expectStderr(s.create(server))
 
 	long := int64(7200)
-	out := s.createReviewed(job("long", labelled, native(hour), func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long }))
+	out := s.create(job("long", labelled, native(hour), func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long }))
 	if want := `spec.activeDeadlineSeconds: 7200 (2h) is above `; !out.failed || !strings.Contains(out.stderr, want) {
 		t.Errorf("kubectl said %q, want %q", out.stderr, want)
 	}
 	// It carries nothing but a deadline, and is owned, so that it gets no default: the bound alone has
 	// it sent.
-	out = s.createReviewed(job("owned", labelled, func(j *batchv1.Job) {
+	out = s.create(job("owned", labelled, func(j *batchv1.Job) {
 		j.Spec.ActiveDeadlineSeconds = &long
 		j.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.getJob("other"), jobKind)}
 	}))
@@ -352,7 +352,7 @@ func (s *space) awaitValidated(r render) {
 // Curfew writes a default into the native field if the installed version has it. No restart is
 // needed when that changes.
 func TestDefaultFollowsTheInstalledVersion(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	r := render{"versions.e2e.example.com"}
 	s.apply(r.role())
@@ -372,7 +372,7 @@ func TestDefaultFollowsTheInstalledVersion(t *testing.T) {
 // A CustomResourceDefinition that goes takes its rules along, and whoever else uses Curfew notices
 // nothing.
 func TestKindThatGoesTakesItsRulesAlong(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	r := render{"gone.e2e.example.com"}
 	s.apply(r.role())

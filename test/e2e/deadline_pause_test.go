@@ -13,7 +13,7 @@ import (
 // A deadline that falls due during a pause stops nothing: the object is not failed, and its Pods run
 // on until the pause ends.
 func TestDeadlineDuringAPause(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.newRuns()
 	s.Cleanup(func() { s.afterwards("delete", v1alpha1.DeletionPauses, s.name, "--ignore-not-found") })

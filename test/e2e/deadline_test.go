@@ -173,7 +173,7 @@ const activeDeadline = `"` + wellknown.AnnotationActiveDeadline + `": `
 // A kind that a test makes up is failed and stopped at its deadline: with one condition, the one
 // that said False before, nothing of it runs on, and no foreign object is touched.
 func TestDeadlineOfAnInventedKind(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.newRuns()
 	// Its Job, a Pod of its own, and others that only look like them.
@@ -233,7 +233,7 @@ func TestDeadlineOfAnInventedKind(t *testing.T) {
 // Curfew repairs all that a stale controller does after the mark: it overwrites the conditions and
 // creates a child again, and the first deletion of a child fails.
 func TestDeadlineHolds(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.newRuns()
 	var refused atomic.Int32

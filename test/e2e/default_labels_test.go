@@ -69,7 +69,7 @@ func (s *space) widgets() schema.GroupVersionResource {
 // A policy that names kinds gives their new objects its TTL label, with a profile or without one,
 // and they expire by it. Other objects are left alone.
 func TestDefaultLabelsOfNewObjects(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	widgets := s.widgets()
 	kinds := "kinds: [{group: apps, kind: Deployment}, {kind: ConfigMap}, {group: " + widgets.Group + ", kind: Widget}, {group: gone.example.com, kind: Gone}]"
@@ -149,7 +149,7 @@ func (s *space) awaitStamped(key, kind, name, metadata string) {
 // Existing objects get the label of a policy that names their kind by backfill, and not without it,
 // and expire by it. Objects that must not be touched are not, and without permission none is.
 func TestDefaultLabelsOfExistingObjects(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	dry := newSpace(t, wellknown.AnnotationMode, "dry-run")
 	widgets := s.widgets()

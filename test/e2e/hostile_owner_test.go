@@ -23,7 +23,6 @@ var byControllerManager = []string{"--as=system:kube-controller-manager", "--as-
 // A tenant's ServiceAccount that names an owner gets past no rule. The CronJob controller does, for
 // a CronJob that has the value, and no other.
 func TestHostileForgedOwner(t *testing.T) {
-	t.Parallel()
 	s := newSpace(t)
 	s.mayEdit("default")
 	token, err := suite.cluster.Client.CoreV1().ServiceAccounts(s.name).CreateToken(s.ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -75,7 +74,6 @@ func TestHostileForgedOwner(t *testing.T) {
 
 // Each kind of owner with a known template is read before its controller gets past a rule.
 func TestOwnersOfChildrenAreRead(t *testing.T) {
-	t.Parallel()
 	s := newSpace(t)
 	for kind, of := range map[string]string{"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
 		"ReplicationController": "v1", "Job": "batch/v1", "CronJob": "batch/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"} {

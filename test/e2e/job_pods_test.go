@@ -21,7 +21,7 @@ import (
 // The finished Pods of a running Job are deleted on its pod-ttl. The Pods of a Job without one
 // stay, and "never" wins over the namespace.
 func TestPodTTL(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	keeps := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "1s")...)
 	for _, each := range []struct {
@@ -112,7 +112,7 @@ const (
 // Whatever a Job controller derives from its Pods it has in the Job's status by the time that it
 // lets them go (S5).
 func TestJobsWithoutTheirFinishedPods(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	odd := func(index, _ int) ending { return ending(index % 2) }
 	first := func(index, attempt int) ending {
 		if attempt == 0 && index%2 == 1 {
@@ -157,7 +157,7 @@ func TestJobsWithoutTheirFinishedPods(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			want := runTrial(newSpace(t), each, "")
 			s := newSpace(t)
 			if got := runTrial(s, each, "0"); got != want {
@@ -250,7 +250,7 @@ func indexOf(pod *corev1.Pod) int {
 // The Job of the issue: 10,000 completions with PODS=full (make test-full), and never half of
 // its Pods at once.
 func TestJobOfManyCompletions(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	// Here few at a time, so that the Pods of other tests do not wait behind these.
 	completions, parallelism := int32(1000), int32(10)
 	if os.Getenv("PODS") == "full" {

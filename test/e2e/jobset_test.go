@@ -11,7 +11,7 @@ import (
 // A JobSet has a native TTL and no native deadline: the one is filled in, the other becomes an
 // annotation that Curfew enforces.
 func TestJobSetDefaults(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultDeadline, "2h")
 	from := ` from namespace "` + s.name + `"`
 	filled := both(warned("ttlSecondsAfterFinished defaulted to 86400 (1d)"+from), warned("curfew.dev/active-deadline defaulted to 2h"+from))
@@ -41,7 +41,7 @@ func TestJobSetDefaults(t *testing.T) {
 
 // The rules of admission, on a JobSet.
 func TestJobSetRules(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationMaxTTL, "7d", wellknown.AnnotationMinDeadline, "10m")
 	const webhook, field = "validate.jobsets.jobset.x-k8s.io.curfew.dev", "spec.ttlSecondsAfterFinished: "
 	in := func(key string) string { return "metadata.annotations[" + key + "]: " }
@@ -76,7 +76,7 @@ func TestJobSetRules(t *testing.T) {
 // A JobSet goes at finish + TTL, by its native field or an annotation, by outcome; one that has not
 // finished stays.
 func TestJobSetVanishesAtItsSecond(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.expectSuccess(s.create(s.jobSet("field", at("spec.ttlSecondsAfterFinished", 3))))
 	s.expectSuccess(s.create(s.jobSet("failed", noted(wellknown.AnnotationTTLFailed, "3s"), noted(wellknown.AnnotationTTLSucceeded, "never"))))
@@ -96,7 +96,7 @@ func TestJobSetVanishesAtItsSecond(t *testing.T) {
 // Curfew fails a JobSet at its deadline, and no other. TestPeersJobSetDeadline has what its own
 // controller does then.
 func TestJobSetDeadline(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.creates(row{s.jobSet("hangs", noted(wellknown.AnnotationActiveDeadline, "2s")), ""}, row{s.jobSet("far", noted(wellknown.AnnotationActiveDeadline, "1h")), ""})
 	s.expectSuccess(s.kubectl("wait", "jobset/hangs", "--for=condition=Failed", "--timeout=10m"))

@@ -18,7 +18,7 @@ const readable = "use seconds (90) or units s, m, h, d, w (1h30m, 7d)"
 
 // A value that cannot be read is refused, wherever it stands.
 func TestObjectValues(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationMaxDeadline, "1d") // so that deadlines are looked at
 	in := func(key string) string { return "metadata.annotations[" + key + "]: " }
 	const jobs, pods = "validate.curfew.dev", "validate-pods.curfew.dev"
@@ -51,7 +51,7 @@ func TestObjectValues(t *testing.T) {
 // The native field has a second reader: an annotation that would keep the object for longer is
 // refused, for each outcome.
 func TestAnnotationsBesideTheNativeField(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	const webhook = "validate-marked.curfew.dev"
 	refused := func(key, value string) row {
@@ -77,7 +77,7 @@ func TestAnnotationsBesideTheNativeField(t *testing.T) {
 
 // An annotation that does nothing is told so, or its author believes that it does.
 func TestAnnotationsWithoutEffect(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	cron := cronJob("cron")
 	cron.Annotations = map[string]string{wellknown.AnnotationTTL: "1d"}
@@ -92,7 +92,7 @@ func TestAnnotationsWithoutEffect(t *testing.T) {
 // A bad TTL label is warned about (--strict-labels denies it, see options_test.go), an expired one
 // denied.
 func TestTTLLabel(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	const field = "metadata.labels[curfew.dev/ttl]: "
 	soon := namespace("labelled")
@@ -128,7 +128,7 @@ func TestTTLLabel(t *testing.T) {
 // A refresh restarts the clock of a label; TestLabelsChangeRightBeforeExpiry has what the controller
 // makes of it.
 func TestRefreshedAt(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	const field = "metadata.annotations[curfew.dev/refreshed-at]: "
 	refreshed := func(at string) func(*batchv1.Job) { return annotated(wellknown.AnnotationRefreshedAt, at) }
@@ -142,7 +142,7 @@ func TestRefreshedAt(t *testing.T) {
 
 // Helm's own objects go with helm uninstall.
 func TestLabelOnAHelmRelease(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	revision := labelledAs("v1", "ConfigMap", "sh.helm.release.v1.web.v1", wellknown.LabelTTL, "1d", "owner", "helm")
 	s.eventually(row{revision, warned(labelField + "when this ConfigMap is deleted, the objects of its Helm release stay: use helm uninstall")})
@@ -151,7 +151,7 @@ func TestLabelOnAHelmRelease(t *testing.T) {
 // Where a value came from is for Curfew alone to say: a forged stamp would lift a value over the
 // bounds.
 func TestSourcesAreNotForAuthors(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultDeadline, "1h")
 	s.expectSuccess(s.create(job("build", inTemplate(hold, "true"))))
 	s.creates(row{job("forged", native(time.Hour), limited(time.Minute), annotated(wellknown.AnnotationTTLSource, "policy/platform"),
@@ -172,7 +172,7 @@ func TestSourcesAreNotForAuthors(t *testing.T) {
 // No default reaches what has a controller owner, and yet what such an object says itself counts
 // (KEP-592: owners do not block deletion).
 func TestExplicitTTLOfOwnedObjectsCounts(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "1s", wellknown.AnnotationDefaultDeadline, "1h")...)
 	owner := s.newJob(job("owner", ttl(hour), inTemplate(hold, "true")))
 	owned := func(j *batchv1.Job) {

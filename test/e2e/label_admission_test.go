@@ -29,7 +29,7 @@ func labelledAs(apiVersion, kind, name string, labels ...string) map[string]any 
 // A label is reviewed on whatever kind it stands, built in or custom, namespaced or not: when it
 // comes and when it changes.
 func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t, wellknown.AnnotationMaxTTL, "90d")
 	thing := s.define("Thing", s.name+".example.com", true, version{name: "v1", storage: true})
 	site := s.define("Site", s.name+".example.com", false, version{name: "v1", storage: true})
@@ -66,7 +66,7 @@ func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 
 // kubectl curfew explain says who deleted a cluster-scoped object, by an Event in namespace default.
 func TestWhoDeletedAClusterScopedObject(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	site := s.define("Site", s.name+".example.com", false, version{name: "v1", storage: true})
 	s.grant("e2e-"+s.name, site)
@@ -79,7 +79,7 @@ func TestWhoDeletedAClusterScopedObject(t *testing.T) {
 
 // The samples of policies: 90 days at most, and not after the end of the year.
 func TestLabelPolicySamples(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	text, err := os.ReadFile("../../manifests/samples/8-labels.yaml")
 	s.ok(err)
@@ -109,7 +109,7 @@ func TestLabelPolicySamples(t *testing.T) {
 
 // A label is a delete permission in disguise, on any kind, and needs one of the controller's.
 func TestLabelOfThoseWhoMayNotDelete(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s, resource := custom(t)
 	thing := func(name string) map[string]any {
 		return labelledAs(resource.Group+"/v1", "Thing", name, wellknown.LabelTTL, "1d")
@@ -129,7 +129,7 @@ func TestLabelOfThoseWhoMayNotDelete(t *testing.T) {
 // A label on a Namespace takes along all that is in it; whoever may delete that Namespace alone may
 // put it there.
 func TestLabelOnANamespace(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.expectSuccess(s.kubectl("create", "clusterrole", "e2e-"+s.name, "--verb=get,patch", "--resource=namespaces"))
 	s.expectSuccess(s.kubectl("create", "clusterrolebinding", "e2e-"+s.name, "--clusterrole=e2e-"+s.name, "--user=e2e-ann", "--user=e2e-bob"))
@@ -152,7 +152,7 @@ func TestLabelOnANamespace(t *testing.T) {
 
 // A warning tells users who write a label's key as an annotation, or the other way round.
 func TestLabelsAndAnnotationsMixedUp(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	asLabel := func(key string) string {
 		return warned("metadata.labels[" + key + "]: is an annotation, and has no effect as a label: set metadata.annotations[" + key + "]")
@@ -184,7 +184,7 @@ func TestLabelsAndAnnotationsMixedUp(t *testing.T) {
 // A misspelt key has no effect, and a key of a Namespace has none elsewhere. The Namespace is sent
 // to Curfew for its misspelt key alone, the Job for its TTL.
 func TestMisspeltKeysAreWarnedAbout(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	unknown := func(path, near string) string {
 		return warned(path + ": is not a key of Curfew, and has no effect: did you mean " + near + "?")

@@ -34,7 +34,7 @@ func groupKind(resource schema.GroupVersionResource) string { return "Thing." + 
 // A kind is taken up when its permission is granted, dropped when that is revoked, and taken up
 // again. Others notice nothing of it.
 func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s, resource := custom(t)
 	role := "e2e-" + s.name
 	s.awaitWatched(groupKind(resource), false)
@@ -63,7 +63,7 @@ func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
 
 // A permission in one namespace is used there and nowhere else.
 func TestPermissionInOneNamespace(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s, resource := custom(t)
 	other := newSpace(t)
 	other.follow("Thing", resource)
@@ -85,7 +85,7 @@ func TestPermissionInOneNamespace(t *testing.T) {
 
 // A kind that goes and comes back is watched again, and what goes with it is not missed.
 func TestDefinitionDeletedAndCreatedAgain(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s, resource := custom(t)
 	s.grant("e2e-"+s.name, resource)
 	s.awaitGone(s.newObject(resource, "Thing", "first", wellknown.LabelTTL, "2s"))
@@ -104,7 +104,7 @@ func TestDefinitionDeletedAndCreatedAgain(t *testing.T) {
 
 // A kind whose conversion webhook is broken delays no other, and is caught up with once it works.
 func TestBrokenConversionDelaysNoOther(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s, resource := custom(t)
 	s.grant("e2e-"+s.name, resource)
 	s.awaitGone(s.newObject(resource, "Thing", "first", wellknown.LabelTTL, "2s"))
@@ -131,7 +131,7 @@ func TestBrokenConversionDelaysNoOther(t *testing.T) {
 // The DELETEs of a kind hang, many at a time, behind a webhook that does not answer: no other kind
 // waits for them, nothing else is paused, and all of it goes when the webhook has gone.
 func TestHangingDeletesDelayNoOther(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s, resource := custom(t)
 	s.grant("e2e-"+s.name, resource)
 	s.awaitWatched(groupKind(resource), true)

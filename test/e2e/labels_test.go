@@ -143,7 +143,7 @@ func (s *space) justBefore(at time.Time) {
 // A label may be put on, lowered, raised, refreshed and taken off, right before the object is due as
 // well.
 func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	margin := s.slack(3 * second)
 	life := 6*second + 2*margin
@@ -193,14 +193,14 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 // S1: the label changes while the DELETE is under way. Whoever deletes by name or by UID alone
 // deletes it now.
 func TestLabelChangedUnderTheDelete(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, patch := range map[string]string{
 		"raised":    `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":"30d"}}}`,
 		"taken":     `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":null}}}`,
 		"protected": `{"metadata":{"annotations":{"` + wellknown.AnnotationProtect + `":"true"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := labelSpace(t)
 			expiry := s.ahead(3 * second)
 			defer suite.proxy.BeforeDelete(s.name, "it", func() { s.okInHook(s.patchConfigMap("it", patch)) })()
@@ -214,7 +214,7 @@ func TestLabelChangedUnderTheDelete(t *testing.T) {
 
 // A TTL and a label on one Job: the earlier deletes it, and the other one changes nothing.
 func TestTheEarlierOfTTLAndLabel(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	start := now()
 	early, late := start.Add(4*second), start.Add(30*second)
@@ -238,7 +238,7 @@ func TestTheEarlierOfTTLAndLabel(t *testing.T) {
 
 // Protected namespaces, Curfew's own objects and what lies outside of the bounds are not touched.
 func TestLabelsThatAreNotCarriedOut(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t, wellknown.AnnotationMaxTTL, "1h")
 	const due = "2s"
 	own := s.newConfigMap("own", wellknown.LabelTTL, due, wellknown.LabelPartOf, wellknown.PartOfCurfew) // which is no protection

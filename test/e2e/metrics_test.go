@@ -19,7 +19,7 @@ import (
 // TestMetricsOfAKind: Curfew counts its deletions by group and kind, with their lateness. It counts
 // objects that another client deleted after their expiry apart.
 func TestMetricsOfAKind(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s, resource := custom(t)
 	s.grant("e2e-"+s.name, resource)
 	s.awaitWatched(groupKind(resource), true)

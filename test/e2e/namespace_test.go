@@ -26,7 +26,7 @@ func namespace(name string, annotations ...string) *corev1.Namespace {
 // Each value that cannot be read is refused where it is written, with the field, the value and the
 // fix.
 func TestNamespaceValues(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	const fix = "use seconds (90) or units s, m, h, d, w (1h30m, 7d)"
 	refused := func(key, value, why string) row {
@@ -59,7 +59,7 @@ func TestNamespaceValues(t *testing.T) {
 
 // A default that leaves no time to read the logs gives a warning when it is written.
 func TestShortDefaultsAreWarned(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	short := func(key, value string) row {
 		return row{namespace("short", key, value), warned("metadata.annotations[" + key + "]: " + value +
@@ -74,7 +74,7 @@ func TestShortDefaultsAreWarned(t *testing.T) {
 // default-pod-ttl speaks for Pods before default-ttl does. What cannot finish, and CronJobs, are
 // left as they are.
 func TestDefaultPodTTL(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultPodTTL, "2h")
 	s.creates(
 		row{pod("single", corev1.RestartPolicyNever), warned(`curfew.dev/ttl-after-finished defaulted to 2h from namespace "` + s.name + `"`)},
@@ -102,7 +102,7 @@ func limited(deadline time.Duration) func(*batchv1.Job) {
 
 // A default deadline is for Jobs that have none, one of a CronJob included; never for Pods.
 func TestDefaultDeadline(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultDeadline, "2h")
 	s.creates(
 		row{job("long"), warned(`activeDeadlineSeconds defaulted to 7200 (2h) from namespace "` + s.name + `"`)},
@@ -125,7 +125,7 @@ func TestDefaultDeadline(t *testing.T) {
 // Bounds of deadlines: a default is moved inside, what its author wrote is refused, that of a Pod
 // too.
 func TestDeadlineBounds(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultDeadline, "1m", wellknown.AnnotationMinDeadline, "10m", wellknown.AnnotationMaxDeadline, "1d")
 	bound := func(which, value string) string {
 		return "curfew.dev/" + which + "-deadline " + value + ` of namespace "` + s.name + `"`
@@ -148,7 +148,7 @@ func TestDeadlineBounds(t *testing.T) {
 
 // TTL bounds hold for labels too: for the life that they grant.
 func TestBoundsHoldForLabels(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationMinTTL, "10m", wellknown.AnnotationMaxTTL, "7d")
 	of := ` of namespace "` + s.name + `": use `
 	const field = "metadata.labels[curfew.dev/ttl]: "
@@ -170,7 +170,7 @@ func labelled(ttl string) func(*batchv1.Job) {
 // Taking a TTL away while a max-ttl holds is refused, and so is never; without bounds it means that
 // there is none.
 func TestRemovingADefault(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	s.expectSuccess(s.create(job("build", inTemplate(hold, "true"))))
 	s.expectStderr(s.kubectl("patch", "job", "build", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":null}}`))
@@ -189,7 +189,7 @@ func TestRemovingADefault(t *testing.T) {
 
 // What Curfew keeps on a Namespace is not its author's to write, nor to take away.
 func TestCurfewsOwnKeysOnNamespaces(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	read := func() (since, inUse, podsInUse string) {
 		got, err := suite.cluster.Client.CoreV1().Namespaces().Get(s.ctx, s.name, metav1.GetOptions{})

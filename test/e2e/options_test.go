@@ -183,7 +183,7 @@ func TestControllerDryRun(t *testing.T) {
 
 // Nothing is deleted in the namespaces that --protect names.
 func TestProtectedNamespaces(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	system := *s
 	system.name = metav1.NamespaceSystem
@@ -222,7 +222,7 @@ func TestProtectedNamespacesGetNoDefault(t *testing.T) {
 
 // The metrics tell what was done, and how late.
 func TestMetrics(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.awaitGone(s.finishJob("due", now(), ttl(second)))
 	s.awaitLog(suite.controller.Log, s.name+"/due", "deleted") // which comes after the counters

@@ -38,7 +38,7 @@ func (s *space) asController() string {
 // A controller creates a ReplicaSet from a template with a TTL label, which no rule denies. The
 // Pods, which the ReplicaSet would create again and again, stay; a label of a Pod's own counts.
 func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	root := s.newConfigMap("root")
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}
@@ -80,7 +80,7 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 // A ReplicationController without labels gets its template's from the API server, and is kept. One
 // with a label of its own expires.
 func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t) // The owner is a ConfigMap, which the controller must be able to read.
 	controllers := corev1.SchemeGroupVersion.WithResource("replicationcontrollers")
 	s.grant("e2e-replication-controllers", controllers)
@@ -127,7 +127,7 @@ func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
 
 // The template of any other workload is read, too.
 func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	root := s.newConfigMap("root")
 	labels := map[string]string{"app": "web", wellknown.LabelTTL: until(s.ahead(10 * second))}
@@ -169,7 +169,7 @@ func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
 
 // A namespace turns to dry-run while objects with an explicit TTL and a label wait.
 func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	wait := s.slack(15 * second)
 	at := now()
@@ -199,7 +199,7 @@ func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
 // what the garbage collector deleted or is deleting, nor a new Job of that name. An orphan keeps
 // its TTL.
 func TestOwnerDeletedWhileATTLRuns(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const long = 20 * second // The garbage collector of a busy machine comes late.
 	for name, c := range map[string]struct {
 		propagation metav1.DeletionPropagation
@@ -236,7 +236,7 @@ func TestOwnerDeletedWhileATTLRuns(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpace(t)
 			root := s.newConfigMap("root")
 			var requests atomic.Int32

@@ -22,7 +22,7 @@ const aMinute = time.Minute
 // A TrainJob that is active for longer than its deadline fails, and nothing of it comes back; one
 // whose deadline is far away runs on.
 func TestPeersDeadlineExceeded(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	s.newRuntime("torch", true)
 	far := s.train("far", "torch", deadlined(hour))
@@ -53,7 +53,7 @@ func TestPeersDeadlineExceeded(t *testing.T) {
 // Created suspended, a deadline does not begin, whether Trainer gets to say so in a condition or
 // the spec alone does; resumed, it is there in full.
 func TestPeersCreatedSuspended(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	s.newRuntime("torch", true)
 	var mute atomic.Int32
@@ -89,7 +89,7 @@ func TestPeersCreatedSuspended(t *testing.T) {
 // Suspended on the way and resumed, a TrainJob has its whole deadline again; finished, its TTL does
 // not care.
 func TestPeersSuspendAndResume(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	s.newRuntime("torch", true)
 	job := s.train("paused", "torch", deadlined(15*second))
@@ -108,7 +108,7 @@ func TestPeersSuspendAndResume(t *testing.T) {
 
 // Curfew does not touch objects that another controller manages.
 func TestPeersManagedByAnother(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t, wellknown.AnnotationDefaultTTL, "1s", wellknown.AnnotationDefaultDeadline, "1s")
 	s.newRuntime("torch", true, noted(wellknown.AnnotationTTL, "1s"))
 	job := s.train("elsewhere", "torch", deadlined(1*second), at("spec.managedBy", "kueue.x-k8s.io/multikueue"))
@@ -132,7 +132,7 @@ func TestPeersManagedByAnother(t *testing.T) {
 // into Trainer's field where there is one, else into an annotation. It is carried out like any
 // other, and bounds hold for it.
 func TestPeersDefaultDeadline(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t, wellknown.AnnotationDefaultDeadline, "20s", wellknown.AnnotationMaxDeadline, "1h")
 	s.newRuntime("torch", true)
 	where := "curfew.dev/active-deadline defaulted to 20s"
@@ -174,7 +174,7 @@ func TestPeersDefaultDeadline(t *testing.T) {
 // Nothing leaks. On a busy machine Trainer may be later than Curfew's grace, and then sends no
 // deletion that could fail: it is played again.
 func TestPeersFirstChildDeletionFails(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for range 5 {
 		if firstChildDeletionFails(t) {
 			return
@@ -233,7 +233,7 @@ func firstChildDeletionFails(t *testing.T) bool {
 // A reconcile that began before the mark overwrites the conditions, and creates the deleted objects
 // again. Curfew marks and deletes again, every time.
 func TestPeersStaleReconcile(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	s.newRuntime("torch", true)
 	job := s.train("stale", "torch", deadlined(15*second))
@@ -266,7 +266,7 @@ func TestPeersStaleReconcile(t *testing.T) {
 // A JobSet by itself has no deadline of its own: Curfew marks it as its own controller would, and
 // that stops its Jobs.
 func TestPeersJobSetDeadline(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	held := at("spec.replicatedJobs[0].template.spec.template.metadata", map[string]any{"annotations": map[string]any{hold: "true"}})
 	s.creates(row{s.jobSet("hangs", held, noted(wellknown.AnnotationActiveDeadline, "15s")), ""}, row{s.jobSet("far", held, noted(wellknown.AnnotationActiveDeadline, "1h")), ""})
@@ -287,7 +287,7 @@ func TestPeersJobSetDeadline(t *testing.T) {
 
 // A deadline that passes before any Pod has started fails the TrainJob all the same.
 func TestPeersDeadlineBeforeAnyPodStarted(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	s.newRuntime("nowhere", true, at("spec.template.spec.replicatedJobs[0].template.spec.template.spec.nodeSelector", map[string]any{"e2e.curfew.dev/none": "true"}))
 	job := s.train("pending", "nowhere", deadlined(1*second))
@@ -300,7 +300,7 @@ func TestPeersDeadlineBeforeAnyPodStarted(t *testing.T) {
 // options=[Annotations({...})] reaches Curfew unchanged, past all webhooks, and the deadline in it
 // is enforced.
 func TestPeersSDK(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	cluster := s.name + "-torch"
 	s.newClusterRuntime(cluster)

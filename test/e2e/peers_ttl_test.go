@@ -12,7 +12,7 @@ import (
 // A finished TrainJob is deleted by the TTL of its runtime, with its JobSet, Jobs and Pods: at once
 // with 0, and without one never.
 func TestPeersRuntimeTTL(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	s.newRuntime("zero", false, noted(wellknown.AnnotationTTL, "0"))
 	s.newRuntime("soon", false, noted(wellknown.AnnotationTTL, "10s"))
@@ -34,7 +34,7 @@ func TestPeersRuntimeTTL(t *testing.T) {
 // What the runtime says is read at the moment of deletion: an edit applies to what runs, and with
 // backfill to what has finished. One that is gone keeps.
 func TestPeersRuntimeChanges(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	for name, ttl := range map[string]string{"shortened": "1h", "lengthened": "15s", "gone": "1h"} {
 		s.newRuntime(name, false, noted(wellknown.AnnotationTTL, ttl))
@@ -71,7 +71,7 @@ func (s peerSpace) runtimeExists(name string) bool {
 
 // Created suspended and resumed, a TrainJob has its TTL from when it finished.
 func TestPeersSuspendedJobThatFinishes(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	s.newRuntime("torch", false, noted(wellknown.AnnotationTTL, "8s"))
 	job := s.train("late", "torch", at("spec.suspend", true))
@@ -85,7 +85,7 @@ func TestPeersSuspendedJobThatFinishes(t *testing.T) {
 
 // An object that a deadline failed has finished: its TTL applies.
 func TestPeersDeadlineThenTTL(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	s.newRuntime("torch", true, noted(wellknown.AnnotationTTL, "20s"))
 	job := s.train("both", "torch", deadlined(15*second))

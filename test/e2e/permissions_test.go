@@ -66,7 +66,7 @@ func judgeGrants(used map[string]bool, excepted map[string]string) error {
 
 // What everyGrantUsed must notice.
 func TestGrantsAreJudged(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	excepted := map[string]string{"a get pods": "happens by chance"}
 	for name, c := range map[string]struct {
 		used map[string]bool

@@ -45,7 +45,7 @@ func tier(name string) func(*batchv1.Job) {
 // longer and the shorter value in the upper one. The level decides first and the outcome within it;
 // between policies the priority, and then the name.
 func TestPrecedence(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	longer := newSpace(t, wellknown.AnnotationDefaultTTL, "9h")
 	shorter := newSpace(t, wellknown.AnnotationDefaultTTL, "30m")
@@ -99,7 +99,7 @@ func TestPrecedence(t *testing.T) {
 // A policy's bounds are outer ones, which a namespace may narrow and not widen. They refuse what
 // authors write, labels too, and move defaults inside.
 func TestPolicyBounds(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	wider := newSpace(t, wellknown.AnnotationMaxTTL, "30d")
 	narrower := newSpace(t, wellknown.AnnotationMaxTTL, "3d")
@@ -138,7 +138,7 @@ func TestPolicyBounds(t *testing.T) {
 // In mode Warn a value outside the bounds passes with a warning. A deadline alone is seen as well,
 // and the last date of a label.
 func TestPolicyModeWarn(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	name := s.policy("warn", "", `mode: Warn, bounds: {maxTTL: 7d, maxDeadline: 1d}`)
 	strict := newSpace(t)
@@ -157,7 +157,7 @@ func TestPolicyModeWarn(t *testing.T) {
 // A policy in mode DryRun changes, rejects and deletes nothing: admission warns, and the controller
 // reports. Once it enforces, its default does not apply to what was created before.
 func TestPolicyModeDryRun(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	name := s.policy("trial", "", `mode: DryRun, priority: 10, defaults: {ttl: {value: 1s}}, bounds: {maxTTL: 7d}`)
 	would := warned(`ttlSecondsAfterFinished would be defaulted to 1 (1s) from policy "` + name + `" (dry-run)`)
@@ -197,7 +197,7 @@ func TestPolicyModeDryRun(t *testing.T) {
 // label. A stamp that it does not produce again gains nothing. Once it enforces again, what it held
 // is deleted.
 func TestPolicyDryRunHoldsWhatIsStamped(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	name := s.policy("brake", "kinds: [{group: batch, kind: Job}, {kind: ConfigMap}]", `priority: 10, defaults: {ttlSucceeded: {value: 10s}, ttlLabel: {value: 20s}}`)
 	s.eventually(row{job("probe"), warned(`curfew.dev/ttl-after-succeeded defaulted to 10s from policy "`+name+`"`) + "\n" + warned(`curfew.dev/ttl defaulted to 20s from policy "`+name+`"`)})
@@ -232,7 +232,7 @@ func TestPolicyDryRunHoldsWhatIsStamped(t *testing.T) {
 // A policy's propagation comes before the profile's and the flag's, for each trigger that deletes,
 // and a change takes effect for the next DELETE. A policy of higher priority decides.
 func TestPolicyPropagation(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	kinds := "kinds: [{group: batch, kind: Job}]"
 	name := s.policy("orphan", kinds, `propagationPolicy: Orphan`)
@@ -265,7 +265,7 @@ func TestPolicyPropagation(t *testing.T) {
 // What a policy gives: TTLs by outcome, a deadline and a TTL label, constant or by CEL, to the
 // kinds and objects that it matches and to nothing else.
 func TestPolicyDefaults(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	dry := newSpace(t, wellknown.AnnotationMode, "dry-run")
 	name := s.policy("all", "kinds: [{group: batch, kind: Job}], matchConditions: [{name: no-system, expression: '!object.metadata.name.startsWith(\"system-\")'}]",
@@ -298,7 +298,7 @@ func TestPolicyDefaults(t *testing.T) {
 
 // An expression that fails gives no value, refuses no request, and is reported to the author.
 func TestPolicyThatFails(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationMaxDeadline, "1d")
 	name := s.policy("fails", "", `defaults: {ttl: {expression: 'object.metadata.labels["keep-for"]'}}`)
 	s.eventually(row{job("labelled", func(j *batchv1.Job) { j.Labels = map[string]string{"keep-for": "3h"} }),
@@ -322,7 +322,7 @@ func TestPolicyThatFails(t *testing.T) {
 // S6: the default of a policy does not apply to objects that are older than it, unless backfill
 // says so.
 func TestPolicyDoesNotReachWhatIsOlder(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	old := s.newJob(job("old"))
 	finish := s.awaitJobFinish(old)
@@ -339,7 +339,7 @@ func TestPolicyDoesNotReachWhatIsOlder(t *testing.T) {
 // An expression reads an annotation of the namespace that means nothing to Curfew: when it changes,
 // the objects of the namespace are judged again.
 func TestPolicyThatAsksTheNamespace(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.policy("asks", `kinds: [{group: batch, kind: Job}], matchConditions: [{name: brief,
 		expression: "namespaceObject.metadata.?annotations['example.com/life'].orValue('') == 'brief'"}]`, `backfill: true, defaults: {ttl: {value: 2s}}`)
@@ -352,7 +352,7 @@ func TestPolicyThatAsksTheNamespace(t *testing.T) {
 
 // The columns that kubectl prints of Curfew's own kinds, and the condition Ready.
 func TestPrinterColumns(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	name := s.policy("columns", "", `priority: 7, defaults: {ttl: {value: 1d}, deadline: {value: 12h}}, bounds: {maxTTL: 2w}, mode: Warn`)
 	s.expectSuccess(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=condition=Ready", "--timeout=10m"))

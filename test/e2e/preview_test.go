@@ -9,7 +9,7 @@ import (
 // What a preview shows is what the run then deletes and skips, and it shows nothing that the
 // policy's account, or a user who may not impersonate it, may not list (S10).
 func TestPreviewIsRight(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.apply(strings.Join([]string{
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: a1, labels: {app: a}}}`,

@@ -29,7 +29,7 @@ func renderDone(at time.Time, failed bool) string {
 // annotation and by outcome, and not before they have finished. An object that was created again
 // under the same name stays.
 func TestTTLOfAKindWithAProfile(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "2s")...)
 	r := render{"ttl.e2e.example.com"}
 	suite.revoked.Store(r.group, true) // at the end, its role may be deleted before its definition
@@ -106,7 +106,7 @@ func TestForegroundDeletion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, stderr)
 	}
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.apply(r.profile() + "  propagationPolicy: Foreground\n")
 	t.Cleanup(func() { s.afterwards("delete", "kindprofile", "renders."+r.group) })

@@ -14,7 +14,7 @@ import (
 // With bounds.protect: Deny, only users who may update that policy protect objects. A protected
 // object stays protected.
 func TestPolicyDeniesProtection(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	name := s.policy("protect", "", `bounds: {protect: Deny}`)
 	s.may("ann", "create", "get", "patch", "delete")
@@ -33,7 +33,7 @@ func TestPolicyDeniesProtection(t *testing.T) {
 
 // For kinds of Kubernetes, a write of the status can protect an object. The policy denies that, too.
 func TestPolicyDeniesProtectionByStatus(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	name := s.policy("protect", "kinds: [{group: networking.k8s.io, kind: Ingress}]", `bounds: {protect: Deny}`)
 	roles := suite.cluster.Client.RbacV1()

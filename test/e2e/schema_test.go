@@ -53,7 +53,7 @@ func refusals(stderr string) []string {
 }
 
 func TestLifecyclePolicySchema(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.refusing("LifecyclePolicy", []struct{ spec, want string }{
 		{`{match: {}}`, "the policy has no effect: set defaults, bounds, warnBelow or propagationPolicy"},
@@ -87,13 +87,13 @@ func TestLifecyclePolicySchema(t *testing.T) {
 
 // TestPolicyModesSample: the sample can be applied as it is.
 func TestPolicyModesSample(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.expectStderr(s.kubectl("apply", "--dry-run=server", "-f", "../../manifests/samples/10-policy-modes.yaml"))
 }
 
 func TestKindProfileSchema(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	const kind, state = `kind: {group: example.com, version: v1, kind: Example, resource: examples}`, `state: {finished: "true", finishTime: "null", outcome: "'Failed'"}`
 	s.refusing("KindProfile", []struct{ spec, want string }{

@@ -79,7 +79,7 @@ func (s *space) eventWith(kind, name, reason string, wanted func(message string)
 // A source whose deletions are refused says so in a condition and an Event, and the metric counts
 // it; so does that they go on. What was deleted is one Event on the source.
 func TestSourcesAreTold(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const pods = 6 // one more than opens the breaker
 	for name, source := range map[string]func(*space) (kind, name, class string){
 		"namespace": func(s *space) (string, string, string) {
@@ -92,7 +92,7 @@ func TestSourcesAreTold(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpace(t)
 			lift := s.forbid()
 			kind, name, class := source(s)
@@ -137,7 +137,7 @@ func (s *space) eventuallyDefaulted(name string) {
 
 // The controller's requests fall under its own FlowSchema, by the API server's own word.
 func TestRequestsFallUnderTheFlowSchema(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.awaitGone(s.finishJob("due", now(), ttl(second)))
 	sent := suite.proxy.AwaitDeletes(s.ctx, s.name, "due", 1)

@@ -37,7 +37,7 @@ func runningPod(name string, labels map[string]string, restart corev1.RestartPol
 // The API server asks the webhook about new Pods of a namespace with a PodTally, and each Pod that
 // the PodTally counts has the finalizer when it is stored.
 func TestTallyFinalizer(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s, plain := newSpace(t), newSpace(t)
 	build := map[string]string{"app": "build"}
 	s.expectStderr(s.kubectlInput(podTally("builds", "selector: {matchLabels: {app: build}}"), "create", "-f", "-"))
@@ -109,7 +109,7 @@ func TestTallyFinalizer(t *testing.T) {
 
 // The API server and the webhook refuse a PodTally that cannot be used, and say why.
 func TestPodTallyIsValidated(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationMinTTL, "5m")
 	create := func(name, spec string) output {
 		return s.kubectlInput(podTally(name, spec), "create", "-f", "-")

@@ -13,7 +13,7 @@ import (
 
 // A TTL in a pod template would take single Pods out from under their owner.
 func TestTTLInPodTemplateIsRefused(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	where := "spec.template.metadata.annotations[curfew.dev/ttl-after-finished]: a pod template cannot have a TTL: "
 	marked := corev1.PodTemplateSpec{
@@ -51,7 +51,7 @@ func TestTTLInPodTemplateIsRefused(t *testing.T) {
 }
 
 func TestPodThatNeverFinishesCannotHaveATTL(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	reason := "spec.restartPolicy: a Pod with a TTL cannot have Always (absent means Always), as it never finishes: use OnFailure or Never"
 	s.expectRefusal(s.create(pod("always", corev1.RestartPolicyAlways, wellknown.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
@@ -68,7 +68,7 @@ func TestPodThatNeverFinishesCannotHaveATTL(t *testing.T) {
 // On UPDATE a rule refuses only values that the request changes: who changes something else is not
 // made to clean up.
 func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.newJob(job("old", ttl(100*hour), inTemplate(hold, "true")))
 	s.newJob(job("leaving", ttl(100*hour), inTemplate(hold, "true"), finalized))
@@ -96,7 +96,7 @@ func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
 
 // In mode warn defaults are filled in, and what would be refused is warned about.
 func TestModeWarn(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationMode, "warn", wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	s.expectStderr(s.create(job("default")),
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
@@ -108,7 +108,7 @@ func TestModeWarn(t *testing.T) {
 // In mode dry-run nothing is changed, refused or deleted. Admission and the controller say what
 // they would do.
 func TestModeDryRun(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationMode, "dry-run", wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	s.expectStderr(s.create(job("default")),
 		`Warning: curfew: ttlSecondsAfterFinished would be defaulted to 86400 (1d) from namespace "`+s.name+`" (dry-run)`)
@@ -132,7 +132,7 @@ func TestModeDryRun(t *testing.T) {
 
 // A dry run of kubectl is answered like the real thing and changes nothing.
 func TestServerSideDryRun(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	out := s.kubectlInput(s.manifest(job("trial")), "create", "-f", "-", "--dry-run=server", "-o", "jsonpath={.spec.ttlSecondsAfterFinished}")
 	s.expectStderr(out, `Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)

@@ -10,7 +10,7 @@ import (
 
 // A TrainJob has a native deadline and no native TTL.
 func TestTrainJobDefaults(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultDeadline, "2h", wellknown.AnnotationMaxDeadline, "1d")
 	s.creates(row{s.runtime("TrainingRuntime", "silent"), ""})
 	silent := []func(trained){at("spec.runtimeRef.kind", "TrainingRuntime")}
@@ -48,7 +48,7 @@ func TestTrainJobDefaults(t *testing.T) {
 // A deadline is neither added, changed nor removed after creation. Trainer's own schema refuses the
 // change of a field; that one is added or removed it lets pass.
 func TestTrainJobDeadlineIsImmutable(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	refusal := `Error from server (Forbidden): admission webhook "validate-marked.trainjobs.trainer.kubeflow.org.curfew.dev" denied the request: `
 	const field, key = "spec.activeDeadlineSeconds: ", "metadata.annotations[curfew.dev/active-deadline]: "
@@ -79,7 +79,7 @@ func TestTrainJobDeadlineIsImmutable(t *testing.T) {
 // or single Jobs, away under the TrainJob that uses it; a deadline there would stop them one by
 // one.
 func TestRuntimeRules(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	const template = "spec.template.spec."
 	const inAnnotation = "must not be set: a runtime has its TTL in annotation curfew.dev/ttl-after-finished, for the TrainJobs that use it"
@@ -110,7 +110,7 @@ func TestRuntimeRules(t *testing.T) {
 // shorter: it is the platform's. A differing value gets a warning. The stamp says where the TTL is
 // from; nothing is filled in, as nothing is frozen.
 func TestRuntimePrecedence(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	cluster := s.name + "-cluster"
 	s.Cleanup(func() { s.afterwards("delete", "clustertrainingruntime", cluster, "--ignore-not-found") })
@@ -143,7 +143,7 @@ func TestRuntimePrecedence(t *testing.T) {
 // get it at their creation, in a namespace that does not use Curfew as well. A later change of the
 // runtime reaches none of them.
 func TestRuntimeDeadlineIsADefault(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	own := at("spec.runtimeRef.kind", "TrainingRuntime")
 	s.creates(row{s.runtime("TrainingRuntime", "timed", noted(wellknown.AnnotationActiveDeadline, "2h")), ""})
@@ -178,7 +178,7 @@ func TestRuntimeDeadlineIsADefault(t *testing.T) {
 // The runtime is read at the moment of deletion: with backfill, a change of it applies to what has
 // finished already. One that is gone, or cannot be read, keeps.
 func TestRuntimeIsReadLive(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "1s")...)
 	own, backfill := at("spec.runtimeRef.kind", "TrainingRuntime"), noted(wellknown.AnnotationBackfill, "true")
 	const unasked = "metadata.annotations[curfew.dev/backfill]: lets the TTL delete 0 TrainJobs that finished before the runtime had it, at most 1000 a minute"
@@ -216,7 +216,7 @@ func TestRuntimeIsReadLive(t *testing.T) {
 // A runtime that does not exist: the TrainJob is let in, nothing is filled in, and it stays when it
 // has finished.
 func TestRuntimeThatDoesNotExist(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1h")
 	missing := func(name string) string {
 		return warned(`spec.runtimeRef.name: runtime "` + name + `" does not exist: this TrainJob is kept until it exists and sets a TTL`)

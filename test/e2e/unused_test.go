@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,9 +9,8 @@ import (
 
 // lookup.referenced reads every kind that the API server serves. An object that a suspended CronJob,
 // an argument or a binding in another namespace uses is kept, and so is everything while the account
-// may not list a kind.
+// may not list a kind. No other test runs beside this one, as for TestCleanupSamples.
 func TestUnusedIsFound(t *testing.T) {
-	t.Parallel()
 	s, other := newSpace(t), newSpace(t)
 	name := func(of string) string { return s.name + "-" + of }
 	var objects []string
@@ -56,17 +54,15 @@ func TestUnusedIsFound(t *testing.T) {
 		t.Errorf("objects that are minutes old:\n%s", got)
 	}
 	const want = "ConfigMap unused\nSecret spare\nServiceAccount idle\n"
-	got := s.previewed(policy, preview)
-	if got != want {
+	if got := preview(2 * time.Hour); got != want {
 		t.Errorf("the preview shows\n%s\nwant\n%s", got, want)
 	}
 }
 
 // A Service is unused if it selects neither a Pod nor a template, an autoscaler dangles if its target
 // does not exist, and a Namespace is empty if it has nothing of its own. Services that lead elsewhere
-// are kept.
+// are kept. No other test runs beside this one.
 func TestUnselectedServicesAreFound(t *testing.T) {
-	t.Parallel()
 	s := newSpace(t)
 	empty := s.name + "-empty"
 	service := func(name, spec string) string {
@@ -122,25 +118,8 @@ func TestUnselectedServicesAreFound(t *testing.T) {
 		if got := preview(0); got != "" {
 			t.Errorf("%s: objects that are minutes old:\n%s", c.name, got)
 		}
-		got := s.previewed(policy, preview)
-		if got != c.want {
+		if got := preview(2 * time.Hour); got != c.want {
 			t.Errorf("%s: the preview shows\n%s\nwant\n%s", c.name, got, c.want)
 		}
 	}
-}
-
-// previewed is what a preview two hours from now would delete, as soon as that is anything: other
-// tests have kinds that cannot be listed for a while. In the end it tells why nothing would be.
-func (s *space) previewed(policy string, preview func(at time.Duration) string) (got string) {
-	s.Helper()
-	defer func() {
-		if got == "" {
-			s.Log(s.curfew("preview", policy, "--at", time.Now().UTC().Add(2*time.Hour).Format(time.RFC3339)).stdout)
-		}
-	}()
-	s.poll("the unused objects", func(context.Context) (bool, error) {
-		got = preview(2 * time.Hour)
-		return got != "", nil
-	})
-	return got
 }

@@ -14,7 +14,7 @@ import (
 
 // A hook is waited for: whoever runs it is in trouble when it vanishes, by a default as well.
 func TestHooksAreWarned(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultPodTTL, "2h")
 	const helm, argo = "helm.sh/hook", "argocd.argoproj.io/hook"
 	const helmSays = "helm may fail when its hook is deleted during a release: use helm.sh/hook-delete-policy"
@@ -34,7 +34,7 @@ func TestHooksAreWarned(t *testing.T) {
 // What a GitOps tool tracks is created, and so run, again once it is gone. A hook of Argo CD is
 // not: that one has a warning of its own.
 func TestShortTTLUnderGitOpsIsWarned(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	const again = " tracks this object and creates and runs it again after it is deleted: use a longer TTL or a hook"
 	const field, annotation = "spec.ttlSecondsAfterFinished: ", "metadata.annotations[curfew.dev/ttl-after-finished]: "
@@ -56,7 +56,7 @@ func TestShortTTLUnderGitOpsIsWarned(t *testing.T) {
 // Values that no admission reviewed: an unreadable default is no default, an unreadable bound keeps
 // what it would have bound, and the author of an object is warned, not denied.
 func TestUnreadableNamespaceIsTold(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.name = unreadable
 	s.expectSuccess(s.kubectl("wait", "--for=jsonpath={.metadata.labels.curfew\\.dev/in-use}=true", "--timeout=10m", "namespace/"+s.name))
@@ -69,7 +69,7 @@ func TestUnreadableNamespaceIsTold(t *testing.T) {
 
 // Every decision is in the API server's audit log, under the name of the webhook.
 func TestAuditAnnotations(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	s.expectSuccess(s.create(job("default")))
 	if out := s.create(job("long", native(8*24*time.Hour), annotated("helm.sh/hook", "test"))); !out.failed {
@@ -111,7 +111,7 @@ func curfews(annotations map[string]string) map[string]string {
 // A change of one field causes no finding about others: the rules do not judge values that stay the
 // same (each rule; see also TestUpdateRefusesOnlyWhatItChanges).
 func TestUpdateWarnsOnlyOfWhatItChanges(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.expectSuccess(s.create(job("old", native(5*time.Second), annotated("helm.sh/hook", "test"), labelled("1w"), inTemplate(hold, "true"))))
 	s.expectStderr(s.kubectl("annotate", "job", "old", wellknown.AnnotationProtect+"=true"),
