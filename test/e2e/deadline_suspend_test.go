@@ -51,6 +51,6 @@ func TestSuspendAtTheDeadline(t *testing.T) {
 	other.OwnerReferences = child.OwnerReferences
 	other = s.newPod(other)
 	s.expectSuccess(s.kubectl("annotate", "run.halt.example.com", "a", wellknown.AnnotationActiveDeadline+"=1s", "--overwrite"))
-	s.outlast(now())
+	s.outlastDeadline(now())
 	s.stillThere(other)
 }

@@ -24,7 +24,7 @@ func TestExpiredLabels(t *testing.T) {
 	kept := labelledAs("v1", "ConfigMap", "kept", wellknown.LabelTTL, "1s")
 	kept["metadata"].(map[string]any)["annotations"] = map[string]any{wellknown.AnnotationProtect: "true"}
 	s.expectSuccess(s.kubectlInput(s.manifest(kept), "create", "-f", "-"))
-	s.outlast(old.GetCreationTimestamp().Add(2 * second))
+	s.outlastLabel(old.GetCreationTimestamp().Add(2 * second))
 
 	refused := s.kubectl("label", "configmap", "old", wellknown.LabelTTL+"=1s")
 	remedies := fmt.Sprintf(`: Curfew would delete the ConfigMap at once; use a later one, or run "kubectl delete configmap/old -n %[1]s" or "kubectl curfew expire-now configmap/old -n %[1]s"`, s.name)

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -88,12 +88,12 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 	parallel(t)
 	s := newSpace(t)
 	finish := now()
-	var successor atomic.Pointer[metav1.ObjectMeta]
+	var successor atomic.Pointer[batchv1.Job]
 	defer suite.proxy.BeforeDelete(s.name, "twin", func() {
 		s.okInHook(s.tryDeleteJob("twin"))
 		job, err := s.tryFinishJob("twin", finish, ttl(hour))
 		s.okInHook(err)
-		successor.Store(&job.ObjectMeta)
+		successor.Store(job)
 	})()
 	first := s.finishJob("twin", finish, ttl(2*second))
 	s.awaitGone(first)

@@ -300,21 +300,11 @@ func (s *space) awaitPodFinish(pod metav1.Object) time.Time {
 	return at
 }
 
-// stillThere fails the test if an object has been deleted, or is being deleted, by now.
-func (s *space) stillThere(object metav1.Object) {
-	s.Helper()
-	for _, event := range s.observer.History(object.GetUID()) {
-		if event.Type == watch.Deleted || event.GetDeletionTimestamp() != nil {
-			s.Fatalf("%s %s was deleted at %s", event.Kind, object.GetName(), event.At.Format(time.TimeOnly+".000"))
-		}
-	}
-}
-
 // notEarly fails the test if a deletion came before an expiry. How long after it is what benchmarks
 // measure, on a machine that does nothing else.
 func (s *space) notEarly(deletion harness.Event, expiry time.Time) {
 	s.Helper()
 	if early := expiry.Sub(deletion.At); early > 0 {
-		s.Fatalf("%s was deleted %s before its expiry", deletion.GetName(), early)
+		s.Fatalf("EARLY DELETE: %s was deleted %s before its expiry", deletion.GetName(), early)
 	}
 }
