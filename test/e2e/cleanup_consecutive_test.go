@@ -16,6 +16,7 @@ import (
 // policy runs once a minute. On a busy machine it may miss a minute, or a run begins before the test
 // has prepared it, which shows nothing: then the test begins again.
 func TestCleanupConsecutiveRuns(t *testing.T) {
+	full(t)
 	parallel(t)
 	for range 5 {
 		if labelSpace(t).runInARow() {

@@ -16,6 +16,7 @@ import (
 // between. An Event in its namespace says so before. The policy runs once a minute. If it misses a
 // minute on a busy machine, the test begins again.
 func TestCleanupMinUnused(t *testing.T) {
+	full(t)
 	parallel(t)
 	for range 5 {
 		if labelSpace(t).unusedForTwoMinutes() {

@@ -173,6 +173,15 @@ var makeCertain = sync.OnceValue(func() error {
 	return suite.cluster.WaitForWebhook(ctx)
 })
 
+// full skips a test that waits for minutes, if not for make test-full. Others have the same as unit
+// tests, with a clock of their own.
+func full(t *testing.T) {
+	t.Helper()
+	if os.Getenv("FULL") == "" {
+		t.Skip("FULL is not set: it waits for minutes")
+	}
+}
+
 // startWebhook starts the webhook, on a port that it had before if there is one.
 func startWebhook(ctx context.Context, port int, args ...string) (err error) {
 	args = append([]string{everyMinute}, args...)

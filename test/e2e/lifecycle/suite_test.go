@@ -67,6 +67,14 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
+// full skips a test that waits for minutes, if not for make test-full.
+func full(t *testing.T) {
+	t.Helper()
+	if os.Getenv("FULL") == "" {
+		t.Skip("FULL is not set: it waits for minutes")
+	}
+}
+
 // fixture is an installation for one test.
 type fixture struct {
 	*testing.T
