@@ -1,15 +1,11 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -120,43 +116,4 @@ func TestApproveCleanup(t *testing.T) {
 	if !strings.Contains(lifted.stderr, "spec.approval: the policy deletes without an approval from now on") {
 		t.Errorf("lifting the approval says\n%s", lifted.stderr)
 	}
-}
-
-// A run deletes the reports of the old runs of its policy, and none of another policy's.
-func TestOldReportsOfCleanupAreDeleted(t *testing.T) {
-	parallel(t)
-	s := labelSpace(t)
-	s.newConfigMap("a")
-	s.janitor("configmaps")
-	name := s.cleanupPolicyAt(lastMinute(), "daily", "janitor", `matchConstraints: {`+allConfigMaps+`}`)
-	live, err := s.readCleanup(s.ctx, name)
-	s.ok(err)
-	var reports, want []string
-	for i := range 7 {
-		uid := string(live.GetUID())
-		run := fmt.Sprintf("19700101-000%d-%.8s", i, uid)
-		if i == 0 {
-			uid = "another"
-		}
-		report := fmt.Sprintf("daily-%s-1", run)
-		if i == 0 || i > 2 {
-			want = append(want, report)
-		}
-		reports = append(reports, fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: CleanupReport, metadata: {name: %s, labels: {%s: %s, %s: %s}}, policy: {name: daily, uid: %[3]s}, run: %[5]s, page: 1}`,
-			report, v1alpha1.LabelCleanupPolicyUID, uid, v1alpha1.LabelCleanupRun, run))
-	}
-	s.expectSuccess(s.kubectlInput(strings.Join(reports, "\n---\n"), append([]string{"create", "-f", "-"}, byController...)...))
-	s.makeDue(name)
-	run := s.awaitCleanup(name).LastRun
-	s.poll("old reports to go", func(context.Context) (bool, error) {
-		list, err := s.objects(v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupReports)).Namespace(s.name).List(s.ctx, metav1.ListOptions{})
-		var left []string
-		for i := range list.Items {
-			if list.Items[i].GetLabels()[v1alpha1.LabelCleanupRun] != run.ID {
-				left = append(left, list.Items[i].GetName())
-			}
-		}
-		slices.Sort(left)
-		return len(list.Items) > len(left) && slices.Equal(left, want), err
-	})
 }

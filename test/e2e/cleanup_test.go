@@ -272,18 +272,6 @@ func TestCleanupOfJobsAndPods(t *testing.T) {
 	s.stillThere(pods["z"])
 }
 
-// A policy of a namespace waits for its approval, too.
-func TestCleanupApprovalInANamespace(t *testing.T) {
-	parallel(t)
-	s := labelSpace(t)
-	s.newConfigMap("a")
-	s.janitor("configmaps")
-	status := s.awaitCleanup(s.cleanupPolicy("asks", "janitor", `approval: Required, matchConstraints: {`+allConfigMaps+`}`))
-	if got := reasonOf(status, v1alpha1.ConditionStalled); got != "True WaitingForApproval" || len(s.configMapsLeft()) != 1 {
-		t.Errorf("stalled: %s, left %v", got, s.configMapsLeft())
-	}
-}
-
 // Permissions that are missing show before the first run. Those that are taken away in the middle
 // of one stall it, and it goes on when they are granted again, with exact counts.
 func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
@@ -390,51 +378,5 @@ func TestCleanupHasItsFlowSchema(t *testing.T) {
 		if got := response.Header.Get("X-Kubernetes-PF-FlowSchema-UID"); got != string(schema.UID) {
 			t.Errorf("requests of %s are in FlowSchema %q, want that of %s", user, got, want)
 		}
-	}
-}
-
-// keepNewest, limits, approvals and dry runs: which objects stay, and which reason the report
-// gives.
-func TestCleanupLimits(t *testing.T) {
-	parallel(t)
-	for name, c := range map[string]struct {
-		spec    string
-		left    string
-		deleted int64
-		stalled string
-	}{
-		"newest":    {`keepNewest: {count: 1, groupBy: 'object.metadata.labels.app', sortBy: 'object.metadata.annotations.at'}`, "[a2 b1]", 3, "False Complete"},
-		"max":       {`maxDeletions: 4`, "[a1 a2 a3 b0 b1]", 0, "True TooManyMatches"},
-		"max-trunc": {`maxDeletions: 4, onExceed: Truncate`, "", 4, "False Complete"},
-		"percent":   {`maxPercentage: 50`, "[a1 a2 a3 b0 b1]", 0, "True TooManyMatches"},
-		"dry-run":   {`dryRun: true`, "[a1 a2 a3 b0 b1]", 0, "False Complete"},
-		"approval":  {`approval: Required`, "[a1 a2 a3 b0 b1]", 0, "True WaitingForApproval"},
-		"suspended": {`suspend: true`, "[a1 a2 a3 b0 b1]", -1, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			parallel(t)
-			s := labelSpace(t)
-			for object, at := range map[string]string{"a1": "2026-01-01T00:00:00Z", "a2": "2026-01-03T00:00:00Z", "a3": "2026-01-02T00:00:00Z", "b0": "2026-01-01T00:00:00Z", "b1": "2026-01-01T00:00:01Z"} {
-				s.apply(fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, labels: {app: %s}, annotations: {at: %q}}}", object, object[:1], at))
-			}
-			policy := s.cleanupPolicy("p", "", `matchConstraints: {objectSelector: {matchExpressions: [{key: app, operator: Exists}]}, `+allConfigMaps+`}, `+c.spec)
-			if c.deleted < 0 { // It has no run: wait for another policy's.
-				s.awaitCleanup(s.cleanupPolicy("other", "", `dryRun: true, matchConstraints: {`+allConfigMaps+`}`))
-				object, err := s.readCleanup(s.ctx, policy)
-				s.ok(err)
-				if _, ok, _ := unstructured.NestedMap(object.Object, "status", "lastRun"); ok {
-					t.Errorf("it ran: %v", object.Object["status"])
-				}
-				return
-			}
-			status := s.awaitCleanup(policy)
-			left := s.configMapsLeft()
-			if c.left != "" && fmt.Sprint(left) != c.left || len(left) != 5-int(c.deleted) || status.Deleted != c.deleted {
-				t.Errorf("left %v, want %s; deleted %d, want %d", left, c.left, status.Deleted, c.deleted)
-			}
-			if got := reasonOf(status, v1alpha1.ConditionStalled); got != c.stalled {
-				t.Errorf("stalled: %s, want %s", got, c.stalled)
-			}
-		})
 	}
 }

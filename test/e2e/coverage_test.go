@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -156,32 +155,6 @@ func (s *space) eventuallySays(what, said string, objects ...any) {
 	manifest := s.manifest(objects...)
 	s.poll(what, func(context.Context) (bool, error) {
 		return strings.Contains(s.kubectlInput(manifest, "create", "--dry-run=server", "-f", "-").stderr, said), nil
-	})
-}
-
-// A policy whose match only Curfew can evaluate has the objects of its kinds sent, wherever they
-// are created.
-func TestPolicyByExpressionReachesUnusedNamespaces(t *testing.T) {
-	parallel(t)
-	s := newSpace(t)
-	name := s.name + "-cel"
-	s.lifecyclePolicy(name, `{match: {kinds: [{group: batch, kind: Job}], matchConditions: [{name: here, expression:
-		'namespaceObject.metadata.name == "`+s.name+`" && object.metadata.name.startsWith("batch-")'}]}, defaults: {ttl: {value: 2h}}}`)
-	said := `Warning: curfew: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "` + name + `"`
-	s.eventuallySays("a default of the policy", said, job("batch-probe"))
-	s.expectStderr(s.create(job("batch-1")), said)
-	if got := s.getJob("batch-1").Spec.TTLSecondsAfterFinished; got == nil || *got != 7200 {
-		t.Errorf("its TTL is %v, want 7200", got)
-	}
-	s.expectStderr(s.create(job("other")))
-	if got := s.getJob("other"); got.Spec.TTLSecondsAfterFinished != nil || len(got.Annotations) > 0 {
-		t.Errorf("a Job that the policy does not match became %v", got.ObjectMeta)
-	}
-	s.expectSuccess(s.kubectl("delete", "lifecyclepolicy", name))
-	s.awaitAdmitted("a Job without default", func() output {
-		out := s.kubectlInput(s.manifest(job("batch-2")), "create", "--dry-run=server", "-f", "-")
-		out.failed = out.failed || out.stderr != ""
-		return out
 	})
 }
 
@@ -348,44 +321,6 @@ func (s *space) awaitValidated(r render) {
 		out := s.kubectlInput(r.object("probe", `, "annotations": {"curfew.dev/ttl-after-finished": "soon"}}`), "create", "--dry-run=server", "-f", "-")
 		return out.failed && strings.Contains(out.stderr, "denied the request"), nil
 	})
-}
-
-// Curfew writes a default into the native field if the installed version has it. No restart is
-// needed when that changes.
-func TestDefaultFollowsTheInstalledVersion(t *testing.T) {
-	parallel(t)
-	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
-	r := render{"versions.e2e.example.com"}
-	s.apply(r.role())
-	s.apply(strings.Replace(r.definition(), "keep-for: {type: integer}", "keep: {type: integer}", 1))
-	s.apply(r.profile())
-	s.awaitRule(r.group)
-	s.awaitDefault(r)
-	s.expectStderr(s.kubectlInput(r.object("a", `}, "spec": {}`), "create", "-f", "-"),
-		`Warning: curfew: curfew.dev/ttl-after-finished defaulted to 1d from namespace "`+s.name+`"`)
-	s.apply(r.definition())
-	s.poll("a default in the field", func(context.Context) (bool, error) {
-		out := s.kubectlInput(r.object("b", `}, "spec": {}`), "create", "--dry-run=server", "-o", "jsonpath={.spec.keep-for}", "-f", "-")
-		return out.stdout == "86400", nil
-	})
-}
-
-// A CustomResourceDefinition that goes takes its rules along, and whoever else uses Curfew notices
-// nothing.
-func TestKindThatGoesTakesItsRulesAlong(t *testing.T) {
-	parallel(t)
-	s := newSpace(t)
-	r := render{"gone.e2e.example.com"}
-	s.apply(r.role())
-	s.apply(r.profile())
-	s.apply(r.definition())
-	s.awaitRule(r.group)
-	s.expectSuccess(s.kubectl("delete", "customresourcedefinition", "renders."+r.group))
-	s.awaitNoRule(r.group)
-	_, err := suite.cluster.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(s.ctx, "curfew", metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		t.Error("the static configuration went as well")
-	}
 }
 
 // With --fail-closed the API server refuses requests that Curfew could not validate. Requests that

@@ -7,7 +7,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/wellknown"
@@ -227,51 +226,6 @@ func TestTTLOfAFinishedJobMayChange(t *testing.T) {
 	s.awaitGone(lowered)
 	s.outlast(now().Add(8 * second))
 	s.stillThere(taken)
-}
-
-// S5: finished Pods of a running Job go on the namespace's default-pod-ttl once the Job has
-// accounted for them, and its counts stay exact.
-func TestPodsOfAJobGoOnlyWhenAccountedFor(t *testing.T) {
-	parallel(t)
-	s := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "1s")...)
-	three := int32(3)
-	created := s.newJob(job("three", inTemplate(hold, "true"), func(j *batchv1.Job) {
-		j.Spec.Completions, j.Spec.Parallelism = &three, &three
-	}))
-	var children []metav1.Object
-	known := map[string]bool{}
-	for len(children) < int(three) {
-		child := s.await("its Pods", func(e harness.Event) bool {
-			return e.Pod() != nil && e.Pod().Status.Phase == corev1.PodRunning && !known[e.GetName()]
-		})
-		known[child.GetName()] = true
-		children = append(children, child)
-	}
-	for _, child := range children[:2] {
-		s.patchPod(child.GetName(), `{"metadata":{"annotations":{"`+hold+`":null}}}`)
-	}
-	for _, child := range children[:2] {
-		s.awaitGone(child)
-		// The last state that the watch told before the deletion has no tracking finalizer any more.
-		for _, event := range s.observer.History(child.GetUID()) {
-			if (event.Type == watch.Deleted || event.GetDeletionTimestamp() != nil) && tracked(event.Pod()) {
-				t.Errorf("Pod %s was deleted before its Job had accounted for it", child.GetName())
-			}
-		}
-		if got := child.(harness.Event).Pod().Annotations[wellknown.AnnotationTTL]; got != "" {
-			t.Errorf("Pod %s of a Job was stamped with a TTL of %s", child.GetName(), got)
-		}
-	}
-	if got := s.getJob("three").Status; got.Succeeded != 2 || got.Active != 1 || got.Failed != 0 {
-		t.Errorf("its counts became succeeded %d, active %d, failed %d, want 2, 1, 0", got.Succeeded, got.Active, got.Failed)
-	}
-	s.patchPod(children[2].GetName(), `{"metadata":{"annotations":{"`+hold+`":null}}}`)
-	s.awaitJobFinish(created)
-	s.awaitGone(children[2])
-	if got := s.getJob("three").Status; got.Succeeded != 3 || got.Failed != 0 || got.UncountedTerminatedPods != nil && len(got.UncountedTerminatedPods.Succeeded) > 0 {
-		t.Errorf("its counts became %+v, want 3 succeeded", got)
-	}
-	s.stillThere(created)
 }
 
 func tracked(pod *corev1.Pod) bool {

@@ -79,3 +79,9 @@ func TestHostileHTTPAPI(t *testing.T) {
 	}
 	s.answersOthers()
 }
+
+// policyOf is a LifecyclePolicy with the name of the space, and for it alone.
+func (s *space) policyOf(spec string) string {
+	return fmt.Sprintf("{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: %s}, spec: {match: {namespaceSelector: "+
+		"{matchLabels: {kubernetes.io/metadata.name: %[1]s}}}, %s}}", s.name, spec)
+}

@@ -20,7 +20,7 @@ import (
 
 // The finished Pods of a running Job are deleted on its pod-ttl. The Pods of a Job without one
 // stay, and "never" wins over the namespace.
-func TestPodTTL(t *testing.T) {
+func TestPodsOfAJobGoOnlyWhenAccountedFor(t *testing.T) {
 	parallel(t)
 	s := newSpace(t)
 	keeps := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "1s")...)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,4 +83,15 @@ func TestGrantsAreJudged(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// wholeRun reports whether all tests ran but those that make test-full PART=peers runs, as in make test.
+func wholeRun() bool {
+	value := func(name string) string {
+		if one := flag.Lookup(name); one != nil {
+			return one.Value.String()
+		}
+		return ""
+	}
+	return value("test.run") == "" && (value("test.skip") == "" || value("test.skip") == "^TestPeers")
 }

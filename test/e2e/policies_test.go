@@ -41,119 +41,6 @@ func tier(name string) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Labels = map[string]string{"tier": name} }
 }
 
-// The levels of precedence from the object down, each pair of neighbours both ways round: the
-// longer and the shorter value in the upper one. The level decides first and the outcome within it;
-// between policies the priority, and then the name.
-func TestPrecedence(t *testing.T) {
-	parallel(t)
-	s := newSpace(t)
-	longer := newSpace(t, wellknown.AnnotationDefaultTTL, "9h")
-	shorter := newSpace(t, wellknown.AnnotationDefaultTTL, "30m")
-	outcome := newSpace(t, wellknown.AnnotationDefaultTTLFailed, "3d")
-	jobs := func(tier string) string {
-		return "kinds: [{group: batch, kind: Job}], objectSelector: {matchLabels: {tier: " + tier + "}}"
-	}
-	s.policy("plain", "", `defaults: {ttl: {value: 2h}}`, longer, shorter, outcome)
-	s.policy("gold", jobs("gold"), `priority: 10, defaults: {ttl: {value: 3h}}`)
-	s.policy("iron", jobs("iron"), `priority: 10, defaults: {ttl: {value: 1h}}`)
-	s.policy("tie-b", jobs("tie"), `priority: 20, defaults: {ttl: {value: 5h}}`)
-	s.policy("tie-a", jobs("tie"), `priority: 20, defaults: {ttl: {value: 4h}}`)
-	s.policy("silent", jobs("silent"), `priority: 30, warnBelow: 1m`)
-	filled := func(s *space, value, from string) string {
-		return warned("ttlSecondsAfterFinished defaulted to " + value + " from " + strings.ReplaceAll(from, "%", s.name))
-	}
-	for _, row := range []row{
-		{job("plain"), filled(s, "7200 (2h)", `policy "%-plain"`)},
-		{job("gold", tier("gold")), filled(s, "10800 (3h)", `policy "%-gold"`)},
-		{job("iron", tier("iron")), filled(s, "3600 (1h)", `policy "%-iron"`)},
-		{job("tie", tier("tie")), filled(s, "14400 (4h)", `policy "%-tie-a"`)},
-		{job("silent", tier("silent")), filled(s, "7200 (2h)", `policy "%-plain"`)},
-	} {
-		s.eventually(row)
-		s.expectStderr(s.create(row.object), row.said)
-	}
-	s.creates(
-		row{job("longer", native(24*time.Hour)), ""}, row{job("shorter", native(10*time.Minute)), ""},
-		row{job("never", annotated(wellknown.AnnotationTTL, "never")), ""}, row{job("failed", annotated(wellknown.AnnotationTTLFailed, "10m")), ""})
-	for name, want := range map[string]string{"plain": "7200 policy/%-plain", "gold": "10800 policy/%-gold", "iron": "3600 policy/%-iron",
-		"tie": "14400 policy/%-tie-a", "longer": "86400 object", "shorter": "600 object", "never": " object", "failed": " object"} {
-		got := s.jsonpath("job", name, ".spec.ttlSecondsAfterFinished") + " " + s.getJob(name).Annotations[wellknown.AnnotationTTLSource]
-		if want = strings.ReplaceAll(want, "%", s.name); got != want {
-			t.Errorf("TTL and source of %s are %q, want %q", name, got, want)
-		}
-	}
-	longer.expectStderr(longer.create(job("job")), filled(longer, "32400 (9h)", `namespace "%"`))
-	shorter.expectStderr(shorter.create(job("job")), filled(shorter, "1800 (30m)", `namespace "%"`))
-	outcome.expectStderr(outcome.create(job("job")), warned(`curfew.dev/ttl-after-failed defaulted to 3d from namespace "`+outcome.name+`"`))
-	if got := outcome.getJob("job"); got.Spec.TTLSecondsAfterFinished != nil || got.Annotations[wellknown.AnnotationTTLSucceeded] != "" {
-		t.Errorf("a policy spoke where the namespace had spoken of the other outcome: %v", got.Annotations)
-	}
-	// Between the object and its namespace.
-	longer.expectStderr(longer.create(job("own", native(10*time.Minute))))
-	shorter.expectStderr(shorter.create(job("own", native(24*time.Hour))))
-	if got := *longer.getJob("own").Spec.TTLSecondsAfterFinished + *shorter.getJob("own").Spec.TTLSecondsAfterFinished; got != 600+86400 {
-		t.Errorf("they became %d seconds together", got)
-	}
-}
-
-// A policy's bounds are outer ones, which a namespace may narrow and not widen. They refuse what
-// authors write, labels too, and move defaults inside.
-func TestPolicyBounds(t *testing.T) {
-	parallel(t)
-	s := newSpace(t)
-	wider := newSpace(t, wellknown.AnnotationMaxTTL, "30d")
-	narrower := newSpace(t, wellknown.AnnotationMaxTTL, "3d")
-	name := s.policy("bounds", "", `defaults: {ttl: {value: 20d}}, bounds: {minTTL: 10m, maxTTL: 7d, maxTTLLabel: 9d, minDeadline: 1m, maxDeadline: 1d, latestDate: "2099-06-30"}, warnBelow: 15m`,
-		wider, narrower)
-	of := ` of policy "` + name + `": use `
-	s.eventually(row{job("default"), warned(`ttlSecondsAfterFinished defaulted to 604800 (7d) from policy "` + name + `"`)})
-	const long, never, field = "691200 (8d) is above maxTTL 7d", "never is above maxTTL 7d", "spec.ttlSecondsAfterFinished: "
-	// Where nothing else has them sent, what carries a key or a native TTL is by validate-marked, and
-	// a deadline by the policy.
-	s.creates(
-		row{job("long", native(8*24*time.Hour)), denied("validate-marked.curfew.dev", field+long+of+"7d or less")},
-		row{job("short", native(5*time.Minute)), both(denied("validate-marked.curfew.dev", field+"300 (5m) is below minTTL 10m"+of+"10m or more"),
-			warned(field+"300 (5m) is under 900s: the Job may be deleted before anyone reads its logs; use 900s or more"))},
-		row{job("never", annotated(wellknown.AnnotationTTL, "never")), denied("validate-marked.curfew.dev",
-			"metadata.annotations[curfew.dev/ttl-after-finished]: "+never+of+"7d or less")},
-		row{job("label", native(time.Hour), labelled("10d")), denied("validate-marked.curfew.dev", "metadata.labels[curfew.dev/ttl]: 10d is above maxTTLLabel 9d"+of+"9d or less")},
-		row{job("deadline", native(time.Hour), limited(25*time.Hour)), denied("validate-marked.curfew.dev",
-			"spec.activeDeadlineSeconds: 90000 (1d1h) is above maxDeadline 1d"+of+"1d or less")},
-		row{job("fits", native(time.Hour), limited(time.Hour), labelled("8d")), ""},
-	)
-	wider.expectStderr(wider.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 604800 (7d) from policy "`+name+`"`))
-	wider.expectRefusal(wider.create(job("long", native(8*24*time.Hour))), denied("validate.curfew.dev", field+long+of+"7d or less"))
-	narrower.expectStderr(narrower.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 259200 (3d) from policy "`+name+`"`))
-	narrower.expectRefusal(narrower.create(job("long", native(4*24*time.Hour))), denied("validate.curfew.dev",
-		field+`345600 (4d) is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": use 3d or less`))
-	// Bounds that leave nothing are refused, whichever of the two comes last.
-	refusal := `Error from server (Forbidden): admission webhook "namespaces.curfew.dev" denied the request: `
-	wider.expectRefusal(wider.kubectl("annotate", "namespace", wider.name, wellknown.AnnotationMinTTL+"=8d"), refusal+
-		`metadata.annotations[curfew.dev/min-ttl]: 8d is above maxTTL 7d of policy "`+name+`": lower it, or raise the other`)
-	s.expectRefusal(s.kubectlInput(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: never}, spec: {bounds: {minTTL: 4d}, match: {namespaceSelector:
-		{matchLabels: {kubernetes.io/metadata.name: `+narrower.name+`}}}}}`, "create", "-f", "-"), denied("policies.curfew.dev",
-		`spec.bounds.minTTL: 4d is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": lower it, or raise the other`))
-}
-
-// In mode Warn a value outside the bounds passes with a warning. A deadline alone is seen as well,
-// and the last date of a label.
-func TestPolicyModeWarn(t *testing.T) {
-	parallel(t)
-	s := newSpace(t)
-	name := s.policy("warn", "", `mode: Warn, bounds: {maxTTL: 7d, maxDeadline: 1d}`)
-	strict := newSpace(t)
-	date := strict.policy("strict", "", `bounds: {latestDate: "2099-06-30", maxDeadline: 1d}`)
-	s.eventually(row{job("deadline", limited(25*time.Hour)), warned(`spec.activeDeadlineSeconds: 90000 (1d1h) is above maxDeadline 1d of policy "` + name + `": use 1d or less`)})
-	s.creates(row{job("long", native(8*24*time.Hour)), warned(`spec.ttlSecondsAfterFinished: 691200 (8d) is above maxTTL 7d of policy "` + name + `": use 7d or less`)})
-	strict.eventually(row{job("deadline", limited(25*time.Hour)), denied("validate-policies.jobs.batch.curfew.dev",
-		`spec.activeDeadlineSeconds: 90000 (1d1h) is above maxDeadline 1d of policy "`+date+`": use 1d or less`)})
-	strict.creates(
-		row{job("late", labelled("2099-07-01")), denied("validate-marked.curfew.dev",
-			`metadata.labels[curfew.dev/ttl]: 2099-07-01 is after latestDate 2099-06-30 of policy "`+date+`": use a date up to then`)},
-		row{job("last", labelled("2099-06-30")), ""},
-	)
-}
-
 // A policy in mode DryRun changes, rejects and deletes nothing: admission warns, and the controller
 // reports. Once it enforces, its default does not apply to what was created before.
 func TestPolicyModeDryRun(t *testing.T) {
@@ -297,29 +184,6 @@ func TestPolicyDefaults(t *testing.T) {
 	}
 }
 
-// An expression that fails gives no value, refuses no request, and is reported to the author.
-func TestPolicyThatFails(t *testing.T) {
-	parallel(t)
-	s := newSpace(t, wellknown.AnnotationMaxDeadline, "1d")
-	name := s.policy("fails", "", `defaults: {ttl: {expression: 'object.metadata.labels["keep-for"]'}}`)
-	s.eventually(row{job("labelled", func(j *batchv1.Job) { j.Labels = map[string]string{"keep-for": "3h"} }),
-		warned(`ttlSecondsAfterFinished defaulted to 10800 (3h) from policy "` + name + `"`)})
-	s.expectStderr(s.create(job("bare")), warned(`no default from spec.defaults.ttl.expression of policy "`+name+`": evaluating: no such key: labels`))
-	s.expectStderr(s.create(job("unreadable", func(j *batchv1.Job) { j.Labels = map[string]string{"keep-for": "soon"} })),
-		warned(`no default from spec.defaults.ttl.expression of policy "`+name+`": the result "soon" is not a duration: `+readable+`, or never`))
-	for _, name := range []string{"bare", "unreadable"} {
-		if got := s.getJob(name); got.Spec.TTLSecondsAfterFinished != nil || len(got.Annotations) > 0 {
-			t.Errorf("%s became %v", name, got.Annotations)
-		}
-	}
-	// The controller meets them again when they have finished.
-	s.expectSuccess(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=EvaluationFailed", "--timeout=10m"))
-	message := s.jsonpath("lifecyclepolicy", name, `.status.conditions[?(@.type=="Ready")].message`)
-	if want := "spec.defaults.ttl.expression: "; !strings.HasPrefix(message, want) || !strings.Contains(message, " (Job "+s.name+"/") {
-		t.Errorf("its condition Ready says %q, want %q and a Job", message, want)
-	}
-}
-
 // S6: the default of a policy does not apply to objects that are older than it, unless backfill
 // says so.
 func TestPolicyDoesNotReachWhatIsOlder(t *testing.T) {
@@ -334,20 +198,6 @@ func TestPolicyDoesNotReachWhatIsOlder(t *testing.T) {
 	s.outlast(finish.Add(2 * second))
 	s.stillThere(old)
 	s.expectSuccess(s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"backfill":true}}`))
-	s.awaitGone(old)
-}
-
-// An expression reads an annotation of the namespace that means nothing to Curfew: when it changes,
-// the objects of the namespace are judged again.
-func TestPolicyThatAsksTheNamespace(t *testing.T) {
-	parallel(t)
-	s := newSpace(t)
-	s.policy("asks", `kinds: [{group: batch, kind: Job}], matchConditions: [{name: brief,
-		expression: "namespaceObject.metadata.?annotations['example.com/life'].orValue('') == 'brief'"}]`, `backfill: true, defaults: {ttl: {value: 2s}}`)
-	old := s.newJob(job("old"))
-	s.outlast(s.awaitJobFinish(old).Add(2 * second))
-	s.stillThere(old)
-	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, "example.com/life=brief"))
 	s.awaitGone(old)
 }
 

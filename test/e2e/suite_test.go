@@ -11,11 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -82,9 +80,6 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer suite.proxy.Close()
-	if err := annotateBeforeInstall(ctx); err != nil {
-		return 0, err
-	}
 	if err := startWebhook(ctx, 0); err != nil {
 		return 0, err
 	}
@@ -102,17 +97,7 @@ func run(m *testing.M) (code int, err error) {
 
 	code = m.Run()
 
-	return code, errors.Join(nothingForbidden(), everyRuleSpoke(), everyGrantUsed(ctx))
-}
-
-// unreadable is a Namespace whose annotations were never reviewed: it is older than the webhooks.
-const unreadable = "e2e-unreadable"
-
-func annotateBeforeInstall(ctx context.Context) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unreadable, Annotations: map[string]string{
-		wellknown.AnnotationDefaultTTL: "1y", wellknown.AnnotationMaxTTL: "2y"}}}
-	_, err := suite.cluster.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
-	return err
+	return code, errors.Join(nothingForbidden(), everyGrantUsed(ctx))
 }
 
 // nothingForbidden: whatever the tests made Curfew do, its permissions were enough, but for those

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -105,38 +104,4 @@ func TestTallyFinalizer(t *testing.T) {
 
 	s.expectSuccess(s.kubectl("delete", "podtally", "builds"))
 	s.awaitPodsInUse(false)
-}
-
-// The API server and the webhook refuse a PodTally that cannot be used, and say why.
-func TestPodTallyIsValidated(t *testing.T) {
-	parallel(t)
-	s := newSpace(t, wellknown.AnnotationMinTTL, "5m")
-	create := func(name, spec string) output {
-		return s.kubectlInput(podTally(name, spec), "create", "-f", "-")
-	}
-	const build = "selector: {matchLabels: {app: build}}"
-	for spec, want := range map[string]string{
-		"ttlAfterCounted: 10m": "spec.selector: Required value",
-		"selector: {}":         "an empty selector would match every Pod of the namespace: set matchLabels or matchExpressions",
-		"selector: {matchExpressions: [{key: app, operator: Like}]}":     `"Like" is not a valid label selector operator`,
-		"selector: {matchLabels: {app: build}}, ttlAfterCounted: soon":   "spec.ttlAfterCounted",
-		"selector: {matchLabels: {app: build}}, ttlAfterCounted: 60":     `is a number: write it in quotes: "60"`,
-		"selector: {matchLabels: {app: build}}, ttlAfterCounted: 1m":     "spec.ttlAfterCounted: 1m is below curfew.dev/min-ttl",
-		"selector: {matchLabels: {app: build}}, ttlAfterCounted: 1500ms": "is not a whole number of seconds",
-		"selector: {matchLabels: {app: build}}, ttlAfterFinished: 10m":   "unknown field",
-	} {
-		if out := create("refused", spec); !out.failed || !strings.Contains(out.stderr, want) {
-			t.Errorf("%s: kubectl said\n%s%s\nwant %s", spec, out.stdout, out.stderr, want)
-		}
-	}
-	s.expectStderr(create("builds", build+", ttlAfterCounted: 10m"))
-	out := s.kubectl("patch", "podtally", "builds", "--type=merge", "-p", `{"spec":{"selector":{"matchLabels":{"app":"test"}}}}`)
-	if !out.failed || !strings.Contains(out.stderr, "the selector is immutable: create another PodTally") {
-		t.Errorf("kubectl said %s%s", out.stdout, out.stderr)
-	}
-	s.expectStderr(s.kubectl("patch", "podtally", "builds", "--type=merge", "-p", `{"spec":{"ttlAfterCounted":"never"}}`))
-	s.poll("the webhook to know the PodTally", func(context.Context) (bool, error) {
-		out := s.kubectlInput(podTally("twin", "selector: {matchLabels: {app: build, team: x}}"), "create", "--dry-run=server", "-f", "-")
-		return strings.Contains(out.stderr, `spec.selector: PodTally "builds" is older and matches every Pod of this one: this one counts none`), nil
-	})
 }
