@@ -34,7 +34,7 @@ func runningPod(name string, labels map[string]string, restart corev1.RestartPol
 }
 
 // The API server asks the webhook about new Pods of a namespace with a PodTally, and each Pod that
-// the PodTally counts has the finalizer when it is stored.
+// the PodTally counts has the finalizer when it is stored. webhook has a test of which those are.
 func TestTallyFinalizer(t *testing.T) {
 	parallel(t)
 	s, plain := newSpace(t), newSpace(t)
@@ -50,35 +50,6 @@ func TestTallyFinalizer(t *testing.T) {
 		created, err := pods.Create(ctx, runningPod("probe", build, corev1.RestartPolicyNever), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil && slices.Contains(created.Finalizers, wellknown.FinalizerTally), err
 	})
-	controller := true
-	for name, test := range map[string]struct {
-		change func(*corev1.Pod)
-		want   bool
-	}{
-		"bare":         {nil, true},
-		"on-failure":   {func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }, true},
-		"counted-copy": {func(pod *corev1.Pod) { pod.Annotations[wellknown.AnnotationCountedBy] = "another" }, true},
-		"executor": {func(pod *corev1.Pod) {
-			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "driver", UID: "u", Controller: &controller}}
-		}, true},
-		"of-a-job": {func(pod *corev1.Pod) {
-			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "u", Controller: &controller}}
-		}, false},
-		"always":      {func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }, false},
-		"other":       {func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "other"} }, false},
-		"copied-held": {func(pod *corev1.Pod) { pod.Labels, pod.Finalizers = nil, []string{wellknown.FinalizerTally} }, false},
-	} {
-		object := runningPod(name, build, corev1.RestartPolicyNever)
-		if test.change != nil {
-			test.change(object)
-		}
-		created, err := pods.Create(s.ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		s.ok(err)
-		if _, counted := created.Annotations[wellknown.AnnotationCountedBy]; counted || slices.Contains(created.Finalizers, wellknown.FinalizerTally) != test.want {
-			t.Errorf("Pod %s: finalizers %q, annotations %v; want the finalizer %v, and no counted-by", name, created.Finalizers, created.Annotations, test.want)
-		}
-	}
-
 	// Stored, and from a template.
 	if created := s.newPod(runningPod("stored", build, corev1.RestartPolicyNever)); !slices.Contains(created.Finalizers, wellknown.FinalizerTally) {
 		t.Errorf("finalizers %q", created.Finalizers)

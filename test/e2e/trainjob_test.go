@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -110,4 +111,14 @@ func TestRuntimeIsReadLive(t *testing.T) {
 	s.there("trainjob", "kept")
 	s.expectSuccess(s.kubectl("annotate", "trainingruntime", "gone", wellknown.AnnotationBackfill+"=true"))
 	s.goneBy("trainjob", "kept", end.Add(second))
+}
+
+// shown is what the API server shows of a value that a rule of a schema rejects: the value, and up
+// to 1.34 the type that the schema declares.
+func (s *space) shown(value, declared string) string {
+	s.Helper()
+	if s.release() <= 34 {
+		return strconv.Quote(declared)
+	}
+	return value
 }
