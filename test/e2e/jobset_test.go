@@ -8,37 +8,6 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// A JobSet has a native TTL and no native deadline: the one is filled in, the other becomes an
-// annotation that Curfew enforces.
-func TestJobSetDefaults(t *testing.T) {
-	parallel(t)
-	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultDeadline, "2h")
-	from := ` from namespace "` + s.name + `"`
-	filled := both(warned("ttlSecondsAfterFinished defaulted to 86400 (1d)"+from), warned("curfew.dev/active-deadline defaulted to 2h"+from))
-	s.eventually(row{s.jobSet("plain"), filled})
-	owner := s.newJob(job("owner", inTemplate(hold, "true")))
-	s.creates(
-		row{s.jobSet("plain"), filled},
-		row{s.jobSet("own", at("spec.ttlSecondsAfterFinished", 3600), noted(wellknown.AnnotationActiveDeadline, "1h")), ""},
-		row{s.jobSet("never", noted(wellknown.AnnotationTTL, "never"), noted(wellknown.AnnotationActiveDeadline, "1d")), ""},
-		// S5: the TrainJob that owns it would miss it.
-		row{s.jobSet("owned", ownedBy(owner, "TrainJob")), ""},
-		row{s.jobSet("elsewhere", at("spec.managedBy", "kueue.x-k8s.io/multikueue")), ""},
-		row{s.jobSet("copied", tagged(wellknown.LabelMultiKueueOrigin, "manager")), ""},
-		row{s.jobSet("protected", noted(wellknown.AnnotationProtect, "true")), ""},
-	)
-	const path = ".spec.ttlSecondsAfterFinished"
-	for name, want := range map[string][3]string{
-		"plain": {"86400", "namespace/" + s.name, "2h"}, "own": {"3600", "object", "1h"}, "never": {"", "object", "1d"},
-		"owned": {}, "elsewhere": {}, "copied": {}, "protected": {},
-	} {
-		annotations := s.metaOf("jobset", name).Annotations
-		if got := [3]string{s.jsonpath("jobset", name, path), annotations[wellknown.AnnotationTTLSource], annotations[wellknown.AnnotationActiveDeadline]}; got != want {
-			t.Errorf("TTL, source and deadline of %s are %q, want %q", name, got, want)
-		}
-	}
-}
-
 // A JobSet goes at finish + TTL, by its native field or an annotation, by outcome; one that has not
 // finished stays.
 func TestJobSetVanishesAtItsSecond(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy/wellknown"
@@ -147,40 +146,6 @@ func TestPolicyPropagation(t *testing.T) {
 	s.awaitGone(waiting)
 	if got := sent("waiting"); got != metav1.DeletePropagationForeground {
 		t.Errorf("after a change it was deleted with propagation %q, want Foreground", got)
-	}
-}
-
-// What a policy gives: TTLs by outcome, a deadline and a TTL label, constant or by CEL, to the
-// kinds and objects that it matches and to nothing else.
-func TestPolicyDefaults(t *testing.T) {
-	parallel(t)
-	s := newSpace(t)
-	dry := newSpace(t, wellknown.AnnotationMode, "dry-run")
-	name := s.policy("all", "kinds: [{group: batch, kind: Job}], matchConditions: [{name: no-system, expression: '!object.metadata.name.startsWith(\"system-\")'}]",
-		`defaults: {ttlSucceeded: {expression: 'namespaceObject.metadata.name == "`+s.name+`" ? "10m" : "20m"'}, ttlFailed: {value: never},
-		deadline: {expression: 'object.?spec.?parallelism.orValue(1) > 1 ? dyn(duration("4h")) : dyn(7200)'}, ttlLabel: {value: 30d}}`, dry)
-	from := ` from policy "` + name + `"`
-	all := strings.Join([]string{warned("curfew.dev/ttl-after-succeeded defaulted to 10m" + from), warned("curfew.dev/ttl-after-failed defaulted to never" + from),
-		warned("activeDeadlineSeconds defaulted to 7200 (2h)" + from), warned("curfew.dev/ttl defaulted to 30d" + from)}, "\n")
-	s.eventually(row{job("one"), all})
-	parallel := job("parallel")
-	parallel.Spec.Parallelism = new(int32)
-	*parallel.Spec.Parallelism = 2
-	s.creates(row{job("one"), all}, row{job("system-x"), ""}, row{pod("pod", corev1.RestartPolicyNever), ""}, row{cronJob("cron"), ""})
-	s.expectStderr(s.create(parallel), strings.Split(strings.Replace(all, "7200 (2h)", "14400 (4h)", 1), "\n")...)
-	created := s.getJob("one")
-	if got := created.Annotations; got[wellknown.AnnotationTTLSucceeded] != "10m" || got[wellknown.AnnotationTTLFailed] != "never" ||
-		got[wellknown.AnnotationTTLSource] != "policy/"+name || got[wellknown.AnnotationDeadlineSource] != "policy/"+name || created.Labels[wellknown.LabelTTL] != "30d" ||
-		created.Spec.TTLSecondsAfterFinished != nil || *created.Spec.ActiveDeadlineSeconds != 7200 {
-		t.Errorf("it became %v %v %v", got, created.Labels, created.Spec)
-	}
-	if got := s.getJob("system-x"); len(got.Annotations)+len(got.Labels[wellknown.LabelTTL]) > 0 {
-		t.Errorf("what the policy does not match became %v %v", got.Annotations, got.Labels)
-	}
-	would := strings.NewReplacer("defaulted to 10m", "would be defaulted to 20m", "defaulted to", "would be defaulted to", from, from+" (dry-run)").Replace(all)
-	dry.expectStderr(dry.create(job("one")), strings.Split(would, "\n")...)
-	if got := dry.getJob("one"); len(got.Annotations)+len(got.Labels[wellknown.LabelTTL]) > 0 {
-		t.Errorf("in dry-run it became %v %v", got.Annotations, got.Labels)
 	}
 }
 

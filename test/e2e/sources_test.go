@@ -134,16 +134,3 @@ func (s *space) eventuallyDefaulted(name string) {
 	}
 	s.Fatal("no Pod is given the default")
 }
-
-// The controller's requests fall under its own FlowSchema, by the API server's own word.
-func TestRequestsFallUnderTheFlowSchema(t *testing.T) {
-	parallel(t)
-	s := newSpace(t)
-	s.awaitGone(s.finishJob("due", now(), ttl(second)))
-	sent := suite.proxy.AwaitDeletes(s.ctx, s.name, "due", 1)
-	schema, err := suite.cluster.Client.FlowcontrolV1().FlowSchemas().Get(s.ctx, "curfew-controller", metav1.GetOptions{})
-	s.ok(err)
-	if len(sent) == 0 || sent[0].FlowSchema != string(schema.UID) {
-		t.Errorf("the DELETEs %+v fell under other FlowSchemas than curfew-controller, %s", sent, schema.UID)
-	}
-}

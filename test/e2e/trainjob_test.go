@@ -8,43 +8,6 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// A TrainJob has a native deadline and no native TTL.
-func TestTrainJobDefaults(t *testing.T) {
-	parallel(t)
-	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultDeadline, "2h", wellknown.AnnotationMaxDeadline, "1d")
-	s.creates(row{s.runtime("TrainingRuntime", "silent"), ""})
-	silent := []func(trained){at("spec.runtimeRef.kind", "TrainingRuntime")}
-	from := ` from namespace "` + s.name + `"`
-	filled := both(warned("curfew.dev/ttl-after-finished defaulted to 1d"+from), warned("activeDeadlineSeconds defaulted to 7200 (2h)"+from))
-	s.eventually(row{s.trainJob("plain", "silent", silent...), filled})
-	const webhook = "validate.trainjobs.trainer.kubeflow.org.curfew.dev"
-	with := func(more ...func(trained)) []func(trained) { return append(more, silent...) }
-	s.creates(
-		row{s.trainJob("plain", "silent", silent...), filled},
-		row{s.trainJob("own", "silent", with(noted(wellknown.AnnotationTTL, "3h"), at("spec.activeDeadlineSeconds", 3600))...), ""},
-		row{s.trainJob("never", "silent", with(noted(wellknown.AnnotationTTL, "never"), at("spec.activeDeadlineSeconds", 3600))...), ""},
-		row{s.trainJob("elsewhere", "silent", with(at("spec.managedBy", "kueue.x-k8s.io/multikueue"))...), ""},
-		row{s.trainJob("long", "silent", with(at("spec.activeDeadlineSeconds", 90000))...), denied(webhook,
-			`spec.activeDeadlineSeconds: 90000 (1d1h) is above curfew.dev/max-deadline 1d of namespace "`+s.name+`": use 1d or less`)},
-		row{s.trainJob("annotated", "silent", with(noted(wellknown.AnnotationActiveDeadline, "1h"), noted(wellknown.AnnotationTTL, "3h"))...), ""},
-		row{s.trainJob("twice", "silent", with(noted(wellknown.AnnotationActiveDeadline, "1h"), at("spec.activeDeadlineSeconds", 60), noted(wellknown.AnnotationTTL, "3h"))...), denied(webhook,
-			"metadata.annotations[curfew.dev/active-deadline]: 1h differs from spec.activeDeadlineSeconds 60 (1m): set one of them, or both to the same")},
-		row{s.trainJob("template", "silent", with(at("spec.activeDeadlineSeconds", 60), at("spec.runtimePatches", []any{map[string]any{"manager": "test.example.com/x",
-			"trainingRuntimeSpec": map[string]any{"template": map[string]any{"spec": map[string]any{"replicatedJobs": []any{map[string]any{"name": "node",
-				"template": map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationTTL: "1h"}}}}}}}}}}}}))...),
-			denied(webhook, "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template."+
-				"metadata.annotations[curfew.dev/ttl-after-finished]: a pod template cannot have a TTL: set metadata.annotations[curfew.dev/ttl-after-finished] on the TrainJob")},
-	)
-	for name, want := range map[string][3]string{
-		"plain": {"1d", "namespace/" + s.name, "7200"}, "own": {"3h", "object", "3600"}, "never": {"never", "object", "3600"}, "elsewhere": {}, "annotated": {"3h", "object", "3600"},
-	} {
-		annotations := s.metaOf("trainjob", name).Annotations
-		if got := [3]string{annotations[wellknown.AnnotationTTL], annotations[wellknown.AnnotationTTLSource], s.jsonpath("trainjob", name, ".spec.activeDeadlineSeconds")}; got != want {
-			t.Errorf("TTL, source and deadline of %s are %q, want %q", name, got, want)
-		}
-	}
-}
-
 // A deadline is neither added, changed nor removed after creation. Trainer's own schema refuses the
 // change of a field; that one is added or removed it lets pass.
 func TestTrainJobDeadlineIsImmutable(t *testing.T) {
