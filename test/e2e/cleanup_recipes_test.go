@@ -18,17 +18,15 @@ import (
 )
 
 // Ten recipes, each with the rights that docs/recipes.md gives its account, delete of the objects in
-// their CleanupTests exactly what these expect. All of them are prepared before the first is waited
-// for. No other test runs beside this one, as for TestCleanupSamples.
+// their CleanupTests exactly what these expect. One is played after the other, since they have
+// objects of the same names. No other test runs beside this one, as for TestCleanupSamples.
 func TestCleanupRecipes(t *testing.T) {
-	var all []*prepared
 	for _, name := range []string{
 		"dangling-autoscalers", "dangling-ingresses", "empty-namespaces", "generated-configmaps", "idle-services",
 		"stale-leases", "unmounted-claims", "unused-configmaps", "unused-secrets", "unused-serviceaccounts",
 	} {
-		all = append(all, newSpace(t).prepareRecipe(name))
+		compareAll([]*prepared{newSpace(t).prepareRecipe(name)})
 	}
-	compareAll(all)
 }
 
 // prepareRecipe creates the objects of a recipe's CleanupTest, as old as they are in it, and the

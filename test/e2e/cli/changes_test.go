@@ -45,7 +45,7 @@ func (w *world) job(t *testing.T, job *unstructured.Unstructured) {
 func TestLivesAreChanged(t *testing.T) {
 	w := laid(t)
 	// On a busy machine the first seconds may be too few.
-	for n, within := 1, 25*time.Second; !livesAreChanged(t, w, fmt.Sprintf("lives-%d", n), within); n++ {
+	for n, within := 1, 10*time.Second; !livesAreChanged(t, w, fmt.Sprintf("lives-%d", n), within); n++ {
 		within *= 2
 	}
 }
