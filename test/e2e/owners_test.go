@@ -132,17 +132,16 @@ func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
 	s := newSpace(t)
 	inTime(t, 6*second, func(wait time.Duration) bool {
 		at, said := now(), true
-		explicit := s.finishJob("explicit", at, ttl(wait))
-		labelled := s.newJob(job("labelled", inTemplate(hold, "true"), labelled(lifetime.FormatDuration(wait))))
+		explicit := s.finishJob("explicit-"+wait.String(), at, ttl(wait))
+		labelled := s.newJob(job("labelled-"+wait.String(), inTemplate(hold, "true"), labelled(lifetime.FormatDuration(wait))))
 		s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMode+"=dry-run"))
 		if time.Now().Before(at.Add(wait - 3*second)) { // In three seconds Curfew has read that.
 			s.outlast(at.Add(wait))
 			s.outlastLabel(at.Add(wait + second))
 			s.stillThere(explicit)
 			s.stillThere(labelled)
-			for _, name := range []string{"explicit", "labelled"} {
-				s.onlyDryRuns(name)
-			}
+			s.onlyDryRuns(explicit.Name)
+			s.onlyDryRuns(labelled.Name)
 		} else {
 			said = false
 		}
