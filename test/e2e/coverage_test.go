@@ -77,7 +77,7 @@ func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
 	}
 }
 
-// sends fails the test unless the API server calls Curfew so often for what is done. Others may
+// sends fails the test unless the API server calls Curfew so often for some requests. Others may
 // have something sent meanwhile, such as a stamp of the controller, but not each time.
 func (s *space) sends(what string, want float64, do func(attempt int)) {
 	s.Helper()

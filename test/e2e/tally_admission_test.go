@@ -34,7 +34,7 @@ func runningPod(name string, labels map[string]string, restart corev1.RestartPol
 }
 
 // The API server asks the webhook about new Pods of a namespace with a PodTally, and each Pod that
-// the PodTally counts has the finalizer when it is stored. webhook has a test of which those are.
+// the PodTally counts has the finalizer when it is stored. TestHold of webhook has more Pods.
 func TestTallyFinalizer(t *testing.T) {
 	parallel(t)
 	s, plain := newSpace(t), newSpace(t)
