@@ -272,6 +272,18 @@ func TestCleanupOfJobsAndPods(t *testing.T) {
 	s.stillThere(pods["z"])
 }
 
+// A policy of a namespace waits for its approval, too.
+func TestCleanupApprovalInANamespace(t *testing.T) {
+	parallel(t)
+	s := labelSpace(t)
+	s.newConfigMap("a")
+	s.janitor("configmaps")
+	status := s.awaitCleanup(s.cleanupPolicy("asks", "janitor", `approval: Required, matchConstraints: {`+allConfigMaps+`}`))
+	if got := reasonOf(status, v1alpha1.ConditionStalled); got != "True WaitingForApproval" || len(s.configMapsLeft()) != 1 {
+		t.Errorf("stalled: %s, left %v", got, s.configMapsLeft())
+	}
+}
+
 // Permissions that are missing show before the first run. Those that are taken away in the middle
 // of one stall it, and it goes on when they are granted again, with exact counts.
 func TestCleanupPermissionRevokedInMidRun(t *testing.T) {

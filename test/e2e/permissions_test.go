@@ -15,6 +15,7 @@ var unreached = map[string]string{
 	"curfew-cleanup get jobs.batch":                                     "reads a Job again that changed since it was listed",
 	"curfew-cleanup get namespaces":                                     "must be allowed before a condition sees a namespaceObject of the controller's",
 	"curfew-cleanup get pods":                                           "reads a Pod again that changed since it was listed",
+	"curfew-controller delete clustercleanupreports.curfew.dev":         "deletes old reports, as those in namespaces",
 	"curfew-controller get cleanupapprovals.curfew.dev":                 "reads an approval again before a later batch of the run",
 	"curfew-controller get clustercleanupapprovals.curfew.dev":          "the same",
 	"curfew-controller get nodes":                                       "counts Pods whose Node is gone: controller/tally tests that",

@@ -43,12 +43,6 @@ func newSpace(t *testing.T, annotations ...string) *space {
 	t.Cleanup(func() {
 		cancel()
 		if t.Failed() {
-			created, _ := suite.cluster.Creations(s.name)
-			for name, creation := range created {
-				if len(creation.FailedOpen) > 0 {
-					t.Logf("%s was created without %v, which did not answer in time", name, creation.FailedOpen)
-				}
-			}
 			t.Logf("namespace %s; the controller's log on it:\n%s", s.name, strings.Join(logLines(suite.controller.Log, s.name), "\n"))
 		}
 	})
