@@ -57,8 +57,8 @@ func livesAreChanged(t *testing.T, w *world, space string, within time.Duration)
 	for _, name := range []string{"goes", "extended", "kept", "asked"} {
 		w.configMap(t, space, name, map[string]string{wellknown.LabelTTL: label(due), "who": name})
 	}
-	w.job(t, finishedJob(space, "extended", due.Add(-10*time.Second), 10))
-	w.job(t, finishedJob(space, "kept", due.Add(-10*time.Second), 10))
+	w.job(t, finishedJob(space, "extended", due.Add(-5*time.Second), 5))
+	w.job(t, finishedJob(space, "kept", due.Add(-5*time.Second), 5))
 	w.configMap(t, space, "at-once", map[string]string{wellknown.LabelTTL: "2099-01-01"})
 	says := func(text string, code int, stdout string) {
 		t.Helper()
