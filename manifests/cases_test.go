@@ -144,11 +144,11 @@ func TestWhatRulesSayIsSent(t *testing.T) {
 				}
 			}
 			maps.Copy(namespace, in.Labels)
-			if mutated && !called(t, entries, compiled, "mutating", one, namespace) {
+			if mutated && !calledFor(t, entries, compiled, "mutating", one, namespace) {
 				t.Error("what the mutating webhook changes is not sent to it")
 			}
 			one.Object = patchedCase(t, one.Object, one.Want.Patch)
-			if says != "" && !called(t, entries, compiled, "validating", one, namespace) {
+			if says != "" && !calledFor(t, entries, compiled, "validating", one, namespace) {
 				t.Errorf("what %s says something about is not sent to the validating webhook", says)
 			}
 		})
@@ -203,8 +203,8 @@ func patchedCase(t *testing.T, object map[string]any, operations []json.RawMessa
 	return out
 }
 
-// called reports whether a webhook is called for a request.
-func called(t *testing.T, entries []webhook, compiled map[string]celplugin.ConditionEvaluator, config string, request *caseRequest, namespace labels.Set) bool {
+// calledFor reports whether a webhook is called for a request.
+func calledFor(t *testing.T, entries []webhook, compiled map[string]celplugin.ConditionEvaluator, config string, request *caseRequest, namespace labels.Set) bool {
 	t.Helper()
 	object := &unstructured.Unstructured{Object: request.Object}
 	kind := object.GroupVersionKind()

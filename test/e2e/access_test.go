@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -41,7 +40,7 @@ func (s *space) notYours(kind string) string {
 // write themselves and not for what a default fills in. --require-delete refuses, see
 // options_test.go.
 func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
 	s.may("ann", "create", "get", "patch")
 	s.may("bob", "create", "get", "patch", "delete")
@@ -60,20 +59,4 @@ func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
 		warned("metadata.labels[curfew.dev/ttl]: sets when this Job is deleted"+s.notYours("Job")))
 	s.expectStderr(s.kubectl("--as=ann", "label", "job", "default", "team=blue"))
 	s.expectStderr(s.kubectl("--as=bob", "label", "--overwrite", "job", "default", wellknown.LabelTTL+"=3d"))
-}
-
-// Curfew warns about a TTL of a kind that the controller may not delete, until a role grants it.
-func TestKindThatTheControllerMayNotDelete(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	later := newSpace(t)
-	// Another kind than that of kinds_test.go, which counts how often it is reviewed.
-	r, parcel := render{"access.e2e.example.com"}, strings.NewReplacer("Render", "Parcel", "render", "parcel").Replace
-	s.apply(parcel(r.definition()))
-	s.apply(parcel(r.profile()))
-	not := `Curfew's controller lacks the permission to delete a Parcel in namespace "` + s.name + `": it stays until an admin grants that`
-	s.eventually(row{s.object(parcel(r.object("a", `}, "spec": {"keep-for": 3600}`))), warned("spec.keep-for: " + not)})
-	s.expectStderr(s.kubectlInput(parcel(r.object("a", `, "labels": {"curfew.dev/ttl": "1d"}}`)), "create", "-f", "-"), warned("metadata.labels[curfew.dev/ttl]: "+not))
-	s.apply(parcel(r.role()))
-	later.eventually(row{s.object(parcel(r.object("a", `}, "spec": {"keep-for": 3600}`))), ""})
 }

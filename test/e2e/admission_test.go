@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +15,7 @@ import (
 // A default is filled into the native field and told to the person who creates the Job; the stamp
 // says where it is from.
 func TestDefaultTTLIsFilledInAndAnnounced(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.expectStderr(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultTTL+"=1d"))
 	s.expectStderr(s.create(job("build")),
@@ -33,7 +31,7 @@ func TestDefaultTTLIsFilledInAndAnnounced(t *testing.T) {
 // A patch that adds one annotation to an object without any must create the map, or the API server
 // answers 500.
 func TestPatchCreatesParents(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultPodTTL, "1h")
 	created := s.newJob(job("bare"))
 	if created.Spec.TTLSecondsAfterFinished == nil || created.Annotations[wellknown.AnnotationTTLSource] == "" {
@@ -43,49 +41,6 @@ func TestPatchCreatesParents(t *testing.T) {
 	bare.Annotations = nil
 	if got := s.newPod(bare).Annotations[wellknown.AnnotationTTL]; got != "1h" {
 		t.Errorf("a Pod without annotations got %s=%q, want 1h", wellknown.AnnotationTTL, got)
-	}
-}
-
-// An object with a TTL keeps it, without a warning. Curfew removes a stamp that the author wrote.
-func TestOwnTTLWins(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
-	s.expectStderr(s.create(job("own", native(time.Hour), annotated(wellknown.AnnotationTTLSource, "namespace/forged"))))
-	created := s.getJob("own")
-	if got := *created.Spec.TTLSecondsAfterFinished; got != 3600 {
-		t.Errorf("its TTL became %d, want 3600", got)
-	}
-	if got := created.Annotations[wellknown.AnnotationTTLSource]; got != "object" {
-		t.Errorf("ttl-source is %q, want object", got)
-	}
-}
-
-// Defaults by outcome cannot stand in the native field, which the in-tree controller would act on
-// whatever the outcome.
-func TestDefaultsByOutcomeAreAnnotations(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t, wellknown.AnnotationDefaultTTLSucceeded, "10m", wellknown.AnnotationDefaultTTLFailed, "3d")
-	s.expectStderr(s.create(job("trial")),
-		`Warning: curfew: curfew.dev/ttl-after-succeeded defaulted to 10m from namespace "`+s.name+`"`,
-		`Warning: curfew: curfew.dev/ttl-after-failed defaulted to 3d from namespace "`+s.name+`"`)
-	created := s.getJob("trial")
-	if created.Spec.TTLSecondsAfterFinished != nil {
-		t.Errorf("the native field became %d", *created.Spec.TTLSecondsAfterFinished)
-	}
-	if got := created.Annotations[wellknown.AnnotationTTLSucceeded] + " " + created.Annotations[wellknown.AnnotationTTLFailed]; got != "10m 3d" {
-		t.Errorf("the annotations became %q, want 10m 3d", got)
-	}
-}
-
-// Controllers create Jobs all day; their logs are no place for announcements.
-func TestDefaultIsNotAnnouncedToServiceAccounts(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
-	s.mayEdit("builder")
-	account := "system:serviceaccount:" + s.name + ":builder"
-	s.expectStderr(s.kubectlInput(s.manifest(job("by-robot")), "--as", account, "create", "-f", "-"))
-	if s.getJob("by-robot").Spec.TTLSecondsAfterFinished == nil {
-		t.Error("it got no default")
 	}
 }
 
@@ -100,46 +55,7 @@ func (s *space) mayEdit(account string) {
 	s.ok(err)
 }
 
-// Children of live controllers get no default, and neither does any other managed object (S5).
-func TestNoDefaultForWhatOthersManage(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
-	owner := s.newJob(job("owner", native(time.Hour), inTemplate(hold, "true")))
-	for name, change := range map[string]func(*batchv1.Job){
-		"owned": func(j *batchv1.Job) {
-			j.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, jobKind)}
-		},
-		"managed":   byTest,
-		"multikueu": func(j *batchv1.Job) { j.Labels = map[string]string{wellknown.LabelMultiKueueOrigin: "manager"} },
-	} {
-		if created := s.newJob(job(name, change)); created.Spec.TTLSecondsAfterFinished != nil {
-			t.Errorf("%s: got a default of %d", name, *created.Spec.TTLSecondsAfterFinished)
-		}
-	}
-}
-
 var jobKind = batchv1.SchemeGroupVersion.WithKind("Job")
-
-// A CronJob's Jobs do get one, and long enough for the CronJob's controller to see them finish.
-func TestJobOfCronJobGetsAtLeastAMinute(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t, wellknown.AnnotationDefaultTTL, "5s")
-	s.expectSuccess(s.create(cronJob("nightly")))
-	s.expectSuccess(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
-	created := s.getJob("tonight")
-	if owner := metav1.GetControllerOf(created); owner == nil || owner.Kind != "CronJob" {
-		t.Fatalf("its controller is %v, want the CronJob", owner)
-	}
-	if got := created.Spec.TTLSecondsAfterFinished; got == nil || *got != 60 {
-		t.Errorf("its TTL is %v, want 60", got)
-	}
-	// The CronJob itself is validated, never changed.
-	cron, err := suite.cluster.Client.BatchV1().CronJobs(s.name).Get(s.ctx, "nightly", metav1.GetOptions{})
-	s.ok(err)
-	if cron.Spec.JobTemplate.Spec.TTLSecondsAfterFinished != nil || len(cron.Annotations) > 0 {
-		t.Errorf("the CronJob was changed: %v %v", cron.Spec.JobTemplate.Spec.TTLSecondsAfterFinished, cron.Annotations)
-	}
-}
 
 func cronJob(name string) *batchv1.CronJob {
 	return &batchv1.CronJob{
@@ -151,7 +67,7 @@ func cronJob(name string) *batchv1.CronJob {
 
 // One default does not fit the bounds and is moved into them; what its author wrote is refused.
 func TestBounds(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "30d", wellknown.AnnotationMinTTL, "10m", wellknown.AnnotationMaxTTL, "7d")
 	s.expectStderr(s.create(job("default")),
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 604800 (7d) from namespace "`+s.name+`"`)
@@ -165,31 +81,4 @@ func TestBounds(t *testing.T) {
 	s.expectRefusal(s.create(job("never", annotated(wellknown.AnnotationTTL, "never"))), denied("validate.curfew.dev",
 		"metadata.annotations[curfew.dev/ttl-after-finished]: never is above "+bound("max", "7d")+": use 7d or less"))
 	s.expectStderr(s.create(job("fits", native(10*time.Minute))))
-}
-
-func TestShortTTLIsWarned(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	s.expectStderr(s.create(job("quick", native(5*time.Second))),
-		"Warning: curfew: spec.ttlSecondsAfterFinished: 5 (5s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more")
-	s.expectStderr(s.create(job("calm", native(time.Minute))))
-	s.expectStderr(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultTTL+"=10s"),
-		"Warning: curfew: metadata.annotations[curfew.dev/default-ttl]: 10s is under 60s: a Job or Pod may be deleted before anyone reads its logs; use 60s or more")
-}
-
-// Where nothing of Curfew's is in use, nothing is said and nothing changed.
-func TestUnusedNamespaceIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	s.expectStderr(s.create(job("plain"), pod("plain", corev1.RestartPolicyNever)))
-	if created := s.getJob("plain"); len(created.Annotations) > 0 || created.Spec.TTLSecondsAfterFinished != nil {
-		t.Errorf("the Job was changed: %v", created.Annotations)
-	}
-	namespace, err := suite.cluster.Client.CoreV1().Namespaces().Get(s.ctx, s.name, metav1.GetOptions{})
-	s.ok(err)
-	data, err := json.Marshal(namespace.ObjectMeta)
-	s.ok(err)
-	if strings.Contains(string(data), wellknown.Prefix) {
-		t.Errorf("the namespace was changed: %s", data)
-	}
 }

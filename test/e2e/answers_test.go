@@ -91,7 +91,7 @@ func (s *space) lintReport(data string) *lint.Report {
 // The HTTP API answers what admission does, to those who may ask: /v1/validate what kubectl is
 // told, /v1/default what the API server stores.
 func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	s.expectSuccess(s.kubectl("create", "serviceaccount", "ci"))
 	s.mayEdit("ci")
@@ -166,45 +166,4 @@ func (s *space) mayAsk(account string) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: s.name}},
 	}, metav1.CreateOptions{})
 	s.ok(err)
-}
-
-// rawTTL is a field that the API server drops before admission.
-const rawTTL = `{apiVersion: batch/v1, kind: Job, metadata: {name: raw}, spec: {template: {spec: {ttlSecondsAfterFinished: 60, restartPolicy: Never}}}}`
-
-// Offline, no user is known, and only the manifests decide. Only there a raw TTL in a pod template
-// is found.
-func TestHTTPAPIOffline(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t, wellknown.AnnotationMaxTTL, "1m")
-	status, answer, err := suite.cluster.Ask(s.ctx, suite.webhook, harness.Question{
-		Path: "/v1/validate?offline=true&namespace=" + s.name, Manifests: rawTTL + "\n---\n" + s.manifest(job("long", native(time.Hour)))})
-	s.ok(err)
-	const want = `"field":"spec.template.spec.ttlSecondsAfterFinished","severity":"error","message":"a pod template cannot have a TTL: set spec.ttlSecondsAfterFinished"`
-	if status != http.StatusOK || !strings.Contains(answer, want) || strings.Contains(answer, "max-ttl") {
-		t.Errorf("it answers %d %s", status, answer)
-	}
-}
-
-// kubectl curfew lint says of the manifests and of what the cluster's namespace says what kubectl
-// create is told.
-func TestLintAnswersAsAdmissionDoes(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
-	manifests := s.manifest(questions()...)
-	around := s.expectSuccess(s.kubectl("get", "namespace", s.name, "-o", "yaml")).stdout
-	stdout, stderr, err := suite.cluster.KubectlInput(s.ctx, around+"\n---\n"+manifests, "curfew", "lint", "-n", s.name, "-f", "-", "-o", "json")
-	if err == nil || stderr != "" {
-		t.Fatalf("it ended with %v and said %s, want exit status 1", err, stderr)
-	}
-	told := s.kubectlInput(manifests, "create", "-f", "-", "--dry-run=server")
-	said := strings.Split(strings.TrimSuffix(told.stderr, "\n"), "\n")
-	foretold := asKubectlTells(s, stdout, len(questions())+1) // the Namespace is judged too
-	for _, line := range append(without(said, foretold), without(foretold, said)...) {
-		t.Errorf("only one of lint and kubectl create says:\n%s", line)
-	}
-	// Without the namespace among them, the manifests alone speak.
-	stdout, stderr, err = suite.cluster.KubectlInput(s.ctx, s.manifest(job("long", native(8*24*time.Hour))), "curfew", "lint", "-n", s.name, "-f", "-")
-	if err != nil || stdout+stderr != "1 object: 0 errors, 0 warnings, 0 defaults\n" {
-		t.Errorf("it ended with %v and said %s%s", err, stdout, stderr)
-	}
 }

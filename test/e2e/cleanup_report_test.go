@@ -8,9 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -24,7 +21,7 @@ func (s *space) curfew(args ...string) output {
 // A Service that selects a Pod in mid-run, after the Pod was listed and before its DELETE, keeps
 // it.
 func TestServiceSelectsInMidRun(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: %[1]s}}, spec: {schedulerName: none, containers: [{name: main, image: "busybox:1.37"}]}}`
 	s.apply(strings.Join([]string{
@@ -71,25 +68,29 @@ func TestServiceSelectsInMidRun(t *testing.T) {
 // An approval by kubectl curfew approve lets the next run delete, but not one of a policy that was
 // edited afterwards.
 func TestApproveCleanup(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	for _, app := range []string{"approved", "edited"} {
 		s.newConfigMap(app+"-1", "app", app)
 		s.newConfigMap(app+"-2", "app", app)
 	}
-	// They are suspended until both are approved, however long that takes. Suspension needs no new
-	// approval.
+	// They are due once both are approved, and one is edited.
 	policies := map[string]string{}
 	for _, app := range []string{"approved", "edited"} {
-		name := s.cleanupPolicyAt("* * * * *", app, "", `suspend: true, approval: Required, matchConstraints: {objectSelector: {matchLabels: {app: `+app+`}}, `+allConfigMaps+`}`)
+		name := s.cleanupPolicyAt(lastMinute(), app, "", `approval: Required, matchConstraints: {objectSelector: {matchLabels: {app: `+app+`}}, `+allConfigMaps+`}`)
 		policies[app] = name
 		s.awaitStatus(name, "the hash of "+name, func(status *v1alpha1.CleanupPolicyStatus) bool { return status.SpecHash != "" })
 		if out := s.expectSuccess(s.curfew("approve", name, "--yes")); !strings.HasSuffix(out.stdout, " created\n") {
 			t.Errorf("approve said %s%s", out.stdout, out.stderr)
 		}
 	}
-	s.expectSuccess(s.kubectl("patch", "clustercleanuppolicy", policies["edited"], "--type=merge", "-p", `{"spec":{"suspend":false,"maxDeletions":10}}`))
-	s.expectSuccess(s.kubectl("patch", "clustercleanuppolicy", policies["approved"], "--type=merge", "-p", `{"spec":{"suspend":false}}`))
+	s.expectSuccess(s.kubectl("patch", "clustercleanuppolicy", policies["edited"], "--type=merge", "-p", `{"spec":{"maxDeletions":10}}`))
+	s.awaitStatus(policies["edited"], "the edit to be known", func(status *v1alpha1.CleanupPolicyStatus) bool { return status.ScheduleSinceTime != nil })
+	// An edited policy makes up for no run of before.
+	s.expectSuccess(s.kubectl(append([]string{"patch", "clustercleanuppolicy", policies["edited"], "--subresource=status", "--type=merge", "-p",
+		`{"status":{"scheduleSinceTime":null}}`}, byController...)...))
+	s.makeDue(policies["approved"])
+	s.makeDue(policies["edited"])
 	approved := s.awaitCleanup(policies["approved"])
 	if approved.Deleted != 2 {
 		t.Errorf("approved: %+v", approved.LastRun)
@@ -119,33 +120,22 @@ func TestApproveCleanup(t *testing.T) {
 	}
 }
 
-// A run deletes the reports of the old runs of its policy, and none of another policy's. On a busy
-// machine its time may have come before the old reports were made: then all begins again, with more
-// time.
+// A run deletes the reports of the old runs of its policy, and none of another policy's.
 func TestOldReportsOfCleanupAreDeleted(t *testing.T) {
-	t.Parallel()
-	for margin := 10 * time.Second; !oldReportsAreDeleted(t, margin); margin *= 2 {
-		t.Logf("the run was due before the old reports were made, %s after the test began", margin)
-	}
-}
-
-// oldReportsAreDeleted reports whether the old reports were made before the run was due.
-func oldReportsAreDeleted(t *testing.T, margin time.Duration) bool {
+	parallel(t)
 	s := labelSpace(t)
 	s.newConfigMap("a")
 	s.janitor("configmaps")
-	schedule, at := soon(margin)
-	name := s.cleanupPolicyAt(schedule, "daily", "janitor", `matchConstraints: {`+allConfigMaps+`}`)
-	live, err := s.readCleanup(s.ctx, name)
-	s.ok(err)
+	name := s.cleanupPolicyAt(lastMinute(), "daily", "janitor", `matchConstraints: {`+allConfigMaps+`}`)
+	own := s.jsonpath("cleanuppolicy", name, ".metadata.uid")
 	var reports, want []string
 	for i := range 7 {
-		uid := string(live.GetUID())
+		uid := own
 		run := fmt.Sprintf("19700101-000%d-%.8s", i, uid)
 		if i == 0 {
 			uid = "another"
 		}
-		report := fmt.Sprintf("daily-%s-1", run)
+		report := "daily-" + run + "-1"
 		if i == 0 || i > 2 {
 			want = append(want, report)
 		}
@@ -153,20 +143,10 @@ func oldReportsAreDeleted(t *testing.T, margin time.Duration) bool {
 			report, v1alpha1.LabelCleanupPolicyUID, uid, v1alpha1.LabelCleanupRun, run))
 	}
 	s.expectSuccess(s.kubectlInput(strings.Join(reports, "\n---\n"), append([]string{"create", "-f", "-"}, byController...)...))
-	if !time.Now().Before(at) {
-		return false
-	}
-	run := s.awaitCleanup(name).LastRun
-	s.poll("old reports to go", func(context.Context) (bool, error) {
-		list, err := s.objects(v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupReports)).Namespace(s.name).List(s.ctx, metav1.ListOptions{})
-		var left []string
-		for i := range list.Items {
-			if list.Items[i].GetLabels()[v1alpha1.LabelCleanupRun] != run.ID {
-				left = append(left, list.Items[i].GetName())
-			}
-		}
-		slices.Sort(left)
-		return len(list.Items) > len(left) && slices.Equal(left, want), err
+	s.makeDue(name)
+	s.poll("old reports to be deleted", func(context.Context) (bool, error) {
+		all := strings.Fields(s.kubectl("get", v1alpha1.CleanupReports, "-o", "jsonpath={.items[*].metadata.name}").stdout)
+		left := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !strings.HasPrefix(name, "daily-19700101-") })
+		return len(left) < len(all) && slices.Equal(left, want), nil
 	})
-	return true
 }

@@ -13,7 +13,7 @@ import (
 // Every policy that kubectl curfew convert writes is accepted by the API server and by Curfew's
 // admission, those with conditions that were not converted included. Nothing is stored.
 func TestConvertedPoliciesAreAccepted(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	files, err := filepath.Glob("../../cmd/kubectl-curfew/convert/testdata/*.yaml")
 	if err != nil || len(files) < 3 {

@@ -83,7 +83,7 @@ func (r *runs) started() (out []*batchv1.Job) {
 // beyond the limit, and Curfew deletes a Job whose TTL has expired. No Job is created again, and
 // the CronJob's status stays right.
 func TestCronJobHistoryBesideTTL(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	cron := cronJob("nightly")
 	cron.Spec.SuccessfulJobsHistoryLimit, cron.Spec.FailedJobsHistoryLimit = ptr.To[int32](1), ptr.To[int32](1)

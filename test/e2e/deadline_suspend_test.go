@@ -20,7 +20,7 @@ var haltKind = strings.NewReplacer("deadline.example.com", "halt.example.com", "
 // A kind that is suspended at its deadline has no deadline from then on, and yet its Pods are
 // deleted: Curfew recorded that the suspension was its own.
 func TestSuspendAtTheDeadline(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.expectSuccess(s.kubectlInput(haltKind, "apply", "-f", "-"))
 	s.awaitEstablished("runs.halt.example.com")
@@ -51,6 +51,6 @@ func TestSuspendAtTheDeadline(t *testing.T) {
 	other.OwnerReferences = child.OwnerReferences
 	other = s.newPod(other)
 	s.expectSuccess(s.kubectl("annotate", "run.halt.example.com", "a", wellknown.AnnotationActiveDeadline+"=1s", "--overwrite"))
-	s.outlast(now())
+	s.outlastDeadline(now())
 	s.stillThere(other)
 }

@@ -92,6 +92,8 @@ func (s *space) newRuns() {
 
 var runsOnce sync.Once
 
+var runResource = schema.GroupVersionResource{Group: "deadline.example.com", Version: "v1", Resource: "runs"}
+
 // run creates a Run and answers with its metadata.
 func (s *space) run(name, annotations, spec string) metav1.Object {
 	s.Helper()
@@ -105,7 +107,7 @@ func (s *space) run(name, annotations, spec string) metav1.Object {
 func (s *space) giveDeadline(run metav1.Object, deadline time.Duration) time.Duration {
 	s.Helper()
 	deadline = deadline.Truncate(second)
-	_, err := s.objects(schema.GroupVersionResource{Group: "deadline.example.com", Version: "v1", Resource: "runs"}).Namespace(s.name).Patch(s.ctx,
+	_, err := s.objects(runResource).Namespace(s.name).Patch(s.ctx,
 		run.GetName(), types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q: %q}}}`, wellknown.AnnotationActiveDeadline, deadline), metav1.PatchOptions{})
 	s.ok(err)
 	return deadline
@@ -173,7 +175,7 @@ const activeDeadline = `"` + wellknown.AnnotationActiveDeadline + `": `
 // A kind that a test makes up is failed and stopped at its deadline: with one condition, the one
 // that said False before, nothing of it runs on, and no foreign object is touched.
 func TestDeadlineOfAnInventedKind(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.newRuns()
 	// Its Job, a Pod of its own, and others that only look like them.
@@ -209,7 +211,7 @@ func TestDeadlineOfAnInventedKind(t *testing.T) {
 	s.awaitGone(ours)
 	s.awaitGone(oursPod)
 	s.awaitGone(bare)
-	s.outlast(now())
+	s.outlastDeadline(now())
 	s.stillThere(others)
 	s.stillThere(othersPod)
 	for name, want := range map[string]string{"far": "", "held": "", "none": "", "kept": "", "won": "Complete=True/Done"} {
@@ -233,7 +235,7 @@ func TestDeadlineOfAnInventedKind(t *testing.T) {
 // Curfew repairs all that a stale controller does after the mark: it overwrites the conditions and
 // creates a child again, and the first deletion of a child fails.
 func TestDeadlineHolds(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.newRuns()
 	var refused atomic.Int32
@@ -268,7 +270,7 @@ func TestDeadlineHolds(t *testing.T) {
 	s.expectSuccess(s.kubectl("delete", "run.deadline.example.com", "due"))
 	fresh := s.run("due", activeDeadline+`"1h"`, "")
 	theirs := s.childJob(fresh, "child")
-	s.outlast(now().Add(2 * second))
+	s.outlastDeadline(now().Add(2 * second))
 	s.stillThere(theirs)
 	if got := s.getRun("due").conditions(); got != "" {
 		t.Errorf("the new one has the conditions %q", got)

@@ -66,57 +66,6 @@ func (s *space) widgets() schema.GroupVersionResource {
 	return resource
 }
 
-// A policy that names kinds gives their new objects its TTL label, with a profile or without one,
-// and they expire by it. Other objects are left alone.
-func TestDefaultLabelsOfNewObjects(t *testing.T) {
-	t.Parallel()
-	s := labelSpace(t)
-	widgets := s.widgets()
-	kinds := "kinds: [{group: apps, kind: Deployment}, {kind: ConfigMap}, {group: " + widgets.Group + ", kind: Widget}, {group: gone.example.com, kind: Gone}]"
-	name := s.policy("labels", kinds, `defaults: {ttlLabel: {value: 5s}}`)
-	announced := warned(`curfew.dev/ttl defaulted to 5s from policy "` + name + `"`)
-	// The policy for Secrets, by a wildcard, reaches none.
-	s.policy("wildcard", `kinds: [{group: "*", kind: "*"}, {kind: "*"}]`, `defaults: {ttlLabel: {value: 5s}}`)
-	s.policy("all", `kinds: []`, `defaults: {ttlLabel: {value: 5s}}`)
-	rows := map[schema.GroupVersionResource]row{
-		deployments: aDeployment("a"), configMaps: aConfigMap("a", ""), widgets: anObject(widgets, "Widget", "a", "", ""),
-	}
-	for resource, row := range rows {
-		row.said = announced
-		s.eventually(row)
-		s.expectStderr(s.create(row.object), row.said)
-		object := s.get(resource, "a")
-		if got := object.GetLabels()[wellknown.LabelTTL] + " " + object.GetAnnotations()[wellknown.AnnotationLabelSource]; got != "5s policy/"+name+" 5s" {
-			t.Errorf("%s: label and stamp are %q", resource.Resource, got)
-		}
-		s.notEarly(s.awaitDeletion(object), object.GetCreationTimestamp().Add(5*time.Second))
-	}
-	owner := s.newObject(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "owner")
-	reference := `,"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"owner","uid":"` + string(owner.GetUID()) + `","controller":true}]`
-	own := aConfigMap("own", `,"labels":{"curfew.dev/ttl":"30d"}`)
-	managed := anObject(widgets, "Widget", "managed", "", `,"spec":{"managedBy":"example.com/another"}`)
-	for _, kept := range []row{
-		managed,
-		aConfigMap("owned", reference), aConfigMap("protected", `,"annotations":{"curfew.dev/protect":"true"}`),
-		own,
-	} {
-		s.expectStderr(s.create(kept.object))
-	}
-	s.unlabelled(configMaps, "owned", "protected", "kube-root-ca.crt")
-	s.unlabelled(widgets, "managed")
-	s.unlabelled(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "owner")
-	if got := s.get(configMaps, "own"); got.GetLabels()[wellknown.LabelTTL] != "30d" || got.GetAnnotations()[wellknown.AnnotationLabelSource] != "" {
-		t.Errorf("the author's own label became %v", got.GetLabels())
-	}
-	// Nothing is sent that no policy names.
-	s.expectSuccess(s.kubectl("delete", "lifecyclepolicy", name))
-	s.eventually(row{object: aConfigMap("later", "").object})
-	if strings.Contains(s.expectSuccess(s.create(aConfigMap("later", "").object)).stderr, "defaulted") {
-		t.Error("a policy that is deleted gives a label")
-	}
-	s.unlabelled(configMaps, "later")
-}
-
 // mayPatch lets the controller change objects of kinds.
 func (s *space) mayPatch(name string, resources ...schema.GroupVersionResource) {
 	s.Helper()
@@ -149,7 +98,7 @@ func (s *space) awaitStamped(key, kind, name, metadata string) {
 // Existing objects get the label of a policy that names their kind by backfill, and not without it,
 // and expire by it. Objects that must not be touched are not, and without permission none is.
 func TestDefaultLabelsOfExistingObjects(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	dry := newSpace(t, wellknown.AnnotationMode, "dry-run")
 	widgets := s.widgets()

@@ -20,7 +20,7 @@ import (
 // S1: a DELETE webhook denies, in whatever way, and the TTL is raised while the DELETE that it
 // allows is in it. No denial is a reason to send a DELETE without the resourceVersion.
 func TestDenialKeepsThePrecondition(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, result := range map[string]*metav1.Status{
 		"without a code": nil,
 		"409":            {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "busy"},
@@ -28,7 +28,7 @@ func TestDenialKeepsThePrecondition(t *testing.T) {
 		"429":            {Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Details: &metav1.StatusDetails{RetryAfterSeconds: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpace(t)
 			var reviews atomic.Int64
 			s.reviewDeletes("raised", func() admissionv1.AdmissionResponse {

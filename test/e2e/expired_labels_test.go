@@ -18,13 +18,13 @@ const restoredDate = "2020-12-24 expired at 2020-12-24T00:00:00Z, before the "
 // A label that is expired when it is set deletes nothing: not the object that outlived it, and not
 // one that is restored with the date of then. What the request does not set passes.
 func TestExpiredLabels(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	old := s.newConfigMap("old")
 	kept := labelledAs("v1", "ConfigMap", "kept", wellknown.LabelTTL, "1s")
 	kept["metadata"].(map[string]any)["annotations"] = map[string]any{wellknown.AnnotationProtect: "true"}
 	s.expectSuccess(s.kubectlInput(s.manifest(kept), "create", "-f", "-"))
-	s.outlast(old.GetCreationTimestamp().Add(2 * second))
+	s.outlastLabel(old.GetCreationTimestamp().Add(2 * second))
 
 	refused := s.kubectl("label", "configmap", "old", wellknown.LabelTTL+"=1s")
 	remedies := fmt.Sprintf(`: Curfew would delete the ConfigMap at once; use a later one, or run "kubectl delete configmap/old -n %[1]s" or "kubectl curfew expire-now configmap/old -n %[1]s"`, s.name)
@@ -48,7 +48,7 @@ func TestExpiredLabels(t *testing.T) {
 // What a known controller creates for an owner is admitted all the same. Then Curfew keeps it: its
 // label expired before it existed.
 func TestExpiredLabelOfAChild(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	owner := s.newConfigMap("owner")
 	child := labelledAs("v1", "ConfigMap", "child", wellknown.LabelTTL, "2020-12-24")
@@ -64,7 +64,7 @@ func TestExpiredLabelOfAChild(t *testing.T) {
 // No object of Curfew's own kinds may have a TTL label, and one that came past admission stays,
 // although Curfew may delete its kind.
 func TestOwnKindsAreNeverDeleted(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	policies := v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies)
 	s.grant("e2e-"+s.name, policies)

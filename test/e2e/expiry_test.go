@@ -7,7 +7,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/wellknown"
@@ -25,10 +24,10 @@ func ways() map[string]func(time.Duration) func(*batchv1.Job) {
 
 // A Job and its Pods are deleted at finish + TTL, whichever of the two controllers is faster.
 func TestJobVanishesAtItsSecond(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, way := range map[string]func(time.Duration) func(*batchv1.Job){"annotation": ttl, "field": native} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpace(t)
 			created := s.newJob(job("quick", way(3*second)))
 			finish := s.awaitJobFinish(created)
@@ -43,10 +42,10 @@ func TestJobVanishesAtItsSecond(t *testing.T) {
 // The one DELETE carries the UID and resourceVersion of what was judged, and deletes in the
 // background.
 func TestDeleteIsSentOnceWithPreconditions(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, way := range ways() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpace(t)
 			due := s.finishJob("due", now(), way(2*second))
 			s.awaitGone(due)
@@ -68,7 +67,7 @@ func TestDeleteIsSentOnceWithPreconditions(t *testing.T) {
 }
 
 func TestPodVanishesAtItsSecond(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	created := s.newPod(pod("quick", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "3s"))
 	finish := s.awaitPodFinish(created)
@@ -78,7 +77,7 @@ func TestPodVanishesAtItsSecond(t *testing.T) {
 
 // A namespace's default deletes what says nothing itself, a Pod too.
 func TestDefaultsAreCarriedOut(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "4s", wellknown.AnnotationDefaultPodTTL, "3s")...)
 	batch := s.newJob(job("batch", inTemplate(hold, "")))
 	single := s.newPod(pod("single", corev1.RestartPolicyNever))
@@ -88,7 +87,7 @@ func TestDefaultsAreCarriedOut(t *testing.T) {
 
 // What failed stays to be looked at, what succeeded goes.
 func TestTTLByOutcome(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTLSucceeded, "2s", wellknown.AnnotationDefaultTTLFailed, "1h")
 	bad := s.newJob(job("bad", inTemplate(fail, "true")))
 	finish := s.awaitJobFinish(bad)
@@ -100,7 +99,7 @@ func TestTTLByOutcome(t *testing.T) {
 
 // Protect beats every trigger, and never means never.
 func TestProtectAndNever(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1s")
 	protected := s.finishJob("protected", now(), ttl(0), annotated(wellknown.AnnotationProtect, "true"))
 	never := s.newJob(job("never", annotated(wellknown.AnnotationTTL, lifetime.NeverText)))
@@ -115,7 +114,7 @@ func TestProtectAndNever(t *testing.T) {
 
 // S4: a TTL after finished does not apply to unfinished objects. SuccessCriteriaMet is not the end.
 func TestUnfinishedIsKept(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	running := s.newJob(job("running", ttl(0), inTemplate(hold, "true")))
 	child := s.await("its Pod", func(e harness.Event) bool { return e.Pod() != nil && e.Pod().Status.Phase == corev1.PodRunning })
@@ -141,7 +140,7 @@ func TestUnfinishedIsKept(t *testing.T) {
 // A finish time in the future, from a node whose clock is ahead, defers. It never hastens, and it
 // is not forgotten.
 func TestFinishTimeInTheFuture(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	finish := s.ahead(4 * second)
 	due := s.finishJob("ahead", finish, ttl(2*second))
@@ -152,7 +151,7 @@ func TestFinishTimeInTheFuture(t *testing.T) {
 // Curfew first saw it finished, which is kept on the Pod, so that a restart does not start the time
 // again.
 func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	lost := pod("lost", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "3s")
 	lost.Spec.SchedulerName = "absent" // no other controller writes its status either
@@ -174,7 +173,7 @@ func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
 // A foreign finalizer: the deletion timestamp is not before finish + TTL, the DELETE is not sent
 // again and again, and once the finalizer goes, the Job and its Pods go.
 func TestForeignFinalizer(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	held := s.newJob(job("held", ttl(2*second), finalized))
 	finish := s.awaitJobFinish(held)
@@ -199,7 +198,7 @@ func TestForeignFinalizer(t *testing.T) {
 
 // S6: a default that is younger than an object does not reach it, until backfill says so.
 func TestDefaultDoesNotReachWhatIsOlder(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	old := s.newJob(job("old"))
 	finish := s.awaitJobFinish(old)
@@ -215,7 +214,7 @@ func TestDefaultDoesNotReachWhatIsOlder(t *testing.T) {
 
 // A TTL that is put on, lowered or taken away after the Job has finished counts as it stands.
 func TestTTLOfAFinishedJobMayChange(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	late := s.finishJob("late", now())
 	lowered := s.finishJob("lowered", now(), ttl(hour))
@@ -227,51 +226,6 @@ func TestTTLOfAFinishedJobMayChange(t *testing.T) {
 	s.awaitGone(lowered)
 	s.outlast(now().Add(8 * second))
 	s.stillThere(taken)
-}
-
-// S5: finished Pods of a running Job go on the namespace's default-pod-ttl once the Job has
-// accounted for them, and its counts stay exact.
-func TestPodsOfAJobGoOnlyWhenAccountedFor(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "1s")...)
-	three := int32(3)
-	created := s.newJob(job("three", inTemplate(hold, "true"), func(j *batchv1.Job) {
-		j.Spec.Completions, j.Spec.Parallelism = &three, &three
-	}))
-	var children []metav1.Object
-	known := map[string]bool{}
-	for len(children) < int(three) {
-		child := s.await("its Pods", func(e harness.Event) bool {
-			return e.Pod() != nil && e.Pod().Status.Phase == corev1.PodRunning && !known[e.GetName()]
-		})
-		known[child.GetName()] = true
-		children = append(children, child)
-	}
-	for _, child := range children[:2] {
-		s.patchPod(child.GetName(), `{"metadata":{"annotations":{"`+hold+`":null}}}`)
-	}
-	for _, child := range children[:2] {
-		s.awaitGone(child)
-		// The last state that the watch told before the deletion has no tracking finalizer any more.
-		for _, event := range s.observer.History(child.GetUID()) {
-			if (event.Type == watch.Deleted || event.GetDeletionTimestamp() != nil) && tracked(event.Pod()) {
-				t.Errorf("Pod %s was deleted before its Job had accounted for it", child.GetName())
-			}
-		}
-		if got := child.(harness.Event).Pod().Annotations[wellknown.AnnotationTTL]; got != "" {
-			t.Errorf("Pod %s of a Job was stamped with a TTL of %s", child.GetName(), got)
-		}
-	}
-	if got := s.getJob("three").Status; got.Succeeded != 2 || got.Active != 1 || got.Failed != 0 {
-		t.Errorf("its counts became succeeded %d, active %d, failed %d, want 2, 1, 0", got.Succeeded, got.Active, got.Failed)
-	}
-	s.patchPod(children[2].GetName(), `{"metadata":{"annotations":{"`+hold+`":null}}}`)
-	s.awaitJobFinish(created)
-	s.awaitGone(children[2])
-	if got := s.getJob("three").Status; got.Succeeded != 3 || got.Failed != 0 || got.UncountedTerminatedPods != nil && len(got.UncountedTerminatedPods.Succeeded) > 0 {
-		t.Errorf("its counts became %+v, want 3 succeeded", got)
-	}
-	s.stillThere(created)
 }
 
 func tracked(pod *corev1.Pod) bool {
@@ -286,7 +240,7 @@ func tracked(pod *corev1.Pod) bool {
 // S5 again, with a Job controller that never gets round to it: the Pod waits for it, however long
 // it is due.
 func TestUncountedPodIsKept(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "1s")...)
 	owner := s.newJob(job("owner", byTest))
 	child := pod("child", corev1.RestartPolicyNever)

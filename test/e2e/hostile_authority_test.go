@@ -16,7 +16,7 @@ var byController = []string{"--as=system:serviceaccount:curfew-system:curfew-con
 // Only Curfew writes the statuses and reports of its kinds, whatever RBAC grants. A policy's
 // sinceTime before its creation has no effect even then.
 func TestHostileAuthorities(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	eve := "eve-" + s.name
 	s.apply(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"` + eve + `"},"rules":[

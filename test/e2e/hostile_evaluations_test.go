@@ -6,7 +6,6 @@ import "testing"
 // looks through all of them. The API server gives up on a webhook after seconds, and then admits
 // the object.
 func TestHostileEvaluations(t *testing.T) {
-	t.Parallel()
 	s := newSpace(t)
 	s.policy("retention", `kinds: [{group: batch, kind: Job}], matchConditions: [{name: exempt,
 		expression: "!has(object.metadata.annotations) || !object.metadata.annotations.exists(k, k.startsWith('exempt.example.com/'))"}]`, `bounds: {minTTL: 1d}`)

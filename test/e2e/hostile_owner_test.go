@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -23,7 +22,6 @@ var byControllerManager = []string{"--as=system:kube-controller-manager", "--as-
 // A tenant's ServiceAccount that names an owner gets past no rule. The CronJob controller does, for
 // a CronJob that has the value, and no other.
 func TestHostileForgedOwner(t *testing.T) {
-	t.Parallel()
 	s := newSpace(t)
 	s.mayEdit("default")
 	token, err := suite.cluster.Client.CoreV1().ServiceAccounts(s.name).CreateToken(s.ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -70,23 +68,5 @@ func TestHostileForgedOwner(t *testing.T) {
 	s.refusesHostile("a CronJob that is gone", byController(owned("gone", 30*time.Second, gone)), field)
 	if got := s.send(byController(owned("nightly", 30*time.Second, byCron))); got.code != http.StatusCreated || !strings.Contains(strings.Join(got.warnings, "\n"), "admitted only because CronJob older controls it") {
 		t.Errorf("the CronJob controller: %s", got)
-	}
-}
-
-// Each kind of owner with a known template is read before its controller gets past a rule.
-func TestOwnersOfChildrenAreRead(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	for kind, of := range map[string]string{"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
-		"ReplicationController": "v1", "Job": "batch/v1", "CronJob": "batch/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"} {
-		child := job("child", annotated(wellknown.AnnotationTTL, "soon"), func(j *batchv1.Job) {
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: of, Kind: kind, Name: "gone", UID: "u", Controller: new(true)}}
-		})
-		text, err := json.Marshal(child)
-		s.ok(err)
-		out := s.kubectlInput(string(text), append([]string{"create", "--dry-run=server", "-f", "-"}, byControllerManager...)...)
-		if !out.failed || !strings.Contains(out.stderr, `"soon" is not a duration`) {
-			t.Errorf("a child of a %s that is gone: %s%s", kind, out.stdout, out.stderr)
-		}
 	}
 }

@@ -16,7 +16,6 @@ import (
 // A posted KindProfile directs no read of the cluster, and its author sees nothing that Curfew
 // reads.
 func TestHostileHTTPAPIReads(t *testing.T) {
-	t.Parallel()
 	s, theirs := newSpace(t), newSpace(t)
 	const secret = "correct-horse-battery-staple"
 	s.ok(theirs.createSecret("db", secret))

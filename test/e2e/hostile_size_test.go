@@ -20,7 +20,6 @@ func filled(size int) func(*batchv1.Job) {
 // A large object is reviewed as any other, on CREATE and on UPDATE, where the webhook gets it
 // twice.
 func TestHostileSize(t *testing.T) {
-	t.Parallel()
 	s := bounded(t)
 	const ttl = "spec.ttlSecondsAfterFinished"
 	s.refusesHostile("a Job of 1.2 MB", s.creation(s.jobsPath(), job("large", native(tooLong), filled(1_240_000))), ttl)

@@ -13,7 +13,6 @@ import (
 // A deletionTimestamp in a server-side apply that creates means nothing, and neither does a stamp
 // that Curfew would not have written.
 func TestHostileStamps(t *testing.T) {
-	t.Parallel()
 	s := bounded(t)
 	s.may("ann", "create", "get", "patch")
 	// The API server keeps the deletionTimestamp of a server-side apply that creates, so that only a

@@ -16,7 +16,6 @@ import (
 // A user who may change nothing else can change metadata through a status subresource: the rules
 // apply there too, and other status writes cost no review.
 func TestHostileStatusWrites(t *testing.T) {
-	t.Parallel()
 	s := bounded(t)
 	s.may("ann", "create", "get") // no patch, no delete
 	s.expectSuccess(s.kubectl("create", "role", "status", "--verb=patch,update", "--resource=jobs.batch/status,pods/status"))

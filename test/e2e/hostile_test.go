@@ -45,7 +45,6 @@ func longDurations(size int) map[string]string {
 // A duration of many kilobytes is refused wherever it can be written, and nothing beside it passes
 // because of it.
 func TestHostileDurations(t *testing.T) {
-	t.Parallel()
 	s := bounded(t)
 	for what, value := range longDurations(60_000) {
 		s.refusesHostile(what, s.creation(s.jobsPath(), job("long", native(tooLong), annotated(wellknown.AnnotationTTLFailed, value))), wellknown.AnnotationTTLFailed)
@@ -84,7 +83,6 @@ func (s *space) answersOthers() {
 // The number of keys decides nothing: neither whether a request is sent to Curfew nor how long that
 // takes.
 func TestHostileKeys(t *testing.T) {
-	t.Parallel()
 	s := bounded(t)
 	const ttl = "spec.ttlSecondsAfterFinished"
 	crowded := func(j *batchv1.Job) { j.Annotations = crowd(j.Annotations, many) }
@@ -145,7 +143,6 @@ rules: [{apiGroups: [hostile.e2e.example.com], resources: [wells], verbs: [get, 
 // An object as deep as the API server accepts is reviewed, and so is one with many members that no
 // schema knows.
 func TestHostileDepthAndMembers(t *testing.T) {
-	t.Parallel()
 	s := bounded(t)
 	s.apply(deep)
 	suite.revoked.Store("hostile.e2e.example.com", true)

@@ -20,8 +20,8 @@ import (
 
 // The finished Pods of a running Job are deleted on its pod-ttl. The Pods of a Job without one
 // stay, and "never" wins over the namespace.
-func TestPodTTL(t *testing.T) {
-	t.Parallel()
+func TestPodsOfAJobGoOnlyWhenAccountedFor(t *testing.T) {
+	parallel(t)
 	s := newSpace(t)
 	keeps := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "1s")...)
 	for _, each := range []struct {
@@ -112,7 +112,7 @@ const (
 // Whatever a Job controller derives from its Pods it has in the Job's status by the time that it
 // lets them go (S5).
 func TestJobsWithoutTheirFinishedPods(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	odd := func(index, _ int) ending { return ending(index % 2) }
 	first := func(index, attempt int) ending {
 		if attempt == 0 && index%2 == 1 {
@@ -157,7 +157,7 @@ func TestJobsWithoutTheirFinishedPods(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			want := runTrial(newSpace(t), each, "")
 			s := newSpace(t)
 			if got := runTrial(s, each, "0"); got != want {
@@ -247,19 +247,20 @@ func indexOf(pod *corev1.Pod) int {
 	return index
 }
 
-// The Job of the issue: 10,000 completions with PODS=full (make test-full), and never half of
-// its Pods at once.
+// The counts of a Job are exact while its Pods are deleted at once. With PODS=full (make test-full)
+// it has 10,000 completions, and never half of its Pods at once.
 func TestJobOfManyCompletions(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	// Here few at a time, so that the Pods of other tests do not wait behind these.
-	completions, parallelism := int32(1000), int32(10)
-	if os.Getenv("PODS") == "full" {
+	completions, parallelism := int32(200), int32(10)
+	full := os.Getenv("PODS") == "full"
+	if full {
 		completions, parallelism = 10_000, 50
 	}
 	s := newSpace(t)
 	created := s.newJob(job("many", sized(completions, parallelism), indexed, annotated(wellknown.AnnotationPodTTL, "0")))
 	peak := 0
-	for done, finished := int32(0), false; !finished; done += 500 {
+	for done, finished := int32(0), false; !finished; done += 100 {
 		s.poll(fmt.Sprintf("more than %d completions", done), func(ctx context.Context) (bool, error) {
 			pods, err := suite.cluster.Client.CoreV1().Pods(s.name).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 			if err == nil {
@@ -274,7 +275,8 @@ func TestJobOfManyCompletions(t *testing.T) {
 		t.Errorf("it ended with %d succeeded and %d failed, want %d and 0", got.Succeeded, got.Failed, completions)
 	}
 	t.Logf("%d completions, at most %d Pods at once", completions, peak)
-	if most := int(completions / 2); peak > most {
+	// Beside other tests, or on a busy machine, their number says nothing.
+	if most := int(completions / 2); full && peak > most {
 		t.Errorf("there were %d Pods at once, want at most %d", peak, most)
 	}
 	s.stillThere(created)

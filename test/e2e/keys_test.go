@@ -18,7 +18,7 @@ const readable = "use seconds (90) or units s, m, h, d, w (1h30m, 7d)"
 
 // A value that cannot be read is refused, wherever it stands.
 func TestObjectValues(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationMaxDeadline, "1d") // so that deadlines are looked at
 	in := func(key string) string { return "metadata.annotations[" + key + "]: " }
 	const jobs, pods = "validate.curfew.dev", "validate-pods.curfew.dev"
@@ -48,131 +48,10 @@ func TestObjectValues(t *testing.T) {
 	}
 }
 
-// The native field has a second reader: an annotation that would keep the object for longer is
-// refused, for each outcome.
-func TestAnnotationsBesideTheNativeField(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	const webhook = "validate-marked.curfew.dev"
-	refused := func(key, value string) row {
-		text := value
-		return row{job("refused", native(time.Hour), annotated(key, value)), denied(webhook, "metadata.annotations["+key+"]: "+text+
-			" is longer than spec.ttlSecondsAfterFinished 3600 (1h), which the Job's own controller acts on first: remove one")}
-	}
-	inCron := cronJob("cron")
-	native(time.Hour)(&batchv1.Job{Spec: inCron.Spec.JobTemplate.Spec})
-	inCron.Spec.JobTemplate.Spec.TTLSecondsAfterFinished = new(int32)
-	*inCron.Spec.JobTemplate.Spec.TTLSecondsAfterFinished = 3600
-	inCron.Spec.JobTemplate.Annotations = map[string]string{wellknown.AnnotationTTL: "never"}
-	s.creates(
-		refused(wellknown.AnnotationTTL, "never"), refused(wellknown.AnnotationTTL, "1h1s"),
-		refused(wellknown.AnnotationTTLSucceeded, "1d"), refused(wellknown.AnnotationTTLFailed, "never"),
-		row{inCron, denied(webhook, "spec.jobTemplate.metadata.annotations["+wellknown.AnnotationTTL+"]: never is longer than "+
-			"spec.jobTemplate.spec.ttlSecondsAfterFinished 3600 (1h), which the Job's own controller acts on first: remove one")},
-		row{job("shorter", native(time.Hour), annotated(wellknown.AnnotationTTLSucceeded, "10m"), annotated(wellknown.AnnotationTTLFailed, "1h")), ""},
-		row{job("protected", native(time.Hour), annotated(wellknown.AnnotationProtect, "true"), inTemplate(hold, "true")), warned(
-			"spec.ttlSecondsAfterFinished: the Job's own controller deletes by this field, whatever curfew.dev/protect says: remove one")},
-	)
-}
-
-// An annotation that does nothing is told so, or its author believes that it does.
-func TestAnnotationsWithoutEffect(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	cron := cronJob("cron")
-	cron.Annotations = map[string]string{wellknown.AnnotationTTL: "1d"}
-	deadline := "metadata.annotations[" + wellknown.AnnotationActiveDeadline + "]: has no effect on a "
-	s.creates(
-		row{cron, warned("metadata.annotations[" + wellknown.AnnotationTTL + "]: has no effect on a CronJob, which never finishes: remove it")},
-		row{job("job", annotated(wellknown.AnnotationActiveDeadline, "1h")), warned(deadline + "Job: set spec.activeDeadlineSeconds")},
-		row{pod("pod", corev1.RestartPolicyNever, wellknown.AnnotationActiveDeadline, "1h"), warned(deadline + "Pod: set spec.activeDeadlineSeconds")},
-	)
-}
-
-// A bad TTL label is warned about (--strict-labels denies it, see options_test.go), an expired one
-// denied.
-func TestTTLLabel(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	const field = "metadata.labels[curfew.dev/ttl]: "
-	soon := namespace("labelled")
-	soon.Labels = map[string]string{wellknown.LabelTTL: "30y"}
-	single := pod("single", corev1.RestartPolicyNever)
-	single.Labels = map[string]string{wellknown.LabelTTL: "1y"}
-	cron := cronJob("cron")
-	cron.Labels = map[string]string{wellknown.LabelTTL: "2020-02-30"}
-	bad := func(text string) string {
-		return warned(field + `"` + text + `" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`)
-	}
-	s.wouldCreate(
-		row{job("seconds", labelled("90s")), ""},
-		row{single, bad("1y")},
-		row{cron, bad("2020-02-30")},
-		row{soon, bad("30y")},
-		row{job("short", labelled("30s")), warned(field + "30s is under 60s: the Job is deleted 30s after its creation; use 60s or more")},
-		row{job("upper", labelled("1H")), warned(field + `"1H" is not a duration: write "1h", in lower case and without spaces`)},
-		row{job("eternal", labelled("99999d")), warned(field + `"99999d" is too long: at most 2147483647s (68 years)`)},
-		row{job("past", labelled("2020-12-24T003000Z")), denied("validate-marked.curfew.dev", field+"2020-12-24T003000Z expired at 2020-12-24T00:30:00Z, before the Job was created: use a later one")},
-		row{job("yesterday", labelled("2020-12-24")), denied("validate-marked.curfew.dev", field+restoredDate+"Job was created: use a later one")},
-		row{job("sum", labelled("1d12h")), ""},
-		row{job("date", labelled("2099-12-24")), ""},
-		row{job("instant", labelled("2099-12-24T003000Z")), ""},
-	)
-	// On an object that exists, its age counts.
-	s.expectSuccess(s.create(job("running", inTemplate(hold, "true"))))
-	s.expectStderr(s.kubectl("label", "job", "running", wellknown.LabelTTL+"=1y"), bad("1y"))
-	s.expectStderr(s.kubectl("label", "--overwrite", "job", "running", wellknown.LabelTTL+"=1d"))
-	s.expectStderr(s.kubectl("label", "job", "running", wellknown.LabelTTL+"-"))
-}
-
-// A refresh restarts the clock of a label; TestLabelsChangeRightBeforeExpiry has what the controller
-// makes of it.
-func TestRefreshedAt(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	const field = "metadata.annotations[curfew.dev/refreshed-at]: "
-	refreshed := func(at string) func(*batchv1.Job) { return annotated(wellknown.AnnotationRefreshedAt, at) }
-	s.wouldCreate(
-		row{job("now", labelled("1d"), refreshed(time.Now().UTC().Format(time.RFC3339))), ""},
-		row{job("future", labelled("1d"), refreshed("2099-01-01T00:00:00Z")), denied("validate-marked.curfew.dev", field+"2099-01-01T00:00:00Z is more than a minute in the future: use the present time")},
-		row{job("bad", labelled("1d"), refreshed("yesterday")), denied("validate-marked.curfew.dev", field+`"yesterday" is not an RFC 3339 time: use one such as 2026-12-24T00:30:00Z`)},
-		row{job("alone", refreshed("2026-01-01T00:00:00Z")), warned(field + "has no effect without a duration in label curfew.dev/ttl: add one, or remove the annotation")},
-	)
-}
-
-// Helm's own objects go with helm uninstall.
-func TestLabelOnAHelmRelease(t *testing.T) {
-	t.Parallel()
-	s := labelSpace(t)
-	revision := labelledAs("v1", "ConfigMap", "sh.helm.release.v1.web.v1", wellknown.LabelTTL, "1d", "owner", "helm")
-	s.eventually(row{revision, warned(labelField + "when this ConfigMap is deleted, the objects of its Helm release stay: use helm uninstall")})
-}
-
-// Where a value came from is for Curfew alone to say: a forged stamp would lift a value over the
-// bounds.
-func TestSourcesAreNotForAuthors(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationDefaultDeadline, "1h")
-	s.expectSuccess(s.create(job("build", inTemplate(hold, "true"))))
-	s.creates(row{job("forged", native(time.Hour), limited(time.Minute), annotated(wellknown.AnnotationTTLSource, "policy/platform"),
-		annotated(wellknown.AnnotationDeadlineSource, "policy/platform")), ""})
-	if got := s.getJob("forged").Annotations; got[wellknown.AnnotationTTLSource] != "object" || got[wellknown.AnnotationDeadlineSource] != "" {
-		t.Errorf("the forged sources became %v", got)
-	}
-	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `
-	const alone = " may only be written by Curfew: leave it unchanged, or remove it"
-	for _, key := range []string{wellknown.AnnotationTTLSource, wellknown.AnnotationDeadlineSource} {
-		s.expectRefusal(s.kubectl("annotate", "--overwrite", "job", "build", key+"=policy/platform"), refusal+"metadata.annotations["+key+"]:"+alone)
-	}
-	s.expectStderr(s.kubectl("annotate", "job", "build", wellknown.AnnotationTTLSource+"-"))
-	s.expectRefusal(s.kubectl("annotate", "job", "build", wellknown.AnnotationTTLSource+"=namespace/"+s.name),
-		refusal+"metadata.annotations["+wellknown.AnnotationTTLSource+"]:"+alone)
-}
-
 // No default reaches what has a controller owner, and yet what such an object says itself counts
 // (KEP-592: owners do not block deletion).
 func TestExplicitTTLOfOwnedObjectsCounts(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "1s", wellknown.AnnotationDefaultDeadline, "1h")...)
 	owner := s.newJob(job("owner", ttl(hour), inTemplate(hold, "true")))
 	owned := func(j *batchv1.Job) {

@@ -93,7 +93,7 @@ func (r render) object(name, rest string) string {
 // An unknown kind is admitted as Jobs are, once it has a KindProfile, and costs nothing without
 // one.
 func TestKindProfileBringsAdmission(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d", wellknown.AnnotationMaxTTL, "7d")
 	r := render{"admission.e2e.example.com"}
 	s.apply(r.role())

@@ -2,12 +2,9 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -29,7 +26,7 @@ func labelledAs(apiVersion, kind, name string, labels ...string) map[string]any 
 // A label is reviewed on whatever kind it stands, built in or custom, namespaced or not: when it
 // comes and when it changes.
 func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t, wellknown.AnnotationMaxTTL, "90d")
 	thing := s.define("Thing", s.name+".example.com", true, version{name: "v1", storage: true})
 	site := s.define("Site", s.name+".example.com", false, version{name: "v1", storage: true})
@@ -66,7 +63,7 @@ func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 
 // kubectl curfew explain says who deleted a cluster-scoped object, by an Event in namespace default.
 func TestWhoDeletedAClusterScopedObject(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	site := s.define("Site", s.name+".example.com", false, version{name: "v1", storage: true})
 	s.grant("e2e-"+s.name, site)
@@ -79,7 +76,7 @@ func TestWhoDeletedAClusterScopedObject(t *testing.T) {
 
 // The samples of policies: 90 days at most, and not after the end of the year.
 func TestLabelPolicySamples(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	text, err := os.ReadFile("../../manifests/samples/8-labels.yaml")
 	s.ok(err)
@@ -109,7 +106,7 @@ func TestLabelPolicySamples(t *testing.T) {
 
 // A label is a delete permission in disguise, on any kind, and needs one of the controller's.
 func TestLabelOfThoseWhoMayNotDelete(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s, resource := custom(t)
 	thing := func(name string) map[string]any {
 		return labelledAs(resource.Group+"/v1", "Thing", name, wellknown.LabelTTL, "1d")
@@ -124,78 +121,4 @@ func TestLabelOfThoseWhoMayNotDelete(t *testing.T) {
 		warned(labelField+"sets when this Thing is deleted"+s.notYours("Thing")), warned(controller))
 	s.grant("e2e-"+s.name, resource)
 	s.eventually(row{thing("c"), ""})
-}
-
-// A label on a Namespace takes along all that is in it; whoever may delete that Namespace alone may
-// put it there.
-func TestLabelOnANamespace(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	s.expectSuccess(s.kubectl("create", "clusterrole", "e2e-"+s.name, "--verb=get,patch", "--resource=namespaces"))
-	s.expectSuccess(s.kubectl("create", "clusterrolebinding", "e2e-"+s.name, "--clusterrole=e2e-"+s.name, "--user=e2e-ann", "--user=e2e-bob"))
-	s.Cleanup(func() { s.afterwards("delete", "clusterrole,clusterrolebinding", "e2e-"+s.name) })
-	s.expectSuccess(s.kubectl("create", "role", "bob", "--verb=delete", "--resource=namespaces"))
-	s.expectSuccess(s.kubectl("create", "rolebinding", "bob", "--role=bob", "--user=e2e-bob"))
-	user := warned(labelField + "sets when this Namespace is deleted" + notYours)
-	label := func(who, value string) string {
-		s.Helper()
-		return s.expectSuccess(s.kubectl("--as="+who, "label", "--overwrite", "namespace", s.name, wellknown.LabelTTL+"="+value)).stderr
-	}
-	if said := label("e2e-ann", "30d"); !strings.Contains(said, user) {
-		t.Errorf("kubectl said %q, want %q", said, user)
-	}
-	if said := label("e2e-bob", "31d"); strings.Contains(said, user) {
-		t.Errorf("kubectl said %q to one who may delete it", said)
-	}
-	s.expectSuccess(s.kubectl("label", "namespace", s.name, wellknown.LabelTTL+"-"))
-}
-
-// A warning tells users who write a label's key as an annotation, or the other way round.
-func TestLabelsAndAnnotationsMixedUp(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	asLabel := func(key string) string {
-		return warned("metadata.labels[" + key + "]: is an annotation, and has no effect as a label: set metadata.annotations[" + key + "]")
-	}
-	asAnnotation := warned("metadata.annotations[curfew.dev/ttl]: is a label, and has no effect as an annotation: set metadata.labels[curfew.dev/ttl]")
-	task := pod("task", corev1.RestartPolicyNever)
-	task.Labels = map[string]string{wellknown.AnnotationTTL: "1h"}
-	here := namespace("mixed-up")
-	here.Labels = map[string]string{wellknown.AnnotationDefaultTTL: "1h"}
-	var anything []row
-	for _, key := range append([]string{wellknown.AnnotationActiveDeadline}, wellknown.TTLAnnotations...) {
-		said := warned("metadata.labels[" + key + "]: is an annotation, and has no effect as a label: a ConfigMap has no TTL after finished; use label curfew.dev/ttl")
-		if key == wellknown.AnnotationActiveDeadline {
-			said = asLabel(key)
-		}
-		anything = append(anything, row{labelledAs("v1", "ConfigMap", fmt.Sprintf("a%d", len(anything)), key, "1h"), said})
-	}
-	s.eventually(anything[0]) // once the API server sends labels on all kinds to Curfew
-	s.creates(append(anything,
-		row{job("annotation", annotated(wellknown.LabelTTL, "1d")), asAnnotation + ", or annotation curfew.dev/ttl-after-finished"},
-		row{task, asLabel(wellknown.AnnotationTTL)},
-	)...)
-	s.wouldCreate(row{here, asLabel(wellknown.AnnotationDefaultTTL)})
-	s.expectStderr(s.kubectl("create", "deployment", "web", "--image=web"))
-	s.expectStderr(s.kubectl("annotate", "deployment", "web", wellknown.LabelTTL+"=1d"), asAnnotation)
-	s.expectStderr(s.kubectl("annotate", "deployment", "web", "example.com/note=x"))
-}
-
-// A misspelt key has no effect, and a key of a Namespace has none elsewhere. The Namespace is sent
-// to Curfew for its misspelt key alone, the Job for its TTL.
-func TestMisspeltKeysAreWarnedAbout(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	unknown := func(path, near string) string {
-		return warned(path + ": is not a key of Curfew, and has no effect: did you mean " + near + "?")
-	}
-	here := namespace("misspelt")
-	here.Annotations = map[string]string{"curfew.dev/defualt-ttl": "1h"}
-	s.wouldCreate(row{here, unknown("metadata.annotations[curfew.dev/defualt-ttl]", "annotation curfew.dev/default-ttl")})
-	s.expectStderr(s.kubectl("annotate", "namespace", s.name, "curfew.dev/max-tlt=1h"), unknown("metadata.annotations[curfew.dev/max-tlt]", "annotation curfew.dev/max-ttl"))
-	s.expectStderr(s.kubectl("annotate", "namespace", s.name, "example.com/note=x"))
-	s.creates(
-		row{job("misspelt", annotated(wellknown.AnnotationTTL, "1h"), annotated("curfew.dev/ttl-after-faild", "1d")), unknown("metadata.annotations[curfew.dev/ttl-after-faild]", "annotation curfew.dev/ttl-after-failed")},
-		row{job("misplaced", annotated(wellknown.AnnotationTTL, "1h"), annotated(wellknown.AnnotationMaxTTL, "1d")), warned("metadata.annotations[curfew.dev/max-ttl]: has no effect on a Job, only on a Namespace: set it on namespace \"" + s.name + "\"")},
-	)
 }

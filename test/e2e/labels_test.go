@@ -19,7 +19,10 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+var (
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	jobs       = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+)
 
 // objects is a client for any kind.
 func (s *space) objects(resource schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
@@ -73,6 +76,13 @@ var grantOnce sync.Once
 func labelSpace(t *testing.T, annotations ...string) *space {
 	t.Helper()
 	s := newSpace(t, annotations...)
+	s.grantConfigMaps()
+	s.follow("ConfigMap", configMaps)
+	return s
+}
+
+func (s *space) grantConfigMaps() {
+	s.Helper()
 	grantOnce.Do(func() {
 		s.grant("e2e-config-maps", configMaps)
 		s.awaitWatched("ConfigMap", true)
@@ -81,8 +91,6 @@ func labelSpace(t *testing.T, annotations ...string) *space {
 			return s.kubectlInput(s.manifest(expired), "create", "--dry-run=server", "-f", "-").failed, nil
 		})
 	})
-	s.follow("ConfigMap", configMaps)
-	return s
 }
 
 // grant lets the controller list, watch and delete kinds, by a ClusterRole that the one in
@@ -136,14 +144,15 @@ func grep(text, what string) (out []string) {
 // second earlier.
 func (s *space) justBefore(at time.Time) {
 	s.Helper()
-	canaries := newSpace(s.T)
-	canaries.awaitGone(canaries.finishJob("canary", at.Add(-3*second), ttl(2*second)))
+	in, name := s.canary()
+	in.newConfigMap(name, wellknown.LabelTTL, lifetime.FormatDuration(max(second, time.Until(at).Truncate(second)-second)))
+	in.awaitAbsent(configMaps, name)
 }
 
 // A label may be put on, lowered, raised, refreshed and taken off, right before the object is due as
 // well.
 func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
 	margin := s.slack(3 * second)
 	life := 6*second + 2*margin
@@ -182,7 +191,7 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 	s.stillThere(raised)
 	s.notEarly(s.awaitDeletion(raised), expiry.Add(margin))
 	s.notEarly(s.awaitDeletion(refreshed), at.Add(life))
-	s.outlast(expiry)
+	s.outlastLabel(expiry)
 	for _, kept := range []metav1.Object{taken, spoiled, protected} {
 		s.stillThere(kept)
 	}
@@ -193,19 +202,19 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 // S1: the label changes while the DELETE is under way. Whoever deletes by name or by UID alone
 // deletes it now.
 func TestLabelChangedUnderTheDelete(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, patch := range map[string]string{
 		"raised":    `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":"30d"}}}`,
 		"taken":     `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":null}}}`,
 		"protected": `{"metadata":{"annotations":{"` + wellknown.AnnotationProtect + `":"true"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := labelSpace(t)
 			expiry := s.ahead(3 * second)
 			defer suite.proxy.BeforeDelete(s.name, "it", func() { s.okInHook(s.patchConfigMap("it", patch)) })()
 			it := s.newConfigMap("it", wellknown.LabelTTL, until(expiry))
-			s.outlast(expiry)
+			s.outlastLabel(expiry)
 			s.stillThere(it)
 			s.onlyConflicts("it")
 		})
@@ -214,12 +223,12 @@ func TestLabelChangedUnderTheDelete(t *testing.T) {
 
 // A TTL and a label on one Job: the earlier deletes it, and the other one changes nothing.
 func TestTheEarlierOfTTLAndLabel(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t)
-	start := now()
-	early, late := start.Add(4*second), start.Add(30*second)
+	wait, start := s.slack(4*second), now()
+	early, late := start.Add(wait), start.Add(wait+30*second)
 	byLabel := s.finishJob("by-label", start, ttl(hour), labelled(until(early)))
-	byTTL := s.finishJob("by-ttl", start, ttl(4*second), labelled(until(late)))
+	byTTL := s.finishJob("by-ttl", start, ttl(wait), labelled(until(late)))
 	running := s.newJob(job("running", labelled(until(early)), inTemplate(hold, "true")))
 	s.notEarly(s.awaitDeletion(byLabel), early)
 	s.notEarly(s.awaitDeletion(byTTL), early)
@@ -238,7 +247,7 @@ func TestTheEarlierOfTTLAndLabel(t *testing.T) {
 
 // Protected namespaces, Curfew's own objects and what lies outside of the bounds are not touched.
 func TestLabelsThatAreNotCarriedOut(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t, wellknown.AnnotationMaxTTL, "1h")
 	const due = "2s"
 	own := s.newConfigMap("own", wellknown.LabelTTL, due, wellknown.LabelPartOf, wellknown.PartOfCurfew) // which is no protection
@@ -260,5 +269,5 @@ func TestLabelsThatAreNotCarriedOut(t *testing.T) {
 	gone := s.newConfigMap("gone", wellknown.LabelTTL, due)
 	s.awaitGone(gone)
 	s.awaitGone(own)
-	s.outlast(now().Add(2 * second))
+	s.outlastLabel(now().Add(2 * second))
 }

@@ -119,19 +119,6 @@ func (s *space) complete(created *batchv1.Job, at time.Time) (*batchv1.Job, erro
 	return suite.cluster.Client.BatchV1().Jobs(s.name).UpdateStatus(s.ctx, created, metav1.UpdateOptions{})
 }
 
-// outlast returns when Curfew has deleted a canary that was due two seconds after an instant:
-// whatever was due at that instant, and was tried again a second later, would have been deleted by
-// then. It works in a space of its own, whose annotations leave it alone.
-func (s *space) outlast(at time.Time) {
-	s.Helper()
-	canaries := newSpace(s.T)
-	if present := time.Now(); present.After(at) {
-		at = present
-	}
-	at = at.Truncate(time.Second).Add(time.Second)
-	canaries.awaitGone(canaries.finishJob("canary", at, ttl(2*time.Second)))
-}
-
 // slack is a time that suffices for what a test does before an instant: longer on a machine that is
 // slower, or busy with other tests.
 func (s *space) slack(d time.Duration) time.Duration {

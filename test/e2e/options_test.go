@@ -51,24 +51,6 @@ func TestLeaderIsKilled(t *testing.T) {
 	}
 }
 
-// With --native-ttl=off defaults are annotations, which no other controller reads.
-func TestNativeTTLOff(t *testing.T) {
-	s := newSpace(t, wellknown.AnnotationDefaultTTL, "3s")
-	port := suite.webhook.WebhookPort
-	s.ok(suite.webhook.Stop(s.ctx))
-	s.ok(startWebhook(s.ctx, port, "--native-ttl=off"))
-	defer func() {
-		s.ok(suite.webhook.Stop(s.ctx))
-		s.ok(startWebhook(s.ctx, port))
-	}()
-	s.expectStderr(s.create(job("build")), `Warning: curfew: curfew.dev/ttl-after-finished defaulted to 3s from namespace "`+s.name+`"`)
-	created := s.getJob("build")
-	if created.Spec.TTLSecondsAfterFinished != nil {
-		t.Errorf("the native field became %d", *created.Spec.TTLSecondsAfterFinished)
-	}
-	s.notEarly(s.awaitDeletion(created), s.awaitJobFinish(created).Add(3*second))
-}
-
 // With --strict-labels a label that cannot be read is denied, with --require-delete a TTL of users
 // who may not delete, and with --expired-labels=warn an expired label is not.
 func TestStrictOptions(t *testing.T) {
@@ -183,7 +165,7 @@ func TestControllerDryRun(t *testing.T) {
 
 // Nothing is deleted in the namespaces that --protect names.
 func TestProtectedNamespaces(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	system := *s
 	system.name = metav1.NamespaceSystem
@@ -222,7 +204,7 @@ func TestProtectedNamespacesGetNoDefault(t *testing.T) {
 
 // The metrics tell what was done, and how late.
 func TestMetrics(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.awaitGone(s.finishJob("due", now(), ttl(second)))
 	s.awaitLog(suite.controller.Log, s.name+"/due", "deleted") // which comes after the counters

@@ -130,17 +130,3 @@ func TestConnectionsBreak(t *testing.T) {
 	refuse()
 	s.awaitGone(missed)
 }
-
-// SIGTERM ends a controller in order and at once; a successor takes over.
-func TestGracefulShutdown(t *testing.T) {
-	s := newSpace(t)
-	defer restartController(s)()
-	due := s.finishJob("due", now(), ttl(4*second))
-	s.ok(suite.controller.Stop(s.ctx))
-	if err := suite.controller.Err(); err != nil {
-		t.Errorf("it ended with %v, want code 0", err)
-	}
-	s.ok(startController(s.ctx))
-	finish, _ := harness.JobFinish(due)
-	s.notEarly(s.awaitDeletion(due), finish.Add(4*second))
-}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
@@ -38,7 +39,7 @@ func (s *space) asController() string {
 // A controller creates a ReplicaSet from a template with a TTL label, which no rule denies. The
 // Pods, which the ReplicaSet would create again and again, stay; a label of a Pod's own counts.
 func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	root := s.newConfigMap("root")
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}
@@ -65,7 +66,7 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 			return err == nil && len(events.Items) > 0 && strings.Contains(events.Items[0].Message, "comes from the template of ReplicaSet web"), err
 		})
 	}
-	s.outlast(now())
+	s.outlastLabel(now())
 	for i := range first.Items {
 		if sent := suite.proxy.Deletes(s.name, first.Items[i].Name); len(sent) != 0 {
 			t.Errorf("DELETEs of %s: %+v", first.Items[i].Name, sent)
@@ -80,7 +81,7 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 // A ReplicationController without labels gets its template's from the API server, and is kept. One
 // with a label of its own expires.
 func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := labelSpace(t) // The owner is a ConfigMap, which the controller must be able to read.
 	controllers := corev1.SchemeGroupVersion.WithResource("replicationcontrollers")
 	s.grant("e2e-replication-controllers", controllers)
@@ -125,148 +126,124 @@ func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
 	}
 }
 
-// The template of any other workload is read, too.
-func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	root := s.newConfigMap("root")
-	labels := map[string]string{"app": "web", wellknown.LabelTTL: until(s.ahead(10 * second))}
-	// Without labels of its own a ReplicationController gets its template's.
-	meta := metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "web"}, OwnerReferences: []metav1.OwnerReference{
-		{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}}}
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(corev1.RestartPolicyAlways)}
-	s.expectSuccess(s.kubectlInput(s.manifest(
-		&appsv1.StatefulSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"}, ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
-			Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template}},
-		&corev1.ReplicationController{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ReplicationController"}, ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{
-			Replicas: ptr.To[int32](1), Selector: map[string]string{"app": "web"}, Template: &template}},
-		&appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}, ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template}},
-	), "create", "-f", "-", s.asController()))
-	// No Node here has a kubelet, so the DaemonSet's Pod is not its controller's.
-	daemon, err := suite.cluster.Client.AppsV1().DaemonSets(s.name).Get(s.ctx, "web", metav1.GetOptions{})
-	s.ok(err)
-	own := pod("daemon", corev1.RestartPolicyAlways, hold, "true")
-	own.Labels, own.OwnerReferences = labels, []metav1.OwnerReference{*metav1.NewControllerRef(daemon, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
-	s.newPod(own)
-	for _, kind := range []string{"StatefulSet", "ReplicationController", "DaemonSet"} {
-		s.poll("an Event on the Pod of the "+kind, func(ctx context.Context) (bool, error) {
-			events, err := suite.cluster.Client.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=Kept,involvedObject.kind=Pod"})
-			return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
-				return strings.Contains(e.Message, "comes from the template of "+kind+" web")
-			}), err
-		})
-	}
-	s.outlast(now())
-	list, err := suite.cluster.Client.CoreV1().Pods(s.name).List(s.ctx, metav1.ListOptions{})
-	s.ok(err)
-	for i := range list.Items {
-		if sent := suite.proxy.Deletes(s.name, list.Items[i].Name); len(sent) != 0 {
-			t.Errorf("DELETEs of %s: %+v", list.Items[i].Name, sent)
-		}
-	}
-}
-
 // A namespace turns to dry-run while objects with an explicit TTL and a label wait.
 func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
-	wait := s.slack(15 * second)
-	at := now()
-	explicit := s.finishJob("explicit", at, ttl(wait))
-	labelled := s.newJob(job("labelled", inTemplate(hold, "true")))
-	s.expectSuccess(s.kubectl("label", "job", "labelled", wellknown.LabelTTL+"="+until(at.Add(wait))))
-	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMode+"=dry-run"))
-	if !time.Now().Before(at.Add(wait - 3*second)) {
-		t.Fatal("this machine was too slow for the test to say anything")
-	}
-	s.outlast(at.Add(wait))
-	s.stillThere(explicit)
-	s.stillThere(labelled)
-	for _, name := range []string{"explicit", "labelled"} {
-		for _, sent := range suite.proxy.Deletes(s.name, name) {
-			if len(sent.Options.DryRun) == 0 {
-				t.Errorf("a DELETE of %s was sent that is no dry run", name)
-			}
+	inTime(t, 6*second, func(wait time.Duration) bool {
+		at, said := now(), true
+		explicit := s.finishJob("explicit-"+wait.String(), at, ttl(wait))
+		labelled := s.newJob(job("labelled-"+wait.String(), inTemplate(hold, "true"), labelled(lifetime.FormatDuration(wait))))
+		s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMode+"=dry-run"))
+		if time.Now().Before(at.Add(wait - 3*second)) { // In three seconds Curfew has read that.
+			s.outlast(at.Add(wait))
+			s.outlastLabel(at.Add(wait + second))
+			s.stillThere(explicit)
+			s.stillThere(labelled)
+			s.onlyDryRuns(explicit.Name)
+			s.onlyDryRuns(labelled.Name)
+		} else {
+			said = false
+		}
+		s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMode+"-"))
+		s.awaitGone(explicit)
+		s.awaitGone(labelled)
+		return said
+	})
+}
+
+// onlyDryRuns fails the test if a DELETE of an object was sent that is no dry run.
+func (s *space) onlyDryRuns(name string) {
+	s.Helper()
+	for _, sent := range suite.proxy.Deletes(s.name, name) {
+		if len(sent.Options.DryRun) == 0 {
+			s.Errorf("WRONG DELETE: one of %s was sent that is no dry run", name)
 		}
 	}
-	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMode+"-"))
-	s.awaitGone(explicit)
-	s.awaitGone(labelled)
 }
 
 // The owner of a finished Job is deleted while the Job's TTL runs. Curfew neither reads nor deletes
 // what the garbage collector deleted or is deleting, nor a new Job of that name. An orphan keeps
 // its TTL.
 func TestOwnerDeletedWhileATTLRuns(t *testing.T) {
-	t.Parallel()
-	const long = 20 * second // The garbage collector of a busy machine comes late.
+	parallel(t)
 	for name, c := range map[string]struct {
 		propagation metav1.DeletionPropagation
 		finalizers  []string
-		then        func(s *space, job *batchv1.Job, expiry time.Time)
+		// then reports whether the garbage collector was faster than the TTL.
+		then func(s *space, job *batchv1.Job, expiry time.Time) bool
 	}{
-		"collected": {metav1.DeletePropagationBackground, nil, func(s *space, job *batchv1.Job, expiry time.Time) {
+		"collected": {metav1.DeletePropagationBackground, nil, func(s *space, job *batchv1.Job, expiry time.Time) bool {
 			s.awaitGone(job)
 			next := s.finishJob("build", now())
-			s.tooSlowFrom(expiry)
+			if !time.Now().Before(expiry) {
+				return false
+			}
 			s.outlast(expiry)
 			s.stillThere(next)
+			return true
 		}},
-		"terminating": {metav1.DeletePropagationBackground, []string{foreignFinalizer}, func(s *space, job *batchv1.Job, expiry time.Time) {
+		"terminating": {metav1.DeletePropagationBackground, []string{foreignFinalizer}, func(s *space, job *batchv1.Job, expiry time.Time) bool {
 			s.awaitDeletion(job)
-			s.tooSlowFrom(expiry)
+			if !time.Now().Before(expiry) {
+				return false
+			}
 			s.outlast(expiry)
 			if got := s.getJob("build"); got == nil || !slices.Contains(got.Finalizers, foreignFinalizer) {
 				s.Errorf("the Job became %+v, want that it waits for its finalizer", got)
 			}
 			s.patchJob("build", `{"metadata":{"finalizers":null}}`)
 			s.awaitGone(job)
+			return true
 		}},
-		"orphaned": {metav1.DeletePropagationOrphan, nil, func(s *space, job *batchv1.Job, expiry time.Time) {
+		"orphaned": {metav1.DeletePropagationOrphan, nil, func(s *space, job *batchv1.Job, expiry time.Time) bool {
 			deletion := s.awaitDeletion(job)
 			if len(suite.proxy.Deletes(s.name, "build")) == 0 {
-				s.Skip("the garbage collector deleted the Job: it had not seen the Job yet when the owner was deleted")
+				return false // The garbage collector deleted the Job, which it had not seen when the owner was deleted.
 			}
 			s.notEarly(deletion, expiry)
 			history := s.observer.History(job.UID)
 			if last := history[len(history)-1]; len(last.GetOwnerReferences()) > 0 {
 				s.Errorf("when it was deleted it still had the owners %v", last.GetOwnerReferences())
 			}
+			return true
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSpace(t)
-			root := s.newConfigMap("root")
-			var requests atomic.Int32
-			defer suite.proxy.Handle(func(_ http.ResponseWriter, r *http.Request) bool {
-				if resource, namespace, _ := harness.Target(r.URL.Path); resource == "jobs" && namespace == s.name {
-					requests.Add(1)
+			parallel(t)
+			inTime(t, 6*second, func(long time.Duration) bool {
+				s := newSpace(t)
+				requests := s.jobRequests()
+				root := s.newConfigMap("root")
+				finish := now()
+				job := s.finishJob("build", finish, ttl(long), func(j *batchv1.Job) {
+					j.Finalizers = c.finalizers
+					j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "root", UID: root.GetUID(), Controller: ptr.To(true)}}
+				})
+				s.ok(s.objects(configMaps).Namespace(s.name).Delete(s.ctx, "root", metav1.DeleteOptions{PropagationPolicy: &c.propagation}))
+				if !c.then(s, job, finish.Add(long)) {
+					return false
 				}
-				return false
-			})()
-			finish := now()
-			job := s.finishJob("build", finish, ttl(long), func(j *batchv1.Job) {
-				j.Finalizers = c.finalizers
-				j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "root", UID: root.GetUID(), Controller: ptr.To(true)}}
+				if got := requests.Load(); got > 0 && name != "orphaned" {
+					t.Errorf("the controller sent %d requests for Jobs of the namespace", got)
+				}
+				if lines := logLines(suite.controller.Log, s.name+"/", `"level":"error"`); len(lines) > 0 {
+					t.Errorf("the controller logged:\n%s", strings.Join(lines, "\n"))
+				}
+				return true
 			})
-			s.ok(s.objects(configMaps).Namespace(s.name).Delete(s.ctx, "root", metav1.DeleteOptions{PropagationPolicy: &c.propagation}))
-			c.then(s, job, finish.Add(long))
-			if got := requests.Load(); got > 0 && name != "orphaned" {
-				t.Errorf("the controller sent %d requests for Jobs of the namespace", got)
-			}
-			if lines := logLines(suite.controller.Log, s.name+"/", `"level":"error"`); len(lines) > 0 {
-				t.Errorf("the controller logged:\n%s", strings.Join(lines, "\n"))
-			}
 		})
 	}
 }
 
-// tooSlowFrom ends a test that did not get so far by an instant, and can say nothing.
-func (s *space) tooSlowFrom(at time.Time) {
-	s.Helper()
-	if !time.Now().Before(at) {
-		s.Fatal("this machine was too slow for the test to say anything")
-	}
+// jobRequests counts the requests of the controller for Jobs of the space.
+func (s *space) jobRequests() *atomic.Int32 {
+	var requests atomic.Int32
+	s.Cleanup(suite.proxy.Handle(func(_ http.ResponseWriter, r *http.Request) bool {
+		if resource, namespace, _ := harness.Target(r.URL.Path); resource == "jobs" && namespace == s.name {
+			requests.Add(1)
+		}
+		return false
+	}))
+	return &requests
 }

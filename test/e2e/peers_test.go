@@ -229,13 +229,43 @@ func isTrue(object metav1.Object, kind string) (since time.Time, yes bool) {
 // awaitRunning waits until the Pods of a TrainJob run.
 func (s peerSpace) awaitRunning(job metav1.Object) {
 	s.Helper()
+	if !s.runsInTime(job) {
+		s.Fatalf("%s exceeded its deadline before it ran", job.GetName())
+	}
+}
+
+// runsInTime waits until the Pods of a TrainJob run, and returns false if its deadline came before.
+func (s peerSpace) runsInTime(job metav1.Object) bool {
+	s.Helper()
 	running := map[types.UID]bool{}
-	s.await("two running Pods of "+job.GetName(), func(e harness.Event) bool {
+	return s.beforeItsDeadline(job, "to have two running Pods", func(e harness.Event) bool {
 		if pod := e.Pod(); pod != nil && belongs(pod, job) && pod.Status.Phase == corev1.PodRunning {
 			running[pod.UID] = true
 		}
 		return len(running) == 2
 	})
+}
+
+// beforeItsDeadline waits for a condition, and returns false if a TrainJob failed before.
+func (s peerSpace) beforeItsDeadline(job metav1.Object, what string, condition func(harness.Event) bool) (reached bool) {
+	s.Helper()
+	s.await(job.GetName()+" "+what, func(e harness.Event) bool {
+		reached = condition(e)
+		return reached || e.Kind == "TrainJob" && e.GetUID() == job.GetUID() && exceeded(e)
+	})
+	return reached
+}
+
+// trainUntil creates a TrainJob whose Pods run when its deadline comes. On a busy machine they may
+// start later. Then another one has twice the time.
+func (s peerSpace) trainUntil(name, runtime string, least time.Duration) (job *unstructured.Unstructured, due time.Time) {
+	s.Helper()
+	inTime(s.T, least, func(deadline time.Duration) bool {
+		job = s.train(fmt.Sprintf("%s-%d", name, int(deadline.Seconds())), runtime, deadlined(deadline))
+		due = job.GetCreationTimestamp().Add(deadline)
+		return s.runsInTime(job)
+	})
+	return job, due
 }
 
 // belongs goes by the label that JobSet puts on Pods and Jobs; the JobSet of a TrainJob has its
@@ -304,7 +334,7 @@ func (s peerSpace) awaitStopped(job metav1.Object) time.Time {
 // the second creates the JobSet again. Trainer or Curfew deletes it again.
 func (s peerSpace) staysStopped(job metav1.Object, from time.Time, long time.Duration) {
 	s.Helper()
-	s.outlast(from.Add(long))
+	s.outlastDeadline(from.Add(long))
 	s.awaitStopped(job)
 	if now := s.getTrainJob(job.GetName()); now.GetUID() != job.GetUID() || now.GetDeletionTimestamp() != nil || !exceeded(now) {
 		s.Errorf("at the end its conditions are %v", conditions(now))
@@ -321,6 +351,7 @@ func (s peerSpace) untouched(job metav1.Object) {
 			s.Errorf("at %s %s %s was %s, its conditions %v", e.At.Format(time.TimeOnly), e.Kind, e.GetName(), e.Type, conditions(e))
 		}
 	}
+	s.stillThere(job)
 }
 
 // awaitAllGone waits until a TrainJob, and all that it brought about, is gone.

@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -12,7 +15,7 @@ import (
 // A finished TrainJob is deleted by the TTL of its runtime, with its JobSet, Jobs and Pods: at once
 // with 0, and without one never.
 func TestPeersRuntimeTTL(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	s.newRuntime("zero", false, noted(wellknown.AnnotationTTL, "0"))
 	s.newRuntime("soon", false, noted(wellknown.AnnotationTTL, "10s"))
@@ -34,20 +37,28 @@ func TestPeersRuntimeTTL(t *testing.T) {
 // What the runtime says is read at the moment of deletion: an edit applies to what runs, and with
 // backfill to what has finished. One that is gone keeps.
 func TestPeersRuntimeChanges(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
-	for name, ttl := range map[string]string{"shortened": "1h", "lengthened": "15s", "gone": "1h"} {
+	for name, ttl := range map[string]string{"shortened": "1h", "gone": "1h"} {
 		s.newRuntime(name, false, noted(wellknown.AnnotationTTL, ttl))
 	}
-	shortened, lengthened, gone := s.train("shortened", "shortened"), s.train("lengthened", "lengthened"), s.train("orphan", "gone")
-	end := s.awaitComplete(lengthened)
-	s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "lengthened", wellknown.AnnotationTTL+"=1h"))
+	shortened, gone := s.train("shortened", "shortened"), s.train("orphan", "gone")
+	var lengthened *unstructured.Unstructured
+	var due time.Time
+	inTime(t, 8*second, func(ttl time.Duration) bool {
+		name := fmt.Sprintf("lengthened-%d", int(ttl.Seconds()))
+		s.newRuntime(name, false, noted(wellknown.AnnotationTTL, ttl.String()))
+		lengthened = s.train(name, name)
+		due = s.awaitComplete(lengthened).Add(ttl)
+		s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", name, wellknown.AnnotationTTL+"=1h"))
+		return time.Now().Before(due.Add(-2 * second))
+	})
 	s.awaitComplete(gone)
 	s.expectSuccess(s.kubectl("delete", "trainingruntime", "gone", "--wait=false"))
 	s.expectSuccess(s.kubectl("annotate", "--overwrite", "trainingruntime", "shortened", wellknown.AnnotationTTL+"=2s", wellknown.AnnotationBackfill+"=true"))
 	s.awaitComplete(shortened)
 	s.awaitAllGone(shortened)
-	s.outlast(end.Add(15 * second))
+	s.outlast(due)
 	s.untouched(lengthened)
 	s.untouched(gone)
 	if s.runtimeExists("gone") {
@@ -71,7 +82,7 @@ func (s peerSpace) runtimeExists(name string) bool {
 
 // Created suspended and resumed, a TrainJob has its TTL from when it finished.
 func TestPeersSuspendedJobThatFinishes(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
 	s.newRuntime("torch", false, noted(wellknown.AnnotationTTL, "8s"))
 	job := s.train("late", "torch", at("spec.suspend", true))
@@ -85,12 +96,10 @@ func TestPeersSuspendedJobThatFinishes(t *testing.T) {
 
 // An object that a deadline failed has finished: its TTL applies.
 func TestPeersDeadlineThenTTL(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newPeerSpace(t)
-	s.newRuntime("torch", true, noted(wellknown.AnnotationTTL, "20s"))
-	job := s.train("both", "torch", deadlined(15*second))
-	s.awaitRunning(job)
-	event := s.awaitExceeded(job, job.GetCreationTimestamp().Add(15*second))
-	failed, _ := failure(event)
-	s.notEarly(s.awaitAllGone(job), failed.LastTransitionTime.Add(20*second))
+	s.newRuntime("torch", true, noted(wellknown.AnnotationTTL, "8s"))
+	job, due := s.trainUntil("both", "torch", 8*second)
+	failed, _ := failure(s.awaitExceeded(job, due))
+	s.notEarly(s.awaitAllGone(job), failed.LastTransitionTime.Add(8*second))
 }

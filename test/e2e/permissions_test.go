@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ var unreached = map[string]string{
 	"curfew-cleanup get jobs.batch":                                     "reads a Job again that changed since it was listed",
 	"curfew-cleanup get namespaces":                                     "must be allowed before a condition sees a namespaceObject of the controller's",
 	"curfew-cleanup get pods":                                           "reads a Pod again that changed since it was listed",
+	"curfew-controller delete clustercleanupreports.curfew.dev":         "deletes old reports, as those in namespaces",
 	"curfew-controller get cleanupapprovals.curfew.dev":                 "reads an approval again before a later batch of the run",
 	"curfew-controller get clustercleanupapprovals.curfew.dev":          "the same",
 	"curfew-controller get nodes":                                       "counts Pods whose Node is gone: controller/tally tests that",
@@ -66,7 +68,7 @@ func judgeGrants(used map[string]bool, excepted map[string]string) error {
 
 // What everyGrantUsed must notice.
 func TestGrantsAreJudged(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	excepted := map[string]string{"a get pods": "happens by chance"}
 	for name, c := range map[string]struct {
 		used map[string]bool
@@ -82,4 +84,15 @@ func TestGrantsAreJudged(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// wholeRun reports whether all tests ran but those that make test-full PART=peers runs, as in make test.
+func wholeRun() bool {
+	value := func(name string) string {
+		if one := flag.Lookup(name); one != nil {
+			return one.Value.String()
+		}
+		return ""
+	}
+	return value("test.run") == "" && (value("test.skip") == "" || value("test.skip") == "^TestPeers")
 }

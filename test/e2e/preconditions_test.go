@@ -21,7 +21,7 @@ import (
 // or finalizers of its own. Curfew falls back there to a fresh read and the UID; the day that this
 // is mended, this test says so.
 func TestPreconditionsAreHonoured(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	type kind struct {
 		resource   schema.GroupVersionResource
 		object     string // JSON
@@ -116,7 +116,7 @@ func TestPreconditionsAreHonoured(t *testing.T) {
 
 // A Job that can only be deleted by its UID goes all the same, after a fresh look, and is counted.
 func TestJobWithTheOrphanFinalizer(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	due := s.finishJob("due", now(), ttl(second), func(j *batchv1.Job) { j.Finalizers = []string{metav1.FinalizerOrphanDependents} })
 	s.awaitGone(due)

@@ -9,7 +9,7 @@ import (
 // What a preview shows is what the run then deletes and skips, and it shows nothing that the
 // policy's account, or a user who may not impersonate it, may not list (S10).
 func TestPreviewIsRight(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.apply(strings.Join([]string{
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: a1, labels: {app: a}}}`,
@@ -26,7 +26,7 @@ func TestPreviewIsRight(t *testing.T) {
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: tenant}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenant}, subjects: [{kind: ServiceAccount, name: tenant}]}`,
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}`,
 	}, "\n---\n"))
-	name := s.cleanupPolicy("all", "janitor", `matchConstraints: {resourceRules: [{apiGroups: [""], resources: [configmaps, secrets, services]}]},
+	name := s.cleanupPolicyAt(lastMinute(), "all", "janitor", `matchConstraints: {resourceRules: [{apiGroups: [""], resources: [configmaps, secrets, services]}]},
 		exclude: {resourceRules: [{apiGroups: [""], resources: [configmaps], resourceNames: [kube-root-ca.crt]}]},
 		conditions: [{name: a, expression: 'object.metadata.labels.app == "a"'}]`)
 	const each = `jsonpath={range .items[?(@.result=="%s")]}{.object.kind} {.object.name}{"\n"}{end}{range .skipped[*]}{.reason} {.count}{"\n"}{end}`
@@ -48,6 +48,7 @@ func TestPreviewIsRight(t *testing.T) {
 	if !strings.Contains(tenant.stderr, "you may not impersonate service account "+s.name+"/janitor") {
 		t.Errorf("a tenant is told\n%s", tenant.stderr)
 	}
+	s.makeDue(name)
 	s.awaitCleanup(name)
 	report := s.expectSuccess(s.curfew("report", name, "-o", fmt.Sprintf(each, "Deleted")))
 	if report.stdout != shown.stdout {

@@ -157,10 +157,10 @@ var installProjects = sync.OnceValue(func() error {
 // its namespace for its outcome, by its own annotations, which say the opposite here, or by its
 // native field. One that has not finished stays.
 func TestKindsOfOtherProjects(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for kind, p := range projects {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTLSucceeded, "2s", wellknown.AnnotationDefaultTTLFailed, "1h")...)
 			s.ok(installProjects())
 			c := s.ofKind(kind, p.resource, !p.noStatus)

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -14,7 +14,7 @@ import (
 // S1: the TTL is raised while the DELETE is under way. Whoever deletes by name or by UID alone
 // deletes it now.
 func TestTTLRaisedAMomentBeforeExpiry(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, raise := range map[string]string{
 		"annotation": `{"metadata":{"annotations":{"` + wellknown.AnnotationTTL + `":"1h"}}}`,
 		"field":      `{"spec":{"ttlSecondsAfterFinished":3600}}`,
@@ -28,7 +28,7 @@ func TestTTLRaisedAMomentBeforeExpiry(t *testing.T) {
 			way = native
 		}
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpace(t)
 			finish := now()
 			defer suite.proxy.BeforeDelete(s.name, "raised", func() { s.okInHook(s.tryPatchJob("raised", raise)) })()
@@ -58,7 +58,7 @@ func (s *space) onlyConflicts(name string) {
 
 // The same for a Pod.
 func TestTTLOfAPodRaisedAMomentBeforeExpiry(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	defer suite.proxy.BeforeDelete(s.name, "raised", func() {
 		s.okInHook(s.tryPatchPod("raised", `{"metadata":{"annotations":{"`+wellknown.AnnotationTTL+`":"1h"}}}`))
@@ -72,7 +72,7 @@ func TestTTLOfAPodRaisedAMomentBeforeExpiry(t *testing.T) {
 // An unrelated change meets a conflict as well, and delays nothing: judged again, it is as due as
 // before.
 func TestUnrelatedChangeAMomentBeforeExpiry(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	finish := now()
 	defer suite.proxy.BeforeDelete(s.name, "touched", func() {
@@ -85,15 +85,15 @@ func TestUnrelatedChangeAMomentBeforeExpiry(t *testing.T) {
 // S2: the object goes, and another comes in its name, while the DELETE is under way. The new one
 // has finished too, so that nothing but its identity keeps it.
 func TestRecreatedUnderTheSameName(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	finish := now()
-	var successor atomic.Pointer[metav1.ObjectMeta]
+	var successor atomic.Pointer[batchv1.Job]
 	defer suite.proxy.BeforeDelete(s.name, "twin", func() {
 		s.okInHook(s.tryDeleteJob("twin"))
 		job, err := s.tryFinishJob("twin", finish, ttl(hour))
 		s.okInHook(err)
-		successor.Store(&job.ObjectMeta)
+		successor.Store(job)
 	})()
 	first := s.finishJob("twin", finish, ttl(2*second))
 	s.awaitGone(first)
@@ -113,13 +113,13 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 
 // Nothing is dropped that the API server refuses for a while, whatever it says.
 func TestRefusedDeletionsAreRetried(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, code := range map[string]int{
 		"429": http.StatusTooManyRequests, "500": http.StatusInternalServerError, "503": http.StatusServiceUnavailable,
 		"404": http.StatusNotFound, "409": http.StatusConflict,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpace(t)
 			header := http.Header{}
 			if code == http.StatusTooManyRequests {
@@ -134,10 +134,10 @@ func TestRefusedDeletionsAreRetried(t *testing.T) {
 // The connection breaks under a DELETE: before the API server has seen it, or after it has carried
 // it out.
 func TestConnectionBreaksUnderDelete(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, accepted := range map[string]bool{"request lost": false, "answer lost": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpace(t)
 			defer suite.proxy.BeforeDelete(s.name, "lost", func() {
 				if accepted {

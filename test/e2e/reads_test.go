@@ -18,7 +18,7 @@ import (
 // and the pages of a namespace that changed its mind. JSON costs the API server and the controller
 // several times as much.
 func TestFeedsReadProtobuf(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.awaitGone(s.finishJob("due", now(), ttl(second))) // a feed that has seen no object judges none again
 	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultTTL+"=1h"))

@@ -14,7 +14,7 @@ import (
 // An admission policy denies the deletion of one Job. That is reported on the Job and by explain,
 // delays no other, and ends with the policy.
 func TestDeletionThatAPolicyDenies(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	name := s.denyDeletion("batch", "jobs", "this Job is evidence")
 	// The API server takes the policy up by and by.

@@ -13,7 +13,7 @@ import (
 // When a runtime gets a TTL, or another one, it applies to TrainJobs that finish from then on.
 // TrainJobs that finished earlier are kept until backfill, and only Curfew says since when.
 func TestRuntimeTTLIsForWhatFinishesLater(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	own := at("spec.runtimeRef.kind", "TrainingRuntime")
 	s.creates(row{s.runtime("TrainingRuntime", "torch"), ""}, row{s.trainJob("early", "torch", own), ""}, row{s.trainJob("late", "torch", own), ""})
@@ -46,7 +46,7 @@ func TestRuntimeTTLIsForWhatFinishesLater(t *testing.T) {
 
 // A runtime in Curfew's own namespace is not sent to admission: the controller stamps it.
 func TestControllerStampsRuntimes(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	own := *s
 	own.name = harness.Namespace
@@ -74,7 +74,7 @@ func TestControllerStampsRuntimes(t *testing.T) {
 // A tenant may write a namespaced runtime: its TTL obeys the bounds. A cluster-scoped one is the
 // platform's.
 func TestBoundsOfATrainingRuntime(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationMinTTL, "1h", wellknown.AnnotationMaxTTL, "7d")
 	const webhook, key = "validate.trainingruntimes.trainer.kubeflow.org.curfew.dev", "metadata.annotations[curfew.dev/ttl-after-finished]: "
 	s.eventually(row{s.runtime("TrainingRuntime", "torch", noted(wellknown.AnnotationTTL, "9d")), denied(webhook, key+`9d is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)})

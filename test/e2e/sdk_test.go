@@ -29,7 +29,7 @@ func (s *space) sdkTrainJob(runtime string) *unstructured.Unstructured {
 // of its namespace: as an annotation, and from SDK 0.5.0 on (kubeflow/sdk#415) as
 // ActiveDeadlineSeconds(seconds=20), which sets the field.
 func TestTrainJobAsTheSDKSendsIt(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, wellknown.AnnotationDefaultDeadline, "2h")
 	runtime := s.name + "-torch"
 	s.Cleanup(func() { s.afterwards("delete", "clustertrainingruntime", runtime, "--ignore-not-found") })

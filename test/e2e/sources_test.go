@@ -79,7 +79,7 @@ func (s *space) eventWith(kind, name, reason string, wanted func(message string)
 // A source whose deletions are refused says so in a condition and an Event, and the metric counts
 // it; so does that they go on. What was deleted is one Event on the source.
 func TestSourcesAreTold(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const pods = 6 // one more than opens the breaker
 	for name, source := range map[string]func(*space) (kind, name, class string){
 		"namespace": func(s *space) (string, string, string) {
@@ -92,7 +92,7 @@ func TestSourcesAreTold(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpace(t)
 			lift := s.forbid()
 			kind, name, class := source(s)
@@ -133,17 +133,4 @@ func (s *space) eventuallyDefaulted(name string) {
 		s.expectSuccess(s.kubectl("delete", "pod", name, "--force"))
 	}
 	s.Fatal("no Pod is given the default")
-}
-
-// The controller's requests fall under its own FlowSchema, by the API server's own word.
-func TestRequestsFallUnderTheFlowSchema(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	s.awaitGone(s.finishJob("due", now(), ttl(second)))
-	sent := suite.proxy.AwaitDeletes(s.ctx, s.name, "due", 1)
-	schema, err := suite.cluster.Client.FlowcontrolV1().FlowSchemas().Get(s.ctx, "curfew-controller", metav1.GetOptions{})
-	s.ok(err)
-	if len(sent) == 0 || sent[0].FlowSchema != string(schema.UID) {
-		t.Errorf("the DELETEs %+v fell under other FlowSchemas than curfew-controller, %s", sent, schema.UID)
-	}
 }

@@ -11,11 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -82,9 +80,6 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer suite.proxy.Close()
-	if err := annotateBeforeInstall(ctx); err != nil {
-		return 0, err
-	}
 	if err := startWebhook(ctx, 0); err != nil {
 		return 0, err
 	}
@@ -102,17 +97,7 @@ func run(m *testing.M) (code int, err error) {
 
 	code = m.Run()
 
-	return code, errors.Join(nothingForbidden(), everyRuleSpoke(), everyGrantUsed(ctx))
-}
-
-// unreadable is a Namespace whose annotations were never reviewed: it is older than the webhooks.
-const unreadable = "e2e-unreadable"
-
-func annotateBeforeInstall(ctx context.Context) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unreadable, Annotations: map[string]string{
-		wellknown.AnnotationDefaultTTL: "1y", wellknown.AnnotationMaxTTL: "2y"}}}
-	_, err := suite.cluster.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
-	return err
+	return code, errors.Join(nothingForbidden(), everyGrantUsed(ctx))
 }
 
 // nothingForbidden: whatever the tests made Curfew do, its permissions were enough, but for those
@@ -145,6 +130,42 @@ func stopped(process *harness.Curfew, earlier error) error {
 // everyMinute lets a test wait for several runs of a cleanup policy, which the shipped minimum of 5
 // minutes would not.
 const everyMinute = "--cleanup-min-interval=1m"
+
+// parallel has a test run beside others, after all that do not. Those find Curfew as it is shipped:
+// they are about failing open and about the time that a review takes, or stop what all share.
+// Beside others any review may take long, and none may be skipped.
+func parallel(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	if err := makeCertain(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var makeCertain = sync.OnceValue(func() error {
+	ctx, end := harness.Waiting(context.Background(), "webhooks that fail closed")
+	defer end()
+	suite.cluster.Patient, suite.cluster.FailClosed = true, true
+	if err := suite.cluster.Install(ctx, suite.webhook.WebhookPort); err != nil {
+		return err
+	}
+	if err := suite.controller.Stop(ctx); err != nil {
+		return err
+	}
+	if err := startController(ctx); err != nil {
+		return err
+	}
+	return suite.cluster.WaitForWebhook(ctx)
+})
+
+// full skips a test that waits for minutes, if not for make test-full. Others have the same as unit
+// tests, with a clock of their own.
+func full(t *testing.T) {
+	t.Helper()
+	if os.Getenv("FULL") == "" {
+		t.Skip("FULL is not set: it waits for minutes")
+	}
+}
 
 // startWebhook starts the webhook, on a port that it had before if there is one.
 func startWebhook(ctx context.Context, port int, args ...string) (err error) {

@@ -71,6 +71,7 @@ func TestTriggersOffAndOn(t *testing.T) {
 // A trigger with feeds and an action of its own is one package, one entry in the list of triggers
 // and one registration in cmd/curfew. It acts on real objects once they are due, and on no others.
 func TestTriggerOfAnotherPackage(t *testing.T) {
+	full(t) // It builds Curfew with that package.
 	s := newSpace(t)
 	root, err := harness.Root()
 	s.ok(err)

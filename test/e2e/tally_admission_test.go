@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -35,9 +34,9 @@ func runningPod(name string, labels map[string]string, restart corev1.RestartPol
 }
 
 // The API server asks the webhook about new Pods of a namespace with a PodTally, and each Pod that
-// the PodTally counts has the finalizer when it is stored.
+// the PodTally counts has the finalizer when it is stored. TestHold of webhook has more Pods.
 func TestTallyFinalizer(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s, plain := newSpace(t), newSpace(t)
 	build := map[string]string{"app": "build"}
 	s.expectStderr(s.kubectlInput(podTally("builds", "selector: {matchLabels: {app: build}}"), "create", "-f", "-"))
@@ -51,35 +50,6 @@ func TestTallyFinalizer(t *testing.T) {
 		created, err := pods.Create(ctx, runningPod("probe", build, corev1.RestartPolicyNever), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil && slices.Contains(created.Finalizers, wellknown.FinalizerTally), err
 	})
-	controller := true
-	for name, test := range map[string]struct {
-		change func(*corev1.Pod)
-		want   bool
-	}{
-		"bare":         {nil, true},
-		"on-failure":   {func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }, true},
-		"counted-copy": {func(pod *corev1.Pod) { pod.Annotations[wellknown.AnnotationCountedBy] = "another" }, true},
-		"executor": {func(pod *corev1.Pod) {
-			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "driver", UID: "u", Controller: &controller}}
-		}, true},
-		"of-a-job": {func(pod *corev1.Pod) {
-			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "u", Controller: &controller}}
-		}, false},
-		"always":      {func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }, false},
-		"other":       {func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "other"} }, false},
-		"copied-held": {func(pod *corev1.Pod) { pod.Labels, pod.Finalizers = nil, []string{wellknown.FinalizerTally} }, false},
-	} {
-		object := runningPod(name, build, corev1.RestartPolicyNever)
-		if test.change != nil {
-			test.change(object)
-		}
-		created, err := pods.Create(s.ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		s.ok(err)
-		if _, counted := created.Annotations[wellknown.AnnotationCountedBy]; counted || slices.Contains(created.Finalizers, wellknown.FinalizerTally) != test.want {
-			t.Errorf("Pod %s: finalizers %q, annotations %v; want the finalizer %v, and no counted-by", name, created.Finalizers, created.Annotations, test.want)
-		}
-	}
-
 	// Stored, and from a template.
 	if created := s.newPod(runningPod("stored", build, corev1.RestartPolicyNever)); !slices.Contains(created.Finalizers, wellknown.FinalizerTally) {
 		t.Errorf("finalizers %q", created.Finalizers)
@@ -105,38 +75,4 @@ func TestTallyFinalizer(t *testing.T) {
 
 	s.expectSuccess(s.kubectl("delete", "podtally", "builds"))
 	s.awaitPodsInUse(false)
-}
-
-// The API server and the webhook refuse a PodTally that cannot be used, and say why.
-func TestPodTallyIsValidated(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t, wellknown.AnnotationMinTTL, "5m")
-	create := func(name, spec string) output {
-		return s.kubectlInput(podTally(name, spec), "create", "-f", "-")
-	}
-	const build = "selector: {matchLabels: {app: build}}"
-	for spec, want := range map[string]string{
-		"ttlAfterCounted: 10m": "spec.selector: Required value",
-		"selector: {}":         "an empty selector would match every Pod of the namespace: set matchLabels or matchExpressions",
-		"selector: {matchExpressions: [{key: app, operator: Like}]}":     `"Like" is not a valid label selector operator`,
-		"selector: {matchLabels: {app: build}}, ttlAfterCounted: soon":   "spec.ttlAfterCounted",
-		"selector: {matchLabels: {app: build}}, ttlAfterCounted: 60":     `is a number: write it in quotes: "60"`,
-		"selector: {matchLabels: {app: build}}, ttlAfterCounted: 1m":     "spec.ttlAfterCounted: 1m is below curfew.dev/min-ttl",
-		"selector: {matchLabels: {app: build}}, ttlAfterCounted: 1500ms": "is not a whole number of seconds",
-		"selector: {matchLabels: {app: build}}, ttlAfterFinished: 10m":   "unknown field",
-	} {
-		if out := create("refused", spec); !out.failed || !strings.Contains(out.stderr, want) {
-			t.Errorf("%s: kubectl said\n%s%s\nwant %s", spec, out.stdout, out.stderr, want)
-		}
-	}
-	s.expectStderr(create("builds", build+", ttlAfterCounted: 10m"))
-	out := s.kubectl("patch", "podtally", "builds", "--type=merge", "-p", `{"spec":{"selector":{"matchLabels":{"app":"test"}}}}`)
-	if !out.failed || !strings.Contains(out.stderr, "the selector is immutable: create another PodTally") {
-		t.Errorf("kubectl said %s%s", out.stdout, out.stderr)
-	}
-	s.expectStderr(s.kubectl("patch", "podtally", "builds", "--type=merge", "-p", `{"spec":{"ttlAfterCounted":"never"}}`))
-	s.poll("the webhook to know the PodTally", func(context.Context) (bool, error) {
-		out := s.kubectlInput(podTally("twin", "selector: {matchLabels: {app: build, team: x}}"), "create", "--dry-run=server", "-f", "-")
-		return strings.Contains(out.stderr, `spec.selector: PodTally "builds" is older and matches every Pod of this one: this one counts none`), nil
-	})
 }

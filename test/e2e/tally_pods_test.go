@@ -16,7 +16,7 @@ import (
 // Counted Pods are deleted on the tally's TTL, else on default-pod-ttl, executors of a driver
 // included. A Pod that is not counted and has an owner gets no default (S5).
 func TestCountedPodsAreDeleted(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "1s")...)
 	for name, ttl := range map[string]string{"soon": "1s", "never": "never", "silent": ""} {
 		spec := map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": name}}}
@@ -56,7 +56,7 @@ func TestCountedPodsAreDeleted(t *testing.T) {
 // S7: a Pod that Curfew releases in order to delete it, which is denied, is counted after all. One
 // that Curfew does delete is not.
 func TestTallyOfPodsThatAreNotDeleted(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.tally("a")
 	s.denyDeletion("", "pods", "this Pod is evidence")

@@ -28,7 +28,7 @@ func (s *space) createSample(name string, replaced ...string) {
 // Each sample of a PodTally counts the Pods that it is for, and has them deleted. Those that look
 // much like them stay, and are not counted.
 func TestTallySamples(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, sample := range map[string]struct {
 		tally, ttl string
 		labels     map[string]string
@@ -42,7 +42,7 @@ func TestTallySamples(t *testing.T) {
 			[]map[string]string{{"spark-role": "driver"}, {"spark-app-selector": "spark-1"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpace(t)
 			s.createSample(name, "ttlAfterCounted: "+sample.ttl, "ttlAfterCounted: 1s")
 			s.poll("the tally to count", func(context.Context) (bool, error) {
@@ -80,7 +80,7 @@ func TestTallySamples(t *testing.T) {
 // The sample of Jobs: the finished Pods of one are deleted while it runs on. The Pods of the other
 // stay longer than the default of the namespace.
 func TestJobPodsSample(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t, longStanding(wellknown.AnnotationDefaultPodTTL, "2s")...)
 	s.createSample("20-job-pods", "pod-ttl: 10m", "pod-ttl: 1s", "parallelism: 50", "parallelism: 2",
 		"  template:\n    spec:\n      restartPolicy: Never\n      containers:\n        - name: frame",

@@ -114,7 +114,7 @@ func TestTallyIsKilled(t *testing.T) {
 // What becomes of Pods before they are counted: deleted, relabelled, of a tally that did not exist
 // yet, or of one that is deleted.
 func TestTally(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.newPod(tallied("before", "a"))
 	s.awaitPodFinish(s.newPod(tallied("finished", "a", fail, "true")))
@@ -159,7 +159,7 @@ func (s *space) awaitReleased(name string) {
 
 // A status that someone edits is noticed and restored.
 func TestTallyStatusIsEdited(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	s.tally("a")
 	s.newPod(tallied("one", "a"))
@@ -196,7 +196,7 @@ func TestTallyIsSwitchedOff(t *testing.T) {
 // A label that is taken out of an applied manifest is removed from the PodTally: Curfew's writes of
 // the status take it from no owner.
 func TestTallyKeepsOwnersOfLabels(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpace(t)
 	apply := func(labels string) {
 		s.Helper()

@@ -77,11 +77,6 @@ func keyed(where, key, value string) func(trained) {
 	}
 }
 
-func ownedBy(owner metav1.Object, kind string) func(trained) {
-	return at("metadata.ownerReferences", []any{map[string]any{
-		"apiVersion": "example.com/v1", "kind": kind, "name": owner.GetName(), "uid": string(owner.GetUID()), "controller": true}})
-}
-
 // metaOf reads the metadata of an object.
 func (s *space) metaOf(kind, name string) *metav1.ObjectMeta {
 	s.Helper()

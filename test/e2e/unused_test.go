@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,9 +9,8 @@ import (
 
 // lookup.referenced reads every kind that the API server serves. An object that a suspended CronJob,
 // an argument or a binding in another namespace uses is kept, and so is everything while the account
-// may not list a kind.
+// may not list a kind. No other test runs beside this one, as for TestCleanupSamples.
 func TestUnusedIsFound(t *testing.T) {
-	t.Parallel()
 	s, other := newSpace(t), newSpace(t)
 	name := func(of string) string { return s.name + "-" + of }
 	var objects []string
@@ -56,91 +54,7 @@ func TestUnusedIsFound(t *testing.T) {
 		t.Errorf("objects that are minutes old:\n%s", got)
 	}
 	const want = "ConfigMap unused\nSecret spare\nServiceAccount idle\n"
-	got := s.previewed(policy, preview)
-	if got != want {
+	if got := preview(2 * time.Hour); got != want {
 		t.Errorf("the preview shows\n%s\nwant\n%s", got, want)
 	}
-}
-
-// A Service is unused if it selects neither a Pod nor a template, an autoscaler dangles if its target
-// does not exist, and a Namespace is empty if it has nothing of its own. Services that lead elsewhere
-// are kept.
-func TestUnselectedServicesAreFound(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	empty := s.name + "-empty"
-	service := func(name, spec string) string {
-		return `{apiVersion: v1, kind: Service, metadata: {name: ` + name + `}, spec: {` + spec + `}}`
-	}
-	selecting := func(name string) string {
-		return service(name, "ports: [{port: 80}], selector: {app: "+name+"}")
-	}
-	scaled := func(name string) string {
-		return `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: ` + name + `}, spec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: ` + name + `}}}`
-	}
-	const containers = "containers: [{name: c, image: i}]"
-	template := func(app string) string {
-		return "template: {metadata: {labels: {app: " + app + "}}, spec: {restartPolicy: %s, " + containers + "}}"
-	}
-	s.apply(strings.Join([]string{
-		selecting("spare"), selecting("pod"), selecting("paused"), selecting("nightly"),
-		service("alias", "type: ExternalName, externalName: example.com"), service("manual", "ports: [{port: 80}]"),
-		scaled("spare"), scaled("paused"),
-		`{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {app: pod}}, spec: {` + containers + `}}`,
-		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: paused}, spec: {replicas: 0, selector: {matchLabels: {app: paused}}, ` + fmt.Sprintf(template("paused"), "Always") + `}}`,
-		`{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}, spec: {schedule: "0 0 1 1 *", suspend: true, jobTemplate: {spec: {` + fmt.Sprintf(template("nightly"), "Never") + `}}}}`,
-		`{apiVersion: v1, kind: Namespace, metadata: {name: ` + empty + `, labels: {of: ` + s.name + `}}}`,
-		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: finder}}`,
-		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}`,
-		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: ` + s.name + `}, rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list, delete]}]}`,
-		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: ` + s.name + `}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: ` + s.name + `}, subjects: [{kind: ServiceAccount, name: finder, namespace: ` + s.name + `}]}`,
-	}, "\n---\n"))
-	t.Cleanup(func() {
-		s.afterwards("delete", "clusterrolebinding,clusterrole", s.name)
-		s.afterwards("delete", "namespace", empty)
-	})
-	for _, c := range []struct{ name, group, resource, match, condition, want string }{
-		{"selects", "", "services", "", "!lookup.selects", "Service spare\n"},
-		{"dangling", "autoscaling", "horizontalpodautoscalers", "", "lookup.dangling", "HorizontalPodAutoscaler spare\n"},
-		{"empty", "", "namespaces", "of: " + s.name, "!lookup.instances", "Namespace " + empty + "\n"},
-		{"full", "", "namespaces", "kubernetes.io/metadata.name: " + s.name, "lookup.instances", "Namespace " + s.name + "\n"},
-	} {
-		spec := `dryRun: true, serviceAccountName: finder, serviceAccountNamespace: ` + s.name + `,
-			matchConstraints: {resourceRules: [{apiGroups: ["` + c.group + `"], resources: [` + c.resource + `]}], objectSelector: {matchLabels: {` + c.match + `}}},
-			conditions: [{name: unused, expression: '` + c.condition + `'}]`
-		policy := s.name + "-" + c.name
-		if c.match == "" {
-			policy = s.cleanupPolicyAt("@yearly", c.name, "", spec)
-		} else { // In no namespace.
-			s.apply(`{apiVersion: curfew.dev/v1alpha1, kind: ClusterCleanupPolicy, metadata: {name: ` + policy + `}, spec: {schedule: "@yearly", ` + spec + `}}`)
-			t.Cleanup(func() { s.afterwards("delete", "clustercleanuppolicy", policy) })
-		}
-		preview := func(at time.Duration) string {
-			return s.expectSuccess(s.curfew("preview", policy, "--at", time.Now().UTC().Add(at).Format(time.RFC3339), "-o",
-				`jsonpath={range .items[?(@.result=="WouldDelete")]}{.object.kind} {.object.name}{"\n"}{end}`)).stdout
-		}
-		if got := preview(0); got != "" {
-			t.Errorf("%s: objects that are minutes old:\n%s", c.name, got)
-		}
-		got := s.previewed(policy, preview)
-		if got != c.want {
-			t.Errorf("%s: the preview shows\n%s\nwant\n%s", c.name, got, c.want)
-		}
-	}
-}
-
-// previewed is what a preview two hours from now would delete, as soon as that is anything: other
-// tests have kinds that cannot be listed for a while. In the end it tells why nothing would be.
-func (s *space) previewed(policy string, preview func(at time.Duration) string) (got string) {
-	s.Helper()
-	defer func() {
-		if got == "" {
-			s.Log(s.curfew("preview", policy, "--at", time.Now().UTC().Add(2*time.Hour).Format(time.RFC3339)).stdout)
-		}
-	}()
-	s.poll("the unused objects", func(context.Context) (bool, error) {
-		got = preview(2 * time.Hour)
-		return got != "", nil
-	})
-	return got
 }

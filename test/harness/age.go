@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 )
@@ -18,9 +19,9 @@ import (
 // stored are the folders of etcd that do not have the name of their resource.
 var stored = map[string]string{"services": "services/specs", "ingresses": "ingress"}
 
-// Age makes an object of a built-in kind as old as if it had been created at another time. The API
-// server sets that time itself and never changes it, so this writes to etcd. It returns false if
-// the object was written meanwhile.
+// Age makes an object as old as if it had been created at another time. The API server sets that
+// time itself and never changes it, so this writes to etcd. It returns false if the object was
+// written meanwhile. The resource of a custom kind is "group/plural".
 func (c *Cluster) Age(ctx context.Context, resource, namespace, name string, created time.Time) (bool, error) {
 	folder, ok := stored[resource]
 	if !ok {
@@ -53,6 +54,14 @@ func (c *Cluster) Age(ctx context.Context, resource, namespace, name string, cre
 
 // createdAt changes the creation of an object as etcd has it.
 func createdAt(value []byte, created time.Time) ([]byte, error) {
+	if value[0] == '{' { // a custom kind
+		object := &unstructured.Unstructured{}
+		if err := json.Unmarshal(value, &object.Object); err != nil {
+			return nil, fmt.Errorf("parse an object of etcd: %w", err)
+		}
+		object.SetCreationTimestamp(metav1.NewTime(created))
+		return json.Marshal(object.Object)
+	}
 	object, kind, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("decode an object of etcd: %w", err)

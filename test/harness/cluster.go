@@ -27,6 +27,11 @@ type Cluster struct {
 	// Config and Client are the administrator's, without a limit on requests.
 	Config *rest.Config
 	Client kubernetes.Interface
+	// Patient has Install give webhooks 30 seconds, so that a busy machine skips no review. As shipped,
+	// they have 5. FailClosed has Install and StartController refuse what could not be reviewed. As
+	// shipped, that is admitted. The webhooks that the controller keeps have 5 seconds at most, and its
+	// defaults fail open. A file of ClusterOptions.Install is applied as it is.
+	Patient, FailClosed bool
 
 	root, kubectl string
 	older         bool      // see Older

@@ -96,6 +96,9 @@ func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Cur
 // StartController starts `curfew controller` and returns when it says that it is ready. The
 // manifests have to be installed.
 func (c *Cluster) StartController(ctx context.Context, options CurfewOptions) (*Curfew, error) {
+	if c.FailClosed && c.install == "" {
+		options.Args = append([]string{"--fail-closed"}, options.Args...)
+	}
 	return c.startCurfew(ctx, "controller", options)
 }
 

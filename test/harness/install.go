@@ -29,21 +29,6 @@ func (c *Cluster) Install(ctx context.Context, webhookPort int) error {
 		}
 		return c.permitHTTPAPI(ctx)
 	}
-	return c.apply(ctx, webhookPort, func(rendered string) string { return rendered })
-}
-
-// InstallFailing is Install with a change: a request fails if a webhook cannot be called, whichever
-// webhook that is.
-func (c *Cluster) InstallFailing(ctx context.Context, webhookPort int) error {
-	return c.apply(ctx, webhookPort, func(rendered string) string {
-		return strings.ReplaceAll(rendered, "failurePolicy: Ignore", "failurePolicy: Fail")
-	})
-}
-
-func (c *Cluster) apply(ctx context.Context, webhookPort int, change func(string) string) error {
-	if c.install != "" {
-		return fmt.Errorf("%s is applied as it is", c.install)
-	}
 	rendered, err := c.mustKubectl(ctx, "", "kustomize", filepath.Join(c.root, "manifests", "overlays", "local"))
 	if err != nil {
 		return err
@@ -52,7 +37,13 @@ func (c *Cluster) apply(ctx context.Context, webhookPort int, change func(string
 		return fmt.Errorf("manifests/overlays/local: found no %s to replace", overlayAddress)
 	}
 	rendered = strings.ReplaceAll(rendered, overlayAddress, fmt.Sprintf("https://127.0.0.1:%d", webhookPort))
-	if _, err = c.mustKubectl(ctx, change(rendered), "apply", "-f", "-"); err != nil {
+	if c.Patient {
+		rendered = strings.ReplaceAll(rendered, "timeoutSeconds: 5\n", "timeoutSeconds: 30\n")
+	}
+	if c.FailClosed {
+		rendered = strings.ReplaceAll(rendered, "failurePolicy: Ignore\n", "failurePolicy: Fail\n")
+	}
+	if _, err = c.mustKubectl(ctx, rendered, "apply", "-f", "-"); err != nil {
 		return err
 	}
 	if c.older {

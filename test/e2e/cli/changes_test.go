@@ -45,7 +45,7 @@ func (w *world) job(t *testing.T, job *unstructured.Unstructured) {
 func TestLivesAreChanged(t *testing.T) {
 	w := laid(t)
 	// On a busy machine the first seconds may be too few.
-	for n, within := 1, 25*time.Second; !livesAreChanged(t, w, fmt.Sprintf("lives-%d", n), within); n++ {
+	for n, within := 1, 10*time.Second; !livesAreChanged(t, w, fmt.Sprintf("lives-%d", n), within); n++ {
 		within *= 2
 	}
 }
@@ -57,8 +57,8 @@ func livesAreChanged(t *testing.T, w *world, space string, within time.Duration)
 	for _, name := range []string{"goes", "extended", "kept", "asked"} {
 		w.configMap(t, space, name, map[string]string{wellknown.LabelTTL: label(due), "who": name})
 	}
-	w.job(t, finishedJob(space, "extended", due.Add(-10*time.Second), 10))
-	w.job(t, finishedJob(space, "kept", due.Add(-10*time.Second), 10))
+	w.job(t, finishedJob(space, "extended", due.Add(-5*time.Second), 5))
+	w.job(t, finishedJob(space, "kept", due.Add(-5*time.Second), 5))
 	w.configMap(t, space, "at-once", map[string]string{wellknown.LabelTTL: "2099-01-01"})
 	says := func(text string, code int, stdout string) {
 		t.Helper()

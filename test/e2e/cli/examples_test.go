@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -15,8 +14,6 @@ import (
 
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/wellknown"
-	"curfew.dev/curfew/test/harness"
 )
 
 var (
@@ -181,47 +178,4 @@ func asTyped(text string) string {
 		text = `bash -c "` + text + `"`
 	}
 	return text
-}
-
-// TestProgress: a command that takes longer than a second shows its progress, only on a terminal,
-// and erases it at the end.
-func TestProgress(t *testing.T) {
-	w := laid(t)
-	w.space(t, "slow", nil)
-	w.configMap(t, "slow", "demo", map[string]string{wellknown.LabelTTL: "2099-01-01"})
-	slow, err := harness.NewProxy(suite.cluster.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slow.Close()
-	kubeconfig := through(t, slow)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for _, text := range []string{"expiring configmaps", "explain cm/demo", "extend cm/demo --by 1d --dry-run=server"} {
-		t.Run(text, func(t *testing.T) {
-			goOn := hold(slow)
-			screen := onTerminal(ctx, t, line{text: "kubectl curfew " + text + " -n slow", kubeconfig: kubeconfig})
-			screen.awaitScreen(ctx, "progress", func(lines []string) bool {
-				return len(lines) == 1 && strings.HasPrefix(lines[0], "reading kinds, profiles and policies...")
-			})
-			goOn()
-			last := screen.awaitScreen(ctx, "answer", func(lines []string) bool {
-				return len(lines) > 0 && strings.Contains(strings.Join(lines, "\n"), "configmap/demo")
-			})
-			if strings.Contains(strings.Join(last, "\n"), "...") {
-				t.Errorf("the progress is left on the screen:\n%s", strings.Join(last, "\n"))
-			}
-			if code, _ := screen.end(); code != 0 {
-				t.Errorf("exit status %d", code)
-			}
-		})
-	}
-	// Through a pipe, the same wait says nothing.
-	goOn := hold(slow)
-	timer := time.AfterFunc(3*time.Second, goOn)
-	defer timer.Stop()
-	got := typed(t, line{text: "kubectl curfew explain cm/demo -n slow", kubeconfig: kubeconfig})
-	if got.code != 0 || got.stderr != "" || strings.Contains(got.stdout, "...") {
-		t.Errorf("exit status %d: %q\n%s", got.code, got.stderr, got.stdout)
-	}
 }

@@ -26,57 +26,6 @@ func explains(t *testing.T, object, want string) {
 	}
 }
 
-const refusal = `
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: nothing-is-deleted}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [batch], apiVersions: [v1], operations: [DELETE], resources: [jobs]}]
-  validations: [{expression: "!request.userInfo.username.endsWith(':curfew-controller')", message: not today}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: nothing-is-deleted}
-spec:
-  policyName: nothing-is-deleted
-  validationActions: [Deny]
-  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: paused}}}
-`
-
-// TestBreakerIsExplained: the API server refuses what Curfew would delete by a namespace's default.
-// After some of that Curfew pauses, and explain says so, until it goes on.
-func TestBreakerIsExplained(t *testing.T) {
-	w := laid(t)
-	w.space(t, "paused", map[string]string{"curfew.dev/default-ttl": "1s"})
-	if got := typed(t, line{text: "kubectl apply -f -", stdin: refusal}); got.code != 0 {
-		t.Fatal(got.stderr)
-	}
-	probe := finishedJob("paused", "probe", time.Now().Add(-time.Minute), -1)
-	probe.SetAnnotations(map[string]string{"curfew.dev/ttl-after-finished": "never"})
-	w.job(t, probe)
-	const try = "kubectl delete job probe -n paused --dry-run=server --as system:serviceaccount:x:curfew-controller --as-group system:masters"
-	for deadline := time.Now().Add(patience); typed(t, line{text: try}).code == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the policy is not enforced")
-		}
-	}
-	names := []string{"a", "b", "c", "d", "e", "f", "g"}
-	for _, name := range names {
-		w.job(t, finishedJob("paused", name, time.Now().Add(-time.Minute), -1))
-	}
-	explains(t, "job/a -n paused", `deletions are paused: Job of source "namespace/paused" in namespace "paused" (Refused)`)
-	becomes(t, 0, map[string]string{"deletions": `warning deletions are paused: Job of source "namespace/paused" in namespace "paused" (Refused)`})
-	got := kubectl(t, "curfew explain job/a -n paused")
-	if !strings.Contains(got.stdout, "job.batch/a in namespace paused stays, although it was due") {
-		t.Errorf("the answer:\n%s", got.stdout)
-	}
-	kubectl(t, "delete validatingadmissionpolicybinding,validatingadmissionpolicy nothing-is-deleted")
-	for _, name := range names {
-		w.gone(t, "jobs", "paused", name)
-	}
-}
-
 // TestControllerSettingsAreExplained: the controller publishes the flags that it runs with, and
 // explain reads them.
 func TestControllerSettingsAreExplained(t *testing.T) {

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -35,19 +33,4 @@ func through(t *testing.T, proxy *harness.Proxy) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-// hold has requests for Curfew's policies wait until told.
-func hold(proxy *harness.Proxy) (goOn func()) {
-	waiting := make(chan struct{})
-	remove := proxy.Handle(func(_ http.ResponseWriter, r *http.Request) bool {
-		if strings.Contains(r.URL.Path, "/lifecyclepolicies") {
-			select {
-			case <-waiting:
-			case <-r.Context().Done():
-			}
-		}
-		return false
-	})
-	return sync.OnceFunc(func() { close(waiting); remove() })
 }

@@ -57,6 +57,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	suite.cluster.Patient = true // Nothing fails closed: kubectl curfew reports that, and tests end the webhook.
 	suite.bare = map[string]answer{}
 	for text := range bare {
 		if suite.bare[text], err = (line{text: text}).run(ctx); err != nil {

@@ -60,22 +60,25 @@ func TestPauseHoldsEverything(t *testing.T) {
 	f.due("early", 1, "1s")
 	f.left("early", 0)
 	var creating sync.WaitGroup
-	creating.Go(func() { f.due("one", 2000, "10s") })
+	creating.Go(func() { f.due("one", 1000, "5s") })
 	f.awaitLong("the first deletions", func(ctx context.Context) (bool, error) { return f.deleted("one") >= 20, nil })
 	f.kubectl("{apiVersion: curfew.dev/v1alpha1, kind: DeletionPause, metadata: {name: stop}, spec: {reason: e2e}}", "create", "-f", "-")
 	accepted := time.Now()
 	creating.Wait()
+	f.awaitUntil("a second after the pause was accepted", func() bool { return time.Since(accepted) > time.Second })
+	f.due("one-held", 1000, "1s")
 	f.ok(first.Kill())
 	second := controller("second")
-	held := f.count("one")
+	held := f.count("one") + f.count("one-held")
 	f.awaitUntil("the second controller, which holds all of them", func() bool {
 		return f.measures(second, `curfew_paused_scopes{class="pause"} 1`, fmt.Sprintf("curfew_overdue_objects %d", held))
 	})
 	since := time.Now()
-	f.awaitUntil("a while in which nothing is deleted", func() bool { return f.count("one") == held && time.Since(since) > 5*time.Second })
+	f.awaitUntil("a while in which nothing is deleted", func() bool { return f.count("one")+f.count("one-held") == held && time.Since(since) > 5*time.Second })
 	ended := time.Now()
 	f.kubectl("", "delete", v1alpha1.DeletionPauses, "stop")
 	f.left("one", 0)
+	f.left("one-held", 0)
 
 	remove := proxy.Handle(func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, "/"+v1alpha1.DeletionPauses) {

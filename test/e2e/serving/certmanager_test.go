@@ -38,7 +38,7 @@ func TestCertManager(t *testing.T) {
 	f := &fixture{T: t, balancer: balancer, args: append(secure(), "--certificates=cert-manager", "--certificate-dir", dir)}
 	t.Cleanup(func() { f.ok(balancer.Close()) })
 	f.ok(cluster.InstallCRDs(t.Context(), harness.CertManager))
-	f.ok(cluster.InstallFailing(t.Context(), balancer.Port()))
+	f.ok(cluster.Install(t.Context(), balancer.Port()))
 	f.useCertManager()
 
 	mounting, stop := context.WithCancel(context.Background())

@@ -54,7 +54,7 @@ func newFixture(t *testing.T, args ...string) *fixture {
 		}
 		f.ok(balancer.Close())
 	})
-	f.ok(suite.cluster.InstallFailing(t.Context(), balancer.Port()))
+	f.ok(suite.cluster.Install(t.Context(), balancer.Port()))
 	f.start("a")
 	f.start("b")
 	f.ok(suite.cluster.WaitForWebhook(t.Context()))
@@ -87,7 +87,7 @@ func (f *fixture) stop(one *harness.Curfew) {
 // startController runs a controller, so that there are the webhook configurations that it writes.
 func (f *fixture) startController() {
 	f.Helper()
-	controller, err := suite.cluster.StartController(f.Context(), harness.CurfewOptions{Args: []string{"--fail-closed"}})
+	controller, err := suite.cluster.StartController(f.Context(), harness.CurfewOptions{})
 	f.ok(err)
 	f.Cleanup(func() { f.stop(controller) })
 	f.await("the controller's webhooks", func(ctx context.Context) (bool, error) {

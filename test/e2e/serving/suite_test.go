@@ -72,6 +72,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	suite.cluster.Patient, suite.cluster.FailClosed = true, true
 	return m.Run(), nil
 }
 
