@@ -96,7 +96,6 @@ test-unit: ## tests that need no control plane, without manifests/release, which
 	$(COMPILING) go test $(NOVET) -p $(P) $(UNIT)
 	$(if $(RACE),$(COMPILING) go test $(NOVET) -race -p $(P) $(CONCURRENT))
 	$(COMPILING) go -C test/cluster test $(NOVET) -p $(P) ./local ./cmd/...
-	$(COMPILING) go -C manifests/monitoring/panels test $(NOVET) .
 
 .PHONY: test-e2e
 test-e2e: everything ## all other end-to-end tests, one suite after another: what can go wrong, kubectl curfew, serving, lifecycle, the whole controller in a cluster in memory, a minute of chaos, and if files of theirs changed chart and image, JobSet and Trainer (KUBERNETES=1.36: on that release)
@@ -126,7 +125,7 @@ bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controll
 	@go run ./test/bench $(BENCH)
 
 .PHONY: bench-gate
-bench-gate: build ## a little of make bench in 5 minutes: fails where a ratio breaks its limit in test/bench/gate.yaml (ROWS=drain,memory: these only); writes .bench/gate.json
+bench-gate: build ## a little of make bench in 5 minutes: fails where a ratio breaks its limit in test/bench/gate.yaml (ROWS=drain,memory: these only; tally, deadline and cli_list run if their code differs from BASE, or with COLD=1); writes .bench/gate.json
 	@go run ./test/bench -gate -rows '$(ROWS)'
 
 # The lock is held meanwhile, so that one deletion waits for the other. The tree is left alone.
@@ -220,7 +219,7 @@ lint: ## gofmt, go vet, staticcheck, gosec and the house rules (test/house)
 	@$(COMPILING) go vet -v ./... 2> >($(PROGRESS))
 	@echo "3/7 go vet of test/cluster, with Kubernetes itself" >&2
 	@$(COMPILING) go -C test/cluster vet -v ./... 2> >($(PROGRESS))
-	@echo "4/7 go vet of manifests/release, with Helm, and of manifests/monitoring/panels, with Prometheus" >&2
+	@echo "4/7 go vet of manifests/release, with Helm" >&2
 	@$(COMPILING) go -C manifests/release vet -v ./... 2> >($(PROGRESS))
 	@$(COMPILING) go -C manifests/monitoring/panels vet .
 	@echo "5/7 staticcheck; the first time it reads all dependencies, for minutes" >&2
@@ -246,7 +245,6 @@ generate: ## update generated files: deep copies and CRDs, files made from the p
 	go mod tidy
 	go -C test/cluster mod tidy
 	go -C manifests/release mod tidy
-	go -C manifests/monitoring/panels mod tidy
 	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy; done
 
 .PHONY: verify
@@ -258,7 +256,6 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 	go mod verify
 	go -C test/cluster mod tidy -diff
 	go -C manifests/release mod tidy -diff
-	go -C manifests/monitoring/panels mod tidy -diff
 	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy -diff; done
 	go test -count=1 ./manifests/...
 	go -C manifests/release test -count=1 ./chart

@@ -14,7 +14,7 @@ folders=$({ git diff --name-only "$BASE"; git ls-files --others --exclude-standa
 	dir=$(dirname "$file")
 	until ls "$dir"/*.go >/dev/null 2>&1 || [ "$dir" = . ]; do dir=$(dirname "$dir"); done
 	echo "$dir"
-done | sort -u | grep -vE '^(\.|test/cluster.*|test/peers.*|manifests/release.*|manifests/monitoring/panels.*)$')
+done | sort -u | grep -vE '^(\.|test/cluster.*|test/peers.*|manifests/release.*)$')
 
 step "what changed since $(git log -1 --format='%h %s' "$BASE")"
 imports=$(go list -f '{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./...) || failed "go list"

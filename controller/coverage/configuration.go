@@ -252,8 +252,9 @@ type webhooks = admissionv1.MutatingWebhookConfiguration
 // Name of both configurations that the keeper keeps.
 const Name = "curfew-kinds"
 
-// maxTimeout is the longest that a request waits for Curfew, in seconds.
-const maxTimeout = 5
+// usualTimeout is how long a request waits for Curfew, in seconds, where the static configuration
+// does not say.
+const usualTimeout = 5
 
 // variant is the difference between the two configurations.
 type variant struct {
@@ -336,9 +337,9 @@ func (v variant) target(static *webhooks) (*admissionv1.WebhookClientConfig, int
 		if pathOf(&webhook.ClientConfig) != v.path {
 			continue
 		}
-		client, timeout := webhook.ClientConfig.DeepCopy(), int32(maxTimeout)
+		client, timeout := webhook.ClientConfig.DeepCopy(), int32(usualTimeout)
 		if webhook.TimeoutSeconds != nil {
-			timeout = min(timeout, *webhook.TimeoutSeconds)
+			timeout = *webhook.TimeoutSeconds
 		}
 		if client.Service != nil && client.Service.Port == nil {
 			client.Service.Port = new(int32(443))

@@ -172,7 +172,7 @@ func TestManyDeletableKinds(t *testing.T) {
 	}
 }
 
-// The URL, the bundle and a shorter timeout of the static configuration are taken over.
+// The URL, the bundle and the timeout of the static configuration are copied.
 func TestTargetIsCopied(t *testing.T) {
 	static := staticMutating()
 	url := "https://127.0.0.1:9443/mutate"
@@ -189,6 +189,11 @@ func TestTargetIsCopied(t *testing.T) {
 	}
 	if w := validating.Webhooks[0]; *w.TimeoutSeconds != 5 || *w.ClientConfig.Service.Port != 443 {
 		t.Errorf("timeout %d, port %d", *w.TimeoutSeconds, *w.ClientConfig.Service.Port)
+	}
+	long.Webhooks[0].TimeoutSeconds = new(int32(30))
+	_, patient := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "x"}, static, long, admissionv1.Fail)
+	if got := *patient.Webhooks[0].TimeoutSeconds; got != 30 {
+		t.Errorf("timeout %d, want the 30 of the static configuration", got)
 	}
 	if got := mutating.OwnerReferences; len(got) != 1 || got[0].UID != "static-m" || got[0].Kind != "MutatingWebhookConfiguration" || got[0].Name != "curfew" || got[0].Controller != nil {
 		t.Errorf("owners %v, want the static configuration", got)

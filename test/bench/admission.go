@@ -16,8 +16,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"curfew.dev/curfew/test/builders"
 )
 
 // reviewMeasurement is what the reviews of one contestant, one after the other, took in one round.
@@ -55,7 +53,7 @@ func runAdmission(ctx context.Context, e *environment) (results []result, err er
 		}
 	}
 	// As the API server has it in a namespace without any setting of Curfew.
-	job, err := s.client.BatchV1().Jobs(createNamespace(createNone)).Create(ctx, builders.BuildJob("", "build-000000"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	job, err := s.client.BatchV1().Jobs(createNamespace(createNone)).Create(ctx, buildJob("", "build-000000"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return nil, fmt.Errorf("create a Job for its review: %w", err)
 	}

@@ -94,7 +94,7 @@ func (s *site) createPolicies(ctx context.Context) error {
 			return fmt.Errorf("create policy %s: %w", policy.Name, err)
 		}
 	}
-	job := builders.BuildJob(createNamespace("probe"), "probe")
+	job := buildJob(createNamespace("probe"), "probe")
 	job.Labels = map[string]string{builders.LabelProbe: strconv.Itoa(sitePolicies)}
 	body, err := reviewOf(job)
 	if err != nil {

@@ -73,32 +73,6 @@ func (c *Cluster) Audited(namespace string) (map[string]map[string]string, error
 	return found, err
 }
 
-// Creation is what the audit log has of the requests that created one object.
-type Creation struct {
-	Requests int
-	// FailedOpen are the webhooks that did not answer in time: the API server went on without them.
-	FailedOpen []string
-}
-
-// Creations returns the creations in a namespace, by the name of the object.
-func (c *Cluster) Creations(namespace string) (map[string]Creation, error) {
-	found := map[string]Creation{}
-	err := c.eachAudited(func(event *auditEvent) {
-		if event.Verb != "create" || event.ObjectRef.Namespace != namespace {
-			return
-		}
-		one := found[event.ObjectRef.Name]
-		one.Requests++
-		for key, webhook := range event.Annotations {
-			if strings.HasPrefix(key, "failed-open.") {
-				one.FailedOpen = append(one.FailedOpen, webhook)
-			}
-		}
-		found[event.ObjectRef.Name] = one
-	})
-	return found, err
-}
-
 // DeletedBy is the user whose DELETE of an object came first of those that the API server accepted;
 // "" while the audit log has none. A kubelet sends another one for a Pod, and may get its answer
 // sooner.
@@ -111,21 +85,6 @@ func (c *Cluster) DeletedBy(resource, namespace, name string) (user string, err 
 		}
 	})
 	return user, err
-}
-
-// RulesAudited are the rules that had something to say of any request so far.
-func (c *Cluster) RulesAudited() (map[string]bool, error) {
-	found := map[string]bool{}
-	err := c.eachAudited(func(event *auditEvent) {
-		for key, value := range event.Annotations {
-			if webhook, ok := strings.CutSuffix(key, "/rules"); ok && strings.HasSuffix(webhook, ".curfew.dev") {
-				for _, rule := range strings.Split(value, ",") {
-					found[rule] = true
-				}
-			}
-		}
-	})
-	return found, err
 }
 
 // auditEvent has the fields that are read from a line of the audit log.

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e/cli:", err)
-		code = 1
+		code = 3 // not that of a failed test, see test/run
 	}
 	os.Exit(code)
 }

@@ -1,4 +1,4 @@
-package builders
+package main
 
 import (
 	_ "embed"
@@ -11,9 +11,9 @@ import (
 //go:embed build.yaml
 var build []byte
 
-// BuildJob is a Job as a build system makes it: one init container, one container, some
+// buildJob is a Job as a build system makes it: one init container, one container, some
 // environment, resources and volumes. It says nothing about its TTL.
-func BuildJob(namespace, name string) *batchv1.Job {
+func buildJob(namespace, name string) *batchv1.Job {
 	job := &batchv1.Job{}
 	if err := yaml.UnmarshalStrict(build, job); err != nil {
 		panic(err) // The file is a part of this package.
