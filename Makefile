@@ -51,7 +51,7 @@ PEER_PATHS := controller/action controller/stop policy/judging policy/resolution
 RELEASE_PATHS := manifests go.mod go.sum cmd/curfew cmd/kubectl-curfew/main.go
 
 # A first build takes minutes; say how far it is. Go prints a line a package with -v.
-PROGRESS := awk '/^go: downloading/ { next } /^[a-z0-9.\/_-]+$$/ { if (++n % 150 == 0) { print "  " n " packages compiled"; fflush() } next } { print; fflush() }' >&2
+PROGRESS := awk '/^go: downloading/ { next } /^[A-Za-z0-9.\/_~-]+$$/ { if (++n % 150 == 0) { print "  " n " packages compiled"; fflush() } next } { print; fflush() }' >&2
 
 ##@ See it
 
@@ -220,8 +220,7 @@ lint: ## gofmt, go vet, staticcheck, gosec and the house rules (test/house)
 	@echo "3/7 go vet of test/cluster, with Kubernetes itself" >&2
 	@$(COMPILING) go -C test/cluster vet -v ./... 2> >($(PROGRESS))
 	@echo "4/7 go vet of manifests/release, with Helm" >&2
-	@$(COMPILING) go -C manifests/release vet -v ./... 2> >($(PROGRESS))
-	@$(COMPILING) go -C manifests/monitoring/panels vet .
+	@$(call if-changed,$(RELEASE_PATHS),go vet of manifests/release,$(COMPILING) go -C manifests/release vet -v ./... 2> >($(PROGRESS)))
 	@echo "5/7 staticcheck; the first time it reads all dependencies, for minutes" >&2
 	@go run $(STATICCHECK) ./...
 	@echo "6/7 gosec; the first time it is compiled, for minutes" >&2
@@ -257,8 +256,6 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 	go -C test/cluster mod tidy -diff
 	go -C manifests/release mod tidy -diff
 	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy -diff; done
-	go test -count=1 ./manifests/...
-	go -C manifests/release test -count=1 ./chart
 	@go run ./test/bench report -check
 
 .PHONY: clean

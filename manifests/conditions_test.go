@@ -92,7 +92,6 @@ var (
 	ttlAnnotation = metadata("annotations: {curfew.dev/ttl-after-finished: 1h}")
 	ttlLabel      = metadata("labels: {curfew.dev/ttl: 1h}")
 	podAnnotation = "{metadata: {name: a, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {}}"
-	podLabel      = "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}}, spec: {}}"
 	foreign       = metadata("annotations: {example.com/a: b}, labels: {app: x}")
 )
 

@@ -90,25 +90,3 @@ func TestPayloadThatTheJudgeForgets(t *testing.T) {
 		t.Errorf("%d calls; the engine knows it: %v %+v", len(a.calls), ok, st)
 	}
 }
-
-// archive stores the bytes of exactly the resourceVersion that it deletes, before it does. Without
-// a copy nothing is deleted.
-type archive struct {
-	t      *testing.T
-	delete action.Action
-	full   bool
-	stored map[types.UID]string
-}
-
-func (a *archive) Do(ctx context.Context, due action.Due) action.Answer {
-	switch copied, ok := due.Payload.(string); {
-	case !ok || copied != "state "+due.ResourceVersion:
-		a.t.Errorf("the payload for resourceVersion %s is %v", due.ResourceVersion, due.Payload)
-		fallthrough
-	case a.full:
-		return action.Failure(507, action.FromResource, fmt.Errorf("the archive is full"))
-	case !due.DryRun:
-		a.stored[due.UID] = copied
-	}
-	return a.delete.Do(ctx, due)
-}

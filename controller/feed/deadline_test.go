@@ -157,7 +157,7 @@ func TestFeedThatSucceedsAnother(t *testing.T) {
 		r.forbid(nil)
 		at(20 * time.Second)
 		stop()
-		third, stop := r.follow(runProfile(t, v1alpha1.Enforcement{By: v1alpha1.EnforcedByController}), second.Handles()...)
+		third, _ := r.follow(runProfile(t, v1alpha1.Enforcement{By: v1alpha1.EnforcedByController}), second.Handles()...)
 		at(2 * time.Minute)
 		r.expect("past the deadline that another controller enforces", "a; b Complete=True/Done; ")
 		at(time.Minute)

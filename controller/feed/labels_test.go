@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -317,13 +316,4 @@ func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 			expectOn(t, s, "ci/a", row.there)
 		})
 	}
-}
-
-type two struct{ healthy, broken *store }
-
-func (b *two) Delete(ctx context.Context, r deletion.Request) deletion.Response {
-	if r.Resource.Resource == "things" {
-		return b.broken.Delete(ctx, r)
-	}
-	return b.healthy.Delete(ctx, r)
 }

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 )
-
-func something(time.Time) []byte { return []byte("{}") }
 
 // TestOverwrite: a write ends when its outcome is known. Users who edit the object all the time
 // cannot have Curfew write all the time (S7, S9).

@@ -106,14 +106,6 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// late is a context that keeps a worker, which has found nothing, from waiting for a signal yet.
-type late struct {
-	context.Context
-	found chan struct{}
-}
-
-func (l late) Done() <-chan struct{} { <-l.found; return l.Context.Done() }
-
 // A group of many names delays no other, wherever they wait in line.
 func TestFairQueue(t *testing.T) {
 	queue := loop.NewFairQueue(clock.RealClock{}, time.Minute, func(name string) string { return name[:1] })

@@ -127,7 +127,7 @@ func (s *space) stillThere(object metav1.Object) {
 func inTime(t *testing.T, time time.Duration, try func(time.Duration) (said bool)) {
 	t.Helper()
 	for ; !try(time); time *= 2 {
-		t.Logf("this machine was too slow for %s", time)
+		t.Logf("note: this machine was too slow for %s", time)
 		if time > harness.Patience {
 			t.Fatal("the test says nothing, however much time it has")
 		}

@@ -98,7 +98,7 @@ func TestHostileCost(t *testing.T) {
 		}
 		after := s.measured(suite.webhook.PID)
 		cpu := (after.cpu - before.cpu) / times
-		t.Logf("%s: %d ms of CPU, a peak of %d MiB", one.what, cpu.Milliseconds(), after.peak>>20)
+		t.Logf("note: %s: %d ms of CPU, a peak of %d MiB", one.what, cpu.Milliseconds(), after.peak>>20)
 		if cpu > mostCPU || after.peak > mostMemory {
 			t.Errorf("%s costs more than %s or %d MiB", one.what, mostCPU, mostMemory>>20)
 		}

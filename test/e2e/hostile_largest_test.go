@@ -62,7 +62,7 @@ func TestHostileFlood(t *testing.T) {
 		}
 		select {
 		case <-done:
-			t.Logf("%d small requests were answered meanwhile", count+1)
+			t.Logf("note: %d small requests were answered meanwhile", count+1)
 			return
 		default:
 		}

@@ -74,7 +74,7 @@ func (s *space) send(request hostile) reply {
 		if got.code != http.StatusTooManyRequests {
 			return got
 		}
-		s.Logf("%s %s: %s", request.method, request.path, got)
+		s.Logf("note: %s %s: %s", request.method, request.path, got)
 		s.ok(s.ctx.Err())
 	}
 }

@@ -225,7 +225,7 @@ func firstChildDeletionFails(t *testing.T, deadline time.Duration) bool {
 	s.awaitExceeded(job, due)
 	stopped := s.awaitStopped(job)
 	if theirs.Load() == 0 {
-		t.Logf("Curfew deleted %s before the controllers did", child)
+		t.Logf("note: Curfew deleted %s before the controllers did", child)
 		return false
 	}
 	if suite.peers.native() {

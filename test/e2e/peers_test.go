@@ -117,7 +117,7 @@ func newPeerSpace(t *testing.T, annotations ...string) peerSpace {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the log of Trainer on %s:\n%s", s.name, strings.Join(lastOf(logLines(suite.peers.manager.Log, s.name), 30), "\n"))
+			t.Logf("note: the log of Trainer on %s:\n%s", s.name, strings.Join(lastOf(logLines(suite.peers.manager.Log, s.name), 30), "\n"))
 		}
 	})
 	return peerSpace{s}

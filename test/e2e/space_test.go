@@ -43,7 +43,7 @@ func newSpace(t *testing.T, annotations ...string) *space {
 	t.Cleanup(func() {
 		cancel()
 		if t.Failed() {
-			t.Logf("namespace %s; the controller's log on it:\n%s", s.name, strings.Join(logLines(suite.controller.Log, s.name), "\n"))
+			t.Logf("note: namespace %s; the controller's log on it:\n%s", s.name, strings.Join(logLines(suite.controller.Log, s.name), "\n"))
 		}
 	})
 	return s
@@ -83,7 +83,7 @@ func (s *space) kubectlInput(input string, args ...string) output {
 		if err == nil || !tooBusy.MatchString(stderr) || ctx.Err() != nil {
 			return output{stdout, seeHelp.ReplaceAllString(stderr, ""), err != nil}
 		}
-		s.Logf("tries again: %s", stderr)
+		s.Logf("note: tries again: %s", stderr)
 	}
 }
 

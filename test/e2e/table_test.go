@@ -100,9 +100,6 @@ func without(lines, others []string) []string {
 // warned is how kubectl tells of a warning of Curfew's.
 func warned(warning string) string { return "Warning: curfew: " + warning }
 
-// both are two lines about one object.
-func both(first, second string) string { return first + "\n" + second }
-
 // jsonpath reads a field of an object with kubectl.
 func (s *space) jsonpath(kind, name, path string) string {
 	s.Helper()

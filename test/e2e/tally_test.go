@@ -45,7 +45,7 @@ func (s *space) awaitTally(name string, active, succeeded, failed int64) {
 	var last *v1alpha1.PodTallyStatus
 	defer func() {
 		if s.Failed() {
-			s.Logf("%s: %+v", name, last)
+			s.Logf("note: %s: %+v", name, last)
 		}
 	}()
 	s.poll(fmt.Sprintf("PodTally %s to say %d active, %d succeeded, %d failed", name, active, succeeded, failed), func(ctx context.Context) (bool, error) {

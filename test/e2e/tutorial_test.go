@@ -50,7 +50,7 @@ func tryPage(t *testing.T, name string) {
 		if seen = runPage(t, string(page)); untimed(seen) == untimed(string(page)) {
 			return
 		}
-		t.Logf("this differs from the page:\n%s", seen)
+		t.Logf("note: this differs from the page:\n%s", seen)
 	}
 	if !*update {
 		t.Fatal("the page differs from all of this; -update writes the last of it")

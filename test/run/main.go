@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -49,8 +50,17 @@ func goTest(ctx context.Context, args []string, read func(io.Reader) error) erro
 func run(ctx context.Context, args []string, test tester, out io.Writer) error {
 	first := newResults(out)
 	err := test(ctx, args, first.read)
-	if err == nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return err
+	}
+	if err == nil {
+		if len(first.passed) == 0 {
+			return errors.New("no test ran")
+		}
+		return nil
+	}
+	if !first.ended {
+		first.broken = cmp.Or(first.broken, "it ended in the middle")
 	}
 	if first.broken != "" || len(first.failed) == 0 {
 		return fmt.Errorf("the suite failed beside its tests (%s): %w", cmp.Or(first.broken, "no test failed"), err)
@@ -58,14 +68,14 @@ func run(ctx context.Context, args []string, test tester, out io.Writer) error {
 	var flaky int
 	var failed []string
 	for _, name := range first.failed {
-		if line := first.unsafe(name); line != "" {
-			fmt.Fprintf(out, "NOT RETRIED: %s failed about a deletion or a count: %s\n", name, line)
+		if message, ok := first.slow(name); !ok {
+			fmt.Fprintf(out, "NOT RETRIED: %s was not only slow: %s\n", name, message)
 			failed = append(failed, name.test)
 			continue
 		}
 		fmt.Fprintf(out, "RETRY: %s, alone\n", name)
 		second := newResults(out)
-		if err := test(ctx, alone(args, name), second.read); err != nil {
+		if err := test(ctx, alone(args, name), second.read); err != nil || !slices.Contains(second.passed, name) {
 			failed = append(failed, name.test)
 			continue
 		}
@@ -109,8 +119,10 @@ func (n testName) String() string { return n.pkg + "." + n.test }
 
 // results are what `go test` reported.
 type results struct {
-	out    io.Writer
-	failed []testName
+	out            io.Writer
+	passed, failed []testName
+	// ended reports whether the test binary came to its end: one that panics, or is killed, does not.
+	ended bool
 	// broken says what failed beside a test: the setup of the suite, or what it checks at its end.
 	broken string
 	logs   map[testName][]string
@@ -148,10 +160,13 @@ func (r *results) take(line []byte) {
 		if said := strings.TrimSpace(e.Output); strings.HasPrefix(said, "exit status ") && said != "exit status 1" {
 			r.broken = said
 		}
+		r.ended = r.ended || e.Output == "FAIL\n" || e.Output == "PASS\n"
 	case e.Action == "output":
 		r.logs[name] = append(r.logs[name], e.Output)
 	case e.Action == "fail" && test != "" && sub == "":
 		r.failed = append(r.failed, name)
+	case e.Action == "pass" && test != "" && sub == "":
+		r.passed = append(r.passed, name)
 	case e.Action == "build-output":
 		fmt.Fprint(r.out, e.Output)
 		r.broken = "it does not compile"

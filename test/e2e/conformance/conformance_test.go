@@ -43,7 +43,7 @@ func TestWorldAnswersAsTheAPIServer(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d sequences, %d requests", to-from, requests)
+	t.Logf("note: %d sequences, %d requests", to-from, requests)
 }
 
 // runs counts the sequences that were played, so that each has names of its own.

@@ -108,7 +108,7 @@ func TestPauseHoldsEverything(t *testing.T) {
 	if held < 1000 || unread < 100 {
 		t.Errorf("%d and %d objects were held: this test shows nothing", held, unread)
 	}
-	t.Logf("%d DELETEs; %d objects waited for the end of the pause, %d for a read", len(deletes), held, unread)
+	t.Logf("note: %d DELETEs; %d objects waited for the end of the pause, %d for a read", len(deletes), held, unread)
 }
 
 // due creates ConfigMaps with a TTL.

@@ -38,7 +38,7 @@ func TestStaleAPIServer(t *testing.T) {
 	for i, how := range []string{"restarted", "rules", "running", "restarted", "running"} {
 		if !t.Run(fmt.Sprintf("%d, %s", i+1, how), func(t *testing.T) {
 			for f.ttl = staleTTL; !f.round(t, how, 200); f.ttl *= 2 {
-				t.Logf("this machine was too slow: objects may have been due after %s already", f.ttl)
+				t.Logf("note: this machine was too slow: objects may have been due after %s already", f.ttl)
 			}
 		}) {
 			return
@@ -250,5 +250,5 @@ func (s *stale) judge(when string, kept map[string]types.UID, observer *harness.
 			s.Errorf("%s: EARLY DELETE: %s, %s before it was due", when, event.GetName(), at.Sub(event.At))
 		}
 	}
-	s.Logf("%s: %d objects are kept, and %d were deleted", when, len(kept), deleted)
+	s.Logf("note: %s: %d objects are kept, and %d were deleted", when, len(kept), deleted)
 }

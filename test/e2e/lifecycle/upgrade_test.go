@@ -194,7 +194,7 @@ func (f *fixture) load() func(*harness.Observer) {
 			deleted++
 			f.notTooSoon(event)
 		}
-		f.Logf("%d Jobs were created in each namespace, %d were deleted", created, deleted)
+		f.Logf("note: %d Jobs were created in each namespace, %d were deleted", created, deleted)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestCertManager(t *testing.T) {
 			served = now
 			return true, nil
 		})
-		t.Logf("renewal %d after %s", renewal+1, time.Since(load.begun).Round(time.Millisecond))
+		t.Logf("note: renewal %d after %s", renewal+1, time.Since(load.begun).Round(time.Millisecond))
 	}
 	load.end(f, 0)
 	if after := f.generations(); after != before {

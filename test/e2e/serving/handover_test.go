@@ -45,14 +45,14 @@ func TestHandOver(t *testing.T) {
 	if !h.leads(second, told) {
 		t.Error("the lease was not given up")
 	}
-	t.Logf("SIGTERM: the successor led after %s", time.Since(told).Round(time.Millisecond))
+	t.Logf("note: SIGTERM: the successor led after %s", time.Since(told).Round(time.Millisecond))
 	third := h.start("controller-3")
 
 	h.awaitDeleted(objects / 2)
 	told = time.Now()
 	h.ok(second.Kill())
 	h.leads(third, told)
-	t.Logf("kill -9: the successor led after %s", time.Since(told).Round(time.Millisecond))
+	t.Logf("note: kill -9: the successor led after %s", time.Since(told).Round(time.Millisecond))
 	h.awaitDeleted(objects)
 	h.stop(third)
 	h.judge(objects)
@@ -178,7 +178,7 @@ func (h *handOver) create(objects int, window time.Duration) {
 	close(next)
 	all.Wait()
 	if late := time.Since(begin); late > 0 {
-		h.Logf("the last object was created %s after the first expired", late.Round(time.Millisecond))
+		h.Logf("note: the last object was created %s after the first expired", late.Round(time.Millisecond))
 	}
 }
 
@@ -229,7 +229,7 @@ func (h *handOver) judge(objects int) {
 			h.Errorf("%d DELETEs of %s were accepted", accepted, name)
 		}
 	}
-	h.Logf("%d objects, the latest %s after its expiry", len(h.expiry), latest.Round(time.Millisecond))
+	h.Logf("note: %d objects, the latest %s after its expiry", len(h.expiry), latest.Round(time.Millisecond))
 	if len(h.expiry) != objects {
 		h.Errorf("%d objects, want %d", len(h.expiry), objects)
 	}

@@ -173,7 +173,7 @@ func (l *load) end(f *fixture, stopped int) {
 	l.cancel()
 	l.running.Wait()
 	took := time.Since(l.begun)
-	f.Logf("%d requests in %s, %.0f a second, %d failed; %d connections found no webhook", l.done.Load(), took.Round(time.Millisecond),
+	f.Logf("note: %d requests in %s, %.0f a second, %d failed; %d connections found no webhook", l.done.Load(), took.Round(time.Millisecond),
 		float64(l.done.Load())/took.Seconds(), l.failed.Load(), f.balancer.Refused())
 	l.errors = slices.DeleteFunc(l.errors, func(err error) bool {
 		idle := stopped > 0 && strings.HasSuffix(err.Error(), ": EOF")

@@ -36,7 +36,7 @@ func TestNoCallFails(t *testing.T) {
 	for i := range rotations {
 		f.rotate(i%3 == 2)
 	}
-	t.Logf("%d rotations in %s", rotations, time.Since(load.begun).Round(time.Millisecond))
+	t.Logf("note: %d rotations in %s", rotations, time.Since(load.begun).Round(time.Millisecond))
 	for range restarts {
 		for _, name := range []string{"a", "b"} {
 			old := f.webhooks[0]
@@ -45,7 +45,7 @@ func TestNoCallFails(t *testing.T) {
 			f.webhooks = f.webhooks[1:]
 		}
 	}
-	t.Logf("%d restarts of both replicas", restarts)
+	t.Logf("note: %d restarts of both replicas", restarts)
 	load.end(f, 2*restarts)
 }
 
