@@ -10,7 +10,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(shell git describe --always --abbrev=40 --dirty --exclude "*" 2>/dev/null || echo unknown)
 
 # Without paths of this machine, a fresh clone finds all that another one has compiled in the build cache.
-export GOFLAGS := $(GOFLAGS) -trimpath
+export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
 
 # The most concurrent packages. RACE=1 tests them with the race detector instead of without it, as .ci/run does.
 CONCURRENT := ./controller/engine/... ./controller/cleanup/... ./controller/tally/... ./controller/follow/... ./webhook/...
@@ -45,10 +45,13 @@ PRODUCT := ./cmd/... ./policy/... ./webhook/... ./controller/... ./certs/...
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 VULNDB ?= https://vuln.go.dev
 CLUSTER := bin/cluster
+# As compilerFlags in test/cluster/local/build.go, so that what is compiled for one purpose serves the others.
+KUBERNETES_FLAGS := k8s.io/kubernetes/...=-l -dwarf=false
 # What stops objects, knows training jobs, or pins the versions of their controllers.
-PEER_PATHS := controller/action controller/stop policy/judging policy/resolution manifests/profiles test/peers test/harness/peer* test/e2e/peers* go.mod
+PEER_PATHS := controller/action controller/engine policy webhook manifests/profiles test/peers test/harness 'test/e2e/peers*' test/e2e/suite_test.go \
+	test/cluster/go.mod go.mod
 # What manifests/release packs and tests.
-RELEASE_PATHS := manifests go.mod go.sum cmd/curfew cmd/kubectl-curfew/main.go
+RELEASE_PATHS := manifests go.mod go.sum cmd docs/verify.md LICENSE test/cluster test/harness policy/judging policy/wellknown
 
 # A first build takes minutes; say how far it is. Go prints a line a package with -v.
 PROGRESS := awk '/^go: downloading/ { next } /^[A-Za-z0-9.\/_~-]+$$/ { if (++n % 150 == 0) { print "  " n " packages compiled"; fflush() } next } { print; fflush() }' >&2
@@ -126,7 +129,7 @@ bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controll
 
 .PHONY: bench-gate
 bench-gate: build ## a little of make bench in 5 minutes: fails where a ratio breaks its limit in test/bench/gate.yaml (ROWS=drain,memory: these only; tally, deadline and cli_list run if their code differs from BASE, or with COLD=1); writes .bench/gate.json
-	@go run ./test/bench -gate -rows '$(ROWS)'
+	@. test/base.sh; go run ./test/bench -gate -base "$$BASE" -rows '$(ROWS)'
 
 # The lock is held meanwhile, so that one deletion waits for the other. The tree is left alone.
 .PHONY: bench-gate-proof
@@ -218,7 +221,7 @@ lint: ## gofmt, go vet, staticcheck, gosec and the house rules (test/house)
 	@echo "2/7 go vet; where nothing is compiled yet, this takes minutes" >&2
 	@$(COMPILING) go vet -v ./... 2> >($(PROGRESS))
 	@echo "3/7 go vet of test/cluster, with Kubernetes itself" >&2
-	@$(COMPILING) go -C test/cluster vet -v ./... 2> >($(PROGRESS))
+	@$(COMPILING) go -C test/cluster vet -gcflags='$(KUBERNETES_FLAGS)' -v ./... 2> >($(PROGRESS))
 	@echo "4/7 go vet of manifests/release, with Helm" >&2
 	@$(call if-changed,$(RELEASE_PATHS),go vet of manifests/release,$(COMPILING) go -C manifests/release vet -v ./... 2> >($(PROGRESS)))
 	@echo "5/7 staticcheck; the first time it reads all dependencies, for minutes" >&2
@@ -275,7 +278,7 @@ help: ## this
 compile = $(COMPILING) go list -export -test -deps $(1) >/dev/null
 
 # $(call if-changed,<paths>,<suite>,<command>): side modules and what only some code can break are tested where that code changed.
-if-changed = if test/changed.sh $(1); then $(3); else echo "skipped: $(2), as nothing below $(1) changed"; fi
+if-changed = if test/changed.sh $(1); then $(3); else echo "skipped: $(2), since no file of theirs changed"; fi
 
 .PHONY: run-core run-e2e run-cli run-serving run-lifecycle run-conformance run-world run-soak run-peers run-release
 run-core:
@@ -311,7 +314,7 @@ SAID := awk '!/^(=== (RUN|PAUSE|CONT)|[[:space:]]*--- PASS|PASS$$)/ { print; ffl
 # both cores always work; the programs are linked after that.
 .PHONY: everything build-cluster
 everything: $(CLUSTER)
-	@[ -n "$(KUBERNETES)" ] || $(CLUSTER) built >/dev/null 2>&1 || $(MAKE) together
+	@[ -n "$(KUBERNETES)" ] || { result=0; $(CLUSTER) built || result=$$?; case $$result in 0) ;; 3) $(MAKE) together ;; *) exit $$result ;; esac }
 	@$(MAKE) --jobs=2 build build-cluster
 
 build-cluster: $(CLUSTER)
@@ -323,7 +326,8 @@ together:
 	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
 	(cd "$$work" && GOWORK=off go work init "$(CURDIR)" "$(CURDIR)/test/cluster") && export GOWORK=$$work/go.work && \
 	go list -deps -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./cmd/curfew ./cmd/kubectl-curfew ./test/demo ./test/cluster/controlplane sigs.k8s.io/kwok/cmd/kwok >"$$work/packages" && \
-	$(COMPILING) go build -v -p $(P) -gcflags='k8s.io/kubernetes/...=-l -dwarf=false' $$(cat "$$work/packages") 2> >($(PROGRESS))
+	$(COMPILING) go build -v -p $(P) -gcflags='$(KUBERNETES_FLAGS)' $$(cat "$$work/packages") 2> >($(PROGRESS)) || \
+	echo "could not compile both together, so one after the other" >&2
 
 .PHONY: build-demo
 build-demo:
@@ -331,7 +335,7 @@ build-demo:
 
 .PHONY: $(CLUSTER)
 $(CLUSTER):
-	@$(COMPILING) GOFLAGS="-mod=readonly -trimpath" GOWORK=off go -C test/cluster build -o ../../$@ ./cmd/cluster
+	@$(COMPILING) GOFLAGS="-mod=readonly -buildvcs=false -trimpath" GOWORK=off go -C test/cluster build -o ../../$@ ./cmd/cluster
 
 # $(call build,<file, or folder and a slash>,<packages>)
 define build

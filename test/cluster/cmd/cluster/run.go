@@ -16,7 +16,7 @@ import (
 const usage = `usage: cluster <command> [flags]
 
   build     build etcd, Kubernetes and kwok into --bin; nothing to do when they are up to date
-  built     exit with 1 if build would compile something
+  built     exit with 3 if build would compile something
   start     build, start, and return when ready; harmless when it runs
   stop      end it and remove its data; harmless when nothing runs
   kill      end --component at once, by SIGKILL

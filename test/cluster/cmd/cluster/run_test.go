@@ -11,6 +11,8 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Setenv("KUBERNETES", "1.37")
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -20,7 +22,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &flags{dir: filepath.Join(root, ".cluster"), bin: filepath.Join(root, "bin"), kubernetes: "1.37", inTreeTTL: true,
+	want := &flags{dir: filepath.Join(root, ".cluster"), bin: filepath.Join(cache, "curfew"), kubernetes: "1.37", inTreeTTL: true,
 		arguments: arguments{"etcd": {"--a=b", "--c"}}, module: filepath.Join(root, "test", "cluster")}
 	if command != "start" || !reflect.DeepEqual(f, want) {
 		t.Errorf("command %q with %+v, want start with %+v", command, f, want)
@@ -33,7 +35,7 @@ func TestParse(t *testing.T) {
 func TestRunRefuses(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                  "name a command",
-		"dance":             `unknown command "dance": take build, start, stop, kill or restart`,
+		"dance":             `unknown command "dance": take build, built, start, stop, kill or restart`,
 		"start now":         `unexpected argument "now"`,
 		"start --arg etcd":  `invalid value "etcd" for flag -arg: "etcd": write component=--flag=value, for example kube-apiserver=--v=4`,
 		"start --arg x=--y": `invalid value "x=--y" for flag -arg: component "x": there is none of that name, take one of [etcd kube-apiserver kube-controller-manager kube-scheduler kwok]`,
