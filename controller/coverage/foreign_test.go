@@ -122,8 +122,8 @@ func TestKeeperReplacesSelectorsOfAnotherPlan(t *testing.T) {
 	}
 }
 
-// A plan that the API server refuses is made again with shorter conditions, which send more: else the
-// configuration would stay as it was, and requests would pass Curfew by.
+// A plan that the API server refuses is made again with shorter conditions, which send more. Else
+// the configuration would stay as it was, and requests would bypass Curfew.
 func TestKeeperCoarsensARefusedPlan(t *testing.T) {
 	kinds := jobSets(t)
 	for name, test := range map[string]struct {

@@ -207,8 +207,8 @@ func TestStandbyIsSilent(t *testing.T) {
 	})
 }
 
-// What was deleted is summed up for its source, with a few examples. Each deletion has a line in the
-// log.
+// What was deleted is summed up for its source, with a few examples. Each deletion has a line in
+// the log.
 func TestRunSummary(t *testing.T) {
 	var mu sync.Mutex
 	var got []Summary

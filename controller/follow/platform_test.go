@@ -182,7 +182,8 @@ func TestLiveRulesAreSharedAndReadAtOnce(t *testing.T) {
 		policies.SetAbsent(true)
 		profiles.SetAbsent(true)
 		p := platformFrom(t, map[string]Source{
-			v1alpha1.LifecyclePolicies: policies, v1alpha1.KindProfiles: profiles, definitionResource.Resource: slow{newSource(), &ofDefinitions},
+			v1alpha1.LifecyclePolicies: policies, v1alpha1.KindProfiles: profiles,
+			definitionResource.Resource: slow{newSource(), &ofDefinitions},
 		})
 		start(t, p)
 		after(40 * time.Second) // The followers do not list for a while now.

@@ -58,7 +58,8 @@ func (s slowly) PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.
 	return s.Source.PodCounter(ctx, pod)
 }
 
-// Callers that ask for another namespace or runtime than is being read share no answer about that one.
+// A caller that asks for one namespace or runtime while another is read never gets the answer about
+// the other one.
 func TestSharedAnswersAreOfOneObject(t *testing.T) {
 	first := expression.Reference{Namespace: "a", Name: "torch"}
 	for name, other := range map[string]expression.Reference{
