@@ -8,7 +8,9 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -114,6 +116,47 @@ func TestKeeperReplacesSelectorsOfAnotherPlan(t *testing.T) {
 				after(time.Hour)
 				if _, foreign, err := s.State(); err != nil || !hasKey(s.mutating.get(t), "control-plane") || len(foreign) != 1 {
 					t.Errorf("what others added: %q, %v; %+v", foreign, err, s.mutating.get(t).Webhooks)
+				}
+			})
+		})
+	}
+}
+
+// A plan that the API server refuses is made again with shorter conditions, which send more. Else
+// the configuration would stay as it was, and requests would bypass Curfew.
+func TestKeeperCoarsensARefusedPlan(t *testing.T) {
+	kinds := jobSets(t)
+	for name, test := range map[string]struct {
+		answer error
+		coarse bool
+	}{
+		"none":      {nil, false},
+		"forbidden": {apierrors.NewForbidden(resource, Name, nil), false},
+		"invalid":   {apierrors.NewInvalid(schema.GroupKind{}, Name, nil), true},
+		"too large": {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := beginWith(t, kinds, func(o *Options) {
+					o.Policies = func() (out []*v1alpha1.LifecyclePolicy, err error) {
+						for _, team := range []string{"a", "b"} {
+							one := &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: team}}
+							one.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
+							one.Spec.Defaults = &v1alpha1.Defaults{Deadline: &v1alpha1.DurationValue{}}
+							out = append(out, one)
+						}
+						return out, nil
+					}
+				})
+				s.mutating.broken = test.answer
+				s.mutating.set(t, staticMutating())
+				after(10 * time.Second)
+				s.mutating.mu.Lock()
+				s.mutating.broken = nil
+				s.mutating.mu.Unlock()
+				after(time.Hour)
+				if fine := hasKey(s.mutating.get(t), "team"); fine == test.coarse {
+					t.Errorf("it selects by the teams of policies: %t, want %t", fine, !test.coarse)
 				}
 			})
 		})

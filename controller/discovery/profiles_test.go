@@ -189,7 +189,11 @@ func TestPermissionIsNoticed(t *testing.T) {
 
 func TestClusterProfileReplacesBuiltin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := begin(t)
+		c, _ := begin(t, func(c *profiled, _ *Profiles) {
+			if got, err := c.platform.Propagation(schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}); err == nil {
+				t.Errorf("propagation %q before the profiles are known, want an error", got)
+			}
+		})
 		c.definitions.Put(jobSets(1, "ttlSecondsAfterFinished"))
 		after(2 * time.Second)
 		c.profiles.Put(ownProfile("own", 1))

@@ -116,14 +116,17 @@ func TestBreakerUnreachable(t *testing.T) {
 	}
 }
 
-// One object that fails for ever opens nothing.
+// One object that fails for ever opens nothing. Its failures are forgotten once it is gone.
 func TestBreakerOneObject(t *testing.T) {
 	w, _, events := ready(t, nil)
 	w.hook = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: 403} })
 	w.dueSoon(1, "j", nil)
 	w.every(1000, time.Minute)
-	if len(*events) != 0 {
-		t.Errorf("events %+v, want none", *events)
+	w.engine.Remove(w.kind, w.list()[0].uid)
+	w.advance(time.Hour)
+	w.closeIdle()
+	if n := len(w.engine.breakers.scopes); len(*events) != 0 || n != 0 {
+		t.Errorf("events %+v, %d scopes are remembered; want none", *events, n)
 	}
 }
 

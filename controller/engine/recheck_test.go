@@ -68,11 +68,41 @@ func TestChangeTakesEffectForTheNextDelete(t *testing.T) {
 			w.dueSoon(3, "j", nil)
 			asked := w.keeps()
 			test.change(w)
+			namespacesIn(t, w.engine)
 			w.after(time.Second)
 			if n := count(*outcomes); *asked != test.asked || n[Deleted] != 3-test.asked {
 				t.Errorf("asked %d times, %v; want %d times, and the others deleted", *asked, n, test.asked)
 			}
 		})
+	}
+}
+
+// namespacesIn is how many namespaces the changes remember.
+func namespacesIn(t *testing.T, e *Engine) int {
+	t.Helper()
+	n := len(e.changes.last.namespaces)
+	for _, k := range e.kinds[1:] {
+		n += len(k.last.namespaces)
+	}
+	if n > maxChanges || n != e.changes.remembered {
+		t.Errorf("%d namespaces are remembered, %d counted: want at most %d", n, e.changes.remembered, maxChanges)
+	}
+	return n
+}
+
+// The changes of a kind are forgotten with the kind, or once the whole kind has changed.
+func TestChangesAreForgotten(t *testing.T) {
+	for name, forget := range map[string]func(e *Engine, kind Kind){
+		"with the kind":         (*Engine).ForgetKind,
+		"by a change of it all": func(e *Engine, kind Kind) { e.RecheckKinds(kind) },
+		"by Hold":               func(e *Engine, kind Kind) { e.Hold(kind, true) },
+	} {
+		w, _, _ := ready(t, nil)
+		w.engine.RecheckIn("ns", w.kind)
+		forget(w.engine, w.kind)
+		if n := namespacesIn(t, w.engine); n != 0 {
+			t.Errorf("%s: %d are left", name, n)
+		}
 	}
 }
 

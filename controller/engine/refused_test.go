@@ -2,10 +2,15 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/controller/action"
 )
@@ -108,5 +113,31 @@ func TestOverdueWhileTheClockIsWrong(t *testing.T) {
 				t.Errorf("%v while the clock is wrong", count(*outcomes))
 			}
 		})
+	}
+}
+
+// An error of a live judgement counts as if the action had got it, but its 404 is about another
+// object.
+func TestFailedJudgementsAreClassified(t *testing.T) {
+	jobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
+	for name, test := range map[string]struct {
+		err   error
+		want  Ending
+		code  int
+		after time.Duration
+	}{
+		"forbidden":    {apierrors.NewForbidden(jobs, "j", errors.New("no")), Refused, 403, 0},
+		"too many":     {apierrors.NewTooManyRequests("slow down", 4), Throttled, 429, 4 * time.Second},
+		"timeout":      {context.DeadlineExceeded, Failed, 0, 0},
+		"not found":    {apierrors.NewNotFound(jobs, "j"), Failed, 500, 0},
+		"conflict":     {apierrors.NewConflict(jobs, "j", errors.New("changed")), Failed, 500, 0},
+		"server error": {apierrors.NewInternalError(errors.New("x")), Failed, 500, 0},
+		"its own":      {errors.New("it cannot tell"), Failed, codeUnjudged, 0},
+	} {
+		var res attemptResult
+		res.unjudged(fmt.Errorf("wrapped: %w", test.err))
+		if res.reported != test.want || res.Code != test.code || res.After != test.after || !errors.Is(res.Err, test.err) {
+			t.Errorf("%s: %s, code %d, after %s, error %v; want %+v", name, res.reported, res.Code, res.After, res.Err, test)
+		}
 	}
 }

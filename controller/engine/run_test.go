@@ -3,11 +3,14 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -204,11 +207,20 @@ func TestStandbyIsSilent(t *testing.T) {
 	})
 }
 
-// What was deleted is summed up for its source, with a few examples.
+// What was deleted is summed up for its source, with a few examples. Each deletion has a line in
+// the log.
 func TestRunSummary(t *testing.T) {
 	var mu sync.Mutex
 	var got []Summary
+	var deleted []string
 	bubble(t, func(o *Options) {
+		o.Log = funcr.New(func(_, line string) {
+			if strings.Contains(line, `"msg"="deleted"`) {
+				mu.Lock()
+				defer mu.Unlock()
+				deleted = append(deleted, line)
+			}
+		}, funcr.Options{})
 		o.OnSummary = func(s []Summary) { mu.Lock(); defer mu.Unlock(); got = append(got, s...) }
 	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
 		at := time.Now().Add(time.Second)
@@ -219,6 +231,33 @@ func TestRunSummary(t *testing.T) {
 	})
 	if len(got) != 1 || got[0].Deleted != 12 || got[0].Source != "namespace/ci" || got[0].Namespace != "ci" || len(got[0].Examples) != 10 || got[0].Kind.Kind != "Job" {
 		t.Errorf("digests %+v, want one: 12 Jobs deleted by namespace/ci, with 10 examples", got)
+	}
+	const want = `"level"=0 "msg"="deleted" "kind"="Job" "object"="ci/j00000" "uid"="00000000-0000-4000-8000-000000000000" ` +
+		`"expiry"="2000-01-01 00:00:01 +0000 UTC" "source"="namespace/ci" "trigger"="ttl" "lateness"="5ms"`
+	if len(deleted) != 12 || !slices.Contains(deleted, want) {
+		t.Errorf("%d lines %q, want one a deletion, as %s", len(deleted), deleted, want)
+	}
+}
+
+// Run ends pauses that hold back no object any more.
+func TestRunEndsIdlePauses(t *testing.T) {
+	var events []BreakerEvent
+	bubble(t, func(o *Options) {
+		o.OnBreaker = func(e BreakerEvent) { events = append(events, e) }
+		o.Triggers = deletes(deleterFunc(func(context.Context, Request) Response { return Response{Code: 403} }))
+	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		var uids []types.UID
+		for i := range 10 {
+			uids = append(uids, s.track(e, kind, i, time.Now()))
+		}
+		pass(time.Minute)
+		for _, uid := range uids {
+			e.Remove(kind, uid)
+		}
+		pass(15 * time.Minute)
+	})
+	if len(events) != 2 || !events[0].Open || events[1].Open {
+		t.Errorf("events %+v, want one that opens and one that closes", events)
 	}
 }
 

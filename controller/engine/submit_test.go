@@ -54,7 +54,10 @@ func TestRunOfSubmissions(t *testing.T) {
 	run.judge = func(o Entry) (Judgement, error) {
 		x := w.things[o.Name]
 		o.ResourceVersion = fmt.Sprint(x.rv)
-		if x.ttl == time.Hour { // its own condition
+		switch {
+		case o.Name == "busy":
+			return Judgement{}, fmt.Errorf("reading its namespace: %w", ErrNoSlot)
+		case x.ttl == time.Hour: // its own condition
 			return Judgement{Verdict: Keep}, nil
 		}
 		return Judgement{Verdict: Track, Object: o}, nil
@@ -89,18 +92,20 @@ func TestRunOfSubmissions(t *testing.T) {
 	tracked := w.create("tracked", time.Hour, false)
 	w.finish(tracked)
 	w.engine.Upsert(w.object(tracked))
-	gone, changed, unlike := object("gone"), object("changed"), object("unlike")
+	gone, changed, unlike, busy := object("gone"), object("changed"), object("unlike"), object("busy")
 	w.erase(w.things["gone"])
 	w.changed(w.things["changed"])
+	w.changed(w.things["busy"])
 	w.things["unlike"].ttl = time.Hour
 	w.changed(w.things["unlike"])
 	early := object("early")
 	early.Expiry = w.server.Add(time.Minute)
 	w.engine.Submit(t.Context(), run, object("a"), object("b"), object("tracked"), object("refused"))
-	w.engine.Submit(t.Context(), run, gone, changed, unlike, early, Entry{Kind: kind, Name: "nonsense"})
+	w.engine.Submit(t.Context(), run, gone, changed, unlike, busy, early, Entry{Kind: kind, Name: "nonsense"})
 	w.pump()
 	want := map[string]Ending{
-		"a": Deleted, "b": Deleted, "tracked": Deleted, "refused": Refused, "gone": AlreadyGone, "changed": Deleted, "unlike": Kept, "early": Kept, "nonsense": Held,
+		"a": Deleted, "b": Deleted, "tracked": Deleted, "changed": Deleted, "refused": Refused, "gone": AlreadyGone,
+		"unlike": Kept, "early": Kept, "busy": Held, "nonsense": Held,
 	}
 	if fmt.Sprint(run.outcomes) != fmt.Sprint(want) || run.results[Deleted] != 4 || run.deleted != 4 {
 		t.Errorf("%v, %v, %d deleted\nwant %v, and each once", run.outcomes, run.results, run.deleted, want)

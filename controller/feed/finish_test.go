@@ -134,6 +134,31 @@ func TestFinishTimeAndAnOlderList(t *testing.T) {
 	}
 }
 
+// A pending finish time is forgotten with its object, by the next list at the latest.
+func TestFinishTimeOfWhatIsGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		gone  func(w *world, key string)
+		after time.Duration
+	}{
+		"the watch shows it":  {(*world).remove, time.Second},
+		"the watch misses it": {(*world).lose, time.Minute},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			w.pods, w.conflict = true, 1<<30
+			w.put(untimed("a"))
+			feed, _ := start(t, w, none(), func(o *Options) { o.RelistEvery = time.Minute })
+			at(30 * time.Second)
+			known := len(feed.finishes.of)
+			test.gone(w, "ci/a")
+			at(test.after)
+			if left := len(feed.finishes.of); known != 1 || left != 0 {
+				t.Errorf("%d finish times before, and %d after the deletion; want 1 and 0", known, left)
+			}
+		})
+	}
+}
+
 // untimed is a finished Job, to be read as a Pod, that does not say when it finished.
 func untimed(name string) *batchv1.Job {
 	job := finished("ci", name, "uid-"+name, 5)

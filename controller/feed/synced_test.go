@@ -64,6 +64,12 @@ func TestSyncedMetric(t *testing.T) {
 				t.Errorf("%s: %q, want %q", when, got, want)
 			}
 		}
+		incomplete := func(when string, want ...string) {
+			t.Helper()
+			if got := scraped(t, registry, "curfew_feed_incomplete_seconds"); !slices.Equal(got, want) {
+				t.Errorf("%s: incomplete for %q, want %q", when, got, want)
+			}
+		}
 		ttl, east, west := newWorld(), newWorld(), newWorld()
 		west.refuse = errors.New("no route to host")
 		engine, err := engine.New(engine.Options{Triggers: triggers(ttl), Clock: clock.RealClock{}})
@@ -88,12 +94,14 @@ func TestSyncedMetric(t *testing.T) {
 		stopWest := run(west, wellknown.LabelTTL, "west")
 		at(time.Second)
 		expect("one namespace cannot be read", "group=batch kind=Job purpose=label 0", "group=batch kind=Job purpose=ttl 1")
+		incomplete("one namespace cannot be read", "group=batch kind=Job purpose=label 1", "group=batch kind=Job purpose=ttl 0")
 		if since := synced.Incomplete()[ttl.kind().Profile.Kind.GroupKind()]; time.Since(since) != time.Second {
 			t.Errorf("Jobs are not all known since %s", since)
 		}
 		west.setRefuse(nil)
 		at(20 * time.Second)
 		expect("all are known", "group=batch kind=Job purpose=label 1", "group=batch kind=Job purpose=ttl 1")
+		incomplete("all are known", "group=batch kind=Job purpose=label 0", "group=batch kind=Job purpose=ttl 0")
 		ttl.setRefuse(errors.New("no route to host"))
 		ttl.cut()
 		before := changes.Load()
@@ -108,5 +116,35 @@ func TestSyncedMetric(t *testing.T) {
 		stopWest()
 		stopEast()
 		expect("labels are not watched any more", "group=batch kind=Job purpose=ttl 1")
+	})
+}
+
+// A planned list counts once it takes long, from when the watch ended: until then nothing is missed
+// that would not be found in time.
+func TestPlannedListIsNoGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(finished("ci", "a", "uid-a", 3600))
+		feed, _ := start(t, w, none(), func(o *Options) { o.RelistEvery = 5 * time.Minute })
+		at(time.Minute)
+		w.locked(func() { w.endless = true })
+		for _, step := range []struct {
+			when  string
+			after time.Duration
+			gap   time.Duration
+		}{
+			{"after half a minute of a planned list", 4*time.Minute + 30*time.Second, 0},
+			{"after a minute of a planned list", 31 * time.Second, time.Minute + time.Second},
+			{"after pages brought all objects", 2 * time.Minute, 0},
+		} {
+			at(step.after)
+			var gap time.Duration
+			if since := feed.incompleteSince(); !since.IsZero() {
+				gap = time.Since(since).Round(time.Second)
+			}
+			if gap != step.gap {
+				t.Errorf("%s: a gap of %s, want %s", step.when, gap, step.gap)
+			}
+		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -182,6 +183,28 @@ func TestLateEvents(t *testing.T) {
 		}
 		if len(n.floor) > 0 {
 			t.Error("the watch counted as silent")
+		}
+	})
+}
+
+// TestSilentWatchBeginsAgain (S12): the watches of policies and profiles stay open and silent. They
+// begin again with a list, which confirms the rules.
+func TestSilentWatchBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policies, profiles := deaf{newSource()}, deaf{newSource()}
+		p := platformWith(t, policies, profiles)
+		start(t, p)
+		rules, err := NewRules(p, bare(clock.RealClock{}), clock.RealClock{}, logr.Discard(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after(time.Second)
+		policies.Put(lifecyclePolicy(`"30s"`, 1))
+		profiles.Put(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "things"}}})
+		for _, k := range rules.kinds[1:] {
+			if err := rules.confirm(t.Context(), k); err != nil {
+				t.Errorf("%s are not confirmed: %v", k.resource, err)
+			}
 		}
 	})
 }

@@ -3,6 +3,8 @@ package follow
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +157,53 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 			if read, err := from.Namespace(t.Context(), "gone"); read != nil || row.live != apierrors.IsNotFound(err) {
 				t.Errorf("%s: %v, %v for a namespace that is gone", name, read, err)
 			}
+		}
+	})
+}
+
+// slow is a source whose lists take a second, and which counts them.
+type slow struct {
+	*source
+	lists *atomic.Int64
+}
+
+func (s slow) List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	s.lists.Add(1)
+	<-time.After(time.Second)
+	return s.source.List(ctx, options)
+}
+
+// However many objects are judged live, policies and profiles are listed once a second, at the same
+// time. That their CRD is not installed is known from its watch, and costs no request.
+func TestLiveRulesAreSharedAndReadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ofPolicies, ofProfiles, ofDefinitions atomic.Int64
+		policies, profiles := slow{newSource(), &ofPolicies}, slow{newSource(), &ofProfiles}
+		policies.SetAbsent(true)
+		profiles.SetAbsent(true)
+		p := platformFrom(t, map[string]Source{
+			v1alpha1.LifecyclePolicies: policies, v1alpha1.KindProfiles: profiles,
+			definitionResource.Resource: slow{newSource(), &ofDefinitions},
+		})
+		start(t, p)
+		after(40 * time.Second) // The followers do not list for a while now.
+		before := [3]int64{ofPolicies.Load(), ofProfiles.Load(), ofDefinitions.Load()}
+		began := time.Now()
+		var asking sync.WaitGroup
+		for _, from := range []platform.Source{Cached{Platform: p}.Live(), Cached{Platform: p}.Live()} { // one for cleanups
+			for range 100 {
+				asking.Go(func() {
+					if _, err := from.Snapshot(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		asking.Wait()
+		lists := [3]int64{ofPolicies.Load() - before[0], ofProfiles.Load() - before[1], ofDefinitions.Load() - before[2]}
+		// The second list of each is for those who asked during the first one.
+		if took := time.Since(began); lists != [3]int64{2, 2, 0} || took != 2*time.Second {
+			t.Errorf("%v lists of policies, profiles and CRDs in %s, want [2 2 0] in 2s", lists, took)
 		}
 	})
 }

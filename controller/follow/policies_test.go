@@ -37,14 +37,14 @@ func (p *patcher) Patch(_ context.Context, name string, _ types.PatchType, data 
 	p.patches = append(p.patches, strings.Join(subresources, "/")+" "+string(data))
 	p.mu.Unlock()
 	var patch struct {
-		Metadata struct{ ResourceVersion string }
+		Metadata struct{ UID, ResourceVersion string }
 		Status   map[string]any
 	}
 	if err := json.Unmarshal(data, &patch); err != nil {
 		return nil, err
 	}
 	object := p.Get(name)
-	if object.GetResourceVersion() != patch.Metadata.ResourceVersion {
+	if string(object.GetUID()) != patch.Metadata.UID || object.GetResourceVersion() != patch.Metadata.ResourceVersion {
 		return nil, apierrors.NewConflict(schema.GroupResource{}, name, nil)
 	}
 	object.Object["status"] = patch.Status

@@ -67,7 +67,8 @@ func TestSharedIsNeverOlderThanTheQuestion(t *testing.T) {
 	})
 }
 
-// Only the callers that share a read get its error. One that gives up leaves the others alone.
+// Only the callers that share a read get its error. One that gives up leaves the others alone, and
+// so does another key.
 func TestSharedErrorsAndGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newShared[int](), &counter{value: 7}
@@ -88,6 +89,11 @@ func TestSharedErrorsAndGivingUp(t *testing.T) {
 				t.Errorf("got %d, error %v; want 7", got, err)
 			}
 		})
+		began := time.Now()
+		got, err := s.get(t.Context(), "lab", func(context.Context) (int, error) { return 8, nil })
+		if took := time.Since(began); err != nil || got != 8 || took > 0 {
+			t.Errorf("another key: got %d, error %v after %s; want 8 at once", got, err, took)
+		}
 		cancel()
 		asking.Wait()
 	})

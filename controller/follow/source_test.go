@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
@@ -39,12 +40,50 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// slowly is a source whose answers about Pods take a second.
+// slowly is a source whose answers take a second.
 type slowly struct{ platform.Source }
+
+func (slowly) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
+	<-time.After(time.Second)
+	return &resolution.NamespacePolicy{Name: name}, nil
+}
+
+func (slowly) Runtime(_ context.Context, reference *expression.Reference) (map[string]any, error) {
+	<-time.After(time.Second)
+	return map[string]any{"of": *reference}, nil
+}
 
 func (s slowly) PodCounter(ctx context.Context, pod *policy.Facts) (*resolution.PodCounter, error) {
 	<-time.After(time.Second)
 	return s.Source.PodCounter(ctx, pod)
+}
+
+// A caller that asks for one namespace or runtime while another is read never gets the answer about
+// the other one.
+func TestSharedAnswersAreOfOneObject(t *testing.T) {
+	first := expression.Reference{Namespace: "a", Name: "torch"}
+	for name, other := range map[string]expression.Reference{
+		"another namespace": {Namespace: "b", Name: "torch"}, "another name": {Namespace: "a", Name: "jax"},
+		"another kind": {Namespace: "a", Name: "torch", Kind: schema.GroupVersionKind{Kind: "Other"}},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			from := Share(slowly{})
+			for _, reference := range []expression.Reference{first, first, other} { // The second waits for its turn.
+				go func() {
+					if got, err := from.Namespace(t.Context(), reference.Namespace); err != nil || got.Name != reference.Namespace {
+						t.Errorf("namespace %v, %v; want %s", got, err, reference.Namespace)
+					}
+				}()
+				go func() {
+					if got, err := from.Runtime(t.Context(), &reference); err != nil || got["of"] != reference {
+						t.Errorf("runtime %v, %v; want that of %v", got, err, reference)
+					}
+				}()
+				synctest.Wait()
+			}
+			after(2 * time.Second)
+		})
+	}
 }
 
 // Pods with the UID of a Job, and another name for it, get no answer about the Job to share. The

@@ -223,6 +223,11 @@ func TestDigestsOfInventedPolicies(t *testing.T) {
 		all = append(all, in("tenant", summary(fmt.Sprintf("policy/p%d", i), "ConfigMap", "label", 1, 0, fmt.Sprintf("tenant/%d", i))))
 	}
 	digests.Add(all)
+	for _, of := range digests.fresh {
+		if len(of.records) > 40 || len(of.names) > examples {
+			t.Errorf("%d records and %d names wait to be written", len(of.records), len(of.names))
+		}
+	}
 	digests.Flush(t.Context())
 	if len(stores) != 1 || stores["tenant"] == nil || len(stores["tenant"].of) != 1 || len(digests.events) != 1 {
 		t.Errorf("Events in %v, %d digests", stores, len(digests.events))

@@ -292,3 +292,13 @@ func TestNumbersAreWritten(t *testing.T) {
 		c.all.Wait()
 	})
 }
+
+// A pool begins no patch after the end of its time.
+func TestPoolEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	newPool(clock.RealClock{}).run(ctx, []func(context.Context) bool{func(context.Context) bool {
+		t.Error("a patch was sent")
+		return false
+	}})
+}
