@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -69,4 +70,30 @@ func TestHostileForgedOwner(t *testing.T) {
 	if got := s.send(byController(owned("nightly", 30*time.Second, byCron))); got.code != http.StatusCreated || !strings.Contains(strings.Join(got.warnings, "\n"), "admitted only because CronJob older controls it") {
 		t.Errorf("the CronJob controller: %s", got)
 	}
+}
+
+// Each kind of owner with a known template is read before its controller gets past a rule.
+func TestOwnersOfChildrenAreRead(t *testing.T) {
+	parallel(t)
+	s := newSpace(t)
+	for kind, of := range map[string]string{"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
+		"ReplicationController": "v1", "Job": "batch/v1", "CronJob": "batch/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"} {
+		child := job("child", annotated(wellknown.AnnotationTTL, "soon"), func(j *batchv1.Job) {
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: of, Kind: kind, Name: "gone", UID: "u", Controller: new(true)}}
+		})
+		text, err := json.Marshal(child)
+		s.ok(err)
+		out := s.kubectlInput(string(text), append([]string{"create", "--dry-run=server", "-f", "-"}, byControllerManager...)...)
+		if !out.failed || !strings.Contains(out.stderr, `"soon" is not a duration`) {
+			t.Errorf("a child of a %s that is gone: %s%s", kind, out.stdout, out.stderr)
+		}
+	}
+}
+
+// A runtime of the namespace that the webhook does not know is read live.
+func TestRuntimeOfATrainJobIsRead(t *testing.T) {
+	parallel(t)
+	s := newSpace(t, wellknown.AnnotationDefaultTTL, "1d")
+	s.expectStderr(s.create(s.trainJob("lonely", "gone", at("spec.runtimeRef.kind", "TrainingRuntime"))),
+		`Warning: curfew: spec.runtimeRef.name: runtime "gone" does not exist: this TrainJob is kept until it exists and sets a TTL`)
 }

@@ -126,6 +126,48 @@ func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
 	}
 }
 
+// The template of any other workload is read, too.
+func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
+	parallel(t)
+	s := newSpace(t)
+	root := s.newConfigMap("root")
+	labels := map[string]string{"app": "web", wellknown.LabelTTL: until(s.ahead(10 * second))}
+	// Without labels of its own a ReplicationController gets its template's.
+	meta := metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "web"}, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}}}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(corev1.RestartPolicyAlways)}
+	s.expectSuccess(s.kubectlInput(s.manifest(
+		&appsv1.StatefulSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"}, ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
+			Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template}},
+		&corev1.ReplicationController{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ReplicationController"}, ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{
+			Replicas: ptr.To[int32](1), Selector: map[string]string{"app": "web"}, Template: &template}},
+		&appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}, ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template}},
+	), "create", "-f", "-", s.asController()))
+	// No Node here has a kubelet, so the DaemonSet's Pod is not its controller's.
+	daemon, err := suite.cluster.Client.AppsV1().DaemonSets(s.name).Get(s.ctx, "web", metav1.GetOptions{})
+	s.ok(err)
+	own := pod("daemon", corev1.RestartPolicyAlways, hold, "true")
+	own.Labels, own.OwnerReferences = labels, []metav1.OwnerReference{*metav1.NewControllerRef(daemon, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+	s.newPod(own)
+	for _, kind := range []string{"StatefulSet", "ReplicationController", "DaemonSet"} {
+		s.poll("an Event on the Pod of the "+kind, func(ctx context.Context) (bool, error) {
+			events, err := suite.cluster.Client.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=Kept,involvedObject.kind=Pod"})
+			return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+				return strings.Contains(e.Message, "comes from the template of "+kind+" web")
+			}), err
+		})
+	}
+	s.outlastLabel(now())
+	list, err := suite.cluster.Client.CoreV1().Pods(s.name).List(s.ctx, metav1.ListOptions{})
+	s.ok(err)
+	for i := range list.Items {
+		if sent := suite.proxy.Deletes(s.name, list.Items[i].Name); len(sent) != 0 {
+			t.Errorf("DELETEs of %s: %+v", list.Items[i].Name, sent)
+		}
+	}
+}
+
 // A namespace turns to dry-run while objects with an explicit TTL and a label wait.
 func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
 	parallel(t)
