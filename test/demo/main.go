@@ -51,6 +51,7 @@ func run(ctx context.Context, args []string, screen *screen) error {
 // stage is what a tour plays on.
 type stage struct {
 	*screen
+	root                string // of the repository
 	cluster             *harness.Cluster
 	webhook, controller *harness.Curfew
 }
@@ -68,7 +69,11 @@ func withCurfew(ctx context.Context, dir string, screen *screen, do func(context
 		err = errors.Join(err, harness.StopCluster(last, dir))
 	}()
 	screen.note("starting a control plane: etcd, kube-apiserver, controllers (Kubernetes' own TTL controller included), and a node that is played by kwok")
-	stage := &stage{screen: screen}
+	root, err := harness.Root()
+	if err != nil {
+		return err
+	}
+	stage := &stage{screen: screen, root: root}
 	if stage.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, InTreeTTL: true, AuditLog: true, Out: screen.quiet()}); err != nil {
 		return err
 	}

@@ -4,22 +4,16 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-
-	"curfew.dev/curfew/test/harness"
 )
 
 // play tells what can be tried, and waits for Ctrl-C.
 func play(ctx context.Context, stage *stage) error {
-	root, err := harness.Root()
-	if err != nil {
-		return err
-	}
 	stage.heading("Curfew is up. In another terminal:")
 	stage.line("")
 	kubectl := filepath.Dir(stage.cluster.KubectlPath())
 	for _, line := range []string{
 		"export KUBECONFIG=" + stage.cluster.Kubeconfig,
-		"export PATH=" + kubectl + ":" + filepath.Join(root, "bin") + ":$PATH   # for kubectl, and kubectl curfew",
+		"export PATH=" + kubectl + ":" + filepath.Join(stage.root, "bin") + ":$PATH   # for kubectl, and kubectl curfew",
 		"",
 		"kubectl create namespace play", // not one of those that the samples make
 		"kubectl annotate namespace play curfew.dev/default-ttl=30s",

@@ -52,7 +52,7 @@ func (p *player) run(args ...string) result {
 	p.command("kubectl " + strings.Join(shown, " "))
 	cmd := exec.CommandContext(p.ctx, p.cluster.KubectlPath(), args...)
 	cmd.Dir = p.dir
-	plugins := filepath.Dir(filepath.Dir(p.cluster.KubectlPath()))
+	plugins := filepath.Join(p.root, "bin")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.cluster.Kubeconfig, "PATH="+plugins+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	p.output(string(out))
