@@ -270,7 +270,7 @@ help: ## this
 	@awk 'BEGIN { FS = ":.*## "; print "make <target>" } \
 		/^##@ / { print "\n" substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 } \
-		END { print "\nA change must pass .ci/run, which runs lint, verify, test, test-e2e and bench-gate; make check takes five minutes before that. Run test-full before a release." }' $(MAKEFILE_LIST)
+		END { print "\nA change must pass .ci/run, which runs lint, verify, demo, test, test-e2e and bench-gate; make check takes five minutes before that. Run test-full before a release." }' $(MAKEFILE_LIST)
 
 # Not for people.
 
