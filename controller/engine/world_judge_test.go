@@ -24,7 +24,7 @@ const theEngine = "the engine"
 func newReferee() *referee {
 	return &referee{Judge: &invariants.Judge{
 		Curfew: func(client string) bool { return client == theEngine },
-		// The engine is told of each change, or reads live: no older rule counts.
+		// The engine gets each change, or reads live: no older rule counts.
 		Since: func(sent time.Time) time.Time { return sent }, Stamped: true,
 	}}
 }

@@ -30,8 +30,8 @@ type api[O client.Object] struct {
 	newList  func() client.ObjectList
 	objects  map[string]O
 	version  int
-	// watchers are the open watches. What begins to match their selector is told as added, and what
-	// ceases to match as deleted, in its last matching state.
+	// watchers are the open watches. They report an object as added when it begins to match their
+	// selector, and as deleted, in its last matching state, when it ceases to match.
 	watchers map[*watch.RaceFreeFakeWatcher]labels.Selector
 
 	// streams says whether a watch can begin with the list (KEP-3157).

@@ -169,7 +169,7 @@ func TestListThatBreaksInTheMiddle(t *testing.T) {
 				w.put(finished("ci", name, "uid-"+name, 95))
 			}
 			kind := w.kind()
-			var again atomic.Bool // it is time to list anew
+			var again atomic.Bool // it is time to list again
 			var broken atomic.Int32
 			kind.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 				if options.SendInitialEvents == nil || !streams || !again.Load() || broken.Load() == 3 {

@@ -71,8 +71,8 @@ func runAnswer(ctx context.Context, args []string, _ io.Writer) error {
 	}
 }
 
-// answerCertificate is one for loopback that signs itself. A connection is used again and again, so that
-// its kind does not matter.
+// answerCertificate is a self-signed certificate for loopback. Connections are reused, so the kind of
+// key does not matter.
 func answerCertificate() tls.Certificate {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()

@@ -50,7 +50,7 @@ func TestPeersDeadlineExceeded(t *testing.T) {
 		t.Errorf("the message is %q", failed.Message)
 	}
 	if sets, jobs := s.getJobSets(), s.list(trainJobs); len(sets) != len(jobs) {
-		t.Errorf("there are %d JobSets, want that of each of %d TrainJobs: one that is deleted is created anew", len(sets), len(jobs))
+		t.Errorf("there are %d JobSets, want that of each of %d TrainJobs: Trainer creates a deleted one again", len(sets), len(jobs))
 	}
 }
 

@@ -86,7 +86,7 @@ func TestGrantsAreJudged(t *testing.T) {
 	}
 }
 
-// wholeRun reports whether all tests ran but those that make test-full PART=peers runs, as in make test.
+// wholeRun reports whether all tests ran, except perhaps TestPeers.
 func wholeRun() bool {
 	value := func(name string) string {
 		if one := flag.Lookup(name); one != nil {

@@ -81,7 +81,8 @@ func (c code) called(name string) (found []string) {
 // last is the part of a name behind its package and type.
 func last(name string) string { return name[strings.LastIndexAny(name, " .")+1:] }
 
-// TestWays checks the ways that ARCHITECTURE.md lists under "Ways through the code". A step must be named by the step above it, or by one that led there. A step
+// TestWays checks the ways that ARCHITECTURE.md lists under "Ways through the code". A step must be
+// named by the step above it, or by one that led there. A step
 // "through `package: Type.member`" need not be: there the member must be named, which is a field or
 // the method of an interface. A step "from the API server" needs no step above it.
 func TestWays(t *testing.T) {
