@@ -88,6 +88,7 @@ const (
 // Controller runs cleanup policies.
 type Controller struct {
 	options  Options
+	discover survey.Served // is Options.Served as it was given; runs share the answers of Options.Served itself
 	log      logr.Logger
 	compiler *expression.Compiler
 	queue    *loop.RetryQueue
@@ -109,9 +110,10 @@ type Controller struct {
 
 // New makes a controller that does nothing until Run.
 func New(options Options) (*Controller, error) {
-	options.Served = survey.Share(options.Clock, options.Served)
+	discover := options.Served
+	options.Served = survey.Share(options.Clock, discover)
 	c := &Controller{
-		options: options, log: options.Log.WithName("cleanup"), compiler: expression.NewCompiler(expression.DefaultCacheSize),
+		options: options, discover: discover, log: options.Log.WithName("cleanup"), compiler: expression.NewCompiler(expression.DefaultCacheSize),
 		queue: loop.NewRetryQueue(options.Clock, recheck), checked: map[types.UID]checked{}, ages: newAges(),
 		turns: newTurns(options.Clock, runsAtOnce, runsShare), remembering: newTurns(options.Clock, rememberingAtOnce, rememberingShare),
 		reviews: newTurns(options.Clock, runsAtOnce, runsAtOnce), judging: newTurns(options.Clock, judgingAtOnce, judgingShare),

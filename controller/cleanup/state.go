@@ -229,8 +229,8 @@ func (r *run) newSurvey(limit int) {
 	options := &r.c.options
 	clients := survey.Clients{Objects: r.account.Objects, Metadata: r.account.Metadata}
 	r.survey = survey.New(r.policy, reader{clients, r.account}, survey.Options{
-		Account: r.account.Name.String(), Served: options.Served, Source: options.Cached, Namespaces: options.Namespaces,
-		Protect: options.Protect, Matched: r.matched, MaxLacks: limit, Now: r.cur.now, Clock: options.Clock, Yield: r.yield,
+		Account: r.account.Name.String(), Served: options.Served, Discover: r.c.discover, Source: options.Cached,
+		Namespaces: options.Namespaces, Protect: options.Protect, Matched: r.matched, MaxLacks: limit, Now: r.cur.now, Clock: options.Clock, Yield: r.yield,
 		Paged: func(context.Context) error { return r.submit(batchSize) }, Wait: r.away,
 	})
 }

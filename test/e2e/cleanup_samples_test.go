@@ -163,6 +163,9 @@ func (s *space) applyVirtualMachines() {
 	s.Helper()
 	s.expectSuccess(s.kubectlInput(string(readFile(s.T, "testdata/virtualmachines.yaml")), "apply", "--namespace=", "-f", "-"))
 	s.expectSuccess(s.kubectl("wait", "--for=condition=Established", "customresourcedefinition/virtualmachines.kubevirt.io", "--timeout=10m"))
+	s.poll("discovery of VirtualMachines", func(context.Context) (bool, error) { // It follows a moment later.
+		return strings.Contains(s.kubectl("api-resources", "--api-group=kubevirt.io", "--cached=false", "-o", "name").stdout, "virtualmachines"), nil
+	})
 }
 
 // compareAll waits for all runs and compares what they deleted.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -136,6 +137,23 @@ func TestReferenceInAnotherVersion(t *testing.T) {
 				t.Errorf("deletes %s, and after a live read %v, %v; want %s", got, live, err, c.want)
 			}
 		})
+	}
+}
+
+// A kind that was installed since another run asked what is served may use what matches.
+func TestKindInstalledAMomentAgo(t *testing.T) {
+	w := unreferenced()
+	options := w.options()
+	before := slices.Clone(w.served)
+	options.Served, options.Discover = func(context.Context) ([]cleanup.Resource, error) { return before, nil }, options.Served
+	w.served = append(w.served, resource("example.com", "runners", "Runner", true))
+	w.refers("runners", "prod")
+	err := open(t, unused(t, "!lookup.referenced", "configmaps"), w, options).Choose(t.Context(), func(_ *cleanup.Target, object *unstructured.Unstructured, _ cleanup.Decision) error {
+		t.Errorf("deletes %s, which an object of the new kind uses", object.GetName())
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

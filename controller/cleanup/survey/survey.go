@@ -43,6 +43,9 @@ type Options struct {
 	// Served are the resources that can be listed and deleted. The error may be
 	// [cleanup.SilentGroups].
 	Served func(context.Context) ([]cleanup.Resource, error)
+	// Discover is Served without a shared answer, for a run that looks for references: an object of a
+	// kind that was installed a moment ago may use what matches. Nil means Served.
+	Discover func(context.Context) ([]cleanup.Resource, error)
 	// Source is the platform that decides about objects of a list.
 	Source platform.Source
 	// Namespaces are all that are known, or an error until they are.
@@ -133,7 +136,11 @@ var verbs = []string{"list", "get", "delete"}
 
 // Open finds what to list, and returns the permissions that the account lacks for the rest.
 func (s *Survey) Open(ctx context.Context) (lacks []string, err error) {
-	served, partial := s.options.Served(ctx)
+	discover := s.options.Served
+	if s.options.Discover != nil && s.policy.ReadsCluster() != "" {
+		discover = s.options.Discover
+	}
+	served, partial := discover(ctx)
 	if partial != nil && !errors.As(partial, &s.silent) {
 		return nil, fmt.Errorf("resources that are served: %w", partial)
 	}
