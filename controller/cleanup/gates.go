@@ -26,7 +26,7 @@ import (
 // now. All approvals are listed only to find one, or where Curfew's role lacks "get". Anyone who
 // can create some in the namespace could otherwise make each batch wait for thousands.
 func (r *run) approved(ctx context.Context) (bool, error) {
-	p, objects := r.policy, r.c.options.Objects
+	p, objects, status := r.policy, r.c.options.Objects, r.ledger.status()
 	if !p.NeedsApproval(r.c.options.RequireApproval) {
 		return true, nil
 	}
@@ -37,7 +37,7 @@ func (r *run) approved(ctx context.Context) (bool, error) {
 	if r.approval != "" {
 		one, err := objects.Resource(resource).Namespace(p.Namespace).Get(ctx, r.approval, metav1.GetOptions{})
 		switch {
-		case err == nil && p.ApprovedBy(one):
+		case err == nil && p.ApprovedBy(one, status):
 			return true, nil
 		case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
 			return false, fmt.Errorf("reading approval %s of %s: %w", r.approval, p.ID(), err)
@@ -45,7 +45,7 @@ func (r *run) approved(ctx context.Context) (bool, error) {
 		r.approval = "" // There may be another one.
 	}
 	err := survey.Clients{Objects: objects}.Each(ctx, resource, p.Namespace, metav1.ListOptions{}, func(one *unstructured.Unstructured) error {
-		if p.ApprovedBy(one) {
+		if p.ApprovedBy(one, status) {
 			r.approval = one.GetName()
 		}
 		return nil
@@ -62,8 +62,12 @@ func (r *run) waiting() string {
 	if r.policy.Namespace != "" {
 		kind = "CleanupApproval"
 	}
-	return fmt.Sprintf("the policy as it is now is not approved: look at the report of this run, and create a %s "+
+	message := fmt.Sprintf("the policy as it is now is not approved: look at the report of this run, and create a %s "+
 		"with policyUID %s and specHash %s", kind, r.policy.UID, r.policy.Hash)
+	if at := r.ledger.status().ApprovalsAfterTime; at != nil {
+		message += ". The policy had another spec: approvals from before " + at.UTC().Format(time.RFC3339) + " do not count"
+	}
+	return message
 }
 
 // errUnapproved: the approval of a live run was deleted. The run deletes nothing more.

@@ -115,7 +115,7 @@ func (cur *current) hasBegun(run *v1alpha1.CleanupRun) bool {
 func (cur *current) observe(ctx context.Context, errs field.ErrorList, next time.Time) error {
 	before := cur.ledger.status()
 	after := before.DeepCopy()
-	after.SpecHash, after.NextScheduleTime = cur.policy.Hash, nil
+	after.NextScheduleTime = nil
 	if changed := cur.changed(before); changed || cur.ahead(cur.since(before)) {
 		since := metav1.NewTime(cur.now)
 		if changed && len(errs) == 0 {
@@ -123,6 +123,7 @@ func (cur *current) observe(ctx context.Context, errs field.ErrorList, next time
 		}
 		after.ScheduleSinceTime = &since
 	}
+	cur.observeSpec(after)
 	after.ObservedGeneration = cur.policy.Generation
 	if !next.IsZero() {
 		after.NextScheduleTime = new(metav1.NewTime(next))
@@ -140,6 +141,24 @@ func (cur *current) observe(ctx context.Context, errs field.ErrorList, next time
 		return nil
 	}
 	return cur.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) { *s = *after })
+}
+
+// observeSpec writes which spec the policy has, and after which time it must be approved. An approval
+// may be created before the edit that it is for, but not before the spec that the edit replaced. If
+// a generation was missed, the policy may have had any spec.
+func (cur *current) observeSpec(s *v1alpha1.CleanupPolicyStatus) {
+	now := metav1.NewTime(cur.now)
+	switch missed := cur.policy.Generation - s.ObservedGeneration; {
+	case s.ObservedGeneration == 0 || missed == 0 && s.SpecHash == cur.policy.Hash:
+	case missed != 1 && missed != 0:
+		s.SpecSinceTime, s.ApprovalsAfterTime = &now, &now
+	case s.SpecHash != cur.policy.Hash:
+		s.SpecSinceTime, s.ApprovalsAfterTime = &now, s.SpecSinceTime
+	}
+	if at := s.ApprovalsAfterTime; at != nil && cur.ahead(at.Time) {
+		s.ApprovalsAfterTime = &now
+	}
+	s.SpecHash = cur.policy.Hash
 }
 
 // permitted sets PermissionsGranted; lacks names the missing permissions.

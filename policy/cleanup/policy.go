@@ -220,8 +220,12 @@ func (p *Policy) NeedsApproval(mandatory bool) bool {
 	return p.Spec.Approval == v1alpha1.ApprovalRequired || p.Namespace != "" && mandatory
 }
 
-// ApprovedBy reports whether an approval is for the policy as it is now.
-func (p *Policy) ApprovedBy(approval *unstructured.Unstructured) bool {
+// ApprovedBy reports whether an approval is for the policy as it is now. Once the policy has had
+// another spec, only an approval that is created later counts: the status says after which time.
+func (p *Policy) ApprovedBy(approval *unstructured.Unstructured, status *v1alpha1.CleanupPolicyStatus) bool {
+	if at := status.ApprovalsAfterTime; at != nil && !approval.GetCreationTimestamp().After(at.Time) {
+		return false
+	}
 	uid, _, _ := unstructured.NestedString(approval.Object, "spec", "policyUID")
 	hash, _, _ := unstructured.NestedString(approval.Object, "spec", "specHash")
 	return types.UID(uid) == p.UID && hash == p.Hash && p.Hash != ""

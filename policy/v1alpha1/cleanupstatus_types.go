@@ -60,6 +60,13 @@ type CleanupPolicyStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SpecHash string `json:"specHash,omitempty"`
+	// specSinceTime is when specHash replaced another one. Absent for the first one.
+	// +optional
+	SpecSinceTime *metav1.Time `json:"specSinceTime,omitempty"`
+	// approvalsAfterTime is the time after which an approval must be created to count: the policy had
+	// another spec then. Absent if all approvals of the spec count.
+	// +optional
+	ApprovalsAfterTime *metav1.Time `json:"approvalsAfterTime,omitempty"`
 	// scheduleSinceTime is when the policy was last changed. Runs that were due before are not made up
 	// for.
 	// +optional

@@ -19,6 +19,7 @@ import (
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // previewOptions are the flags of preview.
@@ -185,7 +186,11 @@ func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cle
 		Result: result, file: stored == nil, own: account.Own, account: account.Name.String(), controllerDryRun: w.Controller.DryRun,
 	}
 	if p.NeedsApproval(w.Controller.Published["require-approval"] == "true") {
-		approved, _, err := w.Approved(ctx, p)
+		status := &v1alpha1.CleanupPolicyStatus{}
+		if stored != nil {
+			status = &stored.Status
+		}
+		approved, _, err := w.Approved(ctx, p, status)
 		if err != nil {
 			return nil, err
 		}

@@ -230,7 +230,7 @@ func (d *dueRun) idle(ctx context.Context, w *world.World) (why string, err erro
 	if !d.Policy.NeedsApproval(w.Controller.Published["require-approval"] == "true") {
 		return "", nil
 	}
-	approved, known, err := w.Approved(ctx, d.Policy)
+	approved, known, err := w.Approved(ctx, d.Policy, &d.stored.Status)
 	switch {
 	case !known:
 		d.doubt = &judging.Obstacle{Kind: judging.ObstaclePermission,

@@ -190,6 +190,9 @@ func approvalsIn(namespace string) schema.GroupVersionResource {
 func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy, hash string) (approval string, created bool, err error) {
 	kind := strings.TrimSuffix(p.Kind, "Policy") + "Approval"
 	name := fmt.Sprintf("%s-%.8s-%.8s", strings.TrimRight(p.Name[:min(len(p.Name), 200)], ".-"), p.UID, hash)
+	if p.Status.ApprovalsAfterTime != nil { // An approval of the same spec may exist that does not count.
+		name += fmt.Sprint("-", p.Generation)
+	}
 	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.CleanupApprovalSpec{PolicyUID: p.UID, SpecHash: hash})
 	if err != nil {
 		return "", false, err
@@ -250,13 +253,13 @@ func (w *World) CleanupPolicies(ctx context.Context, namespace string, clusterSc
 
 // Approved reports whether a policy as it is now has an approval. It is not known if the user
 // may not list approvals.
-func (w *World) Approved(ctx context.Context, p *cleanup.Policy) (approved, known bool, err error) {
+func (w *World) Approved(ctx context.Context, p *cleanup.Policy, status *v1alpha1.CleanupPolicyStatus) (approved, known bool, err error) {
 	if p.UID == "" {
 		return false, true, nil // It is not in the cluster.
 	}
 	at := approvalsIn(p.Namespace)
 	err = w.Each(ctx, at, p.Namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
-		approved = approved || p.ApprovedBy(object)
+		approved = approved || p.ApprovedBy(object, status)
 		return nil
 	})
 	if apierrors.IsForbidden(err) {
