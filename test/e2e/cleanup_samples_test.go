@@ -132,11 +132,14 @@ func (s *space) prepareSample(policy *unstructured.Unstructured, of *sample) *pr
 		s.applySampleRights(policy.GetNamespace())
 	}
 	created, cut := map[string]*unstructured.Unstructured{}, time.Time{}
-	for _, list := range [][]sampled{of.Owners, of.Deleted, of.Kept} {
+	_, newest, _ := unstructured.NestedMap(policy.Object, "spec", "keepNewest")
+	for at, list := range [][]sampled{of.Owners, of.Deleted, of.Kept} {
 		for i := range list {
 			s.createSampled(created, &list[i])
 		}
-		cut = s.nextSecond() // Objects created from here on are younger.
+		if newest || at == 2 {
+			cut = s.nextSecond() // Objects created from here on are younger.
+		}
 	}
 	for i := range of.Young {
 		s.createSampled(created, &of.Young[i])

@@ -29,7 +29,8 @@ func TestStolenCA(t *testing.T) {
 	s.ok(suite.webhook.Stop(s.ctx))
 	s.expectSuccess(s.kubectl("delete", "secret", certs.DefaultSecretName, "--namespace", harness.Namespace))
 	s.expectSuccess(s.kubectl("delete", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "curfew", "curfew-kinds", "--ignore-not-found"))
-	s.ok(startWebhook(s.ctx, port)) // applies the manifests first
+	s.ok(suite.cluster.Install(s.ctx, port))
+	s.ok(startWebhook(s.ctx, port))
 
 	s.poll("all webhooks to trust another CA alone", func(ctx context.Context) (bool, error) {
 		secret, err := secrets.Get(ctx, certs.DefaultSecretName, metav1.GetOptions{})

@@ -51,8 +51,9 @@ type CurfewOptions struct {
 	Env []string
 }
 
-// StartWebhook starts `curfew webhook` and returns when it says that it is ready. The manifests
-// have to be installed for its port; see [Cluster.WaitForWebhook] for when the API server asks it.
+// StartWebhook starts `curfew webhook` and returns when it says that it is ready. It installs the
+// manifests unless the last ones were the same; a test that removes some of them installs them
+// again. See [Cluster.WaitForWebhook] for when the API server asks it.
 func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Curfew, error) {
 	port := options.Port
 	if port == 0 {
@@ -62,7 +63,7 @@ func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Cur
 		}
 		port = free
 	}
-	if options.Behind == nil {
+	if options.Behind == nil && *c.installed != c.installation(port) {
 		if err := c.Install(ctx, port); err != nil {
 			return nil, err
 		}

@@ -14,8 +14,8 @@ import (
 // layout is how tables show instants, in the zone of the tests.
 const layout = "2006-01-02 15:04:05"
 
-// laying is how long the fixture's objects are created before the present, on a busy machine, too.
-const laying = 90 * time.Second
+// laying is how long the fixture's objects are created before the present.
+const laying = 15 * time.Second
 
 // present is what the clocks of the zone show when the fixture is laid.
 var present = time.Date(2026, 12, 24, 13, 0, 0, 0, time.UTC)
