@@ -167,10 +167,11 @@ func full(t *testing.T) {
 	}
 }
 
-// startWebhook starts the webhook, on a port that it had before if there is one.
+// startWebhook starts the webhook, on a port that it had before if there is one: the manifests are
+// installed for that.
 func startWebhook(ctx context.Context, port int, args ...string) (err error) {
 	args = append([]string{everyMinute}, args...)
-	if suite.webhook, err = suite.cluster.StartWebhook(ctx, harness.CurfewOptions{Port: port, Args: args}); err != nil {
+	if suite.webhook, err = suite.cluster.StartWebhook(ctx, harness.CurfewOptions{Port: port, Installed: port != 0, Args: args}); err != nil {
 		return err
 	}
 	return suite.cluster.WaitForWebhook(ctx)

@@ -35,7 +35,6 @@ type Cluster struct {
 
 	root, kubectl string
 	older         bool      // see Older
-	installed     *string   // is the last installation
 	install       string    // see ClusterOptions
 	services      *Services // for install; otherwise nil
 }
@@ -72,7 +71,7 @@ func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error)
 	if err != nil {
 		return nil, fmt.Errorf("make %q absolute: %w", options.Dir, err)
 	}
-	cluster := &Cluster{Dir: dir, root: root, installed: new(string)}
+	cluster := &Cluster{Dir: dir, root: root}
 	if options.Install != "" {
 		if err := cluster.installBy(options.Install); err != nil {
 			return nil, err
@@ -101,7 +100,7 @@ func OpenCluster(dir string) (*Cluster, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("make %q absolute: %w", dir, err)
 	}
-	cluster := &Cluster{Dir: dir, root: root, installed: new(string)}
+	cluster := &Cluster{Dir: dir, root: root}
 	return cluster, cluster.load()
 }
 

@@ -36,6 +36,8 @@ type CurfewOptions struct {
 	Kubeconfig string
 	// Port of a webhook; 0 takes a free one.
 	Port int
+	// Installed: the manifests are installed for the port.
+	Installed bool
 	// Behind is what the API server reaches a webhook through, which has to be installed for its port;
 	// nil means nothing.
 	Behind *Balancer
@@ -51,9 +53,8 @@ type CurfewOptions struct {
 	Env []string
 }
 
-// StartWebhook starts `curfew webhook` and returns when it says that it is ready. It installs the
-// manifests unless the last ones were the same; a test that removes some of them installs them
-// again. See [Cluster.WaitForWebhook] for when the API server asks it.
+// StartWebhook installs the manifests, starts `curfew webhook` and returns when it is ready. See
+// [Cluster.WaitForWebhook] for when the API server asks it.
 func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Curfew, error) {
 	port := options.Port
 	if port == 0 {
@@ -63,7 +64,7 @@ func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Cur
 		}
 		port = free
 	}
-	if options.Behind == nil && *c.installed != c.installation(port) {
+	if options.Behind == nil && !options.Installed {
 		if err := c.Install(ctx, port); err != nil {
 			return nil, err
 		}

@@ -23,20 +23,6 @@ const overlayAddress = "https://127.0.0.1:9443"
 // Install applies manifests/overlays/local for a webhook on a port of loopback, with the
 // permissions of the HTTP API. Applying it again, for another port too, is harmless.
 func (c *Cluster) Install(ctx context.Context, webhookPort int) error {
-	*c.installed = ""
-	if err := c.apply(ctx, webhookPort); err != nil {
-		return err
-	}
-	*c.installed = c.installation(webhookPort)
-	return nil
-}
-
-// installation says what Install applies.
-func (c *Cluster) installation(webhookPort int) string {
-	return fmt.Sprint(c.root, webhookPort, c.Patient, c.FailClosed)
-}
-
-func (c *Cluster) apply(ctx context.Context, webhookPort int) error {
 	if c.install != "" {
 		if _, err := c.mustKubectl(ctx, "", "apply", "-f", c.install); err != nil {
 			return err
