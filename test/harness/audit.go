@@ -2,10 +2,12 @@ package harness
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -109,18 +111,19 @@ func (c *Cluster) eachAudited(tell func(*auditEvent)) error {
 		return fmt.Errorf("open the audit log: %w", err)
 	}
 	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	for lines := bufio.NewReaderSize(file, 1<<16); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil // The API server is writing the last line.
+		}
 		var event auditEvent
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			return fmt.Errorf("parse the audit log: %w", err)
+		if err := cmp.Or(err, json.Unmarshal(line, &event)); err != nil {
+			return fmt.Errorf("read the audit log: %w", err)
 		}
 		if event.UserAgent != thief {
 			tell(&event)
 		}
 	}
-	return lines.Err()
 }
 
 // DeletesOf are the DELETEs of a user in a namespace, with when the API server received each.
