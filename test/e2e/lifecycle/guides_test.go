@@ -42,6 +42,7 @@ type guide struct {
 // else in it. Commands must succeed, and print what the page shows. The API server reviews each
 // manifest. What a block needs, or why it cannot run here, is in [guideSteps].
 func TestGuides(t *testing.T) {
+	t.Parallel()
 	cluster := startForGuides(t)
 	dir := t.TempDir()
 	for name, target := range guideFolders {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -82,8 +83,15 @@ type fixture struct {
 	webhook, controller *harness.Curfew
 }
 
+// alone is held by the test that uses the suite's control plane. TestGuides, which has its own and
+// waits most of the time, runs beside it.
+var alone sync.Mutex
+
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+	t.Parallel()
+	alone.Lock()
+	t.Cleanup(alone.Unlock)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	f := &fixture{T: t, ctx: ctx}
