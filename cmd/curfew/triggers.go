@@ -156,6 +156,13 @@ func (c *controller) addCleanup(context.Context) (err error) {
 		Held: func(ctx context.Context, scope string) bool {
 			return c.pauses.Holds(ctx, policy.TriggerCleanup, scope)
 		},
+		Unread: func() string {
+			view, known := c.pauses.View()
+			if !known {
+				return "no answer yet"
+			}
+			return view.Unread
+		},
 		ServerTime: c.serverTime,
 		Event: func(object *unstructured.Unstructured, eventType, reason, message string) {
 			recorder.Eventf(object, nil, eventType, reason, "Cleanup", "%s", message)

@@ -72,6 +72,8 @@ type cluster struct {
 	namespaces []*resolution.NamespacePolicy
 	// held reports whether a pause holds a scope; nil: none does.
 	held func(scope string) bool
+	// unread is why it is not known whether a pause holds anything.
+	unread string
 	// waited is how long all waits together would have taken.
 	waited time.Duration
 	// answer is what a DELETE is answered in the place of what else would happen; nil: as it happens.
@@ -400,6 +402,7 @@ func (c *cluster) controller() *Controller {
 		},
 		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return c.namespaces, nil },
 		Held:       func(_ context.Context, scope string) bool { return c.held != nil && c.held(scope) },
+		Unread:     func() string { return c.unread },
 		ServerTime: func(context.Context) (time.Time, error) { return start.Add(c.late), nil }, Clock: clock,
 	}}
 	out.unchanged = func(*cleanup.Policy) bool { return true }

@@ -64,6 +64,8 @@ type Options struct {
 	// Held reports whether a pause holds what cleanup runs delete of a scope: see
 	// [judging.PauseScope]. With "" that is a pause without namespaces.
 	Held func(ctx context.Context, scope string) bool
+	// Unread is why it is not known whether a pause holds anything; "" if it is known.
+	Unread func() string
 	// ServerTime is the API server's time, or an error while that is not known.
 	ServerTime func(context.Context) (time.Time, error)
 	// Event records an Event on a policy. It may be nil.

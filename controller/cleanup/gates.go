@@ -362,9 +362,13 @@ func (r *run) wait(ctx context.Context) error {
 	if !r.c.unchanged(r.policy) {
 		return errChanged
 	}
-	if !paused(r.ledger.status()) {
+	reason, message := v1alpha1.ReasonPaused, messageHeld
+	if unread := r.c.options.Unread(); unread != "" {
+		reason, message = v1alpha1.ReasonUnread, "whether a pause holds its deletions cannot be read: "+unread+". The run goes on afterwards"
+	}
+	if paused(r.ledger.status()) != reason {
 		err := r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
-			r.cur.set(s, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPaused, messageHeld)
+			r.cur.set(s, v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)
 		})
 		if err != nil {
 			return err
@@ -379,7 +383,7 @@ func (r *run) wait(ctx context.Context) error {
 // stillPaused reports whether a pause held the run of a policy, and one still holds something that
 // the policy may match. The status alone does not decide: others may have written that.
 func (c *Controller) stillPaused(ctx context.Context, p *cleanup.Policy, s *v1alpha1.CleanupPolicyStatus) bool {
-	if !paused(s) {
+	if paused(s) == "" {
 		return false
 	}
 	known, err := c.options.Namespaces()
@@ -395,8 +399,11 @@ func (c *Controller) stillPaused(ctx context.Context, p *cleanup.Policy, s *v1al
 	return slices.ContainsFunc(append(names, ""), func(scope string) bool { return c.options.Held(ctx, scope) })
 }
 
-// paused reports whether a status says that a pause holds the run.
-func paused(s *v1alpha1.CleanupPolicyStatus) bool {
+// paused is the reason for which a status says that the run is held: Paused, Unread or none.
+func paused(s *v1alpha1.CleanupPolicyStatus) string {
 	stalled := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStalled)
-	return stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason == v1alpha1.ReasonPaused
+	if stalled == nil || stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonPaused && stalled.Reason != v1alpha1.ReasonUnread {
+		return ""
+	}
+	return stalled.Reason
 }

@@ -18,9 +18,16 @@ import (
 // everything. Its starting deadline of an hour does not end it, even if the process is killed
 // meanwhile and the next one starts before the pause ends.
 func TestHeldRun(t *testing.T) {
-	for name, killed := range map[string]bool{"the process lives": false, "it is killed": true} {
+	for name, of := range map[string]struct {
+		killed       bool
+		unread, want string
+	}{
+		"the process lives": {}, "it is killed": {killed: true, want: "True Paused a pause holds its deletions"},
+		"its pauses cannot be read": {killed: true, unread: "took 2s", want: "True Unread whether a pause holds its deletions cannot be read: took 2s."},
+	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t)
+			c, killed := newCluster(t), of.killed
+			c.unread = of.unread
 			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.StartingDeadlineSeconds = new(int64(3600)) })
 			attempts, resumed := 0, false
 			c.answer = func(string) *engine.Ending {
@@ -35,8 +42,8 @@ func TestHeldRun(t *testing.T) {
 			c.cause = engine.ErrHeldByPause
 			err := c.work(t.Context(), p)
 			if killed {
-				if stalled := c.condition(v1alpha1.ConditionStalled); err == nil || !strings.HasPrefix(stalled, "True Paused a pause holds its deletions") {
-					t.Fatalf("error %v, condition %q; want an error and Stalled with reason Paused", err, stalled)
+				if stalled := c.condition(v1alpha1.ConditionStalled); err == nil || !strings.HasPrefix(stalled, of.want) {
+					t.Fatalf("error %v, condition %q; want an error and %q", err, stalled, of.want)
 				}
 				c.dead, c.waited, c.late = false, 0, 23*time.Hour
 				c.held = func(string) bool { return c.waitedFor() == 0 }
@@ -122,6 +129,7 @@ func TestLateRunDuringAPause(t *testing.T) {
 		"of none that is known":             {nil, "gone", v1alpha1.ReasonPaused, false},
 		"that a forged status shows":        {nil, "none", v1alpha1.ReasonPaused, false},
 		"that came later":                   {nil, "", v1alpha1.ReasonForbidden, false},
+		"that could not be read":            {nil, "", v1alpha1.ReasonUnread, true},
 		"of its namespace, and interrupted": {selects, "ci", v1alpha1.ReasonRunFailed, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -287,7 +287,7 @@ func (r *run) interrupted(ctx context.Context, err error) error {
 		return err
 	}
 	if reason == v1alpha1.ReasonRunFailed && r.c.stillPaused(ctx, r.policy, r.ledger.status()) {
-		reason = v1alpha1.ReasonPaused
+		reason = paused(r.ledger.status())
 	}
 	written := r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
 		r.stalled(s, reason, "the run was interrupted and will go on: "+err.Error())

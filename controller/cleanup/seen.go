@@ -76,7 +76,7 @@ func stalledReason(object *unstructured.Unstructured) string {
 // reasons are the reasons that Curfew gives, and otherReason stands for all others.
 var reasons = []string{
 	v1alpha1.ReasonInvalidField, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonForbidden, v1alpha1.ReasonTooManyMatches,
-	v1alpha1.ReasonTooManyGroups, v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonPaused, v1alpha1.ReasonKindNotListed,
+	v1alpha1.ReasonTooManyGroups, v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonPaused, v1alpha1.ReasonUnread, v1alpha1.ReasonKindNotListed,
 	v1alpha1.ReasonTimeLimit, v1alpha1.ReasonRunFailed, v1alpha1.ReasonNeedsNewerVersion,
 }
 

@@ -35,6 +35,8 @@ const (
 	ReasonWaitingForApproval = "WaitingForApproval"
 	// ReasonPaused: a DeletionPause holds the deletions of the run, which goes on afterwards.
 	ReasonPaused = "Paused"
+	// ReasonUnread: whether a DeletionPause holds the run cannot be read. It goes on afterwards.
+	ReasonUnread = "Unread"
 	// ReasonRunFailed: the run ended before it was complete. The message says why.
 	ReasonRunFailed = "RunFailed"
 	// ReasonTimeLimit: the run listed and judged objects for as long as it may, and kept the rest.

@@ -206,6 +206,7 @@ var remedies = map[string]string{
 	v1alpha1.ReasonTooManyMatches:     "look at kubectl curfew preview, then raise its limit or match less",
 	v1alpha1.ReasonTooManyGroups:      "match less, or group by a field with fewer values",
 	v1alpha1.ReasonPaused:             "a pause holds it, see check pauses; it goes on afterwards",
+	v1alpha1.ReasonUnread:             "pauses cannot be read, see check pauses; it goes on afterwards",
 	v1alpha1.ReasonKindNotListed:      "condition Stalled names the kind and the error; the next run tries it again",
 	v1alpha1.ReasonTimeLimit:          "match less, or use cheaper expressions",
 	v1alpha1.ReasonNeedsNewerVersion:  "condition Ready names the field and the fix",
