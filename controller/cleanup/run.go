@@ -354,9 +354,10 @@ func (r *run) report(phase v1alpha1.RunPhase, reason, message string) {
 }
 
 // announceUnused writes one Event in each namespace, on the object that is deleted first, so that
-// an owner can object. A dry run deletes nothing, and announces nothing.
+// an owner can object. A run that lacks an approval, or a controller with --dry-run, announces as
+// well: its time counts. To remove dryRun from a policy starts the time again.
 func (r *run) announceUnused() {
-	if r.info.DryRun {
+	if r.policy.Spec.DryRun {
 		return
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(r.unused)) {
