@@ -241,6 +241,23 @@ func parseMinUnused(path *field.Path, value *v1alpha1.Duration) (time.Duration, 
 	return out, nil
 }
 
+// leastRuns is how many runs minUnused should span: no run sees an object that is used between two.
+const leastRuns = 7
+
+// FewRuns is a warning if minUnused spans fewer than seven runs; else empty. It counts from the
+// beginning of a year, since a warning must not depend on the clock.
+func (p *Policy) FewRuns() string {
+	if p.MinUnused == 0 || p.Schedule == nil {
+		return ""
+	}
+	runs := p.Schedule.Upcoming(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), leastRuns+1)
+	if len(runs) <= leastRuns || runs[leastRuns].Sub(runs[0]) <= p.MinUnused {
+		return ""
+	}
+	return fmt.Sprintf("spans fewer than %d runs of the schedule, and an object that is used only between two runs is deleted: "+
+		"run the policy more often, such as every hour", leastRuns)
+}
+
 // matchSize is how many bytes of [Matches.Encode] one object takes. What changes it is a change of
 // the spec, which restarts the count.
 func (p *Policy) matchSize() int {
