@@ -21,8 +21,8 @@ const (
 	CleanupAccount = "cleanup-account"
 	// CleanupApproval: users who may edit a policy can lift its approval.
 	CleanupApproval = "cleanup-approval"
-	// CleanupRuns: minUnused should span several runs.
-	CleanupRuns = "cleanup-runs"
+	// cleanupRuns: minUnused should span several runs.
+	cleanupRuns = "cleanup-runs"
 )
 
 // CleanupAccess is what a cleanup policy does to a resource, and so the permissions that it takes.
@@ -114,7 +114,7 @@ func ReviewCleanup(r *CleanupRequest) *Decision {
 	}
 	if r.Policy != nil {
 		if few := r.Policy.FewRuns(); few != "" {
-			out.rule = CleanupRuns
+			out.rule = cleanupRuns
 			out.warn("spec.minUnused", string(*r.Policy.Spec.MinUnused), few)
 		}
 	}
