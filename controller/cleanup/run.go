@@ -249,7 +249,9 @@ func (r *run) firstPass(ctx context.Context, deleted int64) error {
 func (r *run) deleteAll(ctx context.Context) error {
 	r.batches = newBatches(ctx, r)
 	err := r.survey.Choose(ctx, func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
-		r.unused.add(object, decision)
+		if !r.unused.add(object, decision) {
+			r.survey.Matches.Forget(object.GetUID()) // Its time begins when its owner is told.
+		}
 		if decision.Verdict != cleanup.Delete {
 			return nil
 		}

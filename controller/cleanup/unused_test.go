@@ -133,6 +133,26 @@ func TestUnusedEvents(t *testing.T) {
 	}
 }
 
+// Owners are told before: what no Event announces, for lack of room or behind consecutiveRuns, is not
+// deleted when the time of others ends.
+func TestUnusedIsAnnouncedFirst(t *testing.T) {
+	before := maxUnused
+	defer func() { maxUnused = before }()
+	maxUnused = 1
+	c := newCluster(t)
+	p := minUnusedPolicy(t, "2d", func(s *v1alpha1.CleanupSpec) { s.ConsecutiveRuns = 3 })
+	c.unused(true, "tmp-1", "tmp-4")
+	c.objects["tmp-4"].Namespace = "too-many"
+	for day, want := range []string{"1 2 3 4 5", "1 2 3 4 5", "2 3 4 5", "2 3 4 5", "2 3 5"} {
+		if c.onTime(p, day); c.left() != want {
+			t.Errorf("run %d left %s, want %s", day+1, c.left(), want)
+		}
+		if day < 2 && !strings.Contains(c.skipped(), "unused since") {
+			t.Errorf("run %d skipped %s", day+1, c.skipped())
+		}
+	}
+}
+
 // A policy that waits for an approval makes dry runs, and their time counts: each announces.
 func TestMinUnusedBeforeAnApproval(t *testing.T) {
 	c := newCluster(t)

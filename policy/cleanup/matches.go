@@ -290,12 +290,12 @@ func (p *Policy) Awaits(m *Matches, uid types.UID) Decision {
 }
 
 func (p *Policy) awaits(one match, now time.Time) Decision {
-	if runs, needed := int32(one.runs), p.Spec.ConsecutiveRuns; runs < needed && needed > 1 {
-		return Decision{Verdict: Skip, Reason: SkipConsecutive,
-			Message: fmt.Sprintf("matched in %d of %d runs in a row: see consecutiveRuns", runs, needed)}
-	}
 	since := time.Unix(int64(one.since), 0)
-	if p.MinUnused == 0 || one.since > 0 && now.Sub(since) >= p.MinUnused {
+	if p.MinUnused == 0 || one.since > 0 && now.Sub(since) >= p.MinUnused { // First, since this is announced.
+		if runs, needed := int32(one.runs), p.Spec.ConsecutiveRuns; runs < needed && needed > 1 {
+			return Decision{Verdict: Skip, Reason: SkipConsecutive,
+				Message: fmt.Sprintf("matched in %d of %d runs in a row: see consecutiveRuns", runs, needed)}
+		}
 		return Decision{Verdict: Delete}
 	}
 	if one.since == 0 {
