@@ -25,6 +25,7 @@ import (
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/schedule"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
@@ -202,6 +203,12 @@ func ownObjects(t *testing.T) []*rules.Decision {
 		return &cleanup.Policy{Namespace: "ci", Name: "old-config", Account: types.NamespacedName{Namespace: "ci", Name: "janitor"},
 			Spec: &v1alpha1.CleanupSpec{Approval: approval}}
 	}
+	weekly, err := schedule.Parse("17 5 * * sat", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rare := approved("")
+	rare.Schedule, rare.MinUnused, rare.Spec.MinUnused = weekly, 21*24*time.Hour, new(v1alpha1.Duration("21d"))
 	counting := func(name string, selector map[string]string) *tally.Tally {
 		object := &v1alpha1.PodTally{}
 		object.Namespace, object.Name = "ci", name
@@ -225,6 +232,7 @@ func ownObjects(t *testing.T) []*rules.Decision {
 		rules.ReviewPlatform(&rules.PlatformRequest{OldPolicy: lifecycle(""), Policy: lifecycle("DryRun")}),
 		rules.ReviewCleanup(&rules.CleanupRequest{Before: approved(v1alpha1.ApprovalRequired), Policy: approved(""),
 			AuthorLacks: []string{"delete configmaps"}, AccountLacks: []string{"delete configmaps"}}),
+		rules.ReviewCleanup(&rules.CleanupRequest{Policy: rare}),
 	}
 }
 

@@ -105,8 +105,9 @@ type fakeCluster struct {
 	// notAllowed are verbs and resources, "delete secrets", that no user may use, the controller
 	// included. notMine are the ones that the user may not use.
 	notAllowed, notMine map[string]bool
-	// warn gets the warnings of the API server.
-	warn rest.WarningHandler
+	// warn gets the warnings of the API server, and warnings is what it was made for.
+	warn     rest.WarningHandler
+	warnings io.Writer
 	// deaf: the API server does not call Curfew's webhook.
 	deaf bool
 	// deafIn are namespaces where it does not, and canaryErr is how it refuses the question.
@@ -260,6 +261,7 @@ func (c *fakeCluster) authorize(action clienttesting.Action) (bool, runtime.Obje
 
 func (c *fakeCluster) connect(_ clientcmd.ClientConfig, warnings io.Writer) (world.Clients, error) {
 	c.warn, _ = warnings.(rest.WarningHandler)
+	c.warnings = warnings
 	out := world.Clients{Discovery: c.discovery, Objects: c.objects, Metadata: c.metadata}
 	out.As = func(user string) (world.Clients, error) {
 		c.actedAs = append(c.actedAs, user)

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -117,6 +119,43 @@ func TestUnusedWithoutCurfew(t *testing.T) {
 	expectSame(t, "stdout", stdout, "configmap/leftover\n")
 }
 
+// An object that is too new is Unknown in plain words. Warnings of the API server about the versions
+// that the lookups list are not the user's.
+func TestUnusedIsPlain(t *testing.T) {
+	cluster := newFakeCluster(t, used(t))
+	expectRun(t, cluster, scene{}, "unused -n shop --kind cm", 0, "ConfigMap shop/young: too new to judge: created less than an hour ago\n")
+	if cluster.warnings != nil {
+		t.Error("unused prints the warnings of the API server")
+	}
+	if expectRun(t, cluster, scene{stdin: unusedPolicy}, "preview -f -", 0); cluster.warnings != nil {
+		t.Error("preview prints the warnings of the API server")
+	}
+}
+
+// CustomResourceDefinitions without objects are shown only if a user names the kind: operators
+// install many.
+func TestUnusedDefinitions(t *testing.T) {
+	definition, ok := thingsOf(t, "v1").(*unstructured.Unstructured)
+	if !ok {
+		t.Fatal("thingsOf is typed")
+	}
+	definition.SetCreationTimestamp(metav1.Time{Time: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)})
+	cluster := newFakeCluster(t, append(used(t), definition))
+	stdout, _, _ := expectRun(t, cluster, scene{}, "unused -A -o wide", 0)
+	expectPart(t, "by default", stdout, "things.example.com", false)
+	expectRun(t, cluster, scene{}, "unused -A --kind crd -o wide", 0, "things.example.com")
+}
+
+// Policies of two namespaces do not replace each other.
+func TestUnusedPolicyNames(t *testing.T) {
+	for where, want := range map[string]string{"-n a": "unused-a", "-n b": "unused-b", "-A": "unused"} {
+		_, stdout, _, _ := execute(t, scene{}, words("unused "+where+" --kind cm -o policy")...)
+		for _, part := range []string{"\n  name: " + want + "\n", "kubectl curfew report " + want + `"`, "kubectl curfew approve " + want + `"`, "\n  schedule: \"17 * * * *\"\n"} {
+			expectPart(t, where, stdout, part, true)
+		}
+	}
+}
+
 // Admission accepts each policy that -o policy prints, without a warning.
 func TestUnusedPoliciesAreAccepted(t *testing.T) {
 	const kinds = "cm,secret,sa,ingressclass,runtimeclass,pc,sc,pvc,svc,hpa,ing,ns,no"
@@ -144,7 +183,7 @@ func TestUnusedClusterScoped(t *testing.T) {
 func TestUnusedPolicy(t *testing.T) {
 	_, manifest, _, _ := execute(t, scene{}, words("unused -n shop --kind cm -o policy")...)
 	code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, used(t)), scene{stdin: manifest}, words("preview -f - -o json")...)
-	for _, want := range []string{`"name": "leftover"`, `"dryRun": true`, "deleted at about 2027-01-16T05:00:00Z: see minUnused"} {
+	for _, want := range []string{`"name": "leftover"`, `"dryRun": true`, "deleted at about 2027-01-14T12:17:00Z: see minUnused"} {
 		expectPart(t, "preview", stdout, want, true)
 	}
 	for _, name := range []string{"settings", "dashboard"} {

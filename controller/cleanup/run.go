@@ -249,7 +249,9 @@ func (r *run) firstPass(ctx context.Context, deleted int64) error {
 func (r *run) deleteAll(ctx context.Context) error {
 	r.batches = newBatches(ctx, r)
 	err := r.survey.Choose(ctx, func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
-		r.unused.add(object, decision)
+		if !r.unused.add(object, decision) {
+			r.survey.Matches.Forget(object.GetUID()) // Its time begins when its owner is told.
+		}
 		if decision.Verdict != cleanup.Delete {
 			return nil
 		}
@@ -354,9 +356,10 @@ func (r *run) report(phase v1alpha1.RunPhase, reason, message string) {
 }
 
 // announceUnused writes one Event in each namespace, on the object that is deleted first, so that
-// an owner can object. A dry run deletes nothing, and announces nothing.
+// an owner can object. A run that lacks an approval, or a controller with --dry-run, announces as
+// well: its time counts. To remove dryRun from a policy starts the time again.
 func (r *run) announceUnused() {
-	if r.info.DryRun {
+	if r.policy.Spec.DryRun {
 		return
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(r.unused)) {

@@ -25,15 +25,16 @@ type unusedIn struct {
 	until time.Time
 }
 
-// add counts an object that minUnused keeps, and no other.
-func (u *unused) add(object *unstructured.Unstructured, decision cleanup.Decision) {
+// add counts an object that minUnused keeps, and no other. It reports false if no Event will announce
+// that object.
+func (u *unused) add(object *unstructured.Unstructured, decision cleanup.Decision) bool {
 	if decision.Reason != cleanup.SkipUnused {
-		return
+		return true
 	}
 	in := (*u)[object.GetNamespace()]
 	if in == nil {
 		if len(*u) >= maxUnused {
-			return // The report counts all.
+			return false // The report counts all.
 		}
 		if *u == nil {
 			*u = unused{}
@@ -48,4 +49,5 @@ func (u *unused) add(object *unstructured.Unstructured, decision cleanup.Decisio
 		in.first.SetName(object.GetName())
 		in.first.SetUID(object.GetUID())
 	}
+	return true
 }

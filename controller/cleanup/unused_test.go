@@ -80,23 +80,31 @@ func TestMinUnusedAndLimits(t *testing.T) {
 	}
 }
 
-// A run writes one Event in each namespace, on the object that is deleted first, and none in a dry
-// run.
+// A run writes one Event in each namespace, on the object that is deleted first. So does a dry run
+// whose time counts, because an approval can end it. A dry run by the policy writes none.
 func TestUnusedEvents(t *testing.T) {
 	before := maxUnused
 	defer func() { maxUnused = before }()
 	maxUnused = 2
-	for _, dry := range []bool{false, true} {
+	for name, of := range map[string]struct{ policy, controller, unapproved bool }{
+		"live": {}, "dryRun of the policy": {policy: true}, "--dry-run": {controller: true}, "not approved": {unapproved: true},
+	} {
 		c := newCluster(t)
 		for _, name := range []string{"tmp-1", "tmp-2", "tmp-3", "tmp-4"} {
 			c.unused(true, name)
 		}
 		c.objects["tmp-3"].Namespace, c.objects["tmp-4"].Namespace = "other", "too-many"
 		c.unused(false, "tmp-1")
-		p := minUnusedPolicy(t, "2d", func(s *v1alpha1.CleanupSpec) { s.DryRun = dry })
+		p := minUnusedPolicy(t, "2d", func(s *v1alpha1.CleanupSpec) {
+			if s.DryRun = of.policy; of.unapproved {
+				s.Approval = v1alpha1.ApprovalRequired
+			}
+		})
 		var events []string
 		for day := range 2 {
 			process := c.controller()
+			process.options.DryRun = of.controller
+			process.options.Objects = approvals(p.UID, p.Hash, func() bool { return false })
 			process.options.Event = func(object *unstructured.Unstructured, kind, reason, message string) {
 				if reason == "Unused" {
 					events = append(events, fmt.Sprintf("%s %s %s/%s %s: %s", kind, object.GetKind(), object.GetNamespace(), object.GetName(), object.GetUID(), message))
@@ -116,16 +124,36 @@ func TestUnusedEvents(t *testing.T) {
 			"Normal ConfigMap ci/tmp-2 uid-tmp-2: unused objects: 2, first deletion at about 2026-12-03T02:00:00Z" + rest,
 			"Normal ConfigMap other/tmp-3 uid-tmp-3: unused objects: 1, first deletion at about 2026-12-03T02:00:00Z" + rest,
 		}
-		if dry {
+		if of.policy {
 			want = nil
 		}
 		if !slices.Equal(events, want) {
-			t.Errorf("dry run %v: events\n%s\nwant\n%s", dry, strings.Join(events, "\n"), strings.Join(want, "\n"))
+			t.Errorf("%s: events\n%s\nwant\n%s", name, strings.Join(events, "\n"), strings.Join(want, "\n"))
 		}
 	}
 }
 
-// A policy that waits for an approval makes dry runs, and their time counts.
+// Owners are told before: what no Event announces, for lack of room or behind consecutiveRuns, is not
+// deleted when the time of others ends.
+func TestUnusedIsAnnouncedFirst(t *testing.T) {
+	before := maxUnused
+	defer func() { maxUnused = before }()
+	maxUnused = 1
+	c := newCluster(t)
+	p := minUnusedPolicy(t, "2d", func(s *v1alpha1.CleanupSpec) { s.ConsecutiveRuns = 3 })
+	c.unused(true, "tmp-1", "tmp-4")
+	c.objects["tmp-4"].Namespace = "too-many"
+	for day, want := range []string{"1 2 3 4 5", "1 2 3 4 5", "2 3 4 5", "2 3 4 5", "2 3 5"} {
+		if c.onTime(p, day); c.left() != want {
+			t.Errorf("run %d left %s, want %s", day+1, c.left(), want)
+		}
+		if day < 2 && !strings.Contains(c.skipped(), "unused since") {
+			t.Errorf("run %d skipped %s", day+1, c.skipped())
+		}
+	}
+}
+
+// A policy that waits for an approval makes dry runs, and their time counts: each announces.
 func TestMinUnusedBeforeAnApproval(t *testing.T) {
 	c := newCluster(t)
 	p := minUnusedPolicy(t, "2d", nil)

@@ -83,7 +83,7 @@ func (o *Candidate) used(lookup string) (bool, error) {
 	case !o.decides(lookup):
 		return false, fmt.Errorf("%s: is for %s, not for a %s", lookup, these(lookup), facts.Profile.Kind.Kind)
 	case facts.Created.IsZero() || o.Now.Sub(facts.Created) < minReferencedAge:
-		return false, fmt.Errorf("%s: the object is less than an hour old: objects that belong to it may be created yet", lookup)
+		return false, fmt.Errorf("%s: too new to judge: created less than an hour ago", lookup)
 	case lookup == expression.LookupDangling:
 		return false, nil
 	}

@@ -241,6 +241,23 @@ func parseMinUnused(path *field.Path, value *v1alpha1.Duration) (time.Duration, 
 	return out, nil
 }
 
+// leastRuns is how many runs minUnused should span: no run sees an object that is used between two.
+const leastRuns = 7
+
+// FewRuns is a warning if minUnused spans fewer than seven runs; else empty. It counts from the
+// beginning of a year, since a warning must not depend on the clock.
+func (p *Policy) FewRuns() string {
+	if p.MinUnused == 0 || p.Schedule == nil {
+		return ""
+	}
+	runs := p.Schedule.Upcoming(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), leastRuns+1)
+	if len(runs) <= leastRuns || runs[leastRuns].Sub(runs[0]) <= p.MinUnused {
+		return ""
+	}
+	return fmt.Sprintf("spans fewer than %d runs of the schedule, and an object that is used only between two runs is deleted: "+
+		"run the policy more often, such as every hour", leastRuns)
+}
+
 // matchSize is how many bytes of [Matches.Encode] one object takes. What changes it is a change of
 // the spec, which restarts the count.
 func (p *Policy) matchSize() int {
@@ -273,12 +290,12 @@ func (p *Policy) Awaits(m *Matches, uid types.UID) Decision {
 }
 
 func (p *Policy) awaits(one match, now time.Time) Decision {
-	if runs, needed := int32(one.runs), p.Spec.ConsecutiveRuns; runs < needed && needed > 1 {
-		return Decision{Verdict: Skip, Reason: SkipConsecutive,
-			Message: fmt.Sprintf("matched in %d of %d runs in a row: see consecutiveRuns", runs, needed)}
-	}
 	since := time.Unix(int64(one.since), 0)
-	if p.MinUnused == 0 || one.since > 0 && now.Sub(since) >= p.MinUnused {
+	if p.MinUnused == 0 || one.since > 0 && now.Sub(since) >= p.MinUnused { // First, since this is announced.
+		if runs, needed := int32(one.runs), p.Spec.ConsecutiveRuns; runs < needed && needed > 1 {
+			return Decision{Verdict: Skip, Reason: SkipConsecutive,
+				Message: fmt.Sprintf("matched in %d of %d runs in a row: see consecutiveRuns", runs, needed)}
+		}
 		return Decision{Verdict: Delete}
 	}
 	if one.since == 0 {

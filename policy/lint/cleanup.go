@@ -35,6 +35,9 @@ func checkCleanup[T any](ctx context.Context, w *Linter, document *Document,
 		errs = append(errs, err)
 	}
 	w.compiled(document, errs)
+	for _, finding := range rules.ReviewCleanup(&rules.CleanupRequest{Policy: compiled}).Findings {
+		w.find(document, finding)
+	}
 }
 
 // addRead checks an object that only its schema restricts.

@@ -112,7 +112,7 @@ func (c *Candidates) add(one *candidate) error {
 	if err := c.more(); err != nil {
 		return err
 	}
-	if dots := strings.Count(one.name, "."); dots >= maxParts || dots+strings.Count(one.name, "-") > maxSeparators {
+	if overlooked(one.name) {
 		return nil
 	}
 	at := location{one.namespace, one.name}
@@ -120,6 +120,12 @@ func (c *Candidates) add(one *candidate) error {
 	one.beside, c.at[at] = c.at[at], one
 	c.namespaces[one.namespace] = true
 	return nil
+}
+
+// overlooked reports whether a name has so many parts that a longer text may hide it.
+func overlooked(name string) bool {
+	dots := strings.Count(name, ".")
+	return dots >= maxParts || dots+strings.Count(name, "-") > maxSeparators
 }
 
 // scanRoles notes the role of a binding, and the ClusterRoles that another one aggregates. Their
@@ -155,8 +161,16 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (
 		one = one.beside
 	}
 	if one == nil {
-		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, its name has too many dots or dashes, Kubernetes needs it, "+
-			"or programs use Secrets of its type", kind.Kind, namespace, name)
+		why := "it was created after Curfew listed its kind"
+		switch {
+		case policy.EssentialName(kind, name):
+			why = "Kubernetes needs it"
+		case overlooked(name):
+			why = "its name has too many dots or dashes"
+		case kind.Kind == "Secret":
+			why = "programs use Secrets of its type"
+		}
+		return false, fmt.Errorf("%s %s is no candidate: %s", kind.Kind, strings.TrimPrefix(namespace+"/"+name, "/"), why)
 	}
 	referenced := one.referenced || c.made.from(one)
 	if !referenced && len(c.made) >= maxMade {

@@ -229,6 +229,25 @@ func TestScanCostsNoMoreWithNamespaces(t *testing.T) {
 	}
 }
 
+// Why an object is no candidate is told in one reason.
+func TestNoCandidate(t *testing.T) {
+	c := NewCandidates()
+	for name, want := range map[string]string{
+		"ConfigMap kube-root-ca.crt":               "Kubernetes needs it",
+		"ServiceAccount default":                   "Kubernetes needs it",
+		"ConfigMap a.b.c.d.e.f":                    "its name has too many dots or dashes",
+		"Secret " + strings.Repeat("a-", 33) + "a": "its name has too many dots or dashes",
+		"Secret token":                             "programs use Secrets of its type",
+		"ConfigMap late":                           "it was created after Curfew listed its kind",
+	} {
+		kind, object, _ := strings.Cut(name, " ")
+		_, err := c.Referenced(schema.GroupKind{Kind: kind}, "ci", object)
+		if have := fmt.Sprint(err); have != fmt.Sprintf("%s ci/%s is no candidate: %s", kind, object, want) {
+			t.Errorf("%s: %s, want %s", name, have, want)
+		}
+	}
+}
+
 // A name with dots is found within a longer text, or is no candidate.
 func TestNamesWithDots(t *testing.T) {
 	const long = "a.b.c.d.e.f"

@@ -21,6 +21,8 @@ const (
 	CleanupAccount = "cleanup-account"
 	// CleanupApproval: users who may edit a policy can lift its approval.
 	CleanupApproval = "cleanup-approval"
+	// cleanupRuns: minUnused should span several runs.
+	cleanupRuns = "cleanup-runs"
 )
 
 // CleanupAccess is what a cleanup policy does to a resource, and so the permissions that it takes.
@@ -109,6 +111,12 @@ func ReviewCleanup(r *CleanupRequest) *Decision {
 		}
 		out.rule = CleanupApproval
 		out.warn("spec.approval", string(r.Policy.Spec.Approval), message)
+	}
+	if r.Policy != nil {
+		if few := r.Policy.FewRuns(); few != "" {
+			out.rule = cleanupRuns
+			out.warn("spec.minUnused", string(*r.Policy.Spec.MinUnused), few)
+		}
 	}
 	if lacks := some(r.AuthorLacks); lacks != "" {
 		message := fmt.Sprintf("the policy deletes objects, but you may not %s%s: ask for this permission, or match less", lacks, where)

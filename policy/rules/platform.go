@@ -15,7 +15,7 @@ import (
 
 // PlatformRules are the names of the rules about Curfew's own objects alone.
 func PlatformRules() []string {
-	return []string{PolicyCompiles, PolicyBounds, PolicyDryRun, CleanupAuthor, CleanupAccount, CleanupApproval}
+	return []string{PolicyCompiles, PolicyBounds, PolicyDryRun, CleanupAuthor, CleanupAccount, CleanupApproval, cleanupRuns}
 }
 
 // PlatformRequest is one change to a LifecyclePolicy or KindProfile.

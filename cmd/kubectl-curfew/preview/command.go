@@ -152,7 +152,8 @@ func (o *previewOptions) live(ctx context.Context, call *session.Call) (*preview
 			return nil, err
 		}
 	}
-	w, _, err := call.World(ctx, "reading kinds, profiles and settings")
+	call.Progress.Say("reading kinds, profiles and settings")
+	w, err := o.Open(ctx, call.Now, session.Overlay{}, nil) // As for unused.
 	if err != nil {
 		return nil, err
 	}

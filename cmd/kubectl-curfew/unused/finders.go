@@ -17,7 +17,7 @@ type kind struct{ group, name, resource, short string }
 type finder struct {
 	policy, condition string // names of both
 	expression        string
-	// named: it asks once for each object, so that a user has to name its kinds.
+	// named: a user has to name its kinds, for example since it asks once for each object.
 	named bool
 	// reports: no policy deletes its kinds by a lookup.
 	reports bool
@@ -53,7 +53,7 @@ var finders = []finder{
 		{admission, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", ""},
 		{"storage.k8s.io", "VolumeAttachment", "volumeattachments", ""},
 	}},
-	{reports: true, expression: instances, kinds: []kind{
+	{reports: true, expression: instances, named: true, kinds: []kind{ // Operators install many that are not used yet.
 		{"apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", "crd"},
 	}},
 	{policy: "empty-namespaces", condition: "empty", expression: instances, named: true, kinds: []kind{{"", "Namespace", "namespaces", "ns"}}},
@@ -143,16 +143,17 @@ func (f *finder) manifest(namespace string) string {
 		}
 		rules += fmt.Sprintf("      - apiGroups: [%q]\n        resources: [%s]\n", group, strings.Join(resources, ", "))
 	}
-	in := ""
+	in, name := "", f.policy
 	if namespace != "" {
+		name += "-" + namespace
 		in = fmt.Sprintf("    namespaceSelector:\n      matchLabels:\n        kubernetes.io/metadata.name: %q\n", namespace)
 	}
-	return fmt.Sprintf(head, f.policy) + fmt.Sprintf(`apiVersion: curfew.dev/v1alpha1
+	return fmt.Sprintf(head, name) + fmt.Sprintf(`apiVersion: curfew.dev/v1alpha1
 kind: ClusterCleanupPolicy
 metadata:
   name: %s
 spec:
-  schedule: "0 5 * * sat"
+  schedule: "17 * * * *"
   dryRun: true
   approval: Required
   serviceAccountName: unused
@@ -166,7 +167,7 @@ spec:
       expression: now - timestamp(object.metadata.creationTimestamp) > duration("168h")
   minUnused: 21d
   maxDeletions: 100
-`, f.policy, rules, in, f.condition, f.expression)
+`, name, rules, in, f.condition, f.expression)
 }
 
 // manifests are the cleanup policies of finders. It is an error if there are none.

@@ -52,7 +52,7 @@ func TestFindersCompile(t *testing.T) {
 			}
 		}
 	}
-	if chosen, err := findersOf(nil); err != nil || len(chosen) != 8 {
+	if chosen, err := findersOf(nil); err != nil || len(chosen) != 7 {
 		t.Errorf("%d finders by default (%v), want those that need no name", len(chosen), err)
 	}
 }

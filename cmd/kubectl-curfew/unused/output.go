@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,9 @@ type Item struct {
 	Created *time.Time         `json:"created,omitempty"`
 }
 
+// engine is what the message of an evaluation begins with: the condition is not the user's.
+var engine = regexp.MustCompile(`^spec\.conditions\[0\] \(unused\): (evaluating: )?(lookup\.\w+: )?`)
+
 // answer is what the finders have found.
 type answer struct {
 	now    time.Time
@@ -45,7 +49,7 @@ type answer struct {
 func (a *answer) add(of *preview.Object) {
 	item := Item{
 		Object: console.ObjectOf(of.GroupVersion().String(), of.Kind, of.Namespace, of.Name, of.UID),
-		State:  stateUnused, Reason: of.Reason, Message: of.Message, Created: console.TimeData(of.Created, a.now),
+		State:  stateUnused, Reason: of.Reason, Message: engine.ReplaceAllString(of.Message, ""), Created: console.TimeData(of.Created, a.now),
 	}
 	switch {
 	case slices.Contains(undecided, of.Reason):

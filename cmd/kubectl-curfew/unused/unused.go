@@ -42,14 +42,14 @@ func Command(env console.Environment) *cobra.Command {
 PersistentVolumeClaims and classes that no other object refers to. Services
 count as unused if they select no Pod and no pod template, and Ingresses and
 HorizontalPodAutoscalers if they refer to nothing that exists. Empty Namespaces
-and Nodes are shown if --kind names them. Kinds whose objects are in no
-namespace need -A.
+and Nodes, and CustomResourceDefinitions without objects, are shown if --kind
+names them. Kinds whose objects are in no namespace need -A.
 
 Kinds that no cleanup policy deletes by a lookup are reported as well. These are
 Roles and ClusterRoles that no binding names, and bindings, webhook
 configurations and VolumeAttachments that refer to nothing that exists.
 NetworkPolicies and PodDisruptionBudgets are shown if they select no Pod and no
-pod template, and CustomResourceDefinitions if they have no objects.
+pod template.
 
 The command reads only: it needs no cleanup policy and no controller, and it
 decides by the code of the lookups of cleanup policies. Of Secrets it reads the
@@ -81,7 +81,7 @@ Exit status: 0 there is a report, 2 there is none: flags or permissions.`,
 	flags := command.Flags()
 	flags.BoolVarP(&options.everywhere, "all-namespaces", "A", false, "all namespaces")
 	flags.StringSliceVar(&options.kinds, "kind", nil,
-		"kinds to report: "+strings.Join(kindNames(), ", ")+"; by default all but Namespace and Node")
+		"kinds to report: "+strings.Join(kindNames(), ", ")+"; by default all but CustomResourceDefinition, Namespace and Node")
 	flags.StringVar(&options.at, "at", "", "time of the report, such as 2026-12-24T02:00:00Z or 'friday 17:00'; now by default")
 	options.AddTo(command, map[string][]string{"kind": kindNames()})
 	return command
@@ -123,7 +123,8 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 		}
 		return err
 	}
-	w, _, err := call.World(ctx, "reading kinds, profiles and settings")
+	call.Progress.Say("reading kinds, profiles and settings")
+	w, err := o.Open(ctx, call.Now, session.Overlay{}, nil) // It lists deprecated versions, too: no warnings.
 	if err != nil {
 		return err
 	}
