@@ -22,7 +22,7 @@ func TestNamesThatOperatorsPutTogether(t *testing.T) {
 		"a longer name":                  {"example.com", "ci", "db-a", []string{"db-a-b"}},
 		"a name with a dot":              {"example.com", "ci", "a.db", []string{"db", "a.db", "a.db-z"}},
 		"a longer name than all":         {"example.com", "ci", "db-credentials-of-a", nil},
-		"elsewhere":                      {"example.com", "prod", "db", nil},
+		"elsewhere":                      {"example.com", "prod", "db", []string{"db"}},
 		"a cluster-scoped custom kind":   {"example.com", "", "db", of},
 		"a cluster-scoped built-in kind": {"rbac.authorization.k8s.io", "", "db", nil},
 		"a built-in kind":                {"apps", "ci", "db", nil},

@@ -53,6 +53,7 @@ type Candidates struct {
 	// at is the first candidate of a namespace and name, named the first of a name. The others follow.
 	at         map[location]*candidate
 	named      map[string]*candidate
+	mentioned  mentions
 	namespaces map[string]bool // that have candidates
 	made       made
 	selectors  map[string]*selectors // by namespace
@@ -60,6 +61,23 @@ type Candidates struct {
 	roles      []*candidate          // all ClusterRoles
 	targets    targets
 	count      int
+}
+
+// mentions are names that count in every namespace, each with the candidate that alone has it in
+// its own content; nil if another object names it. No object refers to itself.
+type mentions map[string]*candidate
+
+func (m mentions) add(name string, by *candidate) {
+	if before, ok := m[name]; !ok {
+		m[name] = by
+	} else if before != by {
+		m[name] = nil
+	}
+}
+
+func (m mentions) of(one *candidate) bool {
+	by, ok := m[one.name]
+	return ok && by != one
 }
 
 // location is a namespace and a name. Objects of several kinds may share it.
@@ -78,7 +96,7 @@ type candidate struct {
 // NewCandidates returns an empty set.
 func NewCandidates() *Candidates {
 	return &Candidates{
-		at: map[location]*candidate{}, named: map[string]*candidate{}, namespaces: map[string]bool{}, made: made{},
+		at: map[location]*candidate{}, named: map[string]*candidate{}, namespaces: map[string]bool{}, made: made{}, mentioned: mentions{},
 		selectors: map[string]*selectors{}, everywhere: newSelectors(),
 		targets: targets{exists: map[target]bool{}, listed: map[schema.GroupKind]bool{}},
 	}
@@ -147,18 +165,23 @@ func (c *Candidates) scanRoles(namespace string, object map[string]any) {
 	}
 }
 
-// Referenced reports whether an object that was scanned names a candidate. It is an error if it is
-// no candidate: earlier objects may name it, or a program may find it.
-func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (bool, error) {
+func (c *Candidates) find(kind schema.GroupKind, namespace, name string) *candidate {
 	one := c.at[location{namespace, name}]
 	for one != nil && one.kind != kind {
 		one = one.beside
 	}
+	return one
+}
+
+// Referenced reports whether an object that was scanned names a candidate. It is an error if it is
+// no candidate: earlier objects may name it, or a program may find it.
+func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (bool, error) {
+	one := c.find(kind, namespace, name)
 	if one == nil {
 		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, its name has too many dots or dashes, Kubernetes needs it, "+
 			"or programs use Secrets of its type", kind.Kind, namespace, name)
 	}
-	referenced := one.referenced || c.made.from(one)
+	referenced := one.referenced || c.mentioned.of(one) || c.made.from(one)
 	if !referenced && len(c.made) >= maxMade {
 		return false, fmt.Errorf("looking up references: the cluster has more than %d custom objects that names may be made from", maxMade)
 	}
@@ -169,9 +192,10 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (
 	return referenced, nil
 }
 
-// Scan notes what an object says about candidates. It names candidates of its own namespace, of
-// each namespace that it names as well, and cluster-scoped ones. A cluster-scoped object may mean
-// any namespace. No object refers to itself.
+// Scan notes what an object says about candidates. Custom kinds, texts and fields that may name
+// several kinds mean any namespace: a program decides where it reads. A field of a built-in kind
+// that names one kind means the namespace of its object, each that the object names as well, and
+// cluster-scoped objects. No object refers to itself.
 func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	namespace, name := identity(object)
 	c.targets.scan(kind, namespace, name)
@@ -187,11 +211,16 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	if namespace == "" {
 		in = nil // all
 	}
+	isVolume, own := kind == schema.GroupKind{Kind: "PersistentVolume"}, c.find(kind, namespace, name)
 	for word := range s.words {
+		if word.kind == "" && !isVolume {
+			c.mentioned.add(c.named[word.name].name, own)
+			continue
+		}
 		c.each(word.name, in, func(one *candidate) {
 			itself := kind == one.kind && namespace == one.namespace && name == one.name
 			// A volume serves its claim, and does not use it.
-			serves := kind == schema.GroupKind{Kind: "PersistentVolume"} && one.kind.Kind == claimKind
+			serves := isVolume && one.kind.Kind == claimKind
 			one.referenced = one.referenced || !itself && !serves && (word.kind == "" || word.kind == one.kind.Kind)
 		})
 	}
