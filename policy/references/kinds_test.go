@@ -47,7 +47,7 @@ func TestClaimsAndClasses(t *testing.T) {
 			}
 			candidates, got := NewCandidates(), []string(nil)
 			for _, one := range all {
-				if err := candidates.Add(one.kind, one.namespace, one.name); err != nil {
+				if err := candidates.Add(one.kind, one.namespace, one.name, nil); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -58,7 +58,7 @@ func TestNamesThatAreMadeElsewhere(t *testing.T) {
 		"a Secret by a StatefulSet":             {set, schema.GroupKind{Kind: "Secret"}, "ci", "ci", nil},
 	} {
 		all := candidates(t, c.of, c.in, names...)
-		if err := all.Add(class, "", "other"); err != nil {
+		if err := all.Add(class, "", "other", nil); err != nil {
 			t.Fatal(err)
 		}
 		all.Scan(c.kind, nothingBut(c.namespace, "db"))
@@ -143,7 +143,7 @@ func candidates(t *testing.T, kind schema.GroupKind, namespace string, names ...
 	t.Helper()
 	out := NewCandidates()
 	for _, name := range names {
-		if err := out.Add(kind, namespace, name); err != nil {
+		if err := out.Add(kind, namespace, name, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

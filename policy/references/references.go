@@ -56,11 +56,13 @@ type Candidates struct {
 	mentioned  mentions
 	namespaces map[string]bool // that have candidates
 	made       made
+	chosen     chosen
 	selectors  map[string]*selectors // by namespace
 	everywhere *selectors            // of all namespaces
-	roles      []*candidate          // all ClusterRoles
-	targets    targets
-	count      int
+	// roles are all ClusterRoles, with the labels by which others aggregate them.
+	roles   map[*candidate]labels.Set
+	targets targets
+	count   int
 }
 
 // mentions are names that count in every namespace, each with the candidate that alone has it in
@@ -89,14 +91,14 @@ type candidate struct {
 	referenced      bool
 	// next has the same name, and beside the same namespace as well.
 	next, beside *candidate
-	// labels of a ClusterRole, by which others aggregate it.
-	labels labels.Set
+	labels       marks
 }
 
 // NewCandidates returns an empty set.
 func NewCandidates() *Candidates {
 	return &Candidates{
 		at: map[location]*candidate{}, named: map[string]*candidate{}, namespaces: map[string]bool{}, made: made{}, mentioned: mentions{},
+		chosen: chosen{marks: map[pair]*mark{}}, roles: map[*candidate]labels.Set{},
 		selectors: map[string]*selectors{}, everywhere: newSelectors(),
 		targets: targets{exists: map[target]bool{}, listed: map[schema.GroupKind]bool{}},
 	}
@@ -112,16 +114,15 @@ func (c *Candidates) more() error {
 
 // Add adds an object of [Kinds], for [Candidates.Referenced]. It is an error if there are too many.
 // A name of too many parts, which might be overlooked, is never a candidate.
-func (c *Candidates) Add(kind schema.GroupKind, namespace, name string) error {
-	return c.add(&candidate{kind: kind, namespace: namespace, name: name})
+func (c *Candidates) Add(kind schema.GroupKind, namespace, name string, labels map[string]string) error {
+	return c.add(&candidate{kind: kind, namespace: namespace, name: name, labels: c.chosen.keep(labels)})
 }
 
 // AddRole adds an object of [Roles], for [Candidates.Referenced].
 func (c *Candidates) AddRole(kind schema.GroupKind, namespace, name string, labels map[string]string) error {
 	one := &candidate{kind: kind, namespace: namespace, name: name}
 	if kind.Kind == "ClusterRole" {
-		one.labels = labels
-		c.roles = append(c.roles, one)
+		c.roles[one] = labels
 	}
 	return c.add(one)
 }
@@ -159,8 +160,8 @@ func (c *Candidates) scanRoles(namespace string, object map[string]any) {
 		of := &metav1.LabelSelector{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, of)
 		selector, invalid := metav1.LabelSelectorAsSelector(of)
-		for _, one := range c.roles {
-			one.referenced = one.referenced || err != nil || invalid != nil || selector.Matches(one.labels)
+		for one, labels := range c.roles {
+			one.referenced = one.referenced || err != nil || invalid != nil || selector.Matches(labels)
 		}
 	}
 }
@@ -181,7 +182,7 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (
 		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, its name has too many dots or dashes, Kubernetes needs it, "+
 			"or programs use Secrets of its type", kind.Kind, namespace, name)
 	}
-	referenced := one.referenced || c.mentioned.of(one) || c.made.from(one)
+	referenced := one.referenced || c.mentioned.of(one) || c.made.from(one) || one.labels.chosen()
 	if !referenced && len(c.made) >= maxMade {
 		return false, fmt.Errorf("looking up references: the cluster has more than %d custom objects that names may be made from", maxMade)
 	}
@@ -203,6 +204,7 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	if len(c.named) == 0 {
 		return
 	}
+	c.chosen.scan(kind, object)
 	s := &scan{
 		candidates: c, builtIn: BuiltIn(kind.Group), words: map[word]bool{}, namespaces: map[string]bool{namespace: true, "": true},
 	}

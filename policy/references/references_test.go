@@ -31,7 +31,7 @@ func scanned(t *testing.T, objects ...string) string {
 	c := NewCandidates()
 	for _, kind := range three {
 		for _, namespace := range []string{"ci", "prod"} {
-			if err := c.Add(schema.GroupKind{Kind: kind}, namespace, "settings"); err != nil {
+			if err := c.Add(schema.GroupKind{Kind: kind}, namespace, "settings", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -155,7 +155,7 @@ func TestObjectsNameEachOther(t *testing.T) {
 		c := NewCandidates()
 		kind, all := schema.GroupKind{Kind: "ConfigMap"}, []string{"ci", "dev", "prod"}
 		for _, namespace := range all {
-			if err := c.Add(kind, namespace, "settings"); err != nil {
+			if err := c.Add(kind, namespace, "settings", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -188,7 +188,7 @@ func TestScansAddUp(t *testing.T) {
 // What was not listed may have been named before it existed: the answer is unknown.
 func TestCandidateIsNew(t *testing.T) {
 	c := NewCandidates()
-	if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", "a"); err != nil {
+	if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", "a", nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, other := range []target{{schema.GroupKind{Kind: "Secret"}, "ci", "a"}, {schema.GroupKind{Kind: "ConfigMap"}, "prod", "a"}, {schema.GroupKind{Kind: "ConfigMap"}, "ci", "b"}} {
@@ -204,7 +204,7 @@ func TestTooManyCandidates(t *testing.T) {
 	defer func() { maxCandidates = before }()
 	c := NewCandidates()
 	for i, want := range []bool{false, false, true} {
-		if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", fmt.Sprint(i)); (err != nil) != want {
+		if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", fmt.Sprint(i), nil); (err != nil) != want {
 			t.Errorf("object %d: %v", i, err)
 		}
 	}
@@ -252,7 +252,7 @@ func TestScanCostsNoMoreWithNamespaces(t *testing.T) {
 	cost := func(namespaces int, spec map[string]any, elsewhere bool) float64 {
 		c := NewCandidates()
 		for i := range namespaces {
-			if err := c.Add(schema.GroupKind{Kind: "Secret"}, fmt.Sprint("ns", i), "settings"); err != nil {
+			if err := c.Add(schema.GroupKind{Kind: "Secret"}, fmt.Sprint("ns", i), "settings", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -292,7 +292,7 @@ func TestNamesWithDots(t *testing.T) {
 		c, got := NewCandidates(), []string(nil)
 		names := []string{"a.b.c.d.e", "b", "b.c"}
 		for _, name := range append(names, long) {
-			if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", name); err != nil {
+			if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", name, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

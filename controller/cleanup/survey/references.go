@@ -184,7 +184,7 @@ func (l *lookups) addCandidates(ctx context.Context, of *cleanup.Target, out *re
 			case references.Roles[of.GroupResource()] != "":
 				return out.AddRole(kind, object.GetNamespace(), object.GetName(), object.GetLabels())
 			}
-			return out.Add(kind, object.GetNamespace(), object.GetName())
+			return out.Add(kind, object.GetNamespace(), object.GetName(), object.GetLabels())
 		})
 		if err != nil {
 			return err
