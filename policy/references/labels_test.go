@@ -72,7 +72,7 @@ func TestWhatChoosesByLabel(t *testing.T) {
 func TestSelectorsAreBounded(t *testing.T) {
 	all, kind := NewCandidates(), schema.GroupKind{Kind: "ConfigMap"}
 	for _, tier := range []string{"front", "back"} {
-		if err := all.Add(kind, "ci", tier, map[string]string{"app": "web", "tier": tier}); err != nil {
+		if err := all.Add(kind, "ci", "in-"+tier, map[string]string{"app": "web", "tier": tier}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,13 +83,13 @@ func TestSelectorsAreBounded(t *testing.T) {
 		selects(i)
 		selects(i)
 	}
-	if got := all.used(t, kind, "ci", "front", "back"); len(got) > 0 || all.chosen.count != 2*maxOfLabel {
+	if got := all.used(t, kind, "ci", "in-front", "in-back"); len(got) > 0 || all.chosen.count != 2*maxOfLabel {
 		t.Errorf("%d selectors choose %q", all.chosen.count, got)
 	}
 	for i := range 2 * maxOfLabel {
 		selects(maxOfLabel + i)
 	}
-	if got := all.used(t, kind, "ci", "front", "back"); len(got) != 2 || all.chosen.count != 2*maxOfLabel {
+	if got := all.used(t, kind, "ci", "in-front", "in-back"); len(got) != 2 || all.chosen.count != 2*maxOfLabel {
 		t.Errorf("%d selectors choose %q, want all with the label", all.chosen.count, got)
 	}
 }

@@ -182,13 +182,18 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (
 		return false, fmt.Errorf("%s %s/%s is no candidate: it is new, its name has too many dots or dashes, Kubernetes needs it, "+
 			"or programs use Secrets of its type", kind.Kind, namespace, name)
 	}
-	referenced := one.referenced || c.mentioned.of(one) || c.made.from(one) || one.labels.chosen()
+	made, program := c.made.from(one)
+	referenced := one.referenced || made || c.mentioned.of(one) || one.labels.chosen()
 	if !referenced && len(c.made) >= maxMade {
-		return false, fmt.Errorf("looking up references: the cluster has more than %d custom objects that names may be made from", maxMade)
+		return false, fmt.Errorf("looking up references: the cluster has more than %d names that others may be made from", maxMade)
 	}
 	if !referenced && kind.Group == rbac && strings.ContainsFunc(name, endsName) {
 		return false, fmt.Errorf("%s %s/%s: no binding names it, but its name has characters that are not found in other objects",
 			kind.Kind, namespace, name)
+	}
+	if !referenced && program != "" {
+		return false, fmt.Errorf("%s %s/%s: no object names it, but a workload of its namespace has %q in its name or labels, and may read it "+
+			"by a name that its program knows", kind.Kind, namespace, name, program)
 	}
 	return referenced, nil
 }
@@ -227,7 +232,7 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 		})
 	}
 	c.scanFields(kind, object)
-	c.scanName(kind, location{namespace, name})
+	c.scanName(kind, location{namespace, name}, object)
 	if kind.Group == rbac {
 		c.scanRoles(namespace, object)
 	}
