@@ -136,6 +136,35 @@ func (m made) from(one *candidate) (used bool, known string) {
 // hashed is the end of a name with a hash of the content, by Kustomize. No program knows it.
 var hashed = regexp.MustCompile("-[bcdfghkmt2456789]{10}$")
 
+// maxTemplates bounds the templates of names. With more, a class may make any name.
+const maxTemplates = 100
+
+// placeholder is what a class replaces by the name of a claim, or by an annotation of it.
+var placeholder = regexp.MustCompile(`\$\{[^}]*\}`)
+
+// scanTemplates notes the names of Secrets that a StorageClass or VolumeSnapshotClass makes from
+// claims: ${pvc.name}.
+func (c *Candidates) scanTemplates(kind schema.GroupKind, object map[string]any) {
+	if namespace, _ := identity(object); namespace != "" || !strings.HasSuffix(kind.Kind, "Class") {
+		return
+	}
+	for key, value := range mapIn(object, "parameters") {
+		text, _ := value.(string)
+		key = strings.ToLower(key)
+		if !strings.Contains(key, "secret") || strings.HasSuffix(key, "namespace") || !placeholder.MatchString(text) || len(c.templates) > maxTemplates {
+			continue
+		}
+		var fixed []string
+		for _, one := range placeholder.Split(text, -1) {
+			fixed = append(fixed, regexp.QuoteMeta(one))
+		}
+		if len(c.templates) == maxTemplates {
+			fixed = []string{"", ""}
+		}
+		c.templates = append(c.templates, regexp.MustCompile("^"+strings.Join(fixed, ".+")+"$"))
+	}
+}
+
 // parts are the parts of a name that dots and dashes separate, alone and together, and whether the
 // name goes on before and after them.
 func parts(name string) iter.Seq2[string, bool] {

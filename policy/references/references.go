@@ -3,6 +3,7 @@ package references
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,6 +58,7 @@ type Candidates struct {
 	namespaces map[string]bool // that have candidates
 	made       made
 	chosen     chosen
+	templates  []*regexp.Regexp      // of names of Secrets
 	selectors  map[string]*selectors // by namespace
 	everywhere *selectors            // of all namespaces
 	// roles are all ClusterRoles, with the labels by which others aggregate them.
@@ -191,7 +193,10 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (
 		return false, fmt.Errorf("%s %s/%s: no binding names it, but its name has characters that are not found in other objects",
 			kind.Kind, namespace, name)
 	}
-	if !referenced && program != "" {
+	if !referenced && kind.Kind == "Secret" && slices.ContainsFunc(c.templates, func(of *regexp.Regexp) bool { return of.MatchString(name) }) {
+		return false, fmt.Errorf("%s %s/%s: no object names it, but a storage class may make its name from that of a claim", kind.Kind, namespace, name)
+	}
+	if !referenced && kind.Kind != "Service" && program != "" {
 		return false, fmt.Errorf("%s %s/%s: no object names it, but a workload of its namespace has %q in its name or labels, and may read it "+
 			"by a name that its program knows", kind.Kind, namespace, name, program)
 	}
@@ -218,20 +223,19 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	if namespace == "" {
 		in = nil // all
 	}
-	isVolume, own := kind == schema.GroupKind{Kind: "PersistentVolume"}, c.find(kind, namespace, name)
+	serves, own := serving[kind], c.find(kind, namespace, name)
 	for word := range s.words {
-		if word.kind == "" && !isVolume {
+		if word.kind == "" && serves == "" {
 			c.mentioned.add(c.named[word.name].name, own)
 			continue
 		}
 		c.each(word.name, in, func(one *candidate) {
 			itself := kind == one.kind && namespace == one.namespace && name == one.name
-			// A volume serves its claim, and does not use it.
-			serves := isVolume && one.kind.Kind == claimKind
-			one.referenced = one.referenced || !itself && !serves && (word.kind == "" || word.kind == one.kind.Kind)
+			one.referenced = one.referenced || !itself && one.kind.Kind != serves && (word.kind == "" || word.kind == one.kind.Kind)
 		})
 	}
 	c.scanFields(kind, object)
+	c.scanTemplates(kind, object)
 	c.scanName(kind, location{namespace, name}, object)
 	if kind.Group == rbac {
 		c.scanRoles(namespace, object)
@@ -241,6 +245,11 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 			one.referenced = one.referenced || one.kind == kind
 		}
 	}
+}
+
+// serving are kinds that serve an object of another one, and do not use it.
+var serving = map[schema.GroupKind]string{
+	{Kind: "PersistentVolume"}: claimKind, {Kind: "Endpoints"}: "Service", {Group: "discovery.k8s.io", Kind: "EndpointSlice"}: "Service",
 }
 
 // each calls f for the candidates of a name in some namespaces; with nil, in all. Its time grows
