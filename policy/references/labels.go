@@ -31,45 +31,22 @@ type mark struct {
 	pair
 	any    *mark // of the same key
 	chosen bool
-	by     []choice
+	by     []labels.Selector
 }
 
-type choice struct {
-	text string
-	labels.Selector
-}
-
-// marks are the labels of a candidate, for its selectors.
+// marks are the labels of a candidate.
 type marks []*mark
-
-func (m marks) Lookup(key string) (string, bool) {
-	for _, one := range m {
-		if one.key == key {
-			return one.value, true
-		}
-	}
-	return "", false
-}
-
-func (m marks) Get(key string) string {
-	value, _ := m.Lookup(key)
-	return value
-}
-
-func (m marks) Has(key string) bool {
-	_, ok := m.Lookup(key)
-	return ok
-}
 
 // chosen reports whether an object chooses the candidates with these labels.
 func (m marks) chosen() bool {
+	set := labels.Set{}
 	for _, one := range m {
-		matches := func(by choice) bool { return by.Matches(m) }
-		if one.chosen || one.any.chosen || slices.ContainsFunc(one.by, matches) || slices.ContainsFunc(one.any.by, matches) {
-			return true
-		}
+		set[one.key] = one.value
 	}
-	return false
+	matches := func(by labels.Selector) bool { return by.Matches(set) }
+	return slices.ContainsFunc(m, func(one *mark) bool {
+		return one.chosen || one.any.chosen || slices.ContainsFunc(one.by, matches) || slices.ContainsFunc(one.any.by, matches)
+	})
 }
 
 // chosen is what objects say about the labels of candidates. Programs choose objects by their
@@ -207,11 +184,11 @@ func (c *chosen) selector(content map[string]any) {
 	text := selector.String()
 	for _, of := range needs {
 		switch {
-		case of.chosen, slices.ContainsFunc(of.by, func(by choice) bool { return by.text == text }):
+		case of.chosen, slices.ContainsFunc(of.by, func(by labels.Selector) bool { return by.String() == text }):
 		case alone, len(of.by) == maxOfLabel, c.count == maxSelectors:
 			of.chosen, of.by = true, nil
 		default:
-			of.by = append(of.by, choice{text, selector})
+			of.by = append(of.by, selector)
 			c.count++
 		}
 	}

@@ -136,14 +136,11 @@ func (m made) from(one *candidate) (used bool, known string) {
 // hashed is the end of a name with a hash of the content, by Kustomize. No program knows it.
 var hashed = regexp.MustCompile("-[bcdfghkmt2456789]{10}$")
 
-// maxTemplates bounds the templates of names. With more, a class may make any name.
-const maxTemplates = 100
-
 // placeholder is what a class replaces by the name of a claim, or by an annotation of it.
 var placeholder = regexp.MustCompile(`\$\{[^}]*\}`)
 
 // scanTemplates notes the names of Secrets that a StorageClass or VolumeSnapshotClass makes from
-// claims: ${pvc.name}.
+// claims: ${pvc.name}. Both are cluster-scoped, so that no tenant writes them.
 func (c *Candidates) scanTemplates(kind schema.GroupKind, object map[string]any) {
 	if namespace, _ := identity(object); namespace != "" || !strings.HasSuffix(kind.Kind, "Class") {
 		return
@@ -151,15 +148,12 @@ func (c *Candidates) scanTemplates(kind schema.GroupKind, object map[string]any)
 	for key, value := range mapIn(object, "parameters") {
 		text, _ := value.(string)
 		key = strings.ToLower(key)
-		if !strings.Contains(key, "secret") || strings.HasSuffix(key, "namespace") || !placeholder.MatchString(text) || len(c.templates) > maxTemplates {
+		if !strings.Contains(key, "secret") || strings.HasSuffix(key, "namespace") || !placeholder.MatchString(text) {
 			continue
 		}
 		var fixed []string
 		for _, one := range placeholder.Split(text, -1) {
 			fixed = append(fixed, regexp.QuoteMeta(one))
-		}
-		if len(c.templates) == maxTemplates {
-			fixed = []string{"", ""}
 		}
 		c.templates = append(c.templates, regexp.MustCompile("^"+strings.Join(fixed, ".+")+"$"))
 	}

@@ -114,15 +114,10 @@ func (c *Candidates) more() error {
 	return nil
 }
 
-// Add adds an object of [Kinds], for [Candidates.Referenced]. It is an error if there are too many.
+// Add adds an object of [Kinds] or [Roles], for [Candidates.Referenced]. It is an error if there are too many.
 // A name of too many parts, which might be overlooked, is never a candidate.
 func (c *Candidates) Add(kind schema.GroupKind, namespace, name string, labels map[string]string) error {
-	return c.add(&candidate{kind: kind, namespace: namespace, name: name, labels: c.chosen.keep(labels)})
-}
-
-// AddRole adds an object of [Roles], for [Candidates.Referenced].
-func (c *Candidates) AddRole(kind schema.GroupKind, namespace, name string, labels map[string]string) error {
-	one := &candidate{kind: kind, namespace: namespace, name: name}
+	one := &candidate{kind: kind, namespace: namespace, name: name, labels: c.chosen.keep(labels)}
 	if kind.Kind == "ClusterRole" {
 		c.roles[one] = labels
 	}

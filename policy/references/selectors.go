@@ -46,11 +46,7 @@ func newSelectors() *selectors {
 // AddSelector adds an object of [Selecting], for [Candidates.Selects].
 func (c *Candidates) AddSelector(kind schema.GroupKind, object map[string]any) error {
 	namespace, name := identity(object)
-	add := c.add
-	if kind.Kind != "Service" { // No object names one.
-		add = func(*candidate) error { return c.more() }
-	}
-	if err := add(&candidate{kind: kind, namespace: namespace, name: name}); err != nil {
+	if err := c.add(&candidate{kind: kind, namespace: namespace, name: name}); err != nil {
 		return err
 	}
 	of, err := selectorOf(kind, object)
