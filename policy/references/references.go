@@ -114,8 +114,8 @@ func (c *Candidates) more() error {
 	return nil
 }
 
-// Add adds an object of [Kinds] or [Roles], for [Candidates.Referenced]. It is an error if there are too many.
-// A name of too many parts, which might be overlooked, is never a candidate.
+// Add adds an object of [Kinds] or [Roles], for [Candidates.Referenced]. It is an error if there are
+// too many. A name of too many parts, which might be overlooked, is never a candidate.
 func (c *Candidates) Add(kind schema.GroupKind, namespace, name string, labels map[string]string) error {
 	one := &candidate{kind: kind, namespace: namespace, name: name, labels: c.chosen.keep(labels)}
 	if kind.Kind == "ClusterRole" {
