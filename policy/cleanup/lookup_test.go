@@ -306,6 +306,23 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// A program uses a Service by its labels or annotations, also from other clusters.
+func TestServicesOfPrograms(t *testing.T) {
+	for metadata, want := range map[string]string{
+		"labels: {app: web, app.kubernetes.io/name: web}":        "delete",
+		"annotations: {service.cilium.io/global: 'true'}":        "no match",
+		"labels: {topology.istio.io/network: n1}":                "no match",
+		"annotations: {cloud.google.com/neg: '{ingress: true}'}": "no match",
+	} {
+		o := object(t, "{kind: Service, spec: {selector: {a: b}}, metadata: {"+metadata+"}}")
+		o.Resource.Resource, o.Lookup = "services", func(string) (bool, error) { return false, nil }
+		p := compile(t, `{matchConstraints: {resourceRules: [{apiGroups: [""], resources: [services]}]}, conditions: [{name: x, expression: '!lookup.selects'}]}`)
+		if got := p.Judge(context.Background(), o); outcome(got) != want {
+			t.Errorf("%s: %s %s, want %s", metadata, said(got), got.Message, want)
+		}
+	}
+}
+
 // A CleanupPolicy cannot know what other namespaces refer to.
 func TestReferencedInOneNamespace(t *testing.T) {
 	for resource, lookup := range map[string]string{"configmaps": "lookup.referenced", "services": "lookup.selects"} {

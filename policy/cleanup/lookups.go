@@ -88,7 +88,8 @@ func (o *Candidate) used(lookup string) (bool, error) {
 		return false, nil
 	}
 	owned, err := o.answer(expression.LookupOwned)
-	found := lookup == expression.LookupReferenced && references.FoundBy(facts.Name, facts.Labels, facts.Annotations) != ""
+	shown := lookup == expression.LookupReferenced || facts.Profile.Kind.Kind == "Service"
+	found := shown && references.FoundBy(facts.Name, facts.Labels, facts.Annotations) != ""
 	return owned || found, err
 }
 

@@ -109,6 +109,11 @@ func (c *Candidates) Dangling(kind schema.GroupKind, object map[string]any) (boo
 		}
 		dangles = dangles || !exists
 	}
+	// Controllers serve all Ingresses of a host with its certificate, and cert-manager deletes that
+	// with the Ingress.
+	if tls, _ := mapIn(object, "spec")["tls"].([]any); dangles && kind.Kind == "Ingress" && len(tls) > 0 {
+		return false, fmt.Errorf("%s %s/%s: it has no backend, but its certificate may serve other Ingresses of the host", kind.Kind, namespace, name)
+	}
 	return dangles, nil
 }
 

@@ -38,8 +38,8 @@ var noReference = set(
 	"env.name", "ports.name", "port.name",
 	// keys and paths: corev1.KeyToPath and its kin, HTTPGetAction, networkingv1.HTTPIngressPath
 	"configMapKeyRef.key", "secretKeyRef.key", "items.key", "items.path", "httpGet.path", "paths.path",
-	// Services: networkingv1.IngressServiceBackend, appsv1.StatefulSetSpec
-	"service.name", "spec.serviceName",
+	// Kubernetes makes one for each Service: networkingv1.IPAddressSpec
+	"spec.parentRef",
 	// what a policy matches: admissionregistrationv1.NamedRuleWithOperations, and cleanup policies
 	"resourceRules.resourceNames",
 	// texts: metav1.Condition, corev1.ContainerImage, apiextensionsv1.CustomResourceValidation
@@ -59,6 +59,8 @@ var kindsNamed = map[string]string{
 	// corev1.PodSpec, PersistentVolumeClaimVolumeSource and PersistentVolumeClaimSpec, IngressSpec
 	"persistentVolumeClaim.claimName": claimKind, "spec.priorityClassName": "PriorityClass", "spec.runtimeClassName": "RuntimeClass",
 	"spec.storageClassName": "StorageClass", "spec.ingressClassName": "IngressClass",
+	// networkingv1.IngressServiceBackend, admissionregistrationv1.WebhookClientConfig and its kin, appsv1.StatefulSetSpec
+	"service.name": "Service", "spec.serviceName": "Service",
 }
 
 func set(names ...string) map[string]bool {

@@ -47,17 +47,13 @@ func TestClaimsAndClasses(t *testing.T) {
 			}
 			candidates, got := NewCandidates(), []string(nil)
 			for _, one := range all {
-				if err := candidates.Add(one.kind, one.namespace, one.name); err != nil {
+				if err := candidates.Add(one.kind, one.namespace, one.name, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
 			candidates.Scan(read(t, c.object))
 			for _, one := range all {
-				referenced, err := candidates.Referenced(one.kind, one.namespace, one.name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if referenced {
+				if referenced, err := candidates.Referenced(one.kind, one.namespace, one.name); referenced && err == nil {
 					got = append(got, strings.Replace(one.kind.Kind+" "+one.namespace+"/"+one.name, " /", " ", 1))
 				}
 			}
@@ -125,6 +121,20 @@ func TestSelects(t *testing.T) {
 		"a NetworkPolicy for Pods to come":   {network, "{apiVersion: v1, kind: Pod, metadata: {namespace: dev, name: p}}", true},
 		"a NetworkPolicy of no Pods":         {strings.Replace(network, "podSelector: {}", "podSelector: {matchLabels: {app: web}}", 1), pod("ci", "app: api"), false},
 		"a template for a budget":            {budget, deployment("of: shop"), false},
+		"an Ingress":                         {web, strings.ReplaceAll(ingress, "%s", ""), true},
+		"an Ingress elsewhere":               {web, strings.Replace(strings.ReplaceAll(ingress, "%s", ""), "ci", "dev", 1), false},
+		"a webhook":                          {web, "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: x}, webhooks: [{clientConfig: {service: {namespace: ci, name: web}}}]}", true},
+		"an APIService":                      {web, "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.example.com}, spec: {service: {namespace: ci, name: web}}}", true},
+		"an HTTPRoute elsewhere":             {web, "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: dev, name: x}, spec: {rules: [{backendRefs: [{namespace: ci, name: web}]}]}}", true},
+		"a host of Istio":                    {web, "{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {namespace: dev, name: x}, spec: {hosts: [web.ci.svc.cluster.local]}}", true},
+		"an export to other clusters":        {web, "{apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ServiceExport, metadata: {namespace: ci, name: web}}", true},
+		"an object that a name is made from": {strings.Replace(web, "name: web", "name: db-headless", 1), "{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: db}}", true},
+		"an address in a variable":           {web, "{apiVersion: v1, kind: Pod, metadata: {namespace: dev, name: x}, spec: {containers: [{env: [{name: E, value: 'http://web.ci.svc'}]}]}}", true},
+		"a workload of its name":             {web, "{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: ci, name: web}, spec: {}}", false},
+		"a ConfigMap that a volume names":    {web, "{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: x}, spec: {volumes: [{configMap: {name: web}}]}}", false},
+		"its own EndpointSlice":              {web, strings.Replace(slice("endpointslice-controller.k8s.io", ""), "labels", "ownerReferences: [{apiVersion: v1, kind: Service, name: web}], labels", 1), false},
+		"its own address":                    {web, "{apiVersion: networking.k8s.io/v1, kind: IPAddress, metadata: {name: 10.0.0.1}, spec: {parentRef: {resource: services, namespace: ci, name: web}}}", false},
+		"a budget that an object names":      {budget, "{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {of: web}}", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind, object := read(t, c.object)
@@ -137,6 +147,44 @@ func TestSelects(t *testing.T) {
 				t.Errorf("%v, %v; want %v", got, err, c.want)
 			}
 		})
+	}
+}
+
+// A class may make the names of Secrets from claims.
+func TestNamesThatClassesMake(t *testing.T) {
+	kind := schema.GroupKind{Kind: "Secret"}
+	for parameters, want := range map[string]string{
+		"":                      "",
+		"name-of-secret: fixed": "",
+		"csi.storage.k8s.io/x-secret-name: '${pvc.name}'":                    "a, luks-a, luks-a-x, luksxa",
+		"csi.storage.k8s.io/x-secret-name: 'luks-${pvc.name}'":               "luks-a, luks-a-x",
+		"csiProvisionerSecretName: 'lu.s-${pvc.name}'":                       "",
+		"secretName: '${pvc.name}-${pvc.annotations[''a.b/c'']}'":            "luks-a, luks-a-x",
+		"csi.storage.k8s.io/x-secret-namespace: '${pvc.namespace}'":          "",
+		"subDir: '${pvc.metadata.name}'":                                     "",
+		"csi.storage.k8s.io/x-secret-name: '${pvc.name}-x', other-secret: 3": "luks-a-x",
+	} {
+		all := candidates(t, kind, "ci", "a", "luks-a", "luks-a-x", "luksxa")
+		if err := all.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", "luks-a", nil); err != nil {
+			t.Fatal(err)
+		}
+		class := func(metadata, parameters string) string {
+			return "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {" + metadata + "}, parameters: {" + parameters + "}}"
+		}
+		all.Scan(read(t, class("name: c", parameters)))
+		all.Scan(read(t, class("name: c, namespace: ci", "secretName: '${x}'"))) // A tenant's kind of that name.
+		var got []string
+		for _, name := range []string{"a", "luks-a", "luks-a-x", "luksxa"} {
+			if _, err := all.Referenced(kind, "ci", name); err != nil {
+				got = append(got, name)
+			}
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: unknown %q, want %q", parameters, got, want)
+		}
+		if got := answer(all.Referenced(schema.GroupKind{Kind: "ConfigMap"}, "ci", "luks-a")); got != "false" {
+			t.Errorf("%s: a ConfigMap is %s", parameters, got)
+		}
 	}
 }
 
@@ -165,10 +213,13 @@ func TestSelectsIsUnknown(t *testing.T) {
 
 const (
 	hpa      = "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {namespace: ci, name: a}, spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}"
-	ingress  = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci, name: a%s}, spec: {tls: [{secretName: none}], defaultBackend: {service: {name: web}}, rules: [{http: {paths: [{backend: {service: {name: api}}}]}}]}}"
+	ingress  = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci, name: a%s}, spec: {defaultBackend: {service: {name: web}}, rules: [{http: {paths: [{backend: {service: {name: api}}}]}}]}}"
 	attached = "{apiVersion: storage.k8s.io/v1, kind: VolumeAttachment, metadata: {name: a}, spec: {nodeName: n1, source: {persistentVolumeName: v1}}}"
 	binding  = "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {namespace: ci, name: a}, roleRef: {kind: Role, name: r}, subjects: [%s]}"
 )
+
+// encrypted is an Ingress with a certificate.
+var encrypted = strings.Replace(ingress, "spec: {", "spec: {tls: [{hosts: [example.com], secretName: tls}], ", 1)
 
 // An object dangles if its target does not exist in the namespace, an Ingress if no backend does.
 func TestDangling(t *testing.T) {
@@ -182,7 +233,7 @@ func TestDangling(t *testing.T) {
 		}
 		return "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: [" + out + "]}"
 	}
-	plain := strings.ReplaceAll(ingress, "%s", "")
+	plain, certificate := strings.ReplaceAll(ingress, "%s", ""), strings.ReplaceAll(encrypted, "%s", "")
 	account := strings.ReplaceAll(binding, "%s", "{kind: ServiceAccount, name: sa, namespace: dev}")
 	role := object("rbac.authorization.k8s.io/v1", "Role", "ci", "r")
 	for name, c := range map[string]struct {
@@ -196,7 +247,7 @@ func TestDangling(t *testing.T) {
 		"an HPA of a StatefulSet":              {hpa, []string{object("apps/v1", "StatefulSet", "ci", "web")}, true},
 		"an HPA of another group":              {hpa, []string{object("apps.kruise.io/v1", "Deployment", "ci", "web")}, true},
 		"an Ingress without a backend":         {plain, nil, true},
-		"an Ingress with its Secret":           {plain, []string{object("v1", "Secret", "ci", "none")}, true},
+		"an Ingress with a certificate":        {certificate, []string{object("v1", "Service", "ci", "web")}, false},
 		"an Ingress with the default backend":  {plain, []string{object("v1", "Service", "ci", "web")}, false},
 		"an Ingress with one backend":          {plain, []string{object("v1", "Service", "ci", "api")}, false},
 		"an Ingress of backends elsewhere":     {plain, []string{object("v1", "Service", "dev", "api")}, true},
@@ -253,6 +304,7 @@ func TestDanglingIsUnknown(t *testing.T) {
 		"nginx leads to a page":  {annotated("nginx.ingress.kubernetes.io/app-root"), annotated("nginx.ingress.kubernetes.io/app-root"), schema.GroupKind{Kind: "Service"}, false},
 		"a frontend of GKE":      {annotated("networking.gke.io/v1beta1.FrontendConfig"), annotated("networking.gke.io/v1beta1.FrontendConfig"), schema.GroupKind{Kind: "Service"}, false},
 		"one of several":         {annotated("nginx.org/mergeable-ingress-type"), annotated("nginx.org/mergeable-ingress-type"), schema.GroupKind{Kind: "Service"}, false},
+		"a certificate":          {strings.ReplaceAll(encrypted, "%s", ""), strings.ReplaceAll(encrypted, "%s", ""), schema.GroupKind{Kind: "Service"}, false},
 		"a rule without paths":   {hostOnly, hostOnly, schema.GroupKind{Kind: "Service"}, false},
 		"a resource as backend":  {"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci, name: a}, spec: {defaultBackend: {resource: {apiGroup: x.io, kind: Bucket, name: b}}}}", "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci, name: a}, spec: {defaultBackend: {resource: {apiGroup: x.io, kind: Bucket, name: b}}}}", schema.GroupKind{Kind: "Service"}, false},
 	} {

@@ -2,16 +2,31 @@ package references
 
 import (
 	"iter"
+	"regexp"
+	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// made are the objects whose names other names may be made from. An operator puts names together
-// from the name of its object, such as DATABASE-credentials: the object uses the candidates that
-// have its name as a part, between dots and dashes. It does so in its namespace or, if it is
-// cluster-scoped, in all. StatefulSets, also from other API groups, keep their claims when they are
-// scaled down: VOLUME-NAME-0. The value is whether the object is one of an operator.
-type made map[location]bool
+// made are the names that other names may be made from. An operator puts names together from the
+// name of its object, such as DATABASE-credentials: the object uses the candidates that have its
+// name as a part, between dots and dashes. It does so in its namespace or, if it is cluster-scoped,
+// in all. StatefulSets, also from other API groups, keep their claims when they are scaled down:
+// VOLUME-NAME-0. A program reads objects whose names are compiled into it, and which resemble that
+// of its workload or product: workflow-controller-configmap.
+type made map[location]maker
+
+// maker is who makes names from a name: several of these.
+type maker uint8
+
+const (
+	statefulSet maker = 1 << iota
+	operator
+	workload
+	part // of the name of a workload, between dashes
+)
 
 // maxMade bounds the memory of [made]. Tests make it smaller.
 var maxMade = 1_000_000
@@ -19,40 +34,129 @@ var maxMade = 1_000_000
 // anywhere stands for all namespaces, as for a cluster-scoped object, and is the name of none.
 const anywhere = "*"
 
+// products are labels whose values say which product an object is part of.
+var products = []string{"app", "app.kubernetes.io/instance", "app.kubernetes.io/name", "app.kubernetes.io/part-of", "k8s-app", "release"}
+
 // scanName notes the name of an object that others may be made from. A cluster-scoped candidate may
 // be made from a name of any namespace.
-func (c *Candidates) scanName(kind schema.GroupKind, at location) {
-	operator := !BuiltIn(kind.Group)
-	if !operator && kind.Kind != "StatefulSet" || len(c.made) >= maxMade {
-		return
-	}
-	in := at.namespace
+func (c *Candidates) scanName(kind schema.GroupKind, at location, object map[string]any) {
+	in, custom := at.namespace, !BuiltIn(kind.Group)
 	if in == "" {
 		in = anywhere
 	}
 	if in == anywhere || c.namespaces[in] {
-		c.made.add(location{in, at.name}, operator)
+		if custom {
+			c.made.add(location{in, at.name}, operator)
+		} else if kind.Kind == "StatefulSet" {
+			c.made.add(location{in, at.name}, statefulSet)
+		}
+		c.scanProgram(kind, location{in, at.name}, object)
 	}
-	if in != anywhere && operator && c.namespaces[""] {
+	if in != anywhere && custom && c.namespaces[""] {
 		c.made.add(location{"", at.name}, operator)
 	}
 }
 
-func (m made) add(at location, operator bool) { m[at] = m[at] || operator }
-
-// from reports whether the name of a candidate may be made from another one.
-func (m made) from(one *candidate) bool {
-	if len(m) == 0 {
-		return false
+// scanProgram notes the names of a workload and its product, and their parts. The name of a workload
+// that another object owns is made from the owner's.
+func (c *Candidates) scanProgram(kind schema.GroupKind, at location, object map[string]any) {
+	template := mapIn(object, "spec", "template")
+	if template == nil && !runs(kind) {
+		return
 	}
-	for part, within := range parts(one.name) {
-		for _, in := range []string{one.namespace, anywhere} {
-			if operator, ok := m[location{in, part}]; operator || ok && within && one.kind.Kind == claimKind {
-				return true
-			}
+	add := func(name string) {
+		if name == "" {
+			return
+		}
+		c.made.add(location{at.namespace, name}, workload)
+		for one := range strings.SplitSeq(name, "-") {
+			c.made.add(location{at.namespace, one}, part)
 		}
 	}
-	return false
+	metadata := mapIn(object, "metadata")
+	if metadata["ownerReferences"] == nil {
+		add(at.name)
+	}
+	for _, of := range []map[string]any{metadata, mapIn(template, "metadata")} {
+		labels, _ := of["labels"].(map[string]any)
+		for _, key := range products {
+			value, _ := labels[key].(string)
+			add(value)
+		}
+	}
+}
+
+// mapIn is the map in a field; nil if there is none.
+func mapIn(object map[string]any, path ...string) map[string]any {
+	value, _, _ := unstructured.NestedFieldNoCopy(object, path...)
+	out, _ := value.(map[string]any)
+	return out
+}
+
+func (m made) add(at location, by maker) {
+	if m[at] != 0 || len(m) < maxMade {
+		m[at] |= by
+	}
+}
+
+// from reports whether the name of a candidate may be made from another one, and the name of a
+// workload whose program may know the candidate's.
+func (m made) from(one *candidate) (used bool, known string) {
+	if len(m) == 0 {
+		return false, ""
+	}
+	asks := func(name string, by maker) {
+		if known == "" && m[location{one.namespace, name}]&by != 0 {
+			known = name
+		}
+	}
+	random := hashed.MatchString(one.name)
+	for name, within := range parts(one.name) {
+		for _, in := range []string{one.namespace, anywhere} {
+			by := m[location{in, name}]
+			if by&operator != 0 || by&statefulSet != 0 && within && one.kind.Kind == claimKind {
+				return true, ""
+			}
+		}
+		if !random {
+			asks(name, workload)
+		}
+	}
+	if first, _, _ := strings.Cut(one.name, "-"); !random {
+		asks(first, part)
+	}
+	for _, of := range one.labels {
+		if slices.Contains(products, of.key) {
+			asks(of.value, workload)
+		}
+	}
+	return false, known
+}
+
+// hashed is the end of a name with a hash of the content, by Kustomize. No program knows it.
+var hashed = regexp.MustCompile("-[bcdfghkmt2456789]{10}$")
+
+// placeholder is what a class replaces by the name of a claim, or by an annotation of it.
+var placeholder = regexp.MustCompile(`\$\{[^}]*\}`)
+
+// scanTemplates notes the names of Secrets that a StorageClass or VolumeSnapshotClass makes from
+// claims: ${pvc.name}. Both are cluster-scoped, so that no tenant writes them.
+func (c *Candidates) scanTemplates(kind schema.GroupKind, object map[string]any) {
+	if namespace, _ := identity(object); namespace != "" || !strings.HasSuffix(kind.Kind, "Class") {
+		return
+	}
+	for key, value := range mapIn(object, "parameters") {
+		text, _ := value.(string)
+		key = strings.ToLower(key)
+		if !strings.Contains(key, "secret") || strings.HasSuffix(key, "namespace") || !placeholder.MatchString(text) {
+			continue
+		}
+		var fixed []string
+		for _, one := range placeholder.Split(text, -1) {
+			fixed = append(fixed, regexp.QuoteMeta(one))
+		}
+		c.templates = append(c.templates, regexp.MustCompile("^"+strings.Join(fixed, ".+")+"$"))
+	}
 }
 
 // parts are the parts of a name that dots and dashes separate, alone and together, and whether the

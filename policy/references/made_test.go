@@ -22,7 +22,7 @@ func TestNamesThatOperatorsPutTogether(t *testing.T) {
 		"a longer name":                  {"example.com", "ci", "db-a", []string{"db-a-b"}},
 		"a name with a dot":              {"example.com", "ci", "a.db", []string{"db", "a.db", "a.db-z"}},
 		"a longer name than all":         {"example.com", "ci", "db-credentials-of-a", nil},
-		"elsewhere":                      {"example.com", "prod", "db", nil},
+		"elsewhere":                      {"example.com", "prod", "db", []string{"db"}},
 		"a cluster-scoped custom kind":   {"example.com", "", "db", of},
 		"a cluster-scoped built-in kind": {"rbac.authorization.k8s.io", "", "db", nil},
 		"a built-in kind":                {"apps", "ci", "db", nil},
@@ -58,7 +58,7 @@ func TestNamesThatAreMadeElsewhere(t *testing.T) {
 		"a Secret by a StatefulSet":             {set, schema.GroupKind{Kind: "Secret"}, "ci", "ci", nil},
 	} {
 		all := candidates(t, c.of, c.in, names...)
-		if err := all.Add(class, "", "other"); err != nil {
+		if err := all.Add(class, "", "other", nil); err != nil {
 			t.Fatal(err)
 		}
 		all.Scan(c.kind, nothingBut(c.namespace, "db"))
@@ -106,6 +106,47 @@ func TestNamesOfManyParts(t *testing.T) {
 	}
 }
 
+// A program reads objects by names that are compiled into it. Beside a workload whose name or
+// labels resemble them, they are unknown. A name with a hash of the content is in no program.
+func TestNamesThatProgramsKnow(t *testing.T) {
+	const app = "app.kubernetes.io/name"
+	workload := func(metadata, spec string) string {
+		return "{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: ci, " + metadata + "}, spec: {" + spec + "}}"
+	}
+	const pod = "{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: %s, ownerReferences: [{kind: ReplicaSet, name: a}], labels: {app.kubernetes.io/name: %s}}}"
+	for name, c := range map[string]struct{ name, label, object, want string }{
+		"no workload":                  {"controller-config", "", "{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: ci, name: controller}}", "false"},
+		"the name of a workload":       {"workflow-controller-configmap", "", workload("name: workflow-controller", ""), "unknown"},
+		"after another word":           {"config-autoscaler", "", workload("name: autoscaler", ""), "unknown"},
+		"the same first word":          {"rook-config-override", "", workload("name: rook-ceph-operator", ""), "unknown"},
+		"the first word alone":         {"rook", "", workload("name: rook-ceph-operator", ""), "unknown"},
+		"a word of the product":        {"serving-certs-ctrl-ca", "", workload("name: activator, labels: {"+app+": knative-serving}", ""), "unknown"},
+		"another word of the product":  {"certs-serving", "", workload("name: activator, labels: {"+app+": knative-serving}", ""), "false"},
+		"a part of a word":             {"rooks-config", "", workload("name: rook-ceph-operator", ""), "false"},
+		"a name that resembles none":   {"old-config", "", workload("name: workflow-controller", ""), "false"},
+		"elsewhere":                    {"workflow-controller-configmap", "", strings.Replace(workload("name: workflow-controller", ""), "ci", "dev", 1), "false"},
+		"a label":                      {"settings", "longhorn", workload("name: manager, labels: {"+app+": longhorn}", ""), "unknown"},
+		"a label of a Pod":             {"settings", "longhorn", fmt.Sprintf(pod, "a-1", "longhorn"), "unknown"},
+		"a label of a template":        {"settings", "longhorn", workload("name: manager", "template: {metadata: {labels: {app: longhorn}}}"), "unknown"},
+		"a template of a custom kind":  {"settings", "longhorn", "{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {template: {metadata: {labels: {app: longhorn}}}}}", "unknown"},
+		"a label of a custom kind":     {"settings", "longhorn", "{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x, labels: {app: Longhorn}}}", "false"},
+		"a label of another value":     {"settings", "longhorn", workload("name: manager, labels: {"+app+": other}", ""), "false"},
+		"another label":                {"settings", "longhorn", workload("name: manager, labels: {tier: longhorn}", ""), "false"},
+		"the name of a Pod of another": {"web-1", "", fmt.Sprintf(pod, "web-1", "other"), "false"},
+		"a hash of the content":        {"web-config-7f8d9c6b5t", "", workload("name: web", ""), "false"},
+		"a hash and a label":           {"web-config-7f8d9c6b5t", "web", workload("name: web, labels: {"+app+": web}", ""), "unknown"},
+	} {
+		all, kind := NewCandidates(), schema.GroupKind{Kind: "ConfigMap"}
+		if err := all.Add(kind, "ci", c.name, map[string]string{app: c.label, "tier": "longhorn"}); err != nil {
+			t.Fatal(err)
+		}
+		all.Scan(read(t, c.object))
+		if got := answer(all.Referenced(kind, "ci", c.name)); got != c.want {
+			t.Errorf("%s: %s beside %s is used: %s, want %s", name, c.name, c.object, got, c.want)
+		}
+	}
+}
+
 // Their number is limited, and beyond it nothing is unused.
 func TestTooManyNamesThatOthersAreMadeFrom(t *testing.T) {
 	before := maxMade
@@ -133,7 +174,7 @@ func TestNamesThatNoCandidateIsMadeFrom(t *testing.T) {
 			all.Scan(schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, nothingBut(namespace, "y"))
 		}
 	}
-	if len(all.made) != 1 {
+	if len(all.made) != 2 {
 		t.Errorf("remembers %v", all.made)
 	}
 }
@@ -143,7 +184,7 @@ func candidates(t *testing.T, kind schema.GroupKind, namespace string, names ...
 	t.Helper()
 	out := NewCandidates()
 	for _, name := range names {
-		if err := out.Add(kind, namespace, name); err != nil {
+		if err := out.Add(kind, namespace, name, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,11 +195,7 @@ func candidates(t *testing.T, kind schema.GroupKind, namespace string, names ...
 func (c *Candidates) used(t *testing.T, kind schema.GroupKind, namespace string, names ...string) (out []string) {
 	t.Helper()
 	for _, name := range names {
-		referenced, err := c.Referenced(kind, namespace, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if referenced {
+		if referenced, err := c.Referenced(kind, namespace, name); referenced && err == nil {
 			out = append(out, name)
 		}
 	}

@@ -53,7 +53,7 @@ func TestFieldsOfProfiles(t *testing.T) {
 				all = append(all, target{secret, in, "settings"}, target{schema.GroupKind{Kind: "ConfigMap"}, in, "settings"}, target{role, in, "Team:a"}, target{role, in, "Team:b"})
 			}
 			for _, one := range all {
-				if err := candidates.Add(one.kind, one.namespace, one.name); err != nil {
+				if err := candidates.Add(one.kind, one.namespace, one.name, nil); err != nil {
 					t.Fatal(err)
 				}
 			}

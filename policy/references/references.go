@@ -3,6 +3,7 @@ package references
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,13 +54,34 @@ type Candidates struct {
 	// at is the first candidate of a namespace and name, named the first of a name. The others follow.
 	at         map[location]*candidate
 	named      map[string]*candidate
+	mentioned  mentions
 	namespaces map[string]bool // that have candidates
 	made       made
+	chosen     chosen
+	templates  []*regexp.Regexp      // of names of Secrets
 	selectors  map[string]*selectors // by namespace
 	everywhere *selectors            // of all namespaces
-	roles      []*candidate          // all ClusterRoles
-	targets    targets
-	count      int
+	// roles are all ClusterRoles, with the labels by which others aggregate them.
+	roles   map[*candidate]labels.Set
+	targets targets
+	count   int
+}
+
+// mentions are names that count in every namespace, each with the candidate that alone has it in
+// its own content; nil if another object names it. No object refers to itself.
+type mentions map[string]*candidate
+
+func (m mentions) add(name string, by *candidate) {
+	if before, ok := m[name]; !ok {
+		m[name] = by
+	} else if before != by {
+		m[name] = nil
+	}
+}
+
+func (m mentions) of(one *candidate) bool {
+	by, ok := m[one.name]
+	return ok && by != one
 }
 
 // location is a namespace and a name. Objects of several kinds may share it.
@@ -71,14 +93,14 @@ type candidate struct {
 	referenced      bool
 	// next has the same name, and beside the same namespace as well.
 	next, beside *candidate
-	// labels of a ClusterRole, by which others aggregate it.
-	labels labels.Set
+	labels       marks
 }
 
 // NewCandidates returns an empty set.
 func NewCandidates() *Candidates {
 	return &Candidates{
-		at: map[location]*candidate{}, named: map[string]*candidate{}, namespaces: map[string]bool{}, made: made{},
+		at: map[location]*candidate{}, named: map[string]*candidate{}, namespaces: map[string]bool{}, made: made{}, mentioned: mentions{},
+		chosen: chosen{marks: map[pair]*mark{}}, roles: map[*candidate]labels.Set{},
 		selectors: map[string]*selectors{}, everywhere: newSelectors(),
 		targets: targets{exists: map[target]bool{}, listed: map[schema.GroupKind]bool{}},
 	}
@@ -92,18 +114,12 @@ func (c *Candidates) more() error {
 	return nil
 }
 
-// Add adds an object of [Kinds], for [Candidates.Referenced]. It is an error if there are too many.
-// A name of too many parts, which might be overlooked, is never a candidate.
-func (c *Candidates) Add(kind schema.GroupKind, namespace, name string) error {
-	return c.add(&candidate{kind: kind, namespace: namespace, name: name})
-}
-
-// AddRole adds an object of [Roles], for [Candidates.Referenced].
-func (c *Candidates) AddRole(kind schema.GroupKind, namespace, name string, labels map[string]string) error {
-	one := &candidate{kind: kind, namespace: namespace, name: name}
+// Add adds an object of [Kinds] or [Roles], for [Candidates.Referenced]. It is an error if there are
+// too many. A name of too many parts, which might be overlooked, is never a candidate.
+func (c *Candidates) Add(kind schema.GroupKind, namespace, name string, labels map[string]string) error {
+	one := &candidate{kind: kind, namespace: namespace, name: name, labels: c.chosen.keep(labels)}
 	if kind.Kind == "ClusterRole" {
-		one.labels = labels
-		c.roles = append(c.roles, one)
+		c.roles[one] = labels
 	}
 	return c.add(one)
 }
@@ -147,19 +163,24 @@ func (c *Candidates) scanRoles(namespace string, object map[string]any) {
 		of := &metav1.LabelSelector{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, of)
 		selector, invalid := metav1.LabelSelectorAsSelector(of)
-		for _, one := range c.roles {
-			one.referenced = one.referenced || err != nil || invalid != nil || selector.Matches(one.labels)
+		for one, labels := range c.roles {
+			one.referenced = one.referenced || err != nil || invalid != nil || selector.Matches(labels)
 		}
 	}
+}
+
+func (c *Candidates) find(kind schema.GroupKind, namespace, name string) *candidate {
+	one := c.at[location{namespace, name}]
+	for one != nil && one.kind != kind {
+		one = one.beside
+	}
+	return one
 }
 
 // Referenced reports whether an object that was scanned names a candidate. It is an error if it is
 // no candidate: earlier objects may name it, or a program may find it.
 func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (bool, error) {
-	one := c.at[location{namespace, name}]
-	for one != nil && one.kind != kind {
-		one = one.beside
-	}
+	one := c.find(kind, namespace, name)
 	if one == nil {
 		why := "it was created after Curfew listed its kind"
 		switch {
@@ -172,20 +193,29 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (
 		}
 		return false, fmt.Errorf("%s %s is no candidate: %s", kind.Kind, strings.TrimPrefix(namespace+"/"+name, "/"), why)
 	}
-	referenced := one.referenced || c.made.from(one)
+	made, program := c.made.from(one)
+	referenced := one.referenced || made || c.mentioned.of(one) || one.labels.chosen()
 	if !referenced && len(c.made) >= maxMade {
-		return false, fmt.Errorf("looking up references: the cluster has more than %d custom objects that names may be made from", maxMade)
+		return false, fmt.Errorf("looking up references: the cluster has more than %d names that others may be made from", maxMade)
 	}
 	if !referenced && kind.Group == rbac && strings.ContainsFunc(name, endsName) {
 		return false, fmt.Errorf("%s %s/%s: no binding names it, but its name has characters that are not found in other objects",
 			kind.Kind, namespace, name)
 	}
+	if !referenced && kind.Kind == "Secret" && slices.ContainsFunc(c.templates, func(of *regexp.Regexp) bool { return of.MatchString(name) }) {
+		return false, fmt.Errorf("%s %s/%s: no object names it, but a storage class may make its name from that of a claim", kind.Kind, namespace, name)
+	}
+	if !referenced && kind.Kind != "Service" && program != "" {
+		return false, fmt.Errorf("%s %s/%s: no object names it, but a workload of its namespace has %q in its name or labels, and may read it "+
+			"by a name that its program knows", kind.Kind, namespace, name, program)
+	}
 	return referenced, nil
 }
 
-// Scan notes what an object says about candidates. It names candidates of its own namespace, of
-// each namespace that it names as well, and cluster-scoped ones. A cluster-scoped object may mean
-// any namespace. No object refers to itself.
+// Scan notes what an object says about candidates. Custom kinds, texts and fields that may name
+// several kinds mean any namespace: a program decides where it reads. A field of a built-in kind
+// that names one kind means the namespace of its object, each that the object names as well, and
+// cluster-scoped objects. No object refers to itself.
 func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	namespace, name := identity(object)
 	c.targets.scan(kind, namespace, name)
@@ -193,6 +223,7 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	if len(c.named) == 0 {
 		return
 	}
+	c.chosen.scan(kind, object)
 	s := &scan{
 		candidates: c, builtIn: BuiltIn(kind.Group), words: map[word]bool{}, namespaces: map[string]bool{namespace: true, "": true},
 	}
@@ -201,16 +232,20 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	if namespace == "" {
 		in = nil // all
 	}
+	serves, own := serving[kind], c.find(kind, namespace, name)
 	for word := range s.words {
+		if word.kind == "" && serves == "" {
+			c.mentioned.add(c.named[word.name].name, own)
+			continue
+		}
 		c.each(word.name, in, func(one *candidate) {
 			itself := kind == one.kind && namespace == one.namespace && name == one.name
-			// A volume serves its claim, and does not use it.
-			serves := kind == schema.GroupKind{Kind: "PersistentVolume"} && one.kind.Kind == claimKind
-			one.referenced = one.referenced || !itself && !serves && (word.kind == "" || word.kind == one.kind.Kind)
+			one.referenced = one.referenced || !itself && one.kind.Kind != serves && (word.kind == "" || word.kind == one.kind.Kind)
 		})
 	}
 	c.scanFields(kind, object)
-	c.scanName(kind, location{namespace, name})
+	c.scanTemplates(kind, object)
+	c.scanName(kind, location{namespace, name}, object)
 	if kind.Group == rbac {
 		c.scanRoles(namespace, object)
 	}
@@ -219,6 +254,11 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 			one.referenced = one.referenced || one.kind == kind
 		}
 	}
+}
+
+// serving are kinds that serve an object of another one, and do not use it.
+var serving = map[schema.GroupKind]string{
+	{Kind: "PersistentVolume"}: claimKind, {Kind: "Endpoints"}: "Service", {Group: "discovery.k8s.io", Kind: "EndpointSlice"}: "Service",
 }
 
 // each calls f for the candidates of a name in some namespaces; with nil, in all. Its time grows

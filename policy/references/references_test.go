@@ -31,7 +31,7 @@ func scanned(t *testing.T, objects ...string) string {
 	c := NewCandidates()
 	for _, kind := range three {
 		for _, namespace := range []string{"ci", "prod"} {
-			if err := c.Add(schema.GroupKind{Kind: kind}, namespace, "settings"); err != nil {
+			if err := c.Add(schema.GroupKind{Kind: kind}, namespace, "settings", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -42,11 +42,7 @@ func scanned(t *testing.T, objects ...string) string {
 	var out []string
 	for _, kind := range three {
 		for _, namespace := range []string{"ci", "prod"} {
-			referenced, err := c.Referenced(schema.GroupKind{Kind: kind}, namespace, "settings")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if referenced {
+			if referenced, err := c.Referenced(schema.GroupKind{Kind: kind}, namespace, "settings"); referenced && err == nil {
 				out = append(out, namespace+" "+kind)
 			}
 		}
@@ -54,10 +50,7 @@ func scanned(t *testing.T, objects ...string) string {
 	return strings.Join(out, ", ")
 }
 
-const (
-	everyKind  = "ci ConfigMap, ci Secret, ci ServiceAccount"
-	everywhere = "ci ConfigMap, prod ConfigMap, ci Secret, prod Secret, ci ServiceAccount, prod ServiceAccount"
-)
+const everywhere = "ci ConfigMap, prod ConfigMap, ci Secret, prod Secret, ci ServiceAccount, prod ServiceAccount"
 
 func TestWhatObjectsName(t *testing.T) {
 	pod := func(spec string) string {
@@ -70,25 +63,25 @@ func TestWhatObjectsName(t *testing.T) {
 		"an optional volume":             {pod("volumes: [{name: v, configMap: {name: settings, optional: true}}]"), "ci ConfigMap"},
 		"a projected volume":             {pod("volumes: [{name: v, projected: {sources: [{secret: {name: settings}}]}}]"), "ci Secret"},
 		"a volume with a Secret":         {pod("volumes: [{name: v, secret: {secretName: settings}}]"), "ci Secret"},
-		"a CSI volume":                   {pod("volumes: [{name: v, csi: {driver: d, nodePublishSecretRef: {name: settings}}}]"), everyKind},
-		"attributes of a CSI volume":     {pod("volumes: [{name: v, csi: {driver: d, volumeAttributes: {mountPath: settings}}}]"), everyKind},
+		"a CSI volume":                   {pod("volumes: [{name: v, csi: {driver: d, nodePublishSecretRef: {name: settings}}}]"), everywhere},
+		"attributes of a CSI volume":     {pod("volumes: [{name: v, csi: {driver: d, volumeAttributes: {mountPath: settings}}}]"), everywhere},
 		"an environment variable":        {container("env: [{name: E, valueFrom: {configMapKeyRef: {name: settings, key: k}}}]"), "ci ConfigMap"},
 		"an optional variable":           {container("env: [{name: E, valueFrom: {secretKeyRef: {name: settings, key: k, optional: true}}}]"), "ci Secret"},
 		"all variables":                  {container("envFrom: [{secretRef: {name: settings}}]"), "ci Secret"},
 		"of an init container":           {pod("initContainers: [{name: c, envFrom: [{configMapRef: {name: settings}}]}]"), "ci ConfigMap"},
 		"of an ephemeral container":      {pod("ephemeralContainers: [{name: c, envFrom: [{configMapRef: {name: settings}}]}]"), "ci ConfigMap"},
-		"an argument":                    {container(`args: ["--config=$(POD_NAMESPACE)/settings"]`), everyKind},
+		"an argument":                    {container(`args: ["--config=$(POD_NAMESPACE)/settings"]`), everywhere},
 		"an argument for elsewhere":      {container(`args: ["--config=prod/settings"]`), everywhere},
-		"a key of it in an argument":     {container(`args: [settings.password]`), everyKind},
-		"a line of a script":             {container(`args: ['set -e\nsettings']`), everyKind},
-		"JSON within JSON":               {container(`args: ['{\u0022secret\u0022:\u0022settings\u0022}']`), everyKind},
-		"JSON within that":               {container(`args: ['{\\u0022secret\\u0022:\\u0022settings\\u0022}']`), everyKind},
-		"an escape of YAML":              {container(`args: ['a\x22settings\x22']`), everyKind},
-		"an address":                     {container(`args: ['?of=ci%2fsettings%20']`), everyKind},
-		"an address within another":      {container(`args: ['?of=ci%252fsettings']`), everyKind},
+		"a key of it in an argument":     {container(`args: [settings.password]`), everywhere},
+		"a line of a script":             {container(`args: ['set -e\nsettings']`), everywhere},
+		"JSON within JSON":               {container(`args: ['{\u0022secret\u0022:\u0022settings\u0022}']`), everywhere},
+		"JSON within that":               {container(`args: ['{\\u0022secret\\u0022:\\u0022settings\\u0022}']`), everywhere},
+		"an escape of YAML":              {container(`args: ['a\x22settings\x22']`), everywhere},
+		"an address":                     {container(`args: ['?of=ci%2fsettings%20']`), everywhere},
+		"an address within another":      {container(`args: ['?of=ci%252fsettings']`), everywhere},
 		"a namespace in an address":      {container(`args: ['?of=%2fprod%2fsettings']`), everywhere},
-		"a folder of Windows":            {container(`args: ['C:\settings']`), everyKind},
-		"the value of a variable":        {container("env: [{name: E, value: settings}]"), everyKind},
+		"a folder of Windows":            {container(`args: ['C:\settings']`), everywhere},
+		"the value of a variable":        {container("env: [{name: E, value: settings}]"), everywhere},
 		"image pull secrets":             {pod("imagePullSecrets: [{name: settings}]"), "ci Secret"},
 		"a service account":              {pod("serviceAccountName: settings"), "ci ServiceAccount"},
 		"names within the Pod":           {"{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: settings, labels: {app: settings}}, spec: {containers: [{name: settings, image: settings, volumeMounts: [{name: settings, mountPath: /settings}]}], volumes: [{name: settings, emptyDir: {}}]}}", ""},
@@ -98,28 +91,28 @@ func TestWhatObjectsName(t *testing.T) {
 		"an older revision":              {"{apiVersion: apps/v1, kind: ControllerRevision, metadata: {namespace: ci}, data: {spec: {template: {spec: {volumes: [{secret: {secretName: settings}}]}}}}}", "ci Secret"},
 		"an Ingress":                     {"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci}, spec: {tls: [{secretName: settings}]}}", "ci Secret"},
 		"a backend of an Ingress":        {"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci}, spec: {rules: [{http: {paths: [{backend: {service: {name: settings, port: {name: settings}}}}]}}]}}", ""},
-		"an annotation":                  {"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci, annotations: {nginx.ingress.kubernetes.io/auth-secret: ci/settings}}}", everyKind},
+		"an annotation":                  {"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci, annotations: {nginx.ingress.kubernetes.io/auth-secret: ci/settings}}}", everywhere},
 		"what kubectl applied":           {`{apiVersion: v1, kind: Service, metadata: {namespace: ci, annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"metadata":{"name":"settings"}}'}}}`, ""},
 		"a subject of another namespace": {"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {namespace: dev}, subjects: [{kind: ServiceAccount, name: settings, namespace: ci}]}", "ci ServiceAccount"},
-		"a subject by its user name":     {"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {namespace: dev}, subjects: [{kind: User, name: 'system:serviceaccount:ci:settings'}]}", everyKind},
+		"a subject by its user name":     {"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {namespace: dev}, subjects: [{kind: User, name: 'system:serviceaccount:ci:settings'}]}", everywhere},
 		"the role of a binding":          {"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {namespace: ci}, roleRef: {kind: Role, name: settings}}", ""},
 		"a cluster-wide binding":         {"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, subjects: [{kind: ServiceAccount, name: settings, namespace: ci}]}", "ci ServiceAccount, prod ServiceAccount"},
-		"a resourceName of a role":       {"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {namespace: ci}, rules: [{resourceNames: [settings]}]}", everyKind},
+		"a resourceName of a role":       {"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {namespace: ci}, rules: [{resourceNames: [settings]}]}", everywhere},
 		"a reference of another kind":    {"{apiVersion: v1, kind: PersistentVolume, spec: {storageos: {secretRef: {kind: secret, name: settings, namespace: ci}}}}", "ci Secret, prod Secret"},
 		"what an HPA scales":             {"{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {namespace: ci}, spec: {scaleTargetRef: {kind: Deployment, name: settings}}}", ""},
-		"Secrets of a service account":   {"{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: ci, name: sa}, secrets: [{name: settings}], imagePullSecrets: [{name: settings}]}", everyKind},
-		"the token of a service account": {"{apiVersion: v1, kind: Secret, metadata: {namespace: ci, name: t, annotations: {kubernetes.io/service-account.name: settings}}}", everyKind},
+		"Secrets of a service account":   {"{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: ci, name: sa}, secrets: [{name: settings}], imagePullSecrets: [{name: settings}]}", everywhere},
+		"the token of a service account": {"{apiVersion: v1, kind: Secret, metadata: {namespace: ci, name: t, annotations: {kubernetes.io/service-account.name: settings}}}", everywhere},
 		"parameters of a policy":         {"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, spec: {paramRef: {name: settings, namespace: ci}}}", everywhere},
-		"the text of a ConfigMap":        {"{apiVersion: v1, kind: ConfigMap, metadata: {namespace: ci, name: other}, data: {image: 'secret: \"settings\"'}}", everyKind},
-		"itself":                         {"{apiVersion: v1, kind: ConfigMap, metadata: {namespace: ci, name: settings}, data: {name: settings}}", "ci Secret, ci ServiceAccount"},
+		"the text of a ConfigMap":        {"{apiVersion: v1, kind: ConfigMap, metadata: {namespace: ci, name: other}, data: {image: 'secret: \"settings\"'}}", everywhere},
+		"itself":                         {"{apiVersion: v1, kind: ConfigMap, metadata: {namespace: ci, name: settings}, data: {name: settings}}", strings.Replace(everywhere, "ci ConfigMap, ", "", 1)},
 		"an owner":                       {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: settings}]}}", "ci ConfigMap"},
 		"another owner":                  {"{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: x, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: settings}]}}", ""},
-		"a custom kind":                  {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {anything: [settings]}}", everyKind},
-		"a custom kind for elsewhere":    {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: dev, name: x}, spec: {ref: {namespace: ci, name: settings}}}", everyKind},
-		"a custom kind elsewhere":        {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: dev, name: x}, spec: {ref: settings}}", ""},
-		"a key of a custom kind":         {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {secrets: {settings: {}}}}", everyKind},
-		"a custom kind of that name":     {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: settings}}", everyKind},
-		"a label of a custom kind":       {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x, labels: {of: settings}}}", everyKind},
+		"a custom kind":                  {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {anything: [settings]}}", everywhere},
+		"a custom kind for elsewhere":    {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: dev, name: x}, spec: {ref: {namespace: ci, name: settings}}}", everywhere},
+		"a custom kind elsewhere":        {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: dev, name: x}, spec: {ref: settings}}", everywhere},
+		"a key of a custom kind":         {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {secrets: {settings: {}}}}", everywhere},
+		"a custom kind of that name":     {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: settings}}", everywhere},
+		"a label of a custom kind":       {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x, labels: {of: settings}}}", everywhere},
 		"a cluster-scoped custom kind":   {"{apiVersion: example.com/v1, kind: Any, metadata: {name: x}, spec: {secretName: settings}}", everywhere},
 		"fields of a manager":            {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x, managedFields: [{manager: settings}]}}", ""},
 		"a longer name":                  {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {ref: settings-2}}", ""},
@@ -135,6 +128,50 @@ func TestWhatObjectsName(t *testing.T) {
 	}
 }
 
+// The program that reads an object decides the namespace: that of a gateway's Pods, of Workflows or
+// PipelineRuns, or one that another object names.
+func TestNamespaceIsImplied(t *testing.T) {
+	for name, c := range map[string]struct{ object, namespace string }{
+		"a credential of Istio":              {"{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: g, namespace: default}, spec: {servers: [{tls: {credentialName: settings}}]}}", "prod"},
+		"artifacts of Argo":                  {"{apiVersion: v1, kind: ConfigMap, metadata: {name: workflow-controller-configmap, namespace: argo}, data: {artifactRepository: 's3: {accessKeySecret: {name: settings, key: k}}'}}", "ci"},
+		"an account for Tekton":              {"{apiVersion: v1, kind: ConfigMap, metadata: {name: config-defaults, namespace: tekton}, data: {default-service-account: settings}}", "ci"},
+		"a pull secret of a template":        {"{apiVersion: v1, kind: ConfigMap, metadata: {name: pod-template, namespace: airflow}, data: {pod.yaml: 'imagePullSecrets: [{name: settings}]'}}", "prod"},
+		"a variable for other namespaces":    {"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: dev}, spec: {template: {spec: {containers: [{name: c, env: [{name: E, value: settings}]}]}}}}", "ci"},
+		"an annotation for other namespaces": {"{apiVersion: v1, kind: Service, metadata: {name: s, namespace: dev, annotations: {example.com/from: settings}}}", "ci"},
+	} {
+		if got := scanned(t, c.object); !strings.Contains(got, c.namespace+" Secret") {
+			t.Errorf("%s refers to %q", name, got)
+		}
+	}
+}
+
+// An object does not use itself. Once a second object has its name in its content, it is used.
+func TestObjectsNameEachOther(t *testing.T) {
+	for n, want := range []string{"", "ci, dev", "ci, dev, prod"} {
+		c := NewCandidates()
+		kind, all := schema.GroupKind{Kind: "ConfigMap"}, []string{"ci", "dev", "prod"}
+		for _, namespace := range all {
+			if err := c.Add(kind, namespace, "settings", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, namespace := range []string{"prod", "ci"}[:n] {
+			for range 2 { // in two versions
+				c.Scan(read(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: "+namespace+"}, data: {name: settings}}"))
+			}
+		}
+		var got []string
+		for _, namespace := range all {
+			if used, err := c.Referenced(kind, namespace, "settings"); used && err == nil {
+				got = append(got, namespace)
+			}
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%d name it: %q are used, want %s", n, got, want)
+		}
+	}
+}
+
 // Two objects are scanned, and neither takes back what the other names.
 func TestScansAddUp(t *testing.T) {
 	const one = "{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: p}, spec: {serviceAccountName: settings}}"
@@ -147,7 +184,7 @@ func TestScansAddUp(t *testing.T) {
 // What was not listed may have been named before it existed: the answer is unknown.
 func TestCandidateIsNew(t *testing.T) {
 	c := NewCandidates()
-	if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", "a"); err != nil {
+	if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", "a", nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, other := range []target{{schema.GroupKind{Kind: "Secret"}, "ci", "a"}, {schema.GroupKind{Kind: "ConfigMap"}, "prod", "a"}, {schema.GroupKind{Kind: "ConfigMap"}, "ci", "b"}} {
@@ -163,7 +200,7 @@ func TestTooManyCandidates(t *testing.T) {
 	defer func() { maxCandidates = before }()
 	c := NewCandidates()
 	for i, want := range []bool{false, false, true} {
-		if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", fmt.Sprint(i)); (err != nil) != want {
+		if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", fmt.Sprint(i), nil); (err != nil) != want {
 			t.Errorf("object %d: %v", i, err)
 		}
 	}
@@ -208,24 +245,29 @@ func TestFoundBy(t *testing.T) {
 
 // A Pod costs the same however many namespaces have a name that it names.
 func TestScanCostsNoMoreWithNamespaces(t *testing.T) {
-	pod := map[string]any{"metadata": map[string]any{"namespace": "ns1"}, "spec": map[string]any{"x": "settings", "y": "--from=settings"}}
-	cost := func(namespaces int) float64 {
+	cost := func(namespaces int, spec map[string]any, elsewhere bool) float64 {
 		c := NewCandidates()
 		for i := range namespaces {
-			if err := c.Add(schema.GroupKind{Kind: "Secret"}, fmt.Sprint("ns", i), "settings"); err != nil {
+			if err := c.Add(schema.GroupKind{Kind: "Secret"}, fmt.Sprint("ns", i), "settings", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
+		pod := map[string]any{"metadata": map[string]any{"namespace": "ns1"}, "spec": spec}
 		out := testing.AllocsPerRun(10, func() { c.Scan(schema.GroupKind{Kind: "Pod"}, pod) })
-		for namespace, want := range map[string]bool{"ns0": false, "ns1": true} {
+		for namespace, want := range map[string]bool{"ns0": elsewhere, "ns1": true} {
 			if got, err := c.Referenced(schema.GroupKind{Kind: "Secret"}, namespace, "settings"); err != nil || got != want {
 				t.Errorf("in %s: %v, %v", namespace, got, err)
 			}
 		}
 		return out
 	}
-	if few, many := cost(2), cost(10_000); many > few {
-		t.Errorf("%v allocations with two namespaces, %v with 10,000", few, many)
+	for elsewhere, spec := range map[bool]map[string]any{
+		false: {"imagePullSecrets": []any{map[string]any{"name": "settings"}}},
+		true:  {"x": "settings", "y": "--from=settings"},
+	} {
+		if few, many := cost(2, spec, elsewhere), cost(10_000, spec, elsewhere); many > few {
+			t.Errorf("%v allocations with two namespaces, %v with 10,000", few, many)
+		}
 	}
 }
 
@@ -265,7 +307,7 @@ func TestNamesWithDots(t *testing.T) {
 		c, got := NewCandidates(), []string(nil)
 		names := []string{"a.b.c.d.e", "b", "b.c"}
 		for _, name := range append(names, long) {
-			if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", name); err != nil {
+			if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", name, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -26,7 +26,7 @@ func TestRoles(t *testing.T) {
 		"aggregated by expressions": {aggregates("{matchExpressions: [{key: team, operator: Exists}]}"), "ci/admin false, dev/admin false, /admin true, /Team:admin unknown"},
 		"a selector of others":      {aggregates("{matchLabels: {team: b}}"), "ci/admin false, dev/admin false, /admin false, /Team:admin unknown"},
 		"an invalid selector":       {aggregates("{matchExpressions: [{key: team, operator: Any}]}"), "ci/admin false, dev/admin false, /admin true, /Team:admin true"},
-		"a custom kind":             {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {role: admin}}", "ci/admin true, dev/admin false, /admin true, /Team:admin unknown"},
+		"a custom kind":             {"{apiVersion: example.com/v1, kind: Any, metadata: {namespace: ci, name: x}, spec: {role: admin}}", "ci/admin true, dev/admin true, /admin true, /Team:admin unknown"},
 	} {
 		candidates := NewCandidates()
 		type one struct{ kind, namespace, name string }
@@ -36,7 +36,7 @@ func TestRoles(t *testing.T) {
 			if i == 2 {
 				labels["team"] = "a"
 			}
-			if err := candidates.AddRole(schema.GroupKind{Group: rbac, Kind: of.kind}, of.namespace, of.name, labels); err != nil {
+			if err := candidates.Add(schema.GroupKind{Group: rbac, Kind: of.kind}, of.namespace, of.name, labels); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -45,14 +45,14 @@ func newSelectors() *selectors {
 
 // AddSelector adds an object of [Selecting], for [Candidates.Selects].
 func (c *Candidates) AddSelector(kind schema.GroupKind, object map[string]any) error {
-	if err := c.more(); err != nil {
+	namespace, name := identity(object)
+	if err := c.add(&candidate{kind: kind, namespace: namespace, name: name}); err != nil {
 		return err
 	}
 	of, err := selectorOf(kind, object)
 	if err != nil {
 		return nil // Selects returns it.
 	}
-	namespace, _ := identity(object)
 	in := c.selectors[namespace]
 	if in == nil {
 		in = newSelectors()
@@ -126,7 +126,8 @@ func selectorOf(kind schema.GroupKind, object map[string]any) (labels.Selector, 
 }
 
 // Selects reports whether an object of [Selecting], as it is now, selects a Pod or a pod template
-// that was scanned, or is a Service with endpoints. It is an error if that is not known.
+// that was scanned, or is a Service that has endpoints or that another object names. It is an error
+// if that is not known.
 func (c *Candidates) Selects(kind schema.GroupKind, object map[string]any) (bool, error) {
 	namespace, name := identity(object)
 	of, err := selectorOf(kind, object)
@@ -139,7 +140,10 @@ func (c *Candidates) Selects(kind schema.GroupKind, object map[string]any) (bool
 	}
 	// A policy that denies traffic to all Pods also protects Pods that are created later.
 	denies := kind.Kind == "NetworkPolicy" && of.Empty()
-	return denies || in.all[of.String()].selects || kind.Kind == "Service" && in.endpoints[name], nil
+	if kind.Kind != "Service" || in.all[of.String()].selects || in.endpoints[name] {
+		return denies || in.all[of.String()].selects || kind.Kind == "Service", nil
+	}
+	return c.Referenced(kind, namespace, name)
 }
 
 // scanSelectors notes the selectors that match labels in an object: a Pod, or templates at any

@@ -181,10 +181,8 @@ func (l *lookups) addCandidates(ctx context.Context, of *cleanup.Target, out *re
 				return out.AddReferring(kind, object.Object)
 			case policy.EssentialName(kind, object.GetName()):
 				return nil
-			case references.Roles[of.GroupResource()] != "":
-				return out.AddRole(kind, object.GetNamespace(), object.GetName(), object.GetLabels())
 			}
-			return out.Add(kind, object.GetNamespace(), object.GetName())
+			return out.Add(kind, object.GetNamespace(), object.GetName(), object.GetLabels())
 		})
 		if err != nil {
 			return err

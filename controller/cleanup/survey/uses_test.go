@@ -60,6 +60,18 @@ var unusedObjects = map[string]struct {
 	}, func(w *world) {
 		w.add("configmaps", "prod", "web", map[string]any{"metadata": map[string]any{"labels": map[string]any{"key": "tls"}}})
 	}, "configmaps"},
+	"a ConfigMap that a selector chooses": {"", "configmaps", "!lookup.referenced", func(w *world) {
+		w.served = append(w.served, resource("example.com", "bundles", "Bundle", false))
+		w.add("configmaps", "prod", "settings", map[string]any{"metadata": map[string]any{"creationTimestamp": "2026-01-01T00:00:00Z", "labels": map[string]any{"fruit": "apple"}}})
+	}, func(w *world) {
+		w.add("bundles", "", "all", map[string]any{"spec": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"fruit": "apple"}}}})
+	}, "bundles"},
+	"a Service that an Ingress names": {"", "services", "!lookup.selects", func(w *world) {
+		w.served = append(w.served, resource("", "services", "Service", true), resource("networking.k8s.io", "ingresses", "Ingress", true))
+		w.add("services", "prod", "web", with(map[string]any{"spec": map[string]any{"selector": map[string]any{"app": "web"}}}))
+	}, func(w *world) {
+		w.add("ingresses", "prod", "i", map[string]any{"spec": map[string]any{"defaultBackend": map[string]any{"service": map[string]any{"name": "web"}}}})
+	}, "ingresses"},
 	"a storage class": {"storage.k8s.io", "storageclasses", "!lookup.referenced", func(w *world) {
 		w.served = append(w.served, resource("storage.k8s.io", "storageclasses", "StorageClass", false))
 		w.add("storageclasses", "", "gold", old())

@@ -1,0 +1,119 @@
+package references
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A program chooses a ConfigMap by its labels, and names it nowhere.
+func TestWhatChoosesByLabel(t *testing.T) {
+	custom := func(spec string) string {
+		return "{apiVersion: example.com/v1, kind: Any, metadata: {namespace: dev, name: x}, spec: {" + spec + "}}"
+	}
+	pod := func(container string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {namespace: dev, name: x}, spec: {containers: [{name: c, " + container + "}]}}"
+	}
+	binding := func(spec string) string {
+		return "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: x}, spec: {" + spec + "}}"
+	}
+	const fruit, app = "fruit: apple", "app: web, tier: front"
+	for name, c := range map[string]struct{ labels, object, want string }{
+		"parameters of a policy":          {app, binding("paramRef: {selector: {matchLabels: {app: web}}}"), "true"},
+		"parameters of another value":     {fruit, binding("paramRef: {selector: {matchLabels: {fruit: pear}}}"), "false"},
+		"all parameters":                  {fruit, binding("paramRef: {selector: {}}"), "false"},
+		"what a policy matches":           {fruit, binding("matchResources: {objectSelector: {matchLabels: {fruit: apple}}}"), "false"},
+		"a source of trust-manager":       {fruit, custom("sources: [{configMap: {selector: {matchLabels: {fruit: apple}}, key: k}}]"), "true"},
+		"labels of any name":              {fruit, custom("from: {fruit: apple}"), "true"},
+		"an everyday label":               {app, custom("selector: {matchLabels: {app: web, tier: front}}"), "true"},
+		"an everyday label without value": {app, custom("from: {app: x, tier: [app, web]}"), "false"},
+		"another value":                   {app, custom("selector: {matchLabels: {app: db}}"), "false"},
+		"another label as well":           {app, custom("selector: {matchLabels: {app: web, tier: back}}"), "false"},
+		"an expression":                   {app, custom("selector: {matchExpressions: [{key: app, operator: In, values: [db, web]}]}"), "true"},
+		"an expression of other values":   {app, custom("selector: {matchExpressions: [{key: app, operator: In, values: [db]}]}"), "false"},
+		"a label that exists":             {app, custom("selector: {matchExpressions: [{key: app, operator: Exists}]}"), "true"},
+		"a label that is another one":     {app, custom("selector: {matchExpressions: [{key: app, operator: NotIn, values: [db]}]}"), "true"},
+		"a label that it lacks":           {app, custom("selector: {matchExpressions: [{key: color, operator: DoesNotExist}]}"), "false"},
+		"a template for a value":          {app, custom("selector: {matchLabels: {app: '{{ app }}', tier: front}}"), "true"},
+		"what is no selector":             {app, custom("selector: {matchLabels: {app: 3}}"), "true"},
+		"a text with a selector":          {app, custom("labelSelector: 'tier==front,app!=db'"), "true"},
+		"labels of a custom object":       {fruit, "{apiVersion: example.com/v1, kind: Any, metadata: {namespace: dev, name: x, labels: {fruit: apple}}}", "false"},
+		"labels of a template":            {fruit, custom("template: {metadata: {labels: {fruit: apple}}}"), "false"},
+		"a variable of a sidecar":         {"jenkins-jenkins-config: 'true'", pod("env: [{name: LABEL, value: jenkins-jenkins-config}]"), "true"},
+		"a key of other characters":       {"Config_of.web: a", pod("args: ['--label=Config_of.web']"), "true"},
+		"an argument with a value":        {app, pod("args: [--selector=app=web]"), "true"},
+		"an argument with another value":  {app, pod("args: [--selector=app=db, --app=, --app]"), "false"},
+		"a longer word":                   {fruit, pod("args: [fruits, my_fruit]"), "false"},
+		"the name of a variable":          {fruit, pod("env: [{name: fruit}]"), "false"},
+		"the selector of a Deployment":    {fruit, "{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: dev, name: x}, spec: {selector: {matchLabels: {fruit: apple}}}}", "false"},
+		"a Service":                       {fruit, "{apiVersion: v1, kind: Service, metadata: {namespace: dev, name: x}, spec: {selector: {fruit: apple}}}", "false"},
+		"a PodDisruptionBudget":           {fruit, "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {namespace: dev, name: x}, spec: {selector: {matchLabels: {fruit: apple}}}}", "false"},
+	} {
+		all, kind := NewCandidates(), schema.GroupKind{Kind: "ConfigMap"}
+		_, of := read(t, "{"+c.labels+"}")
+		labels := map[string]string{"helm.sh/chart": "x"}
+		for key, value := range of {
+			labels[key] = fmt.Sprint(value)
+		}
+		if err := all.Add(kind, "ci", "settings", labels); err != nil {
+			t.Fatal(err)
+		}
+		all.Scan(read(t, c.object))
+		if got := answer(all.Referenced(kind, "ci", "settings")); got != c.want {
+			t.Errorf("%s: %s refers to a ConfigMap with labels %s: %s, want %s", name, c.object, c.labels, got, c.want)
+		}
+	}
+}
+
+// A tenant may write any number of selectors. With too many, a label that they need is enough.
+func TestSelectorsAreBounded(t *testing.T) {
+	all, kind := NewCandidates(), schema.GroupKind{Kind: "ConfigMap"}
+	for _, tier := range []string{"front", "back"} {
+		if err := all.Add(kind, "ci", "in-"+tier, map[string]string{"app": "web", "tier": tier}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	selects := func(i int) {
+		all.Scan(read(t, fmt.Sprintf("{apiVersion: example.com/v1, kind: Any, metadata: {name: x}, spec: {selector: {matchLabels: {app: web, tier: back}, matchExpressions: [{key: extra, operator: In, values: [a%d]}]}}}", i)))
+	}
+	for i := range maxOfLabel {
+		selects(i)
+		selects(i)
+	}
+	if got := all.used(t, kind, "ci", "in-front", "in-back"); len(got) > 0 || all.chosen.count != 2*maxOfLabel {
+		t.Errorf("%d selectors choose %q", all.chosen.count, got)
+	}
+	for i := range 2 * maxOfLabel {
+		selects(maxOfLabel + i)
+	}
+	if got := all.used(t, kind, "ci", "in-front", "in-back"); len(got) != 2 || all.chosen.count != 2*maxOfLabel {
+		t.Errorf("%d selectors choose %q, want all with the label", all.chosen.count, got)
+	}
+}
+
+// Candidates with the same labels share them, and labels of programs are not held: these show by
+// themselves that the candidate is used.
+func TestLabelsAreShared(t *testing.T) {
+	all := NewCandidates()
+	for i := range 100 {
+		labels := map[string]string{"app": "web", "app.kubernetes.io/name": "web", "argocd.argoproj.io/instance": fmt.Sprint(i)}
+		if err := all.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", fmt.Sprint(i), labels); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(all.chosen.marks) != 4 {
+		t.Errorf("holds %v", all.chosen.marks)
+	}
+}
+
+// A label with a domain shows by itself that an object is used, unless everyone has it.
+func TestEverydayLabels(t *testing.T) {
+	for _, key := range everyday {
+		if strings.Contains(key, "/") && !slices.Contains(plain, key) {
+			t.Errorf("%s shows by itself that an object is used", key)
+		}
+	}
+}
