@@ -173,7 +173,7 @@ func asTyped(text string) string {
 		text = "timeout --preserve-status -s INT 2 " + text
 	}
 	// The cluster of the tests has no Kyverno.
-	text = strings.Replace(text, "kubectl get deletingpolicies,clustercleanuppolicies.kyverno.io -o yaml", "cat kyverno/*.yaml", 1)
+	text = strings.Replace(text, "kubectl get deletingpolicies,clustercleanuppolicies,policyexceptions.policies.kyverno.io -A -o yaml", "cat kyverno/*.yaml", 1)
 	if strings.HasPrefix(text, "source ") || strings.Contains(text, "<(") {
 		text = `bash -c "` + text + `"`
 	}

@@ -107,16 +107,14 @@ var guideSteps = map[string]guideStep{
 	// from-*.md
 	"kubectl label deployment temp-nginx curfew.dev/ttl=24h":                             {before: "kubectl create deployment temp-nginx --image nginx"},
 	"kubectl scale deployment tekton-pruner-controller -n tekton-pipelines --replicas=0": {before: "kubectl create namespace tekton-pipelines; kubectl create deployment tekton-pruner-controller -n tekton-pipelines --image busybox"},
-	"kubectl get cleaners -o yaml | kubectl curfew convert -f - > policies.yaml":         {replace: []string{"kubectl get cleaners -o yaml", "cat foreign/cleaners.yaml", "convert", "convert --allow-broader"}},
+	"kubectl get cleaners -o yaml | kubectl curfew convert -f - > policies.yaml":         {replace: []string{"kubectl get cleaners -o yaml", "cat foreign/cleaners.yaml"}, exit: 1},
 	"kubectl curfew convert -f rules.yaml --deployment-time-annotation=none > policies.yaml": {
 		replace: []string{"-f rules.yaml", "-f examples/rules.yaml", "kubectl get configmap kube-janitor -o yaml", "cat examples/rules.yaml"}},
-	"kubectl get deletingpolicies,clustercleanuppolicies.kyverno.io -o yaml | kubectl curfew convert -f - > policies.yaml": {
-		replace: []string{"kubectl get deletingpolicies,clustercleanuppolicies.kyverno.io -o yaml", "cat foreign/deletingpolicies.yaml", "-f kyverno/ -R --strict", "-f examples/pods.yaml --strict"}},
+	"kubectl get deletingpolicies,clustercleanuppolicies,policyexceptions.policies.kyverno.io -A -o yaml | kubectl curfew convert -f - > policies.yaml": {
+		replace: []string{"kubectl get deletingpolicies,clustercleanuppolicies,policyexceptions.policies.kyverno.io -A -o yaml", "cat foreign/deletingpolicies.yaml", "-f kyverno/ -R --strict", "-f examples/pods.yaml --strict"}},
 	"kubectl get configmap kyverno -n kyverno -o yaml > kyverno.yaml": {
 		replace: []string{"kubectl get configmap kyverno -n kyverno -o yaml", "echo '{apiVersion: v1, kind: ConfigMap, metadata: {name: kyverno}, data: {resourceFilters: \"[Event,*,*]\"}}'",
 			"kubectl get clustercleanuppolicies.kyverno.io -o yaml", "cat examples/pods.yaml"}},
-	"kubectl get configmaps -A -l app.kubernetes.io/part-of=tekton-pruner -o yaml | kubectl curfew convert -f - > policies.yaml": {
-		replace: []string{"kubectl get configmaps -A -l app.kubernetes.io/part-of=tekton-pruner -o yaml", "cat foreign/tekton.yaml", "kubectl get tektonconfig config -o yaml", "cat foreign/tekton.yaml"}},
 }
 
 // untilPrinted repeats a command until it prints something: the API server learns of changes a
