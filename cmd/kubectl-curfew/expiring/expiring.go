@@ -173,6 +173,9 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 		if reading.Namespace, err = o.Namespace(); err != nil {
 			return nil, err
 		}
+		if err := w.NoNamespace(ctx, reading.Namespace); err != nil {
+			return nil, err
+		}
 	}
 	entries, left, err := gather(ctx, w, kinds, reading, query, progress)
 	if err != nil {
