@@ -215,6 +215,8 @@ func (c *converter) deletingPolicy(text []byte) {
 	if exception := cmp.Or(known[of.Name], known[""]); exception != "" {
 		d.lost("spec.policyRefs of "+exception,
 			"keeps objects of this policy: write its matchConditions and images here, as conditions that are false for them")
+	} else if len(known) == 0 {
+		d.note("spec", "give convert all PolicyExceptions, too: one may keep objects of this policy")
 	}
 	d.orphans("spec.deletionPropagationPolicy")
 	d.filtered()
