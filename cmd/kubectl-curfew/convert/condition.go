@@ -86,7 +86,7 @@ func (c *condition) translate() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if text, _ := c.Value.(string); strings.Contains(text, "{{") {
+	if text, _ := json.Marshal(c.Value); strings.Contains(string(text), "{{") {
 		return "", fmt.Errorf("a variable as value is not supported")
 	}
 	switch c.Operator {

@@ -280,8 +280,8 @@ func in(key code, operator string, value any) (string, error) {
 	var values []string
 	for _, one := range items {
 		text, ok := one.(string)
-		if !ok || strings.Contains(text, "{{") {
-			return "", fmt.Errorf("operator %s is supported with a list of strings only", operator)
+		if !ok || isInteger(text) && key.typ == typAny {
+			return "", fmt.Errorf("operator %s is supported with a list of texts only", operator)
 		}
 		if strings.ContainsAny(text, "*?") {
 			return "", fmt.Errorf("wildcards in a list are not supported")

@@ -117,6 +117,8 @@ func TestConditionsThatAreNotConverted(t *testing.T) {
 		`{key: "{{ target.a }}", operator: Equals}`:                                                                       "a value of null is not supported",
 		`{key: "{{ target.a }}", operator: NotEquals, value: 1Gi}`:                                                        `"1Gi" is not a text that begins with a letter`,
 		`{key: "{{ target.a }}", operator: NotEquals, value: "{{ target.b }}"}`:                                           "a variable as value is not supported",
+		`{key: "{{ target.a }}", operator: NotEquals, value: ["{{ target.b }}"]}`:                                         "a variable as value is not supported",
+		`{key: "{{ target.a }}", operator: AnyIn, value: ["1"]}`:                                                          "operator AnyIn is supported with a list of texts only",
 		`{key: "{{ target.a }}", operator: Equals, value: "12*"}`:                                                         `"12*" may match a number, and Kyverno compares numbers in another way: begin it with a letter`,
 		`{key: "{{ target.a }}", operator: Equals, value: "*"}`:                                                           `"*" may match a number, and Kyverno compares numbers in another way: begin it with a letter`,
 		`{key: "{{ target.a }}", operator: Equals, value: "1"}`:                                                           `"1" may be a text or a number: write a number without quotes`,
