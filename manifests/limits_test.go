@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -126,6 +127,19 @@ func many(prefix string, n int, list bool) string {
 		}
 	}
 	return strings.Join(out, ", ")
+}
+
+// TestPauseThatHasEnded: a DeletionPause whose end has passed is created with a warning.
+func TestPauseThatHasEnded(t *testing.T) {
+	kinds["deletionpauses"] = v1alpha1.GroupVersion.WithKind("DeletionPause")
+	until := func(at string) request {
+		return request{resource: "deletionpauses", new: "{metadata: {name: a, creationTimestamp: '2026-12-24T12:00:00Z'}, spec: {reason: x" + at + "}}"}
+	}
+	limitsOf(t, build(t, "base"), "curfew-pause").check(t, "someone", map[string]limited{
+		"without an end": {until(""), ""},
+		"that will end":  {until(", until: '2026-12-24T12:00:01Z'"), ""},
+		"that ended":     {until(", until: '2026-12-24T11:59:59Z'"), "spec.until has passed, so this pause holds nothing"},
+	})
 }
 
 // TestLimitsOfTheController: what its account may write on Pods, Namespaces and runtimes.

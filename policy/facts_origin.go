@@ -91,7 +91,7 @@ var installed = map[schema.GroupKind][]string{
 	{Group: registrationGroup, Kind: "ValidatingAdmissionPolicyBinding"}: admissionPolicies,
 }
 
-var admissionPolicies = []string{"curfew-ca-bundle", "curfew-configurations", "curfew-controller", "curfew-status", "curfew-webhook"}
+var admissionPolicies = []string{"curfew-ca-bundle", "curfew-configurations", "curfew-controller", "curfew-pause", "curfew-status", "curfew-webhook"}
 
 const (
 	rbacGroup         = "rbac.authorization.k8s.io"

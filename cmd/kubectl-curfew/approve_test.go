@@ -37,7 +37,7 @@ func TestApprovesWhatWasShown(t *testing.T) {
 				change(changed)
 				return true, changed, nil
 			})
-			code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("approve clustercleanuppolicy/nightly --yes")...)
+			code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("approve clustercleanuppolicy/nightly --yes --spec-hash fbf17f48946f2405e1004da9688a7e20")...)
 			if code != console.ExitUsage || stdout != "" || len(sent) != 0 || reads != 2 {
 				t.Errorf("exit status %d, sent %v: %s", code, sent, stdout)
 			}
@@ -57,6 +57,6 @@ func TestForgedHashIsNotApproved(t *testing.T) {
 		field("status/specHash", "ffffffffffffffffffffffffffffffff")(forged)
 	})
 	want := `error: status.specHash of clustercleanuppolicy/nightly is "ffffffffffffffffffffffffffffffff", but its spec has the hash "fbf17f48946f2405e1004da9688a7e20"`
-	_, _, sent := expectRun(t, cluster, scene{}, "approve clustercleanuppolicy/nightly --yes", console.ExitUsage, want)
+	_, _, sent := expectRun(t, cluster, scene{}, "approve clustercleanuppolicy/nightly --yes --spec-hash fbf17f48946f2405e1004da9688a7e20", console.ExitUsage, want)
 	expectCount(t, "requests", sent, 0)
 }

@@ -34,7 +34,7 @@ const (
 // there is none, it says so, and names the Events that the user may not list.
 func TestWhoDeletedIt(t *testing.T) {
 	const none = `error: job.batch/x does not exist in namespace "foo", and no record of its deletion by Curfew remains: ` +
-		"Events are kept for an hour, and the controller's log has a line for each deletion"
+		"a deletion of the last two minutes may not be recorded yet, Events are kept for an hour, and the controller's log has a line for each deletion"
 	const unnamed = `error: job.batch/x does not exist in namespace "foo", and whether Curfew deleted it is not known: ` +
 		"it deleted 299 objects that its Events do not name, and the controller's log has a line for each"
 	const own = "job.batch/x in namespace foo does not exist: Curfew deleted it "

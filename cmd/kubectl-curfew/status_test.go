@@ -361,7 +361,7 @@ func TestStatus(t *testing.T) {
 		"stalled policies": {change: func(in *installation) {
 			in.report.Stalled = settings.ListOf([]string{"cleanuppolicy/ci/nightly (Forbidden)", "clustercleanuppolicy/pods (TooManyMatches)", "clustercleanuppolicy/x (InvalidSchedule)"})
 		}, want: map[string]string{"cleanup": "warning 3 stalled: cleanuppolicy/ci/nightly (Forbidden), clustercleanuppolicy/pods (TooManyMatches), clustercleanuppolicy/x (InvalidSchedule). " +
-			"Forbidden: grant its service account what condition PermissionsGranted names; TooManyMatches: look at kubectl curfew preview, then raise its limit or match less; " +
+			"Forbidden: create its service account if it does not exist, and grant it what condition PermissionsGranted names; TooManyMatches: look at kubectl curfew preview, then raise its limit or match less; " +
 			"InvalidSchedule: condition Ready names the field to correct, as of 2026-12-24 12:59:00 CET"}},
 		"in-tree controller off": {change: func(in *installation) { in.accounts = []string{"namespace-controller"} }, want: map[string]string{
 			"in-tree TTL": "ok off: kube-controller-manager has never run it"}},

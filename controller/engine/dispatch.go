@@ -68,6 +68,7 @@ func (e *Engine) dispatch(ctx context.Context) time.Duration {
 	now, ok := e.checkClock(r)
 	e.setApart(r)
 	e.pingIfNeeded(ctx, r)
+	e.summarizeFirst(r)
 	if e.summary.due(r.mono, summaryEvery) {
 		e.summarize(r)
 		e.closeIdle(r)

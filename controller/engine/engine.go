@@ -37,7 +37,7 @@ func New(o Options) (*Engine, error) {
 	if err := errors.Join(errTriggers, err); err != nil {
 		return nil, err
 	}
-	e := &Engine{base: &base{opts: o}, summary: summaries{of: map[summaryKey]*Summary{}, outcomes: map[Ending]int{}}}
+	e := &Engine{base: &base{opts: o}, summary: summaries{of: map[summaryKey]*Summary{}, reported: map[summaryKey]bool{}, outcomes: map[Ending]int{}}}
 	e.entries = entries{
 		base: e.base, triggers: triggers, index: index.New(), payloads: newPayloads(maxPayloads), kinds: []*kindState{nil},
 		blocked: map[uint32]blockage{}, kick: make(chan struct{}, 1),

@@ -15,8 +15,13 @@ import (
 // summaries collects deletions by source until they are reported, so that a source gets one Event
 // and not one for each deletion.
 type summaries struct {
-	of       map[summaryKey]*Summary
-	last     time.Duration
+	of   map[summaryKey]*Summary
+	last time.Duration
+	// reported are the sources that OnSummary has had in this interval or at its beginning. fresh
+	// means that there are others, and since is when they were first seen.
+	reported map[summaryKey]bool
+	fresh    bool
+	since    time.Duration
 	outcomes map[Ending]int
 }
 
@@ -30,6 +35,8 @@ type summaryKey struct {
 
 const (
 	summaryExamples = 10
+	// firstAfter is how long the first deletions of a source are collected before they are reported.
+	firstAfter = 3 * time.Second
 	// maxSummaries bounds how many sources are kept apart within one interval; the rest share an
 	// entry without a source.
 	maxSummaries = 10000
@@ -54,6 +61,7 @@ func (s *summaries) add(k *KindOptions, out *Outcome) {
 		if sum == nil {
 			sum = &Summary{Source: key.source, Trigger: out.Trigger, Kind: *k, Namespace: o.Namespace, First: at}
 			s.of[key] = sum
+			s.fresh = s.fresh || !s.reported[key]
 		}
 	}
 	if result == DryRun {
@@ -77,7 +85,10 @@ func (e *Engine) summarize(r reading) {
 	s := &e.summary
 	s.last = r.mono
 	outcomes, of := s.outcomes, s.of
-	s.outcomes, s.of = map[Ending]int{}, map[summaryKey]*Summary{}
+	s.outcomes, s.of, s.reported, s.fresh, s.since = map[Ending]int{}, map[summaryKey]*Summary{}, map[summaryKey]bool{}, false, 0
+	for key := range of {
+		s.reported[key] = true
+	}
 	n, late, stuck, limit, held := e.trackedNow(), e.late, e.stuck, e.conc.Limit(), e.guard.held
 	if len(outcomes) == 0 && late == 0 {
 		return
@@ -87,18 +98,45 @@ func (e *Engine) summarize(r reading) {
 			"alreadyGone", outcomes[AlreadyGone]+outcomes[Unconfirmed], "dryRun", outcomes[DryRun],
 			"conflicts", outcomes[Conflict], "refused", outcomes[Refused], "errors", outcomes[Failed],
 			"throttled", outcomes[Throttled], "tracked", n, "retrying", late, "stuck", stuck, "concurrency", limit, "held", held)
-		if e.opts.OnSummary == nil || len(of) == 0 {
-			return
-		}
-		list := make([]Summary, 0, len(of))
-		for _, sum := range of {
-			list = append(list, *sum)
-		}
-		slices.SortFunc(list, func(a, b Summary) int {
-			return cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.Kind.Kind, b.Kind.Kind), strings.Compare(a.Trigger, b.Trigger))
-		})
-		e.opts.OnSummary(list)
+		e.onSummary(of)
 	})
+}
+
+// summarizeFirst reports the first deletions of sources that the last summary did not have, so that
+// nobody waits a minute for the Event. The lock is held.
+func (e *Engine) summarizeFirst(r reading) {
+	s, first := &e.summary, map[summaryKey]*Summary{}
+	switch {
+	case !s.fresh:
+		return
+	case s.since == 0:
+		s.since = r.mono
+		return
+	case r.mono-s.since < firstAfter:
+		return
+	}
+	s.fresh, s.since = false, 0
+	for key, sum := range s.of {
+		if !s.reported[key] && len(s.reported) < maxSummaries {
+			first[key], s.reported[key] = sum, true
+			delete(s.of, key)
+		}
+	}
+	e.note(func() { e.onSummary(first) })
+}
+
+func (e *Engine) onSummary(of map[summaryKey]*Summary) {
+	if e.opts.OnSummary == nil || len(of) == 0 {
+		return
+	}
+	list := make([]Summary, 0, len(of))
+	for _, sum := range of {
+		list = append(list, *sum)
+	}
+	slices.SortFunc(list, func(a, b Summary) int {
+		return cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.Kind.Kind, b.Kind.Kind), strings.Compare(a.Trigger, b.Trigger))
+	})
+	e.opts.OnSummary(list)
 }
 
 // record counts an outcome and queues its log line. The lock is held.

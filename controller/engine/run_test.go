@@ -239,6 +239,31 @@ func TestRunSummary(t *testing.T) {
 	}
 }
 
+// The first deletion of a source is reported within five seconds, later ones once a minute.
+func TestRunReportsFirstDeletions(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	var begin time.Time
+	bubble(t, func(o *Options) {
+		o.OnSummary = func(all []Summary) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, s := range all {
+				got = append(got, fmt.Sprintf("%d within %v", s.Deleted, time.Since(begin).Round(5*time.Second)))
+			}
+		}
+	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		begin = time.Now()
+		for i, after := range []time.Duration{time.Second, 2 * time.Second, 10 * time.Second, 20 * time.Second} {
+			s.track(e, kind, i, begin.Add(after))
+		}
+		pass(3 * time.Minute)
+	})
+	if want := []string{"2 within 5s", "2 within 1m0s"}; !slices.Equal(got, want) {
+		t.Errorf("reports %q, want %q", got, want)
+	}
+}
+
 // Run ends pauses that hold back no object any more.
 func TestRunEndsIdlePauses(t *testing.T) {
 	var events []BreakerEvent

@@ -320,8 +320,8 @@ type Options struct {
 	// DefaultStuckAfter.
 	StuckAfter time.Duration
 
-	// OnSummary is called once a minute with a Summary per source, trigger and kind, if anything
-	// was deleted.
+	// OnSummary is called once a minute with a Summary per source, trigger and kind, if anything was
+	// deleted, and within five seconds of the first deletion of a source.
 	OnSummary func([]Summary)
 	// OnBreaker is called when deletions of a scope are paused and when they are resumed, one call
 	// at a time and in that order.

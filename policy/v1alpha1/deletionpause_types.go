@@ -11,10 +11,12 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=dpause,categories=curfew
-// +kubebuilder:printcolumn:name="Triggers",type=string,JSONPath=`.spec.triggers`
-// +kubebuilder:printcolumn:name="Namespaces",type=string,JSONPath=`.spec.namespaces`
+// +kubebuilder:printcolumn:name="First trigger",type=string,JSONPath=`.spec.triggers[0]`
+// +kubebuilder:printcolumn:name="First namespace",type=string,JSONPath=`.spec.namespaces[0]`
 // +kubebuilder:printcolumn:name="Until",type=string,JSONPath=`.spec.until`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.spec.reason`
+// +kubebuilder:printcolumn:name="Triggers",type=string,JSONPath=`.spec.triggers`,priority=1
+// +kubebuilder:printcolumn:name="Namespaces",type=string,JSONPath=`.spec.namespaces`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type DeletionPause struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -65,6 +65,12 @@ func TestServiceSelectsInMidRun(t *testing.T) {
 	}
 }
 
+// approve approves a ClusterCleanupPolicy as it is now.
+func (s *space) approve(name string) output {
+	hash := s.expectSuccess(s.kubectl("get", "clustercleanuppolicy", name, "-o", "jsonpath={.status.specHash}")).stdout
+	return s.curfew("approve", name, "--yes", "--spec-hash", hash)
+}
+
 // An approval by kubectl curfew approve lets the next run delete, but not one of a policy that was
 // edited afterwards.
 func TestApproveCleanup(t *testing.T) {
@@ -80,7 +86,7 @@ func TestApproveCleanup(t *testing.T) {
 		name := s.cleanupPolicyAt(lastMinute(), app, "", `approval: Required, matchConstraints: {objectSelector: {matchLabels: {app: `+app+`}}, `+allConfigMaps+`}`)
 		policies[app] = name
 		s.awaitStatus(name, "the hash of "+name, func(status *v1alpha1.CleanupPolicyStatus) bool { return status.SpecHash != "" })
-		if out := s.expectSuccess(s.curfew("approve", name, "--yes")); !strings.HasSuffix(out.stdout, " created\n") {
+		if out := s.expectSuccess(s.approve(name)); !strings.HasSuffix(out.stdout, " created\n") {
 			t.Errorf("approve said %s%s", out.stdout, out.stderr)
 		}
 	}
@@ -110,7 +116,7 @@ func TestApproveCleanup(t *testing.T) {
 		}
 	}
 	// Now there is a dry run of it as it is, which approve shows.
-	out := s.expectSuccess(s.curfew("approve", policies["edited"], "--yes"))
+	out := s.expectSuccess(s.approve(policies["edited"]))
 	if !strings.Contains(out.stderr, "would delete 2 of ") || !strings.Contains(out.stderr, "edited-2") {
 		t.Errorf("approve shows\n%s", out.stderr)
 	}

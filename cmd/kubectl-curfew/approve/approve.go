@@ -26,7 +26,8 @@ import (
 // approveOptions are the flags of approve.
 type approveOptions struct {
 	*session.Connection
-	yes bool
+	yes      bool
+	specHash string
 }
 
 // Command is kubectl curfew approve.
@@ -43,23 +44,28 @@ shows what "kubectl curfew preview" shows, asks, and creates a CleanupApproval
 or ClusterCleanupApproval, which takes the right to create it. Where you may not
 list what the policy matches, it shows the policy's last dry run. The approval
 is for the policy as it was shown: one that is changed later needs another one.
-If the policy changes before you answer, nothing is approved.`,
+If the policy changes before you answer, nothing is approved. --yes approves
+without asking, and takes the hash of what you looked at: status.specHash.`,
 		Example: `  # Look at what a policy would delete, and approve it
   kubectl curfew approve nightly
 
   # In a pipeline that has looked at it
   kubectl curfew report nightly -o wide
-  kubectl curfew approve nightly --yes`,
+  kubectl curfew approve nightly --yes --spec-hash fbf17f48946f2405e1004da9688a7e20`,
 		Args:              report.OnePolicy,
 		RunE:              options.Runs(options.execute),
 		ValidArgsFunction: options.CompletePolicies(),
 	}
-	command.Flags().BoolVarP(&options.yes, "yes", "y", false, "approve without asking")
+	command.Flags().BoolVarP(&options.yes, "yes", "y", false, "approve without asking; takes --spec-hash")
+	command.Flags().StringVar(&options.specHash, "spec-hash", "", "approve only the policy whose status.specHash this is")
 	options.AddTo(command, nil)
 	return command
 }
 
 func (o *approveOptions) execute(ctx context.Context, call *session.Call) error {
+	if o.yes && o.specHash == "" {
+		return errors.New("--yes: add --spec-hash, the status.specHash of the policy that you looked at")
+	}
 	w, policy, err := call.CleanupPolicy(ctx, "reading %s")
 	if err != nil {
 		return err
@@ -75,6 +81,9 @@ func (o *approveOptions) execute(ctx context.Context, call *session.Call) error 
 		return fmt.Errorf("status.specHash of %s is %q, but its spec has the hash %q: either another user wrote the status, "+
 			"or this plugin and the controller are of different versions (see kubectl curfew status)",
 			policy, policy.Status.SpecHash, compiled.Hash)
+	}
+	if o.specHash != "" && o.specHash != compiled.Hash {
+		return fmt.Errorf("--spec-hash=%s: the spec of %s has the hash %s: look at it again", o.specHash, policy, compiled.Hash)
 	}
 	if err := show(ctx, w, policy, compiled, call.Now, call.Progress); err != nil {
 		return err
@@ -137,7 +146,7 @@ func show(ctx context.Context, w *world.World, policy *world.CleanupPolicy, comp
 	}
 	answer, err := preview.In(ctx, w, policy, compiled, w.ServerTime(ctx, now), progress)
 	switch {
-	case errors.Is(err, survey.ErrForbidden) || apierrors.IsForbidden(err):
+	case errors.Is(err, survey.ErrForbidden) || errors.Is(err, preview.ErrUnlisted) || apierrors.IsForbidden(err):
 		fmt.Fprintf(progress, "note: no preview: %v\n", err)
 		return showDryRun(ctx, w, policy, now, progress)
 	case err != nil:

@@ -59,8 +59,10 @@ func Run(ctx context.Context, command *cobra.Command) int {
 	case errors.Is(err, ErrBadNews):
 		return ExitBadNews
 	default:
-		for line := range strings.Lines(err.Error() + "\n") { // Joined errors have a line each.
-			fmt.Fprintln(command.ErrOrStderr(), "error:", OneLine(strings.TrimSuffix(line, "\n")))
+		for line := range strings.Lines(err.Error()) { // Joined errors have a line each.
+			if line = strings.TrimSpace(line); line != "" {
+				fmt.Fprintln(command.ErrOrStderr(), "error:", OneLine(line))
+			}
 		}
 		if errors.Is(err, ErrDeclined) {
 			return ExitBadNews

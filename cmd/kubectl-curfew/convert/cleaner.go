@@ -2,7 +2,6 @@ package convert
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -66,8 +65,7 @@ type cleanerSelector struct {
 	IncludeEvents bool  `json:"includeEvents"`
 	LogSource     any   `json:"logSource"`
 
-	path  string
-	kinds []schema.GroupVersionKind
+	path string
 }
 
 func (c *converter) cleaner(text []byte) {
@@ -89,7 +87,7 @@ func (c *converter) cleaner(text []byte) {
 		return
 	}
 	if lua := spec.ResourcePolicySet.AggregatedSelection; lua != "" && len(spec.ResourcePolicySet.ResourceSelectors) > 1 {
-		c.lost(d.source, "spec.resourcePolicySet.aggregatedSelection", "%s, see %s", luaLine(lua), noCounterpart)
+		c.lost(d.source, "spec.resourcePolicySet.aggregatedSelection", "Lua is not converted, see %s", noCounterpart)
 		return
 	}
 	d.unknown(unknown)
@@ -98,11 +96,11 @@ func (c *converter) cleaner(text []byte) {
 		one := d.part(i)
 		selectCleaned(one, &selectors[i])
 		if lua := spec.ResourcePolicySet.AggregatedSelection; lua != "" {
-			refuseLua(one, "spec.resourcePolicySet.aggregatedSelection", lua, noCounterpart)
+			one.lost("spec.resourcePolicySet.aggregatedSelection", "Lua is not converted: write a condition in CEL, see %s", noCounterpart)
 		}
 		one.orphans("spec.deleteOptions.propagationPolicy")
 		if limit := spec.BlastRadiusLimit; limit != nil && limit.MaxPercentage != nil && len(selectors[i].LabelFilters) > 0 {
-			one.broader("spec.blastRadiusLimit.maxPercentage", "%d: Curfew counts percent of all objects of the kind, "+
+			one.lost("spec.blastRadiusLimit.maxPercentage", "%d: Curfew counts percent of all objects of the kind, "+
 				"k8s-cleaner of those that pass labelFilters: lower it", *limit.MaxPercentage)
 		}
 		one.owned()
@@ -130,7 +128,7 @@ func convertCleaner(d *draft, of *cleaner, parts int) {
 	switch n := spec.OccurrenceThreshold; {
 	case n > 100:
 		d.spec.ConsecutiveRuns = 100
-		d.broader("spec.occurrenceThreshold", "%d: consecutiveRuns is 100 at most", n)
+		d.lost("spec.occurrenceThreshold", "%d: consecutiveRuns is 100 at most", n)
 	case n > 1:
 		d.spec.ConsecutiveRuns = n
 	}
@@ -146,12 +144,12 @@ func convertCleaner(d *draft, of *cleaner, parts int) {
 		d.spec.MaxPercentage = limit.MaxPercentage
 		switch {
 		case limit.MaxCount != nil && *limit.MaxCount < 1:
-			d.never("maxCount", "spec.blastRadiusLimit.maxCount", "%d: the Cleaner deletes nothing", *limit.MaxCount)
+			d.lost("spec.blastRadiusLimit.maxCount", "%d: the Cleaner deletes nothing", *limit.MaxCount)
 		case limit.MaxCount != nil:
 			d.spec.MaxDeletions = limit.MaxCount
 		}
 		if parts > 1 {
-			d.broader("spec.blastRadiusLimit", "applies to each of %d policies, to all selectors together before: lower it in each", parts)
+			d.lost("spec.blastRadiusLimit", "applies to each of %d policies, to all selectors together before: lower it in each", parts)
 		}
 	}
 	beside := map[string]bool{"notifications": len(spec.Notifications) > 0, "storeResourcePath": spec.StoreResourcePath != "",
@@ -164,29 +162,18 @@ func convertCleaner(d *draft, of *cleaner, parts int) {
 	slices.SortFunc(d.findings, func(a, b Finding) int { return strings.Compare(a.Field, b.Field) })
 }
 
-// cleanerParts are the selectors that become a policy each. Those that differ in the kind alone are
-// one. k8s-cleaner adds namespace to namespaceSelector, so a selector with both is two.
+// cleanerParts are the selectors that become a policy each. k8s-cleaner adds namespace to
+// namespaceSelector, so a selector with both is two.
 func cleanerParts(all []cleanerSelector) []cleanerSelector {
 	var out []cleanerSelector
 	for i, one := range all[:min(len(all), maxSelectors)] {
-		kind := schema.GroupVersionKind{Group: one.Group, Version: one.Version, Kind: one.Kind}
-		one.Group, one.Version, one.Kind = "", "", ""
-		variants := []cleanerSelector{one}
+		one.path = fmt.Sprintf("spec.resourcePolicySet.resourceSelectors[%d]", i)
 		if one.Namespace != "" && one.NamespaceSelector != "" {
-			variants = []cleanerSelector{one, one}
-			variants[0].Namespace, variants[1].NamespaceSelector = "", ""
+			other := one
+			other.Namespace, one.NamespaceSelector = "", ""
+			out = append(out, other)
 		}
-		for _, variant := range variants {
-			same := slices.IndexFunc(out, func(other cleanerSelector) bool {
-				other.path, other.kinds = "", nil
-				return reflect.DeepEqual(other, variant)
-			})
-			if same < 0 {
-				variant.path = fmt.Sprintf("spec.resourcePolicySet.resourceSelectors[%d]", i)
-				same, out = len(out), append(out, variant)
-			}
-			out[same].kinds = append(out[same].kinds, kind)
-		}
+		out = append(out, one)
 	}
 	return out
 }
@@ -194,13 +181,12 @@ func cleanerParts(all []cleanerSelector) []cleanerSelector {
 // selectCleaned takes over one selector.
 func selectCleaned(d *draft, of *cleanerSelector) {
 	match := &d.spec.MatchConstraints
-	for _, kind := range of.kinds {
-		match.ResourceRules = append(match.ResourceRules, cleanedRule(d, of.path, kind))
-	}
+	kind := schema.GroupVersionKind{Group: of.Group, Version: of.Version, Kind: of.Kind}
+	match.ResourceRules = []v1alpha1.ResourceRule{cleanedRule(d, of.path, kind)}
 	if of.NamespaceSelector != "" {
 		selector, err := metav1.ParseToLabelSelector(of.NamespaceSelector)
 		if err != nil {
-			d.never("namespaceSelector", of.path+".namespaceSelector", "%q: %v", of.NamespaceSelector, err)
+			d.lost(of.path+".namespaceSelector", "%q: %v", of.NamespaceSelector, err)
 		}
 		match.NamespaceSelector = selector
 	}
@@ -212,7 +198,7 @@ func selectCleaned(d *draft, of *cleanerSelector) {
 	for i, filter := range of.LabelFilters {
 		operator, ok := operators[filter.Operation]
 		if !ok {
-			d.never("labelFilters", fmt.Sprintf("%s.labelFilters[%d].operation", of.path, i),
+			d.lost(fmt.Sprintf("%s.labelFilters[%d].operation", of.path, i),
 				"%q is not Equal, Different, Has or DoesNotHave", filter.Operation)
 			continue
 		}
@@ -230,7 +216,7 @@ func selectCleaned(d *draft, of *cleanerSelector) {
 		if of.MetricSource != nil || of.IncludeEvents || of.LogSource != nil {
 			section = noCounterpart
 		}
-		refuseLua(d, of.path+".evaluate", of.Evaluate, section)
+		d.lost(of.path+".evaluate", "Lua is not converted: write a condition in CEL, see %s", section)
 	}
 }
 
@@ -253,27 +239,3 @@ const (
 	fromLua       = "docs/from-k8s-cleaner.md#from-lua-to-cel"
 	noCounterpart = "docs/from-k8s-cleaner.md#no-counterpart"
 )
-
-// refuseLua replaces a script by a condition that is never true.
-func refuseLua(d *draft, field, script, section string) {
-	d.never("lua", field, "%s. Write a condition in CEL instead of false, see %s", luaLine(script), section)
-}
-
-// luaLine shows where a script decides: its first if or for, or else its first statement.
-func luaLine(script string) string {
-	at, statement := 0, ""
-	for i, text := range strings.Split(script, "\n") {
-		text = strings.TrimSpace(text)
-		if text == "" || strings.HasPrefix(text, "--") || strings.Contains(text, "function") {
-			continue
-		}
-		decides := strings.HasPrefix(text, "if ") || strings.HasPrefix(text, "for ")
-		if at == 0 || decides {
-			at, statement = i+1, text
-		}
-		if decides {
-			break
-		}
-	}
-	return fmt.Sprintf("Lua is not converted, line %d: %.80q", at, statement)
-}

@@ -126,27 +126,25 @@ func TestCleanerSettings(t *testing.T) {
 	for _, c := range []struct {
 		selectors, more, finding string
 		policies                 int
-		broader                  bool
 	}{
-		{one, ", action: Transform", `spec.action: "Transform" does not delete`, 0, false},
-		{one, ", action: Destroy", `spec.action: "Destroy" does not delete`, 0, false},
-		{one, ", surprise: 1", `unknown field "spec.surprise"`, 1, true},
-		{one, ", occurrenceThreshold: 101", "spec.occurrenceThreshold: 101: consecutiveRuns is 100 at most", 1, true},
-		{one, ", blastRadiusLimit: {maxCount: 0}", "spec.blastRadiusLimit.maxCount: 0: the Cleaner deletes nothing", 1, false},
-		{two, ", blastRadiusLimit: {maxCount: 9}", "spec.blastRadiusLimit: applies to each of 2 policies", 2, true},
+		{one, ", action: Transform", `spec.action: "Transform" does not delete`, 0},
+		{one, ", action: Destroy", `spec.action: "Destroy" does not delete`, 0},
+		{one, ", surprise: 1", `unknown field "spec.surprise"`, 1},
+		{one, ", occurrenceThreshold: 101", "spec.occurrenceThreshold: 101: consecutiveRuns is 100 at most", 1},
+		{one, ", blastRadiusLimit: {maxCount: 0}", "spec.blastRadiusLimit.maxCount: 0: the Cleaner deletes nothing", 1},
+		{two, ", blastRadiusLimit: {maxCount: 9}", "spec.blastRadiusLimit: applies to each of 2 policies", 2},
 		{`{kind: Secret, group: "", version: v1, labelFilters: [{key: a, operation: Has}]}`, ", blastRadiusLimit: {maxPercentage: 9}",
-			"spec.blastRadiusLimit.maxPercentage: 9: Curfew counts percent of all objects", 1, true},
-		{`{kind: Job, group: batch, version: v1}, {kind: Secret, group: "", version: v1}`, "", "Pods of jobs were kept", 1, true},
-		{strings.TrimSuffix(strings.Repeat(one+", ", 101), ", "), "", "more than 100 are not converted", 0, false},
+			"spec.blastRadiusLimit.maxPercentage: 9: Curfew counts percent of all objects", 1},
+		{strings.TrimSuffix(strings.Repeat(one+", ", 101), ", "), "", "more than 100 are not converted", 0},
 	} {
 		result := cleanerOf(c.selectors, c.more)
-		found, broader := false, false
+		found := false
 		for _, finding := range result.Findings {
-			found, broader = found || finding.Lost && strings.Contains(finding.String(), c.finding), broader || finding.Broader
+			found = found || finding.Lost && strings.Contains(finding.String(), c.finding)
 		}
-		if !found || broader != c.broader || len(result.Policies) != c.policies {
-			t.Errorf("%.60s %s: %d policies, want %d; broader: %t, want %t; %q is missing: %v",
-				c.selectors, c.more, len(result.Policies), c.policies, broader, c.broader, c.finding, result.Findings)
+		if !found || len(result.Policies) != c.policies {
+			t.Errorf("%.60s %s: %d policies, want %d; %q is missing: %v",
+				c.selectors, c.more, len(result.Policies), c.policies, c.finding, result.Findings)
 		}
 		for i := range result.Policies {
 			usable(t, &result.Policies[i])

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -36,23 +34,28 @@ func (d *draft) conditions(of *conditions) {
 	for i := range of.All {
 		path := fmt.Sprintf("spec.conditions.all[%d]", i)
 		if text, err := of.All[i].translate(); err != nil {
-			d.never(fmt.Sprintf("all-%d", i), path, "%s: %v", &of.All[i], err)
+			d.lost(path, "%s: %v", &of.All[i], err)
 		} else {
 			d.condition(fmt.Sprintf("all-%d", i), text)
 		}
 	}
-	var alternatives []string
-	for i := range of.Any {
+	// Kyverno keeps the object at the first condition of any that fails, such as by an absent field.
+	// CEL's || passes over it, and ? : does not.
+	chain := "false"
+	for i := len(of.Any) - 1; i >= 0; i-- {
 		text, err := of.Any[i].translate()
 		if err != nil {
-			// Without it fewer objects match, and still it is not the same policy.
 			d.lost(fmt.Sprintf("spec.conditions.any[%d]", i), "%s: %v", &of.Any[i], err)
-			text = "false"
+			return
 		}
-		alternatives = append(alternatives, text)
+		if chain == "false" {
+			chain = text
+		} else {
+			chain = fmt.Sprintf("(%s) ? true : (%s)", text, chain)
+		}
 	}
-	if len(alternatives) > 0 {
-		d.condition("any", strings.Join(alternatives, " || "))
+	if len(of.Any) > 0 {
+		d.condition("any", chain)
 	}
 }
 
@@ -71,7 +74,6 @@ func (c *condition) String() string {
 // comparisons are the operators of Kyverno with an order.
 var comparisons = map[string]string{
 	"GreaterThan": ">", "GreaterThanOrEquals": ">=", "LessThan": "<", "LessThanOrEquals": "<=",
-	"DurationGreaterThan": ">", "DurationGreaterThanOrEquals": ">=", "DurationLessThan": "<", "DurationLessThanOrEquals": "<=",
 }
 
 // translate returns the condition in CEL. Where types do not match, a condition of Kyverno is
@@ -84,6 +86,9 @@ func (c *condition) translate() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if text, _ := json.Marshal(c.Value); strings.Contains(string(text), "{{") {
+		return "", fmt.Errorf("a variable as value is not supported")
+	}
 	switch c.Operator {
 	case "Equals", "Equal":
 		return equals(key, c.Value)
@@ -92,74 +97,53 @@ func (c *condition) translate() (string, error) {
 	case "In", "AnyIn", "AllIn", "NotIn", "AnyNotIn", "AllNotIn":
 		return in(key, c.Operator, c.Value)
 	}
-	if operator, ok := comparisons[c.Operator]; ok {
+	name, ofDuration := strings.CutPrefix(c.Operator, "Duration")
+	if operator, ok := comparisons[name]; ok {
+		if ofDuration && key.typ != typDuration {
+			return "", fmt.Errorf("operator %s is supported for time_since and time_diff only", c.Operator)
+		}
 		return compare(key, operator, c.Value)
 	}
 	return "", fmt.Errorf("operator %q is not supported", c.Operator)
 }
 
-// exclude takes over the filters of exclude. A single one becomes spec.exclude if it can; others
-// become conditions.
+// severalFilters is why a list of filters is not converted.
+const severalFilters = "is converted with a single filter, and without any beside it: write one filter"
+
+// exclude takes over the filters of exclude as conditions.
 func (d *draft) exclude(of *filters) {
 	if of == nil {
 		return
 	}
-	if len(of.All) > 1 || len(of.All) == 1 && len(of.Any) > 0 {
-		d.excludeAll(of)
+	all, list := of.Any, "any"
+	if len(of.All) > 0 {
+		all, list = of.All, "all"
+	}
+	if len(of.All) > 0 && len(of.All)+len(of.Any) > 1 {
+		d.lost("spec.exclude.all", severalFilters)
 		return
 	}
-	all := append(slices.Clone(of.Any), of.All...)
 	for i := range all {
-		at, r := fmt.Sprintf("spec.exclude.any[%d].resources", i), &all[i].Resources
-		if len(of.All) > 0 {
-			at = "spec.exclude.all[0].resources"
+		path, r := fmt.Sprintf("spec.exclude.%s[%d].resources", list, i), &all[i].Resources
+		if r.NamespaceSelector != nil {
+			d.excludeNamespaces(path, r)
+		} else if text, err := exclusion(r); err != nil {
+			d.lost(path, "%v", err)
+		} else {
+			d.condition("exclude", text)
 		}
-		if len(all) == 1 && d.excludeOne(at, r) {
-			return
-		}
-		text, err := exclusion(r)
-		if err != nil {
-			d.never("exclude", at, "%v", err)
-			continue
-		}
-		d.condition("exclude", text)
 	}
 }
 
-// excludeOne reports whether the filter fits into spec.exclude. A kind whose plural is a guess does
-// not: a wrong plural would exclude nothing.
-func (d *draft) excludeOne(path string, r *resources) bool {
-	wild := slices.ContainsFunc(r.Namespaces, func(n string) bool { return strings.ContainsAny(n, "*?") })
-	custom := slices.ContainsFunc(r.Kinds, func(kind string) bool {
-		one, _, reason := rule(kind)
-		return reason != "" || builtinBy(func(b *builtin) bool { return b.plural == one.Resources[0] && b.group == one.APIGroups[0] }) == nil
-	})
-	selected := selects(r.Selector) && selects(r.NamespaceSelector)
-	if wild || custom || d.namespaced || d.hasNamespaces() || len(r.Annotations) > 0 || !selected || len(r.Kinds) == 0 && len(r.names()) > 0 {
-		return false
+// excludeNamespaces takes over a filter with a selector of namespaces. To Kyverno, a cluster-scoped
+// object is in a namespace without labels.
+func (d *draft) excludeNamespaces(path string, r *resources) {
+	alone := reflect.DeepEqual(*r, resources{NamespaceSelector: r.NamespaceSelector})
+	if !alone || d.spec.Exclude != nil || d.namespaced || d.clusterScoped() || !selects(r.NamespaceSelector) {
+		d.lost(path+".namespaceSelector", "is converted alone, without wildcards, once, and for namespaced kinds of Kubernetes")
+		return
 	}
-	out := &v1alpha1.CleanupExclusion{NamespaceSelector: r.NamespaceSelector, ObjectSelector: r.Selector, ResourceRules: d.rules(path, r)}
-	if len(r.Namespaces) > 0 {
-		out.NamespaceSelector = inNamespaces(out.NamespaceSelector, r.Namespaces)
-	}
-	if len(out.ResourceRules) == 0 && out.NamespaceSelector == nil && out.ObjectSelector == nil {
-		return false
-	}
-	d.spec.Exclude = out
-	if len(r.Namespaces) == 0 && d.clusterScoped() && matchesUnlabeled(r.NamespaceSelector) {
-		d.condition("exclude", "has(object.metadata.namespace)")
-	}
-	return true
-}
-
-// matchesUnlabeled reports whether a selector matches a namespace without labels. To Kyverno, a
-// cluster-scoped object is in one.
-func matchesUnlabeled(selector *metav1.LabelSelector) bool {
-	if selector == nil {
-		return false
-	}
-	parsed, err := metav1.LabelSelectorAsSelector(selector)
-	return err != nil || parsed.Matches(labels.Set{})
+	d.spec.Exclude = &v1alpha1.CleanupExclusion{NamespaceSelector: r.NamespaceSelector}
 }
 
 // clusterScoped reports whether the policy may match cluster-scoped objects.
@@ -172,128 +156,100 @@ func (d *draft) clusterScoped() bool {
 	})
 }
 
-// excludeAll keeps what matches all filters of exclude.all. Kyverno denies any beside it.
-func (d *draft) excludeAll(of *filters) {
-	if len(of.Any) > 0 {
-		d.never("exclude", "spec.exclude", "any beside all is not supported")
-		return
-	}
-	var all []string
-	for i := range of.All {
-		parts, err := terms(&of.All[i].Resources, false)
-		if err != nil {
-			d.never("exclude", fmt.Sprintf("spec.exclude.all[%d].resources", i), "%v", err)
-			return
-		}
-		all = append(all, parts...)
-	}
-	if len(all) == 0 {
-		all = []string{"true"}
-	}
-	d.condition("exclude", "!("+strings.Join(all, " && ")+")")
-}
-
-// exclusion is a filter of exclude as a condition that is false for what it matches.
+// exclusion is a filter of exclude as a condition that is false for what it matches. It may be false
+// for more objects, which keeps them.
 func exclusion(r *resources) (string, error) {
-	parts, err := terms(r, false)
-	if err == nil && len(parts) == 0 {
-		err = fmt.Errorf("an empty filter is not supported")
-	}
-	return "!(" + strings.Join(parts, " && ") + ")", err
-}
-
-// terms are conditions that an object which matches a filter meets. They are exact for a filter of
-// match, and may be true for more objects in an exclusion, which then keeps more.
-func terms(r *resources, exact bool) ([]string, error) {
 	var out []string
-	switch {
-	case len(r.Kinds) > 0 && exact:
-		text, err := kindTerm(r.Kinds)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, text)
-	case len(r.Kinds) > 0:
+	if len(r.Kinds) > 0 {
 		out = append(out, anyOf("object.kind", console.Map(r.Kinds, path.Base)))
 	}
 	if names := r.names(); len(names) > 0 {
 		out = append(out, anyOf("object.metadata.name", names))
 	}
-	switch {
-	case len(r.Namespaces) > 0 && exact:
-		out = append(out, anyOf(namespaceOf, r.Namespaces))
-	case len(r.Namespaces) > 0:
+	if len(r.Namespaces) > 0 {
 		out = append(out, anyOf("object.metadata.?namespace.orValue(object.metadata.name)", r.Namespaces))
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
 		out = append(out, annotation(key, r.Annotations[key]))
 	}
-	for of, selector := range map[string]*metav1.LabelSelector{"object": r.Selector, "namespaceObject": r.NamespaceSelector} {
-		labels, err := selectorCode(of, selector)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, labels...)
+	labels, err := selectorCode(r.Selector)
+	out = append(out, labels...)
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("an empty filter is not supported")
 	}
-	slices.Sort(out)
-	return out, nil
+	return "!(" + strings.Join(out, " && ") + ")", err
 }
 
 // namespaceOf is the namespace of an object. Kyverno takes a Namespace for one in itself.
 const namespaceOf = `(object.kind == "Namespace" ? object.metadata.name : object.metadata.?namespace.orValue(""))`
 
 // truth translates an expression to its truth value in JMESPath, where null, false and empty values
-// are false.
-func (d dialect) truth(n *node) (string, error) {
+// are false. To the result of a kube-janitor rule Python's bool applies, by which 0 is false, too.
+// Kyverno and kube-janitor fail with an operand of && or ||. CEL's operators pass over that, and
+// ? : does not.
+func (d dialect) truth(n *node, result bool) (string, error) {
 	switch n.kind {
 	case kindNot:
 		if mentionsContext(n.args[0]) {
 			return "", fmt.Errorf("the opposite of _context is not supported")
 		}
-		inner, err := d.truth(n.args[0])
+		inner, err := d.truth(n.args[0], false)
 		return "!(" + inner + ")", err
 	case kindAnd, kindOr:
-		left, err := d.truth(n.args[0])
+		left, err := d.truth(n.args[0], false)
 		if err != nil {
 			return "", err
 		}
-		right, err := d.truth(n.args[1])
+		right, err := d.truth(n.args[1], result)
 		if left == right {
 			return left, err
 		}
 		if n.kind == kindAnd {
-			return left + " && " + right, err
+			return "(" + left + " ? " + right + " : false)", err
 		}
-		return "(" + left + " || " + right + ")", err
+		whole := "true"
+		if result {
+			if text, _ := d.truth(n.args[0], true); text != left {
+				whole = text
+			}
+		}
+		return "(" + left + " ? " + whole + " : " + right + ")", err
 	case kindCompare:
 		left, err := d.value(n.args[0])
 		if err != nil {
 			return "", err
 		}
 		right, err := d.value(n.args[1])
+		if err == nil && d == kyverno && strings.ContainsAny(n.text, "<>") && left.typ != typNumber && right.typ != typNumber {
+			err = fmt.Errorf("%s is supported with a number only", n.text)
+		}
 		return left.text + " " + n.text + " " + right.text, err
 	}
-	return d.truthOfValue(n)
+	return d.truthOfValue(n, result)
 }
 
-func (d dialect) truthOfValue(n *node) (string, error) {
+func (d dialect) truthOfValue(n *node, result bool) (string, error) {
 	if d == janitor && isContext(n) {
 		return "!lookup.mounted", nil
 	}
-	if path, err := d.anyPath(n); err == nil && typOf(path) == typString {
+	if path, err := d.anyPath(n); err == nil && d == janitor && typOf(path) == typString {
 		if alwaysThere(path) {
 			return "true", nil
 		}
 		return optional(path) + `.orValue("") != ""`, nil
 	}
 	value, err := d.value(n)
-	if err != nil || value.typ == typBool {
+	switch {
+	case err != nil || value.typ == typBool:
 		return value.text, err
-	}
-	if value.typ == typNumber || value.typ == typTime || value.typ == typDuration {
+	case d == kyverno:
+		return "", fmt.Errorf("%s is not true or false", value.text)
+	case value.typ == typNumber && !result:
 		return "true", nil
+	case value.typ == typNumber:
+		return value.text + " != 0", nil
 	}
-	return truthy(value.text), nil
+	return truthy(value.text, result), nil
 }
 
 // anyPath is path for nodes that may be anything.
@@ -304,8 +260,13 @@ func (d dialect) anyPath(n *node) ([]step, error) {
 	return d.path(n)
 }
 
-func truthy(text string) string {
-	return "!(" + text + ` in [dyn(null), dyn(false), dyn(""), dyn([]), dyn({})])`
+// truthy is the truth value of any value, zero being false for a result.
+func truthy(text string, result bool) string {
+	zero := ""
+	if result {
+		zero = ", dyn(0)"
+	}
+	return "!(" + text + ` in [dyn(null), dyn(false), dyn(""), dyn([]), dyn({})` + zero + `])`
 }
 
 // isContext recognizes what kube-janitor adds to PersistentVolumeClaims. To Curfew's lookup, a

@@ -21,7 +21,6 @@ type convertOptions struct {
 	files     []string
 	recursive bool
 	strict    bool
-	broader   bool
 	Options
 }
 
@@ -35,20 +34,17 @@ func Command() *cobra.Command {
 CleanupPolicies and ClusterCleanupPolicies, without a cluster.
 
 Reads Kyverno's DeletingPolicy, NamespacedDeletingPolicy, ClusterCleanupPolicy
-and CleanupPolicy with the ConfigMap that has its resourceFilters. Reads
-k8s-cleaner's Cleaner, the ConfigMaps of Tekton Pruner, the TektonConfig and
-TektonPruner of Tekton's operator, kor's lists of exceptions, and kube-janitor's
-rules file or the ConfigMap with it. Other objects are ignored; on objects with
-Kyverno's TTL label, convert says what to write instead.
+and CleanupPolicy, with its PolicyExceptions and the ConfigMap that has its
+resourceFilters. Reads k8s-cleaner's Cleaner, and kube-janitor's rules file or
+the ConfigMap with it. Other objects are ignored.
 
 The policies go to standard output. What cannot be converted goes to standard
-error and, as comments, into the policy, which is then suspended. If a policy
-would delete objects that its source keeps, nothing is written, unless you say
---allow-broader.
+error and, as comments, into the policy. Such a policy is suspended, and has the
+condition not-converted, which is false: it deletes nothing.
 
-Exit status: 0 converted, 1 if a policy would delete more than before, or with
---strict if something could not be converted, 2 usage.`,
-		Example: `  kubectl get deletingpolicies,clustercleanuppolicies.kyverno.io -o yaml | kubectl curfew convert -f -
+Exit status: 0 converted, 1 if most policies and rules could not be converted,
+or with --strict if one could not be, 2 usage.`,
+		Example: `  kubectl get deletingpolicies,clustercleanuppolicies,policyexceptions.policies.kyverno.io -A -o yaml | kubectl curfew convert -f -
   kubectl curfew convert -f kyverno/ -R > policies.yaml
   kubectl curfew convert -f rules.yaml --schedule '0 * * * *' --deployment-time-annotation none`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -68,15 +64,13 @@ Exit status: 0 converted, 1 if a policy would delete more than before, or with
 	flags.StringArrayVarP(&options.files, "filename", "f", nil,
 		"file or directory with policies or rules, or - for standard input; may be given more than once")
 	flags.BoolVarP(&options.recursive, "recursive", "R", false, "read the directories below as well")
-	flags.BoolVar(&options.broader, "allow-broader", false,
-		"write policies that would delete more than their source, suspended; without it, such a finding stops the conversion")
 	flags.BoolVar(&options.strict, "strict", false, "exit with 1 if something could not be converted")
 	flags.StringVar(&options.ServiceAccount, "service-account", options.ServiceAccount,
 		"serviceAccountName of policies in namespaces, which Kyverno does not have")
 	flags.StringVar(&options.Schedule, "schedule", options.Schedule,
-		"schedule of policies whose source has none: rules of kube-janitor, limits of Tekton Pruner, lists of kor")
+		"schedule of policies whose source has none: rules of kube-janitor")
 	flags.StringVar(&options.DeploymentTime, "deployment-time-annotation", "",
-		"annotation of kube-janitor, or none if it runs without; if not given, rules are not converted, unless --allow-broader")
+		"annotation of kube-janitor, or none if it runs without; if not given, rules are not converted")
 	return command
 }
 
@@ -102,36 +96,47 @@ func (o *convertOptions) run(in io.Reader, out, diagnostics io.Writer) error {
 	if err != nil {
 		return err
 	}
-	lost, broader := 0, 0
 	for _, finding := range result.Findings {
 		severity := "note"
-		switch {
-		case finding.Broader:
-			severity = "deletes more"
-			broader++
-		case finding.Lost:
+		if finding.Lost {
 			severity = "not converted"
-			lost++
 		}
 		if _, err := fmt.Fprintf(diagnostics, "%s: %s\n", severity, console.OneLine(finding.String())); err != nil {
 			return fmt.Errorf("writing the findings: %w", err)
 		}
 	}
-	if broader > 0 && !o.broader {
-		_, err := fmt.Fprintf(diagnostics, "error: nothing is written, since the policies would delete more than before "+
-			"(%d times \"deletes more\" above): change the source, or add --allow-broader to get them suspended\n", broader)
-		return errors.Join(console.ErrBadNews, err)
-	}
 	if err := Write(out, result.Policies); err != nil {
 		return fmt.Errorf("writing the policies: %w", err)
 	}
 	if len(result.Policies)+len(result.Findings) == 0 {
-		return errors.New("-f names no policy, rule or setting of Kyverno, k8s-cleaner, Tekton Pruner, kor or kube-janitor")
+		return errors.New("-f names no policy, rule or setting of Kyverno, k8s-cleaner or kube-janitor")
 	}
-	if o.strict && lost+broader > 0 {
+	refused, all := result.refused()
+	switch {
+	case 2*refused > all:
+		_, err := fmt.Fprintf(diagnostics, "error: %d of %d policies and rules could not be converted\n", refused, all)
+		return errors.Join(console.ErrBadNews, err)
+	case o.strict && refused > 0:
 		return console.ErrBadNews
 	}
 	return nil
+}
+
+// refused counts the sources of which a part could not be converted, and all sources.
+func (r *Result) refused() (refused, all int) {
+	lost := map[string]bool{}
+	for _, finding := range r.Findings {
+		if finding.Lost {
+			lost[finding.File+" "+finding.Object] = true
+		}
+	}
+	converted := map[string]bool{}
+	for i := range r.Policies {
+		if !r.Policies[i].Spec.Suspend {
+			converted[r.Policies[i].Source] = true
+		}
+	}
+	return len(lost), len(lost) + len(converted)
 }
 
 // read converts all files. What one file says about the policies of another is read first.
@@ -188,7 +193,7 @@ func (p *Policy) yaml() ([]byte, error) {
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# From %s.\n", p.Source)
-	p.comments(&out, "Not converted, so the policy is suspended:", true)
+	p.comments(&out, "Not converted, so the policy deletes nothing. Correct it, then remove suspend and condition not-converted:", true)
 	p.comments(&out, "To check:", false)
 	out.Write(text)
 	return out.Bytes(), nil

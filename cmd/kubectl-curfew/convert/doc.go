@@ -1,15 +1,12 @@
 // Package convert turns the policies of other cleanup tools into Curfew's: Kyverno's
 // DeletingPolicy, NamespacedDeletingPolicy, CleanupPolicy and ClusterCleanupPolicy, k8s-cleaner's
-// Cleaner, the settings of Tekton Pruner and of the Tekton Operator, kor's lists of exceptions, and
-// the rules file of kube-janitor.
+// Cleaner, and the rules file of kube-janitor.
 //
 // [Options.Gather] reads settings that restrict the policies of every file, such as Kyverno's
 // resourceFilters (skipped.go). [Source] then reads the documents of a file (documents.go). Each
 // becomes a draft (draft.go), which collects the fields of the new policy and, as a [Finding],
-// everything that could not be converted. A draft with such a finding is written suspended, and
-// each condition that is missing is replaced by "false": a condition that is dropped silently would
-// delete more than before. Where a restriction is missing all the same, the finding is Broader, and
-// the command writes nothing.
+// everything that could not be converted. A draft with such a finding is written suspended, with a
+// condition that is false: a restriction that is dropped silently would delete more than before.
 //
 // JMESPath (jmespath.go) is translated to CEL by translate.go. The translation keeps the object
 // where the two differ. [Command] is kubectl curfew convert.

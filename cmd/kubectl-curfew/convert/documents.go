@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -25,7 +24,7 @@ const maxNesting = 3
 // Gather reads the settings of a file that apply to the policies of all files.
 func (o *Options) Gather(file string, data []byte) {
 	if o.known == nil {
-		o.known = &settings{pruners: map[string]string{}, kor: map[string][]rawJSON{}}
+		o.known = &settings{exceptions: map[string]string{}}
 	}
 	(&converter{file: file, options: *o, gathering: true}).read(data)
 }
@@ -88,8 +87,8 @@ func (c *converter) document(text []byte, nesting int) {
 		}
 	case of.Kind == "ConfigMap":
 		c.configMap(&of, nesting)
-	case of.Kind == "" && len(korLists(text)) > 0:
-		convertKor(c, korLists(text))
+	case of.Kind == "PolicyException" && c.gathering:
+		c.exception(text, &of)
 	case !c.gathering:
 		c.policy(text, &of)
 	}
@@ -105,29 +104,29 @@ func (c *converter) policy(text []byte, of *header) {
 		c.cleanupPolicy(text)
 	case group == "apps.projectsveltos.io" && of.Kind == "Cleaner":
 		c.cleaner(text)
-	case group == "operator.tekton.dev" && (of.Kind == "TektonConfig" || of.Kind == "TektonPruner"):
-		c.operator(text, of.Kind)
 	case of.Kind == "" && of.Rules != nil:
 		c.janitorRules(text)
-	default:
-		c.labels(of)
 	}
 }
 
-// labels reports Kyverno's labels on objects of any kind.
-func (c *converter) labels(of *header) {
-	name := of.Kind + " " + of.Name
-	if value, ok := of.Labels[labelKyvernoTTL]; ok {
-		c.add(Finding{File: c.file, Object: name, Field: "metadata.labels[" + labelKyvernoTTL + "]",
-			Reason: fmt.Sprintf("write label curfew.dev/ttl: %q, or run Curfew with --kyverno-label", value)})
+// exception reads which DeletingPolicies a PolicyException of Kyverno restricts. One of another group
+// is for policies that delete nothing.
+func (c *converter) exception(text []byte, of *header) {
+	if schema.FromAPIVersionAndKind(of.APIVersion, of.Kind).Group != "policies.kyverno.io" {
+		return
 	}
-	if _, ok := of.Annotations[annotationPropagation]; ok {
-		c.lost(name, "metadata.annotations["+annotationPropagation+"]",
-			"is not read: set --propagation, or propagationPolicy in the KindProfile of the kind")
+	var exception struct {
+		Spec struct {
+			PolicyRefs []struct {
+				Name string `json:"name"`
+			} `json:"policyRefs"`
+		} `json:"spec"`
 	}
-	if of.Labels["rbac.kyverno.io/aggregate-to-cleanup-controller"] == "true" {
-		c.add(Finding{File: c.file, Object: name, Field: "metadata.labels",
-			Reason: `add label curfew.dev/aggregate-to-controller: "true", so that Curfew gets these permissions`})
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &exception); err != nil {
+		c.options.known.exceptions[""] = "PolicyException " + of.Name // It may name any policy.
+	}
+	for _, policy := range exception.Spec.PolicyRefs {
+		c.options.known.exceptions[policy.Name] = "PolicyException " + of.Name
 	}
 }
 
@@ -139,15 +138,6 @@ func (c *converter) configMap(of *header, nesting int) {
 		}
 		c.options.known.filters = &filters
 	}
-	if config, ok := of.Data["ns-config"]; ok && c.gathering {
-		c.options.known.pruners[of.Namespace] = config
-	}
-	if !c.gathering {
-		c.labels(of)
-		if config, ok := of.Data["global-config"]; ok {
-			c.globalConfig(c.draft("ConfigMap", &of.ObjectMeta, false), config)
-		}
-	}
 	for _, key := range slices.Sorted(maps.Keys(of.Data)) {
 		if value := of.Data[key]; nesting > 0 && strings.Contains(value, "jmespath") {
 			if rules, err := lint.ToJSON([]byte(value)); err == nil {
@@ -157,14 +147,4 @@ func (c *converter) configMap(of *header, nesting int) {
 			}
 		}
 	}
-}
-
-// globalConfig converts the ConfigMap of Tekton Pruner.
-func (c *converter) globalConfig(source *draft, config string) {
-	text, err := lint.ToJSON([]byte(config))
-	if err != nil {
-		c.lost(source.source, "data[global-config]", "cannot be read: %v", err)
-		return
-	}
-	c.pruner(source, text)
 }

@@ -48,12 +48,9 @@ type Options struct {
 // Finding is something in a source that the user must know.
 type Finding struct {
 	File, Object, Field, Reason string
-	// Lost means that the source could not be converted faithfully: the policy is suspended, or not
-	// written. Otherwise the finding is a note.
+	// Lost means that the source could not be converted faithfully: the policy deletes nothing, or is
+	// not written. Otherwise the finding is a note.
 	Lost bool
-	// Broader means that a restriction of the source is missing: without suspend the policy would
-	// delete objects that the other tool keeps. It is Lost, too.
-	Broader bool
 }
 
 // String is the finding on one line.
@@ -73,10 +70,8 @@ type Result struct {
 type settings struct {
 	// filters are Kyverno's resourceFilters; nil if its ConfigMap is not among the documents.
 	filters *string
-	// pruners are the ns-configs of Tekton Pruner, by namespace.
-	pruners map[string]string
-	// kor are the lists of exceptions that are not converted yet, by their key.
-	kor map[string][]rawJSON
+	// exceptions are the PolicyExceptions, by the policy that they name; "" is any policy.
+	exceptions map[string]string
 }
 
 // converter converts the documents of one file.
@@ -139,22 +134,17 @@ func (c *converter) draft(kind string, meta *metav1.ObjectMeta, namespaced bool)
 	return &draft{converter: c, source: source, name: meta.Name, namespace: meta.Namespace, namespaced: namespaced}
 }
 
-// lost records a part that is not converted. The policy will be suspended.
+// lost records a part that is not converted. The policy will be suspended, and has a condition that
+// is false, so that it deletes nothing even if it is resumed.
 func (d *draft) lost(field, format string, args ...any) {
 	d.note(field, format, args...)
 	d.findings[len(d.findings)-1].Lost = true
 }
 
-// broader records a restriction that the policy leaves out: it would delete more than its source.
-func (d *draft) broader(field, format string, args ...any) {
-	d.lost(field, format, args...)
-	d.findings[len(d.findings)-1].Broader = true
-}
-
 // unknown records fields that are not known. They may restrict the policy.
 func (d *draft) unknown(fields []string) {
 	for _, one := range fields {
-		d.broader("", "%s", one)
+		d.lost("", "%s", one)
 	}
 }
 
@@ -166,46 +156,29 @@ func (d *draft) note(field, format string, args ...any) {
 // orphans keeps the Pods of Jobs and ReplicationControllers where a tool sends no
 // propagationPolicy: the API server's default for these kinds is Orphan.
 func (d *draft) orphans(field string) {
-	clusterOnly := slices.ContainsFunc(d.spec.Conditions, func(c v1alpha1.CleanupCondition) bool { return c.Expression == onlyCluster })
-	if d.spec.PropagationPolicy != "" || clusterOnly {
+	if d.spec.PropagationPolicy != "" {
 		return
 	}
-	var orphaning, others []string
+	orphaned, others := "", false
 	for _, rule := range d.spec.MatchConstraints.ResourceRules {
 		for _, plural := range rule.Resources {
-			kinds := d.orphaned(rule.APIGroups, plural)
-			orphaning = append(orphaning, kinds...)
-			if plural == "*" || len(kinds) == 0 {
-				others = append(others, plural)
+			switch {
+			case plural == "jobs" && slices.Contains(rule.APIGroups, "batch"), plural == "replicationcontrollers" && slices.Contains(rule.APIGroups, ""):
+				orphaned = plural
+			default:
+				others = true
 			}
 		}
 	}
 	switch {
-	case len(orphaning) == 0:
-	case len(others) == 0:
-		d.spec.PropagationPolicy = metav1.DeletePropagationOrphan
-		d.note(field, "is absent, so the Pods of %s stay as before: remove propagationPolicy to delete them as well", orphaning[0])
+	case orphaned == "":
+	case others:
+		d.lost(field, "is absent: Pods of %s were kept, and Curfew deletes them: keep %[1]s out of the policy and write one of their own "+
+			"with propagationPolicy: Orphan, or set Background in the source", orphaned)
 	default:
-		d.broader(field, "is absent: Pods of %s were kept, and Curfew deletes them: keep %[1]s out of the policy and write one of their own "+
-			"with propagationPolicy: Orphan, or set Background in the source", orphaning[0])
+		d.spec.PropagationPolicy = metav1.DeletePropagationOrphan
+		d.note(field, "is absent, so the Pods of %s stay as before: remove propagationPolicy to delete them as well", orphaned)
 	}
-}
-
-// orphaned returns which of Jobs and ReplicationControllers a rule with these groups and this
-// resource matches, wildcards included, unless the policy excludes the kind.
-func (d *draft) orphaned(groups []string, plural string) (out []string) {
-	has := func(all []string, one string) bool { return slices.Contains(all, "*") || slices.Contains(all, one) }
-	for _, kind := range []struct{ group, plural string }{{"batch", "jobs"}, {"", "replicationcontrollers"}} {
-		of := d.spec.Exclude
-		excluded := of != nil && of.NamespaceSelector == nil && of.ObjectSelector == nil &&
-			slices.ContainsFunc(of.ResourceRules, func(r v1alpha1.ResourceRule) bool {
-				return has(r.APIGroups, kind.group) && has(r.Resources, kind.plural) && len(r.ResourceNames) == 0
-			})
-		if !excluded && has(groups, kind.group) && has([]string{plural}, kind.plural) {
-			out = append(out, kind.plural)
-		}
-	}
-	return out
 }
 
 // condition adds a condition under a free name. If the policy has as many conditions as it can
@@ -222,13 +195,6 @@ func (d *draft) condition(name, expression string) {
 		unique = fmt.Sprintf("%s-%d", name, i)
 	}
 	d.spec.Conditions = append(d.spec.Conditions, v1alpha1.CleanupCondition{Name: unique, Expression: v1alpha1.Expression(expression)})
-}
-
-// never replaces a condition that is not converted: even if the policy is resumed as it is, it
-// deletes nothing.
-func (d *draft) never(name, field, format string, args ...any) {
-	d.lost(field, format, args...)
-	d.condition(name, "false")
 }
 
 // schedule takes over a cron schedule. Every minute becomes every five minutes, which deletes the
@@ -267,8 +233,10 @@ func (d *draft) finish() {
 		d.report()
 		return
 	}
-	d.replaceInvalid()
-	d.spec.Suspend = slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Lost })
+	if slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Lost }) {
+		d.spec.Suspend = true
+		d.condition("not-converted", "false")
+	}
 	policy, err := d.policy()
 	if err == nil {
 		err = policy.check()
@@ -291,33 +259,6 @@ func (d *draft) report() {
 			d.add(finding)
 		}
 	}
-}
-
-// replaceInvalid replaces the conditions that do not compile.
-func (d *draft) replaceInvalid() {
-	for _, err := range d.compile() {
-		var i int
-		switch {
-		case strings.HasPrefix(err.Field, "spec.variables["):
-			d.lost(err.Field, "%s", err.Detail)
-			d.spec.Variables = nil
-			for i := range d.spec.Conditions {
-				if strings.Contains(string(d.spec.Conditions[i].Expression), "variables.") {
-					d.spec.Conditions[i].Expression = "false"
-				}
-			}
-			d.replaceInvalid()
-			return
-		case scan(err.Field, "spec.conditions[%d]", &i) && i < len(d.spec.Conditions):
-			d.lost(err.Field, "%s: %s", d.spec.Conditions[i].Expression, err.Detail)
-			d.spec.Conditions[i].Expression = "false"
-		}
-	}
-}
-
-func scan(text, format string, into *int) bool {
-	_, err := fmt.Sscanf(text, format, into)
-	return err == nil
 }
 
 func (d *draft) compile() field.ErrorList {

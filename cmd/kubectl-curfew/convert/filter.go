@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -59,9 +58,6 @@ func (d *draft) rules(path string, r *resources) []v1alpha1.ResourceRule {
 		if note != "" {
 			d.note(field, "%q: %s", kind, note)
 		}
-		if slices.Contains(one.Resources, "*") {
-			d.broader(field, "%q deletes nothing in Kyverno, which lists no kind by a wildcard: name the kinds", kind)
-		}
 		one.ResourceNames = r.names()
 		out = append(out, one)
 	}
@@ -91,18 +87,18 @@ func (d *draft) match(path string, r *resources) {
 	match.ObjectSelector, match.NamespaceSelector = r.Selector, r.NamespaceSelector
 	if !selects(r.Selector) {
 		match.ObjectSelector = nil
-		if labels, err := selectorCode("object", r.Selector); err != nil {
-			d.never("selector", path+".selector", "%v", err)
+		if labels, err := selectorCode(r.Selector); err != nil {
+			d.lost(path+".selector", "%v", err)
 		} else {
 			d.condition("selector", strings.Join(labels, " && "))
 		}
 	}
 	if !selects(r.NamespaceSelector) {
 		match.NamespaceSelector = nil
-		d.never("namespaceSelector", path+".namespaceSelector", "wildcards in the labels of namespaces are not supported")
+		d.lost(path+".namespaceSelector", "wildcards in the labels of namespaces are not supported")
 	}
 	if d.namespaced && r.NamespaceSelector != nil {
-		d.broader(path+".namespaceSelector", "a policy of one namespace has none")
+		d.lost(path+".namespaceSelector", "a policy of one namespace has none")
 		match.NamespaceSelector = nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
@@ -136,12 +132,9 @@ func (d *draft) matches(resource string) bool {
 }
 
 // selectorCode is a label selector in CEL.
-func selectorCode(of string, selector *metav1.LabelSelector) ([]string, error) {
+func selectorCode(selector *metav1.LabelSelector) ([]string, error) {
 	if selector == nil {
 		return nil, nil
-	}
-	if of == "namespaceObject" {
-		return nil, fmt.Errorf("a namespaceSelector beside other filters is not supported")
 	}
 	var out []string
 	label := func(key string) string { return fmt.Sprintf("object.metadata.?labels[?%q]", key) }
@@ -201,21 +194,21 @@ func anyOf(text string, values []string) string {
 	return "(" + strings.Join(out, " || ") + ")"
 }
 
+// equals is true for a part of what Kyverno takes for equal: it also compares quantities, durations,
+// and texts with numbers.
 func equals(key code, value any) (string, error) {
-	if key.typ == typBool {
-		return boolean(key, value, true)
-	}
-	if other, ok, err := variableCode(value); ok {
-		return key.text + " == " + other.text, err
-	}
 	text, isText := value.(string)
 	switch {
+	case key.typ == typBool:
+		return boolean(key, value, true)
 	case key.typ == typDuration || key.typ == typTime:
-		return compare(key, "==", value)
+		return "", fmt.Errorf("%s is compared by an order only", key.text)
+	case isText && strings.ContainsAny(text, "*?") && !word.MatchString(text):
+		return "", fmt.Errorf("%q may match a number, and Kyverno compares numbers in another way: begin it with a letter", text)
 	case isText && strings.ContainsAny(text, "*?"):
 		return fmt.Sprintf("%s.matches(%q)", key.text, wildcard(text)), nil
 	case isText && isInteger(text) && key.typ != typString:
-		return fmt.Sprintf("double(%s) == %s.0", key.text, text), nil
+		return "", fmt.Errorf("%q may be a text or a number: write a number without quotes", text)
 	}
 	other, err := literalCode(value)
 	if value == nil {
@@ -236,40 +229,30 @@ func notEquals(key code, value any) (string, error) {
 			return boolean(key, value, false)
 		}
 		return fmt.Sprintf("%s == %t", key.text, !v), nil
-	case int64, float64:
-		return fmt.Sprintf("(%[1]s < %[2]s || %[1]s > %[2]s)", key.text, other.text), nil
+	case int64:
+		return fmt.Sprintf("(type(%[1]s) == int && %[1]s != %[2]s)", key.text, other.text), nil
 	case []any:
-		if key.typ == typList {
-			return key.text + " != " + other.text, nil
-		}
 		return fmt.Sprintf("(type(%[1]s) == list && %[1]s != %[2]s)", key.text, other.text), nil
 	case string:
 		return notEqualsText(key, v)
 	}
-	return "", fmt.Errorf("a value of null is not supported")
+	return "", fmt.Errorf("a value of null or with a fraction is not supported")
 }
 
+// notEqualsText is false for a key that may be a number, quantity or duration: Kyverno compares
+// these by their value.
 func notEqualsText(key code, value string) (string, error) {
-	_, quantity := resource.ParseQuantity(value)
-	_, isVariable := variable(value)
 	switch {
-	case isVariable:
-		return "", fmt.Errorf("a variable as value of NotEquals is not supported")
 	case key.typ != typAny && key.typ != typString:
 		return "", fmt.Errorf("%s is not a string", key.text)
-	case isInteger(value):
-		return fmt.Sprintf("double(%s) != %s.0", key.text, value), nil
-	case quantity == nil || isDuration(value):
-		return "", fmt.Errorf("NotEquals with a quantity or duration is not supported")
+	case value != "" && !word.MatchString(value):
+		return "", fmt.Errorf("%q is not a text that begins with a letter", value)
 	}
 	text := fmt.Sprintf("%s != %q", key.text, value)
 	if strings.ContainsAny(value, "*?") {
 		text = fmt.Sprintf("!%s.matches(%q)", key.text, wildcard(value))
 	}
-	if key.typ == typString {
-		return text, nil
-	}
-	return fmt.Sprintf("(type(%s) == string && %s)", key.text, text), nil
+	return fmt.Sprintf(`(type(%[1]s) == string && !%[1]s.matches("^[-+.0-9]") && %[2]s)`, key.text, text), nil
 }
 
 // boolean compares a key that is true or false.
@@ -284,82 +267,49 @@ func boolean(key code, value any, equal bool) (string, error) {
 	return "!(" + key.text + ")", nil
 }
 
+// in compares a text with a list. Kyverno reads a key of most of these operators as a pattern, too,
+// and compares the elements of a key that is a list: such objects are kept.
 func in(key code, operator string, value any) (string, error) {
 	items, ok := value.([]any)
-	if text, isText := value.(string); isText && simple.MatchString(text) {
-		items, ok = []any{text}, true
-	}
 	if !ok || len(items) == 0 {
 		return "", fmt.Errorf("operator %s is supported with a list of values only", operator)
 	}
-	var exact, alternatives []string
-	item := "x"
-	if key.typ != typList {
-		item = "string(" + key.text + ")"
+	if key.typ != typAny && key.typ != typString {
+		return "", fmt.Errorf("%s is not a string", key.text)
 	}
+	var values []string
 	for _, one := range items {
-		switch v := one.(type) {
-		case string:
-			if _, isVariable := variable(v); isVariable {
-				return "", fmt.Errorf("a variable in a list is not supported")
-			}
-			if strings.ContainsAny(v, "*?") {
-				alternatives = append(alternatives, fmt.Sprintf("%s.matches(%q)", item, wildcard(v)))
-				continue
-			}
-			exact = append(exact, strconv.Quote(v))
-		case int64:
-			exact = append(exact, strconv.Quote(strconv.FormatInt(v, 10)))
-		default:
-			return "", fmt.Errorf("operator %s is supported with a list of strings only", operator)
+		text, ok := one.(string)
+		if !ok || isInteger(text) && key.typ == typAny {
+			return "", fmt.Errorf("operator %s is supported with a list of texts only", operator)
 		}
+		if strings.ContainsAny(text, "*?") {
+			return "", fmt.Errorf("wildcards in a list are not supported")
+		}
+		values = append(values, text)
 	}
-	if len(exact) > 0 {
-		alternatives = append([]string{item + " in [" + strings.Join(exact, ", ") + "]"}, alternatives...)
+	text := anyOf(key.text, values)
+	if strings.Contains(operator, "Not") {
+		text = fmt.Sprintf(`(type(%[1]s) == string && !%[1]s.matches("[*?]") && !(%[2]s))`, key.text, text)
 	}
-	return quantify(key, operator, "("+strings.Join(alternatives, " || ")+")"), nil
+	return text, nil
 }
 
-// quantify applies the operator to a single value, or to the elements of a list.
-func quantify(key code, operator, text string) string {
-	negative := strings.Contains(operator, "Not")
-	if negative {
-		text = "!" + text
-	}
-	switch {
-	case key.typ != typList:
-		return text
-	case operator == "AnyIn", operator == "AnyNotIn":
-		return fmt.Sprintf("%s.exists(x, %s)", key.text, text)
-	default:
-		return fmt.Sprintf("(size(%[1]s) > 0 && %[1]s.all(x, %[2]s))", key.text, text)
-	}
-}
-
+// compare compares numbers, and the durations of time_since and time_diff.
 func compare(key code, operator string, value any) (string, error) {
-	if other, ok, err := variableCode(value); ok {
-		if err == nil && key.typ == typTime && other.typ != typTime {
-			err = fmt.Errorf("%s is not a time", other.text)
-		}
-		return key.text + " " + operator + " " + other.text, err
-	}
 	text, isText := value.(string)
 	seconds, isNumber := value.(int64)
 	switch {
-	case key.typ == typDuration && isText && isDuration(text):
+	case key.typ == typDuration && isText && isDuration(text) && text != "0":
 		return fmt.Sprintf("%s %s duration(%q)", key.text, operator, text), nil
 	case key.typ == typDuration && isNumber:
 		return fmt.Sprintf(`%s %s duration("%ds")`, key.text, operator, seconds), nil
-	case key.typ == typDuration, key.typ == typTime:
+	case key.typ == typDuration:
 		return "", fmt.Errorf("%q is not a duration such as 24h", fmt.Sprint(value))
-	case key.typ == typBool, key.typ == typList:
-		return "", fmt.Errorf("%s has no order", key.text)
+	case key.typ != typAny && key.typ != typNumber:
+		return "", fmt.Errorf("%s is not a number", key.text)
 	case isText && isInteger(text):
 		return key.text + " " + operator + " " + text, nil
-	case isText && isDuration(text):
-		return fmt.Sprintf("duration(%s) %s duration(%q)", key.text, operator, text), nil
-	case isText:
-		return "", fmt.Errorf("%q is neither a number nor a duration", text)
 	}
 	other, err := literalCode(value)
 	if err == nil && other.typ != typNumber {
@@ -370,7 +320,7 @@ func compare(key code, operator string, value any) (string, error) {
 
 var (
 	integer = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`)
-	simple  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._/]*$`)
+	word    = regexp.MustCompile(`^[A-Za-z]`)
 )
 
 func isInteger(text string) bool { return integer.MatchString(text) }

@@ -52,6 +52,9 @@ func (r *janitorRule) ttl() (time.Duration, error) {
 	if err != nil || n > int64(forever/units[parts[2]]) {
 		return 0, fmt.Errorf("%q is too long", r.TTL)
 	}
+	if n == 0 { // kube-janitor deletes by a TTL above zero only.
+		return forever, nil
+	}
 	return time.Duration(n) * units[parts[2]], nil
 }
 
@@ -61,7 +64,7 @@ func (r *janitorRule) matches() (*node, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	text, err := janitor.truth(n)
+	text, err := janitor.truth(n, true)
 	return n, text, err
 }
 
@@ -81,7 +84,7 @@ func (c *converter) janitorRules(text []byte) {
 		d := c.draft("rule", &metav1.ObjectMeta{Name: of.ID}, false)
 		for _, one := range unknown {
 			if strings.Contains(one, path+".") || !strings.Contains(one, "rules[") {
-				d.broader("", "%s", one)
+				d.lost("", "%s", one)
 			}
 		}
 		d.janitorRule(path, of, file.Rules[:i])
@@ -106,7 +109,7 @@ func (d *draft) janitorRule(path string, of *janitorRule, earlier []janitorRule)
 	d.janitorResources(path, of)
 	n, text, matchErr := of.matches()
 	if matchErr != nil {
-		d.never("matches", path+".jmespath", "%q: %v", of.JMESPath, matchErr)
+		d.lost(path+".jmespath", "%q: %v", of.JMESPath, matchErr)
 	} else {
 		d.condition("matches", text)
 	}
@@ -135,7 +138,7 @@ func (d *draft) clocks() []string {
 	out := []string{created}
 	switch given := d.options.DeploymentTime; given {
 	case "":
-		d.broader("rules", "a rules file does not show whether kube-janitor runs with --deployment-time-annotation, "+
+		d.lost("rules", "a rules file does not show whether kube-janitor runs with --deployment-time-annotation, "+
 			"by which objects live longer: convert with the same flag, or with --deployment-time-annotation=none")
 	case "none":
 	default:
@@ -156,11 +159,11 @@ func (d *draft) earlier(rule, later *janitorRule, ttl time.Duration) {
 	n, text, matchErr := rule.matches()
 	switch {
 	case err != nil:
-		d.never("not-"+rule.ID, field, "comes first, and its TTL is not readable")
+		d.lost(field, "comes first, and its TTL is not readable")
 	case matchErr != nil:
-		d.never("not-"+rule.ID, field, "comes first with a longer TTL, and cannot be converted: %v", matchErr)
+		d.lost(field, "comes first with a longer TTL, and cannot be converted: %v", matchErr)
 	case mentionsContext(n):
-		d.never("not-"+rule.ID, field, "comes first with a longer TTL, and the opposite of _context is not supported")
+		d.lost(field, "comes first with a longer TTL, and the opposite of _context is not supported")
 	default:
 		d.condition("not-"+rule.ID, "!("+ofKinds(rule.Resources, text)+")")
 	}
@@ -203,7 +206,7 @@ func (d *draft) janitorResources(path string, of *janitorRule) {
 			byGroup["*"] = append(byGroup["*"], plural)
 			d.note(path+".resources", "%q matches this resource of any group: name the group in apiGroups", plural)
 		case known.cluster && known.plural != "namespaces":
-			d.broader(path+".resources", "%q is cluster-scoped: kube-janitor deletes it only with --include-cluster-resources", plural)
+			d.lost(path+".resources", "%q is cluster-scoped: kube-janitor deletes it only with --include-cluster-resources", plural)
 			byGroup[known.group] = append(byGroup[known.group], plural)
 		default:
 			byGroup[known.group] = append(byGroup[known.group], plural)

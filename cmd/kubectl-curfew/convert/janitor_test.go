@@ -30,13 +30,19 @@ func TestJanitorExpressions(t *testing.T) {
 		"metadata.namespace == 'temp'":      {[]string{"metadata: {namespace: temp}"}, []string{"metadata: {namespace: temp2}", "metadata: {namespace: null}"}},
 		"metadata.namespace != 'temp'":      {[]string{"metadata: {namespace: temp2}"}, []string{"metadata: {namespace: temp}"}},
 		"metadata.labels.app == ''":         {[]string{"metadata: {labels: {app: ''}}"}, []string{"{}", "metadata: {labels: {app: x}}"}},
-		"spec.suspended":                    {[]string{"spec: {suspended: true}", "spec: {suspended: 0}"}, []string{"spec: {suspended: false}", "{}", "spec: {suspended: {}}", "spec: {suspended: []}"}},
+		"spec.suspended":                    {[]string{"spec: {suspended: true}", "spec: {suspended: 1}"}, []string{"spec: {suspended: 0}", "spec: {suspended: 0.0}", "spec: {suspended: false}", "{}", "spec: {suspended: {}}", "spec: {suspended: []}"}},
 		"metadata.creationTimestamp > '2026-10-01' && !(spec.keep)": {
 			[]string{"{}"}, []string{"spec: {keep: true}", "metadata: {creationTimestamp: '2026-09-01T00:00:00Z'}"}},
 		"metadata.labels.\"app.io/a-b\" || metadata.annotations.x": {
 			[]string{"metadata: {labels: {app.io/a-b: x}}", "metadata: {annotations: {x: y}}"}, []string{"{}", "metadata: {labels: {ab: x}}"}},
 		"contains(metadata.name, 'tmp') || contains(spec.tags, 'tmp')": {
 			[]string{"metadata: {name: a-tmp}", "spec: {tags: [tmp]}", "spec: {tags: a tmp}"}, []string{"spec: {tags: [tm]}", "{}"}},
+		// Python's bool of the result is false for 0, and JMESPath's own truth value is not.
+		"!(spec.replicas)":               {[]string{"{}"}, []string{"spec: {replicas: 0}", "spec: {replicas: 1}"}},
+		"spec.replicas || metadata.name": {[]string{"{}", "spec: {replicas: 1}"}, []string{"spec: {replicas: 0}"}},
+		"spec.replicas && metadata.name": {[]string{"spec: {replicas: 0}"}, []string{"{}"}},
+		"length(metadata.finalizers || `[]`)": {
+			[]string{"metadata: {finalizers: [a]}"}, []string{"{}", "metadata: {finalizers: []}"}},
 		"spec.containers[0].image == 'a'": {[]string{"spec: {containers: [{image: a}]}"}, []string{"spec: {containers: []}", "spec: {containers: [{image: b}, {image: a}]}"}},
 	} {
 		t.Run(expression, func(t *testing.T) {
@@ -93,13 +99,18 @@ func TestJanitorRulesThatAreNotConverted(t *testing.T) {
 - {id: claims-too, resources: [persistentvolumeclaims], jmespath: "metadata.name", ttl: 1d}
 - {id: typo, resources: [pods], jmespath: "metadata.name", ttl: 1y}
 - {id: nodes, resources: [nodes], jmespath: "metadata.name", ttl: 1d}
-- {id: extra, resources: [pods], jmespath: "metadata.name", ttl: 1d, unless: x}`)
+- {id: extra, resources: [pods], jmespath: "metadata.name", ttl: 1d, unless: x}
+- {id: value, resources: [pods], jmespath: "(spec.a || spec.b) == 'x'", ttl: 1d}
+- {id: zero, resources: [pods], jmespath: "metadata.name", ttl: 0s}`)
+	if compiled["zero"] != nil {
+		t.Error("a TTL of 0, by which kube-janitor deletes nothing, became a policy")
+	}
 	for id, want := range map[string]bool{"hook": true, "after": true, "other": false, "mounted": true, "precedence": true, "claims": false, "claims-too": true,
-		"typo": true, "nodes": true, "extra": true} {
+		"typo": true, "nodes": true, "extra": true, "value": true} {
 		if suspended[id] != want || compiled[id] == nil {
 			t.Errorf("rule %s: policy compiles: %t, want true; is suspended: %t, want %t", id, compiled[id] != nil, suspended[id], want)
 		}
-		if id != "nodes" && id != "extra" && want && deletes(t, compiled[id], "kind: ConfigMap") {
+		if want && deletes(t, compiled[id], "kind: ConfigMap") {
 			t.Errorf("rule %s: the suspended policy deletes a ConfigMap, want that it is kept", id)
 		}
 	}
@@ -123,7 +134,7 @@ func TestDeploymentTime(t *testing.T) {
 	const old, deployed = "metadata: {name: a, creationTimestamp: 2020-01-01T00:00:00Z}",
 		"metadata: {name: a, creationTimestamp: 2020-01-01T00:00:00Z, annotations: {example.com/at: 2200-01-01T00:00:00Z}}"
 	for annotation, c := range map[string]struct{ suspended, deletesDeployed bool }{
-		"": {true, true}, "none": {false, true}, "example.com/at": {false, false}, "example.com/other": {false, true},
+		"": {true, false}, "none": {false, true}, "example.com/at": {false, false}, "example.com/other": {false, true},
 	} {
 		with := options
 		with.DeploymentTime = annotation
@@ -138,6 +149,6 @@ func TestDeploymentTime(t *testing.T) {
 		refreshed := strings.Replace(deployed, "example.com/at", "curfew.dev/refreshed-at", 1)
 		// kube-janitor counts from the creation if the annotation is older.
 		const young = "metadata: {name: a, creationTimestamp: 2026-11-22T11:00:00Z, annotations: {example.com/at: 2020-01-01T00:00:00Z}}"
-		expectDeletes(t, compiled, map[string]bool{old: true, deployed: c.deletesDeployed, refreshed: !strings.HasPrefix(annotation, "example.com"), young: false})
+		expectDeletes(t, compiled, map[string]bool{old: !c.suspended, deployed: c.deletesDeployed, refreshed: annotation == "none", young: false})
 	}
 }

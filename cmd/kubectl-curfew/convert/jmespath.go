@@ -12,7 +12,7 @@ import (
 )
 
 // node is an expression of the part of JMESPath that can be converted: paths, literals, functions,
-// comparisons, and, or, not, and the projection of a list on a path.
+// comparisons, and, or, and not.
 type node struct {
 	kind nodeKind
 	// text is a field, an operator or the name of a function.
@@ -28,7 +28,6 @@ const (
 	kindField   nodeKind = iota // text of args[0]; of the root if there are none
 	kindIndex                   // element value of args[0]
 	kindFlatten                 // args[0][], or args[0][*]
-	kindProject                 // args[1] of each element of args[0]
 	kindLiteral
 	kindNot
 	kindAnd
@@ -114,9 +113,12 @@ func simplify(tree *parsing.ASTNode, base *node) (*node, error) {
 	return out, nil
 }
 
-// projection converts LIST[] and LIST[*], with or without a path after it.
+// projection converts LIST[] and LIST[*].
 func projection(tree *parsing.ASTNode, base *node) (*node, error) {
-	list, item := &tree.Children[0], &tree.Children[1]
+	list := &tree.Children[0]
+	if tree.Children[1].NodeType != parsing.ASTIdentity {
+		return nil, fmt.Errorf("a path after [] or [*] is not supported")
+	}
 	if list.NodeType == parsing.ASTFlatten {
 		list = &list.Children[0]
 	}
@@ -124,14 +126,7 @@ func projection(tree *parsing.ASTNode, base *node) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if item.NodeType == parsing.ASTIdentity {
-		return after(left, &node{kind: kindFlatten})
-	}
-	path, err := simplify(item, nil)
-	if err != nil {
-		return nil, err
-	}
-	return after(left, &node{kind: kindProject, args: []*node{path}})
+	return after(left, &node{kind: kindFlatten})
 }
 
 // after appends a step to a path.

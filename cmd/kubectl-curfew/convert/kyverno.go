@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -12,10 +13,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-const (
-	labelKyvernoTTL       = "cleanup.kyverno.io/ttl"
-	annotationPropagation = "cleanup.kyverno.io/propagation-policy"
-)
+const annotationPropagation = "cleanup.kyverno.io/propagation-policy"
 
 // cleanupPolicy is a CleanupPolicy or ClusterCleanupPolicy of Kyverno.
 type cleanupPolicy struct {
@@ -60,9 +58,6 @@ func (c *converter) cleanupPolicy(text []byte) {
 			one = d.part(i)
 		}
 		one.match(all[i].path, &all[i].resources)
-		for j := range all[i].also {
-			one.also(all[i].also[j].path, &all[i].also[j].resources)
-		}
 		one.exclude(of.Spec.Exclude)
 		one.conditions(of.Spec.Conditions)
 		one.orphans("spec.deletionPropagationPolicy")
@@ -119,19 +114,22 @@ func (d *draft) part(i int) *draft {
 type placed struct {
 	resources
 	path string
-	// also are the other filters of match.all.
-	also []placed
 }
 
 // merge returns filters; an object must match one of them. Those that differ in their kinds alone
 // become one, if they have no names.
 func (d *draft) merge(of *filters) []placed {
+	all, list := of.Any, "any"
 	if len(of.All) > 0 {
-		return d.mergeAll(of)
+		all, list = of.All, "all"
+	}
+	if len(of.All) > 0 && len(of.All)+len(of.Any) > 1 {
+		d.lost("spec.match.all", severalFilters)
+		return nil
 	}
 	var out []placed
-	for i := range of.Any {
-		one := placed{resources: of.Any[i].Resources, path: fmt.Sprintf("spec.match.any[%d].resources", i)}
+	for i := range all {
+		one := placed{all[i].Resources, fmt.Sprintf("spec.match.%s[%d].resources", list, i)}
 		same := slices.IndexFunc(out, func(p placed) bool {
 			a, b := p.resources, one.resources
 			a.Kinds, b.Kinds = nil, nil
@@ -144,23 +142,6 @@ func (d *draft) merge(of *filters) []placed {
 		out[same].Kinds = append(slices.Clone(out[same].Kinds), one.Kinds...)
 	}
 	return out
-}
-
-// mergeAll returns the first filter of match.all that names kinds. An object must match the others,
-// too.
-func (d *draft) mergeAll(of *filters) []placed {
-	if len(of.Any) > 0 {
-		d.lost("spec.match", "any beside all is not supported")
-		return nil
-	}
-	var all []placed
-	for i := range of.All {
-		all = append(all, placed{resources: of.All[i].Resources, path: fmt.Sprintf("spec.match.all[%d].resources", i)})
-	}
-	first := max(0, slices.IndexFunc(all, func(p placed) bool { return len(p.Kinds) > 0 }))
-	out := all[first]
-	out.also = slices.Delete(all, first, first+1)
-	return []placed{out}
 }
 
 // deletingPolicy is a DeletingPolicy or NamespacedDeletingPolicy of Kyverno.
@@ -216,7 +197,7 @@ func (c *converter) deletingPolicy(text []byte) {
 		match.ResourceRules = d.resourceRules(path+".resourceRules", from.ResourceRules, true)
 		match.NamespaceSelector, match.ObjectSelector = from.NamespaceSelector, from.ObjectSelector
 		if d.namespaced && from.NamespaceSelector != nil {
-			d.broader(path+".namespaceSelector", "a policy of one namespace has none")
+			d.lost(path+".namespaceSelector", "a policy of one namespace has none")
 			match.NamespaceSelector = nil
 		}
 		if rules := d.resourceRules(path+".excludeResourceRules", from.ExcludeResourceRules, false); len(rules) > 0 {
@@ -230,65 +211,56 @@ func (c *converter) deletingPolicy(text []byte) {
 	for _, condition := range of.Spec.Conditions {
 		d.condition(condition.Name, fromKyverno(condition.Expression))
 	}
+	known := d.options.known.exceptions
+	if exception := cmp.Or(known[of.Name], known[""]); exception != "" {
+		d.lost("spec.policyRefs of "+exception,
+			"keeps objects of this policy: write its matchConditions and images here, as conditions that are false for them")
+	} else if len(known) == 0 {
+		d.note("spec", "give convert all PolicyExceptions, too: one may keep objects of this policy")
+	}
 	d.orphans("spec.deletionPropagationPolicy")
 	d.filtered()
 	d.owned()
 	d.finish()
 }
 
-// resourceRules takes over rules of ValidatingAdmissionPolicies.
+// resourceRules takes over rules of ValidatingAdmissionPolicies. Kyverno asks the API server for the
+// very group, version and resource of a rule of match, and compares names exactly, so that a wildcard
+// deletes nothing. An exclusion may keep more.
 func (d *draft) resourceRules(path string, rules []resourceRule, match bool) []v1alpha1.ResourceRule {
 	var out []v1alpha1.ResourceRule
 	for i := range rules {
 		one := &rules[i]
 		field := fmt.Sprintf("%s[%d]", path, i)
-		into := v1alpha1.ResourceRule{APIGroups: one.APIGroups, ResourceNames: one.ResourceNames}
+		all := strings.Join(slices.Concat(one.APIGroups, one.APIVersions, one.Resources, one.ResourceNames), " ")
+		switch {
+		case len(one.Resources) == 0 || len(one.APIGroups) == 0:
+			d.lost(field, "names no group or no resource")
+			continue
+		case strings.Contains(all, "/"):
+			d.lost(field, "names a subresource")
+			continue
+		case match && strings.ContainsAny(all, "*?"):
+			d.lost(field, "has a wildcard, by which Kyverno deletes nothing: write group, version, resource and names in full")
+			continue
+		case match && one.otherScope():
+			d.lost(field+".scope", "%q is converted for kinds of Kubernetes that have this scope", one.Scope)
+		}
+		into := v1alpha1.ResourceRule{APIGroups: one.APIGroups, Resources: one.Resources, ResourceNames: one.ResourceNames}
 		if !slices.Contains(one.APIVersions, "*") {
 			into.APIVersions = one.APIVersions
 		}
-		for _, resource := range one.Resources {
-			if strings.Contains(resource, "/") {
-				d.lost(field+".resources", "%q is a subresource", resource)
-				continue
-			}
-			into.Resources = append(into.Resources, resource)
-		}
-		if len(into.Resources) == 0 || len(into.APIGroups) == 0 {
-			if match {
-				d.lost(field, "names no group or no resource")
-			} else {
-				d.broader(field, "names no group or no resource, so it excludes nothing")
-			}
-			continue
-		}
-		d.scope(field+".scope", one, match && len(rules) == 1)
 		out = append(out, into)
 	}
 	return out
 }
 
-// onlyCluster is the condition that matches cluster-scoped objects alone.
-const onlyCluster = "!has(object.metadata.namespace)"
-
-// scope adds a condition for a rule that matches only namespaced or only cluster-scoped objects, if
-// its resources may be both.
-func (d *draft) scope(field string, of *resourceRule, only bool) {
-	if of.Scope == "" || of.Scope == "*" {
-		return
-	}
-	different := slices.ContainsFunc(of.Resources, func(resource string) bool {
-		known := builtinBy(func(b *builtin) bool { return b.plural == resource && slices.Contains(of.APIGroups, b.group) })
-		return known == nil || known.cluster != (of.Scope == "Cluster")
+// otherScope reports whether a resource of the rule may have another scope than the rule names.
+func (r *resourceRule) otherScope() bool {
+	return r.Scope != "" && r.Scope != "*" && slices.ContainsFunc(r.Resources, func(resource string) bool {
+		known := builtinBy(func(b *builtin) bool { return b.plural == resource && slices.Contains(r.APIGroups, b.group) })
+		return known == nil || known.cluster != (r.Scope == "Cluster")
 	})
-	switch {
-	case !different:
-	case only && of.Scope == "Namespaced":
-		d.condition("scope", "has(object.metadata.namespace)")
-	case only && of.Scope == "Cluster":
-		d.condition("scope", onlyCluster)
-	default:
-		d.broader(field, "%q is not supported here", of.Scope)
-	}
 }
 
 // celParts are the parts of a CEL expression that fromKyverno rewrites, and those that it must not

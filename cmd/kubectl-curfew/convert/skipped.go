@@ -2,10 +2,8 @@ package convert
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"path"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,13 +15,6 @@ import (
 // defaultFilters are the resourceFilters of Kyverno's chart for the kinds that a policy can match.
 const defaultFilters = "[Event,*,*] [*,kube-system,*] [*,kube-public,*] [*,kube-node-lease,*] [*,kyverno,*] [Node,*,*] [APIService,*,*] " +
 	"[ReplicaSet,*,*] [EphemeralReport,*,*] [ClusterEphemeralReport,*,*] [ClusterRole,*,kyverno:*] [ClusterRoleBinding,*,kyverno:*]"
-
-const (
-	// maxFilters of a ConfigMap.
-	maxFilters = 1000
-	// maxJoined is how many names one condition lists.
-	maxJoined = 32
-)
 
 var (
 	resourceFilter = regexp.MustCompile(`\[[^\[\]]*\]`)
@@ -40,31 +31,27 @@ func (d *draft) filtered() {
 	} else {
 		d.note("resourceFilters", "the defaults of Kyverno's chart are assumed: give convert the ConfigMap kyverno, too, if yours differ")
 	}
-	found := resourceFilter.FindAllString(text, maxFilters+1)
-	if len(found) > maxFilters {
-		d.broader("resourceFilters", "only the first %d are read: join some of them by wildcards", maxFilters)
-		found = found[:maxFilters]
-	}
-	var all []resources
-	for _, one := range found {
+	var all []string
+	for _, one := range resourceFilter.FindAllString(text, -1) {
 		filter, ok := d.filter(one)
 		if !ok {
 			continue
 		}
-		all = append(all, filter)
+		some := []resources{filter}
 		// Kyverno compares the namespace of a filter with the name of a Namespace, and not its name.
 		if d.hasNamespaces() && len(filter.Names) > 0 && (len(filter.Kinds) == 0 || anyMatches(filter.Kinds, "Namespace")) {
-			all = append(all, resources{Kinds: []string{"Namespace"}, Namespaces: filter.Namespaces})
+			some = append(some, resources{Kinds: []string{"Namespace"}, Namespaces: filter.Namespaces})
+		}
+		for i := range some {
+			code, err := exclusion(&some[i])
+			if err != nil { // [*,*,*]: Kyverno skips every object.
+				code = "false"
+			}
+			all = append(all, code)
 		}
 	}
-	all = merged(all, func(r *resources) *[]string { return &r.Namespaces })
-	all = merged(all, func(r *resources) *[]string { return &r.Kinds })
-	for i := range all {
-		code, err := exclusion(&all[i])
-		if err != nil { // [*,*,*]: Kyverno skips every object.
-			code = "false"
-		}
-		d.condition("resource-filters", code)
+	if len(all) > 0 {
+		d.condition("resource-filters", strings.Join(all, " && "))
 	}
 }
 
@@ -76,7 +63,7 @@ func (d *draft) filter(text string) (out resources, ok bool) {
 		parts[i] = strings.TrimSpace(parts[i])
 	}
 	if len(parts) > 3 {
-		d.broader("resourceFilters", "%s is not [kind,namespace,name]: correct it", text)
+		d.lost("resourceFilters", "%s is not [kind,namespace,name]: correct it", text)
 		return out, false
 	}
 	parts = append(parts, "", "")
@@ -126,46 +113,6 @@ func (d *draft) mayMatch(kind string) bool {
 	return false
 }
 
-// merged makes one of filters that differ in one list.
-func merged(all []resources, list func(*resources) *[]string) []resources {
-	var out []resources
-	for _, one := range all {
-		values := *list(&one)
-		same := slices.IndexFunc(out, func(other resources) bool {
-			before := *list(&other)
-			*list(&other) = values
-			return reflect.DeepEqual(one, other) && len(values) > 0 && len(before) > 0 && len(before) < maxJoined
-		})
-		if same < 0 {
-			out = append(out, one)
-		} else if into := list(&out[same]); !slices.Contains(*into, values[0]) {
-			*into = append(slices.Clone(*into), values...)
-		}
-	}
-	return out
-}
-
-// also restricts the policy to the objects that match another filter of match.all, too.
-func (d *draft) also(path string, r *resources) {
-	match := &d.spec.MatchConstraints
-	if d.namespaced || !selects(r.NamespaceSelector) {
-		if r.NamespaceSelector != nil {
-			d.never("namespaceSelector", path+".namespaceSelector", "is not supported here: %s", "write it into the first filter, without wildcards")
-		}
-	} else {
-		match.NamespaceSelector = both(match.NamespaceSelector, r.NamespaceSelector)
-	}
-	parts, err := terms(&resources{Kinds: r.Kinds, Name: r.Name, Names: r.Names, Namespaces: r.Namespaces, Annotations: r.Annotations,
-		Selector: r.Selector}, true)
-	if err != nil {
-		d.never("match", path, "%v", err)
-		return
-	}
-	if len(parts) > 0 {
-		d.condition("match", strings.Join(parts, " && "))
-	}
-}
-
 // inNamespaces restricts a selector of namespaces, or nil, to some names.
 func inNamespaces(selector *metav1.LabelSelector, names []string) *metav1.LabelSelector {
 	return both(selector, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
@@ -184,26 +131,4 @@ func both(a, b *metav1.LabelSelector) *metav1.LabelSelector {
 	}
 	out.MatchExpressions = append(out.MatchExpressions, b.MatchExpressions...)
 	return out
-}
-
-// kindTerm is true for objects of one of the kinds, groups and versions included.
-func kindTerm(kinds []string) (string, error) {
-	var out []string
-	for _, text := range kinds {
-		group, version, kind, reason := parseKind(text)
-		term := anyOf("object.kind", []string{kind})
-		switch {
-		case reason != "":
-			return "", fmt.Errorf("%q %s", text, reason)
-		case group != "*":
-			term += fmt.Sprintf(` && object.apiVersion.matches(%q)`, wildcard(group+"/"+version))
-		case version != "*":
-			term += fmt.Sprintf(` && object.apiVersion.matches(%q)`, "^([^/]*/)?"+strings.TrimPrefix(wildcard(version), "(?s)^"))
-		}
-		out = append(out, term)
-	}
-	if len(out) == 1 {
-		return out[0], nil
-	}
-	return "((" + strings.Join(out, ") || (") + "))", nil
 }

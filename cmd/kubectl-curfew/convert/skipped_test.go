@@ -2,34 +2,11 @@ package convert_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
 	"curfew.dev/curfew/cmd/kubectl-curfew/convert"
 )
-
-// Two selectors of namespaces apply together.
-func TestMatchAllNamespaceSelectors(t *testing.T) {
-	spec := single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", `{all: [
-		{resources: {kinds: [Pod], namespaceSelector: {matchLabels: {env: ci}}}},
-		{resources: {namespaceSelector: {matchLabels: {team: a}}}}]}`, "null")).Spec
-	selector, err := metav1.LabelSelectorAsSelector(spec.MatchConstraints.NamespaceSelector)
-	if err != nil || spec.Suspend {
-		t.Fatal(err, spec)
-	}
-	for _, c := range []struct {
-		env, team string
-		want      bool
-	}{{"ci", "a", true}, {"ci", "b", false}, {"prod", "a", false}} {
-		if have := selector.Matches(labels.Set{"env": c.env, "team": c.team}); have != c.want {
-			t.Errorf("namespace of env %s, team %s: is matched: %t, want %t", c.env, c.team, have, c.want)
-		}
-	}
-}
 
 const withKind = `
 apiVersion: kyverno.io/v2
@@ -63,16 +40,12 @@ func TestDefaultResourceFilters(t *testing.T) {
 			"kind: Namespace\nmetadata: {name: kube-public, namespace: null}": false,
 			"kind: Namespace\nmetadata: {name: x, namespace: null}":           true,
 		},
-		"'*'": {
-			"kind: ReplicaSet\nmetadata: {name: a, namespace: b}": false,
-			"kind: Service\nmetadata: {name: a, namespace: b}":    true,
-		},
 	} {
 		converted := single(t, fmt.Sprintf(withKind, kinds))
 		compiled := usable(t, converted)
 		expectDeletes(t, compiled, objects)
-		if converted.Spec.Suspend != (kinds == "'*'") {
-			t.Errorf("%s: suspended: %t", kinds, converted.Spec.Suspend)
+		if converted.Spec.Suspend {
+			t.Errorf("%s: suspended", kinds)
 		}
 	}
 }
@@ -103,26 +76,11 @@ func TestGivenResourceFilters(t *testing.T) {
 			}
 		}
 	}
-	for filters, keeps := range map[string]bool{"[*,*,*]": true, "[Secret,a,b,c]": false, strings.Repeat("[Event,*,*]", 1001): false} {
+	for filters, suspended := range map[string]bool{"[*,*,*]": false, "[Secret,a,b,c]": true} {
 		converted := single(t, fmt.Sprintf(withKind, "Secret")+fmt.Sprintf(configMap, filters))
 		compiled := usable(t, converted)
-		if kept := !deletes(t, compiled, "kind: Secret"); kept != keeps || converted.Spec.Suspend == keeps {
-			t.Errorf("%.20s: a Secret is kept: %t, want %t; suspended: %t", filters, kept, keeps, converted.Spec.Suspend)
-		}
-	}
-}
-
-// A restriction that the policy leaves out is Broader. A condition that is never true is not.
-func TestBroaderFindings(t *testing.T) {
-	for match, want := range map[string]bool{
-		`{any: [{resources: {kinds: [Pod], surprise: 1}}]}`:                                 true,
-		`{any: [{resources: {kinds: [Pod], namespaceSelector: {matchLabels: {x: "a*"}}}}]}`: false,
-		`{any: [{resources: {kinds: [Pod, Widget]}}]}`:                                      false,
-	} {
-		result := convert.Source("", []byte(fmt.Sprintf(withMatch, "ClusterCleanupPolicy", match, "null")), options)
-		broader := slices.ContainsFunc(result.Findings, func(f convert.Finding) bool { return f.Broader })
-		if broader != want {
-			t.Errorf("%s: broader is %t, want %t: %v", match, broader, want, result.Findings)
+		if deletes(t, compiled, "kind: Secret") || converted.Spec.Suspend != suspended {
+			t.Errorf("%s: a Secret is deleted, or suspended is %t, want %t", filters, converted.Spec.Suspend, suspended)
 		}
 	}
 }

@@ -46,16 +46,17 @@ func (d dialect) value(n *node) (code, error) {
 		return d.literal(n.value)
 	case kindField, kindIndex, kindFlatten:
 		return d.read(n)
-	case kindProject:
-		return d.project(n)
-	case kindOr:
-		if literal := n.args[1]; literal.kind == kindLiteral && n.args[0].kind <= kindFlatten {
+	case kindOr, kindAnd:
+		if literal := n.args[1]; n.kind == kindOr && literal.kind == kindLiteral && n.args[0].kind <= kindFlatten {
 			return d.orDefault(n.args[0], literal)
+		}
+		if d == janitor {
+			return code{}, fmt.Errorf("&& and || are not supported inside other operators, unless a literal follows ||")
 		}
 	case kindCall:
 		return d.call(n)
 	}
-	text, err := d.truth(n)
+	text, err := d.truth(n, false)
 	return code{"(" + text + ")", typBool}, err
 }
 
@@ -178,48 +179,17 @@ func (d dialect) read(n *node) (code, error) {
 	return code{strict(path), typOf(path)}, nil
 }
 
-// orDefault is a path with a literal that replaces an absent or empty value.
 func (d dialect) orDefault(n, literal *node) (code, error) {
 	path, err := d.path(n)
 	if err != nil {
 		return code{}, err
 	}
 	fallback, err := literalCode(literal.value)
-	if err != nil {
-		return code{}, err
+	if typOf(path) == typString && fallback.typ == typString {
+		return code{fmt.Sprintf(`(%[1]s.orValue("") != "" ? %[1]s.orValue("") : %[2]s)`, optional(path), fallback.text), typString}, err
 	}
-	text := optional(path) + ".orValue(" + fallback.text + ")"
-	if fallback.typ != typString || fallback.text == `""` {
-		if fallback.typ == typList {
-			return code{text, typList}, nil
-		}
-		return code{text, typAny}, nil
-	}
-	// An empty string counts as absent.
-	if typOf(path) == typString {
-		return code{fmt.Sprintf(`(%s.orValue("") != "" ? %s : %s)`, optional(path), text, fallback.text), typString}, nil
-	}
-	return code{fmt.Sprintf("(%s ? %s : %s)", truthy(optional(path)+".orValue(dyn(null))"), text, fallback.text), typAny}, nil
-}
-
-// project is a field of each element of a list.
-func (d dialect) project(n *node) (code, error) {
-	list, err := d.read(n.args[0])
-	if err != nil {
-		return code{}, err
-	}
-	var path []step
-	for field := n.args[1]; ; field = field.args[0] {
-		if field.kind != kindField {
-			return code{}, fmt.Errorf("only fields are supported after []")
-		}
-		path = append(path, step{field: field.text})
-		if len(field.args) == 0 {
-			break
-		}
-	}
-	slices.Reverse(path)
-	return code{fmt.Sprintf("%s.map(x, %s)", list.text, "x"+strings.TrimPrefix(strict(path), "object")), typList}, nil
+	value := optional(path) + ".orValue(dyn(null))"
+	return code{fmt.Sprintf("(%s ? %s : dyn(%s))", truthy(value, false), value, fallback.text), typAny}, err
 }
 
 var identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)

@@ -154,6 +154,18 @@ func (o *expiringOptions) view() view {
 	return view{wide: o.Output.Format == "wide", bareNames: !o.showKind, labels: o.showLabels, noHeaders: o.Output.NoHeaders}
 }
 
+// namespace is the one that is asked about, which has to exist; "" for all.
+func (o *expiringOptions) namespace(ctx context.Context, w *world.World) (string, error) {
+	if o.everywhere {
+		return "", nil
+	}
+	name, err := o.Namespace()
+	if err == nil {
+		err = w.NoNamespace(ctx, name)
+	}
+	return name, err
+}
+
 // answer reads everything that the query asks about, once.
 func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, progress *console.Progress) (*expiringReport, error) {
 	progress.Say("reading kinds, profiles and policies")
@@ -169,10 +181,8 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 		return nil, err
 	}
 	reading := world.Query{Selector: query.selector, Unfinished: query.longer != nil || judging.InfoOf(query.trigger).Unfinished}
-	if !o.everywhere {
-		if reading.Namespace, err = o.Namespace(); err != nil {
-			return nil, err
-		}
+	if reading.Namespace, err = o.namespace(ctx, w); err != nil {
+		return nil, err
 	}
 	entries, left, err := gather(ctx, w, kinds, reading, query, progress)
 	if err != nil {

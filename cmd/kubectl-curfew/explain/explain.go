@@ -235,7 +235,8 @@ func gone(ctx context.Context, w *world.World, missing *world.GoneError, call *s
 		return err
 	}
 	if found == nil {
-		why := "no record of its deletion by Curfew remains: Events are kept for an hour, and the controller's log has a line for each deletion"
+		why := "no record of its deletion by Curfew remains: a deletion of the last two minutes may not be recorded yet, " +
+			"Events are kept for an hour, and the controller's log has a line for each deletion"
 		if unnamed > 0 {
 			why = fmt.Sprintf("whether Curfew deleted it is not known: it deleted %s that its Events do not name, "+
 				"and the controller's log has a line for each", console.Count(unnamed, "object"))

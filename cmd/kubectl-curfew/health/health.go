@@ -201,7 +201,7 @@ func (r *reader) when(at time.Time) string {
 
 // remedies say how to fix a stalled cleanup policy, by reason.
 var remedies = map[string]string{
-	v1alpha1.ReasonForbidden:          "grant its service account what condition PermissionsGranted names",
+	v1alpha1.ReasonForbidden:          "create its service account if it does not exist, and grant it what condition PermissionsGranted names",
 	v1alpha1.ReasonWaitingForApproval: "kubectl curfew approve it",
 	v1alpha1.ReasonTooManyMatches:     "look at kubectl curfew preview, then raise its limit or match less",
 	v1alpha1.ReasonTooManyGroups:      "match less, or group by a field with fewer values",

@@ -41,7 +41,7 @@ One second after the command says so, Curfew sends none that the pause names.
 What falls due meanwhile waits, and is deleted at the usual pace afterwards.
 
 Without -n the pause is for the whole cluster, whatever the namespace of your
-context is. -n takes several names, and patterns: -n 'team-a,ci-*'. The
+context is. -n takes several names that exist, and patterns: -n 'a,ci-*'. The
 Namespaces themselves are held too, other cluster-scoped objects are not.
 
 The command creates a DeletionPause, which takes the right to create it
@@ -51,7 +51,7 @@ because Kubernetes deletes them by a field such as ttlSecondsAfterFinished.`,
   kubectl curfew pause --reason 'Jobs of team-a vanish, ticket 4711'
 
   # A restore of two namespaces, for at most two hours
-  kubectl curfew pause -n team-a,team-b --for 2h --reason restore
+  kubectl curfew pause -n ci,lab --for 2h --reason restore
 
   # Stop what TTL labels delete
   kubectl curfew pause --trigger label --reason 'wrong default label'`,
@@ -115,11 +115,22 @@ func (o *pauseOptions) run(ctx context.Context, call *session.Call) error {
 	if err != nil {
 		return err
 	}
+	if w.Pauses.Presence == world.Missing && w.Installed() != nil {
+		return w.Installed()
+	}
+	for _, name := range pause.Namespaces {
+		if err := w.NoNamespace(ctx, name); err != nil && !strings.Contains(name, "*") {
+			return fmt.Errorf("%w, or the pattern %s* for one that will be created", err, name)
+		}
+	}
 	if o.dryRun == "client" {
 		_, err := fmt.Fprintf(out, "Curfew would delete and stop nothing %s (dry run)\n", whatPaused(&pause))
 		return err
 	}
 	name, err := w.CreatePause(ctx, pause, o.dryRun == "server")
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("%w: ask for ClusterRole curfew-pause", err)
+	}
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", name, err)
 	}
@@ -211,7 +222,7 @@ func (o *resumeOptions) run(ctx context.Context, call *session.Call) error {
 		return err
 	}
 	if len(names) == 0 {
-		if names, err = o.made(&w.Pauses); err != nil {
+		if names, err = o.made(w); err != nil {
 			return err
 		}
 	}
@@ -242,7 +253,8 @@ func (o *resumeOptions) run(ctx context.Context, call *session.Call) error {
 }
 
 // made are the pauses that a command without names ends.
-func (o *resumeOptions) made(pauses *world.Pauses) ([]string, error) {
+func (o *resumeOptions) made(w *world.World) ([]string, error) {
+	pauses := &w.Pauses
 	var names, others []string
 	for _, one := range pauses.All {
 		if one.Here {
@@ -252,6 +264,8 @@ func (o *resumeOptions) made(pauses *world.Pauses) ([]string, error) {
 		}
 	}
 	switch {
+	case pauses.Presence == world.Missing && w.Installed() != nil:
+		return nil, w.Installed()
 	case pauses.Presence == world.Unread:
 		return nil, errors.New("you may not list DeletionPauses: name the one to end")
 	case len(names) > 1 && !o.all:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -183,6 +184,9 @@ func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cle
 	if err != nil {
 		return nil, err
 	}
+	if why := unlisted(result, account); result.Listed == 0 && len(why) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrUnlisted, strings.Join(why, ", "))
+	}
 	answer := &previewAnswer{
 		Result: result, file: stored == nil, own: account.Own, account: account.Name.String(), controllerDryRun: w.Controller.DryRun,
 	}
@@ -203,6 +207,19 @@ func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cle
 	answer.addNotes()
 	answer.Notes = append(answer.Notes, w.Notes()...)
 	return answer, nil
+}
+
+// ErrUnlisted: a preview would show nothing at all.
+var ErrUnlisted = errors.New("nothing can be listed, so it is not known what the policy would delete")
+
+// unlisted is why objects that the policy may match are not listed.
+func unlisted(result *Result, account *world.Account) []string {
+	whose := "service account " + account.Name.String()
+	if account.Own {
+		whose = "you"
+	}
+	lacks := console.Map(result.Lacks, func(lack string) string { return whose + " may not " + lack })
+	return append(lacks, result.Unlisted...)
 }
 
 // previewRun previews the run of a policy at an instant, or a part of it.

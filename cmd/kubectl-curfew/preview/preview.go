@@ -158,7 +158,7 @@ func evaluated(ctx context.Context, w *world.World, kind world.Kind, namespace s
 	if err != nil {
 		return nil, err
 	}
-	r := &Runs{W: w, Now: now, Within: func(stored *world.CleanupPolicy, p *cleanup.Policy) []time.Time {
+	r := &Runs{W: w, Now: now, Unapproved: true, Within: func(stored *world.CleanupPolicy, p *cleanup.Policy) []time.Time {
 		next := p.Schedule.Upcoming(now, 1)
 		if late := Overdue(stored, p, now); !late.IsZero() {
 			next = append([]time.Time{late}, next...)

@@ -36,6 +36,8 @@ type Runs struct {
 	Now  time.Time
 	// Within returns the runs of a policy that are evaluated, in order.
 	Within func(*world.CleanupPolicy, *cleanup.Policy) []time.Time
+	// Unapproved also evaluates policies that wait for their approval, which blocks their runs.
+	Unapproved bool
 	// Idle are policies whose runs delete nothing, and unknown those that cannot be evaluated, each
 	// with the reason.
 	Idle, unknown []string
@@ -64,7 +66,7 @@ func (r *Runs) Due(ctx context.Context, all []*world.CleanupPolicy) ([]*dueRun, 
 		if err != nil {
 			return nil, err
 		}
-		if why != "" {
+		if one.waits = why == notApproved && r.Unapproved; why != "" && !one.waits {
 			r.Idle = append(r.Idle, p.ID()+" ("+why+")")
 			continue
 		}
@@ -116,9 +118,13 @@ func (r *Runs) Found(ctx context.Context, due *dueRun, take func(entry *world.En
 			if unsure != nil {
 				entry.Uncertain, entry.Obstacles = true, []judging.Obstacle{*unsure}
 			}
-			if kept {
+			switch {
+			case due.waits && !kept:
+				entry.Obstacles = append(entry.Obstacles, judging.Obstacle{Kind: judging.ObstacleLimit, Stops: true,
+					Message: "the policy waits for its approval"})
+			case kept:
 				entry.Obstacles = []judging.Obstacle{{Kind: judging.ObstacleLimit, Message: object.Message, Stops: true}}
-			} else {
+			default:
 				r.W.BlockRun(entry)
 			}
 			take(entry, kept)
@@ -206,7 +212,11 @@ type dueRun struct {
 	at     []time.Time
 	// doubt is why the command cannot know which objects the run deletes; nil for none.
 	doubt *judging.Obstacle
+	// waits means that the policy has no approval.
+	waits bool
 }
+
+const notApproved = "not approved"
 
 func (d *dueRun) source() lifetime.Source {
 	const level = string(policy.TriggerCleanup)
@@ -236,7 +246,7 @@ func (d *dueRun) idle(ctx context.Context, w *world.World) (why string, err erro
 		d.doubt = &judging.Obstacle{Kind: judging.ObstaclePermission,
 			Message: "you may not list approvals: whether the policy has one is not known"}
 	case !approved:
-		why = "not approved"
+		why = notApproved
 	}
 	return why, err
 }

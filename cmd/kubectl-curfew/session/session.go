@@ -270,5 +270,8 @@ func (c *Connection) Selected(ctx context.Context, now time.Time, with Overlay, 
 	if err == nil && len(found) == 0 {
 		err = errors.New("no object matches")
 	}
+	if err != nil && w.Installed() != nil {
+		err = w.Installed()
+	}
 	return w, found, err
 }

@@ -72,6 +72,9 @@ func (o *tallyOptions) run(ctx context.Context, call *session.Call) error {
 	if err != nil {
 		return err
 	}
+	if err := w.Installed(); err != nil {
+		return err
+	}
 	where := fmt.Sprintf("in namespace %q", namespace)
 	if o.everywhere {
 		namespace, where = "", "in any namespace"

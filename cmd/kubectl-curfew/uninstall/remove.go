@@ -39,7 +39,7 @@ func (i *Installation) Check(ctx context.Context) error {
 // Remove removes the installation. It can be repeated after an error.
 func (i *Installation) Remove(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		i.stage(webhooks), i.stage(workloads), i.stopped, i.stage(permissions),
+		i.namespaceAgain, i.stage(webhooks), i.stage(workloads), i.stopped, i.stage(permissions),
 		i.webhooksAgain, i.releaseAll, i.stage(kinds), i.stage(rest), i.stage(namespace),
 	} {
 		if err := step(ctx); err != nil {
@@ -47,6 +47,18 @@ func (i *Installation) Remove(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// namespaceAgain keeps the Namespace if something else was created in it since the question.
+func (i *Installation) namespaceAgain(ctx context.Context) (err error) {
+	if len(i.of(namespace)) == 0 {
+		return nil
+	}
+	if i.Others, err = i.others(ctx); err == nil && len(i.Others) > 0 {
+		i.Objects = slices.DeleteFunc(i.Objects, func(object *Object) bool { return object.stage == namespace })
+		i.Done(fmt.Sprintf("namespace/%s kept: it has objects that are not part of Curfew: %s", i.Namespace, joined(i.Others, 5)))
+	}
+	return err
 }
 
 // stage deletes the objects of a stage, and waits until they are gone.

@@ -383,6 +383,25 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// TestCreatedAfterTheQuestion: an object that was created since the question keeps the Namespace.
+func TestCreatedAfterTheQuestion(t *testing.T) {
+	f := newFake(t, small()...)
+	f.lists = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
+		{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}}}}}
+	found := f.found(t)
+	late := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "curfew-system", Name: "late", UID: "late"}}
+	if err := f.metadata.Tracker().Add(late); err != nil {
+		t.Fatal(err)
+	}
+	if err := found.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(f.changes, "delete namespaces curfew-system") || f.done[0] != "namespace/curfew-system kept: it has objects that are not part of Curfew: configmaps/late" {
+		t.Errorf("it does %q, and says %q", f.changes, f.done)
+	}
+}
+
 // TestElsewhere: an installation in another namespace is not half removed.
 func TestElsewhere(t *testing.T) {
 	hooks := object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "curfew")

@@ -114,6 +114,8 @@ func (w *World) CleanupPolicy(ctx context.Context, reference, namespace string) 
 	switch {
 	case len(found) == 1:
 		return found[0], nil
+	case len(found) == 0 && w.Installed() != nil:
+		return nil, w.Installed()
 	case len(found) > 1:
 		return nil, fmt.Errorf("policies of two kinds have this name: give cleanuppolicy/%s or clustercleanuppolicy/%[1]s", name)
 	case len(unread) > 0:

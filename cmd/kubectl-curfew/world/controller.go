@@ -39,8 +39,10 @@ type Controller struct {
 	Off []policy.Trigger
 
 	// State says whether it runs, and Why how that is known.
+	// Served means that the API server serves Curfew's kinds.
 	State    State
 	Why      string
+	Served   bool
 	Lease    Lease
 	Workload Workload
 }
@@ -101,6 +103,7 @@ const (
 // judge sets the state. served: the API server serves Curfew's kinds.
 func (c *Controller) judge(served bool) {
 	lease, workload := &c.Lease, &c.Workload
+	c.Served = served
 	set := func(state State, format string, values ...any) {
 		c.State, c.Why = state, fmt.Sprintf(format, values...)
 	}

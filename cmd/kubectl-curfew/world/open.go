@@ -189,6 +189,10 @@ func (w *World) readPauses(ctx context.Context) error {
 		}
 		return nil
 	}
+	if w.Controller.State == NotInstalled && !w.Controller.Served {
+		w.Pauses.Presence = Missing
+		return nil
+	}
 	found, presence, err := Items[v1alpha1.DeletionPause](ctx, w, pauseResource, "", "")
 	switch w.Pauses.Presence = presence; {
 	case apierrors.IsNotFound(err): // status names missing kinds.

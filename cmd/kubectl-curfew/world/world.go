@@ -63,6 +63,15 @@ type World struct {
 // Platform has the profiles and policies.
 func (w *World) Platform() *platform.Snapshot { return w.platform }
 
+// NoNamespace is an error if a namespace does not exist, as far as the user may see.
+func (w *World) NoNamespace(ctx context.Context, name string) error {
+	_, err := w.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no namespace %q: give another", name)
+	}
+	return nil
+}
+
 // Namespace reads a namespace that has to exist.
 func (w *World) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	object, err := w.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})

@@ -292,6 +292,13 @@ func TestSchema(t *testing.T) {
 			t.Errorf("%s=%v is accepted", path, value)
 		}
 	}
+	for _, both := range []values{
+		{"failClosed": true, "webhook": values{"replicas": 0}}, {"webhook": values{"port": 8081}}, {"webhook": values{"healthPort": 18080, "metricsPort": 18080}},
+	} {
+		if _, _, err := tryRender(t, namespace, both); err == nil {
+			t.Errorf("%v is accepted", both)
+		}
+	}
 }
 
 // TestLint: Helm's linter finds nothing, and what make chart writes is what Helm loads.

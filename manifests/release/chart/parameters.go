@@ -34,6 +34,9 @@ const (
 {{- with .Values.triggers }}
 - --enable={{ join "," . }}
 {{- end }}
+{{- if .Values.dryRun }}
+- --dry-run
+{{- end }}
 {{- range concat .Values.args .Values.%[1]s.args }}
 - {{ . | quote }}
 {{- end }}

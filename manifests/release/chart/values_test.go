@@ -26,6 +26,7 @@ var changes = map[string]struct {
 	"imagePullSecrets":   {[]any{values{"name": "registry"}}, `"imagePullSecrets":[{"name":"registry"}]`},
 	"triggers":           {[]any{"ttl", "label"}, `"--enable=ttl,label"`},
 	"args":               {[]any{"--dry-run"}, `"--dry-run"`},
+	"dryRun":             {true, `"--dry-run"`},
 	"protect":            {[]any{"openshift-*"}, `"--protect=openshift-*"`},
 	"onlyNamespaces":     {[]any{"a", "b"}, `"--only-namespaces=a,b"`},
 	"config":             {values{"p.yaml": "kind: X"}, `"data":{"p.yaml":"kind: X"}`},

@@ -157,6 +157,9 @@ func before(help string) string {
 	return out.String()
 }
 
+// exampleHash stands in the examples for the hash of policy nightly.
+const exampleHash = "fbf17f48946f2405e1004da9688a7e20"
+
 // asTyped is an example as the test runs it: told yes where it would ask, and with an end where it
 // would go on.
 func asTyped(text string) string {
@@ -165,6 +168,9 @@ func asTyped(text string) string {
 			text = changing + "--yes " + rest
 		}
 	}
+	if strings.HasPrefix(text, "kubectl curfew approve ") && !strings.Contains(text, "--spec-hash") {
+		text += " --spec-hash " + exampleHash
+	}
 	// The other tests need the installation. Package lifecycle removes one.
 	if strings.HasPrefix(text, "kubectl curfew uninstall") && !strings.Contains(text, "--dry-run") {
 		text += " --dry-run"
@@ -172,8 +178,9 @@ func asTyped(text string) string {
 	if strings.Contains(text, "--watch") {
 		text = "timeout --preserve-status -s INT 2 " + text
 	}
+	text = strings.Replace(text, exampleHash, "$(kubectl get clustercleanuppolicy nightly -o jsonpath={.status.specHash})", 1)
 	// The cluster of the tests has no Kyverno.
-	text = strings.Replace(text, "kubectl get deletingpolicies,clustercleanuppolicies.kyverno.io -o yaml", "cat kyverno/*.yaml", 1)
+	text = strings.Replace(text, "kubectl get deletingpolicies,clustercleanuppolicies,policyexceptions.policies.kyverno.io -A -o yaml", "cat kyverno/*.yaml", 1)
 	if strings.HasPrefix(text, "source ") || strings.Contains(text, "<(") {
 		text = `bash -c "` + text + `"`
 	}

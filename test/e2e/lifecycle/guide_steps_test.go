@@ -55,8 +55,8 @@ var guideSteps = map[string]guideStep{
 	"kubectl curfew preview -f preview-config.yaml # what it would delete now, what it skips and why, its next five runs": {exit: 2}, // no report yet
 	"kubectl curfew approve preview-config         # shows what it would delete, asks, and creates the approval": {
 		before:  "kubectl patch clustercleanuppolicy preview-config --type merge -p '{\"spec\":{\"approval\":\"Required\"}}'",
-		replace: []string{"approve", "approve --yes"}},
-	"kubectl curfew pause --reason 'Jobs of team-a are deleted too early, ticket 4711'":          {after: "kubectl curfew resume --all"},
+		replace: []string{"approve", "approve --yes --spec-hash " + hashOf("preview-config")}},
+	"kubectl curfew pause --reason 'Jobs of team-a are deleted too early, ticket 4711'":          {before: "kubectl get namespace team-a || kubectl create namespace team-a", after: "kubectl curfew resume --all"},
 	"kubectl create configmap curfew-pause -n curfew-system --from-literal=reason='ticket 4711'": {after: "kubectl delete configmap curfew-pause -n curfew-system"},
 	"Application/curfew":                                                     {elsewhere: notServed},
 	"Kustomization/curfew":                                                   {elsewhere: notServed},
@@ -68,7 +68,7 @@ var guideSteps = map[string]guideStep{
 	`curl --cacert ca.crt -H "Authorization: Bearer $(kubectl create token ci-linter -n ci --audience curfew.dev)" \`: {elsewhere: "TestHTTPAPIFollowsThePolicies asks"},
 
 	// recipes.md, troubleshooting.md
-	"kubectl create namespace curfew-cleanup": {replace: []string{"approve evicted-pods", "approve evicted-pods --yes"}},
+	"kubectl create namespace curfew-cleanup": {replace: []string{"approve evicted-pods", "approve evicted-pods --yes --spec-hash " + hashOf("evicted-pods")}},
 	"$ kubectl curfew status":                 {elsewhere: comparedByCLI},
 	`kubectl get job build -n ci -o jsonpath='{.spec.ttlSecondsAfterFinished}{"\n"}{.metadata.annotations}{"\n"}{.status.conditions}{"\n"}'`: {
 		before: "kubectl create job build -n ci --image busybox"},
@@ -107,16 +107,22 @@ var guideSteps = map[string]guideStep{
 	// from-*.md
 	"kubectl label deployment temp-nginx curfew.dev/ttl=24h":                             {before: "kubectl create deployment temp-nginx --image nginx"},
 	"kubectl scale deployment tekton-pruner-controller -n tekton-pipelines --replicas=0": {before: "kubectl create namespace tekton-pipelines; kubectl create deployment tekton-pruner-controller -n tekton-pipelines --image busybox"},
-	"kubectl get cleaners -o yaml | kubectl curfew convert -f - > policies.yaml":         {replace: []string{"kubectl get cleaners -o yaml", "cat foreign/cleaners.yaml", "convert", "convert --allow-broader"}},
+	"kubectl get cleaners -o yaml | kubectl curfew convert -f - > policies.yaml":         {replace: []string{"kubectl get cleaners -o yaml", "cat foreign/cleaners.yaml"}, exit: 1},
 	"kubectl curfew convert -f rules.yaml --deployment-time-annotation=none > policies.yaml": {
 		replace: []string{"-f rules.yaml", "-f examples/rules.yaml", "kubectl get configmap kube-janitor -o yaml", "cat examples/rules.yaml"}},
-	"kubectl get deletingpolicies,clustercleanuppolicies.kyverno.io -o yaml | kubectl curfew convert -f - > policies.yaml": {
-		replace: []string{"kubectl get deletingpolicies,clustercleanuppolicies.kyverno.io -o yaml", "cat foreign/deletingpolicies.yaml", "-f kyverno/ -R --strict", "-f examples/pods.yaml --strict"}},
+	"kubectl get deletingpolicies,clustercleanuppolicies,policyexceptions.policies.kyverno.io -A -o yaml | kubectl curfew convert -f - > policies.yaml": {
+		replace: []string{"kubectl get deletingpolicies,clustercleanuppolicies,policyexceptions.policies.kyverno.io -A -o yaml", "cat foreign/deletingpolicies.yaml", "-f kyverno/ -R --strict", "-f examples/pods.yaml --strict"}},
 	"kubectl get configmap kyverno -n kyverno -o yaml > kyverno.yaml": {
 		replace: []string{"kubectl get configmap kyverno -n kyverno -o yaml", "echo '{apiVersion: v1, kind: ConfigMap, metadata: {name: kyverno}, data: {resourceFilters: \"[Event,*,*]\"}}'",
 			"kubectl get clustercleanuppolicies.kyverno.io -o yaml", "cat examples/pods.yaml"}},
-	"kubectl get configmaps -A -l app.kubernetes.io/part-of=tekton-pruner -o yaml | kubectl curfew convert -f - > policies.yaml": {
-		replace: []string{"kubectl get configmaps -A -l app.kubernetes.io/part-of=tekton-pruner -o yaml", "cat foreign/tekton.yaml", "kubectl get tektonconfig config -o yaml", "cat foreign/tekton.yaml"}},
+}
+
+// hashOf reads the hash of a ClusterCleanupPolicy, once the controller has read it as it is now.
+func hashOf(policy string) string {
+	field := func(path string) string {
+		return "kubectl get clustercleanuppolicy " + policy + " -o jsonpath='{" + path + "}'"
+	}
+	return `"$(until test "$(` + field(".metadata.generation") + `)" = "$(` + field(".status.observedGeneration") + `)"; do :; done; ` + field(".status.specHash") + `)"`
 }
 
 // untilPrinted repeats a command until it prints something: the API server learns of changes a
