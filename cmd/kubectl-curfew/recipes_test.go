@@ -21,7 +21,7 @@ const recipes = "../../manifests/samples/recipes/"
 // shows it. TestGolden runs these tests.
 func TestRecipes(t *testing.T) {
 	files, err := filepath.Glob(recipes + "*.yaml")
-	if err != nil || len(files) < 22 {
+	if err != nil || len(files) < 25 {
 		t.Fatalf("%d recipes (%v)", len(files), err)
 	}
 	page, err := os.ReadFile("../../docs/recipes.md")

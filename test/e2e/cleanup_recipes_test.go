@@ -17,12 +17,12 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
 )
 
-// Nine recipes, each with the rights that docs/recipes.md gives its account, delete of the objects in
+// Ten recipes, each with the rights that docs/recipes.md gives its account, delete of the objects in
 // their CleanupTests exactly what these expect. One is played after the other, since they have
 // objects of the same names. No other test runs beside this one, as for TestCleanupSamples.
 func TestCleanupRecipes(t *testing.T) {
 	for _, name := range []string{
-		"dangling-autoscalers", "dangling-ingresses", "empty-namespaces", "idle-services", "stale-leases",
+		"dangling-autoscalers", "dangling-ingresses", "empty-namespaces", "generated-configmaps", "idle-services", "stale-leases",
 		"unmounted-claims", "unused-configmaps", "unused-secrets", "unused-serviceaccounts",
 	} {
 		compareAll([]*prepared{newSpace(t).prepareRecipe(name)})
