@@ -103,7 +103,7 @@ func (k *sweptKind) sites() []site {
 			return k.typed && strings.HasSuffix(of.path.String(), "template.spec.ttlSecondsAfterFinished")
 		}
 	})
-	for _, path := range k.InheritedMetadata {
+	for _, path := range k.Inherited() {
 		out = append(out, keys(path)...)
 	}
 	for _, forbidden := range k.Forbidden {

@@ -108,6 +108,9 @@ func (k *kind) addProfile() {
 	k.add(&k.deadlines, k.Deadline)
 	k.addPodTemplates(nil, k.Profile)
 	k.add(&k.inherited, k.InheritedMetadata...)
+	if k.typed { // With claims, conditions for large custom kinds are too long.
+		k.add(&k.inherited, k.Inherited()...)
+	}
 	for _, template := range k.Templates {
 		inner := template.Profile
 		k.add(&k.inherited, template.Path.Child("metadata"))

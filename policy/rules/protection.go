@@ -23,6 +23,7 @@ var protection = Rule{
 	Name: "protection",
 	Fields: []string{AnnotationField(wellknown.AnnotationProtect), InPodTemplate + AnnotationField(wellknown.AnnotationProtect),
 		InInherited + AnnotationField(wellknown.AnnotationProtect)},
+	Beside: []string{InClaim + AnnotationField(wellknown.AnnotationProtect)},
 	Check: func(s *Subject) {
 		for _, at := range s.protections() {
 			var found []Finding
@@ -60,7 +61,7 @@ func (s *Subject) protections() []protected {
 			add(at, metadata, policy.PodProfile.Kind.GroupKind())
 		})
 	}
-	for _, path := range s.Profile.InheritedMetadata {
+	for _, path := range s.Profile.Inherited() {
 		path.Walk(s.Object, func(at string, value any) {
 			metadata, _ := value.(map[string]any)
 			add(at, metadata, schema.GroupKind{})
