@@ -109,6 +109,9 @@ func (k *sweptKind) sites() []site {
 	for _, forbidden := range k.Forbidden {
 		out = append(out, at(forbidden.Path, int64(5)))
 	}
+	if k.Kind.Kind == "Pod" {
+		out = append(out, at(fieldpath.FieldPath{"metadata", "finalizers"}, []any{wellknown.FinalizerTally}))
+	}
 	if k.Kind.Kind == "Namespace" {
 		for _, key := range wellknown.NamespaceAnnotations {
 			out = append(out, at(fieldpath.FieldPath{"metadata", "annotations", key}, "?"), at(fieldpath.FieldPath{"metadata", "labels", key}, "1h"))
