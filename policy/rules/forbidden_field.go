@@ -24,7 +24,7 @@ var forbiddenField = Rule{
 			creator = s.Profile.RuntimeOf
 		}
 		for _, path := range s.Profile.Inherited() {
-			why := fmt.Sprintf("the objects that a %s creates inherit it, and a deleted one is created again", creator)
+			why := "the objects that " + a(creator) + " creates inherit it, and a deleted one is created again"
 			if slices.Contains(path, "volumeClaimTemplate") {
 				why = "the claim of the volume inherits it, and would be deleted while its Pod needs it"
 			}
