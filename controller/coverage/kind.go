@@ -61,8 +61,9 @@ func newKind(served *platform.Served, coarse bool) *kind {
 	for _, forbidden := range served.Forbidden {
 		out.add(&out.fields, forbidden.Path)
 	}
-	if served.Runtime != nil && served.RuntimeDeadline && out.HasDeadline() && out.schema.Has(served.Runtime.NamePath()) {
+	if served.Runtime != nil && served.RuntimeSets && out.HasDeadline() && out.schema.Has(served.Runtime.NamePath()) {
 		out.runtime = served.Runtime.NamePath()
+		out.add(&out.fields, out.runtime) // Admission says what its TTL does.
 	}
 	if !out.ClusterScoped {
 		out.validatedInUse = wellknown.LabelInUse
