@@ -86,6 +86,7 @@ func keys(metadata fieldpath.FieldPath) []site {
 		at(annotation(misspelt), "1h"), at(label(misspelt), "1h"),
 		at(annotation(wellknown.AnnotationDefaultTTL), "1h"), at(label(wellknown.AnnotationDefaultTTL), "1h"),
 		at(annotation(wellknown.AnnotationActiveDeadline), "5", "soon"), at(annotation(wellknown.AnnotationProtect), "perhaps"),
+		at(label(wellknown.LabelMultiKueueOrigin), "hub"),
 		at(annotation(wellknown.AnnotationBackfill), "perhaps", "true"),
 		at(annotation(wellknown.AnnotationRefreshedAt), "today"),
 		at(annotation(wellknown.AnnotationFinishedAt), "2026-01-01T00:00:00Z"), at(annotation(wellknown.LabelTTL), "1h"),
