@@ -234,7 +234,7 @@ func fieldNames(kind sweptKind, field string) []string {
 		if rest, ok := strings.CutPrefix(field, path.String()+"."); ok {
 			in := rules.InInherited
 			if !kind.typed && slices.Contains(path, "ephemeral") {
-				in = rules.InClaim
+				in = "claim template "
 			}
 			out = append(out, in+rest)
 		}

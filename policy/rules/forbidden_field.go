@@ -12,7 +12,7 @@ import (
 var forbiddenField = Rule{
 	Name:   "forbidden-field",
 	Fields: append(below(InInherited), ForbiddenField),
-	Beside: below(InClaim),
+	Beside: below(inClaim),
 	Check: func(s *Subject) {
 		for _, forbidden := range s.Profile.Forbidden {
 			forbidden.Path.Walk(s.Object, func(at string, value any) {

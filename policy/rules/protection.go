@@ -23,7 +23,7 @@ var protection = Rule{
 	Name: "protection",
 	Fields: []string{AnnotationField(wellknown.AnnotationProtect), LabelField(wellknown.LabelMultiKueueOrigin), InPodTemplate + AnnotationField(wellknown.AnnotationProtect),
 		InInherited + AnnotationField(wellknown.AnnotationProtect)},
-	Beside: []string{InClaim + AnnotationField(wellknown.AnnotationProtect)},
+	Beside: []string{inClaim + AnnotationField(wellknown.AnnotationProtect)},
 	Check: func(s *Subject) {
 		for _, at := range s.protections() {
 			var found []Finding
