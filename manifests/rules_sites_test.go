@@ -86,6 +86,7 @@ func keys(metadata fieldpath.FieldPath) []site {
 		at(annotation(misspelt), "1h"), at(label(misspelt), "1h"),
 		at(annotation(wellknown.AnnotationDefaultTTL), "1h"), at(label(wellknown.AnnotationDefaultTTL), "1h"),
 		at(annotation(wellknown.AnnotationActiveDeadline), "5", "soon"), at(annotation(wellknown.AnnotationProtect), "perhaps"),
+		at(label(wellknown.LabelMultiKueueOrigin), "hub"),
 		at(annotation(wellknown.AnnotationBackfill), "perhaps", "true"),
 		at(annotation(wellknown.AnnotationRefreshedAt), "today"),
 		at(annotation(wellknown.AnnotationFinishedAt), "2026-01-01T00:00:00Z"), at(annotation(wellknown.LabelTTL), "1h"),
@@ -103,11 +104,14 @@ func (k *sweptKind) sites() []site {
 			return k.typed && strings.HasSuffix(of.path.String(), "template.spec.ttlSecondsAfterFinished")
 		}
 	})
-	for _, path := range k.InheritedMetadata {
+	for _, path := range k.Inherited() {
 		out = append(out, keys(path)...)
 	}
 	for _, forbidden := range k.Forbidden {
 		out = append(out, at(forbidden.Path, int64(5)))
+	}
+	if k.Kind.Kind == "Pod" {
+		out = append(out, at(fieldpath.FieldPath{"metadata", "finalizers"}, []any{wellknown.FinalizerTally}))
 	}
 	if k.Kind.Kind == "Namespace" {
 		for _, key := range wellknown.NamespaceAnnotations {

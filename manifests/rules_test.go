@@ -230,9 +230,13 @@ func fieldNames(kind sweptKind, field string) []string {
 	if kind.runtime != nil && field == kind.runtime.String() {
 		out = append(out, rules.RuntimeReference)
 	}
-	for _, path := range kind.InheritedMetadata {
+	for _, path := range kind.Inherited() {
 		if rest, ok := strings.CutPrefix(field, path.String()+"."); ok {
-			out = append(out, rules.InInherited+rest)
+			in := rules.InInherited
+			if !kind.typed && slices.Contains(path, "ephemeral") {
+				in = "claim template "
+			}
+			out = append(out, in+rest)
 		}
 	}
 	for _, path := range kind.PodTemplates {

@@ -61,6 +61,16 @@ func TestMultiKueueCopiesAreKept(t *testing.T) {
 			t.Errorf("%s: explain says %+v", name, got)
 		}
 	}
+	for kind, copied := range map[schema.GroupKind]bool{
+		{Group: "kueue.x-k8s.io", Kind: "Workload"}: true, {Group: "jobset.x-k8s.io", Kind: "JobSet"}: true, {Kind: "Pod"}: true,
+		{Group: "apps", Kind: "StatefulSet"}: true, {Kind: "ConfigMap"}: false, {Kind: "Namespace"}: false, {Group: "batch", Kind: "CronJob"}: false,
+		{Group: "networking.k8s.io", Kind: "Ingress"}: false, {Kind: "PersistentVolumeClaim"}: false,
+	} {
+		facts := &policy.Facts{Profile: &policy.Profile{Kind: kind.WithVersion("v1")}, Labels: map[string]string{wellknown.LabelMultiKueueOrigin: "hub"}}
+		if facts.MultiKueueCopy() != copied {
+			t.Errorf("%s: a copy %v, want %v", kind, !copied, copied)
+		}
+	}
 	managed := policy.FactsOfJob(job().TTL(60).ManagedBy("kueue.x-k8s.io/multikueue").Obj())
 	effective := resolution.Resolve(managed, &resolution.Scope{})
 	if got := judging.Judge(managed, &effective, noon); got.Action != policy.Delete {
@@ -69,7 +79,7 @@ func TestMultiKueueCopiesAreKept(t *testing.T) {
 	// The mark of a deadline is not looked after either: what runs below a copy is the business of
 	// its own cluster's controllers.
 	failed := &policy.Facts{
-		Profile: &policy.Profile{Kind: schema.GroupVersionKind{Kind: "Run"}}, Labels: map[string]string{wellknown.LabelMultiKueueOrigin: ""},
+		Profile: &policy.Profile{Kind: schema.GroupVersionKind{Group: "example.com", Kind: "Run"}}, Labels: map[string]string{wellknown.LabelMultiKueueOrigin: ""},
 		Exceeded: hourAgo, State: policy.State{Finished: true, Outcome: lifetime.Failed},
 	}
 	if got := judging.JudgeDeadline(failed, &resolution.Effective{}, 0, noon); got.Action != policy.Keep {

@@ -46,8 +46,10 @@ func TestParseDuration(t *testing.T) {
 		"1.5":                   {err: `"1.5" is not a duration: ` + fix},
 		"1h30":                  {err: `"1h30" is not a duration: ` + fix},
 		"+5":                    {err: `"+5" is not a duration: ` + fix},
-		" 5":                    {err: `" 5" is not a duration: write "5", in lower case and without spaces`},
-		"1H 30M":                {err: `"1H 30M" is not a duration: write "1h30m", in lower case and without spaces`},
+		" 5":                    {err: `" 5" is not a duration: write "5", without spaces`},
+		"1h 30m":                {err: `"1h 30m" is not a duration: write "1h30m", without spaces`},
+		"1H30m":                 {err: `"1H30m" is not a duration: unit "H" is unknown; ` + fix},
+		"1M":                    {err: `"1M" is not a duration: unit "M" is unknown; ` + fix}, // A month, perhaps.
 		" ":                     {err: `" " is not a duration: ` + fix},
 		"1X":                    {err: `"1X" is not a duration: unit "X" is unknown; ` + fix},
 		"2026-12-24":            {err: `"2026-12-24" is a date, which only label curfew.dev/ttl can hold: ` + fix},

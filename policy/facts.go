@@ -75,10 +75,13 @@ func (f *Facts) ForeignManager() string {
 
 // MultiKueueCopy reports whether MultiKueue copied the object, with its TTL, label and stamps, to
 // this cluster. If the copy were deleted, the manager would dispatch the object again. So no
-// trigger applies to it (S5).
+// trigger applies to it (S5). Anyone may write the label: it counts only for kinds that run
+// something. Custom kinds do, since MultiKueue's externalFrameworks may name any.
 func (f *Facts) MultiKueueCopy() bool {
 	_, ok := f.Labels[wellknown.LabelMultiKueueOrigin]
-	return ok
+	kind := f.Profile.Kind
+	custom := strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
+	return ok && (custom || slices.Contains([]string{"", "Job", "Pod", "StatefulSet", "Deployment"}, kind.Kind))
 }
 
 // KeptCopy is the verdict on what [Facts.MultiKueueCopy] reports.

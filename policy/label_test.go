@@ -22,7 +22,7 @@ func TestParseTTLLabel(t *testing.T) {
 		"30s": "30s", "90": "1m30s", "0": "0s", "0m": "0s", "1.5h": "1h30m", "1w": "7d", "2000ms": "2s",
 		"1500ms": `"1500ms" is not a whole number of seconds: ` + fix, "24856d": `"24856d" is too long: at most 2147483647s (68 years)`,
 		"9999999999d9999999999d": `"9999999999d9999999999d" is too long: at most 2147483647s (68 years)`,
-		"1H":                     `"1H" is not a duration: write "1h", in lower case and without spaces`, "1y": `"1y"` + form, "2026-12-24T00:30:00Z": `"2026-12-24T00:30:00Z"` + form,
+		"1H":                     `"1H" is not a duration: unit "H" is unknown; ` + fix, "1M": `"1M" is not a duration: unit "M" is unknown; ` + fix, "1y": `"1y"` + form, "2026-12-24T00:30:00Z": `"2026-12-24T00:30:00Z"` + form,
 		strings.Repeat("1h", 40): `"` + strings.Repeat("1h", 31) + `1…" has more than 63 characters: ` + fix,
 		"":                       `""` + form, "never": `"never"` + form, "-1h": `"-1h" is negative: a duration is 0 or more`,
 		"h": `"h"` + form, "1h30": `"1h30"` + form, "2026-13-24": `"2026-13-24"` + form,

@@ -198,13 +198,15 @@ var replacers = map[schema.GroupKind][]schema.GroupKind{
 
 // copiers are kinds whose controllers copy their own annotations and labels, Curfew's included,
 // onto a child (Tekton: createChildResourceAnnotations in pkg/reconciler/pipelinerun, and pkg/pod).
-// While a pipeline runs, Tekton runs a task again whose run is gone.
+// While a pipeline runs, Tekton runs a task again whose run is gone. Kubernetes copies the labels of
+// a Service to its EndpointSlices, and creates these again.
 var copiers = map[schema.GroupKind][]schema.GroupKind{
 	{Group: "tekton.dev", Kind: "PipelineRun"}: {
 		{Group: "tekton.dev", Kind: "TaskRun"}, {Group: "tekton.dev", Kind: "PipelineRun"},
 		{Group: "tekton.dev", Kind: "CustomRun"}, {Group: "tekton.dev", Kind: "Run"},
 	},
 	{Group: "tekton.dev", Kind: "TaskRun"}: {{Kind: "Pod"}},
+	{Kind: "Service"}:                      {{Group: "discovery.k8s.io", Kind: "EndpointSlice"}},
 }
 
 // CopiedFrom names the owner whose TTL or label the object has as a copy, such as PipelineRun a; ""

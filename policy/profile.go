@@ -108,6 +108,21 @@ func (p *Profile) KnowsTemplate(of schema.GroupKind) bool {
 		slices.ContainsFunc(p.Templates, func(template Template) bool { return template.Profile.Kind.GroupKind() == of })
 }
 
+// claimMetadata leads, in a Pod or a pod template, to what its ephemeral volumes give their claims.
+var claimMetadata = fieldpath.MustFieldPath("spec.volumes[*].ephemeral.volumeClaimTemplate.metadata")
+
+// Inherited is InheritedMetadata, and the metadata of the claims of Pods' ephemeral volumes.
+func (p *Profile) Inherited() []fieldpath.FieldPath {
+	out := slices.Clone(p.InheritedMetadata)
+	for _, path := range p.PodTemplates {
+		out = append(out, path.Child(claimMetadata...))
+	}
+	if p.Kind.GroupKind() == PodProfile.Kind.GroupKind() {
+		out = append(out, claimMetadata)
+	}
+	return out
+}
+
 // HasDeadline reports whether objects of this kind can have a deadline, native or as an annotation.
 func (p *Profile) HasDeadline() bool { return p.Deadline != nil || p.AnnotatedDeadline }
 

@@ -91,7 +91,8 @@ func TestCopiedFromAPipelineRun(t *testing.T) {
 			State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil },
 		}
 	}
-	taskRun := tekton("v1", "TaskRun")
+	taskRun, slice := tekton("v1", "TaskRun"), tekton("v1", "EndpointSlice")
+	slice.Kind.Group = "discovery.k8s.io"
 	owner := func(apiVersion, kind string) *metav1.OwnerReference {
 		return &metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "build", UID: "t"}
 	}
@@ -116,6 +117,7 @@ func TestCopiedFromAPipelineRun(t *testing.T) {
 		"Pod of a TaskRun, tallied":      {profile: policy.PodProfile, owner: owner("tekton.dev/v1", "TaskRun"), counter: tally, ttl: policy.Delete},
 		"TaskRun of its own":             {profile: taskRun, value: "1m", ttl: policy.Delete, lab: policy.Delete},
 		"TaskRun of another's kind":      {profile: taskRun, owner: owner("example.com/v1", "PipelineRun"), value: "1m", ttl: policy.Delete, lab: policy.Delete},
+		"EndpointSlice of a Service":     {profile: slice, owner: owner("v1", "Service"), value: "1m", reason: "its TTL is a copy of that of Service build"},
 		"Pod of a PipelineRun, directly": {profile: policy.PodProfile, owner: owner("tekton.dev/v1", "PipelineRun"), value: "1m", ttl: policy.Delete, lab: policy.Delete},
 	} {
 		t.Run(name, func(t *testing.T) {

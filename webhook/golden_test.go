@@ -17,6 +17,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	yamlv3 "go.yaml.in/yaml/v3"
 	admissionv1 "k8s.io/api/admission/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -285,6 +286,8 @@ func (c *goldenCase) answer(t *testing.T, known *platform.Store) (*admissionv1.A
 		mutate, validate = PathMutateNamespace, PathValidateNamespace
 	}
 	asked := ask{namespace: meta.Namespace, user: c.User, object: string(c.Object)}
+	resource, _ := apimeta.UnsafeGuessKindToResource(meta.GroupVersionKind())
+	asked.resource = metav1.GroupVersionResource(resource)
 	if c.Was != nil {
 		asked.old = string(mergePatch(t, c.Object, c.Was))
 	}

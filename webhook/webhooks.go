@@ -164,6 +164,9 @@ func (w *Webhooks) decode(ctx context.Context, review *wire.Review) (*request, e
 		return out, nil
 	}
 	profile := w.Profiles().For(out.kind)
+	if profile.Unknown { // It is made for this request alone.
+		profile.Resource = out.resource.Resource
+	}
 	var err error
 	if out.object, out.facts, err = out.read(ctx, profile, "request.object", &review.Object); err != nil {
 		return nil, err

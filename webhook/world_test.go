@@ -128,6 +128,7 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 type ask struct {
 	path, operation, namespace, user string
 	object, old                      string
+	resource                         metav1.GroupVersionResource
 }
 
 const person, robot = "kubernetes-admin", "system:serviceaccount:ci:builder"
@@ -156,6 +157,7 @@ func (a ask) review(t testing.TB) *admissionv1.AdmissionReview {
 		Request: &admissionv1.AdmissionRequest{
 			UID:       types.UID("0d0c6f3e-4f0b-4c59-9d36-1d5a3a7d7f11"),
 			Kind:      metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind},
+			Resource:  a.resource,
 			Namespace: a.namespace,
 			Operation: operation,
 			UserInfo:  authenticationv1.UserInfo{Username: user},

@@ -61,8 +61,9 @@ func newKind(served *platform.Served, coarse bool) *kind {
 	for _, forbidden := range served.Forbidden {
 		out.add(&out.fields, forbidden.Path)
 	}
-	if served.Runtime != nil && served.RuntimeDeadline && out.HasDeadline() && out.schema.Has(served.Runtime.NamePath()) {
+	if served.Runtime != nil && served.RuntimeSets && out.HasDeadline() && out.schema.Has(served.Runtime.NamePath()) {
 		out.runtime = served.Runtime.NamePath()
+		out.add(&out.fields, out.runtime) // Admission says what its TTL does.
 	}
 	if !out.ClusterScoped {
 		out.validatedInUse = wellknown.LabelInUse
@@ -108,6 +109,9 @@ func (k *kind) addProfile() {
 	k.add(&k.deadlines, k.Deadline)
 	k.addPodTemplates(nil, k.Profile)
 	k.add(&k.inherited, k.InheritedMetadata...)
+	if k.typed { // With claims, conditions for large custom kinds are too long.
+		k.add(&k.inherited, k.Inherited()...)
+	}
 	for _, template := range k.Templates {
 		inner := template.Profile
 		k.add(&k.inherited, template.Path.Child("metadata"))

@@ -6,9 +6,9 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// While a runtime has a deadline, every new object that uses a runtime is sent, wherever it is
+// While a runtime has a deadline or a TTL, every new object that uses a runtime is sent, wherever it is
 // created: the runtime may be the one. Otherwise only what carries a key of Curfew's is.
-func TestObjectsThatARuntimeMayGiveADeadline(t *testing.T) {
+func TestObjectsThatARuntimeSaysSomethingAbout(t *testing.T) {
 	var trainJob *platform.Served
 	all := builtinKinds(t)
 	for i := range all {
@@ -28,9 +28,12 @@ func TestObjectsThatARuntimeMayGiveADeadline(t *testing.T) {
 		"without a runtime, its key": {true, object(t, `{metadata: {annotations: {curfew.dev/active-deadline: 1h}}, spec: {}}`), true},
 		"its key":                    {false, object(t, `{metadata: {annotations: {curfew.dev/active-deadline: 1h}}}`), true},
 	} {
-		trainJob.RuntimeDeadline = c.deadline
-		if got := condition(t, newKind(trainJob, false).mayBeDefaulted().Expression, c.object, nil); got != c.want {
-			t.Errorf("%s: sent %v, want %v", name, got, c.want)
+		trainJob.RuntimeSets = c.deadline
+		of := newKind(trainJob, false)
+		for to, expression := range map[string]string{"defaulted": of.mayBeDefaulted().Expression, "validated": of.touched()} {
+			if got := condition(t, expression, c.object, nil); got != c.want {
+				t.Errorf("%s, to be %s: sent %v, want %v", name, to, got, c.want)
+			}
 		}
 	}
 }

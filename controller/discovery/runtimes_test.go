@@ -27,7 +27,7 @@ func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 			}
 			for i := range all {
 				if all[i].Kind.Kind == "TrainJob" {
-					return all[i].RuntimeDeadline
+					return all[i].RuntimeSets
 				}
 			}
 			t.Fatal("TrainJob is not served")
@@ -54,8 +54,13 @@ func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 		}
 		c.runtimes.Put(runtime(map[string]any{wellknown.AnnotationTTL: "1h"}))
 		after(time.Second)
+		if !says() {
+			t.Error("want the TTL of the runtime known: admission announces it")
+		}
+		c.runtimes.Put(runtime(map[string]any{"example.com/other": "1h"}))
+		after(time.Second)
 		if says() {
-			t.Error("a runtime without a deadline has one")
+			t.Error("a runtime without a deadline and a TTL has one")
 		}
 		before := told
 		c.runtimes.Put(runtime(map[string]any{wellknown.AnnotationActiveDeadline: "1h"}))

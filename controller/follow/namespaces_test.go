@@ -243,6 +243,33 @@ func TestNamespaceCreatedAgain(t *testing.T) {
 	}
 }
 
+// Another webhook takes the labels out of each write, so that nothing changes and no watch reports
+// anything, until it is fixed.
+func TestStampThatAnotherWebhookUndoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, api := stamped(t, namespace(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}, nil))
+		n.clock = clock.RealClock{}
+		var fixed atomic.Bool
+		n.WriteStamps(interceptor.NewClient(api, interceptor.Funcs{Patch: func(ctx context.Context, to client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if !fixed.Load() {
+				return to.Get(ctx, client.ObjectKeyFromObject(object), object)
+			}
+			return to.Patch(ctx, object, patch, options...)
+		}}), func(context.Context) (time.Time, error) { return noon, nil })
+		n.observe(seen(t, api))
+		running(t, n.Run)
+		time.Sleep(time.Hour)
+		if got := seen(t, api).Labels; got != nil {
+			t.Fatalf("labels %v", got)
+		}
+		fixed.Store(true)
+		time.Sleep(maxWrite)
+		if got := seen(t, api); got.Labels[wellknown.LabelInUse] != "true" || got.Annotations[wellknown.AnnotationDefaultSince] == "" {
+			t.Errorf("%v, %v: want it stamped", got.Labels, got.Annotations)
+		}
+	})
+}
+
 // A namespace that cannot be stamped delays no other, however many there are and for how long.
 func TestStampThatFailsDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

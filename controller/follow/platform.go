@@ -176,7 +176,7 @@ func (p *Platform) Definitions() (map[string]expression.Definition, error) {
 }
 
 // Served are the kinds that admission can have something to say about, and whether a runtime gives
-// their objects a deadline. It is an error until all is known.
+// their objects a deadline or a TTL. It is an error until all is known.
 func (p *Platform) Served() ([]platform.Served, error) {
 	if err := p.Kinds(); err != nil {
 		return nil, err
@@ -184,8 +184,8 @@ func (p *Platform) Served() ([]platform.Served, error) {
 	out := p.store.Snapshot().Served()
 	for i := range out {
 		if of := out[i].Runtime; of != nil {
-			says, known := p.Runtimes.deadline(of)
-			out[i].RuntimeDeadline = says || !known
+			says, known := p.Runtimes.sets(of)
+			out[i].RuntimeSets = says || !known
 		}
 	}
 	return out, nil
@@ -201,7 +201,7 @@ func (p *Platform) RuntimesKnown() bool {
 		if profile.Runtime == nil {
 			continue
 		}
-		if _, known := p.Runtimes.deadline(profile.Runtime); !known {
+		if _, known := p.Runtimes.sets(profile.Runtime); !known {
 			return false
 		}
 	}

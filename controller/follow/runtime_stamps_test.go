@@ -76,6 +76,15 @@ func sinceOf(t *testing.T, api dynamic.Interface) string {
 	return object.GetAnnotations()[wellknown.AnnotationDefaultSince]
 }
 
+func TestStampOfARuntimeThatAnotherWebhookUndoes(t *testing.T) {
+	before := torch(nil, map[string]string{wellknown.AnnotationTTL: "1d"})
+	r, api := stampedRuntimes(t, before)
+	api.PrependReactor("patch", "trainingruntimes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, before, nil })
+	if err := r.stamp(t.Context(), torchName); !errors.Is(err, errUndone) {
+		t.Errorf("error %v, want one, so that it is tried again", err)
+	}
+}
+
 // A runtime whose TTL was changed past admission is stamped with the API server's time (S6).
 func TestStampRuntimesPastAdmission(t *testing.T) {
 	ttl := map[string]string{wellknown.AnnotationTTL: "1d"}

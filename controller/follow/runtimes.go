@@ -93,8 +93,8 @@ func resourceOf(reference *expression.Reference) schema.GroupVersionResource {
 	return reference.Kind.GroupVersion().WithResource(reference.Resource)
 }
 
-// deadline reports whether some runtime has a deadline, as far as the runtimes are known.
-func (r *Runtimes) deadline(of *expression.Runtime) (says, known bool) {
+// sets reports whether some runtime has a deadline or a TTL, as far as the runtimes are known.
+func (r *Runtimes) sets(of *expression.Runtime) (says, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known = true
@@ -107,7 +107,7 @@ func (r *Runtimes) deadline(of *expression.Runtime) (says, known bool) {
 		all, err := followed.mirror.All()
 		known = known && err == nil
 		for _, runtime := range all {
-			says = says || of.HasDeadline(runtime)
+			says = says || of.Sets(runtime)
 		}
 	}
 	return says, known

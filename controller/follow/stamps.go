@@ -3,6 +3,8 @@ package follow
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -66,6 +68,9 @@ func (n *Namespaces) Run(ctx context.Context) error {
 	return nil
 }
 
+// errUndone: what was stamped is not on the object that the API server returned.
+var errUndone = errors.New("another admission webhook undid the stamp")
+
 // settled reports whether a write needs no other attempt. After a conflict a newer state is on its
 // way through the watch.
 func settled(err error) bool { return err == nil || apierrors.IsConflict(err) || IsGone(err) }
@@ -89,10 +94,14 @@ func (n *Namespaces) stamp(ctx context.Context, name string) error {
 		unknown = err
 	}
 	want := resolution.StampNamespace(meta.Annotations, tallied, now)
-	labels, annotations := map[string]any{}, map[string]any{}
-	difference(labels, meta.Labels, wellknown.LabelInUse, want.InUse)
-	difference(labels, meta.Labels, wellknown.LabelPodsInUse, want.PodsInUse)
-	difference(annotations, meta.Annotations, wellknown.AnnotationDefaultSince, want.Since)
+	missing := func(meta *metav1.PartialObjectMetadata) (labels, annotations map[string]any) {
+		labels, annotations = map[string]any{}, map[string]any{}
+		difference(labels, meta.Labels, wellknown.LabelInUse, want.InUse)
+		difference(labels, meta.Labels, wellknown.LabelPodsInUse, want.PodsInUse)
+		difference(annotations, meta.Annotations, wellknown.AnnotationDefaultSince, want.Since)
+		return labels, annotations
+	}
+	labels, annotations := missing(meta)
 	if len(labels)+len(annotations) == 0 {
 		return unknown
 	}
@@ -106,6 +115,10 @@ func (n *Namespaces) stamp(ctx context.Context, name string) error {
 	target.Name = name
 	if err := n.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return err
+	}
+	// A write that another webhook undoes changes nothing, so that no watch reports it.
+	if labels, annotations := missing(target); len(labels)+len(annotations) > 0 {
+		return fmt.Errorf("%w: labels %v, annotations %v", errUndone, labels, annotations)
 	}
 	n.log.Info("namespace stamped", "namespace", name, "labels", labels, "annotations", annotations)
 	return unknown
@@ -219,8 +232,12 @@ func (r *Runtimes) stamp(ctx context.Context, name string) error {
 		return err
 	}
 	client := r.client.Resource(resource).Namespace(object.GetNamespace())
-	if _, err := client.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	patched, err := client.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
 		return err
+	}
+	if got := patched.GetAnnotations()[wellknown.AnnotationDefaultSince]; got != want {
+		return fmt.Errorf("%w: annotation %s is %q", errUndone, wellknown.AnnotationDefaultSince, got)
 	}
 	r.log.Info("runtime stamped: its TTL was changed past admission", "runtime", name, "annotations", annotations)
 	return nil

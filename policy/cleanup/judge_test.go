@@ -159,7 +159,7 @@ func TestWhatIsKept(t *testing.T) {
 		"terminating":           {all, "{metadata: {deletionTimestamp: '2026-11-30T00:00:00Z'}}", "Terminating"},
 		"protected":             {all, "{metadata: {annotations: {curfew.dev/protect: 'true'}}}", "Protected"},
 		"protected, unreadable": {all, "{metadata: {annotations: {curfew.dev/protect: ja}}}", "Protected"},
-		"a copy":                {all, "{metadata: {labels: {kueue.x-k8s.io/multikueue-origin: m}}}", "MultiKueueCopy"},
+		"a copy":                {all, "{kind: Pod, metadata: {labels: {kueue.x-k8s.io/multikueue-origin: m}}}", "MultiKueueCopy"},
 		"owned":                 {all, "{metadata: {" + owned("A") + "}}", "Owned"},
 		"owned, included":       {strings.Replace(all, "{", "{includeOwned: true, ", 1), "{metadata: {" + owned("A") + "}}", "delete"},
 		"a TrainJob's JobSet":   {strings.Replace(all, "{", "{includeOwned: true, ", 1), "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {" + owned("TrainJob") + "}}", "OwnerRunsItAgain"},

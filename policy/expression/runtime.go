@@ -192,12 +192,13 @@ func (r *Runtime) Resources() []schema.GroupVersionResource {
 // NamePath is the field of an object that names its runtime; nil if the path cannot be read.
 func (r *Runtime) NamePath() fieldpath.FieldPath { return r.name }
 
-// HasDeadline reports whether an object of one of the kinds sets a deadline.
-func (r *Runtime) HasDeadline(runtime map[string]any) bool {
+// Sets reports whether an object of one of the kinds sets a deadline or a TTL.
+func (r *Runtime) Sets(runtime map[string]any) bool {
 	for i := range r.kinds {
 		group, kind := r.kinds[i].kind.ToAPIVersionAndKind()
 		if runtime["apiVersion"] == group && runtime["kind"] == kind {
-			return (&Reference{Kind: r.kinds[i].kind, from: &r.kinds[i]}).Policy(runtime, nil).Deadline != nil
+			of := (&Reference{Kind: r.kinds[i].kind, from: &r.kinds[i]}).Policy(runtime, nil)
+			return of.Deadline != nil || !of.TTL.Empty()
 		}
 	}
 	return false

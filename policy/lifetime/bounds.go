@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Bounds limit the values that authors may set. Label applies to the lifetime that a TTL label
@@ -108,8 +109,22 @@ func (b Bounds) Contradictions() []*Contradiction {
 // error only if the TTL keeps the readable ones, so that it never hides a violation.
 func (b Bounds) CheckTTL(ttl TTL) error { return b.TTL.check(ttl) }
 
-// CheckLabel does the same for the lifetime that a TTL label grants.
-func (b Bounds) CheckLabel(life TTL) error { return b.Label.check(life) }
+// CheckLabel does the same for the lifetime that a TTL label grants an object.
+func (b Bounds) CheckLabel(label TTLLabel, created time.Time) error {
+	if label.At.IsZero() {
+		return b.Label.check(TTL{After: label.After})
+	}
+	life := max(0, label.At.Sub(created).Truncate(time.Second))
+	err := b.Label.check(TTL{After: life})
+	switch most := b.Label.Max; {
+	case !Violated(err):
+		return err
+	case most.Readable() && life > most.TTL.After:
+		return fmt.Errorf("%s is above %s: use %s or earlier", label, most.Bound(), TTLLabel{At: created.Add(most.TTL.After)})
+	default:
+		return fmt.Errorf("%s is below %s: use a later date", label, b.Label.Min.Bound())
+	}
+}
 
 // CheckDeadline does the same for a deadline. Never means no deadline.
 func (b Bounds) CheckDeadline(deadline TTL) error {

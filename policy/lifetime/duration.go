@@ -61,7 +61,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	case !errors.Is(err, errSyntax):
 		return sum, err
 	case readable(plain(text)):
-		return 0, fmt.Errorf("%q %w: write %q, in lower case and without spaces", text, errSyntax, plain(text))
+		return 0, fmt.Errorf("%q %w: write %q, without spaces", text, errSyntax, plain(text))
 	case isDate(text):
 		return 0, fmt.Errorf("%q is a date, which only label %s can hold: %s", text, wellknown.LabelTTL, durationFix)
 	default:
@@ -76,10 +76,8 @@ func checkLength(text string) error {
 	return nil
 }
 
-// plain is a text as its author probably meant it.
-func plain(text string) string {
-	return strings.ToLower(strings.Join(strings.Fields(text), ""))
-}
+// plain is a text without spaces. It keeps the case: who writes 1M may mean a month.
+func plain(text string) string { return strings.Join(strings.Fields(text), "") }
 
 func readable(text string) bool {
 	if text == "" {
@@ -197,7 +195,7 @@ func ParseTTL(text string) (TTL, error) {
 	after, err := ParseDuration(text)
 	switch {
 	case err == nil:
-	case len(text) <= MaxDurationText && plain(text) == NeverText:
+	case len(text) <= MaxDurationText && strings.ToLower(plain(text)) == NeverText:
 		return TTL{}, fmt.Errorf("%q %w: write %q, in lower case and without spaces", text, errSyntax, NeverText)
 	default:
 		return TTL{}, fmt.Errorf("%w, or %s", err, NeverText)

@@ -48,7 +48,7 @@ func ParseTTLLabel(text string) (TTLLabel, error) {
 		return label, err
 	}
 	after, err := ParseDuration(text)
-	if text == "" || isDate(text) || errors.Is(err, errSyntax) && !readable(plain(text)) {
+	if text == "" || isDate(text) || errors.Is(err, errSyntax) && !readable(strings.ToLower(plain(text))) {
 		return TTLLabel{}, fmt.Errorf("%q is neither a duration nor a date: %s", text, labelFix)
 	}
 	if err != nil {

@@ -200,9 +200,9 @@ type Served struct {
 	TTL, Deadline []fieldpath.FieldPath
 	// IsRuntime means that objects of other kinds may use objects of this kind as their runtime.
 	IsRuntime bool
-	// RuntimeDeadline means that a runtime which objects of the kind may use has a deadline, or that
-	// this is not known.
-	RuntimeDeadline bool
+	// RuntimeSets means that a runtime which objects of the kind may use has a deadline or a TTL, or
+	// that this is not known.
+	RuntimeSets bool
 }
 
 // Served are the kinds that CustomResourceDefinitions serve and admission can have something to say

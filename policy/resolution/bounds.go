@@ -105,11 +105,7 @@ func (s *Scope) CheckRefresh(at, created time.Time, set BoundSet) error {
 // Bounds apply to the lifetime that it grants, a policy's latest date to the instant at which it
 // expires.
 func (s *Scope) CheckLabel(label lifetime.TTLLabel, created time.Time, set BoundSet) error {
-	life := label.After
-	if !label.At.IsZero() {
-		life = max(0, label.At.Sub(created).Truncate(time.Second))
-	}
-	unreadable := s.Bounds(set).CheckLabel(lifetime.TTL{After: life})
+	unreadable := s.Bounds(set).CheckLabel(label, created)
 	if lifetime.Violated(unreadable) {
 		return unreadable
 	}

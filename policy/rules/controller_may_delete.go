@@ -15,7 +15,7 @@ var controllerMayDelete = Rule{
 			}
 			kind := cmp.Or(sets.Of, r.Facts.Profile).Kind.Kind
 			r.warn(sets.Path, sets.Text,
-				"Curfew's controller lacks the permission to delete a "+kind+within(r.Facts)+": it stays until an admin grants that")
+				"Curfew's controller lacks the permission to delete "+a(kind)+within(r.Facts)+": it stays until an admin grants that")
 		}
 	},
 }

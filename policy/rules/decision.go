@@ -51,6 +51,8 @@ type Decision struct {
 	Findings []Finding
 	// Defaults that the object was given, or in dry-run would be given.
 	Defaults []resolution.Default
+	// ByRuntime says when the runtime of a new object deletes it; empty where it does not.
+	ByRuntime string
 	// Source is the effective TTL's source, for the audit log; empty where there is none.
 	Source string
 }
@@ -103,13 +105,16 @@ func (d *Decision) Help() string {
 	return SeeHelp + strings.Join(names, " rule/")
 }
 
-// Warnings are the lines that kubectl prints. Defaults are announced to people only, and not if the
-// request is denied.
+// Warnings are the lines that kubectl prints. Defaults, and what the runtime does, are announced to
+// people only, and not if the request is denied.
 func (d *Decision) Warnings(toPerson bool) []string {
 	var out []string
 	if toPerson && d.Allowed() {
 		for _, filled := range d.Defaults {
 			out = append(out, fmt.Sprintf("curfew: %s", filled))
+		}
+		if d.ByRuntime != "" {
+			out = append(out, "curfew: "+d.ByRuntime)
 		}
 	}
 	for _, finding := range d.Findings {

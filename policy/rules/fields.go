@@ -21,6 +21,8 @@ const (
 	// in metadata that the kind's controller copies onto the objects it creates.
 	InPodTemplate = "pod template "
 	InInherited   = "inherited "
+	// inClaim is metadata that ephemeral volumes in pod templates of custom kinds give their claims.
+	inClaim = "claim template "
 )
 
 // AnnotationField and LabelField name a key of the object, or of a template of another object

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 )
 
 // forbiddenField denies what a profile forbids: in a training runtime a TTL or deadline that would
@@ -11,6 +12,7 @@ import (
 var forbiddenField = Rule{
 	Name:   "forbidden-field",
 	Fields: append(below(InInherited), ForbiddenField),
+	Beside: below(inClaim),
 	Check: func(s *Subject) {
 		for _, forbidden := range s.Profile.Forbidden {
 			forbidden.Path.Walk(s.Object, func(at string, value any) {
@@ -21,12 +23,15 @@ var forbiddenField = Rule{
 		if s.Profile.RuntimeOf != "" {
 			creator = s.Profile.RuntimeOf
 		}
-		for _, path := range s.Profile.InheritedMetadata {
+		for _, path := range s.Profile.Inherited() {
+			why := "the objects that " + a(creator) + " creates inherit it, and a deleted one is created again"
+			if slices.Contains(path, "volumeClaimTemplate") {
+				why = "the claim of the volume inherits it, and would be deleted while its Pod needs it"
+			}
 			path.Walk(s.Object, func(at string, value any) {
 				metadata, _ := value.(map[string]any)
 				for _, key := range s.lifetimeKeys(metadata) {
-					s.deny(at+"."+key.path, key.text,
-						fmt.Sprintf("must not be set: the objects that a %s creates inherit it, and a deleted one is created again: %s", creator, key.fix))
+					s.deny(at+"."+key.path, key.text, "must not be set: "+why+": "+key.fix)
 				}
 			})
 		}

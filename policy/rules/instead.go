@@ -3,11 +3,20 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/wellknown"
 )
+
+// a is a kind with its article: a Job, an Ingress.
+func a(kind string) string {
+	if kind != "" && strings.Contains("AEIO", kind[:1]) {
+		return "an " + kind
+	}
+	return "a " + kind
+}
 
 // instead is the fix for a key in the metadata of a template: where its value belongs.
 func (s *Subject) instead(key string) string {
@@ -37,7 +46,7 @@ func (s *Subject) instead(key string) string {
 	case s.Profile.Kind.GroupKind() == policy.PodTemplateProfile.Kind.GroupKind():
 		return "remove it"
 	default:
-		return "remove it; what a " + kind + " runs " + without
+		return "remove it; what " + a(kind) + " runs " + without
 	}
 }
 
@@ -74,7 +83,7 @@ func (s *Subject) podTTLInstead() string {
 // annotationInstead is the fix. It never names an annotation that would have no effect either.
 func (s *Subject) annotationInstead(key string) string {
 	if slices.Contains(wellknown.TTLAnnotations, key) && !s.Profile.Finishable() && s.Profile.RuntimeOf == "" {
-		return "a " + s.Profile.Kind.Kind + " has no TTL after finished; use label " + wellknown.LabelTTL
+		return a(s.Profile.Kind.Kind) + " has no TTL after finished; use label " + wellknown.LabelTTL
 	}
 	if key == wellknown.AnnotationPodTTL && s.Profile.Kind.GroupKind() != policy.JobProfile.Kind.GroupKind() {
 		return s.podTTLInstead()

@@ -19,7 +19,7 @@ var noEffect = Rule{
 		kind := s.Profile.Kind.Kind
 		for _, key := range wellknown.TTLAnnotations {
 			if text, ok := s.Annotations[key]; ok && !s.Profile.Finishable() && s.Profile.RuntimeOf == "" {
-				s.warn(policy.AnnotationPath(key), text, "has no effect on a "+kind+s.ttlInstead(key))
+				s.warn(policy.AnnotationPath(key), text, "has no effect on "+a(kind)+s.ttlInstead(key))
 			}
 		}
 		if text, ok := s.Annotations[wellknown.AnnotationActiveDeadline]; ok && !s.Profile.AnnotatedDeadline && s.Profile.RuntimeOf == "" {
@@ -31,10 +31,10 @@ var noEffect = Rule{
 				fix = "for the objects in it set " + wellknown.AnnotationDefaultDeadline
 			}
 			s.warn(policy.AnnotationPath(wellknown.AnnotationActiveDeadline), text,
-				"has no effect on a "+kind+": "+fix)
+				"has no effect on "+a(kind)+": "+fix)
 		}
 		if text, ok := s.Annotations[wellknown.AnnotationPodTTL]; ok && s.PodTTL() == nil {
-			s.warn(policy.AnnotationPath(wellknown.AnnotationPodTTL), text, "has no effect on a "+kind+": "+s.podTTLInstead())
+			s.warn(policy.AnnotationPath(wellknown.AnnotationPodTTL), text, "has no effect on "+a(kind)+": "+s.podTTLInstead())
 		}
 		if !s.IsNamespace() {
 			misplaced(s)
@@ -57,7 +57,7 @@ func misplaced(s *Subject) {
 				fix += ", or " + own + " on the " + s.Profile.Kind.Kind
 			}
 		}
-		message := fmt.Sprintf("has no effect on a %s, only on a Namespace: %s", s.Profile.Kind.Kind, fix)
+		message := fmt.Sprintf("has no effect on %s, only on a Namespace: %s", a(s.Profile.Kind.Kind), fix)
 		if text, ok := s.Annotations[key]; ok {
 			s.warn(policy.AnnotationPath(key), text, message)
 		}

@@ -14,15 +14,16 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// protection denies annotation curfew.dev/protect where a LifecyclePolicy says bounds.protect:
+// protection denies annotation curfew.dev/protect, and the label of MultiKueue's copies, where a LifecyclePolicy says bounds.protect:
 // Deny, except to users who may update that policy. If it is not known whether the user may, or
 // whether the policy matches, the bound applies. It is a bound of admission alone: protected
 // objects stay protected. A controller's objects are admitted with the annotations of their
 // template, so the rule denies the template, too.
 var protection = Rule{
 	Name: "protection",
-	Fields: []string{AnnotationField(wellknown.AnnotationProtect), InPodTemplate + AnnotationField(wellknown.AnnotationProtect),
+	Fields: []string{AnnotationField(wellknown.AnnotationProtect), LabelField(wellknown.LabelMultiKueueOrigin), InPodTemplate + AnnotationField(wellknown.AnnotationProtect),
 		InInherited + AnnotationField(wellknown.AnnotationProtect)},
+	Beside: []string{inClaim + AnnotationField(wellknown.AnnotationProtect)},
 	Check: func(s *Subject) {
 		for _, at := range s.protections() {
 			var found []Finding
@@ -40,8 +41,8 @@ var protection = Rule{
 // protected is metadata that has the annotation, of the object or of the objects made from it.
 // Their kind is empty if it is not known.
 type protected struct {
-	path, text string
-	kind       schema.GroupKind
+	path, field, text string
+	kind              schema.GroupKind
 }
 
 func (s *Subject) protections() []protected {
@@ -49,18 +50,22 @@ func (s *Subject) protections() []protected {
 	add := func(path string, metadata map[string]any, kind schema.GroupKind) {
 		annotations, _ := metadata["annotations"].(map[string]any)
 		if text, ok := annotations[wellknown.AnnotationProtect].(string); ok && text != "false" {
-			out = append(out, protected{path, text, kind})
+			out = append(out, protected{path, AnnotationField(wellknown.AnnotationProtect), text, kind})
 		}
 	}
 	metadata, _ := s.Object["metadata"].(map[string]any)
 	add("metadata", metadata, s.Profile.Kind.GroupKind())
+	if s.MultiKueueCopy() && !s.IsTemplate() {
+		origin := wellknown.LabelMultiKueueOrigin
+		out = append(out, protected{"metadata", LabelField(origin), s.Labels[origin], s.Profile.Kind.GroupKind()})
+	}
 	for _, path := range s.Profile.PodTemplates {
 		path.Child("metadata").Walk(s.Object, func(at string, value any) {
 			metadata, _ := value.(map[string]any)
 			add(at, metadata, policy.PodProfile.Kind.GroupKind())
 		})
 	}
-	for _, path := range s.Profile.InheritedMetadata {
+	for _, path := range s.Profile.Inherited() {
 		path.Walk(s.Object, func(at string, value any) {
 			metadata, _ := value.(map[string]any)
 			add(at, metadata, schema.GroupKind{})
@@ -98,7 +103,7 @@ func (s *Subject) denying(at protected) []*resolution.PlatformPolicy {
 func (s *Subject) protectionDenied(of *resolution.PlatformPolicy, at protected) Finding {
 	source := of.Source().Phrase()
 	message := fmt.Sprintf("is against bounds.protect of %s: leave it out, or ask for the verb update on that LifecyclePolicy", source)
-	finding := Finding{Rule: s.rule, Field: s.path(at.path + "." + AnnotationField(wellknown.AnnotationProtect)), Value: at.text,
+	finding := Finding{Rule: s.rule, Field: s.path(at.path + "." + at.field), Value: at.text,
 		Severity: Deny, Level: lifetime.LevelPolicy, Message: message}
 	switch of.Mode {
 	case resolution.ModeWarn:

@@ -29,6 +29,7 @@ func TestProtection(t *testing.T) {
 	)
 	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 	plain, shielded := job().Map(), job().Annotation(wellknown.AnnotationProtect, "true").Map()
+	copied := job().Label(wellknown.LabelMultiKueueOrigin, "hub").Map()
 	open := job().Annotation(wellknown.AnnotationProtect, "false").Map()
 	deny, named := denying("p", "", nil), denying("p", "", nil)
 	named.NamesKind = true
@@ -70,6 +71,9 @@ func TestProtection(t *testing.T) {
 		"the namespace is in dry-run":    {object: shielded, policies: only(deny), namespace: annotated("mode", "dry-run"), may: map[string]Answer{"p": No}, want: []string{"error " + message}},
 		"its match cannot be evaluated":  {object: shielded, policies: only(denying("p", "", errors.New("no such key"))), may: map[string]Answer{"p": No}, want: []string{"error " + message}},
 		"its evaluation was stopped":     {object: shielded, policies: only(denying("p", "", &lifetime.UndecidedError{Err: errors.New("out of time"), Retry: true})), retry: true, want: []string{`error metadata.annotations[curfew.dev/protect]: bounds.protect of policy "p" cannot be checked: out of time: try again in a second`}},
+		"a copy":                         {object: copied, policies: only(deny), may: map[string]Answer{"p": No}, want: []string{"error " + strings.Replace(message, "annotations[curfew.dev/protect]", "labels[kueue.x-k8s.io/multikueue-origin]", 1)}},
+		"a copy, by MultiKueue":          {object: copied, policies: only(deny), may: map[string]Answer{"p": Yes}},
+		"a copy, as before":              {old: copied, object: job().Label(wellknown.LabelMultiKueueOrigin, "hub").TTL(60).Map(), policies: only(deny)},
 		"a Job template":                 {object: builders.MakeCronJob("ci", "a").JobAnnotation(wellknown.AnnotationProtect, "true").Map(), profile: policy.CronJobProfile, policies: only(deny), may: map[string]Answer{"p": No}, want: []string{"error spec.jobTemplate." + message}},
 		"no profile, no label":           {object: thing("", true), profile: policy.Profiles{}.For(widget), policies: only(deny)},
 		"no profile, a label":            {object: thing("1d", true), profile: policy.Profiles{}.For(widget), policies: only(deny), may: map[string]Answer{"p": No}, want: []string{"error " + message}},

@@ -72,6 +72,7 @@ func Review(request *Request) *Decision {
 		decision.Source = source(request)
 		if request.Operation == Create {
 			decision.Defaults = resolution.Defaulted(request.Facts, request.Scope, request.Now)
+			decision.ByRuntime = byRuntime(request)
 		}
 	}
 	if !request.Facts.IsNamespace() {

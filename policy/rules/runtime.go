@@ -1,6 +1,9 @@
 package rules
 
 import (
+	"fmt"
+	"strings"
+
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/resolution"
@@ -33,6 +36,26 @@ func runtimeStep(facts *policy.Facts, scope *resolution.Scope) *resolution.Step 
 		return step
 	}
 	return nil
+}
+
+// byRuntime announces when the runtime of a new object deletes it: nothing on the object says so.
+func byRuntime(r *Request) string {
+	if r.Facts.Protected() || r.Scope.Mode() == resolution.ModeDryRun {
+		return ""
+	}
+	var when []string
+	for _, outcome := range []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed} {
+		if value := r.Effective.TTL(outcome); value.Source.Level == lifetime.LevelRuntime && value.Set && value.Err == nil && !value.TTL.Never {
+			when = append(when, fmt.Sprintf("%s after it has %s", value.TTL, outcome))
+		}
+	}
+	switch {
+	case len(when) == 0:
+		return ""
+	case len(when) == 2 && r.Effective.Succeeded.TTL == r.Effective.Failed.TTL:
+		when = []string{r.Effective.Failed.TTL.String() + " after it has finished"}
+	}
+	return fmt.Sprintf("runtime %q deletes this %s %s", r.Scope.Runtime.Name, r.Facts.Profile.Kind.Kind, strings.Join(when, ", and "))
 }
 
 // Backfills reports whether a request lets the TTL of a runtime reach what finished before: it sets

@@ -107,6 +107,7 @@ var pipelineRun = &policy.Profile{Name: "pipelinerun", ImmutableDeadline: true, 
 func init() {
 	pipelineRun.Kind.Kind = "PipelineRun"
 	trainJob.Kind.Kind, trainingRuntime.Kind.Kind = "TrainJob", "TrainingRuntime"
+	trainJob.Kind.Group = "trainer.kubeflow.org"
 }
 
 func object(kind string, spec map[string]any, annotations ...string) map[string]any {

@@ -33,11 +33,14 @@ func shortAfterFinished(s *Subject) {
 	if s.Profile.RuntimeOf == "" && !actsOnItself(s) {
 		return
 	}
-	for _, setting := range s.TTLs().Settings() {
-		what := "the " + s.Profile.Kind.Kind
-		if user := s.Profile.RuntimeOf; user != "" {
-			what = "a " + user + " that uses it"
+	what, settings := "the "+s.Profile.Kind.Kind, s.TTLs().Settings()
+	if user := s.Profile.RuntimeOf; user != "" {
+		what = "a " + user + " that uses it"
+		for _, path := range s.Profile.RuntimeTTLs {
+			settings = append(settings, policy.NativeField(s.Object, path).Setting(path))
 		}
+	}
+	for _, setting := range settings {
 		short(s, setting, what)
 	}
 }

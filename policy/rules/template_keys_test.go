@@ -59,6 +59,7 @@ func TestKeysInTemplates(t *testing.T) {
 		{"labels", wellknown.LabelTTL, "1h"}, {"labels", wellknown.LabelTTL, "2020-01-01"},
 	}
 	const trainer, patch = "trainer.kubeflow.org", "spec.runtimePatches[].trainingRuntimeSpec.template."
+	const claim = "spec.volumes[].ephemeral.volumeClaimTemplate.metadata"
 	for _, place := range []struct{ group, kind, metadata, rule string }{
 		{"apps", "Deployment", "spec.template.metadata", podTemplateTTL.Name},
 		{"apps", "StatefulSet", "spec.template.metadata", podTemplateTTL.Name},
@@ -75,6 +76,11 @@ func TestKeysInTemplates(t *testing.T) {
 		{trainer, "TrainingRuntime", "spec.template.spec.replicatedJobs[].template.metadata", forbiddenField.Name},
 		{trainer, "ClusterTrainingRuntime", "spec.template.spec.replicatedJobs[].template.metadata", forbiddenField.Name},
 		{trainer, "TrainJob", "spec", forbiddenField.Name},
+		{"jobset.x-k8s.io", "JobSet", "spec.replicatedJobs[].template.metadata", forbiddenField.Name},
+		{"", "Pod", claim, forbiddenField.Name},
+		{"apps", "Deployment", "spec.template." + claim, forbiddenField.Name},
+		{"batch", "CronJob", "spec.jobTemplate.spec.template." + claim, forbiddenField.Name},
+		{"jobset.x-k8s.io", "JobSet", "spec.replicatedJobs[].template.spec.template." + claim, forbiddenField.Name},
 		{trainer, "TrainJob", patch + "metadata", forbiddenField.Name},
 		{trainer, "TrainJob", patch + "spec.replicatedJobs[].template.metadata", forbiddenField.Name},
 	} {
@@ -124,6 +130,12 @@ func TestKeysInTemplatesSayWhereTheyBelong(t *testing.T) {
 		"a runtime": {"trainer.kubeflow.org", "ClusterTrainingRuntime", "spec.template.metadata.annotations", wellknown.AnnotationTTL, Options{}, forbiddenField,
 			"error spec.template." + at("ttl-after-finished") + ": must not be set: the objects that a TrainJob creates inherit it, and a deleted one is created again: " +
 				"set metadata.annotations[curfew.dev/ttl-after-finished] on the ClusterTrainingRuntime"},
+		"an ephemeral volume": {"batch", "Job", "spec.template.spec.volumes[].ephemeral.volumeClaimTemplate.metadata.labels", wellknown.LabelTTL, Options{}, forbiddenField,
+			"error spec.template.spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.labels[curfew.dev/ttl]: must not be set: " +
+				"the claim of the volume inherits it, and would be deleted while its Pod needs it: set metadata.labels[curfew.dev/ttl] on the Job"},
+		"a native TTL in a JobSet": {"jobset.x-k8s.io", "JobSet", "spec.replicatedJobs[].template.spec", "ttlSecondsAfterFinished", Options{}, forbiddenField,
+			"error spec.replicatedJobs[0].template.spec.ttlSecondsAfterFinished: must not be set: " +
+				"it would delete Jobs one by one, and a deleted one is created again; set spec.ttlSecondsAfterFinished on the JobSet"},
 		"a TrainJob": {"trainer.kubeflow.org", "TrainJob", "spec.labels", wellknown.LabelTTL, Options{}, forbiddenField,
 			"error spec.labels[curfew.dev/ttl]: must not be set: the objects that a TrainJob creates inherit it, and a deleted one is created again: " +
 				"set metadata.labels[curfew.dev/ttl] on the TrainJob"},

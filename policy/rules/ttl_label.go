@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"fmt"
+
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/resolution"
@@ -29,7 +31,13 @@ var ttlLabel = Rule{
 		case s.Now.IsZero():
 			return
 		}
-		check := func(set resolution.BoundSet) error { return s.Scope.CheckLabel(label, s.createdOrNow(), set) }
+		check := func(set resolution.BoundSet) error {
+			err := s.Scope.CheckLabel(label, s.createdOrNow(), set)
+			if lifetime.Violated(err) && !label.At.IsZero() && !label.At.After(s.Now) {
+				return fmt.Errorf("%s is in the past: use a later date", label)
+			}
+			return err
+		}
 		outside(s, &lifetime.Setting{Path: path, Text: text}, check)
 		if check(resolution.EnforcedBounds) != nil || s.expired(label) {
 			return // Rule expired-label names the brake as well.

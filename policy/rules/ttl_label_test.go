@@ -26,6 +26,11 @@ func TestTTLLabel(t *testing.T) {
 		[]string{"error " + path + `: 7d is after latestDate 2026-12-25 of policy "year": use a date up to then`})
 	bounded := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated("max-ttl", "1d"), nil)}
 	equal(t, ask(Request{Scope: bounded}, "2d"), []string{"error " + path + `: 2d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`})
+	equal(t, ask(Request{Scope: bounded}, "2026-12-26"), []string{"error " + path + `: 2026-12-26 is above curfew.dev/max-ttl 1d of namespace "ci": use 2026-12-25T120000Z or earlier`})
+	equal(t, ask(Request{Scope: bounded}, "2026-12-25T120000Z"), nil)
+	longer := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", annotated("min-ttl", "1d"), nil)}
+	equal(t, ask(Request{Scope: longer}, "2026-12-25"), []string{"error " + path + `: 2026-12-25 is below curfew.dev/min-ttl 1d of namespace "ci": use a later date`})
+	equal(t, ask(Request{Scope: longer}, "2020-01-01"), []string{"error " + path + `: 2020-01-01 is in the past: use a later date`})
 	latest.Mode = resolution.ModeWarn
 	equal(t, ask(Request{Scope: &resolution.Scope{Policies: []*resolution.PlatformPolicy{latest}}}, "7d"),
 		[]string{"warning " + path + `: 7d is after latestDate 2026-12-25 of policy "year": use a date up to then`})
@@ -55,7 +60,7 @@ func TestExpiredTTLLabelOutsideTheBounds(t *testing.T) {
 		label           string
 		bounds, expired []string
 	}{
-		"a date below min-ttl": {annotated("min-ttl", "3h"), "2026-12-24", []string{"error " + path + `: 0s is below curfew.dev/min-ttl 3h of namespace "ci": use 3h or more`}, nil},
+		"a date below min-ttl": {annotated("min-ttl", "3h"), "2026-12-24", []string{"error " + path + `: 2026-12-24 is in the past: use a later date`}, nil},
 		"a time below min-ttl": {annotated("min-ttl", "3h"), "1h", []string{"error " + path + `: 1h is below curfew.dev/min-ttl 3h of namespace "ci": use 3h or more`}, nil},
 		"a bound that cannot be read": {annotated("min-ttl", "?"), "1h", []string{"warning " + path + `: cannot be checked, so the object will be kept: ` +
 			`curfew.dev/min-ttl of namespace "ci" cannot be read: "?" is not a duration: ` + durations}, nil},

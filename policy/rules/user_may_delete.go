@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -17,12 +18,10 @@ var userMayDelete = Rule{
 			if access.User != No {
 				continue
 			}
-			verb, of := "the verb delete", cmp.Or(sets.Of, r.Facts.Profile)
-			if of.Resource != "" {
-				verb += " on " + schema.GroupResource{Group: of.Kind.Group, Resource: of.Resource}.String()
-			}
+			of := cmp.Or(sets.Of, r.Facts.Profile)
+			resource := schema.GroupResource{Group: of.Kind.Group, Resource: cmp.Or(of.Resource, strings.ToLower(of.Kind.Kind))}
 			r.add(r.Options.unlessRequired(), sets.Path, sets.Text,
-				sets.does+", but you may not delete it yourself: ask for "+verb+within(r.Facts))
+				sets.does+", but you may not delete it yourself: ask for the verb delete on "+resource.String()+within(r.Facts))
 		}
 	},
 }

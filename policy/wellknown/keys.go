@@ -118,7 +118,7 @@ var NamespaceAnnotations = []string{
 var ObjectKeys = []string{
 	AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationPodTTL, AnnotationActiveDeadline, AnnotationProtect, LabelTTL,
 	AnnotationTTLSource, AnnotationDeadlineSource, AnnotationLabelSource, AnnotationFinishedAt, AnnotationRefreshedAt, AnnotationBackfill,
-	AnnotationDefaultSince,
+	AnnotationDefaultSince, LabelMultiKueueOrigin,
 }
 
 // TemplateKeys are the keys that rules deny in a Pod template, as annotations or as labels: the

@@ -4,7 +4,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // held is a body that reports when it is read, and then makes its reader wait.
@@ -18,7 +20,9 @@ func (h held) Read([]byte) (int, error) {
 
 // S9: whoever has no valid token takes no slot from those who have one, and is told so when all are
 // taken.
-func TestTokensComeBeforeSlots(t *testing.T) {
+func TestTokensComeBeforeSlots(t *testing.T) { synctest.Test(t, testTokensComeBeforeSlots) }
+
+func testTokensComeBeforeSlots(t *testing.T) {
 	router := newRouter(t, &world{})
 	body := held{make(chan struct{}), make(chan struct{})}
 	done := make(chan struct{})
@@ -46,6 +50,37 @@ func TestTokensComeBeforeSlots(t *testing.T) {
 	for range maxInFlight {
 		<-done
 	}
+}
+
+// Requests beyond the limit wait for a slot: a client that sends many at once gets all answers.
+func TestRequestsWaitForASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		router, body := newRouter(t, &world{}), held{make(chan struct{}), make(chan struct{})}
+		codes := make(chan int)
+		send := func(body io.Reader) {
+			request := httptest.NewRequest(http.MethodPost, PathValidate+"?offline=true", body)
+			request.Header.Set("Content-Type", "application/yaml")
+			recorder := httptest.NewRecorder()
+			router.ServeHTTP(recorder, request)
+			codes <- recorder.Code
+		}
+		for range maxInFlight {
+			go send(body)
+			<-body.entered
+		}
+		for range 12 {
+			go send(strings.NewReader(jobYAML))
+		}
+		synctest.Wait()
+		close(body.release)
+		got := map[int]int{}
+		for range maxInFlight + 12 {
+			got[<-codes]++
+		}
+		if got[http.StatusOK] != 12 || got[http.StatusServiceUnavailable] > 0 {
+			t.Errorf("status codes %v", got)
+		}
+	})
 }
 
 // While admission has large objects to review, the HTTP API stands back.

@@ -67,6 +67,11 @@ func New(options Options) (chi.Router, error) {
 		WriteProblem(w, r, http.StatusNotFound, "there is nothing at "+r.URL.Path)
 	})
 	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+			if router.Match(chi.NewRouteContext(), method, r.URL.Path) {
+				w.Header().Add("Allow", method)
+			}
+		}
 		WriteProblem(w, r, http.StatusMethodNotAllowed, r.Method+" is not understood at "+r.URL.Path)
 	})
 	for path, checks := range map[string][]Check{"/healthz": options.Live, "/readyz": options.Ready} {
@@ -191,12 +196,19 @@ func newSlots(limit int64) slots {
 
 func (s slots) of(r *http.Request) *semaphore.Weighted { return s[queryOf(r).offline] }
 
-// limitedInFlight refuses requests beyond a limit.
+// maxWait is how long a request waits for a slot. Connections are bounded, and so are those that
+// wait.
+const maxWait = 2 * time.Second
+
+// limitedInFlight has requests beyond a limit wait, and then refuses them.
 func limitedInFlight(limit int64) func(http.Handler) http.Handler {
 	slots := newSlots(limit)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !slots.of(r).TryAcquire(1) {
+			ctx, cancel := context.WithTimeout(r.Context(), maxWait)
+			err := slots.of(r).Acquire(ctx, 1)
+			cancel()
+			if err != nil {
 				tooBusy(w, r)
 				return
 			}

@@ -89,6 +89,16 @@ func TestRouter(t *testing.T) {
 	}
 }
 
+func TestOtherMethodsNameTheAllowedOnes(t *testing.T) {
+	for path, want := range map[string][]string{"/readyz": {"GET", "HEAD"}, PathValidate: {"POST"}, PathDefault: {"POST"}, PathOpenAPI: {"GET"}} {
+		recorder := httptest.NewRecorder()
+		newRouter(t, &world{}).ServeHTTP(recorder, httptest.NewRequest(http.MethodPut, path, nil))
+		if got := recorder.Header().Values("Allow"); recorder.Code != http.StatusMethodNotAllowed || !slices.Equal(got, want) {
+			t.Errorf("%s: status %d, Allow %q, want %q", path, recorder.Code, got, want)
+		}
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	for name, options := range map[string]Options{
 		"no name":          {Ready: []Check{{"", holds}}},
