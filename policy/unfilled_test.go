@@ -1,13 +1,64 @@
 package policy_test
 
 import (
+	"fmt"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
+
+// Who forges a stamp beside the value of a default is given what the object would be given without
+// both. Any other value stays, as the author's: the stamp alone makes it neither longer nor shorter.
+func TestUnfilled(t *testing.T) {
+	flow := &metav1.OwnerReference{APIVersion: "example.org/v1", Kind: "Flow", Controller: new(true)}
+	stamped := func(source string, change func(*builders.JobWrapper)) *policy.Facts {
+		job := builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationTTLSource, source)
+		change(job)
+		return policy.FactsOfJob(job.Obj())
+	}
+	native := func(seconds int32) func(*builders.JobWrapper) {
+		return func(job *builders.JobWrapper) { job.TTL(seconds) }
+	}
+	child := stamped("namespace/ci", native(86400))
+	child.Owner = flow
+	const field, removed = "ttlSecondsAfterFinished", "curfew.dev/ttl-source=<nil>"
+	for name, test := range map[string]struct {
+		facts *policy.Facts
+		max   string
+		want  []string
+	}{
+		"what the source gives":   {facts: stamped("namespace/ci", native(86400)), want: []string{field + "=86400", "curfew.dev/ttl-source=namespace/ci"}},
+		"… clamped":               {facts: stamped("namespace/ci", native(3600)), max: "1h", want: []string{field + "=3600", "curfew.dev/ttl-source=namespace/ci"}},
+		"… and now not":           {facts: stamped("namespace/ci", native(86400)), max: "1h", want: []string{field + "=3600", "curfew.dev/ttl-source=namespace/ci"}},
+		"… to a child":            {facts: child, want: []string{removed, field + "=<nil>"}},
+		"… beside another value":  {facts: stamped("namespace/ci", func(job *builders.JobWrapper) { job.TTL(86400).Annotation(wellknown.AnnotationTTLFailed, "2d") }), want: []string{"curfew.dev/ttl-source=object", field + "=<nil>"}},
+		"another value":           {facts: stamped("namespace/ci", native(604800)), want: []string{"curfew.dev/ttl-source=object"}},
+		"a bound that moves none": {facts: stamped("namespace/ci", native(604800)), max: "7d", want: []string{"curfew.dev/ttl-source=object"}},
+		"never":                   {facts: stamped("namespace/ci", func(job *builders.JobWrapper) { job.Annotation(wellknown.AnnotationTTL, "never") }), want: []string{"curfew.dev/ttl-source=object"}},
+		"in another form":         {facts: stamped("namespace/ci", func(job *builders.JobWrapper) { job.Annotation(wellknown.AnnotationTTL, "1d") }), want: []string{"curfew.dev/ttl-source=object"}},
+		"of another namespace":    {facts: stamped("namespace/other", native(86400)), want: []string{"curfew.dev/ttl-source=object"}},
+		"of an unknown policy":    {facts: stamped("policy/p", native(86400)), want: []string{"curfew.dev/ttl-source=object"}},
+		"without a value":         {facts: stamped("namespace/ci", func(*builders.JobWrapper) {}), want: []string{field + "=86400", "curfew.dev/ttl-source=namespace/ci"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			annotations := []string{"default-ttl", "1d"}
+			if test.max != "" {
+				annotations = append(annotations, "max-ttl", test.max)
+			}
+			assignments, _ := resolution.FillIn(test.facts, &resolution.Scope{Creating: true, Namespace: namespaceOf(annotations...)}, noon)
+			var got []string
+			for _, one := range assignments {
+				got = append(got, fmt.Sprintf("%s=%v", one.Path[len(one.Path)-1], one.Value))
+			}
+			equal(t, got, test.want)
+		})
+	}
+}
 
 // A default that is changed is the author's; one that is removed leaves its stamp, which says that
 // the object is to have none.

@@ -29,27 +29,25 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 		}
 		return w.restamp(request, append(since, resolution.StampRemovedLabel(request.oldFacts, request.facts, keys...)...))
 	}
-	scope, err := w.scopeOf(ctx, request.facts, request.object, bare(request.facts))
+	facts, object, taken, err := w.unfilled(ctx, request, now)
+	if err != nil {
+		return unreadable(request.facts, err)
+	}
+	scope, err := w.scopeOf(ctx, facts, object, bare(facts))
 	if err != nil {
 		return unreadable(request.facts, err)
 	}
 	scope.Creating = true
-	// The API server asks again where another webhook changed the object in between.
-	if filled, err := w.scopeBeforeDefaults(ctx, request, scope); err != nil {
-		return unreadable(request.facts, err)
-	} else if filled != nil {
-		scope = filled
-	}
 	held, tallied := w.hold(request.facts)
 	scope.Tallied = tallied
-	assignments, effective := resolution.FillIn(request.facts, scope, now)
+	assignments, effective := resolution.FillIn(facts, scope, now)
 	source := ""
 	for _, value := range []resolution.Value{effective.Failed, effective.Succeeded} {
 		if value.Set {
 			source = value.Source.String()
 		}
 	}
-	assignments = append(assignments, held...)
+	assignments = append(resolution.Replace(taken, assignments), held...)
 	return w.assigned(request, append(assignments, since...), source)
 }
 

@@ -41,13 +41,27 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 	scope.Creating = request.creating()
 	snapshot := w.source.store.Snapshot()
 	review := &rules.Request{Scope: scope, Outer: snapshot.BoundingUsers(request.facts.Profile), Below: snapshot.BoundingKind}
-	if request.creating() {
-		if review.Filled, err = w.scopeBeforeDefaults(ctx, request, scope); err != nil {
-			return unreadable(request.facts, err)
-		}
+	if review.Filled, err = w.filled(ctx, request, scope, now); err != nil {
+		return unreadable(request.facts, err)
 	}
 	review.Effective = new(resolution.Resolve(request.facts, scope))
 	return w.decide(ctx, request, review, now)
+}
+
+// filled returns the context in which the defaults of a new object were filled in, where its stamps
+// do not result from the present one: a policy may match by a field that it fills in.
+func (w *Webhooks) filled(ctx context.Context, request *request, scope *resolution.Scope, now time.Time) (*resolution.Scope, error) {
+	if !request.creating() {
+		return nil, nil
+	}
+	if _, forged := resolution.Attested(request.facts, scope); len(forged) == 0 {
+		return nil, nil
+	}
+	facts, object, _, err := w.unfilled(ctx, request, now)
+	if err != nil {
+		return nil, err
+	}
+	return w.scopeOf(ctx, facts, object, false)
 }
 
 // validateNamespace asks the rules about the annotations and the TTL label of a namespace. The

@@ -238,9 +238,11 @@ func (w *walk) reach(from *level) (young, reaches bool) {
 // stamps claim.
 func WithoutDefaults(facts *policy.Facts) []fieldpath.FieldPath {
 	out := Stamped(facts)
+	if _, ok := facts.Annotations[wellknown.AnnotationLabelSource]; ok {
+		out = append(out, fieldpath.FieldPath{"metadata", "annotations", wellknown.AnnotationLabelSource})
+	}
 	if facts.LabelPolicy() != "" {
-		out = append(out, fieldpath.FieldPath{"metadata", "labels", wellknown.LabelTTL},
-			fieldpath.FieldPath{"metadata", "annotations", wellknown.AnnotationLabelSource})
+		out = append(out, fieldpath.FieldPath{"metadata", "labels", wellknown.LabelTTL})
 	}
 	return out
 }
