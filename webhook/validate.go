@@ -48,10 +48,10 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 	return w.decide(ctx, request, review, now)
 }
 
-// filled returns the context in which the defaults of a new object were filled in, where its stamps
-// do not result from the present one: a policy may match by a field that it fills in.
+// filled returns the context in which the defaults of an object were filled in by this request, where
+// its stamps do not result from the present one: a policy may match by a field that it fills in.
 func (w *Webhooks) filled(ctx context.Context, request *request, scope *resolution.Scope, now time.Time) (*resolution.Scope, error) {
-	if !request.creating() {
+	if !request.creating() && !resolution.Marked(request.oldFacts, request.facts) {
 		return nil, nil
 	}
 	if _, forged := resolution.Attested(request.facts, scope); len(forged) == 0 {

@@ -15,15 +15,56 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// filling is a value that admission fills in, and stamps.
+// filling is a value that admission fills in, and stamps: the TTL or the deadline.
 type filling struct {
-	stamp       string
+	stamp string
+	// keys are the annotations, and native the field, that may hold it.
+	keys   []string
+	native func(*policy.Profile) fieldpath.FieldPath
+	// settings are those of an object, and values the effective ones, by outcome.
+	settings    func(*policy.Facts) []*lifetime.Setting
+	values      func(*Effective) []Value
 	assignments func(*policy.Facts, *Effective, *Scope) []Assignment
 }
 
-var fillings = []filling{
-	{wellknown.AnnotationTTLSource, ttlAssignments},
-	{wellknown.AnnotationDeadlineSource, deadlineAssignments},
+var fillings = []filling{{
+	stamp: wellknown.AnnotationTTLSource, keys: wellknown.TTLAnnotations,
+	native: func(of *policy.Profile) fieldpath.FieldPath { return of.TTL },
+	settings: func(facts *policy.Facts) []*lifetime.Setting {
+		own := facts.TTLs()
+		return []*lifetime.Setting{own.For(lifetime.Succeeded), own.For(lifetime.Failed)}
+	},
+	values:      func(e *Effective) []Value { return []Value{e.Succeeded, e.Failed} },
+	assignments: ttlAssignments,
+}, {
+	stamp: wellknown.AnnotationDeadlineSource, keys: []string{wellknown.AnnotationActiveDeadline},
+	native:      func(of *policy.Profile) fieldpath.FieldPath { return of.Deadline },
+	settings:    func(facts *policy.Facts) []*lifetime.Setting { return []*lifetime.Setting{facts.Deadline()} },
+	values:      func(e *Effective) []Value { return []Value{e.Deadline} },
+	assignments: deadlineAssignments,
+}}
+
+// fields are those that may hold the value, without its stamp.
+func (f filling) fields(of *policy.Profile) []fieldpath.FieldPath {
+	var out []fieldpath.FieldPath
+	if native := f.native(of); native != nil {
+		out = append(out, native)
+	}
+	for _, key := range f.keys {
+		out = append(out, annotate(key, "").Path)
+	}
+	return out
+}
+
+// Stamped are the fields of an object that its stamps claim were filled in, including the stamps.
+func Stamped(facts *policy.Facts) []fieldpath.FieldPath {
+	var out []fieldpath.FieldPath
+	for _, each := range fillings {
+		if _, ok := facts.Annotations[each.stamp]; ok {
+			out = append(append(out, each.fields(facts.Profile)...), annotate(each.stamp, "").Path)
+		}
+	}
+	return out
 }
 
 // Unfilled takes out of a new object what an earlier admission call for the same CREATE filled in,
@@ -55,14 +96,14 @@ func (f filling) taken(facts *policy.Facts, giving *Scope) []fieldpath.FieldPath
 	if !ok {
 		return nil
 	}
-	out := []fieldpath.FieldPath{{"metadata", "annotations", f.stamp}}
+	out := []fieldpath.FieldPath{annotate(f.stamp, "").Path}
 	if source, ok := defaultSource(facts.Annotations, f.stamp); ok {
 		giving.alone(facts, source, func(bare *policy.Facts, scope *Scope) {
 			effective := Resolve(bare, scope)
 			out = append(out, carried(facts, f.assignments(bare, &effective, scope))...)
 		})
 	} else if _, annotated := facts.Annotations[wellknown.AnnotationActiveDeadline]; annotated && f.stamp == wellknown.AnnotationDeadlineSource &&
-		text == string(lifetime.LevelObject) && facts.FillsNativeDeadline() && facts.NativeDeadline.Set {
+		text == string(lifetime.LevelObject) && facts.Profile.AnnotatedDeadline && facts.FillsNativeDeadline() && facts.NativeDeadline.Set {
 		out = append(out, facts.Profile.Deadline) // A copy of the annotation.
 	}
 	return out
@@ -73,7 +114,7 @@ func takenLabel(facts *policy.Facts, giving *Scope, now time.Time) []fieldpath.F
 	if lifetime.ParseSource(text).Level != lifetime.LevelPolicy {
 		return nil
 	}
-	out := []fieldpath.FieldPath{{"metadata", "annotations", wellknown.AnnotationLabelSource}}
+	out := []fieldpath.FieldPath{annotate(wellknown.AnnotationLabelSource, "").Path}
 	if source, backfill := facts.ClaimedLabel(); source.Level == lifetime.LevelPolicy && !backfill {
 		giving.alone(facts, source, func(bare *policy.Facts, scope *Scope) {
 			label, said := DefaultLabel(bare, scope, now)
@@ -143,14 +184,26 @@ func lacking(facts *policy.Facts, paths []fieldpath.FieldPath) *policy.Facts {
 	return &out
 }
 
+func includes(paths []fieldpath.FieldPath, path fieldpath.FieldPath) bool {
+	return slices.ContainsFunc(paths, func(one fieldpath.FieldPath) bool { return slices.Equal(one, path) })
+}
+
 // Replace adds to the assignments the removal of each path that none of them sets.
 func Replace(taken []fieldpath.FieldPath, assignments []Assignment) []Assignment {
 	for _, path := range taken {
-		if !slices.ContainsFunc(assignments, func(one Assignment) bool { return slices.Equal(one.Path, path) }) {
-			assignments = append(assignments, Assignment{Path: path})
-		}
+		assignments = Override([]Assignment{{Path: path}}, assignments)
 	}
 	return assignments
+}
+
+// Override returns some assignments, and those before of other paths.
+func Override(before, by []Assignment) []Assignment {
+	for _, one := range before {
+		if !slices.ContainsFunc(by, func(other Assignment) bool { return slices.Equal(one.Path, other.Path) }) {
+			by = append(by, one)
+		}
+	}
+	return by
 }
 
 // Attested returns the facts of a new object without the stamps that admission would not write in
@@ -185,62 +238,6 @@ func (f filling) stays(facts *policy.Facts, scope *Scope) bool {
 	effective := Resolve(without, scope)
 	assignments := Replace(taken, f.assignments(without, &effective, scope))
 	return len(carried(facts, assignments)) == len(assignments)
-}
-
-// Outdated are the stamps whose value an update changes: it is no longer the default that the stamp
-// names. A value that is removed keeps its stamp, which then means that the object has none.
-func Outdated(old, updated *policy.Facts) []string {
-	var out []string
-	before, after := old.TTLs(), updated.TTLs()
-	if _, ok := defaultSource(old.Annotations, wellknown.AnnotationTTLSource); ok && !after.Empty() {
-		for _, outcome := range []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed} {
-			if !sameTTL(before.For(outcome), after.For(outcome)) {
-				out = append(out, wellknown.AnnotationTTLSource)
-				break
-			}
-		}
-	}
-	_, ok := defaultSource(old.Annotations, wellknown.AnnotationDeadlineSource)
-	if deadline := updated.Deadline(); ok && deadline != nil && !sameTTL(old.Deadline(), deadline) {
-		out = append(out, wellknown.AnnotationDeadlineSource)
-	}
-	return out
-}
-
-func sameTTL(a, b *lifetime.Setting) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Err == nil && b.Err == nil && a.TTL == b.TTL || a.Path == b.Path && a.Text == b.Text
-}
-
-// Restamp changes these stamps to name the object itself.
-func Restamp(old, updated *policy.Facts) []Assignment {
-	var out []Assignment
-	for _, key := range Outdated(old, updated) {
-		out = append(out, stamp(updated, key, string(lifetime.LevelObject))...)
-	}
-	return out
-}
-
-// Stamped are the fields of an object that its stamps claim were filled in, including the stamps.
-func Stamped(facts *policy.Facts) []fieldpath.FieldPath {
-	var out []fieldpath.FieldPath
-	add := func(native fieldpath.FieldPath, keys ...string) {
-		if native != nil {
-			out = append(out, native)
-		}
-		for _, key := range keys {
-			out = append(out, fieldpath.FieldPath{"metadata", "annotations", key})
-		}
-	}
-	if _, ok := facts.Annotations[wellknown.AnnotationTTLSource]; ok {
-		add(facts.Profile.TTL, append([]string{wellknown.AnnotationTTLSource}, wellknown.TTLAnnotations...)...)
-	}
-	if _, ok := facts.Annotations[wellknown.AnnotationDeadlineSource]; ok {
-		add(facts.Profile.Deadline, wellknown.AnnotationDeadlineSource, wellknown.AnnotationActiveDeadline)
-	}
-	return out
 }
 
 // carried are the paths of the assignments that an object has already.
