@@ -104,17 +104,22 @@ func replacedDeadline(old, updated *policy.Facts) []fieldpath.FieldPath {
 	}
 }
 
-// dropped reports whether an update removes the value, for an outcome. The deadline of an object that
-// runs is only Curfew's to fill in where it was before.
+// dropped reports whether an update removes a field of the value, or the value for an outcome. The
+// deadline of an object that runs is only Curfew's to fill in where it was before.
 func (f filling) dropped(old, updated *policy.Facts) bool {
+	if _, stamped := old.Annotations[f.stamp]; !stamped && f.stamp == wellknown.AnnotationDeadlineSource {
+		return false
+	}
 	before, after := f.settings(old), f.settings(updated)
-	_, stamped := old.Annotations[f.stamp]
 	for i := range before {
 		if before[i] != nil && after[i] == nil {
-			return stamped || f.stamp == wellknown.AnnotationTTLSource
+			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(f.fields(old.Profile), func(path fieldpath.FieldPath) bool {
+		absent := Assignment{Path: path}
+		return !carries(old, absent) && carries(updated, absent)
+	})
 }
 
 // Drops reports whether an update removes a value, see [Refill].

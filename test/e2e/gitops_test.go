@@ -24,7 +24,7 @@ var gitOps = []struct {
 		`{spec: {ttlSecondsAfterFinished: 7200}}`, `{metadata: {annotations: {curfew.dev/ttl-after-finished: 2h}}}`, `{metadata: {annotations: {curfew.dev/ttl-after-failed: 2d}}}`,
 		`{spec: {activeDeadlineSeconds: 3000}}`, `{metadata: {annotations: {curfew.dev/ttl-after-succeeded: 3h}}, spec: {activeDeadlineSeconds: 9000}}`,
 	}},
-	{"pod", `{apiVersion: v1, kind: Pod, spec: {restartPolicy: Never, nodeName: none, containers: [{name: main, image: "busybox:1.37"}]}}`, []string{
+	{"pod", `{apiVersion: v1, kind: Pod, spec: {restartPolicy: Never, nodeSelector: {e2e: none}, containers: [{name: main, image: "busybox:1.37"}]}}`, []string{
 		`{metadata: {annotations: {curfew.dev/ttl-after-finished: 2h}}}`, `{metadata: {annotations: {curfew.dev/ttl-after-failed: 2d}}}`,
 	}},
 	{"jobset", `{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, spec: {suspend: true, ` + replicatedJobs + `}}`, []string{
