@@ -153,7 +153,7 @@ func TestRestampOfADeadlineInAnotherField(t *testing.T) {
 			slices.Sort(test.want)
 			equal(t, text(assignments), test.want)
 			slices.Sort(test.fill)
-			equal(t, text(resolution.Refill(old, updated, &resolution.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "3h")})), test.fill)
+			equal(t, text(resolution.Refill(nil, old, updated, &resolution.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "3h")})), test.fill)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/wellknown"
@@ -34,7 +35,7 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 	if err != nil {
 		return unreadable(request.facts, err)
 	}
-	scope, err := w.scopeOf(ctx, facts, object, bare(facts))
+	scope, err := w.scopeOf(ctx, platform.Whole(facts, object), bare(facts))
 	if err != nil {
 		return unreadable(request.facts, err)
 	}
@@ -57,13 +58,13 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 func (w *Webhooks) restamp(ctx context.Context, request *request, since []resolution.Assignment) answer {
 	restamped, facts := resolution.Restamp(request.oldFacts, request.facts)
 	if resolution.Drops(request.oldFacts, facts) {
-		scope, err := w.scopeOf(ctx, facts, request.object, false)
+		scope, err := w.scopeOf(ctx, platform.Whole(facts, request.object), false)
 		if err != nil {
 			return unreadable(request.facts, err)
 		}
 		scope.Creating, scope.Tallied = true, tally.Held(facts)
-		if filled := resolution.Refill(request.oldFacts, facts, scope); len(filled) > 0 {
-			return w.assigned(request, append(resolution.Override(restamped, filled), since...), "")
+		if filled := resolution.Refill(restamped, request.oldFacts, facts, scope); len(filled) > 0 {
+			return w.assigned(request, append(filled, since...), "")
 		}
 	}
 	switch {

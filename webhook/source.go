@@ -107,13 +107,8 @@ func (w *Webhooks) limited(ctx context.Context) (context.Context, context.Cancel
 	return context.WithValue(limit, reviewKey{}, until), cancel
 }
 
-// scopeOf returns the context of an object, given as facts and as decoded JSON. See [inUse] for
-// bare objects.
-func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, bare bool) (*resolution.Scope, error) {
-	return w.scope(ctx, platform.Whole(facts, object), bare)
-}
-
-func (w *Webhooks) scope(ctx context.Context, of *platform.Subject, bare bool) (*resolution.Scope, error) {
+// scopeOf returns the context of an object. See [inUse] for bare objects.
+func (w *Webhooks) scopeOf(ctx context.Context, of *platform.Subject, bare bool) (*resolution.Scope, error) {
 	var from platform.Source = w.source
 	facts := of.Facts
 	if bare {
@@ -273,7 +268,7 @@ func (w *Webhooks) unfilled(ctx context.Context, request *request, now time.Time
 	of := platform.Whole(request.facts, without)
 	of.Giving = true
 	// The earlier call may have been for a bare object.
-	giving, err := w.scope(ctx, of, bare(policy.FactsOfObjectContext(ctx, request.facts.Profile, without)))
+	giving, err := w.scopeOf(ctx, of, bare(policy.FactsOfObjectContext(ctx, request.facts.Profile, without)))
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/references"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
@@ -34,7 +35,7 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 	if request.facts.Deleting {
 		return untouched()
 	}
-	scope, err := w.scopeOf(ctx, request.facts, request.object, request.creating() && bare(request.facts))
+	scope, err := w.scopeOf(ctx, platform.Whole(request.facts, request.object), request.creating() && bare(request.facts))
 	if err != nil {
 		return unreadable(request.facts, err)
 	}
@@ -61,7 +62,7 @@ func (w *Webhooks) filled(ctx context.Context, request *request, scope *resoluti
 	if err != nil {
 		return nil, err
 	}
-	return w.scopeOf(ctx, facts, object, false)
+	return w.scopeOf(ctx, platform.Whole(facts, object), false)
 }
 
 // validateNamespace asks the rules about the annotations and the TTL label of a namespace. The
@@ -71,7 +72,7 @@ func (w *Webhooks) validateNamespace(ctx context.Context, request *request, now 
 	if request.facts.Deleting {
 		return untouched()
 	}
-	scope, err := w.scopeOf(ctx, request.facts, request.object, false)
+	scope, err := w.scopeOf(ctx, platform.Whole(request.facts, request.object), false)
 	if err != nil {
 		return unreadable(request.facts, err)
 	}

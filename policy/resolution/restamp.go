@@ -127,10 +127,11 @@ func Drops(old, updated *policy.Facts) bool {
 	return slices.ContainsFunc(fillings, func(each filling) bool { return each.dropped(old, updated) })
 }
 
-// Refill fills in what an update removes, like at creation; what the update leaves of a value has to
+// Refill adds to what an update needs besides the values that it removes, filled in like at creation,
+// or returns nothing. What the update leaves of a value has to
 // be what would be filled in. A default that was removed comes back as it was if another one is shorter
 // now, or if the kind allows no other: it is not the author who removes what a tool replaces.
-func Refill(old, updated *policy.Facts, scope *Scope) []Assignment {
+func Refill(restamped []Assignment, old, updated *policy.Facts, scope *Scope) []Assignment {
 	var out []Assignment
 	for _, each := range fillings {
 		if !each.dropped(old, updated) {
@@ -149,9 +150,12 @@ func Refill(old, updated *policy.Facts, scope *Scope) []Assignment {
 		if each.shortens(old, &effective) {
 			filled = each.asBefore(old)
 		}
-		out = append(out, Override(stamp(updated, each.stamp, ""), filled)...)
+		out = append(out, override(stamp(updated, each.stamp, ""), filled)...)
 	}
-	return out
+	if len(out) == 0 {
+		return nil
+	}
+	return override(restamped, out)
 }
 
 // shortens reports whether the effective values are shorter than a default that the object had.

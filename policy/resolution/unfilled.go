@@ -56,8 +56,8 @@ func (f filling) fields(of *policy.Profile) []fieldpath.FieldPath {
 	return out
 }
 
-// Stamped are the fields of an object that its stamps claim were filled in, including the stamps.
-func Stamped(facts *policy.Facts) []fieldpath.FieldPath {
+// stampedFields are the fields of an object that its stamps claim were filled in, including the stamps.
+func stampedFields(facts *policy.Facts) []fieldpath.FieldPath {
 	var out []fieldpath.FieldPath
 	for _, each := range fillings {
 		if _, ok := facts.Annotations[each.stamp]; ok {
@@ -191,13 +191,13 @@ func includes(paths []fieldpath.FieldPath, path fieldpath.FieldPath) bool {
 // Replace adds to the assignments the removal of each path that none of them sets.
 func Replace(taken []fieldpath.FieldPath, assignments []Assignment) []Assignment {
 	for _, path := range taken {
-		assignments = Override([]Assignment{{Path: path}}, assignments)
+		assignments = override([]Assignment{{Path: path}}, assignments)
 	}
 	return assignments
 }
 
-// Override returns some assignments, and those before of other paths.
-func Override(before, by []Assignment) []Assignment {
+// override returns some assignments, and those before of other paths.
+func override(before, by []Assignment) []Assignment {
 	for _, one := range before {
 		if !slices.ContainsFunc(by, func(other Assignment) bool { return slices.Equal(one.Path, other.Path) }) {
 			by = append(by, one)

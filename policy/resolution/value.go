@@ -237,7 +237,7 @@ func (w *walk) reach(from *level) (young, reaches bool) {
 // WithoutDefaults are the fields that a new object had not yet when admission filled in what its
 // stamps claim.
 func WithoutDefaults(facts *policy.Facts) []fieldpath.FieldPath {
-	out := Stamped(facts)
+	out := stampedFields(facts)
 	if _, ok := facts.Annotations[wellknown.AnnotationLabelSource]; ok {
 		out = append(out, fieldpath.FieldPath{"metadata", "annotations", wellknown.AnnotationLabelSource})
 	}
