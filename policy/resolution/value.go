@@ -157,9 +157,8 @@ func stamped(facts *policy.Facts, scope *Scope) bool {
 	return ok && !scope.Creating && lifetime.ParseSource(text).Level != lifetime.LevelRuntime
 }
 
-// takenAway is the value of an object whose TTL was removed: none. Where a max-ttl applies,
-// admission rejects the removal, and the controller keeps and reports an object that bypassed
-// admission.
+// takenAway is the value of an object whose TTL was removed past admission, which would have filled
+// in a default again: none. Where a max-ttl applies, the controller reports that it keeps the object.
 func takenAway(facts *policy.Facts, scope *Scope) Value {
 	limit := scope.BoundsFor(facts, EnforcedBounds).TTL.Max
 	if limit == nil {
