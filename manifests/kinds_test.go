@@ -95,7 +95,7 @@ var kindRequests = map[string]request{
 	"JobSet in Curfew's own namespace":         {resource: "jobsets", new: "{spec: {ttlSecondsAfterFinished: 0}}", namespace: "in-use own", wants: none},
 	"JobSet, suspended, in use":                {resource: "jobsets", old: "{spec: {suspend: false, ttlSecondsAfterFinished: 5}}", new: "{spec: {suspend: true, ttlSecondsAfterFinished: 5}}", namespace: "in-use", wants: none},
 	"JobSet, TTL changed, in use":              {resource: "jobsets", old: "{spec: {ttlSecondsAfterFinished: 6}}", new: "{spec: {ttlSecondsAfterFinished: 5}}", namespace: "in-use", wants: "- validate.jobsets.jobset.x-k8s.io.curfew.dev"},
-	"JobSet, TTL taken away":                   {resource: "jobsets", old: "{spec: {ttlSecondsAfterFinished: 6}}", new: "{spec: {}}", wants: "- validate-marked.jobsets.jobset.x-k8s.io.curfew.dev"},
+	"JobSet, TTL taken away":                   {resource: "jobsets", old: "{spec: {ttlSecondsAfterFinished: 6}}", new: "{spec: {}}", wants: "changed-defaults-4.kinds.curfew.dev validate-marked.jobsets.jobset.x-k8s.io.curfew.dev"},
 	"JobSet, annotation of others comes":       {resource: "jobsets", old: "{metadata: {name: a, annotations: {curfew.dev/protect: 'true'}}}", new: "{metadata: {name: a, annotations: {curfew.dev/protect: 'true', a: b}}}", wants: none},
 	"plain TrainJob":                           {resource: "trainjobs", new: "{spec: {runtimeRef: {name: torch}, activeDeadlineSeconds: 5}}", wants: none},
 	"TrainJob, resumed":                        {resource: "trainjobs", old: "{spec: {suspend: true}}", new: "{spec: {suspend: false}}", namespace: "in-use", wants: none},

@@ -272,7 +272,7 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 		want      string
 		filled    []string
 	}{
-		"before a default":   {profile: &both, text: "8h", namespace: []string{"default-deadline", "1h"}, want: "8h object", filled: []string{"spec.timeouts.pipeline=8h0m0s"}},
+		"before a default":   {profile: &both, text: "8h", namespace: []string{"default-deadline", "1h"}, want: "8h object", filled: []string{"spec.timeouts.pipeline=8h0m0s", "metadata.annotations.curfew.dev/deadline-source=object"}},
 		"set already":        {profile: &both, own: "8h0m0s", text: "8h", want: "8h object"},
 		"outside the bounds": {profile: &both, text: "8h", namespace: []string{"max-deadline", "1h"}, want: "unusable object"},
 		"in dry-run":         {profile: &both, text: "8h", namespace: []string{"mode", "dry-run"}, want: "8h object"},

@@ -114,7 +114,7 @@ func TestForgedStampOfALabel(t *testing.T) {
 		"as if it existed":      {label: "30d", stamp: "policy/p 30d backfill", removed: true},
 		"it claims nothing":     {label: "1d", stamp: "object"},
 		"in dry-run":            {label: "1d", stamp: "policy/p 1d", namespace: dryRun},
-		"beside another label":  {label: "1d", stamp: "policy/p 30d"},
+		"beside another label":  {label: "1d", stamp: "policy/p 30d", removed: true},
 		"its label was removed": {stamp: "policy/q 30d"},
 	} {
 		job := builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationLabelSource, c.stamp)

@@ -50,7 +50,7 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 		"a forged stamp": {policy.FactsOfJob(plain().TTL(3600).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Obj()),
 			[]policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline}, []string{"curfew.dev/ttl-source=object"}},
 		"an annotation is copied": {factsOf(trainJob, wellknown.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL},
-			[]string{"activeDeadlineSeconds=3600", "curfew.dev/ttl=7d", byLabel}},
+			[]string{"activeDeadlineSeconds=3600", "curfew.dev/deadline-source=object", "curfew.dev/ttl=7d", byLabel}},
 		"an annotation is not copied": {factsOf(trainJob, wellknown.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL, policy.TriggerDeadline}, []string{"curfew.dev/ttl=7d", byLabel}},
 	} {
 		t.Run(name, func(t *testing.T) {

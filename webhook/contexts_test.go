@@ -3,6 +3,7 @@ package webhook
 import (
 	"testing"
 
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/test/contexts"
 )
 
@@ -14,7 +15,7 @@ func TestContexts(t *testing.T) {
 			facts, object := test.Facts(t, w.webhooks.source.store.Snapshot())
 			for _, bare := range []bool{false, true} {
 				before := w.count(t, "curfew_admission_policy_errors_total")
-				scope, err := w.webhooks.scopeOf(t.Context(), facts, object, bare)
+				scope, err := w.webhooks.scopeOf(t.Context(), platform.Whole(facts, object), bare)
 				if err != nil {
 					t.Fatal(err)
 				}

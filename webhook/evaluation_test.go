@@ -106,7 +106,7 @@ func TestEvaluationsEndWithTheReview(t *testing.T) {
 		if over {
 			end()
 		}
-		scope, err := w.webhooks.scopeOf(ctx, facts, job, false)
+		scope, err := w.webhooks.scopeOf(ctx, platform.Whole(facts, job), false)
 		if err != nil || ctx.Err() != nil {
 			t.Fatalf("errors %v and %v, want none: the review's time is not over", err, ctx.Err())
 		}

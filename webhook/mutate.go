@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/webhook/wire"
 )
 
 // mutate fills in defaults of a new object, and gives a Pod that a PodTally counts its finalizer.
-// On UPDATE it corrects the stamp of a changed default, and records that a TTL label is removed. On
-// both it keeps the stamp of a runtime.
+// On UPDATE it corrects the stamp of a changed default, fills in again what is removed, and records
+// that a TTL label is removed. On both it keeps the stamp of a runtime.
 func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()
@@ -27,47 +29,57 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 		if w.RuleOptions().KyvernoLabel {
 			keys = append(keys, wellknown.LabelKyvernoTTL)
 		}
-		return w.restamp(request, append(since, resolution.StampRemovedLabel(request.oldFacts, request.facts, keys...)...))
+		return w.restamp(ctx, request, append(since, resolution.StampRemovedLabel(request.oldFacts, request.facts, keys...)...))
 	}
-	scope, err := w.scopeOf(ctx, request.facts, request.object, bare(request.facts))
+	facts, object, taken, err := w.unfilled(ctx, request, now)
+	if err != nil {
+		return unreadable(request.facts, err)
+	}
+	scope, err := w.scopeOf(ctx, platform.Whole(facts, object), bare(facts))
 	if err != nil {
 		return unreadable(request.facts, err)
 	}
 	scope.Creating = true
-	// The API server asks again where another webhook changed the object in between.
-	if filled, err := w.scopeBeforeDefaults(ctx, request, scope); err != nil {
-		return unreadable(request.facts, err)
-	} else if filled != nil {
-		scope = filled
-	}
 	held, tallied := w.hold(request.facts)
 	scope.Tallied = tallied
-	assignments, effective := resolution.FillIn(request.facts, scope, now)
+	assignments, effective := resolution.FillIn(facts, scope, now)
 	source := ""
 	for _, value := range []resolution.Value{effective.Failed, effective.Succeeded} {
 		if value.Set {
 			source = value.Source.String()
 		}
 	}
-	assignments = append(assignments, held...)
+	assignments = append(resolution.Replace(taken, assignments), held...)
 	return w.assigned(request, append(assignments, since...), source)
 }
 
-// restamp makes the object the source of a default that is changed.
-func (w *Webhooks) restamp(request *request, since []resolution.Assignment) answer {
-	assignments := resolution.Restamp(request.oldFacts, request.facts)
-	if len(assignments) == 0 {
-		if len(since) == 0 {
-			return untouched()
+// restamp makes the object the source of a default that is changed, and fills in again what is
+// removed.
+func (w *Webhooks) restamp(ctx context.Context, request *request, since []resolution.Assignment) answer {
+	restamped, facts := resolution.Restamp(request.oldFacts, request.facts)
+	if resolution.Drops(request.oldFacts, facts) {
+		scope, err := w.scopeOf(ctx, platform.Whole(facts, request.object), false)
+		if err != nil {
+			return unreadable(request.facts, err)
 		}
+		scope.Creating, scope.Tallied = true, tally.Held(facts)
+		if filled := resolution.Refill(restamped, request.oldFacts, facts, scope); len(filled) > 0 {
+			return w.assigned(request, append(filled, since...), "")
+		}
+	}
+	switch {
+	case len(restamped) > 0:
+		out := w.assigned(request, append(restamped, since...), "")
+		if out.err == nil {
+			out.outcome = outcomeAllowed
+			out.response.AuditAnnotations = audit(outcomeAllowed, nil, string(lifetime.LevelObject))
+		}
+		return out
+	case len(since) > 0:
 		return w.assigned(request, since, "")
+	default:
+		return untouched()
 	}
-	out := w.assigned(request, append(assignments, since...), "")
-	if out.err == nil {
-		out.outcome = outcomeAllowed
-		out.response.AuditAnnotations = audit(outcomeAllowed, nil, string(lifetime.LevelObject))
-	}
-	return out
 }
 
 // assigned answers with the patch for some assignments. A patch that does not apply is not sent:

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
@@ -109,14 +107,13 @@ func (w *Webhooks) limited(ctx context.Context) (context.Context, context.Cancel
 	return context.WithValue(limit, reviewKey{}, until), cancel
 }
 
-// scopeOf returns the context of an object, given as facts and as decoded JSON. See [inUse] for
-// bare objects.
-func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, bare bool) (*resolution.Scope, error) {
+// scopeOf returns the context of an object. See [inUse] for bare objects.
+func (w *Webhooks) scopeOf(ctx context.Context, of *platform.Subject, bare bool) (*resolution.Scope, error) {
 	var from platform.Source = w.source
+	facts := of.Facts
 	if bare {
 		from = &inUse{w.source, facts.IsPod(), facts.Profile.Kind.GroupKind()}
 	}
-	of := platform.Whole(facts, object)
 	of.Evaluating = w.evaluating
 	of.Until, _ = ctx.Value(reviewKey{}).(context.Context)
 	found, err := platform.ContextOf(ctx, from, of)
@@ -260,36 +257,24 @@ func (w *Webhooks) hold(pod *policy.Facts) (out []resolution.Assignment, want bo
 	return append(out, resolution.Assignment{Path: path, Value: finalizers}), want
 }
 
-// scopeBeforeDefaults returns the context of a new object before its defaults were filled in, if
-// its stamps do not result from its present context: a policy may match by the field that it fills
-// in. It returns nil if they do not result from that either.
-func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, scope *resolution.Scope) (*resolution.Scope, error) {
-	_, forged := resolution.Attested(request.facts, scope)
-	if len(forged) == 0 {
-		return nil, nil
+// unfilled takes out of a new object what an earlier call filled in (see [resolution.Unfilled]), and
+// returns its facts, the object and the fields that it took out.
+func (w *Webhooks) unfilled(ctx context.Context, request *request, now time.Time) (*policy.Facts, map[string]any, []fieldpath.FieldPath, error) {
+	claimed := resolution.WithoutDefaults(request.facts)
+	if len(claimed) == 0 {
+		return request.facts, request.object, nil, nil
 	}
-	object := runtime.DeepCopyJSON(request.object)
-	for _, path := range resolution.Stamped(request.facts) {
-		if len(path) > 1 {
-			unstructured.RemoveNestedField(object, path...)
-		}
-	}
-	if metadata, ok := object["metadata"].(map[string]any); ok {
-		if annotations, ok := metadata["annotations"].(map[string]any); ok && len(annotations) == 0 {
-			delete(metadata, "annotations")
-		}
-	}
-	facts := policy.FactsOfObjectContext(ctx, request.facts.Profile, object)
-	facts.Namespace = request.facts.Namespace
-	filled, err := w.scopeOf(ctx, facts, object, false)
+	without := platform.Without(request.object, claimed)
+	of := platform.Whole(request.facts, without)
+	of.Giving = true
+	// The earlier call may have been for a bare object.
+	giving, err := w.scopeOf(ctx, of, bare(policy.FactsOfObjectContext(ctx, request.facts.Profile, without)))
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	filled.Creating = true
-	if _, left := resolution.Attested(request.facts, filled); len(left) == len(forged) {
-		return nil, nil
-	}
-	return filled, nil
+	giving.Creating = true
+	facts, taken := resolution.Unfilled(request.facts, giving, now)
+	return facts, platform.Without(request.object, taken), taken, nil
 }
 
 // stampTime is the API server's time, or zero if it is not known.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/references"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
@@ -34,20 +35,34 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 	if request.facts.Deleting {
 		return untouched()
 	}
-	scope, err := w.scopeOf(ctx, request.facts, request.object, request.creating() && bare(request.facts))
+	scope, err := w.scopeOf(ctx, platform.Whole(request.facts, request.object), request.creating() && bare(request.facts))
 	if err != nil {
 		return unreadable(request.facts, err)
 	}
 	scope.Creating = request.creating()
 	snapshot := w.source.store.Snapshot()
 	review := &rules.Request{Scope: scope, Outer: snapshot.BoundingUsers(request.facts.Profile), Below: snapshot.BoundingKind}
-	if request.creating() {
-		if review.Filled, err = w.scopeBeforeDefaults(ctx, request, scope); err != nil {
-			return unreadable(request.facts, err)
-		}
+	if review.Filled, err = w.filled(ctx, request, scope, now); err != nil {
+		return unreadable(request.facts, err)
 	}
 	review.Effective = new(resolution.Resolve(request.facts, scope))
 	return w.decide(ctx, request, review, now)
+}
+
+// filled returns the context in which the defaults of an object were filled in by this request, where
+// its stamps do not result from the present one: a policy may match by a field that it fills in.
+func (w *Webhooks) filled(ctx context.Context, request *request, scope *resolution.Scope, now time.Time) (*resolution.Scope, error) {
+	if !request.creating() && !resolution.Marked(request.oldFacts, request.facts) {
+		return nil, nil
+	}
+	if _, forged := resolution.Attested(request.facts, scope); len(forged) == 0 {
+		return nil, nil
+	}
+	facts, object, _, err := w.unfilled(ctx, request, now)
+	if err != nil {
+		return nil, err
+	}
+	return w.scopeOf(ctx, platform.Whole(facts, object), false)
 }
 
 // validateNamespace asks the rules about the annotations and the TTL label of a namespace. The
@@ -57,7 +72,7 @@ func (w *Webhooks) validateNamespace(ctx context.Context, request *request, now 
 	if request.facts.Deleting {
 		return untouched()
 	}
-	scope, err := w.scopeOf(ctx, request.facts, request.object, false)
+	scope, err := w.scopeOf(ctx, platform.Whole(request.facts, request.object), false)
 	if err != nil {
 		return unreadable(request.facts, err)
 	}

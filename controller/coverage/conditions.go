@@ -114,10 +114,26 @@ func (k *kind) mayGetDefault() string {
 	return out
 }
 
-// wasDefaulted asks whether the object of an update carries the stamp of a default, which a changed
-// value removes.
-const wasDefaulted = `["` + wellknown.AnnotationTTLSource + `", "` + wellknown.AnnotationDeadlineSource + `"].exists(k,
-  oldObject.?metadata.?annotations[?k].orValue("` + string(lifetime.LevelObject) + `") != "` + string(lifetime.LevelObject) + `")`
+// mayChangeDefault asks whether the object of an update carries the stamp of a default, or of a
+// deadline that Curfew may have copied, or loses a TTL, which is filled in again.
+func (k *kind) mayChangeDefault() string {
+	const had, lost = "oldObject.?metadata.?annotations[?k].hasValue()", "!object.?metadata.?annotations[?k].hasValue()"
+	terms := []string{
+		fmt.Sprintf("oldObject.?metadata.?annotations[?%q].orValue(%q) != %[2]q", wellknown.AnnotationTTLSource, lifetime.LevelObject),
+		fmt.Sprintf("oldObject.?metadata.?annotations[?%q].hasValue()", wellknown.AnnotationDeadlineSource),
+		quoted(wellknown.TTLAnnotations) + ".exists(k, " + had + " && " + lost + ")",
+	}
+	for _, path := range []fieldpath.FieldPath{k.TTL, k.TTLSucceeded, k.TTLFailed} {
+		if path != nil && k.schema.Has(path) {
+			at := node{now: "object", old: "oldObject"}
+			for _, name := range path {
+				at = at.field(name)
+			}
+			terms = append(terms, at.old+".hasValue() && !"+at.now+".hasValue()")
+		}
+	}
+	return anyOf(terms)
+}
 
 // valueChanges asks whether an update changes a Curfew key on the object, or a native field that
 // may hold a default.

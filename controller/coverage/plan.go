@@ -140,7 +140,7 @@ func (p *plan) kind(in *Input, k *kind) {
 		return // It never gets a default.
 	}
 	p.mutating = append(p.mutating, in.entry("changed-defaults", k.rule(admissionv1.Update), nil,
-		admissionv1.MatchCondition{Name: "a-default-was-filled-in", Expression: wasDefaulted},
+		admissionv1.MatchCondition{Name: "may-change-a-default", Expression: k.mayChangeDefault()},
 		admissionv1.MatchCondition{Name: "its-value-changes", Expression: k.valueChanges()}))
 	if k.ClusterScoped {
 		p.mutating = append(p.mutating, in.entry("defaults-cluster", create, nil, k.mayBeDefaulted()))

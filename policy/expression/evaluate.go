@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/resolution"
@@ -168,6 +170,24 @@ func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, vari
 		errs = append(errs, failed...)
 	}
 	return out, errs
+}
+
+// Giving are the policies of an object's kind in a namespace, whether they match the object or not:
+// the bounds of all, and what those that the object's stamps name give to an object like it.
+func Giving(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables) []*resolution.PlatformPolicy {
+	var out []*resolution.PlatformPolicy
+	for _, p := range policies {
+		said := &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode, Bounds: p.Bounds, LatestDate: p.LatestDate}
+		if facts.StampedBy(func(name string) bool { return name == p.Name }) {
+			of := *p
+			of.match = match{kinds: p.match.kinds, namespaces: p.match.namespaces, labels: labels.Everything()}
+			if given, gives, _ := of.For(ctx, facts, variables); gives {
+				said = given
+			}
+		}
+		out = append(out, said)
+	}
+	return out
 }
 
 // questions are the defaults that only the first policy that sets one decides.

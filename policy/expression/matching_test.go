@@ -135,12 +135,13 @@ func consequences(facts *policy.Facts, scope *resolution.Scope) map[string]any {
 			warnBelow = p.WarnBelow
 		}
 	}
+	unfilled, _ := resolution.Unfilled(facts, scope, epoch)
 	return map[string]any{
 		"assignments": assignments, "filled": filled, "effective": effective, "trial": resolution.ResolveTrial(facts, scope), "told": resolution.Defaulted(facts, scope, epoch),
 		"label": label, "label's source": source,
 		"bounds": fmt.Sprintf("%+v", bounded(scope.Policies)), "enforced": scope.BoundsFor(facts, resolution.EnforcedBounds), "outer": scope.BoundsFor(facts, resolution.AllBounds),
 		"own label": fmt.Sprint(scope.CheckLabel(own, epoch, resolution.EnforcedBounds)), "warnBelow": warnBelow,
-		"unfilled": resolution.Unfilled(facts, scope), "defaulted label": resolution.DefaultedLabel(facts, scope, epoch),
+		"unfilled": unfilled, "defaulted label": resolution.DefaultedLabel(facts, scope, epoch),
 	}
 }
 

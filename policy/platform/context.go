@@ -34,6 +34,8 @@ type Subject struct {
 	Evaluating time.Duration
 	// Until ends evaluations as well, for several objects together; nil: nothing else does.
 	Until context.Context
+	// Giving asks for all policies of the object's kind, see [expression.Giving].
+	Giving bool
 	// LabelOnly asks only for the bounds of the TTL label: no defaults, no TTL of a runtime.
 	LabelOnly bool
 }
@@ -102,7 +104,9 @@ func ContextOf(ctx context.Context, source Source, object *Subject) (*Context, e
 	}
 	evaluating, cancel := object.limited(ctx)
 	defer cancel()
-	if object.LabelOnly {
+	if object.Giving {
+		out.Policies = expression.Giving(evaluating, policies, facts, variables)
+	} else if object.LabelOnly {
 		out.Policies, out.Undecided, out.Failures = expression.LabelBounds(evaluating, policies, facts, variables, !object.MetadataOnly)
 	} else {
 		out.Policies, out.Failures = expression.Matching(evaluating, policies, facts, variables)
@@ -214,22 +218,24 @@ func (c *Context) readFilled(ctx context.Context, object *Subject, policies []*e
 		return
 	}
 	before := *variables
-	before.Object = runtime.DeepCopyJSON(variables.Object)
-	for _, path := range resolution.WithoutDefaults(object.Facts) {
-		remove(before.Object, path)
-	}
+	before.Object = Without(variables.Object, resolution.WithoutDefaults(object.Facts))
 	// The feed of a labelled kind knows no more of its profile than the name.
 	facts := policy.FactsOfObjectContext(ctx, c.Platform.Profiles.For(object.Facts.Profile.Kind), before.Object)
 	matching, _ := expression.Matching(ctx, policies, facts, &before)
 	c.Filled = &resolution.Scope{Namespace: c.Namespace, Runtime: c.Runtime, Policies: matching}
 }
 
-// remove removes a field, and the maps in the metadata that are empty then.
-func remove(object map[string]any, path fieldpath.FieldPath) {
-	unstructured.RemoveNestedField(object, path...)
-	if parent, ok := fieldpath.FieldPath(path[:len(path)-1]).Get(object); ok && path[0] == "metadata" {
-		if fields, ok := parent.(map[string]any); ok && len(fields) == 0 {
-			unstructured.RemoveNestedField(object, path[:len(path)-1]...)
+// Without returns a copy of an object that lacks some fields, and the maps in the metadata that are
+// empty then.
+func Without(object map[string]any, paths []fieldpath.FieldPath) map[string]any {
+	out := runtime.DeepCopyJSON(object)
+	for _, path := range paths {
+		unstructured.RemoveNestedField(out, path...)
+		if parent, ok := fieldpath.FieldPath(path[:len(path)-1]).Get(out); ok && path[0] == "metadata" {
+			if fields, ok := parent.(map[string]any); ok && len(fields) == 0 {
+				unstructured.RemoveNestedField(out, path[:len(path)-1]...)
+			}
 		}
 	}
+	return out
 }

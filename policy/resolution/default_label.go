@@ -224,14 +224,6 @@ func (s *Scope) gaveLabel(facts *policy.Facts, source lifetime.Source) bool {
 	})
 }
 
-// forgedLabelSource removes the stamp from a new object whose label no policy gives.
-func forgedLabelSource(facts *policy.Facts, scope *Scope, now time.Time) []Assignment {
-	if facts.LabelPolicy() == "" || scope.Mode() == ModeDryRun || DefaultedLabel(facts, scope, now) != nil {
-		return nil
-	}
-	return stamp(facts, wellknown.AnnotationLabelSource, "")
-}
-
 // StampRemovedLabel records that an update removes the TTL label, under a key that counts, so that
 // the object is given no other. A stamp that is there says so already.
 func StampRemovedLabel(old, updated *policy.Facts, keys ...string) []Assignment {

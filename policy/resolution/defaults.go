@@ -72,7 +72,11 @@ func ttlSource(succeeded, failed Value, owned bool) string {
 func deadlineAssignments(facts *policy.Facts, effective *Effective, scope *Scope) []Assignment {
 	value := effective.Deadline
 	if !value.fillIn() {
-		return append(copiedDeadline(facts, value, scope), stamp(facts, wellknown.AnnotationDeadlineSource, "")...)
+		source, copied := "", copiedDeadline(facts, value, scope)
+		if len(copied) > 0 { // So that the copy follows the annotation: see [Unfilled] and [Restamp].
+			source = string(lifetime.LevelObject)
+		}
+		return append(copied, stamp(facts, wellknown.AnnotationDeadlineSource, source)...)
 	}
 	return append([]Assignment{deadlineAssignment(facts, value)}, stamp(facts, wellknown.AnnotationDeadlineSource, value.Source.String())...)
 }
@@ -144,7 +148,7 @@ func Defaulted(facts *policy.Facts, scope *Scope, now time.Time) []Default {
 		out = filledIn(facts)
 	}
 	if scope.inDryRun() {
-		out = append(out, wouldDefault(facts, scope)...)
+		out = append(out, wouldDefault(facts, scope, now)...)
 	}
 	if label := DefaultedLabel(facts, scope, now); label != nil {
 		out = append(out, *label)
@@ -199,11 +203,9 @@ func shownName(path string) string {
 	return strings.TrimPrefix(path, "spec.")
 }
 
-func wouldDefault(facts *policy.Facts, scope *Scope) []Default {
+func wouldDefault(facts *policy.Facts, scope *Scope, now time.Time) []Default {
 	enforced := scope.asEnforced()
-	if scope.Mode() != ModeDryRun {
-		facts = Unfilled(facts, scope)
-	}
+	facts, _ = Unfilled(facts, scope, now)
 	given, effective := Resolve(facts, scope), Resolve(facts, enforced)
 	filled := Defaults(facts, &given, scope)
 	var out []Default

@@ -6,13 +6,12 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// FillIn returns the values that admission writes into a new object, the TTL label included. An
-// earlier call for the same object is undone first, so that a second call has the same result.
+// FillIn returns the values that admission writes into a new object, the TTL label included. What an
+// earlier call for the same object filled in is taken out first.
 func FillIn(facts *policy.Facts, scope *Scope, now time.Time) ([]Assignment, Effective) {
-	facts = Unfilled(facts, scope)
+	facts, taken := Unfilled(facts, scope, now)
 	effective := Resolve(facts, scope)
 	assignments := Defaults(facts, &effective, scope)
 	label, said := DefaultLabel(facts, scope, now)
-	assignments = append(assignments, LabelAssignments(facts, label, said, false)...)
-	return append(assignments, forgedLabelSource(facts, scope, now)...), effective
+	return Replace(taken, append(assignments, LabelAssignments(facts, label, said, false)...)), effective
 }

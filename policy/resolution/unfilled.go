@@ -1,7 +1,13 @@
 package resolution
 
 import (
+	"maps"
 	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/fieldpath"
@@ -9,42 +15,195 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// Unfilled removes from the facts the values that an earlier admission call for the same CREATE
-// filled in. The API server calls again if another webhook changed the object in between, and the
-// answer must be the same. A value counts as Curfew's only if the scope would fill in exactly that
-// value again; any other stamp is the author's.
-func Unfilled(facts *policy.Facts, scope *Scope) *policy.Facts {
-	out := facts
-	if _, ok := defaultSource(facts.Annotations, wellknown.AnnotationTTLSource); ok {
-		if without, ok := withoutFilledTTL(facts, scope); ok {
-			out = without
-		}
+// filling is a value that admission fills in, and stamps: the TTL or the deadline.
+type filling struct {
+	stamp string
+	// keys are the annotations, and native the field, that may hold it.
+	keys   []string
+	native func(*policy.Profile) fieldpath.FieldPath
+	// settings are those of an object, and values the effective ones, by outcome.
+	settings    func(*policy.Facts) []*lifetime.Setting
+	values      func(*Effective) []Value
+	assignments func(*policy.Facts, *Effective, *Scope) []Assignment
+}
+
+var fillings = []filling{{
+	stamp: wellknown.AnnotationTTLSource, keys: wellknown.TTLAnnotations,
+	native: func(of *policy.Profile) fieldpath.FieldPath { return of.TTL },
+	settings: func(facts *policy.Facts) []*lifetime.Setting {
+		own := facts.TTLs()
+		return []*lifetime.Setting{own.For(lifetime.Succeeded), own.For(lifetime.Failed)}
+	},
+	values:      func(e *Effective) []Value { return []Value{e.Succeeded, e.Failed} },
+	assignments: ttlAssignments,
+}, {
+	stamp: wellknown.AnnotationDeadlineSource, keys: []string{wellknown.AnnotationActiveDeadline},
+	native:      func(of *policy.Profile) fieldpath.FieldPath { return of.Deadline },
+	settings:    func(facts *policy.Facts) []*lifetime.Setting { return []*lifetime.Setting{facts.Deadline()} },
+	values:      func(e *Effective) []Value { return []Value{e.Deadline} },
+	assignments: deadlineAssignments,
+}}
+
+// fields are those that may hold the value, without its stamp.
+func (f filling) fields(of *policy.Profile) []fieldpath.FieldPath {
+	var out []fieldpath.FieldPath
+	if native := f.native(of); native != nil {
+		out = append(out, native)
 	}
-	if _, ok := defaultSource(facts.Annotations, wellknown.AnnotationDeadlineSource); ok {
-		if filledDeadline(facts, scope) {
-			out = out.WithoutDeadline()
+	for _, key := range f.keys {
+		out = append(out, annotate(key, "").Path)
+	}
+	return out
+}
+
+// stampedFields are the fields of an object that its stamps claim were filled in, including the stamps.
+func stampedFields(facts *policy.Facts) []fieldpath.FieldPath {
+	var out []fieldpath.FieldPath
+	for _, each := range fillings {
+		if _, ok := facts.Annotations[each.stamp]; ok {
+			out = append(append(out, each.fields(facts.Profile)...), annotate(each.stamp, "").Path)
 		}
 	}
 	return out
 }
 
-// withoutFilledTTL returns the facts without the TTL that admission filled in, according to their
-// stamp; false if admission would not fill in exactly that TTL.
-func withoutFilledTTL(facts *policy.Facts, scope *Scope) (*policy.Facts, bool) {
-	without, count := facts.Without(wellknown.AnnotationTTLSource), 1
-	if _, ok := defaultSource(facts.Annotations, wellknown.AnnotationTTLSource); ok {
-		without, count = facts.WithoutTTL(), len(facts.TTLs().Settings())+1
+// Unfilled takes out of a new object what an earlier admission call for the same CREATE filled in,
+// and returns the paths of that. The API server calls again if another webhook changed the object in
+// between, perhaps so that the default may not or need not be there any more: it is decided on again.
+//
+// A value is Curfew's own if the source that its stamp names gives exactly this value, whatever else
+// is known of the object now. The policies of the scope are those of the kind, whether they match the
+// object or not. Anyone can write a stamp: who forges one beside the value of a default is given what
+// the object would be given without both. Any other value is the author's, and only the stamp is taken out.
+func Unfilled(facts *policy.Facts, giving *Scope, now time.Time) (*policy.Facts, []fieldpath.FieldPath) {
+	if giving.Mode() == ModeDryRun {
+		return facts, nil
 	}
-	effective := Resolve(without, scope)
-	return without, hasAssigned(facts, ttlAssignments(without, &effective, scope), count)
+	var taken []fieldpath.FieldPath
+	for _, each := range fillings {
+		taken = append(taken, each.taken(facts, giving)...)
+	}
+	taken = append(taken, takenLabel(facts, giving, now)...)
+	if len(taken) == 0 {
+		return facts, nil
+	}
+	return lacking(facts, taken), taken
 }
 
-// filledDeadline reports whether admission would fill in exactly the deadline that the facts have,
-// with its stamp.
-func filledDeadline(facts *policy.Facts, scope *Scope) bool {
-	without := facts.WithoutDeadline()
-	effective := Resolve(without, scope)
-	return hasAssigned(facts, deadlineAssignments(without, &effective, scope), 2)
+// taken are the stamp, and the fields that its source filled in.
+func (f filling) taken(facts *policy.Facts, giving *Scope) []fieldpath.FieldPath {
+	text, ok := facts.Annotations[f.stamp]
+	if !ok {
+		return nil
+	}
+	out := []fieldpath.FieldPath{annotate(f.stamp, "").Path}
+	if source, ok := defaultSource(facts.Annotations, f.stamp); ok {
+		giving.alone(facts, source, func(bare *policy.Facts, scope *Scope) {
+			effective := Resolve(bare, scope)
+			out = append(out, carried(facts, f.assignments(bare, &effective, scope))...)
+		})
+	} else if _, annotated := facts.Annotations[wellknown.AnnotationActiveDeadline]; annotated && f.stamp == wellknown.AnnotationDeadlineSource &&
+		text == string(lifetime.LevelObject) && facts.Profile.AnnotatedDeadline && facts.FillsNativeDeadline() && facts.NativeDeadline.Set {
+		out = append(out, facts.Profile.Deadline) // A copy of the annotation.
+	}
+	return out
+}
+
+func takenLabel(facts *policy.Facts, giving *Scope, now time.Time) []fieldpath.FieldPath {
+	text, _, _ := strings.Cut(facts.Annotations[wellknown.AnnotationLabelSource], " ")
+	if lifetime.ParseSource(text).Level != lifetime.LevelPolicy {
+		return nil
+	}
+	out := []fieldpath.FieldPath{annotate(wellknown.AnnotationLabelSource, "").Path}
+	if source, backfill := facts.ClaimedLabel(); source.Level == lifetime.LevelPolicy && !backfill {
+		giving.alone(facts, source, func(bare *policy.Facts, scope *Scope) {
+			label, said := DefaultLabel(bare, scope, now)
+			out = append(out, carried(facts, LabelAssignments(bare, label, said, false))...)
+		})
+	}
+	return out
+}
+
+// alone visits scopes in which one source alone gives defaults, and an object of which nothing is
+// known that keeps it from getting these. The bounds are all, none, or those of the namespace or one
+// policy: which policies match, and clamp the default, may have changed since. So may the owner.
+func (s *Scope) alone(facts *policy.Facts, source lifetime.Source, visit func(*policy.Facts, *Scope)) {
+	only := Scope{Creating: true, Protected: s.Protected, AnnotationsOnly: s.AnnotationsOnly, Off: s.Off}
+	var every []*PlatformPolicy
+	if of := s.Namespace; of != nil {
+		if source == (lifetime.Source{Level: lifetime.LevelNamespace, Name: of.Name}) {
+			only.Namespace = &NamespacePolicy{Name: of.Name, TTL: of.TTL, PodTTL: of.PodTTL, Deadline: of.Deadline}
+		}
+		every = append(every, &PlatformPolicy{Bounds: of.Bounds})
+	}
+	if of := s.Runtime; of != nil && source == (lifetime.Source{Level: lifetime.LevelRuntime, Name: of.Name}) {
+		only.Runtime = of
+	}
+	for _, of := range s.Policies {
+		if of.Source() == source && of.Mode != ModeDryRun {
+			given := *of
+			given.Bounds, given.LatestDate, given.LatestUnreadable = lifetime.Bounds{}, time.Time{}, nil
+			only.Policies = []*PlatformPolicy{&given}
+		}
+		every = append(every, &PlatformPolicy{Mode: of.Mode, Bounds: of.Bounds, LatestDate: of.LatestDate})
+	}
+	bounds := [][]*PlatformPolicy{nil, every}
+	for i := range every {
+		bounds = append(bounds, every[i:i+1])
+	}
+	bare := policy.Facts{Profile: facts.Profile, Namespace: facts.Namespace, Name: facts.Name,
+		RestartPolicy: string(corev1.RestartPolicyNever), DeadlineByCurfew: facts.DeadlineByCurfew}
+	for _, owner := range []*metav1.OwnerReference{nil, {APIVersion: "batch/v1", Kind: "CronJob"}} {
+		if bare.Owner = owner; owner != nil && !bare.IsCronJobsJob() {
+			return
+		}
+		for _, within := range bounds {
+			scope := only
+			scope.Policies = slices.Concat(only.Policies, within)
+			visit(&bare, &scope)
+		}
+	}
+}
+
+// lacking returns the facts without some fields that admission writes.
+func lacking(facts *policy.Facts, paths []fieldpath.FieldPath) *policy.Facts {
+	out := *facts
+	out.Annotations, out.Labels = maps.Clone(facts.Annotations), maps.Clone(facts.Labels)
+	for _, path := range paths {
+		switch {
+		case slices.Equal(path, facts.Profile.TTL):
+			out.NativeTTL = lifetime.NativeField{}
+		case slices.Equal(path, facts.Profile.Deadline):
+			out.NativeDeadline = lifetime.NativeField{}
+		case path[1] == "labels":
+			delete(out.Labels, path[2])
+		default:
+			delete(out.Annotations, path[2])
+		}
+	}
+	return &out
+}
+
+func includes(paths []fieldpath.FieldPath, path fieldpath.FieldPath) bool {
+	return slices.ContainsFunc(paths, func(one fieldpath.FieldPath) bool { return slices.Equal(one, path) })
+}
+
+// Replace adds to the assignments the removal of each path that none of them sets.
+func Replace(taken []fieldpath.FieldPath, assignments []Assignment) []Assignment {
+	for _, path := range taken {
+		assignments = override([]Assignment{{Path: path}}, assignments)
+	}
+	return assignments
+}
+
+// override returns some assignments, and those before of other paths.
+func override(before, by []Assignment) []Assignment {
+	for _, one := range before {
+		if !slices.ContainsFunc(by, func(other Assignment) bool { return slices.Equal(one.Path, other.Path) }) {
+			by = append(by, one)
+		}
+	}
+	return by
 }
 
 // Attested returns the facts of a new object without the stamps that admission would not write in
@@ -53,14 +212,8 @@ func filledDeadline(facts *policy.Facts, scope *Scope) bool {
 // and their inputs, may differ.
 func Attested(facts *policy.Facts, scopes ...*Scope) (attested *policy.Facts, forged []string) {
 	attested = facts
-	for _, stamp := range []struct {
-		key  string
-		true func(*Scope) bool
-	}{
-		{wellknown.AnnotationTTLSource, func(scope *Scope) bool { _, ok := withoutFilledTTL(facts, scope); return ok }},
-		{wellknown.AnnotationDeadlineSource, func(scope *Scope) bool { return filledDeadline(facts, scope) }},
-	} {
-		text, ok := facts.Annotations[stamp.key]
+	for _, each := range fillings {
+		text, ok := facts.Annotations[each.stamp]
 		if !ok || text == string(lifetime.LevelObject) {
 			continue
 		}
@@ -70,89 +223,49 @@ func Attested(facts *policy.Facts, scopes ...*Scope) (attested *policy.Facts, fo
 			}
 			creating := *scope
 			creating.Creating = true
-			return stamp.true(&creating)
+			return each.stays(facts, &creating)
 		}) {
-			attested, forged = attested.Without(stamp.key), append(forged, stamp.key)
+			attested, forged = attested.Without(each.stamp), append(forged, each.stamp)
 		}
 	}
 	return attested, forged
 }
 
-// Outdated are the stamps whose value an update changes: it is no longer the default that the stamp
-// names. A value that is removed keeps its stamp, which then means that the object has none.
-func Outdated(old, updated *policy.Facts) []string {
-	var out []string
-	before, after := old.TTLs(), updated.TTLs()
-	if _, ok := defaultSource(old.Annotations, wellknown.AnnotationTTLSource); ok && !after.Empty() {
-		for _, outcome := range []lifetime.Outcome{lifetime.Succeeded, lifetime.Failed} {
-			if !sameTTL(before.For(outcome), after.For(outcome)) {
-				out = append(out, wellknown.AnnotationTTLSource)
-				break
-			}
-		}
-	}
-	_, ok := defaultSource(old.Annotations, wellknown.AnnotationDeadlineSource)
-	if deadline := updated.Deadline(); ok && deadline != nil && !sameTTL(old.Deadline(), deadline) {
-		out = append(out, wellknown.AnnotationDeadlineSource)
-	}
-	return out
+// stays reports whether admission would fill in again exactly what the object has.
+func (f filling) stays(facts *policy.Facts, scope *Scope) bool {
+	taken := f.taken(facts, scope)
+	without := lacking(facts, taken)
+	effective := Resolve(without, scope)
+	assignments := Replace(taken, f.assignments(without, &effective, scope))
+	return len(carried(facts, assignments)) == len(assignments)
 }
 
-func sameTTL(a, b *lifetime.Setting) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Err == nil && b.Err == nil && a.TTL == b.TTL || a.Path == b.Path && a.Text == b.Text
-}
-
-// Restamp changes these stamps to name the object itself.
-func Restamp(old, updated *policy.Facts) []Assignment {
-	var out []Assignment
-	for _, key := range Outdated(old, updated) {
-		out = append(out, stamp(updated, key, string(lifetime.LevelObject))...)
-	}
-	return out
-}
-
-// Stamped are the fields of an object that its stamps claim were filled in, including the stamps.
-func Stamped(facts *policy.Facts) []fieldpath.FieldPath {
+// carried are the paths of the assignments that an object has already.
+func carried(facts *policy.Facts, assignments []Assignment) []fieldpath.FieldPath {
 	var out []fieldpath.FieldPath
-	add := func(native fieldpath.FieldPath, keys ...string) {
-		if native != nil {
-			out = append(out, native)
+	for _, assignment := range assignments {
+		if carries(facts, assignment) {
+			out = append(out, assignment.Path)
 		}
-		for _, key := range keys {
-			out = append(out, fieldpath.FieldPath{"metadata", "annotations", key})
-		}
-	}
-	if _, ok := facts.Annotations[wellknown.AnnotationTTLSource]; ok {
-		add(facts.Profile.TTL, append([]string{wellknown.AnnotationTTLSource}, wellknown.TTLAnnotations...)...)
-	}
-	if _, ok := facts.Annotations[wellknown.AnnotationDeadlineSource]; ok {
-		add(facts.Profile.Deadline, wellknown.AnnotationDeadlineSource, wellknown.AnnotationActiveDeadline)
 	}
 	return out
 }
 
-// hasAssigned reports whether there are exactly count assignments and the facts have all of them.
-func hasAssigned(facts *policy.Facts, assignments []Assignment, count int) bool {
-	if len(assignments) != count {
-		return false
-	}
-	for _, assignment := range assignments {
-		native, isNative := facts.Native(assignment.Path)
-		if seconds, ok := assignment.Value.(int64); ok && (!native.Set || native.Err != nil || native.Seconds != seconds) {
-			return false
-		}
-		if isNative {
-			if text, ok := assignment.Value.(string); ok && native.Text != text {
-				return false
-			}
-			continue
-		}
-		if text, ok := facts.Annotations[assignment.Path[len(assignment.Path)-1]]; !ok || text != assignment.Value {
-			return false
+func carries(facts *policy.Facts, assignment Assignment) bool {
+	if native, ok := facts.Native(assignment.Path); ok {
+		switch value := assignment.Value.(type) {
+		case int64:
+			return native.Set && native.Err == nil && native.Seconds == value
+		case string:
+			return native.Text == value
+		default:
+			return !native.Set
 		}
 	}
-	return true
+	keys, key := facts.Annotations, assignment.Path[len(assignment.Path)-1]
+	if assignment.Path[1] == "labels" {
+		keys = facts.Labels
+	}
+	text, ok := keys[key]
+	return ok && text == assignment.Value || !ok && assignment.Value == nil
 }

@@ -157,9 +157,8 @@ func stamped(facts *policy.Facts, scope *Scope) bool {
 	return ok && !scope.Creating && lifetime.ParseSource(text).Level != lifetime.LevelRuntime
 }
 
-// takenAway is the value of an object whose TTL was removed: none. Where a max-ttl applies,
-// admission rejects the removal, and the controller keeps and reports an object that bypassed
-// admission.
+// takenAway is the value of an object whose TTL was removed past admission, which would have filled
+// in a default again: none. Where a max-ttl applies, the controller reports that it keeps the object.
 func takenAway(facts *policy.Facts, scope *Scope) Value {
 	limit := scope.BoundsFor(facts, EnforcedBounds).TTL.Max
 	if limit == nil {
@@ -237,10 +236,12 @@ func (w *walk) reach(from *level) (young, reaches bool) {
 // WithoutDefaults are the fields that a new object had not yet when admission filled in what its
 // stamps claim.
 func WithoutDefaults(facts *policy.Facts) []fieldpath.FieldPath {
-	out := Stamped(facts)
+	out := stampedFields(facts)
+	if _, ok := facts.Annotations[wellknown.AnnotationLabelSource]; ok {
+		out = append(out, fieldpath.FieldPath{"metadata", "annotations", wellknown.AnnotationLabelSource})
+	}
 	if facts.LabelPolicy() != "" {
-		out = append(out, fieldpath.FieldPath{"metadata", "labels", wellknown.LabelTTL},
-			fieldpath.FieldPath{"metadata", "annotations", wellknown.AnnotationLabelSource})
+		out = append(out, fieldpath.FieldPath{"metadata", "labels", wellknown.LabelTTL})
 	}
 	return out
 }

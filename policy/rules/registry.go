@@ -17,7 +17,6 @@ func All() []Rule {
 		readableValue,
 		bounds,
 		nativeActsFirst,
-		removedDefault,
 		sourceStamp,
 		noEffect,
 		runtimeTTL,

@@ -16,9 +16,6 @@ func TestRuntimeTTL(t *testing.T) {
 		[]string{"warning " + at("ttl-after-finished") + `: 1h is ignored: runtime "torch" sets 1d; remove it`})
 	equal(t, judge(runtimeTTL, trainJob, request, nil, object("TrainJob", nil, "ttl-after-finished", "24h")), nil)
 	equal(t, judge(runtimeTTL, trainJob, Request{}, nil, object("TrainJob", nil, "ttl-after-finished", "1h")), nil)
-	// Its advice can be followed, whatever the bounds.
-	request.Scope.Namespace = resolution.ParseNamespace("ci", annotated("max-ttl", "1d"), nil)
-	equal(t, judge(removedDefault, trainJob, request, object("TrainJob", nil, "ttl-after-finished", "1h"), object("TrainJob", nil)), nil)
 	// What another cluster's manager answers for has no runtime here.
 	copied := object("TrainJob", nil, "ttl-after-finished", "1h")
 	copied["metadata"].(map[string]any)["labels"] = map[string]any{wellknown.LabelMultiKueueOrigin: "hub"}

@@ -2,10 +2,12 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -32,10 +34,13 @@ var sourceStamp = Rule{
 		if r.Facts.IsPod() && tally.Held(r.Facts) && !tally.Held(r.OldFacts) && !r.byController() {
 			r.deny("metadata.finalizers", wellknown.FinalizerTally, wellknown.FinalizerTally+" may only be added by Curfew: leave it out")
 		}
+		_, forged := resolution.Attested(r.Facts, r.Scope, r.Filled)
 		for _, key := range []string{wellknown.AnnotationTTLSource, wellknown.AnnotationDeadlineSource} {
 			now, ok := r.Facts.Annotations[key]
 			before, had := r.OldFacts.Annotations[key]
-			if ok && (!had || now != before) && !(had && now == string(lifetime.LevelObject)) {
+			// Curfew fills in again what an update removes, and stamps that.
+			genuine := had && now == string(lifetime.LevelObject) || now != string(lifetime.LevelObject) && !slices.Contains(forged, key)
+			if ok && (!had || now != before) && !genuine {
 				r.deny(policy.AnnotationPath(key), now, "may only be written by Curfew: leave it unchanged, or remove it")
 			}
 		}
