@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -397,13 +396,4 @@ func (c *Controller) stillPaused(ctx context.Context, p *cleanup.Policy, s *v1al
 		}
 	}
 	return slices.ContainsFunc(append(names, ""), func(scope string) bool { return c.options.Held(ctx, scope) })
-}
-
-// paused is the reason for which a status says that the run is held: Paused, Unread or none.
-func paused(s *v1alpha1.CleanupPolicyStatus) string {
-	stalled := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStalled)
-	if stalled == nil || stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonPaused && stalled.Reason != v1alpha1.ReasonUnread {
-		return ""
-	}
-	return stalled.Reason
 }

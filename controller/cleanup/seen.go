@@ -198,3 +198,12 @@ func (m *metrics) add(namespace, policy, reason string, n int) {
 	delete(m.counts, series)
 	m.stalled.DeleteLabelValues(series[:]...)
 }
+
+// paused is the reason for which a status says that the run is held: Paused, Unread or none.
+func paused(s *v1alpha1.CleanupPolicyStatus) string {
+	stalled := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStalled)
+	if stalled == nil || stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonPaused && stalled.Reason != v1alpha1.ReasonUnread {
+		return ""
+	}
+	return stalled.Reason
+}
