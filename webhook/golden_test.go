@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -238,7 +239,7 @@ func (c *goldenCase) world(t *testing.T, known *platform.Store) *world {
 		o.ControllerUser, o.CleanupUser = controller, controller
 		o.AnnotationsOnly, o.RequireDelete, o.StrictLabels = c.Settings.NativeTTLOff, c.Settings.RequireDelete, c.Settings.StrictLabels
 		o.WarnExpired = c.Settings.WarnExpired
-		o.KyvernoLabel = c.Settings.KyvernoLabel
+		o.KyvernoLabel, o.CleanupInterval = c.Settings.KyvernoLabel, 5*time.Minute
 		o.Controller.Protect = []string{"curfew-system", "kube-system"}
 	})
 }

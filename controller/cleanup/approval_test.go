@@ -58,3 +58,32 @@ func TestApprovalsOfAnEarlierSpec(t *testing.T) {
 		})
 	}
 }
+
+// With --require-approval each CleanupPolicy needs one, whatever its spec says; a
+// ClusterCleanupPolicy decides for itself.
+func TestRequireApproval(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace string
+		approval  v1alpha1.Approval
+		flag      bool
+		want      bool // that it may delete without one
+	}{
+		"a namespaced policy":                {"ci", v1alpha1.ApprovalNotRequired, false, true},
+		"a namespaced policy, with the flag": {"ci", v1alpha1.ApprovalNotRequired, true, false},
+		"a cluster policy, with the flag":    {"", v1alpha1.ApprovalNotRequired, true, true},
+		"a cluster policy that requires one": {"", v1alpha1.ApprovalRequired, false, false},
+	} {
+		api, p := newCluster(t), tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Approval = c.approval })
+		p.Namespace = c.namespace
+		process := api.controller()
+		process.options.RequireApproval = c.flag
+		process.options.Objects = approvals(p.UID, p.Hash, func() bool { return false })
+		r, err := process.newRun(api.cur(p, start), &v1alpha1.CleanupRun{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.approved(t.Context()); got != c.want || err != nil {
+			t.Errorf("%s: may delete %t, %v; want %t", name, got, err, c.want)
+		}
+	}
+}

@@ -63,7 +63,8 @@ func TestAccountIsDeletedInMidRun(t *testing.T) {
 // approvals has one approval of a policy while it is approved.
 func approvals(uid types.UID, hash string, approved func() bool) *dynamicfake.FakeDynamicClient {
 	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupApprovals)
-	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "ClusterCleanupApprovalList"})
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		resource: "ClusterCleanupApprovalList", v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupApprovals): "CleanupApprovalList"})
 	approval := unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "yes"}, "spec": map[string]any{"policyUID": string(uid), "specHash": hash}}}
 	client.PrependReactor("get", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
 		if name := did.(clienttesting.GetAction).GetName(); name != "yes" || !approved() {
