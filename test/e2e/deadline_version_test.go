@@ -273,12 +273,13 @@ func TestTrainingSamples(t *testing.T) {
 	apply("1-namespaces")
 	defer s.afterwards("delete", "namespace", "ci", "experiments", "--wait=false")
 	apply("5-training-platform")
-	probe(warned(`activeDeadlineSeconds defaulted to 28800 (8h) from policy "training"`))
-	s.expectStderr(apply("6-trainjob"))
+	const announced = `runtime "torch-curfew" deletes this TrainJob 2h after it has succeeded, and 3d after it has failed`
+	probe(warned(`activeDeadlineSeconds defaulted to 28800 (8h) from policy "training"`, announced))
+	s.expectStderr(apply("6-trainjob"), "Warning: curfew: "+announced)
 	if got := s.expectSuccess(s.kubectl("get", "trainjob", "fine-tune", "--namespace=experiments", "-o", "jsonpath={.spec.activeDeadlineSeconds}")).stdout; got != "14400" {
 		t.Errorf("the deadline of the data scientist became %s", got)
 	}
-	s.expectStderr(apply("7-trainjob-before-v2.2"))
+	s.expectStderr(apply("7-trainjob-before-v2.2"), "Warning: curfew: "+announced)
 	if got := s.expectSuccess(s.kubectl("get", "trainjob", "fine-tune-annotated", "--namespace=experiments", "-o", "jsonpath={.spec.activeDeadlineSeconds}")).stdout; got != "14400" {
 		t.Errorf("the annotation of the data scientist became %s in the field", got)
 	}

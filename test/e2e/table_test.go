@@ -98,7 +98,9 @@ func without(lines, others []string) []string {
 }
 
 // warned is how kubectl tells of a warning of Curfew's.
-func warned(warning string) string { return "Warning: curfew: " + warning }
+func warned(warnings ...string) string {
+	return "Warning: curfew: " + strings.Join(warnings, "\nWarning: curfew: ")
+}
 
 // jsonpath reads a field of an object with kubectl.
 func (s *space) jsonpath(kind, name, path string) string {

@@ -44,18 +44,18 @@ func TestRuntimeIsReadLive(t *testing.T) {
 	parallel(t)
 	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "1s")...)
 	own, backfill := at("spec.runtimeRef.kind", "TrainingRuntime"), noted(wellknown.AnnotationBackfill, "true")
+	deletes := func(runtime string) string { return `runtime "` + runtime + `" deletes this TrainJob 1h after it has finished` }
+	const ignored = `metadata.annotations[curfew.dev/ttl-after-finished]: 1s is ignored: runtime "raised" sets 1h; remove it`
 	const unasked = "metadata.annotations[curfew.dev/backfill]: lets the TTL delete 0 TrainJobs that finished before the runtime had it, at most 1000 a minute"
 	s.creates(row{s.runtime("TrainingRuntime", "raised", noted(wellknown.AnnotationTTL, "1h")), ""})
 	// The rules by which TrainJobs are sent follow the kinds that are served.
-	s.eventually(row{s.trainJob("probe", "raised", own, noted(wellknown.AnnotationTTL, "1s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: " +
-		`1s is ignored: runtime "raised" sets 1h; remove it`)})
+	s.eventually(row{s.trainJob("probe", "raised", own, noted(wellknown.AnnotationTTL, "1s")), warned(deletes("raised"), ignored)})
 	s.creates(
 		row{s.runtime("TrainingRuntime", "changed", noted(wellknown.AnnotationTTL, "1h"), backfill), warned(unasked)},
 		row{s.runtime("TrainingRuntime", "gone", noted(wellknown.AnnotationTTL, "1h")), ""},
-		row{s.trainJob("shortened", "changed", own), ""},
-		row{s.trainJob("kept", "gone", own), ""},
-		row{s.trainJob("longer", "raised", own, noted(wellknown.AnnotationTTL, "1s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: " +
-			`1s is ignored: runtime "raised" sets 1h; remove it`)},
+		row{s.trainJob("shortened", "changed", own), warned(deletes("changed"))},
+		row{s.trainJob("kept", "gone", own), warned(deletes("gone"))},
+		row{s.trainJob("longer", "raised", own, noted(wellknown.AnnotationTTL, "1s")), warned(deletes("raised"), ignored)},
 	)
 	end := now()
 	for _, name := range []string{"shortened", "kept", "longer"} {
