@@ -56,14 +56,19 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 // restamp makes the object the source of a default that is changed, and fills in again what is
 // removed.
 func (w *Webhooks) restamp(ctx context.Context, request *request, since []resolution.Assignment) answer {
-	restamped, facts := resolution.Restamp(request.oldFacts, request.facts)
-	if resolution.Drops(request.oldFacts, facts) {
+	updated, old := *request.facts, request.oldFacts
+	if request.review.SubResource != "" { // The API server takes the spec of the old object, after this.
+		updated.NativeTTL, updated.NativeSucceeded, updated.NativeFailed, updated.NativeDeadline =
+			old.NativeTTL, old.NativeSucceeded, old.NativeFailed, old.NativeDeadline
+	}
+	restamped, facts := resolution.Restamp(old, &updated)
+	if resolution.Drops(old, facts) {
 		scope, err := w.scopeOf(ctx, platform.Whole(facts, request.object), false)
 		if err != nil {
 			return unreadable(request.facts, err)
 		}
 		scope.Creating, scope.Tallied = true, tally.Held(facts)
-		if filled := resolution.Refill(restamped, request.oldFacts, facts, scope); len(filled) > 0 {
+		if filled := resolution.Refill(restamped, old, facts, scope); len(filled) > 0 {
 			return w.assigned(request, append(filled, since...), "")
 		}
 	}

@@ -93,6 +93,21 @@ func TestMetadataByTheStatus(t *testing.T) {
 	}
 }
 
+// A write of the status may leave out the spec, which the API server takes from the old object: no TTL
+// is removed, and none is filled in again.
+func TestStatusWithoutSpec(t *testing.T) {
+	w := newWorld(t)
+	job := func(spec string) string {
+		return "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, annotations: {curfew.dev/ttl-source: object}}, spec: {" + spec + "}}"
+	}
+	a := ask{path: PathMutate, namespace: "ci", object: job(""), old: job("ttlSecondsAfterFinished: 864000")}
+	for sub, want := range map[string]bool{"": true, "status": false} {
+		if got := w.review(t, a, sub, "jobs").response; len(got.Patch) > 0 != want {
+			t.Errorf("%q: patch %s, want one: %t", sub, got.Patch, want)
+		}
+	}
+}
+
 // Curfew's own keys on a Namespace are kept in step when its status or finalizers are written, too.
 func TestNamespaceByTheStatus(t *testing.T) {
 	w := newWorld(t)

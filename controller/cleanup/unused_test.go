@@ -153,6 +153,24 @@ func TestUnusedIsAnnouncedFirst(t *testing.T) {
 	}
 }
 
+// A run that stalls announces nothing, so that the time of what is new in it does not begin.
+func TestUnusedInAStalledRun(t *testing.T) {
+	c := newCluster(t)
+	p := minUnusedPolicy(t, "1d", func(s *v1alpha1.CleanupSpec) { s.MaxDeletions = new(int64(2)) })
+	c.unused(true, "tmp-1", "tmp-2", "tmp-3")
+	c.onTime(p, 0)
+	c.unused(true, "tmp-4")
+	if c.onTime(p, 1); c.status.LastRun.Phase != v1alpha1.RunStalled {
+		t.Fatalf("run %+v", c.status.LastRun)
+	}
+	c.unused(false, "tmp-1", "tmp-2")
+	for day, want := range []string{"1 2 4 5", "1 2 5"} {
+		if c.onTime(p, 2+day); c.left() != want {
+			t.Errorf("run %d left %s, want %s", 3+day, c.left(), want)
+		}
+	}
+}
+
 // A policy that waits for an approval makes dry runs, and their time counts: each announces.
 func TestMinUnusedBeforeAnApproval(t *testing.T) {
 	c := newCluster(t)

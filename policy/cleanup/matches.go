@@ -156,7 +156,7 @@ func (m *Matches) Enough() (count int64) {
 }
 
 // Encode returns the state that the next run needs, of a run that ends at a time. A run that stalls
-// has no second pass.
+// has no second pass, and announces nothing: the time of what is new begins with a later run.
 func (m *Matches) Encode(ended time.Time) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,7 +172,7 @@ func (m *Matches) Encode(ended time.Time) []byte {
 		if out = append(append(out, key[:]...), one.runs); m.policy.MinUnused == 0 {
 			continue
 		}
-		if one.since == 0 {
+		if one.since == 0 && m.confirmed != nil {
 			one.since = first
 		}
 		out = binary.BigEndian.AppendUint32(out, one.since)

@@ -23,6 +23,12 @@ var everyday = append([]string{
 // label alone counts.
 const maxSelectors, maxOfLabel = 10_000, 100
 
+// maxLabels bounds the labels of a candidate, and maxMarks those of all: the API server bounds no
+// number of labels. An object with more counts as used. Tests make maxMarks smaller.
+const maxLabels = 64
+
+var maxMarks = 1_000_000
+
 // pair is a label; the value is "" for any.
 type pair struct{ key, value string }
 
@@ -31,7 +37,13 @@ type mark struct {
 	pair
 	any    *mark // of the same key
 	chosen bool
-	by     []labels.Selector
+	by     []choice
+}
+
+// choice is a selector and its text.
+type choice struct {
+	labels.Selector
+	text string
 }
 
 // marks are the labels of a candidate.
@@ -43,7 +55,7 @@ func (m marks) chosen() bool {
 	for _, one := range m {
 		set[one.key] = one.value
 	}
-	matches := func(by labels.Selector) bool { return by.Matches(set) }
+	matches := func(by choice) bool { return by.Matches(set) }
 	return slices.ContainsFunc(m, func(one *mark) bool {
 		return one.chosen || one.any.chosen || slices.ContainsFunc(one.by, matches) || slices.ContainsFunc(one.any.by, matches)
 	})
@@ -184,11 +196,11 @@ func (c *chosen) selector(content map[string]any) {
 	text := selector.String()
 	for _, of := range needs {
 		switch {
-		case of.chosen, slices.ContainsFunc(of.by, func(by labels.Selector) bool { return by.String() == text }):
+		case of.chosen, slices.ContainsFunc(of.by, func(by choice) bool { return by.text == text }):
 		case alone, len(of.by) == maxOfLabel, c.count == maxSelectors:
 			of.chosen, of.by = true, nil
 		default:
-			of.by = append(of.by, selector)
+			of.by = append(of.by, choice{selector, text})
 			c.count++
 		}
 	}

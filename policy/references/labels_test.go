@@ -1,6 +1,7 @@
 package references
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,6 +66,32 @@ func TestWhatChoosesByLabel(t *testing.T) {
 		if got := answer(all.Referenced(kind, "ci", "settings")); got != c.want {
 			t.Errorf("%s: %s refers to a ConfigMap with labels %s: %s, want %s", name, c.object, c.labels, got, c.want)
 		}
+	}
+}
+
+// A tenant may write any number of labels, which take memory: what has too many counts as used, and
+// if all together have too many, nothing is known.
+func TestLabelsAreBounded(t *testing.T) {
+	defer func(before int) { maxMarks = before }(maxMarks)
+	maxMarks = 150
+	all, kind := NewCandidates(), schema.GroupKind{Kind: "ConfigMap"}
+	add := func(name string, count int) error {
+		of := map[string]string{}
+		for i := range count {
+			of[fmt.Sprintf("%s-%d", name, i)] = "x"
+		}
+		return all.Add(kind, "ci", name, of)
+	}
+	if err := errors.Join(add("few", maxLabels), add("many", maxLabels+1), add("more", 1000)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"few": "false", "many": "true", "more": "true"} {
+		if got := answer(all.Referenced(kind, "ci", name)); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	if err := add("other", maxLabels); err == nil {
+		t.Errorf("%d labels were kept", len(all.chosen.marks))
 	}
 }
 

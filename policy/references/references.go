@@ -117,7 +117,13 @@ func (c *Candidates) more() error {
 // Add adds an object of [Kinds] or [Roles], for [Candidates.Referenced]. It is an error if there are
 // too many. A name of too many parts, which might be overlooked, is never a candidate.
 func (c *Candidates) Add(kind schema.GroupKind, namespace, name string, labels map[string]string) error {
-	one := &candidate{kind: kind, namespace: namespace, name: name, labels: c.chosen.keep(labels)}
+	one := &candidate{kind: kind, namespace: namespace, name: name, referenced: len(labels) > maxLabels}
+	if !one.referenced {
+		one.labels = c.chosen.keep(labels)
+	}
+	if len(c.chosen.marks) > maxMarks {
+		return fmt.Errorf("looking up references: the objects of the matched kinds have more than %d labels", maxMarks)
+	}
 	if kind.Kind == "ClusterRole" {
 		c.roles[one] = labels
 	}

@@ -130,7 +130,8 @@ func Drops(old, updated *policy.Facts) bool {
 // Refill adds to what an update needs besides the values that it removes, filled in like at creation,
 // or returns nothing. What the update leaves of a value has to
 // be what would be filled in. A default that was removed comes back as it was if another one is shorter
-// now, or if the kind allows no other: it is not the author who removes what a tool replaces.
+// now, or if the kind allows no other: it is not the author who removes what a tool replaces. So does
+// any TTL of a finished object, which a shorter default may delete at once.
 func Refill(restamped []Assignment, old, updated *policy.Facts, scope *Scope) []Assignment {
 	var out []Assignment
 	for _, each := range fillings {
@@ -158,9 +159,10 @@ func Refill(restamped []Assignment, old, updated *policy.Facts, scope *Scope) []
 	return override(restamped, out)
 }
 
-// shortens reports whether the effective values are shorter than a default that the object had.
+// shortens reports whether the effective values are shorter than a default that the object had, or
+// than any TTL of one that has finished.
 func (f filling) shortens(old *policy.Facts, effective *Effective) bool {
-	if _, ok := defaultSource(old.Annotations, f.stamp); !ok {
+	if _, ok := defaultSource(old.Annotations, f.stamp); !ok && (f.stamp != wellknown.AnnotationTTLSource || !old.Finished) {
 		return false
 	}
 	before := f.settings(old)

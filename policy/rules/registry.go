@@ -69,8 +69,11 @@ func Review(request *Request) *Decision {
 	decision.Findings = request.found
 	if request.Effective != nil {
 		decision.Source = source(request)
-		if request.Operation == Create {
+		creating := request.Operation == Create
+		if creating || request.OldFacts != nil && resolution.Marked(request.OldFacts, request.Facts) { // Or filled in again.
 			decision.Defaults = resolution.Defaulted(request.Facts, request.Scope, request.Now)
+		}
+		if creating {
 			decision.ByRuntime = byRuntime(request)
 		}
 	}
