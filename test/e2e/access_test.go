@@ -32,7 +32,7 @@ const notYours = ", but you may not delete it yourself: ask for the verb delete"
 
 // notYours ends the warning about an object of a kind in the space.
 func (s *space) notYours(kind string) string {
-	on := map[string]string{"Job": " on jobs.batch", "Pod": " on pods"}[kind]
+	on := map[string]string{"Job": " on jobs.batch", "Pod": " on pods", "Service": " on services"}[kind]
 	return notYours + on + ` in namespace "` + s.name + `"`
 }
 

@@ -92,9 +92,9 @@ func TestOnlyNamespaces(t *testing.T) {
 // leftByTally makes a Pod that is being deleted, and that only the finalizer of PodTallies keeps.
 // There is none any more.
 func (s *space) leftByTally() string {
-	left := pod("left", corev1.RestartPolicyNever)
-	left.Finalizers = []string{wellknown.FinalizerTally} // Only Curfew may add it later.
-	s.newPod(left)
+	s.newPod(pod("left", corev1.RestartPolicyNever))
+	s.expectSuccess(s.kubectl("patch", "pod/left", "--type=merge", "-p", `{"metadata":{"finalizers":["`+wellknown.FinalizerTally+`"]}}`,
+		"--as=system:serviceaccount:"+harness.Namespace+":curfew-controller")) // Nobody else may.
 	s.expectSuccess(s.kubectl("delete", "pod/left", "--wait=false"))
 	return "pod/left"
 }
