@@ -313,6 +313,7 @@ func (r *run) end(ctx context.Context, phase v1alpha1.RunPhase, reason, message 
 	if err != nil {
 		now = r.cur.now
 	}
+	r.announceUnused() // No time passes that was not announced.
 	err = r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
 		run := s.LastRun
 		run.Phase, run.CompletionTime = phase, new(metav1.NewTime(now))
@@ -332,7 +333,6 @@ func (r *run) end(ctx context.Context, phase v1alpha1.RunPhase, reason, message 
 		return err
 	}
 	r.report(phase, reason, message)
-	r.announceUnused()
 	return r.ledger.prune(ctx, r.info.ID, now)
 }
 

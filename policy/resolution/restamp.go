@@ -160,14 +160,15 @@ func Refill(restamped []Assignment, old, updated *policy.Facts, scope *Scope) []
 }
 
 // shortens reports whether the effective values are shorter than a default that the object had, or
-// than any TTL of one that has finished.
+// than any TTL of one that has finished. One that cannot be read keeps.
 func (f filling) shortens(old *policy.Facts, effective *Effective) bool {
 	if _, ok := defaultSource(old.Annotations, f.stamp); !ok && (f.stamp != wellknown.AnnotationTTLSource || !old.Finished) {
 		return false
 	}
 	before := f.settings(old)
 	for i, value := range f.values(effective) {
-		if had := before[i]; had != nil && had.Err == nil && value.fillIn() && !value.TTL.Never && (had.TTL.Never || value.TTL.After < had.TTL.After) {
+		had := before[i]
+		if had != nil && value.fillIn() && !value.TTL.Never && (had.Err != nil && old.Finished || had.Err == nil && (had.TTL.Never || value.TTL.After < had.TTL.After)) {
 			return true
 		}
 	}

@@ -44,7 +44,9 @@ func TestRuntimeIsReadLive(t *testing.T) {
 	parallel(t)
 	s := newSpace(t, longStanding(wellknown.AnnotationDefaultTTL, "1s")...)
 	own, backfill := at("spec.runtimeRef.kind", "TrainingRuntime"), noted(wellknown.AnnotationBackfill, "true")
-	deletes := func(runtime string) string { return `runtime "` + runtime + `" deletes this TrainJob 1h after it has finished` }
+	deletes := func(runtime string) string {
+		return `runtime "` + runtime + `" deletes this TrainJob 1h after it has finished`
+	}
 	const ignored = `metadata.annotations[curfew.dev/ttl-after-finished]: 1s is ignored: runtime "raised" sets 1h; remove it`
 	const unasked = "metadata.annotations[curfew.dev/backfill]: lets the TTL delete 0 TrainJobs that finished before the runtime had it, at most 1000 a minute"
 	s.creates(row{s.runtime("TrainingRuntime", "raised", noted(wellknown.AnnotationTTL, "1h")), ""})
