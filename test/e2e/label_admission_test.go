@@ -118,7 +118,7 @@ func TestLabelOfThoseWhoMayNotDelete(t *testing.T) {
 	s.expectSuccess(s.kubectl("create", "role", "ann", "--verb=create,get,patch", "--resource="+of))
 	s.expectSuccess(s.kubectl("create", "rolebinding", "ann", "--role=ann", "--user=ann"))
 	s.expectStderr(s.kubectlInput(s.manifest(thing("b")), "--as=ann", "create", "-f", "-"),
-		warned(labelField+"sets when this Thing is deleted"+s.notYours("Thing")), warned(controller))
+		warned(labelField+"sets when this Thing is deleted"+notYours+" on "+of+` in namespace "`+s.name+`"`), warned(controller))
 	s.grant("e2e-"+s.name, resource)
 	s.eventually(row{thing("c"), ""})
 }

@@ -54,6 +54,7 @@ func TestTrainJobAsTheSDKSendsIt(t *testing.T) {
 				t.Errorf("annotation %s of %s became %q, want %q", key, sent.GetName(), got[key], want)
 			}
 		}
+		delete(got, wellknown.AnnotationDeadlineSource)
 		if len(got) != len(sent.GetAnnotations()) {
 			t.Errorf("the annotations of %s became %v", sent.GetName(), got)
 		}
