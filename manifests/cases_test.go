@@ -160,8 +160,7 @@ func caseEntries(t *testing.T, planned map[string][]webhook, one *caseRequest) [
 	t.Helper()
 	var policies []string
 	for _, name := range slices.Sorted(maps.Keys(one.Policies)) {
-		text, err := yaml.Marshal(map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "LifecyclePolicy",
-			"metadata": map[string]any{"name": name}, "spec": one.Policies[name]})
+		text, err := yaml.Marshal(map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "LifecyclePolicy", "metadata": map[string]any{"name": name}, "spec": one.Policies[name]})
 		if err != nil {
 			t.Fatal(err)
 		}

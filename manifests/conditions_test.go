@@ -293,8 +293,7 @@ func (r request) attributes(t *testing.T, parse func(*testing.T, schema.GroupVer
 		operation, old = admission.Update, parse(t, kind, r.old)
 	}
 	return &admission.VersionedAttributes{
-		Attributes: admission.NewAttributesRecord(object, old, kind, namespace, "a", r.at(kind), r.sub,
-			operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: cmp.Or(r.user, "someone")}),
+		Attributes:         admission.NewAttributesRecord(object, old, kind, namespace, "a", r.at(kind), r.sub, operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: cmp.Or(r.user, "someone")}),
 		VersionedKind:      kind,
 		VersionedObject:    admission.NewLazyObject(object),
 		VersionedOldObject: admission.NewLazyObject(old),

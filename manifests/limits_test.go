@@ -204,8 +204,7 @@ func TestLimitsOfTheController(t *testing.T) {
 		"… gets another label":                 {request{resource: "pods", old: labelled(large, ""), new: labelled(and(large, "a: b"), "")}, "labels"},
 		"… while it is being deleted too":      {request{resource: "pods", old: labelled(large, leaving), new: labelled(and(large, "a: b"), leaving)}, "labels"},
 		"… and its labels":                     {request{resource: "pods", old: labelled("a: b", ", annotations: {"+large+"}"), new: labelled("", ", annotations: {"+large+"}")}, "labels"},
-		"… and its finalizer": {request{resource: "pods", old: noted(large),
-			new: strings.ReplaceAll(noted(large), tracked, "")}, "finalizer"},
+		"… and its finalizer":                  {request{resource: "pods", old: noted(large), new: strings.ReplaceAll(noted(large), tracked, "")}, "finalizer"},
 	})
 	training := func(spec, metadata string) string {
 		return "{metadata: {name: a" + metadata + "}, spec: {" + spec + "}}"

@@ -105,8 +105,7 @@ func (s *sweep) kind(stage stage, kind sweptKind) {
 	for _, beside := range besides {
 		base := func() map[string]any {
 			apiVersion, name := kind.Kind.ToAPIVersionAndKind()
-			object := map[string]any{"apiVersion": apiVersion, "kind": name,
-				"metadata": map[string]any{"name": "a", "creationTimestamp": "2026-12-24T00:00:00Z"}}
+			object := map[string]any{"apiVersion": apiVersion, "kind": name, "metadata": map[string]any{"name": "a", "creationTimestamp": "2026-12-24T00:00:00Z"}}
 			if !kind.ClusterScoped {
 				set(object, fieldpath.FieldPath{"metadata", "namespace"}, "ci")
 			}

@@ -18,10 +18,7 @@ import (
 func TestNoDefault(t *testing.T) {
 	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
 	pod := func() *builders.PodWrapper { return builders.MakePod("ci", "a").Created(noon) }
-	scope := &resolution.Scope{
-		Namespace: namespaceOf("default-ttl", "1h"),
-		Policies:  []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "2h")},
-	}
+	scope := &resolution.Scope{Namespace: namespaceOf("default-ttl", "1h"), Policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "2h")}}
 	for name, test := range map[string]struct {
 		facts *policy.Facts
 		why   string

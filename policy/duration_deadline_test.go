@@ -129,9 +129,7 @@ func TestNoDefaultDeadlineForPods(t *testing.T) {
 	profile := *policy.PodProfile
 	profile.DefaultDeadline = true
 	scope := &resolution.Scope{Namespace: namespaceOf("default-deadline", "1h"), Creating: true}
-	for name, pod := range map[string]*builders.PodWrapper{
-		"bare": builders.MakePod("ci", "a"), "of a Job": builders.MakePod("ci", "a").ControlledBy("batch/v1", "Job", "build"),
-	} {
+	for name, pod := range map[string]*builders.PodWrapper{"bare": builders.MakePod("ci", "a"), "of a Job": builders.MakePod("ci", "a").ControlledBy("batch/v1", "Job", "build")} {
 		if assignments, effective := resolution.FillIn(policy.FactsOfObject(&profile, pod.Map()), scope, noon); len(assignments) > 0 || effective.Deadline.Set {
 			t.Errorf("%s: filled in %v of %+v", name, assignments, effective.Deadline)
 		}
@@ -140,8 +138,7 @@ func TestNoDefaultDeadlineForPods(t *testing.T) {
 
 // saidDeadline is a runtime that has a deadline.
 func saidDeadline(text string) *resolution.RuntimePolicy {
-	facts := policy.FactsOfObject(&policy.Profile{AnnotatedDeadline: true}, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationActiveDeadline: text}}})
+	facts := policy.FactsOfObject(&policy.Profile{AnnotatedDeadline: true}, map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationActiveDeadline: text}}})
 	return &resolution.RuntimePolicy{Name: "torch", Deadline: facts.Deadline()}
 }
 

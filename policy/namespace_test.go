@@ -61,8 +61,7 @@ func TestParseNamespaceErrors(t *testing.T) {
 // Whatever is wrong with a namespace, its policy can be asked, and what cannot be read means keep
 // (S6).
 func TestParseNamespaceIsUsable(t *testing.T) {
-	namespace := resolution.ParseNamespace("ci", annotated(
-		"default-ttl", "soon", "default-ttl-failed", "7d", "max-ttl", "?", "mode", "??", "backfill", "???"), nil)
+	namespace := resolution.ParseNamespace("ci", annotated("default-ttl", "soon", "default-ttl-failed", "7d", "max-ttl", "?", "mode", "??", "backfill", "???"), nil)
 	if namespace.Mode != resolution.ModeDryRun {
 		t.Errorf("an unreadable mode is %s, want dry-run, which keeps everything", namespace.Mode)
 	}

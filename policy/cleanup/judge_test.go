@@ -77,10 +77,7 @@ func object(t *testing.T, text string) *cleanup.Candidate {
 	if kind == "Pod" {
 		profile = policy.PodProfile
 	}
-	out := &cleanup.Candidate{
-		Facts: policy.FactsOfObject(profile, json), JSON: json, Now: now,
-		Resource: schema.GroupResource{Group: gv.Group, Resource: strings.ToLower(kind) + "s"},
-	}
+	out := &cleanup.Candidate{Facts: policy.FactsOfObject(profile, json), JSON: json, Now: now, Resource: schema.GroupResource{Group: gv.Group, Resource: strings.ToLower(kind) + "s"}}
 	if out.Facts.Namespace != "" {
 		out.Namespace = resolution.ParseNamespace(out.Facts.Namespace, nil, map[string]string{"team": "a"})
 	}

@@ -40,10 +40,7 @@ func compilePolicy(t testing.TB, spec string) *expression.Policy {
 
 // scene is a Job labelled team: a in namespace ci labelled env: test.
 func scene() (*policy.Facts, *expression.Variables) {
-	object := map[string]any{
-		"metadata": map[string]any{"name": "x", "namespace": "ci", "labels": map[string]any{"team": "a"}},
-		"spec":     map[string]any{"parallelism": int64(4)},
-	}
+	object := map[string]any{"metadata": map[string]any{"name": "x", "namespace": "ci", "labels": map[string]any{"team": "a"}}, "spec": map[string]any{"parallelism": int64(4)}}
 	return policy.FactsOfObject(policy.JobProfile, object), &expression.Variables{
 		Object:    object,
 		Namespace: map[string]any{"metadata": map[string]any{"name": "ci", "labels": map[string]any{"env": "test", "ttl": "2h"}}},
@@ -66,8 +63,7 @@ func TestPolicyMatches(t *testing.T) {
 		"namespace in CEL":    {`{matchConditions: [{name: env, expression: "namespaceObject.metadata.labels.env == 'test'"}]}`, "yes"},
 		"no runtime":          {`{matchConditions: [{name: rt, expression: "runtime == null"}]}`, "yes"},
 		"fails":               {`{matchConditions: [{name: bad, expression: "object.spec.nope > 3"}]}`, `error policy "platform": spec.match.matchConditions[0] (bad): evaluating: no such key: nope`},
-		"fails, other false": {`{matchConditions: [{name: bad, expression: "object.spec.nope > 3"}, {name: no, expression: "false"}]}`,
-			"no"},
+		"fails, other false":  {`{matchConditions: [{name: bad, expression: "object.spec.nope > 3"}, {name: no, expression: "false"}]}`, "no"},
 		"wrong result": {`{matchConditions: [{name: bad, expression: "object.spec.parallelism"}]}`,
 			`error policy "platform": spec.match.matchConditions[0] (bad): the result is int "4", and must be true or false`},
 	} {

@@ -124,8 +124,7 @@ func checkSample(t *testing.T, profile *expression.Profile, s *sample) {
 	case "failed":
 		outcome = lifetime.Failed
 	}
-	if facts.Finished != s.Want.Finished || facts.Outcome != outcome || facts.Suspended != s.Want.Suspended ||
-		facts.Errored != s.Want.Errored ||
+	if facts.Finished != s.Want.Finished || facts.Outcome != outcome || facts.Suspended != s.Want.Suspended || facts.Errored != s.Want.Errored ||
 		!facts.FinishTime.Equal(s.Want.FinishTime) || !facts.Started.Equal(s.Want.Started) {
 		t.Errorf("got %+v, want %+v", facts.State, s.Want)
 	}
@@ -212,9 +211,7 @@ func TestRuntimePolicyReadsFieldsAndAnnotations(t *testing.T) {
 	if said := ref.Policy(nil, nil); !said.Missing || said.Deadline != nil || said.Path != "spec.runtimeRef.name" || said.Unusable() == nil {
 		t.Errorf("a runtime that is gone: %+v", said)
 	}
-	said := ref.Policy(map[string]any{"spec": map[string]any{
-		"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)},
-	}}, nil)
+	said := ref.Policy(map[string]any{"spec": map[string]any{"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)}}}, nil)
 	if setting := said.TTL.For(lifetime.Failed); setting == nil || setting.TTL.After != time.Minute || setting.Source.String() != "runtime/torch" ||
 		setting.Path != "spec.runPolicy.ttlSecondsAfterFinished" {
 		t.Errorf("field: %+v", setting)

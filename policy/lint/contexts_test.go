@@ -24,9 +24,7 @@ func TestContexts(t *testing.T) {
 					texts = append(texts, text)
 				}
 			}
-			for who, options := range map[string]Options{
-				"documents": offline(t), "cluster": {Source: contexts.Source{Case: test, T: t}, Now: noon},
-			} {
+			for who, options := range map[string]Options{"documents": offline(t), "cluster": {Source: contexts.Source{Case: test, T: t}, Now: noon}} {
 				text := test.Object
 				if who == "documents" {
 					text = strings.Join(append(texts, test.Object), "\n---\n")

@@ -52,10 +52,7 @@ func cronJobProfile(t *testing.T, name string) *v1alpha1.KindProfile {
 // Jobs and Pods are read by code of their own, at admission as in feeds: a KindProfile for them
 // that came past admission is an error in its status, and changes nothing.
 func TestProfileForAKindWithCodeOfItsOwn(t *testing.T) {
-	for kind, own := range map[string]*policy.Profile{
-		"{group: batch, version: v1, kind: Job, resource: jobs}": policy.JobProfile,
-		"{version: v1, kind: Pod, resource: pods}":               policy.PodProfile,
-	} {
+	for kind, own := range map[string]*policy.Profile{"{group: batch, version: v1, kind: Job, resource: jobs}": policy.JobProfile, "{version: v1, kind: Pod, resource: pods}": policy.PodProfile} {
 		known := builtin(t)
 		before := known.Snapshot().Compiled(own.Kind.GroupKind())
 		profile := parsed[v1alpha1.KindProfile](t, `{metadata: {name: mine}, spec: {kind: `+kind+`, state: {finished: "true", finishTime: "object.metadata.creationTimestamp", outcome: "'Succeeded'"}}}`)
@@ -180,17 +177,12 @@ func TestContextOf(t *testing.T) {
 			}
 			return torch, nil
 		}, ttl: "1d", policies: 1},
-		"no such runtime": {read: func(*expression.Reference) (map[string]any, error) { return nil, nil },
-			missing: true, policies: 1, failures: 1},
-		"a runtime that is not known says nothing": {read: func(*expression.Reference) (map[string]any, error) {
-			return nil, platform.ErrUnknown
-		}, policies: 1, failures: 1},
+		"no such runtime":                          {read: func(*expression.Reference) (map[string]any, error) { return nil, nil }, missing: true, policies: 1, failures: 1},
+		"a runtime that is not known says nothing": {read: func(*expression.Reference) (map[string]any, error) { return nil, platform.ErrUnknown }, policies: 1, failures: 1},
 		"a runtime that cannot be read for the moment keeps": {read: func(*expression.Reference) (map[string]any, error) {
 			return nil, &platform.UnreadableError{Err: errors.New("no route")}
 		}, missing: true, policies: 1, failures: 1},
-		"it cannot be read": {read: func(*expression.Reference) (map[string]any, error) {
-			return nil, errors.New("no route")
-		}, err: "reading ClusterTrainingRuntime torch: no route"},
+		"it cannot be read": {read: func(*expression.Reference) (map[string]any, error) { return nil, errors.New("no route") }, err: "reading ClusterTrainingRuntime torch: no route"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scope, err := platform.ContextOf(t.Context(), source{snapshot, namespace, test.read}, platform.Whole(facts, object))
@@ -319,8 +311,7 @@ func TestProfileOfANewerVersion(t *testing.T) {
 	const stored = `{metadata: {name: runs, uid: u}, spec: {kind: {group: ml.example.com, kind: Run}}%s}`
 	compiler := builtin(t).Compiler()
 	_, plain, errs := compiler.ReadProfile(*parsed[map[string]any](t, fmt.Sprintf(stored, "")))
-	_, held, heldErrs := compiler.ReadProfile(*parsed[map[string]any](t, fmt.Sprintf(stored,
-		`, status: {conditions: [{type: Requires, status: "True", message: "v99.0.0: spec.references"}]}`)))
+	_, held, heldErrs := compiler.ReadProfile(*parsed[map[string]any](t, fmt.Sprintf(stored, `, status: {conditions: [{type: Requires, status: "True", message: "v99.0.0: spec.references"}]}`)))
 	if len(heldErrs) != len(errs)+1 || plain.Same(held) || !held.Same(held) {
 		t.Errorf("%v and %v", errs, heldErrs)
 	}

@@ -261,10 +261,7 @@ func TestScanCostsNoMoreWithNamespaces(t *testing.T) {
 		}
 		return out
 	}
-	for elsewhere, spec := range map[bool]map[string]any{
-		false: {"imagePullSecrets": []any{map[string]any{"name": "settings"}}},
-		true:  {"x": "settings", "y": "--from=settings"},
-	} {
+	for elsewhere, spec := range map[bool]map[string]any{false: {"imagePullSecrets": []any{map[string]any{"name": "settings"}}}, true: {"x": "settings", "y": "--from=settings"}} {
 		if few, many := cost(2, spec, elsewhere), cost(10_000, spec, elsewhere); many > few {
 			t.Errorf("%v allocations with two namespaces, %v with 10,000", few, many)
 		}

@@ -166,12 +166,11 @@ func TestTTLLabelInAJobTemplate(t *testing.T) {
 		request Request
 		want    []string
 	}{
-		"a time from creation": {label: "1d"},
-		"a date to come":       {label: "2026-12-25"},
-		"past":                 {label: "2026-12-24", want: past},
-		"past, strict":         {label: "2026-12-24", request: Request{Options: Options{StrictLabels: true}}, want: past},
-		"outside the bounds": {label: "1d", request: Request{Scope: bounded},
-			want: []string{"error " + field + `1d is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`}},
+		"a time from creation":         {label: "1d"},
+		"a date to come":               {label: "2026-12-25"},
+		"past":                         {label: "2026-12-24", want: past},
+		"past, strict":                 {label: "2026-12-24", request: Request{Options: Options{StrictLabels: true}}, want: past},
+		"outside the bounds":           {label: "1d", request: Request{Scope: bounded}, want: []string{"error " + field + `1d is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`}},
 		"a date that has passed since": {label: "2026-12-24", old: cronJob("2026-12-24")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -207,9 +207,7 @@ func TestKindProfileSchema(t *testing.T) {
 		"runtime, no state":    {`runtime: {reference: {name: spec.ref, defaultKind: T}, kinds: [{version: v1, kind: T, resource: ts}]}`, "a runtime needs state"},
 		"propagation":          {`propagationPolicy: Sideways`, "spec.propagationPolicy"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			expect(t, crd.check(kindProfile(t, "Example", c.spec), nil), c.want)
-		})
+		t.Run(name, func(t *testing.T) { expect(t, crd.check(kindProfile(t, "Example", c.spec), nil), c.want) })
 	}
 	for kind, denied := range map[string]bool{
 		"{group: batch, version: v1, kind: Job, resource: jobs}":                  true,
@@ -247,8 +245,7 @@ func TestKindProfileSchema(t *testing.T) {
 }
 
 func kindProfile(t *testing.T, kind, spec string) map[string]any {
-	return decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: example.com, version: v1, kind: "+
-		kind+", resource: examples}, "+spec+"}}")
+	return decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: example.com, version: v1, kind: "+kind+", resource: examples}, "+spec+"}}")
 }
 
 func TestBuiltinProfilesFitTheSchema(t *testing.T) {
