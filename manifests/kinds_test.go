@@ -38,9 +38,7 @@ func served(t *testing.T, more ...*v1alpha1.KindProfile) []platform.Served {
 	}
 	for _, object := range builtin {
 		profile, errs := compiler.Profile(object)
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
+		must(t, errs.ToAggregate())
 		compiled = append(compiled, profile)
 		define(profile)
 		if profile.Runtime != nil {

@@ -71,9 +71,7 @@ func stages(t *testing.T) []stage {
 	of := &v1alpha1.LifecyclePolicy{}
 	must(t, yaml.UnmarshalStrict([]byte(bounding), of))
 	compiled, errs := expression.NewCompiler(expression.DefaultCacheSize).Policy(of)
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs.ToAggregate())
 	plain := sweptEntries(t)
 	return []stage{
 		{name: "plain", entries: plain},

@@ -220,9 +220,7 @@ func TestInterrupt(t *testing.T) {
 func TestCacheIsBoundedAndRemembersFailures(t *testing.T) {
 	compiler := NewCompiler(8)
 	first, err := compiler.Compile(`true`, ScopePolicy, ResultBool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again, _ := compiler.Compile(`true`, ScopePolicy, ResultBool)
 	if first != again {
 		t.Error("compiled twice")
@@ -273,4 +271,12 @@ func FuzzCompile(f *testing.F) {
 			t.Fatalf("%q gives %v, error %v; want an error or a TTL in range", source, ttl, err)
 		}
 	})
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -98,9 +98,7 @@ func TestUnreadableLatestDateKeeps(t *testing.T) {
 	facts, variables := scene()
 	said, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
 	label, err := lifetime.ParseTTLLabel("1h")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := (&resolution.Scope{Policies: said}).CheckLabel(label, time.Now(), resolution.EnforcedBounds); err == nil || !strings.Contains(err.Error(), "latestDate") {
 		t.Errorf("the label passes: %v", err)
 	}

@@ -2,6 +2,7 @@ package expression_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +23,7 @@ import (
 func lifecyclePolicy(t fataler, name, spec string) *v1alpha1.LifecyclePolicy {
 	t.Helper()
 	out := &v1alpha1.LifecyclePolicy{}
-	if err := yaml.UnmarshalStrict([]byte(spec), &out.Spec); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(spec), &out.Spec))
 	out.Name = name
 	return out
 }
@@ -384,5 +383,13 @@ func TestWhoIsGivenATTLLabel(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// must ends the test at an error.
+func must(t fataler, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }

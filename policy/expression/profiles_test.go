@@ -35,9 +35,7 @@ type sample struct {
 func builtin(t testing.TB) map[string]*expression.Profile {
 	t.Helper()
 	all, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compiler := expression.NewCompiler(expression.DefaultCacheSize)
 	out := make(map[string]*expression.Profile, len(all))
 	for _, object := range all {
@@ -67,9 +65,7 @@ func TestBuiltinProfilesReadTheirKinds(t *testing.T) {
 		file := fileOf(profile.Kind)
 		seen[file] = true
 		text, err := os.ReadFile(filepath.Join("testdata", "states", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var samples []sample
 		if err := yaml.UnmarshalStrict(text, &samples); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -84,9 +80,7 @@ func TestBuiltinProfilesReadTheirKinds(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob("testdata/states/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		if !seen[filepath.Base(file)] {
 			t.Errorf("%s belongs to no profile", file)
@@ -184,9 +178,7 @@ func TestTrainJobFindsItsRuntime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var object map[string]any
-			if err := json.Unmarshal([]byte(`{"spec":{"runtimeRef":`+c.ref+`}}`), &object); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(`{"spec":{"runtimeRef":`+c.ref+`}}`), &object))
 			got, err := runtime.Reference("ci", object)
 			text := ""
 			switch {
@@ -205,9 +197,7 @@ func TestTrainJobFindsItsRuntime(t *testing.T) {
 func TestRuntimePolicyReadsFieldsAndAnnotations(t *testing.T) {
 	runtime := builtin(t)["trainjob.trainer.kubeflow.org"].Runtime
 	ref, err := runtime.Reference("ci", map[string]any{"spec": map[string]any{"runtimeRef": map[string]any{"name": "torch"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if said := ref.Policy(nil, nil); !said.Missing || said.Deadline != nil || said.Path != "spec.runtimeRef.name" || said.Unusable() == nil {
 		t.Errorf("a runtime that is gone: %+v", said)
 	}

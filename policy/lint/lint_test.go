@@ -58,26 +58,18 @@ var (
 func offline(t testing.TB) Options {
 	t.Helper()
 	store, err := builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	own, err := schemas()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Options{Source: platform.Offline{Platform: store.Snapshot()}, Schemas: own, Now: noon}
 }
 
 func lintText(t *testing.T, text string, options Options) []*Result {
 	t.Helper()
 	documents, errs := Read(Input{Name: "f.yaml", Data: []byte(text)}, Limits{})
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs...)
 	results, err := Lint(t.Context(), documents, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return results
 }
 
@@ -147,19 +139,13 @@ func TestSamplesAreClean(t *testing.T) {
 	var documents []*Document
 	for _, file := range slices.Concat(files, recipes) {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		read, errs := Read(Input{Name: file, Data: data}, Limits{})
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
+		must(t, errs...)
 		documents = append(documents, read...)
 	}
 	results, err := Lint(t.Context(), documents, offline(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	report := NewReport(results)
 	if !report.Allowed {
 		t.Errorf("errors in the samples: %v", lines(results))
@@ -375,13 +361,9 @@ func TestExplain(t *testing.T) {
 {apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: p}, spec: {match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 2d}}}}
 `
 	documents, errs := Read(Input{Data: []byte(text)}, Limits{})
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs...)
 	linter, err := linterFor(t.Context(), documents, offline(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	job, known, err := linter.Explain(t.Context(), documents[1])
 	if err != nil || !known {
 		t.Fatal(err)
@@ -390,10 +372,16 @@ func TestExplain(t *testing.T) {
 		t.Errorf("the Job gets %+v, finished: %t", value, job.Facts.Finished)
 	}
 	labelled, _, err := linter.Explain(t.Context(), documents[2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := noon.Add(48 * time.Hour); labelled.LabelKey != wellknown.LabelTTL || !labelled.ByLabel.Expiry.Equal(want) || labelled.ByLabel.Source.String() != "policy/p" {
 		t.Errorf("the ConfigMap expires by %q at %s, want %s", labelled.LabelKey, labelled.ByLabel.Expiry, want)
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -53,18 +53,12 @@ func TestYAML(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			namespaces, _ := Read(Input{Data: []byte(namespaceDefault)}, Limits{})
 			documents, errs := Read(Input{Data: []byte(test.text)}, Limits{})
-			if len(errs) > 0 {
-				t.Fatal(errs)
-			}
+			must(t, errs...)
 			results, err := Lint(t.Context(), append(namespaces, documents...), offline(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for range 2 {
 				have, err := results[1].YAML()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if string(have) != test.want {
 					t.Errorf("have\n%s\nwant\n%s", have, test.want)
 				}

@@ -135,9 +135,7 @@ spec:
   - name: y
     template: {spec: {ttl: 1}}
 `)}, Limits{})
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs...)
 	for field, want := range map[string]int{
 		"":         3,
 		"metadata": 5,

@@ -113,9 +113,7 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 				var text strings.Builder
 				for _, result := range results {
 					out, err := result.YAML()
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					text.Write(out)
 				}
 				if !strings.Contains(text.String(), test.wantInManifest) {
@@ -175,9 +173,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 // those that are posted.
 func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 	store, err := builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	live := &v1alpha1.LifecyclePolicy{}
 	live.Name = "p"
 	live.Spec.Defaults = &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{Value: new(v1alpha1.TTL)}}

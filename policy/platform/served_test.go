@@ -40,13 +40,9 @@ func compileAll(t *testing.T, texts ...string) []*expression.Profile {
 	var out []*expression.Profile
 	for _, text := range texts {
 		object := &v1alpha1.KindProfile{}
-		if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.UnmarshalStrict([]byte(text), object))
 		profile, errs := compiler.Profile(object)
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
+		must(t, errs.ToAggregate())
 		out = append(out, profile)
 	}
 	return out

@@ -22,22 +22,16 @@ import (
 func builtin(t *testing.T) *platform.Store {
 	t.Helper()
 	all, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := platform.New(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
 func parsed[T any](t *testing.T, text string) *T {
 	t.Helper()
 	out := new(T)
-	if err := yaml.UnmarshalStrict([]byte(text), out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(text), out))
 	return out
 }
 
@@ -102,13 +96,9 @@ func TestWithLeavesTheRestAsItWas(t *testing.T) {
 	before := known.Snapshot()
 	compiler := expression.NewCompiler(8)
 	posted, errs := compiler.Policy(set("b", "2d"))
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs.ToAggregate())
 	mine, errs := compiler.Profile(cronJobProfile(t, "mine"))
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs.ToAggregate())
 	after := before.With([]*expression.Policy{posted}, []*expression.Profile{mine})
 	if len(after.Policies) != 2 || after.Policies[0] != before.Policies[0] || after.Policies[1] != posted || after.Profiles[cronJob].Name != "mine" {
 		t.Errorf("with them: %v, %v", after.Policies, after.Profiles[cronJob])
@@ -192,9 +182,7 @@ func TestContextOf(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ttl, missing := "", false
 			if scope.Runtime != nil {
 				missing = scope.Runtime.Missing
@@ -296,9 +284,7 @@ func TestPolicyOfANewerVersion(t *testing.T) {
 		read := *parsed[map[string]any](t, `{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ml}}`)
 		facts := policy.FactsOfObject(policy.JobProfile, read)
 		scope, err := platform.ContextOf(t.Context(), source{snapshot, resolution.ParseNamespace("ml", nil, nil), nil}, platform.Whole(facts, read))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(scope.Failures) != want.failures || len(errs) > 0 != want.held {
 			t.Errorf("%s: failures %v, errors %v", spec, scope.Failures, errs)
 		}
@@ -317,5 +303,13 @@ func TestProfileOfANewerVersion(t *testing.T) {
 	}
 	if _, err := held.State(t.Context(), map[string]any{}); err == nil {
 		t.Error("the state of its objects is known")
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -106,9 +106,7 @@ func TestTwoYearsAgainstTheClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			location, err := time.LoadLocation(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			from := time.Date(zone.from, 1, 1, 0, 0, 0, 0, location)
 			to := from.AddDate(2, 0, 0)
 			if n := changes(from, to); n != zone.changes {
@@ -136,9 +134,7 @@ func changes(from, to time.Time) int {
 func compare(t *testing.T, cron, zone string, from, to time.Time, want []time.Time) {
 	t.Helper()
 	s, err := schedule.Parse(cron, zone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	after := from
 	for i, at := range want {
 		if got := s.Next(after); !got.Equal(at) {

@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -11,18 +12,14 @@ import (
 func parse(t testing.TB, cron, zone string) *schedule.Schedule {
 	t.Helper()
 	s, err := schedule.Parse(cron, zone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
 func instant(t testing.TB, text string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return at
 }
 
@@ -135,9 +132,7 @@ func TestMinInterval(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := s.MinInterval(); got != want {
 			t.Errorf("%s: %s; want %s", cron, got, want)
 		}
@@ -156,5 +151,13 @@ func TestLastDayOfLeapYears(t *testing.T) {
 				compare(t, cron, zone, from, to, want)
 			}
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }
