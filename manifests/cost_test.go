@@ -165,13 +165,11 @@ func TestEveryKeyIsSent(t *testing.T) {
 				}
 				rows[resource+" with "+where+" "+key] = request{resource: resource, new: with, wants: wants}
 			}
-			rows["Job template with "+where+" "+key] = request{resource: "cronjobs", wants: "- validate-marked.curfew.dev",
-				new: fmt.Sprintf("{spec: {jobTemplate: {metadata: {%s: {%s: x}}}}}", where, key)}
+			rows["Job template with "+where+" "+key] = request{resource: "cronjobs", wants: "- validate-marked.curfew.dev", new: fmt.Sprintf("{spec: {jobTemplate: {metadata: {%s: {%s: x}}}}}", where, key)}
 		}
 		for _, key := range wellknown.TemplateKeys {
 			for _, resource := range []string{"deployments", "statefulsets", "daemonsets", "replicasets", "replicationcontrollers"} {
-				rows[resource+", template with "+where+" "+key] = request{resource: resource, wants: "- templates.curfew.dev",
-					new: fmt.Sprintf("{spec: {template: {metadata: {%s: {%s: x}}}}}", where, key)}
+				rows[resource+", template with "+where+" "+key] = request{resource: resource, wants: "- templates.curfew.dev", new: fmt.Sprintf("{spec: {template: {metadata: {%s: {%s: x}}}}}", where, key)}
 			}
 			rows["PodTemplate with "+where+" "+key] = request{resource: "podtemplates", wants: "- templates.curfew.dev", new: fmt.Sprintf("{template: {metadata: {%s: {%s: x}}}}", where, key)}
 		}

@@ -47,8 +47,7 @@ func factsText(f *policy.Facts) string {
 	if f.Owner != nil {
 		owner = fmt.Sprintf("%s %s %s %s", f.Owner.APIVersion, f.Owner.Kind, f.Owner.Name, f.Owner.UID)
 	}
-	return fmt.Sprintf("%s %s/%s %s %s labels %v annotations %v finalizers %v created %s deleting %t owner %q managed %q restart %q "+
-		"ttl %v deadline %v started %s suspended %t finished %t %s at %s, %v",
+	return fmt.Sprintf("%s %s/%s %s %s labels %v annotations %v finalizers %v created %s deleting %t owner %q managed %q restart %q "+"ttl %v deadline %v started %s suspended %t finished %t %s at %s, %v",
 		f.Profile.Name, f.Namespace, f.Name, f.UID, f.ResourceVersion, f.Labels, f.Annotations, f.Finalizers,
 		f.Created.UTC(), f.Deleting, owner, f.ManagedBy, f.RestartPolicy, f.NativeTTL, f.NativeDeadline,
 		f.Started.UTC(), f.Suspended, f.Finished, f.Outcome, f.FinishTime.UTC(), f.StateError)
@@ -89,8 +88,7 @@ func drawMeta(t *rapid.T, annotation, label func(key, value string), finalizer f
 }
 
 func drawJob(t *rapid.T) *builders.JobWrapper {
-	job := builders.MakeJob("ci", "a").Created(drawTime(t, "created")).UID(types.UID(rapid.SampledFrom([]string{"", "u1"}).Draw(t, "uid"))).
-		ResourceVersion(rapid.SampledFrom([]string{"", "7"}).Draw(t, "version"))
+	job := builders.MakeJob("ci", "a").Created(drawTime(t, "created")).UID(types.UID(rapid.SampledFrom([]string{"", "u1"}).Draw(t, "uid"))).ResourceVersion(rapid.SampledFrom([]string{"", "7"}).Draw(t, "version"))
 	drawMeta(t, func(k, v string) { job.Annotation(k, v) }, func(k, v string) { job.Label(k, v) }, func(n string) { job.Finalizer(n) }, func(a, k, n string) { job.ControlledBy(a, k, n) })
 	if rapid.Bool().Draw(t, "deleting") {
 		job.Deleting(noon)

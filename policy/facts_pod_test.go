@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
@@ -56,17 +55,5 @@ func TestPodFinishTime(t *testing.T) {
 				t.Errorf("generic: %v, want %v", got, test.want)
 			}
 		})
-	}
-}
-
-func TestPodOutcome(t *testing.T) {
-	for phase, want := range map[corev1.PodPhase]lifetime.Outcome{
-		corev1.PodSucceeded: lifetime.Succeeded, corev1.PodFailed: lifetime.Failed,
-		corev1.PodRunning: lifetime.NoOutcome, corev1.PodPending: lifetime.NoOutcome, corev1.PodUnknown: lifetime.NoOutcome,
-	} {
-		facts := policy.FactsOfPod(builders.MakePod("ci", "a").Phase(phase).Terminated(noon).Obj())
-		if facts.Outcome != want || facts.Finished != (want != lifetime.NoOutcome) {
-			t.Errorf("%s: %s, finished %t", phase, facts.Outcome, facts.Finished)
-		}
 	}
 }

@@ -49,12 +49,10 @@ func TestJudgeLabel(t *testing.T) {
 	}{
 		"not yet":                           {label: "90m", in: 30 * time.Minute, action: policy.Wait},
 		"now":                               {label: "60m", action: policy.Delete},
-		"a date":                            {label: "2026-12-25", in: 12 * time.Hour, action: policy.Wait},
 		"an instant":                        {label: "2026-12-24T120001Z", in: time.Second, action: policy.Wait},
 		"before it existed":                 {label: "2020-01-01", reason: "its TTL label cannot be used", err: "2020-01-01 expired before the object was created: use a later one"},
 		"the second of it":                  {label: "2026-12-24T110000Z", reason: "its TTL label cannot be used", err: "expired before the object was created"},
 		"a second later":                    {label: "2026-12-24T110001Z", in: -time.Hour + time.Second, action: policy.Delete},
-		"zero":                              {label: "0", reason: "its TTL label cannot be used", err: "0s expired before the object was created"},
 		"none":                              {reason: "has no TTL label"},
 		"unreadable":                        {label: "soon", reason: "its TTL label cannot be used", err: `metadata.labels[curfew.dev/ttl]: "soon" is neither`},
 		"below a minute":                    {label: "59s", in: -time.Hour + 59*time.Second, action: policy.Delete},

@@ -202,8 +202,7 @@ func TestRuntimePolicyReadsFieldsAndAnnotations(t *testing.T) {
 		t.Errorf("a runtime that is gone: %+v", said)
 	}
 	said := ref.Policy(map[string]any{"spec": map[string]any{"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)}}}, nil)
-	if setting := said.TTL.For(lifetime.Failed); setting == nil || setting.TTL.After != time.Minute || setting.Source.String() != "runtime/torch" ||
-		setting.Path != "spec.runPolicy.ttlSecondsAfterFinished" {
+	if setting := said.TTL.For(lifetime.Failed); setting == nil || setting.TTL.After != time.Minute || setting.Source.String() != "runtime/torch" || setting.Path != "spec.runPolicy.ttlSecondsAfterFinished" {
 		t.Errorf("field: %+v", setting)
 	}
 	if said.Deadline == nil || said.Deadline.TTL.After != time.Hour || said.Deadline.Source.String() != "runtime/torch" {

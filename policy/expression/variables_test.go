@@ -16,9 +16,7 @@ func TestExpressionsDoNotSeeManagedFields(t *testing.T) {
 	}
 	cached := object()
 	variables := &expression.Variables{Object: cached, Runtime: object()}
-	for source, want := range map[string]bool{
-		"has(object.metadata.managedFields)": false, "has(runtime.metadata.managedFields)": false, `object.metadata.name == "x" && runtime.metadata.name == "x"`: true,
-	} {
+	for source, want := range map[string]bool{"has(object.metadata.managedFields)": false, "has(runtime.metadata.managedFields)": false, `object.metadata.name == "x" && runtime.metadata.name == "x"`: true} {
 		program, err := expression.NewCompiler(4).Compile(source, expression.ScopePolicy, expression.ResultBool)
 		must(t, err)
 		if have, err := program.Bool(context.Background(), variables); err != nil || have != want {

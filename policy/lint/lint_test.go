@@ -117,8 +117,7 @@ func TestLint(t *testing.T) {
 			want: []string{`f.yaml:8 error Job default/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 1d of namespace "default": use 1d or less`},
 		},
 		"a default that finds no place": {
-			text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d}}\n---\n" +
-				"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\nspec: 5\n",
+			text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d}}\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\nspec: 5\n",
 			want: []string{"f.yaml:8 warning Job ci/a fillable spec: takes no default: spec is 5 and not an object, so that spec.ttlSecondsAfterFinished cannot be set"},
 		},
 	} {

@@ -17,10 +17,7 @@ func TestYAML(t *testing.T) {
 			text: "apiVersion: batch/v1\nkind: Job\nspec:\n  x:\n    - a\n",
 			want: "apiVersion: batch/v1\nkind: Job\nspec:\n  x:\n    - a\n  ttlSecondsAfterFinished: 86400\nmetadata:\n  annotations:\n    curfew.dev/ttl-source: namespace/default\n",
 		},
-		"nothing filled in, nothing changed": {
-			text: "\n# a comment\napiVersion: batch/v1\nkind:   CronJob   # odd\n\nspec: {}\n\n",
-			want: "# a comment\napiVersion: batch/v1\nkind:   CronJob   # odd\n\nspec: {}\n",
-		},
+		"nothing filled in, nothing changed": {text: "\n# a comment\napiVersion: batch/v1\nkind:   CronJob   # odd\n\nspec: {}\n\n", want: "# a comment\napiVersion: batch/v1\nkind:   CronJob   # odd\n\nspec: {}\n"},
 		"an author's stamp is overwritten": {
 			text: "apiVersion: batch/v1\nkind: Job\nmetadata:\n  annotations:\n    curfew.dev/ttl-source: object # mine\n    yes: \"no\"\n",
 			want: "apiVersion: batch/v1\nkind: Job\nmetadata:\n  annotations:\n    curfew.dev/ttl-source: namespace/default # mine\n    yes: \"no\"\nspec:\n  ttlSecondsAfterFinished: 86400\n",

@@ -41,10 +41,7 @@ func TestRead(t *testing.T) {
 			source: Input{Data: []byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n- apiVersion: v1\n  kind: List\n  items:\n  - apiVersion: v1\n    kind: Pod\n    metadata: {name: b}\n")},
 			want:   []where{{1, 4, "a"}, {1, 10, "b"}},
 		},
-		"a typed list, whose items have no kind": {
-			source: Input{Data: []byte(`{"apiVersion":"batch/v1","kind":"JobList","items":[{"metadata":{"name":"a"}}]}`), JSON: true},
-			want:   []where{{1, 1, "a"}},
-		},
+		"a typed list, whose items have no kind": {source: Input{Data: []byte(`{"apiVersion":"batch/v1","kind":"JobList","items":[{"metadata":{"name":"a"}}]}`), JSON: true}, want: []where{{1, 1, "a"}}},
 		"a JSON array": {
 			source: Input{Data: []byte("[\n {\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}},\n 7]"), JSON: true},
 			want:   []where{{1, 2, "a"}},
@@ -62,11 +59,8 @@ func TestRead(t *testing.T) {
 			source: Input{Data: []byte("a: &a " + strings.Repeat("x", 10000) + "\nb: [" + strings.Repeat("*a,", 1000) + "]\n")},
 			errs:   []string{"document 1 (line 1): its aliases come to more than 1074602 bytes: write the values out"},
 		},
-		"aliases of aliases": {
-			source: Input{Data: []byte(bomb(40))},
-			errs:   []string{fmt.Sprintf("document 1 (line 1): its aliases come to more than %d bytes: write the values out", 2*len(bomb(40))+1<<20)},
-		},
-		"nothing": {source: Input{}},
+		"aliases of aliases": {source: Input{Data: []byte(bomb(40))}, errs: []string{fmt.Sprintf("document 1 (line 1): its aliases come to more than %d bytes: write the values out", 2*len(bomb(40))+1<<20)}},
+		"nothing":            {source: Input{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			documents, errs := Read(test.source, Limits{})

@@ -146,8 +146,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 			want: []string{`f.yaml:1 error LifecyclePolicy p schema spec.defaults: Invalid value: "integer": spec.defaults in body must be of type object: "integer"`}},
 		"no name, another version": {text: "{apiVersion: curfew.dev/v1, kind: KindProfile}",
 			want: []string{`f.yaml:1 error KindProfile (document 1) schema apiVersion: Invalid value: "curfew.dev/v1": there is no such version: use curfew.dev/v1alpha1`}},
-		"no name": {text: strings.Replace(policyTTL, "name: p", "", 1),
-			want: []string{`f.yaml:1 error LifecyclePolicy (document 1) schema metadata.name: Required value: name or generateName is required`}},
+		"no name": {text: strings.Replace(policyTTL, "name: p", "", 1), want: []string{`f.yaml:1 error LifecyclePolicy (document 1) schema metadata.name: Required value: name or generateName is required`}},
 		"a profile": {text: "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: x.dev, version: v1, kind: Run, resource: runs}, state: {finished: object.status.x == 1 +, finishTime: 'null', outcome: '\"Failed\"'}, podTemplates: ['a[0]']}}",
 			want: []string{
 				`f.yaml:1 error KindProfile x schema spec.podTemplates[0]: Invalid value: "a[0]": spec.podTemplates[0] in body should match '^\.?[^\s.\[\]*]+(\[\*\])?(\.[^\s.\[\]*]+(\[\*\])?)*$'; "a[0]" is no field path: `,

@@ -79,9 +79,7 @@ func runnerFields() map[schema.GroupKind][]policy.Reference {
 		return policy.Reference{Kind: kind, Path: fieldpath.MustFieldPath(path), Namespace: fieldpath.MustFieldPath(namespace)}
 	}
 	secret, class := schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Group: "node.k8s.io", Kind: "RuntimeClass"}
-	return map[schema.GroupKind][]policy.Reference{{Group: "example.com", Kind: "Runner"}: {
-		at(secret, "spec.secrets[*].name", "spec.secrets[*].in"), at(secret, "spec.key", ""), at(class, "spec.class", ""),
-	}}
+	return map[schema.GroupKind][]policy.Reference{{Group: "example.com", Kind: "Runner"}: {at(secret, "spec.secrets[*].name", "spec.secrets[*].in"), at(secret, "spec.key", ""), at(class, "spec.class", "")}}
 }
 
 // An object dangles if one of the fields of its KindProfile names nothing: an object of another

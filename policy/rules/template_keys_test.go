@@ -137,8 +137,7 @@ func TestKeysInTemplatesSayWhereTheyBelong(t *testing.T) {
 			"error spec.replicatedJobs[0].template.spec.ttlSecondsAfterFinished: must not be set: " +
 				"it would delete Jobs one by one, and a deleted one is created again; set spec.ttlSecondsAfterFinished on the JobSet"},
 		"a TrainJob": {"trainer.kubeflow.org", "TrainJob", "spec.labels", wellknown.LabelTTL, Options{}, forbiddenField,
-			"error spec.labels[curfew.dev/ttl]: must not be set: the objects that a TrainJob creates inherit it, and a deleted one is created again: " +
-				"set metadata.labels[curfew.dev/ttl] on the TrainJob"},
+			"error spec.labels[curfew.dev/ttl]: must not be set: the objects that a TrainJob creates inherit it, and a deleted one is created again: set metadata.labels[curfew.dev/ttl] on the TrainJob"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := put(object(test.kind, map[string]any{}), test.path, map[string]any{test.key: "1h"})
