@@ -34,7 +34,9 @@ func TestJudge(t *testing.T) {
 		"finished now, TTL 0":               {job: job().TTL(0).Complete(noon), action: policy.Delete},
 		"finished now, TTL 10":              {job: job().TTL(10).Complete(noon), action: policy.Wait, in: 10 * time.Second},
 		"finished 10s ago, TTL 15":          {job: job().TTL(15).Complete(ago(10)), action: policy.Wait, in: 5 * time.Second},
+		"finished 10s ago, TTL 5":           {job: job().TTL(5).Complete(ago(10)), action: policy.Delete, in: -5 * time.Second},
 		"due in this very second":           {job: job().TTL(5).Complete(ago(5)), action: policy.Delete},
+		"failed 10s ago, TTL 5":             {job: job().TTL(5).Failed(ago(10)), action: policy.Delete, in: -5 * time.Second},
 		"suspended, finished":               {job: job().TTL(5).Suspend(true).Complete(ago(10)), action: policy.Delete, in: -5 * time.Second},
 		"finish time in the future, TTL 10": {job: job().TTL(10).Complete(ago(-30)), action: policy.Wait, in: 40 * time.Second},
 		"longest TTL":                       {job: job().TTL(2147483647).Complete(noon), action: policy.Wait, in: lifetime.MaxDuration},
@@ -113,6 +115,22 @@ func TestJudgeOfPods(t *testing.T) {
 }
 
 const noFinishTime = "its status has no usable finish time (missing, zero or the epoch): set it there, or delete the object"
+
+// What the controller needs to know beyond the instant travels in the verdict.
+func TestVerdictCarriesItsMarks(t *testing.T) {
+	facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Complete(noon.Add(-time.Minute)).Obj())
+	scope := &resolution.Scope{Namespace: namespaceSince(noon, "default-ttl", "5", "backfill", "true", "mode", "dry-run")}
+	effective := resolution.Resolve(facts, scope)
+	got := judging.Judge(facts, &effective, noon)
+	if got.Action != policy.Delete || !got.Live || !got.Backfill || !got.DryRun || got.Source.String() != "namespace/ci" {
+		t.Errorf("got %+v, want a live, backfilled, dry-run deletion from namespace/ci", got)
+	}
+	untimed := policy.FactsOfPod(builders.MakePod("ci", "a").Created(noon.Add(-time.Hour)).Annotation(wellknown.AnnotationTTL, "0").Phase(corev1.PodFailed).Obj())
+	effective = resolution.Resolve(untimed, scope)
+	if got := judging.Judge(untimed, &effective, noon); got.Action != policy.RecordFinish || !got.DryRun {
+		t.Errorf("got %+v, want record-finish that knows of dry-run", got)
+	}
+}
 
 // An object whose state cannot be read is kept (S6).
 func TestJudgeOfUnreadableState(t *testing.T) {
