@@ -79,9 +79,7 @@ func readCases(t *testing.T) map[string]*caseRequest {
 		if err == nil {
 			err = yaml.Unmarshal(text, &file)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for name, patch := range file.Cases {
 			var raw, merged caseRequest
 			unmarshal(t, patch, &raw)
@@ -92,9 +90,7 @@ func readCases(t *testing.T) map[string]*caseRequest {
 			unmarshal(t, mergedCase(t, base, patch), &merged)
 			if raw.Was != nil {
 				object, err := json.Marshal(merged.Object)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				unmarshal(t, mergedCase(t, object, raw.Was), &merged.OldObject)
 			}
 			out[name] = &merged
@@ -105,17 +101,13 @@ func readCases(t *testing.T) map[string]*caseRequest {
 
 func unmarshal(t *testing.T, raw []byte, into any) {
 	t.Helper()
-	if err := json.Unmarshal(raw, into); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, into))
 }
 
 func mergedCase(t *testing.T, base, patch json.RawMessage) json.RawMessage {
 	t.Helper()
 	out, err := jsonpatch.MergePatch(base, patch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -160,11 +152,8 @@ func caseEntries(t *testing.T, planned map[string][]webhook, one *caseRequest) [
 	t.Helper()
 	var policies []string
 	for _, name := range slices.Sorted(maps.Keys(one.Policies)) {
-		text, err := yaml.Marshal(map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "LifecyclePolicy",
-			"metadata": map[string]any{"name": name}, "spec": one.Policies[name]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text, err := yaml.Marshal(map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "LifecyclePolicy", "metadata": map[string]any{"name": name}, "spec": one.Policies[name]})
+		must(t, err)
 		policies = append(policies, string(text))
 	}
 	key := fmt.Sprint(one.Settings.KyvernoLabel, policies)
@@ -182,24 +171,16 @@ func patchedCase(t *testing.T, object map[string]any, operations []json.RawMessa
 		return object
 	}
 	raw, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	list, err := json.Marshal(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	patch, err := jsonpatch.DecodePatch(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if raw, err = patch.Apply(raw); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]any{}
-	if err := json.Unmarshal(raw, &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, &out))
 	return out
 }
 
@@ -244,9 +225,7 @@ func calledFor(t *testing.T, entries []webhook, compiled map[string]celplugin.Co
 			return false
 		}
 		text, err := json.Marshal(w.conditions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if compiled[string(text)] == nil {
 			compiled[string(text)] = compile(t, w, environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 		}

@@ -293,8 +293,7 @@ func (r request) attributes(t *testing.T, parse func(*testing.T, schema.GroupVer
 		operation, old = admission.Update, parse(t, kind, r.old)
 	}
 	return &admission.VersionedAttributes{
-		Attributes: admission.NewAttributesRecord(object, old, kind, namespace, "a", r.at(kind), r.sub,
-			operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: cmp.Or(r.user, "someone")}),
+		Attributes:         admission.NewAttributesRecord(object, old, kind, namespace, "a", r.at(kind), r.sub, operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: cmp.Or(r.user, "someone")}),
 		VersionedKind:      kind,
 		VersionedObject:    admission.NewLazyObject(object),
 		VersionedOldObject: admission.NewLazyObject(old),
@@ -344,8 +343,7 @@ func (w webhook) selects(t *testing.T, attributes *admission.VersionedAttributes
 func (w webhook) matches(t *testing.T, attributes *admission.VersionedAttributes, evaluator celplugin.ConditionEvaluator, mayNot string) bool {
 	t.Helper()
 	authorize := authorizer.AuthorizerFunc(func(_ context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
-		if asked.GetVerb() != "delete" || asked.GetResource() != attributes.GetResource().Resource || asked.GetAPIGroup() != attributes.GetResource().Group ||
-			asked.GetNamespace() != attributes.GetNamespace() {
+		if asked.GetVerb() != "delete" || asked.GetResource() != attributes.GetResource().Resource || asked.GetAPIGroup() != attributes.GetResource().Group || asked.GetNamespace() != attributes.GetNamespace() {
 			t.Errorf("asks whether the user may %s %s in %q", asked.GetVerb(), asked.GetResource(), asked.GetNamespace())
 		}
 		if asked.GetUser().GetName() == mayNot {

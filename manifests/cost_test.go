@@ -39,9 +39,7 @@ func (s stuffing) metadata(value string) map[string]any {
 	return map[string]any{"name": "a", "annotations": annotations, "labels": labels, "ownerReferences": owners}
 }
 
-func (s stuffing) list(item any) []any {
-	return slices.Repeat([]any{item}, s.items)
-}
+func (s stuffing) list(item any) []any { return slices.Repeat([]any{item}, s.items) }
 
 // object has the shapes of all kinds at once: templates where Jobs, CronJobs, JobSets, runtimes and
 // others have them.
@@ -77,8 +75,7 @@ func cost(t *testing.T, evaluator celplugin.ConditionEvaluator, kind schema.Grou
 	}
 	now, was := unstructuredOf(object), unstructuredOf(old)
 	attributes := &admission.VersionedAttributes{
-		Attributes: admission.NewAttributesRecord(now, was, kind, "team", "a", at, sub, operation, &metav1.UpdateOptions{}, false,
-			&user.DefaultInfo{Name: "system:serviceaccount:ci:bot"}),
+		Attributes:    admission.NewAttributesRecord(now, was, kind, "team", "a", at, sub, operation, &metav1.UpdateOptions{}, false, &user.DefaultInfo{Name: "system:serviceaccount:ci:bot"}),
 		VersionedKind: kind, VersionedObject: admission.NewLazyObject(now), VersionedOldObject: admission.NewLazyObject(was),
 	}
 	yes := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -168,16 +165,13 @@ func TestEveryKeyIsSent(t *testing.T) {
 				}
 				rows[resource+" with "+where+" "+key] = request{resource: resource, new: with, wants: wants}
 			}
-			rows["Job template with "+where+" "+key] = request{resource: "cronjobs", wants: "- validate-marked.curfew.dev",
-				new: fmt.Sprintf("{spec: {jobTemplate: {metadata: {%s: {%s: x}}}}}", where, key)}
+			rows["Job template with "+where+" "+key] = request{resource: "cronjobs", wants: "- validate-marked.curfew.dev", new: fmt.Sprintf("{spec: {jobTemplate: {metadata: {%s: {%s: x}}}}}", where, key)}
 		}
 		for _, key := range wellknown.TemplateKeys {
 			for _, resource := range []string{"deployments", "statefulsets", "daemonsets", "replicasets", "replicationcontrollers"} {
-				rows[resource+", template with "+where+" "+key] = request{resource: resource, wants: "- templates.curfew.dev",
-					new: fmt.Sprintf("{spec: {template: {metadata: {%s: {%s: x}}}}}", where, key)}
+				rows[resource+", template with "+where+" "+key] = request{resource: resource, wants: "- templates.curfew.dev", new: fmt.Sprintf("{spec: {template: {metadata: {%s: {%s: x}}}}}", where, key)}
 			}
-			rows["PodTemplate with "+where+" "+key] = request{resource: "podtemplates", wants: "- templates.curfew.dev",
-				new: fmt.Sprintf("{template: {metadata: {%s: {%s: x}}}}", where, key)}
+			rows["PodTemplate with "+where+" "+key] = request{resource: "podtemplates", wants: "- templates.curfew.dev", new: fmt.Sprintf("{template: {metadata: {%s: {%s: x}}}}", where, key)}
 		}
 		for _, key := range wellknown.NamespaceKeys {
 			with := fmt.Sprintf("{metadata: {name: a, %s: {%s: x}}}", where, key)

@@ -102,7 +102,5 @@ func TestDefaultLabelOfAKindWithAProfile(t *testing.T) {
 	policy := "{metadata: {name: a}, spec: {match: {kinds: [{group: apps, kind: Deployment}]}, defaults: {ttlLabel: {value: 7d}}}}"
 	in := &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
 		Labelled: []discovery.Kind{{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments"}}}
-	evaluate(t, coveredWith(t, in, policy), map[string]request{
-		"Deployment": {resource: "deployments", new: bareJob, wants: "policies.kinds.curfew.dev validate-policies.deployments.apps.curfew.dev"},
-	})
+	evaluate(t, coveredWith(t, in, policy), map[string]request{"Deployment": {resource: "deployments", new: bareJob, wants: "policies.kinds.curfew.dev validate-policies.deployments.apps.curfew.dev"}})
 }

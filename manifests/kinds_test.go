@@ -38,9 +38,7 @@ func served(t *testing.T, more ...*v1alpha1.KindProfile) []platform.Served {
 	}
 	for _, object := range builtin {
 		profile, errs := compiler.Profile(object)
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
+		must(t, errs.ToAggregate())
 		compiled = append(compiled, profile)
 		define(profile)
 		if profile.Runtime != nil {
@@ -66,8 +64,7 @@ func coveredWith(t *testing.T, in *coverage.Input, policies ...string) []webhook
 		must(t, yaml.UnmarshalStrict([]byte(text), policy))
 		in.Policies = append(in.Policies, policy)
 	}
-	mutating, validating, err := coverage.Configurations(in, only[*admissionv1.MutatingWebhookConfiguration](objects)[0],
-		only[*admissionv1.ValidatingWebhookConfiguration](objects)[0], admissionv1.Ignore)
+	mutating, validating, err := coverage.Configurations(in, only[*admissionv1.MutatingWebhookConfiguration](objects)[0], only[*admissionv1.ValidatingWebhookConfiguration](objects)[0], admissionv1.Ignore)
 	must(t, err)
 	return webhooks(t, append(objects, runtime.Object(mutating), runtime.Object(validating)))
 }

@@ -158,20 +158,19 @@ func TestLimitsOfTheController(t *testing.T) {
 	large, finalizers := many("example.com/a", 1100, false), many("example.com/f", 1100, true)
 	and := func(keys, more string) string { return keys + ", " + more }
 	limitsOf(t, build(t, "base"), "curfew-controller").check(t, controllerSA, map[string]limited{
-		"finished-at":                        {request{resource: "pods", old: noted("a: b"), new: noted("a: b, curfew.dev/finished-at: c")}, ""},
-		"by another account":                 {request{resource: "pods", old: noted("a: b"), new: noted("a: c"), user: "someone"}, ""},
-		"an annotation of others changes":    {request{resource: "pods", old: noted("a: b"), new: noted("a: c")}, "annotations"},
-		"an annotation of others is removed": {request{resource: "pods", old: noted("a: b"), new: noted("")}, "annotations"},
-		"an annotation of others is added":   {request{resource: "pods", old: noted("a: b"), new: noted("a: b, c: d")}, "annotations"},
-		"a label of others is added":         {request{resource: "pods", old: labelled("", ""), new: labelled("a: b", "")}, "labels"},
-		"… while the Pod is being deleted":   {request{resource: "pods", old: labelled("", leaving), new: labelled("a: b", leaving)}, ""},
-		"… removed meanwhile":                {request{resource: "pods", old: labelled("a: b", leaving), new: labelled("", leaving)}, "labels"},
-		"a Namespace's labels":               {request{resource: "namespaces", old: labelled("", ""), new: labelled("pod-security.kubernetes.io/enforce: privileged", "")}, "labels"},
-		"… by its status":                    {request{resource: "namespaces", sub: "status", old: labelled("", ""), new: labelled("istio-injection: disabled", "")}, "labels"},
-		"… of one being deleted":             {request{resource: "namespaces", sub: "status", old: labelled("", leaving), new: labelled("a: b", leaving)}, "labels"},
-		"… Curfew's":                         {request{resource: "namespaces", old: labelled("a: b", ""), new: labelled("a: b, curfew.dev/in-use: ''", "")}, ""},
-		"a Namespace's annotations by status": {request{resource: "namespaces", sub: "status", old: noted("a: b"),
-			new: noted("a: b, scheduler.alpha.kubernetes.io/node-selector: x=y")}, "annotations"},
+		"finished-at":                         {request{resource: "pods", old: noted("a: b"), new: noted("a: b, curfew.dev/finished-at: c")}, ""},
+		"by another account":                  {request{resource: "pods", old: noted("a: b"), new: noted("a: c"), user: "someone"}, ""},
+		"an annotation of others changes":     {request{resource: "pods", old: noted("a: b"), new: noted("a: c")}, "annotations"},
+		"an annotation of others is removed":  {request{resource: "pods", old: noted("a: b"), new: noted("")}, "annotations"},
+		"an annotation of others is added":    {request{resource: "pods", old: noted("a: b"), new: noted("a: b, c: d")}, "annotations"},
+		"a label of others is added":          {request{resource: "pods", old: labelled("", ""), new: labelled("a: b", "")}, "labels"},
+		"… while the Pod is being deleted":    {request{resource: "pods", old: labelled("", leaving), new: labelled("a: b", leaving)}, ""},
+		"… removed meanwhile":                 {request{resource: "pods", old: labelled("a: b", leaving), new: labelled("", leaving)}, "labels"},
+		"a Namespace's labels":                {request{resource: "namespaces", old: labelled("", ""), new: labelled("pod-security.kubernetes.io/enforce: privileged", "")}, "labels"},
+		"… by its status":                     {request{resource: "namespaces", sub: "status", old: labelled("", ""), new: labelled("istio-injection: disabled", "")}, "labels"},
+		"… of one being deleted":              {request{resource: "namespaces", sub: "status", old: labelled("", leaving), new: labelled("a: b", leaving)}, "labels"},
+		"… Curfew's":                          {request{resource: "namespaces", old: labelled("a: b", ""), new: labelled("a: b, curfew.dev/in-use: ''", "")}, ""},
+		"a Namespace's annotations by status": {request{resource: "namespaces", sub: "status", old: noted("a: b"), new: noted("a: b, scheduler.alpha.kubernetes.io/node-selector: x=y")}, "annotations"},
 
 		"the Job controller's finalizer":         {request{resource: "pods", old: held(tracked), new: held()}, "finalizer"},
 		"Curfew's finalizer":                     {request{resource: "pods", old: held(tracked), new: held(tracked, "curfew.dev/tally")}, ""},
@@ -204,8 +203,7 @@ func TestLimitsOfTheController(t *testing.T) {
 		"… gets another label":                 {request{resource: "pods", old: labelled(large, ""), new: labelled(and(large, "a: b"), "")}, "labels"},
 		"… while it is being deleted too":      {request{resource: "pods", old: labelled(large, leaving), new: labelled(and(large, "a: b"), leaving)}, "labels"},
 		"… and its labels":                     {request{resource: "pods", old: labelled("a: b", ", annotations: {"+large+"}"), new: labelled("", ", annotations: {"+large+"}")}, "labels"},
-		"… and its finalizer": {request{resource: "pods", old: noted(large),
-			new: strings.ReplaceAll(noted(large), tracked, "")}, "finalizer"},
+		"… and its finalizer":                  {request{resource: "pods", old: noted(large), new: strings.ReplaceAll(noted(large), tracked, "")}, "finalizer"},
 	})
 	training := func(spec, metadata string) string {
 		return "{metadata: {name: a" + metadata + "}, spec: {" + spec + "}}"

@@ -159,8 +159,7 @@ func TestWebhookSettings(t *testing.T) {
 			t.Errorf("%s %s: applies to Curfew's own namespace (%v)", w.config, w.name, err)
 		}
 		if !slices.ContainsFunc(services, func(s *corev1.Service) bool {
-			return s.Name == w.client.Service.Name && s.Namespace == w.client.Service.Namespace &&
-				slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == *w.client.Service.Port })
+			return s.Name == w.client.Service.Name && s.Namespace == w.client.Service.Namespace && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == *w.client.Service.Port })
 		}) {
 			t.Errorf("%s %s: its Service is not in the base", w.config, w.name)
 		}
@@ -176,8 +175,7 @@ func TestWebhookSettings(t *testing.T) {
 			if slices.Contains(rule.Operations, admissionv1.Delete) {
 				t.Errorf("%s %s: subscribes to DELETE, where object is null", w.config, w.name)
 			}
-			if w.config == "mutating" && rule.Resources[0] != "namespaces" && !slices.Equal(rule.Operations, []admissionv1.OperationType{admissionv1.Create}) &&
-				w.name != "changed-defaults.curfew.dev" {
+			if w.config == "mutating" && rule.Resources[0] != "namespaces" && !slices.Equal(rule.Operations, []admissionv1.OperationType{admissionv1.Create}) && w.name != "changed-defaults.curfew.dev" {
 				t.Errorf("%s: objects are mutated on CREATE only, but for the stamp of a default that is changed", w.name)
 			}
 		}

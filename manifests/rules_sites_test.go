@@ -160,11 +160,9 @@ func (k *sweptKind) besides() []func(map[string]any) {
 	annotations := fieldpath.FieldPath{"metadata", "annotations"}
 	out = append(out, with(annotations.Child("helm.sh/hook"), "post-install"), with(annotations.Child("argocd.argoproj.io/tracking-id"), "x"),
 		with(fieldpath.FieldPath{"metadata", "labels", wellknown.LabelTTL}, "7d"), with(annotations.Child(wellknown.AnnotationProtect), "true"),
-		with(fieldpath.FieldPath{"metadata", "ownerReferences"}, []any{map[string]any{
-			"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "o", "uid": "u", "controller": true}}))
+		with(fieldpath.FieldPath{"metadata", "ownerReferences"}, []any{map[string]any{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "o", "uid": "u", "controller": true}}))
 	if owner, ok := map[string][2]string{"Pod": {"apps/v1", "ReplicaSet"}, "Job": {"jobset.x-k8s.io/v1alpha2", "JobSet"}}[k.Kind.Kind]; ok {
-		out = append(out, with(fieldpath.FieldPath{"metadata", "ownerReferences"}, []any{map[string]any{
-			"apiVersion": owner[0], "kind": owner[1], "name": "o", "uid": "u", "controller": true}}))
+		out = append(out, with(fieldpath.FieldPath{"metadata", "ownerReferences"}, []any{map[string]any{"apiVersion": owner[0], "kind": owner[1], "name": "o", "uid": "u", "controller": true}}))
 	}
 	if k.TTL != nil {
 		out = append(out, with(k.TTL, int64(1)))

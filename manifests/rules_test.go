@@ -71,9 +71,7 @@ func stages(t *testing.T) []stage {
 	of := &v1alpha1.LifecyclePolicy{}
 	must(t, yaml.UnmarshalStrict([]byte(bounding), of))
 	compiled, errs := expression.NewCompiler(expression.DefaultCacheSize).Policy(of)
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs.ToAggregate())
 	plain := sweptEntries(t)
 	return []stage{
 		{name: "plain", entries: plain},
@@ -105,8 +103,7 @@ func (s *sweep) kind(stage stage, kind sweptKind) {
 	for _, beside := range besides {
 		base := func() map[string]any {
 			apiVersion, name := kind.Kind.ToAPIVersionAndKind()
-			object := map[string]any{"apiVersion": apiVersion, "kind": name,
-				"metadata": map[string]any{"name": "a", "creationTimestamp": "2026-12-24T00:00:00Z"}}
+			object := map[string]any{"apiVersion": apiVersion, "kind": name, "metadata": map[string]any{"name": "a", "creationTimestamp": "2026-12-24T00:00:00Z"}}
 			if !kind.ClusterScoped {
 				set(object, fieldpath.FieldPath{"metadata", "namespace"}, "ci")
 			}

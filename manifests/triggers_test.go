@@ -19,8 +19,7 @@ func TestTriggersInSchemas(t *testing.T) {
 	pause := read(t, "crd/curfew.dev_deletionpauses.yaml")
 	versions, _, _ := unstructured.NestedSlice(pause, "spec", "versions")
 	for _, version := range versions {
-		triggers, _, err := unstructured.NestedMap(version.(map[string]any),
-			"schema", "openAPIV3Schema", "properties", "spec", "properties", "triggers")
+		triggers, _, err := unstructured.NestedMap(version.(map[string]any), "schema", "openAPIV3Schema", "properties", "spec", "properties", "triggers")
 		must(t, err)
 		if have, _, _ := unstructured.NestedStringSlice(triggers, "items", "enum"); !slices.Equal(have, pausable) {
 			t.Errorf("a DeletionPause can name %v, want %v: see PauseTrigger in package v1alpha1", have, pausable)

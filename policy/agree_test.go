@@ -47,8 +47,7 @@ func factsText(f *policy.Facts) string {
 	if f.Owner != nil {
 		owner = fmt.Sprintf("%s %s %s %s", f.Owner.APIVersion, f.Owner.Kind, f.Owner.Name, f.Owner.UID)
 	}
-	return fmt.Sprintf("%s %s/%s %s %s labels %v annotations %v finalizers %v created %s deleting %t owner %q managed %q restart %q "+
-		"ttl %v deadline %v started %s suspended %t finished %t %s at %s, %v",
+	return fmt.Sprintf("%s %s/%s %s %s labels %v annotations %v finalizers %v created %s deleting %t owner %q managed %q restart %q "+"ttl %v deadline %v started %s suspended %t finished %t %s at %s, %v",
 		f.Profile.Name, f.Namespace, f.Name, f.UID, f.ResourceVersion, f.Labels, f.Annotations, f.Finalizers,
 		f.Created.UTC(), f.Deleting, owner, f.ManagedBy, f.RestartPolicy, f.NativeTTL, f.NativeDeadline,
 		f.Started.UTC(), f.Suspended, f.Finished, f.Outcome, f.FinishTime.UTC(), f.StateError)
@@ -89,12 +88,8 @@ func drawMeta(t *rapid.T, annotation, label func(key, value string), finalizer f
 }
 
 func drawJob(t *rapid.T) *builders.JobWrapper {
-	job := builders.MakeJob("ci", "a").Created(drawTime(t, "created")).
-		UID(types.UID(rapid.SampledFrom([]string{"", "u1"}).Draw(t, "uid"))).
-		ResourceVersion(rapid.SampledFrom([]string{"", "7"}).Draw(t, "version"))
-	drawMeta(t,
-		func(k, v string) { job.Annotation(k, v) }, func(k, v string) { job.Label(k, v) },
-		func(n string) { job.Finalizer(n) }, func(a, k, n string) { job.ControlledBy(a, k, n) })
+	job := builders.MakeJob("ci", "a").Created(drawTime(t, "created")).UID(types.UID(rapid.SampledFrom([]string{"", "u1"}).Draw(t, "uid"))).ResourceVersion(rapid.SampledFrom([]string{"", "7"}).Draw(t, "version"))
+	drawMeta(t, func(k, v string) { job.Annotation(k, v) }, func(k, v string) { job.Label(k, v) }, func(n string) { job.Finalizer(n) }, func(a, k, n string) { job.ControlledBy(a, k, n) })
 	if rapid.Bool().Draw(t, "deleting") {
 		job.Deleting(noon)
 	}
@@ -115,8 +110,7 @@ func drawJob(t *rapid.T) *builders.JobWrapper {
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "conditions") {
 		job.Condition(
-			rapid.SampledFrom([]batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed, batchv1.JobSuspended,
-				batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet}).Draw(t, "type"),
+			rapid.SampledFrom([]batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed, batchv1.JobSuspended, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet}).Draw(t, "type"),
 			rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}).Draw(t, "status"),
 			drawTime(t, "transition"))
 	}
@@ -124,12 +118,9 @@ func drawJob(t *rapid.T) *builders.JobWrapper {
 }
 
 func drawPod(t *rapid.T) *builders.PodWrapper {
-	pod := builders.MakePod("ci", "a").Created(drawTime(t, "created")).
-		RestartPolicy(rapid.SampledFrom([]corev1.RestartPolicy{"", "Always", "OnFailure", "Never", "Odd"}).Draw(t, "restart")).
+	pod := builders.MakePod("ci", "a").Created(drawTime(t, "created")).RestartPolicy(rapid.SampledFrom([]corev1.RestartPolicy{"", "Always", "OnFailure", "Never", "Odd"}).Draw(t, "restart")).
 		Phase(rapid.SampledFrom([]corev1.PodPhase{"", "Pending", "Running", "Succeeded", "Failed", "Unknown"}).Draw(t, "phase"))
-	drawMeta(t,
-		func(k, v string) { pod.Annotation(k, v) }, func(k, v string) { pod.Label(k, v) },
-		func(n string) { pod.Finalizer(n) }, func(a, k, n string) { pod.ControlledBy(a, k, n) })
+	drawMeta(t, func(k, v string) { pod.Annotation(k, v) }, func(k, v string) { pod.Label(k, v) }, func(n string) { pod.Finalizer(n) }, func(a, k, n string) { pod.ControlledBy(a, k, n) })
 	if rapid.Bool().Draw(t, "deleting") {
 		pod.Deleting(noon)
 	}

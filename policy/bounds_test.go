@@ -106,8 +106,6 @@ func TestNarrow(t *testing.T) {
 		ttl, want    string
 	}{
 		"both unreadable":                     {outer: []string{"max-ttl", "?"}, inner: []string{"max-ttl", "??"}, ttl: "2h", want: `curfew.dev/max-ttl of namespace "outer" cannot be read: "?" is not a duration: ` + fix},
-		"inner alone":                         {inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
-		"outer alone":                         {outer: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "outer": use 1h or less`},
 		"inner narrows the maximum":           {outer: []string{"max-ttl", "3h"}, inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
 		"inner widens no maximum":             {outer: []string{"max-ttl", "1h"}, inner: []string{"max-ttl", "3h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "outer": use 1h or less`},
 		"inner narrows the minimum":           {outer: []string{"min-ttl", "1m"}, inner: []string{"min-ttl", "1h"}, ttl: "30m", want: `30m is below curfew.dev/min-ttl 1h of namespace "inner": use 1h or more`},
@@ -155,8 +153,7 @@ func TestNarrowRemembersWhatCannotBeRead(t *testing.T) {
 
 // A default that was stamped is raised to a minimum, and kept beside one that cannot be read.
 func TestStampedDefaultBesideAnUnreadableMinimum(t *testing.T) {
-	facts := &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", NativeTTL: lifetime.NativeField{Set: true, Seconds: 60},
-		Annotations: map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"}}
+	facts := &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", NativeTTL: lifetime.NativeField{Set: true, Seconds: 60}, Annotations: map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"}}
 	scope := &resolution.Scope{Namespace: namespaceOf("min-ttl", "1h"), Policies: []*resolution.PlatformPolicy{{Name: "broken", Bounds: boundsOf("x", "min-ttl", "?")}}}
 	effective := resolution.Resolve(facts, scope)
 	if got := effective.Succeeded; got.Err == nil || got.TTL.After != time.Hour {

@@ -30,12 +30,11 @@ func TestMultiKueueCopiesAreKept(t *testing.T) {
 		"native TTL":      {job: job().TTL(60)},
 		"TTL annotation":  {job: job().Annotation(wellknown.AnnotationTTL, "60")},
 		"stamped default": {job: job().TTL(60).Annotation(wellknown.AnnotationTTLSource, "namespace/ci")},
-		"live default": {job: job(),
-			scope: resolution.Scope{Namespace: namespaceSince(hourAgo, "default-ttl", "60", "backfill", "true")}},
-		"no finish time": {job: builders.MakeJob("ci", "a").Created(hourAgo).Complete(time.Time{}).TTL(0)},
-		"TTL label":      {job: job().Label(wellknown.LabelTTL, "1m")},
-		"date label":     {job: job().Label(wellknown.LabelTTL, "2020-01-01")},
-		"deadline":       {job: builders.MakeJob("ci", "a").Created(hourAgo).Started(hourAgo).Deadline(60)},
+		"live default":    {job: job(), scope: resolution.Scope{Namespace: namespaceSince(hourAgo, "default-ttl", "60", "backfill", "true")}},
+		"no finish time":  {job: builders.MakeJob("ci", "a").Created(hourAgo).Complete(time.Time{}).TTL(0)},
+		"TTL label":       {job: job().Label(wellknown.LabelTTL, "1m")},
+		"date label":      {job: job().Label(wellknown.LabelTTL, "2020-01-01")},
+		"deadline":        {job: builders.MakeJob("ci", "a").Created(hourAgo).Started(hourAgo).Deadline(60)},
 	} {
 		facts := policy.FactsOfJob(c.job.Label(wellknown.LabelMultiKueueOrigin, "hub").Obj())
 		effective := resolution.Resolve(facts, &c.scope)

@@ -18,10 +18,7 @@ import (
 func TestNoDefault(t *testing.T) {
 	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
 	pod := func() *builders.PodWrapper { return builders.MakePod("ci", "a").Created(noon) }
-	scope := &resolution.Scope{
-		Namespace: namespaceOf("default-ttl", "1h"),
-		Policies:  []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "2h")},
-	}
+	scope := &resolution.Scope{Namespace: namespaceOf("default-ttl", "1h"), Policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "2h")}}
 	for name, test := range map[string]struct {
 		facts *policy.Facts
 		why   string
@@ -41,7 +38,6 @@ func TestNoDefault(t *testing.T) {
 		"a Pod":                 {policy.FactsOfPod(pod().Obj()), "", "1h namespace/ci"},
 		"a Pod Always":          {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyAlways).Obj()), "has restartPolicy Always", ""},
 		"a Pod that is silent":  {policy.FactsOfPod(pod().RestartPolicy("").Obj()), "has restartPolicy Always", ""},
-		"a Pod that is odd":     {policy.FactsOfPod(pod().RestartPolicy("Sometimes").Obj()), "has restartPolicy Always", ""},
 		"a ReplicaSet's Pod":    {policy.FactsOfPod(pod().ControlledBy("apps/v1", "ReplicaSet", "web").Obj()), "is owned by ReplicaSet web", ""},
 		"a CronJob's Pod":       {policy.FactsOfPod(pod().ControlledBy("batch/v1", "CronJob", "x").Obj()), "is owned by CronJob x", ""},
 		"a Job's Pod":           {policy.FactsOfPod(pod().ControlledBy("batch/v1", "Job", "build").Obj()), "", ""},
@@ -62,15 +58,6 @@ func TestNoDefault(t *testing.T) {
 				t.Errorf("filled in: %v", got)
 			}
 		})
-	}
-}
-
-// A managedBy of a wrong shape counts as another controller: it opens no door to a default (S6).
-func TestManagedByOfAWrongShape(t *testing.T) {
-	object := builders.MakeJob("ci", "a").ManagedBy("x").Map()
-	object["spec"].(map[string]any)["managedBy"] = int64(7)
-	if got := resolution.NoDefault(policy.FactsOfObject(policy.JobProfile, object)); got != "is managed by 7" {
-		t.Errorf("NoDefault = %q", got)
 	}
 }
 

@@ -132,9 +132,7 @@ func TestPropagationOfPolicies(t *testing.T) {
 			wrapper := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-90*time.Minute)).TTL(60).Label(wellknown.LabelTTL, "1h")
 			facts := policy.FactsOfJob(wrapper.Obj())
 			effective := resolution.Resolve(facts, scope)
-			for trigger, verdict := range map[string]policy.Verdict{
-				"ttl": judging.Judge(facts, &effective, noon), "label": judging.JudgeLabel(facts, wellknown.LabelTTL, scope, noon),
-			} {
+			for trigger, verdict := range map[string]policy.Verdict{"ttl": judging.Judge(facts, &effective, noon), "label": judging.JudgeLabel(facts, wellknown.LabelTTL, scope, noon)} {
 				got := verdict.Action.String() + " " + string(verdict.Propagation)
 				if verdict.Err != nil {
 					got += verdict.Err.Error()

@@ -33,18 +33,17 @@ func TestDurationDeadline(t *testing.T) {
 		namespace []string
 		want, err string
 	}{
-		"short form":     {timeout: "90m", want: "1h30m object"},
-		"part of second": {timeout: "1500ms", want: "2s object"},
-		"a nanosecond":   {timeout: "1ns", want: "1s object"},
-		"very long":      {timeout: "2000000h", want: "24855d3h14m7s object"},
-		"none":           {timeout: "0", want: "never object"},
-		"none under a maximum": {timeout: "0s", namespace: []string{"max-deadline", "2h"}, want: "unusable object",
-			err: `no deadline is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`},
-		"above":    {timeout: "3h", namespace: []string{"max-deadline", "2h"}, want: "unusable object", err: `3h is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`},
-		"below":    {timeout: "1ms", namespace: []string{"min-deadline", "1m"}, want: "unusable object", err: `1ms is below curfew.dev/min-deadline 1m of namespace "ci": use 1m or more`},
-		"negative": {timeout: "-1h", want: "unusable object", err: `"-1h" is negative: a deadline is 1s or more, or 0 for none`},
-		"days":     {timeout: "1d", want: "unusable object", err: `"1d" is not a duration: use units h, m, s (1h30m), or 0 for none`},
-		"a number": {timeout: int64(3600), want: "unusable object", err: `3600 is not a duration: use units h, m, s (1h30m), or 0 for none`},
+		"short form":           {timeout: "90m", want: "1h30m object"},
+		"part of second":       {timeout: "1500ms", want: "2s object"},
+		"a nanosecond":         {timeout: "1ns", want: "1s object"},
+		"very long":            {timeout: "2000000h", want: "24855d3h14m7s object"},
+		"none":                 {timeout: "0", want: "never object"},
+		"none under a maximum": {timeout: "0s", namespace: []string{"max-deadline", "2h"}, want: "unusable object", err: `no deadline is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`},
+		"above":                {timeout: "3h", namespace: []string{"max-deadline", "2h"}, want: "unusable object", err: `3h is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`},
+		"below":                {timeout: "1ms", namespace: []string{"min-deadline", "1m"}, want: "unusable object", err: `1ms is below curfew.dev/min-deadline 1m of namespace "ci": use 1m or more`},
+		"negative":             {timeout: "-1h", want: "unusable object", err: `"-1h" is negative: a deadline is 1s or more, or 0 for none`},
+		"days":                 {timeout: "1d", want: "unusable object", err: `"1d" is not a duration: use units h, m, s (1h30m), or 0 for none`},
+		"a number":             {timeout: int64(3600), want: "unusable object", err: `3600 is not a duration: use units h, m, s (1h30m), or 0 for none`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := policy.FactsOfObject(pipelineRun, pipelineRunWith(test.timeout))
@@ -129,9 +128,7 @@ func TestNoDefaultDeadlineForPods(t *testing.T) {
 	profile := *policy.PodProfile
 	profile.DefaultDeadline = true
 	scope := &resolution.Scope{Namespace: namespaceOf("default-deadline", "1h"), Creating: true}
-	for name, pod := range map[string]*builders.PodWrapper{
-		"bare": builders.MakePod("ci", "a"), "of a Job": builders.MakePod("ci", "a").ControlledBy("batch/v1", "Job", "build"),
-	} {
+	for name, pod := range map[string]*builders.PodWrapper{"bare": builders.MakePod("ci", "a"), "of a Job": builders.MakePod("ci", "a").ControlledBy("batch/v1", "Job", "build")} {
 		if assignments, effective := resolution.FillIn(policy.FactsOfObject(&profile, pod.Map()), scope, noon); len(assignments) > 0 || effective.Deadline.Set {
 			t.Errorf("%s: filled in %v of %+v", name, assignments, effective.Deadline)
 		}
@@ -140,8 +137,7 @@ func TestNoDefaultDeadlineForPods(t *testing.T) {
 
 // saidDeadline is a runtime that has a deadline.
 func saidDeadline(text string) *resolution.RuntimePolicy {
-	facts := policy.FactsOfObject(&policy.Profile{AnnotatedDeadline: true}, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationActiveDeadline: text}}})
+	facts := policy.FactsOfObject(&policy.Profile{AnnotatedDeadline: true}, map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationActiveDeadline: text}}})
 	return &resolution.RuntimePolicy{Name: "torch", Deadline: facts.Deadline()}
 }
 

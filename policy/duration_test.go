@@ -23,7 +23,6 @@ func TestParseDuration(t *testing.T) {
 		err string
 	}{
 		"0":                     {is: 0},
-		"0s":                    {is: 0},
 		"90":                    {is: 90 * time.Second},
 		"0090":                  {is: 90 * time.Second},
 		"1h30m":                 {is: 90 * time.Minute},
@@ -41,7 +40,6 @@ func TestParseDuration(t *testing.T) {
 		"-1h":                   {err: `"-1h" is negative: a duration is 0 or more`},
 		"2147483648":            {err: `"2147483648" is too long: at most 2147483647s (68 years)`},
 		"2147483647s1s":         {err: `"2147483647s1s" is too long: at most 2147483647s (68 years)`},
-		"24856d":                {err: `"24856d" is too long: at most 2147483647s (68 years)`},
 		"99999999999999999999d": {err: `"99999999999999999999d" is too long: at most 2147483647s (68 years)`},
 		"1.5":                   {err: `"1.5" is not a duration: ` + fix},
 		"1h30":                  {err: `"1h30" is not a duration: ` + fix},
@@ -51,7 +49,6 @@ func TestParseDuration(t *testing.T) {
 		"1H30m":                 {err: `"1H30m" is not a duration: unit "H" is unknown; ` + fix},
 		"1M":                    {err: `"1M" is not a duration: unit "M" is unknown; ` + fix}, // A month, perhaps.
 		" ":                     {err: `" " is not a duration: ` + fix},
-		"1X":                    {err: `"1X" is not a duration: unit "X" is unknown; ` + fix},
 		"2026-12-24":            {err: `"2026-12-24" is a date, which only label curfew.dev/ttl can hold: ` + fix},
 		"2026-12-24T00:30:00Z":  {err: `"2026-12-24T00:30:00Z" is a date, which only label curfew.dev/ttl can hold: ` + fix},
 		"2026-13-24":            {err: `"2026-13-24" is not a duration: unit "-" is unknown; ` + fix},
@@ -101,37 +98,6 @@ func TestParseTTL(t *testing.T) {
 				t.Errorf("ParseTTL(%q) = %v, %q; want %v, %q", text, got, errText(err), want.is, want.err)
 			}
 		})
-	}
-}
-
-func TestFormatDuration(t *testing.T) {
-	for want, is := range map[string]time.Duration{
-		"0s":            0,
-		"1m30s":         90 * time.Second,
-		"1h":            time.Hour,
-		"1d":            24 * time.Hour,
-		"14d":           14 * 24 * time.Hour,
-		"1d1s":          24*time.Hour + time.Second,
-		"24855d3h14m7s": lifetime.MaxDuration,
-	} {
-		if got := lifetime.FormatDuration(is); got != want {
-			t.Errorf("FormatDuration(%v) = %q, want %q", is, got, want)
-		}
-	}
-	if got := lifetime.FormatDuration(400 * time.Millisecond); got != "0s" {
-		t.Errorf("FormatDuration(400ms) = %q, want 0s", got)
-	}
-	if got := lifetime.FormatSeconds(24 * time.Hour); got != "86400 (1d)" {
-		t.Errorf("FormatSeconds(1d) = %q", got)
-	}
-}
-
-func TestTTLString(t *testing.T) {
-	if got := (lifetime.TTL{Never: true}).String(); got != "never" {
-		t.Errorf("got %q, want never", got)
-	}
-	if got := (lifetime.TTL{After: time.Hour}); got.String() != "1h" || got.Seconds() != 3600 {
-		t.Errorf("got %q, %d seconds; want 1h, 3600", got, got.Seconds())
 	}
 }
 

@@ -138,8 +138,7 @@ func TestExplainRuntimeDeadline(t *testing.T) {
 		want    []string
 		source  string
 	}{
-		"it says one": {job(), resolution.RuntimePolicy{Name: "torch", Deadline: said},
-			[]string{"  object", "* runtime/torch: 1h" + late, "  namespace/ci: 2h (not used: a level above sets the value)"}, ""},
+		"it says one": {job(), resolution.RuntimePolicy{Name: "torch", Deadline: said}, []string{"  object", "* runtime/torch: 1h" + late, "  namespace/ci: 2h (not used: a level above sets the value)"}, ""},
 		"it said one": {job().Deadline(3600).Annotation(wellknown.AnnotationDeadlineSource, "runtime/torch"), resolution.RuntimePolicy{Name: "torch", Deadline: said},
 			[]string{`* object: 3600 (defaulted at creation from runtime "torch")`, "  runtime/torch: 1h (not used: a level above sets the value)",
 				"  namespace/ci: 2h (not used: a level above sets the value)"}, "runtime/torch"},

@@ -32,18 +32,15 @@ func TestInherited(t *testing.T) {
 		asks       bool
 		want       string // part of the report; "" if the value counts
 	}{
-		"Pod of a ReplicaSet, label": {owner: set, key: ttl, value: "1h", asks: true, read: spec("labels", ttl, "1h"),
-			want: `metadata.labels[curfew.dev/ttl]: "1h" comes from the template of ReplicaSet owner`},
+		"Pod of a ReplicaSet, label": {owner: set, key: ttl, value: "1h", asks: true, read: spec("labels", ttl, "1h"), want: `metadata.labels[curfew.dev/ttl]: "1h" comes from the template of ReplicaSet owner`},
 		"Pod of a Job, annotation by outcome": {owner: "batch/v1 Job", key: failed, value: "5m", asked: wellknown.TTLAnnotations, asks: true, read: spec("annotations", failed, "5m"),
 			want: `metadata.annotations[curfew.dev/ttl-after-failed]: "5m" comes from the template of Job owner`},
 		"Job of a JobSet, in a list": {profile: JobProfile, owner: "jobset.x-k8s.io/v1alpha2 JobSet", key: ttl, value: "2026-12-24", asks: true, read: map[string]any{"spec": sets},
 			want: "comes from the template of JobSet owner"},
 		"driver of a SparkApplication, where templates have no metadata": {owner: "sparkoperator.k8s.io/v1beta2 SparkApplication", key: ttl, value: "1h", asks: true,
 			read: map[string]any{"spec": driver}, want: "comes from the template"},
-		"Pod of a Workflow, whose template is in its status": {owner: "argoproj.io/v1alpha1 Workflow", key: ttl, value: "1h", asks: true,
-			read: map[string]any{"status": stored}, want: "comes from the template"},
-		"the alias": {owner: "apps/v1 DaemonSet", key: wellknown.LabelKyvernoTTL, value: "1h", asks: true,
-			read: spec("labels", wellknown.LabelKyvernoTTL, "1h"), want: "metadata.labels[cleanup.kyverno.io/ttl]"},
+		"Pod of a Workflow, whose template is in its status": {owner: "argoproj.io/v1alpha1 Workflow", key: ttl, value: "1h", asks: true, read: map[string]any{"status": stored}, want: "comes from the template"},
+		"the alias": {owner: "apps/v1 DaemonSet", key: wellknown.LabelKyvernoTTL, value: "1h", asks: true, read: spec("labels", wellknown.LabelKyvernoTTL, "1h"), want: "metadata.labels[cleanup.kyverno.io/ttl]"},
 		"another value than the template's is its author's": {owner: set, key: ttl, value: "2h", asks: true, read: spec("labels", ttl, "1h")},
 		"the owner's own label":                             {owner: set, key: ttl, value: "1h", asks: true, read: map[string]any{"metadata": labelled, "spec": map[string]any{}}},
 		"an orphan":                                         {owner: set, key: ttl, value: "1h", asks: true},

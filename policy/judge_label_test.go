@@ -47,31 +47,27 @@ func TestJudgeLabel(t *testing.T) {
 		err    string
 		dry    bool
 	}{
-		"not yet":           {label: "90m", in: 30 * time.Minute, action: policy.Wait},
-		"now":               {label: "60m", action: policy.Delete},
-		"a date":            {label: "2026-12-25", in: 12 * time.Hour, action: policy.Wait},
-		"an instant":        {label: "2026-12-24T120001Z", in: time.Second, action: policy.Wait},
-		"before it existed": {label: "2020-01-01", reason: "its TTL label cannot be used", err: "2020-01-01 expired before the object was created: use a later one"},
-		"the second of it":  {label: "2026-12-24T110000Z", reason: "its TTL label cannot be used", err: "expired before the object was created"},
-		"a second later":    {label: "2026-12-24T110001Z", in: -time.Hour + time.Second, action: policy.Delete},
-		"zero":              {label: "0", reason: "its TTL label cannot be used", err: "0s expired before the object was created"},
-		"none":              {reason: "has no TTL label"},
-		"unreadable":        {label: "soon", reason: "its TTL label cannot be used", err: `metadata.labels[curfew.dev/ttl]: "soon" is neither`},
-		"below a minute":    {label: "59s", in: -time.Hour + 59*time.Second, action: policy.Delete},
-		"no whole second":   {label: "0.0000000000001h", reason: "its TTL label cannot be used", err: "is not a whole number of seconds"},
-		"protected": {label: "1m", reason: "is protected by annotation curfew.dev/protect",
-			change: func(f *policy.Facts) { f.Annotations = annotated("protect", "true") }},
-		"protected by something unreadable": {label: "1m", reason: "is protected by annotation curfew.dev/protect",
-			change: func(f *policy.Facts) { f.Annotations = annotated("protect", "ja") }},
-		"being deleted":                   {label: "1m", reason: "is being deleted already", change: func(f *policy.Facts) { f.Deleting = true }},
-		"Curfew's own kind":               {label: "1m", reason: "is part of Curfew", err: "metadata.labels[curfew.dev/ttl]: Curfew never deletes a LifecyclePolicy: remove the label", change: ofKind("curfew.dev", "LifecyclePolicy", "a")},
-		"Curfew's own kind, by the alias": {alias: "1m", key: wellknown.LabelKyvernoTTL, reason: "is part of Curfew", err: "metadata.labels[cleanup.kyverno.io/ttl]: Curfew never", change: ofKind("curfew.dev", "LifecyclePolicy", "a")},
-		"Curfew's own kind, no label":     {reason: "is part of Curfew", change: ofKind("curfew.dev", "LifecyclePolicy", "a")},
-		"the definition of one":           {label: "1m", reason: "is part of Curfew", change: ofKind("apiextensions.k8s.io", "CustomResourceDefinition", "lifecyclepolicies.curfew.dev")},
-		"another kind":                    {label: "60m", action: policy.Delete, change: ofKind("apiextensions.k8s.io", "CustomResourceDefinition", "things.notcurfew.dev")},
-		"no creation":                     {label: "1m", reason: "its TTL label cannot be used", err: "use a date", change: func(f *policy.Facts) { f.Created = time.Time{} }},
-		"no creation, a date":             {label: "2026-12-24", in: -12 * time.Hour, action: policy.Delete, change: func(f *policy.Facts) { f.Created = time.Time{} }},
-		"created in future":               {label: "1m", in: 61 * time.Minute, action: policy.Wait, change: func(f *policy.Facts) { f.Created = noon.Add(time.Hour) }},
+		"not yet":                           {label: "90m", in: 30 * time.Minute, action: policy.Wait},
+		"now":                               {label: "60m", action: policy.Delete},
+		"an instant":                        {label: "2026-12-24T120001Z", in: time.Second, action: policy.Wait},
+		"before it existed":                 {label: "2020-01-01", reason: "its TTL label cannot be used", err: "2020-01-01 expired before the object was created: use a later one"},
+		"the second of it":                  {label: "2026-12-24T110000Z", reason: "its TTL label cannot be used", err: "expired before the object was created"},
+		"a second later":                    {label: "2026-12-24T110001Z", in: -time.Hour + time.Second, action: policy.Delete},
+		"none":                              {reason: "has no TTL label"},
+		"unreadable":                        {label: "soon", reason: "its TTL label cannot be used", err: `metadata.labels[curfew.dev/ttl]: "soon" is neither`},
+		"below a minute":                    {label: "59s", in: -time.Hour + 59*time.Second, action: policy.Delete},
+		"no whole second":                   {label: "0.0000000000001h", reason: "its TTL label cannot be used", err: "is not a whole number of seconds"},
+		"protected":                         {label: "1m", reason: "is protected by annotation curfew.dev/protect", change: func(f *policy.Facts) { f.Annotations = annotated("protect", "true") }},
+		"protected by something unreadable": {label: "1m", reason: "is protected by annotation curfew.dev/protect", change: func(f *policy.Facts) { f.Annotations = annotated("protect", "ja") }},
+		"being deleted":                     {label: "1m", reason: "is being deleted already", change: func(f *policy.Facts) { f.Deleting = true }},
+		"Curfew's own kind":                 {label: "1m", reason: "is part of Curfew", err: "metadata.labels[curfew.dev/ttl]: Curfew never deletes a LifecyclePolicy: remove the label", change: ofKind("curfew.dev", "LifecyclePolicy", "a")},
+		"Curfew's own kind, by the alias":   {alias: "1m", key: wellknown.LabelKyvernoTTL, reason: "is part of Curfew", err: "metadata.labels[cleanup.kyverno.io/ttl]: Curfew never", change: ofKind("curfew.dev", "LifecyclePolicy", "a")},
+		"Curfew's own kind, no label":       {reason: "is part of Curfew", change: ofKind("curfew.dev", "LifecyclePolicy", "a")},
+		"the definition of one":             {label: "1m", reason: "is part of Curfew", change: ofKind("apiextensions.k8s.io", "CustomResourceDefinition", "lifecyclepolicies.curfew.dev")},
+		"another kind":                      {label: "60m", action: policy.Delete, change: ofKind("apiextensions.k8s.io", "CustomResourceDefinition", "things.notcurfew.dev")},
+		"no creation":                       {label: "1m", reason: "its TTL label cannot be used", err: "use a date", change: func(f *policy.Facts) { f.Created = time.Time{} }},
+		"no creation, a date":               {label: "2026-12-24", in: -12 * time.Hour, action: policy.Delete, change: func(f *policy.Facts) { f.Created = time.Time{} }},
+		"created in future":                 {label: "1m", in: 61 * time.Minute, action: policy.Wait, change: func(f *policy.Facts) { f.Created = noon.Add(time.Hour) }},
 		"not accounted for": {label: "1m", reason: "its Job has not accounted for it yet", change: func(f *policy.Facts) {
 			f.Profile, f.Finalizers = policy.PodProfile, []string{wellknown.FinalizerJobTracking}
 		}},
@@ -125,8 +121,7 @@ func TestJudgeLabel(t *testing.T) {
 				row.key = wellknown.LabelTTL
 			}
 			got := judging.JudgeLabel(facts, row.key, row.scope, noon)
-			if got.Action != row.action || got.Reason != row.reason || got.DryRun != row.dry ||
-				(got.Err != nil) != (row.err != "") || got.Err != nil && !strings.Contains(got.Err.Error(), row.err) {
+			if got.Action != row.action || got.Reason != row.reason || got.DryRun != row.dry || (got.Err != nil) != (row.err != "") || got.Err != nil && !strings.Contains(got.Err.Error(), row.err) {
 				t.Errorf("verdict %+v, want %s, %q, dry-run %t, error %q", got, row.action, row.reason, row.dry, row.err)
 			}
 			if row.action != policy.Keep && (!got.Expiry.Equal(noon.Add(row.in)) || got.Trigger != policy.TriggerLabel || got.Source.Level != lifetime.LevelObject) {

@@ -42,18 +42,15 @@ func TestJudge(t *testing.T) {
 		"longest TTL":                       {job: job().TTL(2147483647).Complete(noon), action: policy.Wait, in: lifetime.MaxDuration},
 		"SuccessCriteriaMet is no end":      {job: job().TTL(0).Condition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, ago(60)), reason: "is not finished"},
 		"FailureTarget is no end":           {job: job().TTL(0).Condition(batchv1.JobFailureTarget, corev1.ConditionTrue, ago(60)), reason: "is not finished"},
-		"FailureTarget, then Failed": {
-			job:    job().TTL(10).Condition(batchv1.JobFailureTarget, corev1.ConditionTrue, ago(60)).Failed(ago(4)),
-			action: policy.Wait, in: 6 * time.Second,
-		},
-		"Complete is False":  {job: job().TTL(0).Condition(batchv1.JobComplete, corev1.ConditionFalse, ago(60)), reason: "is not finished"},
-		"being deleted":      {job: job().TTL(0).Complete(ago(60)).Deleting(noon), reason: "is being deleted already"},
-		"protected":          {job: job().TTL(0).Complete(ago(60)).Annotation(wellknown.AnnotationProtect, "true"), reason: "is protected by annotation curfew.dev/protect"},
-		"protected, somehow": {job: job().TTL(0).Complete(ago(60)).Annotation(wellknown.AnnotationProtect, ""), reason: "is protected by annotation curfew.dev/protect"},
-		"not protected":      {job: job().TTL(60).Complete(ago(60)).Annotation(wellknown.AnnotationProtect, "false"), action: policy.Delete},
-		"never":              {job: job().Annotation(wellknown.AnnotationTTL, "never").TTL(0).Complete(ago(60)), reason: "its TTL is never"},
-		"by outcome":         {job: job().TTL(0).Annotation(wellknown.AnnotationTTLFailed, "70").Failed(ago(60)), action: policy.Wait, in: 10 * time.Second},
-		"the other outcome":  {job: job().TTL(60).Annotation(wellknown.AnnotationTTLFailed, "70").Complete(ago(60)), action: policy.Delete},
+		"FailureTarget, then Failed":        {job: job().TTL(10).Condition(batchv1.JobFailureTarget, corev1.ConditionTrue, ago(60)).Failed(ago(4)), action: policy.Wait, in: 6 * time.Second},
+		"Complete is False":                 {job: job().TTL(0).Condition(batchv1.JobComplete, corev1.ConditionFalse, ago(60)), reason: "is not finished"},
+		"being deleted":                     {job: job().TTL(0).Complete(ago(60)).Deleting(noon), reason: "is being deleted already"},
+		"protected":                         {job: job().TTL(0).Complete(ago(60)).Annotation(wellknown.AnnotationProtect, "true"), reason: "is protected by annotation curfew.dev/protect"},
+		"protected, somehow":                {job: job().TTL(0).Complete(ago(60)).Annotation(wellknown.AnnotationProtect, ""), reason: "is protected by annotation curfew.dev/protect"},
+		"not protected":                     {job: job().TTL(60).Complete(ago(60)).Annotation(wellknown.AnnotationProtect, "false"), action: policy.Delete},
+		"never":                             {job: job().Annotation(wellknown.AnnotationTTL, "never").TTL(0).Complete(ago(60)), reason: "its TTL is never"},
+		"by outcome":                        {job: job().TTL(0).Annotation(wellknown.AnnotationTTLFailed, "70").Failed(ago(60)), action: policy.Wait, in: 10 * time.Second},
+		"the other outcome":                 {job: job().TTL(60).Annotation(wellknown.AnnotationTTLFailed, "70").Complete(ago(60)), action: policy.Delete},
 		"unreadable": {
 			job: job().TTL(0).Annotation(wellknown.AnnotationTTL, "soon").Complete(ago(60)), reason: "its TTL cannot be used",
 			err: at("ttl-after-finished") + `: "soon" is not a duration: ` + fix + ", or never",
@@ -148,9 +145,7 @@ func TestJudgeOfUnreadableState(t *testing.T) {
 }
 
 func TestActionString(t *testing.T) {
-	for action, want := range map[policy.Action]string{
-		policy.Keep: "keep", policy.Wait: "wait", policy.Delete: "delete", policy.RecordFinish: "record-finish", policy.Action(99): "unknown",
-	} {
+	for action, want := range map[policy.Action]string{policy.Keep: "keep", policy.Wait: "wait", policy.Delete: "delete", policy.RecordFinish: "record-finish", policy.Action(99): "unknown"} {
 		if got := action.String(); got != want {
 			t.Errorf("Action(%d) = %q, want %q", action, got, want)
 		}
@@ -160,9 +155,7 @@ func TestActionString(t *testing.T) {
 // S6: a missing start time is no reason to fail an object that has just begun.
 func TestTheEpochIsNoStart(t *testing.T) {
 	job := builders.MakeJob("ci", "a").Deadline(5).Started(time.Unix(0, 0))
-	for reader, facts := range map[string]*policy.Facts{
-		"typed": policy.FactsOfJob(job.Obj()), "generic": policy.FactsOfObject(policy.JobProfile, job.Map()),
-	} {
+	for reader, facts := range map[string]*policy.Facts{"typed": policy.FactsOfJob(job.Obj()), "generic": policy.FactsOfObject(policy.JobProfile, job.Map())} {
 		effective := resolution.Resolve(facts, &resolution.Scope{})
 		if got := judging.JudgeDeadline(facts, &effective, 0, noon); got.Action != policy.Keep || got.Reason != "has not started" {
 			t.Errorf("%s: %s, %q; want it kept", reader, got.Action, got.Reason)

@@ -29,22 +29,13 @@ func TestParseNamespaceErrors(t *testing.T) {
 		"deadline of never": {annotations: annotated("default-deadline", "never"), want: []string{at("default-deadline") + `: "never" is not a duration: ` + fix}},
 		"bounds": {
 			annotations: annotated("min-ttl", "soon", "max-ttl", "never", "min-deadline", "0", "max-deadline", "soon"),
-			want: []string{
-				at("min-ttl") + ": " + bad,
-				at("max-ttl") + `: "never" is not a duration: ` + fix,
-				at("min-deadline") + `: "0" is below 1: a deadline is 1s or more`,
-				at("max-deadline") + ": " + bad,
-			},
+			want:        []string{at("min-ttl") + ": " + bad, at("max-ttl") + `: "never" is not a duration: ` + fix, at("min-deadline") + `: "0" is below 1: a deadline is 1s or more`, at("max-deadline") + ": " + bad},
 		},
 		"mode":     {annotations: annotated("mode", "audit"), want: []string{at("mode") + `: "audit" is not a mode: use enforce, warn or dry-run`}},
 		"backfill": {annotations: annotated("backfill", "yes"), want: []string{at("backfill") + `: "yes" is neither "true" nor "false": use one of them`}},
 		"all at once": {
 			annotations: annotated("default-ttl", "soon", "mode", "", "backfill", ""),
-			want: []string{
-				at("default-ttl") + ": " + bad + ", or never",
-				at("mode") + `: "" is not a mode: use enforce, warn or dry-run`,
-				at("backfill") + `: "" is neither "true" nor "false": use one of them`,
-			},
+			want:        []string{at("default-ttl") + ": " + bad + ", or never", at("mode") + `: "" is not a mode: use enforce, warn or dry-run`, at("backfill") + `: "" is neither "true" nor "false": use one of them`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,8 +52,7 @@ func TestParseNamespaceErrors(t *testing.T) {
 // Whatever is wrong with a namespace, its policy can be asked, and what cannot be read means keep
 // (S6).
 func TestParseNamespaceIsUsable(t *testing.T) {
-	namespace := resolution.ParseNamespace("ci", annotated(
-		"default-ttl", "soon", "default-ttl-failed", "7d", "max-ttl", "?", "mode", "??", "backfill", "???"), nil)
+	namespace := resolution.ParseNamespace("ci", annotated("default-ttl", "soon", "default-ttl-failed", "7d", "max-ttl", "?", "mode", "??", "backfill", "???"), nil)
 	if namespace.Mode != resolution.ModeDryRun {
 		t.Errorf("an unreadable mode is %s, want dry-run, which keeps everything", namespace.Mode)
 	}

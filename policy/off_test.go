@@ -37,16 +37,13 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 		"all on": {policy.FactsOfJob(plain().Obj()), nil, []string{"ttlSecondsAfterFinished=3600",
 			"curfew.dev/ttl-source=namespace/ci", "activeDeadlineSeconds=600",
 			"curfew.dev/deadline-source=namespace/ci", "curfew.dev/ttl=7d", byLabel}},
-		"no TTL": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerTTL}, []string{"activeDeadlineSeconds=600",
-			"curfew.dev/deadline-source=namespace/ci", "curfew.dev/ttl=7d", byLabel}},
-		"no deadline": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerDeadline}, []string{"ttlSecondsAfterFinished=3600",
-			"curfew.dev/ttl-source=namespace/ci", "curfew.dev/ttl=7d", byLabel}},
+		"no TTL":      {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerTTL}, []string{"activeDeadlineSeconds=600", "curfew.dev/deadline-source=namespace/ci", "curfew.dev/ttl=7d", byLabel}},
+		"no deadline": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerDeadline}, []string{"ttlSecondsAfterFinished=3600", "curfew.dev/ttl-source=namespace/ci", "curfew.dev/ttl=7d", byLabel}},
 		"no label": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerLabel}, []string{"ttlSecondsAfterFinished=3600",
 			"curfew.dev/ttl-source=namespace/ci", "activeDeadlineSeconds=600",
 			"curfew.dev/deadline-source=namespace/ci"}},
-		"all off": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline}, nil},
-		"a TTL of its own": {policy.FactsOfJob(plain().TTL(60).Obj()), []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline},
-			[]string{"curfew.dev/ttl-source=object"}},
+		"all off":          {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline}, nil},
+		"a TTL of its own": {policy.FactsOfJob(plain().TTL(60).Obj()), []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline}, []string{"curfew.dev/ttl-source=object"}},
 		"a forged stamp": {policy.FactsOfJob(plain().TTL(3600).Annotation(wellknown.AnnotationTTLSource, "namespace/ci").Obj()),
 			[]policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline}, []string{"curfew.dev/ttl-source=object"}},
 		"an annotation is copied": {factsOf(trainJob, wellknown.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL},
@@ -54,9 +51,7 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 		"an annotation is not copied": {factsOf(trainJob, wellknown.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL, policy.TriggerDeadline}, []string{"curfew.dev/ttl=7d", byLabel}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scope := &resolution.Scope{
-				Namespace: namespaceOf("default-ttl", "1h", "default-deadline", "10m"), Policies: []*resolution.PlatformPolicy{labelled}, Creating: true, Off: test.off,
-			}
+			scope := &resolution.Scope{Namespace: namespaceOf("default-ttl", "1h", "default-deadline", "10m"), Policies: []*resolution.PlatformPolicy{labelled}, Creating: true, Off: test.off}
 			assignments, _ := resolution.FillIn(test.facts, scope, noon)
 			var got []string
 			for _, one := range assignments {
@@ -75,9 +70,7 @@ func factsOf(profile *policy.Profile, annotations ...string) *policy.Facts {
 	for i := 0; i < len(annotations); i += 2 {
 		all[annotations[i]] = annotations[i+1]
 	}
-	return policy.FactsOfObject(profile, map[string]any{
-		"metadata": map[string]any{"namespace": "ci", "name": "a", "uid": "a", "creationTimestamp": "2026-12-24T12:00:00Z", "annotations": all},
-	})
+	return policy.FactsOfObject(profile, map[string]any{"metadata": map[string]any{"namespace": "ci", "name": "a", "uid": "a", "creationTimestamp": "2026-12-24T12:00:00Z", "annotations": all}})
 }
 
 // With --leave-native-ttl a Job whose author set the native field is kept, and no other: not one

@@ -18,8 +18,7 @@ import (
 
 // podOfJob is a Pod that its Job has counted, an hour ago.
 func podOfJob() *builders.PodWrapper {
-	return builders.MakePod("ci", "a").Created(noon.Add(-2*time.Hour)).ControlledBy("batch/v1", "Job", "build").
-		RestartPolicy(corev1.RestartPolicyNever).Phase(corev1.PodSucceeded).Terminated(noon.Add(-time.Hour))
+	return builders.MakePod("ci", "a").Created(noon.Add(-2*time.Hour)).ControlledBy("batch/v1", "Job", "build").RestartPolicy(corev1.RestartPolicyNever).Phase(corev1.PodSucceeded).Terminated(noon.Add(-time.Hour))
 }
 
 func jobWith(podTTL string) *builders.JobWrapper {

@@ -84,14 +84,6 @@ func valueText(value resolution.Value) string {
 	}
 }
 
-func TestAnnotationWinsOverNativeField(t *testing.T) {
-	job := builders.MakeJob("ci", "build").TTL(3600).Annotation(wellknown.AnnotationTTLFailed, "60")
-	got := resolution.Resolve(policy.FactsOfJob(job.Obj()), &resolution.Scope{})
-	if valueText(got.Succeeded) != "1h object" || valueText(got.Failed) != "1m object" {
-		t.Errorf("succeeded %q, failed %q", valueText(got.Succeeded), valueText(got.Failed))
-	}
-}
-
 func TestRuntimeGoneKeeps(t *testing.T) {
 	job := builders.MakeJob("ci", "train").TTL(0).Complete(noon.Add(-time.Hour)).Obj()
 	scope := &resolution.Scope{Runtime: &resolution.RuntimePolicy{Name: "torch", Missing: true}}

@@ -18,8 +18,7 @@ func TestPolicyIsPure(t *testing.T) {
 		"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/klog", "k8s.io/utils/clock", "github.com/go-logr",
 		"go.uber.org/zap", "github.com/prometheus", "log", "os", "net", "io/fs", "os/exec", "math/rand", "syscall",
 	}
-	clock := map[string]bool{"Now": true, "Since": true, "Until": true, "Sleep": true, "After": true, "AfterFunc": true,
-		"Tick": true, "NewTimer": true, "NewTicker": true}
+	clock := map[string]bool{"Now": true, "Since": true, "Until": true, "Sleep": true, "After": true, "AfterFunc": true, "Tick": true, "NewTimer": true, "NewTicker": true}
 	files := token.NewFileSet()
 	for _, name := range sources(t) {
 		file, err := parser.ParseFile(files, name, nil, 0)

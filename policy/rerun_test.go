@@ -108,10 +108,9 @@ func TestCopiedFromAPipelineRun(t *testing.T) {
 	}{
 		"TaskRun of a PipelineRun":       {profile: taskRun, owner: owner("tekton.dev/v1", "PipelineRun"), value: "1m", reason: "its TTL is a copy of that of PipelineRun build"},
 		"PipelineRun of a PipelineRun":   {profile: tekton("v1", "PipelineRun"), owner: owner("tekton.dev/v1", "PipelineRun"), value: "1m", reason: "its TTL is a copy of that of PipelineRun build"},
-		"CustomRun of a PipelineRun":     {profile: tekton("v1beta1", "CustomRun"), owner: owner("tekton.dev/v1", "PipelineRun"), value: "1m", reason: "its TTL is a copy of that of PipelineRun build"},
 		"Run of a PipelineRun":           {profile: tekton("v1alpha1", "Run"), owner: owner("tekton.dev/v1beta1", "PipelineRun"), value: "1m", reason: "its TTL is a copy of that of PipelineRun build"},
+		"CustomRun of a PipelineRun":     {profile: tekton("v1beta1", "CustomRun"), owner: owner("tekton.dev/v1", "PipelineRun"), value: "1m", reason: "its TTL is a copy of that of PipelineRun build"},
 		"CustomRun of a TaskRun":         {profile: tekton("v1beta1", "CustomRun"), owner: owner("tekton.dev/v1", "TaskRun"), value: "1m", ttl: policy.Delete, lab: policy.Delete},
-		"an older version":               {profile: taskRun, owner: owner("tekton.dev/v1beta1", "PipelineRun"), value: "1m", reason: "its TTL is a copy of that of PipelineRun build"},
 		"a copy that cannot be read":     {profile: taskRun, owner: owner("tekton.dev/v1", "PipelineRun"), value: "soon", reason: "its TTL is a copy of that of PipelineRun build"},
 		"Pod of a TaskRun":               {profile: policy.PodProfile, owner: owner("tekton.dev/v1", "TaskRun"), value: "1m", reason: "its TTL is a copy of that of TaskRun build"},
 		"Pod of a TaskRun, tallied":      {profile: policy.PodProfile, owner: owner("tekton.dev/v1", "TaskRun"), counter: tally, ttl: policy.Delete},

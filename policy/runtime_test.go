@@ -66,8 +66,7 @@ func TestRuntimeTTLReachesWhatFinishesLater(t *testing.T) {
 // Backfill is about TTLs: a deadline of the runtime reaches nothing that exists.
 func TestBackfillGivesNoDeadline(t *testing.T) {
 	facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Obj())
-	scope := &resolution.Scope{Runtime: &resolution.RuntimePolicy{Name: "torch", Backfill: true, Since: noon.Add(-2 * time.Hour),
-		Deadline: &lifetime.Setting{Text: "1s", TTL: lifetime.TTL{After: time.Second}}}}
+	scope := &resolution.Scope{Runtime: &resolution.RuntimePolicy{Name: "torch", Backfill: true, Since: noon.Add(-2 * time.Hour), Deadline: &lifetime.Setting{Text: "1s", TTL: lifetime.TTL{After: time.Second}}}}
 	if got := resolution.Resolve(facts, scope).Deadline; got.Set {
 		t.Errorf("it got %+v", got)
 	}

@@ -54,9 +54,7 @@ func object(t *testing.T, text string) *cleanup.Candidate {
 	json := map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}
 	metadata := map[string]any{"name": "a", "namespace": "ci", "uid": "1", "creationTimestamp": "2026-11-01T00:00:00Z"}
 	given := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &given); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(text), &given))
 	for key, value := range given {
 		if of, ok := value.(map[string]any); ok && key == "metadata" {
 			for k, v := range of {
@@ -70,17 +68,12 @@ func object(t *testing.T, text string) *cleanup.Candidate {
 	version, _ := json["apiVersion"].(string)
 	kind, _ := json["kind"].(string)
 	gv, err := schema.ParseGroupVersion(version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	profile := &policy.Profile{Name: kind, Kind: gv.WithKind(kind)}
 	if kind == "Pod" {
 		profile = policy.PodProfile
 	}
-	out := &cleanup.Candidate{
-		Facts: policy.FactsOfObject(profile, json), JSON: json, Now: now,
-		Resource: schema.GroupResource{Group: gv.Group, Resource: strings.ToLower(kind) + "s"},
-	}
+	out := &cleanup.Candidate{Facts: policy.FactsOfObject(profile, json), JSON: json, Now: now, Resource: schema.GroupResource{Group: gv.Group, Resource: strings.ToLower(kind) + "s"}}
 	if out.Facts.Namespace != "" {
 		out.Namespace = resolution.ParseNamespace(out.Facts.Namespace, nil, map[string]string{"team": "a"})
 	}
@@ -324,5 +317,13 @@ func TestWidens(t *testing.T) {
 		if got := compile(t, c.after).Widens(before); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -187,8 +187,7 @@ func TestRulesOfLookups(t *testing.T) {
 	const guarded = "no policy deletes this kind by a lookup, since that may grant or allow more: delete it by name or label"
 	const others = "lookup.referenced is for configmaps, ingressclasses.networking.k8s.io, persistentvolumeclaims, " +
 		"priorityclasses.scheduling.k8s.io, runtimeclasses.node.k8s.io, secrets, serviceaccounts, storageclasses.storage.k8s.io: name these alone"
-	const dangling = "lookup.dangling is for horizontalpodautoscalers.autoscaling, ingresses.networking.k8s.io, " +
-		"custom kinds whose KindProfile has references: name these alone"
+	const dangling = "lookup.dangling is for horizontalpodautoscalers.autoscaling, ingresses.networking.k8s.io, custom kinds whose KindProfile has references: name these alone"
 	invalid := func(value, message string) string {
 		return `spec.matchConstraints.resourceRules[0]: Invalid value: "` + value + `": ` + message
 	}
@@ -250,9 +249,7 @@ func TestRulesOfLookups(t *testing.T) {
 
 // What a wildcard matches is guarded all the same, unless the lookup does not count.
 func TestLookupsOfGuardedKinds(t *testing.T) {
-	for expression, want := range map[string]string{
-		"!lookup.owned": "kept", "!lookup.owned || true": "kept", `object.metadata.name == "a" || !lookup.owned`: "delete",
-	} {
+	for expression, want := range map[string]string{"!lookup.owned": "kept", "!lookup.owned || true": "kept", `object.metadata.name == "a" || !lookup.owned`: "delete"} {
 		p := compile(t, `{matchConstraints: {resourceRules: [{apiGroups: [networking.k8s.io], resources: ["*"]}]}, conditions: [{name: x, expression: '`+expression+`'}]}`)
 		o := object(t, "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy}")
 		o.Resource = schema.GroupResource{Group: "networking.k8s.io", Resource: "networkpolicies"}

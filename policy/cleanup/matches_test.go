@@ -94,9 +94,7 @@ func TestMatchesThatCannotBeUsed(t *testing.T) {
 	p := compile(t, fmt.Sprintf(spec, ""))
 	matches := p.NewMatches(nil, now)
 	for i := range 5 {
-		if err := matches.Add(types.UID(fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, matches.Add(types.UID(fmt.Sprint(i))))
 	}
 	for name, c := range map[string]struct {
 		of   *cleanup.Policy
@@ -131,15 +129,11 @@ func TestMatchesThatCannotBeUsed(t *testing.T) {
 				days = 1
 			}
 			before, err := of.ReadMatched(status, now.AddDate(0, 0, max(0, days)), pagesOf(pages))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			next := of.NewMatches(before, now)
 			for i := range 5 {
 				uid := types.UID(fmt.Sprint(i))
-				if err := next.Add(uid); err != nil {
-					t.Fatal(err)
-				}
+				must(t, next.Add(uid))
 				if got := next.Confirm(uid); got != c.want+1 {
 					t.Errorf("object %d matched in %d runs, want %d", i, got, c.want+1)
 				}
@@ -187,9 +181,7 @@ func TestMatchesThatDoNotCount(t *testing.T) {
 		t.Error("an object matched before all are counted")
 	}
 	for i := range cleanup.MaxMatched {
-		if err := matches.Add(types.UID(fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, matches.Add(types.UID(fmt.Sprint(i))))
 	}
 	if err := matches.Add("1"); err != nil {
 		t.Errorf("the same object again: %v", err)
@@ -201,9 +193,7 @@ func TestMatchesThatDoNotCount(t *testing.T) {
 	before := cleanup.Matched(nil)
 	for day := range 300 {
 		matches = p.NewMatches(before, now)
-		if err := matches.Add("1"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, matches.Add("1"))
 		if got := matches.Confirm("1"); got != min(day+1, 255) {
 			t.Fatalf("%d runs after %d", got, day+1)
 		}

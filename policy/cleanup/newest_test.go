@@ -59,9 +59,7 @@ func compareUIDs(a, b types.UID) int {
 func TestNewestKeepsWhatItHasNotSeen(t *testing.T) {
 	newest := cleanup.NewNewest(2)
 	for i := range 4 {
-		if err := newest.Add("a", now.Add(time.Duration(i)*time.Hour), types.UID(fmt.Sprint(i)), true); err != nil {
-			t.Fatal(err)
-		}
+		must(t, newest.Add("a", now.Add(time.Duration(i)*time.Hour), types.UID(fmt.Sprint(i)), true))
 	}
 	for name, c := range map[string]struct {
 		group string

@@ -41,9 +41,7 @@ func TestMinUnusedBounds(t *testing.T) {
 func unusedRun(t *testing.T, p *cleanup.Policy, before cleanup.Matched, at, ended time.Time) (cleanup.Decision, *v1alpha1.CleanupMatches, [][]byte) {
 	t.Helper()
 	matches := p.NewMatches(before, at)
-	if err := matches.Add("1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, matches.Add("1"))
 	matches.Again()
 	enough := matches.Enough()
 	decision := p.Awaits(matches, "1")
@@ -155,9 +153,7 @@ func TestMinUnusedWithoutARecord(t *testing.T) {
 			}
 			at := first.AddDate(0, 0, 1+c.days)
 			before, err := of.ReadMatched(left, at, pagesOf(pages))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			decision, _, _ := unusedRun(t, of, before, at, at)
 			if got := decision.Verdict == cleanup.Delete; got != c.deleted {
 				t.Errorf("%+v", decision)

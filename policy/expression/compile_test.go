@@ -68,9 +68,7 @@ func TestResultTypesAreCheckedWhenCompiled(t *testing.T) {
 }
 
 func TestTTLResults(t *testing.T) {
-	variables := &Variables{Object: map[string]any{
-		"float": 3600.0, "half": 0.5, "number": json.Number("90"), "text": "1d", "bad": "soon", "list": []any{}, "none": nil, "huge": int64(1) << 40,
-	}}
+	variables := &Variables{Object: map[string]any{"float": 3600.0, "half": 0.5, "number": json.Number("90"), "text": "1d", "bad": "soon", "list": []any{}, "none": nil, "huge": int64(1) << 40}}
 	for source, want := range map[string]string{
 		`duration("90m")`:                  "1h30m",
 		`7 * 24 * 3600`:                    "7d",
@@ -105,10 +103,7 @@ func TestTTLResults(t *testing.T) {
 }
 
 func TestOtherResults(t *testing.T) {
-	ctx, variables := context.Background(), &Variables{
-		Object: map[string]any{"at": "2026-03-01T08:00:00+02:00", "bad": "noon", "seven": int64(7)},
-		Now:    time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC),
-	}
+	ctx, variables := context.Background(), &Variables{Object: map[string]any{"at": "2026-03-01T08:00:00+02:00", "bad": "noon", "seven": int64(7)}, Now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
 	at, err := mustCompile(t, `object.at`, ScopeProfile, ResultTime).Time(ctx, variables)
 	if want := time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC); err != nil || !at.Equal(want) {
 		t.Errorf("time %v, %v", at, err)
@@ -225,9 +220,7 @@ func TestInterrupt(t *testing.T) {
 func TestCacheIsBoundedAndRemembersFailures(t *testing.T) {
 	compiler := NewCompiler(8)
 	first, err := compiler.Compile(`true`, ScopePolicy, ResultBool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again, _ := compiler.Compile(`true`, ScopePolicy, ResultBool)
 	if first != again {
 		t.Error("compiled twice")
@@ -278,4 +271,12 @@ func FuzzCompile(f *testing.F) {
 			t.Fatalf("%q gives %v, error %v; want an error or a TTL in range", source, ttl, err)
 		}
 	})
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
 }

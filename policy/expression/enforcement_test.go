@@ -167,9 +167,7 @@ func TestMarkFailedNeedsAStatusSubresource(t *testing.T) {
 			State:    &v1alpha1.StateExpressions{Finished: "false", FinishTime: "null", Outcome: `"Failed"`},
 			Deadline: &v1alpha1.DeadlineRules{Enforcement: []v1alpha1.Enforcement{{By: v1alpha1.EnforcedByCurfew, Stop: c.steps}}},
 		}})
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
+		must(t, errs.ToAggregate())
 		fields, ok := c.run.Serves(profile)
 		if !ok {
 			t.Fatal("not served")

@@ -28,13 +28,9 @@ func eachFinished(t *testing.T, visit func(t *testing.T, profile *expression.Pro
 		}
 		file := fileOf(profile.Kind)
 		text, err := os.ReadFile(filepath.Join("testdata", "states", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var samples []sample
-		if err := yaml.Unmarshal(text, &samples); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal(text, &samples))
 		visited := 0
 		for _, sample := range samples {
 			noted := policy.FactsOfObject(profile.Profile, sample.Object).Annotations[wellknown.AnnotationFinishedAt] != ""

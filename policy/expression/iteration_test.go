@@ -67,9 +67,7 @@ func policyUndecided(err error) *lifetime.UndecidedError {
 func TestLoopsCostTheSame(t *testing.T) {
 	const n = 200
 	env, err := environments[ScopeProfile]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, source := range loopsOverAll {
 		ast, issues := env.Compile(source)
 		if issues.Err() != nil {
@@ -77,9 +75,7 @@ func TestLoopsCostTheSame(t *testing.T) {
 		}
 		cost := func(options ...cel.ProgramOption) (string, int64) {
 			program, err := env.Program(ast, append(options, cel.CostLimit(CostLimit))...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			value, details, err := program.Eval(activation{&Variables{Object: wide(n)}})
 			return fmt.Sprint(value, err), int64(*details.ActualCost())
 		}
@@ -132,13 +128,9 @@ func TestStatesAreLimited(t *testing.T) {
 			Outcome: "object.spec.items.all(c, c.image == 'a') ? 'Failed' : 'Succeeded'", FinishTime: "object.spec.items.all(c, c.image == 'a') ? '2026-01-01T00:00:00Z' : ''"},
 	}}
 	profile, errs := NewCompiler(16).Profile(spec)
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs.ToAggregate())
 	_, err := profile.State(context.Background(), map[string]any{"spec": wide(10)["spec"]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	spec.Spec.State.Suspended = nil
 	if profile, errs = NewCompiler(16).Profile(spec); len(errs) > 0 {
 		t.Fatal(errs)

@@ -34,8 +34,7 @@ func TestLabelBounds(t *testing.T) {
 		"a condition behind another label": {spec: `{match: {objectSelector: {matchLabels: {app: other}}, matchConditions: [{name: a, expression: "true"}]}, bounds: {maxTTLLabel: 90d}}`},
 		"a condition that fails": {spec: `{match: {matchConditions: [{name: a, expression: "object.nothing == 1"}]}, bounds: {maxTTLLabel: 90d, latestDate: "2026-12-31"}}`,
 			whole: "max 90d until unreadable", undecided: true},
-		"a selector that cannot be read": {spec: `{match: {namespaceSelector: {matchExpressions: [{key: env, operator: Near}]}}, bounds: {minTTLLabel: 1h}}`,
-			metadata: "min 1h", whole: "min 1h"},
+		"a selector that cannot be read": {spec: `{match: {namespaceSelector: {matchExpressions: [{key: env, operator: Near}]}}, bounds: {minTTLLabel: 1h}}`, metadata: "min 1h", whole: "min 1h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := lifecyclePolicy(t, "platform", row.spec)
@@ -99,9 +98,7 @@ func TestUnreadableLatestDateKeeps(t *testing.T) {
 	facts, variables := scene()
 	said, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
 	label, err := lifetime.ParseTTLLabel("1h")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := (&resolution.Scope{Policies: said}).CheckLabel(label, time.Now(), resolution.EnforcedBounds); err == nil || !strings.Contains(err.Error(), "latestDate") {
 		t.Errorf("the label passes: %v", err)
 	}

@@ -76,9 +76,7 @@ func TestLimitsLeaveRoom(t *testing.T) {
 		}
 	}
 	all, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, profile := range all {
 		if _, errs := NewCompiler(16).Profile(profile); len(errs) > 0 {
 			t.Errorf("built-in profile %s is not within the limits: %v", profile.Name, errs)

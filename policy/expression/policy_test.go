@@ -2,6 +2,7 @@ package expression_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +23,7 @@ import (
 func lifecyclePolicy(t fataler, name, spec string) *v1alpha1.LifecyclePolicy {
 	t.Helper()
 	out := &v1alpha1.LifecyclePolicy{}
-	if err := yaml.UnmarshalStrict([]byte(spec), &out.Spec); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(spec), &out.Spec))
 	out.Name = name
 	return out
 }
@@ -40,10 +39,7 @@ func compilePolicy(t testing.TB, spec string) *expression.Policy {
 
 // scene is a Job labelled team: a in namespace ci labelled env: test.
 func scene() (*policy.Facts, *expression.Variables) {
-	object := map[string]any{
-		"metadata": map[string]any{"name": "x", "namespace": "ci", "labels": map[string]any{"team": "a"}},
-		"spec":     map[string]any{"parallelism": int64(4)},
-	}
+	object := map[string]any{"metadata": map[string]any{"name": "x", "namespace": "ci", "labels": map[string]any{"team": "a"}}, "spec": map[string]any{"parallelism": int64(4)}}
 	return policy.FactsOfObject(policy.JobProfile, object), &expression.Variables{
 		Object:    object,
 		Namespace: map[string]any{"metadata": map[string]any{"name": "ci", "labels": map[string]any{"env": "test", "ttl": "2h"}}},
@@ -66,8 +62,7 @@ func TestPolicyMatches(t *testing.T) {
 		"namespace in CEL":    {`{matchConditions: [{name: env, expression: "namespaceObject.metadata.labels.env == 'test'"}]}`, "yes"},
 		"no runtime":          {`{matchConditions: [{name: rt, expression: "runtime == null"}]}`, "yes"},
 		"fails":               {`{matchConditions: [{name: bad, expression: "object.spec.nope > 3"}]}`, `error policy "platform": spec.match.matchConditions[0] (bad): evaluating: no such key: nope`},
-		"fails, other false": {`{matchConditions: [{name: bad, expression: "object.spec.nope > 3"}, {name: no, expression: "false"}]}`,
-			"no"},
+		"fails, other false":  {`{matchConditions: [{name: bad, expression: "object.spec.nope > 3"}, {name: no, expression: "false"}]}`, "no"},
 		"wrong result": {`{matchConditions: [{name: bad, expression: "object.spec.parallelism"}]}`,
 			`error policy "platform": spec.match.matchConditions[0] (bad): the result is int "4", and must be true or false`},
 	} {
@@ -388,5 +383,13 @@ func TestWhoIsGivenATTLLabel(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// must ends the test at an error.
+func must(t fataler, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -35,9 +35,7 @@ type sample struct {
 func builtin(t testing.TB) map[string]*expression.Profile {
 	t.Helper()
 	all, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compiler := expression.NewCompiler(expression.DefaultCacheSize)
 	out := make(map[string]*expression.Profile, len(all))
 	for _, object := range all {
@@ -67,9 +65,7 @@ func TestBuiltinProfilesReadTheirKinds(t *testing.T) {
 		file := fileOf(profile.Kind)
 		seen[file] = true
 		text, err := os.ReadFile(filepath.Join("testdata", "states", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var samples []sample
 		if err := yaml.UnmarshalStrict(text, &samples); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -84,9 +80,7 @@ func TestBuiltinProfilesReadTheirKinds(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob("testdata/states/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		if !seen[filepath.Base(file)] {
 			t.Errorf("%s belongs to no profile", file)
@@ -124,8 +118,7 @@ func checkSample(t *testing.T, profile *expression.Profile, s *sample) {
 	case "failed":
 		outcome = lifetime.Failed
 	}
-	if facts.Finished != s.Want.Finished || facts.Outcome != outcome || facts.Suspended != s.Want.Suspended ||
-		facts.Errored != s.Want.Errored ||
+	if facts.Finished != s.Want.Finished || facts.Outcome != outcome || facts.Suspended != s.Want.Suspended || facts.Errored != s.Want.Errored ||
 		!facts.FinishTime.Equal(s.Want.FinishTime) || !facts.Started.Equal(s.Want.Started) {
 		t.Errorf("got %+v, want %+v", facts.State, s.Want)
 	}
@@ -185,9 +178,7 @@ func TestTrainJobFindsItsRuntime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var object map[string]any
-			if err := json.Unmarshal([]byte(`{"spec":{"runtimeRef":`+c.ref+`}}`), &object); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(`{"spec":{"runtimeRef":`+c.ref+`}}`), &object))
 			got, err := runtime.Reference("ci", object)
 			text := ""
 			switch {
@@ -206,17 +197,12 @@ func TestTrainJobFindsItsRuntime(t *testing.T) {
 func TestRuntimePolicyReadsFieldsAndAnnotations(t *testing.T) {
 	runtime := builtin(t)["trainjob.trainer.kubeflow.org"].Runtime
 	ref, err := runtime.Reference("ci", map[string]any{"spec": map[string]any{"runtimeRef": map[string]any{"name": "torch"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if said := ref.Policy(nil, nil); !said.Missing || said.Deadline != nil || said.Path != "spec.runtimeRef.name" || said.Unusable() == nil {
 		t.Errorf("a runtime that is gone: %+v", said)
 	}
-	said := ref.Policy(map[string]any{"spec": map[string]any{
-		"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)},
-	}}, nil)
-	if setting := said.TTL.For(lifetime.Failed); setting == nil || setting.TTL.After != time.Minute || setting.Source.String() != "runtime/torch" ||
-		setting.Path != "spec.runPolicy.ttlSecondsAfterFinished" {
+	said := ref.Policy(map[string]any{"spec": map[string]any{"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)}}}, nil)
+	if setting := said.TTL.For(lifetime.Failed); setting == nil || setting.TTL.After != time.Minute || setting.Source.String() != "runtime/torch" || setting.Path != "spec.runPolicy.ttlSecondsAfterFinished" {
 		t.Errorf("field: %+v", setting)
 	}
 	if said.Deadline == nil || said.Deadline.TTL.After != time.Hour || said.Deadline.Source.String() != "runtime/torch" {

@@ -40,10 +40,7 @@ func put(t *rapid.T, into map[string]any, field string) {
 func conditions(t *rapid.T, types ...string) []any {
 	out := []any{}
 	for range rapid.IntRange(0, 4).Draw(t, "conditions") {
-		condition := map[string]any{
-			"type":   rapid.SampledFrom(types).Draw(t, "type"),
-			"status": rapid.SampledFrom([]string{"True", "False", "Unknown"}).Draw(t, "status"),
-		}
+		condition := map[string]any{"type": rapid.SampledFrom(types).Draw(t, "type"), "status": rapid.SampledFrom([]string{"True", "False", "Unknown"}).Draw(t, "status")}
 		put(t, condition, "lastTransitionTime")
 		out = append(out, condition)
 	}
@@ -124,8 +121,7 @@ func TestJobAndPodExpressionsAgreeWithTheGoReaders(t *testing.T) {
 				if want.StateError != nil || got.StateError != nil {
 					t.Fatalf("errors: Go %v, expressions %v", want.StateError, got.StateError)
 				}
-				if got.Finished != want.Finished || got.Outcome != want.Outcome || got.Suspended != want.Suspended ||
-					!got.Started.Equal(want.Started) || !got.FinishTime.Equal(want.FinishTime) {
+				if got.Finished != want.Finished || got.Outcome != want.Outcome || got.Suspended != want.Suspended || !got.Started.Equal(want.Started) || !got.FinishTime.Equal(want.FinishTime) {
 					t.Fatalf("expressions %+v, Go %+v", got.State, want.State)
 				}
 			})

@@ -47,9 +47,7 @@ func TestReferencesOfProfiles(t *testing.T) {
 			}
 			object := &v1alpha1.KindProfile{}
 			text := "{metadata: {name: a}, spec: {kind: {group: example.com, version: " + version + ", kind: A, resource: as}, references: [" + c.reference + "]}}"
-			if err := yaml.Unmarshal([]byte(text), object); err != nil {
-				t.Fatal(err)
-			}
+			must(t, yaml.Unmarshal([]byte(text), object))
 			compiled, errs := expression.NewCompiler(expression.DefaultCacheSize).UserProfile(object)
 			if unknown := compiled.Missing(nil); len(unknown) > 0 {
 				t.Errorf("without a definition: %v", unknown)

@@ -38,9 +38,7 @@ status: {conditions: [{type: Established, status: "True"}]}
 func readDefinition(t *testing.T, text string, change func(map[string]any)) Definition {
 	t.Helper()
 	object := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(text), &object))
 	if change != nil {
 		change(object)
 	}

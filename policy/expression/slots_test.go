@@ -17,9 +17,7 @@ func TestLintTakesNoSlotOfAdmission(t *testing.T) {
 		return err
 	}
 	known, err := platform.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	linted := func() error {
 		const text = "{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: a}, spec: {match: {matchConditions: " +
 			"[{name: a, expression: object.metadata.name == 'a'}]}, defaults: {ttl: {afterFinished: 1d}}}}"

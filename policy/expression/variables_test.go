@@ -16,13 +16,9 @@ func TestExpressionsDoNotSeeManagedFields(t *testing.T) {
 	}
 	cached := object()
 	variables := &expression.Variables{Object: cached, Runtime: object()}
-	for source, want := range map[string]bool{
-		"has(object.metadata.managedFields)": false, "has(runtime.metadata.managedFields)": false, `object.metadata.name == "x" && runtime.metadata.name == "x"`: true,
-	} {
+	for source, want := range map[string]bool{"has(object.metadata.managedFields)": false, "has(runtime.metadata.managedFields)": false, `object.metadata.name == "x" && runtime.metadata.name == "x"`: true} {
 		program, err := expression.NewCompiler(4).Compile(source, expression.ScopePolicy, expression.ResultBool)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if have, err := program.Bool(context.Background(), variables); err != nil || have != want {
 			t.Errorf("%s: %v, %v; want %v", source, have, err, want)
 		}
@@ -39,9 +35,7 @@ func TestNamespacePolicyStandsForTheNamespace(t *testing.T) {
 	program, err := expression.NewCompiler(4).Compile(
 		`namespaceObject.metadata.name == "ci" && namespaceObject.metadata.labels.env == "test" && namespaceObject.metadata.annotations.a == "b" && namespaceObject.kind == "Namespace"`,
 		expression.ScopePolicy, expression.ResultBool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if have, err := program.Bool(context.Background(), variables); err != nil || !have {
 		t.Errorf("the expression is %v, error %v; want true", have, err)
 	}

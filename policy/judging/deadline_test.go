@@ -122,13 +122,7 @@ func TestExceededAt(t *testing.T) {
 // suspends it again has suspended it for a reason of their own.
 func TestSuspendedAt(t *testing.T) {
 	at := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-	for record, want := range map[string]time.Time{
-		SuspensionRecord(at, 4): at,
-		SuspensionRecord(at, 3): {},
-		"2026-05-04T12:00:00Z":  {},
-		"soon/4":                {},
-		"":                      {},
-	} {
+	for record, want := range map[string]time.Time{SuspensionRecord(at, 4): at, SuspensionRecord(at, 3): {}, "2026-05-04T12:00:00Z": {}, "soon/4": {}, "": {}} {
 		if got := policy.SuspendedAt(record, 4); !got.Equal(want) {
 			t.Errorf("%q of generation 4: %s, want %s", record, got, want)
 		}

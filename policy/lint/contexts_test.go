@@ -24,28 +24,20 @@ func TestContexts(t *testing.T) {
 					texts = append(texts, text)
 				}
 			}
-			for who, options := range map[string]Options{
-				"documents": offline(t), "cluster": {Source: contexts.Source{Case: test, T: t}, Now: noon},
-			} {
+			for who, options := range map[string]Options{"documents": offline(t), "cluster": {Source: contexts.Source{Case: test, T: t}, Now: noon}} {
 				text := test.Object
 				if who == "documents" {
 					text = strings.Join(append(texts, test.Object), "\n---\n")
 				}
 				documents, errs := Read(Input{Data: []byte(text)}, Limits{})
-				if len(errs) > 0 {
-					t.Fatal(errs)
-				}
+				must(t, errs...)
 				linter, err := linterFor(t.Context(), documents, options)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				w := linter
 				document := documents[len(documents)-1]
 				facts := w.factsOf(t.Context(), document, document.Object)
 				found, err := platform.ContextOf(t.Context(), source{w, document.Kind().GroupKind()}, platform.Whole(facts, document.Object))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if have := contexts.Render(&found.Scope, len(found.Failures)); have != test.Want {
 					t.Errorf("%s: have %s\nwant %s", who, have, test.Want)
 				}

@@ -10,9 +10,7 @@ import (
 func mustJSON(t *testing.T, value any) []byte {
 	t.Helper()
 	out, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -39,9 +37,7 @@ func FuzzLint(f *testing.F) {
 		namespaces, _ := Read(Input{Data: []byte(namespaceDefault)}, Limits{})
 		documents, _ := Read(Input{Data: data}, Limits{Bytes: 1 << 16})
 		results, err := Lint(t.Context(), append(namespaces, documents...), offline(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, result := range results {
 			text, err := result.YAML()
 			if err != nil {
@@ -52,9 +48,7 @@ func FuzzLint(f *testing.F) {
 			}
 		}
 		again, err := Lint(t.Context(), manifests(results), offline(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, result := range again {
 			if string(mustJSON(t, result.Manifest)) != string(mustJSON(t, results[i].Manifest)) {
 				t.Fatalf("the second time it becomes\n%s\nafter\n%s", mustJSON(t, result.Manifest), mustJSON(t, results[i].Manifest))

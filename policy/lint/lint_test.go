@@ -58,26 +58,18 @@ var (
 func offline(t testing.TB) Options {
 	t.Helper()
 	store, err := builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	own, err := schemas()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Options{Source: platform.Offline{Platform: store.Snapshot()}, Schemas: own, Now: noon}
 }
 
 func lintText(t *testing.T, text string, options Options) []*Result {
 	t.Helper()
 	documents, errs := Read(Input{Name: "f.yaml", Data: []byte(text)}, Limits{})
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs...)
 	results, err := Lint(t.Context(), documents, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return results
 }
 
@@ -95,9 +87,7 @@ func TestLint(t *testing.T) {
 		text string
 		want []string
 	}{
-		"nothing to say": {
-			text: namespaceCI + "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\n",
-		},
+		"nothing to say": {text: namespaceCI + "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\n"},
 		"a raw TTL in a pod template, which only is found here": {
 			text: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      ttlSecondsAfterFinished: 5\n",
 			want: []string{"f.yaml:7 error Deployment default/a pod-template-ttl spec.template.spec.ttlSecondsAfterFinished: " +
@@ -127,8 +117,7 @@ func TestLint(t *testing.T) {
 			want: []string{`f.yaml:8 error Job default/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 1d of namespace "default": use 1d or less`},
 		},
 		"a default that finds no place": {
-			text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d}}\n---\n" +
-				"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\nspec: 5\n",
+			text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d}}\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\nspec: 5\n",
 			want: []string{"f.yaml:8 warning Job ci/a fillable spec: takes no default: spec is 5 and not an object, so that spec.ttlSecondsAfterFinished cannot be set"},
 		},
 	} {
@@ -149,19 +138,13 @@ func TestSamplesAreClean(t *testing.T) {
 	var documents []*Document
 	for _, file := range slices.Concat(files, recipes) {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		read, errs := Read(Input{Name: file, Data: data}, Limits{})
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
+		must(t, errs...)
 		documents = append(documents, read...)
 	}
 	results, err := Lint(t.Context(), documents, offline(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	report := NewReport(results)
 	if !report.Allowed {
 		t.Errorf("errors in the samples: %v", lines(results))
@@ -211,15 +194,12 @@ func (*cluster) PodCounter(context.Context, *policy.Facts) (*resolution.PodCount
 
 func TestOnline(t *testing.T) {
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 864000}\n"
-	world := &cluster{namespaces: map[string]*resolution.NamespacePolicy{
-		"ci": resolution.ParseNamespace("ci", map[string]string{wellknown.AnnotationMaxTTL: "2d"}, nil),
-	}}
+	world := &cluster{namespaces: map[string]*resolution.NamespacePolicy{"ci": resolution.ParseNamespace("ci", map[string]string{wellknown.AnnotationMaxTTL: "2d"}, nil)}}
 	for name, test := range map[string]struct {
 		text, namespace string
 		want            []string
 	}{
-		"the cluster's namespace": {job, "ci", []string{
-			`f.yaml:4 error Job ci/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 2d of namespace "ci": use 2d or less`}},
+		"the cluster's namespace": {job, "ci", []string{`f.yaml:4 error Job ci/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 2d of namespace "ci": use 2d or less`}},
 		"a posted namespace over the cluster's": {namespaceCI + job, "ci", []string{
 			`f.yaml:12 error Job ci/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 7d of namespace "ci": use 7d or less`}},
 		"a namespace that does not exist": {job, "new", []string{
@@ -259,8 +239,7 @@ func TestOptionsReachTheRules(t *testing.T) {
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 600}\n"
 	options := offline(t)
 	options.Rules = rules.Options{WarnBelow: time.Hour}
-	want := []string{"f.yaml:4 warning Job default/a short-ttl spec.ttlSecondsAfterFinished: " +
-		"600 (10m) is under 3600s: the Job may be deleted before anyone reads its logs; use 3600s or more"}
+	want := []string{"f.yaml:4 warning Job default/a short-ttl spec.ttlSecondsAfterFinished: 600 (10m) is under 3600s: the Job may be deleted before anyone reads its logs; use 3600s or more"}
 	if have := lines(lintText(t, job, options)); !slices.Equal(have, want) {
 		t.Errorf("have %q, want %q", have, want)
 	}
@@ -291,8 +270,7 @@ func TestAccess(t *testing.T) {
 // read.
 func TestPostedContentReadsNothing(t *testing.T) {
 	profile := func(group, version, kind, resource, path string) string {
-		return "apiVersion: curfew.dev/v1alpha1\nkind: KindProfile\nmetadata: {name: runs.x.dev}\nspec:\n" +
-			"  kind: {group: x.dev, version: v1, kind: Run, resource: runs}\n" +
+		return "apiVersion: curfew.dev/v1alpha1\nkind: KindProfile\nmetadata: {name: runs.x.dev}\nspec:\n  kind: {group: x.dev, version: v1, kind: Run, resource: runs}\n" +
 			"  state: {finished: \"false\", finishTime: \"null\", outcome: \"'Failed'\"}\n" +
 			"  runtime:\n    reference: {name: spec.plan, defaultKind: " + kind + "}\n" +
 			"    kinds: [{group: \"" + group + "\", version: " + version + ", kind: " + kind + ", resource: " + resource + ", ttl: [" + path + "]}]\n---\n"
@@ -311,9 +289,8 @@ func TestPostedContentReadsNothing(t *testing.T) {
 		"a profile that points at a Secret":       {text: profile("", "v1", "Secret", "secrets", "data.password") + run, asked: []string{"team-b"}},
 		"a policy that looks at the runtime":      {text: asking("runtime") + trainJob, asked: []string{"ci"}},
 		"a policy that looks at a posted runtime": {text: asking("runtime") + posted + trainJob, asked: []string{"ci"}},
-		"a policy that looks at the namespace": {text: asking("namespaceObject") + plainJob,
-			says: `namespace "ci" is not among the manifests, and policy "p" asks about it: send it along`},
-		"nothing of that kind": {text: trainJob, asked: []string{"ci", "TrainingRuntime ci/torch"}},
+		"a policy that looks at the namespace":    {text: asking("namespaceObject") + plainJob, says: `namespace "ci" is not among the manifests, and policy "p" asks about it: send it along`},
+		"nothing of that kind":                    {text: trainJob, asked: []string{"ci", "TrainingRuntime ci/torch"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			theirs := map[string]any{"metadata": map[string]any{"name": "theirs"}, "spec": map[string]any{"secret": "hunter2"}, "data": map[string]any{"password": "hunter2"}}
@@ -383,13 +360,9 @@ func TestExplain(t *testing.T) {
 {apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: p}, spec: {match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 2d}}}}
 `
 	documents, errs := Read(Input{Data: []byte(text)}, Limits{})
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs...)
 	linter, err := linterFor(t.Context(), documents, offline(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	job, known, err := linter.Explain(t.Context(), documents[1])
 	if err != nil || !known {
 		t.Fatal(err)
@@ -398,10 +371,16 @@ func TestExplain(t *testing.T) {
 		t.Errorf("the Job gets %+v, finished: %t", value, job.Facts.Finished)
 	}
 	labelled, _, err := linter.Explain(t.Context(), documents[2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := noon.Add(48 * time.Hour); labelled.LabelKey != wellknown.LabelTTL || !labelled.ByLabel.Expiry.Equal(want) || labelled.ByLabel.Source.String() != "policy/p" {
 		t.Errorf("the ConfigMap expires by %q at %s, want %s", labelled.LabelKey, labelled.ByLabel.Expiry, want)
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -17,10 +17,7 @@ func TestYAML(t *testing.T) {
 			text: "apiVersion: batch/v1\nkind: Job\nspec:\n  x:\n    - a\n",
 			want: "apiVersion: batch/v1\nkind: Job\nspec:\n  x:\n    - a\n  ttlSecondsAfterFinished: 86400\nmetadata:\n  annotations:\n    curfew.dev/ttl-source: namespace/default\n",
 		},
-		"nothing filled in, nothing changed": {
-			text: "\n# a comment\napiVersion: batch/v1\nkind:   CronJob   # odd\n\nspec: {}\n\n",
-			want: "# a comment\napiVersion: batch/v1\nkind:   CronJob   # odd\n\nspec: {}\n",
-		},
+		"nothing filled in, nothing changed": {text: "\n# a comment\napiVersion: batch/v1\nkind:   CronJob   # odd\n\nspec: {}\n\n", want: "# a comment\napiVersion: batch/v1\nkind:   CronJob   # odd\n\nspec: {}\n"},
 		"an author's stamp is overwritten": {
 			text: "apiVersion: batch/v1\nkind: Job\nmetadata:\n  annotations:\n    curfew.dev/ttl-source: object # mine\n    yes: \"no\"\n",
 			want: "apiVersion: batch/v1\nkind: Job\nmetadata:\n  annotations:\n    curfew.dev/ttl-source: namespace/default # mine\n    yes: \"no\"\nspec:\n  ttlSecondsAfterFinished: 86400\n",
@@ -53,18 +50,12 @@ func TestYAML(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			namespaces, _ := Read(Input{Data: []byte(namespaceDefault)}, Limits{})
 			documents, errs := Read(Input{Data: []byte(test.text)}, Limits{})
-			if len(errs) > 0 {
-				t.Fatal(errs)
-			}
+			must(t, errs...)
 			results, err := Lint(t.Context(), append(namespaces, documents...), offline(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for range 2 {
 				have, err := results[1].YAML()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if string(have) != test.want {
 					t.Errorf("have\n%s\nwant\n%s", have, test.want)
 				}

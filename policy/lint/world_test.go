@@ -35,8 +35,7 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 		filled, lines  []string
 		wantInManifest string
 	}{
-		"a policy gives a TTL": {documents: []string{policyTTL, plainJob},
-			filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "p"`}},
+		"a policy gives a TTL": {documents: []string{policyTTL, plainJob}, filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "p"`}},
 		"a policy gives a label": {documents: []string{strings.Replace(policyTTL, "ttl: {value: 2h}", "ttlLabel: {value: 2026-12-31}", 1), plainJob},
 			filled: []string{`Job ci/a: curfew.dev/ttl defaulted to 2026-12-31 from policy "p"`}, wantInManifest: "curfew.dev/ttl: \"2026-12-31\""},
 		"a policy asks the namespace": {documents: []string{
@@ -47,11 +46,9 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 			strings.Replace(policyTTL, "match: {", "match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ci}}, ", 1), plainJob,
 			"{apiVersion: v1, kind: Namespace, metadata: {name: ci}}\n---\n"},
 			filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "p"`}},
-		"a policy that asks about a namespace that is not there": {documents: []string{
-			strings.Replace(policyTTL, "match: {", "match: {namespaceSelector: {matchLabels: {team: ml}}, ", 1), plainJob},
+		"a policy that asks about a namespace that is not there": {documents: []string{strings.Replace(policyTTL, "match: {", "match: {namespaceSelector: {matchLabels: {team: ml}}, ", 1), plainJob},
 			lines: []string{`warning Job ci/a known-namespace metadata.namespace: namespace "ci" is not among the manifests, and policy "p" asks about it: send it along`}},
-		"a policy that cannot be evaluated": {documents: []string{
-			strings.Replace(policyTTL, "match: {", "match: {matchConditions: [{name: c, expression: object.spec.x}], ", 1) + plainJob},
+		"a policy that cannot be evaluated": {documents: []string{strings.Replace(policyTTL, "match: {", "match: {matchConditions: [{name: c, expression: object.spec.x}], ", 1) + plainJob},
 			lines: []string{`warning Job ci/a unusable-default no default from spec.match of policy "p": policy "p": spec.match.matchConditions[0] (c): evaluating: no such key: spec`}},
 		"a policy that cannot be evaluated twice for the same reason": {documents: []string{
 			strings.NewReplacer("ttl: {value: 2h}", "ttlSucceeded: {expression: object.spec.x}, ttlFailed: {expression: object.spec.x}").Replace(policyTTL) + plainJob},
@@ -76,8 +73,7 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 				`error Namespace ci schema metadata.annotations[curfew.dev/default-ttl]: 86400 is not a string: write it in quotes: "86400"`,
 				`error Job ci/a schema metadata.annotations[curfew.dev/protect]: true is not a string: write it in quotes: "true"`,
 				`error Job ci/a schema metadata.labels[curfew.dev/ttl]: 90 is not a string: write it in quotes: "90"`}},
-		"a runtime speaks first": {documents: []string{trainJob, torch, namespaceCI},
-			wantInManifest: "curfew.dev/ttl-source: runtime/torch"},
+		"a runtime speaks first": {documents: []string{trainJob, torch, namespaceCI}, wantInManifest: "curfew.dev/ttl-source: runtime/torch"},
 		"a runtime of another namespace does not": {documents: []string{trainJob, strings.Replace(torch, "namespace: ci", "namespace: x", 1), namespaceCI},
 			filled: []string{`TrainJob ci/t: curfew.dev/ttl-after-finished defaulted to 1d from namespace "ci"`}},
 		"a profile teaches a kind": {documents: []string{namespaceCI,
@@ -117,9 +113,7 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 				var text strings.Builder
 				for _, result := range results {
 					out, err := result.YAML()
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					text.Write(out)
 				}
 				if !strings.Contains(text.String(), test.wantInManifest) {
@@ -152,8 +146,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 			want: []string{`f.yaml:1 error LifecyclePolicy p schema spec.defaults: Invalid value: "integer": spec.defaults in body must be of type object: "integer"`}},
 		"no name, another version": {text: "{apiVersion: curfew.dev/v1, kind: KindProfile}",
 			want: []string{`f.yaml:1 error KindProfile (document 1) schema apiVersion: Invalid value: "curfew.dev/v1": there is no such version: use curfew.dev/v1alpha1`}},
-		"no name": {text: strings.Replace(policyTTL, "name: p", "", 1),
-			want: []string{`f.yaml:1 error LifecyclePolicy (document 1) schema metadata.name: Required value: name or generateName is required`}},
+		"no name": {text: strings.Replace(policyTTL, "name: p", "", 1), want: []string{`f.yaml:1 error LifecyclePolicy (document 1) schema metadata.name: Required value: name or generateName is required`}},
 		"a profile": {text: "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: x.dev, version: v1, kind: Run, resource: runs}, state: {finished: object.status.x == 1 +, finishTime: 'null', outcome: '\"Failed\"'}, podTemplates: ['a[0]']}}",
 			want: []string{
 				`f.yaml:1 error KindProfile x schema spec.podTemplates[0]: Invalid value: "a[0]": spec.podTemplates[0] in body should match '^\.?[^\s.\[\]*]+(\[\*\])?(\.[^\s.\[\]*]+(\[\*\])?)*$'; "a[0]" is no field path: `,
@@ -179,9 +172,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 // those that are posted.
 func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 	store, err := builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	live := &v1alpha1.LifecyclePolicy{}
 	live.Name = "p"
 	live.Spec.Defaults = &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{Value: new(v1alpha1.TTL)}}
@@ -195,8 +186,7 @@ func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 		return &cluster{
 			snapshot:   with,
 			namespaces: map[string]*resolution.NamespacePolicy{"ci": resolution.ParseNamespace("ci", nil, nil)},
-			runtimes: map[string]map[string]any{"TrainingRuntime ci/torch": {"metadata": map[string]any{
-				"name": "torch", "annotations": map[string]any{wellknown.AnnotationTTL: "9d"}}}},
+			runtimes:   map[string]map[string]any{"TrainingRuntime ci/torch": {"metadata": map[string]any{"name": "torch", "annotations": map[string]any{wellknown.AnnotationTTL: "9d"}}}},
 		}
 	}
 	for name, test := range map[string]struct {

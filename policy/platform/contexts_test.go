@@ -12,9 +12,7 @@ func TestContexts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			facts, object := test.Facts(t, test.Store(t).Snapshot())
 			found, err := platform.ContextOf(t.Context(), contexts.Source{Case: test, T: t}, platform.Whole(facts, object))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if have := contexts.Render(&found.Scope, len(found.Failures)); have != test.Want {
 				t.Errorf("have %s\nwant %s", have, test.Want)
 			}

@@ -44,9 +44,7 @@ func TestHeldByDryRun(t *testing.T) {
 			asked := platform.Whole(facts, object)
 			asked.LabelOnly, asked.MetadataOnly = test.labelOnly, test.metadataOnly
 			found, err := platform.ContextOf(t.Context(), contexts.Source{Case: of, T: t}, asked)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			verdict := judging.JudgeLabel(facts, wellknown.LabelTTL, &found.Scope, now)
 			if facts.Profile.Finishable() {
 				effective := resolution.Resolve(facts, &found.Scope)
@@ -91,9 +89,7 @@ func TestSourceOfALabelOfAnObject(t *testing.T) {
 			asked := platform.Whole(facts, object)
 			asked.LabelOnly, asked.MetadataOnly = true, !test.whole
 			found, err := platform.ContextOf(t.Context(), contexts.Source{Case: of, T: t}, asked)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			verdict := judging.JudgeLabel(facts, wellknown.LabelTTL, &found.Scope, now)
 			if verdict.Source.String() != test.want || !verdict.Backfill || verdict.Action != policy.Delete || found.Undecided != test.undecided {
 				t.Errorf("%s by %s, backfill %t, undecided %t", verdict.Action, verdict.Source, verdict.Backfill, found.Undecided)

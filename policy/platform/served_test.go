@@ -40,13 +40,9 @@ func compileAll(t *testing.T, texts ...string) []*expression.Profile {
 	var out []*expression.Profile
 	for _, text := range texts {
 		object := &v1alpha1.KindProfile{}
-		if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.UnmarshalStrict([]byte(text), object))
 		profile, errs := compiler.Profile(object)
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
+		must(t, errs.ToAggregate())
 		out = append(out, profile)
 	}
 	return out
@@ -63,13 +59,10 @@ func TestServed(t *testing.T) {
 		definitions []expression.Definition
 		want        string
 	}{
-		"nothing":            {},
-		"without a profile":  {definitions: []expression.Definition{serve("Other", "others")}},
-		"the runtimes alone": {definitions: []expression.Definition{serve("Recipe", "recipes", "keep")}},
-		"a version with some of the fields": {
-			definitions: []expression.Definition{serve("Run", "runs", "ttl", "template")},
-			want:        "runs ttl=spec.ttl deadline= annotated=true templates=1 runtime=[] []",
-		},
+		"nothing":                           {},
+		"without a profile":                 {definitions: []expression.Definition{serve("Other", "others")}},
+		"the runtimes alone":                {definitions: []expression.Definition{serve("Recipe", "recipes", "keep")}},
+		"a version with some of the fields": {definitions: []expression.Definition{serve("Run", "runs", "ttl", "template")}, want: "runs ttl=spec.ttl deadline= annotated=true templates=1 runtime=[] []"},
 		"with its runtimes": {
 			definitions: []expression.Definition{serve("Run", "runs", "deadline"), serve("Recipe", "recipes", "keep")},
 			want:        "recipes ttl= deadline= annotated=false templates=0 runtime=[spec.keep] []; runs ttl= deadline=spec.deadline annotated=false templates=1 runtime=[] []",

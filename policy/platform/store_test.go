@@ -22,22 +22,16 @@ import (
 func builtin(t *testing.T) *platform.Store {
 	t.Helper()
 	all, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := platform.New(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
 func parsed[T any](t *testing.T, text string) *T {
 	t.Helper()
 	out := new(T)
-	if err := yaml.UnmarshalStrict([]byte(text), out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(text), out))
 	return out
 }
 
@@ -52,10 +46,7 @@ func cronJobProfile(t *testing.T, name string) *v1alpha1.KindProfile {
 // Jobs and Pods are read by code of their own, at admission as in feeds: a KindProfile for them
 // that came past admission is an error in its status, and changes nothing.
 func TestProfileForAKindWithCodeOfItsOwn(t *testing.T) {
-	for kind, own := range map[string]*policy.Profile{
-		"{group: batch, version: v1, kind: Job, resource: jobs}": policy.JobProfile,
-		"{version: v1, kind: Pod, resource: pods}":               policy.PodProfile,
-	} {
+	for kind, own := range map[string]*policy.Profile{"{group: batch, version: v1, kind: Job, resource: jobs}": policy.JobProfile, "{version: v1, kind: Pod, resource: pods}": policy.PodProfile} {
 		known := builtin(t)
 		before := known.Snapshot().Compiled(own.Kind.GroupKind())
 		profile := parsed[v1alpha1.KindProfile](t, `{metadata: {name: mine}, spec: {kind: `+kind+`, state: {finished: "true", finishTime: "object.metadata.creationTimestamp", outcome: "'Succeeded'"}}}`)
@@ -105,13 +96,9 @@ func TestWithLeavesTheRestAsItWas(t *testing.T) {
 	before := known.Snapshot()
 	compiler := expression.NewCompiler(8)
 	posted, errs := compiler.Policy(set("b", "2d"))
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs.ToAggregate())
 	mine, errs := compiler.Profile(cronJobProfile(t, "mine"))
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	must(t, errs.ToAggregate())
 	after := before.With([]*expression.Policy{posted}, []*expression.Profile{mine})
 	if len(after.Policies) != 2 || after.Policies[0] != before.Policies[0] || after.Policies[1] != posted || after.Profiles[cronJob].Name != "mine" {
 		t.Errorf("with them: %v, %v", after.Policies, after.Profiles[cronJob])
@@ -180,17 +167,12 @@ func TestContextOf(t *testing.T) {
 			}
 			return torch, nil
 		}, ttl: "1d", policies: 1},
-		"no such runtime": {read: func(*expression.Reference) (map[string]any, error) { return nil, nil },
-			missing: true, policies: 1, failures: 1},
-		"a runtime that is not known says nothing": {read: func(*expression.Reference) (map[string]any, error) {
-			return nil, platform.ErrUnknown
-		}, policies: 1, failures: 1},
+		"no such runtime":                          {read: func(*expression.Reference) (map[string]any, error) { return nil, nil }, missing: true, policies: 1, failures: 1},
+		"a runtime that is not known says nothing": {read: func(*expression.Reference) (map[string]any, error) { return nil, platform.ErrUnknown }, policies: 1, failures: 1},
 		"a runtime that cannot be read for the moment keeps": {read: func(*expression.Reference) (map[string]any, error) {
 			return nil, &platform.UnreadableError{Err: errors.New("no route")}
 		}, missing: true, policies: 1, failures: 1},
-		"it cannot be read": {read: func(*expression.Reference) (map[string]any, error) {
-			return nil, errors.New("no route")
-		}, err: "reading ClusterTrainingRuntime torch: no route"},
+		"it cannot be read": {read: func(*expression.Reference) (map[string]any, error) { return nil, errors.New("no route") }, err: "reading ClusterTrainingRuntime torch: no route"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scope, err := platform.ContextOf(t.Context(), source{snapshot, namespace, test.read}, platform.Whole(facts, object))
@@ -200,9 +182,7 @@ func TestContextOf(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ttl, missing := "", false
 			if scope.Runtime != nil {
 				missing = scope.Runtime.Missing
@@ -304,9 +284,7 @@ func TestPolicyOfANewerVersion(t *testing.T) {
 		read := *parsed[map[string]any](t, `{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ml}}`)
 		facts := policy.FactsOfObject(policy.JobProfile, read)
 		scope, err := platform.ContextOf(t.Context(), source{snapshot, resolution.ParseNamespace("ml", nil, nil), nil}, platform.Whole(facts, read))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(scope.Failures) != want.failures || len(errs) > 0 != want.held {
 			t.Errorf("%s: failures %v, errors %v", spec, scope.Failures, errs)
 		}
@@ -319,12 +297,19 @@ func TestProfileOfANewerVersion(t *testing.T) {
 	const stored = `{metadata: {name: runs, uid: u}, spec: {kind: {group: ml.example.com, kind: Run}}%s}`
 	compiler := builtin(t).Compiler()
 	_, plain, errs := compiler.ReadProfile(*parsed[map[string]any](t, fmt.Sprintf(stored, "")))
-	_, held, heldErrs := compiler.ReadProfile(*parsed[map[string]any](t, fmt.Sprintf(stored,
-		`, status: {conditions: [{type: Requires, status: "True", message: "v99.0.0: spec.references"}]}`)))
+	_, held, heldErrs := compiler.ReadProfile(*parsed[map[string]any](t, fmt.Sprintf(stored, `, status: {conditions: [{type: Requires, status: "True", message: "v99.0.0: spec.references"}]}`)))
 	if len(heldErrs) != len(errs)+1 || plain.Same(held) || !held.Same(held) {
 		t.Errorf("%v and %v", errs, heldErrs)
 	}
 	if _, err := held.State(t.Context(), map[string]any{}); err == nil {
 		t.Error("the state of its objects is known")
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -58,9 +58,7 @@ func TestFieldsOfBuiltInKinds(t *testing.T) {
 		resourcev1.AddToScheme, resourcev1alpha3.AddToScheme, resourcev1beta1.AddToScheme, resourcev1beta2.AddToScheme,
 		schedulingv1.AddToScheme, schedulingv1alpha3.AddToScheme, storagev1.AddToScheme, storagev1beta1.AddToScheme,
 	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must(t, add(scheme))
 	}
 	f := &fields{lines: map[string]bool{}, used: map[string]bool{}, seen: map[place]bool{}}
 	for kind, of := range scheme.AllKnownTypes() {
@@ -83,14 +81,10 @@ func TestFieldsOfBuiltInKinds(t *testing.T) {
 	got := head + strings.Join(slices.Sorted(maps.Keys(f.lines)), "\n") + "\n"
 	const file = "testdata/fields.txt"
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known := strings.Split(string(want), "\n")
 	for line := range strings.SplitSeq(got, "\n") {
 		if !slices.Contains(known, line) {

@@ -47,9 +47,7 @@ func TestClaimsAndClasses(t *testing.T) {
 			}
 			candidates, got := NewCandidates(), []string(nil)
 			for _, one := range all {
-				if err := candidates.Add(one.kind, one.namespace, one.name, nil); err != nil {
-					t.Fatal(err)
-				}
+				must(t, candidates.Add(one.kind, one.namespace, one.name, nil))
 			}
 			candidates.Scan(read(t, c.object))
 			for _, one := range all {
@@ -139,9 +137,7 @@ func TestSelects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kind, object := read(t, c.object)
 			candidates := NewCandidates()
-			if err := candidates.AddSelector(kind, object); err != nil {
-				t.Fatal(err)
-			}
+			must(t, candidates.AddSelector(kind, object))
 			candidates.Scan(read(t, c.scanned))
 			if got, err := candidates.Selects(kind, object); err != nil || got != c.want {
 				t.Errorf("%v, %v; want %v", got, err, c.want)
@@ -165,9 +161,7 @@ func TestNamesThatClassesMake(t *testing.T) {
 		"csi.storage.k8s.io/x-secret-name: '${pvc.name}-x', other-secret: 3": "luks-a-x",
 	} {
 		all := candidates(t, kind, "ci", "a", "luks-a", "luks-a-x", "luksxa")
-		if err := all.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", "luks-a", nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, all.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", "luks-a", nil))
 		class := func(metadata, parameters string) string {
 			return "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {" + metadata + "}, parameters: {" + parameters + "}}"
 		}
@@ -202,9 +196,7 @@ func TestSelectsIsUnknown(t *testing.T) {
 		"an invalid selector": {service(", spec: {selector: {a: [1]}}"), service(", spec: {selector: {a: [1]}}")},
 	} {
 		candidates := NewCandidates()
-		if err := candidates.AddSelector(read(t, c.listed)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, candidates.AddSelector(read(t, c.listed)))
 		if got, err := candidates.Selects(read(t, c.live)); err == nil {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -268,9 +260,7 @@ func TestDangling(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kind, of := read(t, c.object)
 			candidates := NewCandidates()
-			if err := candidates.AddReferring(kind, of); err != nil {
-				t.Fatal(err)
-			}
+			must(t, candidates.AddReferring(kind, of))
 			for _, one := range c.scanned {
 				candidates.Scan(read(t, one))
 			}
@@ -309,9 +299,7 @@ func TestDanglingIsUnknown(t *testing.T) {
 		"a resource as backend":  {"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci, name: a}, spec: {defaultBackend: {resource: {apiGroup: x.io, kind: Bucket, name: b}}}}", "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ci, name: a}, spec: {defaultBackend: {resource: {apiGroup: x.io, kind: Bucket, name: b}}}}", schema.GroupKind{Kind: "Service"}, false},
 	} {
 		candidates := NewCandidates()
-		if err := candidates.AddReferring(read(t, c.listed)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, candidates.AddReferring(read(t, c.listed)))
 		candidates.Listed(c.kind)
 		if got, err := candidates.Dangling(read(t, c.live)); (err == nil) != c.known || got != c.known {
 			t.Errorf("%s: %v, %v; want it known: %v", name, got, err, c.known)

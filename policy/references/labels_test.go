@@ -59,9 +59,7 @@ func TestWhatChoosesByLabel(t *testing.T) {
 		for key, value := range of {
 			labels[key] = fmt.Sprint(value)
 		}
-		if err := all.Add(kind, "ci", "settings", labels); err != nil {
-			t.Fatal(err)
-		}
+		must(t, all.Add(kind, "ci", "settings", labels))
 		all.Scan(read(t, c.object))
 		if got := answer(all.Referenced(kind, "ci", "settings")); got != c.want {
 			t.Errorf("%s: %s refers to a ConfigMap with labels %s: %s, want %s", name, c.object, c.labels, got, c.want)
@@ -99,9 +97,7 @@ func TestLabelsAreBounded(t *testing.T) {
 func TestSelectorsAreBounded(t *testing.T) {
 	all, kind := NewCandidates(), schema.GroupKind{Kind: "ConfigMap"}
 	for _, tier := range []string{"front", "back"} {
-		if err := all.Add(kind, "ci", "in-"+tier, map[string]string{"app": "web", "tier": tier}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, all.Add(kind, "ci", "in-"+tier, map[string]string{"app": "web", "tier": tier}))
 	}
 	selects := func(i int) {
 		all.Scan(read(t, fmt.Sprintf("{apiVersion: example.com/v1, kind: Any, metadata: {name: x}, spec: {selector: {matchLabels: {app: web, tier: back}, matchExpressions: [{key: extra, operator: In, values: [a%d]}]}}}", i)))
@@ -127,9 +123,7 @@ func TestLabelsAreShared(t *testing.T) {
 	all := NewCandidates()
 	for i := range 100 {
 		labels := map[string]string{"app": "web", "app.kubernetes.io/name": "web", "argocd.argoproj.io/instance": fmt.Sprint(i)}
-		if err := all.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", fmt.Sprint(i), labels); err != nil {
-			t.Fatal(err)
-		}
+		must(t, all.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", fmt.Sprint(i), labels))
 	}
 	if len(all.chosen.marks) != 4 {
 		t.Errorf("holds %v", all.chosen.marks)

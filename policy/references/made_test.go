@@ -58,9 +58,7 @@ func TestNamesThatAreMadeElsewhere(t *testing.T) {
 		"a Secret by a StatefulSet":             {set, schema.GroupKind{Kind: "Secret"}, "ci", "ci", nil},
 	} {
 		all := candidates(t, c.of, c.in, names...)
-		if err := all.Add(class, "", "other", nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, all.Add(class, "", "other", nil))
 		all.Scan(c.kind, nothingBut(c.namespace, "db"))
 		if got := all.used(t, c.of, c.in, names...); !slices.Equal(got, c.want) {
 			t.Errorf("%s: uses %q, want %q", name, got, c.want)
@@ -137,9 +135,7 @@ func TestNamesThatProgramsKnow(t *testing.T) {
 		"a hash and a label":           {"web-config-7f8d9c6b5t", "web", workload("name: web, labels: {"+app+": web}", ""), "unknown"},
 	} {
 		all, kind := NewCandidates(), schema.GroupKind{Kind: "ConfigMap"}
-		if err := all.Add(kind, "ci", c.name, map[string]string{app: c.label, "tier": "longhorn"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, all.Add(kind, "ci", c.name, map[string]string{app: c.label, "tier": "longhorn"}))
 		all.Scan(read(t, c.object))
 		if got := answer(all.Referenced(kind, "ci", c.name)); got != c.want {
 			t.Errorf("%s: %s beside %s is used: %s, want %s", name, c.name, c.object, got, c.want)
@@ -184,9 +180,7 @@ func candidates(t *testing.T, kind schema.GroupKind, namespace string, names ...
 	t.Helper()
 	out := NewCandidates()
 	for _, name := range names {
-		if err := out.Add(kind, namespace, name, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, out.Add(kind, namespace, name, nil))
 	}
 	return out
 }

@@ -53,9 +53,7 @@ func TestFieldsOfProfiles(t *testing.T) {
 				all = append(all, target{secret, in, "settings"}, target{schema.GroupKind{Kind: "ConfigMap"}, in, "settings"}, target{role, in, "Team:a"}, target{role, in, "Team:b"})
 			}
 			for _, one := range all {
-				if err := candidates.Add(one.kind, one.namespace, one.name, nil); err != nil {
-					t.Fatal(err)
-				}
+				must(t, candidates.Add(one.kind, one.namespace, one.name, nil))
 			}
 			candidates.Scan(read(t, c.object))
 			var got []string
@@ -81,9 +79,7 @@ func runnerFields() map[schema.GroupKind][]policy.Reference {
 		return policy.Reference{Kind: kind, Path: fieldpath.MustFieldPath(path), Namespace: fieldpath.MustFieldPath(namespace)}
 	}
 	secret, class := schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Group: "node.k8s.io", Kind: "RuntimeClass"}
-	return map[schema.GroupKind][]policy.Reference{{Group: "example.com", Kind: "Runner"}: {
-		at(secret, "spec.secrets[*].name", "spec.secrets[*].in"), at(secret, "spec.key", ""), at(class, "spec.class", ""),
-	}}
+	return map[schema.GroupKind][]policy.Reference{{Group: "example.com", Kind: "Runner"}: {at(secret, "spec.secrets[*].name", "spec.secrets[*].in"), at(secret, "spec.key", ""), at(class, "spec.class", "")}}
 }
 
 // An object dangles if one of the fields of its KindProfile names nothing: an object of another
@@ -123,9 +119,7 @@ func TestDanglingByProfile(t *testing.T) {
 			c := NewCandidates()
 			c.Fields = runnerFields()
 			for _, one := range []map[string]any{of, everywhere} {
-				if err := c.AddReferring(kind, one); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.AddReferring(kind, one))
 			}
 			if n := len(c.targets.exists); n > 4*maxTargets {
 				t.Fatalf("%.40s: holds %d targets", spec, n)
@@ -153,9 +147,7 @@ func TestDanglingByProfile(t *testing.T) {
 	}
 	c := NewCandidates() // No KindProfile says what the kind refers to.
 	kind, of := read(t, strings.ReplaceAll(runner, "%s", "key: nothing"))
-	if err := c.AddReferring(kind, of); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddReferring(kind, of))
 	c.Listed(schema.GroupKind{Kind: "Secret"})
 	if got := answer(c.Dangling(kind, of)); got != "unknown" {
 		t.Errorf("without references: %s", got)
@@ -174,9 +166,7 @@ func TestTargetsAreBounded(t *testing.T) {
 	for i := range maxCandidates {
 		spec := fmt.Sprintf("secrets: [{name: a-%d}, {name: b-%d}, {name: c-%d}]", i, i, i)
 		_, of := read(t, strings.ReplaceAll(runner, "%s", spec))
-		if err := c.AddReferring(kind, of); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.AddReferring(kind, of))
 		counts[answer(c.Dangling(kind, of))]++
 	}
 	if n := len(c.targets.exists); n > maxCandidates+6 || counts["true"] != 17 || counts["unknown"] != 83 {

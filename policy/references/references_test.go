@@ -1,6 +1,7 @@
 package references
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,9 +32,7 @@ func scanned(t *testing.T, objects ...string) string {
 	c := NewCandidates()
 	for _, kind := range three {
 		for _, namespace := range []string{"ci", "prod"} {
-			if err := c.Add(schema.GroupKind{Kind: kind}, namespace, "settings", nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Add(schema.GroupKind{Kind: kind}, namespace, "settings", nil))
 		}
 	}
 	for _, text := range objects {
@@ -151,9 +150,7 @@ func TestObjectsNameEachOther(t *testing.T) {
 		c := NewCandidates()
 		kind, all := schema.GroupKind{Kind: "ConfigMap"}, []string{"ci", "dev", "prod"}
 		for _, namespace := range all {
-			if err := c.Add(kind, namespace, "settings", nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Add(kind, namespace, "settings", nil))
 		}
 		for _, namespace := range []string{"prod", "ci"}[:n] {
 			for range 2 { // in two versions
@@ -184,9 +181,7 @@ func TestScansAddUp(t *testing.T) {
 // What was not listed may have been named before it existed: the answer is unknown.
 func TestCandidateIsNew(t *testing.T) {
 	c := NewCandidates()
-	if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", "a", nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", "a", nil))
 	for _, other := range []target{{schema.GroupKind{Kind: "Secret"}, "ci", "a"}, {schema.GroupKind{Kind: "ConfigMap"}, "prod", "a"}, {schema.GroupKind{Kind: "ConfigMap"}, "ci", "b"}} {
 		if _, err := c.Referenced(other.kind, other.namespace, other.name); err == nil {
 			t.Errorf("%+v is known", other)
@@ -248,9 +243,7 @@ func TestScanCostsNoMoreWithNamespaces(t *testing.T) {
 	cost := func(namespaces int, spec map[string]any, elsewhere bool) float64 {
 		c := NewCandidates()
 		for i := range namespaces {
-			if err := c.Add(schema.GroupKind{Kind: "Secret"}, fmt.Sprint("ns", i), "settings", nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Add(schema.GroupKind{Kind: "Secret"}, fmt.Sprint("ns", i), "settings", nil))
 		}
 		pod := map[string]any{"metadata": map[string]any{"namespace": "ns1"}, "spec": spec}
 		out := testing.AllocsPerRun(10, func() { c.Scan(schema.GroupKind{Kind: "Pod"}, pod) })
@@ -261,10 +254,7 @@ func TestScanCostsNoMoreWithNamespaces(t *testing.T) {
 		}
 		return out
 	}
-	for elsewhere, spec := range map[bool]map[string]any{
-		false: {"imagePullSecrets": []any{map[string]any{"name": "settings"}}},
-		true:  {"x": "settings", "y": "--from=settings"},
-	} {
+	for elsewhere, spec := range map[bool]map[string]any{false: {"imagePullSecrets": []any{map[string]any{"name": "settings"}}}, true: {"x": "settings", "y": "--from=settings"}} {
 		if few, many := cost(2, spec, elsewhere), cost(10_000, spec, elsewhere); many > few {
 			t.Errorf("%v allocations with two namespaces, %v with 10,000", few, many)
 		}
@@ -307,9 +297,7 @@ func TestNamesWithDots(t *testing.T) {
 		c, got := NewCandidates(), []string(nil)
 		names := []string{"a.b.c.d.e", "b", "b.c"}
 		for _, name := range append(names, long) {
-			if err := c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", name, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", name, nil))
 		}
 		c.Scan(schema.GroupKind{Kind: "Pod"}, map[string]any{"metadata": map[string]any{"namespace": "ci"}, "spec": map[string]any{"x": text}})
 		for _, name := range names {
@@ -325,5 +313,13 @@ func TestNamesWithDots(t *testing.T) {
 		if _, err := c.Referenced(schema.GroupKind{Kind: "ConfigMap"}, "ci", long); err == nil {
 			t.Errorf("%s is a candidate", long)
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -36,9 +36,7 @@ func TestRoles(t *testing.T) {
 			if i == 2 {
 				labels["team"] = "a"
 			}
-			if err := candidates.Add(schema.GroupKind{Group: rbac, Kind: of.kind}, of.namespace, of.name, labels); err != nil {
-				t.Fatal(err)
-			}
+			must(t, candidates.Add(schema.GroupKind{Group: rbac, Kind: of.kind}, of.namespace, of.name, labels))
 		}
 		candidates.Scan(read(t, c.scanned))
 		var got []string

@@ -1,6 +1,7 @@
 package requirement
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -48,13 +49,9 @@ func paths(at string, schema *apiextensionsv1.JSONSchemaProps) []string {
 // adds new ones.
 func TestFieldsAreListed(t *testing.T) {
 	definitions, err := crd.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	table, err := Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := slices.Collect(strings.Lines(text))
 	had := len(lines)
 	for _, definition := range definitions {
@@ -85,9 +82,7 @@ func TestFieldsAreListed(t *testing.T) {
 	}
 	if *update {
 		slices.Sort(lines)
-		if err := os.WriteFile("fields.txt", []byte(strings.Join(lines, "")), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile("fields.txt", []byte(strings.Join(lines, "")), 0o644))
 	}
 	for kind := range table.since {
 		if !slices.Contains(kinds, kind) {
@@ -117,9 +112,7 @@ CleanupPolicy spec.conditions[*].always v0.10.0
 func tableOf(t *testing.T, text string) *Table {
 	t.Helper()
 	out, err := Parse(strings.TrimPrefix(text, "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -131,9 +124,7 @@ func object(t *testing.T, text string) map[string]any {
 	if err == nil {
 		err = json.Unmarshal(data, &out)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -215,9 +206,7 @@ func TestRecord(t *testing.T) {
 	status := v1alpha1.CleanupPolicyStatus{}
 	meta.SetStatusCondition((*[]metav1.Condition)(&status.Conditions), *wrote)
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.CleanupPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 3}, Status: status})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content["spec"] = object(t, plain)["spec"]
 	if errs := table.Unmet("CleanupPolicy", content); len(errs) != 3 {
 		t.Errorf("three fields are lost: %v", errs)
@@ -229,5 +218,13 @@ func TestParse(t *testing.T) {
 		if _, err := Parse(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }

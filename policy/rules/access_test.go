@@ -40,8 +40,7 @@ func TestAccessRules(t *testing.T) {
 		"what came after it is taken away": {object: builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationTTL, "never").Map(),
 			old: builders.MakeJob("ci", "a").Annotation(wellknown.AnnotationTTL, "never").TTL(3600).Map(), access: rules.Access{User: rules.No}, require: true},
 		"label that cannot be read": {object: plainly().Label(wellknown.LabelTTL, "soon").Map(), access: rules.Access{Controller: rules.No},
-			warnings: []string{`curfew: metadata.labels[curfew.dev/ttl]: "soon" is neither a duration nor a date: ` +
-				`use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`}},
+			warnings: []string{`curfew: metadata.labels[curfew.dev/ttl]: "soon" is neither a duration nor a date: ` + `use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`}},
 		"label": {object: builders.MakeJob("ci", "a").Label(wellknown.LabelTTL, "1h").Map(), access: rules.Access{User: rules.No},
 			warnings: []string{`curfew: metadata.labels[curfew.dev/ttl]: sets when this Job is deleted, but you may not delete it yourself: ask for the verb delete on jobs.batch in namespace "ci"`}},
 	} {

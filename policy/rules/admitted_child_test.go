@@ -132,8 +132,7 @@ func TestChildIsDeniedForItsOwnValue(t *testing.T) {
 }
 
 func controlled(object map[string]any, apiVersion, kind, name string) map[string]any {
-	object["metadata"].(map[string]any)["ownerReferences"] = []any{
-		map[string]any{"apiVersion": apiVersion, "kind": kind, "name": name, "uid": "u", "controller": true}}
+	object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": apiVersion, "kind": kind, "name": name, "uid": "u", "controller": true}}
 	return object
 }
 

@@ -160,8 +160,7 @@ func TestNothingHidesAStoppedEvaluation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := job().TTL(60).Deadline(60).Label(wellknown.LabelTTL, "7d").Map()
-			request := &Request{Operation: Create, Object: object, Facts: policy.FactsOfObject(policy.JobProfile, object), Now: noon,
-				Scope: &resolution.Scope{Policies: test.policies, Creating: true}}
+			request := &Request{Operation: Create, Object: object, Facts: policy.FactsOfObject(policy.JobProfile, object), Now: noon, Scope: &resolution.Scope{Policies: test.policies, Creating: true}}
 			decision := Review(request)
 			denials := decision.Denials()
 			if len(denials) != test.denied {

@@ -50,8 +50,7 @@ func TestNoWarningsOfWhatHasNoEffect(t *testing.T) {
 		kind    string
 		want    []string
 	}{
-		"never finishes": {policy.DeploymentProfile, nil, "Deployment",
-			[]string{"no-effect " + at("ttl-after-finished") + ": has no effect on a Deployment, which never finishes: remove it"}},
+		"never finishes": {policy.DeploymentProfile, nil, "Deployment", []string{"no-effect " + at("ttl-after-finished") + ": has no effect on a Deployment, which never finishes: remove it"}},
 		"overruled": {trainJob, &resolution.RuntimePolicy{Name: "torch", TTL: lifetime.TTLSet{All: &lifetime.Setting{Text: "1d", TTL: lifetime.TTL{After: 24 * time.Hour}}}}, "TrainJob",
 			[]string{"runtime-ttl " + at("ttl-after-finished") + `: 5s is ignored: runtime "torch" sets 1d; remove it`}},
 	} {

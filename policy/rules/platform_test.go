@@ -41,8 +41,7 @@ func TestReviewPlatform(t *testing.T) {
 		"leaves nothing": {spec: `{match: {namespaceSelector: {matchLabels: {env: dev}}}, bounds: {minTTL: 7d, maxDeadline: 1h}}`, want: []string{
 			`error spec.bounds.minTTL: 7d is above curfew.dev/max-ttl 1d of namespace "ci": lower it, or raise the other; the same in 1 more`,
 			`error spec.bounds.maxDeadline: 1h is below curfew.dev/min-deadline 2h of namespace "dev": raise it, or lower the other`}},
-		"only warns": {spec: `{mode: Warn, bounds: {maxTTL: 7d}}`, want: []string{
-			`warning spec.bounds.maxTTL: 7d is below curfew.dev/min-ttl 30d of namespace "prod": raise it, or lower the other`}},
+		"only warns": {spec: `{mode: Warn, bounds: {maxTTL: 7d}}`, want: []string{`warning spec.bounds.maxTTL: 7d is below curfew.dev/min-ttl 30d of namespace "prod": raise it, or lower the other`}},
 		"dry-run": {spec: `{mode: DryRun, bounds: {maxTTL: 7d}}`, want: []string{
 			`warning spec.bounds.maxTTL: would be refused (mode DryRun): 7d is below curfew.dev/min-ttl 30d of namespace "prod": raise it, or lower the other`}},
 		"not of all objects": {spec: `{match: {matchConditions: [{name: x, expression: "object.spec.suspend"}]}, bounds: {maxTTL: 7d}}`, want: []string{

@@ -90,8 +90,7 @@ func TestFindingsMoveWithTheirItems(t *testing.T) {
 	jobSet := func(ttls ...string) map[string]any {
 		var jobs []any
 		for _, ttl := range ttls {
-			job := map[string]any{"name": "j" + ttl, "template": map[string]any{"spec": map[string]any{"template": map[string]any{
-				"metadata": map[string]any{"annotations": map[string]any{key: ttl}}}}}}
+			job := map[string]any{"name": "j" + ttl, "template": map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: ttl}}}}}}
 			jobs = append(jobs, job)
 		}
 		return object("JobSet", map[string]any{"replicatedJobs": jobs})

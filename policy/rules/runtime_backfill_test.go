@@ -54,8 +54,7 @@ func TestRuntimeBackfill(t *testing.T) {
 		})
 	}
 	equal(t, judge(runtimeBackfill, policy.JobProfile, Request{}, nil, job().Annotation(wellknown.AnnotationTTL, "1d").Annotation(wellknown.AnnotationBackfill, "true").Map()), nil)
-	equal(t, judge(readableValue, &profile, Request{}, nil, runtime("backfill", "yes")),
-		[]string{"error " + at("backfill") + `: "yes" is neither "true" nor "false": use one of them`})
+	equal(t, judge(readableValue, &profile, Request{}, nil, runtime("backfill", "yes")), []string{"error " + at("backfill") + `: "yes" is neither "true" nor "false": use one of them`})
 	equal(t, judge(readableValue, policy.JobProfile, Request{}, nil, job().Annotation(wellknown.AnnotationBackfill, "yes").Map()), nil)
 }
 
@@ -81,7 +80,6 @@ func TestBoundsOfARuntime(t *testing.T) {
 		request.Outer = func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy {
 			return []*resolution.PlatformPolicy{{Name: "gpu", Mode: mode, Bounds: resolution.ParseNamespace("x", annotated("max-ttl", "1d"), nil).Bounds}}
 		}
-		equal(t, judge(bounds, trainingRuntime, request, nil, runtime), []string{
-			severity + " " + at("ttl-after-failed") + `: 9d is above curfew.dev/max-ttl 1d of namespace "x": use 1d or less`})
+		equal(t, judge(bounds, trainingRuntime, request, nil, runtime), []string{severity + " " + at("ttl-after-failed") + `: 9d is above curfew.dev/max-ttl 1d of namespace "x": use 1d or less`})
 	}
 }

@@ -52,8 +52,7 @@ func profileOf(object map[string]any) *policy.Profile {
 }
 
 func review(r row) *Decision {
-	request := &Request{Operation: Create, Object: r.object, Options: r.options,
-		Scope: &resolution.Scope{Policies: r.policies, Creating: r.old == nil}}
+	request := &Request{Operation: Create, Object: r.object, Options: r.options, Scope: &resolution.Scope{Policies: r.policies, Creating: r.old == nil}}
 	request.Facts = policy.FactsOfObject(profileOf(r.object), r.object)
 	if request.Facts.Namespace != "" {
 		request.Scope.Namespace = resolution.ParseNamespace("ci", r.namespace, nil)

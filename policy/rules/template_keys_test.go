@@ -137,8 +137,7 @@ func TestKeysInTemplatesSayWhereTheyBelong(t *testing.T) {
 			"error spec.replicatedJobs[0].template.spec.ttlSecondsAfterFinished: must not be set: " +
 				"it would delete Jobs one by one, and a deleted one is created again; set spec.ttlSecondsAfterFinished on the JobSet"},
 		"a TrainJob": {"trainer.kubeflow.org", "TrainJob", "spec.labels", wellknown.LabelTTL, Options{}, forbiddenField,
-			"error spec.labels[curfew.dev/ttl]: must not be set: the objects that a TrainJob creates inherit it, and a deleted one is created again: " +
-				"set metadata.labels[curfew.dev/ttl] on the TrainJob"},
+			"error spec.labels[curfew.dev/ttl]: must not be set: the objects that a TrainJob creates inherit it, and a deleted one is created again: set metadata.labels[curfew.dev/ttl] on the TrainJob"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := put(object(test.kind, map[string]any{}), test.path, map[string]any{test.key: "1h"})
@@ -166,12 +165,11 @@ func TestTTLLabelInAJobTemplate(t *testing.T) {
 		request Request
 		want    []string
 	}{
-		"a time from creation": {label: "1d"},
-		"a date to come":       {label: "2026-12-25"},
-		"past":                 {label: "2026-12-24", want: past},
-		"past, strict":         {label: "2026-12-24", request: Request{Options: Options{StrictLabels: true}}, want: past},
-		"outside the bounds": {label: "1d", request: Request{Scope: bounded},
-			want: []string{"error " + field + `1d is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`}},
+		"a time from creation":         {label: "1d"},
+		"a date to come":               {label: "2026-12-25"},
+		"past":                         {label: "2026-12-24", want: past},
+		"past, strict":                 {label: "2026-12-24", request: Request{Options: Options{StrictLabels: true}}, want: past},
+		"outside the bounds":           {label: "1d", request: Request{Scope: bounded}, want: []string{"error " + field + `1d is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`}},
 		"a date that has passed since": {label: "2026-12-24", old: cronJob("2026-12-24")},
 	} {
 		t.Run(name, func(t *testing.T) {

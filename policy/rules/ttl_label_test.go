@@ -45,8 +45,7 @@ func TestTTLLabel(t *testing.T) {
 	understood := Options{KyvernoLabel: true}
 	equal(t, alias(Options{}, wellknown.LabelKyvernoTTL, "2d"), nil)
 	equal(t, alias(understood, wellknown.LabelKyvernoTTL, "1d"), nil)
-	equal(t, alias(understood, wellknown.LabelKyvernoTTL, "2d"),
-		[]string{`error metadata.labels[cleanup.kyverno.io/ttl]: 2d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`})
+	equal(t, alias(understood, wellknown.LabelKyvernoTTL, "2d"), []string{`error metadata.labels[cleanup.kyverno.io/ttl]: 2d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`})
 	equal(t, alias(understood, wellknown.LabelKyvernoTTL, "2d", wellknown.LabelTTL, "1d"), nil)
 }
 

@@ -20,22 +20,17 @@ func TestUnknownKey(t *testing.T) {
 	}
 	misspelt := map[string]any{"curfew.dev/tlt-after-finished": "1h"}
 	run(t, unknownKey, map[string]row{
-		"letters swapped": {object: ns("defualt-ttl"), want: []string{no(at("defualt-ttl"), "did you mean annotation curfew.dev/default-ttl?")}},
-		"a letter missing": {object: job().Annotation("curfew.dev/ttl-after-finishd", "1h").Map(),
-			want: []string{no(at("ttl-after-finishd"), "did you mean annotation curfew.dev/ttl-after-finished?")}},
-		"another word": {object: job().Annotation("curfew.dev/ttl-after-failure", "1h").Map(),
-			want: []string{no(at("ttl-after-failure"), "did you mean annotation curfew.dev/ttl-after-failed?")}},
-		"a label": {object: job().Label("curfew.dev/tll", "1h").Map(),
-			want: []string{no("metadata.labels[curfew.dev/tll]", "did you mean label curfew.dev/ttl?")}},
-		"nothing is near": {object: job().Annotation("curfew.dev/owner", "me").Map(),
-			want: []string{no(at("owner"), "remove it, or correct its name")}},
+		"letters swapped":  {object: ns("defualt-ttl"), want: []string{no(at("defualt-ttl"), "did you mean annotation curfew.dev/default-ttl?")}},
+		"a letter missing": {object: job().Annotation("curfew.dev/ttl-after-finishd", "1h").Map(), want: []string{no(at("ttl-after-finishd"), "did you mean annotation curfew.dev/ttl-after-finished?")}},
+		"another word":     {object: job().Annotation("curfew.dev/ttl-after-failure", "1h").Map(), want: []string{no(at("ttl-after-failure"), "did you mean annotation curfew.dev/ttl-after-failed?")}},
+		"a label":          {object: job().Label("curfew.dev/tll", "1h").Map(), want: []string{no("metadata.labels[curfew.dev/tll]", "did you mean label curfew.dev/ttl?")}},
+		"nothing is near":  {object: job().Annotation("curfew.dev/owner", "me").Map(), want: []string{no(at("owner"), "remove it, or correct its name")}},
 		"in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation("curfew.dev/protcet", "true").Map(),
 			want: []string{no("spec.jobTemplate."+at("protcet"), "did you mean annotation curfew.dev/protect?")}},
 		"known, and others' keys": {object: job().Annotation(wellknown.AnnotationTTL, "1h").Annotation(wellknown.AnnotationTTLSource, "object").Annotation("example.com/tlt", "x").Label("curfew.development/ttl", "x").Map()},
 		"unchanged":               {old: job().Annotation("curfew.dev/tlt", "1h").Map(), object: job().Annotation("curfew.dev/tlt", "1h").TTL(90).Map()},
-		"changed": {old: job().Annotation("curfew.dev/tlt", "1h").Map(), object: job().Annotation("curfew.dev/tlt", "2h").Map(),
-			want: []string{no(at("tlt"), "did you mean label curfew.dev/ttl?")}},
-		"an odd map": {object: map[string]any{"kind": "Job", "metadata": map[string]any{"annotations": misspelt["x"], "labels": []any{}}}},
+		"changed":                 {old: job().Annotation("curfew.dev/tlt", "1h").Map(), object: job().Annotation("curfew.dev/tlt", "2h").Map(), want: []string{no(at("tlt"), "did you mean label curfew.dev/ttl?")}},
+		"an odd map":              {object: map[string]any{"kind": "Job", "metadata": map[string]any{"annotations": misspelt["x"], "labels": []any{}}}},
 	})
 }
 

@@ -41,21 +41,14 @@ var samples = []sample{
 	{cron: "0 2 * * SUN", match: func(s shown) bool { return s.weekday == 0 && s.hour == 2 && s.minute == 0 }},
 	{cron: "0 0 31 * *", match: func(s shown) bool { return s.day == 31 && s.hour == 0 && s.minute == 0 }},
 	{cron: "@monthly", match: func(s shown) bool { return s.day == 1 && s.hour == 0 && s.minute == 0 }},
-	{cron: "5 4 13 * 5", match: func(s shown) bool {
-		return (s.day == 13 || s.weekday == time.Friday) && s.hour == 4 && s.minute == 5
-	}},
+	{cron: "5 4 13 * 5", match: func(s shown) bool { return (s.day == 13 || s.weekday == time.Friday) && s.hour == 4 && s.minute == 5 }},
 	{cron: "0 1-3 8-14 mar,oct ?", match: func(s shown) bool {
-		return (s.month == time.March || s.month == time.October) && s.day >= 8 && s.day <= 14 &&
-			s.hour >= 1 && s.hour <= 3 && s.minute == 0
+		return (s.month == time.March || s.month == time.October) && s.day >= 8 && s.day <= 14 && s.hour >= 1 && s.hour <= 3 && s.minute == 0
 	}},
 	{cron: "@hourly", everyHour: true, match: func(s shown) bool { return s.minute == 0 }},
 	{cron: "30 * * * *", everyHour: true, match: func(s shown) bool { return s.minute == 30 }},
-	{cron: "45 0-23 * * 6,0", everyHour: true, match: func(s shown) bool {
-		return s.minute == 45 && (s.weekday == time.Saturday || s.weekday == time.Sunday)
-	}},
-	{cron: "7/20 */1 * * *", everyHour: true, match: func(s shown) bool {
-		return s.minute == 7 || s.minute == 27 || s.minute == 47
-	}},
+	{cron: "45 0-23 * * 6,0", everyHour: true, match: func(s shown) bool { return s.minute == 45 && (s.weekday == time.Saturday || s.weekday == time.Sunday) }},
+	{cron: "7/20 */1 * * *", everyHour: true, match: func(s shown) bool { return s.minute == 7 || s.minute == 27 || s.minute == 47 }},
 }
 
 // walk looks at the clock each minute, and returns the runs of every sample. A time that the clock
@@ -113,9 +106,7 @@ func TestTwoYearsAgainstTheClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			location, err := time.LoadLocation(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			from := time.Date(zone.from, 1, 1, 0, 0, 0, 0, location)
 			to := from.AddDate(2, 0, 0)
 			if n := changes(from, to); n != zone.changes {
@@ -143,9 +134,7 @@ func changes(from, to time.Time) int {
 func compare(t *testing.T, cron, zone string, from, to time.Time, want []time.Time) {
 	t.Helper()
 	s, err := schedule.Parse(cron, zone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	after := from
 	for i, at := range want {
 		if got := s.Next(after); !got.Equal(at) {

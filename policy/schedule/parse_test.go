@@ -14,9 +14,8 @@ import (
 
 func TestUnreadableSchedules(t *testing.T) {
 	for name, test := range map[string]struct{ cron, zone, want string }{
-		"empty": {"", "", `schedule "" has 0 fields, not 5: minute, hour, day of month, month, day of week`},
-		"seconds": {"0 0 0 * * *", "",
-			`schedule "0 0 0 * * *" has 6 fields, not 5: minute, hour, day of month, month, day of week`},
+		"empty":             {"", "", `schedule "" has 0 fields, not 5: minute, hour, day of month, month, day of week`},
+		"seconds":           {"0 0 0 * * *", "", `schedule "0 0 0 * * *" has 6 fields, not 5: minute, hour, day of month, month, day of week`},
 		"too large":         {"0 24 * * *", "", `schedule "0 24 * * *": hour: end of range (24) above maximum (23): 24`},
 		"backwards":         {"0 5-3 * * *", "", `schedule "0 5-3 * * *": hour: beginning of range (5) beyond end of range (3): 5-3`},
 		"a step of 0":       {"*/0 * * * *", "", `schedule "*/0 * * * *": minute: step of range should be a positive number: */0`},
@@ -30,14 +29,13 @@ func TestUnreadableSchedules(t *testing.T) {
 		"too long":          {strings.Repeat("0,", 128) + "0 * * * *", "", "schedule has 265 characters; at most 256 are allowed"},
 		"local":             {"@daily", "Local", `time zone "Local" depends on the machine; write an IANA name such as Europe/Berlin`},
 		"local, lowered":    {"@daily", "local", `time zone "local" depends on the machine; write an IANA name such as Europe/Berlin`},
-		"leap seconds": {"@daily", "right/Europe/Berlin",
-			`time zone "right/Europe/Berlin" depends on the machine; write an IANA name such as Europe/Berlin`},
-		"a path":     {"@daily", "../x", `time zone "../x" is not an IANA name such as Europe/Berlin`},
-		"a way back": {"@daily", "Europe/../Europe/Berlin", `time zone "Europe/../Europe/Berlin" is not an IANA name such as Europe/Berlin`},
-		"absolute":   {"@daily", "/etc/localtime", `time zone "/etc/localtime" is not an IANA name such as Europe/Berlin`},
-		"a folder":   {"@daily", "Europe", `time zone "Europe" is not known; write an IANA name such as Europe/Berlin`},
-		"unknown":    {"@daily", "Europe/Atlantis", `time zone "Europe/Atlantis" is not known; write an IANA name such as Europe/Berlin`},
-		"an offset":  {"@daily", "+02:00", `time zone "+02:00" is not an IANA name such as Europe/Berlin`},
+		"leap seconds":      {"@daily", "right/Europe/Berlin", `time zone "right/Europe/Berlin" depends on the machine; write an IANA name such as Europe/Berlin`},
+		"a path":            {"@daily", "../x", `time zone "../x" is not an IANA name such as Europe/Berlin`},
+		"a way back":        {"@daily", "Europe/../Europe/Berlin", `time zone "Europe/../Europe/Berlin" is not an IANA name such as Europe/Berlin`},
+		"absolute":          {"@daily", "/etc/localtime", `time zone "/etc/localtime" is not an IANA name such as Europe/Berlin`},
+		"a folder":          {"@daily", "Europe", `time zone "Europe" is not known; write an IANA name such as Europe/Berlin`},
+		"unknown":           {"@daily", "Europe/Atlantis", `time zone "Europe/Atlantis" is not known; write an IANA name such as Europe/Berlin`},
+		"an offset":         {"@daily", "+02:00", `time zone "+02:00" is not an IANA name such as Europe/Berlin`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if s, err := schedule.Parse(test.cron, test.zone); err == nil || err.Error() != test.want {
@@ -48,8 +46,7 @@ func TestUnreadableSchedules(t *testing.T) {
 }
 
 func unknownForm(cron string) string {
-	return `schedule "` + cron + `" is not one of @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually; ` +
-		`write five cron fields instead`
+	return `schedule "` + cron + `" is not one of @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually; ` + `write five cron fields instead`
 }
 
 // field draws what people write into a cron field.
@@ -70,8 +67,7 @@ func field(t *rapid.T, name string, low, high int) string {
 }
 
 func draw(t *rapid.T) string {
-	return strings.Join([]string{field(t, "minute", 0, 59), field(t, "hour", 0, 23), field(t, "day", 1, 31),
-		field(t, "month", 1, 12), field(t, "weekday", 0, 6)}, " ")
+	return strings.Join([]string{field(t, "minute", 0, 59), field(t, "hour", 0, 23), field(t, "day", 1, 31), field(t, "month", 1, 12), field(t, "weekday", 0, 6)}, " ")
 }
 
 // match is an independent reading of the same five fields.
@@ -94,9 +90,7 @@ func match(cron string, s shown) bool {
 		}
 		return false
 	}
-	starred := func(i int) bool {
-		return slices.Contains(strings.Split(fields[i], ","), "*")
-	}
+	starred := func(i int) bool { return slices.Contains(strings.Split(fields[i], ","), "*") }
 	day, weekday := in(2, s.day, 1), in(4, int(s.weekday), 0)
 	if starred(2) || starred(4) {
 		day = day && weekday
@@ -128,9 +122,7 @@ func TestRandomSchedulesAroundChanges(t *testing.T) {
 		for hour := range 24 {
 			everyHour = everyHour && match("* "+strings.Fields(cron)[1]+" * * *", shown{hour: hour})
 		}
-		want := walk(s.Location(), from, to, []sample{
-			{everyHour: everyHour, match: func(s shown) bool { return match(cron, s) }},
-		})[0]
+		want := walk(s.Location(), from, to, []sample{{everyHour: everyHour, match: func(s shown) bool { return match(cron, s) }}})[0]
 		for i, after := range append([]time.Time{from}, want...) {
 			got := s.Next(after)
 			if i < len(want) && !got.Equal(want[i]) {
@@ -141,8 +133,7 @@ func TestRandomSchedulesAroundChanges(t *testing.T) {
 			}
 		}
 		latest, missed := s.Latest(from, to)
-		if n := len(want); n == 0 && !latest.IsZero() ||
-			n > 0 && (!latest.Equal(want[n-1]) || missed != min(n-1, schedule.MaxMissed)) {
+		if n := len(want); n == 0 && !latest.IsZero() || n > 0 && (!latest.Equal(want[n-1]) || missed != min(n-1, schedule.MaxMissed)) {
 			t.Fatalf("%s %s: the latest until %s is %s with %d missed; want %v", cron, zone, to, latest, missed, want)
 		}
 	})

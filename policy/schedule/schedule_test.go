@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -11,18 +12,14 @@ import (
 func parse(t testing.TB, cron, zone string) *schedule.Schedule {
 	t.Helper()
 	s, err := schedule.Parse(cron, zone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
 func instant(t testing.TB, text string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return at
 }
 
@@ -32,49 +29,21 @@ func TestChangesOfTheClock(t *testing.T) {
 		cron, zone, after string
 		want              []string
 	}{
-		"skipped: once, right after the gap": {
-			"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00+01:00",
-			[]string{"2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"},
-		},
-		"several skipped: one run": {
-			"*/15 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00+01:00",
-			[]string{"2026-03-29T03:00:00+02:00", "2026-03-30T02:00:00+02:00"},
-		},
-		"repeated: the first time": {
-			"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00+02:00",
-			[]string{"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"},
-		},
-		"repeated: not again when asked between": {
-			"30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+01:00", []string{"2026-10-26T02:30:00+01:00"},
-		},
-		"every hour: nothing to make up for": {
-			"30 * * * *", "Europe/Berlin", "2026-03-29T01:00:00+01:00",
-			[]string{"2026-03-29T01:30:00+01:00", "2026-03-29T03:30:00+02:00"},
-		},
-		"every hour: both copies": {
-			"30 * * * *", "Europe/Berlin", "2026-10-25T02:00:00+02:00",
-			[]string{"2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-10-25T03:30:00+01:00"},
-		},
-		"every second hour: each time once": {
-			"0 */2 * * *", "Europe/Berlin", "2026-03-29T00:30:00+01:00",
-			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T04:00:00+02:00"},
-		},
-		"a skipped midnight": {
-			"@daily", "Africa/Cairo", "2026-04-23T12:00:00+02:00", []string{"2026-04-24T01:00:00+03:00"},
-		},
+		"skipped: once, right after the gap":     {"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00+01:00", []string{"2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"}},
+		"several skipped: one run":               {"*/15 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00+01:00", []string{"2026-03-29T03:00:00+02:00", "2026-03-30T02:00:00+02:00"}},
+		"repeated: the first time":               {"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00+02:00", []string{"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"}},
+		"repeated: not again when asked between": {"30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+01:00", []string{"2026-10-26T02:30:00+01:00"}},
+		"every hour: nothing to make up for":     {"30 * * * *", "Europe/Berlin", "2026-03-29T01:00:00+01:00", []string{"2026-03-29T01:30:00+01:00", "2026-03-29T03:30:00+02:00"}},
+		"every hour: both copies":                {"30 * * * *", "Europe/Berlin", "2026-10-25T02:00:00+02:00", []string{"2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-10-25T03:30:00+01:00"}},
+		"every second hour: each time once":      {"0 */2 * * *", "Europe/Berlin", "2026-03-29T00:30:00+01:00", []string{"2026-03-29T03:00:00+02:00", "2026-03-29T04:00:00+02:00"}},
+		"a skipped midnight":                     {"@daily", "Africa/Cairo", "2026-04-23T12:00:00+02:00", []string{"2026-04-24T01:00:00+03:00"}},
 		"a midnight that is not repeated, and an hour that is": {
 			"0,30 23 * * *", "Africa/Cairo", "2026-10-29T22:00:00+03:00",
 			[]string{"2026-10-29T23:00:00+03:00", "2026-10-29T23:30:00+03:00", "2026-10-30T23:00:00+02:00"},
 		},
-		"half an hour": {
-			"15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00:00+10:30",
-			[]string{"2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"},
-		},
-		"a skipped day": {
-			"0 6 30 12 *", "Pacific/Apia", "2011-12-29T12:00:00-10:00",
-			[]string{"2011-12-31T00:00:00+14:00", "2012-12-30T06:00:00+14:00"},
-		},
-		"no zone": {"0 2 * * *", "", "2026-03-29T01:00:00Z", []string{"2026-03-29T02:00:00Z"}},
+		"half an hour":  {"15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00:00+10:30", []string{"2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"}},
+		"a skipped day": {"0 6 30 12 *", "Pacific/Apia", "2011-12-29T12:00:00-10:00", []string{"2011-12-31T00:00:00+14:00", "2012-12-30T06:00:00+14:00"}},
+		"no zone":       {"0 2 * * *", "", "2026-03-29T01:00:00Z", []string{"2026-03-29T02:00:00Z"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := parse(t, test.cron, test.zone)
@@ -163,9 +132,7 @@ func TestMinInterval(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := s.MinInterval(); got != want {
 			t.Errorf("%s: %s; want %s", cron, got, want)
 		}
@@ -180,11 +147,17 @@ func TestLastDayOfLeapYears(t *testing.T) {
 			for _, year := range []int{2028, 2032, 2040, 2096, 2400} {
 				from := time.Date(year, 12, 29, 0, 0, 0, 0, s.Location())
 				to := from.AddDate(0, 0, 5)
-				want := walk(s.Location(), from, to, []sample{{everyHour: cron == "30 * * * *", match: func(s shown) bool {
-					return s.minute == 30 && (cron == "30 * * * *" || s.hour%2 == 0)
-				}}})[0]
+				want := walk(s.Location(), from, to, []sample{{everyHour: cron == "30 * * * *", match: func(s shown) bool { return s.minute == 30 && (cron == "30 * * * *" || s.hour%2 == 0) }}})[0]
 				compare(t, cron, zone, from, to, want)
 			}
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }

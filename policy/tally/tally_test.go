@@ -35,10 +35,7 @@ func compile(t *testing.T, object *v1alpha1.PodTally) *tally.Tally {
 }
 
 func pod(change func(*corev1.Pod)) *policy.Facts {
-	out := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "a", Labels: map[string]string{"app": "build"}},
-		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever},
-	}
+	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "a", Labels: map[string]string{"app": "build"}}, Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}}
 	if change != nil {
 		change(out)
 	}

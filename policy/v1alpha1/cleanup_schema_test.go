@@ -39,9 +39,7 @@ func TestCleanupReportSchema(t *testing.T) {
 	for size, want := range map[int]string{1: "", fullest: "", 2 * fullest: "matched"} {
 		fields := &v1alpha1.CleanupReportFields{Policy: v1alpha1.PolicyReference{Name: "x", UID: "y"}, Run: "r", Page: 1, Matched: make([]byte, size)}
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := object["matched"]; got != base64.StdEncoding.EncodeToString(fields.Matched) {
 			t.Fatalf("%d bytes are written as %T", size, got)
 		}

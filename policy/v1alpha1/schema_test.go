@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -35,37 +36,25 @@ type crd struct {
 func load(t *testing.T, file string) *crd {
 	t.Helper()
 	text, err := os.ReadFile("../../manifests/crd/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var external apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &external); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(text, &external))
 	var props apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(external.Spec.Versions[0].Schema.OpenAPIV3Schema, &props, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(external.Spec.Versions[0].Schema.OpenAPIV3Schema, &props, nil))
 	structural, err := schema.NewStructural(&props)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if errs := schema.ValidateStructural(nil, structural); len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
 	schemaValidator, _, err := validation.NewSchemaValidator(&props)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &crd{structural, schemaValidator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
 }
 
 func decode(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var object map[string]any
-	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(text), &object))
 	return whole(object).(map[string]any)
 }
 
@@ -207,9 +196,7 @@ func TestKindProfileSchema(t *testing.T) {
 		"runtime, no state":    {`runtime: {reference: {name: spec.ref, defaultKind: T}, kinds: [{version: v1, kind: T, resource: ts}]}`, "a runtime needs state"},
 		"propagation":          {`propagationPolicy: Sideways`, "spec.propagationPolicy"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			expect(t, crd.check(kindProfile(t, "Example", c.spec), nil), c.want)
-		})
+		t.Run(name, func(t *testing.T) { expect(t, crd.check(kindProfile(t, "Example", c.spec), nil), c.want) })
 	}
 	for kind, denied := range map[string]bool{
 		"{group: batch, version: v1, kind: Job, resource: jobs}":                  true,
@@ -247,8 +234,7 @@ func TestKindProfileSchema(t *testing.T) {
 }
 
 func kindProfile(t *testing.T, kind, spec string) map[string]any {
-	return decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: example.com, version: v1, kind: "+
-		kind+", resource: examples}, "+spec+"}}")
+	return decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: example.com, version: v1, kind: "+kind+", resource: examples}, "+spec+"}}")
 }
 
 func TestBuiltinProfilesFitTheSchema(t *testing.T) {
@@ -259,9 +245,7 @@ func TestBuiltinProfilesFitTheSchema(t *testing.T) {
 	}
 	for _, profile := range all {
 		text, err := yaml.Marshal(profile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		object := decode(t, string(text))
 		delete(object, "status")
 		want := ""
@@ -316,5 +300,13 @@ func TestPodTallySchema(t *testing.T) {
 		"unchanged":        {build, ""},
 	} {
 		t.Run(name, func(t *testing.T) { expect(t, crd.check(object(c.to, "{}"), object(build, "{}")), c.want) })
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }
