@@ -24,9 +24,7 @@ func kubeconfigOf(t *testing.T, server *httptest.Server) string {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	content := "clusters: [{name: one, cluster: {insecure-skip-tls-verify: true, server: '" + server.URL + "'}}]\ncontexts: [{name: one, context: {cluster: one}}]\ncurrent-context: one\n"
-	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(kubeconfig, []byte(content), 0o600))
 	return kubeconfig
 }
 
@@ -39,13 +37,9 @@ func TestAnswersAreNotPacked(t *testing.T) {
 	}))
 	defer server.Close()
 	config, err := restConfig(kubeconfigOf(t, server))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, _ = client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 	_, _ = client.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
 	for _, query := range []string{"", "watch=true"} {
@@ -89,9 +83,7 @@ func TestLargeTalliesAreListed(t *testing.T) {
 	}))
 	defer server.Close()
 	p, err := newProcess(&options{kubeconfig: kubeconfigOf(t, server), metricsAddr: "0"}, parts{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all, err := (&tally.Client{Objects: p.dynamic}).Tallies(t.Context(), "ci")
 	if err != nil || len(all) != total {
 		t.Fatalf("%d PodTallies, %v", len(all), err)

@@ -153,9 +153,7 @@ func play(t *testing.T, dir string, seed uint64, events []event) (faults []strin
 	stderr := os.Stderr
 	if *worldSeed < 0 {
 		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		os.Stderr = null // newLogger writes to it.
 		defer func() { _ = null.Close() }()
 	}

@@ -72,9 +72,7 @@ func objects(t testing.TB) []runtime.Object {
 	var out []runtime.Object
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		documents, errs := lint.Read(lint.Input{Name: file, Data: data}, lint.Limits{})
 		if len(errs) > 0 {
 			t.Fatal(errs)
@@ -128,9 +126,7 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 	var lists []*metav1.APIResourceList
 	for version, resources := range served {
 		of, err := schema.ParseGroupVersion(version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lists = append(lists, &metav1.APIResourceList{GroupVersion: version, APIResources: resources})
 		for _, one := range resources {
 			if !strings.Contains(one.Name, "/") {
@@ -147,16 +143,12 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 	c := &fakeCluster{notAllowed: map[string]bool{}, notMine: map[string]bool{}}
 	c.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, all...)
 	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, metav1.AddMetaToScheme(scheme))
 	var slim []runtime.Object
 	for _, object := range all {
 		u, _ := object.(*unstructured.Unstructured)
 		partial := &metav1.PartialObjectMetadata{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, partial); err != nil {
-			t.Fatal(err)
-		}
+		must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, partial))
 		partial.TypeMeta = metav1.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()}
 		slim = append(slim, partial)
 	}

@@ -117,9 +117,7 @@ func TestWatchLearnsAKind(t *testing.T) {
 		watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research -")
 		profile := manifests(t, `{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: things, uid: profile-things},
 			spec: {kind: {group: example.com, version: v1, kind: Thing, resource: things}, state: {finished: has(object.data), finishTime: object.data.usedAt, outcome: '"Succeeded"'}}}`)[0]
-		if err := cluster.objects.Tracker().Create(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles), profile, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cluster.objects.Tracker().Create(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles), profile, ""))
 		watch.expect("NEW thing.example.com/spent 2026-12-24 16:00:00 CET 3h ttl object -")
 		watch.end()
 	})

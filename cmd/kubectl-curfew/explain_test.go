@@ -259,9 +259,7 @@ func (c *fakeCluster) edit(t *testing.T, args []string) {
 	kind, group, _ := strings.Cut(object[0], ".")
 	for version, resources := range served {
 		of, err := schema.ParseGroupVersion(version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, one := range resources {
 			if of.Group != group || strings.ToLower(one.Kind) != kind {
 				continue

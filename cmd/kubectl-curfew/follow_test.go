@@ -36,9 +36,7 @@ func TestWatchShowsChanges(t *testing.T) {
 		)
 		cluster.changeContext(t, jobsResource, "ci", "build", field("spec/ttlSecondsAfterFinished", int64(3600)))
 		watch.expect("CHANGED job.batch/build 2026-12-24 13:00:00 CET now ttl namespace/ci -")
-		if err := cluster.objects.Tracker().Delete(jobsResource, "ci", "build"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cluster.objects.Tracker().Delete(jobsResource, "ci", "build"))
 		watch.expect("GONE job.batch/build 2026-12-24 13:00:00 CET - ttl namespace/ci -")
 		namespaces := cluster.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 		for _, mode := range []string{"dry-run", "enforce"} {
@@ -140,9 +138,7 @@ func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 				} else {
 					time.Sleep(10 * time.Second)
 					failing.Store(false)
-					if err := cluster.objects.Tracker().Delete(jobsResource, "default", "both"); err != nil {
-						t.Fatal(err)
-					}
+					must(t, cluster.objects.Tracker().Delete(jobsResource, "default", "both"))
 					if !c.gone {
 						watch.expect("GONE " + strings.Replace(both, "4h", "-", 1))
 					}

@@ -64,17 +64,13 @@ type installation struct {
 func issued(t *testing.T, until time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "curfew"}, NotBefore: noon.AddDate(0, -6, 0), NotAfter: until,
 		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
@@ -99,13 +95,9 @@ func healthy(t *testing.T) *installation {
 	}
 	for _, file := range []string{"mutating", "validating"} {
 		text, err := os.ReadFile(filepath.Join("../../manifests/webhook", file+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		one := &admissionv1.MutatingWebhookConfiguration{}
-		if err := yaml.Unmarshal(text, one); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal(text, one))
 		in.configurations = append(in.configurations, one)
 	}
 	kinds := in.configurations[1].DeepCopy()
@@ -127,9 +119,7 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 		return uninstalled(t, false)
 	}
 	report, err := json.Marshal(in.report)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var added []runtime.Object
 	for _, object := range objects(t) {
 		one, _ := object.(*unstructured.Unstructured)
@@ -152,9 +142,7 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 	}
 	add := func(version, kind, namespace, name string, of any) {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		object := &unstructured.Unstructured{Object: content}
 		object.SetAPIVersion(version)
 		object.SetKind(kind)

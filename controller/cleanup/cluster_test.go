@@ -432,8 +432,13 @@ func tmpPolicy(t *testing.T, edit func(*v1alpha1.CleanupSpec)) *cleanup.Policy {
 	object.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"tmp-*"}}}
 	edit(&object.Spec.CleanupSpec)
 	p, errs := cleanup.Compile(expression.NewCompiler(10), object)
-	if err := errs.ToAggregate(); err != nil {
+	must(t, errs.ToAggregate())
+	return p
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return p
 }

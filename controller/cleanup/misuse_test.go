@@ -158,9 +158,7 @@ func (k kinds) process(t *testing.T) *Controller {
 		Objects: k, Engine: newCluster(t), Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
 		MinInterval: time.Hour, MaxPolicies: 2, PolicyNames: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all = make(chan struct{}, 2)
 	go func() { c.namespaced.Run(ctx); all <- struct{}{} }()

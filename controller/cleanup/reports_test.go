@@ -177,9 +177,7 @@ func TestPruneDeletesWhatItListed(t *testing.T) {
 		a.write(a.day(ago), v1alpha1.CleanupReportFields{})
 	}
 	listed, err := a.client.Resource(clusterReports).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range listed.Items {
 		page := &listed.Items[i]
 		page.SetUID(types.UID("uid-" + page.GetName()))

@@ -106,14 +106,10 @@ func TestNewerFieldsAreRecorded(t *testing.T) {
 func newIn(t *testing.T, kind, path, since string) {
 	t.Helper()
 	text, err := os.ReadFile("../../policy/requirement/fields.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	line := "\n" + kind + " " + path + " "
 	fields, err := requirement.Parse(strings.Replace(string(text), line+"v0.1.0\n", line+since+"\n", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known := requirement.Known
 	requirement.Known = func() *requirement.Table { return fields }
 	t.Cleanup(func() { requirement.Known = known })

@@ -149,9 +149,7 @@ func (c *cluster) survey(p *cleanup.Policy) (uids []string, skipped string, stal
 func TestTruncatedRun(t *testing.T) {
 	c := newCluster(t)
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.MaxDeletions, s.OnExceed = new(int64(2)), v1alpha1.ExceedTruncates })
-	if err := c.work(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.work(t.Context(), p))
 	run := c.status.LastRun
 	if len(c.sent) != 2 || run.Deleted != 2 || len(run.Skipped) != 1 || run.Skipped[0].Reason != cleanup.SkipLimit || run.Skipped[0].Count != 3 {
 		t.Errorf("deleted %v: %+v", c.sent, run)
@@ -205,9 +203,7 @@ func TestKeepNewestOfAll(t *testing.T) {
 					s.MaxDeletions = new(c.most)
 				}
 			})
-			if err := cluster.work(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cluster.work(t.Context(), p))
 			if cluster.left() != c.left {
 				t.Errorf("left %s, want %s", cluster.left(), c.left)
 			}

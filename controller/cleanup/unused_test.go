@@ -112,9 +112,7 @@ func TestUnusedEvents(t *testing.T) {
 			}
 			c.late = time.Duration(day) * 24 * time.Hour
 			due := start.AddDate(0, 0, day)
-			if err := process.start(t.Context(), c.cur(p, due), due); err != nil {
-				t.Fatal(err)
-			}
+			must(t, process.start(t.Context(), c.cur(p, due), due))
 			c.unused(true, "tmp-1")
 		}
 		const rest = ", by cleanup/p: use them, or set annotation curfew.dev/protect"
@@ -163,9 +161,7 @@ func TestMinUnusedBeforeAnApproval(t *testing.T) {
 		process := c.controller()
 		process.options.DryRun = day < 2 // As without an approval: the spec does not change.
 		due := start.AddDate(0, 0, day)
-		if err := process.start(t.Context(), c.cur(p, due), due); err != nil {
-			t.Fatal(err)
-		}
+		must(t, process.start(t.Context(), c.cur(p, due), due))
 	}
 	if c.left() != "2 3 4 5" {
 		t.Errorf("left %s", c.left())

@@ -80,12 +80,8 @@ func newRouter(t testing.TB, w *world) chi.Router {
 func mounted(t testing.TB, decisions Decisions) chi.Router {
 	t.Helper()
 	router, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := decisions.Mount(router); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, decisions.Mount(router))
 	return router
 }
 
@@ -110,13 +106,9 @@ var ownSchemas = sync.OnceValues(func() (*lint.Schemas, error) {
 func decisions(t testing.TB, w *world) Decisions {
 	t.Helper()
 	store, err := comesWith()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	schemas, err := ownSchemas()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Decisions{
 		Builtin: store.Snapshot(), Source: w, Schemas: schemas, Clock: w, Authenticator: w, Authorizer: w, Audience: "curfew.dev",
 	}

@@ -82,9 +82,7 @@ var ann = authenticationv1.UserInfo{
 
 func TestTokenReviews(t *testing.T) {
 	client, err := authenticationclient.NewForConfig(reviewer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reviews := NewTokenReviews(client.TokenReviews(), "curfew.dev")
 	if user, ok, err := reviews.Authenticate(t.Context(), "good"); err != nil || !ok || !reflect.DeepEqual(user, ann) {
 		t.Errorf("a good token: %+v, %v, %v", user, ok, err)
@@ -104,9 +102,7 @@ func TestTokenReviews(t *testing.T) {
 
 func TestAccessReviews(t *testing.T) {
 	client, err := authorizationclient.NewForConfig(reviewer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reviews := NewAccessReviews(client.SubjectAccessReviews())
 	for path, want := range map[string]bool{PathValidate: true, "/metrics": false, "/v1/denied": false} {
 		if have, err := reviews.Authorize(t.Context(), ann, path, "post"); err != nil || have != want {

@@ -163,9 +163,7 @@ func TestClaimOfAVolume(t *testing.T) {
 func TestKindProfilesAreNotKnown(t *testing.T) {
 	w := newWorld()
 	store, err := platform.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	store.SetIncomplete(errors.New("KindProfiles are not known"))
 	w.snapshot = store.Snapshot()
 	p := policyOf(t, v1alpha1.CleanupSpec{}, []string{"persistentvolumeclaims"}, "!lookup.mounted")
