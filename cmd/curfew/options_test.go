@@ -14,9 +14,7 @@ import (
 // hold, the logger would drop the lines about deletions.
 func TestFlagsThatCannotBeUsed(t *testing.T) {
 	controls, serves := parts{controller: true}, parts{webhook: true}
-	only := func(namespaces ...string) func(*options) {
-		return func(o *options) { o.onlyNamespaces = namespaces }
-	}
+	only := func(namespaces ...string) func(*options) { return func(o *options) { o.onlyNamespaces = namespaces } }
 	for name, c := range map[string]struct {
 		parts parts
 		set   func(*options)

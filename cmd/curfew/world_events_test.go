@@ -124,9 +124,7 @@ func plan(seed uint64) []event {
 // create creates an object of the setup.
 func (s *simulation) create(one object) {
 	content := map[string]any{}
-	if err := yaml.Unmarshal([]byte(one.text), &content); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, yaml.Unmarshal([]byte(one.text), &content))
 	if _, err := s.Create(one.resource, content); err != nil {
 		s.t.Fatal(err)
 	}
@@ -135,9 +133,7 @@ func (s *simulation) create(one object) {
 // add creates an object in the course of a history; its namespace may be gone.
 func (s *simulation) add(resource, format string, args ...any) {
 	content := map[string]any{}
-	if err := yaml.Unmarshal(fmt.Appendf(nil, format, args...), &content); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, yaml.Unmarshal(fmt.Appendf(nil, format, args...), &content))
 	_, _ = s.Create(resource, content)
 }
 

@@ -225,9 +225,7 @@ const cleanupUser = "system:serviceaccount:curfew-system:curfew-cleanup"
 // furnish makes the objects that exist before Curfew starts.
 func (s *simulation) furnish() {
 	definitions, err := crd.All()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	for _, one := range definitions {
 		s.Define(one)
 	}

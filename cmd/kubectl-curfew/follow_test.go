@@ -120,9 +120,7 @@ func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster := newFakeCluster(t, objects(t))
 				var failing atomic.Bool
-				cluster.objects.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return failing.Load(), nil, c.err
-				})
+				cluster.objects.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return failing.Load(), nil, c.err })
 				args := append([]string{"expiring"}, c.kinds...)
 				watch := startWatch(t, cluster, append(args, "-n", "default", "--trigger", "ttl", "--watch")...)
 				watch.expect(header, "NEW "+both)

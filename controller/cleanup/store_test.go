@@ -109,9 +109,7 @@ func (c *cluster) process(schedules map[string]string, review func(context.Conte
 	out.options.Clock = clock
 	out.options.ServerTime = func(context.Context) (time.Time, error) { return time.Now(), nil }
 	account, err := out.options.Account(types.NamespacedName{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	account.Lacks = func(ctx context.Context, _ string, _ []permission.Need) ([]permission.Need, error) {
 		return nil, review(ctx)
 	}

@@ -115,9 +115,7 @@ func (c *cluster) survey(p *cleanup.Policy) (uids []string, skipped string, stal
 	c.t.Helper()
 	process := c.controller()
 	account, err := process.options.Account(p.Account)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	s := survey.New(p, reader{survey.Clients{Metadata: account.Metadata}, account}, survey.Options{
 		Served: process.options.Served, Source: c, Namespaces: process.options.Namespaces, Now: start,
 	})
@@ -133,9 +131,7 @@ func (c *cluster) survey(p *cleanup.Policy) (uids []string, skipped string, stal
 		}
 		return nil
 	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	var counts []v1alpha1.SkipCount
 	for _, one := range s.Skipped {
 		counts = append(counts, *one)

@@ -151,9 +151,7 @@ func (c *cluster) liveBatch(process *Controller, condition v1alpha1.Expression) 
 	r, err := process.newRun(c.cur(tmpPolicy(c.t, func(s *v1alpha1.CleanupSpec) {
 		s.Conditions = []v1alpha1.CleanupCondition{{Name: "cheap", Expression: condition}}
 	}), start), &v1alpha1.CleanupRun{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	r.accountUID = "account"
 	items := []v1alpha1.CleanupItem{{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "ci", Name: "tmp-1", UID: "uid-tmp-1"}}
 	return r.newBatch(newPage(v1alpha1.PolicyReference{}, "run", 1, false, items))
