@@ -72,9 +72,7 @@ func TestLargeTalliesAreListed(t *testing.T) {
 		page := &v1alpha1.PodTallyList{}
 		page.APIVersion, page.Kind, page.ResourceVersion = v1alpha1.GroupVersion.String(), "PodTallyList", "7"
 		for i := from; i < min(total, from+limit); i++ {
-			page.Items = append(page.Items, v1alpha1.PodTally{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ci", Name: fmt.Sprint("t", i), Annotations: map[string]string{"large": strings.Repeat("x", 1_400_000)},
-			}})
+			page.Items = append(page.Items, v1alpha1.PodTally{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: fmt.Sprint("t", i), Annotations: map[string]string{"large": strings.Repeat("x", 1_400_000)}}})
 		}
 		if from+limit < total {
 			page.Continue = strconv.Itoa(from + limit)

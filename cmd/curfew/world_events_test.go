@@ -207,9 +207,7 @@ func (s *simulation) victim(n int64, resources ...string) (resource string, foun
 }
 
 func (s *simulation) change(e event) {
-	resources := map[string][]string{
-		"finish": {"runs.world.example.dev"}, "relabel": {"configmaps"}, "extend": {"jobs.batch"},
-	}[e.what]
+	resources := map[string][]string{"finish": {"runs.world.example.dev"}, "relabel": {"configmaps"}, "extend": {"jobs.batch"}}[e.what]
 	if resources == nil {
 		resources = []string{"configmaps", "jobs.batch", "pods", "runs.world.example.dev"}
 	}

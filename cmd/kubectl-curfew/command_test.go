@@ -52,10 +52,7 @@ func executeIn(t *testing.T, cluster *fakeCluster, in scene, args ...string) (co
 		cluster.notAllowed[key] = true
 	}
 	var out, diagnostics bytes.Buffer
-	command := root(console.Environment{
-		Now: func() time.Time { return noon }, Connect: cluster.connect,
-		Terminal: func(stream any) bool { return in.terminal && stream != &diagnostics },
-	})
+	command := root(console.Environment{Now: func() time.Time { return noon }, Connect: cluster.connect, Terminal: func(stream any) bool { return in.terminal && stream != &diagnostics }})
 	command.SetArgs(args)
 	command.SetIn(strings.NewReader(in.stdin))
 	command.SetOut(&out)

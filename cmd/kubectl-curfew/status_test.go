@@ -82,9 +82,7 @@ func healthy(t *testing.T) *installation {
 		lease: map[string]any{}, accounts: []string{"namespace-controller", "ttl-after-finished-controller"},
 		statuses: []admissionv1.ValidationAction{admissionv1.Deny},
 		settings: map[string]string{settings.Version: console.Version, settings.ReportedAt: "2026-12-24T11:59:00Z"},
-		report: settings.Report{Tracked: 1200, LabelKinds: 2, Unlabelled: settings.ListOf(make([]string, 58)), Coverage: map[string]string{
-			"MutatingWebhookConfiguration": settings.NoWebhooks,
-		}},
+		report:   settings.Report{Tracked: 1200, LabelKinds: 2, Unlabelled: settings.ListOf(make([]string, 58)), Coverage: map[string]string{"MutatingWebhookConfiguration": settings.NoWebhooks}},
 	}
 	var err error
 	if in.definitions, err = crd.All(); err != nil {

@@ -310,9 +310,7 @@ func TestForgedAnnouncements(t *testing.T) {
 	forged.enumerate(t, (*cluster).step, func(c *cluster) {
 		clusters = append(clusters, c)
 		c.pages[pageName("p", id, 1)] = *old.DeepCopy()
-		c.status.UncountedDeletions = append(c.status.UncountedDeletions[:min(1, len(c.status.UncountedDeletions))], v1alpha1.UncountedPage{
-			Report: pageName("p", id, 1), UIDs: uids, SHA256: sumItems(old.Objects),
-		})
+		c.status.UncountedDeletions = append(c.status.UncountedDeletions[:min(1, len(c.status.UncountedDeletions))], v1alpha1.UncountedPage{Report: pageName("p", id, 1), UIDs: uids, SHA256: sumItems(old.Objects)})
 	})
 	for _, c := range clusters {
 		if page := c.pages[pageName("p", id, 1)]; !equality.Semantic.DeepEqual(page, old) {

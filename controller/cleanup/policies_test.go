@@ -28,9 +28,7 @@ func testStalledPolicies(t *testing.T, names bool) {
 	m, err := newMetrics(registry, names)
 	must(t, err)
 	policy := func(conditions ...any) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{
-			"metadata": map[string]any{"uid": "u", "generation": int64(3)}, "status": map[string]any{"conditions": conditions},
-		}}
+		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"uid": "u", "generation": int64(3)}, "status": map[string]any{"conditions": conditions}}}
 	}
 	condition := func(kind, status, reason string) any {
 		return map[string]any{"type": kind, "status": status, "reason": reason}

@@ -116,9 +116,7 @@ func (c *cluster) survey(p *cleanup.Policy) (uids []string, skipped string, stal
 	process := c.controller()
 	account, err := process.options.Account(p.Account)
 	must(c.t, err)
-	s := survey.New(p, reader{survey.Clients{Metadata: account.Metadata}, account}, survey.Options{
-		Served: process.options.Served, Source: c, Namespaces: process.options.Namespaces, Now: start,
-	})
+	s := survey.New(p, reader{survey.Clients{Metadata: account.Metadata}, account}, survey.Options{Served: process.options.Served, Source: c, Namespaces: process.options.Namespaces, Now: start})
 	if _, err := s.Open(c.t.Context()); err != nil {
 		c.t.Fatal(err)
 	}

@@ -109,9 +109,7 @@ func decisions(t testing.TB, w *world) Decisions {
 	must(t, err)
 	schemas, err := ownSchemas()
 	must(t, err)
-	return Decisions{
-		Builtin: store.Snapshot(), Source: w, Schemas: schemas, Clock: w, Authenticator: w, Authorizer: w, Audience: "curfew.dev",
-	}
+	return Decisions{Builtin: store.Snapshot(), Source: w, Schemas: schemas, Clock: w, Authenticator: w, Authorizer: w, Audience: "curfew.dev"}
 }
 
 // call is a request as tests write it.
@@ -230,14 +228,8 @@ func TestProblems(t *testing.T) {
 		},
 		"offline=false is not offline": {call: call{path: "/v1/validate?offline=false", body: jobYAML}, status: 401,
 			detail: "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true"},
-		"users cannot be told": {
-			call: call{path: "/v1/default", body: jobYAML, token: "broken"}, status: 503,
-			detail: "the cluster could not be asked who you are: try again later",
-		},
-		"access cannot be told": {
-			call: call{path: "/v1/default", body: jobYAML, token: "eve"}, status: 503,
-			detail: "the cluster could not be asked what you may do: try again later",
-		},
+		"users cannot be told":  {call: call{path: "/v1/default", body: jobYAML, token: "broken"}, status: 503, detail: "the cluster could not be asked who you are: try again later"},
+		"access cannot be told": {call: call{path: "/v1/default", body: jobYAML, token: "eve"}, status: 503, detail: "the cluster could not be asked what you may do: try again later"},
 		"namespaces cannot be read": {
 			call: call{path: "/v1/default", body: jobYAML, token: "ann"}, world: world{err: errors.New("no route to 10.0.0.1")}, status: 503,
 			detail: "the manifests could not be judged in time, or the cluster could not be asked: send fewer, or try again later",
@@ -268,10 +260,7 @@ func TestProblems(t *testing.T) {
 			call: call{path: "/v1/validate?offline=true", body: jobYAML, accept: "text/html"}, status: 406,
 			detail: `Accept "text/html" is not understood: use application/yaml or application/json`,
 		},
-		"nothing": {
-			call: call{path: "/v1/validate?offline=true", body: "---\n# nothing\n"}, status: 400,
-			detail: "the body has no manifest: send at least one",
-		},
+		"nothing": {call: call{path: "/v1/validate?offline=true", body: "---\n# nothing\n"}, status: 400, detail: "the body has no manifest: send at least one"},
 		"unreadable documents": {
 			call: call{path: "/v1/default?offline=true", body: "kind: Job\n---\n" + jobYAML + "---\n[1]\n"}, status: 400,
 			detail: "2 documents cannot be read",
@@ -282,18 +271,12 @@ func TestProblems(t *testing.T) {
 			detail: "1 document cannot be read",
 			errors: []string{"document 1 (line 1): not readable as JSON: invalid character '#' looking for beginning of value"},
 		},
-		"too many bytes": {
-			call: call{path: "/v1/default?offline=true", body: strings.Repeat(" ", maxManifestBytes+1)}, status: 413,
-			detail: "the body is too long: send 3145728 bytes or less",
-		},
+		"too many bytes": {call: call{path: "/v1/default?offline=true", body: strings.Repeat(" ", maxManifestBytes+1)}, status: 413, detail: "the body is too long: send 3145728 bytes or less"},
 		"too many objects": {
 			call: call{path: "/v1/default?offline=true", body: strings.Repeat("---\nkind: A\napiVersion: b\n", maxManifests+1)}, status: 413,
 			detail: "2001 documents are too many: split it, 2000 is the most",
 		},
-		"too many nodes": {
-			call: call{path: "/v1/default?offline=true", body: strings.Repeat("[", maxNodes+1)}, status: 413,
-			detail: "150001 nodes are too many: split it, 150000 is the most",
-		},
+		"too many nodes": {call: call{path: "/v1/default?offline=true", body: strings.Repeat("[", maxNodes+1)}, status: 413, detail: "150001 nodes are too many: split it, 150000 is the most"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := test.call.do(newRouter(t, &test.world))

@@ -50,9 +50,7 @@ func reviewer(t *testing.T) *rest.Config {
 			if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 				t.Error(err)
 			}
-			want := authorizationv1.SubjectAccessReviewSpec{
-				User: "ann", UID: "7", Groups: []string{"ci"}, Extra: map[string]authorizationv1.ExtraValue{"x": {"y"}},
-			}
+			want := authorizationv1.SubjectAccessReviewSpec{User: "ann", UID: "7", Groups: []string{"ci"}, Extra: map[string]authorizationv1.ExtraValue{"x": {"y"}}}
 			if resource := review.Spec.ResourceAttributes; resource != nil {
 				want.ResourceAttributes = &authorizationv1.ResourceAttributes{
 					Verb: "get", Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainingruntimes", Namespace: "ci", Name: resource.Name}

@@ -66,11 +66,8 @@ func reading(t *testing.T, test contexts.Case) *World {
 	scheme := metadatafake.NewTestScheme()
 	must(t, metav1.AddMetaToScheme(scheme))
 	w := &World{options: Options{Builtin: builtin}, cluster: cluster{
-		unfed: map[schema.GroupKind]bool{},
-		clients: Clients{
-			Objects:  dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...),
-			Metadata: metadatafake.NewSimpleMetadataClient(scheme, namespaces...),
-		},
+		unfed:    map[schema.GroupKind]bool{},
+		clients:  Clients{Objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...), Metadata: metadatafake.NewSimpleMetadataClient(scheme, namespaces...)},
 		discover: func() (discovered, error) { return discovered{}, nil },
 	}}
 	must(t, w.readPlatform(t.Context()))
