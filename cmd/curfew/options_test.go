@@ -37,8 +37,7 @@ func TestFlagsThatCannotBeUsed(t *testing.T) {
 		"no folder":         {serves, func(o *options) { o.certificates, o.certificateDir = certManager, "" }, "--certificate-dir=: name the folder where the Secret is mounted"},
 		"an old TLS":        {serves, func(o *options) { o.tlsMinVersion = "1.1" }, "--tls-min-version=1.1: give 1.2 or 1.3"},
 		"names without CAs": {serves, func(o *options) { o.clientNames = []string{"a"} }, "--client-names=[a]: set --client-ca-file, too: without it no certificate is asked for"},
-		"two of a webhook": {serves, func(o *options) { o.caSettle, o.drainDelay = 0, -1 },
-			"--ca-settle=0s: give 1s to 24h\n--drain-delay=-1ns: give 0s to 5m"},
+		"two of a webhook":  {serves, func(o *options) { o.caSettle, o.drainDelay = 0, -1 }, "--ca-settle=0s: give 1s to 24h\n--drain-delay=-1ns: give 0s to 5m"},
 
 		"only: a namespace":         {controls, only("a"), ""},
 		"only: Curfew's own":        {controls, only("curfew-system"), "--only-namespaces=curfew-system: nothing is ever deleted there, see --protect"},

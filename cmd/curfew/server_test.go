@@ -36,14 +36,12 @@ func (m *serverManager) Add(one manager.Runnable) error {
 func TestWebhookServerIsBounded(t *testing.T) {
 	store, err := platform.New(nil)
 	must(t, err)
-	handlers, err := webhook.New(webhook.Options{Platform: store, Namespaces: struct{ webhook.NamespaceGetter }{}, Clock: clock.RealClock{},
-		Registerer: prometheus.NewRegistry()})
+	handlers, err := webhook.New(webhook.Options{Platform: store, Namespaces: struct{ webhook.NamespaceGetter }{}, Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry()})
 	must(t, err)
 	lender := httptest.NewTLSServer(http.NotFoundHandler()) // a certificate, and a client that trusts it
 	defer lender.Close()
 	mgr := &serverManager{}
-	a := &admission{process: &process{mgr: mgr, options: defaultOptions()}, handlers: handlers,
-		certificate: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: lender.TLS.Certificates}}
+	a := &admission{process: &process{mgr: mgr, options: defaultOptions()}, handlers: handlers, certificate: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: lender.TLS.Certificates}}
 	a.options.host, a.options.port = "127.0.0.1", 0
 	must(t, a.addServer(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -54,8 +54,7 @@ var served = map[string][]metav1.APIResource{
 var unserved []schema.GroupVersionKind
 
 func resource(name, kind, short string, namespaced bool) metav1.APIResource {
-	out := metav1.APIResource{Name: name, SingularName: strings.ToLower(kind), Kind: kind, Namespaced: namespaced,
-		Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}}
+	out := metav1.APIResource{Name: name, SingularName: strings.ToLower(kind), Kind: kind, Namespaced: namespaced, Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}}
 	if short != "" {
 		out.ShortNames = []string{short}
 	}

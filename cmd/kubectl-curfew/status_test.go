@@ -283,8 +283,7 @@ func TestStatus(t *testing.T) {
 			in.configurations[0].Webhooks[0].ClientConfig.CABundle = issued(t, noon.Add(-time.Hour))
 		}, code: 1, want: map[string]string{
 			"certificate": "failed 1 of 15 webhooks have no CA that is valid"}},
-		"the Secret may not be read": {notMine: []string{"get secrets"}, want: map[string]string{
-			"certificate": "ok the API server accepts it; you may not get the Secret, which shows until when"}},
+		"the Secret may not be read": {notMine: []string{"get secrets"}, want: map[string]string{"certificate": "ok the API server accepts it; you may not get the Secret, which shows until when"}},
 		"anyone writes statuses": {change: func(in *installation) { in.statuses = nil }, want: map[string]string{
 			"statuses": "warning there is no ValidatingAdmissionPolicy curfew-status: anyone with permission for the statuses of Curfew's kinds can falsify them"}},
 		"… without a binding": {change: func(in *installation) { in.statuses = []admissionv1.ValidationAction{} }, want: map[string]string{

@@ -33,8 +33,7 @@ func (c *cluster) onTime(p *cleanup.Policy, days ...int) {
 
 // An object is deleted once it has matched for two days.
 func TestMinUnused(t *testing.T) {
-	inTheThirdRun(t, minUnusedPolicy(t, "2d", nil),
-		"4 ConfigMap ci/tmp-1: unused since 2026-12-01T02:00:00Z, deleted at about 2026-12-03T02:00:00Z: see minUnused")
+	inTheThirdRun(t, minUnusedPolicy(t, "2d", nil), "4 ConfigMap ci/tmp-1: unused since 2026-12-01T02:00:00Z, deleted at about 2026-12-03T02:00:00Z: see minUnused")
 }
 
 // An object whose condition has no answer in one run starts again, and no other does.

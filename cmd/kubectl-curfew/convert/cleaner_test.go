@@ -49,8 +49,7 @@ var quiet = console.Environment{Terminal: func(any) bool { return false }}
 
 // manifest is an object that was created long before the run.
 func manifest(apiVersion, kind, namespace, name, labels string) string {
-	return fmt.Sprintf("---\napiVersion: %s\nkind: %s\nmetadata: {name: %s, namespace: %s, labels: {%s}, creationTimestamp: '2026-10-01T00:00:00Z'}\n",
-		apiVersion, kind, name, namespace, labels)
+	return fmt.Sprintf("---\napiVersion: %s\nkind: %s\nmetadata: {name: %s, namespace: %s, labels: {%s}, creationTimestamp: '2026-10-01T00:00:00Z'}\n", apiVersion, kind, name, namespace, labels)
 }
 
 const namespaces = `
@@ -131,8 +130,7 @@ func TestCleanerSettings(t *testing.T) {
 			found = found || finding.Lost && strings.Contains(finding.String(), c.finding)
 		}
 		if !found || len(result.Policies) != c.policies {
-			t.Errorf("%.60s %s: %d policies, want %d; %q is missing: %v",
-				c.selectors, c.more, len(result.Policies), c.policies, c.finding, result.Findings)
+			t.Errorf("%.60s %s: %d policies, want %d; %q is missing: %v", c.selectors, c.more, len(result.Policies), c.policies, c.finding, result.Findings)
 		}
 		for i := range result.Policies {
 			usable(t, &result.Policies[i])

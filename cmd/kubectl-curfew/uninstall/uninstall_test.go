@@ -362,11 +362,9 @@ func TestKept(t *testing.T) {
 // TestCreatedAfterTheQuestion: an object that was created since the question keeps the Namespace.
 func TestCreatedAfterTheQuestion(t *testing.T) {
 	f := newFake(t, small()...)
-	f.lists = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
-		{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}}}}}
+	f.lists = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}}}}}
 	found := f.found(t)
-	late := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "curfew-system", Name: "late", UID: "late"}}
+	late := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "curfew-system", Name: "late", UID: "late"}}
 	must(t, f.metadata.Tracker().Add(late))
 	must(t, found.Remove(t.Context()))
 	if slices.Contains(f.changes, "delete namespaces curfew-system") || f.done[0] != "namespace/curfew-system kept: it has objects that are not part of Curfew: configmaps/late" {
