@@ -29,8 +29,7 @@ func TestFlagsThatCannotBeUsed(t *testing.T) {
 		"patterns":            {controls, func(o *options) { o.protect = []string{"openshift-*", "*-infra"} }, ""},
 		"an unknown trigger":  {controls, func(o *options) { o.enable = []string{"ttl", "Label"} }, "--enable=Label: the triggers are ttl, label, cleanup, deadline, tally"},
 		"expired, unheard of": {controls, func(o *options) { o.expiredLabels = "never" }, "--expired-labels=never: give deny or warn"},
-		"two at once": {controls, func(o *options) { o.nativeTTL, o.maxDeletionsPerMinute = "maybe", -1 },
-			"--native-ttl=maybe: give on or off\n--max-deletions-per-minute=-1: give 0 for no bound, or more"},
+		"two at once":         {controls, func(o *options) { o.nativeTTL, o.maxDeletionsPerMinute = "maybe", -1 }, "--native-ttl=maybe: give on or off\n--max-deletions-per-minute=-1: give 0 for no bound, or more"},
 
 		"a webhook":         {serves, func(*options) {}, ""},
 		"another issuer":    {serves, func(o *options) { o.certificates = "vault" }, "--certificates=vault: give self-managed or cert-manager"},

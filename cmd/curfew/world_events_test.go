@@ -162,8 +162,7 @@ func (s *simulation) newObject(e event) {
 		if e.n%5 == 0 {
 			fails = ", world/fails: 'true'"
 		}
-		s.add("jobs.batch", "{metadata: {namespace: %s, name: %s}, spec: {%scompletions: %d, template: {metadata: {annotations: {world/runs: '%d'%s}}}}}",
-			e.namespace, e.name, ttl, 1+e.n%3, e.n, fails)
+		s.add("jobs.batch", "{metadata: {namespace: %s, name: %s}, spec: {%scompletions: %d, template: {metadata: {annotations: {world/runs: '%d'%s}}}}}", e.namespace, e.name, ttl, 1+e.n%3, e.n, fails)
 	case "pod":
 		ttl := ""
 		if e.value != "" {

@@ -91,9 +91,8 @@ func TestPreviewOfConsecutiveRuns(t *testing.T) {
 		"page lost": {edit: func(_, page *unstructured.Unstructured) { page.SetLabels(nil) }, stdout: first},
 		"may not list": {scene: scene{notMine: []string{"list clustercleanupreports"}}, stdout: first,
 			stderr: "note: you may not list clustercleanupreports: in how many runs objects have matched before is not known\n"},
-		"of a file": {line: "preview -f -", scene: scene{stdin: unusedPolicy}, stdout: first,
-			stderr: "note: the policy is read from a file: this is its first run, and consecutiveRuns keeps all that it matches\n"},
-		"report": {line: "report unused --run 20261224-0200-66666666", stderr: "runs with one are none"},
+		"of a file": {line: "preview -f -", scene: scene{stdin: unusedPolicy}, stdout: first, stderr: "note: the policy is read from a file: this is its first run, and consecutiveRuns keeps all that it matches\n"},
+		"report":    {line: "report unused --run 20261224-0200-66666666", stderr: "runs with one are none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy, page := consecutive(t)

@@ -257,10 +257,8 @@ func TestStatus(t *testing.T) {
 			in.report.Foreign = settings.ListOf([]string{"MutatingWebhookConfiguration curfew: !control-plane"})
 		}, want: map[string]string{
 			"coverage": "warning others added requirements to namespaceSelectors, which can exempt namespaces: MutatingWebhookConfiguration curfew: !control-plane"}},
-		"one replica of the webhook": {change: func(in *installation) { in.webhook = 1 }, want: map[string]string{
-			"webhook": "warning the API server calls it; 1 of 2 replicas are ready"}},
-		"not tried": {notMine: []string{"create namespaces"}, want: map[string]string{
-			"webhook": "ok 2 endpoints are ready; not tried, which takes the verb create on namespaces; 2 of 2 replicas are ready"}},
+		"one replica of the webhook": {change: func(in *installation) { in.webhook = 1 }, want: map[string]string{"webhook": "warning the API server calls it; 1 of 2 replicas are ready"}},
+		"not tried":                  {notMine: []string{"create namespaces"}, want: map[string]string{"webhook": "ok 2 endpoints are ready; not tried, which takes the verb create on namespaces; 2 of 2 replicas are ready"}},
 		"not tried, and not ready": {change: func(in *installation) { in.endpoints = []bool{false} }, notMine: []string{"create namespaces"}, code: 1, want: map[string]string{
 			"webhook": "failed no replica is ready"}},
 		"no configuration": {change: func(in *installation) { in.configurations = in.configurations[1:] }, code: 1, want: map[string]string{
@@ -312,13 +310,10 @@ func TestStatus(t *testing.T) {
 			`!(request.?namespace.orValue("") in ["kube-system"] || request.?namespace.orValue("").matches("^(openshift-.*)$"))`}},
 		"another --protect": {change: func(in *installation) { in.settings["protect"] = "kube-system,openshift-*" }, want: map[string]string{
 			"coverage": "warning the webhook runs with --protect=kube-node-lease,kube-public,kube-system, the controller with --protect=kube-system,openshift-*"}},
-		"coverage fails": {change: func(in *installation) { in.report.CoverageError = "no" }, code: 1, want: map[string]string{"coverage": "failed no"}},
-		"another version": {change: func(in *installation) { in.settings[settings.Version] = "v9" }, want: map[string]string{
-			"version": "warning kubectl-curfew dev, controller v9"}},
-		"another schema": {change: func(in *installation) { in.definitions[0].Spec.Versions[0].Schema = nil }, want: map[string]string{
-			"kinds": "warning other schemas than in kubectl-curfew dev: c"}},
-		"a kind is missing": {change: func(in *installation) { in.definitions = in.definitions[1:] }, code: 1, want: map[string]string{
-			"kinds": "failed missing: c"}},
+		"coverage fails":    {change: func(in *installation) { in.report.CoverageError = "no" }, code: 1, want: map[string]string{"coverage": "failed no"}},
+		"another version":   {change: func(in *installation) { in.settings[settings.Version] = "v9" }, want: map[string]string{"version": "warning kubectl-curfew dev, controller v9"}},
+		"another schema":    {change: func(in *installation) { in.definitions[0].Spec.Versions[0].Schema = nil }, want: map[string]string{"kinds": "warning other schemas than in kubectl-curfew dev: c"}},
+		"a kind is missing": {change: func(in *installation) { in.definitions = in.definitions[1:] }, code: 1, want: map[string]string{"kinds": "failed missing: c"}},
 		"a trigger is off": {change: func(in *installation) { in.settings["enable"] = "ttl,label,deadline" }, want: map[string]string{
 			"triggers": "ok on: ttl, label, deadline; off: cleanup, tally", "cleanup": "ok off"}},
 		"dry-run": {change: func(in *installation) { in.settings["dry-run"] = "true" }, want: map[string]string{
@@ -348,10 +343,8 @@ func TestStatus(t *testing.T) {
 		}, want: map[string]string{"cleanup": "warning 3 stalled: cleanuppolicy/ci/nightly (Forbidden), clustercleanuppolicy/pods (TooManyMatches), clustercleanuppolicy/x (InvalidSchedule). " +
 			"Forbidden: create its service account if it does not exist, and grant it what condition PermissionsGranted names; TooManyMatches: look at kubectl curfew preview, then raise its limit or match less; " +
 			"InvalidSchedule: condition Ready names the field to correct, as of 2026-12-24 12:59:00 CET"}},
-		"in-tree controller off": {change: func(in *installation) { in.accounts = []string{"namespace-controller"} }, want: map[string]string{
-			"in-tree TTL": "ok off: kube-controller-manager has never run it"}},
-		"in-tree controller unknown": {change: func(in *installation) { in.accounts = nil }, want: map[string]string{
-			"in-tree TTL": "unknown on by Kubernetes' default"}},
+		"in-tree controller off":     {change: func(in *installation) { in.accounts = []string{"namespace-controller"} }, want: map[string]string{"in-tree TTL": "ok off: kube-controller-manager has never run it"}},
+		"in-tree controller unknown": {change: func(in *installation) { in.accounts = nil }, want: map[string]string{"in-tree TTL": "unknown on by Kubernetes' default"}},
 		"no report": {change: func(in *installation) { in.settings[settings.ReportedAt] = "then" }, want: map[string]string{
 			"coverage": "unknown ConfigMap curfew-settings", "deletions": "unknown ConfigMap curfew-settings", "permissions": "unknown ConfigMap curfew-settings",
 			"cleanup": "unknown ConfigMap curfew-settings"}},

@@ -226,10 +226,9 @@ func TestProblems(t *testing.T) {
 			call: call{path: "/v1/default", body: jobYAML, token: "bob"}, status: 403,
 			detail: `user "bob" may not post /v1/default: have a ClusterRole with nonResourceURLs /v1/default and verbs post bound to you, or ask with ?offline=true`,
 		},
-		"offline=false is not offline": {call: call{path: "/v1/validate?offline=false", body: jobYAML}, status: 401,
-			detail: "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true"},
-		"users cannot be told":  {call: call{path: "/v1/default", body: jobYAML, token: "broken"}, status: 503, detail: "the cluster could not be asked who you are: try again later"},
-		"access cannot be told": {call: call{path: "/v1/default", body: jobYAML, token: "eve"}, status: 503, detail: "the cluster could not be asked what you may do: try again later"},
+		"offline=false is not offline": {call: call{path: "/v1/validate?offline=false", body: jobYAML}, status: 401, detail: "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true"},
+		"users cannot be told":         {call: call{path: "/v1/default", body: jobYAML, token: "broken"}, status: 503, detail: "the cluster could not be asked who you are: try again later"},
+		"access cannot be told":        {call: call{path: "/v1/default", body: jobYAML, token: "eve"}, status: 503, detail: "the cluster could not be asked what you may do: try again later"},
 		"namespaces cannot be read": {
 			call: call{path: "/v1/default", body: jobYAML, token: "ann"}, world: world{err: errors.New("no route to 10.0.0.1")}, status: 503,
 			detail: "the manifests could not be judged in time, or the cluster could not be asked: send fewer, or try again later",

@@ -52,8 +52,7 @@ func reviewer(t *testing.T) *rest.Config {
 			}
 			want := authorizationv1.SubjectAccessReviewSpec{User: "ann", UID: "7", Groups: []string{"ci"}, Extra: map[string]authorizationv1.ExtraValue{"x": {"y"}}}
 			if resource := review.Spec.ResourceAttributes; resource != nil {
-				want.ResourceAttributes = &authorizationv1.ResourceAttributes{
-					Verb: "get", Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainingruntimes", Namespace: "ci", Name: resource.Name}
+				want.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "get", Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainingruntimes", Namespace: "ci", Name: resource.Name}
 				review.Status.Allowed = resource.Name == "torch"
 			} else {
 				path := review.Spec.NonResourceAttributes.Path

@@ -129,8 +129,7 @@ func newFake(t *testing.T, all ...*unstructured.Unstructured) *fake {
 func (f *fake) find(t *testing.T, keep bool) (*Installation, error) {
 	t.Helper()
 	clients := world.Clients{Objects: f.objects, Metadata: f.metadata, Discovery: &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: f.lists}}}
-	return Find(t.Context(), clients, Options{Namespace: "curfew-system", KeepCRDs: keep, Timeout: time.Minute,
-		Say: func(string, ...any) {}, Done: func(what string) { f.done = append(f.done, what) }})
+	return Find(t.Context(), clients, Options{Namespace: "curfew-system", KeepCRDs: keep, Timeout: time.Minute, Say: func(string, ...any) {}, Done: func(what string) { f.done = append(f.done, what) }})
 }
 
 func (f *fake) found(t *testing.T) *Installation {
