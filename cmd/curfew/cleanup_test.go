@@ -27,9 +27,7 @@ func TestServedIsNotAll(t *testing.T) {
 	}))
 	defer server.Close()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found, err := (&controller{process: &process{typed: client}}).served(t.Context())
 	silent := cleanup.SilentGroups(nil)
 	if !errors.As(err, &silent) || !slices.Equal(silent, []string{"apps.openshift.io"}) {

@@ -74,9 +74,7 @@ func TestMemoryLimit(t *testing.T) {
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "memory")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
 	for name, test := range map[string]struct {

@@ -34,21 +34,15 @@ func (o oneCertificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, 
 func scrape(t *testing.T, client *http.Client, url, token string) (status int, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var problem struct{ Detail string }
 	if json.Unmarshal(text, &problem) == nil {
 		return response.StatusCode, problem.Detail
@@ -61,9 +55,7 @@ func serveMetrics(t *testing.T, p *process) string {
 	t.Helper()
 	p.options.metricsAddr = "127.0.0.1:0"
 	server, err := p.metrics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()
@@ -94,9 +86,7 @@ func TestMetricsAreBounded(t *testing.T) {
 	address = serveMetrics(t, p) // None of its connections is about to close.
 	for i := range maxConnections + 1 {
 		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer connection.Close()
 		_, _ = io.WriteString(connection, "GET /none HTTP/1.1\r\nHost: a\r\n\r\n")
 		if n, err := connection.Read(make([]byte, 1)); (n == 1) != (i < maxConnections) {
@@ -133,9 +123,7 @@ func TestSecureMetrics(t *testing.T) {
 	}))
 	defer cluster.Close()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: cluster.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lender := httptest.NewTLSServer(http.NotFoundHandler()) // It brings a certificate, and a client that trusts it.
 	defer lender.Close()
 	p := &process{options: defaultOptions(), typed: client, certificates: oneCertificate{certificate: &lender.TLS.Certificates[0]}, log: logr.Discard()}
@@ -165,5 +153,12 @@ func TestSecureMetrics(t *testing.T) {
 	if response, err := old.Get(url); err == nil {
 		response.Body.Close()
 		t.Error("it serves TLS 1.2 with --tls-min-version=1.3")
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -14,9 +14,7 @@ import (
 // hold, the logger would drop the lines about deletions.
 func TestFlagsThatCannotBeUsed(t *testing.T) {
 	controls, serves := parts{controller: true}, parts{webhook: true}
-	only := func(namespaces ...string) func(*options) {
-		return func(o *options) { o.onlyNamespaces = namespaces }
-	}
+	only := func(namespaces ...string) func(*options) { return func(o *options) { o.onlyNamespaces = namespaces } }
 	for name, c := range map[string]struct {
 		parts parts
 		set   func(*options)
@@ -31,16 +29,14 @@ func TestFlagsThatCannotBeUsed(t *testing.T) {
 		"patterns":            {controls, func(o *options) { o.protect = []string{"openshift-*", "*-infra"} }, ""},
 		"an unknown trigger":  {controls, func(o *options) { o.enable = []string{"ttl", "Label"} }, "--enable=Label: the triggers are ttl, label, cleanup, deadline, tally"},
 		"expired, unheard of": {controls, func(o *options) { o.expiredLabels = "never" }, "--expired-labels=never: give deny or warn"},
-		"two at once": {controls, func(o *options) { o.nativeTTL, o.maxDeletionsPerMinute = "maybe", -1 },
-			"--native-ttl=maybe: give on or off\n--max-deletions-per-minute=-1: give 0 for no bound, or more"},
+		"two at once":         {controls, func(o *options) { o.nativeTTL, o.maxDeletionsPerMinute = "maybe", -1 }, "--native-ttl=maybe: give on or off\n--max-deletions-per-minute=-1: give 0 for no bound, or more"},
 
 		"a webhook":         {serves, func(*options) {}, ""},
 		"another issuer":    {serves, func(o *options) { o.certificates = "vault" }, "--certificates=vault: give self-managed or cert-manager"},
 		"no folder":         {serves, func(o *options) { o.certificates, o.certificateDir = certManager, "" }, "--certificate-dir=: name the folder where the Secret is mounted"},
 		"an old TLS":        {serves, func(o *options) { o.tlsMinVersion = "1.1" }, "--tls-min-version=1.1: give 1.2 or 1.3"},
 		"names without CAs": {serves, func(o *options) { o.clientNames = []string{"a"} }, "--client-names=[a]: set --client-ca-file, too: without it no certificate is asked for"},
-		"two of a webhook": {serves, func(o *options) { o.caSettle, o.drainDelay = 0, -1 },
-			"--ca-settle=0s: give 1s to 24h\n--drain-delay=-1ns: give 0s to 5m"},
+		"two of a webhook":  {serves, func(o *options) { o.caSettle, o.drainDelay = 0, -1 }, "--ca-settle=0s: give 1s to 24h\n--drain-delay=-1ns: give 0s to 5m"},
 
 		"only: a namespace":         {controls, only("a"), ""},
 		"only: Curfew's own":        {controls, only("curfew-system"), "--only-namespaces=curfew-system: nothing is ever deleted there, see --protect"},

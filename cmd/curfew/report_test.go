@@ -11,13 +11,9 @@ import (
 // in docs compares the reference with the metrics.
 func TestReportReadsMetricsThatExist(t *testing.T) {
 	code, err := os.ReadFile("settings.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reference, err := os.ReadFile("../../docs/reference-signals.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names := regexp.MustCompile(`"(curfew_[a-z_]+)"`).FindAllStringSubmatch(string(code), -1)
 	if len(names) < 6 {
 		t.Errorf("only %d metrics are read", len(names))

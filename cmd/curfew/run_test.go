@@ -24,9 +24,7 @@ func kubeconfigOf(t *testing.T, server *httptest.Server) string {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	content := "clusters: [{name: one, cluster: {insecure-skip-tls-verify: true, server: '" + server.URL + "'}}]\ncontexts: [{name: one, context: {cluster: one}}]\ncurrent-context: one\n"
-	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(kubeconfig, []byte(content), 0o600))
 	return kubeconfig
 }
 
@@ -39,13 +37,9 @@ func TestAnswersAreNotPacked(t *testing.T) {
 	}))
 	defer server.Close()
 	config, err := restConfig(kubeconfigOf(t, server))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, _ = client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 	_, _ = client.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
 	for _, query := range []string{"", "watch=true"} {
@@ -78,9 +72,7 @@ func TestLargeTalliesAreListed(t *testing.T) {
 		page := &v1alpha1.PodTallyList{}
 		page.APIVersion, page.Kind, page.ResourceVersion = v1alpha1.GroupVersion.String(), "PodTallyList", "7"
 		for i := from; i < min(total, from+limit); i++ {
-			page.Items = append(page.Items, v1alpha1.PodTally{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ci", Name: fmt.Sprint("t", i), Annotations: map[string]string{"large": strings.Repeat("x", 1_400_000)},
-			}})
+			page.Items = append(page.Items, v1alpha1.PodTally{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: fmt.Sprint("t", i), Annotations: map[string]string{"large": strings.Repeat("x", 1_400_000)}}})
 		}
 		if from+limit < total {
 			page.Continue = strconv.Itoa(from + limit)
@@ -89,9 +81,7 @@ func TestLargeTalliesAreListed(t *testing.T) {
 	}))
 	defer server.Close()
 	p, err := newProcess(&options{kubeconfig: kubeconfigOf(t, server), metricsAddr: "0"}, parts{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all, err := (&tally.Client{Objects: p.dynamic}).Tallies(t.Context(), "ci")
 	if err != nil || len(all) != total {
 		t.Fatalf("%d PodTallies, %v", len(all), err)

@@ -35,23 +35,15 @@ func (m *serverManager) Add(one manager.Runnable) error {
 // controller-runtime serves them. They speak HTTP/1.1 also to a client that prefers HTTP/2.
 func TestWebhookServerIsBounded(t *testing.T) {
 	store, err := platform.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	handlers, err := webhook.New(webhook.Options{Platform: store, Namespaces: struct{ webhook.NamespaceGetter }{}, Clock: clock.RealClock{},
-		Registerer: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	handlers, err := webhook.New(webhook.Options{Platform: store, Namespaces: struct{ webhook.NamespaceGetter }{}, Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry()})
+	must(t, err)
 	lender := httptest.NewTLSServer(http.NotFoundHandler()) // a certificate, and a client that trusts it
 	defer lender.Close()
 	mgr := &serverManager{}
-	a := &admission{process: &process{mgr: mgr, options: defaultOptions()}, handlers: handlers,
-		certificate: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: lender.TLS.Certificates}}
+	a := &admission{process: &process{mgr: mgr, options: defaultOptions()}, handlers: handlers, certificate: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: lender.TLS.Certificates}}
 	a.options.host, a.options.port = "127.0.0.1", 0
-	if err := a.addServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.addServer(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.server.Start(ctx) }()
@@ -61,14 +53,10 @@ func TestWebhookServerIsBounded(t *testing.T) {
 	url := "https://" + mgr.server.Addr().String() + webhook.PathMutate
 	for header, want := range map[string]int{"": http.StatusUnsupportedMediaType, strings.Repeat("a", 100<<10): http.StatusRequestHeaderFieldsTooLarge} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("{"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		request.Header.Set("A", header)
 		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		response.Body.Close()
 		if response.StatusCode != want || response.ProtoMajor != 1 {
 			t.Errorf("%d bytes of header: %d over %s, want %d over HTTP/1.1", len(header), response.StatusCode, response.Proto, want)

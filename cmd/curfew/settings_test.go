@@ -24,13 +24,9 @@ func TestSettingsAreWhatFlagsSay(t *testing.T) {
 		"all --dry-run --protect prod --native-ttl=off":                           "true false prod curfew-system",
 	} {
 		command, rest, err := root().Find(strings.Fields(args))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		command.SetOut(io.Discard)
-		if err := command.ParseFlags(rest); err != nil {
-			t.Fatal(err)
-		}
+		must(t, command.ParseFlags(rest))
 		have := settings.Of(command.Flags())
 		if text := strings.Join([]string{have["dry-run"], have["kyverno-label"], have["protect"], have["namespace"]}, " "); text != want {
 			t.Errorf("%s: %s, want %s", args, text, want)

@@ -153,9 +153,7 @@ func (c *controller) addCleanup(context.Context) (err error) {
 		Protect:    c.options.protected(), DryRun: c.options.dryRun,
 		MinInterval: c.options.cleanupMinInterval, MaxPolicies: c.options.cleanupMaxPolicies, RequireApproval: c.options.requireApproval,
 		ReportBytes: reports.Value(),
-		Held: func(ctx context.Context, scope string) bool {
-			return c.pauses.Holds(ctx, policy.TriggerCleanup, scope)
-		},
+		Held:        func(ctx context.Context, scope string) bool { return c.pauses.Holds(ctx, policy.TriggerCleanup, scope) },
 		Unread: func() string {
 			view, known := c.pauses.View()
 			if !known {

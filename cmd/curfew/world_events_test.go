@@ -124,9 +124,7 @@ func plan(seed uint64) []event {
 // create creates an object of the setup.
 func (s *simulation) create(one object) {
 	content := map[string]any{}
-	if err := yaml.Unmarshal([]byte(one.text), &content); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, yaml.Unmarshal([]byte(one.text), &content))
 	if _, err := s.Create(one.resource, content); err != nil {
 		s.t.Fatal(err)
 	}
@@ -135,9 +133,7 @@ func (s *simulation) create(one object) {
 // add creates an object in the course of a history; its namespace may be gone.
 func (s *simulation) add(resource, format string, args ...any) {
 	content := map[string]any{}
-	if err := yaml.Unmarshal(fmt.Appendf(nil, format, args...), &content); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, yaml.Unmarshal(fmt.Appendf(nil, format, args...), &content))
 	_, _ = s.Create(resource, content)
 }
 
@@ -166,8 +162,7 @@ func (s *simulation) newObject(e event) {
 		if e.n%5 == 0 {
 			fails = ", world/fails: 'true'"
 		}
-		s.add("jobs.batch", "{metadata: {namespace: %s, name: %s}, spec: {%scompletions: %d, template: {metadata: {annotations: {world/runs: '%d'%s}}}}}",
-			e.namespace, e.name, ttl, 1+e.n%3, e.n, fails)
+		s.add("jobs.batch", "{metadata: {namespace: %s, name: %s}, spec: {%scompletions: %d, template: {metadata: {annotations: {world/runs: '%d'%s}}}}}", e.namespace, e.name, ttl, 1+e.n%3, e.n, fails)
 	case "pod":
 		ttl := ""
 		if e.value != "" {
@@ -211,9 +206,7 @@ func (s *simulation) victim(n int64, resources ...string) (resource string, foun
 }
 
 func (s *simulation) change(e event) {
-	resources := map[string][]string{
-		"finish": {"runs.world.example.dev"}, "relabel": {"configmaps"}, "extend": {"jobs.batch"},
-	}[e.what]
+	resources := map[string][]string{"finish": {"runs.world.example.dev"}, "relabel": {"configmaps"}, "extend": {"jobs.batch"}}[e.what]
 	if resources == nil {
 		resources = []string{"configmaps", "jobs.batch", "pods", "runs.world.example.dev"}
 	}

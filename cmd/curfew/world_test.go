@@ -153,9 +153,7 @@ func play(t *testing.T, dir string, seed uint64, events []event) (faults []strin
 	stderr := os.Stderr
 	if *worldSeed < 0 {
 		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		os.Stderr = null // newLogger writes to it.
 		defer func() { _ = null.Close() }()
 	}
@@ -227,9 +225,7 @@ const cleanupUser = "system:serviceaccount:curfew-system:curfew-cleanup"
 // furnish makes the objects that exist before Curfew starts.
 func (s *simulation) furnish() {
 	definitions, err := crd.All()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	for _, one := range definitions {
 		s.Define(one)
 	}

@@ -43,15 +43,12 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 			},
 			blocker: "refused", summary: "stays, although it was due",
 		},
-		"changes all the time":  {events: []runtime.Object{event("a.1", "a", "DeleteConflict", "2026-12-24T11:00:00Z", refusal)}, blocker: "conflict", summary: "stays, although it was due"},
-		"kept by its owner":     {events: []runtime.Object{event("a.1", "a", "Kept", "2026-12-24T11:00:00Z", refusal)}, blocker: "value", summary: "was due"},
-		"no Event":              {blocker: "-", summary: "was due"},
-		"the user may see none": {events: []runtime.Object{event("a.1", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, notMine: []string{"list events"}, blocker: "-", summary: "was due"},
-		"an Event of another namespace": {
-			events:  []runtime.Object{elsewhere(event("a.1", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal))},
-			blocker: "-", summary: "was due",
-		},
-		"an Event on another one": {events: []runtime.Object{event("b.1", "b", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, blocker: "-", summary: "was due"},
+		"changes all the time":          {events: []runtime.Object{event("a.1", "a", "DeleteConflict", "2026-12-24T11:00:00Z", refusal)}, blocker: "conflict", summary: "stays, although it was due"},
+		"kept by its owner":             {events: []runtime.Object{event("a.1", "a", "Kept", "2026-12-24T11:00:00Z", refusal)}, blocker: "value", summary: "was due"},
+		"no Event":                      {blocker: "-", summary: "was due"},
+		"the user may see none":         {events: []runtime.Object{event("a.1", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, notMine: []string{"list events"}, blocker: "-", summary: "was due"},
+		"an Event of another namespace": {events: []runtime.Object{elsewhere(event("a.1", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal))}, blocker: "-", summary: "was due"},
+		"an Event on another one":       {events: []runtime.Object{event("b.1", "b", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, blocker: "-", summary: "was due"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, slices.Concat(objects(t), manifests(t, due, waits), test.events))

@@ -54,8 +54,7 @@ var served = map[string][]metav1.APIResource{
 var unserved []schema.GroupVersionKind
 
 func resource(name, kind, short string, namespaced bool) metav1.APIResource {
-	out := metav1.APIResource{Name: name, SingularName: strings.ToLower(kind), Kind: kind, Namespaced: namespaced,
-		Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}}
+	out := metav1.APIResource{Name: name, SingularName: strings.ToLower(kind), Kind: kind, Namespaced: namespaced, Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}}
 	if short != "" {
 		out.ShortNames = []string{short}
 	}
@@ -72,9 +71,7 @@ func objects(t testing.TB) []runtime.Object {
 	var out []runtime.Object
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		documents, errs := lint.Read(lint.Input{Name: file, Data: data}, lint.Limits{})
 		if len(errs) > 0 {
 			t.Fatal(errs)
@@ -128,9 +125,7 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 	var lists []*metav1.APIResourceList
 	for version, resources := range served {
 		of, err := schema.ParseGroupVersion(version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lists = append(lists, &metav1.APIResourceList{GroupVersion: version, APIResources: resources})
 		for _, one := range resources {
 			if !strings.Contains(one.Name, "/") {
@@ -147,16 +142,12 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 	c := &fakeCluster{notAllowed: map[string]bool{}, notMine: map[string]bool{}}
 	c.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, all...)
 	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, metav1.AddMetaToScheme(scheme))
 	var slim []runtime.Object
 	for _, object := range all {
 		u, _ := object.(*unstructured.Unstructured)
 		partial := &metav1.PartialObjectMetadata{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, partial); err != nil {
-			t.Fatal(err)
-		}
+		must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, partial))
 		partial.TypeMeta = metav1.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()}
 		slim = append(slim, partial)
 	}

@@ -17,9 +17,7 @@ func TestColumnsFile(t *testing.T) {
 		"":                                        "",
 	} {
 		file := filepath.Join(t.TempDir(), "columns")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 		code, stdout, stderr, _ := execute(t, scene{}, words("expiring pvc -n foo -o custom-columns-file="+file)...)
 		if refused := strings.HasSuffix(stderr, "give one line of headers and one of as many paths\n"); stdout != want || refused != (want == "") || (code == console.ExitOK) != (want != "") {
 			t.Errorf("%q: exit status %d: %s%s", text, code, stdout, stderr)

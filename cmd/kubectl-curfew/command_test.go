@@ -52,10 +52,7 @@ func executeIn(t *testing.T, cluster *fakeCluster, in scene, args ...string) (co
 		cluster.notAllowed[key] = true
 	}
 	var out, diagnostics bytes.Buffer
-	command := root(console.Environment{
-		Now: func() time.Time { return noon }, Connect: cluster.connect,
-		Terminal: func(stream any) bool { return in.terminal && stream != &diagnostics },
-	})
+	command := root(console.Environment{Now: func() time.Time { return noon }, Connect: cluster.connect, Terminal: func(stream any) bool { return in.terminal && stream != &diagnostics }})
 	command.SetArgs(args)
 	command.SetIn(strings.NewReader(in.stdin))
 	command.SetOut(&out)
@@ -106,9 +103,7 @@ func TestHelpFits(t *testing.T) {
 func TestGitHubEscapes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a,b.yaml")
 	text := "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: a\n  annotations:\n    curfew.dev/ttl-after-finished: \"1%\\n::error::x\"\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	code, stdout, _, _ := execute(t, scene{}, "lint", "-f", file, "-o", "github")
 	if code != 1 || strings.Count(stdout, "\n") != 1 || !strings.Contains(stdout, "a%2Cb.yaml,line=6,") || !strings.Contains(stdout, "1%25") {
 		t.Errorf("exit status %d:\n%s", code, stdout)

@@ -53,10 +53,7 @@ func TestAnotherClientWasFirst(t *testing.T) {
 			times: 1, meanwhile: func(demo *unstructured.Unstructured) { demo.SetUID("another") },
 			args: words("extend cm/demo --by 1d"), code: 1, want: "was deleted and created again in between: check it and try again\n", sent: 1,
 		},
-		"again and again": {
-			times: 100, meanwhile: func(*unstructured.Unstructured) {},
-			args: words("extend cm/demo --by 1d"), code: 1, want: "the object has been modified\n", sent: 5,
-		},
+		"again and again": {times: 100, meanwhile: func(*unstructured.Unstructured) {}, args: words("extend cm/demo --by 1d"), code: 1, want: "the object has been modified\n", sent: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, objects(t))

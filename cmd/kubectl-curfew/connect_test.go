@@ -17,9 +17,7 @@ func TestAuthProviders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{apiVersion: v1, kind: Config, current-context: a, clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: a, context: {cluster: a, user: a}}],
   users: [{name: a, user: {auth-provider: {name: oidc, config: {client-id: a, idp-issuer-url: "https://127.0.0.1:2", id-token: a}}}}]}`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	config := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: file}, &clientcmd.ConfigOverrides{})
 	if _, err := session.Connect(config, io.Discard); err != nil {
 		t.Error(err)

@@ -70,10 +70,7 @@ func TestWatchNoticesContext(t *testing.T) {
 		change          func(*unstructured.Unstructured)
 		then            string
 	}{
-		"a policy": {
-			"jobs", missed, lifecyclePolicies, "", "research", field("spec/defaults/ttl/value", "4h"),
-			"CHANGED job.batch/missed 2026-12-24 16:30:00 CET 3h30m ttl policy/research -",
-		},
+		"a policy": {"jobs", missed, lifecyclePolicies, "", "research", field("spec/defaults/ttl/value", "4h"), "CHANGED job.batch/missed 2026-12-24 16:30:00 CET 3h30m ttl policy/research -"},
 		"the status of a policy": {
 			"jobs", missed, lifecyclePolicies, "", "research", func(object *unstructured.Unstructured) {
 				object.SetGeneration(0) // as it was
@@ -88,10 +85,7 @@ func TestWatchNoticesContext(t *testing.T) {
 				object.SetAnnotations(map[string]string{"curfew.dev/ttl-after-finished": "9d", "curfew.dev/default-since": "2026-12-01T00:00:00Z/6f5d63ca9523"})
 			}, "CHANGED trainjob.trainer.kubeflow.org/tune 2026-12-31 11:00:00 CET 6d22h ttl runtime/torch -",
 		},
-		"the controller": {
-			"jobs", missed, settings.Resource, "curfew-system", settings.Name, field("data/dry-run", "true"),
-			"CHANGED job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research dry-run",
-		},
+		"the controller": {"jobs", missed, settings.Resource, "curfew-system", settings.Name, field("data/dry-run", "true"), "CHANGED job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research dry-run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -117,9 +111,7 @@ func TestWatchLearnsAKind(t *testing.T) {
 		watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research -")
 		profile := manifests(t, `{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: things, uid: profile-things},
 			spec: {kind: {group: example.com, version: v1, kind: Thing, resource: things}, state: {finished: has(object.data), finishTime: object.data.usedAt, outcome: '"Succeeded"'}}}`)[0]
-		if err := cluster.objects.Tracker().Create(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles), profile, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cluster.objects.Tracker().Create(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles), profile, ""))
 		watch.expect("NEW thing.example.com/spent 2026-12-24 16:00:00 CET 3h ttl object -")
 		watch.end()
 	})

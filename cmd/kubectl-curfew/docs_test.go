@@ -24,9 +24,7 @@ func TestPagesShowWhatLintPrints(t *testing.T) {
 	runs := map[string]string{}
 	for _, page := range pagesWithOutput(t) {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, block := range transcript.FindAllStringSubmatch(string(text), -1) {
 			for _, run := range lintRun.FindAllStringSubmatch(block[1], -1) {
 				if run[2] != "" {
@@ -52,9 +50,7 @@ func TestPagesShowWhatLintPrints(t *testing.T) {
 func pagesWithOutput(t *testing.T) []string {
 	t.Helper()
 	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pages = slices.DeleteFunc(pages, func(page string) bool {
 		return slices.Contains([]string{"tutorial.md", "developers.md", "ci.md"}, filepath.Base(page))
 	})
@@ -65,18 +61,14 @@ func pagesWithOutput(t *testing.T) []string {
 // end-to-end tests.
 func TestPagesShowWhatWasPrinted(t *testing.T) {
 	files, err := filepath.Glob("../../test/e2e/cli/testdata/golden/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, answered := goldens(t, "testdata/golden/status.txt") // The output of status differs from cluster to cluster.
 	stdout, rest, _ := strings.Cut(answered["status"].want, "--- stderr, exit status ")
 	_, stderr, _ := strings.Cut(rest, "\n")
 	printed := map[string]string{"kubectl curfew status": stderr + stdout}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, rest, _ := strings.Cut(string(text), "$ ")
 		line, rest, _ := strings.Cut(rest, "\n")
 		stdout, rest, _ := strings.Cut(rest, "--- stderr, exit status ")
@@ -86,9 +78,7 @@ func TestPagesShowWhatWasPrinted(t *testing.T) {
 	shown := 0
 	for _, page := range pagesWithOutput(t) {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, block := range transcript.FindAllStringSubmatch(string(text), -1) {
 			for _, run := range realRun.FindAllStringSubmatch(block[1], -1) {
 				have := strings.TrimSpace(run[2])
@@ -149,15 +139,11 @@ func parseLine(line string, whole bool) error {
 // TestCommandsOfPagesParse: each command and flag that a page names exists.
 func TestCommandsOfPagesParse(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	parsed := 0
 	for _, page := range append(pages, "../../README.md", "../../CHANGELOG.md", "../../CONTRIBUTING.md", "../../SECURITY.md") {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		try := func(line string, whole bool) {
 			parsed++
 			if err := parseLine(line, whole); err != nil {

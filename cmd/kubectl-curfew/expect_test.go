@@ -50,3 +50,10 @@ func expectEnd(t *testing.T, what, text, end string) {
 		t.Errorf("%s is %q, want that it ends with %q", what, text, end)
 	}
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -53,20 +53,16 @@ var advice = map[string]struct {
 	"so does one that is overdue": {"job/a -n foo", job("creationTimestamp: 2026-12-10T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 5d}", "2026-12-10T12:30:00Z"),
 		map[string]string{"curfew.dev/max-ttl": "5d"},
 		[]string{"kubectl annotate namespace foo curfew.dev/max-ttl=15d --overwrite   # it has all that this allows"}},
-	"it stays, and has finished long ago": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z", "2026-12-20T12:00:00Z"), nil,
-		[]string{"kubectl curfew extend job.batch/a -n foo --to 5d"}},
-	"it stays, and another day ends in a moment": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z", "2026-12-20T12:00:30Z"), nil,
-		[]string{"kubectl curfew extend job.batch/a -n foo --to 5d"}},
+	"it stays, and has finished long ago":        {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z", "2026-12-20T12:00:00Z"), nil, []string{"kubectl curfew extend job.batch/a -n foo --to 5d"}},
+	"it stays, and another day ends in a moment": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z", "2026-12-20T12:00:30Z"), nil, []string{"kubectl curfew extend job.batch/a -n foo --to 5d"}},
 	"it stays, and may not live for a day": {"job/a -n foo", job("creationTimestamp: 2026-12-24T11:00:00Z", "2026-12-24T11:30:00Z"), map[string]string{"curfew.dev/max-ttl": "6h"},
 		[]string{"kubectl curfew extend job.batch/a -n foo --to 6h"}},
 	"its TTL is never": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-succeeded: never}", "2026-12-20T12:00:00Z"), nil,
 		[]string{"kubectl annotate job.batch/a -n foo curfew.dev/ttl-after-succeeded=5d --overwrite"}},
 	"its TTL cannot be read": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: soon}", "2026-12-20T12:00:00Z"), nil,
 		[]string{"kubectl curfew extend job.batch/a -n foo --to 5d"}},
-	"it has no label": {"secret/a -n foo", secret("creationTimestamp: 2026-12-01T12:00:00Z"), nil,
-		[]string{"kubectl label secret/a -n foo curfew.dev/ttl=24d"}},
-	"its label cannot be read": {"secret/a -n foo", secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: soon}"), nil,
-		[]string{"kubectl label secret/a -n foo curfew.dev/ttl=1d --overwrite"}},
+	"it has no label":          {"secret/a -n foo", secret("creationTimestamp: 2026-12-01T12:00:00Z"), nil, []string{"kubectl label secret/a -n foo curfew.dev/ttl=24d"}},
+	"its label cannot be read": {"secret/a -n foo", secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: soon}"), nil, []string{"kubectl label secret/a -n foo curfew.dev/ttl=1d --overwrite"}},
 	"it has no label, and has lived for all that it may": {"secret/a -n foo", secret("creationTimestamp: 2026-12-01T12:00:00Z"), map[string]string{"curfew.dev/max-ttl": "20d"},
 		[]string{"kubectl annotate namespace foo curfew.dev/max-ttl=24d --overwrite   # it has all that this allows"}},
 	"its label says all that it may": {"secret/a -n foo", secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), map[string]string{"curfew.dev/max-ttl": "3d"},
@@ -259,9 +255,7 @@ func (c *fakeCluster) edit(t *testing.T, args []string) {
 	kind, group, _ := strings.Cut(object[0], ".")
 	for version, resources := range served {
 		of, err := schema.ParseGroupVersion(version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, one := range resources {
 			if of.Group != group || strings.ToLower(one.Kind) != kind {
 				continue

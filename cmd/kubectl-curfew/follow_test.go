@@ -29,16 +29,10 @@ func TestWatchShowsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newFakeCluster(t, objects(t))
 		watch := startWatch(t, cluster, "expiring", "jobs", "-n", "ci", "--watch")
-		watch.expect(
-			"EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER",
-			"NEW job.batch/active 2026-12-24 14:30:00 CET 1h30m deadline object -",
-			"NEW job.batch/build 2026-12-25 12:00:00 CET 23h ttl namespace/ci -",
-		)
+		watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW job.batch/active 2026-12-24 14:30:00 CET 1h30m deadline object -", "NEW job.batch/build 2026-12-25 12:00:00 CET 23h ttl namespace/ci -")
 		cluster.changeContext(t, jobsResource, "ci", "build", field("spec/ttlSecondsAfterFinished", int64(3600)))
 		watch.expect("CHANGED job.batch/build 2026-12-24 13:00:00 CET now ttl namespace/ci -")
-		if err := cluster.objects.Tracker().Delete(jobsResource, "ci", "build"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cluster.objects.Tracker().Delete(jobsResource, "ci", "build"))
 		watch.expect("GONE job.batch/build 2026-12-24 13:00:00 CET - ttl namespace/ci -")
 		namespaces := cluster.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 		for _, mode := range []string{"dry-run", "enforce"} {
@@ -122,9 +116,7 @@ func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster := newFakeCluster(t, objects(t))
 				var failing atomic.Bool
-				cluster.objects.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return failing.Load(), nil, c.err
-				})
+				cluster.objects.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return failing.Load(), nil, c.err })
 				args := append([]string{"expiring"}, c.kinds...)
 				watch := startWatch(t, cluster, append(args, "-n", "default", "--trigger", "ttl", "--watch")...)
 				watch.expect(header, "NEW "+both)
@@ -140,9 +132,7 @@ func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 				} else {
 					time.Sleep(10 * time.Second)
 					failing.Store(false)
-					if err := cluster.objects.Tracker().Delete(jobsResource, "default", "both"); err != nil {
-						t.Fatal(err)
-					}
+					must(t, cluster.objects.Tracker().Delete(jobsResource, "default", "both"))
 					if !c.gone {
 						watch.expect("GONE " + strings.Replace(both, "4h", "-", 1))
 					}

@@ -43,9 +43,7 @@ var (
 func goldens(t testing.TB, file string) (names []string, out map[string]golden) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out = map[string]golden{}
 	found := section.FindAllStringSubmatchIndex(string(text), -1)
 	if len(found) != strings.Count("\n"+string(text), "\n=== ") || len(found) == 0 || found[0][0] != 0 {
@@ -115,9 +113,7 @@ func TestGolden(t *testing.T) {
 			fmt.Fprintf(&written, "=== %s\n%s%s", name, test.head, have)
 		}
 		if *update {
-			if err := os.WriteFile(file, []byte(written.String()), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, []byte(written.String()), 0o644))
 		}
 	}
 }

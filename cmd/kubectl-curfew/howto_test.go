@@ -24,9 +24,7 @@ var (
 func howTo(t *testing.T) (text string, manifests []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/how-to.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, block := range yamlBlock.FindAllStringSubmatch(string(page), -1) {
 		for _, document := range strings.Split(block[1], "---\n") {
 			if strings.Contains(document, "apiVersion:") {
@@ -79,12 +77,8 @@ func TestHowToCleanupTestPasses(t *testing.T) {
 	write := func(name, text string) {
 		t.Helper()
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	for _, manifest := range manifests {
 		switch {

@@ -194,9 +194,7 @@ func TestWebhookIsAskedForOnceANamespace(t *testing.T) {
 
 func TestLintServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.yaml")
-	if err := os.WriteFile(file, []byte(serverManifests), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(serverManifests), 0o600))
 	cluster, asked := server(t, false)
 	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, "lint", "--server", "-n", "ci", "-f", file, "-o", "custom-columns=L:.line,S:.severity,N:.object.name,R:.rule,F:.field,M:.message", "--no-headers")
 	var have []string

@@ -247,8 +247,7 @@ func TestControllerHasToSee(t *testing.T) {
 	for _, verb := range []string{"watch", "get"} { // without list no user of the tests may list, either
 		cluster := newFakeCluster(t, objects(t))
 		cluster.notAllowed[verb+" persistentvolumeclaims"] = true
-		expectRun(t, cluster, scene{}, "expiring pvc -n foo -o wide", console.ExitOK,
-			"Curfew's controller, system:serviceaccount:curfew-system:curfew-controller, may not "+verb+" persistentvolumeclaims here")
+		expectRun(t, cluster, scene{}, "expiring pvc -n foo -o wide", console.ExitOK, "Curfew's controller, system:serviceaccount:curfew-system:curfew-controller, may not "+verb+" persistentvolumeclaims here")
 	}
 }
 

@@ -103,9 +103,7 @@ func TestDeadlinesWithoutController(t *testing.T) {
 	const jobSet = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: foo, uid: a, " +
 		"creationTimestamp: \"2026-12-24T11:00:00Z\", annotations: {curfew.dev/active-deadline: 2h}}, spec: {}}"
 	cluster = withFlag(t, "dry-run", "false", jobSet)
-	if err := cluster.objects.Tracker().Delete(leases, "curfew-system", "curfew-controller"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cluster.objects.Tracker().Delete(leases, "curfew-system", "curfew-controller"))
 	expectRun(t, cluster, scene{}, "explain jobset/a -n foo", console.ExitOK, "nothing stops it: no replica of Curfew's controller leads")
 }
 

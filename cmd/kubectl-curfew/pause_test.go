@@ -67,8 +67,6 @@ func TestResume(t *testing.T) {
 // TestStatusOfPauses: status shows each pause, and how to end it.
 func TestStatusOfPauses(t *testing.T) {
 	cluster := healthy(t).cluster(t)
-	if err := cluster.objects.Tracker().Add(paused(t, "stop", "", "")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cluster.objects.Tracker().Add(paused(t, "stop", "", "")))
 	expectRun(t, cluster, scene{}, "status", 0, "pauses        warning   DeletionPause stop holds all triggers, until it is deleted: incident (kubectl curfew resume stop ends it)")
 }

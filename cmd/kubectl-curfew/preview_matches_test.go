@@ -37,9 +37,7 @@ func consecutive(t *testing.T) (policy, page *unstructured.Unstructured) {
 func unusedBy(t *testing.T, field string) (policy, page *unstructured.Unstructured) {
 	t.Helper()
 	policy = &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(strings.Replace(unusedPolicy, "consecutiveRuns: 3", field, 1)), &policy.Object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(strings.Replace(unusedPolicy, "consecutiveRuns: 3", field, 1)), &policy.Object))
 	compiled, errs, _ := cleanup.Read(expression.NewCompiler(1), policy)
 	if len(errs) > 0 {
 		t.Fatal(errs)
@@ -51,22 +49,16 @@ func unusedBy(t *testing.T, field string) (policy, page *unstructured.Unstructur
 	for day, names := range [][]types.UID{{"demo"}, {"demo", "plain"}} {
 		matches := compiled.NewMatches(before, last.AddDate(0, 0, day-1))
 		for _, uid := range names {
-			if err := matches.Add(uid); err != nil {
-				t.Fatal(err)
-			}
+			must(t, matches.Add(uid))
 		}
 		text = matches.Encode(last.AddDate(0, 0, day-1))
 		left.ScheduledTime, left.SHA256 = metav1.NewTime(last.AddDate(0, 0, day-1)), cleanup.SumMatches(text)
 		var err error
 		before, err = compiled.ReadMatched(left, compiled.Schedule.Next(left.ScheduledTime.Time), func(int32) ([]byte, error) { return text, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.CleanupPolicyStatus{Matches: left})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	policy.Object["status"] = status
 	page = &unstructured.Unstructured{Object: map[string]any{
 		"policy": map[string]any{"name": "unused", "uid": string(policy.GetUID())}, "run": left.Run, "page": int64(1),
@@ -99,9 +91,8 @@ func TestPreviewOfConsecutiveRuns(t *testing.T) {
 		"page lost": {edit: func(_, page *unstructured.Unstructured) { page.SetLabels(nil) }, stdout: first},
 		"may not list": {scene: scene{notMine: []string{"list clustercleanupreports"}}, stdout: first,
 			stderr: "note: you may not list clustercleanupreports: in how many runs objects have matched before is not known\n"},
-		"of a file": {line: "preview -f -", scene: scene{stdin: unusedPolicy}, stdout: first,
-			stderr: "note: the policy is read from a file: this is its first run, and consecutiveRuns keeps all that it matches\n"},
-		"report": {line: "report unused --run 20261224-0200-66666666", stderr: "runs with one are none"},
+		"of a file": {line: "preview -f -", scene: scene{stdin: unusedPolicy}, stdout: first, stderr: "note: the policy is read from a file: this is its first run, and consecutiveRuns keeps all that it matches\n"},
+		"report":    {line: "report unused --run 20261224-0200-66666666", stderr: "runs with one are none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy, page := consecutive(t)

@@ -25,19 +25,13 @@ func TestRecipes(t *testing.T) {
 		t.Fatalf("%d recipes (%v)", len(files), err)
 	}
 	page, err := os.ReadFile("../../docs/recipes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		recipe, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		name := filepath.Base(file)
 		test, err := os.ReadFile(filepath.Join("testdata/recipes", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		head, _, _ := bytes.Cut(test, []byte("\n---\n"))
 		parsed, err := preview.ParseCase(head)
 		if err != nil {
@@ -77,19 +71,13 @@ func TestSamplesGiveTime(t *testing.T) {
 	hourly, twoWeeks, found := regexp.MustCompile(`^[1-9][0-9]? \* \* \* \*$`), []v1alpha1.Duration{"14d", "21d"}, map[string]bool{}
 	for _, pattern := range []string{"../../manifests/samples/*.yaml", recipes + "*.yaml"} {
 		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
 				of := &v1alpha1.ClusterCleanupPolicy{}
-				if err := yaml.Unmarshal(document, of); err != nil {
-					t.Fatal(err)
-				}
+				must(t, yaml.Unmarshal(document, of))
 				if !strings.HasSuffix(of.Kind, "CleanupPolicy") {
 					continue
 				}

@@ -39,9 +39,7 @@ const referencePage = "../../docs/cli.md"
 func TestReferencePage(t *testing.T) {
 	have := page(root(console.Environment{}))
 	if *update {
-		if err := os.WriteFile(referencePage, []byte(have), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(referencePage, []byte(have), 0o644))
 	}
 	want, err := os.ReadFile(referencePage)
 	if err != nil {

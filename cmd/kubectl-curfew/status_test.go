@@ -64,17 +64,13 @@ type installation struct {
 func issued(t *testing.T, until time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "curfew"}, NotBefore: noon.AddDate(0, -6, 0), NotAfter: until,
 		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
@@ -86,9 +82,7 @@ func healthy(t *testing.T) *installation {
 		lease: map[string]any{}, accounts: []string{"namespace-controller", "ttl-after-finished-controller"},
 		statuses: []admissionv1.ValidationAction{admissionv1.Deny},
 		settings: map[string]string{settings.Version: console.Version, settings.ReportedAt: "2026-12-24T11:59:00Z"},
-		report: settings.Report{Tracked: 1200, LabelKinds: 2, Unlabelled: settings.ListOf(make([]string, 58)), Coverage: map[string]string{
-			"MutatingWebhookConfiguration": settings.NoWebhooks,
-		}},
+		report:   settings.Report{Tracked: 1200, LabelKinds: 2, Unlabelled: settings.ListOf(make([]string, 58)), Coverage: map[string]string{"MutatingWebhookConfiguration": settings.NoWebhooks}},
 	}
 	var err error
 	if in.definitions, err = crd.All(); err != nil {
@@ -99,13 +93,9 @@ func healthy(t *testing.T) *installation {
 	}
 	for _, file := range []string{"mutating", "validating"} {
 		text, err := os.ReadFile(filepath.Join("../../manifests/webhook", file+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		one := &admissionv1.MutatingWebhookConfiguration{}
-		if err := yaml.Unmarshal(text, one); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal(text, one))
 		in.configurations = append(in.configurations, one)
 	}
 	kinds := in.configurations[1].DeepCopy()
@@ -127,9 +117,7 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 		return uninstalled(t, false)
 	}
 	report, err := json.Marshal(in.report)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var added []runtime.Object
 	for _, object := range objects(t) {
 		one, _ := object.(*unstructured.Unstructured)
@@ -152,9 +140,7 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 	}
 	add := func(version, kind, namespace, name string, of any) {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		object := &unstructured.Unstructured{Object: content}
 		object.SetAPIVersion(version)
 		object.SetKind(kind)
@@ -271,10 +257,8 @@ func TestStatus(t *testing.T) {
 			in.report.Foreign = settings.ListOf([]string{"MutatingWebhookConfiguration curfew: !control-plane"})
 		}, want: map[string]string{
 			"coverage": "warning others added requirements to namespaceSelectors, which can exempt namespaces: MutatingWebhookConfiguration curfew: !control-plane"}},
-		"one replica of the webhook": {change: func(in *installation) { in.webhook = 1 }, want: map[string]string{
-			"webhook": "warning the API server calls it; 1 of 2 replicas are ready"}},
-		"not tried": {notMine: []string{"create namespaces"}, want: map[string]string{
-			"webhook": "ok 2 endpoints are ready; not tried, which takes the verb create on namespaces; 2 of 2 replicas are ready"}},
+		"one replica of the webhook": {change: func(in *installation) { in.webhook = 1 }, want: map[string]string{"webhook": "warning the API server calls it; 1 of 2 replicas are ready"}},
+		"not tried":                  {notMine: []string{"create namespaces"}, want: map[string]string{"webhook": "ok 2 endpoints are ready; not tried, which takes the verb create on namespaces; 2 of 2 replicas are ready"}},
 		"not tried, and not ready": {change: func(in *installation) { in.endpoints = []bool{false} }, notMine: []string{"create namespaces"}, code: 1, want: map[string]string{
 			"webhook": "failed no replica is ready"}},
 		"no configuration": {change: func(in *installation) { in.configurations = in.configurations[1:] }, code: 1, want: map[string]string{
@@ -297,8 +281,7 @@ func TestStatus(t *testing.T) {
 			in.configurations[0].Webhooks[0].ClientConfig.CABundle = issued(t, noon.Add(-time.Hour))
 		}, code: 1, want: map[string]string{
 			"certificate": "failed 1 of 15 webhooks have no CA that is valid"}},
-		"the Secret may not be read": {notMine: []string{"get secrets"}, want: map[string]string{
-			"certificate": "ok the API server accepts it; you may not get the Secret, which shows until when"}},
+		"the Secret may not be read": {notMine: []string{"get secrets"}, want: map[string]string{"certificate": "ok the API server accepts it; you may not get the Secret, which shows until when"}},
 		"anyone writes statuses": {change: func(in *installation) { in.statuses = nil }, want: map[string]string{
 			"statuses": "warning there is no ValidatingAdmissionPolicy curfew-status: anyone with permission for the statuses of Curfew's kinds can falsify them"}},
 		"… without a binding": {change: func(in *installation) { in.statuses = []admissionv1.ValidationAction{} }, want: map[string]string{
@@ -327,13 +310,10 @@ func TestStatus(t *testing.T) {
 			`!(request.?namespace.orValue("") in ["kube-system"] || request.?namespace.orValue("").matches("^(openshift-.*)$"))`}},
 		"another --protect": {change: func(in *installation) { in.settings["protect"] = "kube-system,openshift-*" }, want: map[string]string{
 			"coverage": "warning the webhook runs with --protect=kube-node-lease,kube-public,kube-system, the controller with --protect=kube-system,openshift-*"}},
-		"coverage fails": {change: func(in *installation) { in.report.CoverageError = "no" }, code: 1, want: map[string]string{"coverage": "failed no"}},
-		"another version": {change: func(in *installation) { in.settings[settings.Version] = "v9" }, want: map[string]string{
-			"version": "warning kubectl-curfew dev, controller v9"}},
-		"another schema": {change: func(in *installation) { in.definitions[0].Spec.Versions[0].Schema = nil }, want: map[string]string{
-			"kinds": "warning other schemas than in kubectl-curfew dev: c"}},
-		"a kind is missing": {change: func(in *installation) { in.definitions = in.definitions[1:] }, code: 1, want: map[string]string{
-			"kinds": "failed missing: c"}},
+		"coverage fails":    {change: func(in *installation) { in.report.CoverageError = "no" }, code: 1, want: map[string]string{"coverage": "failed no"}},
+		"another version":   {change: func(in *installation) { in.settings[settings.Version] = "v9" }, want: map[string]string{"version": "warning kubectl-curfew dev, controller v9"}},
+		"another schema":    {change: func(in *installation) { in.definitions[0].Spec.Versions[0].Schema = nil }, want: map[string]string{"kinds": "warning other schemas than in kubectl-curfew dev: c"}},
+		"a kind is missing": {change: func(in *installation) { in.definitions = in.definitions[1:] }, code: 1, want: map[string]string{"kinds": "failed missing: c"}},
 		"a trigger is off": {change: func(in *installation) { in.settings["enable"] = "ttl,label,deadline" }, want: map[string]string{
 			"triggers": "ok on: ttl, label, deadline; off: cleanup, tally", "cleanup": "ok off"}},
 		"dry-run": {change: func(in *installation) { in.settings["dry-run"] = "true" }, want: map[string]string{
@@ -363,10 +343,8 @@ func TestStatus(t *testing.T) {
 		}, want: map[string]string{"cleanup": "warning 3 stalled: cleanuppolicy/ci/nightly (Forbidden), clustercleanuppolicy/pods (TooManyMatches), clustercleanuppolicy/x (InvalidSchedule). " +
 			"Forbidden: create its service account if it does not exist, and grant it what condition PermissionsGranted names; TooManyMatches: look at kubectl curfew preview, then raise its limit or match less; " +
 			"InvalidSchedule: condition Ready names the field to correct, as of 2026-12-24 12:59:00 CET"}},
-		"in-tree controller off": {change: func(in *installation) { in.accounts = []string{"namespace-controller"} }, want: map[string]string{
-			"in-tree TTL": "ok off: kube-controller-manager has never run it"}},
-		"in-tree controller unknown": {change: func(in *installation) { in.accounts = nil }, want: map[string]string{
-			"in-tree TTL": "unknown on by Kubernetes' default"}},
+		"in-tree controller off":     {change: func(in *installation) { in.accounts = []string{"namespace-controller"} }, want: map[string]string{"in-tree TTL": "ok off: kube-controller-manager has never run it"}},
+		"in-tree controller unknown": {change: func(in *installation) { in.accounts = nil }, want: map[string]string{"in-tree TTL": "unknown on by Kubernetes' default"}},
 		"no report": {change: func(in *installation) { in.settings[settings.ReportedAt] = "then" }, want: map[string]string{
 			"coverage": "unknown ConfigMap curfew-settings", "deletions": "unknown ConfigMap curfew-settings", "permissions": "unknown ConfigMap curfew-settings",
 			"cleanup": "unknown ConfigMap curfew-settings"}},

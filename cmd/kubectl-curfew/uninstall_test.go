@@ -6,8 +6,7 @@ import (
 
 func init() {
 	for group, kinds := range map[schema.GroupVersion][]string{
-		{Group: "admissionregistration.k8s.io", Version: "v1"}: {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
-			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
+		{Group: "admissionregistration.k8s.io", Version: "v1"}: {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1"}:    {"ClusterRoleBinding", "RoleBinding", "Role"},
 		{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}: {"FlowSchema"},
 		{Group: "policy", Version: "v1"}:                       {"PodDisruptionBudget"},

@@ -52,10 +52,8 @@ func TestPluginOfAnotherRelease(t *testing.T) {
 		"a plugin of a commit": {plugin: "0123abc", controller: "v0.2.0", status: "warning kubectl-curfew 0123abc, controller v0.2.0"},
 		"an older plugin": {plugin: "v0.1.4", controller: "v0.2.0", change: map[string]string{"enable": "ttl,label,cleanup,deadline,tally,later", "later": "yes"},
 			says: []string{differ("v0.1.4", "v0.2.0")}, status: "warning kubectl-curfew v0.1.4, controller v0.2.0"},
-		"a newer plugin": {plugin: "v0.10.0", controller: "v0.9.0", says: []string{differ("v0.10.0", "v0.9.0")},
-			status: "warning kubectl-curfew v0.10.0, controller v0.9.0"},
-		"the next major release": {plugin: "v0.2.0", controller: "v1.2.0", says: []string{differ("v0.2.0", "v1.2.0")},
-			status: "warning kubectl-curfew v0.2.0, controller v1.2.0"},
+		"a newer plugin":         {plugin: "v0.10.0", controller: "v0.9.0", says: []string{differ("v0.10.0", "v0.9.0")}, status: "warning kubectl-curfew v0.10.0, controller v0.9.0"},
+		"the next major release": {plugin: "v0.2.0", controller: "v1.2.0", says: []string{differ("v0.2.0", "v1.2.0")}, status: "warning kubectl-curfew v0.2.0, controller v1.2.0"},
 		"a newer plugin misses a setting": {plugin: "v0.2.0", controller: "v0.1.0", change: map[string]string{"protect": "-"},
 			says: []string{differ("v0.2.0", "v0.1.0"), "note: " + lacks + "\n"}, status: "warning kubectl-curfew v0.2.0, controller v0.1.0"},
 	} {

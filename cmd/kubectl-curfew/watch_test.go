@@ -20,9 +20,7 @@ func TestWatchPrintsDocuments(t *testing.T) {
 		expect := func(want ...string) {
 			t.Helper()
 			var document console.List[expiring.Item]
-			if err := documents.Decode(&document); err != nil {
-				t.Fatal(err)
-			}
+			must(t, documents.Decode(&document))
 			var have []string
 			for _, item := range document.Items {
 				have = append(have, item.Event+" "+item.Object.Name+" "+item.TTL)
@@ -34,9 +32,7 @@ func TestWatchPrintsDocuments(t *testing.T) {
 		expect("NEW active 2h", "NEW build 1d")
 		cluster.changeContext(t, jobsResource, "ci", "build", field("spec/ttlSecondsAfterFinished", int64(3600)))
 		expect("CHANGED build 1h")
-		if err := cluster.objects.Tracker().Delete(jobsResource, "ci", "build"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cluster.objects.Tracker().Delete(jobsResource, "ci", "build"))
 		expect("GONE build 1h")
 		watch.end()
 		if rest, _ := io.ReadAll(documents.Buffered()); len(rest) > 1 {

@@ -38,9 +38,7 @@ func TestAccountsImpersonate(t *testing.T) {
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	for range 2 { // The second time its clients are known.
 		account, err := accounts.Of(types.NamespacedName{Namespace: "ci", Name: "janitor"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, _ = account.Objects.Resource(resource).Namespace("ci").List(t.Context(), metav1.ListOptions{})
 		_, _ = account.Metadata.Resource(resource).Namespace("ci").Get(t.Context(), "a", metav1.GetOptions{})
 		_, _ = account.Lacks(t.Context(), "ci", []permission.Need{{Verb: "list", Resource: resource}})
@@ -53,9 +51,7 @@ func TestAccountsImpersonate(t *testing.T) {
 	}
 	users = nil
 	own, err := accounts.Of(types.NamespacedName{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, _ = own.Objects.Resource(resource).List(t.Context(), metav1.ListOptions{})
 	if !slices.Equal(users, []string{"GET system:serviceaccount:curfew-system:curfew-cleanup"}) || config.Impersonate.UserName != "" {
 		t.Errorf("Curfew's own: %q, and its configuration impersonates %q", users, config.Impersonate.UserName)
@@ -80,9 +76,7 @@ func TestPaddedRoles(t *testing.T) {
 	}))
 	accounts := NewAccounts(&rest.Config{Host: server.URL, QPS: -1}, types.NamespacedName{}, func(own action.Action) action.Action { return own }, clock.RealClock{})
 	account, err := accounts.Of(types.NamespacedName{Namespace: "tenant", Name: "janitor"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	need := permission.Need{Verb: "list", Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}
 	lacks, err := account.Lacks(t.Context(), "tenant", []permission.Need{need})
 	server.Close() // Waits for the handler.
@@ -122,9 +116,7 @@ func TestAccountExists(t *testing.T) {
 			defer server.Close()
 			accounts := NewAccounts(&rest.Config{Host: server.URL}, types.NamespacedName{}, func(own action.Action) action.Action { return own }, clock.RealClock{})
 			account, err := accounts.Of(types.NamespacedName{Namespace: "ci", Name: "janitor"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			uid, err := account.Exists(t.Context())
 			if c.want == "" && (err != nil || uid != "u") || c.want != "" && (err == nil || err.Error() != c.want) {
 				t.Errorf("%q, %v; want %q", uid, err, c.want)

@@ -45,9 +45,7 @@ func TestApprovalsOfAnEarlierSpec(t *testing.T) {
 				p.Generation, p.Hash = edit.generation, edit.hash
 				cur := &current{object: &unstructured.Unstructured{Object: map[string]any{}}, policy: p, now: later(edit.minute), ledger: &ledger{store: api}}
 				for range 3 { // Also without an edit.
-					if err := cur.observe(t.Context(), nil, time.Time{}); err != nil {
-						t.Fatal(err)
-					}
+					must(t, cur.observe(t.Context(), nil, time.Time{}))
 				}
 			}
 			approval := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"policyUID": string(p.UID), "specHash": p.Hash}}}

@@ -64,9 +64,7 @@ func TestOneObjectDoesNotWedgeARun(t *testing.T) {
 			return nil
 		}
 	}
-	if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})))
 	results := c.results()
 	if results["tmp-3"] != v1alpha1.ItemFailed || results["tmp-2"] != v1alpha1.ItemGone || c.objects["tmp-3"] == nil {
 		t.Errorf("results %v", results)
@@ -84,9 +82,7 @@ func TestObjectsWithoutUID(t *testing.T) {
 		c.objects[name] = c.objects["tmp-1"].DeepCopy()
 		c.objects[name].Name, c.objects[name].UID = name, ""
 	}
-	if err := c.work(t.Context(), tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.MaxDeletions = new(int64(5)) })); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.work(t.Context(), tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.MaxDeletions = new(int64(5)) })))
 	if run := c.status.LastRun; run.Deleted != 5 || c.skipped() != "2 ConfigMap ci/tmp-0: has no UID, without which it cannot be told from another object" {
 		t.Errorf("skipped %s, run %+v", c.skipped(), run)
 	}
@@ -111,9 +107,7 @@ func TestBusyServerInterruptsTheRun(t *testing.T) {
 		t.Errorf("run %+v, sent %v", run, c.sent)
 	}
 	busy = false
-	if err := c.work(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.work(t.Context(), p))
 	c.check("after the server was busy")
 }
 
@@ -165,9 +159,7 @@ func TestLostReportsAreReported(t *testing.T) {
 			}
 			api.dead, api.killAt = false, 0
 			process := api.controller()
-			if err := process.finish(t.Context(), api.cur(p, start), true); err != nil {
-				t.Fatal(err)
-			}
+			must(t, process.finish(t.Context(), api.cur(p, start), true))
 			if got := process.metrics.counted(t, "Lost"); got != c.lost || len(api.registered) != 1 {
 				t.Errorf("the metric has %d lost, want %d; registered %v", got, c.lost, api.registered)
 			}
@@ -186,9 +178,7 @@ func TestLostReportsAreReported(t *testing.T) {
 func (m *metrics) counted(t *testing.T, result v1alpha1.ItemResult) int64 {
 	t.Helper()
 	var metric dto.Metric
-	if err := m.objects.WithLabelValues(string(result)).Write(&metric); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.objects.WithLabelValues(string(result)).Write(&metric))
 	return int64(metric.GetCounter().GetValue())
 }
 
@@ -252,9 +242,7 @@ func TestUnansweredDeletionIsNotExact(t *testing.T) {
 				}
 				api.dead, api.beforeStatus, api.fails = false, nil, nil
 			}
-			if err := api.work(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			must(t, api.work(t.Context(), p))
 			run := api.status.LastRun
 			if got := api.condition(v1alpha1.ConditionCountsExact); !strings.HasPrefix(got, c.want) || run.Lost != c.lost || run.Phase != v1alpha1.RunCompleted {
 				t.Errorf("condition %q, run %+v; want %q, %d lost, Completed", got, run, c.want, c.lost)

@@ -21,9 +21,7 @@ import (
 func (c *Controller) withEngine(t *testing.T) (ctx context.Context, of *engine.Engine, stop func()) {
 	t.Helper()
 	of, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Action: Action{}, Deletes: true, Priority: action.Background}}, MaxConcurrency: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.options.Engine, c.options.Clock = of, clock.RealClock{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)

@@ -50,9 +50,7 @@ func TestBrokenKindDoesNotWedgeTheNextRun(t *testing.T) {
 			api.unreadable = converts(c.times)
 			p.Generation = 2
 			controller := api.controller()
-			if err := controller.finish(t.Context(), api.cur(p, start), false); err != nil {
-				t.Fatal(err)
-			}
+			must(t, controller.finish(t.Context(), api.cur(p, start), false))
 			run := api.status.LastRun
 			exact := api.condition(v1alpha1.ConditionCountsExact)
 			if run.Phase != v1alpha1.RunFailed || len(api.status.UncountedDeletions) > 0 || (run.Lost == 0) != c.exact || (exact == "none") != c.exact {
@@ -80,9 +78,7 @@ func TestBrokenKindDoesNotWedgeItsRun(t *testing.T) {
 		return nil
 	}
 	c.unreadable = converts(1_000_000)
-	if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})))
 	results := c.results()
 	if run := c.status.LastRun; run.Phase != v1alpha1.RunCompleted || run.Deleted != 3 || run.Lost != 0 || results["tmp-2"] != v1alpha1.ItemFailed || results["tmp-3"] != v1alpha1.ItemFailed {
 		t.Errorf("run %+v, results %v", run, results)
@@ -111,9 +107,7 @@ func TestListFailsForAMoment(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			api.check(name)
 		})
 	}

@@ -181,9 +181,7 @@ func (c *cluster) prune(context.Context, string, time.Time) error {
 // client lists and reads the ConfigMaps.
 func (c *cluster) client() metadata.Interface {
 	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, metav1.AddMetaToScheme(scheme))
 	client := metadatafake.NewSimpleMetadataClient(scheme)
 	client.PrependReactor("*", "configmaps", func(did clienttesting.Action) (bool, runtime.Object, error) {
 		list := &metav1.List{}
@@ -370,9 +368,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) controller() *Controller {
 	c.t.Helper()
 	m, err := newMetrics(prometheus.NewRegistry(), false)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	clock := hasty{clocktesting.NewFakeClock(start), c}
 	exists := func(context.Context) (types.UID, error) {
 		c.mu.Lock()
@@ -432,8 +428,13 @@ func tmpPolicy(t *testing.T, edit func(*v1alpha1.CleanupSpec)) *cleanup.Policy {
 	object.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"tmp-*"}}}
 	edit(&object.Spec.CleanupSpec)
 	p, errs := cleanup.Compile(expression.NewCompiler(10), object)
-	if err := errs.ToAggregate(); err != nil {
+	must(t, errs.ToAggregate())
+	return p
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return p
 }

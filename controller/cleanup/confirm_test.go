@@ -52,9 +52,7 @@ func TestAccountIsDeletedInMidRun(t *testing.T) {
 				}
 			}
 			c.account = nil
-			if err := c.work(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.work(t.Context(), p))
 			c.check("with an account")
 		})
 	}
@@ -105,9 +103,7 @@ func TestApprovalIsDeletedInMidRun(t *testing.T) {
 	process.options.Objects = objects
 	told := ""
 	process.options.Event = func(_ *unstructured.Unstructured, _, _, message string) { told = message }
-	if err := process.finish(t.Context(), c.cur(p, start), true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, process.finish(t.Context(), c.cur(p, start), true))
 	if want := fmt.Sprintf("deleted %d of ", sent); c.status.LastRun.DryRun || !strings.HasPrefix(told, want) || !strings.Contains(told, "would delete") {
 		t.Errorf("it says %q, and dry run %t", told, c.status.LastRun.DryRun)
 	}
@@ -132,9 +128,7 @@ func TestApprovalsAreListedOnce(t *testing.T) {
 			}
 			process := c.controller()
 			process.options.Objects = objects
-			if err := process.start(t.Context(), c.cur(p, start), start); err != nil {
-				t.Fatal(err)
-			}
+			must(t, process.start(t.Context(), c.cur(p, start), start))
 			c.check("approved")
 			for _, action := range objects.Actions() {
 				did[action.GetVerb()]++
@@ -150,9 +144,7 @@ func TestApprovalsAreListedOnce(t *testing.T) {
 func TestAccountThatNeverExisted(t *testing.T) {
 	c := newCluster(t)
 	c.account = func() (types.UID, error) { return "", fmt.Errorf("it does not exist: %w", errForbidden) }
-	if err := c.controller().checkPermissions(t.Context(), c.cur(tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), start)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.controller().checkPermissions(t.Context(), c.cur(tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), start)))
 	if granted := c.condition(v1alpha1.ConditionPermissionsGranted); !strings.HasPrefix(granted, "False Forbidden it does not exist") {
 		t.Error(granted)
 	}

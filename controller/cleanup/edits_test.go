@@ -71,15 +71,13 @@ var edits = map[string]edit{
 		status.UncountedDeletions = nil
 		s.setStatus(status)
 	}},
-	"the pages are labelled":    {exact: true, do: eachPage(func(page *unstructured.Unstructured) { page.SetAnnotations(map[string]string{"a": "b"}) })},
-	"all is said to be deleted": {exact: true, do: eachPage(results(string(v1alpha1.ItemDeleted)))},
-	"all is said to be kept":    {exact: true, do: eachPage(results(string(v1alpha1.ItemKept)))},
-	"the pages are emptied":     {do: eachPage(func(page *unstructured.Unstructured) { delete(page.Object, "objects") })},
-	"the pages are deleted":     {do: func(s *server) { clear(s.pages) }},
-	"the policy is deleted":     {forgets: true, stops: true, do: func(s *server) { s.policy = nil }},
-	"the policy is created again": {forgets: true, again: true, do: func(s *server) {
-		s.create("another", func(*v1alpha1.CleanupSpec) {})
-	}},
+	"the pages are labelled":      {exact: true, do: eachPage(func(page *unstructured.Unstructured) { page.SetAnnotations(map[string]string{"a": "b"}) })},
+	"all is said to be deleted":   {exact: true, do: eachPage(results(string(v1alpha1.ItemDeleted)))},
+	"all is said to be kept":      {exact: true, do: eachPage(results(string(v1alpha1.ItemKept)))},
+	"the pages are emptied":       {do: eachPage(func(page *unstructured.Unstructured) { delete(page.Object, "objects") })},
+	"the pages are deleted":       {do: func(s *server) { clear(s.pages) }},
+	"the policy is deleted":       {forgets: true, stops: true, do: func(s *server) { s.policy = nil }},
+	"the policy is created again": {forgets: true, again: true, do: func(s *server) { s.create("another", func(*v1alpha1.CleanupSpec) {}) }},
 	"another policy is created": {forgets: true, stops: true, do: func(s *server) {
 		s.create("another", func(spec *v1alpha1.CleanupSpec) {
 			spec.MatchConstraints.ResourceRules[0].ResourceNames = []string{"none"}

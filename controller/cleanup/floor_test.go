@@ -70,9 +70,7 @@ func TestFloor(t *testing.T) {
 				process := api.controller()
 				ctx, real, stop := process.withEngine(t)
 				account, err := process.options.Account(types.NamespacedName{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				account.Delete = api
 				account.Exists = func(context.Context) (types.UID, error) { <-time.After(test.confirms); return "account", nil }
 				process.options.Live = api

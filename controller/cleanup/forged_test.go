@@ -168,9 +168,7 @@ func (forged *forgery) enumerate(t *testing.T, work func(*cluster, context.Conte
 		return c
 	}
 	whole := begin()
-	if err := work(whole, t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, work(whole, t.Context(), p))
 	for k := range kills(2, whole.requests+1) { // The first one writes the status.
 		c, kept := begin(), types.UID("")
 		c.survive(k, func() error { return work(c, t.Context(), p) }, func() {
@@ -312,9 +310,7 @@ func TestForgedAnnouncements(t *testing.T) {
 	forged.enumerate(t, (*cluster).step, func(c *cluster) {
 		clusters = append(clusters, c)
 		c.pages[pageName("p", id, 1)] = *old.DeepCopy()
-		c.status.UncountedDeletions = append(c.status.UncountedDeletions[:min(1, len(c.status.UncountedDeletions))], v1alpha1.UncountedPage{
-			Report: pageName("p", id, 1), UIDs: uids, SHA256: sumItems(old.Objects),
-		})
+		c.status.UncountedDeletions = append(c.status.UncountedDeletions[:min(1, len(c.status.UncountedDeletions))], v1alpha1.UncountedPage{Report: pageName("p", id, 1), UIDs: uids, SHA256: sumItems(old.Objects)})
 	})
 	for _, c := range clusters {
 		if page := c.pages[pageName("p", id, 1)]; !equality.Semantic.DeepEqual(page, old) {
@@ -328,9 +324,7 @@ func TestForgedAnnouncement(t *testing.T) {
 	c := newCluster(t)
 	c.pages["x"], c.pages["y"] = v1alpha1.CleanupReportFields{}, v1alpha1.CleanupReportFields{}
 	c.status.UncountedDeletions = []v1alpha1.UncountedPage{{Report: "x"}, {Report: "y"}}
-	if err := c.work(t.Context(), tmpPolicy(t, nothing)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.work(t.Context(), tmpPolicy(t, nothing)))
 	delete(c.pages, "x")
 	delete(c.pages, "y")
 	c.check("announced before")

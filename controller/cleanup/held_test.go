@@ -49,9 +49,7 @@ func TestHeldRun(t *testing.T) {
 				c.held = func(string) bool { return c.waitedFor() == 0 }
 				err = c.controller().finish(t.Context(), c.cur(p, start.Add(23*time.Hour)), true)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			c.check(name)
 			if stalled := c.condition(v1alpha1.ConditionStalled); !strings.HasPrefix(stalled, "False Complete") {
 				t.Error(stalled)
@@ -91,9 +89,7 @@ func TestPauseOfOneNamespace(t *testing.T) {
 			at := map[string]time.Duration{}
 			c.answer = func(name string) *engine.Ending { at[name] = c.waited; return nil }
 			edit(c)
-			if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})))
 			c.check(name)
 			for name, waited := range at {
 				if held := name <= "tmp-3"; held != (waited >= 23*time.Hour) || !held && waited > 0 {
@@ -154,16 +150,12 @@ func TestLateRunDuringAPause(t *testing.T) {
 			cur.set(&api.status, v1alpha1.ConditionStalled, metav1.ConditionTrue, before, messageHeld)
 			if before != c.before {
 				r, err := process.newRun(cur, api.status.LastRun)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if err := r.interrupted(t.Context(), errKilled); !errors.Is(err, errKilled) {
 					t.Fatal(err)
 				}
 			}
-			if err := process.finish(t.Context(), cur, true); err != nil {
-				t.Fatal(err)
-			}
+			must(t, process.finish(t.Context(), cur, true))
 			if phase := api.status.LastRun.Phase; (phase == v1alpha1.RunCompleted) != c.goesOn || (phase == v1alpha1.RunFailed) == c.goesOn || len(api.sent) > 0 && !c.goesOn {
 				t.Errorf("%s, %d deleted", phase, len(api.sent))
 			}

@@ -49,16 +49,12 @@ func TestLargeApprovalsAndReports(t *testing.T) {
 	}))
 	defer server.Close()
 	client, err := feed.NewObjects(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Approval = v1alpha1.ApprovalRequired })
 	process := newCluster(t).controller()
 	process.options.Objects = client
 	r, err := process.newRun(&current{policy: p, ledger: &ledger{store: newCluster(t)}}, &v1alpha1.CleanupRun{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if approved, err := r.approved(t.Context()); approved || err != nil {
 		t.Errorf("approved %v, %v", approved, err)
 	}

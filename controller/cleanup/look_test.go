@@ -42,9 +42,7 @@ func TestResourceIsNotServed(t *testing.T) {
 					t.Errorf("counted %d, uncounted %v", api.status.Deleted, api.status.UncountedDeletions)
 				}
 				api.paths = nil
-				if err := api.work(t.Context(), p); err != nil {
-					t.Fatal(err)
-				}
+				must(t, api.work(t.Context(), p))
 			}
 			if run := api.status.LastRun; int(run.Deleted) != c.counted || len(api.sent) != c.sent || run.Lost != c.lost || run.Phase != v1alpha1.RunCompleted {
 				t.Errorf("sent %v, run %+v", api.sent, run)
@@ -65,9 +63,7 @@ func TestResourceIsNotServedInMidRun(t *testing.T) {
 		t.Errorf("%v: counted %d", err, api.status.Deleted)
 	}
 	api.paths = nil
-	if err := api.work(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.work(t.Context(), p))
 	api.check("once it is served")
 }
 
@@ -77,9 +73,7 @@ func TestIgnoredKindsAreReported(t *testing.T) {
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
 		s.Lookups = &v1alpha1.CleanupLookups{IgnoreKinds: []v1alpha1.GroupKind{{Group: "example.com", Kind: "Runner"}}}
 	})
-	if err := api.work(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.work(t.Context(), p))
 	if run := api.status.LastRun; run == nil || !slices.Equal(run.IgnoredKinds, p.Spec.Lookups.IgnoreKinds) {
 		t.Errorf("the run shows %+v", run)
 	}

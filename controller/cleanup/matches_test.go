@@ -72,9 +72,7 @@ func (c *cluster) skipped() string {
 func (c *cluster) days(p *cleanup.Policy, days ...int) {
 	c.t.Helper()
 	for _, day := range days {
-		if err := c.day(c.t.Context(), p, day); err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, c.day(c.t.Context(), p, day))
 	}
 }
 

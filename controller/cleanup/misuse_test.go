@@ -58,12 +58,10 @@ var misuses = rapid.Custom(func(t *rapid.T) misuse {
 	return misuse{
 		Resource: rapid.SampledFrom([]string{v1alpha1.CleanupPolicies, v1alpha1.CleanupPolicies, v1alpha1.ClusterCleanupPolicies}).Draw(t, "resource"),
 		Name:     rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name"),
-		Act: rapid.SampledFrom([]string{
-			"write", "write", "write", "write unseen", "create again", "create again unseen", "delete", "delete unseen", "end", "status", "status unseen", "uninstall",
-		}).Draw(t, "act"),
-		Spec:   rapid.IntRange(0, len(misusedSpecs)-1).Draw(t, "spec"),
-		Status: rapid.IntRange(0, len(misusedStatuses)-1).Draw(t, "status"),
-		Wait:   rapid.SampledFrom([]time.Duration{0, 0, time.Millisecond, time.Second, time.Minute}).Draw(t, "wait"),
+		Act:      rapid.SampledFrom([]string{"write", "write", "write", "write unseen", "create again", "create again unseen", "delete", "delete unseen", "end", "status", "status unseen", "uninstall"}).Draw(t, "act"),
+		Spec:     rapid.IntRange(0, len(misusedSpecs)-1).Draw(t, "spec"),
+		Status:   rapid.IntRange(0, len(misusedStatuses)-1).Draw(t, "status"),
+		Wait:     rapid.SampledFrom([]time.Duration{0, 0, time.Millisecond, time.Second, time.Minute}).Draw(t, "wait"),
 	}
 })
 
@@ -154,13 +152,8 @@ func (k kinds) do(t *testing.T, m misuse, uid types.UID) {
 // process follows the policies until the test ends.
 func (k kinds) process(t *testing.T) *Controller {
 	t.Helper()
-	c, err := New(Options{
-		Objects: k, Engine: newCluster(t), Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
-		MinInterval: time.Hour, MaxPolicies: 2, PolicyNames: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, err := New(Options{Objects: k, Engine: newCluster(t), Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry(), MinInterval: time.Hour, MaxPolicies: 2, PolicyNames: true})
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all = make(chan struct{}, 2)
 	go func() { c.namespaced.Run(ctx); all <- struct{}{} }()

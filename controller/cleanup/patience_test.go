@@ -24,9 +24,7 @@ func TestPausedKindDoesNotHoldARunForDays(t *testing.T) {
 		c.objects[object.Name] = object
 	}
 	c.answer, c.cause = func(string) *engine.Ending { return new(engine.Held) }, engine.ErrPaused
-	if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})))
 	if run := c.status.LastRun; run.Phase != v1alpha1.RunCompleted || run.Deleted != 0 || run.Lost != 0 {
 		t.Errorf("run %+v", run)
 	}
@@ -70,9 +68,7 @@ func TestConfirmationFailsForAMoment(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if api.check(name); api.lists != 1 || api.waited == 0 {
 				t.Errorf("%d lists, waited %s", api.lists, api.waited)
 			}

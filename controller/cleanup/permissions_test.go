@@ -68,9 +68,7 @@ func TestPermissionRevokedInMidRun(t *testing.T) {
 				t.Errorf("%s, stalled: %s, permissions: %s", api.status.LastRun.Phase, stalled, granted)
 			}
 			api.lacks, api.lacksOf = false, ""
-			if err := api.work(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			must(t, api.work(t.Context(), p))
 			api.check("after the permission was granted")
 			if got := api.condition(v1alpha1.ConditionPermissionsGranted); got != "True Granted " {
 				t.Errorf("permissions: %s", got)
@@ -112,9 +110,7 @@ func TestPermissionsBetweenRuns(t *testing.T) {
 	check := func(want string, asks bool) {
 		t.Helper()
 		before := c.asked
-		if err := process.review(t.Context(), c.cur(p, now), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must(t, process.review(t.Context(), c.cur(p, now), time.Minute))
 		if got := c.condition(v1alpha1.ConditionPermissionsGranted); got != want || (c.asked > before) != asks {
 			t.Errorf("%s, want %s; asked %d times", got, want, c.asked-before)
 		}
@@ -155,9 +151,7 @@ func TestPartialRightsAreResumed(t *testing.T) {
 		t.Fatal("it was killed too early")
 	}
 	c.dead, c.answer = false, nil
-	if err := c.work(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.work(t.Context(), p))
 	c.check("after a crash")
 	if got := c.condition(v1alpha1.ConditionPermissionsGranted); !strings.HasPrefix(got, "False Forbidden") {
 		t.Error(got)

@@ -26,13 +26,9 @@ func TestStalledPoliciesAreInTheMetric(t *testing.T) {
 func testStalledPolicies(t *testing.T, names bool) {
 	registry := prometheus.NewRegistry()
 	m, err := newMetrics(registry, names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	policy := func(conditions ...any) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{
-			"metadata": map[string]any{"uid": "u", "generation": int64(3)}, "status": map[string]any{"conditions": conditions},
-		}}
+		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"uid": "u", "generation": int64(3)}, "status": map[string]any{"conditions": conditions}}}
 	}
 	condition := func(kind, status, reason string) any {
 		return map[string]any{"type": kind, "status": status, "reason": reason}
@@ -66,9 +62,7 @@ func testStalledPolicies(t *testing.T, names bool) {
 			m.observe(v1alpha1.ClusterCleanupPolicies, "b", nil)
 			m.observe(v1alpha1.CleanupPolicies, "ci/a", &now) // nothing new
 			families, err := registry.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			have := ""
 			for _, family := range families {
 				for _, series := range family.GetMetric() {
@@ -94,9 +88,7 @@ func testStalledPolicies(t *testing.T, names bool) {
 // Without names a series counts the policies of a namespace.
 func TestStalledPoliciesOfANamespace(t *testing.T) {
 	m, err := newMetrics(prometheus.NewRegistry(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 3 {
 		m.observe(v1alpha1.CleanupPolicies, fmt.Sprint("ci/", i), &seen{stalled: "Forbidden"})
 	}

@@ -56,9 +56,7 @@ func TestReportQuota(t *testing.T) {
 			for _, of := range []string{"p", "q"} {
 				live := &v1alpha1.CleanupPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: of, UID: types.UID("uid-" + of)}, Status: stores[of].status}
 				content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				content["apiVersion"], content["kind"] = v1alpha1.GroupVersion.String(), "CleanupPolicy"
 				if of == "q" && c.begins {
 					running := (&unstructured.Unstructured{Object: content}).DeepCopy()
@@ -98,13 +96,9 @@ func TestReportQuota(t *testing.T) {
 			write("another", 1, false)
 			write("p", 0, false)
 			stores["p"].reportBytes = c.most
-			if err := stores["p"].prune(t.Context(), run("p", 0), start); err != nil {
-				t.Fatal(err)
-			}
+			must(t, stores["p"].prune(t.Context(), run("p", 0), start))
 			list, err := client.Resource(reports).Namespace("ci").List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var left []string
 			for i := range list.Items {
 				left = append(left, names[list.Items[i].GetName()])

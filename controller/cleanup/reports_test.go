@@ -48,9 +48,7 @@ func (a *archive) day(ago int) string { return runID(start.AddDate(0, 0, -ago), 
 func (a *archive) write(run string, fields v1alpha1.CleanupReportFields) {
 	a.t.Helper()
 	fields.Policy, fields.Run, fields.Page = v1alpha1.PolicyReference{Name: "p", UID: a.policy.UID}, run, 1
-	if err := a.store.writePage(a.t.Context(), &page{name: pageName("p", run, 1), fields: fields}); err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, a.store.writePage(a.t.Context(), &page{name: pageName("p", run, 1), fields: fields}))
 }
 
 // forge changes a page, or makes another one of it.
@@ -58,18 +56,14 @@ func (a *archive) forge(run string, edit func(*unstructured.Unstructured)) {
 	a.t.Helper()
 	reports := a.client.Resource(clusterReports)
 	page, err := reports.Get(a.t.Context(), pageName("p", run, 1), metav1.GetOptions{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	name := page.GetName()
 	if edit(page); page.GetName() == name {
 		_, err = reports.Update(a.t.Context(), page, metav1.UpdateOptions{})
 	} else {
 		_, err = reports.Create(a.t.Context(), page, metav1.CreateOptions{})
 	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 }
 
 func label(run string) func(*unstructured.Unstructured) {
@@ -83,13 +77,9 @@ func label(run string) func(*unstructured.Unstructured) {
 // prune prunes after the current run, and returns the names of the pages that are left.
 func (a *archive) prune() []string {
 	a.t.Helper()
-	if err := a.store.prune(a.t.Context(), a.day(0), a.now); err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, a.store.prune(a.t.Context(), a.day(0), a.now))
 	list, err := a.client.Resource(clusterReports).List(a.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	names := []string{}
 	for _, page := range list.Items {
 		names = append(names, page.GetName())
@@ -177,9 +167,7 @@ func TestPruneDeletesWhatItListed(t *testing.T) {
 		a.write(a.day(ago), v1alpha1.CleanupReportFields{})
 	}
 	listed, err := a.client.Resource(clusterReports).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range listed.Items {
 		page := &listed.Items[i]
 		page.SetUID(types.UID("uid-" + page.GetName()))

@@ -31,9 +31,7 @@ func (s *server) steps() int {
 
 func (s *server) setSpec(value any, path ...string) {
 	s.t.Helper()
-	if err := unstructured.SetNestedField(s.policy.Object, value, append([]string{"spec"}, path...)...); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, unstructured.SetNestedField(s.policy.Object, value, append([]string{"spec"}, path...)...))
 	s.written()
 }
 
@@ -74,9 +72,7 @@ func TestPolicyOfANewerVersion(t *testing.T) {
 			if c.held == "" && (deleted != 5 || got != "") || c.held != "" && (deleted != 0 || got != v1alpha1.ReasonNeedsNewerVersion+" "+c.held) {
 				t.Errorf("%d objects were deleted, and Ready is %+v", deleted, ready)
 			}
-			told := slices.ContainsFunc(s.events, func(event string) bool {
-				return strings.HasPrefix(event, "Warning NeedsNewerVersion "+c.held+": ")
-			})
+			told := slices.ContainsFunc(s.events, func(event string) bool { return strings.HasPrefix(event, "Warning NeedsNewerVersion "+c.held+": ") })
 			if told != (c.held != "") || told && len(s.events) != 1 {
 				t.Errorf("events %q", s.events)
 			}
@@ -106,14 +102,10 @@ func TestNewerFieldsAreRecorded(t *testing.T) {
 func newIn(t *testing.T, kind, path, since string) {
 	t.Helper()
 	text, err := os.ReadFile("../../policy/requirement/fields.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	line := "\n" + kind + " " + path + " "
 	fields, err := requirement.Parse(strings.Replace(string(text), line+"v0.1.0\n", line+since+"\n", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known := requirement.Known
 	requirement.Known = func() *requirement.Table { return fields }
 	t.Cleanup(func() { requirement.Known = known })

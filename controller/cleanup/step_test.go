@@ -26,9 +26,7 @@ import (
 func TestDue(t *testing.T) {
 	at := func(text string) time.Time {
 		out, err := time.Parse("2006-01-02 15:04", text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return out
 	}
 	for name, c := range map[string]struct {
@@ -83,9 +81,7 @@ func TestDue(t *testing.T) {
 				if got != c.due || !next.After(at(c.now)) {
 					t.Errorf("%s due %q, want %q; next %s", when, got, c.due, next)
 				}
-				if err := cur.observe(t.Context(), nil, next); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cur.observe(t.Context(), nil, next))
 			}
 		})
 	}
@@ -118,9 +114,7 @@ func TestClockWasAhead(t *testing.T) {
 				cur := api.cur(p, start.Add(time.Duration(minute+1)*time.Minute))
 				cur.object = object
 				due, next := cur.due()
-				if err := cur.observe(t.Context(), nil, next); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cur.observe(t.Context(), nil, next))
 				if !due.IsZero() {
 					runs++
 					api.status.LastScheduleTime = &metav1.Time{Time: due}
@@ -176,9 +170,7 @@ func TestInterruptedRunOfAnotherPolicy(t *testing.T) {
 			}
 			cur := c.cur(p, start)
 			edit(cur)
-			if err := c.controller().finish(t.Context(), cur, true); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.controller().finish(t.Context(), cur, true))
 			if len(c.sent) != deleted || c.status.Deleted != int64(deleted) || c.status.LastRun.Phase != v1alpha1.RunFailed || len(c.status.UncountedDeletions) > 0 {
 				t.Errorf("%d deleted before, %d in the end; %d counted, run %+v", deleted, len(c.sent), c.status.Deleted, c.status.LastRun)
 			}
@@ -206,9 +198,7 @@ func TestInterruptedRunThatMayNotRead(t *testing.T) {
 		t.Fatalf("the same policy waits for the permission: %v, %+v", err, c.status)
 	}
 	p.Generation = 2
-	if err := c.controller().finish(t.Context(), c.cur(p, start), false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.controller().finish(t.Context(), c.cur(p, start), false))
 	run := c.status.LastRun
 	if len(c.sent) != deleted || run.Phase != v1alpha1.RunFailed || len(c.status.UncountedDeletions) > 0 || run.Lost != int64(announced) || run.Deleted != 0 {
 		t.Errorf("%d of %d announced were deleted; sent %v, run %+v", deleted, announced, c.sent, run)
@@ -223,18 +213,14 @@ func TestKindCannotBeListed(t *testing.T) {
 	c := newCluster(t)
 	process := c.controller()
 	account, err := process.options.Account(types.NamespacedName{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	account.Metadata.(*metadatafake.FakeMetadataClient).PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInternalError(errors.New("the conversion webhook failed"))
 	})
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
 		s.MatchConstraints.ResourceRules[0].Resources = []string{"secrets", "configmaps"}
 	})
-	if err := process.start(t.Context(), c.cur(p, start), start); err != nil {
-		t.Fatal(err)
-	}
+	must(t, process.start(t.Context(), c.cur(p, start), start))
 	c.check("without Secrets")
 	if stalled := c.condition(v1alpha1.ConditionStalled); !strings.HasPrefix(stalled, "True KindNotListed") || !strings.Contains(stalled, "secrets: Internal error") {
 		t.Error(stalled)
@@ -281,9 +267,7 @@ func TestRunsAreOnTime(t *testing.T) {
 				cancel()
 				<-done
 				object, err := process.read(t.Context(), v1alpha1.ClusterCleanupPolicies+"/p")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				text, _, _ := unstructured.NestedString(object.Object, "status", "lastRun", "startTime")
 				if at, err := time.Parse(time.RFC3339, text); err != nil || at.Before(start) || at.After(start.Add(time.Second)) {
 					t.Errorf("the run started at %q: %v", text, object.Object["status"])

@@ -56,9 +56,7 @@ func TestPolicyIsEditedInMidRun(t *testing.T) {
 	l := &leader{server: s, send: func(effect func() error) error { return effect() }}
 	of := &ledger{store: newStore(clock.RealClock{}, l.controller().options.Objects, tmpPolicy(t, nothing), s.policy.GetResourceVersion(), s.status())}
 	for range 3 {
-		if err := of.begin(t.Context(), &v1alpha1.CleanupRun{ID: "run", StartTime: metav1.NewTime(start.Add(time.Second / 3))}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, of.begin(t.Context(), &v1alpha1.CleanupRun{ID: "run", StartTime: metav1.NewTime(start.Add(time.Second / 3))}, nil))
 		s.written()
 	}
 }
@@ -74,9 +72,7 @@ func TestPagesCount(t *testing.T) {
 	write := func(to *store, name, of string, fields v1alpha1.CleanupReportFields) {
 		t.Helper()
 		fields.Policy, fields.Run = v1alpha1.PolicyReference{Name: "p", UID: a.policy.UID}, of
-		if err := to.writePage(t.Context(), &page{name: name, fields: fields}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, to.writePage(t.Context(), &page{name: name, fields: fields}))
 	}
 	run, created := a.day(0), start
 	a.client.PrependReactor("create", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
@@ -113,9 +109,7 @@ func (c *cluster) process(schedules map[string]string, review func(context.Conte
 	out.options.Clock = clock
 	out.options.ServerTime = func(context.Context) (time.Time, error) { return time.Now(), nil }
 	account, err := out.options.Account(types.NamespacedName{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	account.Lacks = func(ctx context.Context, _ string, _ []permission.Need) ([]permission.Need, error) {
 		return nil, review(ctx)
 	}

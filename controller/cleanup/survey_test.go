@@ -115,12 +115,8 @@ func (c *cluster) survey(p *cleanup.Policy) (uids []string, skipped string, stal
 	c.t.Helper()
 	process := c.controller()
 	account, err := process.options.Account(p.Account)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	s := survey.New(p, reader{survey.Clients{Metadata: account.Metadata}, account}, survey.Options{
-		Served: process.options.Served, Source: c, Namespaces: process.options.Namespaces, Now: start,
-	})
+	must(c.t, err)
+	s := survey.New(p, reader{survey.Clients{Metadata: account.Metadata}, account}, survey.Options{Served: process.options.Served, Source: c, Namespaces: process.options.Namespaces, Now: start})
 	if _, err := s.Open(c.t.Context()); err != nil {
 		c.t.Fatal(err)
 	}
@@ -133,9 +129,7 @@ func (c *cluster) survey(p *cleanup.Policy) (uids []string, skipped string, stal
 		}
 		return nil
 	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	var counts []v1alpha1.SkipCount
 	for _, one := range s.Skipped {
 		counts = append(counts, *one)
@@ -149,9 +143,7 @@ func (c *cluster) survey(p *cleanup.Policy) (uids []string, skipped string, stal
 func TestTruncatedRun(t *testing.T) {
 	c := newCluster(t)
 	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.MaxDeletions, s.OnExceed = new(int64(2)), v1alpha1.ExceedTruncates })
-	if err := c.work(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.work(t.Context(), p))
 	run := c.status.LastRun
 	if len(c.sent) != 2 || run.Deleted != 2 || len(run.Skipped) != 1 || run.Skipped[0].Reason != cleanup.SkipLimit || run.Skipped[0].Count != 3 {
 		t.Errorf("deleted %v: %+v", c.sent, run)
@@ -205,9 +197,7 @@ func TestKeepNewestOfAll(t *testing.T) {
 					s.MaxDeletions = new(c.most)
 				}
 			})
-			if err := cluster.work(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cluster.work(t.Context(), p))
 			if cluster.left() != c.left {
 				t.Errorf("left %s, want %s", cluster.left(), c.left)
 			}

@@ -44,14 +44,10 @@ func TestRunTime(t *testing.T) {
 				process, clock := api.controller(), clocktesting.NewFakeClock(due)
 				process.options.Cached = slow{api, clock}
 				turn, err := newTurns(clock, 1, 1).take(t.Context(), "")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				cur := api.cur(p, due)
 				cur.turn = turn
-				if err := process.start(t.Context(), cur, due); err != nil {
-					t.Fatal(err)
-				}
+				must(t, process.start(t.Context(), cur, due))
 				return api.status.LastRun
 			}
 			first := run(start)

@@ -109,9 +109,7 @@ func TestTurnsAreShared(t *testing.T) {
 // Cleanup policies of the cluster share no turn.
 func TestNoNamespaceHoldsAllTurns(t *testing.T) {
 	c, err := New(Options{Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(), Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -136,18 +134,14 @@ func TestNoPageIsHeldForDeletions(t *testing.T) {
 	c := newCluster(t)
 	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
 	r, err := c.controller().newRun(c.cur(p, start), &v1alpha1.CleanupRun{ID: runID(start, p.UID), Phase: v1alpha1.RunRunning, Generation: 1, ScheduledTime: metav1.NewTime(start)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.answer = func(name string) *engine.Ending {
 		if r.survey.Listed != 7 {
 			t.Errorf("%s is deleted after %d objects of its page", name, r.survey.Listed)
 		}
 		return nil
 	}
-	if err := r.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.start(t.Context()))
 	c.check("at once")
 }
 
@@ -157,9 +151,7 @@ func (c *cluster) liveBatch(process *Controller, condition v1alpha1.Expression) 
 	r, err := process.newRun(c.cur(tmpPolicy(c.t, func(s *v1alpha1.CleanupSpec) {
 		s.Conditions = []v1alpha1.CleanupCondition{{Name: "cheap", Expression: condition}}
 	}), start), &v1alpha1.CleanupRun{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	r.accountUID = "account"
 	items := []v1alpha1.CleanupItem{{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "ci", Name: "tmp-1", UID: "uid-tmp-1"}}
 	return r.newBatch(newPage(v1alpha1.PolicyReference{}, "run", 1, false, items))
@@ -227,9 +219,7 @@ func TestSettlingTakesNoTurn(t *testing.T) {
 	process, cur, reads := c.controller(), c.cur(p, start), 0
 	turns := newTurns(clock.RealClock{}, 1, 1)
 	turn, err := turns.take(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cur.turn = turn
 	c.unreadable = func() error {
 		if reads++; turn.held {

@@ -33,8 +33,7 @@ func (c *cluster) onTime(p *cleanup.Policy, days ...int) {
 
 // An object is deleted once it has matched for two days.
 func TestMinUnused(t *testing.T) {
-	inTheThirdRun(t, minUnusedPolicy(t, "2d", nil),
-		"4 ConfigMap ci/tmp-1: unused since 2026-12-01T02:00:00Z, deleted at about 2026-12-03T02:00:00Z: see minUnused")
+	inTheThirdRun(t, minUnusedPolicy(t, "2d", nil), "4 ConfigMap ci/tmp-1: unused since 2026-12-01T02:00:00Z, deleted at about 2026-12-03T02:00:00Z: see minUnused")
 }
 
 // An object whose condition has no answer in one run starts again, and no other does.
@@ -112,9 +111,7 @@ func TestUnusedEvents(t *testing.T) {
 			}
 			c.late = time.Duration(day) * 24 * time.Hour
 			due := start.AddDate(0, 0, day)
-			if err := process.start(t.Context(), c.cur(p, due), due); err != nil {
-				t.Fatal(err)
-			}
+			must(t, process.start(t.Context(), c.cur(p, due), due))
 			c.unused(true, "tmp-1")
 		}
 		const rest = ", by cleanup/p: use them, or set annotation curfew.dev/protect"
@@ -181,9 +178,7 @@ func TestMinUnusedBeforeAnApproval(t *testing.T) {
 		process := c.controller()
 		process.options.DryRun = day < 2 // As without an approval: the spec does not change.
 		due := start.AddDate(0, 0, day)
-		if err := process.start(t.Context(), c.cur(p, due), due); err != nil {
-			t.Fatal(err)
-		}
+		must(t, process.start(t.Context(), c.cur(p, due), due))
 	}
 	if c.left() != "2 3 4 5" {
 		t.Errorf("left %s", c.left())

@@ -16,9 +16,7 @@ func TestContexts(t *testing.T) {
 			from := readable{contexts.Source{Case: test, T: t}, &world{}, authenticationv1.UserInfo{Username: "ann"}}
 			facts, object := test.Facts(t, test.Store(t).Snapshot())
 			found, err := platform.ContextOf(t.Context(), from, platform.Whole(facts, object))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if have := contexts.Render(&found.Scope, len(found.Failures)); have != test.Want {
 				t.Errorf("have %s\nwant %s", have, test.Want)
 			}

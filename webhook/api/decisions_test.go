@@ -80,12 +80,8 @@ func newRouter(t testing.TB, w *world) chi.Router {
 func mounted(t testing.TB, decisions Decisions) chi.Router {
 	t.Helper()
 	router, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := decisions.Mount(router); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, decisions.Mount(router))
 	return router
 }
 
@@ -110,16 +106,10 @@ var ownSchemas = sync.OnceValues(func() (*lint.Schemas, error) {
 func decisions(t testing.TB, w *world) Decisions {
 	t.Helper()
 	store, err := comesWith()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	schemas, err := ownSchemas()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Decisions{
-		Builtin: store.Snapshot(), Source: w, Schemas: schemas, Clock: w, Authenticator: w, Authorizer: w, Audience: "curfew.dev",
-	}
+	must(t, err)
+	return Decisions{Builtin: store.Snapshot(), Source: w, Schemas: schemas, Clock: w, Authenticator: w, Authorizer: w, Audience: "curfew.dev"}
 }
 
 // call is a request as tests write it.
@@ -236,16 +226,9 @@ func TestProblems(t *testing.T) {
 			call: call{path: "/v1/default", body: jobYAML, token: "bob"}, status: 403,
 			detail: `user "bob" may not post /v1/default: have a ClusterRole with nonResourceURLs /v1/default and verbs post bound to you, or ask with ?offline=true`,
 		},
-		"offline=false is not offline": {call: call{path: "/v1/validate?offline=false", body: jobYAML}, status: 401,
-			detail: "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true"},
-		"users cannot be told": {
-			call: call{path: "/v1/default", body: jobYAML, token: "broken"}, status: 503,
-			detail: "the cluster could not be asked who you are: try again later",
-		},
-		"access cannot be told": {
-			call: call{path: "/v1/default", body: jobYAML, token: "eve"}, status: 503,
-			detail: "the cluster could not be asked what you may do: try again later",
-		},
+		"offline=false is not offline": {call: call{path: "/v1/validate?offline=false", body: jobYAML}, status: 401, detail: "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true"},
+		"users cannot be told":         {call: call{path: "/v1/default", body: jobYAML, token: "broken"}, status: 503, detail: "the cluster could not be asked who you are: try again later"},
+		"access cannot be told":        {call: call{path: "/v1/default", body: jobYAML, token: "eve"}, status: 503, detail: "the cluster could not be asked what you may do: try again later"},
 		"namespaces cannot be read": {
 			call: call{path: "/v1/default", body: jobYAML, token: "ann"}, world: world{err: errors.New("no route to 10.0.0.1")}, status: 503,
 			detail: "the manifests could not be judged in time, or the cluster could not be asked: send fewer, or try again later",
@@ -276,10 +259,7 @@ func TestProblems(t *testing.T) {
 			call: call{path: "/v1/validate?offline=true", body: jobYAML, accept: "text/html"}, status: 406,
 			detail: `Accept "text/html" is not understood: use application/yaml or application/json`,
 		},
-		"nothing": {
-			call: call{path: "/v1/validate?offline=true", body: "---\n# nothing\n"}, status: 400,
-			detail: "the body has no manifest: send at least one",
-		},
+		"nothing": {call: call{path: "/v1/validate?offline=true", body: "---\n# nothing\n"}, status: 400, detail: "the body has no manifest: send at least one"},
 		"unreadable documents": {
 			call: call{path: "/v1/default?offline=true", body: "kind: Job\n---\n" + jobYAML + "---\n[1]\n"}, status: 400,
 			detail: "2 documents cannot be read",
@@ -290,18 +270,12 @@ func TestProblems(t *testing.T) {
 			detail: "1 document cannot be read",
 			errors: []string{"document 1 (line 1): not readable as JSON: invalid character '#' looking for beginning of value"},
 		},
-		"too many bytes": {
-			call: call{path: "/v1/default?offline=true", body: strings.Repeat(" ", maxManifestBytes+1)}, status: 413,
-			detail: "the body is too long: send 3145728 bytes or less",
-		},
+		"too many bytes": {call: call{path: "/v1/default?offline=true", body: strings.Repeat(" ", maxManifestBytes+1)}, status: 413, detail: "the body is too long: send 3145728 bytes or less"},
 		"too many objects": {
 			call: call{path: "/v1/default?offline=true", body: strings.Repeat("---\nkind: A\napiVersion: b\n", maxManifests+1)}, status: 413,
 			detail: "2001 documents are too many: split it, 2000 is the most",
 		},
-		"too many nodes": {
-			call: call{path: "/v1/default?offline=true", body: strings.Repeat("[", maxNodes+1)}, status: 413,
-			detail: "150001 nodes are too many: split it, 150000 is the most",
-		},
+		"too many nodes": {call: call{path: "/v1/default?offline=true", body: strings.Repeat("[", maxNodes+1)}, status: 413, detail: "150001 nodes are too many: split it, 150000 is the most"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := test.call.do(newRouter(t, &test.world))

@@ -28,24 +28,18 @@ type operationDoc struct {
 
 func openAPIDocument(t testing.TB) (raw map[string]any, paths map[string]map[string]operationDoc) {
 	t.Helper()
-	if err := json.Unmarshal(openAPI, &raw); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(openAPI, &raw))
 	var typed struct {
 		Paths map[string]map[string]operationDoc
 	}
-	if err := json.Unmarshal(openAPI, &typed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(openAPI, &typed))
 	return raw, typed.Paths
 }
 
 func TestOpenAPIIsWellFormed(t *testing.T) {
 	// gnostic refuses unknown fields, missing ones and wrong types throughout.
 	document, err := openapiv3.ParseDocument(openAPI)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.HasPrefix(document.Openapi, "3.0.") {
 		t.Errorf("openapi: %s", document.Openapi)
 	}
@@ -96,9 +90,7 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 		routes = append(routes, method+" "+route)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, paths := openAPIDocument(t)
 	for path, operations := range paths {
 		for method := range operations {
@@ -176,9 +168,7 @@ func described(t testing.TB, recorder *httptest.ResponseRecorder, path string) {
 			t.Fatalf("%s is not described", key)
 		}
 		schema := &spec.Schema{}
-		if err := json.Unmarshal(text, schema); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(text, schema))
 		found = schema
 		schemas.Store(key, found)
 	}
@@ -188,5 +178,12 @@ func described(t testing.TB, recorder *httptest.ResponseRecorder, path string) {
 	}
 	if err := validate.AgainstSchema(found.(*spec.Schema), body, strfmt.Default); err != nil {
 		t.Errorf("%s: %v\n%s", key, err, recorder.Body)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -25,9 +25,7 @@ func policySaying(ttl string) *v1alpha1.LifecyclePolicy {
 // never for an offline one.
 func TestPoliciesOfTheClusterAreFollowed(t *testing.T) {
 	builtin, err := comesWith()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := &world{}
 	router := newRouter(t, w)
 	job := strings.Replace(jobYAML, "namespace: ci", "namespace: other", 1)

@@ -50,12 +50,9 @@ func reviewer(t *testing.T) *rest.Config {
 			if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 				t.Error(err)
 			}
-			want := authorizationv1.SubjectAccessReviewSpec{
-				User: "ann", UID: "7", Groups: []string{"ci"}, Extra: map[string]authorizationv1.ExtraValue{"x": {"y"}},
-			}
+			want := authorizationv1.SubjectAccessReviewSpec{User: "ann", UID: "7", Groups: []string{"ci"}, Extra: map[string]authorizationv1.ExtraValue{"x": {"y"}}}
 			if resource := review.Spec.ResourceAttributes; resource != nil {
-				want.ResourceAttributes = &authorizationv1.ResourceAttributes{
-					Verb: "get", Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainingruntimes", Namespace: "ci", Name: resource.Name}
+				want.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "get", Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainingruntimes", Namespace: "ci", Name: resource.Name}
 				review.Status.Allowed = resource.Name == "torch"
 			} else {
 				path := review.Spec.NonResourceAttributes.Path
@@ -82,9 +79,7 @@ var ann = authenticationv1.UserInfo{
 
 func TestTokenReviews(t *testing.T) {
 	client, err := authenticationclient.NewForConfig(reviewer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reviews := NewTokenReviews(client.TokenReviews(), "curfew.dev")
 	if user, ok, err := reviews.Authenticate(t.Context(), "good"); err != nil || !ok || !reflect.DeepEqual(user, ann) {
 		t.Errorf("a good token: %+v, %v, %v", user, ok, err)
@@ -104,9 +99,7 @@ func TestTokenReviews(t *testing.T) {
 
 func TestAccessReviews(t *testing.T) {
 	client, err := authorizationclient.NewForConfig(reviewer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reviews := NewAccessReviews(client.SubjectAccessReviews())
 	for path, want := range map[string]bool{PathValidate: true, "/metrics": false, "/v1/denied": false} {
 		if have, err := reviews.Authorize(t.Context(), ann, path, "post"); err != nil || have != want {

@@ -17,9 +17,7 @@ import (
 func router(t *testing.T, options Options) http.Handler {
 	t.Helper()
 	router, err := New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	router.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("secret detail") })
 	router.Post("/read", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
@@ -123,9 +121,7 @@ func TestServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	server, err := Listen(ctx, "127.0.0.1:0", handler)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := Listen(ctx, server.Addr().String(), handler); err == nil {
 		t.Error("a port is bound twice")
 	}

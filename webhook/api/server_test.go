@@ -38,12 +38,8 @@ func (p piped) dial() net.Conn {
 func servePiped(t *testing.T, connections int64) piped {
 	t.Helper()
 	server, err := Listen(t.Context(), "127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, server.listener.Close())
 	listener := make(piped)
 	server.AtMost(connections).listener = listener
 	go func() { _ = server.server.Serve(listener) }()

@@ -16,15 +16,11 @@ func TestListenTLS(t *testing.T) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: lender.TLS.Certificates}
 	ctx, cancel := context.WithCancel(t.Context())
 	server, err := ListenTLS(ctx, "127.0.0.1:0", newRouter(t, &world{}), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done := make(chan error, 1)
 	go func() { done <- server.Start(ctx) }()
 	response, err := lender.Client().Get("https://" + server.Addr().String() + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	body, err := io.ReadAll(response.Body)
 	response.Body.Close()
 	if err != nil || response.StatusCode != http.StatusOK || string(body) != "ok\n" || response.TLS == nil {

@@ -261,9 +261,7 @@ exactly the state that was read.`,
 			if err != nil {
 				return err
 			}
-			options.plan = func(subject *Subject, _ []judging.Obstacle) (*Plan, error) {
-				return Extend(subject, target)
-			}
+			options.plan = func(subject *Subject, _ []judging.Obstacle) (*Plan, error) { return Extend(subject, target) }
 			return options.run(cmd, args)
 		},
 		ValidArgsFunction: options.CompleteObjects(),
@@ -315,9 +313,7 @@ func readTarget(by, until, to string, c *changing) (Target, error) {
 func KeepCommand(env console.Environment) *cobra.Command {
 	options := newChanging(env, "kept")
 	options.cleanups = preview.ObjectRuns{}
-	options.plan = func(subject *Subject, _ []judging.Obstacle) (*Plan, error) {
-		return Keep(subject)
-	}
+	options.plan = func(subject *Subject, _ []judging.Obstacle) (*Plan, error) { return Keep(subject) }
 	command := &cobra.Command{
 		Use:   "keep " + changingUse,
 		Short: "Keep objects: remove their expiry",

@@ -70,14 +70,13 @@ type cleanerSelector struct {
 
 func (c *converter) cleaner(text []byte) {
 	var of cleaner
-	unknown, err := decode(text, &of)
-	d := c.draft(of.Kind, &of.ObjectMeta, false)
+	d := c.decode(text, &of, &of.TypeMeta, &of.ObjectMeta)
+	if d == nil {
+		return
+	}
 	spec := &of.Spec
 	selectors := cleanerParts(spec.ResourcePolicySet.ResourceSelectors)
 	switch {
-	case err != nil:
-		c.lost(d.source, "", "cannot be read: %v", err)
-		return
 	case len(spec.ResourcePolicySet.ResourceSelectors) > maxSelectors:
 		c.lost(d.source, "spec.resourcePolicySet.resourceSelectors", "more than %d are not converted: split the Cleaner", maxSelectors)
 		return
@@ -90,7 +89,6 @@ func (c *converter) cleaner(text []byte) {
 		c.lost(d.source, "spec.resourcePolicySet.aggregatedSelection", "Lua is not converted, see %s", noCounterpart)
 		return
 	}
-	d.unknown(unknown)
 	convertCleaner(d, &of, len(selectors))
 	for i := range selectors {
 		one := d.part(i)
@@ -181,8 +179,16 @@ func cleanerParts(all []cleanerSelector) []cleanerSelector {
 // selectCleaned takes over one selector.
 func selectCleaned(d *draft, of *cleanerSelector) {
 	match := &d.spec.MatchConstraints
-	kind := schema.GroupVersionKind{Group: of.Group, Version: of.Version, Kind: of.Kind}
-	match.ResourceRules = []v1alpha1.ResourceRule{cleanedRule(d, of.path, kind)}
+	plural, known := pluralOf(schema.GroupKind{Group: of.Group, Kind: of.Kind})
+	if !known {
+		d.note(of.path+".kind", "%q: the plural %s is a guess: check it by kubectl api-resources", of.Kind, plural)
+	}
+	// k8s-cleaner compares the group exactly.
+	rule := v1alpha1.ResourceRule{APIGroups: []string{of.Group}, Resources: []string{plural}}
+	if of.Version != "" {
+		rule.APIVersions = []string{of.Version}
+	}
+	match.ResourceRules = []v1alpha1.ResourceRule{rule}
 	if of.NamespaceSelector != "" {
 		selector, err := metav1.ParseToLabelSelector(of.NamespaceSelector)
 		if err != nil {
@@ -218,20 +224,6 @@ func selectCleaned(d *draft, of *cleanerSelector) {
 		}
 		d.lost(of.path+".evaluate", "Lua is not converted: write a condition in CEL, see %s", section)
 	}
-}
-
-// cleanedRule is the rule of a kind. k8s-cleaner compares the group exactly.
-func cleanedRule(d *draft, path string, of schema.GroupVersionKind) v1alpha1.ResourceRule {
-	out := v1alpha1.ResourceRule{APIGroups: []string{of.Group}}
-	if of.Version != "" {
-		out.APIVersions = []string{of.Version}
-	}
-	plural, known := pluralOf(of.GroupKind())
-	if !known {
-		d.note(path+".kind", "%q: the plural %s is a guess: check it by kubectl api-resources", of.Kind, plural)
-	}
-	out.Resources = []string{plural}
-	return out
 }
 
 // Where the docs show what to write instead.

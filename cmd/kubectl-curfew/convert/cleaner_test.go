@@ -21,31 +21,19 @@ import (
 func runAll(t *testing.T, policies []convert.Policy, manifests string) []string {
 	t.Helper()
 	objects := filepath.Join(t.TempDir(), "objects.yaml")
-	if err := os.WriteFile(objects, []byte(manifests), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(objects, []byte(manifests), 0o600))
 	var out []string
 	for i := range policies {
 		var text bytes.Buffer
-		if err := convert.Write(&text, policies[i:i+1]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, convert.Write(&text, policies[i:i+1]))
 		file := filepath.Join(t.TempDir(), "policy.yaml")
-		if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, text.Bytes(), 0o600))
 		files, err := preview.ReadLocal(t.Context(), []string{file, objects}, true, "", nil, console.NewProgress(quiet, io.Discard))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		policy, err := files.Policy(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		result, err := files.Preview(t.Context(), policy, now, time.Time{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, object := range result.Objects {
 			if object.Reason == "" && !slices.Contains(out, object.Name) {
 				out = append(out, object.Name)
@@ -61,8 +49,7 @@ var quiet = console.Environment{Terminal: func(any) bool { return false }}
 
 // manifest is an object that was created long before the run.
 func manifest(apiVersion, kind, namespace, name, labels string) string {
-	return fmt.Sprintf("---\napiVersion: %s\nkind: %s\nmetadata: {name: %s, namespace: %s, labels: {%s}, creationTimestamp: '2026-10-01T00:00:00Z'}\n",
-		apiVersion, kind, name, namespace, labels)
+	return fmt.Sprintf("---\napiVersion: %s\nkind: %s\nmetadata: {name: %s, namespace: %s, labels: {%s}, creationTimestamp: '2026-10-01T00:00:00Z'}\n", apiVersion, kind, name, namespace, labels)
 }
 
 const namespaces = `
@@ -143,8 +130,7 @@ func TestCleanerSettings(t *testing.T) {
 			found = found || finding.Lost && strings.Contains(finding.String(), c.finding)
 		}
 		if !found || len(result.Policies) != c.policies {
-			t.Errorf("%.60s %s: %d policies, want %d; %q is missing: %v",
-				c.selectors, c.more, len(result.Policies), c.policies, c.finding, result.Findings)
+			t.Errorf("%.60s %s: %d policies, want %d; %q is missing: %v", c.selectors, c.more, len(result.Policies), c.policies, c.finding, result.Findings)
 		}
 		for i := range result.Policies {
 			usable(t, &result.Policies[i])

@@ -28,9 +28,6 @@ type conditions struct {
 }
 
 func (d *draft) conditions(of *conditions) {
-	if of == nil {
-		return
-	}
 	for i := range of.All {
 		path := fmt.Sprintf("spec.conditions.all[%d]", i)
 		if text, err := of.All[i].translate(); err != nil {
@@ -107,28 +104,13 @@ func (c *condition) translate() (string, error) {
 	return "", fmt.Errorf("operator %q is not supported", c.Operator)
 }
 
-// severalFilters is why a list of filters is not converted.
-const severalFilters = "is converted with a single filter, and without any beside it: write one filter"
-
 // exclude takes over the filters of exclude as conditions.
 func (d *draft) exclude(of *filters) {
-	if of == nil {
-		return
-	}
-	all, list := of.Any, "any"
-	if len(of.All) > 0 {
-		all, list = of.All, "all"
-	}
-	if len(of.All) > 0 && len(of.All)+len(of.Any) > 1 {
-		d.lost("spec.exclude.all", severalFilters)
-		return
-	}
-	for i := range all {
-		path, r := fmt.Sprintf("spec.exclude.%s[%d].resources", list, i), &all[i].Resources
-		if r.NamespaceSelector != nil {
-			d.excludeNamespaces(path, r)
-		} else if text, err := exclusion(r); err != nil {
-			d.lost(path, "%v", err)
+	for _, one := range d.list("spec.exclude", of) {
+		if one.NamespaceSelector != nil {
+			d.excludeNamespaces(one.path, &one.resources)
+		} else if text, err := exclusion(&one.resources); err != nil {
+			d.lost(one.path, "%v", err)
 		} else {
 			d.condition("exclude", text)
 		}
@@ -232,7 +214,7 @@ func (d dialect) truthOfValue(n *node, result bool) (string, error) {
 	if d == janitor && isContext(n) {
 		return "!lookup.mounted", nil
 	}
-	if path, err := d.anyPath(n); err == nil && d == janitor && typOf(path) == typString {
+	if path, err := d.path(n); err == nil && d == janitor && typOf(path) == typString {
 		if alwaysThere(path) {
 			return "true", nil
 		}
@@ -250,14 +232,6 @@ func (d dialect) truthOfValue(n *node, result bool) (string, error) {
 		return value.text + " != 0", nil
 	}
 	return truthy(value.text, result), nil
-}
-
-// anyPath is path for nodes that may be anything.
-func (d dialect) anyPath(n *node) ([]step, error) {
-	if n.kind > kindFlatten {
-		return nil, fmt.Errorf("not a path")
-	}
-	return d.path(n)
 }
 
 // truthy is the truth value of any value, zero being false for a result.

@@ -47,12 +47,7 @@ or with --strict if one could not be, 2 usage.`,
 		Example: `  kubectl get deletingpolicies,clustercleanuppolicies,policyexceptions.policies.kyverno.io -A -o yaml | kubectl curfew convert -f -
   kubectl curfew convert -f kyverno/ -R > policies.yaml
   kubectl curfew convert -f rules.yaml --schedule '0 * * * *' --deployment-time-annotation none`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("%q stands alone: put -f before it", args[0])
-			}
-			return nil
-		},
+		Args: folders.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := options.validate(); err != nil {
 				return err
@@ -75,10 +70,7 @@ or with --strict if one could not be, 2 usage.`,
 }
 
 func (o *convertOptions) validate() error {
-	var errs []error
-	if len(o.files) == 0 {
-		errs = append(errs, errors.New("-f is missing: give a file, a directory, or - for standard input"))
-	}
+	errs := []error{folders.Given(o.files)}
 	if problems := validation.IsDNS1123Subdomain(o.ServiceAccount); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--service-account=%s: %s", o.ServiceAccount, strings.Join(problems, "; ")))
 	}

@@ -37,28 +37,20 @@ func TestGoldens(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			result := convert.Source(filepath.Base(file), data, options)
 			var have bytes.Buffer
-			if err := convert.Write(&have, result.Policies); err != nil {
-				t.Fatal(err)
-			}
+			must(t, convert.Write(&have, result.Policies))
 			have.WriteString("--- findings\n")
 			for _, finding := range result.Findings {
 				fmt.Fprintf(&have, "lost=%t %s\n", finding.Lost, finding)
 			}
 			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
 			if *update {
-				if err := os.WriteFile(golden, have.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(golden, have.Bytes(), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if have.String() != string(want) {
 				t.Errorf("not what %s says: run go test with -update and look at the difference", golden)
 			}
@@ -74,21 +66,13 @@ func TestGoldens(t *testing.T) {
 func valid(t *testing.T, p convert.Policy) {
 	t.Helper()
 	definitions, err := crd.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	schemas, err := lint.NewSchemas(definitions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var text bytes.Buffer
-	if err := convert.Write(&text, []convert.Policy{p}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, convert.Write(&text, []convert.Policy{p}))
 	var object map[string]any
-	if err := yaml.UnmarshalStrict(text.Bytes(), &object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(text.Bytes(), &object))
 	if _, err := schemas.Stored(context.Background(), whole(object).(map[string]any)); err != nil {
 		t.Errorf("the policy from %s is not valid: %v", p.Source, err)
 	}
@@ -127,9 +111,7 @@ func compile(t *testing.T, p *convert.Policy) (*cleanup.Policy, *v1alpha1.Cleanu
 func deletes(t *testing.T, compiled *cleanup.Policy, object string) bool {
 	t.Helper()
 	var decoded map[string]any
-	if err := yaml.Unmarshal([]byte(object), &decoded); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(object), &decoded))
 	metadata, ok := decoded["metadata"].(map[string]any)
 	if !ok {
 		metadata = map[string]any{}
@@ -220,4 +202,11 @@ func FuzzSource(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -3,6 +3,7 @@ package convert
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -66,8 +67,8 @@ func (c *converter) read(data []byte) {
 type header struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	Items             []rawJSON         `json:"items"`
-	Rules             rawJSON           `json:"rules"`
+	Items             []json.RawMessage `json:"items"`
+	Rules             json.RawMessage   `json:"rules"`
 	Data              map[string]string `json:"data"`
 }
 

@@ -11,10 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/json"
 
-	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
@@ -90,21 +88,6 @@ func (c *converter) lost(object, field, format string, args ...any) {
 	c.add(Finding{File: c.file, Object: object, Field: field, Reason: fmt.Sprintf(format, args...), Lost: true})
 }
 
-// decode decodes an object. What it does not know may restrict the policy, so the draft loses it.
-func decode(text []byte, into any) ([]string, error) {
-	strict, err := json.UnmarshalStrict(text, into)
-	return console.Map(strict, error.Error), err
-}
-
-// rawJSON is raw JSON, which is decoded later.
-type rawJSON []byte
-
-// UnmarshalJSON keeps the text.
-func (j *rawJSON) UnmarshalJSON(text []byte) error {
-	*j = append((*j)[:0], text...)
-	return nil
-}
-
 // Policy is a converted policy.
 type Policy struct {
 	// Object is its manifest, and Spec its spec without the service account.
@@ -134,18 +117,30 @@ func (c *converter) draft(kind string, meta *metav1.ObjectMeta, namespaced bool)
 	return &draft{converter: c, source: source, name: meta.Name, namespace: meta.Namespace, namespaced: namespaced}
 }
 
+// decode begins a policy from an object, or returns nil if it cannot be read. A field that is not
+// known may restrict the policy, so the draft loses it.
+func (c *converter) decode(text []byte, into any, of *metav1.TypeMeta, meta *metav1.ObjectMeta) *draft {
+	unknown, err := json.UnmarshalStrict(text, into)
+	d := c.draft(of.Kind, meta, of.Kind == "CleanupPolicy" || of.Kind == "NamespacedDeletingPolicy")
+	if err != nil {
+		c.lost(d.source, "", "cannot be read: %v", err)
+		return nil
+	}
+	for _, one := range unknown {
+		d.lost("", "%v", one)
+	}
+	if d.namespaced {
+		d.note("spec.serviceAccountName", "the policy deletes as service account %q of its namespace: "+
+			"give it get, list and delete on what the policy matches", d.options.ServiceAccount)
+	}
+	return d
+}
+
 // lost records a part that is not converted. The policy will be suspended, and has a condition that
 // is false, so that it deletes nothing even if it is resumed.
 func (d *draft) lost(field, format string, args ...any) {
 	d.note(field, format, args...)
 	d.findings[len(d.findings)-1].Lost = true
-}
-
-// unknown records fields that are not known. They may restrict the policy.
-func (d *draft) unknown(fields []string) {
-	for _, one := range fields {
-		d.lost("", "%s", one)
-	}
 }
 
 // note records a difference that deletes nothing more than before.
@@ -223,33 +218,23 @@ func (d *draft) schedule(text string) {
 
 // finish checks the policy and adds it to the result.
 func (d *draft) finish() {
-	if d.name == "" || len(d.spec.MatchConstraints.ResourceRules) == 0 {
+	defer d.report()
+	switch {
+	case d.name == "" || len(d.spec.MatchConstraints.ResourceRules) == 0:
 		d.lost("spec", "is not written: it has no name, or nothing to match")
-		d.report()
 		return
-	}
-	if len(d.result.Policies) == maxPolicies {
+	case len(d.result.Policies) == maxPolicies:
 		d.lost("spec", "is not written: the file becomes more than %d policies", maxPolicies)
-		d.report()
 		return
-	}
-	if slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Lost }) {
+	case slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Lost }):
 		d.spec.Suspend = true
 		d.condition("not-converted", "false")
 	}
-	policy, err := d.policy()
-	if err == nil {
-		err = policy.check()
-	}
-	if errs := d.compile(); len(errs) > 0 {
-		err = errs.ToAggregate()
-	}
-	if err != nil {
+	if policy, err := d.policy(); err != nil {
 		d.lost("spec", "is not written: %v", err)
 	} else {
 		d.result.Policies = append(d.result.Policies, policy)
 	}
-	d.report()
 }
 
 // report adds the findings to the result. Several policies from one source share some.
@@ -261,18 +246,7 @@ func (d *draft) report() {
 	}
 }
 
-func (d *draft) compile() field.ErrorList {
-	policy, err := d.policy()
-	if err != nil {
-		return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
-	}
-	if d.namespaced && d.namespace == "" {
-		policy.Object.SetNamespace("default") // A namespace tells the two kinds apart.
-	}
-	_, errs, _ := cleanup.Read(d.compiler, policy.Object)
-	return errs
-}
-
+// policy fails if the controller or the API server would reject the policy.
 func (d *draft) policy() (Policy, error) {
 	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d.spec)
 	if err != nil {
@@ -286,7 +260,18 @@ func (d *draft) policy() (Policy, error) {
 		object.SetNamespace(d.namespace)
 		spec["serviceAccountName"] = d.options.ServiceAccount
 	}
-	return Policy{Object: object, Spec: &d.spec, Source: d.source, Findings: d.findings}, nil
+	compiled := object.DeepCopy()
+	if d.namespaced && d.namespace == "" {
+		compiled.SetNamespace("default") // A namespace tells the two kinds apart.
+	}
+	if _, errs, _ := cleanup.Read(d.compiler, compiled); len(errs) > 0 {
+		return Policy{}, errs.ToAggregate()
+	}
+	known, err := schemas()
+	if err == nil {
+		_, err = known.Stored(context.Background(), object.Object)
+	}
+	return Policy{Object: object, Spec: &d.spec, Source: d.source, Findings: d.findings}, err
 }
 
 // schemas of Curfew's kinds.
@@ -294,13 +279,3 @@ var schemas = sync.OnceValues(func() (*lint.Schemas, error) {
 	_, out, err := session.Builtin()
 	return out, err
 })
-
-// check returns why the API server would reject the policy by its schema.
-func (p *Policy) check() error {
-	known, err := schemas()
-	if err != nil {
-		return err
-	}
-	_, err = known.Stored(context.Background(), p.Object.Object)
-	return err
-}

@@ -66,15 +66,7 @@ func (d *draft) rules(path string, r *resources) []v1alpha1.ResourceRule {
 
 // selects reports whether the API server can select the labels: they have no wildcards of Kyverno.
 func selects(selector *metav1.LabelSelector) bool {
-	if selector == nil {
-		return true
-	}
-	for key, value := range selector.MatchLabels {
-		if strings.ContainsAny(key+value, "*?") {
-			return false
-		}
-	}
-	return true
+	return selector == nil || !strings.ContainsAny(fmt.Sprint(selector.MatchLabels), "*?")
 }
 
 // match takes over one filter of match.
@@ -112,7 +104,7 @@ func (d *draft) namespaces(path string, names []string) {
 	match := &d.spec.MatchConstraints
 	switch {
 	case len(names) == 0:
-	case d.hasNamespaces():
+	case d.matches("namespaces"): // Namespaces themselves.
 		d.condition("namespaces", anyOf(namespaceOf, names))
 	case d.namespaced || slices.ContainsFunc(names, func(n string) bool { return strings.ContainsAny(n, "*?") }):
 		d.condition("namespaces", anyOf(`object.metadata.?namespace.orValue("")`, names))
@@ -120,9 +112,6 @@ func (d *draft) namespaces(path string, names []string) {
 		match.NamespaceSelector = inNamespaces(match.NamespaceSelector, names)
 	}
 }
-
-// hasNamespaces reports whether Namespaces themselves are matched.
-func (d *draft) hasNamespaces() bool { return d.matches("namespaces") }
 
 // matches reports whether a rule names a resource.
 func (d *draft) matches(resource string) bool {

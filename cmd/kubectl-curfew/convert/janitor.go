@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/json"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
@@ -21,11 +22,6 @@ type janitorRule struct {
 	Resources []string `json:"resources"`
 	JMESPath  string   `json:"jmespath"`
 	TTL       string   `json:"ttl"`
-}
-
-// janitorFile is a file of rules.
-type janitorFile struct {
-	Rules []janitorRule `json:"rules"`
 }
 
 var (
@@ -69,8 +65,10 @@ func (r *janitorRule) matches() (*node, string, error) {
 }
 
 func (c *converter) janitorRules(text []byte) {
-	var file janitorFile
-	unknown, err := decode(text, &file)
+	var file struct {
+		Rules []janitorRule `json:"rules"`
+	}
+	unknown, err := json.UnmarshalStrict(text, &file)
 	if err != nil {
 		c.lost("", "rules", "cannot be read: %v", err)
 		return
@@ -83,8 +81,8 @@ func (c *converter) janitorRules(text []byte) {
 		path := fmt.Sprintf("rules[%d]", i)
 		d := c.draft("rule", &metav1.ObjectMeta{Name: of.ID}, false)
 		for _, one := range unknown {
-			if strings.Contains(one, path+".") || !strings.Contains(one, "rules[") {
-				d.lost("", "%s", one)
+			if text := one.Error(); strings.Contains(text, path+".") || !strings.Contains(text, "rules[") {
+				d.lost("", "%s", text)
 			}
 		}
 		d.janitorRule(path, of, file.Rules[:i])

@@ -26,24 +26,20 @@ func TestJanitorExpressions(t *testing.T) {
 		"!(spec.template.metadata.labels.owner)": {
 			[]string{"{}", "spec: {}", "spec: {template: {metadata: {labels: {owner: ''}}}}", "spec: {template: {metadata: {labels: {a: b}}}}"},
 			[]string{"spec: {template: {metadata: {labels: {owner: me}}}}"}},
-		"starts_with(metadata.name, 'pr-')": {[]string{"metadata: {name: pr-1}"}, []string{"metadata: {name: xpr-1}"}},
-		"metadata.namespace == 'temp'":      {[]string{"metadata: {namespace: temp}"}, []string{"metadata: {namespace: temp2}", "metadata: {namespace: null}"}},
-		"metadata.namespace != 'temp'":      {[]string{"metadata: {namespace: temp2}"}, []string{"metadata: {namespace: temp}"}},
-		"metadata.labels.app == ''":         {[]string{"metadata: {labels: {app: ''}}"}, []string{"{}", "metadata: {labels: {app: x}}"}},
-		"spec.suspended":                    {[]string{"spec: {suspended: true}", "spec: {suspended: 1}"}, []string{"spec: {suspended: 0}", "spec: {suspended: 0.0}", "spec: {suspended: false}", "{}", "spec: {suspended: {}}", "spec: {suspended: []}"}},
-		"metadata.creationTimestamp > '2026-10-01' && !(spec.keep)": {
-			[]string{"{}"}, []string{"spec: {keep: true}", "metadata: {creationTimestamp: '2026-09-01T00:00:00Z'}"}},
-		"metadata.labels.\"app.io/a-b\" || metadata.annotations.x": {
-			[]string{"metadata: {labels: {app.io/a-b: x}}", "metadata: {annotations: {x: y}}"}, []string{"{}", "metadata: {labels: {ab: x}}"}},
-		"contains(metadata.name, 'tmp') || contains(spec.tags, 'tmp')": {
-			[]string{"metadata: {name: a-tmp}", "spec: {tags: [tmp]}", "spec: {tags: a tmp}"}, []string{"spec: {tags: [tm]}", "{}"}},
+		"starts_with(metadata.name, 'pr-')":                            {[]string{"metadata: {name: pr-1}"}, []string{"metadata: {name: xpr-1}"}},
+		"metadata.namespace == 'temp'":                                 {[]string{"metadata: {namespace: temp}"}, []string{"metadata: {namespace: temp2}", "metadata: {namespace: null}"}},
+		"metadata.namespace != 'temp'":                                 {[]string{"metadata: {namespace: temp2}"}, []string{"metadata: {namespace: temp}"}},
+		"metadata.labels.app == ''":                                    {[]string{"metadata: {labels: {app: ''}}"}, []string{"{}", "metadata: {labels: {app: x}}"}},
+		"spec.suspended":                                               {[]string{"spec: {suspended: true}", "spec: {suspended: 1}"}, []string{"spec: {suspended: 0}", "spec: {suspended: 0.0}", "spec: {suspended: false}", "{}", "spec: {suspended: {}}", "spec: {suspended: []}"}},
+		"metadata.creationTimestamp > '2026-10-01' && !(spec.keep)":    {[]string{"{}"}, []string{"spec: {keep: true}", "metadata: {creationTimestamp: '2026-09-01T00:00:00Z'}"}},
+		"metadata.labels.\"app.io/a-b\" || metadata.annotations.x":     {[]string{"metadata: {labels: {app.io/a-b: x}}", "metadata: {annotations: {x: y}}"}, []string{"{}", "metadata: {labels: {ab: x}}"}},
+		"contains(metadata.name, 'tmp') || contains(spec.tags, 'tmp')": {[]string{"metadata: {name: a-tmp}", "spec: {tags: [tmp]}", "spec: {tags: a tmp}"}, []string{"spec: {tags: [tm]}", "{}"}},
 		// Python's bool of the result is false for 0, and JMESPath's own truth value is not.
-		"!(spec.replicas)":               {[]string{"{}"}, []string{"spec: {replicas: 0}", "spec: {replicas: 1}"}},
-		"spec.replicas || metadata.name": {[]string{"{}", "spec: {replicas: 1}"}, []string{"spec: {replicas: 0}"}},
-		"spec.replicas && metadata.name": {[]string{"spec: {replicas: 0}"}, []string{"{}"}},
-		"length(metadata.finalizers || `[]`)": {
-			[]string{"metadata: {finalizers: [a]}"}, []string{"{}", "metadata: {finalizers: []}"}},
-		"spec.containers[0].image == 'a'": {[]string{"spec: {containers: [{image: a}]}"}, []string{"spec: {containers: []}", "spec: {containers: [{image: b}, {image: a}]}"}},
+		"!(spec.replicas)":                    {[]string{"{}"}, []string{"spec: {replicas: 0}", "spec: {replicas: 1}"}},
+		"spec.replicas || metadata.name":      {[]string{"{}", "spec: {replicas: 1}"}, []string{"spec: {replicas: 0}"}},
+		"spec.replicas && metadata.name":      {[]string{"spec: {replicas: 0}"}, []string{"{}"}},
+		"length(metadata.finalizers || `[]`)": {[]string{"metadata: {finalizers: [a]}"}, []string{"{}", "metadata: {finalizers: []}"}},
+		"spec.containers[0].image == 'a'":     {[]string{"spec: {containers: [{image: a}]}"}, []string{"spec: {containers: []}", "spec: {containers: [{image: b}, {image: a}]}"}},
 	} {
 		t.Run(expression, func(t *testing.T) {
 			compiled, suspended := rules(t, fmt.Sprintf("- {id: r, resources: [deployments], jmespath: %q, ttl: 1d}", expression))

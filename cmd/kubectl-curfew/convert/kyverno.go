@@ -22,8 +22,8 @@ type cleanupPolicy struct {
 	Spec              struct {
 		Schedule                  string                     `json:"schedule"`
 		Match                     filters                    `json:"match"`
-		Exclude                   *filters                   `json:"exclude"`
-		Conditions                *conditions                `json:"conditions"`
+		Exclude                   filters                    `json:"exclude"`
+		Conditions                conditions                 `json:"conditions"`
 		Context                   []any                      `json:"context"`
 		DeletionPropagationPolicy metav1.DeletionPropagation `json:"deletionPropagationPolicy"`
 	} `json:"spec"`
@@ -32,13 +32,10 @@ type cleanupPolicy struct {
 
 func (c *converter) cleanupPolicy(text []byte) {
 	var of cleanupPolicy
-	unknown, err := decode(text, &of)
-	d := c.draft(of.Kind, &of.ObjectMeta, of.Kind == "CleanupPolicy")
-	if err != nil {
-		c.lost(d.source, "", "cannot be read: %v", err)
+	d := c.decode(text, &of, &of.TypeMeta, &of.ObjectMeta)
+	if d == nil {
 		return
 	}
-	d.common(unknown)
 	d.spec.PropagationPolicy = of.Spec.DeletionPropagationPolicy
 	if value := of.Annotations[annotationPropagation]; value != "" && d.spec.PropagationPolicy == "" {
 		d.spec.PropagationPolicy = metav1.DeletionPropagation(value)
@@ -58,8 +55,8 @@ func (c *converter) cleanupPolicy(text []byte) {
 			one = d.part(i)
 		}
 		one.match(all[i].path, &all[i].resources)
-		one.exclude(of.Spec.Exclude)
-		one.conditions(of.Spec.Conditions)
+		one.exclude(&of.Spec.Exclude)
+		one.conditions(&of.Spec.Conditions)
 		one.orphans("spec.deletionPropagationPolicy")
 		one.filtered()
 		one.owned()
@@ -67,15 +64,6 @@ func (c *converter) cleanupPolicy(text []byte) {
 	}
 	if len(all) == 0 {
 		d.finish()
-	}
-}
-
-// common begins the conversion of each of Kyverno's policies.
-func (d *draft) common(unknown []string) {
-	d.unknown(unknown)
-	if d.namespaced {
-		d.note("spec.serviceAccountName", "the policy deletes as service account %q of its namespace: "+
-			"give it get, list and delete on what the policy matches", d.options.ServiceAccount)
 	}
 }
 
@@ -116,20 +104,28 @@ type placed struct {
 	path string
 }
 
+// list returns the filters of any, or the one of all.
+func (d *draft) list(path string, of *filters) []placed {
+	all, path := of.Any, path+".any"
+	if len(of.All) > 0 {
+		all, path = of.All, strings.TrimSuffix(path, "any")+"all"
+		if len(of.All)+len(of.Any) > 1 {
+			d.lost(path, "is converted with a single filter, and without any beside it: write one filter")
+			return nil
+		}
+	}
+	out := make([]placed, len(all))
+	for i := range all {
+		out[i] = placed{all[i].Resources, fmt.Sprintf("%s[%d].resources", path, i)}
+	}
+	return out
+}
+
 // merge returns filters; an object must match one of them. Those that differ in their kinds alone
 // become one, if they have no names.
 func (d *draft) merge(of *filters) []placed {
-	all, list := of.Any, "any"
-	if len(of.All) > 0 {
-		all, list = of.All, "all"
-	}
-	if len(of.All) > 0 && len(of.All)+len(of.Any) > 1 {
-		d.lost("spec.match.all", severalFilters)
-		return nil
-	}
 	var out []placed
-	for i := range all {
-		one := placed{all[i].Resources, fmt.Sprintf("spec.match.%s[%d].resources", list, i)}
+	for _, one := range d.list("spec.match", of) {
 		same := slices.IndexFunc(out, func(p placed) bool {
 			a, b := p.resources, one.resources
 			a.Kinds, b.Kinds = nil, nil
@@ -182,13 +178,10 @@ type resourceRule struct {
 
 func (c *converter) deletingPolicy(text []byte) {
 	var of deletingPolicy
-	unknown, err := decode(text, &of)
-	d := c.draft(of.Kind, &of.ObjectMeta, of.Kind == "NamespacedDeletingPolicy")
-	if err != nil {
-		c.lost(d.source, "", "cannot be read: %v", err)
+	d := c.decode(text, &of, &of.TypeMeta, &of.ObjectMeta)
+	if d == nil {
 		return
 	}
-	d.common(unknown)
 	d.spec.PropagationPolicy = of.Spec.DeletionPropagationPolicy
 	d.propagation()
 	d.schedule(of.Spec.Schedule)

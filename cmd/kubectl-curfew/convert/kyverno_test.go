@@ -59,8 +59,7 @@ func TestConditions(t *testing.T) {
 		`{key: "{{ target.metadata.annotations.host }}", operator: AnyNotIn, value: [a.example.com]}`: {
 			[]string{"metadata: {annotations: {host: b.example.com}}"}, []string{"metadata: {annotations: {host: '*.example.com'}}"}},
 		// || replaces false, and an empty text.
-		"{key: \"{{ target.spec.suspend || `true` }}\", operator: Equals, value: false}": {
-			nil, []string{"spec: {suspend: false}", "{}"}},
+		"{key: \"{{ target.spec.suspend || `true` }}\", operator: Equals, value: false}": {nil, []string{"spec: {suspend: false}", "{}"}},
 		`{key: "{{ target.metadata.labels.tier }}", operator: AnyIn, value: [dev, test]}`: {
 			[]string{"metadata: {labels: {tier: dev}}", "metadata: {labels: {tier: test}}"}, []string{"metadata: {labels: {tier: prod}}", "{}"}},
 		`{key: "{{ target.metadata.labels.tier }}", operator: AllNotIn, value: [dev]}`: {
@@ -251,8 +250,7 @@ func TestLimitsOfTheSchema(t *testing.T) {
 	for i := range 65 {
 		names = append(names, fmt.Sprintf("n%d", i))
 	}
-	result := convert.Source("", []byte(fmt.Sprintf(withMatch, "ClusterCleanupPolicy",
-		"{any: [{resources: {kinds: [Pod], names: ["+strings.Join(names, ", ")+"]}}]}", "null")), options)
+	result := convert.Source("", []byte(fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{any: [{resources: {kinds: [Pod], names: ["+strings.Join(names, ", ")+"]}}]}", "null")), options)
 	last := result.Findings[len(result.Findings)-1]
 	if len(result.Policies) != 0 || !last.Lost || !strings.HasPrefix(last.Reason, "is not written: spec.matchConstraints.resourceRules[0].resourceNames: ") {
 		t.Errorf("%d policies, %v", len(result.Policies), last)

@@ -32,10 +32,7 @@ func TestMatchAndExclude(t *testing.T) {
 				"metadata: {namespace: ci-1, labels: {app: ab}, annotations: {team: b12}}": false,
 			}},
 		"a single filter of exclude.all": {exclude: `{all: [{resources: {kinds: [Pod], namespaces: [prod]}}]}`,
-			objects: map[string]bool{
-				"kind: Pod\nmetadata: {namespace: prod}": false,
-				"kind: Pod\nmetadata: {namespace: ci}":   true,
-			}},
+			objects: map[string]bool{"kind: Pod\nmetadata: {namespace: prod}": false, "kind: Pod\nmetadata: {namespace: ci}": true}},
 		"exclusions": {match: "{any: [{resources: {kinds: [Pod, Deployment]}}]}", exclude: `{any: [
 			{resources: {kinds: [Deployment, batch/v1/Job], names: ["keep-*", base]}},
 			{resources: {namespaces: ["prod-*"], annotations: {"team": "a?"}}},

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
 // defaultFilters are the resourceFilters of Kyverno's chart for the kinds that a policy can match.
@@ -39,7 +41,7 @@ func (d *draft) filtered() {
 		}
 		some := []resources{filter}
 		// Kyverno compares the namespace of a filter with the name of a Namespace, and not its name.
-		if d.hasNamespaces() && len(filter.Names) > 0 && (len(filter.Kinds) == 0 || anyMatches(filter.Kinds, "Namespace")) {
+		if d.matches("namespaces") && len(filter.Names) > 0 && (len(filter.Kinds) == 0 || anyMatches(filter.Kinds, "Namespace")) {
 			some = append(some, resources{Kinds: []string{"Namespace"}, Namespaces: filter.Namespaces})
 		}
 		for i := range some {
@@ -58,20 +60,17 @@ func (d *draft) filtered() {
 // filter is a filter [kind,namespace,name] that may match an object of the policy. An absent part
 // matches anything, and so does a group or version, which keeps more.
 func (d *draft) filter(text string) (out resources, ok bool) {
-	parts := strings.Split(strings.Trim(text, "[]"), ",")
-	for i := range parts {
-		parts[i] = strings.TrimSpace(parts[i])
-	}
+	parts := console.Map(strings.Split(strings.Trim(text, "[]"), ","), strings.TrimSpace)
 	if len(parts) > 3 {
 		d.lost("resourceFilters", "%s is not [kind,namespace,name]: correct it", text)
 		return out, false
 	}
-	parts = append(parts, "", "")
 	kind := parts[0]
 	if owner, all := strings.CutSuffix(kind, "/*"); all && !numbered.MatchString(path.Base(owner)) {
 		kind = owner // Any subresource, and the object itself.
 	}
 	kind = path.Base(kind)
+	parts = append([]string{kind}, append(parts[1:], "", "")...)
 	if kind[0] >= 'a' && kind[0] <= 'z' {
 		return out, false // One subresource.
 	}
@@ -79,11 +78,7 @@ func (d *draft) filter(text string) (out resources, ok bool) {
 		return out, false
 	}
 	for i, into := range []*[]string{&out.Kinds, &out.Namespaces, &out.Names} {
-		value := parts[i]
-		if i == 0 {
-			value = kind
-		}
-		if value != "" && value != "*" && value != "." {
+		if value := parts[i]; value != "" && value != "*" && value != "." {
 			*into = []string{value}
 		}
 	}

@@ -26,20 +26,11 @@ func TestDefaultResourceFilters(t *testing.T) {
 			"metadata: {name: a, namespace: kyverno}":                                            false,
 			"metadata: {name: a, namespace: kube-system}":                                        false,
 		},
-		"ReplicaSet, Deployment": {
-			"kind: ReplicaSet\nmetadata: {name: a, namespace: b}": false,
-			"kind: Deployment\nmetadata: {name: a, namespace: b}": true,
-		},
-		"Event": {"kind: Event\nmetadata: {name: a, namespace: b}": false},
-		"Node":  {"kind: Node\nmetadata: {name: a, namespace: null}": false},
-		"ClusterRole": {
-			"kind: ClusterRole\nmetadata: {name: 'kyverno:x', namespace: null}": false,
-			"kind: ClusterRole\nmetadata: {name: x, namespace: null}":           true,
-		},
-		"Namespace": {
-			"kind: Namespace\nmetadata: {name: kube-public, namespace: null}": false,
-			"kind: Namespace\nmetadata: {name: x, namespace: null}":           true,
-		},
+		"ReplicaSet, Deployment": {"kind: ReplicaSet\nmetadata: {name: a, namespace: b}": false, "kind: Deployment\nmetadata: {name: a, namespace: b}": true},
+		"Event":                  {"kind: Event\nmetadata: {name: a, namespace: b}": false},
+		"Node":                   {"kind: Node\nmetadata: {name: a, namespace: null}": false},
+		"ClusterRole":            {"kind: ClusterRole\nmetadata: {name: 'kyverno:x', namespace: null}": false, "kind: ClusterRole\nmetadata: {name: x, namespace: null}": true},
+		"Namespace":              {"kind: Namespace\nmetadata: {name: kube-public, namespace: null}": false, "kind: Namespace\nmetadata: {name: x, namespace: null}": true},
 	} {
 		converted := single(t, fmt.Sprintf(withKind, kinds))
 		compiled := usable(t, converted)

@@ -95,7 +95,10 @@ func literalCode(value any) (code, error) {
 	case int64:
 		return code{strconv.FormatInt(v, 10), typNumber}, nil
 	case float64:
-		return code{number(v), typNumber}, nil
+		if whole := int64(v); float64(whole) == v { // Objects have whole numbers as int.
+			return literalCode(whole)
+		}
+		return code{strconv.FormatFloat(v, 'g', -1, 64), typNumber}, nil
 	case []any:
 		items := make([]string, len(v))
 		for i := range v {
@@ -108,14 +111,6 @@ func literalCode(value any) (code, error) {
 		return code{"[" + strings.Join(items, ", ") + "]", typList}, nil
 	}
 	return code{}, fmt.Errorf("an object is not supported as a value")
-}
-
-// number writes whole numbers as int, as objects have them.
-func number(v float64) string {
-	if whole := int64(v); float64(whole) == v {
-		return strconv.FormatInt(whole, 10)
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
 // variable returns what stands between the braces of a variable of Kyverno that is the whole text.

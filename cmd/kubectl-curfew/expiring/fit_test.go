@@ -32,9 +32,7 @@ func TestFit(t *testing.T) {
 		60:  "NAMESPACE NAME LEFT BLOCKER",
 	} {
 		var out bytes.Buffer
-		if err := (view{width: width}).print(report, &out); err != nil {
-			t.Fatal(err)
-		}
+		must(t, (view{width: width}).print(report, &out))
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 		if have := strings.Join(strings.Fields(lines[0]), " "); have != want {
 			t.Errorf("%d columns: %s, want %s", width, have, want)
@@ -65,9 +63,7 @@ func TestRowsOf(t *testing.T) {
 	blocked := entry("a", noon.Add(time.Hour))
 	blocked.Obstacles = []judging.Obstacle{{Kind: judging.ObstaclePermission, Message: strings.Repeat("may not ", 20), Stops: true}}
 	for range 2 {
-		if err := screen.show(&expiringReport{now: noon, entries: []*world.Entry{blocked}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, screen.show(&expiringReport{now: noon, entries: []*world.Entry{blocked}}))
 	}
 	first, second, ok := strings.Cut(out.String(), "\x1b[")
 	rows := 0
@@ -89,9 +85,7 @@ func TestKeepsWhatDoesNotAnswer(t *testing.T) {
 	}
 	last := &expiringReport{entries: []*world.Entry{of("silent"), of("unlisted"), of("gone")}}
 	report := &expiringReport{silent: []string{"silent"}, unlisted: []schema.GroupResource{{Group: "unlisted", Resource: "things"}}}
-	if err := report.keep(last); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report.keep(last))
 	var kept []string
 	for _, one := range report.entries {
 		kept = append(kept, one.Name)

@@ -31,9 +31,7 @@ func TestInPlace(t *testing.T) {
 	show := func(now time.Time, entries ...*world.Entry) string {
 		t.Helper()
 		out.Reset()
-		if err := screen.show(&expiringReport{now: now, entries: entries}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, screen.show(&expiringReport{now: now, entries: entries}))
 		return out.String()
 	}
 	a, b, c, d := entry("a", noon.Add(time.Hour)), entry("b", noon.Add(time.Hour)), entry("c", noon.Add(time.Hour)), entry("d", noon.Add(time.Hour))
@@ -77,9 +75,7 @@ func TestInPlace(t *testing.T) {
 func TestWithinMovesOn(t *testing.T) {
 	options := &expiringOptions{Connection: session.NewConnection(console.Environment{Now: func() time.Time { return noon }}, "table", "wide"), within: "1h"}
 	query, err := options.query(t.Context(), nil, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	later := entry("later", noon.Add(90*time.Minute))
 	for at, want := range map[time.Duration]bool{0: false, 30*time.Minute - 1: false, 30 * time.Minute: true, 2 * time.Hour: true} {
 		if have := options.asOf(query, noon.Add(at)).matches(later); have != want {
@@ -105,9 +101,7 @@ func TestWatchWithTwoPolicies(t *testing.T) {
 	lines := newLines(view{noHeaders: true}, &text, io.Discard)
 	documents := &asDocuments{out: io.Discard, noteLines: noteLines{out: io.Discard}, shown: map[string]Item{}, PrintFunc: func(console.Printed, io.Writer) error { documentsPrinted++; return nil }}
 	for range 3 {
-		if err := errors.Join(lines.show(report), documents.show(report)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(lines.show(report), documents.show(report)))
 	}
 	if rows := strings.Count(text.String(), "\n"); rows != 2 || strings.Contains(text.String(), eventChanged) || documentsPrinted != 1 {
 		t.Errorf("%d documents and %d rows:\n%s", documentsPrinted, rows, text.String())
@@ -115,3 +109,10 @@ func TestWatchWithTwoPolicies(t *testing.T) {
 }
 
 var noon = time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("CET", 3600))
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

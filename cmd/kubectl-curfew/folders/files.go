@@ -11,9 +11,27 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/spf13/cobra"
+
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy/lint"
 )
+
+// NoArguments tells what to do about files without -f.
+func NoArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q stands alone: put -f before it", args[0])
+	}
+	return nil
+}
+
+// Given is the error about flags that have no -f.
+func Given(names []string) error {
+	if len(names) == 0 {
+		return errors.New("-f is missing: give a file, a directory, or - for standard input")
+	}
+	return nil
+}
 
 // ListFiles lists the files that -f names, in the given order and each once. It lists the
 // files of a directory in the order of their names.

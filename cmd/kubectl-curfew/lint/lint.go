@@ -80,12 +80,7 @@ Exit status: 0 nothing would be rejected, 1 something would be (or, with
   kubectl curfew lint -f job.yaml -o wide     # also the values that Curfew fills in
   kubectl curfew lint -f job.yaml -o github   # annotations in a pull request
   kubectl curfew lint -f job.yaml --server    # by the policies of the cluster`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("%q stands alone: put -f before it", args[0])
-			}
-			return nil
-		},
+		Args: folders.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			print, err := options.validate(cmd.Flags())
 			if err != nil {
@@ -230,10 +225,7 @@ func (o *lintOptions) addFlags(command *cobra.Command) {
 
 // validate names every flag that cannot be used, with its value and the fix.
 func (o *lintOptions) validate(flags *pflag.FlagSet) (console.PrintFunc, error) {
-	var errs []error
-	if len(o.files) == 0 {
-		errs = append(errs, errors.New("-f is missing: give a file, a directory, or - for standard input"))
-	}
+	errs := []error{folders.Given(o.files)}
 	for _, name := range offlineFlags {
 		if o.server && flags.Changed(name) {
 			errs = append(errs, fmt.Errorf("--%s: with --server the webhook's own setting applies: leave it out", name))

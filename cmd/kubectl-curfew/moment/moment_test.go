@@ -92,10 +92,7 @@ func TestClocksThatAreChanged(t *testing.T) {
 		"2027-03-28 3:00":           "Sun 2027-03-28 03:00:00 CEST",
 	} {
 		have, err := Parse(text, now)
-		got := have.Format(shown)
-		if err != nil {
-			got = err.Error()
-		}
+		got := told(have.Format(shown), err)
 		if !strings.HasSuffix(got, want) {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
@@ -120,10 +117,7 @@ func TestParseSpan(t *testing.T) {
 		"now..now":                  "before it begins",
 	} {
 		have, err := ParseSpan(text, wednesday(t))
-		got := have.From.Format(shown) + " - " + have.To.Format(shown)
-		if err != nil {
-			got = err.Error()
-		}
+		got := told(have.From.Format(shown)+" - "+have.To.Format(shown), err)
 		if !strings.Contains(got, want) {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
@@ -147,10 +141,7 @@ func TestParseWithin(t *testing.T) {
 		" ":          `" " is neither a duration nor a period`,
 	} {
 		have, err := ParseWithin(text, wednesday(t))
-		got := have.From.Format(shown) + " - " + have.To.Format(shown)
-		if err != nil {
-			got = err.Error()
-		}
+		got := told(have.From.Format(shown)+" - "+have.To.Format(shown), err)
 		if !strings.Contains(got, want) {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
@@ -201,12 +192,17 @@ func TestDaysThatBeginLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		have, err := Parse(text, time.Date(2027, 9, 1, 12, 0, 0, 0, zone))
-		got := have.Format(shown)
-		if err != nil {
-			got = err.Error()
-		}
+		got := told(have.Format(shown), err)
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %s", at, got, want)
 		}
 	}
+}
+
+// told is a time, or why there is none.
+func told(text string, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return text
 }

@@ -41,13 +41,9 @@ const manifests = "../../../manifests"
 func built(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := resources.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return decode(t, text)
 }
 
@@ -92,18 +88,14 @@ func newFake(t *testing.T, all ...*unstructured.Unstructured) *fake {
 		kinds[v1alpha1.GroupVersion.WithResource(strings.ToLower(plural(kind)))] = "AnyList"
 	}
 	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, metav1.AddMetaToScheme(scheme))
 	var objects, slim []runtime.Object
 	for n, one := range all {
 		if one.GetUID() == "" {
 			one.SetUID(types.UID(fmt.Sprint("uid-", n)))
 		}
 		partial := &metav1.PartialObjectMetadata{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, partial); err != nil {
-			t.Fatal(err)
-		}
+		must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, partial))
 		objects, slim = append(objects, one), append(slim, partial)
 	}
 	f.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
@@ -137,16 +129,13 @@ func newFake(t *testing.T, all ...*unstructured.Unstructured) *fake {
 func (f *fake) find(t *testing.T, keep bool) (*Installation, error) {
 	t.Helper()
 	clients := world.Clients{Objects: f.objects, Metadata: f.metadata, Discovery: &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: f.lists}}}
-	return Find(t.Context(), clients, Options{Namespace: "curfew-system", KeepCRDs: keep, Timeout: time.Minute,
-		Say: func(string, ...any) {}, Done: func(what string) { f.done = append(f.done, what) }})
+	return Find(t.Context(), clients, Options{Namespace: "curfew-system", KeepCRDs: keep, Timeout: time.Minute, Say: func(string, ...any) {}, Done: func(what string) { f.done = append(f.done, what) }})
 }
 
 func (f *fake) found(t *testing.T) *Installation {
 	t.Helper()
 	out, err := f.find(t, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -204,9 +193,7 @@ func TestLabelsSelectNothing(t *testing.T) {
 		one.SetLabels(map[string]string{"app.kubernetes.io/part-of": "curfew"})
 	}
 	f := newFake(t, append(small(), theirs...)...)
-	if err := f.found(t).Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.found(t).Remove(t.Context()))
 	for _, one := range theirs {
 		what, _ := meta.UnsafeGuessKindToResource(one.GroupVersionKind())
 		if _, err := f.objects.Resource(what).Namespace(one.GetNamespace()).Get(t.Context(), one.GetName(), metav1.GetOptions{}); err != nil {
@@ -243,9 +230,7 @@ func added(t *testing.T, patterns ...string) (out []*unstructured.Unstructured) 
 		}
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, one := range decode(t, text) {
 				if one.GetLabels() != nil { // Patches have none.
 					out = append(out, one)
@@ -292,9 +277,7 @@ func TestOrder(t *testing.T) {
 	if err := found.Check(t.Context()); err != nil || len(f.changes) > 0 {
 		t.Fatalf("a check changes %q: %v", f.changes, err)
 	}
-	if err := found.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, found.Remove(t.Context()))
 	released := f.changes[3:5]
 	slices.Sort(released)
 	want := []string{
@@ -320,9 +303,7 @@ func TestControllerWritesAgain(t *testing.T) {
 		late.SetUID("late")
 		return false, nil, f.objects.Tracker().Add(late)
 	})
-	if err := f.found(t).Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.found(t).Remove(t.Context()))
 	if !slices.Contains(f.changes, "delete validatingwebhookconfigurations curfew-kinds") {
 		t.Errorf("the configuration that was written again is not deleted: %q", f.changes)
 	}
@@ -336,13 +317,9 @@ func TestAnotherOfTheName(t *testing.T) {
 	for _, one := range found.Objects {
 		another := one.DeepCopy()
 		another.SetUID("another-" + one.GetUID())
-		if err := f.objects.Tracker().Update(one.at, another, one.GetNamespace()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.objects.Tracker().Update(one.at, another, one.GetNamespace()))
 	}
-	if err := found.stage(workloads)(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, found.stage(workloads)(t.Context()))
 	for _, one := range found.Objects {
 		if deleted, err := found.delete(t.Context(), one, false); deleted || err != nil {
 			t.Errorf("%s: deleted %t, error %v; want that another object of its name is left alone", one, deleted, err)
@@ -375,9 +352,7 @@ func TestKept(t *testing.T) {
 		{Name: "services", Kind: "Service", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}},
 	}}}
 	found, err := f.find(t, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.Equal(found.Others, []string{"configmaps/mine", "configmaps/pushed"}) || len(found.of(namespace, kinds)) > 0 {
 		t.Errorf("others %q, and %v are deleted", found.Others, found.of(namespace, kinds))
 	}
@@ -386,17 +361,11 @@ func TestKept(t *testing.T) {
 // TestCreatedAfterTheQuestion: an object that was created since the question keeps the Namespace.
 func TestCreatedAfterTheQuestion(t *testing.T) {
 	f := newFake(t, small()...)
-	f.lists = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
-		{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}}}}}
+	f.lists = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}}}}}
 	found := f.found(t)
-	late := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "curfew-system", Name: "late", UID: "late"}}
-	if err := f.metadata.Tracker().Add(late); err != nil {
-		t.Fatal(err)
-	}
-	if err := found.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	late := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "curfew-system", Name: "late", UID: "late"}}
+	must(t, f.metadata.Tracker().Add(late))
+	must(t, found.Remove(t.Context()))
 	if slices.Contains(f.changes, "delete namespaces curfew-system") || f.done[0] != "namespace/curfew-system kept: it has objects that are not part of Curfew: configmaps/late" {
 		t.Errorf("it does %q, and says %q", f.changes, f.done)
 	}
@@ -445,5 +414,12 @@ func TestFinalizersAlone(t *testing.T) {
 	}
 	if err := found.Remove(t.Context()); err != nil || len(f.changes) != 2 {
 		t.Errorf("error is %v, want none; %d changes, want 2: %q", err, len(f.changes), f.changes)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

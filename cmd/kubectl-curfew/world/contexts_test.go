@@ -22,9 +22,7 @@ func TestContexts(t *testing.T) {
 			w := reading(t, test)
 			facts, object := test.Facts(t, w.platform)
 			scope, err := w.scopeOf(t.Context(), facts, object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			failures := 0
 			for _, note := range w.Notes() {
 				if strings.HasSuffix(note, "objects that it may concern are kept") {
@@ -42,9 +40,7 @@ func TestContexts(t *testing.T) {
 func reading(t *testing.T, test contexts.Case) *World {
 	t.Helper()
 	builtin, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var objects, namespaces []runtime.Object
 	add := func(kind string, texts ...string) {
 		for _, text := range texts {
@@ -68,19 +64,19 @@ func reading(t *testing.T, test contexts.Case) *World {
 		v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles):      "KindProfileList",
 	}
 	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, metav1.AddMetaToScheme(scheme))
 	w := &World{options: Options{Builtin: builtin}, cluster: cluster{
-		unfed: map[schema.GroupKind]bool{},
-		clients: Clients{
-			Objects:  dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...),
-			Metadata: metadatafake.NewSimpleMetadataClient(scheme, namespaces...),
-		},
+		unfed:    map[schema.GroupKind]bool{},
+		clients:  Clients{Objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...), Metadata: metadatafake.NewSimpleMetadataClient(scheme, namespaces...)},
 		discover: func() (discovered, error) { return discovered{}, nil },
 	}}
-	if err := w.readPlatform(t.Context()); err != nil {
+	must(t, w.readPlatform(t.Context()))
+	return w
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return w
 }

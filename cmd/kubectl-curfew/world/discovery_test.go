@@ -35,9 +35,7 @@ func answering(t *testing.T, answers map[string]string) Discovery {
 	}))
 	t.Cleanup(server.Close)
 	clients, err := NewClients(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return clients.Discovery
 }
 

@@ -112,12 +112,13 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 		}
 		if entry.Native != nil {
 			entry.Obstacles = append(entry.Obstacles, values...)
+			for j := range entry.Obstacles {
+				entry.Obstacles[j].Stops = false // They stop Curfew alone.
+			}
 		}
-		entry.released()
 		entry.Uncertain = uncertain && entry.Native == nil && entry.Blocker() == nil
 		entry.Kind, entry.Namespace, entry.Name, entry.UID = kind, facts.Namespace, facts.Name, facts.UID
-		entry.Labels, entry.CronJob = facts.Labels, cronJobOf(facts)
-		entry.Created, entry.Finished = facts.Created, facts.FinishTime
+		entry.Labels, entry.CronJob, entry.Created, entry.Finished = facts.Labels, cronJobOf(facts), facts.Created, facts.FinishTime
 	}
 	return out, nil
 }
@@ -261,15 +262,6 @@ func (e *Entry) overtakenBy(native *resolution.NativeDeletion) bool {
 		return e.Expiry.IsZero() && (e.Value.Never || e.Value.After > native.Setting.TTL.After)
 	default:
 		return e.Expiry.IsZero() || native.Expiry.Before(e.Expiry)
-	}
-}
-
-// released marks the obstacles of an entry by the native TTL: they stop Curfew alone.
-func (e *Entry) released() {
-	for i := range e.Obstacles {
-		if e.Native != nil {
-			e.Obstacles[i].Stops = false
-		}
 	}
 }
 

@@ -199,9 +199,7 @@ func (c *cluster) Kinds() ([]Kind, error) {
 		return nil, err
 	}
 	kinds := slices.DeleteFunc(slices.Collect(maps.Values(served)), func(kind Kind) bool { return kind.Group == wellknown.Group })
-	slices.SortFunc(kinds, func(a, b Kind) int {
-		return strings.Compare(a.Group+"/"+a.Resource, b.Group+"/"+b.Resource)
-	})
+	slices.SortFunc(kinds, func(a, b Kind) int { return strings.Compare(a.Group+"/"+a.Resource, b.Group+"/"+b.Resource) })
 	return kinds, nil
 }
 

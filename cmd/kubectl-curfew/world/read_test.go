@@ -56,9 +56,7 @@ func TestPages(t *testing.T) {
 				have = append(have, one.GetName()+" "+one.GetResourceVersion())
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !slices.Equal(have, test.want) {
 				t.Errorf("objects are %q, want %q", have, test.want)
 			}

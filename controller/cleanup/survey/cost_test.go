@@ -48,9 +48,7 @@ func TestExpressionsAreLimited(t *testing.T) {
 		kept = append(kept, decision.Reason+" (c"+why)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const hint = ": use a smaller object, or cheaper expressions"
 	const forOne = "EvaluationFailed (c0): evaluating: operation cancelled: actual cost limit exceeded" + hint + "\n" +
 		"spec.conditions[1] (c1): the expressions cost more than they may for one object" + hint

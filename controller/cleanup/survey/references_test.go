@@ -168,9 +168,7 @@ func TestNamesOfEachNamespace(t *testing.T) {
 		object.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{resource}, ResourceNames: []string{name, "settings"}}}
 		object.Spec.Conditions = []v1alpha1.CleanupCondition{{Name: "c", Expression: "!lookup.referenced"}}
 		p, errs := cleanup.Compile(expression.NewCompiler(100), object)
-		if err := errs.ToAggregate(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errs.ToAggregate())
 		_, listed, live, err := w.survey(t, p)
 		if fmt.Sprint(listed, live) != "[settings] [settings]" || err != nil {
 			t.Errorf("deletes %v, and after a live read %v, %v", listed, live, err)
@@ -208,9 +206,7 @@ func confirm(t *testing.T, reader traced, p *cleanup.Policy, deleted func(resour
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // An object that refers to others is created right before each request of a run takes effect. They
@@ -378,4 +374,11 @@ func TestReferrersAreListedTwice(t *testing.T) {
 		t.Fatalf("%d are chosen and %d deleted: %v", deleted, confirmed, err)
 	}
 	check(2, 1)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -21,11 +21,9 @@ import (
 // serving has the API server serve a kind with a spec of these fields. Its profile knows the first
 // version.
 func serving(of cleanup.Resource, profile *expression.Profile, fields map[string]any) func(*world) {
-	version := map[string]any{"name": of.Versions[0], "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
-		"type": "object", "properties": map[string]any{"spec": fields}}}}
+	version := map[string]any{"name": of.Versions[0], "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{"spec": fields}}}}
 	definition := expression.DefinitionOf(map[string]any{
-		"spec": map[string]any{"group": of.Group, "scope": "Namespaced", "versions": []any{version},
-			"names": map[string]any{"kind": of.Kind, "plural": of.Resource}},
+		"spec":   map[string]any{"group": of.Group, "scope": "Namespaced", "versions": []any{version}, "names": map[string]any{"kind": of.Kind, "plural": of.Resource}},
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 	})
 	return func(w *world) {
@@ -51,8 +49,7 @@ func TestMountedOrUnknown(t *testing.T) {
 	flink.Versions, flink.Listable = []string{"v1beta1"}, []string{"v1beta1"}
 	misnamed := func(claim string) func(*world) { // Its profile says podTemplate.
 		return func(w *world) {
-			serving(flink, shipped("FlinkDeployment"), map[string]any{"type": "object",
-				"properties": map[string]any{"pods": map[string]any{"x-kubernetes-preserve-unknown-fields": true}}})(w)
+			serving(flink, shipped("FlinkDeployment"), map[string]any{"type": "object", "properties": map[string]any{"pods": map[string]any{"x-kubernetes-preserve-unknown-fields": true}}})(w)
 			w.add("flinkdeployments", "prod", "db", map[string]any{"spec": map[string]any{"pods": []any{map[string]any{"spec": mounts(claim)}}}})
 		}
 	}
@@ -163,9 +160,7 @@ func TestClaimOfAVolume(t *testing.T) {
 func TestKindProfilesAreNotKnown(t *testing.T) {
 	w := newWorld()
 	store, err := platform.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	store.SetIncomplete(errors.New("KindProfiles are not known"))
 	w.snapshot = store.Snapshot()
 	p := policyOf(t, v1alpha1.CleanupSpec{}, []string{"persistentvolumeclaims"}, "!lookup.mounted")

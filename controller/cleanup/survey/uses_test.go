@@ -235,8 +235,7 @@ func TestDanglingCustomObjects(t *testing.T) {
 	} {
 		w := newWorld()
 		w.snapshot = platform.SnapshotOf([]*expression.Profile{runnerProfile()}, nil)
-		w.served = append(w.served, resource("example.com", "runners", "Runner", true), resource("example.com", "others", "Other", true),
-			resource("storage.k8s.io", "storageclasses", "StorageClass", false))
+		w.served = append(w.served, resource("example.com", "runners", "Runner", true), resource("example.com", "others", "Other", true), resource("storage.k8s.io", "storageclasses", "StorageClass", false))
 		w.add("configmaps", "prod", "here", map[string]any{})
 		w.add("configmaps", "dev", "there", map[string]any{})
 		w.add("secrets", "prod", "secret", map[string]any{})

@@ -164,9 +164,7 @@ func policyIn(t *testing.T, groups []string, spec v1alpha1.CleanupSpec, resource
 		object.Spec.Conditions = append(object.Spec.Conditions, v1alpha1.CleanupCondition{Name: fmt.Sprint("c", i), Expression: v1alpha1.Expression(condition)})
 	}
 	p, errs := cleanup.Compile(expression.NewCompiler(100), object)
-	if err := errs.ToAggregate(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errs.ToAggregate())
 	return p
 }
 
