@@ -6,13 +6,15 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // plain are labels and annotations with a domain that people and tools put on any object, and that
 // no program is known to find objects by.
 var plain = []string{
 	"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/component",
-	"kubectl.kubernetes.io/last-applied-configuration",
+	"kubectl.kubernetes.io/last-applied-configuration", wellknown.AnnotationProtect, // keeps the object by itself
 	// Kubernetes puts these on each PersistentVolumeClaim: k8s.io/component-helpers, storage/volume
 	"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller", "volume.kubernetes.io/storage-provisioner",
 	"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/selected-node",

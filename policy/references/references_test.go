@@ -208,6 +208,7 @@ func TestFoundBy(t *testing.T) {
 		{"a", "", "", ""},
 		{"a", "app", "note", ""},
 		{"a", "app.kubernetes.io/name", "kubectl.kubernetes.io/last-applied-configuration", ""},
+		{"a", "", "curfew.dev/protect", ""}, // It keeps the object by itself.
 		{"a", "app.kubernetes.io/part-of", "", "label app.kubernetes.io/part-of"},
 		{"a", "app.kubernetes.io/managed-by", "", "label app.kubernetes.io/managed-by"},
 		{"a", "argocd.argoproj.io/secret-type", "", "label argocd.argoproj.io/secret-type"},
