@@ -154,14 +154,8 @@ func (c *controller) addCleanup(context.Context) (err error) {
 		MinInterval: c.options.cleanupMinInterval, MaxPolicies: c.options.cleanupMaxPolicies, RequireApproval: c.options.requireApproval,
 		ReportBytes: reports.Value(),
 		Held:        func(ctx context.Context, scope string) bool { return c.pauses.Holds(ctx, policy.TriggerCleanup, scope) },
-		Unread: func() string {
-			view, known := c.pauses.View()
-			if !known {
-				return "no answer yet"
-			}
-			return view.Unread
-		},
-		ServerTime: c.serverTime,
+		Unread:      func() string { view, _ := c.pauses.View(); return view.Unread }, // Held has waited for it.
+		ServerTime:  c.serverTime,
 		Event: func(object *unstructured.Unstructured, eventType, reason, message string) {
 			recorder.Eventf(object, nil, eventType, reason, "Cleanup", "%s", message)
 		},

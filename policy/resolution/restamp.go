@@ -167,8 +167,8 @@ func (f filling) shortens(old *policy.Facts, effective *Effective) bool {
 	}
 	before := f.settings(old)
 	for i, value := range f.values(effective) {
-		had := before[i]
-		if had != nil && value.fillIn() && !value.TTL.Never && (had.Err != nil && old.Finished || had.Err == nil && (had.TTL.Never || value.TTL.After < had.TTL.After)) {
+		had, fills := before[i], value.fillIn() && !value.TTL.Never
+		if had != nil && fills && (had.Err != nil && old.Finished || had.Err == nil && (had.TTL.Never || value.TTL.After < had.TTL.After)) {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,6 @@ import (
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/resolution"
-	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // previewOptions are the flags of preview.
@@ -191,11 +191,7 @@ func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cle
 		Result: result, file: stored == nil, own: account.Own, account: account.Name.String(), controllerDryRun: w.Controller.DryRun,
 	}
 	if p.NeedsApproval(w.Controller.Published["require-approval"] == "true") {
-		status := &v1alpha1.CleanupPolicyStatus{}
-		if stored != nil {
-			status = &stored.Status
-		}
-		approved, _, err := w.Approved(ctx, p, status)
+		approved, _, err := w.Approved(ctx, p, &cmp.Or(stored, &world.CleanupPolicy{}).Status)
 		if err != nil {
 			return nil, err
 		}
@@ -218,8 +214,7 @@ func unlisted(result *Result, account *world.Account) []string {
 	if account.Own {
 		whose = "you"
 	}
-	lacks := console.Map(result.Lacks, func(lack string) string { return whose + " may not " + lack })
-	return append(lacks, result.Unlisted...)
+	return append(console.Map(result.Lacks, func(lack string) string { return whose + " may not " + lack }), result.Unlisted...)
 }
 
 // previewRun previews the run of a policy at an instant, or a part of it.
