@@ -91,7 +91,7 @@ func TestLabelPolicySamples(t *testing.T) {
 	long := denied("validate-labels.curfew.dev", labelField+`91d is above maxTTLLabel 90d of policy "`+s.name+`-90-days": use 90d or less`)
 	s.eventually(row{labelledAs("v1", "ConfigMap", "long", wellknown.LabelTTL, "91d"), long})
 	date := labelledAs("v1", "ConfigMap", "date", wellknown.LabelTTL, "2098-12-31", "project", "twenty-six")
-	s.eventuallySays("the date to be too late", ` is above maxTTLLabel 90d of policy "`+s.name+`-90-days": use 90d or less`, date)
+	s.eventuallySays("the date to be too late", ` is above maxTTLLabel 90d of policy "`+s.name+`-90-days": use `, date)
 	s.creates(row{labelledAs("v1", "ConfigMap", "fits", wellknown.LabelTTL, "90d", "project", "twenty-six"), ""})
 
 	s.expectSuccess(s.kubectl("delete", "lifecyclepolicy", s.name+"-90-days"))
