@@ -14,8 +14,9 @@ import (
 // layout is how tables show instants, in the zone of the tests.
 const layout = "2006-01-02 15:04:05"
 
-// laying is how long the fixture's objects are created before the present.
-const laying = 15 * time.Second
+// laying is how long the fixture's objects are created before the present, and earliest the most that
+// [zone.normal] allows for.
+const laying, earliest = 15 * time.Second, 90 * time.Second
 
 // present is what the clocks of the zone show when the fixture is laid.
 var present = time.Date(2026, 12, 24, 13, 0, 0, 0, time.UTC)
@@ -83,7 +84,7 @@ func (z *zone) normal(text string) string {
 
 // settled is the present for all instants at which the tests may have run.
 func settled(at time.Time) time.Time {
-	if !at.Before(present.Add(-laying)) && at.Before(present.Add(latest)) {
+	if !at.Before(present.Add(-earliest)) && at.Before(present.Add(latest)) {
 		return present
 	}
 	return at
@@ -116,7 +117,7 @@ func (z *zone) normalLine(line string) string {
 			// The time until an instant is a little more for an object that was created before the present,
 			// and a little less later. The time since an instant is a little more.
 			switch true := at.Sub(present); {
-			case true > 0 && low <= true+laying && true-latest < high && len(twoUnits(true)) == len(shown):
+			case true > 0 && low <= true+earliest && true-latest < high && len(twoUnits(true)) == len(shown):
 				return twoUnits(true)
 			case true < 0 && -true < high && low <= -true+latest && len(twoUnits(-true)) == len(shown):
 				return twoUnits(-true)
