@@ -68,8 +68,9 @@ var guideSteps = map[string]guideStep{
 	`curl --cacert ca.crt -H "Authorization: Bearer $(kubectl create token ci-linter -n ci --audience curfew.dev)" \`: {elsewhere: "TestHTTPAPIFollowsThePolicies asks"},
 
 	// recipes.md, troubleshooting.md
-	"kubectl create namespace curfew-cleanup": {replace: []string{"approve evicted-pods", "approve evicted-pods --yes --spec-hash " + hashOf("evicted-pods")}},
-	"$ kubectl curfew status":                 {elsewhere: comparedByCLI},
+	"kubectl curfew preview -f manifests/samples/recipes/evicted-pods.yaml -o wide": {
+		replace: []string{"approve evicted-pods", "approve evicted-pods --yes --spec-hash " + hashOf("evicted-pods")}},
+	"$ kubectl curfew status": {elsewhere: comparedByCLI},
 	`kubectl get job build -n ci -o jsonpath='{.spec.ttlSecondsAfterFinished}{"\n"}{.metadata.annotations}{"\n"}{.status.conditions}{"\n"}'`: {
 		before: "kubectl create job build -n ci --image busybox"},
 	"$ kubectl describe namespace rbac | grep -A3 Conditions": {before: "kubectl create namespace rbac"},
