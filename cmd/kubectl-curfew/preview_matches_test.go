@@ -51,6 +51,10 @@ func unusedBy(t *testing.T, field string) (policy, page *unstructured.Unstructur
 		for _, uid := range names {
 			must(t, matches.Add(uid))
 		}
+		matches.Again()
+		for _, uid := range names {
+			matches.Confirm(uid)
+		}
 		text = matches.Encode(last.AddDate(0, 0, day-1))
 		left.ScheduledTime, left.SHA256 = metav1.NewTime(last.AddDate(0, 0, day-1)), cleanup.SumMatches(text)
 		var err error
