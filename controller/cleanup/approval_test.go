@@ -50,7 +50,7 @@ func TestApprovalsOfAnEarlierSpec(t *testing.T) {
 			}
 			approval := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"policyUID": string(p.UID), "specHash": p.Hash}}}
 			approval.SetCreationTimestamp(metav1.NewTime(later(c.created)))
-			if got := p.ApprovedBy(approval, &api.status); got != c.want {
+			if got := p.ApprovedBy(approval, api.status.ApprovalsAfterTime); got != c.want {
 				t.Errorf("it counts: %t, want %t; approvals count after %v", got, c.want, api.status.ApprovalsAfterTime)
 			}
 		})

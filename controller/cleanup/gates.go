@@ -25,7 +25,7 @@ import (
 // now. All approvals are listed only to find one, or where Curfew's role lacks "get". Anyone who
 // can create some in the namespace could otherwise make each batch wait for thousands.
 func (r *run) approved(ctx context.Context) (bool, error) {
-	p, objects, status := r.policy, r.c.options.Objects, r.ledger.status()
+	p, objects := r.policy, r.c.options.Objects
 	if !p.NeedsApproval(r.c.options.RequireApproval) {
 		return true, nil
 	}
@@ -36,7 +36,7 @@ func (r *run) approved(ctx context.Context) (bool, error) {
 	if r.approval != "" {
 		one, err := objects.Resource(resource).Namespace(p.Namespace).Get(ctx, r.approval, metav1.GetOptions{})
 		switch {
-		case err == nil && p.ApprovedBy(one, status):
+		case err == nil && p.ApprovedBy(one, r.approvalsAfter):
 			return true, nil
 		case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
 			return false, fmt.Errorf("reading approval %s of %s: %w", r.approval, p.ID(), err)
@@ -44,7 +44,7 @@ func (r *run) approved(ctx context.Context) (bool, error) {
 		r.approval = "" // There may be another one.
 	}
 	err := survey.Clients{Objects: objects}.Each(ctx, resource, p.Namespace, metav1.ListOptions{}, func(one *unstructured.Unstructured) error {
-		if p.ApprovedBy(one, status) {
+		if p.ApprovedBy(one, r.approvalsAfter) {
 			r.approval = one.GetName()
 		}
 		return nil
@@ -63,7 +63,7 @@ func (r *run) waiting() string {
 	}
 	message := fmt.Sprintf("the policy as it is now is not approved: look at the report of this run, and create a %s "+
 		"with policyUID %s and specHash %s", kind, r.policy.UID, r.policy.Hash)
-	if at := r.ledger.status().ApprovalsAfterTime; at != nil {
+	if at := r.approvalsAfter; at != nil {
 		message += ". The policy had another spec: approvals from before " + at.UTC().Format(time.RFC3339) + " do not count"
 	}
 	return message

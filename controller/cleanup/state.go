@@ -187,10 +187,12 @@ type run struct {
 	accountUID types.UID
 	// approval is the name of the one that was found; confirming guards it during batches.
 	approval string
-	ledger   *ledger
-	log      logr.Logger
-	info     v1alpha1.CleanupRun // as it began
-	survey   *survey.Survey
+	// approvalsAfter is the time after which approvals must be created; nil if all count.
+	approvalsAfter *metav1.Time
+	ledger         *ledger
+	log            logr.Logger
+	info           v1alpha1.CleanupRun // as it began
+	survey         *survey.Survey
 
 	// remembers is the turn of a run that keeps much in memory.
 	remembers *turn
@@ -238,7 +240,7 @@ func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, erro
 		c: c, cur: cur, policy: cur.policy, account: account, ledger: cur.ledger, info: *info,
 		log:   c.log.WithValues("policy", cur.policy.ID(), "run", info.ID),
 		kinds: map[schema.GroupVersionResource]engine.Kind{}, failing: map[schema.GroupResource]bool{},
-		confirming: make(chan struct{}, 1),
+		confirming: make(chan struct{}, 1), approvalsAfter: cur.ledger.status().ApprovalsAfterTime,
 	}
 	r.newSurvey(0)
 	return r, nil

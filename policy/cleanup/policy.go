@@ -221,9 +221,9 @@ func (p *Policy) NeedsApproval(mandatory bool) bool {
 }
 
 // ApprovedBy reports whether an approval is for the policy as it is now. Once the policy has had
-// another spec, only an approval that is created later counts: the status says after which time.
-func (p *Policy) ApprovedBy(approval *unstructured.Unstructured, status *v1alpha1.CleanupPolicyStatus) bool {
-	if at := status.ApprovalsAfterTime; at != nil && !approval.GetCreationTimestamp().After(at.Time) {
+// another spec, only an approval that is created after a time counts (status.approvalsAfterTime).
+func (p *Policy) ApprovedBy(approval *unstructured.Unstructured, after *metav1.Time) bool {
+	if after != nil && !approval.GetCreationTimestamp().After(after.Time) {
 		return false
 	}
 	uid, _, _ := unstructured.NestedString(approval.Object, "spec", "policyUID")

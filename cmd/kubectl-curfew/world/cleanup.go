@@ -261,7 +261,7 @@ func (w *World) Approved(ctx context.Context, p *cleanup.Policy, status *v1alpha
 	}
 	at := approvalsIn(p.Namespace)
 	err = w.Each(ctx, at, p.Namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
-		approved = approved || p.ApprovedBy(object, status)
+		approved = approved || p.ApprovedBy(object, status.ApprovalsAfterTime)
 		return nil
 	})
 	if apierrors.IsForbidden(err) {
