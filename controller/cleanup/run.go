@@ -250,7 +250,7 @@ func (r *run) deleteAll(ctx context.Context) error {
 	r.batches = newBatches(ctx, r)
 	err := r.survey.Choose(ctx, func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
 		if !r.unused.add(object, decision) {
-			r.survey.Matches.Forget(object.GetUID()) // Its time begins when its owner is told.
+			r.survey.Matches.Forget(object.GetUID()) // Its time begins when an Event announces it.
 		}
 		if decision.Verdict != cleanup.Delete {
 			return nil

@@ -262,7 +262,7 @@ func TestScanCostsNoMoreWithNamespaces(t *testing.T) {
 	}
 }
 
-// Why an object is no candidate is told in one reason.
+// The message names the one reason why an object is no candidate.
 func TestNoCandidate(t *testing.T) {
 	c := NewCandidates()
 	for name, want := range map[string]string{

@@ -73,8 +73,8 @@ func stampedFields(facts *policy.Facts) []fieldpath.FieldPath {
 //
 // A value is Curfew's own if the source that its stamp names gives exactly this value, whatever else
 // is known of the object now. The policies of the scope are those of the kind, whether they match the
-// object or not. Anyone can write a stamp: who forges one beside the value of a default is given what
-// the object would be given without both. Any other value is the author's, and only the stamp is taken out.
+// object or not. Anyone can write a stamp. A forged one beside the value of a default gives the object
+// what it would get without both. Any other value is the author's: Curfew removes only the stamp.
 func Unfilled(facts *policy.Facts, giving *Scope, now time.Time) (*policy.Facts, []fieldpath.FieldPath) {
 	if giving.Mode() == ModeDryRun {
 		return facts, nil
